@@ -278,7 +278,6 @@ def gaussian_delta(mu: float, epsilon: float, distance: float = 0.0) -> float:
 
 
 def _normal_tail(mu: float, epsilon: float) -> float:
-    """P[standard normal > epsilon / mu - mu / 2]."""
     return 0.5 * math.erfc((epsilon / mu - mu / 2.0) / math.sqrt(2.0))
 
 

@@ -55,7 +55,6 @@ class Kind:
 
 
 def _or_word(kind: Kind, name: str, value: object) -> object:
-    """`value`, if a word of the kind; else the kind's check."""
     return value if isinstance(value, str) and value in kind.words else kind.check(name, value)
 
 
@@ -252,7 +251,6 @@ def values_of(made: object) -> Json:
 
 @functools.lru_cache(maxsize=256)
 def _names(kind: type) -> tuple[str, ...]:
-    """Names of the fields of dataclass `kind`."""
     return tuple(field.name for field in dataclasses.fields(cast("Any", kind)))
 
 

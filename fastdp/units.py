@@ -361,5 +361,4 @@ class UnitRows(NamedTuple):
 
 
 def _is_text(value: object) -> bool:
-    """True for None or a text."""
     return value is None or isinstance(value, str)

@@ -97,7 +97,6 @@ def _distance(centre: float, values: Floats) -> Floats:
 
 
 def _on(j: int | slice, function: Statistic) -> Statistic:
-    """Statistic on coordinate(s) `j`."""
     return lambda outputs: function(outputs[:, j])
 
 
@@ -303,6 +302,5 @@ def _candidates(
 
 
 def _occurrences(ordered: Floats, values: Floats) -> Integers:
-    """Number of times that `values` occur in `ordered`."""
     counts: Integers = np.searchsorted(ordered, values, side="right") - np.searchsorted(ordered, values, side="left")
     return counts

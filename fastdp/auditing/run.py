@@ -65,7 +65,6 @@ class Publishing:
         self.guarantee: Guarantee | None = getattr(factory(0), "guarantee", None)
 
     def __call__(self, data: object, seed: int) -> object:
-        """Publish `data` with a fresh publisher."""
         return getattr(self._factory(seed), self._method)(data)
 
 
@@ -118,7 +117,6 @@ def check_mechanism(mechanism: object) -> None:
 
 
 def _one_by_one(mechanism: Callable[..., object], data: object, count: int, key: Key) -> Floats:
-    """Outputs of `count` calls: float64[n, k]."""
     generator = np.random.default_rng(int.from_bytes(key.reveal(), "big"))
     seeded = wants_seed(mechanism)
     rows: list[Floats] = []
@@ -396,7 +394,6 @@ def _warn_of_a_seed(mechanism: Mechanism, learned: tuple[Floats, Floats]) -> Non
 
 
 def _claim(mechanism: Mechanism, epsilon: float | None, delta: float | None) -> tuple[float | None, float]:
-    """Claimed epsilon and delta, from the arguments first."""
     guarantee = getattr(mechanism, "guarantee", None)
     if not isinstance(guarantee, Guarantee):
         guarantee = None

@@ -200,7 +200,6 @@ class Account:
             yield ledger
 
     def _opened(self, *, new: bool) -> Ledger:
-        """The open ledger; creating a `new` one needs a limit."""
         path = Path(str(self.ledger))
         if new and self.limit is None and not path.exists():
             # A new one would have no limit at all, and the name may be a slip.

@@ -124,7 +124,6 @@ READABLE = {"spark": (".parquet", ".pq", ".csv"), "dask": (".parquet", ".pq", ".
 
 
 def _command(function: Callable[..., None]) -> click.Command:
-    """A command with the options of its function."""
     name = function.__name__
     several = name == "aggregate"
     function.__doc__ = f"{function.__doc__}\n{INTRODUCTION.format(columns=SEVERAL if several else ONE)}"
@@ -393,7 +392,6 @@ def _check_engine(options: Json) -> None:
 
 @contextmanager
 def _adding(frame: Foreign, options: Json) -> Iterator[Foreign]:
-    """The table, on an engine if one adds up."""
     if options["engine"] is None:
         yield frame
     elif options["engine"] == "dask":

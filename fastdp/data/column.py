@@ -181,7 +181,6 @@ def _from_masked(values: Any) -> Array:
 
 
 def _objects_to_floats(array: Array) -> Array:
-    """Objects that are numbers or None as float64; others unchanged."""
     if array.dtype.kind != "O" or array.ndim != 1:
         return array
     entries = array.tolist()

@@ -236,7 +236,6 @@ def _wide(frame: Any, family: str, time: str | None) -> Streams:
 
 
 def _columns(frame: Any) -> list[tuple[Any, Any]]:
-    """Names and columns of a frame."""
     if hasattr(frame, "iloc"):
         return [(name, frame.iloc[:, i]) for i, name in enumerate(frame.columns)]
     if hasattr(frame, "get_columns"):
@@ -344,7 +343,6 @@ def as_shaped(values: Any, name: str) -> tuple[Array, Back]:
 
 
 def _frame_like(values: Any, family: str) -> Back:
-    """Function from numbers to a frame like `values`."""
     library = import_module(family)
     if family == "pandas":
         return lambda out: library.DataFrame(out.reshape(values.shape), index=values.index, columns=values.columns)
@@ -356,7 +354,6 @@ def _frame_like(values: Any, family: str) -> Back:
 
 
 def _series_like(values: Any) -> Back:
-    """Function from numbers to a series like `values`."""
     homes = {base.__module__.partition(".")[0] for base in type(values).__mro__}
     if "pandas" in homes and hasattr(values, "to_frame") and hasattr(values, "index"):
         return lambda out: import_module("pandas").Series(out, index=values.index, name=values.name)

@@ -138,7 +138,6 @@ def open_source(frame: Frame | EngineTable, columns: Sequence[str], dictionary: 
 
 
 def _arrow_types(frame: Any, narwhals: Any) -> dict[str, Any]:
-    """Arrow types of a frame's columns; empty if one has none."""
     try:
         return dict(narwhals.from_native(frame.to_arrow()).collect_schema())
     except Exception:  # complex numbers, say

@@ -108,13 +108,11 @@ class _Lines:
         return self.waiting.popleft()
 
     def skip(self, count: int) -> None:
-        """Drop `count` waiting lines."""
         self.number += count
         for _ in range(count):
             self.waiting.popleft()
 
     def decode(self, block: bytes) -> None:
-        """Append the lines of `block`."""
         # Undecodable bytes in a column that is not requested do no harm; in a requested column they are text.
         self.waiting.extend(io.StringIO(block.decode("utf-8", "surrogateescape"), newline=None))
 

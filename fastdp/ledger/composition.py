@@ -112,7 +112,6 @@ def rho_of(guarantee: Guarantee) -> int:
 
 
 def _on_both_sides(amount: Fraction, epsilon: float) -> Fraction:
-    """Return at least (1 + e^`epsilon`) times `amount`."""
     return amount * (1 + exp_above(Fraction(epsilon))) if amount else amount
 
 

@@ -165,7 +165,6 @@ class Ledger:
         return "\n".join(line for name in names for line in self._lines(name)) or "No releases yet."
 
     def _lines(self, stream: str) -> Iterator[str]:
-        """Lines of the report on one stream."""
         cost, limit = self.spent(stream), self.limit(stream)
         left = (
             f"left {in_words(self.remaining(stream))} of {in_words(limit)}" if min(limit) < math.inf else "no limit"
@@ -419,7 +418,6 @@ class Ledger:
                 )
 
     def _end(self, reserved: Entry, kind: str, stop: int | None = None) -> Entry:
-        """Append the line that ends a reservation."""
         where = ending(reserved, stop)
         with self._store.transaction(write=True) as state:
             found = state.reserved(reserved.id)
@@ -446,7 +444,6 @@ class Ledger:
 
 
 def _least(*limits: Budget) -> Budget:
-    """The least of each amount."""
     return Budget(*map(min, zip(*limits, strict=True)))
 
 
@@ -461,7 +458,6 @@ def _recorded(state: LedgerState, stream: str) -> Budget:
 
 
 def _renewing(state: LedgerState, stream: str, region: Region) -> Iterator[tuple[str, Budget, Period, int]]:
-    """Renewing limits of the periods that a region meets: length, limit, periods, number."""
     for length in state.lengths():
         bound, per = state.limit(stream, length), state.odometer.renewal(stream, length)
         if per is not None and min(bound) < math.inf:

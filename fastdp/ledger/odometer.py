@@ -334,13 +334,11 @@ class Odometer:
         return _by_rho(loss, rho)[0] if delta else loss
 
     def _over(self, account: Account, unit: Period, measure: int, start: int, stop: int) -> int:
-        """Sum of a measure over the unit's periods in [start, stop)."""
         rows = [*self._levels(account, measure, start, stop), (stop, 0)]
         spans = ((unit.between(max(begin, start), end) or 0, level) for (begin, level), (end, _) in pairwise(rows))
         return sum(count * level for count, level in spans)
 
     def _levels(self, account: Account, measure: int, start: int = FIRST, stop: int = 2 * LAST) -> Levels:
-        """Sums of a measure in [start, stop), by first instant."""
         key = f"{_LEVELS} AND part = ''"
         asked = (
             f"SELECT start, sum FROM level WHERE {key} AND start < ? AND start >= "
@@ -351,7 +349,6 @@ class Odometer:
         return [(begin, _unpack(level)) for begin, level in rows]
 
     def _accounts(self, stream: str) -> list[Account]:
-        """Accounts of a stream with releases that count."""
         asked = "SELECT id, kind, axis, without_epsilon, their_delta FROM stream_account"
         rows = self._db.execute(f"{asked} WHERE stream = ? AND releases > 0", (stream,)).fetchall()
         return [
@@ -396,18 +393,15 @@ class Odometer:
 
 
 def _unit(account: Account) -> Period | None:
-    """Periods of an account's unit."""
     return None if account.kind.rows is None else account.kind.rows.period
 
 
 def _numbers(per: Period, start: int, stop: int) -> set[int]:
-    """Numbers of the periods that the instants [start, stop) meet."""
     return set(range(per.number(start), per.number(stop - 1) + 1))
 
 
 @lru_cache(maxsize=256)
 def _fullest(unit: Period, per: Period) -> int:
-    """Number of a period with most periods of the unit."""
     first = per.number(instant(datetime(2000, 1, 1), None))
     return max(range(first, first + _LOOKED_AT), key=lambda n: unit.between(per.edge(n), per.edge(n + 1)) or 0)
 

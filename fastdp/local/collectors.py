@@ -427,7 +427,6 @@ class SumCollector(Collector[SumMachine]):
         return self.sum(start, stop) / count if count else math.nan
 
     def _between(self, start: int, stop: int | None) -> list[tuple[int, int]]:
-        """Number and exact sum of each term's reports in [start, stop)."""
         first = validation.integer("start", start, 0, self.slots)
         last = validation.integer("stop", self.slots if stop is None else stop, first, self.slots)
         return [(count, total) for count, total in columns.exact_sum(self.totals[first:last])]

@@ -144,7 +144,6 @@ def decode(data: bytes | bytearray | memoryview, expected: Mechanism | None = No
 
 
 def _reports_of(payload: NDArray[np.uint8], width: int) -> NDArray[np.int32]:
-    """Reports of `width` little-endian bytes each: int32[n]."""
     padded = np.zeros((payload.size // width, 4), np.uint8)
     padded[:, :width] = payload.reshape(-1, width)
     return padded.view("<i4").reshape(-1).astype(np.int32, copy=False)
@@ -186,7 +185,6 @@ def read_messages(
 
 
 def _alike(view: memoryview, header: memoryview, size: int, most: int) -> NDArray[np.uint8]:
-    """Intact first messages of this header and size: uint8[n, size]."""
     rows = min(most, len(view) // size)
     if not rows:
         return _NONE

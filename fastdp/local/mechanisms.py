@@ -228,7 +228,6 @@ class Mechanism(ABC):
             raise DataError(f"values[{begin + first}]: {columns.NOT_FINITE}; expected finite ones")
 
     def _grid_steps(self, floats: Floats, out: NDArray[np.int32]) -> bool:
-        """Overwrite `out` with grid steps; True if a number is not finite."""
         from fastdp_kernels.local import local_reports
 
         return bool(local_reports.snap_values(floats, self.low, self._steps_per_unit, self.STEPS, out))

@@ -104,7 +104,6 @@ _name = lru_cache(maxsize=1024)(_text)
 
 @lru_cache(maxsize=1024)
 def _head(name: str, rule: int) -> bytes:
-    """Encoding of a component's name and rule."""
     return _text(name) + _integer(rule)
 
 

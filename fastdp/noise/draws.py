@@ -234,7 +234,6 @@ def _draw(
     stream: int,
     secrets: Secrets,
 ) -> Integers:
-    """Draws for the public function `name`."""
     distribution, number = distribution_of(parameter), validation.integer("stream", stream, 0, 2**40 - 1)
     target = _target(size, out)
     # Last, because it moves a generator on.

@@ -129,7 +129,6 @@ def _sure(sigma: Fraction, heights: int, top: int) -> int:
 
 
 def _tail_cells(edge: int, sigma: Fraction) -> int:
-    """Cells of a geometric tail: f(edge + j) H <= rho^j, rho = exp(-edge / sigma^2)."""
     return math.ceil(1.0 / -math.expm1(-float(edge / (sigma * sigma))) * (1.0 + 1e-9)) + 1
 
 

@@ -298,7 +298,6 @@ class Key:
         return hashlib.blake2b(message, digest_size=KEY_BYTES, key=self._secret, person=b"fastdp bind 1").digest()
 
     def _derived(self, secret: bytes, labels: tuple[object, ...] = (), **changes: Any) -> Key:
-        """Key of a derived secret; `labels` name it in :class:`GivenKey`."""
         if not changes:
             return Key(secret, simulated=self.simulated, member=self.member, binding=self.binding, drawn=self.drawn)
         fields = {"member": self.member, "binding": self.binding, "drawn": self.drawn, **changes}

@@ -252,7 +252,6 @@ def independent_constant(max_range: int) -> float:
 
 
 def _mean_inside(width: int, max_range: int) -> Fraction:
-    """Mean number of blocks of `width` values in a random range."""
     # Block c begins at one of c width + 1 starts before it and ends at one of r - (c + 1) width + 1 stops after it.
     blocks, ranges = max_range // width, max_range * (max_range + 1) // 2
     total = _sum_over(blocks, lambda c: (c * width + 1) * (max_range - (c + 1) * width + 1))
@@ -283,7 +282,6 @@ def _mean_square(block: int, width: int, max_range: int) -> Fraction:
 
 
 def _sum_over(count: int, quadratic: Callable[[int], int]) -> int:
-    """Sum of a quadratic polynomial over 0, ..., `count` - 1."""
     zero, one, two = quadratic(0), quadratic(1), quadratic(2)
     pairs, triples = count * (count - 1) // 2, count * (count - 1) * (count - 2) // 6
     return count * zero + pairs * (one - zero) + triples * (two - 2 * one + zero)

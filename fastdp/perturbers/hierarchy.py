@@ -222,13 +222,11 @@ class Hierarchy:
 
 
 def _laplace(plan: HierarchyShape, theta_steps: int, epsilon: float) -> sampler.LaplaceDistribution:
-    """Distribution of one node's Laplace noise."""
     return cast("sampler.LaplaceDistribution", noise_distribution("laplace", theta_steps, plan.levels, epsilon))
 
 
 @lru_cache(maxsize=64)
 def _pieces(plan: HierarchyShape, levels: int) -> tuple[tuple[StreamId, int], ...]:
-    """Word streams of the lowest `levels` levels, with numbers of draws."""
     return tuple((StreamId(Purpose.TREE, level + 1), width) for level, width in enumerate(plan.widths[:levels]))
 
 

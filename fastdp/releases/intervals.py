@@ -77,7 +77,6 @@ class DrawnNoise(NamedTuple):
 
 
 def _scale(scale: Fraction | float) -> float:
-    """Scale as a float, rounded up."""
     # Divided, so that the quotient is rounded once; up by one float where it was rounded down.
     number = validation.positive("scale", float(scale) if isinstance(scale, Fraction) else scale)
     return math.nextafter(number, math.inf) if isinstance(scale, Fraction) and Fraction(number) < scale else number
@@ -259,14 +258,12 @@ def _within_epoch(noise: SumNoise, first: Indices, last: Indices) -> Floats:
 
 
 def _geometric(rate: float, counts: Floats) -> Floats:
-    """1 + q + ... + q^(count - 1), q = 1 - `rate`."""
     small = rate * counts < 1e-6
     series = -np.expm1(counts * math.log1p(-rate)) / (rate or 1.0)
     return np.where(small, counts * (1.0 - rate * (counts - 1.0) / 2.0), series)
 
 
 def _overlaps(width: float, first: Floats, last: Floats) -> Floats:
-    """Sum over blocks of the squared overlap with [first, last), by `width`."""
     left, right = np.floor(first / width), np.floor(last / width)
     ends = ((left + 1.0) * width - first) ** 2 + (last - right * width) ** 2 + (right - left - 1.0) * width**2
     return np.where(left == right, (last - first) ** 2, ends) / width

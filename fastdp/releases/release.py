@@ -204,7 +204,6 @@ class Release:
         return self._only(self.revisions) if self.revisions else None
 
     def _only(self, entries: Sequence[T]) -> T:
-        """The single one of `entries`."""
         if len(entries) != 1:
             raise ParameterError(f"this release has {len(entries)} streams: expected one of them, such as many[0]")
         return entries[0]

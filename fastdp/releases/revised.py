@@ -57,7 +57,6 @@ class _Form(NamedTuple):
         return cls(edges, means, levels, sums, shift, table)
 
     def before(self, stops: Integers) -> Floats:
-        """Sums over [0, stop): float64[q]."""
         out = np.empty(stops.size)
         revision.sum_revised(*(self.edges, self.means, self.levels, self.sums), self.shift, self.table, stops, out)
         return out
@@ -454,7 +453,6 @@ class _Model:
         )
 
     def _state_spreads(self, variances: Floats) -> tuple[Floats, Floats, Floats]:
-        """Rates, starts and spreads of the states."""
         waves = variances[2] * self._shares
         rates = np.concatenate([[variances[1]], waves / self._sums.edges[-1]])
         return rates, self._start, np.concatenate([[4.0 * self._moved], waves])

@@ -271,12 +271,10 @@ class CountParameters:
         return Growth(counts, even, elapsed * rate, estimate, elapsed, coarse)
 
     def _estimated(self, tree: Tree, weight: Integers, rate: Floats) -> Tree:
-        """Released form of a counted tree."""
         tree = tree.shown._replace(weight=weight, rate=rate)
         return self._shrunken(tree, tree.released.astype(np.float64))
 
     def _shrunken(self, tree: Tree, counts: Floats, missing: float = 0.0) -> Tree:
-        """The tree with shrunken estimates."""
         if missing:
             counts = counts + tree.weight * (missing / float(tree.weight[0]))
         held, variance, estimate = (np.empty(counts.size) for _ in range(3))

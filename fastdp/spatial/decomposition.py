@@ -152,7 +152,6 @@ class KeptTree:
         return replace(self, root=0)._copied(packed, origin[:count], count, PACKED_CAPACITY * count)
 
     def _copied(self, nodes: NDArray[np.void], rows: Integers | slice, count: int, capacity: int) -> KeptTree:
-        """Copy of the first `count` nodes in new arrays of `capacity` nodes."""
         new, state = np.empty(capacity, NODE), np.empty((capacity, self.state.shape[1]), np.int64)
         new[:count], state[:count] = nodes[:count], self.state[rows]
         return replace(self, nodes=new, state=state, stop=count, open_ends={count: None})
@@ -296,7 +295,6 @@ def _undo_cuts(fan_out: int, level: int, starts: Integers, columns: Mapping[str,
 def _descend(
     plan: CellParameters, kept: KeptTree, added: Integers, removed: Integers, step: int, key: Key, expected: int
 ) -> Tree:
-    """Step tree, cut by the split decisions of one step."""
     rule = plan.fan_out, plan.max_depth, plan.unit, plan.bias, plan.threshold, plan.repaired, plan.uniform
     known = kept.nodes[kept.root]
     root = {name: known[name] for name in ("released", "measure")}

@@ -113,7 +113,6 @@ class Polygons(Map):
         )
 
     def _set(self, parts: Geometries, lower: Floats, upper: Floats, geographic: bool, plane_area: float) -> None:
-        """Set the fields from small polygons that tile the area."""
         self.lower, self.upper, self.geographic = lower, upper, geographic
         self._scale = float(np.prod(plane_scales(lower, upper, geographic)))
         self._plane_area = plane_area
@@ -409,7 +408,6 @@ def _small_parts(shapely: ModuleType, union: Geometries) -> Geometries:
 
 
 def _lines_of_graph(shapely: ModuleType, graph: Geometries) -> Geometries:
-    """Edges of a street graph as shapely lines."""
     lines = []
     for tail, head, attributes in graph.edges(data=True):
         line = attributes.get("geometry")

@@ -112,7 +112,6 @@ class Publisher(Generic[S]):
         return self._call(self._machine.read(*batch))
 
     def _call(self, batch: Batch, *into: object) -> Output:
-        """Consume a batch and return its output."""
         return self._take(batch)(*into)
 
     def _take(self, batch: Batch) -> Any:
@@ -298,7 +297,6 @@ class Publisher(Generic[S]):
         )
 
     def _write(self, file: StateFile, *, kept: bool) -> None:
-        """Write the state, unless the file has the last call."""
         # A current file is left alone: written again, it would lose the last call.
         if not self._journal.is_current(file, self._machine.consumed(self._state)):
             self._journal.write(file, self._content(file.real if kept else None))
@@ -386,13 +384,11 @@ class Publisher(Generic[S]):
 
     @classmethod
     def _of(cls, machine: AnyMachine, key: Key) -> Self:
-        """Publisher of a machine and bound key."""
         publisher = object.__new__(cls)
         publisher._begin(machine, key)
         return publisher
 
     def _fresh(self, key: Key) -> Self:
-        """Publisher with the same machine and another key."""
         return self._of(self._machine, key)
 
     def _content(self, home: str | None) -> Json:
@@ -467,5 +463,4 @@ def _with_log(packed: Packed, log: list[str]) -> Packed:
 
 
 def _without_log(packed: Packed) -> Packed:
-    """Packed state without its log, as a file stores it."""
     return {name: value for name, value in packed.items() if name != "log"}

@@ -241,7 +241,6 @@ class AdaptiveBlocks:
         return self._in_steps(theta_steps, float(plain_of(memory)["highest"][0]))
 
     def _in_steps(self, theta_steps: int, unit: float) -> int:
-        """Threshold `unit` * `theta_steps` in steps, at most the bound."""
         if unit == 1.0:
             return theta_steps
         # In floats, unit * theta_steps may miss the bound by rounding.

@@ -99,7 +99,6 @@ class AdaptiveRows:
         self.size += count
 
     def _reserve(self, size: int) -> None:
-        """Grow the arrays to `size` rows."""
         if size > self._streams.size:
             size = max(size, self.size + self.size // GROWTH)
             self._streams, self._scales = (_longer(each, self.size, size) for each in (self._streams, self._scales))
@@ -219,7 +218,6 @@ class AdaptiveRows:
 
 
 def _longer(array: Array, used: int, size: int) -> Array:
-    """A copy of `array` with `size` rows, `used` of them filled."""
     longer = np.empty((size, *array.shape[1:]), array.dtype)
     longer[:used] = array[:used]
     return longer
@@ -269,7 +267,6 @@ class MachineRows:
         return partial(self._publish, made, values)
 
     def _publish(self, made: list[tuple[int, Indices, list[Transition[Any]]]], values: Floats) -> Published:
-        """Commit the transitions; a mask of values that publish, and outputs."""
         published, out = np.zeros(values.size, np.bool_), np.empty(values.size)
         for row, places, transitions in made:
             self._states[row] = transitions[-1].state
@@ -282,7 +279,6 @@ class MachineRows:
         return published, out[published]
 
     def _steps(self, row: int, values: Floats) -> list[Transition[Any]]:
-        """Transitions of one row's values, by value if necessary."""
         machine, key, state = self._machine, self._keys[row], self._states[row]
         if machine.SPLITS:
             return [machine.step(state, Column(as_column(values), "values"), key)]

@@ -293,7 +293,6 @@ class FixedBlocks:
         return noise, released, chain, memory
 
     def _leaves(self, progress: Progress, noise: TreeNoise | None, count: int) -> tuple[TreeNoise | None, Integers]:
-        """The tree after the next `count` blocks, and their noise."""
         parts: list[Integers] = []
         begin = 0
         while begin < count:
@@ -303,11 +302,9 @@ class FixedBlocks:
         return noise, parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def _leaf(self, progress: Progress, noise: TreeNoise | None, after: int) -> tuple[TreeNoise, int]:
-        """Tree and leaf index of the block `after` the closed ones."""
         tree, leaf = divmod(progress.blocks + after, self.plan.tree_blocks)
         return noise if noise is not None and noise[0] == tree else self._tree(tree, progress.theta_steps), leaf
 
     def _tree(self, tree: int, theta_steps: int) -> TreeNoise:
-        """Number and leaf noise of a tree."""
         key = theta_key(self.key, theta_steps)
         return tree, self.perturber.leaf_noise(self.plan, theta_steps, self.epsilon, key, tree)

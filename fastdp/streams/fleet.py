@@ -117,7 +117,6 @@ class Fleet:
 
     @classmethod
     def _of(cls, machine: Machine[Any], secret: Key) -> Self:
-        """Empty fleet of this mechanism and secret."""
         fleet = object.__new__(cls)
         fleet._begin(machine, secret)
         return fleet
@@ -318,7 +317,6 @@ class Fleet:
         return rows
 
     def _keys_of(self, ids: Indices | list[str]) -> list[Key]:
-        """Noise keys of these ids in their epochs."""
         names: list[Id] = [*ids] if isinstance(ids, list) else ids.tolist()
         secrets = [self._secret.of_stream(each) for each in names]
         if isinstance(self._machine, Schedule):
@@ -585,7 +583,6 @@ def _of(parameters: Json, name: str) -> str:
 
 
 def _checked_with(secret: Key, key: Key) -> Key:
-    """`secret` with the record of draws of `key`."""
     return Key(secret.reveal(), simulated=secret.simulated, binding=secret.binding, drawn=key.drawn)
 
 
@@ -602,5 +599,4 @@ def _distinct(ids: Indices) -> tuple[Indices, Indices, Indices]:
 
 
 def _at(ids: Indices | list[str], rows: Indices) -> Indices | list[str]:
-    """The ids in `rows`."""
     return [ids[row] for row in rows.tolist()] if isinstance(ids, list) else ids[rows]

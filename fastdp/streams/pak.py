@@ -302,7 +302,6 @@ class PAKMachine(Machine[PAKState]):
 
 
 def _not_finite(values: Floats, name: str) -> DataError:
-    """The error for the first value not finite."""
     return DataError(f"{entry_at(name, ~np.isfinite(values), NOT_FINITE)}; expected finite values")
 
 

@@ -143,7 +143,6 @@ class PAKParameters(Keyed):
         return self._task_on(self.grid.resolution)
 
     def _task_on(self, resolution: float) -> ThresholdTask:
-        """:attr:`task` on a grid of this resolution."""
         holdout = max(self.holdout, 1)
         return ThresholdTask(self.epsilon_threshold, self.bound, holdout, self.length, resolution, self.epsilon)
 

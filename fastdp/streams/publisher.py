@@ -125,7 +125,6 @@ class StreamPublisher(Publisher[StreamState]):
         self._compose(composition, seed, key)
 
     def _compose(self, composition: StreamParameters, seed: int | str | None, key: Key | bytes | None) -> None:
-        """Initialise the publisher with a composition."""
         self._secret = Key.choose(seed, key)
         self._begin(Schedule(composition), composition.noise_key(self._secret))
 
@@ -133,7 +132,6 @@ class StreamPublisher(Publisher[StreamState]):
 
     @property
     def _progress(self) -> Progress:
-        """Progress of the stream."""
         return self._state.progress
 
     @property
@@ -215,7 +213,6 @@ class StreamPublisher(Publisher[StreamState]):
 
     @property
     def _pipeline(self) -> FixedBlocks | AdaptiveBlocks:
-        """The pipeline from clipped to published values."""
         return self._machine.pipeline(self._key)
 
     def __repr__(self) -> str:
@@ -316,7 +313,6 @@ class StreamPublisher(Publisher[StreamState]):
         return self._release_many(as_streams(streams, offsets, value, by, time), ids, threads)
 
     def _release_many(self, found: Streams, ids: object, threads: int) -> Release:
-        """:meth:`release_many` of streams that have been read."""
         from fastdp.streams.release_many import release_rows
 
         if self._secret is None:
@@ -329,7 +325,6 @@ class StreamPublisher(Publisher[StreamState]):
         return made
 
     def _nodes(self, column: Array, name: str) -> ReleasedNodes | None:
-        """Released nodes of the published column, if any."""
         if not self._machine.composition.perturber.released_nodes:
             return None
         finite = self._machine.finite(as_floats(column[self.holdout :]), self.holdout, name)

@@ -324,5 +324,4 @@ def _published(whole: StreamParameters, resolution: float | None, share: float) 
 
 
 def _task(published: StreamParameters, epsilon: float, size: int) -> ThresholdTask:
-    """The threshold's task."""
     return replace(published.task, epsilon=epsilon, holdout=size, publish_epsilon=published.publish_epsilon)

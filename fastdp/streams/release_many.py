@@ -224,7 +224,6 @@ def _release_each(
     into: Release,
     visit: Visit | None,
 ) -> tuple[RevisedStream, ...]:
-    """Publish every stream by itself into a release; returns revised streams, if any."""
     machine, shared = Schedule(composition), composition.noise_key(secret)
     revisions: list[RevisedStream | None] = [None] * rows.size
 
@@ -469,7 +468,6 @@ class RowPass:
         return noise_of_rows(c.perturber, rows).reshape(n, trees, -1)
 
     def _release_nodes(self, batch: RowBatch, out: Floats, starts: Indices) -> None:
-        """Write noisy sums of all nodes, row i's trees from `out[starts[i]]` on."""
         plan, resolution = self.composition.plan, self.composition.grid.resolution
         # The leaves' noise is that of the published values.
         with repeating():

@@ -81,7 +81,6 @@ class _Part:
         return _Part(value, factor**2 * self.variance + variance, low, high)
 
     def answer(self) -> Answer:
-        """The sums as an answer."""
         return Answer(self.value, np.sqrt(self.variance), self.low, self.high)
 
 
@@ -132,7 +131,6 @@ class Answers:
         return replace(found if kind == "var" else _root(found), about=CLIPPED)
 
     def _among_persons(self, about: str) -> str:
-        """`about` with persons; else "true"."""
         return TRUE if self._released.rows is None else about
 
     # Sums as they were released.
@@ -299,7 +297,6 @@ class Answers:
     # Quotients.
 
     def _mean(self, deviation: _Part, count: _Part, centre: float, limits: tuple[float, float]) -> Answer:
-        """Centre + deviation / count; the limits as ends if the count is not clearly above 0."""
         low, high = limits
         quantile = np.maximum(np.maximum(deviation.quantile, count.quantile), self._normal)
         size = np.maximum(count.value, 1.0)
@@ -339,7 +336,6 @@ class _Ask:
 
 
 def _with_clipped(true: Answer | None, clipped: Answer, about: str) -> Answer:
-    """The answer about true values, or else clipped ones."""
     return replace(clipped, about=CLIPPED) if true is None else replace(true, of_clipped=clipped, about=about)
 
 

@@ -78,7 +78,6 @@ class Budget:
         return Fraction(loss) ** 2 if self.gaussian else Fraction(loss)
 
     def _loss(self, amount: Fraction) -> float:
-        """The largest loss found of this amount."""
         found = math.sqrt(amount) if self.gaussian else float(amount)
         while self._amount(found) > amount:
             found = math.nextafter(found, 0.0)
@@ -297,14 +296,12 @@ class Budget:
         return replace(whole, epsilon=plan.epsilon, rho=math.inf, simulated=simulated, derivation=derivation)
 
     def _number(self, purpose: str, column: str, step: str) -> Guarantee:
-        """Guarantee of one released number."""
         loss, name = self.helper(purpose, column), purpose if column == ROWS else f"{purpose} of {column!r}"
         if self.gaussian:
             return self.in_units(concentrated(loss, f"{step}, discrete Gaussian noise")).of(name)
         return self._component(name, loss, f"{step}, discrete Laplace noise")
 
     def _of_column(self, column: ColumnPlan) -> list[Guarantee]:
-        """Guarantees of one column's choices and numbers."""
         k, of, found = self.plan.contributions, f" of {column.name!r}", []
         if column.chooses:
             counted = f"how many rows lie beyond the lowest candidates: sensitivity {k}, discrete Laplace noise"
@@ -337,7 +334,6 @@ class Budget:
         return [self.in_units(concentrated(self.helper("keys"), step)).of("keys")]
 
     def _numbers(self, q: Quantity, level: Level) -> Guarantee:
-        """Guarantee of one sum at one level, or of counts."""
         plan, k, loss, moved = self.plan, self.plan.contributions, self.of(q, level), self.moved(q, level.each)
         name = q.name if q.column == ROWS else f"{q.name} of {q.column!r}"
         chosen = not q.counts and q.column != ROWS and plan.column(q.column).chooses

@@ -251,7 +251,6 @@ def _choice_epsilon(task: ColumnTask, rows: int) -> float:
 
 
 def _clip_of(task: ColumnTask, ends: dict[int, float]) -> tuple[float, float]:
-    """The clip with these distances of its ends from 0."""
     low, high = task.bound
     if low >= 0.0:
         return low, max(ends[1], min(high, 1.5 * low))

@@ -162,7 +162,6 @@ def _text(entry: object) -> str:
 
 
 def _uuids(entries: pa.FixedSizeBinaryArray) -> pa.LargeStringArray:
-    """UUID texts of entries of 16 bytes."""
     _, arrow = import_tables()
     n = len(entries)
     raw = np.frombuffer(entries.buffers()[1], np.uint8)[entries.offset * _BYTES :][: n * _BYTES].reshape(n, _BYTES)
@@ -198,14 +197,12 @@ def _bytes_of(texts: pa.LargeStringArray) -> tuple[Integers, NDArray[np.uint8]]:
 
 
 def _digested(offsets: Integers, data: NDArray[np.uint8]) -> Integers:
-    """Digests of byte strings from `offsets` on."""
     found: Integers = np.empty((offsets.size - 1, 2), np.int64)
     blake2b.digest_texts(_BLOCK, offsets, data, found)
     return found
 
 
 def _with_missing(entries: pa.Array) -> Integers:
-    """Digests of entries, a missing one included."""
     found = entry_digests(entries)
     if entries.null_count:
         found[entries.is_null().to_numpy(zero_copy_only=False)] = MISSING
@@ -345,7 +342,6 @@ def _parsed(column: pa.Array, time: Time | None) -> pa.Array:
 
 
 def _iso_texts(column: pa.StringArray) -> pa.TimestampArray:
-    """Times of ISO texts, all with an offset, or none."""
     _, arrow = import_tables()
     try:
         return column.cast(arrow.timestamp("us"))
@@ -460,7 +456,6 @@ class Entries:
         return self._spelled[kind]
 
     def _numbers(self, entries: pa.Array, table: _Spelled) -> Integers:
-        """Numbers of entries that were not spelled so before."""
         before = self.digests.size
         numbers = table.known.of(*_with_missing(entries).T.copy(), learns=self._given is None)
         if self.digests.size > before and not self._persons:
@@ -486,7 +481,6 @@ class _Spelled:
 
 
 def _text_or(kind: pa.DataType) -> pa.DataType:
-    """One type for all types of texts; other types unchanged."""
     return import_tables()[1].large_string() if _is_text(kind) else kind
 
 
@@ -559,7 +553,6 @@ class Keys:
         return _digested(offsets, data if data.size else np.zeros(1, np.uint8)).view(np.uint64)
 
     def _path(self, depth: int, first: int = 0) -> list[Integers]:
-        """Entry numbers of each node of a depth, by column."""
         if not depth:
             return []
         node, found = np.arange(first, self._nodes[depth - 1].size), list[Integers]()

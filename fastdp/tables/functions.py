@@ -436,7 +436,6 @@ class TableRelease:
         return self._release(plan, keys, again, kept, clips, published)
 
     def _key_of(self, plan: TablePlan, column: str) -> Key:
-        """Key of one column's choices and numbers."""
         return self.key.within("column", plan.place(column))
 
     def _release(
@@ -477,7 +476,6 @@ class TableRelease:
         return replace(found, family=self.source.family, rows=row_numbers, selection=selection)
 
     def _row_numbers(self, plan: TablePlan, dropped: int, counted: Number) -> RowNumbers:
-        """Released numbers of persons' rows."""
         where = "a larger rows=, or a per=" + ("" if plan.periods is None else f" shorter than {plan.periods.every}")
         given = plan.contributions, plan.budget.helper("dropped"), plan.noise, self.key, where
         found = choices.release_dropped(dropped, counted, *given)
@@ -515,7 +513,6 @@ class _Beyond:
         self.counts: list[Integers] = [np.zeros(low.size + high.size - 2, np.int64) for low, high in self.edges]
 
     def watched(self, batches: Iterator[CellRows]) -> Iterator[CellRows]:
-        """The batches, counted."""
         plan = self._plan
         places = [plan.place(q.column) for q in self.firsts]
         for rows in batches:
@@ -535,7 +532,6 @@ class _Beyond:
         return [*found, *([Quantity("count")] if found else [])]
 
     def take(self, sums: list[int]) -> None:
-        """Take the sums of :attr:`quantities`."""
         if sums:
             *beyond, self.rows = sums
             self.counts = [np.array(pair, np.int64) for pair in zip(beyond[::2], beyond[1::2], strict=True)]

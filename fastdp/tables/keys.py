@@ -248,7 +248,6 @@ def selected_interval(noisy: Integers, rule: KeyRule, confidence: float) -> tupl
 
 
 def _least(error: float, tail: Callable[[Floats], Floats], count: int, far: float) -> Floats:
-    """Least distances in [0, far] at which a falling `tail` is at most `error`."""
     low, high = np.zeros(count), np.full(count, far)
     low_enough = tail(low) <= error
     for _ in range(64):

@@ -299,7 +299,6 @@ def _panel(ax: Axes, sums: Released, answers: Answers, statistic: Statistic, sho
 
 
 def _label(sums: Released, statistic: Statistic, group: int) -> str:
-    """Label of the y axis."""
     quantity = QUANTITIES.get(statistic.kind, statistic.kind)
     if sums.every is None:
         return f"{quantity}, all rows"

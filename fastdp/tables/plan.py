@@ -472,7 +472,6 @@ def statistics_of(given: object) -> tuple[Statistic, ...]:
 
 
 def _is_statistic(column: object, name: object) -> bool:
-    """True if `name` is a statistic of `column`."""
     if column == ROWS or not isinstance(name, str):
         return name == "count"
     return name in STATISTICS or PERCENTILE.fullmatch(name) is not None

@@ -357,7 +357,6 @@ class WindowsMachine(Machine[WindowsState]):
             ) from None
 
     def _emit(self, span: tuple[int, int], measured: tuple[Measured, ...], key: Key) -> Released:
-        """The closed windows' release, with its guarantee."""
         if span[1] > span[0]:
             log.info("%d windows of %s closed", span[1] - span[0], self.calendar.every)
         tails = self.plan.unknown_tails(self.quantities)
@@ -419,7 +418,6 @@ def _parts(rows: Integers) -> list[str]:
 
 
 def _wide(sums: Integers, windows: int) -> Integers:
-    """A copy of `sums` with at least `windows` windows."""
     wide: Integers = np.zeros((sums.shape[0], max(windows, sums.shape[1]), sums.shape[2]), np.int64)
     wide[:, : sums.shape[1]] = sums
     return wide

@@ -206,7 +206,6 @@ class _NoisyMaxChooser(CountedHoldout):
         return not self._bin(values, self._counts)
 
     def _bin(self, values: Floats, counts: Integers) -> bool:
-        """Count `values`; True if one is not finite."""
         if values.size < counts.size * threshold_choice.PARTED:
             return threshold_choice.bin_values(values, self._step, counts)
         piece, lanes = np.empty(threshold_choice.PIECE, np.uint32), np.zeros((3, counts.size), np.int64)

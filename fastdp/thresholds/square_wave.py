@@ -146,7 +146,6 @@ def concave_estimate(client: local.LogSquareWave, counts: Integers, bins: int) -
 
 @lru_cache(maxsize=8)
 def _matrix(window: WindowDistribution, bins: int, cells: int) -> Floats:
-    """Probability of each report cell by bin, float64[cells, bins]."""
     reports = transition(window, bins, np.zeros(cells, np.int64))
     column, matrix = np.empty(cells), np.empty((cells, bins))
     for i, unit in enumerate(np.eye(bins)):

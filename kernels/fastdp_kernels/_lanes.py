@@ -90,7 +90,6 @@ else:
         return builder.shuffle_vector(x, y, ir.Constant(ir.VectorType(_I32, len(lanes)), lanes))
 
     def _spread(builder: Any, value: Any, count: int = LANES) -> Any:
-        """The value in every lane."""
         none = ir.Constant(ir.VectorType(value.type, count), ir.Undefined)
         return _shuffled(builder, builder.insert_element(none, value, _I32(0)), none, (0,) * count)
 
@@ -127,7 +126,6 @@ else:
         return vectors[0]
 
     def _reduced(builder: Any, operation: str, vector: Any) -> Any:
-        """All lanes of int64 in one."""
         kind = ir.FunctionType(_I64, [vector.type])
         name = f"llvm.vector.reduce.{operation}.v{vector.type.count}i64"
         return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), [vector])

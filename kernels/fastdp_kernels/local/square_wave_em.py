@@ -83,7 +83,6 @@ def _sum(x: np.ndarray) -> float:
 
 @inline
 def _sum_of_products(x: np.ndarray, y: np.ndarray) -> float:
-    """:func:`_sum` of x y."""
     a, b, c, d = 0.0, 0.0, 0.0, 0.0
     fours = x.size // 4
     for i in range(fours):

@@ -105,7 +105,6 @@ def sum_items(weights: np.ndarray, levels: int, out: np.ndarray) -> None:
 def _relation(
     node_lower: np.ndarray, node_upper: np.ndarray, node: int, lower: np.ndarray, upper: np.ndarray, i: int
 ) -> int:
-    """APART, INSIDE or neither: the node's box to box i."""
     answer = _WITHIN
     for a in range(lower.shape[1]):
         if node_upper[node, a] < lower[i, a] or node_lower[node, a] > upper[i, a]:

@@ -109,18 +109,19 @@ def sum_bound(
         Receives the noise of blocks that close; the pass stops where it is full.
     chain : uint64[4]
         Chain key of the next block's noise, moved on in place; uint64[0]: all of ``noise`` is given.
-    first : int
-        Index of the first block that may close.
     distribution : float64[4]
         Of the noise, as for ``chacha.draw_words``.
-    settled : int
-        Number of first entries of ``noise`` that are given: a doubtful draw was settled.
     counters : COUNTERS[1]
-        UNSETTLED if the open block is full and its draw doubtful, ROSE if the threshold may rise; changed in place.
+        Changed in place; ``stopped`` is UNSETTLED if the open block is full and its draw doubtful, ROSE if the
+        threshold rose.
     memory : MEMORY[1]
         State from released sums; changed in place.
     blocks : BLOCK[noise.size + 1]
         Receives closed blocks, and the open one without its sum.
+    season : SEASON[1] or None
+        Filter of a season, whose first part is ``memory``; changed in place.
+    bends : float64[n] or None
+        With a season: receives each prediction less its block's mean.
     """
     public, shape, counters, memory = public[0], shape[0], counters[0], memory[0]
     at, closed = 0, counters.closed

@@ -27,7 +27,6 @@ CACHED = 2**16
 
 @inline
 def _sum_children(children: np.ndarray, fan_out: int, sums: np.ndarray) -> None:
-    """Sum of each node's children."""
     for j in range(sums.size):
         total = np.int64(0)
         if fan_out == LANES:

@@ -21,7 +21,6 @@ PARTED, PIECE = 16, 1024
 
 @inline
 def _bin(value: float, step: float, bins: int) -> float:
-    """ceil(value / step), clipped."""
     last = np.float64(bins - 1)
     x = np.ceil(value / step)
     x = x if x > 0.0 else 0.0
@@ -173,7 +172,6 @@ DEEPEST = 64
 
 @inline
 def _at(values: np.ndarray, bound: int, rank: int) -> float:
-    """W(rank), as a float64 that is exact."""
     if rank < 1:
         return 0.0
     if rank > values.size:

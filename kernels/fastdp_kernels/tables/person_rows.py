@@ -129,7 +129,6 @@ def hash_texts(key: np.ndarray, offsets: np.ndarray, data: np.ndarray, first: np
 
 @inline
 def _place(key: np.ndarray, a: np.int64, b: np.int64, slots: np.ndarray, pairs: np.ndarray) -> np.int64:
-    """Slot of a pair, or the empty one for it."""
     x = (np.uint64(a) ^ key[0]) * (key[1] | _ONE)
     x = ((x >> _HALF) ^ x ^ np.uint64(b)) * _ODD
     place = np.int64((x >> _HALF) ^ x) & (slots.size - 1)
@@ -254,7 +253,6 @@ def least_rows(
 
 @inline
 def _sorted(rows: np.ndarray, hashes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Rows by their hash."""
     order = np.argsort(hashes)
     return rows[order], hashes[order]
 
