@@ -60,7 +60,7 @@ def measure(data: Path, name: str, rules: Mapping[str, dict[str, Any]], own: flo
 
 
 def key_of(name: str, method: str, epsilon: float, *, fixed: bool = True) -> tuple[str, str, str, float]:
-    """Where the published code's threshold, with the correct mixture, is in the reference."""
+    """Position of the published code's threshold, with the correct mixture, in the reference."""
     stream, experiment = (
         STREAMS[name.partition(",")[0]],
         "ToPL range_eps=" + (f"{STREAM_EPSILON:g}" if fixed else "eps"),

@@ -1,4 +1,4 @@
-"""What ``docs/audit.md`` lists: the wheel's cases, parts of publishers, and negative controls."""
+"""Rows of ``docs/audit.md``: the wheel's cases, parts of publishers, and negative controls."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def halved() -> Iterator[Case]:
 
 
 def negative_controls() -> list[Case]:
-    """What an audit must find in violation of its claim."""
+    """Cases that an audit must find in violation of their claims."""
     added, removed = made.attack(12, 1.0)
     half = one_run(package.events(1.0, sensitivity=0.5), pieces)
     pieces_of_trees: Any = [[stream[:4], stream[4:]] for stream in package.TREES]

@@ -25,7 +25,7 @@ FEWEST = 20
 
 @dataclass(frozen=True)
 class Options:
-    """What a figure may depend on."""
+    """Options of a figure."""
 
     output: Path
     data: Path | None

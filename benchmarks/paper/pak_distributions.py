@@ -88,7 +88,7 @@ def _synthetic_trips(n: int = 200_000) -> Timed:
 
 
 def _orders(path: Path) -> Stream:
-    """What a customer spent at one time, in pounds, without returns."""
+    """Amount of a purchase, in pounds, without returns."""
     import pyarrow.parquet as parquet
 
     table = parquet.read_table(path, columns=["time", "customer", "amount_pence"])

@@ -145,7 +145,7 @@ def groups(data: Path) -> Iterator[Callable[[], Group]]:
 
 
 def more(data: Path) -> None:
-    """What the estimates are worth: likelihood beside the plain EM's, frequencies beside dense matrix products'."""
+    """Quality of the estimates: likelihood beside the plain EM's, frequencies beside dense matrix products'."""
     del data
     rows = []
     for epsilon in EPSILONS:

@@ -118,7 +118,7 @@ class Entry:
 
     @property
     def counts(self) -> bool:
-        """Whether it uses budget: neither cancelled nor a simulation."""
+        """True if it uses budget: neither cancelled nor a simulation."""
         return self.state != "cancelled" and not self.guarantee.simulated
 
     @property

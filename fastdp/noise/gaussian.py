@@ -37,9 +37,8 @@ _NO_CONSTANTS.flags.writeable = False
 class GaussianDistribution:
     """Integer noise, P[X = k] proportional to f(k) = exp(-k^2 / (2 sigma^2)), and the strips that cover it.
 
-    `table`, `inverses`, `cells`, `covered` and `unfair` are arguments of ``draw_strips``; `heights` is H; strips hold
-    |k|
-    below `edge`; f(edge) H <= 1.
+    `table`, `inverses`, `cells`, `covered` and `unfair` are arguments of ``draw_strips``; `heights` is H; the strips
+    hold abs(k) below `edge`, and f(edge) H <= 1.
     """
 
     sigma: Fraction

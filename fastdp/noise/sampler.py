@@ -61,7 +61,7 @@ class LaplaceDistribution:
 
     @cached_property
     def two_words(self) -> bool:
-        """Whether a draw begins with two words."""
+        """True if a draw begins with two words."""
         return self.scale > ONE_WORD_SCALE
 
 

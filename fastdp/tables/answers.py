@@ -1,9 +1,8 @@
 """Estimates with error bars over windows and keys, of true values where possible (post-processing).
 
 A sum has the noise of its least squares (``consistent``) or the model's error (``revised``), with its share of the
-sum beyond the clip (``beyond``) and, with persons, of dropped rows.  A mean is a quotient; Fieller's interval inverts
-|D
-- mu C| <= z sd(D - mu C), z the largest of both sums' standardised quantiles and the normal one.
+sum beyond the clip (``beyond``) and, with persons, of dropped rows.  A mean is a quotient; Fieller's interval is
+|D - mu C| <= z sd(D - mu C), z the largest of both sums' standardised quantiles and the normal one.
 """
 
 from __future__ import annotations

@@ -191,7 +191,7 @@ def entry_digests(entries: pa.Array) -> Integers:
 
 
 def _bytes_of(texts: pa.LargeStringArray) -> tuple[Integers, NDArray[np.uint8]]:
-    """Where each text begins, int64[n + 1], in the bytes of all of them."""
+    """Begin of each text, int64[n + 1], in the bytes of all."""
     _, ends, data = texts.buffers()
     return np.frombuffer(ends, np.int64)[texts.offset :][: len(texts) + 1], np.frombuffer(data or b"\0", np.uint8)
 
@@ -382,7 +382,7 @@ def floats_of(column: pa.Array) -> Floats:
 
 
 def _firsts(numbers: Integers, before: int) -> Integers:
-    """Where each number from `before` on comes first; numbers rise in order of arrival."""
+    """First index of each number from `before` on; numbers rise in order of arrival."""
     new = np.flatnonzero(numbers >= before)
     return new[np.diff(np.maximum.accumulate(numbers[new]), prepend=before - 1) > 0]
 

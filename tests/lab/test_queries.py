@@ -69,7 +69,7 @@ def test_bounds() -> None:
     ("n", "longest"), [(2**40, 2**40), (2**40, 2**39), (2**62, 2**62), (2**40, 2**20), (2**40, 1)]
 )
 def test_law_on_long_streams(n: int, longest: int) -> None:
-    """Where ranges cannot be counted: lengths have density n - j + 1, places are uniform given the length."""
+    """Ranges too many to count: lengths have density n - j + 1, places are uniform given the length."""
     starts, stops = random_ranges(n, DRAWS, longest, seed=9)
     lengths = stops - starts
     share = longest / n

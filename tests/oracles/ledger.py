@@ -1,4 +1,4 @@
-"""What releases cost the worst element, one element after the other."""
+"""Cost of releases to the worst element, one element after the other."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def worst_day(releases: list[Dated], days: range, among: range | None = None) ->
 
 
 def person(releases: list[Dated], month: range) -> Fraction:
-    """What a person loses by the rows of one month: one change for each period of each release's unit."""
+    """Loss of a person by the rows of one month: one change for each period of each release's unit."""
     total = Fraction(0)
     for epsilon, span, length, _ in releases:
         for first in range(month.start, month.stop, length):

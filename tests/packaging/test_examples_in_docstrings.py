@@ -5,10 +5,13 @@ A public method has a docstring, one of a base, or one of another class of its f
 
 from __future__ import annotations
 
+import ast
 import doctest
 import importlib
 import inspect
 import pkgutil
+import re
+from pathlib import Path
 
 import pytest
 
@@ -52,6 +55,17 @@ def test_every_public_method_is_documented() -> None:
             if name not in documented and not inspect.getdoc(getattr(kind, name))
         ]
         assert not lacking, lacking
+
+
+def test_no_docstring_begins_with_a_relative_clause() -> None:
+    found = []
+    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    for folder in ("fastdp", "kernels", "lab", "tests", "benchmarks", "examples"):
+        for path in (Path(__file__).parents[2] / folder).rglob("*.py"):
+            nodes = (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, kinds))
+            texts = (ast.get_docstring(node) or "" for node in nodes)
+            found += [f"{path}: {text}" for text in texts if re.match(r"(What|Where|Which|Whether)\b", text)]
+    assert not found, found
 
 
 def packages() -> list[str]:

@@ -139,7 +139,7 @@ def test_counters_repeat_their_noise_up_to_the_altered_step_and_not_after_it(cou
 @pytest.mark.parametrize("place", [0, 70, 500, 1700])
 @pytest.mark.parametrize("focus", [None, 128])
 def test_adaptive_repeats_its_blocks_up_to_the_altered_one(place: int, focus: int | None) -> None:
-    """What is published in a block follows from blocks before it, so equality ends behind the altered block."""
+    """Output of a block follows from blocks before it, so equality ends after the altered block."""
     key = Key.from_bytes(secret(406))
     values = np.random.default_rng(4).gamma(2.0, 8.0, 2000)
     options = {"threshold": Fixed(64.0), "holdout": 0, "resolution": 0.25, "perturber": Blocks(focus=focus)}

@@ -180,7 +180,7 @@ def test_values_above_theta_count_as_theta(compose, stream) -> None:
 
 
 def unusable(size: int) -> list[Any]:
-    """What ``out`` must not be for this many published values (of one value, every view is contiguous)."""
+    """Refused values of ``out`` for this many published values (of one value, every view is contiguous)."""
     frozen = np.empty(size)
     frozen.flags.writeable = False
     found: list[Any] = [np.empty(size, kind) for kind in (np.float32, np.int64, ">f8")]

@@ -57,7 +57,7 @@ def template(kind: str, key: fastdp.Key | None = None) -> Any:
 
 
 def alone(kind: str, stream: Any, values: NDArray[np.float64], secret: fastdp.Key = SECRET) -> NDArray[np.float64]:
-    """What one publisher publishes."""
+    """Output of one publisher."""
     one = template(kind, secret.of_stream(stream))
     if isinstance(one, RunningCounts):
         return np.array([one.step([int(value)])[0] for value in values], np.float64)
@@ -193,7 +193,7 @@ def one(kind: str, stream: Any, life: int) -> Any:
 
 
 def following(publisher: Any, value: float) -> float:
-    """What it publishes for its next value."""
+    """Its output for its next value."""
     if isinstance(publisher, RunningCounts):
         return float(publisher.step([int(value)])[0])
     return float(publisher.publish([value])[0])

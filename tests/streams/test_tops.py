@@ -287,7 +287,7 @@ def test_memory_of_an_endless_stream_is_one_tree(monkeypatch: pytest.MonkeyPatch
 
 
 def test_published_blocks_sum_to_the_noisy_totals() -> None:
-    """What is published of a block closes its account: sums over whole blocks are the noisy sums."""
+    """Published values of a block add up to its noisy sum."""
     values = np.full(300 + 4096, 10.0)
     publisher = make(epsilon=1e6, max_range=4096, prune=2)
     out = publisher.publish(values)

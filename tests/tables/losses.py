@@ -20,7 +20,7 @@ NODES, WEIGHTS = (NODES + 1.0) / 2.0, WEIGHTS / 2.0
 
 
 class Loss(NamedTuple):
-    """What two tables that released the same numbers differ by.
+    """Difference of two tables that released the same numbers.
 
     Attributes
     ----------

@@ -158,7 +158,7 @@ def test_winners_have_the_probabilities_of_an_enumeration(scores: list[int]) -> 
 
 
 def test_exact_tails_of_gaussian_counts() -> None:
-    """Where the noise is wide the normal distribution's; one of two differences is another tail."""
+    """For wide noise the normal distribution's; one of two differences is another tail."""
     for moved in ([3], [2, -1, 1]):
         mu = math.sqrt(sum(d * d for d in moved)) / 40.0
         assert gaussian_tail(moved, Fraction(40), 0.1) == pytest.approx(gaussian_delta(mu, 0.1), rel=0.05)

@@ -92,7 +92,7 @@ def public(sums: Any) -> Any:
 def cost(
     release: Callable[[list[tuple]], Any], rows: list[tuple], adjacent: list[tuple], monkeypatch: pytest.MonkeyPatch
 ) -> float:
-    """What the coupling costs; an assertion if anything public differs."""
+    """Cost of the coupling; an assertion if anything public differs."""
     coupled, sides = Coupled(), []
 
     def choices(chooser: Any, key: Any, count: int) -> np.ndarray:

@@ -64,7 +64,7 @@ class ExactLoss:
 
     @property
     def violated(self) -> bool:
-        """Whether the worst is above the claim."""
+        """True if the worst is above the claim."""
         return self.worst > self.epsilon
 
 

@@ -98,7 +98,7 @@ def _exponent(row: Row) -> float:
 
 
 def _score(order: str, n: int, generator: np.random.Generator) -> Floats:
-    """Where large values belong: the course of time over independent noise."""
+    """Order of large values: the course of time over independent noise."""
     noise = generator.standard_normal(n)
     if order == "diurnal":
         return noise - _WAVE * np.cos(2.0 * np.pi * DAYS * np.arange(n) / n)
@@ -110,7 +110,7 @@ def _score(order: str, n: int, generator: np.random.Generator) -> Floats:
 
 
 def _in_burst(n: int, generator: np.random.Generator) -> NDArray[np.bool_]:
-    """Whether a value lies in a burst: quiet stretches and bursts by turns, of geometric length."""
+    """Flags of values in a burst: quiet stretches and bursts by turns, of geometric length."""
     turns = 2 + int(2 * n / (_BURST + _QUIET)) * 2
     lengths = np.empty(turns, np.int64)
     lengths[::2] = generator.geometric(1.0 / _QUIET, lengths[::2].size)

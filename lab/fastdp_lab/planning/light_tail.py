@@ -1,4 +1,4 @@
-"""Whether a sample is light-tailed, and beyond which quantile: not private, for public or simulated data.
+"""Test for a light tail, and the quantile from which it holds: not private, for public or simulated data.
 
 Source: PAK Definition 12 and section V-B.
 """

@@ -212,7 +212,7 @@ class Finding(NamedTuple):
 
     @property
     def failed(self) -> bool:
-        """Whether the instance refutes the claim's proof."""
+        """True if the instance refutes the claim's proof."""
         return bool(self.unequal) or self.ratio > 1.0 + ROUNDING
 
 
