@@ -269,8 +269,9 @@ class Collector(Publisher[Tally], Generic[K]):
     def receive(self, data: bytes | bytearray | memoryview, slot: int = 0, *, most_reports: int | None = None) -> int:
         """Collect a buffer of messages (:func:`fastdp.local.encode`); returns the number of reports in range.
 
-        A malformed message counts once in ``refused.messages``, with the rest of the buffer; one of another mechanism
-        or domain counts once.  `slot`: that of all reports; `most_reports`: refuse messages of more, such as 1.
+        A malformed message counts once in ``refused.messages``, with the rest of the buffer; one of another
+        mechanism, epsilon or domain counts once and is skipped.  `slot`: that of all reports; `most_reports`: refuse
+        messages of more, such as 1.
         """
         checked = validation.integer("slot", slot, 0, self._machine.slots - 1)
         count: int = self._call(self._machine.read_messages(data, checked, as_most_reports(most_reports)))

@@ -128,8 +128,8 @@ def aggregate(
     Warns
     -----
     AccuracyWarning
-        By released numbers: too few rows to choose a clip well, most rows beyond it, or more than a tenth of persons'
-        rows dropped.
+        By released numbers: too few rows to choose a clip well, most rows beyond it, a clip next to nothing, or more
+        than a tenth of persons' rows dropped.
 
     Raises
     ------
