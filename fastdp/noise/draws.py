@@ -7,13 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, ClassVar, Literal, cast, get_args
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from fastdp import validation
 from fastdp.errors import ParameterError
-from fastdp.guarantee import Guarantee, round_up, zcdp_loss
+from fastdp.guarantee import Guarantee, round_up
 from fastdp.kinds import Integers
 from fastdp.noise import gaussian, sampler
 from fastdp.noise.gaussian import GaussianDistribution, gaussian_distribution
@@ -31,11 +31,6 @@ from fastdp.noise.words import MAX_WORDS, Purpose, StreamId, Words
 
 NoiseName = Literal["laplace", "gaussian"]
 Distribution = LaplaceDistribution | GaussianDistribution
-
-
-def checked_noise(noise: object) -> NoiseName:
-    """`noise`, if accepted; else ParameterError."""
-    return cast("NoiseName", validation.choice("noise", noise, get_args(NoiseName)))
 
 
 @lru_cache(maxsize=256)
@@ -88,12 +83,6 @@ def l2_square(contributions: int, per_window: int | None) -> int:
     """Squared L2 norm of one unit's change: k rows, at most `per_window` in one sum."""
     k, j = contributions, per_window or contributions
     return k // j * j**2 + (k % j) ** 2
-
-
-def better_noise(epsilon: float, delta: float, contributions: int, per_window: int | None) -> NoiseName:
-    """Noise of smaller variance at equal (epsilon, delta)."""
-    square = l2_square(contributions, per_window) / zcdp_loss(epsilon, delta) ** 2
-    return "gaussian" if square < 2.0 * (contributions / epsilon) ** 2 else "laplace"
 
 
 # Arrays of draws, for noise that users add themselves.
