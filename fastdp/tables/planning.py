@@ -176,7 +176,8 @@ def plan(
     epsilon = 1 for one row of the table, laplace noise, 95 % intervals
     One window of 1h and key
       kwh_sum: +- 6.396, standard error 3.019
-        over a day: +- 30.74 over a week: +- 70.81
+        over a day: +- 30.74
+        over a week: +- 70.81
     Shares of epsilon: sums 0.98, tail of 'kwh' 0.0099, counted 0.01
     """
     confidence = checked_confidence(confidence)
@@ -187,19 +188,18 @@ def plan(
         )
     windows = validation.integer("windows", windows, 1, MAX_CELLS)
     asked = statistics_of(statistics)
-    private = keys if isinstance(keys, PrivateKeys) else None
-    width = 1 if isinstance(keys, PrivateKeys) else validation.integer("keys", keys, 1, MAX_CELLS)
+    listed: PrivateKeys | list[int] | None = keys if isinstance(keys, PrivateKeys) else None
+    if not isinstance(keys, PrivateKeys) and validation.integer("keys", keys, 1, MAX_CELLS) > 1:
+        listed = list(range(min(keys, MAX_KEYS)))
     if rows is not None and not 0.0 < validation.positive("rows", rows) <= MAX_ROWS:
         raise ParameterError(f"rows = {rows!r}: expected at most {MAX_ROWS:g}")
     for value in mean.values() if isinstance(mean, Mapping) else [] if mean is None else [mean]:
         validation.real("mean", value)
-    keyed = private is not None or width > 1
-    listed = private if private is not None else list(range(min(width, MAX_KEYS))) if keyed else None
     time = None if every is None else Time("time", every, start="2001-01-01")
 
     def at(number: float) -> Plan:
         """The plan at this epsilon."""
-        by, given = "key" if keyed else None, (asked, time)
+        by, given = None if listed is None else "key", (asked, time)
         made = make_plan(
             *given, epsilon=number, unit=unit, bounds=bounds, by=by, keys=listed, delta=delta, levels=levels
         )
