@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from fastdp.errors import DataError, StateError
-from fastdp.state import codec, journal
+from fastdp.state import codec, driver
 from fastdp.state.sealed_file import StateFile
 from fastdp.streams.methods import Adaptive
-from fastdp.streams.stream_state import Step
+from fastdp.streams.pipelines import Step
 from fastdp_kernels.streams import adaptive_pass
 from fastdp_kernels.streams import block_lengths as b
 from tests.noise_values import bound_key
@@ -131,7 +131,7 @@ def test_damage_within_an_authentic_file_is_one_error(tmp_path: Path) -> None:
     publisher = fixed()
     publisher.publish(stream(1000))
     publisher.save(tmp_path / "s")
-    content = journal.read(StateFile(tmp_path / "s"))[0]
+    content = driver.read_file(StateFile(tmp_path / "s"))[0]
     memory = publisher._progress.smoother
     for number, (name, value) in enumerate(
         [

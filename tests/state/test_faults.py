@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 import fastdp
 from fastdp.errors import FastDPError
 from fastdp.perturbers import Blocks
-from fastdp.state import journal
+from fastdp.state import driver
 from fastdp.state.sealed_file import StateFile
 from fastdp.streams.methods import Adaptive
 from fastdp.thresholds import NoisyMax
@@ -100,7 +100,7 @@ def test_an_authentic_file_of_any_content_is_a_publisher_or_one_error(
     publisher = MAKERS[kind]()
     publisher.keep(path)
     publisher.publish(STREAM[: data.draw(st.sampled_from([0, 10, 50, 130]))])
-    content = journal.read(StateFile(path))[0]
+    content = driver.read_file(StateFile(path))[0]
     for _ in range(data.draw(st.integers(1, 2))):
         *outer, name = data.draw(st.sampled_from(places(content)))
         inner = content

@@ -19,7 +19,7 @@ from fastdp.noise import sampler
 from fastdp.noise.words import Purpose, StreamId
 from fastdp.perturbers import Hierarchy
 from fastdp.smoothers import Recent
-from fastdp.streams.stream_state import Step
+from fastdp.streams.pipelines import Step
 from fastdp.thresholds import NoisyMax, noisy_max
 from tests.grid import exhaustive
 from tests.noise_values import threshold_key, tree_key
