@@ -25,6 +25,7 @@ from fastdp.errors import DataError, ParameterError, StateError
 from fastdp.kinds import Array, Json
 from fastdp.noise.canonical import check_rule, rule_of
 from fastdp.noise.key import Key, repeating
+from fastdp.record import Keyed, values_of
 from fastdp.state import codec
 from fastdp.state.codec import Packed, as_text, content_of, decode_errors, key_of
 from fastdp.state.machine import Batch, CallGuard, Machine, Output, Record, check_is_machine, single_caller
@@ -275,6 +276,9 @@ class Publisher(Generic[S]):
         #: Class name in state files: reading a state as a base class does not rename it.
         self._written_as = type(machine if self._MACHINE is None else self).__name__
         self._state = machine.start(key)
+        if isinstance(machine, Keyed):
+            # A record: its parameters are attributes of the publisher.
+            self.__dict__.update(values_of(machine))
 
     def __repr__(self) -> str:
         # The guarantee; of a machine without one, its public parameters.
