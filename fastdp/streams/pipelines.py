@@ -449,7 +449,7 @@ class AdaptiveBlocks:
     Attributes
     ----------
     plan, grid, perturber, epsilon, key
-        As of :class:`fastdp.streams.fixed_blocks.FixedBlocks`.
+        As of :class:`FixedBlocks`.
     max_range, warm_up : int
         r, and the number of values released as blocks before anything is published.
     rises : bool
