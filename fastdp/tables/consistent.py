@@ -21,6 +21,8 @@ from fastdp.kinds import Floats, Integers
 
 #: Values of the nodes of one depth, float64[n, K], and the variance of each node's values, float64[K].
 Fitted = tuple[Floats, Floats]
+#: Variance of each node's values, or of all nodes' values.
+Variance = float | Floats
 
 
 class Level(NamedTuple):
@@ -68,7 +70,7 @@ def range_sums(values: Floats, starts: Integers, stops: Integers) -> Floats:
     return out
 
 
-def consistent(measured: Sequence[tuple[Level, Floats, float]], parents: Sequence[Integers]) -> Consistent:
+def consistent(measured: Sequence[tuple[Level, Floats, Variance]], parents: Sequence[Integers]) -> Consistent:
     """Least squares of noisy sums; leaves measured alone stay unchanged.
 
     `measured`: (Level, float64[W or 1, K], variance) of each level, leaves with each window among them; `parents`: of
@@ -91,7 +93,7 @@ def consistent(measured: Sequence[tuple[Level, Floats, float]], parents: Sequenc
     return Consistent(tuple(moved), spread, tuple(variances for _, variances in fitted))
 
 
-def _fitted(own: Mapping[int, tuple[Floats, float]], parents: Sequence[Integers]) -> list[Fitted]:
+def _fitted(own: Mapping[int, tuple[Floats, Variance]], parents: Sequence[Integers]) -> list[Fitted]:
     """Least squares by depth: from the leaves up, then down."""
     leaves = len(parents)
     values, variance = own[leaves]

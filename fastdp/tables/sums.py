@@ -307,6 +307,7 @@ class Released:
     taken: tuple[str, ...] = ()
     family: str = "pyarrow"
     selection: KeyRule | None = None
+    others: DrawnNoise | None = None
 
     @property
     def keys(self) -> dict[str, list[object]]:

@@ -1,4 +1,4 @@
-"""What holds for every publisher of values: cuts, restarts, refusals, interrupts, keys; ``out`` is checked first."""
+"""Rules of every publisher of values: cuts, restarts, refusals, interrupts, keys; ``out`` is checked first."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def untouched(out: Any = 123.0) -> bool:
 
 @cache
 def undisturbed(name: str) -> tuple[np.ndarray, Any]:
-    """What a publisher publishes of the stream at once, and the publisher behind it."""
+    """Output of a publisher on the stream at once, and the publisher after it."""
     publisher = PUBLISHERS[name]()
     return publisher.publish(STREAM), publisher
 

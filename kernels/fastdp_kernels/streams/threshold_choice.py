@@ -179,25 +179,6 @@ def _at(values: np.ndarray, bound: int, rank: int) -> float:
     return np.float64(values[rank - 1])
 
 
-@kernel
-def scan_pairs(values: np.ndarray, bound: int, rank: int, decay: np.ndarray) -> float:
-    """Smooth sensitivity in grid steps, at least LEAST, by ToPS Appendix B: O(m^2), with early stop.
-
-    ``values``, int64[m]: sorted, in [0, bound]; ``bound``: at most 2^52; ``rank``: P, from 1 to m; ``decay``,
-    float64[m + 2]: e^(-b k), as the module requires.
-    """
-    best = LEAST
-    for k in range(values.size + 2):
-        # No later pair can exceed this: entries never increase and differences are at most the bound.
-        if np.float64(bound) * decay[k] * SLACK <= best:
-            break
-        for t in range(k + 2):
-            v = min(t, k)
-            difference = _at(values, bound, rank + t) - _at(values, bound, rank + t - k - 1)
-            best = max(best, difference * decay[v] * decay[k - v])
-    return best
-
-
 @inline
 def best_column(x: float, tops: np.ndarray, weights: np.ndarray, first: int, last: int) -> int:
     """Argument of the maximum of (tops[j] - x) * weights[j], first <= j <= last."""
