@@ -118,6 +118,8 @@ class Answers:
             name = "count" if kind == "count" else "total"
             part = self._part(name, column, ask)
             true = self._true(part, name, column, ask)
+            if true is None and kind == "count":
+                return replace(part.answer(), about=COUNTED)
             return _with_clipped(None if true is None else true.answer(), part.answer(), self._among_persons(LIMITED))
         name, count = self._first_sum(column), self._part("count", ROWS, ask)
         quantity, tail = self._quantity(name, column), self._released.tails[column]
