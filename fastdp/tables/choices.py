@@ -222,8 +222,8 @@ def choose_clip(task: ColumnTask, found: ValueCounts, key: Key, counted: Number 
 
     Of a unit's k rows each is on one side, so that both sides together cost as much as the dearer one.  In
     ScaleFree's rule the released number of rows above the lowest candidate replaces the hold-out's length and its
-    count.  With persons, whose released number of rows is `counted`, the rows of one share :data:`WEIGHT` steps, which
-    stand for rows: noise then follows one person, not as many rows as a person may have.
+    count.  With persons, whose released number of rows is `counted`, the rows of one share :data:`WEIGHT` steps that
+    stand for rows: noise then follows one person, not as many rows as one may have.
     """
     k, budgets, sides = task.contributions if counted is None else WEIGHT, task.budgets, found.sides
     noisy = noisy_counts([int(found.counts(side)[1:].sum()) for side in sides], k, budgets.counting, key, "rows")
