@@ -17,10 +17,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-import fastdp
 from fastdp.errors import ParameterError, StateError
 from fastdp.local import Piecewise, SumCollector, encode
-from fastdp.state import atomic_files, codec, journal, sealed_file
+from fastdp.state import atomic_files, codec, driver, sealed_file
 from tests.state.saved_objects import CASES, KEY, golden_cut, is_empty
 
 KIND = type(CASES["tops"].make())
@@ -30,7 +29,7 @@ HEADER = sealed_file.HEADER
 def rewritten(path: Path, change) -> None:
     """Another content in a plain file, sealed like the first."""
     file = sealed_file.StateFile(path)
-    file.write(json.dumps(change(journal.read(file)[0])).encode(), None)
+    file.write(json.dumps(change(driver.read_file(file)[0])).encode(), None)
 
 
 def kept(name: str, path: Path, calls: int | None = None, key: bytes | str | None = None):
@@ -202,15 +201,6 @@ def test_a_replay_with_further_values_leads_through_the_recorded_place(tmp_path:
         with pytest.raises(StateError, match="leads to another position"):
             replayed.publish(chunk)
         assert replayed._machine.pack(replayed._state) == before
-
-
-def test_a_class_read_as_what_it_is_made_of_keeps_its_name(tmp_path: Path) -> None:
-    kept("tops", tmp_path / "kept", 2)
-    composed = fastdp.StreamPublisher.load(tmp_path / "kept")
-    composed.publish(CASES["tops"].calls[2])
-    assert fastdp.ToPS.load(tmp_path / "kept").n_seen == composed.n_seen
-    composed.save(tmp_path / "saved")
-    assert fastdp.ToPS.load(tmp_path / "saved").n_seen == composed.n_seen
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -430,33 +420,12 @@ def test_the_bytes_of_a_kept_file_are_no_fork(tmp_path: Path) -> None:
     assert KIND.from_bytes(raw, moved=True).n_seen == publisher.n_seen
 
 
-def test_a_record_that_was_interrupted_before_it_took_effect_can_be_replayed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The file is ahead then; the next call does not follow from what it says."""
-    case, path = CASES["tops"], tmp_path / "kept"
-    publisher, _ = kept("tops", path, 1)
-    publisher.publish(case.calls[1])
-    real = journal.Journal.record
-
-    def interrupted(self, *arguments) -> None:
-        real(self, *arguments)
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(journal.Journal, "record", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            publisher.publish(case.calls[2])
-    published = publisher.publish(case.calls[2])
-    assert np.array_equal(KIND.load(path, replay=True).publish(case.calls[2]), published)
-
-
 @pytest.mark.parametrize("records", [0, 1])
 def test_a_file_that_was_written_again_knows_its_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, records: int
 ) -> None:
     """Also where many records made it be written again; and what a replay must not draw is in it."""
-    monkeypatch.setattr(journal, "MAX_RECORDS", records)
+    monkeypatch.setattr(driver, "MAX_RECORDS", records)
     case, path = CASES["selective_counting"], tmp_path / "kept"
     publisher, last = kept("selective_counting", path, 3)
     shutil.copy(path, tmp_path / "copy")
@@ -488,3 +457,24 @@ def test_a_position_that_an_interrupt_took_back_is_written(tmp_path: Path, monke
     assert KIND.load(path).n_seen == publisher.n_seen
     parts = [publisher.publish(chunk) for chunk in case.calls[1:]]
     assert np.array_equal(np.concatenate(parts), np.concatenate(undisturbed("tops")[1:]))
+
+
+def test_a_record_that_was_interrupted_before_it_took_effect_can_be_replayed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file is ahead then; the next call does not follow from what it says."""
+    case, path = CASES["tops"], tmp_path / "kept"
+    publisher, _ = kept("tops", path, 1)
+    publisher.publish(case.calls[1])
+    real = driver.Journal.record
+
+    def interrupted(self, *arguments) -> None:
+        real(self, *arguments)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(driver.Journal, "record", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            publisher.publish(case.calls[2])
+    published = publisher.publish(case.calls[2])
+    assert np.array_equal(KIND.load(path, replay=True).publish(case.calls[2]), published)

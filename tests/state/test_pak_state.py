@@ -10,9 +10,8 @@ import pytest
 
 import fastdp
 from fastdp.errors import StateError
-from fastdp.state import journal
+from fastdp.state import driver
 from fastdp.state.sealed_file import StateFile
-from fastdp.thresholds import Fixed, NoisyMax, PAKQuantile
 
 LENGTH, HOLDOUT = 1500, 600
 
@@ -26,18 +25,6 @@ def make(**options) -> fastdp.PAK:
     return fastdp.PAK(**{**settings, **options})
 
 
-def test_every_cut_is_a_place_to_go_on_from(tmp_path: Path) -> None:
-    """One kept file, loaded anew for every chunk; chunks end before, at and behind the end of the hold-out."""
-    values, path = stream(), tmp_path / "kept"
-    make(average=7).keep(path)
-    parts, begin = [], 0
-    for size in (0, 1, 598, 1, 1, 37, 262, 600):
-        parts.append(fastdp.PAK.load(path).publish(values[begin : begin + size]))
-        begin += size
-    assert begin == LENGTH
-    assert np.array_equal(np.concatenate(parts), make(average=7).publish(values))
-
-
 def test_damage_within_an_authentic_file_is_one_error(tmp_path: Path) -> None:
     values = stream()
     publisher = make(average=5)
@@ -45,7 +32,7 @@ def test_damage_within_an_authentic_file_is_one_error(tmp_path: Path) -> None:
     publisher.save(tmp_path / "early")
     publisher.publish(values[300:800])
     publisher.save(tmp_path / "late")
-    contents = {name: journal.read(StateFile(tmp_path / name))[0] for name in ("early", "late")}
+    contents = {name: driver.read_file(StateFile(tmp_path / name))[0] for name in ("early", "late")}
     damages = [
         ("early", ("now", "n_seen"), 299), ("early", ("now", "lag"), "?"),
         ("early", ("now", "counter"), contents["late"]["now"]["counter"]), ("late", ("now", "counter"), None),
@@ -66,13 +53,6 @@ def test_damage_within_an_authentic_file_is_one_error(tmp_path: Path) -> None:
         StateFile(path).write(json.dumps(broken).encode(), None)
         with pytest.raises(StateError, match="damaged"):
             fastdp.PAK.load(path)
-
-
-def test_the_parts_come_back(tmp_path: Path) -> None:
-    for number, rule in enumerate((NoisyMax(c=30.0), PAKQuantile(p=0.9, delta=1e-7), Fixed(9.0))):
-        publisher = make(threshold=rule, tail_factor=1.5, share=0.7, resolution=0.25)
-        publisher.save(tmp_path / str(number))
-        assert fastdp.PAK.load(tmp_path / str(number))._plan == publisher._plan
 
 
 def test_a_long_lag_is_written_once_it_is_known_only(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import fastdp
 from fastdp.errors import ParameterError
 from fastdp.integer_grid import make_event_grid
 from fastdp.perturbers import Blocks
-from fastdp.streams import adaptive_blocks
+from fastdp.streams import pipelines
 from fastdp_kernels.streams import block_lengths as b
 from tests.noise_values import chain_noise
 from tests.oracles import adaptive
@@ -49,7 +49,7 @@ def learner_of(publisher: fastdp.Adaptive) -> adaptive.Learner:
         constants=b,
         events=b,
     )
-    return adaptive.Learner(public, 0.0, adaptive_blocks.FIRST_EVENTS * (1.0 + public.noise), 0)
+    return adaptive.Learner(public, 0.0, pipelines.FIRST_EVENTS * (1.0 + public.noise), 0)
 
 
 def in_steps(values: np.ndarray, resolution: float, limit: int) -> list[int]:
@@ -118,19 +118,6 @@ def steps_of(grid: Any, values: np.ndarray) -> int:
     public = 1.0 / grid.resolution, -float(grid.bound_steps), 1.0, shape, np.ones(5)
     assert sum_adaptive(values, *public, noise=np.empty(0, np.int64), **places) == values.size
     return int(counters["open_sum"][0])
-
-
-def test_any_chunking_and_a_saved_state_give_the_same_output() -> None:
-    values = counts(900)
-    whole = make(0.2).publish(values)
-    publisher, parts = make(0.2), []
-    for part in np.split(values, [1, 2, 77, 500]):
-        parts.append(publisher.publish(part))
-        publisher = fastdp.Adaptive.from_bytes(publisher.to_bytes())
-    assert np.array_equal(np.concatenate(parts), whole)
-    released = make(0.2).release(values)
-    assert np.array_equal(released.values, whole)
-    assert len(released) == values.size
 
 
 def test_the_guarantee_names_the_event() -> None:

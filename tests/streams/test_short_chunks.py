@@ -12,7 +12,7 @@ import fastdp
 from fastdp.errors import DataError
 from fastdp.perturbers import Hierarchy
 from fastdp.smoothers import Recent
-from fastdp.streams import adaptive_blocks, fixed_blocks
+from fastdp.streams import pipelines
 from fastdp.streams.stream_machine import LONG
 from fastdp.thresholds.renewals import RenewFromHoldout, RenewFromPublished
 from fastdp_kernels.streams import adaptive_pass, online_pass
@@ -89,7 +89,7 @@ def test_a_short_chunk_needs_nothing_else(name: str, monkeypatch: pytest.MonkeyP
     """One kernel a call, as long as the tree goes on, or the block stays open."""
     publisher = PUBLISHERS[name]()
     publisher.publish(stream()[:400])
-    for pipeline in (fixed_blocks.FixedBlocks, adaptive_blocks.AdaptiveBlocks):
+    for pipeline in (pipelines.FixedBlocks, pipelines.AdaptiveBlocks):
         monkeypatch.setattr(pipeline, "prepare", None)
     assert publisher.publish(np.array([3.0])).shape == (1,)
 
@@ -139,14 +139,6 @@ def test_a_refused_long_chunk_changes_nothing(place: int, dtype: str) -> None:
         publisher.publish(values)
     assert publisher.n_seen == 0
     assert publisher.publish(right).tobytes() == LONG_ONES["tops of 16"]().publish(right).tobytes()
-
-
-@pytest.mark.parametrize("name", ["tops 2", "adaptive"])
-def test_longer_chunks_go_through_the_arrays(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    expected, publisher = whole(name), PUBLISHERS[name]()
-    monkeypatch.setattr("fastdp.streams.stream_machine.MAX_SHORT", 4)
-    cut = np.split(stream(), range(5, SIZE, 5))
-    assert np.array_equal(np.concatenate([publisher.publish(part) for part in cut]), expected)
 
 
 def test_a_threshold_that_rose_limits_short_chunks() -> None:
