@@ -121,13 +121,10 @@ def windows(frame: Foreign, job: Job, shards: int = 16) -> Foreign:
     Parameters
     ----------
     frame : pyspark.sql.DataFrame
-        A streaming one, ``withWatermark`` on the column of times, which are timestamps.  The watermark is public
-        knowledge; rows behind it are dropped.
-    job : Job
-        Of a :class:`fastdp.Windows`.
-    shards : int
-        Number of shards over which persons are split; public.  The output does not depend on it, but the state does:
-        a query that restarts with another number is refused.
+        A streaming one, ``withWatermark`` on the column of times (timestamps).  The watermark is public knowledge;
+        rows behind it are dropped.
+    job, shards
+        As for :func:`fastdp.engines.flink.windows`.
 
     Returns
     -------
