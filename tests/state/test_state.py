@@ -163,6 +163,7 @@ def test_a_restored_backup_is_noticed_whatever_its_generation(tmp_path: Path) ->
         first.publish(values[1600:1700])
 
 
+@pytest.mark.slow
 def test_two_processes_on_one_file_never_both_publish(tmp_path: Path) -> None:
     program = (
         "import sys, numpy as np, fastdp\n"

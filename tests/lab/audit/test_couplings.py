@@ -62,6 +62,7 @@ def test_shipped_publishers_are_coupled(name: str) -> None:
     assert all(one.compared for one in found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CONTROLS)
 def test_negative_controls_are_caught(name: str) -> None:
     assert any(findings(CONTROLS[name], 1, seed)[0].failed for seed in range(40)), f"{name} was not caught"
