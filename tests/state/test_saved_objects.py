@@ -412,17 +412,3 @@ def test_a_client_that_has_answered_remembers_it(tmp_path: Path) -> None:
     assert replayed.answer(fresh.to_text(), 12.5) == message, "words from the operating system, but not a second time"
     with pytest.raises(StateError, match="has answered"):
         load(case, path).answer(fresh, 12.5)
-
-
-def test_parts_of_your_own_cannot_be_saved(tmp_path: Path) -> None:
-    class Mine(Simple):
-        """A counter of the user's."""
-
-    for publisher in (
-        fastdp.counters.RunningCounts(Mine(), 1.0),
-        fastdp.PHDStream(fastdp.spatial.Box([0.0], [1.0]), 1.0, Mine()),
-    ):
-        with pytest.raises(StateError, match="a Mine of your own cannot be saved"):
-            publisher.save(tmp_path / "s")
-        assert not (tmp_path / "s").exists()
-        assert isinstance(copy.copy(publisher).counter, Mine), "copies need no names"
