@@ -53,6 +53,16 @@ def test_the_tree_equals_the_papers(n: int) -> None:
     assert publisher.running_sum == out[-1]
 
 
+def test_a_stream_has_no_value_more_than_its_length() -> None:
+    publisher = make(threshold=Fixed(20.0), length=5)
+    assert publisher.publish(stream(3)).size == 3
+    with pytest.raises(DataError, match="chunk has 3 values: expected at most 2, the stream has 5"):
+        publisher.publish(stream(3))
+    assert publisher.publish(stream(2)).size == 2
+    with pytest.raises(DataError, match="expected at most 0"):
+        publisher.publish([1.0])
+
+
 def test_the_guarantee_adds_up() -> None:
     guarantee = make(seed=None).guarantee
     assert (guarantee.epsilon, guarantee.delta, guarantee.arithmetic) == (1.0, 1e-9, "real")

@@ -129,14 +129,6 @@ def test_draws_are_the_tables_wherever_they_are_asked_for() -> None:
     assert not silent.any()
 
 
-def test_shifts_of_draws_that_are_not_asked_for_cost_nothing() -> None:
-    shifts = Shifts()
-    shifts.add(KEY, COUNT, 8, 100)
-    table = Table(0, shifts)
-    sampler.fill(np.empty(8, np.int64), sampler.laplace_distribution(1), table.key, COUNT)
-    assert table.losses()[0] == 0.0
-
-
 def test_instances_reach_what_they_are_for() -> None:
     """Blocks that change their length, and counts whose cells PrivTree chooses."""
     changed = later = 0
