@@ -22,9 +22,9 @@ from fastdp.state.atomic_files import atomic_file
 from fastdp.tables import choices
 from fastdp.tables.answers import Answers
 from fastdp.tables.consistent import grouped
-from fastdp.tables.revised import DAY
 from fastdp.tables.sums import Released, Statistic
 from fastdp.units import OFFSET, zone_of
+from fastdp.validation import DAY
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -147,13 +147,13 @@ def metadata(released: Released, confidence: float) -> Json:
             {
                 "sum": q.name,
                 "column": q.column,
-                "depth": measured.depth,
-                "each_window": measured.each,
+                "depth": measured.level.depth,
+                "each_window": measured.level.each,
                 "sigma_steps" if noise.gaussian else "scale_steps": str(noise.scale),
                 "resolution": q.resolution,
             }
-            for measured in released.measured
-            for q, noise in zip(released.quantities, measured.noise, strict=True)
+            for measured in released.sums
+            for q, noise in zip(measured.quantities, measured.noise, strict=True)
         ],
         "clipped_rows": {column: tail.share for column, tail in released.tails.items()},
         "dropped_rows": None if rows is None else rows.share,
@@ -237,8 +237,7 @@ def draw(sums: Released, answers: Answers, depth: int, path: str | Path | None, 
     statistics, windows, keys = sums.statistics, sums.edges.size - 1, sums.sizes[depth]
     if not windows:
         raise ParameterError("plot: the table holds no windows; expected at least one")
-    given = None if ax is None else list(np.ravel(ax)) if isinstance(ax, np.ndarray) else [ax]
-    given = list(ax) if isinstance(ax, (list, tuple)) else given
+    given = None if ax is None else list(np.ravel(np.array(ax, object)))
     if given is not None:
         check_axes(*given)
     if not keys:

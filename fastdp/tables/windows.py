@@ -22,7 +22,6 @@ from fastdp.state import codec
 from fastdp.state.codec import Packed, expect
 from fastdp.state.driver import Publisher
 from fastdp.state.machine import Machine, Record, Transition, single_caller
-from fastdp.tables.beyond import Tail, tail_edges
 from fastdp.tables.calendar import Calendar, Time, as_instant
 from fastdp.tables.columns import Keys as KeySet
 from fastdp.tables.columns import as_arrow, digests_of, times_of
@@ -277,6 +276,14 @@ class WindowsMachine(Machine[WindowsState]):
 
     def step(self, state: WindowsState, batch: Batch, key: Key) -> Transition[WindowsState]:
         """State after the rows are added, and the release of the windows that the clock closes."""
+        after, sums = self.collect(state, batch, key)
+        return Transition(after, partial(self._emit, *self._measure(state.closed, sums, key)))
+
+    def collect(self, state: WindowsState, batch: Batch, key: Key) -> tuple[WindowsState, Integers]:
+        """State after the rows are added, and exact sums of the windows that the clock closes, int64[Q, W, K].
+
+        Sums of shards add up to those of all rows, if a person's rows are in one shard.
+        """
         calendar, first = self.calendar, state.closed
         windows = calendar.numbers(batch.times)
         clock, late = self._clock(state, batch, windows)
@@ -292,9 +299,6 @@ class WindowsMachine(Machine[WindowsState]):
             sums = _wide(state.sums, open_to - first)
             rows = CellRows(windows, np.where(counted, batch.codes, -1), batch.values)
             sums = sums + self._added(rows, (first, first + sums.shape[1]))
-        measured = release(
-            self.plan.budget, self.quantities, sums[:, : closed - first], key, (first, closed), self.table
-        )
         after = WindowsState(
             n_seen=state.n_seen + bool(batch.times.size or clock > state.clock),
             clock=clock,
@@ -303,7 +307,15 @@ class WindowsMachine(Machine[WindowsState]):
             sums=sums[:, closed - first :].copy(),
             waiting=waiting,
         )
-        return Transition(after, partial(self._emit, (first, closed), measured, key))
+        return after, sums[:, : closed - first]
+
+    def publish(self, first: int, sums: Integers, key: Key) -> Released:
+        """The release of windows from number `first` on, from the exact sums of :meth:`collect`."""
+        return self._emit(*self._measure(first, sums, key))
+
+    def _measure(self, first: int, sums: Integers, key: Key) -> tuple[tuple[int, int], tuple[Measured, ...], Key]:
+        span = first, first + sums.shape[1]
+        return span, release(self.plan.budget, self.quantities, [sums], key, span, self.table), key
 
     def _clock(self, state: WindowsState, batch: Batch, windows: Integers) -> tuple[int, Flags]:
         """The clock after the batch, and flags of late rows: row by row, so the cut into batches has no effect."""
@@ -331,14 +343,15 @@ class WindowsMachine(Machine[WindowsState]):
             floats = np.array(values, np.int64).reshape(len(values), len(rows)).view(np.float64)
             found = PersonRows(self.plan, key)
             said = CellRows(self.calendar.numbers(times), codes, floats)
-            found.add(BatchRows(said, times, rows[:, :2]), self.table.words()[codes])
+            persons = found.persons.digests.of(*rows[:, :2].T.copy())
+            found.add(BatchRows(said, times, persons), self.table.words()[codes])
             sums = self._added(found.kept(self.plan).rows, (first, closed))
         return sums, waiting.without_first(closed - first, len(rows))
 
     def _added(self, rows: CellRows, span: tuple[int, int]) -> Integers:
         """Exact sums of rows in windows [first, last)."""
         plan = replace(self.plan, start=span[0], stop=span[1])
-        return exact_sums([rows], self.quantities, plan, self.table.size)
+        return exact_sums([rows], self.quantities, plan, self.table.size)[0]
 
     def _check_far(self, windows: int) -> None:
         """Raise DataError for more open windows than fit in memory."""
@@ -354,12 +367,8 @@ class WindowsMachine(Machine[WindowsState]):
         """The release of the closed windows, with its guarantee."""
         if span[1] > span[0]:
             log.info("%d windows of %s closed", span[1] - span[0], self.calendar.every)
-        none: Integers = np.empty(0, np.int64)
-        firsts = [q for q in self.quantities if q.name in ("total", "deviation")]
-        tails = {
-            q.column: Tail(q.ends, tail_edges(q.ends, self.plan.column(q.column).bound), none, 0.0) for q in firsts
-        }
-        found = self.plan.released(span, self.quantities, self.table, measured, tails, simulated=key.simulated)
+        tails = self.plan.unknown_tails(self.quantities)
+        found = self.plan.released(span, self.table, measured, tails, simulated=key.simulated)
         return replace(found, guarantee=self.guarantee(key))
 
     def guarantee(self, key: Key) -> Guarantee:

@@ -12,6 +12,7 @@ import fastdp
 from fastdp.tables import plan
 from fastdp.tables.budget import OF_ALL
 from fastdp.tables.plan import _steps
+from fastdp.tables.sums import Quantity
 from tests.tables import flat
 
 PRIVATE: dict[str, Any] = {"by": "k", "delta": 1e-6, "who": "p", "bound": 10.0}
@@ -23,7 +24,7 @@ def test_shares_are_those_that_are_documented(noise: str) -> None:
     made = flat.make_plan("totals", every="1h", epsilon=2.0, noise=noise, **PRIVATE).settled(0, 10, 3)
     power, budget = 2 if noise == "gaussian" else 1, made.budget
     parts = [budget.helper(each) for each in ("keys", "counted", "dropped")]
-    parts += [budget.of("total", "values", budget.levels[0])]
+    parts += [budget.of(Quantity("total", "values"), budget.levels[0])]
     parts += [budget.helper(each, "values") for each in ("rows", "clip", "tail")]
     keys, counted, dropped, sums, rows, clip, tail = ((part / budget.loss) ** power for part in parts)
     assert (keys, counted, dropped) == pytest.approx((0.25, 0.01, 0.03))
@@ -41,29 +42,35 @@ def test_columns_share_by_weight_and_sums_and_levels_within(noise: str) -> None:
     options = {"epsilon": 1.0, "delta": 1e-6, "by": ["k", "j"], "keys": {"k": [1, 2], "j": [3, 4, 5]}, "levels": True}
     with flat.noise_is(noise):
         made = plan.make_plan(asked, fastdp.Time("at", "1h"), bounds=bounds, **options)
+    before = made.budget.guarantee(simulated=False).derivation
+    made = made.settled(0, 24, 1, 2, 6)
     budget, power = made.budget, 2 if noise == "gaussian" else 1
     names = [(q.name, q.column) for q in made.quantities()]
     assert names == [("total", "a"), ("square", "a"), ("deviation", "b"), ("count", "*")]
-    assert budget.levels == [(2, True), (1, True), (0, True), (2, False), (1, False), (0, False)]
+    assert budget.levels[0] == (2, True)
+    assert set(budget.levels) <= {(2, True), (1, True), (0, True), (2, False), (1, False), (0, False)}
+    assert sum(budget.level_shares.values()) == 1
 
     def share(loss: float) -> float:
         return float(loss / budget.loss) ** power
 
-    found = {name: [share(budget.of(*name, level)) for level in budget.levels] for name in names}
-    for shares in found.values():
-        assert shares[0] == pytest.approx(sum(shares[1:]))
-        assert shares[1:] == pytest.approx([shares[1]] * 5)
+    found = {name: [share(budget.of(Quantity(*name), level)) for level in budget.levels] for name in names}
+    for name, shares in found.items():
+        whole = share(budget.of(Quantity(*name), None))
+        assert shares == pytest.approx([whole * float(each) for each in budget.level_shares.values()])
     beyond = {name: share(budget.helper("tail", name)) for name in "ab"}
     totals = {name: sum(sum(found[each]) for each in names if each[1] == name) for name in ("a", "b", "*")}
     assert totals["a"] + beyond["a"] == pytest.approx(0.99 / 2)
     assert totals["b"] + beyond["b"] == pytest.approx(totals["*"]) == pytest.approx(0.99 / 4)
     assert sum(found["total", "a"]) == pytest.approx(sum(found["square", "a"]))
-    exact = [Fraction(budget.of(*name, level)) ** power for name in names for level in budget.levels]
+    exact = [Fraction(budget.of(Quantity(*name), level)) ** power for name in names for level in budget.levels]
     exact += [Fraction(budget.helper("tail", name)) ** power for name in "ab"]
     exact.append(Fraction(budget.helper("counted")) ** power)
     assert 1 - Fraction(1, 10**12) < sum(exact) / Fraction(budget.loss) ** power <= 1
     said = budget.guarantee(simulated=False).derivation
-    assert sum(line.startswith("sums") for line in said) == 24
+    assert sum(line.startswith("sums") for line in said) == 4 * len(budget.levels) > 4
+    # Before windows and keys are known, each sum's cells and totals have what is stated together.
+    assert sum("cells and totals together" in line for line in before) == 4
 
 
 def test_a_clip_is_rounded_to_a_step_that_it_holds() -> None:
