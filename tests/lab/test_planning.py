@@ -527,3 +527,23 @@ def test_bad_samples_and_searches_are_named() -> None:
     for name in ("quantile", "n", "m", "bound", "epsilon", "delta", "beta", "noise", "p_max", "smooth_sensitivity"):
         for value in [each for each in wrong[name] if not (name in ("m", "smooth_sensitivity") and each is None)]:
             refused(name, optimise_pak, best | {name: value})
+
+
+def test_optimum_beats_random_parameters() -> None:
+    """4,000 random points, those of the allowed set, from the public formulas: none is better."""
+    m, law = 50_000, planning.exponential_quantile(150 / -math.log(0.005), 1440.0)
+    found, generator, best = trains(m, "laplace", False), np.random.default_rng(9), math.inf
+    for _ in range(4000):
+        p, lambda_ = 0.005 * generator.uniform(0.5, 1.0), generator.uniform(0.6, 1.0)
+        beta_qt = planning.underestimate_probability(lambda_, p, m)
+        if beta_qt >= BETA:
+            continue
+        lt, lap, out, rt = (BETA - beta_qt) * generator.dirichlet([1, 2, 0.3, 1])
+        if min(lt, lap, out, rt) < 1e-7:
+            continue
+        x, share = law(lambda_ * p), generator.uniform(0.3, 0.999)
+        sensitivity = planning.spacing_smooth_sensitivity(x, lambda_ * p, m, planning.smoothing(share, DELTA))
+        tau = planning.tau_max(x, sensitivity, share, DELTA, lt, rt)
+        error = planning.light_tail_error(tau, x, 25_000_000, m, p, generator.uniform(1, 3), 1.0, lap, out)
+        best = min(best, error)
+    assert found.error < best < 1.2 * found.error
