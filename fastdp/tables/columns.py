@@ -44,6 +44,9 @@ _DIGITS = np.frombuffer(b"0123456789abcdef", np.uint8)
 MISSING = np.frombuffer(hashlib.blake2b(b"", digest_size=16, person=b"fastdp missing").digest(), np.int64)
 #: A hash table has at least so many slots, and at most three pairs for four slots.
 MIN_SLOTS = 1024
+#: Arrays of new entries of one column, before they are joined; and how many times more known entries than new ones
+#: are found one by one.
+MOST_CHUNKS = 64
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
@@ -330,14 +333,14 @@ class Keys:
         self._entries, self._typed = [Numbers() for _ in names], [dict[object, Numbers]() for _ in names]
         self._values: list[list[pa.Array]] = [[] for _ in names]
         self._nodes = [Numbers() for _ in names]
-        self._words: Integers = np.empty(0, np.int64)
+        self._named: NDArray[np.uint64] = np.empty((0, 2), np.uint64)
         if rows is not None:
             for name, given, values, numbers in zip(
                 names, self._given or (), self._values, self._entries, strict=True
             ):
                 values.append(_listed(name, given))
                 # In this order, as for a column of another type.
-                numbers.of(*_with_missing(values[0]).T.copy())
+                numbers.of(*with_missing(values[0]).T.copy())
                 if numbers.size < len(given):
                     raise ParameterError(
                         f"keys: {numbers.size} entries of {name!r} are distinct: expected {len(given)}"
@@ -395,7 +398,7 @@ class Keys:
                     f"keys: entries of {self.names[i]!r} are no {kind}: expected the type of the column"
                 ) from None
             numbers = self._typed[i][kind] = Numbers()
-            numbers.of(*_with_missing(listed).T.copy())
+            numbers.of(*with_missing(listed).T.copy())
         return self._typed[i][kind]
 
     def _entry_numbers(self, i: int, column: pa.Array) -> tuple[Integers, Integers]:
@@ -414,23 +417,28 @@ class Keys:
             entries, places = entries.take(arrow.array(used)), np.searchsorted(used, places)
         numbers = self._numbers_of(i, kind.value_type if coded else kind)
         if not self._learns:
-            return numbers.of(*_with_missing(entries).T.copy(), learns=False), places
+            return numbers.of(*with_missing(entries).T.copy(), learns=False), places
         found, new = self._known(i, entries)
         if new.size:
             before, others = numbers.size, entries.take(arrow.array(new))
-            found[new] = numbers.of(*_with_missing(others).T.copy())
+            found[new] = numbers.of(*with_missing(others).T.copy())
             # By number, and in one spelling: that of the first row would depend on this row alone.
             numbered, first = np.unique(found[new], return_index=True)
             self._values[i].append(one_spelling(others.take(arrow.array(first[numbered >= before]))))
+            if len(self._values[i]) > MOST_CHUNKS:
+                self._values[i] = [arrow.concat_arrays(self._values[i])]
         return found, places
 
     def _known(self, i: int, entries: pa.Array) -> tuple[Integers, Integers]:
-        """Numbers of entries as they were spelled before, and places of the others; Arrow is faster than digests."""
+        """Numbers of entries as they were spelled before, and places of the others; Arrow finds many fast."""
         import pyarrow.compute as compute
 
         _, arrow = import_tables()
         if not self._values[i] or not len(entries):
             return np.empty(len(entries), np.int64), np.arange(len(entries))
+        if MOST_CHUNKS * len(entries) < self._entries[i].size:
+            found = self._entries[i].of(*with_missing(entries).T.copy(), learns=False)
+            return found, np.flatnonzero(found < 0)
         seen = arrow.concat_arrays(self._values[i])
         self._values[i] = [seen]
         found = compute.index_in(entries, value_set=seen).fill_null(-1).to_numpy().astype(np.int64)
@@ -438,10 +446,13 @@ class Keys:
 
     def words(self) -> Integers:
         """64 bits of each key for the hash of a row, whatever its number: int64[K]."""
-        if self._words.size < self.size:
-            new = self.digests(first=self._words.size)[:, 0].view(np.int64)
-            self._words = np.concatenate([self._words, new])
-        return self._words
+        return self.named()[:, 0].view(np.int64)
+
+    def named(self) -> NDArray[np.uint64]:
+        """The keys' digests, remembered: uint64[K, 2]."""
+        if len(self._named) < self.size:
+            self._named = np.concatenate([self._named, self.digests(first=len(self._named))])
+        return self._named
 
     def digests(self, depth: int | None = None, first: int = 0) -> NDArray[np.uint64]:
         """128-bit digest of each node of a depth from number `first` on, by default of each key: uint64[n, 2]."""
@@ -488,14 +499,23 @@ class Keys:
             sums = np.add.reduceat(sums[:, :, order], starts, axis=2) if starts.size else sums[:, :, :0]
         return sums if depth or not self.names or sums.shape[2] else np.zeros((*sums.shape[:2], 1), np.int64)
 
+    def kinds(self) -> list[pa.DataType | None]:
+        """Arrow types of the columns' entries; None before the first one."""
+        return [values[0].type if values else None for values in self._values]
+
+    def entries(self, which: Integers) -> list[pa.Array]:
+        """Entries of keys by their numbers, one array for each column."""
+        _, arrow = import_tables()
+        return [
+            arrow.chunked_array(values).take(arrow.array(path[which])).combine_chunks() if values else arrow.nulls(0)
+            for values, path in zip(self._values, self._path(len(self.names)), strict=True)
+        ]
+
     def chosen(self, flags: Flags) -> tuple[Keys, Integers]:
         """The keys with a flag, sorted by their entries (missing ones last), and their numbers by those here."""
         _, arrow = import_tables()
         which = np.flatnonzero(flags)
-        columns = [
-            arrow.chunked_array(values).take(arrow.array(path[which])).combine_chunks() if values else arrow.nulls(0)
-            for values, path in zip(self._values, self._path(len(self.names)), strict=True)
-        ]
+        columns = self.entries(which)
         table = arrow.table(columns, [str(i) for i in range(len(columns))])
         order = table.sort_by([(name, "ascending") for name in table.column_names])
         found = Keys(self.names)
@@ -516,7 +536,7 @@ def _listed(name: str, entries: list[object]) -> pa.Array:
     return found.cast(arrow.string()) if arrow.types.is_null(found.type) else found
 
 
-def _with_missing(entries: pa.Array) -> Integers:
+def with_missing(entries: pa.Array) -> Integers:
     """Digests of entries, one of its own for a missing one: int64[n, 2]."""
     found = entry_digests(entries)
     if entries.null_count:

@@ -55,26 +55,27 @@ class KeyRule(NamedTuple):
 # Rows: counts, of which a unit has k.
 
 
-def count_rule(law: Distribution, contributions: int, delta: float, least: int = 1) -> KeyRule:
+def count_rule(law: Distribution, contributions: int, delta: float, least: int = 1, power: int = 1) -> KeyRule:
     """The least T such that a unit's own keys pass it with total probability at most delta.
 
     A key with c rows passes if c + noise >= T, with probability S(c).  A unit whose k rows have their own keys, each
-    at least `least` rows, reaches at most k max S(c) / c, however its rows are distributed.
+    at least `least` rows, reaches at most k max S(c) / c, however its rows are distributed.  With `power` 2 the norm
+    k of the rows by key is that of their squares (for Laplace noise alone).
     """
     reached = _laplace_reached if isinstance(law, LaplaceDistribution) else _gaussian_reached
     low, high = contributions, contributions + 1
-    while not reached(law, (least, contributions), delta, high):
+    while not reached(law, (least, contributions, power), delta, high):
         low, high = high, contributions + 2 * (high - contributions)
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if reached(law, (least, contributions), delta, middle) else (middle, high)
+        low, high = (low, middle) if reached(law, (least, contributions, power), delta, middle) else (middle, high)
     return KeyRule(law, high)
 
 
-def _laplace_reached(law: Distribution, counts: tuple[int, int], delta: float, threshold: int) -> bool:
+def _laplace_reached(law: Distribution, counts: tuple[int, int, int], delta: float, threshold: int) -> bool:
     """True if tails q^(T - c) / (1 + q), q = exp(-1 / scale), stay within delta, computed rounded up.
 
-    S(c) / c falls and then rises in c, so it is greatest at one of both ends of `counts`.
+    S(c) / c^p falls and then rises in c, so it is greatest at one of both ends of `counts`.
     """
     assert isinstance(law, LaplaceDistribution)  # noqa: S101 - the caller's choice
     exponent = _TAIL.divide(Decimal(law.scale.denominator), Decimal(law.scale.numerator))
@@ -84,19 +85,19 @@ def _laplace_reached(law: Distribution, counts: tuple[int, int], delta: float, t
         power = _TAIL.exp(_TAIL.multiply(-exponent, Decimal(threshold - count)))
         return _TAIL.multiply(_TAIL.divide(power, one_plus_q), _SLACK)
 
-    least, k = counts
-    most = _TAIL.multiply(_TAIL.divide(Decimal(k), Decimal(least)), _SLACK)
+    least, k, p = counts
+    most = _TAIL.multiply(_TAIL.divide(Decimal(k) ** p, Decimal(least) ** p), _SLACK)
     return max(_TAIL.multiply(most, tail(least)), tail(k)) <= Decimal(delta)
 
 
-def _gaussian_reached(law: Distribution, counts: tuple[int, int], delta: float, threshold: int) -> bool:
+def _gaussian_reached(law: Distribution, counts: tuple[int, int, int], delta: float, threshold: int) -> bool:
     """The same for discrete Gaussian noise: P[Z >= m] is at most that of normal noise at m - 1.
 
     (Canonne, Kamath and Steinke 2020, Proposition 25.)
     """
     assert isinstance(law, GaussianDistribution)  # noqa: S101 - the caller's choice
     # All c up to 256; beyond them S of the greatest over the least c between two neighbours.
-    _, k = counts
+    _, k, _ = counts
     listed = np.unique([*range(1, min(k, 256) + 1), *np.geomspace(1, k, 2 + 64 * k.bit_length()).astype(np.int64)])
     least = np.minimum(np.append(0, listed[:-1]) + 1, listed)
     tails = special.ndtr((listed + 1.0 - threshold) / float(law.sigma))
@@ -111,7 +112,12 @@ def key_weights(law: Distribution, most: int) -> Integers:
 
     With Gaussian noise 1 / sqrt(m), whose squares add up to 1; with Laplace noise 1 / m.
     """
-    if isinstance(law, GaussianDistribution):
+    return weights_of_norm(2 if isinstance(law, GaussianDistribution) else 1, most)
+
+
+def weights_of_norm(power: int, most: int) -> Integers:
+    """The same by the norm, in which a person's weights are at most 1: their sum, or that of their squares."""
+    if power == 2:
         return np.array([0, *(math.isqrt(WEIGHT**2 // m) for m in range(1, most + 1))], np.int64)
     return np.append(0, WEIGHT // np.arange(1, most + 1))
 
@@ -122,12 +128,13 @@ def weigh(
     persons: Integers,
     periods: Integers,
     words: Integers,
-    rule: KeyRule,
+    weights: Integers,
     secret: Words,
-) -> Integers:
-    """Sum of the weights of each key, int64[keys]: of a person (and period) ``rule.most`` distinct keys have one.
+) -> tuple[Integers, Integers, Integers]:
+    """The weights of persons' keys: number of the person (and period), number of the key, and weight, int64[m] each.
 
-    They are those of the least keyed hash of person, period and key, whatever rows they have.
+    Of each person (and period) so many distinct keys have one as there are weights, those of the least keyed hash of
+    person, period and key, whatever rows they have.
 
     Parameters
     ----------
@@ -137,6 +144,8 @@ def weigh(
         Of each group the person's digest, and the number of the period.
     words : int64[keys]
         64 bits that follow from each key's entries.
+    weights : int64[most + 1]
+        Of each key of a person with so many.
     secret : uint64[2]
         Key of the hash, for this purpose alone.
     """
@@ -144,11 +153,10 @@ def weigh(
     # Distinct ones: a group's keys.
     own, keys = np.divmod(pairs[np.diff(pairs, prepend=-1) > 0], np.int64(words.size))
     hashes = person_rows.hash_rows(secret, persons[own], periods[own], words[keys], np.empty((0, own.size)))
-    kept, _ = person_rows.least_rows(secret, own, hashes, np.zeros_like(own), 0, 0, rule.most, 0, len(persons))
+    given = np.zeros_like(own), 0, 0, weights.size - 1, 0, len(persons)
+    kept, _ = person_rows.least_rows(secret, own, hashes, *given)
     own, keys = own[kept], keys[kept]
-    sums: Integers = np.zeros(words.size, np.int64)
-    np.add.at(sums, keys, key_weights(rule.law, rule.most)[np.bincount(own, minlength=len(persons))[own]])
-    return sums
+    return own, keys, weights[np.bincount(own, minlength=len(persons))[own]]
 
 
 def weight_rule(epsilon: float, delta: float, most: int) -> KeyRule:

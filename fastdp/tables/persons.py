@@ -18,7 +18,7 @@ from fastdp.kinds import Array, Floats, Integers
 from fastdp.noise.key import Key
 from fastdp.tables.choices import dropped_rows
 from fastdp.tables.columns import Keys, Numbers, digests_of, floats_of, times_of
-from fastdp.tables.keys import KeyRule, weigh
+from fastdp.tables.keys import KeyRule, key_weights, weigh
 from fastdp.tables.plan import ColumnPlan, TablePlan
 from fastdp.tables.quantiles import MISSING_ENTRY
 from fastdp.tables.sums import NOT_FINITE, CellRows
@@ -144,7 +144,11 @@ class PersonRows:
             persons, periods = (np.ascontiguousarray(each) for each in self._periods.pairs.T)
         groups, codes = np.concatenate(self._columns[0]), np.concatenate(self._columns[3])
         secret = np.frombuffer(key.derive("keys").reveal(), np.uint64)[:2]
-        return weigh(groups, codes, self._persons.pairs[persons], periods, words, rule, secret)
+        sums: Integers = np.zeros(words.size, np.int64)
+        table = key_weights(rule.law, rule.most)
+        _, keys, weights = weigh(groups, codes, self._persons.pairs[persons], periods, words, table, secret)
+        np.add.at(sums, keys, weights)
+        return sums
 
     def kept(self, plan: TablePlan, weights: Integers | None = None) -> Kept:
         """The rows that count of each person and period; the collected rows are released from memory."""

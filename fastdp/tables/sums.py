@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -241,6 +241,8 @@ class Released:
         The library that the table came from.
     selection : KeyRule or None
         Where keys were chosen by the counts of the cells: noise and threshold of these.
+    begins : int64[K] or None
+        Number of the first window of each key, before which nothing of it is released; None: of all 0.
     """
 
     edges: Integers
@@ -258,6 +260,16 @@ class Released:
     taken: tuple[str, ...] = ()
     family: str = "pyarrow"
     selection: KeyRule | None = None
+    begins: Integers | None = None
+
+    def since(self, begins: Integers) -> Released:
+        """The same, but for windows of keys before those numbers, in which they are 0."""
+        early = np.arange(self.edges.size - 1)[:, None] < begins
+        if not early.any():
+            return self
+        measured = tuple(replace(each, steps=np.where(early, 0, each.steps)) for each in self.measured)
+        counted = tuple(replace(each, steps=np.where(early, 0, each.steps)) for each in self.counted)
+        return replace(self, measured=measured, counted=counted, begins=np.maximum(begins, 0))
 
     @property
     def keys(self) -> dict[str, list[object]]:

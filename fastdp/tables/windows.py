@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,13 +18,14 @@ from fastdp.guarantee import Guarantee
 from fastdp.kinds import Array, Bounds, Duration, Flags, Floats, Instant, Integers, Keys
 from fastdp.noise.key import Key
 from fastdp.state import codec
-from fastdp.state.codec import Packed, expect
+from fastdp.state.codec import Packed
 from fastdp.state.driver import Publisher
 from fastdp.state.machine import Machine, Record, Transition, single_caller
+from fastdp.tables.appearing import KeyNoise, OnlineKeys, person_cells, single_kind, weights_of
 from fastdp.tables.beyond import Tail, tail_edges
 from fastdp.tables.calendar import Calendar, Time, as_instant
 from fastdp.tables.columns import Keys as KeySet
-from fastdp.tables.columns import as_arrow, digests_of, times_of
+from fastdp.tables.columns import as_arrow, digests_of, times_of, with_missing
 from fastdp.tables.persons import BatchRows, PersonRows, check_finite
 from fastdp.tables.plan import (
     OF_SUMS,
@@ -40,8 +40,8 @@ from fastdp.tables.plan import (
 )
 from fastdp.tables.sums import CellRows, Measured, Quantity, Released, Statistic, exact_sums, release
 from fastdp.tables.table import Table
+from fastdp.tables.waiting import Waiting, row_parts
 from fastdp.units import LAST, ONE_ROW, Person, Rows, Unit, parse_length
-from fastdp_kernels.tables import person_rows
 
 #: Columns of a row that waits before bits of its values: two halves of the person's digest, instant, key.
 FACTS = 4
@@ -52,101 +52,34 @@ PART_ROWS = 2**20
 log = logging.getLogger("fastdp")
 
 
-@dataclass(frozen=True, eq=False)
-class Waiting:
-    """Rows of persons in open windows, which are chosen only when their window closes.
-
-    Rows are appended after existing ones, so states share rows, a call copies none, and a failed call changes
-    nothing.  ``rows``, int64[capacity, 4 + values + 1], hold in the last column the index of the previous row in the
-    same window (-1: none).  Rows from ``size`` on are free; the array's last row holds the number filled, by this
-    state or a later one.  ``gone`` counts rows of closed windows, ``ends`` is the last row of each open window or -1,
-    and ``moved`` counts compactions.
-    """
-
-    rows: Integers
-    size: int
-    gone: int
-    ends: Integers
-    moved: int = 0
-
-    def __repr__(self) -> str:
-        return f"Waiting(windows={self.ends.size})"
-
-    @classmethod
-    def none(cls, values: int) -> Waiting:
-        """A state without rows, which have so many values, and without open windows."""
-        return cls(np.empty((0, FACTS + values + 1), np.int64), 0, 0, np.empty(0, np.int64))
-
-    def widened(self, windows: int) -> Waiting:
-        """A copy with at least `windows` open windows, and its own ``ends``."""
-        ends: Integers = np.full(max(windows, self.ends.size), -1, np.int64)
-        ends[: self.ends.size] = self.ends
-        return replace(self, ends=ends)
-
-    def compact(self) -> Waiting:
-        """The state without rows of closed windows if these are many; else `self`."""
-        live = self.size - self.gone
-        if self.gone <= max(live, SPARE):
-            return self
-        fresh = Waiting.none(self.rows.shape[1] - FACTS - 1).widened(self.ends.size)
-        for window in np.flatnonzero(self.ends >= 0).tolist():
-            rows = self.rows[person_rows.chained_rows(self.rows, self.ends[window : window + 1])]
-            fresh = fresh.with_rows(rows[:, :-1], np.full(len(rows), window))
-        return replace(fresh, moved=self.moved + 1)
-
-    def with_rows(self, said: Integers, windows: Integers) -> Waiting:
-        """The state with the rows `said`, int64[m, 4 + values], appended to the open windows `windows`, int64[m].
-
-        ``ends`` is changed in place: call :meth:`widened` first.
-        """
-        rows, size = self.rows, self.size + len(said)
-        if size >= len(rows) or rows[-1, 0] != self.size:
-            # No free rows, or another state has filled them.
-            rows = np.empty((2 * size + 2, self.rows.shape[1]), np.int64)
-            rows[: self.size] = self.rows[: self.size]
-        rows[self.size : size, :-1] = said
-        person_rows.link_rows(windows, rows, self.size, self.ends)
-        rows[-1, 0] = size
-        return replace(self, rows=rows, size=size)
-
-    def of_first(self, windows: int) -> Integers:
-        """Rows of the first `windows` open windows: int64[n, 4 + values]."""
-        return self.rows[person_rows.chained_rows(self.rows, self.ends[:windows]), :-1]
-
-    def without_first(self, windows: int, rows: int) -> Waiting:
-        """The state after the first `windows` windows, with `rows` rows, are closed."""
-        return replace(self, ends=self.ends[windows:], gone=self.gone + rows)
-
-    def alone(self) -> Waiting:
-        """A copy whose rows no other state shares."""
-        return replace(self, rows=self.rows[: self.size].copy())
-
-
 class Batch(NamedTuple):
-    """Input of one call: instants, values (float64[c, n]), keys (-1: unlisted), persons of rows; or the clock."""
+    """Input of one call: instants, values (float64[c, n]), keys, persons of rows; or the clock.
+
+    ``keys`` are numbers (-1: unlisted); of private keys they are columns of Arrow.
+    """
 
     times: Integers
     values: Floats
-    codes: Integers
+    keys: Any
     digests: Integers
     to: int
 
 
 @dataclass(frozen=True)
 class WindowsState:
-    """State between two calls; ``late``, ``sums`` and ``waiting`` are secret.
+    """State between two calls; ``late``, ``waiting`` and ``keys`` are secret.
 
     ``n_seen`` counts calls that changed something.  Windows that end up to ``clock`` (microseconds) are closed;
-    ``closed`` is the number of the first open one, and ``late`` counts rows that came after theirs was closed.  With
-    persons, ``waiting`` holds the open windows' rows; else ``sums``, int64[Q, open windows, K], their exact sums.
+    ``closed`` is the number of the first open one, and ``late`` counts rows that came after theirs was closed.
+    ``waiting`` holds the open windows' rows, ``keys`` private keys.
     """
 
     n_seen: int
     clock: int
     closed: int
     late: int
-    sums: Integers
     waiting: Waiting
+    keys: OnlineKeys | None
 
     def __repr__(self) -> str:
         return f"WindowsState(n_seen={self.n_seen}, closed={self.closed})"
@@ -156,7 +89,7 @@ class WindowsState:
 class WindowsMachine(Machine[WindowsState]):
     """Transition function of :class:`Windows`: public parameters without state; times as ISO text."""
 
-    PARTS: ClassVar[codec.Parts] = {kind.__name__: kind for kind in (Time, Value, Rows, Person)}
+    PARTS: ClassVar[codec.Parts] = {kind.__name__: kind for kind in (Time, Value, Rows, Person, PrivateKeys)}
     rule: ClassVar[int] = TablePlan.rule
 
     #: Pairs of a column and a statistic, or its bounds.
@@ -185,10 +118,20 @@ class WindowsMachine(Machine[WindowsState]):
         """The sums that each cell has, with their noise."""
         return self.plan.quantities()
 
+    @property
+    def private(self) -> bool:
+        """True if keys are private."""
+        return self.plan.key_rule == "private"
+
     @cached_property
     def table(self) -> KeySet:
-        """The released keys, which find the key of a row."""
-        return KeySet(self.plan.by, self.plan.keys)
+        """The given keys, which find the key of a row; none if keys are private."""
+        return KeySet(self.plan.by, () if self.private else self.plan.keys)
+
+    @cached_property
+    def appearing(self) -> KeyNoise:
+        """The rule by which private keys appear."""
+        return KeyNoise.of(self.plan)
 
     @property
     def calendar(self) -> Calendar:
@@ -204,8 +147,15 @@ class WindowsMachine(Machine[WindowsState]):
     def start(self, key: Key) -> WindowsState:
         """State before any row."""
         number = self.plan.start or 0
-        sums: Integers = np.zeros((len(self.quantities), 0, self.table.size), np.int64)
-        return WindowsState(0, self.calendar.edge(number), number, 0, sums, Waiting.none(len(self.plan.columns)))
+        keys = OnlineKeys.none(self.plan.by) if self.private else None
+        return WindowsState(0, self.calendar.edge(number), number, 0, self._none, keys)
+
+    @property
+    def _none(self) -> Waiting:
+        """No rows.  With persons a row has its window, key, instant, person and values; else the sums of its cell."""
+        persons = self.plan.who is not None
+        columns = 5 + len(self.plan.columns) if persons else 3 + len(self.quantities)
+        return Waiting.none(columns, merges=not persons)
 
     # The call.
 
@@ -214,17 +164,19 @@ class WindowsMachine(Machine[WindowsState]):
         times, values, keys, who, to = batch
         zone = self.calendar.zone
         if to is not None:
-            moment = as_instant("to", to, zone)
-            none: Integers = np.empty(0, np.int64)
-            return Batch(none, np.empty((len(self.plan.columns), 0)), none, _no_persons(), moment)
+            return self._no_rows._replace(to=as_instant("to", to, zone))
         instants, present = times_of(as_arrow(times, "times"), zone, self.time)
         n = instants.size
         if present is not None and not present.all():
             raise DataError(f"times[{int(np.argmin(present))}] is missing: expected a time for every row")
-        floats = self._values(values, n)
-        codes = self._codes(keys, n)
-        digests = self._persons(who, n)
-        return Batch(instants, floats, codes, digests, int(np.iinfo(np.int64).min))
+        floats, named, digests = self._values(values, n), self._keys(keys, n), self._persons(who, n)
+        return Batch(instants, floats, named, digests, int(np.iinfo(np.int64).min))
+
+    @cached_property
+    def _no_rows(self) -> Batch:
+        none: Integers = np.empty(0, np.int64)
+        keys: Any = [] if self.private else none
+        return Batch(none, np.empty((len(self.plan.columns), 0)), keys, _no_persons(), 0)
 
     def _values(self, values: Any, n: int) -> Floats:
         columns = self.plan.columns
@@ -246,7 +198,7 @@ class WindowsMachine(Machine[WindowsState]):
             into[:] = np.where(np.isfinite(floats), floats, 0.0) if column.nonfinite == "zero" else floats
         return found
 
-    def _codes(self, keys: Any, n: int) -> Integers:
+    def _keys(self, keys: Any, n: int) -> Any:
         by = self.plan.by
         if not by:
             if keys is not None:
@@ -258,7 +210,7 @@ class WindowsMachine(Machine[WindowsState]):
         columns = [as_arrow(keys[name] if mapped else keys, "keys") for name in by]
         for column in columns:
             _same_length("keys", len(column), n)
-        return self.table.codes(columns)
+        return list(map(single_kind, columns)) if self.private else self.table.codes(columns)
 
     def _persons(self, who: Any, n: int) -> Integers:
         if self.plan.who is None:
@@ -273,37 +225,39 @@ class WindowsMachine(Machine[WindowsState]):
 
     def parts(self, batch: Batch) -> tuple[Array, ...]:
         """Everything in `batch` on which noise depends, as arrays."""
-        return (*batch[:4], np.array([batch.to]))
+        keys = [batch.keys] if isinstance(batch.keys, np.ndarray) else list(map(with_missing, batch.keys))
+        return (batch.times, batch.values, *keys, batch.digests, np.array([batch.to]))
 
     def step(self, state: WindowsState, batch: Batch, key: Key) -> Transition[WindowsState]:
         """State after the rows are added, and the release of the windows that the clock closes."""
-        calendar, first = self.calendar, state.closed
-        windows = calendar.numbers(batch.times)
+        first, size = state.closed, batch.times.size
+        windows = self.calendar.numbers(batch.times)
         clock, late = self._clock(state, batch, windows)
-        counted = (batch.codes >= 0) & ~late
-        closed = max(first, calendar.number(min(clock, LAST)))
-        open_to = max(closed, int(windows[counted].max(initial=first - 1)) + 1)
-        self._check_far(max(open_to - first, state.sums.shape[1], state.waiting.ends.size))
-        check_finite(batch.values[:, counted])
-        waiting = state.waiting
-        if self.plan.who is not None:
-            sums, waiting = self._close(waiting, batch, counted, (windows, first, closed, open_to), key)
-        else:
-            sums = _wide(state.sums, open_to - first)
-            rows = CellRows(windows, np.where(counted, batch.codes, -1), batch.values)
-            sums = sums + self._added(rows, (first, first + sums.shape[1]))
-        measured = release(
-            self.plan.budget, self.quantities, sums[:, : closed - first], key, (first, closed), self.table
-        )
+        came = np.flatnonzero(~late)
+        waiting, keys = state.waiting, state.keys
+        if came.size:
+            codes = batch.keys
+            if keys is not None:
+                keys, codes = keys.learned([column.take(came) for column in codes])
+            else:
+                came = came[codes[came] >= 0]
+                codes = codes[came]
+            self._check_far(int(windows[came].max(initial=first)) + 1 - first)
+            if came.size:
+                rows = self._rows(batch, came, windows[came], codes)
+                waiting = waiting.compact(first).with_rows(rows, first)
+        closed = first if clock == state.clock else max(first, self.calendar.number(min(clock, LAST)))
         after = WindowsState(
-            n_seen=state.n_seen + bool(batch.times.size or clock > state.clock),
+            n_seen=state.n_seen + bool(size or clock > state.clock),
             clock=clock,
             closed=closed,
-            late=state.late + int(np.count_nonzero(late)),
-            sums=sums[:, closed - first :].copy(),
+            late=state.late + size - int(np.count_nonzero(~late)),
             waiting=waiting,
+            keys=keys,
         )
-        return Transition(after, partial(self._emit, (first, closed), measured, key))
+        if closed == first:
+            return Transition(after, partial(self._nothing, after, key))
+        return self._closed(after, first, key)
 
     def _clock(self, state: WindowsState, batch: Batch, windows: Integers) -> tuple[int, Flags]:
         """The clock after the batch, and flags of late rows: row by row, so the cut into batches has no effect."""
@@ -314,44 +268,89 @@ class WindowsMachine(Machine[WindowsState]):
         # A row never closes its own window, so it may count among those before it.
         return int(reached[-1]), windows < np.maximum(state.closed, self.calendar.numbers(reached))
 
-    def _close(
-        self, waiting: Waiting, batch: Batch, counted: Flags, span: tuple[Integers, int, int, int], key: Key
-    ) -> tuple[Integers, Waiting]:
-        """Exact sums of the windows that close now, from rows of least hash, and the rows that still wait."""
-        windows, first, closed, open_to = span
-        waiting = waiting.compact().widened(open_to - first)
-        if counted.any():
-            bits = np.ascontiguousarray(batch.values[:, counted]).view(np.int64)
-            said = (*batch.digests[counted].T, batch.times[counted], batch.codes[counted], *bits)
-            waiting = waiting.with_rows(np.column_stack(said), windows[counted] - first)
-        sums: Integers = np.zeros((len(self.quantities), closed - first, self.table.size), np.int64)
-        rows = waiting.of_first(closed - first)
-        if len(rows):
-            times, codes, *values = (np.ascontiguousarray(column) for column in rows.T[2:])
-            floats = np.array(values, np.int64).reshape(len(values), len(rows)).view(np.float64)
-            found = PersonRows(self.plan, key)
-            said = CellRows(self.calendar.numbers(times), codes, floats)
-            found.add(BatchRows(said, times, rows[:, :2]), self.table.words()[codes])
-            sums = self._added(found.kept(self.plan).rows, (first, closed))
-        return sums, waiting.without_first(closed - first, len(rows))
+    def _rows(self, batch: Batch, came: Integers, windows: Integers, codes: Integers) -> Integers:
+        """Rows as they wait: int64[m, columns]."""
+        values = np.ascontiguousarray(batch.values[:, came])
+        check_finite(values)
+        if self.plan.who is None:
+            each = CellRows(np.zeros_like(came), np.arange(came.size), values)
+            sums = exact_sums([each], self.quantities, self._single, came.size)[:, 0]
+            return np.column_stack((windows, codes, np.ones_like(came), *sums))
+        return np.column_stack((windows, codes, batch.times[came], batch.digests[came], *values.view(np.int64)))
 
-    def _added(self, rows: CellRows, span: tuple[int, int]) -> Integers:
-        """Exact sums of rows in windows [first, last)."""
-        plan = replace(self.plan, start=span[0], stop=span[1])
-        return exact_sums([rows], self.quantities, plan, self.table.size)
+    @cached_property
+    def _single(self) -> TablePlan:
+        """The plan of one window."""
+        return replace(self.plan, start=0, stop=1)
+
+    def _closed(self, state: WindowsState, first: int, key: Key) -> Transition[WindowsState]:
+        """Transition that closes the windows from number `first` on."""
+        span = first, state.closed
+        rows = state.waiting.of_first(span[1] - first)
+        windows, codes, keys = rows[:, 0], rows[:, 1], state.keys
+        found: PersonRows | None = None
+        if self.plan.who is not None:
+            found = PersonRows(self.plan, key)
+            times, digests = np.ascontiguousarray(rows[:, 2]), np.ascontiguousarray(rows[:, 3:5])
+            values = np.ascontiguousarray(rows[:, 5:].T).view(np.float64)
+            words = (self.table if keys is None else keys.table).words()
+            found.add(BatchRows(CellRows(windows, codes, values), times, digests), words[codes])
+        if keys is not None:
+            cells = windows, codes, rows[:, 2]
+            if found is not None:
+                cells = person_cells(windows, codes, digests, words, weights_of(self.plan), key)
+            keys = keys.after(cells, span, self.plan.start or 0, self.appearing, key)
+        if found is not None:
+            windows, codes, values = found.kept(self.plan).rows
+        table, begins = self.table, None
+        if keys is not None:
+            table, place = keys.shown
+            codes = np.where(windows >= keys.begins[codes], place[codes], -1)
+            begins = keys.begins[np.argsort(place)[place.size - table.size :]]
+        self.plan.check_cells(span[1] - first, table.size)
+        if found is None:
+            sums: Integers = np.zeros((len(self.quantities), span[1] - first, table.size), np.int64)
+            inside = codes >= 0
+            for into, each in zip(sums, rows.T[3:, inside], strict=True):
+                np.add.at(into, (windows[inside] - first, codes[inside]), each)
+        else:
+            plan = replace(self.plan, start=first, stop=span[1])
+            sums = exact_sums([CellRows(windows, codes, values)], self.quantities, plan, table.size)
+        measured = release(self.plan.budget, self.quantities, sums, key, span, table)
+        after = replace(state, waiting=state.waiting.without_first(span[1] - first, len(rows)), keys=keys)
+        return Transition(after, partial(self._emit, span, measured, table, begins, key))
 
     def _check_far(self, windows: int) -> None:
         """Raise DataError for more open windows than fit in memory."""
         try:
-            self.plan.check_cells(windows, self.table.size)
+            self.plan.check_cells(windows, 1 if self.private else self.table.size)
         except ParameterError:
             raise DataError(
                 "a time lies too far behind the first open window: expected at most 2 * 10^8 open windows and keys, "
                 "so that they fit into memory (move the clock with advance)"
             ) from None
 
-    def _emit(self, span: tuple[int, int], measured: tuple[Measured, ...], key: Key) -> Released:
-        """The release of the closed windows, with its guarantee."""
+    def _nothing(self, state: WindowsState, key: Key) -> Released:
+        """The release of no window, which is that of the call before unless windows were closed."""
+        shown = self.table if state.keys is None else state.keys.shown[0]
+        wanted = shown, state.closed, key.simulated
+        if self._last[:3] != [*wanted]:
+            span = state.closed, state.closed
+            none: Integers = np.zeros((len(self.quantities), 0, shown.size), np.int64)
+            measured = release(self.plan.budget, self.quantities, none, key, span, shown)
+            self._last[:] = [*wanted, self._emit(span, measured, shown, None, key)]
+        found: Released = self._last[3]
+        return found
+
+    @cached_property
+    def _last(self) -> list[Any]:
+        """Keys, window and kind of key of the last release of no window, and the release."""
+        return [None] * 4
+
+    def _emit(
+        self, span: tuple[int, int], measured: tuple[Measured, ...], table: KeySet, begins: Integers | None, key: Key
+    ) -> Released:
+        """The release of the closed windows, with its guarantee; ``begins`` are windows in which keys appeared."""
         if span[1] > span[0]:
             log.info("%d windows of %s closed", span[1] - span[0], self.calendar.every)
         none: Integers = np.empty(0, np.int64)
@@ -359,8 +358,9 @@ class WindowsMachine(Machine[WindowsState]):
         tails = {
             q.column: Tail(q.ends, tail_edges(q.ends, self.plan.column(q.column).bound), none, 0.0) for q in firsts
         }
-        found = self.plan.released(span, self.quantities, self.table, measured, tails, simulated=key.simulated)
-        return replace(found, guarantee=self.guarantee(key))
+        found = self.plan.released(span, self.quantities, table, measured, tails, simulated=key.simulated)
+        found = replace(found, guarantee=self.guarantee(key))
+        return found if begins is None else found.since(begins - span[0])
 
     def guarantee(self, key: Key) -> Guarantee:
         """Guarantee of everything that is ever released."""
@@ -377,55 +377,54 @@ class WindowsMachine(Machine[WindowsState]):
         return replace(state, waiting=state.waiting.alone())
 
     def pack(self, state: WindowsState) -> Packed:
-        """The state as JSON, with waiting rows as chunks of a log."""
-        live = state.waiting.of_first(state.waiting.ends.size)
-        return {**self._small(state), **({"log": _parts(live)} if self.plan.who is not None else {})}
+        """The state as JSON, with keys and waiting rows as parts of a log."""
+        parts = [] if state.keys is None else state.keys.parts(OnlineKeys.none(self.plan.by))
+        return {**_small(state), "log": [*parts, *row_parts(state.waiting.of_first(state.waiting.ends.size))]}
 
     def record(self, before: WindowsState, after: WindowsState) -> Record:
-        """Log record of one call: the state without waiting rows, the new rows, and True if rows were compacted."""
-        old, new = before.waiting, after.waiting
-        came = new.rows[old.size if old.moved == new.moved else old.size - old.gone : new.size, :-1]
-        return Record(self._small(after), _parts(came), old.moved != new.moved)
-
-    def _small(self, state: WindowsState) -> Packed:
-        names = [each.name for each in dataclasses.fields(state) if each.name != "waiting"]
-        return {"n_seen": state.n_seen, "state": {name: codec.describe(getattr(state, name)) for name in names}}
+        """Log record of one call: the small state, what is new of keys and rows, and True if rows were compacted."""
+        parts = [] if before.keys is None or after.keys is None else after.keys.parts(before.keys)
+        moved = before.waiting.moved != after.waiting.moved
+        return Record(_small(after), [*parts, *row_parts(after.waiting.came(before.waiting))], moved)
 
     def unpack(self, packed: Packed, key: Key) -> WindowsState:
-        """State restored from JSON, with waiting rows from the log's chunks; ValueError if it is invalid."""
-        values = len(self.plan.columns)
-        none = {"waiting": codec.describe(Waiting.none(values))}
-        state = super().unpack({**packed, "state": {**packed["state"], **none}}, key)
-        parts = [codec.unpack(part, "<i8") for part in packed.get("log", ())]
-        rows = np.concatenate([np.empty(0, np.int64), *parts]).reshape(-1, FACTS + values).astype(np.int64)
-        if rows[:, 3].min(initial=0) < 0 or rows[:, 3].max(initial=0) >= self.table.size:
+        """State restored from JSON and the log's parts; ValueError if it is invalid."""
+        state, found = self.start(key), [np.empty(0, np.int64)]
+        keys = state.keys
+        for part in packed.get("log", ()):
+            if keys is not None and ":" in part:
+                keys = keys.with_part(part)
+            else:
+                found.append(codec.unpack(part, "<i8").astype(np.int64))
+        rows = np.concatenate(found).reshape(-1, self._none.rows.shape[1] - 1)
+        size = keys.size if keys is not None else self.table.size
+        if rows[:, 1].min(initial=0) < 0 or rows[:, 1].max(initial=-1) >= size:
             raise ValueError("a key out of range")
-        places = self.calendar.numbers(rows[:, 2]) - state.closed
-        rows, places = rows[places >= 0], places[places >= 0]
-        self._check_far(int(places.max(initial=-1)) + 1)
-        waiting = state.waiting.widened(int(places.max(initial=-1)) + 1).with_rows(rows, places)
-        return replace(state, waiting=waiting)
+        n_seen, clock, closed, late = (codec.require_int(packed["state"][name]) for name in _NUMBERS)
+        state = WindowsState(n_seen, clock, closed, late, state.waiting, keys)
+        if state.n_seen != codec.require_int(packed["n_seen"]):
+            raise ValueError("a position out of range")
+        self.check_indices(state)
+        rows = rows[rows[:, 0] >= state.closed]
+        self._check_far(int(rows[:, 0].max(initial=state.closed)) + 1 - state.closed)
+        return replace(state, waiting=state.waiting.with_rows(rows, state.closed))
 
     def check_indices(self, state: WindowsState) -> None:
         """Raise ValueError unless `state` can be one of this machine."""
         like, calendar = self.start(Key(bytes(32), simulated=True)), self.calendar
-        expect(state.sums, np.empty((like.sums.shape[0], state.sums.shape[1], like.sums.shape[2]), np.int64))
         if min(state.n_seen, state.late) < 0 or state.closed < like.closed or state.clock < like.clock:
             raise ValueError("a position out of range")
         if calendar.number(min(state.clock, LAST)) > state.closed:
             raise ValueError("a clock behind an open window")
 
 
-def _parts(rows: Integers) -> list[str]:
-    """Rows as texts of a log, each small enough for a state file."""
-    return [codec.pack(rows[i : i + PART_ROWS], "<i8") for i in range(0, len(rows), PART_ROWS)]
+#: Fields of a state that are numbers.
+_NUMBERS = ("n_seen", "clock", "closed", "late")
 
 
-def _wide(sums: Integers, windows: int) -> Integers:
-    """A copy of `sums` with at least `windows` windows."""
-    wide: Integers = np.zeros((sums.shape[0], max(windows, sums.shape[1]), sums.shape[2]), np.int64)
-    wide[:, : sums.shape[1]] = sums
-    return wide
+def _small(state: WindowsState) -> Packed:
+    """A state without keys and rows."""
+    return {"n_seen": state.n_seen, "state": {name: getattr(state, name) for name in _NUMBERS}}
 
 
 def _no_persons() -> Integers:
@@ -498,7 +497,7 @@ class Windows(Publisher[WindowsState]):
         *,
         epsilon: float,
         by: str | Sequence[str] | None = None,
-        keys: Keys | None = None,
+        keys: Keys | PrivateKeys | None = None,
         unit: Unit = ONE_ROW,
         bounds: Mapping[str, Bounds | Value] | Bounds | Value | None = None,
         delta: float = 0.0,
@@ -508,8 +507,11 @@ class Windows(Publisher[WindowsState]):
     ) -> None:
         if not isinstance(time, Time):
             raise ParameterError(f"time = {validation.shown(time)}: expected a fastdp.Time with start=")
-        if by is not None and (keys is None or isinstance(keys, (str, PrivateKeys))):
-            raise ParameterError("keys: expected the list of keys, because windows close before all rows are there")
+        if by is not None and (isinstance(keys, str) or (keys is None and not delta)):
+            raise ParameterError(
+                "keys: expected the list of keys, or fastdp.PrivateKeys() with delta > 0, because windows close "
+                "before all rows are there"
+            )
         if time.start is None:
             raise ParameterError("start = None: expected where the first window begins, such as '2024-05-01'")
         asked = statistics_of(statistics)
@@ -524,7 +526,7 @@ class Windows(Publisher[WindowsState]):
         # As a state file holds them.
         listed = [list(row) if len(plan.by) > 1 else row[0] for row in plan.keys] if plan.by else None
         named = list(names_of("by", by)) if plan.by else None
-        machine = replace(machine, by=named, keys=listed)
+        machine = replace(machine, by=named, keys=plan.private or listed)
         self._begin(machine, Key.choose(seed, key).bind(machine.plan))
 
     @property
