@@ -8,7 +8,7 @@ Laplace noise, so T is that of one choice with a part of delta.  Proof: ``docs/p
 from __future__ import annotations
 
 import base64
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, NamedTuple
@@ -22,8 +22,9 @@ from fastdp.noise import binding
 from fastdp.noise.key import Key
 from fastdp.noise.sampler import LaplaceDistribution, geometric_distribution, laplace_distribution
 from fastdp.state import codec
-from fastdp.tables.columns import Keys, Numbers
+from fastdp.tables.columns import Keys, Numbers, as_arrow
 from fastdp.tables.keys import MOST_KEYS, WEIGHT, count_rule, weigh, weights_of_norm
+from fastdp.tables.sums import CellRows
 from fastdp.tables.waiting import row_parts
 
 if TYPE_CHECKING:
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 HIDDEN = int(np.iinfo(np.int64).max)
 #: Keys times windows whose noise is drawn at a time.
 CELLS = 2**22
+#: Keys that are remembered by their entries.
+MOST_KNOWN = 2**16
 #: Beginnings of texts in a state file's log.
 _NAMES, _NUMBERS = "names", "numbers"
 #: Rounding of a window's part of delta.
@@ -93,15 +96,19 @@ def weights_of(plan: TablePlan) -> Integers:
 
 
 def person_cells(
-    windows: Integers, codes: Integers, digests: Integers, words: Integers, weights: Integers, key: Key
+    rows: CellRows, units: Integers, digests: Integers, words: Integers, weights: Integers, key: Key
 ) -> tuple[Integers, Integers, Integers]:
-    """Window, key and weight of each key of a person in a window, from rows of persons: int64[m] each."""
-    persons, both = Numbers(), Numbers()
-    groups = both.of(persons.of(*digests.T.copy()), windows)
-    own, place = both.pairs.T.copy()
+    """Window, key and weight of each key of a person in a window, int64[m] each, from rows of persons.
+
+    ``units`` are the numbers of the rows' periods: what a person has in one changes no weight in another.
+    """
+    persons, periods, both = Numbers(), Numbers(), Numbers()
+    groups = both.of(periods.of(persons.of(*digests.T.copy()), units), rows.windows)
+    own, windows = both.pairs.T.copy()
     secret = np.frombuffer(key.derive("keys").reveal(), np.uint64)[:2]
-    of, keys, found = weigh(groups, codes, persons.pairs[own], place, words, weights, secret)
-    return place[of], keys, found
+    named = persons.pairs[periods.pairs[own, 0]]
+    of, keys, found = weigh(groups, rows.codes.astype(np.int64), named, windows, words, weights, secret)
+    return windows[of], keys, found
 
 
 def single_kind(column: pa.Array) -> pa.Array:
@@ -123,7 +130,7 @@ class OnlineKeys:
 
     ``table`` numbers the keys; later states share it, and ``size`` of its keys are of this state.  Of each key that
     had rows in closed windows: ``weights``, their running sum, ``bars``, the noise Z of its threshold, and
-    ``begins``, the window in which it appeared.
+    ``begins``, the window in which it appeared.  ``known`` remembers the numbers of some keys.
     """
 
     table: Keys
@@ -131,6 +138,7 @@ class OnlineKeys:
     weights: Integers
     bars: Integers
     begins: Integers
+    known: dict[object, int] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         return f"OnlineKeys(shown={self.shown[0].size})"
@@ -149,20 +157,32 @@ class OnlineKeys:
     def learned(self, columns: list[pa.Array]) -> tuple[OnlineKeys, Integers]:
         """The state with new keys of rows, and the number of each row's key."""
         table = self.table
+        known = self.known
         if table.size != self.size:
             # Another state has more keys.
-            table = Keys(table.names)
+            table, known = Keys(table.names), {}
             table.codes(self.table.entries(np.arange(self.size)))
-        for name, column, known in zip(table.names, columns, table.kinds(), strict=True):
-            if known not in (None, column.type):
-                raise DataError(f"keys: entries of {name!r} are {column.type}: expected {known}, as before")
+        for name, column, kind in zip(table.names, columns, table.kinds(), strict=True):
+            if kind not in (None, column.type):
+                raise DataError(f"keys: entries of {name!r} are {column.type}: expected {kind}, as before")
         codes = table.codes(columns)
         if table.size == self.size and table is self.table:
             return self, codes
-        found = replace(self, table=table, size=table.size)
+        found = replace(self, table=table, size=table.size, known=known)
         # What is shown stays the same.
         vars(found)["shown"] = self.shown
         return found, codes
+
+    def learned_one(self, entry: object) -> tuple[OnlineKeys, int]:
+        """The same for the key of one row, of one column."""
+        code = self.known.get(entry, self.size)
+        if code < self.size:
+            return self, code
+        found, codes = self.learned([single_kind(as_arrow([entry], "keys"))])
+        if len(found.known) >= MOST_KNOWN:
+            found.known.clear()
+        code = found.known[entry] = int(codes[0])
+        return found, code
 
     def after(
         self, cells: tuple[Integers, Integers, Integers], span: tuple[int, int], start: int, rule: KeyNoise, key: Key

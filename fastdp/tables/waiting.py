@@ -61,9 +61,10 @@ class Waiting:
     def with_rows(self, said: Integers, first: int, windows: int = 0) -> Waiting:
         """The state with the rows `said`, int64[m, c], in at least so many open windows from number `first` on."""
         places = said[:, 0] - first
-        windows = max(windows, self.ends.size, int(places.max(initial=-1)) + 1)
-        ends: Integers = np.full(windows, -1, np.int64)
-        ends[: self.ends.size] = self.ends
+        windows = max(windows, self.ends.size, int(places.max()) + 1 if len(places) else 0)
+        ends = self.ends.copy()
+        if windows > ends.size:
+            ends = np.append(ends, np.full(windows - ends.size, -1, np.int64))
         rows, size = self.rows, self.size + len(said)
         if size >= len(rows) or rows[-1, 0] != self.size:
             # No free rows, or another state has filled them.
@@ -72,7 +73,7 @@ class Waiting:
         rows[self.size : size, :-1] = said
         person_rows.link_rows(places, rows, self.size, ends)
         rows[-1, 0] = size
-        return replace(self, rows=rows, size=size, ends=ends)
+        return Waiting(rows, ends, self.merges, size, self.gone, self.moved, self.base)
 
     def came(self, before: Waiting) -> Integers:
         """Rows that one call has added to the state `before`."""

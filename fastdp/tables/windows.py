@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
@@ -21,6 +22,7 @@ from fastdp.state import codec
 from fastdp.state.codec import Packed
 from fastdp.state.driver import Publisher
 from fastdp.state.machine import Machine, Record, Transition, single_caller
+from fastdp.tables import one_row
 from fastdp.tables.appearing import KeyNoise, OnlineKeys, person_cells, single_kind, weights_of
 from fastdp.tables.beyond import Tail, tail_edges
 from fastdp.tables.calendar import Calendar, Time, as_instant
@@ -28,6 +30,7 @@ from fastdp.tables.columns import Keys as KeySet
 from fastdp.tables.columns import as_arrow, digests_of, times_of, with_missing
 from fastdp.tables.persons import BatchRows, PersonRows, check_finite
 from fastdp.tables.plan import (
+    MAX_CELLS,
     OF_SUMS,
     PrivateKeys,
     TablePlan,
@@ -52,10 +55,15 @@ PART_ROWS = 2**20
 log = logging.getLogger("fastdp")
 
 
+#: The clock of a call with rows.
+_NEVER = int(np.iinfo(np.int64).min)
+
+
 class Batch(NamedTuple):
     """Input of one call: instants, values (float64[c, n]), keys, persons of rows; or the clock.
 
-    ``keys`` are numbers (-1: unlisted); of private keys they are columns of Arrow.
+    ``keys`` are numbers (-1: unlisted); of private keys they are columns of Arrow.  A tuple has that of one row: its
+    number, or a private key itself.
     """
 
     times: Integers
@@ -170,7 +178,31 @@ class WindowsMachine(Machine[WindowsState]):
         if present is not None and not present.all():
             raise DataError(f"times[{int(np.argmin(present))}] is missing: expected a time for every row")
         floats, named, digests = self._values(values, n), self._keys(keys, n), self._persons(who, n)
-        return Batch(instants, floats, named, digests, int(np.iinfo(np.int64).min))
+        return Batch(instants, floats, named, digests, _NEVER)
+
+    def read_one(self, times: Any, values: Any, keys: Any, who: Any) -> Batch | None:
+        """The same of one row in plain types; None for other rows."""
+        plan = self.plan
+        moment = None if self.time.unit else one_row.instant(times, self.calendar.zone)
+        number, key, person = one_row.number(values), one_row.only(keys), one_row.person(who)
+        simple = len(plan.columns) == (number is not None) == (values is not None)
+        simple &= len(plan.by) == (type(key) in (str, int)) == (keys is not None)
+        simple &= (plan.who is not None) == (person is not None) == (who is not None)
+        if moment is None or not simple or not math.isfinite(number or 0.0):
+            return None
+        code = 0 if not plan.by else key if self.private else self._codes.get(key, -1)
+        if plan.by and code == -1 and not self.private:
+            code = int(self._keys(keys, 1)[0])
+            if code >= 0:
+                self._codes[key] = code
+        found = np.array([[] if number is None else [number]]).T
+        digests = _no_persons() if person is None else np.array([person])
+        return Batch(np.array([moment]), found, (code,), digests, _NEVER)
+
+    @cached_property
+    def _codes(self) -> dict[object, int]:
+        """Numbers of given keys by their entries."""
+        return {}
 
     @cached_property
     def _no_rows(self) -> Batch:
@@ -225,39 +257,60 @@ class WindowsMachine(Machine[WindowsState]):
 
     def parts(self, batch: Batch) -> tuple[Array, ...]:
         """Everything in `batch` on which noise depends, as arrays."""
-        keys = [batch.keys] if isinstance(batch.keys, np.ndarray) else list(map(with_missing, batch.keys))
-        return (batch.times, batch.values, *keys, batch.digests, np.array([batch.to]))
+        keys = batch.keys
+        if self.private:
+            columns = [single_kind(as_arrow(list(keys), "keys"))] if isinstance(keys, tuple) else keys
+            return (batch.times, batch.values, *map(with_missing, columns), batch.digests, np.array([batch.to]))
+        return (batch.times, batch.values, np.array(keys, np.int64), batch.digests, np.array([batch.to]))
 
     def step(self, state: WindowsState, batch: Batch, key: Key) -> Transition[WindowsState]:
         """State after the rows are added, and the release of the windows that the clock closes."""
-        first, size = state.closed, batch.times.size
-        windows = self.calendar.numbers(batch.times)
-        clock, late = self._clock(state, batch, windows)
-        came = np.flatnonzero(~late)
-        waiting, keys = state.waiting, state.keys
-        if came.size:
-            codes = batch.keys
-            if keys is not None:
-                keys, codes = keys.learned([column.take(came) for column in codes])
-            else:
-                came = came[codes[came] >= 0]
-                codes = codes[came]
-            self._check_far(int(windows[came].max(initial=first)) + 1 - first)
-            if came.size:
-                rows = self._rows(batch, came, windows[came], codes)
-                waiting = waiting.compact(first).with_rows(rows, first)
+        first, size, keys = state.closed, batch.times.size, state.keys
+        if isinstance(batch.keys, tuple):
+            clock, late, rows, keys = self._one(state, batch)
+        else:
+            windows = self.calendar.numbers(batch.times)
+            clock, lates = self._clock(state, batch, windows)
+            late, came = int(np.count_nonzero(lates)), np.flatnonzero(~lates)
+            if keys is None:
+                came = came[batch.keys[came] >= 0]
+                codes = batch.keys[came]
+            elif came.size:
+                keys, codes = keys.learned([column.take(came) for column in batch.keys])
+            rows = self._rows(batch, came, windows[came], codes) if came.size else None
+        waiting = state.waiting
+        if rows is not None:
+            self._check_far(int(rows[:, 0].max()) + 1 - first)
+            waiting = waiting.compact(first).with_rows(rows, first)
         closed = first if clock == state.clock else max(first, self.calendar.number(min(clock, LAST)))
-        after = WindowsState(
-            n_seen=state.n_seen + bool(size or clock > state.clock),
-            clock=clock,
-            closed=closed,
-            late=state.late + size - int(np.count_nonzero(~late)),
-            waiting=waiting,
-            keys=keys,
-        )
+        seen = state.n_seen + bool(size or clock > state.clock)
+        after = WindowsState(seen, clock, closed, state.late + late, waiting, keys)
         if closed == first:
             return Transition(after, partial(self._nothing, after, key))
         return self._closed(after, first, key)
+
+    def _one(self, state: WindowsState, batch: Batch) -> tuple[int, int, Integers | None, OnlineKeys | None]:
+        """Clock, whether the row is late, the row as it waits (None: it does not), and keys after one row."""
+        moment, keys = batch.times.item(), state.keys
+        calendar, closed, clock = self.calendar, state.closed, state.clock
+        if self.delay is not None:
+            clock = max(clock, moment - self.delay)
+            closed = max(closed, calendar.number(clock))
+        window = calendar.number(moment) if calendar.fixed else int(calendar.numbers(batch.times)[0])
+        (code,) = batch.keys
+        if window < closed:
+            return clock, 1, None, keys
+        if keys is not None:
+            keys, code = keys.learned_one(code)
+        if code < 0:
+            return clock, 0, None, keys
+        row = [window, code]
+        if self.plan.who is None:
+            each = CellRows(_FIRST, _FIRST, batch.values)
+            row += [1, *exact_sums([each], self.quantities, self._single, 1)[:, 0, 0].tolist()]
+        else:
+            row += [moment, *batch.digests[0].tolist(), *batch.values[:, 0].view(np.int64).tolist()]
+        return clock, 0, np.array([row]), keys
 
     def _clock(self, state: WindowsState, batch: Batch, windows: Integers) -> tuple[int, Flags]:
         """The clock after the batch, and flags of late rows: row by row, so the cut into batches has no effect."""
@@ -271,11 +324,13 @@ class WindowsMachine(Machine[WindowsState]):
     def _rows(self, batch: Batch, came: Integers, windows: Integers, codes: Integers) -> Integers:
         """Rows as they wait: int64[m, columns]."""
         values = np.ascontiguousarray(batch.values[:, came])
-        check_finite(values)
         if self.plan.who is None:
+            found: Integers = np.empty((came.size, 3 + len(self.quantities)), np.int64)
+            found[:, 0], found[:, 1], found[:, 2] = windows, codes, 1
             each = CellRows(np.zeros_like(came), np.arange(came.size), values)
-            sums = exact_sums([each], self.quantities, self._single, came.size)[:, 0]
-            return np.column_stack((windows, codes, np.ones_like(came), *sums))
+            found[:, 3:] = exact_sums([each], self.quantities, self._single, came.size)[:, 0].T
+            return found
+        check_finite(values)
         return np.column_stack((windows, codes, batch.times[came], batch.digests[came], *values.view(np.int64)))
 
     @cached_property
@@ -289,16 +344,17 @@ class WindowsMachine(Machine[WindowsState]):
         rows = state.waiting.of_first(span[1] - first)
         windows, codes, keys = rows[:, 0], rows[:, 1], state.keys
         found: PersonRows | None = None
-        if self.plan.who is not None:
+        cells = windows, codes, rows[:, 2]
+        if self.plan.periods is not None and self.plan.who is not None:
             found = PersonRows(self.plan, key)
             times, digests = np.ascontiguousarray(rows[:, 2]), np.ascontiguousarray(rows[:, 3:5])
-            values = np.ascontiguousarray(rows[:, 5:].T).view(np.float64)
+            said = CellRows(windows, codes, np.ascontiguousarray(rows[:, 5:].T).view(np.float64))
             words = (self.table if keys is None else keys.table).words()
-            found.add(BatchRows(CellRows(windows, codes, values), times, digests), words[codes])
+            found.add(BatchRows(said, times, digests), words[codes])
+            if keys is not None:
+                units = self.plan.periods.numbers(times)
+                cells = person_cells(said, units, digests, words, weights_of(self.plan), key)
         if keys is not None:
-            cells = windows, codes, rows[:, 2]
-            if found is not None:
-                cells = person_cells(windows, codes, digests, words, weights_of(self.plan), key)
             keys = keys.after(cells, span, self.plan.start or 0, self.appearing, key)
         if found is not None:
             windows, codes, values = found.kept(self.plan).rows
@@ -322,13 +378,11 @@ class WindowsMachine(Machine[WindowsState]):
 
     def _check_far(self, windows: int) -> None:
         """Raise DataError for more open windows than fit in memory."""
-        try:
-            self.plan.check_cells(windows, 1 if self.private else self.table.size)
-        except ParameterError:
+        if windows * max(1, self.table.size) > MAX_CELLS:
             raise DataError(
                 "a time lies too far behind the first open window: expected at most 2 * 10^8 open windows and keys, "
                 "so that they fit into memory (move the clock with advance)"
-            ) from None
+            )
 
     def _nothing(self, state: WindowsState, key: Key) -> Released:
         """The release of no window, which is that of the call before unless windows were closed."""
@@ -418,6 +472,8 @@ class WindowsMachine(Machine[WindowsState]):
             raise ValueError("a clock behind an open window")
 
 
+#: The place of one row.
+_FIRST: Integers = np.zeros(1, np.int64)
 #: Fields of a state that are numbers.
 _NUMBERS = ("n_seen", "clock", "closed", "late")
 
@@ -566,7 +622,9 @@ class Windows(Publisher[WindowsState]):
         """
         home = type(times).__module__.partition(".")[0]
         self._family = home if home in ("pandas", "polars") else "pyarrow"
-        return self._table(self._machine.read(times, values, keys, persons, None))
+        machine = self._machine
+        batch = machine.read_one(times, values, keys, persons)
+        return self._table(machine.read(times, values, keys, persons, None) if batch is None else batch)
 
     @single_caller
     def advance(self, to: Instant) -> Table:
@@ -575,7 +633,7 @@ class Windows(Publisher[WindowsState]):
 
     def _table(self, batch: Batch) -> Table:
         found: Released = self._call(batch)
-        return Table(replace(found, family=self._family))
+        return Table(found if found.family == self._family else replace(found, family=self._family))
 
 
 def _text(value: Instant | None) -> Any:
