@@ -20,8 +20,7 @@ from fastdp.tables.choices import dropped_rows
 from fastdp.tables.columns import Keys, Numbers, digests_of, floats_of, times_of
 from fastdp.tables.keys import KeyRule, key_weights, weigh
 from fastdp.tables.plan import ColumnPlan, TablePlan
-from fastdp.tables.quantiles import MISSING_ENTRY
-from fastdp.tables.sums import NOT_FINITE, CellRows
+from fastdp.tables.sums import MISSING_ENTRY, NOT_FINITE, CellRows
 from fastdp_kernels.tables import person_rows
 
 if TYPE_CHECKING:
@@ -73,7 +72,7 @@ def read_rows(
         if see_times is not None:
             see_times(times if present is None else times[present])
         windows = times if plan.calendar is None else plan.calendar.numbers(times)
-        listed = [_values(batch.column(column.name), column) for column in plan.columns]
+        listed = [column_values(batch.column(column.name), column) for column in plan.columns]
         values = listed[0][None] if len(listed) == 1 else np.stack(listed) if listed else np.empty((0, size))
         if digests is not None:
             counted = (codes >= 0) & plan.has(windows)
@@ -84,7 +83,7 @@ def read_rows(
         yield BatchRows(CellRows(windows, codes, values), times, digests)
 
 
-def _values(column: pa.Array, plan: ColumnPlan) -> Floats:
+def column_values(column: pa.Array, plan: ColumnPlan) -> Floats:
     """Values of a column, with 0 for those that are not finite if they count as 0; of entries 52 bits of each."""
     if plan.entries:
         digests, present = digests_of(column)

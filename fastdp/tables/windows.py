@@ -24,14 +24,13 @@ from fastdp.state.driver import Publisher
 from fastdp.state.machine import Machine, Record, Transition, single_caller
 from fastdp.tables import one_row
 from fastdp.tables.appearing import KeyNoise, OnlineKeys, person_cells, single_kind, weights_of
-from fastdp.tables.beyond import Tail, tail_edges
 from fastdp.tables.calendar import Calendar, Time, as_instant
 from fastdp.tables.columns import Keys as KeySet
 from fastdp.tables.columns import as_arrow, digests_of, times_of, with_missing
-from fastdp.tables.persons import BatchRows, PersonRows, check_finite
+from fastdp.tables.persons import BatchRows, PersonRows, check_finite, column_values
 from fastdp.tables.plan import (
     MAX_CELLS,
-    OF_SUMS,
+    ColumnPlan,
     PrivateKeys,
     TablePlan,
     Value,
@@ -160,10 +159,14 @@ class WindowsMachine(Machine[WindowsState]):
 
     @property
     def _none(self) -> Waiting:
-        """No rows.  With persons a row has its window, key, instant, person and values; else the sums of its cell."""
-        persons = self.plan.who is not None
-        columns = 5 + len(self.plan.columns) if persons else 3 + len(self.quantities)
-        return Waiting.none(columns, merges=not persons)
+        """No rows.  A row has window, key, instant, person and values; if rows merge, window, key, rows and sums."""
+        columns = 3 + len(self.quantities) if self.merges else 5 + len(self.plan.columns)
+        return Waiting.none(columns, merges=self.merges)
+
+    @cached_property
+    def merges(self) -> bool:
+        """True if rows of a cell are added up while they wait."""
+        return self.plan.who is None and not any(each.counts for each in self.quantities)
 
     # The call.
 
@@ -183,12 +186,12 @@ class WindowsMachine(Machine[WindowsState]):
     def read_one(self, times: Any, values: Any, keys: Any, who: Any) -> Batch | None:
         """The same of one row in plain types; None for other rows."""
         plan = self.plan
-        moment = None if self.time.unit else one_row.instant(times, self.calendar.zone)
+        moment = one_row.instant(times, self.calendar.zone)
         number, key, person = one_row.number(values), one_row.only(keys), one_row.person(who)
         simple = len(plan.columns) == (number is not None) == (values is not None)
         simple &= len(plan.by) == (type(key) in (str, int)) == (keys is not None)
         simple &= (plan.who is not None) == (person is not None) == (who is not None)
-        if moment is None or not simple or not math.isfinite(number or 0.0):
+        if moment is None or not simple or not math.isfinite(number or 0.0) or plan.has_entries:
             return None
         code = 0 if not plan.by else key if self.private else self._codes.get(key, -1)
         if plan.by and code == -1 and not self.private:
@@ -225,6 +228,9 @@ class WindowsMachine(Machine[WindowsState]):
         found = np.empty((len(names), n))
         for into, column in zip(found, columns, strict=True):
             given = values[column.name] if mapped else values
+            if column.entries:
+                into[:] = _entries(given, column, n)
+                continue
             floats = as_floats(as_column([] if given is None else given, "values"))
             _same_length("values", floats.size, n)
             into[:] = np.where(np.isfinite(floats), floats, 0.0) if column.nonfinite == "zero" else floats
@@ -265,6 +271,38 @@ class WindowsMachine(Machine[WindowsState]):
 
     def step(self, state: WindowsState, batch: Batch, key: Key) -> Transition[WindowsState]:
         """State after the rows are added, and the release of the windows that the clock closes."""
+        after, first = self._added(state, batch), state.closed
+        if after.closed == first:
+            return Transition(after, partial(self._nothing, after, key))
+        after, exact, begins = self._closed(after, first, key)
+        table = self.table if after.keys is None else after.keys.shown[0]
+        return Transition(after, partial(self._emit, *self._measure(first, exact, key, table), begins))
+
+    def collect(self, state: WindowsState, batch: Batch, key: Key) -> tuple[WindowsState, Integers]:
+        """State after the rows are added, and exact sums of the windows that the clock closes, int64[Q, W, K].
+
+        Sums of shards add up to those of all rows, if a person's rows are in one shard and keys are given.
+        """
+        after, exact, _ = self._closed(self._added(state, batch), state.closed, key)
+        return after, exact[0]
+
+    @property
+    def adds_up(self) -> bool:
+        """True if sums of shards are those of all rows: of given keys, without counts that cells have alone."""
+        return not self.private and not any(each.counts for each in self.quantities)
+
+    def publish(self, first: int, sums: Integers, key: Key) -> Released:
+        """The release of windows from number `first` on, from the exact sums of :meth:`collect`."""
+        return self._emit(*self._measure(first, [sums], key, self.table), None)
+
+    def _measure(
+        self, first: int, exact: list[Integers], key: Key, table: KeySet
+    ) -> tuple[tuple[int, int], tuple[Measured, ...], Key, KeySet]:
+        span = first, first + exact[0].shape[1]
+        return span, release(self.plan.budget, self.quantities, exact, key, span, table), key, table
+
+    def _added(self, state: WindowsState, batch: Batch) -> WindowsState:
+        """State after the rows are added and the clock is moved, before windows close."""
         first, size, keys = state.closed, batch.times.size, state.keys
         if isinstance(batch.keys, tuple):
             clock, late, rows, keys = self._one(state, batch)
@@ -284,10 +322,7 @@ class WindowsMachine(Machine[WindowsState]):
             waiting = waiting.compact(first).with_rows(rows, first)
         closed = first if clock == state.clock else max(first, self.calendar.number(min(clock, LAST)))
         seen = state.n_seen + bool(size or clock > state.clock)
-        after = WindowsState(seen, clock, closed, state.late + late, waiting, keys)
-        if closed == first:
-            return Transition(after, partial(self._nothing, after, key))
-        return self._closed(after, first, key)
+        return WindowsState(seen, clock, closed, state.late + late, waiting, keys)
 
     def _one(self, state: WindowsState, batch: Batch) -> tuple[int, int, Integers | None, OnlineKeys | None]:
         """Clock, whether the row is late, the row as it waits (None: it does not), and keys after one row."""
@@ -305,11 +340,12 @@ class WindowsMachine(Machine[WindowsState]):
         if code < 0:
             return clock, 0, None, keys
         row = [window, code]
-        if self.plan.who is None:
+        if self.merges:
             each = CellRows(_FIRST, _FIRST, batch.values)
-            row += [1, *exact_sums([each], self.quantities, self._single, 1)[:, 0, 0].tolist()]
+            row += [1, *exact_sums([each], self.quantities, self._single, 1)[0][:, 0, 0].tolist()]
         else:
-            row += [moment, *batch.digests[0].tolist(), *batch.values[:, 0].view(np.int64).tolist()]
+            person = batch.digests[0].tolist() if batch.digests.size else (0, 0)
+            row += [moment, *person, *batch.values[:, 0].view(np.int64).tolist()]
         return clock, 0, np.array([row]), keys
 
     def _clock(self, state: WindowsState, batch: Batch, windows: Integers) -> tuple[int, Flags]:
@@ -324,57 +360,57 @@ class WindowsMachine(Machine[WindowsState]):
     def _rows(self, batch: Batch, came: Integers, windows: Integers, codes: Integers) -> Integers:
         """Rows as they wait: int64[m, columns]."""
         values = np.ascontiguousarray(batch.values[:, came])
-        if self.plan.who is None:
+        if self.merges:
             found: Integers = np.empty((came.size, 3 + len(self.quantities)), np.int64)
             found[:, 0], found[:, 1], found[:, 2] = windows, codes, 1
             each = CellRows(np.zeros_like(came), np.arange(came.size), values)
-            found[:, 3:] = exact_sums([each], self.quantities, self._single, came.size)[:, 0].T
+            found[:, 3:] = exact_sums([each], self.quantities, self._single, came.size)[0][:, 0].T
             return found
         check_finite(values)
-        return np.column_stack((windows, codes, batch.times[came], batch.digests[came], *values.view(np.int64)))
+        persons = batch.digests[came] if self.plan.who is not None else np.zeros((came.size, 2), np.int64)
+        return np.column_stack((windows, codes, batch.times[came], persons, *values.view(np.int64)))
 
     @cached_property
     def _single(self) -> TablePlan:
         """The plan of one window."""
         return replace(self.plan, start=0, stop=1)
 
-    def _closed(self, state: WindowsState, first: int, key: Key) -> Transition[WindowsState]:
-        """Transition that closes the windows from number `first` on."""
-        span = first, state.closed
-        rows = state.waiting.of_first(span[1] - first)
-        windows, codes, keys = rows[:, 0], rows[:, 1], state.keys
-        found: PersonRows | None = None
-        cells = windows, codes, rows[:, 2]
-        if self.plan.periods is not None and self.plan.who is not None:
-            found = PersonRows(self.plan, key)
-            times, digests = np.ascontiguousarray(rows[:, 2]), np.ascontiguousarray(rows[:, 3:5])
-            said = CellRows(windows, codes, np.ascontiguousarray(rows[:, 5:].T).view(np.float64))
-            words = (self.table if keys is None else keys.table).words()
-            found.add(BatchRows(said, times, digests), words[codes])
-            if keys is not None:
-                units = self.plan.periods.numbers(times)
-                cells = person_cells(said, units, digests, words, weights_of(self.plan), key)
-        if keys is not None:
-            keys = keys.after(cells, span, self.plan.start or 0, self.appearing, key)
-        if found is not None:
-            windows, codes, values = found.kept(self.plan).rows
+    def _closed(
+        self, state: WindowsState, first: int, key: Key
+    ) -> tuple[WindowsState, list[Integers], Integers | None]:
+        """State without the windows from number `first` on, that close, and their exact numbers of keys that show.
+
+        With private keys also the windows in which these appeared.
+        """
+        plan, span = self.plan, (first, state.closed)
+        rows, keys = state.waiting.of_first(span[1] - first), state.keys
+        times, digests = np.ascontiguousarray(rows[:, 2]), np.ascontiguousarray(rows[:, 3:5])
+        said = CellRows(rows[:, 0], rows[:, 1], np.ascontiguousarray(rows[:, 5:].T).view(np.float64))
+        words = (self.table if keys is None else keys.table).words()
         table, begins = self.table, None
         if keys is not None:
+            if plan.who is None or plan.periods is None:
+                cells = said.windows, said.codes, rows[:, 2] if self.merges else np.ones_like(times)
+            else:
+                cells = person_cells(said, plan.periods.numbers(times), digests, words, weights_of(plan), key)
+            keys = keys.after(cells, span, plan.start or 0, self.appearing, key)
             table, place = keys.shown
-            codes = np.where(windows >= keys.begins[codes], place[codes], -1)
             begins = keys.begins[np.argsort(place)[place.size - table.size :]]
-        self.plan.check_cells(span[1] - first, table.size)
-        if found is None:
-            sums: Integers = np.zeros((len(self.quantities), span[1] - first, table.size), np.int64)
-            inside = codes >= 0
-            for into, each in zip(sums, rows.T[3:, inside], strict=True):
-                np.add.at(into, (windows[inside] - first, codes[inside]), each)
-        else:
-            plan = replace(self.plan, start=first, stop=span[1])
-            sums = exact_sums([CellRows(windows, codes, values)], self.quantities, plan, table.size)
-        measured = release(self.plan.budget, self.quantities, sums, key, span, table)
+        plan.check_cells(span[1] - first, table.size)
+        if plan.who is not None:
+            found = PersonRows(plan, key)
+            found.add(BatchRows(said, times, digests), words[said.codes])
+            said = found.kept(plan).rows
+        if keys is not None:
+            said = said._replace(codes=np.where(said.windows >= keys.begins[said.codes], place[said.codes], -1))
+        of_span = replace(plan, start=first, stop=span[1])
+        exact = exact_sums([] if self.merges else [said], self.quantities, of_span, table.size)
+        if self.merges:
+            inside = said.codes >= 0
+            for into, each in zip(exact[0], rows.T[3:, inside], strict=True):
+                np.add.at(into, (said.windows[inside] - first, said.codes[inside]), each)
         after = replace(state, waiting=state.waiting.without_first(span[1] - first, len(rows)), keys=keys)
-        return Transition(after, partial(self._emit, span, measured, table, begins, key))
+        return after, exact, begins
 
     def _check_far(self, windows: int) -> None:
         """Raise DataError for more open windows than fit in memory."""
@@ -386,13 +422,12 @@ class WindowsMachine(Machine[WindowsState]):
 
     def _nothing(self, state: WindowsState, key: Key) -> Released:
         """The release of no window, which is that of the call before unless windows were closed."""
-        shown = self.table if state.keys is None else state.keys.shown[0]
-        wanted = shown, state.closed, key.simulated
-        if self._last[:3] != [*wanted]:
-            span = state.closed, state.closed
-            none: Integers = np.zeros((len(self.quantities), 0, shown.size), np.int64)
-            measured = release(self.plan.budget, self.quantities, none, key, span, shown)
-            self._last[:] = [*wanted, self._emit(span, measured, shown, None, key)]
+        table = self.table if state.keys is None else state.keys.shown[0]
+        wanted = [table, state.closed, key.simulated]
+        if self._last[:3] != wanted:
+            plan = replace(self.plan, start=state.closed, stop=state.closed)
+            exact = exact_sums((), self.quantities, plan, table.size)
+            self._last[:] = [*wanted, self._emit(*self._measure(state.closed, exact, key, table), None)]
         found: Released = self._last[3]
         return found
 
@@ -402,17 +437,13 @@ class WindowsMachine(Machine[WindowsState]):
         return [None] * 4
 
     def _emit(
-        self, span: tuple[int, int], measured: tuple[Measured, ...], table: KeySet, begins: Integers | None, key: Key
+        self, span: tuple[int, int], measured: tuple[Measured, ...], key: Key, table: KeySet, begins: Integers | None
     ) -> Released:
         """The release of the closed windows, with its guarantee; ``begins`` are windows in which keys appeared."""
         if span[1] > span[0]:
             log.info("%d windows of %s closed", span[1] - span[0], self.calendar.every)
-        none: Integers = np.empty(0, np.int64)
-        firsts = [q for q in self.quantities if q.name in ("total", "deviation")]
-        tails = {
-            q.column: Tail(q.ends, tail_edges(q.ends, self.plan.column(q.column).bound), none, 0.0) for q in firsts
-        }
-        found = self.plan.released(span, self.quantities, table, measured, tails, simulated=key.simulated)
+        tails = self.plan.unknown_tails(self.quantities)
+        found = self.plan.released(span, table, measured, tails, simulated=key.simulated)
         found = replace(found, guarantee=self.guarantee(key))
         return found if begins is None else found.since(begins - span[0])
 
@@ -485,6 +516,13 @@ def _small(state: WindowsState) -> Packed:
 
 def _no_persons() -> Integers:
     return np.empty((0, 2), np.int64)
+
+
+def _entries(given: Any, column: ColumnPlan, n: int) -> Floats:
+    """Entries of a column of which distinct ones are counted, as numbers."""
+    entries = as_arrow([] if given is None else given, "values")
+    _same_length("values", len(entries), n)
+    return column_values(entries, column)
 
 
 def _same_length(name: str, found: int, n: int) -> None:
@@ -571,8 +609,6 @@ class Windows(Publisher[WindowsState]):
         if time.start is None:
             raise ParameterError("start = None: expected where the first window begins, such as '2024-05-01'")
         asked = statistics_of(statistics)
-        if not {each.kind for each in asked} <= OF_SUMS | {"count"}:
-            raise ParameterError("statistics: expected no quantiles and no nunique, because windows close one by one")
         time = replace(time, start=_text(time.start), stop=None, origin=_text(time.origin))
         pairs = [[each.column, each.kind] for each in asked]
         machine = WindowsMachine(

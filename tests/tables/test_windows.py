@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import logging
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -85,6 +86,60 @@ def test_the_same_as_a_table(kind: str, lateness: str | None) -> None:
     assert found[-1].released.edges[-1] == table.edges[-1]
     assert windows.late == 0
     assert [each.clip for each in found[-1].released.tails.values()] == [each.clip for each in table.tails.values()]
+
+
+@pytest.mark.parametrize("unit", [fastdp.Rows(3), fastdp.Person("person", 5, per="5h", per_window=1)])
+@pytest.mark.parametrize("delta", [0.0, 1e-3])
+def test_quantiles_and_distinct_entries_are_those_of_a_table(unit: Any, delta: float) -> None:
+    rows = random_rows(120, 3)
+    value = fastdp.Value(2.5, clip=2.5, nonfinite="zero")
+    options: dict[str, Any] = {"by": "meter", "keys": ["a", "b"], "epsilon": 2.0, "delta": delta, "unit": unit}
+    statistics = {"kwh": ["sum", "median", "p95"], "person": "nunique", "*": "count"}
+    time = fastdp.Time("at", "1h", start="2024-03-29", zone="Europe/Paris")
+    windows = fastdp.Windows(statistics, time, bounds={"kwh": value}, key=SECRET, **options)
+    stop = "2024-03-31T12:00"
+    for a, b in ((0, 1), (1, 2), (2, 50), (50, 120)):
+        times, values, meters, persons = columns(rows[a:b])
+        who = {"persons": persons} if isinstance(unit, fastdp.Person) else {}
+        windows.add(times, {"kwh": values, "person": persons}, meters, **who)
+    found = windows.advance(stop).released
+    table = fastdp.aggregate(
+        as_family(rows, "polars", Path()),
+        *(statistics, replace(time, stop=stop)),
+        bounds={"kwh": value},
+        levels=False,
+        key=SECRET,
+        **options,
+    ).released
+    assert len(found.measured) == len(table.measured) == 3
+    for one, other in zip(found.measured, table.measured, strict=True):
+        assert np.array_equal(one.steps, other.steps)
+        assert one.noise == other.noise
+
+
+@pytest.mark.parametrize("who", [True, False])
+@pytest.mark.parametrize("kind", ["totals", "counts", "means"])
+def test_row_by_row_is_the_same(kind: str, who: bool) -> None:
+    """Rows in plain types, which are read in another way, and rows in arrays."""
+    what = {"totals": {"bound": 2.5}, "counts": {"counts": True}, "means": {"bound": 2.5, "means": True}}[kind]
+    options = OPTIONS | what | {"zone": None}
+    if not who:
+        options = {name: options[name] for name in ("by", "keys", *what)}
+    rows, whole, found = random_rows(60, 9, days=2), [], []
+    one, other = (flat.windows("1h", 1.0, "2024-03-29", who=who, key=SECRET, lateness="2h", **options) for _ in "ab")
+    for row in rows:
+        times, values, meters, persons = columns([row])
+        value = None if kind == "counts" else values
+        whole.append(one.add(times, value, meters, *([persons] if who else [])))
+        plain = None if value is None else [float(values[0])], [str(meters[0])], *([[int(persons[0])]] if who else [])
+        assert other.machine.read_one([times.item()], *plain, *([] if who else [None])) is not None
+        found.append(other.add([times.item()], *plain))
+    for tables, windows in ((whole, one), (found, other)):
+        tables.append(windows.advance(END))
+    name = {"totals": "total", "counts": "count", "means": "deviation"}[kind]
+    assert np.array_equal(steps(whole, name), steps(found, name))
+    assert one.late == other.late > 0
+    assert one.digest == other.digest
 
 
 @given(st.data())
