@@ -23,7 +23,7 @@ from fastdp.tables.consistent import Consistent, consistent, grouped, range_sums
 from fastdp.tables.keys import selected_interval
 from fastdp.tables.quantiles import Bins, Histogram
 from fastdp.tables.revised import Revised, local_patterns, revise
-from fastdp.tables.sums import KNOWN, ROWS, Quantity, Released, Statistic
+from fastdp.tables.sums import ROWS, Quantity, Released, Statistic
 
 #: The sum beyond the clip is unknown if more than this share of the whole comes from values above all those whose
 #: number stands out of the noise; the true number of rows, if more than this share of those that count is dropped.
@@ -244,14 +244,14 @@ class Answers:
         rows = self._released.rows
         if found is None or rows is None:
             return found
-        if rows.counted <= KNOWN * np.sqrt(rows.counted_variance):
+        if not rows.counted.known:
             return None
         if not part.value.size:
             return found
-        ratio = max(rows.dropped, 0.0) / rows.counted
+        ratio = max(rows.dropped.value, 0.0) / rows.counted.value
         if ratio > DROPPED:
             return None
-        error = (rows.dropped_variance + ratio**2 * rows.counted_variance) / rows.counted**2
+        error = (rows.dropped.variance + ratio**2 * rows.counted.variance) / rows.counted.value**2
         own = self._share(name, column, ask)[0]
         uneven = ratio**2 * ((UNEVEN * (1.0 - own)) ** 2 + CAPPED**2)
         moved = found.moved(np.zeros_like(found.value), found.value**2 * (error + uneven), self._normal, 1.0 + ratio)

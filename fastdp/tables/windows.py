@@ -399,7 +399,7 @@ class WindowsMachine(Machine[WindowsState]):
         plan.check_cells(span[1] - first, table.size)
         if plan.who is not None:
             found = PersonRows(plan, key)
-            found.add(BatchRows(said, times, digests), words[said.codes])
+            found.add(BatchRows(said, times, found.persons.digests.of(*digests.T.copy())), words[said.codes])
             said = found.kept(plan).rows
         if keys is not None:
             said = said._replace(codes=np.where(said.windows >= keys.begins[said.codes], place[said.codes], -1))
