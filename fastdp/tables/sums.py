@@ -296,6 +296,8 @@ class Released:
         Where keys were chosen by the counts of the cells: noise and threshold of these.
     begins : int64[K] or None
         Number of the first window of each key, before which nothing of it is released; None: of all 0.
+    others : DrawnNoise or None
+        There, noise of the count of the last key, of all rows of other keys, if these are released.
     """
 
     edges: Integers
@@ -311,6 +313,7 @@ class Released:
     taken: tuple[str, ...] = ()
     family: str = "pyarrow"
     selection: KeyRule | None = None
+    others: DrawnNoise | None = None
     begins: Integers | None = None
 
     def since(self, begins: Integers) -> Released:
