@@ -72,7 +72,7 @@ class KeyNoise(NamedTuple):
         return Fraction(self.total) / Fraction(self.loss)
 
     @property
-    def law(self) -> LaplaceDistribution:
+    def noise(self) -> LaplaceDistribution:
         """Distribution of N and Z."""
         return geometric_distribution(self.scale)
 
@@ -192,7 +192,7 @@ class OnlineKeys:
         running, begins = np.pad(self.weights, (0, more)), np.pad(self.begins, (0, more), constant_values=HIDDEN)
         bars, named, zeros = self.bars, self.table.named()[: self.size], np.zeros((1, 1, more), np.int64)
         if more:
-            noise = binding.draw_cells(zeros, [rule.law], key.within("keys", "bars"), 0, named[bars.size :])
+            noise = binding.draw_cells(zeros, [rule.noise], key.within("keys", "bars"), 0, named[bars.size :])
             bars = np.append(bars, noise[0, 0])
         windows, codes, weights = cells
         hot = np.zeros(self.size, np.bool_)
@@ -209,7 +209,7 @@ class OnlineKeys:
             exact[0] += running[hidden]
             np.cumsum(exact, axis=0, out=exact)
             own = key.within("keys", "windows")
-            noise = binding.draw_cells(exact[None], [rule.law], own, first, named[hidden])[0]
+            noise = binding.draw_cells(exact[None], [rule.noise], own, first, named[hidden])[0]
             bar = rule.thresholds(first - start, last - start)[:, None] + bars[hidden]
             passed: Flags = (exact + noise >= bar) & (exact > 0)
             come = passed.any(axis=0) & (begins[hidden] == HIDDEN)

@@ -1,4 +1,4 @@
-"""``fastdp.Windows``: windows of rows that arrive over time, closed by a public clock."""
+"""``fastdp.Windows``: windows of arriving rows, closed by a public clock."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class WindowsState:
 
 @dataclass(frozen=True)
 class WindowsMachine(Machine[WindowsState]):
-    """Transition function of :class:`Windows`: public parameters without state; times as ISO text."""
+    """Public parameters of :class:`Windows`; times as ISO text."""
 
     PARTS: ClassVar[codec.Parts] = {kind.__name__: kind for kind in (Time, Value, Rows, Person, PrivateKeys)}
     rule: ClassVar[int] = TablePlan.rule
@@ -112,7 +112,7 @@ class WindowsMachine(Machine[WindowsState]):
 
     @cached_property
     def plan(self) -> TablePlan:
-        """Public parameters of a release whose clips are the bounds; ParameterError if they do not fit together."""
+        """Public parameters, whose clips are the bounds; ParameterError for conflicts."""
         asked = tuple(Statistic(kind, column) for column, kind in self.statistics)
         given = {"epsilon": self.epsilon, "unit": self.unit, "by": self.by, "keys": self.keys, "delta": self.delta}
         plan = make_plan(asked, self.time, bounds=dict(self.bounds), levels=False, **given)
@@ -122,7 +122,7 @@ class WindowsMachine(Machine[WindowsState]):
 
     @cached_property
     def quantities(self) -> list[Quantity]:
-        """The sums that each cell has, with their noise."""
+        """Sums of each cell, with noise."""
         return self.plan.quantities()
 
     @property
@@ -148,7 +148,7 @@ class WindowsMachine(Machine[WindowsState]):
 
     @cached_property
     def delay(self) -> int | None:
-        """Microseconds by which the clock follows the latest time seen; None if only ``advance`` moves it."""
+        """Microseconds by which the clock follows the latest time; None: only ``advance`` moves it."""
         return None if self.lateness is None else parse_length("lateness", self.lateness)[1]
 
     def start(self, key: Key) -> WindowsState:
@@ -171,7 +171,7 @@ class WindowsMachine(Machine[WindowsState]):
     # The call.
 
     def read(self, *batch: Any) -> Batch:
-        """A call's rows as arrays, or its clock; DataError for rows that are not accepted."""
+        """Rows as arrays, or a clock; DataError if not accepted."""
         times, values, keys, who, to = batch
         zone = self.calendar.zone
         if to is not None:
@@ -349,7 +349,7 @@ class WindowsMachine(Machine[WindowsState]):
         return clock, 0, np.array([row]), keys
 
     def _clock(self, state: WindowsState, batch: Batch, windows: Integers) -> tuple[int, Flags]:
-        """The clock after the batch, and flags of late rows: row by row, so the cut into batches has no effect."""
+        """Clock after the batch, and flags of late rows, row by row."""
         clock = max(state.clock, batch.to)
         if self.delay is None or not windows.size:
             return clock, windows < state.closed
@@ -458,7 +458,6 @@ class WindowsMachine(Machine[WindowsState]):
     # State files.
 
     def rekeyed(self, state: WindowsState, key: Key) -> WindowsState:
-        """State of a copy, with its own waiting rows."""
         return replace(state, waiting=state.waiting.alone())
 
     def pack(self, state: WindowsState) -> Packed:
@@ -495,7 +494,6 @@ class WindowsMachine(Machine[WindowsState]):
         return replace(state, waiting=state.waiting.with_rows(rows, state.closed))
 
     def check_indices(self, state: WindowsState) -> None:
-        """Raise ValueError unless `state` can be one of this machine."""
         like, calendar = self.start(Key(bytes(32), simulated=True)), self.calendar
         if min(state.n_seen, state.late) < 0 or state.closed < like.closed or state.clock < like.clock:
             raise ValueError("a position out of range")
@@ -538,33 +536,32 @@ class Windows(Publisher[WindowsState]):
     statistics : dict of str to str or list of str
         As for :func:`fastdp.aggregate`, of columns named in :meth:`add`.
     time : Time
-        The windows, with ``start``, before which rows are late; its column is that of the times in :meth:`add`.
+        The windows, with ``start``, before which rows are late.
     epsilon : float
-        Privacy loss for one unit (by default one row) over everything that is ever released.
+        Privacy loss for one unit over everything that is ever released.
     by : str or list of str, optional
         Names of the key columns.
     keys : list or mapping
-        The keys that are released: texts, whole numbers or bools.  Rows with other keys are dropped.
+        The released keys: texts, integers or bools; rows with others are dropped.
     unit : Rows or Person
-        As for :func:`fastdp.aggregate`.  With a :class:`fastdp.Person` each row comes with its person, and waits
-        until its window closes; then the rows of least keyed hash count.  It needs ``per``; where that has rows in
-        several windows, also ``per_window``, and ``rows`` of at least ``per_window`` times these windows.
+        As for :func:`fastdp.aggregate`.  Rows of a :class:`fastdp.Person` wait until their window closes; then those
+        of least keyed hash count.  It needs ``per``; if that has rows in several windows, also ``per_window``, and
+        ``rows`` of at least ``per_window`` times these.
     bounds : dict, number, pair or Value
-        Public clips of the columns, as for :func:`fastdp.aggregate`: a bound is the clip itself.
+        Public clips of the columns: a bound is the clip.
     delta : float
         Above 0: noise is Gaussian where its variance is smaller.
     lateness : str or timedelta, optional
-        A fixed length ("10min"): the clock stands at the latest time seen, less this.  By default :meth:`advance`
-        alone moves it.  The latest time seen is then public knowledge, and whether a row is late depends on it.
+        Fixed length ("10min") by which the clock follows the latest time seen, then public knowledge.  By default
+        :meth:`advance` alone moves it.
     seed, key
         As for :func:`fastdp.aggregate`.
 
     Notes
     -----
-    Privacy: as of :func:`fastdp.aggregate`; a late row changes nothing that is released.  Rows cut into other batches
-    give the same output, bit for bit, and so does ``fastdp.aggregate`` with the same key and parameters on a table of
-    rows that are not late.  The shares of rows beyond the clip and of persons with dropped rows are not released;
-    their budget is left unspent.  State files, copies, replays: ``docs/state.md``.
+    Privacy: as of :func:`fastdp.aggregate`; a late row changes nothing.  Output does not depend on batches, and
+    equals ``fastdp.aggregate``'s with the same key and parameters on rows that are not late.  Shares of clipped and
+    dropped rows are not released; their budget is unspent.  Files, copies, replays: ``docs/state.md``.
 
     Examples
     --------
@@ -628,12 +625,12 @@ class Windows(Publisher[WindowsState]):
 
     @property
     def n_seen(self) -> int:
-        """Calls so far that added rows or moved the clock: the position at which input continues after a restart."""
+        """Calls that added rows or moved the clock, for a restart."""
         return self._state.n_seen
 
     @property
     def late(self) -> int:
-        """Rows so far that came after their window was closed: for the operator, never to be published."""
+        """Rows after their window was closed: for the operator, never to be published."""
         return self._state.late
 
     @single_caller
@@ -645,7 +642,7 @@ class Windows(Publisher[WindowsState]):
         times : array-like of datetimes or dates, [n]
             In any order; other times as ``Time`` says.
         values : array-like of numbers, [n], or mapping of column names to them, optional
-            Values of the columns of ``statistics``; None for counts.
+            Of the columns of ``statistics``; None for counts.
         keys : array-like, [n], or mapping of column names to them, optional
             With ``by``.
         persons : array-like, [n], optional
@@ -654,7 +651,7 @@ class Windows(Publisher[WindowsState]):
         Raises
         ------
         DataError
-            For rows that are not accepted; nothing is consumed then.
+            For rows that are not accepted; nothing is consumed.
         """
         home = type(times).__module__.partition(".")[0]
         self._family = home if home in ("pandas", "polars") else "pyarrow"
@@ -673,14 +670,14 @@ class Windows(Publisher[WindowsState]):
 
 
 def _text(value: Instant | None) -> Any:
-    """ISO text of a point in time, for a state file; other values unchanged."""
+    """ISO text of a point in time; other values unchanged."""
     if isinstance(value, (datetime, date)):
         return value.isoformat()
     return str(value) if isinstance(value, np.datetime64) else value
 
 
 def _fixed(lateness: Duration | None) -> str | None:
-    """Text of a fixed length of time, for a state file; ParameterError for calendar units."""
+    """Text of a fixed length; ParameterError for calendar units."""
     text, microseconds = (None, 1) if lateness is None else parse_length("lateness", lateness)[:2]
     if not microseconds:
         raise ParameterError(f"lateness = {validation.shown(lateness)}: expected a fixed length such as '10min'")
