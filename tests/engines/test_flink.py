@@ -98,7 +98,8 @@ def serve_streams(folder: Path, count: int) -> None:
     from fastdp.engines import flink
 
     made = environment(2, **OFTEN)
-    given = made.from_collection(make_rows(count, 20)).map(lambda row: sleep(0.02) or row)
+    # One worker paces rows, which keep their order.
+    given = made.from_collection(make_rows(count, 20)).map(lambda row: sleep(0.02) or row).set_parallelism(1)
     flink.release(given, make_job(folder)).map(windows.Log(folder / "out")).print()
     made.execute()
 

@@ -52,7 +52,7 @@ def run(
 ) -> None:
     """One worker, until nothing comes any more."""
     from fastdp.engines import quix
-    from tests.engines.kafka import application
+    from fastdp_lab.kafka import application
 
     app = application(address, folder / f"state{name}", commit_interval=0.2, **options)
     taken, given = (
@@ -86,7 +86,7 @@ def worker(address: str, folder: Path, **options: Any) -> subprocess.Popen[bytes
 
 @pytest.fixture
 def broker() -> Any:
-    from tests.engines.kafka import Broker
+    from fastdp_lab.kafka import Broker
 
     return Broker()
 
@@ -103,7 +103,7 @@ class Store(dict[str, bytes]):
 
 def test_states_are_written_once_a_checkpoint(tmp_path: Path, broker: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     from fastdp.engines import quix
-    from tests.engines.kafka import application
+    from fastdp_lab.kafka import application
 
     monkeypatch.setattr(quix, "OPEN_FLEETS", 3)
     job, rows = make_job(tmp_path), make_rows(400, STREAMS)
@@ -210,7 +210,7 @@ def test_killed_and_restarted_elsewhere(tmp_path: Path, broker: Any) -> None:
 
 @pytest.mark.slow
 def test_exactly_once_over_kills(tmp_path: Path) -> None:
-    from tests.engines.kafka import read, send
+    from fastdp_lab.kafka import read, send
 
     rows = make_rows(300, STREAMS)
     # What a killed worker left open ends soon.
@@ -227,7 +227,7 @@ def test_exactly_once_over_kills(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_an_altered_replay_meets_independent_noise(tmp_path: Path) -> None:
-    from tests.engines.kafka import Broker
+    from fastdp_lab.kafka import Broker
 
     # The store alone, without its changelog topic: it is copied to machines whose brokers have other messages.
     options = {"counting": True, "use_changelog_topics": False}
@@ -254,7 +254,7 @@ def test_another_number_of_partitions_is_refused(tmp_path: Path) -> None:
     from quixstreams.models.topics.exceptions import TopicConfigurationMismatch
 
     from fastdp.engines import quix
-    from tests.engines.kafka import Broker, application
+    from fastdp_lab.kafka import Broker, application
 
     broker = Broker()
     for partitions in (4, 8):
@@ -271,7 +271,7 @@ def test_another_number_of_partitions_is_refused(tmp_path: Path) -> None:
 
 def test_states_that_another_worker_would_not_find_are_refused(tmp_path: Path) -> None:
     from fastdp.engines import quix
-    from tests.engines.kafka import Broker, application
+    from fastdp_lab.kafka import Broker, application
 
     broker = Broker()
     app = application(broker.address, tmp_path / "state", use_changelog_topics=False)
@@ -300,7 +300,7 @@ def run_windows(
 ) -> None:
     """One worker, until nothing comes any more."""
     from fastdp.engines import quix
-    from tests.engines.kafka import application
+    from fastdp_lab.kafka import application
 
     app = application(address, folder / f"state{name}", commit_interval=0.2, **options)
     taken = app.topic("in", value_deserializer="json", key_deserializer="str")
