@@ -15,6 +15,12 @@ from tests.engines.scenes import expected, make_job, make_rows, needs
 pytestmark = [needs("pyflink"), pytest.mark.filterwarnings("ignore"), pytest.mark.slow]
 
 
+@pytest.fixture(autouse=True)
+def own_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processes, as on a cluster; else functions run in threads of this one."""
+    monkeypatch.setenv("_python_worker_execution_mode", "process")
+
+
 def environment(parallelism: int = 2, **options: str) -> Any:
     """An execution environment as small as it gets."""
     from pyflink.common import Configuration
