@@ -121,6 +121,21 @@ def test_streams_of_a_table(tmp_path: Path, session: Any, workers: int) -> None:
     session.conf.set("spark.sql.shuffle.partitions", "2")
 
 
+def test_names_with_dots_and_ids_of_other_types(tmp_path: Path, session: Any) -> None:
+    import pandas as pd
+
+    from fastdp.engines import spark
+
+    job, rows = make_job(tmp_path), make_rows(100)
+    names = {"id": "house.meter", "order": "at.place", "value": "kwh.sum"}
+    table = session.createDataFrame(pd.DataFrame([(*row[::2], row[1]) for row in rows], columns=list(names.values())))
+    published = spark.release(table, job, **names)
+    assert published.columns == ["house.meter", "at.place", "published"]
+    assert {row["at.place"]: row["published"] for row in published.collect()} == expected(job, rows)
+    with pytest.raises(ParameterError, match=r"id = 'kwh\.sum' holds double entries: expected texts or"):
+        spark.release(table, job, **names | {"id": "kwh.sum"})
+
+
 def test_another_number_of_partitions_after_a_restart(tmp_path: Path, session: Any) -> None:
     """The checkpoint has the number that decides where the state of a key is; a session's new one is not taken."""
     rows = make_rows(90)
@@ -213,7 +228,7 @@ def test_what_spark_tables_refuse(session: Any, tmp_path: Path) -> None:
             flat.totals(table, "kwh", "at", "1h", ledger=ledger, stream="t", module=spark, **options, **wrong)
     with pytest.raises(ParameterError, match="column 'when'"):
         flat.counts(table, "when", "1h", module=spark, **options)
-    with pytest.raises(ParameterError, match="expected dates, datetimes"):
+    with pytest.raises(ParameterError, match="because Spark has formats of its own"):
         flat.counts(table, "meter", "1h", module=spark, **options)
     with pytest.raises(ParameterError, match="value = 'meter' holds"):
         flat.totals(table, "meter", "at", "1h", clip=4.0, module=spark, **options)
@@ -292,6 +307,26 @@ def test_several_statistics_of_unix_times(session: Any) -> None:
             for each in (frame, spark.table(session.createDataFrame(frame)))
         )
         assert_equal(one, two)
+
+
+def test_unix_times_with_a_fraction_and_texts_that_are_refused(session: Any) -> None:
+    from fastdp.engines import spark
+
+    frame = make_table()
+    frame["at"] = frame["at"].astype("int64") / 10**6 + 0.25
+    time = fastdp.Time("at", "1d", start="2024-03-29", stop="2024-04-02", unit="s", missing="drop")
+    options: dict[str, Any] = {"epsilon": 1.0, "key": bytes(32), "clip": 4.0}
+    frame.loc[frame.index[0], "at"] = np.nan
+    one, two = (
+        fastdp.totals(each, "kwh", time, **options) for each in (frame, spark.table(session.createDataFrame(frame)))
+    )
+    assert_equal(one, two)
+    frame["at"] = "2024-03-30"
+    texts = spark.table(session.createDataFrame(frame))
+    for given in ({}, {"format": "%Y-%m-%d"}):
+        time = fastdp.Time("at", "1d", start="2024-03-29", stop="2024-04-02", **given)
+        with pytest.raises(ParameterError, match="because Spark has formats of its own"):
+            fastdp.totals(texts, "kwh", time, **options)
 
 
 def test_what_spark_says_about_a_row_is_not_shown(session: Any) -> None:
