@@ -26,11 +26,11 @@ from fastdp.tables.revised import Revised, local_patterns, revise
 from fastdp.tables.sums import KNOWN, ROWS, Quantity, Released, Statistic
 
 #: The sum beyond the clip is unknown if more than this share of the whole comes from values above all those whose
-#: number stands out of the noise; the true number of rows, if more than this share of those that count is dropped.
-UNSEEN, DROPPED = 0.5, 1.0
-#: Standard errors of the rows dropped in a part of the table, and in all, of which a person's count up to a limit: as
-#: shares of them.
-UNEVEN, CAPPED = 0.5, 0.2
+#: number stands out of the noise.
+UNSEEN = 0.5
+#: Standard errors, as shares of the rows dropped: of their number in a part of the table, and of the rows of a person
+#: beyond the limit up to which they are counted.
+UNEVEN, CAPPED = 0.5, 0.3
 #: Answers are about all rows and values; about at most five times ``rows`` of a person (others are in no number);
 #: about the values of the rows that count; about their clipped values.
 TRUE, LIMITED, COUNTED, CLIPPED = "true", "capped", "counted", "clipped"
@@ -241,15 +241,16 @@ class Answers:
         if not part.value.size:
             return found
         ratio = max(rows.dropped, 0.0) / rows.counted
-        if ratio > DROPPED:
-            return None
         error = (rows.dropped_variance + ratio**2 * rows.counted_variance) / rows.counted**2
-        own = self._share(name, column, ask)[0]
-        uneven = ratio**2 * ((UNEVEN * (1.0 - own)) ** 2 + CAPPED**2)
-        moved = found.moved(np.zeros_like(found.value), found.value**2 * (error + uneven), self._normal, 1.0 + ratio)
-        # Rows were dropped, not added.
-        positive = name == "count" or self._quantity(name, column).low >= 0
-        return replace(moved, low=np.maximum(moved.low, found.low)) if positive else moved
+        own, nothing = self._share(name, column, ask)[0], np.zeros_like(found.value)
+        error = found.value**2 * (error + (UNEVEN * ratio * (1.0 - own)) ** 2)
+        beyond = found.value**2 * (CAPPED * ratio) ** 2
+        moved = found.moved(nothing, error + beyond, self._normal, 1.0 + ratio)
+        if name != "count" and self._quantity(name, column).low < 0:
+            return moved
+        # Rows were dropped, not added, and those that no number has would add to it.
+        least = found.moved(nothing, error, self._normal, 1.0 + ratio).low
+        return replace(moved, low=np.maximum(least, found.low))
 
     def _beyond(self, part: _Part, column: str, ask: _Ask) -> _Part | None:
         """Sums with their share of what lies beyond the clip; None if that is unknown."""

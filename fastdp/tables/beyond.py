@@ -2,7 +2,8 @@
 
 The sum of (x - c)+ over rows is the integral of the number of rows above y, for y from the clip c on.  That number is
 known with noise at edges that grow by a factor.  Between edges where it stands out of the noise it is interpolated in
-logarithms; from the last of these to the bound it falls as a Pareto tail does, with the exponent of the edges before.
+logarithms; from the last of these to the bound it falls as a Pareto tail does, with the exponent of the edges before,
+and this integral is averaged with that of the noisy numbers themselves, by their variances.
 """
 
 from __future__ import annotations
@@ -19,26 +20,23 @@ from scipy.interpolate import PchipInterpolator
 from fastdp.kinds import Floats, Integers
 from fastdp.tables.consistent import grouped
 
-#: Neighbouring edges differ by this factor.
-FACTOR = 1.5
+#: Neighbouring edges differ by this factor; the first bin is at least so many of its powers wide, if there are more:
+#: a narrower one, of a clip just below an edge, has no exponent.
+FACTOR, NARROW = 1.5, 0.25
 #: Rows above an edge are known if they are so many standard deviations; above others they may be so many more.
 KNOWN, LIKELY = 6.0, 1.0
 #: Edges that the exponent of the tail is taken from, its usual value, and its limits.
 REACH, USUAL, LEAST, MOST = 3, 1.5, 1.5, 20.0
-#: Standard errors of the interpolation and of the tail, as shares of what they add.
-BETWEEN, AFTER = 0.03, 0.5
+#: Standard errors of the interpolation and of the tail, as shares of what they add; their variance over a usual one.
+BETWEEN, AFTER, CAREFUL = 0.03, 0.5, 4.0
 #: Standard errors of a key's and of a range's share in the excess, beside its share in the rest.
 OF_KEYS, OF_TIME = 1.25, 1.0
 #: Points of the integral between two edges.
 POINTS = 16
 
 
-def tail_edges(
-    clip: tuple[float, float], bound: tuple[float, float] | None, grid: float = 0.0
-) -> tuple[Floats, Floats]:
+def tail_edges(clip: tuple[float, float], bound: tuple[float, float] | None) -> tuple[Floats, Floats]:
     """Edges from either end of the clip to the bound's, as distances from 0, the low end first; public numbers.
-
-    They are multiples of ``grid``.
 
     Without bins where the clip is the bound; one bin without an end, whose rows are counted only, where the bound is
     not known or lies on the other side of 0.
@@ -52,9 +50,8 @@ def tail_edges(
         elif near <= 0.0 or math.isinf(far):
             found.append(np.array([near, math.inf]))
         else:
-            bins = math.ceil(math.log(far / near) / math.log(FACTOR) - 1e-9)
-            edges = np.concatenate([[near], far * FACTOR ** -np.arange(bins - 1.0, -1.0, -1.0)])
-            found.append(np.unique(np.rint(edges / grid) * grid) if grid else edges)
+            bins = max(1, math.ceil(math.log(far / near) / math.log(FACTOR) - NARROW))
+            found.append(np.concatenate([[near], far * FACTOR ** -np.arange(bins - 1.0, -1.0, -1.0)]))
     return found[0], found[1]
 
 
@@ -150,14 +147,31 @@ def sum_beyond(edges: Floats, counts: Integers, variance: float) -> Beyond:
         return steps * (heights[1:] + heights[:-1]) / 2.0
 
     pieces = integral(number)
-    after = float(pieces[points[1:] > at[-2] + 1e-12].sum())
-    excess = float(pieces.sum())
-    # A row more between two edges adds about its distance; above the last known one, that edge's and a usual tail.
-    each = np.sqrt(edges[:last] * edges[1 : last + 1]) - clip
-    rest = float(edges[last]) - clip + after / rows[last]
-    noise = variance * (float(each @ each) + (size - last) * rest**2)
-    model = (BETWEEN * (excess - after)) ** 2 + (AFTER * after) ** 2
-    return Beyond(excess, noise + model, float(2.0 * integral(number * (values - clip)).sum()), True, after)
+    before = float(pieces[points[1:] <= at[-2] + 1e-12].sum())
+    # Above the last known edge noisy numbers say how many rows there are, and the tail where in its bin each lies.
+    near, within = edges[last:-1] - edges[last], _within(edges[last:], exponent)
+    distances, tail = near + within, float(pieces.sum()) - before
+    inside = max(0.0, float(counts[last:] @ within))
+    own = variance * float(distances @ distances) + (AFTER * inside) ** 2
+    weight = (AFTER * tail) ** 2 / ((AFTER * tail) ** 2 + CAREFUL * own)
+    after = max(0.0, weight * float(counts[last:] @ distances) + (1.0 - weight) * tail)
+    # A row more between two edges adds about its distance.
+    each = np.sqrt(edges[:-1] * edges[1:]) - clip
+    each[last:] = edges[last] - clip + weight * distances + (1.0 - weight) * tail / rows[last]
+    model = (BETWEEN * before) ** 2 + (AFTER * (weight * inside + (1.0 - weight) * tail)) ** 2
+    squares = float(2.0 * integral(number * (values - clip)).sum())
+    return Beyond(before + after, variance * float(each @ each) + model, squares, True, after)
+
+
+def _within(edges: Floats, exponent: float) -> Floats:
+    """Mean distance of a Pareto tail's values from their bin's near edge; those above the last edge lie at it."""
+    near, far = edges[:-1], edges[1:]
+    # Of the rows above each bin's near edge: the integral of their number over the bin, and those that are not in it.
+    passed = (far / near) ** -exponent
+    areas = (near - far * passed) / (exponent - 1.0)
+    passed[-1] = 0.0
+    out: Floats = (areas - (far - near) * passed) / (1.0 - passed)
+    return out
 
 
 @dataclass(frozen=True, eq=False)

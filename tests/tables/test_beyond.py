@@ -13,7 +13,13 @@ from tests.tables.test_consistent import TREES
 
 
 @pytest.mark.parametrize(
-    ("clip", "bound"), [((-1.0, 4.0), (-40.0, 100.0)), ((0.0, 4.0), (0.0, 4.0 * 1.5**7)), ((-3.0, 7.0), (-3.0, 7.1))]
+    ("clip", "bound"),
+    [
+        ((-1.0, 4.0), (-40.0, 100.0)),
+        ((0.0, 4.0), (0.0, 4.0 * 1.5**7)),
+        ((0.0, 3.9), (0.0, 4.0 * 1.5**7)),
+        ((-3.0, 7.0), (-3.0, 7.1)),
+    ],
 )
 def test_rows_in_bins_are_those_of_the_oracle(clip, bound):
     edges = tail_edges(clip, bound)
@@ -69,11 +75,24 @@ def test_the_excess_lies_within_its_errors(name, noise, beyond):
         assert found.known
         errors.append((found.excess - true.sum()) / math.sqrt(found.variance))
         # Of all values together.
-        assert abs(found.excess - true.sum()) < (0.03 if noise < 10.0 else 0.2) * values.sum()
+        assert abs(found.excess - true.sum()) < (0.04 if noise < 10.0 else 0.2) * values.sum()
         if not noise and name != "uniform":
             assert found.squares == pytest.approx((true**2).sum(), rel=0.3)
         assert 0.0 <= found.after <= found.excess
     assert np.mean(np.abs(errors) < 1.96) >= 0.9
+
+
+def test_the_numbers_of_few_high_values_limit_the_tail():
+    """A tail of exponent 1.5 from the last known edge on was several times too large in one of forty runs."""
+    rng, clip, bound, errors = np.random.default_rng(5), 588.0, 1e5, []
+    for _ in range(200):
+        values = np.minimum(10.0 * (rng.pareto(1.5, 200_000) + 1.0), bound)
+        edges = tail_edges((0.0, clip), (0.0, bound))
+        counts = count_tail(values, edges) + np.rint(rng.laplace(0.0, 13.0, edges[1].size - 1)).astype(np.int64)
+        true = np.maximum(values - clip, 0.0).sum()
+        errors.append(sum_beyond(edges[1], counts, 2.0 * 13.0**2).excess / true - 1.0)
+    assert math.sqrt(np.mean(np.square(errors))) < 0.5
+    assert abs(np.mean(errors)) < 0.1
 
 
 def test_rows_within_the_noise_are_unknown():
