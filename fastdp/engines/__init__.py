@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 from fastdp._lazy import lazy_names
 
 if TYPE_CHECKING:
-    from fastdp.engines import bytewax, dask, quix, ray, spark
+    from fastdp.engines import bytewax, dask, flink, quix, ray, spark
     from fastdp.engines.job import Job
 
 _HOMES = {"fastdp.engines.job": ("Job",)}
 
-__all__ = ["Job", "bytewax", "dask", "quix", "ray", "spark"]
+__all__ = ["Job", "bytewax", "dask", "flink", "quix", "ray", "spark"]
 
 
 if not TYPE_CHECKING:

@@ -5,10 +5,8 @@ from __future__ import annotations
 from operator import itemgetter
 
 from fastdp import validation
-from fastdp.engines.job import Foreign, Job, engine, publish
+from fastdp.engines.job import Foreign, Job, Row, engine, publish
 from fastdp.streams.fleet import Fleet
-
-Row = tuple[Foreign, ...]
 
 
 def release(step_id: str, up: Foreign, job: Job, shards: int = 16) -> Foreign:

@@ -191,7 +191,7 @@ def _part_sums(
     """Sums over one partition on a worker, which gets public parameters and no key."""
     keys = Keys(plan.by, plan.keys)
     rows = (each.rows for each in read_rows(open_source(part, columns, dictionary), plan, keys))
-    return exact_sums(rows, quantities, plan, keys.size)
+    return exact_sums(rows, quantities, plan, keys.size)[0]
 
 
 def _added(parts: list[Integers]) -> Integers:

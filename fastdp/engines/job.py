@@ -25,12 +25,15 @@ from fastdp.perturbers.base import bound_distribution
 from fastdp.state.driver import Publisher
 from fastdp.state.machine import Machine
 from fastdp.streams.fleet import MACHINES, Fleet
+from fastdp.streams.ids import as_ids
 from fastdp.streams.stream_machine import Schedule
 
 #: Ids or values of rows.
 Column: TypeAlias = Sequence[object] | Array
 #: An object of an engine or of Arrow, whose packages publish no types.
 Foreign: TypeAlias = Any
+#: Id, value, and what is carried along.
+Row: TypeAlias = tuple[Foreign, ...]
 #: Fleets that a worker holds open, so that a state which comes back is not read again.
 OPEN_FLEETS = 1024
 
@@ -214,6 +217,27 @@ def publish(fleet: Fleet, ids: Column, values: Column) -> tuple[Indices, Floats]
             left[ids[row]] -= 1
             rows.append(row)
     return np.array(rows[::-1], np.int64), out
+
+
+def key_of(row: Row) -> str:
+    """Key under which an engine stores the state of a row's stream: its id, which is a text or a whole number."""
+    (found,) = as_ids([row[0]])
+    return f"text {found}" if isinstance(found, str) else f"number {found}"
+
+
+def publish_row(job: Job, state: bytes | None, row: Row) -> tuple[bytes, list[Row]]:
+    """State after a row whose value is a number, or a list of numbers, and the row with what they publish, if any."""
+    key, value, *others = row
+    many = is_many(value)
+    values = value if many else [value]
+    after, _, out = job.advance(state, [key] * len(values), values)
+    published = out.tolist()
+    return after, [(key, published if many else published[0], *others)] if published else []
+
+
+def is_many(value: object) -> bool:
+    """True if a message or row has several numbers in one list."""
+    return isinstance(value, (Sequence, np.ndarray)) and not isinstance(value, str)
 
 
 def _read(secret: str | Callable[[], bytes]) -> Key:

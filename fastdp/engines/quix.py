@@ -5,9 +5,7 @@ Source: Quix Streams 3.28, ``StreamingDataFrame.apply(stateful=True)``, ``State.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from fastdp.engines.job import OPEN_FLEETS, Foreign, Job, engine
+from fastdp.engines.job import OPEN_FLEETS, Foreign, Job, engine, is_many
 from fastdp.errors import ParameterError, StateError
 from fastdp.streams.fleet import Fleet
 
@@ -54,7 +52,7 @@ def release(frame: Foreign, job: Job) -> Foreign:
 
     def published(value: Foreign, key: Foreign, timestamp: int, headers: Foreign, state: Foreign) -> Foreign:
         del timestamp, headers
-        many = isinstance(value, Sequence) and not isinstance(value, str)
+        many = is_many(value)
         values = value if many else [value]
         each = key.decode() if isinstance(key, bytes) else key
         out = checkpoint.fleet(state).publish([each] * len(values), values)[1].tolist()

@@ -19,7 +19,7 @@ from scipy.stats import norm
 from fastdp.errors import ParameterError
 from fastdp.kinds import Floats, Integers
 from fastdp.tables.beyond import Beyond, shares
-from fastdp.tables.consistent import Consistent, Level, consistent, grouped, range_sums
+from fastdp.tables.consistent import Consistent, consistent, grouped, range_sums
 from fastdp.tables.keys import selected_interval
 from fastdp.tables.quantiles import Bins, Histogram
 from fastdp.tables.revised import Revised, local_patterns, revise
@@ -144,21 +144,21 @@ class Answers:
 
     def _counted(self, statistic: Statistic, ask: _Ask) -> Answer:
         """Quantiles from the histograms of cells, or numbers of distinct entries of single cells."""
-        listed = [each for each in self._released.counted if each.column == statistic.column]
-        each = next(each for each in listed if (each.ends is None) == (statistic.rank is None))
-        steps, parents = each.steps.astype(np.float64), self._released.parents
-        if statistic.rank is not None and each.ends is not None:
+        name, parents = "distinct" if statistic.rank is None else "histogram", self._released.parents
+        each = self._released.counts(name, statistic.column)
+        steps, noise = each.steps.astype(np.float64), each.noise[0]
+        if statistic.rank is not None:
             for depth in range(len(parents) - 1, ask.depth - 1, -1):
                 nodes = steps.reshape(-1, steps.shape[2])
                 steps = grouped(nodes, parents[depth], self._leaves[depth].size).reshape(*steps.shape[:2], -1)
-            found = Histogram(Bins(*each.ends), steps, each.noise, self._leaves[ask.depth])
+            found = Histogram(Bins(*each.quantities[0].ends), steps, noise, self._leaves[ask.depth])
             estimate, low, high = found.quantiles(statistic.rank, ask.starts, ask.stops, self._confidence)
             return Answer(estimate, (high - low) / (2.0 * self._normal), low, high)
         if ask.depth < len(parents) or (ask.stops > ask.starts + 1).any():
             raise ParameterError("nunique: expected single windows and keys, because an entry may be in several")
-        half = each.noise.quantiles(np.ones(1, np.int64), self._confidence)[0]
+        half = noise.quantiles(np.ones(1, np.int64), self._confidence)[0]
         value = steps[0][ask.starts]
-        error = np.full(value.shape, math.sqrt(each.noise.variance))
+        error = np.full(value.shape, math.sqrt(noise.variance))
         return Answer(value, error, np.maximum(value - half, 0.0), np.maximum(value + half, 0.0))
 
     def _quantity(self, name: str, column: str) -> Quantity:
@@ -183,8 +183,8 @@ class Answers:
     def _exact(self, i: int, ask: _Ask) -> _Part:
         fit, resolution, lengths = self._fit(i), self._released.quantities[i].resolution, ask.stops - ask.starts
         sums, variance = fit.sums(ask.depth, ask.starts, ask.stops), fit.variances(ask.depth, lengths)
-        noise = self._released.measured[0].noise[i]
-        if len(self._released.measured) == 1:
+        noise = self._released.sums[0].noise[i]
+        if len(self._released.sums) == 1:
             draws = (lengths[:, None] * self._leaves[ask.depth]).astype(np.int64)
             half = noise.quantiles(draws.ravel(), self._confidence).reshape(draws.shape)
         else:
@@ -215,8 +215,7 @@ class Answers:
     def _fit(self, i: int) -> Consistent:
         if i not in self._fits:
             measured = [
-                (Level(each.depth, each.each), each.steps[i].astype(np.float64), each.noise[i].variance)
-                for each in self._released.measured
+                (each.level, each.steps[i].astype(np.float64), each.noise[i].variance) for each in self._released.sums
             ]
             self._fits[i] = consistent(measured, self._released.parents)
         return self._fits[i]

@@ -199,10 +199,9 @@ class Tail:
     share: float | None = None
 
     @classmethod
-    def unknown(cls, clip: tuple[float, float]) -> Tail:
+    def unknown(cls, clip: tuple[float, float], bound: tuple[float, float] | None) -> Tail:
         """The tail of which nothing is released."""
-        edges = tail_edges(clip, None)
-        return cls(clip, edges, np.empty(0, np.int64), 0.0)
+        return cls(clip, tail_edges(clip, bound), np.empty(0, np.int64), 0.0)
 
     @cached_property
     def ends(self) -> tuple[Beyond, Beyond]:

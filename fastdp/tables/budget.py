@@ -2,8 +2,8 @@
 
 Shares are of epsilon, or of rho where noise is Gaussian.  First come :data:`OF_ALL`; the columns divide the rest by
 weight, the rows ("*", if they are counted) as one of them; of a column's budget first come :data:`OF_COLUMN`, then
-its sums by :data:`WEIGHTS`, and each sum's share is divided between the levels.  All arithmetic is rational and
-rounded down, so that shares never exceed the budget.
+its sums and counts in equal parts, and each sum's share is divided between the levels.  All arithmetic is rational
+and rounded down, so that shares never exceed the budget.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from fastdp.guarantee import Guarantee, parallel, sequential, zcdp_loss
 from fastdp.noise.draws import Distribution, concentrated, l2_square, noise_distribution
 from fastdp.noise.gaussian import GaussianDistribution
 from fastdp.noise.sampler import laplace_distribution
-from fastdp.tables import consistent, quantiles
+from fastdp.tables import consistent
 from fastdp.tables.choices import MOST_DROPPED, Budgets, ColumnTask
-from fastdp.tables.consistent import POINTS
+from fastdp.tables.consistent import Level
 from fastdp.tables.keys import MOST_KEYS, KeyRule, count_rule, shared_weight_rule, weight_rule
-from fastdp.tables.sums import ROWS, Level, Quantity
+from fastdp.tables.sums import ROWS, Quantity
 from fastdp.units import UnitRows
 from fastdp.validation import DAY
 
@@ -37,8 +37,6 @@ OF_ALL = {"counted": Fraction(1, 100), "dropped": Fraction(3, 100), "auto": Frac
 OF_COLUMN = {"rows": Fraction(1, 200), "clip": Fraction(15, 200), "tail": Fraction(8, 100)}
 #: The last where the clip is known publicly.
 TAIL_OF_KNOWN = Fraction(1, 100)
-#: Weights of a column's sums.
-WEIGHTS = {"total": 1, "deviation": 1, "square": 1, "count": 1, "histogram": 1, "distinct": 1}
 #: Weight of the rows beside a column's where they are counted for means alone, with Laplace and with Gaussian noise:
 #: of one mean the deviations then have .6 of epsilon, or .65 of rho, near the best for means from 0 to .3 theta.
 ROWS_OF_MEANS = {"laplace": Fraction(2, 3), "gaussian": Fraction(7, 13)}
@@ -113,24 +111,26 @@ class Budget:
         rest, whole = 1 - sum(self.of_all.values()), sum(weights.values())
         return {name: rest * weight / whole for name, weight in weights.items()}
 
-    def helper(self, purpose: str, column: str = ROWS) -> float:
-        """Loss of a helper: one of :data:`OF_ALL`, or of :data:`OF_COLUMN` for one column; 0 if it is not used.
+    @cached_property
+    def helpers(self) -> dict[tuple[str, str], float]:
+        """Losses of the helpers in use: (one of :data:`OF_ALL`, "*"), and (one of :data:`OF_COLUMN`, column).
 
         The choice of a clip takes at most its share, and less once it is made: pure losses may be chosen adaptively,
         as long as their sum never exceeds epsilon.
         """
-        if column == ROWS:
-            return self._loss(self._amount(self.loss) * self.of_all[purpose]) if purpose in self.of_all else 0.0
-        if not self._uses(purpose, column):
-            return 0.0
-        chooses = self.plan.column(column).chooses
-        share = OF_COLUMN[purpose] if chooses or purpose != "tail" else TAIL_OF_KNOWN
-        most = self._loss(self._amount(self.loss) * self.of_columns[column] * share)
-        return min(most, self.plan.spent.get(column, most)) if purpose == "clip" else most
+        whole = self._amount(self.loss)
+        found = {(name, ROWS): self._loss(whole * share) for name, share in self.of_all.items()}
+        for column in self.plan.columns:
+            shares = OF_COLUMN if column.chooses else {"tail": TAIL_OF_KNOWN}
+            for purpose, share in shares.items() if self.plan.first_sum(column.name) else ():
+                most = self._loss(whole * self.of_columns[column.name] * share)
+                spent = self.plan.spent.get(column.name, most) if purpose == "clip" else most
+                found[purpose, column.name] = min(most, spent)
+        return found
 
-    def _uses(self, purpose: str, column: str) -> bool:
-        """True if a column has this helper: choices where its clip is chosen."""
-        return bool(self.plan.sums_of(column)) and (purpose == "tail" or self.plan.column(column).chooses)
+    def helper(self, purpose: str, column: str = ROWS) -> float:
+        """Loss of a helper; 0 if it is not used."""
+        return self.helpers.get((purpose, column), 0.0)
 
     def task(self, column: str) -> ColumnTask:
         """Public numbers of the choices about a column."""
@@ -142,7 +142,7 @@ class Budget:
             self.rows_above(column),
             Budgets(*losses),
             plan.noise,
-            plan.quantity_of(column) == "total",
+            plan.first_sum(column) == "total",
             column,
             plan.cells or 0,
             plan.epsilon,
@@ -171,10 +171,9 @@ class Budget:
         about p^2, as :class:`fastdp.thresholds.ScaleFree` takes it.
         """
         plan, share = self.plan, self.of_columns[column] * self.level_shares[self.levels[0]]
-        clips = 0.5 if plan.quantity_of(column) == "deviation" else 1.0
-        deviation = clips * (math.sqrt(self.square(True)) if self.gaussian else math.sqrt(2.0) * plan.contributions)
-        helpers = sum(share for name, share in OF_COLUMN.items() if self._uses(name, column))
-        loss = self._loss(self._amount(self.loss) * share) * (1.0 - float(helpers))
+        clips = 0.5 if plan.first_sum(column) == "deviation" else 1.0
+        deviation = clips * self.deviation(Quantity("count"))
+        loss = self._loss(self._amount(self.loss) * share) * (1.0 - float(sum(OF_COLUMN.values())))
         return max(1, plan.cells or 1) * deviation / loss / math.sqrt(math.sqrt(self.together))
 
     @property
@@ -198,8 +197,7 @@ class Budget:
             return {cells: Fraction(1)}
         if plan.nodes is not None and len(plan.nodes) > len(plan.by):
             windows = (plan.stop or 0) - (plan.start or 0)
-            found = consistent.level_shares(windows, plan.nodes, plan.levels, gaussian=self.gaussian)
-            return {Level(each.depth, each.each): Fraction(round(each.share * POINTS), POINTS) for each in found}
+            return consistent.level_shares(windows, plan.nodes, plan.levels, gaussian=self.gaussian)
         # Before the table is read.
         spans = (True,) if plan.calendar is None else (True, False)
         others = [Level(d, each) for each in spans for d in range(len(plan.by), -1, -1)][1:]
@@ -213,52 +211,41 @@ class Budget:
         return list(self.level_shares)
 
     @cached_property
-    def _rest(self) -> dict[str, Fraction]:
-        """Amount of each column's sums, after its helpers; those that are not released online are left unspent."""
+    def rest(self) -> dict[str, Fraction]:
+        """Amount of each column's numbers, after its helpers; those that are not released online are left unspent."""
         whole = self._amount(self.loss)
-        spent = {column.name: [self.helper(each, column.name) for each in OF_COLUMN] for column in self.plan.columns}
-        return {
-            name: whole * share - sum(map(self._amount, spent.get(name, ())))
-            for name, share in self.of_columns.items()
-        }
+        spent = {name: [self.helper(purpose, name) for purpose in OF_COLUMN] for name in self.of_columns}
+        return {name: whole * share - sum(map(self._amount, spent[name])) for name, share in self.of_columns.items()}
 
-    def of(self, name: str, column: str, level: Level) -> float:
-        """Loss of one sum at one level."""
-        listed, counts = self.plan.sums_of(column), self.plan.counts_of(column)
-        share = Fraction(WEIGHTS[name], sum(WEIGHTS[each] for each in (*listed, *counts)))
-        # Counts of bins and of distinct entries are of cells alone.
-        return self._loss(self._rest[column] * share * (1 if name in counts else self.level_shares[level]))
+    def of(self, quantity: Quantity, level: Level) -> float:
+        """Loss of one sum at one level, or of counts of cells."""
+        amount = self.rest[quantity.column] / len(self.plan.parts_of(quantity.column))
+        return self._loss(amount * (1 if quantity.counts else self.level_shares[level]))
 
-    def square(self, each: bool) -> int:
-        """Squared L2 norm of the change by one unit: k rows, at most j of them in one sum of a window."""
-        return l2_square(self.plan.contributions, self.plan.per_window if each else None)
+    def moved(self, quantity: Quantity, each: bool) -> int:
+        """Change of a vector by one unit, in sensitivities: the squared L2 norm for Gaussian noise, else the L1 norm.
+
+        Of k rows at most j are in one sum of a window, and each is in so many levels of counts.
+        """
+        plan = self.plan
+        if not self.gaussian:
+            return plan.contributions * quantity.levels
+        return l2_square(plan.contributions, plan.per_window if each else None) * quantity.levels
+
+    def deviation(self, quantity: Quantity) -> float:
+        """Standard deviation of the noise of cells at a loss of 1, in sensitivities."""
+        moved = self.moved(quantity, True)
+        return math.sqrt(moved) if self.gaussian else math.sqrt(2.0) * moved
 
     def distribution(self, quantity: Quantity, level: Level) -> Distribution:
-        """Distribution of the noise of a sum at one level."""
-        loss = self.of(quantity.name, quantity.column, level)
-        if self.gaussian:
-            return noise_distribution("gaussian", quantity.sensitivity, self.square(level.each), loss)
-        return noise_distribution("laplace", self.plan.contributions * quantity.sensitivity, 1, loss)
-
-    def counts_distribution(self, name: str, column: str) -> Distribution:
-        """Distribution of the noise of a column's histogram, or of its numbers of distinct entries."""
-        loss, k = self.of(name, column, self.levels[0]), self.plan.contributions
-        # A row is in one node of each level of bins.
-        levels = quantiles.LEVELS if name == "histogram" else 1
-        if self.gaussian:
-            return noise_distribution("gaussian", 1, self.square(True) * levels, loss)
-        return noise_distribution("laplace", k * levels, 1, loss)
+        """Distribution of the noise of a sum or of counts at one level."""
+        loss, moved = self.of(quantity, level), self.moved(quantity, level.each)
+        return noise_distribution(self.plan.noise, quantity.sensitivity, moved, loss)
 
     def log_variance(self) -> float:
         """Sum of the logarithms of the cells' variances, each in squared changes by one row."""
-        cells, k = self.levels[0], self.plan.contributions
-        square = self.square(True) if self.gaussian else 2.0 * k**2
-        named = [(q.name, q.column) for q in self.plan.quantities()]
-        named += [(name, column.name) for column in self.plan.columns for name in self.plan.counts_of(column.name)]
-        found = sum(math.log(square / self.of(*each, cells) ** 2) for each in named)
-        # Levels of bins add up in the L1 norm, and their squares do in L2.
-        histograms = sum(name == "histogram" for name, _ in named)
-        return found + histograms * math.log(quantiles.LEVELS) * (1 if self.gaussian else 2)
+        cells = self.levels[0]
+        return sum(2.0 * math.log(self.deviation(each) / self.of(each, cells)) for each in self.plan.quantities())
 
     # The guarantee: of each component, their composition, and the caller's word.
 
@@ -282,8 +269,9 @@ class Budget:
     def components(self) -> list[Guarantee]:
         """Guarantee of each thing that is released."""
         plan, k = self.plan, self.plan.contributions
-        parts = [self._sums(q, level) for level in self.levels for q in plan.quantities()]
-        parts += [self._counts(name, each.name) for each in plan.columns for name in plan.counts_of(each.name)]
+        listed = plan.quantities()
+        parts = [self._numbers(q, level) for level in self.levels for q in listed if not q.counts]
+        parts += [self._numbers(q, self.levels[0]) for q in listed if q.counts]
         for column in plan.columns:
             parts += self._of_column(column)
         if plan.key_rule == "private":
@@ -310,22 +298,6 @@ class Budget:
         derivation = (*whole.derivation, *self._public_knowledge(whole))
         return replace(whole, epsilon=plan.epsilon, rho=math.inf, simulated=simulated, derivation=derivation)
 
-    def _counts(self, name: str, column: str) -> Guarantee:
-        """Guarantee of a column's histogram, or of its numbers of distinct entries."""
-        k, loss = self.plan.contributions, self.of(name, column, self.levels[0])
-        listed = f"{name} of {column!r}: disjoint windows and keys, k rows of a unit change"
-        levels = quantiles.LEVELS if name == "histogram" else 1
-        changed = f"{listed} {'k counts' if levels == 1 else f'k counts of each of {levels} levels of bins'} by 1"
-        if self.gaussian:
-            square = self.square(True) * levels
-            step = f"{changed}, by sqrt({square}) in the L2 norm (k = {k}), discrete Gaussian noise of sigma "
-            step += f"sqrt({square}) / {loss:g}: rho = {loss:g}^2 / 2"
-            return self.in_units(concentrated(loss, step)).of("counts")
-        scale = "k" if levels == 1 else f"{levels} k"
-        return self._component(
-            "counts", loss, f"{changed}, discrete Laplace noise of scale {scale} / epsilon (k = {k})"
-        )
-
     def _number(self, purpose: str, column: str, step: str) -> Guarantee:
         """Guarantee of one released number about a column, or about all rows."""
         loss, name = self.helper(purpose, column), purpose if column == ROWS else f"{purpose} of {column!r}"
@@ -341,7 +313,7 @@ class Budget:
             chosen = f"noisy max on either side of 0, counts of rows beyond candidates: monotone, {k} rows in all"
             found.append(self._component(f"rows{of}", self.helper("rows", column.name), counted))
             found.append(self._component(f"clip{of}", self.helper("clip", column.name), chosen))
-        if self._uses("tail", column.name) and not self.plan.online:
+        if self.helper("tail", column.name) and not self.plan.online:
             step = f"rows in bins beyond the clip: {k} rows change them by {k} in all"
             found.append(self._number("tail", column.name, step))
         return found
@@ -366,13 +338,13 @@ class Budget:
             return [self._component("keys", self.helper("keys"), step, plan.delta)]
         return [self.in_units(concentrated(self.helper("keys"), step)).of("keys")]
 
-    def _sums(self, q: Quantity, level: Level) -> Guarantee:
-        """Guarantee of one sum at one level."""
-        plan, k, loss = self.plan, self.plan.contributions, self.of(q.name, q.column, level)
+    def _numbers(self, q: Quantity, level: Level) -> Guarantee:
+        """Guarantee of one sum at one level, or of counts of cells."""
+        plan, k, loss, moved = self.plan, self.plan.contributions, self.of(q, level), self.moved(q, level.each)
         name = q.name if q.column == ROWS else f"{q.name} of {q.column!r}"
-        chosen = q.column != ROWS and plan.column(q.column).chooses
-        moved = "clip" if chosen and q.name == "total" else f"{q.sensitivity}"
-        moved = f"the most that a chosen clip allows, up to {moved}," if chosen and q.name != "total" else moved
+        chosen = not q.counts and q.column != ROWS and plan.column(q.column).chooses
+        most = "clip" if chosen and q.name == "total" else f"{q.sensitivity}"
+        most = f"the most that a chosen clip allows, up to {most}," if chosen and q.name != "total" else most
         # For whom: cells are the usual case.
         by = plan.by[: level.depth]
         nodes = f"keys of {', '.join(map(repr, by))}" if by else "all rows"
@@ -381,16 +353,18 @@ class Budget:
             if level == self.levels[0]
             else f"{nodes}, {'each window' if level.each else 'all windows'}"
         )
-        sums = f"{name}: {where}, k rows of a unit change the sums by"
+        bins = f"; a row is in one bin of each of {q.levels} levels" if q.levels > 1 else ""
+        kind = "counts" if q.counts else "sums"
+        numbers = f"{name}: {where}, k rows of a unit change the {kind} by"
         if self.gaussian:
-            square = self.square(level.each)
             step = (
-                f"{sums} sqrt({square}) * {moved} in the L2 norm (k = {k}), discrete Gaussian noise of sigma "
-                f"sqrt({square}) * {moved} / {loss:g}: rho = {loss:g}^2 / 2"
+                f"{numbers} sqrt({moved}) * {most} in the L2 norm (k = {k}{bins}), discrete Gaussian noise of sigma "
+                f"sqrt({moved}) * {most} / {loss:g}: rho = {loss:g}^2 / 2"
             )
-            return self.in_units(concentrated(loss, step)).of("sums")
-        step = f"{sums} k * {moved} steps in all, discrete Laplace noise of scale k * {moved} / epsilon (k = {k})"
-        return self._component("sums", loss, step)
+            return self.in_units(concentrated(loss, step)).of(kind)
+        rows = "k" if q.levels == 1 else f"{q.levels} k"
+        step = f"{numbers} {rows} * {most} steps in all, discrete Laplace noise of scale {rows} * {most} / epsilon"
+        return self._component(kind, loss, f"{step} (k = {k}{bins})")
 
     def _approximate(self, whole: Guarantee, simulated: bool) -> Guarantee:
         """Guarantee in epsilon and delta from components in rho; a choice of keys adds its own delta."""
@@ -432,7 +406,6 @@ class Budget:
                 said.append(f"of a person at most {plan.per_window} rows of one window count, those of least hash")
         # Of deviations from the middle of the clip a replaced value moves two sensitivities.
         totals = all(q.name == "count" or (q.name == "total" and q.low >= 0) for q in plan.quantities())
-        totals &= not any(plan.counts_of(column.name) for column in plan.columns)
         if plan.who is None and k == 1 and plan.columns and totals and not self.gaussian:
             # Two bins beyond a clip, one sum otherwise.
             most = plan.epsilon + sum(self.helper("tail", column.name) for column in plan.columns) * (not plan.online)

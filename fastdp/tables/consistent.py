@@ -12,6 +12,7 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
@@ -24,11 +25,10 @@ Fitted = tuple[Floats, Floats]
 
 
 class Level(NamedTuple):
-    """Nodes of one depth of the key tree, with one number a window or one over all windows; share of the budget."""
+    """Prefixes of ``depth`` key columns (0: all keys), with one number in each window or one over all windows."""
 
     depth: int
     each: bool
-    share: float = 1.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,7 +136,7 @@ POINTS = 200
 GROWTH = 1.1
 
 
-def level_shares(windows: int, nodes: Sequence[int], levels: bool | None, *, gaussian: bool) -> list[Level]:
+def level_shares(windows: int, nodes: Sequence[int], levels: bool | None, *, gaussian: bool) -> dict[Level, Fraction]:
     """The levels that are measured, cells first, with shares of epsilon, or of rho with Gaussian noise.
 
     The shares minimise the geometric mean of all levels' standard errors after least squares, each level being the
@@ -158,7 +158,7 @@ def level_shares(windows: int, nodes: Sequence[int], levels: bool | None, *, gau
     # A key column with one value has the nodes of the column before it.
     listed = [level for level in listed if level.depth == leaves or nodes[level.depth] < nodes[level.depth + 1]]
     if levels is False or not nodes[-1] or not windows:
-        return listed[:1]
+        return {listed[0]: Fraction(1)}
     most = math.inf if levels else GROWTH * _variances([POINTS], listed[:1], windows, nodes, gaussian)[0]
 
     def score(points: Sequence[int]) -> float:
@@ -186,15 +186,15 @@ def level_shares(windows: int, nodes: Sequence[int], levels: bool | None, *, gau
             points, best = nearest, score(nearest)
         else:
             step //= 2
-    return [level._replace(share=each / POINTS) for level, each in zip(listed, points, strict=True) if each]
+    return {level: Fraction(each, POINTS) for level, each in zip(listed, points, strict=True) if each}
 
 
 def _variances(
     points: Sequence[int], listed: Sequence[Level], windows: int, nodes: Sequence[int], gaussian: bool
 ) -> list[float]:
     """Variance of a number of each level after least squares, in units of the budget's own; all nodes split alike."""
-    own = {
-        level[:2]: (POINTS / point) ** (1 if gaussian else 2)
+    own: dict[tuple[int, bool], float] = {
+        level: (POINTS / point) ** (1 if gaussian else 2)
         for level, point in zip(listed, points, strict=True)
         if point
     }

@@ -31,8 +31,8 @@ from fastdp.tables.plan import (
     names_of,
     statistics_of,
 )
-from fastdp.tables.quantiles import Tally, tallied, tally_of
 from fastdp.tables.sums import (
+    FIRST_SUMS,
     ROWS,
     CellRows,
     Number,
@@ -41,7 +41,6 @@ from fastdp.tables.sums import (
     RowNumbers,
     exact_sums,
     release,
-    release_counts,
 )
 from fastdp.tables.table import Table
 from fastdp.units import ONE_ROW, Column, Person, Unit
@@ -339,8 +338,6 @@ Reads = Callable[[], Iterator[CellRows]]
 MOST_ROWS = 10**6
 #: An end of a range, in steps, beyond all values.
 FAR = 2**50
-#: Sums of values, one of each column.
-FIRST_SUMS = ("total", "deviation")
 
 
 @dataclass(frozen=True)
@@ -372,7 +369,7 @@ class TableRelease:
             for name in plan.by:
                 if (type_of := arrow_type(self.source, name)) is not None:
                     keys.check_type(name, type_of)
-        if self.source.add is not None and any(plan.counts_of(column.name) for column in plan.columns):
+        if self.source.add is not None and any(q.counts for q in plan.quantities()):
             raise ParameterError("statistics: expected no quantiles and no nunique, because an engine adds up sums")
         if self.source.add is not None and not (plan.is_public and plan.who is None):
             raise ParameterError(
@@ -467,18 +464,13 @@ class TableRelease:
         span, budget = (plan.start or 0, plan.stop or 0), plan.budget
         quantities = plan.quantities(clips)
         beyond = _Beyond(plan, [q for q in quantities if q.name in FIRST_SUMS], rows is None)
-        tallies: list[Tally] = []
-        if rows is not None:
-            cells = span[1] - span[0], keys.size
-            for column in plan.columns:
-                tallies += [tally_of(plan, name, column, cells) for name in plan.counts_of(column.name)]
-            rows = tallied(rows, tallies, span[0]) if tallies else rows
         if rows is None:
             assert self.source.add is not None  # noqa: S101 - an engine adds
             sums = self.source.add(plan, [*quantities, *beyond.quantities])
             beyond.take([int(each.sum()) for each in sums[len(quantities) :]])
+            exact = [sums[: len(quantities)]]
         else:
-            sums = exact_sums(beyond.watched(rows), quantities, plan, keys.size)
+            exact = exact_sums(beyond.watched(rows), quantities, plan, keys.size)
         tails, row_numbers = {}, None
         if budget.helper("counted"):
             total = beyond.rows if kept is None else int(kept.rows.codes.size)
@@ -491,9 +483,8 @@ class TableRelease:
                 for q, edges, counts in zip(beyond.firsts, beyond.edges, beyond.counts, strict=True)
             }
             row_numbers = None if kept is None else self._row_numbers(plan, kept.dropped, counted)
-        measured = release(budget, quantities, sums[: len(quantities)], self.key, span, keys, published)
-        entries = release_counts(budget, tallies, self.key, span[0], keys)
-        found = plan.released(span, quantities, keys, measured, tails, entries, simulated=self.key.simulated)
+        measured = release(budget, quantities, exact, self.key, span, keys, published)
+        found = plan.released(span, keys, measured, tails, simulated=self.key.simulated)
         selection = budget.key_rule() if plan.selects_cells else None
         return replace(found, family=self.source.family, rows=row_numbers, selection=selection)
 

@@ -147,13 +147,13 @@ def metadata(released: Released, confidence: float) -> Json:
             {
                 "sum": q.name,
                 "column": q.column,
-                "depth": measured.depth,
-                "each_window": measured.each,
+                "depth": measured.level.depth,
+                "each_window": measured.level.each,
                 "sigma_steps" if noise.gaussian else "scale_steps": str(noise.scale),
                 "resolution": q.resolution,
             }
-            for measured in released.measured
-            for q, noise in zip(released.quantities, measured.noise, strict=True)
+            for measured in released.sums
+            for q, noise in zip(measured.quantities, measured.noise, strict=True)
         ],
         "clipped_rows": {column: tail.share for column, tail in released.tails.items()},
         "dropped_rows": None if rows is None else rows.share,

@@ -20,8 +20,7 @@ from fastdp.tables.choices import dropped_rows
 from fastdp.tables.columns import Keys, Numbers, digests_of, floats_of, times_of
 from fastdp.tables.keys import KeyRule, weigh
 from fastdp.tables.plan import ColumnPlan, TablePlan
-from fastdp.tables.quantiles import MISSING_ENTRY
-from fastdp.tables.sums import NOT_FINITE, CellRows
+from fastdp.tables.sums import MISSING_ENTRY, NOT_FINITE, CellRows
 from fastdp_kernels.tables import person_rows
 
 if TYPE_CHECKING:

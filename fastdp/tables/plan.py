@@ -27,7 +27,7 @@ from fastdp.tables.budget import Budget
 from fastdp.tables.calendar import Calendar, Time, most_spans, zone_rules
 from fastdp.tables.columns import KeyRow
 from fastdp.tables.columns import Keys as KeySet
-from fastdp.tables.sums import ROWS, CellCounts, Measured, Quantity, Released, Statistic
+from fastdp.tables.sums import COUNTS, FIRST_SUMS, ROWS, Measured, Quantity, Released, Statistic
 from fastdp.units import ONE_ROW, Column, Person, Rows, Times, Unit, UnitRows
 
 #: Statistics of a column of values.
@@ -287,40 +287,43 @@ class TablePlan:
         """True if the number of rows is one of the sums: it is asked for, or means and variances need it."""
         return any(each.column == ROWS or each.kind in ("mean", "var", "std") for each in self.statistics)
 
-    def sums_of(self, column: str) -> list[str]:
-        """Names of the sums of a column.
+    def parts_of(self, column: str) -> list[str]:
+        """Names of the sums of a column, and of the counts, which cells have alone.
 
         A mean and a variance follow from the total if it is asked for, else from deviations from the middle of the
         clip, which have half of its sensitivity.
         """
         if column == ROWS:
             return ["count"]
-        kinds = {each.kind for each in self.statistics if each.column == column}
-        first = ["total" if "sum" in kinds else "deviation"] if kinds & OF_SUMS else []
-        return [*first, *(["square"] if kinds & {"var", "std"} else [])]
+        asked = [each for each in self.statistics if each.column == column]
+        kinds = {each.kind for each in asked}
+        found = {
+            "total" if "sum" in kinds else "deviation": kinds & OF_SUMS,
+            "square": kinds & {"var", "std"},
+            "histogram": any(each.rank is not None for each in asked),
+            "distinct": "nunique" in kinds,
+        }
+        return [name for name, used in found.items() if used]
 
-    def counts_of(self, column: str) -> list[str]:
-        """Names of the counts of a column, which cells have alone: of bins for quantiles, and of distinct entries."""
-        found = [each for each in self.statistics if each.column == column]
-        histogram = ["histogram"] if any(each.rank is not None for each in found) else []
-        return [*histogram, *(["distinct"] if any(each.kind == "nunique" for each in found) else [])]
-
-    def quantity_of(self, column: str) -> str:
-        """Name of a column's first sum."""
-        return self.sums_of(column)[0]
+    def first_sum(self, column: str) -> str | None:
+        """Name of the sum of a column's values: "total" or "deviation"; None without one."""
+        name = self.parts_of(column)[0]
+        return name if name in FIRST_SUMS else None
 
     def grid(self, column: ColumnPlan) -> float:
         """Step of a column's grid, in units of the input."""
-        loss = self.budget.of(self.quantity_of(column.name), column.name, self.budget.levels[0])
+        loss = self.budget.of(Quantity(self.parts_of(column.name)[0], column.name), self.budget.levels[0])
         # Noise of the bound itself fits; that of a smaller clip does too.
         most = max(abs(column.low), abs(column.high))
         return make_grid(most, column.resolution, loss / self.contributions, 1, 1, 2).resolution
 
     def quantities(self, clips: Clips | None = None) -> list[Quantity]:
-        """Sums of each cell, with values clipped to `clips` by column, or to the bounds."""
-        found = []
+        """Sums of each cell, with values clipped to `clips` by column, or to the bounds, and then its counts."""
+        sums, counts = [], []
         for column in self.columns:
-            if not self.sums_of(column.name):
+            names = self.parts_of(column.name)
+            counts += [Quantity(name, column.name, column.low, column.high) for name in names if name in COUNTS]
+            if self.first_sum(column.name) is None:
                 continue
             grid = self.grid(column)
             low, high = (_steps(end, grid) for end in (clips or {}).get(column.name, (column.low, column.high)))
@@ -329,20 +332,25 @@ class TablePlan:
             middle = (low + high) // 2
             # So that squares stay below 2^32 or so.
             shift = max(0, 2 * max(high - middle, middle - low).bit_length() - SQUARE_BITS)
-            for name in self.sums_of(column.name):
-                centre, step = (0, grid) if name == "total" else (middle, grid)
-                step = grid**2 * 2.0**shift if name == "square" else step
-                found.append(Quantity(name, column.name, low, high, centre, grid, step))
-        return [*found, *([Quantity("count")] if self.counts_rows else [])]
+            steps = {"total": (0, grid), "deviation": (middle, grid), "square": (middle, grid**2 * 2.0**shift)}
+            sums += [
+                Quantity(name, column.name, low, high, steps[name][0], grid, steps[name][1])
+                for name in names
+                if name in steps
+            ]
+        return [*sums, *([Quantity("count")] if self.counts_rows else []), *counts]
+
+    def unknown_tails(self, quantities: Sequence[Quantity]) -> dict[str, Tail]:
+        """Tails of which nothing is released."""
+        firsts = [q for q in quantities if q.name in FIRST_SUMS]
+        return {q.column: Tail.unknown(q.ends, self.column(q.column).bound) for q in firsts}
 
     def released(
         self,
         span: tuple[int, int],
-        quantities: Sequence[Quantity],
         keys: KeySet,
         measured: tuple[Measured, ...],
         tails: dict[str, Tail],
-        counted: tuple[CellCounts, ...] = (),
         *,
         simulated: bool,
     ) -> Released:
@@ -355,11 +363,9 @@ class TablePlan:
             tuple(keys.columns(depth) for depth in range(len(self.by) + 1)),
             keys.parents,
             self.statistics,
-            tuple(quantities),
             measured,
             tails,
             self.budget.guarantee(simulated=simulated),
-            counted=counted,
             taken=() if calendar is None else self.taken,
         )
 
@@ -418,7 +424,7 @@ class TablePlan:
 
     def check_cells(self, windows: int, keys: int) -> None:
         """Raise ParameterError for more windows and keys than fit in memory."""
-        if any("histogram" in self.counts_of(column.name) for column in self.columns):
+        if any(each.rank is not None for each in self.statistics):
             quantiles.check_bins(windows * keys)
         if windows * keys > MAX_CELLS:
             every = "" if self.calendar is None else f" of {self.calendar.every}"
@@ -630,9 +636,6 @@ def make_plan(
     # Laws that cannot be drawn are refused before any row is read.
     for quantity, level in itertools.product(plan.quantities(), plan.budget.levels):
         plan.budget.distribution(quantity, level)
-    for column in plan.columns:
-        for name in plan.counts_of(column.name):
-            plan.budget.counts_distribution(name, column.name)
     return plan
 
 

@@ -17,12 +17,11 @@ from fastdp.errors import ParameterError
 from fastdp.kinds import Bounds, Duration, Integers
 from fastdp.noise.draws import NoiseName
 from fastdp.releases.intervals import checked_confidence, wider_quantile
-from fastdp.tables.beyond import Tail, tail_edges
 from fastdp.tables.calendar import Time
 from fastdp.tables.columns import Keys as KeySet
 from fastdp.tables.plan import MAX_CELLS, PrivateKeys, TablePlan, Value, make_plan, statistics_of
 from fastdp.tables.quantiles import prefix_variances
-from fastdp.tables.sums import ROWS, Measured, Quantity, Statistic, drawn
+from fastdp.tables.sums import ROWS, Measured, Quantity, Statistic, drawn, vectors
 from fastdp.tables.table import Table
 from fastdp.units import ONE_ROW, Unit
 from fastdp.validation import DAY
@@ -234,21 +233,16 @@ def _planned(
     keys = KeySet(plan.by, plan.keys if plan.key_rule == "given" else [(0,)] * len(plan.by))
     first = plan.start or 0
     plan = plan.settled(first, first + windows, *keys.sizes)
-    quantities, budget = plan.quantities(), plan.budget
+    budget, quantities = plan.budget, [q for q in plan.quantities() if not q.counts]
     means = {q.column: mean.get(q.column) if isinstance(mean, Mapping) else mean for q in quantities}
     cells = np.array([_steps(q, rows or 0.0, means[q.column] or 0.0) for q in quantities], np.int64)
-    exact = np.broadcast_to(cells[:, None, None], (len(cells), windows, keys.size))
-    measured = []
-    for level in budget.levels:
-        sums = keys.added(np.ascontiguousarray(exact), level.depth)
-        laws = tuple(drawn(budget.distribution(q, level)) for q in quantities)
-        measured.append(
-            Measured(level.depth, level.each, sums if level.each else sums.sum(axis=1, keepdims=True), laws)
-        )
-    nothing = np.zeros(0, np.int64)
-    tails = {q.column: Tail(q.ends, tail_edges(q.ends, None), nothing, 0.0) for q in quantities if q.column != ROWS}
-    span = first, first + windows
-    released = plan.released(span, quantities, keys, tuple(measured), tails, simulated=False)
+    exact = np.ascontiguousarray(np.broadcast_to(cells[:, None, None], (len(cells), windows, keys.size)))
+    measured = tuple(
+        Measured(level, group, sums, tuple(drawn(budget.distribution(q, level)) for q in group))
+        for level, group, sums in vectors(budget, quantities, [exact], keys)
+    )
+    span, tails = (first, first + windows), plan.unknown_tails(quantities)
+    released = plan.released(span, keys, measured, tails, simulated=False)
     table, errors = Table(released, confidence), {}
     for each in plan.statistics:
         if each.rank is not None or each.kind == "nunique":
@@ -298,7 +292,8 @@ def _expected(table: Table, known: bool) -> Expected:
 
 def _counted(plan: TablePlan, each: Statistic, confidence: float) -> Expected:
     """Error of a quantile in rows, or of a number of distinct entries."""
-    noise = drawn(plan.budget.counts_distribution("distinct" if each.rank is None else "histogram", each.column))
+    quantity = Quantity("distinct" if each.rank is None else "histogram", each.column)
+    noise = drawn(plan.budget.distribution(quantity, plan.budget.levels[0]))
     if each.rank is None:
         half = float(noise.quantiles(np.ones(1, np.int64), confidence)[0])
         return Expected(math.sqrt(noise.variance), half)

@@ -9,22 +9,15 @@ no accuracy.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from fastdp.errors import DataError, ParameterError
+from fastdp.errors import ParameterError
 from fastdp.kinds import Array, Floats, Integers
 from fastdp.releases.intervals import DrawnNoise, wider_quantile
-from fastdp.tables.columns import Numbers
-from fastdp.tables.sums import NOT_FINITE, CellRows
 from fastdp_kernels.tables import window_sums
-
-if TYPE_CHECKING:
-    from fastdp.tables.plan import ColumnPlan, TablePlan
 
 #: Nodes of the upper level, and bins in each; all bins.  Three levels had larger errors.
 FAN_OUT, BINS = 32, 1024
@@ -36,8 +29,6 @@ MAX_BINS = 2**26
 SPREAD = 2.0**16
 #: Bins whose quantiles are computed at a time, which bounds the memory.
 CHUNK = 2**22
-#: In place of an entry that is missing: no float of a column of entries.
-MISSING_ENTRY = -1.0
 
 
 def check_bins(cells: int) -> None:
@@ -93,86 +84,6 @@ class Bins:
         """Counts of all nodes, the top level first: int64[nodes, W, K] from int64[W, K, BINS]."""
         upper = counts.reshape(*counts.shape[:2], FAN_OUT, BINS // FAN_OUT).sum(axis=3)
         return np.ascontiguousarray(np.concatenate([upper, counts], axis=2).transpose(2, 0, 1))
-
-
-# Exact counts of cells, filled while rows are read.
-
-
-@dataclass
-class BinCounts:
-    """Rows of each bin of a column, int64[W, K, BINS]; ``place`` is its number among the columns of values."""
-
-    column: str
-    place: int
-    bins: Bins
-    counts: Integers
-    name: ClassVar[str] = "histogram"
-
-    @property
-    def ends(self) -> tuple[float, float] | None:
-        """First and last border."""
-        return self.bins.low, self.bins.high
-
-    def add(self, rows: CellRows, first: int) -> None:
-        """Count rows of the windows from number `first` on."""
-        values = rows.values[self.place]
-        wrong = ~np.isfinite(values)
-        if wrong.any():
-            inside = (rows.codes >= 0) & (rows.windows >= first) & (rows.windows < first + len(self.counts))
-            if (wrong & inside).any():
-                raise DataError(NOT_FINITE)
-        self.bins.add((rows.windows, np.where(wrong, -1, rows.codes), values), first, self.counts)
-
-    def nodes(self) -> Integers:
-        """Counts of all nodes: int64[nodes, W, K]."""
-        return self.bins.nodes(self.counts)
-
-
-@dataclass
-class DistinctCounts:
-    """Distinct entries of a column in each cell, int64[W, K]; they are numbers."""
-
-    column: str
-    place: int
-    counts: Integers
-    seen: Numbers = field(default_factory=Numbers)
-    name: ClassVar[str] = "distinct"
-    ends: ClassVar[tuple[float, float] | None] = None
-
-    def add(self, rows: CellRows, first: int) -> None:
-        """Count the entries that are new in their cells."""
-        windows, width = self.counts.shape
-        cells, values = (rows.windows - first) * width + rows.codes, rows.values[self.place]
-        inside = (rows.codes >= 0) & (rows.windows >= first) & (rows.windows < first + windows)
-        inside &= (values != MISSING_ENTRY) & ~np.isnan(values)
-        known = self.seen.size
-        numbers = self.seen.of(cells[inside], (values[inside] + 0.0).view(np.int64))
-        _, places = np.unique(numbers, return_index=True)
-        fresh = cells[inside][places[numbers[places] >= known]]
-        self.counts += np.bincount(fresh, minlength=self.counts.size).reshape(self.counts.shape)
-
-    def nodes(self) -> Integers:
-        """Numbers of distinct entries: int64[1, W, K]."""
-        return self.counts[None]
-
-
-Tally = BinCounts | DistinctCounts
-
-
-def tally_of(plan: TablePlan, name: str, column: ColumnPlan, cells: tuple[int, int]) -> Tally:
-    """An empty tally of a column in so many windows and keys."""
-    place = plan.place(column.name)
-    if name == "distinct":
-        return DistinctCounts(column.name, place, np.zeros(cells, np.int64))
-    return BinCounts(column.name, place, Bins(column.low, column.high), np.zeros((*cells, BINS), np.int64))
-
-
-def tallied(rows: Iterator[CellRows], tallies: Sequence[Tally], first: int) -> Iterator[CellRows]:
-    """The rows, counted in each of the tallies as they pass."""
-    for each in rows:
-        for tally in tallies:
-            tally.add(each, first)
-        yield each
 
 
 # Released counts to quantiles.

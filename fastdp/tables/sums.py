@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -19,6 +19,9 @@ from fastdp.noise.gaussian import GaussianDistribution
 from fastdp.noise.key import Key
 from fastdp.releases.intervals import DrawnNoise
 from fastdp.tables.beyond import Tail
+from fastdp.tables.columns import Numbers
+from fastdp.tables.consistent import Level
+from fastdp.tables.quantiles import BINS, LEVELS, Bins
 from fastdp_kernels.tables import window_sums
 
 if TYPE_CHECKING:
@@ -26,16 +29,19 @@ if TYPE_CHECKING:
     from fastdp.tables.columns import Keys
     from fastdp.tables.keys import KeyRule
     from fastdp.tables.plan import TablePlan
-    from fastdp.tables.quantiles import Tally
 
 NOT_FINITE = (
     "value: a row that counts has none, or one that is not a finite number; expected finite values "
     "(Value(nonfinite='zero') makes them count as 0)"
 )
+#: In place of an entry that is missing: no float of a column of entries.
+MISSING_ENTRY = -1.0
 #: A released number is known if it is so many standard deviations.
 KNOWN = 3.0
 #: Column of the rows themselves.
 ROWS = "*"
+#: Quantities that are sums of values, one of each column, and counts that cells have alone.
+FIRST_SUMS, COUNTS = ("total", "deviation"), ("histogram", "distinct")
 
 
 @dataclass(frozen=True)
@@ -60,17 +66,18 @@ class Statistic:
 
 @dataclass(frozen=True)
 class Quantity:
-    """One integer sum of each cell: how a row enters it.
+    """One integer sum of each cell, or several counts: how a row enters it.
 
     Values are clipped to [``low``, ``high``] steps of ``grid``, and ``centre`` is subtracted.  "count" adds 1 for
     each row, "beyond" 1 for each that the clip changes, "square" the square, in steps of ``resolution``, which for
-    the others is ``grid``.
+    the others is ``grid``.  Cells alone have the counts "histogram", of bins from ``low`` to ``high``, and
+    "distinct", of entries.
     """
 
     name: str
     column: str = ROWS
-    low: int = 0
-    high: int = 1
+    low: float = 0
+    high: float = 1
     centre: int = 0
     grid: float = 1.0
     resolution: float = 1.0
@@ -78,8 +85,20 @@ class Quantity:
     @property
     def sensitivity(self) -> int:
         """Largest change of a sum by one row, in steps of ``resolution``."""
-        most = max(abs(self.low - self.centre), abs(self.high - self.centre))
-        return 1 if self.name in ("count", "beyond") else round(most**2 * self.factor) if self._squares else most
+        if self.name in ("count", "beyond") or self.counts:
+            return 1
+        most = int(max(abs(self.low - self.centre), abs(self.high - self.centre)))
+        return round(most**2 * self.factor) if self._squares else most
+
+    @property
+    def counts(self) -> bool:
+        """True of counts that cells have alone, with noise bound to these alone."""
+        return self.name in COUNTS
+
+    @property
+    def levels(self) -> int:
+        """Numbers of a cell that one row changes: a node of each level of bins."""
+        return LEVELS if self.name == "histogram" else 1
 
     @property
     def ends(self) -> tuple[float, float]:
@@ -114,6 +133,8 @@ class Quantity:
     @property
     def labels(self) -> tuple[str | float, ...]:
         """Labels for the noise key, so that noise of another scale or clip is independent."""
+        if self.counts:
+            return self.name, *(self.ends if self.name == "histogram" else ())
         return self.name, self.low, self.high, self.centre, self.grid, self.resolution
 
 
@@ -125,60 +146,96 @@ class CellRows(NamedTuple):
     values: Floats
 
 
-def exact_sums(parts: Iterable[CellRows], quantities: Sequence[Quantity], plan: TablePlan, keys: int) -> Integers:
-    """Exact sums of rows in the plan's windows, int64[n, W, keys], modulo 2^64; DataError for NaN or infinity."""
-    first = plan.start or 0
-    sums: Integers = np.zeros((len(quantities), (plan.stop or 0) - first, keys), np.int64)
-    place = {column.name: i for i, column in enumerate(plan.columns)}
+class BinCounts:
+    """Rows of each bin of a column in so many windows and keys."""
+
+    def __init__(self, quantity: Quantity, cells: tuple[int, int]) -> None:
+        self._bins, self._counts = Bins(*quantity.ends), np.zeros((*cells, BINS), np.int64)
+
+    def add(self, rows: CellRows, values: Floats, first: int) -> None:
+        """Count rows of the windows from number `first` on."""
+        wrong = ~np.isfinite(values)
+        if wrong.any():
+            inside = (rows.codes >= 0) & (rows.windows >= first) & (rows.windows < first + len(self._counts))
+            if (wrong & inside).any():
+                raise DataError(NOT_FINITE)
+        self._bins.add((rows.windows, np.where(wrong, -1, rows.codes), values), first, self._counts)
+
+    def numbers(self) -> Integers:
+        """Counts of all nodes: int64[nodes, W, K]."""
+        return self._bins.nodes(self._counts)
+
+
+class DistinctCounts:
+    """Distinct entries of a column in so many windows and keys; they are numbers."""
+
+    def __init__(self, _quantity: Quantity, cells: tuple[int, int]) -> None:
+        self._counts, self._seen = np.zeros(cells, np.int64), Numbers()
+
+    def add(self, rows: CellRows, values: Floats, first: int) -> None:
+        """Count the entries that are new in their cells."""
+        windows, width = self._counts.shape
+        cells = (rows.windows - first) * width + rows.codes
+        inside = (rows.codes >= 0) & (rows.windows >= first) & (rows.windows < first + windows)
+        inside &= (values != MISSING_ENTRY) & ~np.isnan(values)
+        known = self._seen.size
+        numbers = self._seen.of(cells[inside], (values[inside] + 0.0).view(np.int64))
+        _, places = np.unique(numbers, return_index=True)
+        fresh = cells[inside][places[numbers[places] >= known]]
+        self._counts += np.bincount(fresh, minlength=self._counts.size).reshape(self._counts.shape)
+
+    def numbers(self) -> Integers:
+        """Numbers of distinct entries: int64[1, W, K]."""
+        return self._counts[None]
+
+
+def exact_sums(
+    parts: Iterable[CellRows], quantities: Sequence[Quantity], plan: TablePlan, keys: int
+) -> list[Integers]:
+    """Exact numbers of rows in the plan's windows; DataError for NaN or infinity.
+
+    First the sums, int64[n, W, keys], modulo 2^64, then the counts of each other quantity, int64[m, W, keys].
+    """
+    first, place = plan.start or 0, {column.name: i for i, column in enumerate(plan.columns)}
+    cells = (plan.stop or 0) - first, keys
+    summed = [each for each in quantities if not each.counts]
+    counted = [
+        (place[each.column], (DistinctCounts if each.name == "distinct" else BinCounts)(each, cells))
+        for each in quantities[len(summed) :]
+    ]
+    sums: Integers = np.zeros((len(summed), *cells), np.int64)
     for rows in parts:
-        for quantity, into in zip(quantities, sums, strict=True):
+        for at, counts in counted:
+            counts.add(rows, rows.values[at], first)
+        for quantity, into in zip(summed, sums, strict=True):
             values = rows.values[place[quantity.column]] if quantity.column != ROWS else np.empty(0)
             if not quantity.add(rows, values, first, into):
                 raise DataError(NOT_FINITE)
-    return sums
+    return [sums, *(each.numbers() for _, each in counted)]
 
 
 # Everything that a release of a table gives out, before it becomes a frame.
 
 
-class Level(NamedTuple):
-    """Sums of prefixes of ``depth`` key columns (0: all keys), in each window or over all windows."""
-
-    depth: int
-    each: bool
-
-
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """Noisy sums of one level with independent noise.
+    """Noisy numbers of the nodes of one level with independent noise.
 
     Attributes
     ----------
-    depth, each
-        As of :class:`Level`.
+    level : Level
+    quantities : tuple of Quantity
+        Sums, or the only one whose counts these are.
     steps : int64[n, W or 1, K_depth]
-        Sums of n quantities, in steps of their resolutions.
+        Sums of n quantities, in steps of their resolutions, or n counts.
     noise : tuple of DrawnNoise
         Noise of each quantity, in steps.
     """
 
-    depth: int
-    each: bool
+    level: Level
+    quantities: tuple[Quantity, ...]
     steps: Integers
     noise: tuple[DrawnNoise, ...]
-
-
-@dataclass(frozen=True, eq=False)
-class CellCounts:
-    """Noisy counts of one column in each cell, int64[n, W, K], with independent noise: of nodes of bins, or distinct.
-
-    ``ends`` are the first and last border of the bins; None for numbers of distinct entries.
-    """
-
-    column: str
-    ends: tuple[float, float] | None
-    steps: Integers
-    noise: DrawnNoise
 
 
 class Number(NamedTuple):
@@ -224,17 +281,15 @@ class Released:
         For each depth from 0 on: the first key columns, each with its entry in every key prefix; the last are keys.
     parents : tuple of int64[K_depth]
         For each depth from 1 on: each node's number one depth above.
-    statistics, quantities
-        Statistics that were asked for, and the sums they follow from: a mean is centre + deviation / count, or
-        total / count, a variance square / count less the squared mean deviation.
+    statistics : tuple of Statistic
+        Those that were asked for.  They follow from sums: a mean is centre + deviation / count, or total / count, a
+        variance square / count less the squared mean deviation; or from counts.
     measured : tuple of Measured
-        The first are the cells.
+        Sums, of which the first are the cells', and counts.
     tails : dict of str to Tail
         Of each column with values.
     rows : RowNumbers or None
         With persons.
-    counted : tuple of CellCounts
-        Histograms and numbers of distinct entries.
     taken : tuple of str
         Ends of the time taken from the table, whose windows it may cover in part: "first", "last".
     family : str
@@ -249,12 +304,10 @@ class Released:
     nodes: tuple[dict[str, list[object]], ...]
     parents: tuple[Integers, ...]
     statistics: tuple[Statistic, ...]
-    quantities: tuple[Quantity, ...]
     measured: tuple[Measured, ...]
     tails: dict[str, Tail]
     guarantee: Guarantee = field(repr=False)
     rows: RowNumbers | None = None
-    counted: tuple[CellCounts, ...] = ()
     taken: tuple[str, ...] = ()
     family: str = "pyarrow"
     selection: KeyRule | None = None
@@ -269,6 +322,22 @@ class Released:
         """Number of nodes of each depth."""
         return 1, *(parents.size for parents in self.parents)
 
+    @property
+    def sums(self) -> tuple[Measured, ...]:
+        """Sums of every level, the cells first."""
+        return tuple(each for each in self.measured if not each.quantities[0].counts)
+
+    @property
+    def quantities(self) -> tuple[Quantity, ...]:
+        """The sums of every level."""
+        return self.sums[0].quantities if self.sums else ()
+
+    def counts(self, name: str, column: str) -> Measured:
+        """The counts of a column: "histogram" or "distinct"."""
+        return next(
+            each for each in self.measured if (each.quantities[0].name, each.quantities[0].column) == (name, column)
+        )
+
     def index(self, name: str, column: str = ROWS) -> int | None:
         """Number of a quantity; None if it was not released."""
         return next((i for i, q in enumerate(self.quantities) if (q.name, q.column) == (name, column)), None)
@@ -280,55 +349,49 @@ class Released:
         return cells
 
 
+def vectors(
+    budget: Budget, quantities: Sequence[Quantity], exact: Sequence[Integers], keys: Keys
+) -> Iterator[tuple[Level, tuple[Quantity, ...], Integers]]:
+    """The vectors of a node's numbers that get noise together: all sums of each level, and each cell's counts."""
+    sums = tuple(each for each in quantities if not each.counts)
+    for level in budget.levels if sums else ():
+        added = keys.added(exact[0], level.depth)
+        yield level, sums, added if level.each else added.sum(axis=1, keepdims=True)
+    for quantity, counts in zip(quantities[len(sums) :], exact[1:], strict=True):
+        yield budget.levels[0], (quantity,), counts
+
+
 def release(
     budget: Budget,
     quantities: Sequence[Quantity],
-    sums: Integers,
+    exact: Sequence[Integers],
     key: Key,
     span: tuple[int, int],
     keys: Keys,
     published: Integers | None = None,
 ) -> tuple[Measured, ...]:
-    """Noisy sums of every level, from exact sums of the cells, int64[n, W, K], in windows [first, last).
+    """Noisy numbers of every level, from exact ones of the cells in windows [first, last), as of :func:`exact_sums`.
 
-    Noise of a node is bound to all its sums.  Sums and noise are taken modulo 2^64, which is post-processing of the
-    exact noisy sum: privacy does not depend on the number of rows.  ``published`` counts, by which keys were chosen,
-    int64[K], replace those of the cells.
+    Noise of a node is bound to its whole vector.  Sums and noise are taken modulo 2^64, which is post-processing of
+    the exact noisy sum: privacy does not depend on the number of rows.  ``published`` counts of rows, by which keys
+    were chosen, int64[K], replace those of the cells.
     """
     found = []
-    for level in budget.levels:
-        exact = keys.added(sums, level.depth)
-        if not level.each:
-            exact = exact.sum(axis=1, keepdims=True)
-        laws = [budget.distribution(quantity, level) for quantity in quantities]
-        labels = [(*q.labels, budget.of(q.name, q.column, level)) for q in quantities]
-        if not quantities:
-            # Quantiles and distinct entries alone have no sums.
-            found.append(Measured(*level, exact, ()))
-            continue
-        own = key.within("sums", *level, *(() if level.each else span), *itertools.chain(*labels))
-        noisy = binding.draw_cells(np.ascontiguousarray(exact), laws, own, span[0], keys.digests(level.depth))
-        noisy += exact
-        if published is not None:
-            noisy[[q.name for q in quantities].index("count")] = published
+    for level, group, sums in vectors(budget, quantities, exact, keys):
+        laws = [budget.distribution(quantity, level) for quantity in group]
+        labels = [(*q.labels, budget.of(q, level)) for q in group]
+        if group[0].counts:
+            name, *others = labels[0]
+            own = key.within("counts", name, budget.plan.place(group[0].column), *others)
+        else:
+            own = key.within("sums", *level, *(() if level.each else span), *itertools.chain(*labels))
+        each = laws * (len(sums) // len(laws))
+        noisy = binding.draw_cells(np.ascontiguousarray(sums), each, own, span[0], keys.digests(level.depth))
+        noisy += sums
+        if published is not None and group[-1].name == "count":
+            noisy[-1] = published
         noisy.flags.writeable = False
-        found.append(Measured(*level, noisy, tuple(map(drawn, laws))))
-    return tuple(found)
-
-
-def release_counts(
-    budget: Budget, tallies: Sequence[Tally], key: Key, first: int, keys: Keys
-) -> tuple[CellCounts, ...]:
-    """Noisy counts of cells in windows from number `first` on; noise of a cell is bound to all its counts."""
-    found = []
-    for tally in tallies:
-        law, exact = budget.counts_distribution(tally.name, tally.column), tally.nodes()
-        labels = tally.name, budget.plan.place(tally.column), *(tally.ends or ())
-        own = key.within("counts", *labels, budget.of(tally.name, tally.column, budget.levels[0]))
-        noisy = binding.draw_cells(exact, [law] * len(exact), own, first, keys.digests())
-        noisy += exact
-        noisy.flags.writeable = False
-        found.append(CellCounts(tally.column, tally.ends, noisy, drawn(law)))
+        found.append(Measured(level, group, noisy, tuple(map(drawn, laws))))
     return tuple(found)
 
 

@@ -22,7 +22,6 @@ from fastdp.state import codec
 from fastdp.state.codec import Packed, expect
 from fastdp.state.driver import Publisher
 from fastdp.state.machine import Machine, Record, Transition, single_caller
-from fastdp.tables.beyond import Tail, tail_edges
 from fastdp.tables.calendar import Calendar, Time, as_instant
 from fastdp.tables.columns import Keys as KeySet
 from fastdp.tables.columns import as_arrow, digests_of, times_of
@@ -293,7 +292,7 @@ class WindowsMachine(Machine[WindowsState]):
             rows = CellRows(windows, np.where(counted, batch.codes, -1), batch.values)
             sums = sums + self._added(rows, (first, first + sums.shape[1]))
         measured = release(
-            self.plan.budget, self.quantities, sums[:, : closed - first], key, (first, closed), self.table
+            self.plan.budget, self.quantities, [sums[:, : closed - first]], key, (first, closed), self.table
         )
         after = WindowsState(
             n_seen=state.n_seen + bool(batch.times.size or clock > state.clock),
@@ -338,7 +337,7 @@ class WindowsMachine(Machine[WindowsState]):
     def _added(self, rows: CellRows, span: tuple[int, int]) -> Integers:
         """Exact sums of rows in windows [first, last)."""
         plan = replace(self.plan, start=span[0], stop=span[1])
-        return exact_sums([rows], self.quantities, plan, self.table.size)
+        return exact_sums([rows], self.quantities, plan, self.table.size)[0]
 
     def _check_far(self, windows: int) -> None:
         """Raise DataError for more open windows than fit in memory."""
@@ -354,12 +353,8 @@ class WindowsMachine(Machine[WindowsState]):
         """The release of the closed windows, with its guarantee."""
         if span[1] > span[0]:
             log.info("%d windows of %s closed", span[1] - span[0], self.calendar.every)
-        none: Integers = np.empty(0, np.int64)
-        firsts = [q for q in self.quantities if q.name in ("total", "deviation")]
-        tails = {
-            q.column: Tail(q.ends, tail_edges(q.ends, self.plan.column(q.column).bound), none, 0.0) for q in firsts
-        }
-        found = self.plan.released(span, self.quantities, self.table, measured, tails, simulated=key.simulated)
+        tails = self.plan.unknown_tails(self.quantities)
+        found = self.plan.released(span, self.table, measured, tails, simulated=key.simulated)
         return replace(found, guarantee=self.guarantee(key))
 
     def guarantee(self, key: Key) -> Guarantee:

@@ -13,7 +13,14 @@ from tests.engines.scenes import needs
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "examples" / "engines"
-PACKAGES = {"bytewax": "bytewax", "quix": "quixstreams", "dask": "distributed", "ray": "ray", "spark": "pyspark"}
+PACKAGES = {
+    "bytewax": "bytewax",
+    "quix": "quixstreams",
+    "dask": "distributed",
+    "ray": "ray",
+    "spark": "pyspark",
+    "flink": "pyflink",
+}
 SAID = "5000 published values of 50 meters, sum "
 
 

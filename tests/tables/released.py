@@ -8,6 +8,7 @@ import numpy as np
 
 from fastdp.guarantee import Guarantee
 from fastdp.releases.intervals import DrawnNoise
+from fastdp.tables.consistent import Level
 from fastdp.tables.sums import Measured, Quantity, Released, Statistic
 from fastdp.tables.table import Table
 from tests.tables.flat import tail
@@ -52,8 +53,7 @@ def table(kind, true, *, scale=10.0, rng=None, keys=None, confidence=0.95, **oth
         "statistics": (
             Statistic(*{"totals": ("sum", "values"), "counts": ("count",), "means": ("mean", "values")}[kind]),
         ),
-        "quantities": quantities,
-        "measured": (Measured(len(keys), True, np.stack(steps), tuple(drawn)),),
+        "measured": (Measured(Level(len(keys), True), quantities, np.stack(steps), tuple(drawn)),),
         "tails": {} if kind == "counts" else {"values": tail(0.0, 10.0)},
         "guarantee": Guarantee(0.5, unit="one row of the table", adjacency="add or remove one row"),
     }

@@ -61,6 +61,12 @@ def test_no_windows_and_no_keys():
         assert found.values[1].shape == cells.shape
 
 
+def listed_shares(windows, nodes, levels, gaussian):
+    """Depth, span and share of each level."""
+    found = level_shares(windows, nodes, levels, gaussian=gaussian)
+    return [(*level, float(share)) for level, share in found.items()]
+
+
 def deviations(shares, windows, nodes, gaussian):
     """Standard errors of all levels on a balanced tree, in units of the budget's own, by the dense oracle."""
     parents = [np.repeat(np.arange(a), b // a) for a, b in itertools.pairwise(nodes)]
@@ -80,7 +86,7 @@ def deviations(shares, windows, nodes, gaussian):
 @pytest.mark.parametrize("gaussian", [False, True])
 @pytest.mark.parametrize(("windows", "nodes"), [(1, [1, 8, 96]), (24, [1, 3]), (60, [1]), (6, [1, 4, 8])])
 def test_shares_of_all_levels_beat_equal_ones(windows, nodes, gaussian):
-    shares = level_shares(windows, nodes, True, gaussian=gaussian)
+    shares = listed_shares(windows, nodes, True, gaussian)
     assert math.isclose(sum(share for *_, share in shares), 1.0)
     assert shares[0][:2] == (len(nodes) - 1, True)
     spans = (True, False) if windows > 1 else (True,)
@@ -95,7 +101,7 @@ def test_shares_of_all_levels_beat_equal_ones(windows, nodes, gaussian):
 @pytest.mark.parametrize("gaussian", [False, True])
 @pytest.mark.parametrize(("windows", "nodes"), [(168, [1]), (30, [1, 8]), (1, [1, 4, 32]), (2, [1, 2])])
 def test_unasked_levels_cost_a_cell_a_tenth_at_most(windows, nodes, gaussian):
-    shares = level_shares(windows, nodes, None, gaussian=gaussian)
+    shares = listed_shares(windows, nodes, None, gaussian)
     found = deviations(shares, windows, nodes, gaussian)
     assert found[len(nodes) - 1, True] ** 2 <= GROWTH * (1.0 + 1e-9)
     alone = deviations([(len(nodes) - 1, True, 1.0)], windows, nodes, gaussian)
@@ -103,8 +109,8 @@ def test_unasked_levels_cost_a_cell_a_tenth_at_most(windows, nodes, gaussian):
 
 
 def test_cells_alone_where_nothing_else_is_wanted():
-    assert level_shares(24, [1, 9], False, gaussian=False) == [Level(1, True, 1.0)]
-    assert level_shares(1, [1], True, gaussian=False) == [Level(0, True, 1.0)]
-    assert level_shares(24, [1, 0], True, gaussian=False) == [Level(1, True, 1.0)]
+    assert level_shares(24, [1, 9], False, gaussian=False) == {Level(1, True): 1}
+    assert level_shares(1, [1], True, gaussian=False) == {Level(0, True): 1}
+    assert level_shares(24, [1, 0], True, gaussian=False) == {Level(1, True): 1}
     # A column with one value repeats the level before it: no share for both.
     assert {level.depth for level in level_shares(24, [1, 1, 5], True, gaussian=True)} == {1, 2}

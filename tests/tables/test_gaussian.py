@@ -16,6 +16,7 @@ from fastdp.errors import AccuracyWarning
 from fastdp.guarantee import zcdp_delta
 from fastdp.tables import plan
 from fastdp.tables.plan import TablePlan
+from fastdp.tables.sums import Quantity
 from tests.tables import flat
 
 DAY = {"every": "30min", "start": "2024-05-01", "stop": "2024-05-02"}
@@ -54,7 +55,7 @@ def test_rhos_of_all_parts_fit_the_budget(kind, options) -> None:
     rho = Fraction(0)
     for level in budget.levels:
         for q in made.quantities():
-            square = budget.square(level.each) * q.sensitivity**2
+            square = budget.moved(q, level.each) * q.sensitivity**2
             rho += Fraction(square) / (2 * budget.distribution(q, level).sigma ** 2)
     parts = [budget.helper(each) for each in ("counted", "dropped", "keys")]
     parts += [budget.helper(each, column.name) for column in made.columns for each in ("rows", "clip", "tail")]
@@ -68,10 +69,10 @@ def test_rhos_of_all_parts_fit_the_budget(kind, options) -> None:
 
 
 def test_a_person_moves_the_sums_by_the_root() -> None:
-    assert plan_of().budget.square(True) == 48
-    assert plan_of(contributions=50, per_window=4).budget.square(True) == 12 * 16 + 4
+    assert plan_of().budget.moved(Quantity("count"), True) == 48
+    assert plan_of(contributions=50, per_window=4).budget.moved(Quantity("count"), True) == 12 * 16 + 4
     # Over all windows a person's rows are in one sum.
-    assert plan_of().budget.square(False) == 48**2
+    assert plan_of().budget.moved(Quantity("count"), False) == 48**2
     made = plan_of()
     (total,), budget = made.quantities(), made.budget
     sigma = float(budget.distribution(total, budget.levels[0]).sigma)

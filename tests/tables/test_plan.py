@@ -12,6 +12,7 @@ import fastdp
 from fastdp.tables import plan
 from fastdp.tables.budget import OF_ALL
 from fastdp.tables.plan import _steps
+from fastdp.tables.sums import Quantity
 from tests.tables import flat
 
 PRIVATE: dict[str, Any] = {"by": "k", "delta": 1e-6, "who": "p", "bound": 10.0}
@@ -23,7 +24,7 @@ def test_shares_are_those_that_are_documented(noise: str) -> None:
     made = flat.make_plan("totals", every="1h", epsilon=2.0, noise=noise, **PRIVATE).settled(0, 10, 3)
     power, budget = 2 if noise == "gaussian" else 1, made.budget
     parts = [budget.helper(each) for each in ("keys", "counted", "dropped")]
-    parts += [budget.of("total", "values", budget.levels[0])]
+    parts += [budget.of(Quantity("total", "values"), budget.levels[0])]
     parts += [budget.helper(each, "values") for each in ("rows", "clip", "tail")]
     keys, counted, dropped, sums, rows, clip, tail = ((part / budget.loss) ** power for part in parts)
     assert (keys, counted, dropped) == pytest.approx((0.25, 0.01, 0.03))
@@ -49,7 +50,7 @@ def test_columns_share_by_weight_and_sums_and_levels_within(noise: str) -> None:
     def share(loss: float) -> float:
         return float(loss / budget.loss) ** power
 
-    found = {name: [share(budget.of(*name, level)) for level in budget.levels] for name in names}
+    found = {name: [share(budget.of(Quantity(*name), level)) for level in budget.levels] for name in names}
     for shares in found.values():
         assert shares[0] == pytest.approx(sum(shares[1:]))
         assert shares[1:] == pytest.approx([shares[1]] * 5)
@@ -58,7 +59,7 @@ def test_columns_share_by_weight_and_sums_and_levels_within(noise: str) -> None:
     assert totals["a"] + beyond["a"] == pytest.approx(0.99 / 2)
     assert totals["b"] + beyond["b"] == pytest.approx(totals["*"]) == pytest.approx(0.99 / 4)
     assert sum(found["total", "a"]) == pytest.approx(sum(found["square", "a"]))
-    exact = [Fraction(budget.of(*name, level)) ** power for name in names for level in budget.levels]
+    exact = [Fraction(budget.of(Quantity(*name), level)) ** power for name in names for level in budget.levels]
     exact += [Fraction(budget.helper("tail", name)) ** power for name in "ab"]
     exact.append(Fraction(budget.helper("counted")) ** power)
     assert 1 - Fraction(1, 10**12) < sum(exact) / Fraction(budget.loss) ** power <= 1

@@ -79,7 +79,7 @@ def noise_of(coupled: Coupled, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
 
 
 def public(sums: Any) -> Any:
-    measured = [(each.depth, each.each, each.steps.tolist(), each.noise) for each in sums.measured]
+    measured = [(each.level, each.steps.tolist(), each.noise) for each in sums.measured]
     plain = sums.edges.tolist(), sums.nodes, sums.quantities, sums.rows, sums.every, sums.time_zone
     tails = {name: [*map(str, vars(tail).values())] for name, tail in sums.tails.items()}
     return measured, plain, tails, sums.guarantee

@@ -157,7 +157,7 @@ def test_noise_covers_both_levels_of_bins_and_all_rows_of_a_unit(delta: float) -
     asked, bounds = {"kwh": "median", "who": "nunique"}, {"kwh": 10.0}
     given = DAY | {"epsilon": 1.0}
     found = fastdp.aggregate(day_rows(), asked, unit=person, bounds=bounds, delta=delta, **given)
-    shares = {each.column: each.noise for each in found.released.counted}
+    shares = {each.quantities[0].column: each.noise[0] for each in found.released.measured}
     plan = fastdp.plan(asked, epsilon=1.0, delta=delta, unit=person, bounds=bounds, every="1d", windows=2)
     # Half of the counts' share each; a row is in one node of each of the two levels.
     part = plan.shares["counts"] / 2.0

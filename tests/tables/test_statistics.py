@@ -84,12 +84,12 @@ def test_levels_are_sums_of_the_cells() -> None:
     found = fastdp.aggregate(FRAME, ASKED, "at", "1d", levels=True, **options).released
     cells, *others = found.measured
     # Least squares need not have a number of each.
-    assert (cells.depth, cells.each) == (2, True)
-    assert {(each.depth, each.each) for each in others} <= {(1, True), (0, True), (2, False), (1, False), (0, False)}
+    assert cells.level == (2, True)
+    assert {each.level for each in others} <= {(1, True), (0, True), (2, False), (1, False), (0, False)}
     assert others
     for each in others:
-        wanted = exact(cells.steps, found, each.depth)
-        wanted = wanted if each.each else wanted.sum(axis=1, keepdims=True)
+        wanted = exact(cells.steps, found, each.level.depth)
+        wanted = wanted if each.level.each else wanted.sum(axis=1, keepdims=True)
         assert np.array_equal(each.steps, wanted)
     assert [list(names) for names in found.nodes] == [[], ["meter"], by]
     leaf = found.nodes[2]["meter"]

@@ -280,7 +280,7 @@ def test_sums_beyond_int64_wrap() -> None:
     """Privacy does not depend on how many rows there are: sums and noise are taken modulo 2^64."""
     plan = flat.make_plan("totals", every="1h", epsilon=1.0, clip=2.0**40, resolution=1.0)
     (total,) = plan.quantities()
-    (near,) = release(plan.budget, [total], np.array([[[2**63 - 1]]]), Key.from_seed(1), (0, 1), Keys(()))
+    (near,) = release(plan.budget, [total], [np.array([[[2**63 - 1]]])], Key.from_seed(1), (0, 1), Keys(()))
     assert int(near.steps[0, 0, 0]) != 2**63 - 1
     sums = np.full((1, 1), 2**63 - 2**30)
     values = np.full(3, 2.0**30)

@@ -117,7 +117,7 @@ def person_of_two_days(epsilon: float) -> ManyRuns:
 
     def draw(data: Sequence[int], trials: int, key: Key) -> Floats:
         sums = np.tile(np.asarray(data, np.int64), trials).reshape(1, -1, 1)
-        (released,) = release(plan.budget, plan.quantities(), sums, key, (0, sums.shape[1]), Keys(()))
+        (released,) = release(plan.budget, plan.quantities(), [sums], key, (0, sums.shape[1]), Keys(()))
         return released.steps.reshape(trials, -1).astype(np.float64)
 
     return ManyRuns(plan.budget.guarantee(simulated=False), draw)

@@ -96,7 +96,7 @@ def see_table(table: Any) -> Outputs:
     yield "nodes", sums.nodes, [each.tolist() for each in sums.parents]
     others = ("edges", "nodes", "parents", "measured", "tails", "rows")
     yield from (item for item in sorted(vars(sums).items()) if item[0] not in others)
-    yield "noise", [(each.depth, each.each, str(each.noise)) for each in sums.measured]
+    yield "noise", [(*each.level, str(each.noise)) for each in sums.measured]
     yield "numbers", sorted(sums.tails.items()), sums.rows
     yield "guarantee", table.guarantee, table.guarantee.derivation
     yield "print", repr(table), str(table), table._repr_html_(), len(table)
