@@ -22,8 +22,9 @@ Examples
   fastdp compile adaptive totals
   fastdp compile --cache-dir /opt/fastdp-cache    (in a Dockerfile, before ENV NUMBA_CACHE_DIR=/opt/fastdp-cache)
 
-A cache belongs to one kind of processor, one version of fastdp and one of Numba. For an image that runs on several
-kinds, set NUMBA_CPU_NAME=generic while compiling and while running.
+A cache belongs to one kind of processor, one version of fastdp and one of Numba. For an image or a wheel that runs on
+several kinds, compile for levels: fastdp compile --level x86-64-v3 (since Haswell, 2013, and Excavator, 2015), and
+--level x86-64-v4 (with AVX-512). A processor takes the highest level that it has; others compile for themselves.
 """
 SYSTEMS = (*METHODS, "phdstream", "totals", "fleet")
 HELP = f"""Compile kernels now, so that no later call has to wait.
@@ -37,12 +38,19 @@ SYSTEM is {", ".join(SYSTEMS[:-1])} or {SYSTEMS[-1]}, by default all. Each runs 
 @with_options("""
 --cache-dir DIR:path  Folder of compiled kernels, as the variable NUMBA_CACHE_DIR says it. Set the variable to DIR
     wherever fastdp is to find them.  [default: beside the installed sources, else the user's cache]
+--level (x86-64-v3|x86-64-v4)  Compile for all processors of this level, beside the installed sources.
 """)
-def compile(systems: tuple[str, ...], cache_dir: Path | None) -> None:
+def compile(systems: tuple[str, ...], cache_dir: Path | None, level: str | None) -> None:
     """Run each system once, and say what that compiled."""
+    if cache_dir is not None and level is not None:
+        raise click.UsageError("--cache-dir and --level: expected one of the two.")
+    # Numba reads them when it is imported, which nothing has done yet.
     if cache_dir is not None:
-        # Numba reads it when it is imported, which nothing has done yet.
         os.environ["NUMBA_CACHE_DIR"] = str(cache_dir.absolute())
+    if level is not None:
+        os.environ |= {"NUMBA_CPU_NAME": level, "NUMBA_CPU_FEATURES": ""}
+        fastdp_kernels.ships = True
+        check_level(level)
     calls = first_calls()
 
     compiled: list[str] = []
@@ -69,6 +77,14 @@ def compile(systems: tuple[str, ...], cache_dir: Path | None) -> None:
         )
     for folder in sorted(folders):
         click.echo(f"Kept in {folder}")
+
+
+def check_level(level: str) -> None:
+    """ClickException unless this processor can run kernels of a level, which compiling does."""
+    from fastdp_kernels._caching import LEVELS, processor_has
+
+    if not processor_has(*LEVELS[level]):
+        raise click.ClickException(f"--level {level}: this processor is below it. Expected a machine that has it.")
 
 
 def first_calls() -> dict[str, Callable[[], object]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
@@ -27,6 +28,7 @@ from fastdp.state.machine import Machine
 from fastdp.streams.fleet import MACHINES, Fleet
 from fastdp.streams.ids import as_ids
 from fastdp.streams.stream_machine import Schedule
+from fastdp.tables.windows import Windows, WindowsMachine
 
 #: Ids or values of rows.
 Column: TypeAlias = Sequence[object] | Array
@@ -34,6 +36,8 @@ Column: TypeAlias = Sequence[object] | Array
 Foreign: TypeAlias = Any
 #: Id, value, and what is carried along.
 Row: TypeAlias = tuple[Foreign, ...]
+#: What a job's guarantee assumes beside that of its windows.
+PUBLIC_CLOCK = "the engine's watermark, or the tick, that closes windows is public knowledge"
 #: Fleets that a worker holds open, so that a state which comes back is not read again.
 OPEN_FLEETS = 1024
 
@@ -82,7 +86,12 @@ class Job:
         if not _is_bound(self.machine):
             raise ParameterError(
                 f"parameters = {validation.shown(self.machine)}: expected a mechanism whose noise is bound to the "
-                "values (Adaptive, Flat, RunningCounts), because an altered replay would meet the same noise"
+                "values (Adaptive, Flat, RunningCounts, Windows), because an altered replay would meet the same noise"
+            )
+        if isinstance(self.machine, WindowsMachine) and self.machine.lateness is not None:
+            raise ParameterError(
+                f"lateness = {self.machine.lateness!r}: expected None in a job, whose clock is the engine's "
+                "watermark or a public tick (a shard's latest row is no common clock)"
             )
         self.name, self.secret = name, secret
 
@@ -99,8 +108,11 @@ class Job:
 
     @property
     def guarantee(self) -> Guarantee:
-        """Guarantee of all streams together for one value."""
-        return Fleet(self.machine).guarantee
+        """Guarantee of all streams together for one value, or of all windows for one unit."""
+        if not isinstance(self.machine, WindowsMachine):
+            return Fleet(self.machine).guarantee
+        promised = self.machine.guarantee(Key.choose(None, None))
+        return replace(promised, derivation=(*promised.derivation, PUBLIC_CLOCK))
 
     # Derived on a worker, and never pickled.
 
@@ -114,7 +126,8 @@ class Job:
         return self._root.within("job", self.name)
 
     @cached_property
-    def _seal(self) -> bytes:
+    def seal(self) -> bytes:
+        """Key under which states are sealed; secret."""
         return self._root.derive("state of a job", self.name).reveal()
 
     @cached_property
@@ -127,13 +140,15 @@ class Job:
 
     def fleet(self, part: tuple[int, int] | None = None) -> Fleet:
         """A fleet without streams: of all ids, or of shard k of n if `part` is (k, n)."""
+        if isinstance(self.machine, WindowsMachine):
+            raise ParameterError(f"job = {validation.shown(self)}: expected a job of streams; windows have none")
         return self._empty._empty(part)
 
     def to_bytes(self, fleet: Fleet) -> bytes:
         """Sealed state of `fleet`."""
         if not isinstance(fleet, Fleet):
             raise ParameterError(f"fleet = {validation.shown(fleet)}: expected a fleet of this job")
-        return fleet.to_bytes(self._seal)
+        return fleet.to_bytes(self.seal)
 
     @validation.plain
     def from_bytes(self, state: bytes, shards: int | None = None) -> Fleet:
@@ -141,7 +156,7 @@ class Job:
 
         StateError if it is damaged, or of another job, secret, mechanism, parameter or number of shards.
         """
-        fleet = Fleet._opened(state, self._seal, type(self.machine), self._empty)
+        fleet = Fleet._opened(state, self.seal, type(self.machine), self._empty)
         mine = fleet._part and fleet._part[1]
         if shards not in (None, mine):
             made = "None (the state is of a whole fleet)" if mine is None else f"{mine}, the number in the state"
@@ -200,7 +215,10 @@ class Job:
             As for :meth:`fastdp.Ledger.spend`.
         """
         validation.part("ledger", ledger, Ledger, "fastdp.ledger")
-        ledger.spend(self.fleet(), stream=stream, note=f"job {self.name!r}")
+        machine, made = self.machine, None
+        if isinstance(machine, WindowsMachine):
+            made = Windows._of(machine, self.key.bind(machine.plan))
+        ledger.spend(made or self.fleet(), stream=stream, note=f"job {self.name!r}")
 
 
 def publish(fleet: Fleet, ids: Column, values: Column) -> tuple[Indices, Floats]:
@@ -274,6 +292,8 @@ def engine(extra: str, module: str) -> Foreign:
 def _is_bound(machine: Machine[Any]) -> bool:
     """True if noise is bound to the values before it; user-defined mechanisms must ensure it (``docs/state.md``)."""
     if not isinstance(machine, Schedule):
-        return type(machine) in MACHINES.values() or not type(machine).__module__.startswith("fastdp.")
+        return type(machine) in (*MACHINES.values(), WindowsMachine) or not type(machine).__module__.startswith(
+            "fastdp."
+        )
     composition = machine.composition
     return bound_distribution(composition.perturber, Key.from_seed(0), 1, composition.publish_epsilon) is not None

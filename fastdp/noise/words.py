@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from fastdp.kinds import Indices, Integers
 from fastdp.noise.key import DrawnTwiceError, DrawnWords, Key
-from fastdp_kernels._jit import processor_has
+from fastdp_kernels._caching import processor_has
 from fastdp_kernels.noise import binary_counter
 
 #: Random words of 64 bits.

@@ -172,7 +172,12 @@ def _write_json(path: str | Path, shapes: list[Json], table: dict[str, Array]) -
         {"type": "Feature", "geometry": shape, "properties": {name: column[i] for name, column in columns.items()}}
         for i, shape in enumerate(shapes)
     ]
-    text = json.dumps({"type": "FeatureCollection", "features": features}, allow_nan=False)
+    try:
+        text = json.dumps({"type": "FeatureCollection", "features": features}, allow_nan=False)
+    except TypeError:
+        raise ParameterError(
+            "columns: expected numbers, texts and bools for GeoJSON, or a path of .parquet"
+        ) from None
     Path(path).write_text(text + "\n", encoding="utf-8")
 
 

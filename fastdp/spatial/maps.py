@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any, ClassVar, TypeAlias
 
@@ -27,6 +28,8 @@ EARTH_RADIUS = 6371.0088
 TOLERANCE = 1e-7
 #: Polygons with more corners are cut in halves until they have fewer: cells then meet small pieces only.
 MAX_CORNERS = 256
+#: Cells whose part of the area is kept for the next step.
+MAX_CUTS = 2**14
 #: Default tolerance of ``Network.contains`` as a part of the bounding box's longer side: the rounding of coordinates.
 ROUNDING = 1e-9
 
@@ -136,6 +139,7 @@ class Polygons(Map):
         self._plane_area = plane_area
         self.area = self._scale * plane_area
         self._tree = load("shapely").STRtree(parts)
+        self._cuts = dict[bytes, _Cut]()
         self.lower.flags.writeable = self.upper.flags.writeable = False
 
     def __repr__(self) -> str:
@@ -174,27 +178,26 @@ class Polygons(Map):
         return area
 
     def _sizes(self, low: Floats, high: Floats) -> tuple[Integers, Floats]:
-        cells, pieces = self._pieces(low, high)
+        cuts = self._cuts_of(low, high)
+        cells = np.repeat(np.arange(len(cuts)), [cut.pieces.size for cut in cuts])
+        pieces = np.concatenate([np.empty(0, object), *(cut.pieces for cut in cuts)])
         return cells, load("shapely").area(pieces) * self._scale
 
     def _samplers(self, low: Floats, high: Floats, counts: Integers) -> tuple[Integers, Floats, Draw]:
-        shapely, asked = load("shapely"), np.flatnonzero(counts > 0)
-        cells, pieces = self._pieces(low[asked], high[asked])
-        triangles, owner = shapely.get_parts(shapely.constrained_delaunay_triangles(pieces), return_index=True)
-        corners = shapely.get_coordinates(triangles).reshape(-1, 4, 2)[:, :3]
-        sides = corners[:, 1:] - corners[:, :1]
-        areas = 0.5 * np.abs(sides[:, 0, 0] * sides[:, 1, 1] - sides[:, 0, 1] * sides[:, 1, 0])
-        real = areas > 0.0
-        corners, sides = corners[real], sides[real]
+        asked = np.flatnonzero(counts > 0)
+        cuts = self._cuts_of(low[asked], high[asked])
+        _triangulate([cut for cut in cuts if cut.areas is None])
+        triangles = np.concatenate([np.empty((0, 3, 2)), *(cut.triangles for cut in cuts)])
+        areas = [np.empty(0) if cut.areas is None else cut.areas for cut in cuts]
 
         def draw(chosen: Integers, generator: np.random.Generator) -> Floats:
             along = generator.random((chosen.size, 2))
             # The square's half beyond its diagonal is turned onto the other half.
             along = np.where(along.sum(axis=1, keepdims=True) > 1.0, 1.0 - along, along)
-            points: Floats = corners[chosen, 0] + np.einsum("ij,ijk->ik", along, sides[chosen])
+            points: Floats = triangles[chosen, 0] + np.einsum("ij,ijk->ik", along, triangles[chosen, 1:])
             return points
 
-        return asked[cells[owner]][real], areas[real], draw
+        return np.repeat(asked, [each.size for each in areas]), np.concatenate([np.empty(0), *areas]), draw
 
     def contains(self, points: Values) -> NDArray[np.bool_]:
         """Flags of the points, array-like[n, 2], in the domain or on its border: bool[n]."""
@@ -202,6 +205,20 @@ class Polygons(Map):
         inside = np.zeros(table.shape[0], np.bool_)
         inside[self._tree.query(load("shapely").points(table), predicate="intersects")[0]] = True
         return inside
+
+    def _cuts_of(self, low: Floats, high: Floats) -> list[_Cut]:
+        """The area inside each cell; a released tree asks for the same cells step after step."""
+        names = [corners.tobytes() for corners in np.concatenate([low, high], axis=1)]
+        found = {name: cut for name in names if (cut := self._cuts.get(name))}
+        new = [i for i, name in enumerate(names) if name not in found]
+        cells, pieces = self._pieces(low[new], high[new])
+        ends = np.searchsorted(cells, np.arange(len(new) + 1)).tolist()
+        added = {names[i]: _Cut(pieces[a:b]) for i, a, b in zip(new, ends, ends[1:], strict=False)}
+        if len(self._cuts) + len(added) > MAX_CUTS:
+            self._cuts = {}
+        self._cuts |= added
+        found |= added
+        return [found[name] for name in names]
 
     def _pieces(self, low: Floats, high: Floats) -> tuple[Integers, Geometries]:
         """Intersections of cells with the small polygons: indices of the cells, ascending, and polygons."""
@@ -215,6 +232,35 @@ class Polygons(Map):
         )
         areal = shapely.get_type_id(pieces) == shapely.GeometryType.POLYGON
         return cells[owner[areal]], pieces[areal]
+
+
+@dataclass
+class _Cut:
+    """Polygons of the area inside a cell and, once points are drawn there, their triangles.
+
+    ``triangles``, float64[n, 3, 2], hold a corner and the two sides from it.
+    """
+
+    pieces: Geometries
+    triangles: Floats = field(default_factory=lambda: np.empty((0, 3, 2)))
+    areas: Floats | None = None
+
+
+def _triangulate(cuts: list[_Cut]) -> None:
+    """Set the triangles of cells."""
+    if not cuts:
+        return
+    shapely = load("shapely")
+    pieces, cells = np.concatenate([cut.pieces for cut in cuts]), np.arange(len(cuts) + 1)
+    triangles, owner = shapely.get_parts(shapely.constrained_delaunay_triangles(pieces), return_index=True)
+    corners = shapely.get_coordinates(triangles).reshape(-1, 4, 2)[:, :3]
+    sides = corners[:, 1:] - corners[:, :1]
+    areas = 0.5 * np.abs(sides[:, 0, 0] * sides[:, 1, 1] - sides[:, 0, 1] * sides[:, 1, 0])
+    owner = np.repeat(cells[:-1], [cut.pieces.size for cut in cuts])[owner][areas > 0.0]
+    found, areas = np.concatenate([corners[:, :1], sides], axis=1)[areas > 0.0], areas[areas > 0.0]
+    ends = np.searchsorted(owner, cells).tolist()
+    for cut, a, b in zip(cuts, ends, ends[1:], strict=False):
+        cut.triangles, cut.areas = found[a:b], areas[a:b]
 
 
 class Network(Map):

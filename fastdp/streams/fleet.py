@@ -550,7 +550,7 @@ class Fleet:
         if content["fleet"] != VERSION:
             raise StateError(f"the state has fleet format {validation.shown(content['fleet'])}: expected {VERSION}")
         if like is not None and content["class"] != type(like._machine).__name__:
-            _refuse_other({"mechanism": content["class"]}, {"mechanism": type(like._machine).__name__})
+            refuse_other({"mechanism": content["class"]}, {"mechanism": type(like._machine).__name__})
         kind: Any = MACHINES.get(content["class"], machine)
         if kind is None or kind.__name__ != content["class"]:
             raise StateError(
@@ -561,7 +561,7 @@ class Fleet:
         key = Key(secret, simulated=content["simulated"], binding=Binding(content["binding"]))
         found = cls._of(kind.from_description(content["composition"]), key)
         if like is not None:
-            _refuse_other(_parameters(found._machine.describe()), _parameters(like._machine.describe()))
+            refuse_other(found._machine.describe(), like._machine.describe())
         return found._filled(content, data)
 
     def _filled(self, content: Json, data: bytes) -> Fleet:
@@ -593,16 +593,17 @@ class Fleet:
         return self
 
 
-def _parameters(description: object, name: str = "") -> Json:
+def _flat(description: object, name: str = "") -> Json:
     """Public parameters of a mechanism as a flat dictionary, nested ones under dotted names."""
     if not isinstance(description, dict):
         return {name: description}
-    parts = (_parameters(each, f"{name}.{inner}".lstrip(".")) for inner, each in description.items())
+    parts = (_flat(each, f"{name}.{inner}".lstrip(".")) for inner, each in description.items())
     return {path: value for part in parts for path, value in part.items()}
 
 
-def _refuse_other(stored: Json, asked: Json) -> None:
-    """StateError that names each parameter in which `stored` and `asked` differ, if any."""
+def refuse_other(stored: Json, asked: Json) -> None:
+    """StateError that names each parameter in which the descriptions `stored` and `asked` differ, if any."""
+    stored, asked = _flat(stored), _flat(asked)
     differ = [
         f"{name} = {_of(stored, name)} in the state, {_of(asked, name)} asked for"
         for name in dict.fromkeys([*stored, *asked])

@@ -276,6 +276,14 @@ class WindowsMachine(Machine[WindowsState]):
 
     def step(self, state: WindowsState, batch: Batch, key: Key) -> Transition[WindowsState]:
         """State after the rows are added, and the release of the windows that the clock closes."""
+        after, sums = self.collect(state, batch, key)
+        return Transition(after, partial(self._emit, *self._measure(state.closed, sums, key)))
+
+    def collect(self, state: WindowsState, batch: Batch, key: Key) -> tuple[WindowsState, Integers]:
+        """State after the rows are added, and exact sums of the windows that the clock closes, int64[Q, W, K].
+
+        Sums of shards add up to those of all rows, if a person's rows are in one shard.
+        """
         calendar, first = self.calendar, state.closed
         windows = calendar.numbers(batch.times)
         clock, late = self._clock(state, batch, windows)
@@ -291,9 +299,6 @@ class WindowsMachine(Machine[WindowsState]):
             sums = _wide(state.sums, open_to - first)
             rows = CellRows(windows, np.where(counted, batch.codes, -1), batch.values)
             sums = sums + self._added(rows, (first, first + sums.shape[1]))
-        measured = release(
-            self.plan.budget, self.quantities, [sums[:, : closed - first]], key, (first, closed), self.table
-        )
         after = WindowsState(
             n_seen=state.n_seen + bool(batch.times.size or clock > state.clock),
             clock=clock,
@@ -302,7 +307,15 @@ class WindowsMachine(Machine[WindowsState]):
             sums=sums[:, closed - first :].copy(),
             waiting=waiting,
         )
-        return Transition(after, partial(self._emit, (first, closed), measured, key))
+        return after, sums[:, : closed - first]
+
+    def publish(self, first: int, sums: Integers, key: Key) -> Released:
+        """The release of windows from number `first` on, from the exact sums of :meth:`collect`."""
+        return self._emit(*self._measure(first, sums, key))
+
+    def _measure(self, first: int, sums: Integers, key: Key) -> tuple[tuple[int, int], tuple[Measured, ...], Key]:
+        span = first, first + sums.shape[1]
+        return span, release(self.plan.budget, self.quantities, [sums], key, span, self.table), key
 
     def _clock(self, state: WindowsState, batch: Batch, windows: Integers) -> tuple[int, Flags]:
         """The clock after the batch, and flags of late rows: row by row, so the cut into batches has no effect."""

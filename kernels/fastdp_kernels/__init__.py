@@ -13,3 +13,5 @@ from collections.abc import Callable
 
 #: Called with a kernel's name, and the folder of its cache ("" without one), just before it is compiled.
 on_compile: Callable[[str, str], None] | None = None
+#: True while kernels are compiled for a wheel: they are then kept beside their sources.
+ships = False

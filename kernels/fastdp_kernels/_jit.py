@@ -1,7 +1,7 @@
-"""The one place that names the compiler.
+"""The decorators that compile kernels, and instructions that Numba lacks.
 
-``kernel`` compiles without the interpreter lock, with an on-disk cache and without ``fastmath`` (noise
-must not depend on a compiler's liberties).  ``inline`` marks the small pieces kernels are made of.
+``kernel`` compiles without the interpreter lock, with a cache on disk (:mod:`fastdp_kernels._caching`) and without
+``fastmath`` (noise must not depend on a compiler's liberties).  ``inline`` marks the small pieces of kernels.
 ``bits_of`` and ``double_of`` read the same 64 bits as a float or as an integer.  ``plus`` and ``minus``
 wrap modulo 2^64: plain ``+`` on signed integers is undefined where it overflows (Numba marks it ``nsw``), and
 LLVM does make use of that.  ``chacha_rounds`` gives LLVM's instructions one by one, because Numba takes half a second
@@ -11,74 +11,23 @@ to find them in the same program.
 from __future__ import annotations
 
 import gc
-import hashlib
-import sys
-import warnings
 from collections.abc import Callable
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
-import llvmlite.binding
 import numba
 import numpy as np
 from llvmlite import ir
 from numba import types
-from numba.core import caching, cgutils
+from numba.core import cgutils
 from numba.core.registry import CPUDispatcher
 from numba.extending import intrinsic
 
-import fastdp_kernels
+from fastdp_kernels._caching import KeptKernel, target_has
 
 F = TypeVar("F", bound=Callable[..., Any])
 #: An array of records with named fields, or one of them.
 Record: TypeAlias = Any
-
-
-def processor_has(*features: str) -> bool:
-    """Whether this processor has instructions, by LLVM's names for them."""
-    try:
-        found = llvmlite.binding.get_host_cpu_features()
-    except RuntimeError:
-        return False
-    return all(found.get(feature, False) for feature in features)
-
-
-def _fingerprint_of_sources() -> str:
-    digest = hashlib.sha256()
-    for source in sorted(Path(__file__).parent.rglob("*.py")):
-        digest.update(source.name.encode() + b"\0" + source.read_bytes())
-    return digest.hexdigest()
-
-
-_SOURCES = _fingerprint_of_sources()
-
-
-if TYPE_CHECKING:
-    _UserLocator = caching.UserProvidedCacheLocator
-else:
-    # Its name began with an underscore up to Numba 0.61.
-    _UserLocator = getattr(caching, "UserProvidedCacheLocator", None) or caching._UserProvidedCacheLocator
-
-
-class _ReadOnlyLocator(_UserLocator):
-    """``NUMBA_CACHE_DIR`` that was filled before, as in an image whose files cannot be written any more."""
-
-    def ensure_cache_path(self) -> None:
-        if not any(Path(self.get_cache_path()).glob("*.nbi")):  # type: ignore[no-untyped-call]
-            raise OSError
-
-
-class _KernelCacheImpl(caching.CompileResultCacheImpl):
-    _locator_classes = [  # noqa: RUF012 - Numba's own
-        _UserLocator,
-        _ReadOnlyLocator,
-        *caching.CompileResultCacheImpl._locator_classes[1:],
-    ]
-
-
-class _KernelCache(caching.FunctionCache):
-    _impl_class = _KernelCacheImpl
 
 
 #: An entry for C, which Numba makes besides that for Python, would have no caller.
@@ -121,68 +70,11 @@ class _Piece(CPUDispatcher):
 def kernel(function: F) -> F:
     """Compile an entry point of the core; type checkers keep seeing the plain signature.
 
-    Numba's cache on disk looks at the kernel's own file only; a helper or constant that changed in another
-    one would go unnoticed.  So the cache's stamp is made of all kernel sources.
+    It is kept on disk as :class:`KeptKernel` says.
     """
     dispatcher: Any = _Kernel(function, targetoptions=dict(_OPTIONS))
-    try:
-        dispatcher._cache = _KernelCache(function)  # type: ignore[no-untyped-call]
-    except RuntimeError as error:
-        # Neither NUMBA_CACHE_DIR, nor __pycache__ beside the sources, nor the user's cache can be written.
-        _warn_of_cache(str(error))
-    cache = dispatcher._cache
-    cache_file = getattr(cache, "_cache_file", None)
-    if cache_file is not None and hasattr(cache_file, "_source_stamp"):
-        cache_file._source_stamp = _SOURCES
-    cache.load_overload = _telling(_forgiving(cache.load_overload), function.__name__, cache.cache_path or "")
-    cache.save_overload = _forgiving(cache.save_overload)
+    dispatcher._cache = KeptKernel(function)
     return cast("F", dispatcher)
-
-
-def _telling(load: Callable[..., Any], name: str, folder: str) -> Callable[..., Any]:
-    """Loader that reports a kernel which is not in the cache and is compiled next."""
-
-    def attempt(*arguments: Any) -> Any:
-        found = load(*arguments)
-        if found is None and fastdp_kernels.on_compile is not None:
-            fastdp_kernels.on_compile(name, folder)
-        return found
-
-    return attempt
-
-
-def _forgiving(access: Callable[..., Any]) -> Callable[..., Any]:
-    """A cache that fills up, or is taken away, must not stop a publisher: it compiles for itself."""
-
-    def attempt(*arguments: Any) -> Any:
-        try:
-            return access(*arguments)
-        except OSError as error:
-            _warn_of_cache(str(error))
-            return None
-
-    return attempt
-
-
-_warned: list[str] = []
-#: Packages whose frames lie between the caller and a warning.
-_BETWEEN = ("fastdp_kernels", "fastdp", "numba", "importlib")
-
-
-def _warn_of_cache(reason: str) -> None:
-    """Warn once in a process, at the caller's line, that it will compile for itself."""
-    if not _warned:
-        _warned.append(reason)
-        frame = sys._getframe()
-        while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] in _BETWEEN:
-            frame = frame.f_back
-        warnings.warn_explicit(
-            f"compiled kernels cannot be kept ({reason}): every process compiles them again, which takes seconds; "
-            "expected NUMBA_CACHE_DIR to name a folder that can be written",
-            RuntimeWarning,
-            frame.f_code.co_filename,
-            frame.f_lineno,
-        )
 
 
 def records(fields: list[Any]) -> Any:
@@ -255,8 +147,8 @@ else:
         """The float64 whose IEEE-754 bits are the given int64."""
         return types.float64(types.int64), _reinterpret(ir.DoubleType())
 
-    #: Whether vectors of int64 have an instruction for it.
-    CONVERTS = processor_has("avx512dq")
+    #: True if vectors of int64 have an instruction for it.
+    CONVERTS = target_has(("avx512dq",))
 
     def rounded(builder: Any, number: Any, converts: bool = CONVERTS) -> Any:
         """:func:`real_of` for LLVM's int64, or a vector of them, by the instruction or in other operations."""

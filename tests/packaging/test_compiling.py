@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from fastdp_kernels._caching import LEVELS, processor_has
+
 ROOT = Path(__file__).resolve().parents[2]
 TOUR = Path(__file__).with_name("tour.py")
 
@@ -163,6 +165,40 @@ print(compiled)"""
     done = run(program, home=installation, **chosen)
     assert (done.stdout, done.stderr) == ("[]\n[]\n", "")
     assert not (tmp_path / "cache").exists()
+
+
+def copied(tmp_path: Path) -> Path:
+    """The packages without compiled kernels."""
+    left_out = shutil.ignore_patterns("__pycache__", "_compiled", "*.nb?")
+    for package in ("fastdp", "kernels/fastdp_kernels", "lab/fastdp_lab"):
+        shutil.copytree(ROOT / package, tmp_path / "copy" / package, ignore=left_out)
+    return tmp_path / "copy"
+
+
+FIRST_PAK = """
+import fastdp_kernels
+compiled = []
+fastdp_kernels.on_compile = lambda name, folder: compiled.append(name)
+import fastdp
+fastdp.PAK(1.0, 1e-6, 50.0, 2000, holdout=500, seed=1).release([k % 50.0 for k in range(2000)]).sum(0, 5)
+print(len(compiled))"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not processor_has(*LEVELS["x86-64-v3"]), reason="a processor without AVX2")
+def test_kernels_of_a_level_are_found_by_processors_that_have_it(tmp_path: Path) -> None:
+    home, empty = copied(tmp_path), {"NUMBA_CACHE_DIR": str(tmp_path / "empty")}
+    command = "from fastdp.cli import main; main(['compile', '--level', 'x86-64-v3', 'pak'])"
+    done = run(command, home=home)
+    assert done.returncode == 0, done.stderr
+    assert {path.parent.name for path in home.rglob("*.nbc")} == {"_compiled"}
+    assert run(FIRST_PAK, home=home, **empty).stdout == "0\n"
+    assert run(FIRST_PAK, home=home, **empty, NUMBA_CPU_NAME="x86-64-v4", NUMBA_CPU_FEATURES="").stdout == "0\n"
+    # A processor below the level, and sources that changed, compile for themselves.
+    assert run(FIRST_PAK, home=home, **empty, NUMBA_CPU_NAME="generic").stdout != "0\n"
+    source = home / "kernels" / "fastdp_kernels" / "tables" / "__init__.py"
+    source.write_text(source.read_text() + "# changed\n")
+    assert run(FIRST_PAK, home=home, **empty).stdout != "0\n"
 
 
 #: Names load, and kernels come from the cache or the compiler, on first use: here in every thread at once.

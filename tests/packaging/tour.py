@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from numba.core.caching import FunctionCache
 
 import fastdp
 import fastdp_kernels
@@ -21,6 +20,7 @@ from fastdp.perturbers import Blocks, Flat, Hierarchy
 from fastdp.smoothers import Exponential, Mean, Median, MovingAverage, Recent
 from fastdp.thresholds import Fixed, NoisyMax, PAKQuantile, SmoothQuantile, SquareWave
 from fastdp.thresholds.renewals import RenewFromHoldout, RenewFromPublished
+from fastdp_kernels._caching import KeptKernel
 from fastdp_lab.repetitions import repeat
 from tests.shared import finished
 
@@ -137,7 +137,7 @@ def signatures() -> dict[str, list[str]]:
         home = importlib.import_module(module.name)
         for name, member in vars(home).items():
             # Entry points are cached; the pieces inlined into them are not.
-            entry = isinstance(getattr(member, "_cache", None), FunctionCache)
+            entry = isinstance(getattr(member, "_cache", None), KeptKernel)
             if entry and member.py_func.__module__ == home.__name__:
                 found[f"{module.name.rpartition('.')[2]}.{name}"] = [str(each) for each in member.signatures]
     return found

@@ -250,6 +250,8 @@ def test_bad_files_are_named(tmp_path) -> None:
         write_points(tmp_path / "p.shp", [[1.0, 2.0]])
     with pytest.raises(ParameterError, match="count"):
         write_cells(tmp_path / "c.geojson", LOWER, UPPER, [1.0])
+    with pytest.raises(ParameterError, match="expected numbers, texts and bools for GeoJSON"):
+        write_cells(tmp_path / "c.geojson", LOWER, UPPER, np.array(["2024-05-01", "2024-05-02"], "datetime64[D]"))
     with pytest.raises(ParameterError, match=r"columns\[0\]"):
         write_points(tmp_path / "p.geojson", [[1.0, 2.0]], columns={"depth": [np.nan]})
     assert list(tmp_path.iterdir()) == []

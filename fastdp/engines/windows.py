@@ -1,0 +1,197 @@
+"""Windows inside engines: shards hold rows by person, and one release adds up their exact sums of each window.
+
+An engine calls two functions from state to state.  :class:`Shard` collects rows; once the engine's clock passes the
+end of a window it gives the shard's :data:`Share`, exact sums without noise, sealed.  :func:`merge` adds the shares
+of a window, each shard's once, and releases it when all are there.  Source: ``docs/engines.md``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from fastdp import validation
+from fastdp.engines.job import Foreign, Job
+from fastdp.errors import DataError, ParameterError, StateError
+from fastdp.kinds import Indices, Instant, Integers, Json
+from fastdp.noise.canonical import rule_of
+from fastdp.noise.key import Key
+from fastdp.state import codec
+from fastdp.state.sealed_file import Seal
+from fastdp.streams.fleet import refuse_other
+from fastdp.streams.ids import parts_of
+from fastdp.tables.columns import as_arrow, digests_of
+from fastdp.tables.table import Table
+from fastdp.tables.windows import WindowsMachine
+
+#: Rows as columns by name: a dict of lists, a data frame.
+Columns: TypeAlias = Mapping[str, Foreign]
+#: Sealed sums of one window, of one shard or more.
+Share: TypeAlias = bytes
+#: A released row: window, keys, statistics with their intervals.
+Released: TypeAlias = Json
+#: Watermarks from here on, in milliseconds, are the end of the input, which is no public time.
+END = 2**53
+
+
+def machine_of(job: Job) -> WindowsMachine:
+    """The windows of a job; ParameterError if it publishes streams."""
+    if not isinstance(job.machine, WindowsMachine):
+        raise ParameterError(
+            f"job = {validation.shown(job)}: expected Job(fastdp.Windows(...)), or release for streams"
+        )
+    return job.machine
+
+
+def names_of(job: Job) -> list[str]:
+    """Columns that a row needs: time, keys, values, person."""
+    machine = machine_of(job)
+    plan = machine.plan
+    named = [machine.time.column, *plan.by, *(each.name for each in plan.columns), plan.who]
+    return [name for name in dict.fromkeys(named) if name is not None]
+
+
+def columns_of(job: Job, rows: Sequence[Mapping[str, object]]) -> Columns:
+    """Rows as columns; DataError, which names the first place, if one lacks a column."""
+    names = names_of(job)
+    for i, row in enumerate(rows):
+        lacks = [name for name in names if name not in row]
+        if lacks:
+            raise DataError(f"rows[{i}] has no {lacks[0]!r}: expected {', '.join(names)} in every row")
+    return {name: [row[name] for row in rows] for name in names}
+
+
+def owners(job: Job, rows: Columns, shards: int) -> Indices:
+    """Shard of each row: that of its person, or any one, the same each time."""
+    machine = machine_of(job)
+    who = machine.plan.who
+    if who is None:
+        return parts_of([str(each) for each in rows[machine.time.column]], shards)
+    if not len(rows[who]):
+        return np.empty(0, np.int64)
+    digests, named = digests_of(as_arrow(rows[who], "persons"))
+    if named is not None and not named.all():
+        raise DataError(f"persons[{int(np.argmin(named))}] is missing: expected the person of every row")
+    owned: Indices = (digests[:, 0].view(np.uint64) % np.uint64(shards)).astype(np.int64)
+    return owned
+
+
+class Shard:
+    """Shard k of n of a job's windows, `part` = (k, n): open windows' rows, or their sums.
+
+    Parameters
+    ----------
+    job : Job
+        Of a :class:`fastdp.Windows`.
+    part : (int, int)
+        Its number, and that of all shards; public.
+    state : bytes, optional
+        From :meth:`to_bytes`; StateError if it is damaged, or of another job, parameter or number of shards.
+    """
+
+    def __init__(self, job: Job, part: tuple[int, int], state: bytes | None = None) -> None:
+        self._job, self._part, self._machine = job, part, machine_of(job)
+        self._key = _key(job)
+        if state is None:
+            self._state = self._machine.start(self._key)
+        else:
+            content = _open(job, state, part[1])
+            with codec.decode_errors("the state"):
+                if content["part"] != part[0]:
+                    raise StateError(f"the state is of shard {content['part']}: expected that of {part[0]}")
+                self._state = self._machine.unpack(content, self._key)
+
+    def add(self, rows: Columns) -> None:
+        """Add rows, which wait for the clock; those of closed windows are dropped."""
+        plan, times = self._machine.plan, rows[self._machine.time.column]
+        if not len(times):
+            return
+        values = {each.name: rows[each.name] for each in plan.columns} or None
+        keys = {name: rows[name] for name in plan.by} or None
+        persons = None if plan.who is None else rows[plan.who]
+        self._collect(times, values, keys, persons, None)
+
+    def advance(self, to: Instant) -> list[tuple[int, Share]]:
+        """Move the clock; the number of each window that ends by then, and the shard's share of it."""
+        first, sums = self._state.closed, self._collect(None, None, None, None, to)
+        return [(first + i, self._share(first + i, sums[:, i : i + 1])) for i in range(sums.shape[1])]
+
+    @property
+    def next_end(self) -> int:
+        """End of the first open window, in milliseconds since 1970, rounded up."""
+        return -(-self._machine.calendar.edge(self._state.closed + 1) // 1000)
+
+    def to_bytes(self) -> bytes:
+        """Sealed state."""
+        return _seal(self._job, self._part[1], {"part": self._part[0], **self._machine.pack(self._state)})
+
+    def _collect(self, *batch: Any) -> Integers:
+        self._state, sums = self._machine.collect(self._state, self._machine.read(*batch), self._key)
+        return sums
+
+    def _share(self, window: int, sums: Integers) -> Share:
+        content = {"window": window, "parts": [self._part[0]], "sums": codec.describe(sums)}
+        return _seal(self._job, self._part[1], content)
+
+
+def merge(job: Job, shards: int, state: Share | None, share: Share) -> tuple[Share, list[Released]]:
+    """State of a window with one more share, and the window's rows when those of all shards are there.
+
+    A share that comes again changes nothing, and gives the rows again if it was the last one.
+    """
+    new = _open(job, share, shards)
+    have = new if state is None else _open(job, state, shards)
+    with codec.decode_errors("the state"):
+        if have["window"] != new["window"]:
+            raise StateError(f"a share of window {new['window']}: expected one of window {have['window']}")
+        sums = codec.restore(Integers, have["sums"])
+        if not set(new["parts"]) <= set(have["parts"]):
+            sums = sums + codec.restore(Integers, new["sums"])
+            have = {**have, "parts": sorted([*have["parts"], *new["parts"]]), "sums": codec.describe(sums)}
+    after = share if have is new else _seal(job, shards, have)
+    if len(have["parts"]) < shards:
+        return after, []
+    released = machine_of(job).publish(have["window"], sums, _key(job))
+    return after, rows_of(Table(released))
+
+
+def rows_of(table: Table) -> list[Released]:
+    """Rows of a released table, without what a model says of several windows."""
+    frame = table.arrow
+    rows: list[Released] = frame.select([name for name in frame.column_names if "revised" not in name]).to_pylist()
+    return rows
+
+
+def clock(job: Job, watermark: int) -> datetime | None:
+    """The engine's watermark, in milliseconds since 1970, as a time of the windows; None at the end of the input."""
+    if abs(watermark) >= END:
+        return None
+    moment = datetime.fromtimestamp(watermark / 1000, UTC)
+    return moment if machine_of(job).calendar.zone is not None else moment.replace(tzinfo=None)
+
+
+def _key(job: Job) -> Key:
+    """Noise key of the job's windows: that of ``fastdp.Windows(..., key=job.key)``."""
+    return job.key.bind(machine_of(job).plan)
+
+
+def _described(job: Job, shards: int) -> Json:
+    machine = machine_of(job)
+    return {**machine.describe(), "rule": rule_of(machine), "shards": shards}
+
+
+def _seal(job: Job, shards: int, content: Json) -> bytes:
+    return Seal(job.seal).pack(codec.as_text({**content, "windows": _described(job, shards)}))[1]
+
+
+def _open(job: Job, state: bytes, shards: int) -> Json:
+    """Content of a sealed state or share; StateError if it is not of this job, its parameters and so many shards."""
+    opened = Seal(job.seal).open(bytes(state), "the state")
+    with codec.decode_errors("the state"):
+        content: Json = json.loads(opened.frames[0])
+        refuse_other(content["windows"], json.loads(codec.as_text(_described(job, shards))))
+    return content

@@ -1,0 +1,48 @@
+"""Compiled kernels in the wheel, for the levels of processors that ``FASTDP_LEVELS`` lists; by default none.
+
+``FASTDP_LEVELS="x86-64-v3 x86-64-v4" python -m build --wheel`` makes a wheel for this Python, whose kernels are used
+with the version of Numba that compiled them.  They call nothing but Numba's own helpers and libm, which Numba finds
+when it loads them: hence the tag of the oldest systems that Numba itself runs on.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+
+class KernelsHook(BuildHookInterface):
+    """Runs ``fastdp compile --level`` in the checkout before the wheel is packed."""
+
+    @property
+    def _levels(self) -> list[str]:
+        return os.environ.get("FASTDP_LEVELS", "").split() if self.target_name == "wheel" else []
+
+    def dependencies(self) -> list[str]:
+        """The packages that compiling needs."""
+        return [*self.metadata.core.dependencies, "narwhals>=2", "pyarrow>=15"] if self._levels else []
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """Compile, and add the kernels to the wheel."""
+        if not self._levels or version == "editable":
+            return
+        root = Path(self.root)
+        paths = os.pathsep.join([str(root), str(root / "kernels")])
+        for level in self._levels:
+            command = [sys.executable, "-m", "fastdp", "compile", "--level", level]
+            subprocess.run(command, check=True, env={**os.environ, "PYTHONPATH": paths})  # noqa: S603 - ours
+        python = f"cp{sys.version_info.major}{sys.version_info.minor}"
+        build_data["pure_python"] = False
+        build_data["tag"] = f"{python}-{python}-manylinux_2_17_x86_64"
+        build_data["artifacts"].append("/kernels/fastdp_kernels/**/_compiled/*")
+
+    def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
+        """Remove the kernels from the checkout, which would hide that something is compiled."""
+        for folder in Path(self.root, "kernels").rglob("_compiled") if self._levels else ():
+            shutil.rmtree(folder)

@@ -1,0 +1,186 @@
+"""Jobs of windows without an engine: any shards, batches and restarts give what one machine gives."""
+
+from __future__ import annotations
+
+import uuid
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fastdp
+from fastdp.engines import Job
+from fastdp.engines.windows import Columns, Shard, columns_of, merge, owners
+from fastdp.errors import BudgetError, DataError, ParameterError, StateError
+from tests.engines import scenes
+from tests.engines.windows import END, MINUTE, START, Row, expected, in_order, make_job, make_rows, make_windows
+
+
+def taken(rows: Columns, places: Any) -> Columns:
+    return {name: [column[i] for i in places] for name, column in rows.items()}
+
+
+def run(job: Job, batches: list[tuple[list[Row], Any]], shards: int, again: int = 0) -> list[Row]:
+    """Batches of rows, each with the clock behind it; every state is read back, and `again` is consumed twice."""
+    states: list[bytes | None] = [None] * shards
+    merged: dict[int, bytes] = {}
+    out = []
+    for number, (rows, to) in enumerate(batches):
+        columns = columns_of(job, rows)
+        whose = owners(job, columns, shards)
+        for _ in range(2 if number == again else 1):
+            after = []
+            for k in range(shards):
+                shard = Shard(job, (k, shards), states[k])
+                shard.add(taken(columns, np.flatnonzero(whose == k)))
+                for window, share in shard.advance(to):
+                    merged[window], found = merge(job, shards, merged.get(window), share)
+                    out += found
+                after.append(shard.to_bytes())
+            # A batch that comes again meets the states before it.
+        states = list(after)
+    return out
+
+
+def cut(rows: list[Row], count: int, rng: Any) -> list[tuple[list[Row], Any]]:
+    """Random batches in random order within what the clock admits: a row comes before its window's end."""
+    moments = [START + timedelta(seconds=int(s)) for s in np.sort(rng.choice(479, count - 1, replace=False) + 1)]
+    found: list[tuple[list[Row], Any]] = [([], to) for to in [*moments, END]]
+    for row in rows:
+        # From the batch that is there at its time, or an earlier one.
+        last = next(i for i, (_, to) in enumerate(found) if to > row["at"])
+        found[int(rng.integers(0, last + 1))][0].append(row)
+    for some, _ in found:
+        rng.shuffle(some)
+    return found
+
+
+@pytest.mark.parametrize("persons", [True, False])
+@pytest.mark.parametrize(("shards", "batches"), [(1, 1), (1, 9), (4, 3), (7, 20)])
+def test_any_shards_and_batches_give_what_one_machine_gives(
+    tmp_path: Path, persons: bool, shards: int, batches: int
+) -> None:
+    job, rows = make_job(tmp_path, persons), make_rows()
+    found = run(job, cut(rows, batches, np.random.default_rng(shards)), shards, again=batches // 2)
+    once = {(row["window"], row["shop.town"]): row for row in found}
+    # A repeated batch gives its windows again, with the same numbers.
+    assert all(once[row["window"], row["shop.town"]] == row for row in found)
+    assert in_order(list(once.values())) == expected(job, rows)
+
+
+def test_sums_are_true_where_noise_is_small(tmp_path: Path) -> None:
+    """Equal rows count each, windows without rows are released, other keys are not."""
+    job, rows = make_job(tmp_path, False, epsilon=2.0**20), make_rows()
+    found = run(job, cut(rows, 5, np.random.default_rng(0)), 3, again=2)
+    once = {(row["window"], row["shop.town"]): row for row in found}
+    assert len(once) == 8 * 3
+    for (window, town), row in once.items():
+        mine = [each for each in rows if each["shop.town"] == town and window <= each["at"] < window + MINUTE]
+        assert round(row["count"]) == len(mine)
+        assert row["kwh_sum"] == pytest.approx(sum(min(each["kwh"], 10.0) for each in mine), abs=0.01)
+
+
+def test_late_rows_change_nothing(tmp_path: Path) -> None:
+    job, rows = make_job(tmp_path), make_rows()
+    middle = START + 4 * MINUTE
+    late = [row for row in rows if row["at"] < START + 2 * MINUTE][::3]
+    timely = [row for row in rows if row not in late]
+    before, after = ([row for row in timely if (row["at"] < middle) is early] for early in (True, False))
+    assert in_order(run(job, [(before, middle), (after + late, END)], 3, again=-1)) == expected(job, timely)
+
+
+def other(job: Job, **changes: Any) -> Job:
+    return Job(make_windows(**changes), name=job.name, secret=job.secret)
+
+
+def test_other_parameters_and_shards_are_refused(tmp_path: Path) -> None:
+    job, rows = make_job(tmp_path), make_rows()
+    shard = Shard(job, (0, 1))
+    shard.add(columns_of(job, rows))
+    state, ((_, share), *_) = shard.to_bytes(), shard.advance(END)
+    changes: list[tuple[dict[str, Any], str]] = [
+        ({"epsilon": 0.5}, r"epsilon = 1\.0 in the state, 0\.5 asked for"),
+        ({"keys": ["a"]}, "keys = .* in the state, .* asked for"),
+        ({"bounds": 9.0}, "bounds = .* in the state"),
+        ({"unit": fastdp.Person("who", rows=3, per="1min")}, r"unit\.rows = 2 in the state, 3 asked for"),
+    ]
+    for change, said in changes:
+        with pytest.raises(StateError, match=said):
+            Shard(other(job, **change), (0, 1), state)
+        with pytest.raises(StateError, match=said):
+            merge(other(job, **change), 1, None, share)
+    for call in (lambda: Shard(job, (0, 2), state), lambda: merge(job, 2, None, share)):
+        with pytest.raises(StateError, match="shards = 1 in the state, 2 asked for"):
+            call()
+    with pytest.raises(StateError, match="wrong key"):
+        Shard(Job(job.machine, name="others", secret=job.secret), (0, 1), state)
+    with pytest.raises(StateError, match="shard 1: expected that of 0"):
+        Shard(job, (0, 2), Shard(job, (1, 2)).to_bytes())
+    with pytest.raises(StateError, match="authentication failed"):
+        Shard(job, (0, 1), state[:-1] + bytes([state[-1] ^ 1]))
+
+
+def test_a_state_and_a_share_show_nothing(tmp_path: Path) -> None:
+    job, rows = make_job(tmp_path), make_rows()
+    shard = Shard(job, (0, 1))
+    shard.add(columns_of(job, rows))
+    for data in (shard.to_bytes(), *(share for _, share in shard.advance(END))):
+        for secret in (bytes(range(32)), job.key.reveal(), b"who", b"person"):
+            assert secret not in data
+            assert secret.hex().encode() not in data
+
+
+def test_the_clock_is_never_the_latest_row(tmp_path: Path) -> None:
+    with pytest.raises(ParameterError, match="lateness = '1min': expected None in a job"):
+        make_job(tmp_path, lateness="1min")
+    assert "is public knowledge" in make_job(tmp_path).guarantee.derivation[-1]
+
+
+def test_jobs_of_streams_and_of_windows_are_told_apart(tmp_path: Path) -> None:
+    with pytest.raises(ParameterError, match=r"expected Job\(fastdp\.Windows"):
+        Shard(scenes.make_job(tmp_path), (0, 1))
+    with pytest.raises(ParameterError, match="expected a job of streams"):
+        make_job(tmp_path).advance(None, ["a"], [1.0])
+
+
+def test_a_deleted_checkpoint_is_refused_by_the_ledger(tmp_path: Path) -> None:
+    """A program registers its job where it finds no checkpoint: a second time, if that was deleted."""
+    job = make_job(tmp_path)
+    ledger = fastdp.Ledger(tmp_path / "budget", limit_epsilon=5.0)
+    job.register(ledger, stream="meters")
+    with pytest.raises(BudgetError, match="same secret and composition"):
+        make_job(tmp_path).register(ledger, stream="meters")
+    assert ledger.spent("meters").epsilon == 1.0
+
+
+IDS: dict[str, list[Any]] = {
+    "numbers of 64 bits": [2**63 - 1, -(2**63), 2**53 + 1, 2**53],
+    "UUIDs": [uuid.UUID(int=k) for k in (1, 2, 3, 2**127)],
+    "texts": ["ä", "a\u0308", "", "a.b"],
+}
+
+
+@pytest.mark.parametrize("kind", list(IDS))
+def test_ids_as_users_have_them(tmp_path: Path, kind: str) -> None:
+    """One person is in one shard, whatever the type; two spellings of a text are one person."""
+    job = make_job(tmp_path)
+    rows = [{**row, "who": IDS[kind][k % 4 if row["kwh"] < 3.0 else 0]} for k, row in enumerate(make_rows(200))]
+    assert in_order(run(job, cut(rows, 4, np.random.default_rng(3)), 5, again=-1)) == expected(job, rows)
+
+
+def test_rows_that_are_not_accepted_are_refused_before_they_count(tmp_path: Path) -> None:
+    job, rows = make_job(tmp_path), make_rows(20)
+    with pytest.raises(DataError, match=r"rows\[3\] has no 'who': expected at, shop.town, kwh, who in every row"):
+        columns_of(job, [*rows[:3], {name: value for name, value in rows[3].items() if name != "who"}])
+    with pytest.raises(DataError, match=r"persons\[2\] is missing"):
+        owners(job, {**columns_of(job, rows), "who": ["a", "b", None, *["c"] * (len(rows) - 3)]}, 4)
+    shard = Shard(job, (0, 1))
+    before = shard.next_end
+    for name, value in (("kwh", float("nan")), ("at", None)):
+        with pytest.raises(DataError):
+            shard.add(columns_of(job, [*rows, {**rows[0], name: value}]))
+    assert shard.next_end == before
+    shard.add(columns_of(job, rows))
+    assert len(shard.advance(END)) == 8
