@@ -132,24 +132,22 @@ def sums(data: Path, runs: int) -> list[dict[str, Any]]:
                 for of, given in (("all keys", {}), ("keys", {"by": "key", "keys": true[2]})):
                     given = {"epsilon": epsilon, "bound": bound, "seed": f"{name} {seed}", **given}
                     t = release(rows, "x", fastdp.Time("time", every=every), **given)
-                    said = t.arrow["about"][0].as_py()
+                    answers, asked = Answers(t.released, 0.95), t.released.statistics[0]
+                    said = answers.about(asked, *ALL).about
                     about.append(said)
                     claimed = true if said == "true" else exact(rows, every, t.released.tails["x"].clip)
                     for span, (starts, stops) in ranges(len(true[0]), rng).items():
-                        whole, answer = (
+                        whole, wanted = (
                             answered(each, starts, stops, keys=of == "keys", mean=mean) for each in (true, claimed)
                         )
                         some = np.isfinite(whole)
                         for kind in ("estimate", "revised"):
-                            low, high = (
-                                each.reshape(answer.shape)
-                                for each in t.interval(starts, stops, revised=kind == "revised")
-                            )
-                            value = t.estimate(starts, stops, revised=kind == "revised").reshape(answer.shape)
+                            answer = answers.about(asked, starts, stops, revised=kind == "revised")
                             held = [
-                                float(np.mean(((low <= each) & (each <= high))[some])) for each in (answer, whole)
+                                float(np.mean(((answer.low <= each) & (each <= answer.high))[some]))
+                                for each in (wanted, whole)
                             ]
-                            errors = (value - whole)[some]
+                            errors = (answer.estimate - whole)[some]
                             share = abs(errors.sum() / whole[some].sum())
                             cells.setdefault((of, span, kind), []).append([*held, np.mean(errors**2), share])
             for names, listed in cells.items():

@@ -240,9 +240,9 @@ class Answers:
         if not part.value.size:
             return found
         ratio = max(rows.dropped, 0.0) / rows.counted
-        error = (rows.dropped_variance + ratio**2 * rows.counted_variance) / rows.counted**2
+        relative = (rows.dropped_variance + ratio**2 * rows.counted_variance) / rows.counted**2
         own, nothing = self._share(name, column, ask)[0], np.zeros_like(found.value)
-        error = found.value**2 * (error + (UNEVEN * ratio * (1.0 - own)) ** 2)
+        error: Floats = found.value**2 * (relative + (UNEVEN * ratio * (1.0 - own)) ** 2)
         beyond = found.value**2 * (CAPPED * ratio) ** 2
         moved = found.moved(nothing, error + beyond, self._normal, 1.0 + ratio)
         if name != "count" and self._quantity(name, column).low < 0:
