@@ -37,7 +37,7 @@ def release_blocks(
         memory[0] = start[0]
         counters[0].filled = counters[0].open_sum = counters[0].closed = 0
         drawn = noise[i]
-        sum_bound(*(values, public, shape, None, drawn, unbound, 0, no_law, drawn.size, counters, memory, blocks))
+        sum_bound(*(values, public, shape, None, drawn, unbound, no_law, counters, memory, blocks, None, None))
         for j in range(noise.shape[1]):
             closed = j < counters[0].closed
             out[i, 2 * j] = np.int64(blocks[j].exponent) if closed else -1

@@ -121,15 +121,16 @@ class AdaptiveBlocks:
 
     def prepare(self, progress: Progress, noise: TreeNoise | None, values: Floats) -> Step | None:
         """The step of `values` after the hold-out; None if one of them is NaN or infinite."""
-        theta_steps, leaves, season = progress.theta_steps, self.plan.leaves, self.perturber.season is not None
+        theta_steps, leaves = progress.theta_steps, self.plan.leaves
         bound = self.laws[theta_steps] is not None
         public, shape = self.under(theta_steps)
         public = public.copy()
         theta = float(public["theta"][0])
-        counters = np.array([(progress.filled, progress.open_sum, 0, 0)], adaptive_pass.COUNTERS)
+        counters = np.array([(progress.filled, progress.open_sum, 0, 0, 0, 0)], adaptive_pass.COUNTERS)
         memory, chain, closed, at = progress.smoother.copy(), progress.chain.copy(), progress.blocks, 0
+        plain = plain_of(memory)
         parts: list[Records] = []
-        bends = np.empty(values.size) if season else NO_FLOATS
+        bends = None if self.perturber.season is None else np.empty(values.size)
         done = False
         while not done:
             # The current theta, if it has risen.
@@ -140,31 +141,30 @@ class AdaptiveBlocks:
                 drawn: Integers = np.empty(min(values.size - at, leaves), np.int64)
                 # Without a distribution the pass leaves every draw to its caller.
                 own = law.constants if law is not None and self.key.given is None else NO_FLOATS
-                bind, given = (chain, closed, own), 0
+                bind = chain, own
             else:
                 batch, used = divmod(closed, leaves)
                 if noise is None or noise[0] != batch:
                     noise = batch, self.perturber.leaf_noise(self.plan, steps, self.epsilon, self.key, batch)
                 drawn = noise[1][used:]
-                bind, given = (NO_CHAIN, 0, NO_FLOATS), drawn.size
+                bind = NO_CHAIN, NO_FLOATS
             part = np.empty(drawn.size + 1, adaptive_pass.BLOCK)
+            counters["blocks"], counters["given"] = closed, 0
             while True:
-                rest = public, shape, self.lengths, drawn, *bind, given, counters, memory, part
-                if season:
-                    consumed = seasons.sum_in_season(values[at:], *rest, bends[at:])
-                else:
-                    consumed = adaptive_pass.sum_bound(values[at:], *rest)
+                given = values[at:], public, shape, self.lengths, drawn, *bind, counters, plain, part
+                waves = (None, None) if bends is None else (memory, bends[at:])
+                consumed = adaptive_pass.sum_bound(*given, *waves)
                 if consumed < 0:
                     return None
                 at += consumed
-                _, open_sum, closing, stopped = counters[0].tolist()
+                _, open_sum, closing, stopped, _, _ = counters[0].tolist()
                 counters["stopped"] = 0
                 if stopped != adaptive_pass.UNSETTLED:
                     break
                 # The few draws that need exact arithmetic.
                 assert law is not None  # noqa: S101 - that of a higher theta is bound like the first
                 drawn[closing] = binding.resolve(law, self.key, chain, closed + closing, open_sum)
-                given = closing + 1
+                counters["given"] = closing + 1
             closed += closing
             done = at == values.size
             counters["closed"] = 0
@@ -176,21 +176,21 @@ class AdaptiveBlocks:
             parts.append(part[: closing + done])
         if ENABLED and bound:
             binding.record(self.key, progress.chain, chain, closed - progress.blocks)
-        filled, open_sum, _, _ = counters[0].tolist()
+        filled, open_sum, *_ = counters[0].tolist()
         # By position: names cost more than the kernel of a short call.
         following = Progress(
             *(progress.n_seen + values.size, progress.cycle, progress.held, progress.released, theta_steps, closed),
-            *(filled, open_sum, float(plain_of(memory)["prediction"][0]) * theta, memory, chain),
+            *(filled, open_sum, float(plain["prediction"][0]) * theta, memory, chain),
         )
         blocks = parts[0] if len(parts) == 1 else np.concatenate(parts)
         emit = partial(self._emit, blocks, progress.filled, theta, bends)
         return Step(following, noise, values.size, write=emit, blocks=blocks, before=plain_of(progress.smoother))
 
-    def _emit(self, blocks: Records, filled: int, theta: float, bends: Floats, out: Floats) -> None:
-        """Write the predictions of `blocks` into `out`, plus the seasonal terms `bends` (may be empty)."""
+    def _emit(self, blocks: Records, filled: int, theta: float, bends: Floats | None, out: Floats) -> None:
+        """Write the predictions of `blocks` into `out`, plus the seasonal terms `bends`."""
         spikes = self.perturber.closing == "spike"
         adaptive_pass.emit_adaptive(blocks, filled, theta, spikes, self.events, out)
-        if bends.size:
+        if bends is not None:
             out += theta * bends
 
     def in_one_pass(self, theta_steps: int) -> bool:

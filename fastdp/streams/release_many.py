@@ -47,6 +47,8 @@ BATCH_VALUES = 2**20
 #: Streams that a thread takes at a time, where each has a call of its own.
 STREAMS = 64
 T = TypeVar("T")
+#: Takes the indices of some streams, and their release.
+Visit = Callable[[Indices, Release], object]
 
 
 @validation.plain
@@ -165,40 +167,60 @@ def check_lengths(lengths: Indices, holdout: int) -> None:
         check_size(int(lengths[short][0]), holdout, f"streams[{int(short.argmax())}]")
 
 
-def release_rows(composition: StreamParameters, secret: Key, found: Streams, ids: object, threads: int) -> Release:
-    """Release of all streams `found` under one composition, stream i with the key ``secret.of_stream(ids[i])``."""
+def release_rows(
+    composition: StreamParameters,
+    secret: Key,
+    found: Streams,
+    ids: object,
+    threads: int,
+    visit: Visit | None = None,
+) -> Release:
+    """Release of all streams `found` under one composition, stream i with the key ``secret.of_stream(ids[i])``.
+
+    With `visit` nothing is kept: it is called with the indices of some streams and their release, until all were.
+    """
     rows, holdout, plan = found.rows, int(composition.holdout), composition.plan
     check_lengths(rows.lengths, holdout)
     if secret.member:
         raise ParameterError(f"key = {secret!r}: expected a key without a stream number, which is for one stream")
     named = as_row_ids(found.ids if ids is None else ids, rows.size)
-    counts = rows.lengths - holdout
-    trees = borders_of(-(-counts // plan.tree_blocks) if composition.perturber.released_nodes else 0 * counts)
-    many = Release(
-        values=np.empty(int(counts.sum())),
-        offset=holdout,
-        thresholds=np.empty(rows.size),
-        guarantee=guarantee_of_many(composition.guarantee(simulated=secret.simulated)),
-        block=plan.block,
-        noise=composition.noise,
-        ids=named,
-        borders=borders_of(counts),
-        tree_borders=trees,
-        source=found.source,
-    )
-    if composition.perturber.released_nodes:
-        sums = np.empty((int(trees[-1]), plan.nodes))
-        many = replace(many, nodes=ReleasedNodes(sums, plan.leaves, plan.fan_out, plan.levels, plan.tree_blocks))
     numbers = named if isinstance(named, np.ndarray) else None
     if numbers is None and secret.binding is Binding.COMPOSITION:
         # Streams of a fresh key cannot be released again, so their noise may follow their indices.
         numbers = np.arange(rows.size)
+    keeps_nodes, counts = composition.perturber.released_nodes, rows.lengths - holdout
+    guarantee = guarantee_of_many(composition.guarantee(simulated=secret.simulated))
+
+    def room(which: Indices) -> Release:
+        """Release of these streams, to be filled."""
+        own = counts[which]
+        trees = borders_of(-(-own // plan.tree_blocks) if keeps_nodes else 0 * own)
+        nodes = None
+        if keeps_nodes:
+            sums = np.empty((int(trees[-1]), plan.nodes))
+            nodes = ReleasedNodes(sums, plan.leaves, plan.fan_out, plan.levels, plan.tree_blocks)
+        return Release(
+            values=np.empty(int(own.sum())),
+            offset=holdout,
+            thresholds=np.empty(own.size),
+            guarantee=guarantee,
+            block=plan.block,
+            nodes=nodes,
+            noise=composition.noise,
+            ids=named if visit is None else which,
+            borders=borders_of(own),
+            tree_borders=trees,
+            source=found.source,
+        )
+
+    many = room(np.arange(rows.size if visit is None else 0))
     alone = isinstance(composition.perturber, Blocks) or correlation(composition.perturber) is not None
     if numbers is None or alone or composition.renewal is not None:
-        revisions = _release_each(composition, secret, rows, named if numbers is None else numbers, threads, many)
-        many = replace(many, revisions=revisions)
+        names = named if numbers is None else numbers
+        many = replace(many, revisions=_release_each(composition, secret, rows, names, threads, many, visit))
     else:
-        RowPass(composition, composition.noise_key(secret), rows, numbers, threads, many).run()
+        own = None if visit is None else room
+        RowPass(composition, composition.noise_key(secret), rows, numbers, threads, many, own, visit).run()
     many.values.flags.writeable = False
     if secret.simulated:
         return many
@@ -206,7 +228,13 @@ def release_rows(composition: StreamParameters, secret: Key, found: Streams, ids
 
 
 def _release_each(
-    composition: StreamParameters, secret: Key, rows: StreamRows, ids: Ids, threads: int, into: Release
+    composition: StreamParameters,
+    secret: Key,
+    rows: StreamRows,
+    ids: Ids,
+    threads: int,
+    into: Release,
+    visit: Visit | None,
 ) -> tuple[RevisedStream, ...]:
     """Publish every stream by itself into a release; returns the revised streams, if blocks adapt to them."""
     machine, shared = Schedule(composition), composition.noise_key(secret)
@@ -221,6 +249,9 @@ def _release_each(
             # Rows of one array lie in it as they are; others come alone.
             begin = int(starts[0])
             one = publisher._release(as_floats(values[begin : begin + int(rows.lengths[i])]), f"streams[{i}]")
+            if visit is not None:
+                visit(np.array([i]), one)
+                continue
             into.values[into.borders[i] : into.borders[i + 1]] = one.values
             into.thresholds[i], revisions[i] = one.threshold, one.revision
             if into.nodes is not None and one.nodes is not None:
@@ -277,7 +308,11 @@ class RowPass:
     threads : int
         Largest number of threads.
     into : Release
-        Receives values, thresholds and nodes.
+        Receives values, thresholds and nodes of all streams, unless there is `room`.
+    room : callable, optional
+        A release of the given streams, to be filled and given to `visit`.
+    visit : callable, optional
+        As for :func:`release_rows`.
     """
 
     composition: StreamParameters
@@ -286,30 +321,35 @@ class RowPass:
     ids: Indices
     threads: int
     into: Release
+    room: Callable[[Indices], Release] | None = None
+    visit: Visit | None = None
 
     def run(self) -> None:
         """Choose all thresholds, then publish all streams."""
-        grid, holdout, into = self.composition.grid, self.composition.task.holdout, self.into
-        steps, counts = self._thresholds(), np.diff(into.borders)
-        np.multiply(steps, grid.resolution, out=into.thresholds)
+        grid, holdout = self.composition.grid, self.composition.task.holdout
+        steps, counts = self._thresholds(), self.rows.lengths - holdout
         tops = np.minimum(steps, grid.bound_steps).astype(np.float64)
         # Streams of one length and one threshold together: batches are dense, and drawn from few distributions.
         order = np.lexsort((np.arange(steps.size), steps, counts))
 
         def publish(which: Indices) -> None:
+            into, places = (self.into, which) if self.room is None else (self.room(which), np.arange(which.size))
+            into.thresholds[places] = np.multiply(steps[which], grid.resolution)
             taken, starts = self.rows.take(which, holdout)
             batch = RowBatch(taken, starts, counts[which], steps[which], tops[which], self.ids[which])
-            wrong = self.publish(batch, into.borders[which])
+            wrong = self.publish(batch, into.values, into.borders[places])
             if wrong >= 0:
                 taken, starts = self._replace_nonfinite(taken, starts, batch.counts, which, wrong, holdout)
                 batch = replace(batch, values=taken, starts=starts)
                 # None of the noise drawn so far was released.
                 with repeating():
-                    self.publish(batch, into.borders[which])
+                    self.publish(batch, into.values, into.borders[places])
             if into.nodes is not None:
-                self._release_nodes(batch, into.nodes.sums, into.tree_borders[which])
+                self._release_nodes(batch, into.nodes.sums, into.tree_borders[places])
+            if self.visit is not None:
+                self.visit(which, into)
 
-        threads = worth(self.threads, into.values.size, BATCH_VALUES)
+        threads = worth(self.threads, int(counts.sum()), BATCH_VALUES)
 
         def rows_at_once(count: int) -> int:
             return even(steps.size, self.rows_at_once(count), threads)
@@ -372,12 +412,12 @@ class RowPass:
         words += 2 * closed if self.blocks else 0
         return max(1, min(BATCH_WORDS // max(words, 1), BATCH_VALUES // count))
 
-    def publish(self, batch: RowBatch, starts: Indices) -> int:
-        """Publish a batch, row i from ``values[starts[i]]`` of the release on.
+    def publish(self, batch: RowBatch, out: Floats, starts: Indices) -> int:
+        """Publish a batch, row i from ``out[starts[i]]`` on.
 
         Returns -1, or the first row with a non-finite value (what is written is then invalid).
         """
-        c, resolution, out = self.composition, self.composition.grid.resolution, self.into.values
+        c, resolution = self.composition, self.composition.grid.resolution
         block, tree_blocks = c.plan.block, c.plan.tree_blocks
         closed, thetas = batch.counts // block, np.multiply(batch.steps, resolution)
         noise = self._bound_noise(batch) if self._is_bound else self._noise(batch, closed)

@@ -7,6 +7,7 @@ import math
 import os
 import struct
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime, tzinfo
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 from fastdp.data.column import as_floats
 from fastdp.data.source import import_tables
 from fastdp.errors import DataError, ParameterError
-from fastdp.kinds import Flags, Floats, Integers
+from fastdp.kinds import Array, Flags, Floats, Integers
 from fastdp.tables.calendar import Time, localised
 from fastdp.units import FIRST, LAST
 from fastdp.validation import DAY
@@ -44,34 +45,60 @@ _DIGITS = np.frombuffer(b"0123456789abcdef", np.uint8)
 MISSING = np.frombuffer(hashlib.blake2b(b"", digest_size=16, person=b"fastdp missing").digest(), np.int64)
 #: A hash table has at least so many slots, and at most three pairs for four slots.
 MIN_SLOTS = 1024
+#: Spellings of entries that are not given, of which the digests are kept.
+MOST_UNKNOWN = 2**20
+#: Share of distinct texts in a batch above which each row is looked up by itself.
+FEW = 0.25
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
 def digests_of(column: pa.Array) -> tuple[Integers, Flags | None]:
     """Person of each row as a 128-bit digest, int64[n, 2], and flags of rows that have a person (None: all)."""
     entries, places, present = encoded(column)
-    if not len(entries):
-        return np.zeros((places.size, 2), np.int64), present
-    return entry_digests(entries).take(places, axis=0), present
+    digests = _with_missing(entries)
+    return digests if places is None else digests.take(places, axis=0), present
 
 
-def encoded(column: pa.Array) -> tuple[pa.Array, Integers, Flags | None]:
-    """Distinct entries of a column, each row's index in them, and flags of rows that have an entry (None: all)."""
+def encoded(column: pa.Array, *, few: bool = True) -> tuple[pa.Array, Integers | None, Flags | None]:
+    """Entries that rows have, each row's place in them, and flags of rows that have an entry (None: all).
+
+    Numbers, and texts that are not ``few``, stand row by row (places: None); others are distinct but for categories.
+    """
     _, arrow = import_tables()
     check_single(column, uuids=True)
     # Of UUIDs, Arrow encodes the bytes that they are stored as.
     stored = column.storage if isinstance(column, arrow.ExtensionArray) else column
     stored = stored.cast(arrow.string()) if arrow.types.is_null(stored.type) else stored
-    coded = stored if arrow.types.is_dictionary(stored.type) else stored.dictionary_encode()
-    entries, indices, present = coded.dictionary, coded.indices, None
-    if indices.null_count:
-        present = indices.is_valid().to_numpy(zero_copy_only=False)
-        indices = indices.fill_null(0)
-    places = indices.to_numpy()
+    # Arrow takes no entries of views.
+    stored = stored.cast(arrow.large_string()) if arrow.types.is_string_view(stored.type) else stored
+    present = stored.is_valid().to_numpy(zero_copy_only=False) if stored.null_count else None
+    if _is_number(stored.type) or (_is_text(stored.type) and not few):
+        return stored, None, present
+    categories = arrow.types.is_dictionary(stored.type)
+    coded = stored if categories else stored.dictionary_encode()
+    entries, indices = coded.dictionary, coded.indices
+    places = (indices if present is None else indices.fill_null(0)).to_numpy()
     if len(entries) and entries.null_count:
         named = entries.is_valid().to_numpy(zero_copy_only=False)[places]
         present = named if present is None else present & named
+    if present is not None:
+        entries = arrow.concat_arrays([entries, arrow.nulls(1, entries.type)])
+        places = np.where(present, places, len(entries) - 1)
+    if categories:
+        # Of categories only those of rows are entries.
+        used = np.flatnonzero(np.bincount(places, minlength=len(entries)))
+        entries, places = entries.take(arrow.array(used)), np.searchsorted(used, places)
     return entries, places, present
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    """True for numbers, dates and times of 8 to 64 bits."""
+    return bool(import_tables()[1].types.is_primitive(kind)) and kind.bit_width >= 8
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    types = import_tables()[1].types
+    return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
 
 
 def check_single(column: pa.Array, *, uuids: bool = False) -> None:
@@ -102,7 +129,7 @@ def _texts(entries: pa.Array) -> pa.LargeStringArray:
             return entries.cast(arrow.float64()).cast(arrow.int64()).cast(text)
     if types.is_integer(kind):
         return entries.cast(text)
-    if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
+    if _is_text(kind):
         plain = entries.cast(text)
         if not compute.all(compute.string_is_ascii(plain), skip_nulls=True).as_py():
             plain = compute.utf8_normalize(plain, form="NFC")
@@ -124,9 +151,7 @@ def one_spelling(entries: pa.Array) -> pa.Array:
     types, kind = arrow.types, entries.type
     if types.is_floating(kind):
         return compute.add(entries, arrow.scalar(0.0, kind))
-    if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
-        return _texts(entries).cast(kind)
-    return entries
+    return _texts(entries).cast(kind) if _is_text(kind) else entries
 
 
 def _text(entry: object) -> str:
@@ -145,7 +170,7 @@ def _uuids(entries: pa.FixedSizeBinaryArray) -> pa.LargeStringArray:
     n = len(entries)
     raw = np.frombuffer(entries.buffers()[1], np.uint8)[entries.offset * _BYTES :][: n * _BYTES].reshape(n, _BYTES)
     texts = np.full((n, _LENGTH), ord("-"), np.uint8)
-    texts[:, _PLACES] = _DIGITS[np.stack([raw >> 4, raw & 15], axis=2).reshape(n, -1)]
+    texts[:, _PLACES] = _DIGITS[np.stack([raw >> 4, raw & 15], axis=2).reshape(n, 2 * _BYTES)]
     ends = np.arange(0, _LENGTH * (n + 1), _LENGTH, dtype=np.int64)
     return arrow.LargeStringArray.from_buffers(n, arrow.py_buffer(ends), arrow.py_buffer(texts))
 
@@ -166,10 +191,13 @@ def _instants(entries: pa.TimestampArray) -> pa.LargeStringArray:
 
 def entry_digests(entries: pa.Array) -> Integers:
     """Digests of entries, equal if they name one person or key: int64[n, 2]; arbitrary where one is missing."""
-    texts = _texts(entries)
+    return _digested(*_bytes_of(_texts(entries)))
+
+
+def _bytes_of(texts: pa.LargeStringArray) -> tuple[Integers, NDArray[np.uint8]]:
+    """Where each text begins, int64[n + 1], in the bytes of all of them."""
     _, ends, data = texts.buffers()
-    offsets = np.frombuffer(ends, np.int64)[texts.offset :][: len(texts) + 1]
-    return _digested(offsets, np.frombuffer(data or b"\0", np.uint8))
+    return np.frombuffer(ends, np.int64)[texts.offset :][: len(texts) + 1], np.frombuffer(data or b"\0", np.uint8)
 
 
 def _digested(offsets: Integers, data: NDArray[np.uint8]) -> Integers:
@@ -177,6 +205,54 @@ def _digested(offsets: Integers, data: NDArray[np.uint8]) -> Integers:
     found: Integers = np.empty((offsets.size - 1, 2), np.int64)
     blake2b.digest_texts(_BLOCK, offsets, data, found)
     return found
+
+
+def _with_missing(entries: pa.Array) -> Integers:
+    """Digests of entries, one of its own for a missing one: int64[n, 2]."""
+    found = entry_digests(entries)
+    if entries.null_count:
+        found[entries.is_null().to_numpy(zero_copy_only=False)] = MISSING
+    return found
+
+
+def _spelling(entries: pa.Array, key: NDArray[np.uint64]) -> tuple[Integers, Integers]:
+    """Two numbers of each entry, int64[n] each: equal for entries of one type that are spelled alike."""
+    kind, size = entries.type, len(entries)
+    if _is_text(kind):
+        first, second = np.empty(size, np.int64), np.empty(size, np.int64)
+        person_rows.hash_texts(key, *_bytes_of(entries.cast(import_tables()[1].large_string())), first, second)
+    elif _is_number(kind):
+        bits = np.frombuffer(entries.buffers()[1], f"i{kind.bit_width // 8}")[entries.offset :][:size]
+        first, second = bits.astype(np.int64, copy=False), np.zeros(size, np.int64)
+    else:
+        first, second = _with_missing(entries).T.copy()
+    if entries.null_count:
+        missing = entries.is_null().to_numpy(zero_copy_only=False)
+        first, second = (np.where(missing, *pair) for pair in zip(MISSING.tolist(), (first, second), strict=True))
+    return first, second
+
+
+class Growing:
+    """An array that grows: its entries move where its memory doubles."""
+
+    def __init__(self, kind: type, size: int = 0) -> None:
+        self._held: Array = np.empty(size, kind)
+        self.size = 0
+
+    @property
+    def array(self) -> Array:
+        """The entries."""
+        return self._held[: self.size]
+
+    def add(self, part: Array) -> None:
+        """Add entries."""
+        end = self.size + part.size
+        if end > self._held.size:
+            wider: Array = np.empty(max(end, 2 * self._held.size), self._held.dtype)
+            wider[: self.size] = self.array
+            self._held = wider
+        self._held[self.size : end] = part
+        self.size = end
 
 
 class Numbers:
@@ -266,7 +342,7 @@ def _parsed(column: pa.Array, time: Time | None) -> pa.Array:
             column = column.cast(arrow.string())
         if form is not None and not types.is_temporal(kind):
             return compute.strptime(column, format=form, unit="us")
-        if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
+        if _is_text(kind):
             return _iso_texts(column.cast(arrow.string()))
     except arrow.ArrowInvalid:
         asked = "ISO texts such as 2024-03-31T01:00" if form is None else f"texts of the format {form!r}"
@@ -315,6 +391,111 @@ def floats_of(column: pa.Array) -> Floats:
     return as_floats(column.to_numpy(zero_copy_only=False))
 
 
+def _firsts(numbers: Integers, before: int) -> Integers:
+    """Where each number from `before` on comes first; numbers rise in order of arrival."""
+    new = np.flatnonzero(numbers >= before)
+    return new[np.diff(np.maximum.accumulate(numbers[new]), prepend=before - 1) > 0]
+
+
+class Entries:
+    """Entries of a column by number: the given ones, or those of rows in order of arrival.
+
+    Entries that name one person or key are one, however they are spelled.  Digests are made once for each spelling.
+
+    Attributes
+    ----------
+    digests : Numbers
+        Digest of each entry, by its number; of a missing entry too.
+    values : list of pyarrow.Array
+        The entries, by number, in one spelling; none of ``persons``.
+    """
+
+    def __init__(self, name: str, given: list[object] | None = None, *, persons: bool = False) -> None:
+        self._name, self._given, self._persons = name, given, persons
+        self.digests, self.values = Numbers(), list[Any]()
+        self._few = True
+        self._key = np.frombuffer(os.urandom(16), np.uint64)
+        self._spelled: dict[Any, _Spelled] = {}
+        if given is not None:
+            self.values.append(_listed(name, given))
+            # In this order, as for a column of another type.
+            self.digests.of(*_with_missing(self.values[0]).T.copy())
+            if self.digests.size < len(given):
+                raise ParameterError(
+                    f"keys: {self.digests.size} entries of {name!r} are distinct: expected {len(given)}"
+                )
+
+    def of(self, column: pa.Array) -> tuple[Integers, Flags | None]:
+        """Number of each row's entry, -1 for one that is not given, and flags of rows with an entry (None: all)."""
+        _, arrow = import_tables()
+        if not self._persons:
+            check_single(column)
+        kind = column.type.value_type if arrow.types.is_dictionary(column.type) else column.type
+        entries, places, present = encoded(column, few=self._few)
+        self._few = len(entries) <= FEW * len(column)
+        table = self.of_type(kind)
+        before = table.spellings.size
+        found = table.spellings.of(*_spelling(entries, self._key))
+        if table.spellings.size > before:
+            others = entries.take(arrow.array(_firsts(found, before)))
+            table.numbers.add(self._numbers(others, table))
+            if self._given is not None and table.spellings.size > len(self._given) + MOST_UNKNOWN:
+                del self._spelled[_text_or(kind)]
+        numbers = table.numbers.array.take(found)
+        return numbers if places is None else numbers[places], present
+
+    def of_type(self, kind: pa.DataType) -> _Spelled:
+        """Numbers of spellings of this type; ParameterError unless given entries can have it."""
+        _, arrow = import_tables()
+        kind = _text_or(kind)
+        if kind not in self._spelled:
+            same = self._given is None or arrow.types.is_null(kind) or kind == _text_or(self.values[0].type)
+            known = self.digests if same else Numbers()
+            table = self._spelled[kind] = _Spelled(Numbers(), Growing(np.int64), known)
+            if self._given is not None and not arrow.types.is_null(kind):
+                try:
+                    listed = arrow.array(self._given, kind)
+                except Exception:  # keys are public, but Arrow's words are long
+                    del self._spelled[kind]
+                    raise ParameterError(
+                        f"keys: entries of {self._name!r} are no {kind}: expected the type of the column"
+                    ) from None
+                table.numbers.add(_firsts(table.spellings.of(*_spelling(listed, self._key)), 0))
+                if known is not self.digests:
+                    known.of(*_with_missing(listed).T.copy())
+        return self._spelled[kind]
+
+    def _numbers(self, entries: pa.Array, table: _Spelled) -> Integers:
+        """Numbers of entries that were not spelled so before."""
+        before = self.digests.size
+        numbers = table.known.of(*_with_missing(entries).T.copy(), learns=self._given is None)
+        if self.digests.size > before and not self._persons:
+            # In one spelling: that of the first row would depend on this row alone.
+            self.values.append(one_spelling(entries.take(import_tables()[1].array(_firsts(numbers, before)))))
+        return numbers
+
+    def take(self, numbers: Integers) -> pa.Array:
+        """The entries with these numbers."""
+        _, arrow = import_tables()
+        entries = arrow.chunked_array(self.values) if self.values else arrow.nulls(0)
+        found = entries.take(arrow.array(numbers))
+        return found.combine_chunks() if self.values else found
+
+
+@dataclass(frozen=True)
+class _Spelled:
+    """Spellings of one type by number, their entries' numbers, and the entries by digests of this type."""
+
+    spellings: Numbers
+    numbers: Growing
+    known: Numbers
+
+
+def _text_or(kind: pa.DataType) -> pa.DataType:
+    """One type for all types of texts; other types unchanged."""
+    return import_tables()[1].large_string() if _is_text(kind) else kind
+
+
 class Keys:
     """Keys by number: the given ones, or those of rows in order of arrival.
 
@@ -325,23 +506,13 @@ class Keys:
         self.names, self._learns = tuple(names), True
         #: Of each column its given entries, which columns of other types are matched with.
         listed = [[row[i] for row in rows or ()] for i in range(len(self.names))]
-        self._given = None if rows is None else [list(dict.fromkeys(entries)) for entries in listed]
-        #: Of each column: its entries by number, and the same for a column of another type.
-        self._entries, self._typed = [Numbers() for _ in names], [dict[object, Numbers]() for _ in names]
-        self._values: list[list[pa.Array]] = [[] for _ in names]
+        self._entries = [
+            Entries(name, None if rows is None else list(dict.fromkeys(entries)))
+            for name, entries in zip(names, listed, strict=True)
+        ]
         self._nodes = [Numbers() for _ in names]
         self._words: Integers = np.empty(0, np.int64)
         if rows is not None:
-            for name, given, values, numbers in zip(
-                names, self._given or (), self._values, self._entries, strict=True
-            ):
-                values.append(_listed(name, given))
-                # In this order, as for a column of another type.
-                numbers.of(*_with_missing(values[0]).T.copy())
-                if numbers.size < len(given):
-                    raise ParameterError(
-                        f"keys: {numbers.size} entries of {name!r} are distinct: expected {len(given)}"
-                    )
             self.codes([_listed(name, entries) for name, entries in zip(names, listed, strict=True)])
             self._learns = False
 
@@ -362,79 +533,22 @@ class Keys:
         """
         node: Integers = np.zeros(len(columns[0]) if columns else rows, np.int64)
         for i, column in enumerate(columns):
-            entry, places = self._entry_numbers(i, column)
-            if i or (self._learns and self._given is not None):
-                entry = entry[places]
-                node = self._below(i, node, entry)
+            entry, _ = self._entries[i].of(column)
+            if i:
+                node = self._nodes[i].of(node, entry, learns=self._learns)
+                # An entry and a node may be known, but not together.
+                node = node if self._learns else np.where(entry < 0, -1, node)
             else:
-                # Few entries; given keys are numbered row by row.
-                node = self._below(0, np.zeros_like(entry), entry)[places]
+                # Below the root an entry's node has its number.
+                new = np.arange(self._nodes[0].size, self._entries[0].digests.size)
+                self._nodes[0].of(np.zeros_like(new), new)
+                node = entry
         return node
-
-    def _below(self, i: int, above: Integers, entry: Integers) -> Integers:
-        """Number of each node: an entry of column `i` below a node of the columns before; -1 for an unknown one."""
-        node = self._nodes[i].of(above, entry, learns=self._learns)
-        # An entry and a node may be known, but not together.
-        return node if self._learns else np.where(entry < 0, -1, node)
 
     def check_type(self, name: str, kind: pa.DataType) -> None:
         """Raise ParameterError unless the given entries of key column `name` can have this Arrow type."""
         check_single(import_tables()[1].nulls(0, kind))
-        self._numbers_of(self.names.index(name), kind)
-
-    def _numbers_of(self, i: int, kind: pa.DataType) -> Numbers:
-        """The numbers of entries of column `i`, by digests of entries of type `kind`."""
-        if self._given is None or self._learns or import_tables()[1].types.is_null(kind):
-            return self._entries[i]
-        if kind not in self._typed[i]:
-            _, arrow = import_tables()
-            try:
-                listed = arrow.array(self._given[i], kind)
-            except Exception:  # keys are public, but Arrow's words are long
-                raise ParameterError(
-                    f"keys: entries of {self.names[i]!r} are no {kind}: expected the type of the column"
-                ) from None
-            numbers = self._typed[i][kind] = Numbers()
-            numbers.of(*_with_missing(listed).T.copy())
-        return self._typed[i][kind]
-
-    def _entry_numbers(self, i: int, column: pa.Array) -> tuple[Integers, Integers]:
-        """Numbers of a column's distinct entries, -1 for one that is not given, and each row's place in them."""
-        _, arrow = import_tables()
-        check_single(column)
-        kind, coded = column.type, arrow.types.is_dictionary(column.type)
-        entries, places, present = encoded(column)
-        if present is not None:
-            # A missing entry is one more.
-            entries = arrow.concat_arrays([entries, arrow.nulls(1, entries.type)])
-            places = np.where(present, places, len(entries) - 1)
-        if coded:
-            # Of categories only those of rows are keys.
-            used = np.flatnonzero(np.bincount(places, minlength=len(entries)))
-            entries, places = entries.take(arrow.array(used)), np.searchsorted(used, places)
-        numbers = self._numbers_of(i, kind.value_type if coded else kind)
-        if not self._learns:
-            return numbers.of(*_with_missing(entries).T.copy(), learns=False), places
-        found, new = self._known(i, entries)
-        if new.size:
-            before, others = numbers.size, entries.take(arrow.array(new))
-            found[new] = numbers.of(*_with_missing(others).T.copy())
-            # By number, and in one spelling: that of the first row would depend on this row alone.
-            numbered, first = np.unique(found[new], return_index=True)
-            self._values[i].append(one_spelling(others.take(arrow.array(first[numbered >= before]))))
-        return found, places
-
-    def _known(self, i: int, entries: pa.Array) -> tuple[Integers, Integers]:
-        """Numbers of entries as they were spelled before, and places of the others; Arrow is faster than digests."""
-        import pyarrow.compute as compute
-
-        _, arrow = import_tables()
-        if not self._values[i] or not len(entries):
-            return np.empty(len(entries), np.int64), np.arange(len(entries))
-        seen = arrow.concat_arrays(self._values[i])
-        self._values[i] = [seen]
-        found = compute.index_in(entries, value_set=seen).fill_null(-1).to_numpy().astype(np.int64)
-        return found, np.flatnonzero(found < 0)
+        self._entries[self.names.index(name)].of_type(kind)
 
     def words(self) -> Integers:
         """64 bits of each key for the hash of a row, whatever its number: int64[K]."""
@@ -446,7 +560,7 @@ class Keys:
     def digests(self, depth: int | None = None, first: int = 0) -> NDArray[np.uint64]:
         """128-bit digest of each node of a depth from number `first` on, by default of each key: uint64[n, 2]."""
         numbers = self._path(len(self.names) if depth is None else depth, first)
-        entries = [each.pairs.take(path, axis=0) for each, path in zip(self._entries, numbers, strict=False)]
+        entries = [each.digests.pairs.take(path, axis=0) for each, path in zip(self._entries, numbers, strict=False)]
         size = len(numbers[0]) if numbers else 1
         joined = np.concatenate([np.empty((size, 0), np.int64), *entries], axis=1)
         offsets: Integers = np.arange(size + 1, dtype=np.int64) * (joined.shape[1] * 8)
@@ -466,14 +580,11 @@ class Keys:
 
     def columns(self, depth: int | None = None) -> dict[str, list[object]]:
         """Key column's name to its entries, one for each node of a depth, by default for each key."""
-        _, arrow = import_tables()
-        found = {}
-        for name, values, path in zip(
-            self.names, self._values, self._path(len(self.names) if depth is None else depth), strict=False
-        ):
-            entries = arrow.chunked_array(values) if values else arrow.nulls(0)
-            found[name] = entries.take(arrow.array(path)).to_pylist()
-        return found
+        paths = self._path(len(self.names) if depth is None else depth)
+        return {
+            name: entries.take(path).to_pylist()
+            for name, entries, path in zip(self.names, self._entries, paths, strict=False)
+        }
 
     @property
     def parents(self) -> tuple[Integers, ...]:
@@ -491,18 +602,20 @@ class Keys:
     def chosen(self, flags: Flags) -> tuple[Keys, Integers]:
         """The keys with a flag, sorted by their entries (missing ones last), and their numbers by those here."""
         _, arrow = import_tables()
+        import pyarrow.compute as compute
+
         which = np.flatnonzero(flags)
-        columns = [
-            arrow.chunked_array(values).take(arrow.array(path[which])).combine_chunks() if values else arrow.nulls(0)
-            for values, path in zip(self._values, self._path(len(self.names)), strict=True)
-        ]
+        paths = [path[which] for path in self._path(len(self.names))]
+        columns = [entries.take(path) for entries, path in zip(self._entries, paths, strict=True)]
         table = arrow.table(columns, [str(i) for i in range(len(columns))])
-        order = table.sort_by([(name, "ascending") for name in table.column_names])
+        order = compute.sort_indices(table, [(name, "ascending") for name in table.column_names]).to_numpy()
         found = Keys(self.names)
-        found.codes([column.combine_chunks() for column in order.columns])
-        found._learns = False
+        found._entries, found._learns = self._entries, False
+        node: Integers = np.zeros(which.size, np.int64)
+        for nodes, path in zip(found._nodes, paths, strict=True):
+            node = nodes.of(node, path[order])
         place: Integers = np.full(self.size, -1, np.int64)
-        place[which] = found.codes(columns)
+        place[which[order]] = np.arange(which.size)
         return found, place
 
 
@@ -514,11 +627,3 @@ def _listed(name: str, entries: list[object]) -> pa.Array:
     except Exception:  # keys are public, but Arrow's words are long
         raise ParameterError(f"keys: entries of {name!r} have several types: expected those of the column") from None
     return found.cast(arrow.string()) if arrow.types.is_null(found.type) else found
-
-
-def _with_missing(entries: pa.Array) -> Integers:
-    """Digests of entries, one of its own for a missing one: int64[n, 2]."""
-    found = entry_digests(entries)
-    if entries.null_count:
-        found[entries.is_null().to_numpy(zero_copy_only=False)] = MISSING
-    return found

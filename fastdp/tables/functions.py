@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TypedDict
 
 import numpy as np
@@ -334,6 +335,8 @@ def _value(bound: Bounds | Value | None, clip: Bounds | None) -> Value:
 
 #: Reads the rows that count once more.
 Reads = Callable[[], Iterator[CellRows]]
+#: Bytes of coded rows that are kept for a second reading.
+MOST_HELD = 2**28
 #: Most rows of a person that are chosen ("auto").
 MOST_ROWS = 10**6
 #: An end of a range, in steps, beyond all values.
@@ -351,6 +354,11 @@ class TableRelease:
     source: Source
     key: Key
 
+    @cached_property
+    def _keys(self) -> columns.Keys:
+        """The given keys, or none yet."""
+        return columns.Keys(self.plan.by, self.plan.keys if self.plan.key_rule == "given" else None)
+
     @property
     def guarantee(self) -> Guarantee:
         """Guarantee of everything that the release shows."""
@@ -365,10 +373,9 @@ class TableRelease:
         """Refuse, before rows are read, other types of keys, non-public choices on an engine, windows of no rows."""
         plan = self.plan
         if plan.key_rule == "given":
-            keys = columns.Keys(plan.by, plan.keys)
             for name in plan.by:
                 if (type_of := arrow_type(self.source, name)) is not None:
-                    keys.check_type(name, type_of)
+                    self._keys.check_type(name, type_of)
         if self.source.add is not None and any(q.counts for q in plan.quantities()):
             raise ParameterError("statistics: expected no quantiles and no nunique, because an engine adds up sums")
         if self.source.add is not None and not (plan.is_public and plan.who is None):
@@ -381,7 +388,7 @@ class TableRelease:
 
     def run(self) -> Released:
         """The released sums; reads the table once, or twice if windows, keys or a clip depend on it."""
-        plan, keys = self.plan, columns.Keys(self.plan.by, self.plan.keys if self.plan.key_rule == "given" else None)
+        plan, keys = self.plan, self._keys
         if self.source.add is not None:
             settled = plan.settled(plan.start or 0, plan.stop or 0, *keys.sizes)
             return self._release(settled, keys, None, None, {})
@@ -389,12 +396,13 @@ class TableRelease:
         if plan.who is not None:
             return self._of_persons(keys, ends)
         source = self.source if plan.is_public else self.source.twice()
-        return self._choose(keys, ends, lambda: (each.rows for each in read_rows(source, plan, keys, ends.see)), None)
+        read = _Coded(lambda: (each.rows for each in read_rows(source, plan, keys, ends.see)))
+        return self._choose(keys, ends, read.once if plan.is_public else read.again, None)
 
     def _of_persons(self, keys: columns.Keys, ends: _Ends) -> Released:
         """Released sums after each person's rows are bounded, by a number that may be chosen from them."""
-        plan, key, found = self.plan, self.key, PersonRows(self.plan, self.key)
-        for batch in read_rows(self.source, plan, keys, ends.see):
+        plan, key, found = self.plan, self.key, PersonRows(self.plan, self.key, self.source.rows)
+        for batch in read_rows(self.source, plan, keys, ends.see, found.persons):
             found.add(batch, keys.words()[batch.rows.codes])
         first, last = ends.found()
         plan.check_cells(last - first, 1)
@@ -495,6 +503,26 @@ class TableRelease:
         found = choices.release_dropped(dropped, counted, *given)
         most = choices.MOST_DROPPED * plan.contributions
         return RowNumbers(counted.value, found.value, counted.variance, found.variance, most)
+
+
+class _Coded:
+    """Rows that count, which a second reading has from memory if they fit."""
+
+    def __init__(self, once: Reads) -> None:
+        self.once, self._held = once, list[CellRows]()
+
+    def again(self) -> Iterator[CellRows]:
+        """The rows of one of several readings."""
+        if self._held:
+            yield from self._held
+            return
+        held, size = list[CellRows](), 0
+        for rows in self.once():
+            size += sum(part.nbytes for part in rows)
+            if size <= MOST_HELD:
+                held.append(rows)
+            yield rows
+        self._held = held if size <= MOST_HELD else []
 
 
 class _Beyond:

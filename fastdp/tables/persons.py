@@ -7,17 +7,17 @@ every other row's choice unchanged, and order and batches have no effect.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from fastdp.data.source import Source
 from fastdp.errors import DataError
-from fastdp.kinds import Array, Floats, Integers
+from fastdp.kinds import Floats, Integers
 from fastdp.noise.key import Key
 from fastdp.tables.choices import dropped_rows
-from fastdp.tables.columns import Keys, Numbers, digests_of, floats_of, times_of
+from fastdp.tables.columns import Entries, Growing, Keys, Numbers, digests_of, floats_of, times_of
 from fastdp.tables.keys import KeyRule, weigh
 from fastdp.tables.plan import ColumnPlan, TablePlan
 from fastdp.tables.sums import MISSING_ENTRY, NOT_FINITE, CellRows
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class BatchRows(NamedTuple):
-    """Rows of a batch that may count, with their instants, and digests of persons if the plan has them."""
+    """Rows of a batch that may count, with their instants, and numbers of persons if the plan has them."""
 
     rows: CellRows
     times: Integers
@@ -44,12 +44,16 @@ class Kept(NamedTuple):
 
 
 def read_rows(
-    source: Source, plan: TablePlan, keys: Keys, see_times: Callable[[Integers], None] | None = None
+    source: Source,
+    plan: TablePlan,
+    keys: Keys,
+    see_times: Callable[[Integers], None] | None = None,
+    persons: Entries | None = None,
 ) -> Iterator[BatchRows]:
     """Rows that may count, batch by batch; the same ones in each reading.
 
-    ``keys`` numbers the keys of all rows.  Rows without a time or person are dropped or refused; with persons, those
-    outside [start, stop) and with unknown keys are dropped too.
+    ``keys`` numbers the keys of all rows, ``persons`` their persons.  Rows without a time or person are dropped or
+    refused; with persons, those outside [start, stop) and with unknown keys are dropped too.
     """
     begin = 0
     for batch in source.batches():
@@ -58,9 +62,9 @@ def read_rows(
         times: Integers = np.zeros(size, np.int64)
         if plan.time is not None and plan.calendar is not None:
             times, present = times_of(batch.column(plan.time.column), plan.calendar.zone, plan.time)
-        digests = None
-        if plan.who is not None:
-            digests, named = digests_of(batch.column(plan.who))
+        who = None
+        if plan.who is not None and persons is not None:
+            who, named = persons.of(batch.column(plan.who))
             present = named if present is None else present if named is None else present & named
         if present is not None and not present.all() and (plan.time is None or plan.time.missing == "raise"):
             raise DataError(
@@ -74,13 +78,13 @@ def read_rows(
         windows = times if plan.calendar is None else plan.calendar.numbers(times)
         listed = [_values(batch.column(column.name), column) for column in plan.columns]
         values = listed[0][None] if len(listed) == 1 else np.stack(listed) if listed else np.empty((0, size))
-        if digests is not None:
+        if who is not None:
             counted = (codes >= 0) & plan.has(windows)
             present = counted if present is None else present & counted
         if present is not None and not present.all():
             windows, times, codes, values = windows[present], times[present], codes[present], values[:, present]
-            digests = None if digests is None else digests[present]
-        yield BatchRows(CellRows(windows, codes, values), times, digests)
+            who = None if who is None else who[present]
+        yield BatchRows(CellRows(windows, codes, values), times, who)
 
 
 def _values(column: pa.Array, plan: ColumnPlan) -> Floats:
@@ -105,60 +109,62 @@ class PersonRows:
     It holds about 40 bytes for each row: equal rows can be numbered only when all have arrived.
     """
 
-    def __init__(self, plan: TablePlan, key: Key) -> None:
-        self._plan = plan
+    def __init__(self, plan: TablePlan, key: Key, rows: int | None = None) -> None:
+        self._plan, size = plan, rows or 0
         self._hashing = np.frombuffer(key.derive("rows").reveal(), np.uint64)[:2]
-        self._persons, self._periods = Numbers(), Numbers()
-        kinds = np.int64, np.uint64, np.int64, np.int64
-        self._columns: list[list[Array]] = [[np.empty(0, kind)] for kind in kinds]
-        self._values: list[Floats] = [np.empty((len(plan.columns), 0))]
+        self.persons, self._periods = Entries("", persons=True), Numbers()
+        self._groups, self._hashes = Growing(np.int64, size), Growing(np.uint64, size)
+        self._windows, self._codes = Growing(np.int64, size), Growing(np.int64, size)
+        self._values = [Growing(np.float64, size) for _ in plan.columns]
 
     def add(self, batch: BatchRows, words: Integers) -> None:
         """Add rows; ``words`` has 64 bits of each row's key for the hash."""
         (windows, codes, values), times, persons = batch
         assert persons is not None  # noqa: S101 - the plan names their column
+        if not persons.size:
+            return
         # Not of the rows that count alone, which the secret chooses.
         check_finite(values)
-        groups = self._persons.of(*persons.T.copy())
+        groups, digests = persons, self.persons.digests.pairs.take(persons, axis=0)
         if self._plan.periods is not None:
-            groups = self._periods.of(groups, self._plan.periods.numbers(times))
-        hashes = person_rows.hash_rows(self._hashing, persons, times, words, np.ascontiguousarray(values))
-        for column, part in zip(self._columns, (groups, hashes, windows, codes), strict=True):
-            column.append(part)
-        self._values.append(values)
+            groups = self._periods.of(persons, self._plan.periods.numbers(times))
+        hashes = person_rows.hash_rows(self._hashing, digests, times, words, np.ascontiguousarray(values))
+        columns = self._groups, self._hashes, self._windows, self._codes, *self._values
+        for column, part in zip(columns, (groups, hashes, windows, codes, *values), strict=True):
+            column.add(part)
 
     @property
     def _size(self) -> int:
-        return self._persons.size if self._plan.periods is None else self._periods.size
+        return self.persons.digests.size if self._plan.periods is None else self._periods.size
 
     def totals(self) -> Integers:
         """Rows of each person (and period): int64[p]."""
-        found: Integers = np.bincount(np.concatenate(self._columns[0]), minlength=self._size)
+        found: Integers = np.bincount(self._groups.array, minlength=self._size)
         return found
 
     def weights(self, words: Integers, rule: KeyRule, key: Key) -> Integers:
         """Sums of the weights that persons give their distinct keys, dropped rows included: int64[K]."""
-        persons, periods = np.arange(self._persons.size), np.zeros(self._size, np.int64)
+        persons, periods = np.arange(self.persons.digests.size), np.zeros(self._size, np.int64)
         if self._plan.periods is not None:
             persons, periods = (np.ascontiguousarray(each) for each in self._periods.pairs.T)
-        groups, codes = np.concatenate(self._columns[0]), np.concatenate(self._columns[3])
+        groups, codes = self._groups.array, self._codes.array
         secret = np.frombuffer(key.derive("keys").reveal(), np.uint64)[:2]
-        return weigh(groups, codes, self._persons.pairs[persons], periods, words, rule, secret)
+        return weigh(groups, codes, self.persons.digests.pairs[persons], periods, words, rule, secret)
 
     def kept(self, plan: TablePlan, weights: Integers | None = None) -> Kept:
-        """The rows that count of each person and period; the collected rows are released from memory."""
-        groups, hashes, windows, codes = (_taken(column) for column in self._columns)
+        """The rows that count of each person and period."""
+        groups, hashes, windows, codes = (
+            self._groups.array,
+            self._hashes.array,
+            self._windows.array,
+            self._codes.array,
+        )
         first, spans = (int(windows.min()), int(np.ptp(windows)) + 1) if windows.size else (0, 0)
         flags, _ = person_rows.least_rows(
             self._hashing, groups, hashes, windows, first, spans, plan.contributions, plan.per_window or 0, self._size
         )
-        values = np.ascontiguousarray(_taken(self._values)[:, flags])
+        values = np.empty((len(self._values), np.count_nonzero(flags)))
+        for into, column in zip(values, self._values, strict=True):
+            into[:] = column.array[flags]
         dropped = dropped_rows(groups, flags, self._size, plan.contributions)
         return Kept(CellRows(windows[flags], codes[flags], values), dropped, weights)
-
-
-def _taken(column: Sequence[Array]) -> Array:
-    """All chunks as one array, joined along their last axis; the list is emptied."""
-    whole = np.concatenate(column, axis=-1)
-    column.clear()  # type: ignore[attr-defined]
-    return whole

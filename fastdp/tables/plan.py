@@ -392,7 +392,7 @@ class TablePlan:
             "delta": self.delta,
             "by": list(self.by),
             "key_rule": self.key_rule,
-            "keys": key_digest(self.keys),
+            "keys": self._key_digest,
             "share": None if self.private is None else self.private.share,
             "levels": self.levels,
             "contributions": self.contributions if not self.chooses_rows else "auto",
@@ -401,6 +401,10 @@ class TablePlan:
             "start": self.start,
             "noise": self.noise,
         }
+
+    @cached_property
+    def _key_digest(self) -> bytes:
+        return key_digest(self.keys)
 
     def _spans(self, calendar: Calendar) -> list[object]:
         """JSON identity of a calendar without its zone's name; two borders determine its origin."""
@@ -535,9 +539,11 @@ def keys_of(
             "keys='public' if it is no secret which keys the table has, or delta > 0 to choose them privately"
         )
     rows = _key_rows(by, given)
-    # Their texts too, which name their noise: two NaNs are not equal.
     try:
-        distinct = min(len(set(rows)), len(set(map(repr, rows))))
+        distinct = len(set(rows))
+        if set(map(type, itertools.chain.from_iterable(rows))) != {str}:
+            # Their texts too, which name their noise: two NaNs are not equal.
+            distinct = min(distinct, len(set(map(repr, rows))))
     except TypeError:
         raise ParameterError("keys: expected texts, numbers, dates or times, and no lists of them") from None
     if not rows or distinct != len(rows):
@@ -552,9 +558,12 @@ def _key_rows(by: tuple[str, ...], given: Keys) -> list[KeyRow]:
         return list(itertools.product(*(_plain(given[name]) for name in by)))
     listed = _plain(given)
     if len(by) == 1:
-        if any(isinstance(key, (list, dict, set)) for key in listed):
+        types = set(map(type, listed))
+        if types & {list, dict, set}:
             raise ParameterError(f"keys: expected entries of {by[0]!r}, texts or numbers, and no lists of them")
-        return [tuple(key) if isinstance(key, tuple) and len(key) == 1 else (key,) for key in listed]
+        if tuple not in types:
+            return list(zip(listed, strict=True))
+        return [key if isinstance(key, tuple) and len(key) == 1 else (key,) for key in listed]
     if not all(isinstance(key, (tuple, list)) and len(key) == len(by) for key in listed):
         raise ParameterError(
             f"keys: expected tuples of {len(by)} entries, or a mapping of each column of by= to a list, whose "
@@ -569,11 +578,9 @@ def _plain(given: Any) -> list[Any]:
         (getattr(given, name) for name in ("tolist", "to_list", "to_pylist") if hasattr(given, name)), None
     )
     try:
-        listed = convert() if convert else list(given)
-        hash(tuple(tuple(key) if isinstance(key, list) else key for key in listed))
+        return cast("list[Any]", convert() if convert else list(given))
     except TypeError:
         raise ParameterError(f"keys is a {type(given).__name__}: expected a list of keys") from None
-    return cast("list[Any]", listed)
 
 
 def make_plan(

@@ -343,7 +343,8 @@ class WindowsMachine(Machine[WindowsState]):
             floats = np.array(values, np.int64).reshape(len(values), len(rows)).view(np.float64)
             found = PersonRows(self.plan, key)
             said = CellRows(self.calendar.numbers(times), codes, floats)
-            found.add(BatchRows(said, times, rows[:, :2]), self.table.words()[codes])
+            persons = found.persons.digests.of(*rows[:, :2].T.copy())
+            found.add(BatchRows(said, times, persons), self.table.words()[codes])
             sums = self._added(found.kept(self.plan).rows, (first, closed))
         return sums, waiting.without_first(closed - first, len(rows))
 

@@ -6,6 +6,7 @@ Repetition k has the noise of stream number k under the publisher's seed, so it 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,12 +16,9 @@ from fastdp import Release, StreamPublisher, validation
 from fastdp.data.column import as_floats, as_whole
 from fastdp.data.frames import StreamRows, Streams
 from fastdp.errors import ParameterError
-from fastdp.kinds import Floats
+from fastdp.kinds import Floats, Indices
 from fastdp.noise.key import MAX_STREAMS
-from fastdp.streams.release_many import BATCH_VALUES, release_rows
-
-#: Values of the repetitions whose answers are computed together, by each thread.
-AT_ONCE = 2 * BATCH_VALUES
+from fastdp.streams.release_many import release_rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,13 +91,10 @@ def repeat(
     column = as_floats(as_whole(values, publisher.n_seen, publisher.holdout))
     floats = as_floats(publisher._machine.finite(column, 0, "values"))
 
-    def release(start: int, stop: int) -> Release:
-        """Repetitions [start, stop): rows that share their values."""
-        rows = StreamRows(None, floats, np.zeros(stop - start, np.int64), np.full(stop - start, floats.size))
-        return release_rows(composition, key.again(), Streams(rows), begin + np.arange(start, stop), threads)
-
+    shares = StreamRows(None, floats, np.zeros(count, np.int64), np.full(count, floats.size))
+    release = partial(release_rows, composition, key.again(), Streams(shares), begin + np.arange(count), threads)
     if queries is None:
-        many = release(0, count)
+        many = release()
         alone = f"one repetition alone: all {count} of the same values would lose {count} epsilon"
         guarantee = composition.guarantee(simulated=True)
         guarantee = replace(guarantee, derivation=(*guarantee.derivation, alone))
@@ -113,14 +108,13 @@ def repeat(
     published = np.broadcast_to(0.0, floats.size - publisher.holdout)
     _, starts, stops = Release(published, 0, np.zeros(1), publisher.guarantee)._queries(starts, stops, None)
     thresholds, answers = np.empty(count), np.empty((count, starts.size))
-    size = max(1, threads * AT_ONCE // floats.size)
     with tqdm(total=count, unit=" repetitions", disable=not shown) as bar:
-        for at in range(0, count, size):
-            many = release(at, min(count, at + size))
-            own = slice(at, at + len(many))
-            whose = np.repeat(np.arange(len(many)), starts.size)
-            columns = np.tile(starts, len(many)), np.tile(stops, len(many))
-            thresholds[own] = many.thresholds
-            answers[own] = many.sum(*columns, streams=whose).reshape(len(many), -1)
-            bar.update(len(many))
+
+        def answer(which: Indices, many: Release) -> None:
+            size, whose = which.size, np.repeat(np.arange(which.size), starts.size)
+            sums = many._sums(whose, np.tile(starts, size), np.tile(stops, size), revised=False)
+            thresholds[which], answers[which] = many.thresholds, sums.reshape(size, -1)
+            bar.update(size)
+
+        release(answer)
     return Repetitions(thresholds, answers, None)

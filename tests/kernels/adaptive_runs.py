@@ -84,8 +84,9 @@ def sum_adaptive(
     blocks: np.ndarray,
 ) -> int:
     """``adaptive_pass.sum_bound`` of values and public parameters, all of whose noise is given."""
-    public, unbound = public_of(per_unit, top, theta_steps), (np.empty(0, np.uint64), 0, np.empty(0), noise.size)
-    return adaptive_pass.sum_bound(values, public, *shape, noise, *unbound, counters, memory, blocks)
+    public, unbound = public_of(per_unit, top, theta_steps), (np.empty(0, np.uint64), np.empty(0))
+    state = counters, memory, blocks, None, None
+    return adaptive_pass.sum_bound(values, public, *shape, noise, *unbound, *state)
 
 
 def run_kernel(

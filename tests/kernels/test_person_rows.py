@@ -27,6 +27,23 @@ def test_siphash() -> None:
     assert person_rows.sip_of_pair(KEY, *np.array(words, np.uint64)) == persons.sip(KEY.tolist(), words)
 
 
+def test_siphash_of_texts_by_the_vectors_of_the_reference() -> None:
+    for length, vector in ((0, "a3817f04ba25a8e66df67214c7550293"), (1, "da87c1d86b99af44347659119b22fc45")):
+        words = persons.sip_of_text(KEY.tolist(), bytes(range(length)), 2, 4)
+        assert struct.pack("<2Q", *words).hex() == vector
+
+
+@given(st.lists(st.binary(max_size=40), max_size=6), st.integers(0, 3))
+def test_hashes_of_texts(texts: list[bytes], before: int) -> None:
+    first, second = np.empty((2, len(texts)), np.int64)
+    offsets = before + np.cumsum([0, *map(len, texts)])
+    person_rows.hash_texts(
+        KEY, offsets, np.frombuffer(bytes(before) + b"".join(texts) + b"\0", np.uint8), first, second
+    )
+    wanted = [persons.sip_of_text(KEY.tolist(), text) for text in texts]
+    assert np.column_stack([first, second]).view(np.uint64).tolist() == wanted
+
+
 @given(st.lists(st.tuples(WORDS, WORDS, WORDS, WORDS, VALUES, VALUES), max_size=5), st.integers(0, 2))
 def test_hashes_of_rows(rows: list[tuple], valued: int) -> None:
     table = np.array([row[:4] for row in rows], np.int64).reshape(-1, 4)

@@ -56,10 +56,10 @@ def run(
         top = -(2.0**60) if p.events else float(int(memory["plain"]["unit"][0] * THETA_STEPS))
         blocks, bends = np.zeros(noise.size - closed + 1, adaptive_pass.BLOCK), np.empty(part.size)
         shape = shape_for(p)
-        consumed = seasons.sum_in_season(
+        consumed = adaptive_pass.sum_bound(
             *(part, public_of(1.0, top, float(THETA_STEPS)), shape, b.lengths_of_events(shape)),
-            *(noise[closed:], np.empty(0, np.uint64), 0),
-            *(np.empty(0), noise.size - closed, counters, memory, blocks, bends),
+            *(noise[closed:], np.empty(0, np.uint64), np.empty(0)),
+            *(counters, memory["plain"], blocks, memory, bends),
         )
         assert consumed == part.size or counters["stopped"][0] == adaptive_pass.ROSE, "more noise was needed"
         new, mine = int(counters["closed"][0]), out[at : at + consumed]

@@ -15,7 +15,6 @@ from fastdp.smoothers import Mean, Recent
 from fastdp.streams import release_many
 from fastdp.thresholds import Fixed, NoisyMax, SmoothQuantile
 from fastdp.thresholds.renewals import RenewFromHoldout
-from fastdp_lab import repetitions as module
 from fastdp_lab.queries.workloads import random_ranges
 from fastdp_lab.repetitions import repeat
 from tests.noise_values import bound_key
@@ -53,9 +52,8 @@ def assert_same(found: Any, k: int, number: int, parts: dict[str, Any], queries:
 @pytest.mark.parametrize("parts", PARTS.values(), ids=PARTS)
 def test_repetitions_are_single_releases(parts, monkeypatch) -> None:
     monkeypatch.setattr(release_many, "BATCH_WORDS", 3000)
-    # As if there were work for every thread; answers of few repetitions at a time.
+    # As if there were work for every thread.
     monkeypatch.setattr(release_many, "BATCH_VALUES", 600)
-    monkeypatch.setattr(module, "AT_ONCE", 700)
     queries = random_ranges(600, 20, 256, seed=1)
     kept, asked = repeat(make(parts), VALUES, 7), repeat(make(parts), VALUES, 7, queries=queries, threads=3)
     assert (kept.answers, asked.releases) == (None, None)

@@ -14,7 +14,16 @@ MASK = 2**64 - 1
 
 def sip(key, words, c_rounds=1, d_rounds=3):
     """SipHash-c-d of 64-bit words, as little-endian bytes."""
+    return _sip(key, [*(w & MASK for w in words), (8 * len(words) % 256) << 56], c_rounds, d_rounds, (0xFF,))[0]
 
+
+def sip_of_text(key, text, c_rounds=1, d_rounds=3):
+    """SipHash-c-d-128 of bytes, as two words."""
+    padded = text + bytes(7 - len(text) % 8) + bytes([len(text) % 256])
+    return _sip((key[0], key[1]), struct.unpack(f"<{len(padded) // 8}Q", padded), c_rounds, d_rounds, (0xEE, 0xDD))
+
+
+def _sip(key, words, c_rounds, d_rounds, ends):
     def left(x, bits):
         return (x << bits | x >> (64 - bits)) & MASK
 
@@ -28,16 +37,20 @@ def sip(key, words, c_rounds=1, d_rounds=3):
 
     first, second = key
     constants = struct.unpack(">4Q", b"somepseudorandomlygeneratedbytes")
-    v = tuple(k ^ c for k, c in zip((first, second, first, second), constants, strict=True))
-    for word in [*(w & MASK for w in words), (8 * len(words) % 256) << 56]:
+    a, b, c, d = (k ^ constant for k, constant in zip((first, second, first, second), constants, strict=True))
+    v = (a, b ^ (0xEE if len(ends) == 2 else 0), c, d)
+    for word in words:
         v = (*v[:3], v[3] ^ word)
         for _ in range(c_rounds):
             v = round_of(*v)
         v = (v[0] ^ word, *v[1:])
-    v = (*v[:2], v[2] ^ 0xFF, v[3])
-    for _ in range(d_rounds):
-        v = round_of(*v)
-    return v[0] ^ v[1] ^ v[2] ^ v[3]
+    found = []
+    for end in ends:
+        v = (v[0], v[1] ^ end, *v[2:]) if found else (*v[:2], v[2] ^ end, v[3])
+        for _ in range(d_rounds):
+            v = round_of(*v)
+        found.append(v[0] ^ v[1] ^ v[2] ^ v[3])
+    return found
 
 
 def bits(value):

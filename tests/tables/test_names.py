@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 
 from fastdp.errors import DataError
+from fastdp.tables import columns
 from fastdp.tables.columns import as_arrow, digests_of, entry_digests
 from tests.tables import flat
 
@@ -128,6 +129,46 @@ def test_persons_in_categories_are_their_names_in_every_batch() -> None:
     # Ann, Bob, and two of Cid's three rows, for which the answer is scaled up.
     assert found.released.cells("count").tolist() == [[4]]
     assert found.sum(0, 1) == pytest.approx(5.0, abs=0.1)
+
+
+@pytest.mark.parametrize("rows", [1, 100])
+@pytest.mark.parametrize("given", [False, True])
+def test_an_entry_has_one_number_in_all_batches_spellings_and_types(
+    monkeypatch: pytest.MonkeyPatch, given: bool, rows: int
+) -> None:
+    """With few and with many spellings in a batch, and where unknown ones are forgotten."""
+    monkeypatch.setattr(columns, "MOST_UNKNOWN", 1)
+    listed = [unicodedata.normalize("NFC", NAME), "b", str(ID)]
+    texts = [listed[0], NAME, str(ID).upper(), None, "x", "y", str(ID), "b", "z", "x"]
+    wanted = [0, 0, 2, -1, -1, -1, 2, 1, -1, -1] if given else [0, 0, 1, 2, 3, 4, 1, 5, 6, 3]
+    entries = columns.Entries("key", listed if given else None)
+    for kind in (pa.string(), pa.large_string(), pa.dictionary(pa.int32(), pa.string()), pa.string_view()):
+        column = pa.array(np.repeat(np.array(texts, object), rows)).cast(kind)
+        numbers, present = entries.of(column.slice(0, 6 * rows))
+        more, _ = entries.of(column.slice(6 * rows))
+        found = [*numbers.tolist(), *more.tolist()]
+        pairs = set(zip(found, np.repeat(wanted, rows).tolist(), strict=True))
+        # Of rows the missing entry may come last.
+        assert all(one == other for one, other in pairs) or (not given and len(pairs) == len(set(wanted)))
+        assert max(found) == max(wanted)
+        assert present is not None
+        assert np.flatnonzero(~present).tolist() == list(range(3 * rows, 4 * rows))
+    learned = columns.Entries("key", listed if given else None)
+    numbers, _ = learned.of(pa.array(texts))
+    spelled = [listed[0], listed[0], str(ID), None, "x", "y", str(ID), "b", "z", "x"]
+    known = np.flatnonzero(numbers >= 0)
+    assert learned.take(numbers[known]).to_pylist() == [spelled[i] for i in known]
+
+
+def test_numbers_are_entries_by_value_in_every_type() -> None:
+    entries = columns.Entries("key", [3, -1, 0])
+    for kind in (pa.int8(), pa.uint64(), pa.float32(), pa.float64(), pa.int64()):
+        if kind != pa.uint64():
+            assert entries.of(pa.array([0, 3, 5, None, -1, 3]).cast(kind))[0].tolist() == [2, 0, -1, -1, 1, 0]
+    assert entries.of(pa.array([None, None]))[0].tolist() == [-1, -1]
+    zeros = columns.Entries("key")
+    assert zeros.of(pa.array([-0.0, 0.0, float("nan"), float("-nan")]))[0].tolist() == [0, 0, 1, 1]
+    assert str(zeros.take(np.array([0]))[0]) == "0.0"
 
 
 def test_a_person_is_one_whatever_type_a_batch_has() -> None:

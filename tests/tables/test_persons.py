@@ -39,7 +39,7 @@ def kept_rows(rows: list[tuple], period: str | None, most: int, per_window: int 
     found = PersonRows(plan, Key.from_bytes(SECRET))
     table = np.array(rows, np.int64).reshape(-1, 3)
     times = table[:, 1] * HOUR
-    persons, windows = np.column_stack([table[:, 0] * 7919, -table[:, 0]]), plan.calendar.numbers(times)
+    persons, windows = found.persons.digests.of(table[:, 0] * 7919, -table[:, 0]), plan.calendar.numbers(times)
     # The value tells the row.
     values = (table @ [10_000, 10, 1]).astype(float)
     rows = CellRows(windows, table[:, 2].copy(), values[None])

@@ -8,6 +8,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from fastdp.data import source
+from fastdp.tables import functions
 from tests.tables import flat
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastdp.errors.AccuracyWarning")
@@ -64,3 +66,21 @@ def test_keys_of_other_windows_and_persons_have_sums_of_noise_alone() -> None:
     assert found.released.keys == {"k": ["a", "c"]}
     assert flat.values(found.released, "total").tolist() == [pytest.approx([N, 0.0], abs=0.01)]
     assert "keys='public'" in " ".join(found.guarantee.derivation)
+
+
+@pytest.mark.parametrize("held", [0, 5_000, 2**28])
+def test_rows_are_read_once_if_they_fit_into_memory(monkeypatch: pytest.MonkeyPatch, held: int) -> None:
+    """What does not fit is read again, from the first row on."""
+    read: list[int] = []
+
+    def batches(begin: Any) -> Any:
+        read.append(1)
+        return begin()
+
+    monkeypatch.setattr(source, "BATCH", 300)
+    eager = source._eager
+    monkeypatch.setattr(source, "_eager", lambda frame: batches(lambda: eager(frame)))
+    monkeypatch.setattr(functions, "MOST_HELD", held)
+    found = flat.counts(persons(False, {}), "at", "1d", by="k", keys="public", epsilon=1e6, seed=1).released
+    assert found.cells("count").tolist() == [[N, N]]
+    assert len(read) == (1 if held > 5_000 else 2)

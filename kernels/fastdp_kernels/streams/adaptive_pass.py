@@ -12,6 +12,7 @@ from fastdp_kernels.noise.chacha import CHAIN, block_words, draw_words
 from fastdp_kernels.noise.guarded_log import DOUBTFUL
 from fastdp_kernels.streams.block_lengths import LENGTHS, MEMORY, SCALES, close_block
 from fastdp_kernels.streams.online_pass import sum_part, sum_signed
+from fastdp_kernels.streams.seasons import bend, follow_season
 
 #: Why the pass stopped early: a doubtful draw, or a threshold that rose.
 UNSETTLED, ROSE = 1, 2
@@ -19,8 +20,9 @@ UNSETTLED, ROSE = 1, 2
 #: any sign count), the first threshold in steps, in which sums are measured, and in units of the input; and the bound
 #: in steps, which a threshold that rises stops at.
 PUBLIC = records([(name, np.float64) for name in ("per_unit", "top", "theta_steps", "theta", "bound")])
-#: The open block's values and their sum in steps, blocks closed by a call, and why it stopped, or 0.
-COUNTERS = records([(name, np.int64) for name in ("filled", "open_sum", "closed", "stopped")])
+#: The open block's values and their sum in steps, blocks closed by a call, and why it stopped, or 0; blocks closed
+#: before, and how many entries of the call's noise are given, as the caller has settled a doubtful draw.
+COUNTERS = records([(name, np.int64) for name in ("filled", "open_sum", "closed", "stopped", "blocks", "given")])
 #: A block's exponent, released sum in thresholds, and what its values were published as: prediction, extra, and how
 #: many values the extra is for.
 BLOCK = records([(name, np.float64) for name in ("exponent", "released", "prediction", "extra", "catch")])
@@ -35,65 +37,43 @@ def sum_values(values: np.ndarray, public: Record, lengths: np.ndarray | None) -
 
 
 @inline
-def sum_blocks_bound(
-    values: np.ndarray,
-    public: Record,
-    shape: Record,
-    lengths: np.ndarray | None,
-    noise: np.ndarray,
-    chain: np.ndarray,
-    first: int,
-    law: np.ndarray,
-    settled: int,
-    counters: Record,
-    memory: Record,
-    blocks: Record,
-) -> int:
-    """:func:`sum_bound` of the records themselves."""
-    at, closed = 0, counters.closed
-    flags = np.int64(0)
-    while True:
-        # What the open block's values are published as; its sum is not there yet.
-        block = blocks[closed]
-        block.exponent, block.prediction, block.extra = memory.exponent, memory.prediction, memory.extra
-        block.catch = memory.catch
-        if counters.stopped:
-            break
-        room = (1 << int(memory.exponent)) - counters.filled
-        if room:
-            if at == values.size or (room <= values.size - at and closed == noise.size):
-                break
-            part = room if room <= values.size - at else values.size - at
-            total, part_flags = sum_values(values[at : at + part], public, lengths)
-            flags |= part_flags
-            counters.open_sum = plus(counters.open_sum, total)
-            counters.filled += part
-            at += part
-            if part < room:
-                break
-        if chain.size:
-            words = block_words(chain, first + closed, counters.open_sum, 0)
-            if closed >= settled:
-                drawn = draw_words(words[CHAIN], words[CHAIN + 1], law)
-                if drawn == DOUBTFUL:
-                    counters.stopped = UNSETTLED
-                    break
-                noise[closed] = drawn
-            # Assigned as arrays, Numba would compile the text of an error about their sizes besides: two seconds.
-            for i in range(CHAIN):
-                chain[i] = words[i]
-        released = np.float64(plus(counters.open_sum, noise[closed])) / public.theta_steps
-        block.released = released
-        unit = memory.unit
-        close_block(memory, released, shape, lengths)
-        closed += 1
-        counters.filled = 0
-        counters.open_sum = 0
-        if memory.unit != unit:
-            # Another threshold: another law.
-            counters.stopped = ROSE
-    counters.closed = closed
-    return -1 if flags < 0 else at
+def draw_bound(
+    chain: np.ndarray, index: int, total: np.int64, law: np.ndarray, known: bool, noise: np.int64
+) -> np.int64:
+    """Noise of block ``index``, bound to its sum ``total``, and its chain key moved on: ``noise`` if ``known``.
+
+    DOUBTFUL where the caller must draw: the chain key is then as it was.
+    """
+    words = block_words(chain, index, total, 0)
+    if not known:
+        noise = draw_words(words[CHAIN], words[CHAIN + 1], law)
+    if noise != DOUBTFUL:
+        # Assigned as arrays, Numba would compile the text of an error about their sizes besides: two seconds.
+        for i in range(CHAIN):
+            chain[i] = words[i]
+    return noise
+
+
+@inline
+def publish_part(prediction: float, extra: float, catch: float, filled: int, theta: float, out: np.ndarray) -> None:
+    """Publish values of a block that already has ``filled``; its first ``catch`` values get ``extra``."""
+    usual, caught = prediction * theta, int(catch) - filled
+    caught = caught if caught > 0 else 0
+    caught = caught if caught < out.size else out.size
+    out[:caught] = usual + extra * theta
+    out[caught:] = usual
+
+
+@inline
+def publish_last(
+    block: Record, released: float, length: float, theta: float, spikes: bool, singles: bool, last: float
+) -> float:
+    """The last value of a block that closes, from its released sum; ``last`` if that does not show in it."""
+    if spikes:
+        return float(released * theta - block.prediction * theta * (length - 1.0))
+    if singles and length == 1.0:
+        return float((released + block.extra) * theta)
+    return last
 
 
 @kernel
@@ -104,12 +84,12 @@ def sum_bound(
     lengths: np.ndarray | None,
     noise: np.ndarray,
     chain: np.ndarray,
-    first: int,
     law: np.ndarray,
-    settled: int,
     counters: Record,
     memory: Record,
     blocks: Record,
+    season: Record | None,
+    bends: np.ndarray | None,
 ) -> int:
     """Clip, round and sum values; release each block's sum with its noise, and let it choose the next block.
 
@@ -128,28 +108,70 @@ def sum_bound(
     chain : uint64[4]
         The chain key that the next block's noise comes from (``chacha``); moved on in place.
         uint64[0]: all of ``noise`` is given (a stream that began before noise was bound).
-    first : int
-        Index of the first block that this call may close.
     law : float64[4]
         The law of noise, as ``chacha.draw_words`` takes it.
-    settled : int
-        So many of the first entries of ``noise`` are given: the caller has settled a doubtful draw.
     counters : COUNTERS[1]
-        UNSETTLED if the open block is full and its draw doubtful, ROSE if the last block let the threshold rise;
-        changed in place.
+        Changed in place; ``stopped`` is UNSETTLED if the open block is full and its draw doubtful, ROSE if the last
+        block let the threshold rise.
     memory : MEMORY[1]
         What released sums have taught; changed in place.
     blocks : BLOCK[noise.size + 1]
         Receives the blocks that close, and the one left open (its sum is not written).
+    season : SEASON[1] or None
+        The filter of a season, whose first part is ``memory``; changed in place.
+    bends : float64[n] or None
+        With a season: receives how far the prediction of each value is from the mean of its block's.
 
     Returns
     -------
     int
         How many values were consumed; -1 if one of them is NaN or infinite.
     """
-    return sum_blocks_bound(
-        values, public[0], shape[0], lengths, noise, chain, first, law, settled, counters[0], memory[0], blocks
-    )
+    public, shape, counters, memory = public[0], shape[0], counters[0], memory[0]
+    at, closed = 0, counters.closed
+    flags = np.int64(0)
+    while True:
+        # What the open block's values are published as; its sum is not there yet.
+        block = blocks[closed]
+        block.exponent, block.prediction, block.extra = memory.exponent, memory.prediction, memory.extra
+        block.catch = memory.catch
+        if counters.stopped:
+            break
+        room = (1 << int(memory.exponent)) - counters.filled
+        if room:
+            if at == values.size or (room <= values.size - at and closed == noise.size):
+                break
+            part = room if room <= values.size - at else values.size - at
+            if season is not None and bends is not None:
+                bend(season[0], shape, counters.filled, bends[at : at + part])
+            total, part_flags = sum_values(values[at : at + part], public, lengths)
+            flags |= part_flags
+            counters.open_sum = plus(counters.open_sum, total)
+            counters.filled += part
+            at += part
+            if part < room:
+                break
+        if chain.size:
+            known, index = closed < counters.given, counters.blocks + closed
+            drawn = draw_bound(chain, index, counters.open_sum, law, known, noise[closed])
+            if drawn == DOUBTFUL:
+                counters.stopped = UNSETTLED
+                break
+            noise[closed] = drawn
+        released = np.float64(plus(counters.open_sum, noise[closed])) / public.theta_steps
+        block.released = released
+        exponent, level, unit, last = int(memory.exponent), memory.level, memory.unit, memory.last
+        close_block(memory, released, shape, lengths)
+        if season is not None:
+            follow_season(season[0], released, exponent, level, unit, last, shape)
+        closed += 1
+        counters.filled = 0
+        counters.open_sum = 0
+        if memory.unit != unit:
+            # Another threshold: another law.
+            counters.stopped = ROSE
+    counters.closed = closed
+    return -1 if flags < 0 else at
 
 
 @kernel
@@ -174,21 +196,14 @@ def emit_adaptive(blocks: Record, filled: int, theta: float, spikes: bool, singl
     at = 0
     for j in range(blocks.shape[0]):
         block = blocks[j]
-        length, extra = 1 << int(block.exponent), block.extra
-        usual = block.prediction * theta
-        first = usual + extra * theta
+        length = 1 << int(block.exponent)
         end = at + length - filled
         end = end if end < out.size else out.size
-        caught = at + int(block.catch) - filled
-        caught = at if caught < at else caught
-        caught = end if end < caught else caught
-        out[at:caught] = first
-        out[caught:end] = usual
+        publish_part(block.prediction, block.extra, block.catch, filled, theta, out[at:end])
         if j < blocks.shape[0] - 1:
-            if spikes:
-                out[end - 1] = block.released * theta - usual * np.float64(length - 1)
-            elif singles and length == 1:
-                out[end - 1] = (block.released + extra) * theta
+            out[end - 1] = publish_last(
+                block, block.released, np.float64(length), theta, spikes, singles, out[end - 1]
+            )
         at = end
         filled = 0
 
@@ -226,11 +241,8 @@ def publish_open(
             # Rounded as the facade rounds the threshold in use.
             top = min(np.floor(memory.unit * theta_steps), bound) if memory.unit < bound / theta_steps else bound
         total, flags = sum_part(values, per_unit, top)
-    usual = memory.prediction * theta
-    catch = min(max(int(memory.catch) - filled, 0), out.size)
-    out[:catch] = usual + memory.extra * theta
-    out[catch:] = usual
-    return int(plus(total, np.int64(open_sum))), usual if flags >= 0 else np.nan
+    publish_part(memory.prediction, memory.extra, memory.catch, filled, theta, out)
+    return int(plus(total, np.int64(open_sum))), memory.prediction * theta if flags >= 0 else np.nan
 
 
 # One value each of many streams, in any order, in one pass.
@@ -337,26 +349,20 @@ def publish_rows(
         total, _ = sum_values(values[row : row + 1], public, lengths)
         open_sum = plus(stream.open_sum, total)
         filled = stream.filled + 1
-        usual = stream.prediction * public.theta
-        published = usual
-        if filled <= np.int64(stream.catch):
-            published = usual + stream.extra * public.theta
         length = LENGTHS[int(stream.exponent)]
+        published = stream.prediction * public.theta
+        if filled <= np.int64(stream.catch):
+            published += stream.extra * public.theta
         if filled < np.int64(length):
             stream.filled, stream.open_sum = filled, open_sum
             out[row] = published
             continue
-        extra = stream.extra
-        words = block_words(stream.chain, stream.blocks, open_sum, 0)
-        if settled.size and row == begin:
-            drawn = settled[0]
-        else:
-            drawn = draw_words(words[CHAIN], words[CHAIN + 1], law)
-            if drawn == DOUBTFUL:
-                return row
-        for k in range(CHAIN):
-            stream.chain[k] = words[k]
+        known = settled.size > 0 and row == begin
+        drawn = draw_bound(stream.chain, stream.blocks, open_sum, law, known, settled[0] if known else np.int64(0))
+        if drawn == DOUBTFUL:
+            return row
         released = np.float64(plus(open_sum, drawn)) / public.theta_steps
+        out[row] = publish_last(stream, released, length, public.theta, spikes, events, published)
         for field in range(BY_SCALE):
             for k in range(kept):
                 entries[field * SCALES + k] = scales[number, field, k]
@@ -369,9 +375,4 @@ def publish_rows(
         for k in range(_SINGLES):
             numbers[number, _OWN + k] = entries[_FIRST + k]
         stream.filled, stream.open_sum, stream.blocks = 0, 0, stream.blocks + 1
-        if spikes:
-            published = released * public.theta - usual * (length - 1.0)
-        elif events and length == 1.0:
-            published = (released + extra) * public.theta
-        out[row] = published
     return rows.size

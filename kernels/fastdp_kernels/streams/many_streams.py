@@ -12,7 +12,15 @@ import numpy as np
 
 from fastdp_kernels._jit import kernel
 from fastdp_kernels.streams.hierarchy_nodes import release_tree
-from fastdp_kernels.streams.online_pass import add_noise, emit_blocks, finite_flag, publish, sum_blocks
+from fastdp_kernels.streams.online_pass import (
+    add_noise,
+    emit_blocks,
+    emit_sums,
+    finite_flag,
+    publish,
+    round_values,
+    sum_blocks,
+)
 
 
 @kernel
@@ -112,7 +120,7 @@ def publish_rows(
     out: np.ndarray,
     out_starts: np.ndarray,
 ) -> int:
-    """Publish each row in one pass (``online_pass.publish``).
+    """Publish each row in one pass (``online_pass.publish``); neighbours of the same values and top are summed once.
 
     Parameters
     ----------
@@ -132,20 +140,39 @@ def publish_rows(
     int
         The first row with a NaN or infinite value, or -1.
     """
+    zero, sums, summed = int(np.int64(0)), np.empty(0, np.int64), False
     for row in range(starts.size):
         count, block, prediction = counts[row], int(publics[row, 3]), predictions[row]
-        closed = count // block
+        steps_per_unit, top, resolution = publics[row, 0], publics[row, 1], publics[row, 2]
+        first, to, closed, after = starts[row], out_starts[row], count // block, row + 1
+        shared = (
+            after < starts.size and starts[after] == first and counts[after] == count and publics[after, 1] == top
+        )
+        if shared and not summed:
+            own = values[first : first + count]
+            if sums.size != -(-count // block):
+                sums = np.empty(-(-count // block), np.int64)
+            if (
+                round_values(own, steps_per_unit, top, sums)
+                if block == 1
+                else (sum_blocks(own, steps_per_unit, top, block, zero, sums))
+            ):
+                return row
         for tree, begin in enumerate(range(0, max(closed, 1), tree_blocks)):
             closing, at = min(closed - begin, tree_blocks), begin * block
             end = count if begin + closing == closed else at + closing * block
-            first, to = starts[row], out_starts[row]
-            part, target = values[first + at : first + end], out[to + at : to + end]
-            zero = int(np.int64(0))
-            _, prediction = publish(
-                part, publics[row], noise[row, tree], zero, closing, zero, zero, prediction, target
-            )
-            if np.isnan(prediction):
-                return row
+            target, drawn = out[to + at : to + end], noise[row, tree]
+            if not (shared or summed):
+                part = values[first + at : first + end]
+                _, prediction = publish(part, publics[row], drawn, zero, closing, zero, zero, prediction, target)
+                if np.isnan(prediction):
+                    return row
+            elif block == 1:
+                add_noise(sums[begin : begin + closing], drawn, resolution, target)
+            else:
+                given = sums[begin : begin + closing], drawn[:closing]
+                prediction = emit_sums(given[0], given[1], resolution, prediction, block, zero, target)
+        summed = shared
     return -1
 
 

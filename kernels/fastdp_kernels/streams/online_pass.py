@@ -270,7 +270,7 @@ def emit_sums(
     block: int,
     filled: int,
     out: np.ndarray,
-) -> None:
+) -> float:
     """Publish blocks whose mean predicts the next block, from their exact sums.
 
     Block by block what :func:`add_noise` and :func:`emit_blocks` do array by array, bit for bit.
@@ -285,6 +285,11 @@ def emit_sums(
         What each value of the first block is predicted to be.
     block, filled, out
         As for :func:`emit_blocks`.
+
+    Returns
+    -------
+    float
+        What each value of the block left open is predicted to be.
     """
     others, length = np.float64(block - 1), np.float64(block)
     begin, size = 0, block - filled
@@ -301,6 +306,7 @@ def emit_sums(
         begin, size = begin + size, block
         prediction = released / length
     out[begin:] = prediction
+    return prediction
 
 
 @inline

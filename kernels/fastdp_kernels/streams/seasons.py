@@ -15,8 +15,7 @@ import math
 
 import numpy as np
 
-from fastdp_kernels._jit import Record, inline, kernel, records
-from fastdp_kernels.streams.adaptive_pass import ROSE, sum_blocks_bound
+from fastdp_kernels._jit import Record, inline, records
 from fastdp_kernels.streams.block_lengths import LENGTHS, MEMORY, fit_signal, record_difference
 
 #: Waves: so many harmonics of the period, and of the one that is so many times as long.
@@ -197,67 +196,3 @@ def _observe(
     left.position = memory.plain.position
     if memory.plain.decided == memory.plain.position:
         left.white, left.drift = fit_signal(left, shape)
-
-
-@kernel
-def sum_in_season(
-    values: np.ndarray,
-    public: Record,
-    shape: Record,
-    lengths: np.ndarray | None,
-    noise: np.ndarray,
-    chain: np.ndarray,
-    first: int,
-    law: np.ndarray,
-    settled: int,
-    counters: Record,
-    memory: Record,
-    blocks: Record,
-    bends: np.ndarray,
-) -> int:
-    """:func:`sum_bound`, block by block, each of which the filter follows.
-
-    Parameters
-    ----------
-    values, public, shape, lengths, noise, chain, first, law, settled, counters, blocks
-        As for :func:`sum_bound`; with an empty ``chain`` all noise is given.
-    memory : SEASON[1]
-        Changed in place.
-    bends : float64[n]
-        Receives how far the prediction of each value is from the mean of its block's.
-
-    Returns
-    -------
-    int
-        As :func:`sum_bound`.
-    """
-    public, shape, counters, memory, at = public[0], shape[0], counters[0], memory[0], 0
-    while True:
-        closed, exponent = counters.closed, int(memory.plain.exponent)
-        level, unit, last = memory.plain.level, memory.plain.unit, memory.plain.last
-        part = min((1 << exponent) - counters.filled, values.size - at)
-        bend(memory, shape, counters.filled, bends[at : at + part])
-        room = min(closed + 1, noise.size)
-        consumed = sum_blocks_bound(
-            values[at : at + part],
-            public,
-            shape,
-            lengths,
-            noise[:room],
-            chain,
-            first,
-            law,
-            settled,
-            counters,
-            memory.plain,
-            blocks[: room + 1],
-        )
-        if consumed < 0:
-            return consumed
-        at += consumed
-        if counters.closed == closed:
-            return at
-        follow_season(memory, blocks[closed].released, exponent, level, unit, last, shape)
-        blocks[counters.closed].prediction = memory.plain.prediction
-        if counters.stopped == ROSE:
-            return at

@@ -11,6 +11,8 @@ _V0, _V1 = np.uint64(0x736F6D6570736575), np.uint64(0x646F72616E646F6D)
 _V2, _V3 = np.uint64(0x6C7967656E657261), np.uint64(0x7465646279746573)
 _END, _BYTE = np.uint64(0xFF), np.uint64(56)
 _EIGHT, _TWO = np.uint64(8), np.uint64(2)
+#: For a hash of 128 bits.
+_FIRST, _SECOND = np.uint64(0xEE), np.uint64(0xDD)
 #: For the hash table: 2^64 over the golden ratio, an odd number.
 _ODD, _ONE, _HALF = np.uint64(0x9E3779B97F4A7C15), np.uint64(1), np.uint64(32)
 
@@ -93,6 +95,48 @@ def hash_rows(
             v = _absorbed(v, np.uint64(bits_of(values[c, i] + 0.0)))
         found[i] = _ended(v, np.uint64(4 + values.shape[0]))
     return found
+
+
+@inline
+def _word(data: np.ndarray, begin: np.int64, size: int) -> np.uint64:
+    """Up to eight bytes as a number."""
+    word = np.uint64(0)
+    for k in range(size):
+        word |= np.uint64(data[begin + k]) << np.uint64(8 * k)
+    return word
+
+
+@kernel
+def hash_texts(key: np.ndarray, offsets: np.ndarray, data: np.ndarray, first: np.ndarray, second: np.ndarray) -> None:
+    """SipHash-1-3-128 of each text.
+
+    Parameters
+    ----------
+    key : uint64[2]
+        Secret.
+    offsets : int64[n + 1]
+        Where each text begins in ``data``.
+    data : uint8[...]
+        The texts.
+    first, second : int64[n]
+        Receive the words.
+    """
+    for n in range(offsets.size - 1):
+        begin, size = offsets[n], offsets[n + 1] - offsets[n]
+        a, b, c, d = _started(key)
+        v, done = (a, b ^ _FIRST, c, d), 0
+        while size - done >= 8:
+            v = _absorbed(v, _word(data, begin + done, 8))
+            done += 8
+        a, b, c, d = _absorbed(v, _word(data, begin + done, size - done) | np.uint64(size) << _BYTE)
+        c ^= _FIRST
+        for _ in range(3):
+            a, b, c, d = _sip_round(a, b, c, d)
+        first[n] = np.int64(a ^ b ^ c ^ d)
+        b ^= _SECOND
+        for _ in range(3):
+            a, b, c, d = _sip_round(a, b, c, d)
+        second[n] = np.int64(a ^ b ^ c ^ d)
 
 
 @inline
