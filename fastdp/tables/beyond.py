@@ -24,7 +24,7 @@ from fastdp.tables.consistent import grouped
 #: a narrower one, of a clip just below an edge, has no exponent.
 FACTOR, NARROW = 1.5, 0.25
 #: Rows above an edge are known if they are so many standard deviations; above others they may be so many more.
-KNOWN, LIKELY = 6.0, 1.0
+KNOWN, LIKELY = 4.5, 1.0
 #: Edges that the exponent of the tail is taken from, its usual value, and its limits.
 REACH, USUAL, LEAST, MOST = 3, 1.5, 1.5, 20.0
 #: Standard errors of the interpolation and of the tail, as shares of what they add; their variance over a usual one.
