@@ -23,8 +23,9 @@ from fastdp.tables.consistent import grouped
 #: Neighbouring edges differ by this factor; the first bin is at least so many of its powers wide, if there are more:
 #: a narrower one, of a clip just below an edge, has no exponent.
 FACTOR, NARROW = 1.5, 0.25
-#: Rows above an edge are known if they are so many standard deviations; above others they may be so many more.
-KNOWN, LIKELY = 4.5, 1.0
+#: Rows above an edge are known if they are so many standard deviations, those above the clip if they are fewer; above
+#: others they may be so many more.
+KNOWN, SEEN, LIKELY = 6.0, 4.5, 1.0
 #: Edges that the exponent of the tail is taken from, its usual value, and its limits.
 REACH, USUAL, LEAST, MOST = 3, 1.5, 1.5, 20.0
 #: Standard errors of the interpolation and of the tail, as shares of what they add; their variance over a usual one.
@@ -123,10 +124,9 @@ def sum_beyond(edges: Floats, counts: Integers, variance: float) -> Beyond:
     size, clip = counts.size, float(edges[0])
     above = np.cumsum(counts[::-1])[::-1].astype(np.float64)
     error = np.sqrt(variance * np.arange(size, 0, -1))
-    clear = np.flatnonzero(above > KNOWN * error)
-    if not clear.size:
+    last = int(np.flatnonzero(above > KNOWN * error).max(initial=0))
+    if above[last] <= SEEN * error[last]:
         return Beyond(known=False)
-    last = int(clear[-1])
     rows = np.maximum.accumulate(above[last::-1])[::-1]
     first = max(0, last - REACH)
     falls = math.log(rows[first] / rows[last]) / math.log(edges[last] / edges[first]) if last else USUAL
