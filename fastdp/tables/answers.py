@@ -23,7 +23,7 @@ from fastdp.tables.consistent import Consistent, consistent, grouped, range_sums
 from fastdp.tables.keys import selected_interval
 from fastdp.tables.quantiles import Bins, Histogram
 from fastdp.tables.revised import Revised, local_patterns, revise
-from fastdp.tables.sums import KNOWN, ROWS, Quantity, Released, Statistic
+from fastdp.tables.sums import ROWS, Quantity, Released, Statistic
 
 #: The sum beyond the clip is unknown if more than this share of the whole comes from values above all those whose
 #: number stands out of the noise.
@@ -235,12 +235,12 @@ class Answers:
         rows = self._released.rows
         if found is None or rows is None:
             return found
-        if rows.counted <= KNOWN * np.sqrt(rows.counted_variance):
+        if not rows.counted.known:
             return None
         if not part.value.size:
             return found
-        ratio = max(rows.dropped, 0.0) / rows.counted
-        relative = (rows.dropped_variance + ratio**2 * rows.counted_variance) / rows.counted**2
+        ratio = max(rows.dropped.value, 0.0) / rows.counted.value
+        relative = (rows.dropped.variance + ratio**2 * rows.counted.variance) / rows.counted.value**2
         own, nothing = self._share(name, column, ask)[0], np.zeros_like(found.value)
         error: Floats = found.value**2 * (relative + (UNEVEN * ratio * (1.0 - own)) ** 2)
         beyond = found.value**2 * (CAPPED * ratio) ** 2

@@ -19,7 +19,7 @@ from fastdp.noise.draws import Distribution, concentrated, l2_square, noise_dist
 from fastdp.noise.gaussian import GaussianDistribution
 from fastdp.noise.sampler import laplace_distribution
 from fastdp.tables import consistent
-from fastdp.tables.choices import MOST_DROPPED, Budgets, ColumnTask
+from fastdp.tables.choices import MOST_DROPPED, ColumnTask
 from fastdp.tables.consistent import Level
 from fastdp.tables.keys import MOST_KEYS, KeyRule, count_rule, shared_weight_rule, weight_rule
 from fastdp.tables.sums import ROWS, Quantity
@@ -27,7 +27,7 @@ from fastdp.units import UnitRows
 from fastdp.validation import DAY
 
 if TYPE_CHECKING:
-    from fastdp.tables.plan import ColumnPlan, TablePlan
+    from fastdp.tables.plan import TablePlan
 
 #: Shares of the total: rows that count, persons' rows that are dropped, and the choice of a person's rows ("auto").
 #: That of private keys is ``PrivateKeys.share``.
@@ -40,7 +40,7 @@ TAIL_OF_KNOWN = Fraction(1, 100)
 #: Weight of the rows beside a column's where they are counted for means alone, with Laplace and with Gaussian noise:
 #: of one mean the deviations then have .6 of epsilon, or .65 of rho, near the best for means from 0 to .3 theta.
 ROWS_OF_MEANS = {"laplace": Fraction(2, 3), "gaussian": Fraction(7, 13)}
-#: Share of the cells in the guarantee that is stated before the table is read, if levels are asked for.
+#: Share of the cells by which the noise is chosen before the table is read, if levels are asked for.
 CELLS_SHARE = Fraction(1, 2)
 #: The clip of windows shorter than the first is chosen for sums over as many as fill it, and so on.
 SPANS = (DAY, 7 * DAY, 365 * DAY)
@@ -135,18 +135,11 @@ class Budget:
     def task(self, column: str) -> ColumnTask:
         """Public numbers of the choices about a column."""
         plan, own = self.plan, self.plan.column(column)
-        losses = [self.helper(purpose, column) for purpose in OF_COLUMN]
-        return ColumnTask(
-            (own.low, own.high),
-            plan.contributions,
-            self.rows_above(column),
-            Budgets(*losses),
-            plan.noise,
-            plan.first_sum(column) == "total",
-            column,
-            plan.cells or 0,
-            plan.epsilon,
-        )
+        counting, choosing, tail = (self.helper(purpose, column) for purpose in OF_COLUMN)
+        public = column, plan.cells or 0, plan.epsilon
+        alike, wanted = plan.first_sum(column) == "total", self.rows_above(column)
+        losses = counting, choosing, tail, plan.noise
+        return ColumnTask((own.low, own.high), plan.contributions, wanted, *losses, alike, *public)
 
     def key_rule(self) -> KeyRule:
         """Noise and threshold of the numbers by which keys are chosen privately."""
@@ -188,22 +181,25 @@ class Budget:
 
     # Sums.
 
+    @property
+    def cells_alone(self) -> bool:
+        """True if no totals are measured, whatever the table has."""
+        plan = self.plan
+        return plan.levels is False or plan.online or plan.selects_cells or not (plan.by or plan.calendar)
+
+    @property
+    def knows_levels(self) -> bool:
+        """True if the levels that are measured are known: they follow from the numbers of windows and keys."""
+        return self.cells_alone or len(self.plan.nodes or ()) > len(self.plan.by)
+
     @cached_property
     def level_shares(self) -> dict[Level, Fraction]:
-        """Share of each level of a sum's budget; the cells come first.  Before windows and keys are known: theirs."""
+        """Share of each level of a sum's budget; the cells come first.  Until the shares are known: theirs alone."""
         plan = self.plan
-        cells = Level(len(plan.by), True)
-        if plan.levels is False or plan.online or plan.selects_cells:
-            return {cells: Fraction(1)}
-        if plan.nodes is not None and len(plan.nodes) > len(plan.by):
+        if self.knows_levels and plan.nodes is not None and not self.cells_alone:
             windows = (plan.stop or 0) - (plan.start or 0)
             return consistent.level_shares(windows, plan.nodes, plan.levels, gaussian=self.gaussian)
-        # Before the table is read.
-        spans = (True,) if plan.calendar is None else (True, False)
-        others = [Level(d, each) for each in spans for d in range(len(plan.by), -1, -1)][1:]
-        if not (plan.levels and others):
-            return {cells: Fraction(1)}
-        return {cells: CELLS_SHARE} | dict.fromkeys(others, (1 - CELLS_SHARE) / len(others))
+        return {Level(len(plan.by), True): Fraction(1) if self.knows_levels or not plan.levels else CELLS_SHARE}
 
     @property
     def levels(self) -> list[Level]:
@@ -217,10 +213,10 @@ class Budget:
         spent = {name: [self.helper(purpose, name) for purpose in OF_COLUMN] for name in self.of_columns}
         return {name: whole * share - sum(map(self._amount, spent[name])) for name, share in self.of_columns.items()}
 
-    def of(self, quantity: Quantity, level: Level) -> float:
-        """Loss of one sum at one level, or of counts of cells."""
+    def of(self, quantity: Quantity, level: Level | None) -> float:
+        """Loss of one sum at one level, or of counts of cells; None: at all levels together."""
         amount = self.rest[quantity.column] / len(self.plan.parts_of(quantity.column))
-        return self._loss(amount * (1 if quantity.counts else self.level_shares[level]))
+        return self._loss(amount * (1 if quantity.counts or level is None else self.level_shares[level]))
 
     def moved(self, quantity: Quantity, each: bool) -> int:
         """Change of a vector by one unit, in sensitivities: the squared L2 norm for Gaussian noise, else the L1 norm.
@@ -263,29 +259,35 @@ class Budget:
             unit, adjacency = f"{k} rows of the table{period}", f"add or remove up to {k} rows{one}"
         return replace(guarantee, unit=unit, adjacency=adjacency, rows=rows, times=plan.times_of(rows))
 
-    def _component(self, name: str, loss: float, step: str, delta: float = 0.0) -> Guarantee:
+    def _pure(self, name: str, loss: float, step: str, delta: float = 0.0) -> Guarantee:
         return self.in_units(Guarantee(loss, delta, arithmetic="exact", derivation=(step,))).of(name)
 
     def components(self) -> list[Guarantee]:
         """Guarantee of each thing that is released."""
         plan, k = self.plan, self.plan.contributions
         listed = plan.quantities()
-        parts = [self._numbers(q, level) for level in self.levels for q in listed if not q.counts]
+        levels: list[Level | None] = [*self.levels] if self.knows_levels else [None]
+        parts = [self._numbers(q, level) for level in levels for q in listed if not q.counts]
         parts += [self._numbers(q, self.levels[0]) for q in listed if q.counts]
-        for column in plan.columns:
-            parts += self._of_column(column)
+        for column in plan.chooses:
+            counted = f"how many rows lie beyond the lowest candidates: sensitivity {k}, discrete Laplace noise"
+            chosen = f"noisy max on either side of 0, counts of rows beyond candidates: monotone, {k} rows in all"
+            for purpose, step in (("rows", counted), ("clip", chosen)):
+                parts.append(self._pure(_named(purpose, column.name), self.helper(purpose, column.name), step))
         if plan.key_rule == "private":
-            parts += self._of_keys()
-        if "counted" in self.of_all and not plan.online:
-            parts.append(self._number("counted", ROWS, f"rows that count: sensitivity {k}"))
-        if "dropped" in self.of_all and not plan.online:
-            step = (
-                f"rows that the bound drops, at most {MOST_DROPPED * k} of a person: sensitivity {MOST_DROPPED * k}"
-            )
-            parts.append(self._number("dropped", ROWS, step))
+            parts.append(self._keys())
+        most, beyond = MOST_DROPPED * k, f"rows in bins beyond the clip: {k} rows change them by {k} in all"
+        numbers = [
+            *(("tail", each.name, beyond) for each in plan.columns),
+            ("counted", ROWS, f"rows that count: sensitivity {k}"),
+            ("dropped", ROWS, f"rows that the bound drops, at most {most} of a person: sensitivity {most}"),
+        ]
+        for purpose, name, step in numbers:
+            if self.helper(purpose, name) and not plan.online:
+                parts.append(self._noisy(_named(purpose, name), self.helper(purpose, name), step))
         if plan.chooses_rows:
             step = "a person's rows: noisy max over numbers of persons with more, monotone, sensitivity 1"
-            parts.append(self._component("rows = 'auto'", self.helper("auto"), step))
+            parts.append(self._pure("rows = 'auto'", self.helper("auto"), step))
         return parts
 
     def guarantee(self, *, simulated: bool) -> Guarantee:
@@ -298,36 +300,19 @@ class Budget:
         derivation = (*whole.derivation, *self._public_knowledge(whole))
         return replace(whole, epsilon=plan.epsilon, rho=math.inf, simulated=simulated, derivation=derivation)
 
-    def _number(self, purpose: str, column: str, step: str) -> Guarantee:
-        """Guarantee of one released number about a column, or about all rows."""
-        loss, name = self.helper(purpose, column), purpose if column == ROWS else f"{purpose} of {column!r}"
+    def _noisy(self, name: str, loss: float, step: str) -> Guarantee:
+        """Guarantee of numbers with noise of the plan's kind."""
         if self.gaussian:
             return self.in_units(concentrated(loss, f"{step}, discrete Gaussian noise")).of(name)
-        return self._component(name, loss, f"{step}, discrete Laplace noise")
+        return self._pure(name, loss, f"{step}, discrete Laplace noise")
 
-    def _of_column(self, column: ColumnPlan) -> list[Guarantee]:
-        """Guarantees of the choices and numbers about one column."""
-        k, of, found = self.plan.contributions, f" of {column.name!r}", []
-        if column.chooses:
-            counted = f"how many rows lie beyond the lowest candidates: sensitivity {k}, discrete Laplace noise"
-            chosen = f"noisy max on either side of 0, counts of rows beyond candidates: monotone, {k} rows in all"
-            found.append(self._component(f"rows{of}", self.helper("rows", column.name), counted))
-            found.append(self._component(f"clip{of}", self.helper("clip", column.name), chosen))
-        if self.helper("tail", column.name) and not self.plan.online:
-            step = f"rows in bins beyond the clip: {k} rows change them by {k} in all"
-            found.append(self._number("tail", column.name, step))
-        return found
-
-    def _of_keys(self) -> list[Guarantee]:
-        """Guarantees of the private choice of keys; none where it is a function of published counts."""
-        plan = self.plan
+    def _keys(self) -> Guarantee:
+        """Guarantee of the private choice of keys; it costs no epsilon where it is a function of published counts."""
+        plan, loss = self.plan, self.helper("keys")
         if plan.who is None:
             step = "a key is released if its noisy count of rows passes a threshold that delta gives"
-            if plan.selects_cells:
-                return [
-                    self._component("keys", 0.0, f"{step}, as it is published", 0.0 if self.gaussian else plan.delta)
-                ]
-            return [self._component("keys", self.helper("keys"), step, 0.0 if self.gaussian else plan.delta)]
+            step += ", as it is published" if plan.selects_cells else ""
+            return self._pure("keys", loss, step, 0.0 if self.gaussian else plan.delta)
         rule = self.key_rule()
         noise = "Gaussian" if isinstance(rule.law, GaussianDistribution) else "Laplace"
         step = (
@@ -335,13 +320,17 @@ class Budget:
             "by moved weights and the chance that a person's own keys pass stay within delta together"
         )
         if not self.gaussian:
-            return [self._component("keys", self.helper("keys"), step, plan.delta)]
-        return [self.in_units(concentrated(self.helper("keys"), step)).of("keys")]
+            return self._pure("keys", loss, step, plan.delta)
+        return self.in_units(concentrated(loss, step)).of("keys")
 
-    def _numbers(self, q: Quantity, level: Level) -> Guarantee:
-        """Guarantee of one sum at one level, or of counts of cells."""
-        plan, k, loss, moved = self.plan, self.plan.contributions, self.of(q, level), self.moved(q, level.each)
-        name = q.name if q.column == ROWS else f"{q.name} of {q.column!r}"
+    def _numbers(self, q: Quantity, level: Level | None) -> Guarantee:
+        """Guarantee of one sum at one level (None: all that the table will have), or of counts of cells."""
+        plan, k, loss = self.plan, self.plan.contributions, self.of(q, level)
+        name, kind = _named(q.name, q.column), "counts" if q.counts else "sums"
+        if level is None:
+            step = f"{name}: cells and totals together, in shares of this loss that follow from their numbers, "
+            return self._noisy(kind, loss, f"{step}k = {k} rows of a unit")
+        moved = self.moved(q, level.each)
         chosen = not q.counts and q.column != ROWS and plan.column(q.column).chooses
         most = "clip" if chosen and q.name == "total" else f"{q.sensitivity}"
         most = f"the most that a chosen clip allows, up to {most}," if chosen and q.name != "total" else most
@@ -354,7 +343,6 @@ class Budget:
             else f"{nodes}, {'each window' if level.each else 'all windows'}"
         )
         bins = f"; a row is in one bin of each of {q.levels} levels" if q.levels > 1 else ""
-        kind = "counts" if q.counts else "sums"
         numbers = f"{name}: {where}, k rows of a unit change the {kind} by"
         if self.gaussian:
             step = (
@@ -364,7 +352,7 @@ class Budget:
             return self.in_units(concentrated(loss, step)).of(kind)
         rows = "k" if q.levels == 1 else f"{q.levels} k"
         step = f"{numbers} {rows} * {most} steps in all, discrete Laplace noise of scale {rows} * {most} / epsilon"
-        return self._component(kind, loss, f"{step} (k = {k}{bins})")
+        return self._pure(kind, loss, f"{step} (k = {k}{bins})")
 
     def _approximate(self, whole: Guarantee, simulated: bool) -> Guarantee:
         """Guarantee in epsilon and delta from components in rho; a choice of keys adds its own delta."""
@@ -411,3 +399,8 @@ class Budget:
             most = plan.epsilon + sum(self.helper("tail", column.name) for column in plan.columns) * (not plan.online)
             said.append(f"replacing the values of one row, in its window and key, costs at most {most:g}")
         return said
+
+
+def _named(name: str, column: str) -> str:
+    """Name of a number or a choice, with the column that it is about."""
+    return name if column == ROWS else f"{name} of {column!r}"

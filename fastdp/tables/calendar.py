@@ -9,7 +9,7 @@ import hashlib
 import math
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta, tzinfo
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Literal
 
 import numpy as np
@@ -214,13 +214,13 @@ class Calendar:
         self, every: Duration, time_zone: str | None = None, origin: Instant | None = None, name: str = "every"
     ) -> None:
         self.every, self.fixed, months, self._days = parse_length(name, every)
-        self.time_zone, self._zone = zone_name(time_zone), zone_of(time_zone)
+        self.time_zone, self.zone = zone_name(time_zone), zone_of(time_zone)
         self.origin = origin
         self.period = Period.of(self.every, self.time_zone)
-        begin = instant(origin_of(self.every), self._zone)
+        begin = instant(origin_of(self.every), self.zone)
         if origin is not None:
-            begin = as_instant("origin", origin, self._zone)
-            shown = local_time(begin, self._zone)
+            begin = as_instant("origin", origin, self.zone)
+            shown = local_time(begin, self.zone)
             if self.fixed:
                 self.period = self.period._replace(begin=begin % self.fixed)
             elif shown != datetime(shown.year, shown.month, shown.day) or (months and shown.day != 1):
@@ -232,11 +232,6 @@ class Calendar:
         #: Number of the period's span that is span 0 here.
         self._zero = self.period.number(begin)
         self._cache: tuple[int, Integers] = 0, np.empty(0, np.int64)
-
-    @cached_property
-    def zone(self) -> tzinfo | None:
-        """The zone of local midnights; None without one."""
-        return self._zone
 
     def edge(self, number: int) -> int:
         """Beginning of span ``number`` in microseconds; after LAST, or FIRST, where no date exists."""
@@ -254,7 +249,7 @@ class Calendar:
         if self._days:
             days = self.period.begin - EPOCH.toordinal() + (self._zero + numbers) * self._days
             if days[0] * DAY > FIRST and days[-1] * DAY < LAST:
-                return days * DAY if self._zone is None else localised(days * DAY, self._zone)
+                return days * DAY if self.zone is None else localised(days * DAY, self.zone)
         return np.array([self.edge(number) for number in numbers.tolist()], np.int64)
 
     def numbers(self, times: Integers) -> Integers:
@@ -272,10 +267,10 @@ class Calendar:
 
     def border(self, name: str, value: Instant) -> int:
         """Number of the span that begins at a public point in time; ParameterError if none does."""
-        moment = as_instant(name, value, self._zone)
+        moment = as_instant(name, value, self.zone)
         number = self.number(moment)
         if self.edge(number) != moment:
-            near = " or ".join(local_time(self.edge(n), self._zone).isoformat() for n in (number, number + 1))
+            near = " or ".join(local_time(self.edge(n), self.zone).isoformat() for n in (number, number + 1))
             raise ParameterError(
                 f"{name} = {validation.shown(value)}: expected the beginning of a window of {self.every}, "
                 f"such as {near} (origin= moves them)"

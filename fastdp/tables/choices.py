@@ -18,12 +18,10 @@ from fastdp.errors import AccuracyWarning, warn
 from fastdp.kinds import Flags, Floats, Integers
 from fastdp.noise.binding import PrefixNoise, start_chain
 from fastdp.noise.draws import Distribution, NoiseName, noise_distribution
-from fastdp.noise.gaussian import GaussianDistribution
 from fastdp.noise.key import Key
 from fastdp.noise.sampler import geometric_distribution, laplace_distribution
-from fastdp.releases.intervals import DrawnNoise
 from fastdp.tables.beyond import Tail
-from fastdp.tables.sums import Number, Released
+from fastdp.tables.sums import Number, Released, drawn
 from fastdp.thresholds.base import ThresholdTask, held_out
 from fastdp.thresholds.noisy_max import draw_noise
 from fastdp.thresholds.scale_free import MIN_COUNT, ScaleFree
@@ -51,22 +49,19 @@ MOST_DROPPED = 4
 def noisy_counts(counts: Sequence[int], contributions: int, epsilon: float, key: Key, purpose: str) -> Integers:
     """`counts` with noise bound to them, int64[n]; one unit changes at most `contributions` in total."""
     law = laplace_distribution(Fraction(contributions) / Fraction(epsilon))
-    exact = np.array(counts, np.int64)
-    own = key.within(purpose)
-    return exact + PrefixNoise(own).draw(exact, law, start_chain(own), 0)
+    return _noisy(np.array(counts, np.int64), law, key.within(purpose))
 
 
-def noisy_number(
-    exact: int, sensitivity: int, budget: float, noise: NoiseName, key: Key, step: float = 1.0
-) -> Number:
-    """`exact` steps, which a unit moves by at most `sensitivity`, with noise bound to them, in units of `step`."""
-    law, own = noise_distribution(noise, sensitivity, 1, budget), key.within(sensitivity, budget)
-    noisy = exact + int(PrefixNoise(own).draw(np.array([exact]), law, start_chain(own), 0)[0])
-    return Number(noisy * step, _drawn(law).variance * step**2)
+def noisy_number(exact: int, sensitivity: int, budget: float, noise: NoiseName, key: Key) -> Number:
+    """`exact`, which a unit moves by at most `sensitivity`, with noise bound to it."""
+    law = noise_distribution(noise, sensitivity, 1, budget)
+    (noisy,) = _noisy(np.array([exact]), law, key.within(sensitivity, budget)).tolist()
+    return Number(noisy, drawn(law).variance)
 
 
-def _drawn(law: Distribution) -> DrawnNoise:
-    return DrawnNoise(law.sigma, True) if isinstance(law, GaussianDistribution) else DrawnNoise(law.scale)
+def _noisy(exact: Integers, law: Distribution, key: Key) -> Integers:
+    """`exact` with noise bound to it."""
+    return exact + PrefixNoise(key).draw(exact, law, start_chain(key), 0) if exact.size else exact
 
 
 def best_candidate(
@@ -93,23 +88,6 @@ def best_candidate(
 
 
 @dataclass(frozen=True)
-class Budgets:
-    """Budgets of one column's choices and numbers: epsilons, or each x of rho = x^2 / 2 where noise is Gaussian.
-
-    Attributes
-    ----------
-    counting, clip : float
-        For the numbers of rows above the lowest candidates, and at most for the choice of the clip.
-    tail : float
-        For the numbers of rows in bins beyond the clip.
-    """
-
-    counting: float
-    clip: float
-    tail: float
-
-
-@dataclass(frozen=True)
 class ColumnTask:
     """Public numbers on which the choices about one column depend.
 
@@ -121,7 +99,9 @@ class ColumnTask:
         Rows of a unit that count.
     wanted : float
         Rows that should lie beyond the clip, so that noise and clipping err alike.
-    budgets : Budgets
+    counting, choosing, tail : float
+        Losses for the numbers of rows above the lowest candidates, at most for the choice of the clip, and for the
+        numbers of rows in bins beyond it: epsilons, or each x of rho = x^2 / 2 where noise is Gaussian.
     noise : "laplace" or "gaussian"
         Of released numbers; choices are pure.
     alike : bool
@@ -133,7 +113,9 @@ class ColumnTask:
     bound: tuple[float, float]
     contributions: int
     wanted: float
-    budgets: Budgets
+    counting: float
+    choosing: float
+    tail: float
     noise: NoiseName
     alike: bool
     column: str
@@ -208,8 +190,8 @@ def choose_clip(task: ColumnTask, found: ValueCounts, key: Key) -> Clip:
     ScaleFree's rule the released number of rows above the lowest candidate replaces the hold-out's length and its
     count.
     """
-    k, budgets, sides = task.contributions, task.budgets, found.sides
-    noisy = noisy_counts([int(found.counts(side)[1:].sum()) for side in sides], k, budgets.counting, key, "rows")
+    k, sides = task.contributions, found.sides
+    noisy = noisy_counts([int(found.counts(side)[1:].sum()) for side in sides], k, task.counting, key, "rows")
     rows = [min(max(each, 2), MAX_ROWS) for each in noisy.tolist()]
     ends, spent, resolved, low_ones = dict.fromkeys((-1, 1), 0.0), 0.0, 0.0, True
     for side, filled in zip(sides, rows, strict=True):
@@ -240,11 +222,11 @@ def choose_clip(task: ColumnTask, found: ValueCounts, key: Key) -> Clip:
 
 
 def _choice_epsilon(task: ColumnTask, rows: int) -> float:
-    """Budget of a choice among so many released rows: enough for target and slope, at most ``budgets.clip``."""
+    """Budget of a choice among so many released rows: enough for target and slope, at most ``choosing``."""
     # As ScaleFree has it: the target is at most half of the rows, and slopes fit below the rest.
     target = min(task.wanted, rows / 2.0)
     slope = 0.5 * (rows - target) / SPAN
-    return min(task.budgets.clip, task.contributions * max(RESOLVED / target, RESOLVED_SLOPE / slope))
+    return min(task.choosing, task.contributions * max(RESOLVED / target, RESOLVED_SLOPE / slope))
 
 
 def _clip_of(task: ColumnTask, ends: dict[int, float]) -> tuple[float, float]:
@@ -271,11 +253,9 @@ def release_tail(
 
     Of a unit's k rows each is in one bin at most.  `whole` is the released number of rows.
     """
-    k, budget = task.contributions, task.budgets.tail
-    law = noise_distribution(task.noise, k, 1, budget)
-    own = key.within("tail", k, budget, *itertools.chain(*(each.tolist() for each in edges)))
-    noisy = counts + PrefixNoise(own).draw(counts, law, start_chain(own), 0) if counts.size else counts
-    variance = _drawn(law).variance
+    law = noise_distribution(task.noise, task.contributions, 1, task.tail)
+    own = key.within("tail", task.contributions, task.tail, *itertools.chain(*(each.tolist() for each in edges)))
+    noisy, variance = _noisy(counts, law, own), drawn(law).variance
     beyond = Number(float(noisy.sum()), counts.size * variance)
     if _share(beyond, whole, MANY_BEYOND) is not None:
         warn(

@@ -490,19 +490,17 @@ class TableRelease:
                 )
                 for q, edges, counts in zip(beyond.firsts, beyond.edges, beyond.counts, strict=True)
             }
-            row_numbers = None if kept is None else self._row_numbers(plan, kept.dropped, counted)
+            row_numbers = None if kept is None else RowNumbers(counted, self._dropped(plan, kept.dropped, counted))
         measured = release(budget, quantities, exact, self.key, span, keys, published)
         found = plan.released(span, keys, measured, tails, simulated=self.key.simulated)
         selection = budget.key_rule() if plan.selects_cells else None
         return replace(found, family=self.source.family, rows=row_numbers, selection=selection)
 
-    def _row_numbers(self, plan: TablePlan, dropped: int, counted: Number) -> RowNumbers:
-        """Released numbers of persons' rows."""
+    def _dropped(self, plan: TablePlan, dropped: int, counted: Number) -> Number:
+        """Released number of persons' rows that are dropped."""
         where = "a larger rows=, or a per=" + ("" if plan.periods is None else f" shorter than {plan.periods.every}")
         given = plan.contributions, plan.budget.helper("dropped"), plan.noise, self.key, where
-        found = choices.release_dropped(dropped, counted, *given)
-        most = choices.MOST_DROPPED * plan.contributions
-        return RowNumbers(counted.value, found.value, counted.variance, found.variance, most)
+        return choices.release_dropped(dropped, counted, *given)
 
 
 class _Coded:

@@ -22,9 +22,9 @@ from fastdp.state.atomic_files import atomic_file
 from fastdp.tables import choices
 from fastdp.tables.answers import Answers
 from fastdp.tables.consistent import grouped
-from fastdp.tables.revised import DAY
 from fastdp.tables.sums import Released, Statistic
 from fastdp.units import OFFSET, zone_of
+from fastdp.validation import DAY
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -237,8 +237,7 @@ def draw(sums: Released, answers: Answers, depth: int, path: str | Path | None, 
     statistics, windows, keys = sums.statistics, sums.edges.size - 1, sums.sizes[depth]
     if not windows:
         raise ParameterError("plot: the table holds no windows; expected at least one")
-    given = None if ax is None else list(np.ravel(ax)) if isinstance(ax, np.ndarray) else [ax]
-    given = list(ax) if isinstance(ax, (list, tuple)) else given
+    given = None if ax is None else list(np.ravel(np.array(ax, object)))
     if given is not None:
         check_axes(*given)
     if not keys:

@@ -100,11 +100,6 @@ class Value:
         """The widest clip."""
         return _ends("clip", self.clip) if self.clip is not None else _ends("bound", self.bound)
 
-    @property
-    def chooses(self) -> bool:
-        """True if the clip is chosen from the rows."""
-        return self.clip is None
-
 
 def _ends(name: str, given: object) -> tuple[float, float]:
     """Ends of a clip or bound; ParameterError if they are not numbers in order."""
@@ -152,13 +147,6 @@ class ColumnPlan:
     resolution: float | None
     bound: tuple[float, float] | None = None
     entries: bool = False
-
-    @classmethod
-    def of(cls, name: str, value: Value, *, sums: bool) -> ColumnPlan:
-        """The column `name` with the bounds of `value`; a clip is chosen for `sums` alone."""
-        bound = None if value.bound is None else _ends("bound", value.bound)
-        chooses = value.chooses and sums
-        return cls(name, *value.ends, chooses, value.weight, value.nonfinite, value.resolution, bound)
 
 
 @dataclass(frozen=True)
@@ -355,19 +343,14 @@ class TablePlan:
         simulated: bool,
     ) -> Released:
         """Noisy sums of the windows [first, last), with all public facts about them."""
-        calendar = self.calendar
-        return Released(
-            np.array(span, np.int64) if calendar is None else calendar.edges(*span),
-            None if calendar is None else calendar.time_zone,
-            None if calendar is None else calendar.every,
-            tuple(keys.columns(depth) for depth in range(len(self.by) + 1)),
-            keys.parents,
-            self.statistics,
-            measured,
-            tails,
-            self.budget.guarantee(simulated=simulated),
-            taken=() if calendar is None else self.taken,
-        )
+        edges, zone, every = np.array(span, np.int64), None, None
+        taken: tuple[str, ...] = ()
+        if self.calendar is not None:
+            edges, zone, every = self.calendar.edges(*span), self.calendar.time_zone, self.calendar.every
+            taken = self.taken
+        nodes = tuple(keys.columns(depth) for depth in range(len(self.by) + 1))
+        public = edges, zone, every, nodes, keys.parents, self.statistics
+        return Released(*public, measured, tails, self.budget.guarantee(simulated=simulated), taken=taken)
 
     def times_of(self, unit: UnitRows) -> Times | None:
         """The times from `start` to `stop` where both are given and cut no unit; rows at others change nothing."""
@@ -382,24 +365,19 @@ class TablePlan:
     def identity(self) -> Json:
         """Everything on which noise depends besides secret and rows; the same for a table and for its stream."""
         numbers = {column.name: i for i, column in enumerate(self.columns)} | {ROWS: -1}
-        fields = ("low", "high", "chooses", "weight", "nonfinite", "resolution")
+        of_column = ("low", "high", "chooses", "weight", "nonfinite", "resolution")
+        plain = ("epsilon", "delta", "key_rule", "levels", "per_window", "start", "noise")
         return {
+            **{name: getattr(self, name) for name in plain},
             "statistics": [[each.kind, numbers[each.column]] for each in self.statistics],
-            "columns": [[getattr(column, name) for name in fields] for column in self.columns],
+            "columns": [[getattr(column, name) for name in of_column] for column in self.columns],
             "every": None if self.calendar is None else self._spans(self.calendar),
             "period": None if self.periods is None else self._spans(self.periods),
-            "epsilon": self.epsilon,
-            "delta": self.delta,
             "by": list(self.by),
-            "key_rule": self.key_rule,
             "keys": self._key_digest,
             "share": None if self.private is None else self.private.share,
-            "levels": self.levels,
             "contributions": self.contributions if not self.chooses_rows else "auto",
-            "per_window": self.per_window,
             "who": self.who is not None,
-            "start": self.start,
-            "noise": self.noise,
         }
 
     @cached_property
@@ -600,16 +578,14 @@ def make_plan(
         raise ParameterError(
             f"unit = {validation.shown(unit)}: expected fastdp.Rows(k), or fastdp.Person(column, rows=k)"
         )
-    epsilon = validation.positive("epsilon", epsilon)
-    delta = validation.real("delta", delta)
+    epsilon, delta = validation.positive("epsilon", epsilon), validation.real("delta", delta)
     if not 0.0 <= delta < 1.0:
         raise ParameterError(f"delta = {delta!r}: expected at least 0 and below 1")
     named = names_of("by", by)
     rule, rows = keys_of(named, keys, delta)
     private = (keys if isinstance(keys, PrivateKeys) else PrivateKeys()) if rule == "private" else None
-    first: int | None = 0
-    last: int | None = 1
     calendar, periods = None, None
+    first, last = (0, 1) if time is None else (None, None)
     if time is not None:
         calendar = Calendar(time.every, time.zone, time.origin)
         first = None if time.start is None else calendar.border("start", time.start)
@@ -619,21 +595,9 @@ def make_plan(
         periods = None if unit.per is None else Calendar(unit.per, time.zone, time.origin, "per")
     elif unit.per is not None:
         raise ParameterError(f"per = {unit.per!r}: expected None without time=, or the column of times")
-    plan = TablePlan(
-        *(
-            tuple(statistics),
-            _columns(statistics, bounds),
-            time,
-            unit,
-            calendar,
-            periods,
-            epsilon,
-            delta,
-        ),
-        *(named, rule, rows, private, None if levels is None else Flag().check("levels", levels)),
-        start=first,
-        stop=last,
-    )
+    levels = None if levels is None else Flag().check("levels", levels)
+    asked = tuple(statistics), _columns(statistics, bounds), time, unit, calendar, periods, epsilon, delta
+    plan = TablePlan(*asked, named, rule, rows, private, levels, start=first, stop=last)
     if 1 - sum(plan.budget.of_all.values()) < LEFT:
         raise ParameterError(f"share = {plan.private.share if plan.private else 1.0!r}: expected at most .9 for keys")
     plan = with_noise(plan)
@@ -647,10 +611,16 @@ def make_plan(
 
 
 def _columns(statistics: Sequence[Statistic], bounds: object) -> tuple[ColumnPlan, ...]:
+    """The columns of values, whose clip is chosen for sums alone, and those of entries."""
     summed = {each.column for each in statistics if each.kind in OF_SUMS}
-    values = [ColumnPlan.of(name, value, sums=name in summed) for name, value in values_of(statistics, bounds)]
+    found = []
+    for name, value in values_of(statistics, bounds):
+        bound = None if value.bound is None else _ends("bound", value.bound)
+        facts = value.clip is None and name in summed, value.weight, value.nonfinite, value.resolution, bound
+        low, high = value.ends
+        found.append(ColumnPlan(name, low, high, *facts))
     entries = [ColumnPlan(name, 0.0, 0.0, False, 1.0, "zero", None, entries=True) for name in entries_of(statistics)]
-    return (*values, *entries)
+    return (*found, *entries)
 
 
 def with_noise(plan: TablePlan) -> TablePlan:

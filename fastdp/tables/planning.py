@@ -197,19 +197,18 @@ def plan(
         )
     windows = validation.integer("windows", windows, 1, MAX_CELLS)
     asked = statistics_of(statistics)
-    private = keys if isinstance(keys, PrivateKeys) else None
-    width = 1 if isinstance(keys, PrivateKeys) else validation.integer("keys", keys, 1, MAX_CELLS)
+    listed: PrivateKeys | list[int] | None = keys if isinstance(keys, PrivateKeys) else None
+    if not isinstance(keys, PrivateKeys) and validation.integer("keys", keys, 1, MAX_CELLS) > 1:
+        listed = list(range(min(keys, MAX_KEYS)))
     if rows is not None and not 0.0 < validation.positive("rows", rows) <= MAX_ROWS:
         raise ParameterError(f"rows = {rows!r}: expected at most {MAX_ROWS:g}")
     for value in mean.values() if isinstance(mean, Mapping) else [] if mean is None else [mean]:
         validation.real("mean", value)
-    keyed = private is not None or width > 1
-    listed = private if private is not None else list(range(min(width, MAX_KEYS))) if keyed else None
     time = None if every is None else Time("time", every, start="2001-01-01")
 
     def at(number: float) -> Plan:
         """The plan at this epsilon."""
-        by, given = "key" if keyed else None, (asked, time)
+        by, given = None if listed is None else "key", (asked, time)
         made = make_plan(
             *given, epsilon=number, unit=unit, bounds=bounds, by=by, keys=listed, delta=delta, levels=levels
         )

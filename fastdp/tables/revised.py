@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 import numpy as np
@@ -24,11 +23,11 @@ from scipy import fft
 
 from fastdp.kinds import Floats, Integers
 from fastdp.tables.consistent import Consistent, grouped, range_sums
-from fastdp.units import zone_of
+from fastdp.units import EPOCH, MICROSECOND, local_time, zone_of
+from fastdp.validation import DAY
 
 #: Blocks of frequencies: at least so many, and this share of the frequencies below them.
 LEAST, GROWTH = 8, 0.5
-DAY = 86_400_000_000
 #: Cells that are smoothed at a time, which bounds the memory.
 CELLS = 2**21
 #: A total is known if it is so many standard deviations: a node's share of it is then a prior.
@@ -190,7 +189,8 @@ def local_patterns(edges: Integers, time_zone: str | None) -> list[Integers]:
     usual = int(np.median(lengths))
     if usual > DAY * 1.05 or (DAY % usual and usual < DAY * 0.95):
         return []
-    local = edges[:-1] + _offsets(edges[:-1], time_zone)
+    zone = zone_of(time_zone)
+    local = np.array([(local_time(each, zone) - EPOCH) // MICROSECOND for each in edges[:-1].tolist()], np.int64)
     days = np.floor_divide(local, DAY)
     # 1970 began on a Thursday.
     weekday = (days + 3) % 7
@@ -198,16 +198,6 @@ def local_patterns(edges: Integers, time_zone: str | None) -> list[Integers]:
     phase = (local - days * DAY) // usual % a_day if a_day > 1 else np.zeros(local.size, np.int64)
     patterns = [(a_day, phase), (7 * a_day, phase + a_day * (weekday >= 5)), (7 * a_day, phase + a_day * weekday)]
     return [phases.astype(np.int64) for length, phases in patterns if length > 1 and local.size >= 2 * length]
-
-
-def _offsets(instants: Integers, time_zone: str | None) -> Integers:
-    """Offset of the local clock from UTC at each instant, int64[n], in microseconds."""
-    if time_zone is None:
-        return np.zeros(instants.size, np.int64)
-    zone, epoch = zone_of(time_zone), datetime(1970, 1, 1, tzinfo=UTC)
-    microsecond = timedelta(microseconds=1)
-    moments = ((epoch + timedelta(microseconds=instant)).astimezone(zone) for instant in instants.tolist())
-    return np.array([(moment.utcoffset() or timedelta()) // microsecond for moment in moments], np.int64)
 
 
 class Branch(NamedTuple):

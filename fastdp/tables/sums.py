@@ -88,7 +88,7 @@ class Quantity:
         if self.name in ("count", "beyond") or self.counts:
             return 1
         most = int(max(abs(self.low - self.centre), abs(self.high - self.centre)))
-        return round(most**2 * self.factor) if self._squares else most
+        return round(most**2 * self.factor) if self.name == "square" else most
 
     @property
     def counts(self) -> bool:
@@ -104,10 +104,6 @@ class Quantity:
     def ends(self) -> tuple[float, float]:
         """Ends of the clip, in units of the input."""
         return self.low * self.grid, self.high * self.grid
-
-    @property
-    def _squares(self) -> bool:
-        return self.name == "square"
 
     @property
     def factor(self) -> float:
@@ -126,7 +122,7 @@ class Quantity:
             window_sums.add_ones(windows[outside], keys[outside], first, sums)
             return True
         given = windows, keys, values, first, 1.0 / self.grid, low, high, self.centre
-        if self._squares:
+        if self.name == "square":
             return window_sums.add_squares(*given, self.factor, sums) < 0
         return window_sums.add_values(*given, sums) < 0
 
@@ -244,24 +240,26 @@ class Number(NamedTuple):
     value: float
     variance: float
 
+    @property
+    def known(self) -> bool:
+        """True if the number stands out of its noise."""
+        return self.value > KNOWN * math.sqrt(self.variance)
+
 
 @dataclass(frozen=True)
 class RowNumbers:
-    """Released numbers of persons' rows that count and that were dropped, at most ``capped`` of each person."""
+    """Released numbers of persons' rows that count, and that were dropped, as far as each person's are counted."""
 
-    counted: float
-    dropped: float
-    counted_variance: float
-    dropped_variance: float
-    capped: int
+    counted: Number
+    dropped: Number
 
     @property
     def share(self) -> float | None:
         """Estimated share of rows that were dropped; None if the rows that count are too few to tell."""
-        if self.counted <= KNOWN * math.sqrt(self.counted_variance):
+        if not self.counted.known:
             return None
-        dropped = self.dropped if self.dropped > KNOWN * math.sqrt(self.dropped_variance) else 0.0
-        return dropped / (self.counted + dropped)
+        dropped = self.dropped.value if self.dropped.known else 0.0
+        return dropped / (self.counted.value + dropped)
 
 
 @dataclass(frozen=True, eq=False)

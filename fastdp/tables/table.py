@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from functools import cached_property
 from html import escape
 from pathlib import Path
@@ -23,7 +23,7 @@ from fastdp.tables import choices, output
 from fastdp.tables.answers import Answer, Answers
 from fastdp.tables.output import METADATA, readable
 from fastdp.tables.sums import Released, Statistic
-from fastdp.units import zone_of
+from fastdp.units import local_time, zone_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -178,8 +178,7 @@ class Table:
 
     @property
     def _keys(self) -> int:
-        parents = self.released.parents
-        return 1 if self._depth == 0 else int(parents[self._depth - 1].size)
+        return self.released.sizes[self._depth]
 
     def estimate(self, starts: Values, stops: Values, *, revised: bool = False) -> Floats:
         """The statistic over windows [start, stop) of each key; a table of several has one in ``table[name]``.
@@ -310,9 +309,9 @@ class Table:
         name = TITLES[kinds[0]] if len(kinds) == 1 and kinds[0] in TITLES else ", ".join(self.names)
         if released.every is None:
             return f"{name} of all rows{keys}"
-        begin, end = (self._moment(int(released.edges[at])) for at in (0, -1))
-        zone = "" if released.time_zone is None else f" {released.time_zone}"
-        return f"{name} of {_number(len(self), 'window')} of {released.every}{keys}, {begin} to {end}{zone}"
+        begin, end = (local_time(int(released.edges[at]), zone_of(released.time_zone)) for at in (0, -1))
+        shown = f"{begin:%Y-%m-%d %H:%M} to {end:%Y-%m-%d %H:%M} {released.time_zone or ''}".rstrip()
+        return f"{name} of {_number(len(self), 'window')} of {released.every}{keys}, {shown}"
 
     def facts(self) -> list[tuple[str, str]]:
         """Names and texts of the repr's other lines."""
@@ -345,12 +344,6 @@ class Table:
             right = {"count": "sum"}.get(kind, kind) if kind in ("sum", "count", "mean") else "estimate"
             raise ParameterError(f"{name} of a table of {self.names[0]}: expected {right}(starts, stops)")
         return self.estimate(starts, stops, revised=revised)
-
-    def _moment(self, microseconds: int) -> str:
-        moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=microseconds)
-        zone = self.released.time_zone
-        local = moment if zone is None else moment.astimezone(zone_of(zone))
-        return f"{local:%Y-%m-%d %H:%M}"
 
     @validation.plain
     def _ranges(self, starts: Values, stops: Values, revised: bool, confidence: float | None) -> Answer:
