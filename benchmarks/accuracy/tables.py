@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import re
 from pathlib import Path
 from typing import Annotated, Any
 from unittest.mock import patch
@@ -278,7 +279,8 @@ def persons(data: Path, runs: int) -> list[dict[str, Any]]:
                 t = fastdp.totals(lines, "x", "time", "1d", bound=PERSONS_BOUND, **given)
             else:
                 t = fastdp.counts(lines, "time", "1d", **given)
-            rows, about = t.released.rows.capped // 4, t.arrow["about"][0].as_py()
+            about = t.arrow["about"][0].as_py()
+            rows = k if isinstance(k, int) else int(re.findall(r"\(k = (\d+)\)", str(t.guarantee.derivation))[0])
             top = t.released.tails["x"].clip[1] if about == "clipped" and value == "x" else PERSONS_BOUND
             claimed = exact(value, rows * (5 if about == "capped" else 1), top)
             held = []
