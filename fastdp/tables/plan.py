@@ -120,6 +120,9 @@ class PrivateKeys:
     share : float
         Of the budget, for the choice.  Not used where counts without windows are released for units of rows: keys are
         then chosen by these counts.
+    others : bool
+        Release the rows of all other keys as one more key, the last, whose entries are missing.  Rows with a missing
+        entry are among them.
 
     Examples
     --------
@@ -129,6 +132,12 @@ class PrivateKeys:
     """
 
     share: float = parameter(Real(above=0.0, below=1.0), default=0.25)
+    others: bool = parameter(Flag(), default=False)
+
+    @property
+    def named(self) -> float | list[object]:
+        """Part of the noise's identity."""
+        return [self.share, "others"] if self.others else self.share
 
 
 @dataclass(frozen=True)
@@ -226,6 +235,11 @@ class TablePlan:
         """True if keys are chosen privately by counts of rows that are released as they are."""
         whole = self.calendar is None and self.counts_rows and not self.levels
         return self.key_rule == "private" and self.who is None and whole
+
+    @property
+    def has_others(self) -> bool:
+        """True if the rows of all keys that are not released are one more key."""
+        return self.private is not None and self.private.others
 
     @property
     def contributions(self) -> int:
@@ -375,7 +389,7 @@ class TablePlan:
             "period": None if self.periods is None else self._spans(self.periods),
             "by": list(self.by),
             "keys": self._key_digest,
-            "share": None if self.private is None else self.private.share,
+            "share": None if self.private is None else self.private.named,
             "contributions": self.contributions if not self.chooses_rows else "auto",
             "who": self.who is not None,
         }
@@ -647,7 +661,9 @@ def _check_per_window(plan: TablePlan, windows: int) -> None:
 
 
 def check_online(plan: TablePlan) -> None:
-    """Raise ParameterError unless a person's rows that count are known as each window closes."""
+    """Raise ParameterError unless the rows that count are known as each window closes, and their keys."""
+    if plan.has_others:
+        raise ParameterError("others = True: expected False online, where a key may appear later")
     if plan.who is None:
         return
     if plan.chooses_rows:
