@@ -2,8 +2,7 @@
 
 The sum of (x - c)+ over rows is the integral of the number of rows above y, for y from the clip c on.  That number is
 known with noise at edges that grow by a factor.  Between edges where it stands out of the noise it is interpolated in
-logarithms; from the last of these to the bound it falls as a Pareto tail does, with the exponent of the edges before,
-and this integral is averaged with that of the noisy numbers themselves, by their variances.
+logarithms; from the last of these to the bound it falls as a Pareto tail does, with the exponent of the edges before.
 """
 
 from __future__ import annotations
@@ -28,8 +27,8 @@ FACTOR, NARROW = 1.5, 0.25
 KNOWN, SEEN, LIKELY = 6.0, 4.5, 1.0
 #: Edges that the exponent of the tail is taken from, its usual value, and its limits.
 REACH, USUAL, LEAST, MOST = 3, 1.5, 1.5, 20.0
-#: Standard errors of the interpolation and of the tail, as shares of what they add; their variance over a usual one.
-BETWEEN, AFTER, CAREFUL = 0.03, 0.5, 4.0
+#: Standard errors of the interpolation and of the tail, as shares of what they add.
+BETWEEN, AFTER = 0.03, 0.5
 #: Standard errors of a key's and of a range's share in the excess, beside its share in the rest.
 OF_KEYS, OF_TIME = 1.25, 1.0
 #: Points of the integral between two edges.
@@ -147,31 +146,14 @@ def sum_beyond(edges: Floats, counts: Integers, variance: float) -> Beyond:
         return steps * (heights[1:] + heights[:-1]) / 2.0
 
     pieces = integral(number)
-    before = float(pieces[points[1:] <= at[-2] + 1e-12].sum())
-    # Above the last known edge noisy numbers say how many rows there are, and the tail where in its bin each lies.
-    near, within = edges[last:-1] - edges[last], _within(edges[last:], exponent)
-    distances, tail = near + within, float(pieces.sum()) - before
-    inside = max(0.0, float(counts[last:] @ within))
-    own = variance * float(distances @ distances) + (AFTER * inside) ** 2
-    weight = (AFTER * tail) ** 2 / ((AFTER * tail) ** 2 + CAREFUL * own)
-    after = max(0.0, weight * float(counts[last:] @ distances) + (1.0 - weight) * tail)
-    # A row more between two edges adds about its distance.
-    each = np.sqrt(edges[:-1] * edges[1:]) - clip
-    each[last:] = edges[last] - clip + weight * distances + (1.0 - weight) * tail / rows[last]
-    model = (BETWEEN * before) ** 2 + (AFTER * (weight * inside + (1.0 - weight) * tail)) ** 2
-    squares = float(2.0 * integral(number * (values - clip)).sum())
-    return Beyond(before + after, variance * float(each @ each) + model, squares, True, after)
-
-
-def _within(edges: Floats, exponent: float) -> Floats:
-    """Mean distance of a Pareto tail's values from their bin's near edge; those above the last edge lie at it."""
-    near, far = edges[:-1], edges[1:]
-    # Of the rows above each bin's near edge: the integral of their number over the bin, and those that are not in it.
-    passed = (far / near) ** -exponent
-    areas = (near - far * passed) / (exponent - 1.0)
-    passed[-1] = 0.0
-    out: Floats = (areas - (far - near) * passed) / (1.0 - passed)
-    return out
+    after = float(pieces[points[1:] > at[-2] + 1e-12].sum())
+    excess = float(pieces.sum())
+    # A row more between two edges adds about its distance; above the last known one, that edge's and a usual tail.
+    each = np.sqrt(edges[:last] * edges[1 : last + 1]) - clip
+    rest = float(edges[last]) - clip + after / rows[last]
+    noise = variance * (float(each @ each) + (size - last) * rest**2)
+    model = (BETWEEN * (excess - after)) ** 2 + (AFTER * after) ** 2
+    return Beyond(excess, noise + model, float(2.0 * integral(number * (values - clip)).sum()), True, after)
 
 
 @dataclass(frozen=True, eq=False)
