@@ -1,4 +1,4 @@
-"""What is fuzzed, by name: a function of bytes, and a few well-formed inputs to begin with."""
+"""Fuzzing targets by name: a function of bytes, and a few well-formed inputs to begin with."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from fastdp.errors import DataError, FastDPError, StateError
 from fastdp.local import encoding
 from fastdp.local.mechanisms import Mechanism
 from fastdp.noise.key import Key, read_key
-from fastdp.state import journal
+from fastdp.state import driver
 from fastdp.state.codec import as_text
 from fastdp.state.sealed_file import MAGIC, StateFile
 from fastdp_lab.sweeps.specification import read_specification
@@ -67,7 +67,7 @@ def clean_ends() -> Iterator[None]:
 
 
 def _values(path: str, column: str | None, chunk_size: int) -> list[float] | None:
-    """What a source holds; None where it ends in an error."""
+    """Content of a source; None if it ends in an error."""
     with contextlib.suppress(*CLEAN), open_source(path, column, chunk_size) as source:
         chunks = list(source.chunks)
         for chunk in chunks:
@@ -278,7 +278,7 @@ def _state_seeds() -> list[bytes]:
             kept = copy.copy(publisher)
             kept.keep(path)
             kept.publish(np.arange(float(count)))
-            texts += [b"\x01" + as_text(journal.read(StateFile(path))[0]), b"\x00" + path.read_bytes()]
+            texts += [b"\x01" + as_text(driver.read_file(StateFile(path))[0]), b"\x00" + path.read_bytes()]
     return texts
 
 

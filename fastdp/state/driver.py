@@ -1,15 +1,19 @@
 """The one driver of online machines: it owns key, state and journal.
 
-A call is: read, step, record, take, emit.  After an interrupt or a crash the batch is consumed or not, and no output
-is returned before its position in the stream is recorded.
+A call is: read, step, record, take, emit.  A batch is consumed or not, and no output returns before its position is
+recorded.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
 import json
 import logging
 import os
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass
 from numbers import Real
 from typing import Any, ClassVar, Generic, Self, TypeAlias, TypeVar, overload
 
@@ -17,21 +21,209 @@ import numpy as np
 
 from fastdp import validation
 from fastdp._version import __version__
-from fastdp.errors import ParameterError, StateError
-from fastdp.kinds import Json
+from fastdp.errors import DataError, ParameterError, StateError
+from fastdp.kinds import Array, Json
 from fastdp.noise.canonical import check_rule, rule_of
 from fastdp.noise.key import Key, repeating
-from fastdp.state import codec, journal
+from fastdp.record import Keyed, values_of
+from fastdp.state import codec
 from fastdp.state.codec import Packed, as_text, content_of, decode_errors, key_of
-from fastdp.state.journal import Chunk, Journal, Replay, as_one
-from fastdp.state.machine import Batch, CallGuard, Machine, Output, check_is_machine, single_caller
-from fastdp.state.sealed_file import Seal, StateFile
+from fastdp.state.machine import Batch, CallGuard, Machine, Output, Record, check_is_machine, single_caller
+from fastdp.state.sealed_file import HEADER, Seal, StateFile, stamp_of
 
 S = TypeVar("S")
 #: A machine, with the parameters of its own class.
 AnyMachine: TypeAlias = Any
 #: Public numbers only: thresholds, counts of values and blocks, paths.
 LOG = logging.getLogger("fastdp")
+
+# The files of one publisher: the one that it keeps, as a journal, and those that it saved or was loaded from.
+
+#: A batch as its fingerprint takes it.
+Chunk = Array
+
+
+def as_one(*parts: Array | bytes) -> Chunk:
+    """Batch as a chunk of one entry, replayed in full or not at all."""
+    digest = hashlib.blake2b()
+    for part in parts:
+        raw = part if isinstance(part, bytes) else np.ascontiguousarray(part).tobytes()
+        digest.update(len(raw).to_bytes(8, "little") + raw)
+    return np.frombuffer(digest.digest(), f"V{digest.digest_size}")
+
+
+@dataclass(frozen=True)
+class Replay:
+    """Record of a batch: number of entries, and keyed fingerprint chained to the previous one."""
+
+    count: int
+    digest: str
+
+    def __post_init__(self) -> None:
+        """ValueError for other values: they may come from a file."""
+        codec.require_int(self.count)
+        bytes.fromhex(self.digest)
+
+    @classmethod
+    def of(cls, chunk: Chunk, key: Key, before: str = "") -> Replay:
+        """Record of a chunk that follows the digest `before`."""
+        fingerprint = hashlib.blake2b(bytes.fromhex(before), key=key.reveal(), person=b"fastdp replay 1")
+        fingerprint.update(np.ascontiguousarray(chunk).tobytes())
+        return cls(chunk.size, fingerprint.hexdigest())
+
+    def check(self, chunk: Chunk, key: Key, before: str = "") -> None:
+        """DataError unless `chunk` begins with the recorded entries."""
+        if chunk.size < self.count:
+            raise DataError(
+                f"chunk has {chunk.size} values: expected at least the {self.count} values that the state file "
+                "recorded last, in one call (replay)"
+            )
+        if Replay.of(chunk[: self.count], key, before) != self:
+            what = "the batch" if chunk.dtype.kind == "V" else f"chunk[:{self.count}]"
+            raise DataError(
+                f"{what} differs from what the state file recorded last: "
+                "publishing altered values with the same noise would reveal the difference"
+            )
+
+
+#: Records after a state, and bytes of the file, beyond which it is written again.
+MAX_RECORDS, SPARE_BYTES = 512, 2**22
+
+
+class Journal:
+    """Files of one publisher, and the state in which it left each.
+
+    `kept`: the file written before outputs return; `last`: packed state recorded last.
+    """
+
+    def __init__(
+        self, file: StateFile | None = None, stamp: bytes = b"", last: Packed | None = None, *, kept: bool = False
+    ) -> None:
+        #: How each file was left (:meth:`fastdp.state.sealed_file.StateFile.stamp`).
+        self._stamps: dict[str, bytes] = {} if file is None else {file.real: stamp}
+        self.kept = file if kept else None
+        self.last = last
+        #: Of the kept file: whether records may be appended to it, how many there are, its bytes,
+        #: those of a state with a log that it begins with, and its largest content besides a log.
+        self._appends, self._records, self._end, self._whole, self._base = False, 0, 0, 0, 0
+
+    def keeps(self, file: StateFile) -> bool:
+        """True for the kept file; StateError if under another key."""
+        if self.kept is None or self.kept.real != file.real:
+            return False
+        if file.key != self.kept.key:
+            file.seal.require_protection(self._stamps[file.real][: HEADER.size], file.name)
+            raise StateError(f"{file.name}: expected the key under which this publisher keeps it")
+        return True
+
+    def is_current(self, file: StateFile, consumed: int) -> bool:
+        """True for the kept file with this state; StateError if another process wrote it."""
+        if not self.keeps(file) or self.last is None or self.last["n_seen"] != consumed:
+            return False
+        with file.locked():
+            self._found(file)
+        return True
+
+    def write(self, file: StateFile, content: Json) -> None:
+        """Replace a file of this publisher by `content`."""
+        payload = as_text(content)
+        with file.locked():
+            known, kept = self._found(file), content["home"] is not None
+            if kept:
+                # Until the folder is synced too, the next record is a complete file.
+                self._appends = False
+            file.write(payload, known)
+            if kept:
+                # The file may be ahead of the publisher now, so that a save must not leave it alone.
+                self.last = None
+            stamp = file.stamp()
+            assert stamp is not None  # noqa: S101 - it was just written, under the lock
+            self._stamps[file.real] = stamp
+            file.sync_folder()
+            if kept:
+                self._records, self._end = 0, int.from_bytes(stamp[HEADER.size : HEADER.size + 8], "big")
+                self._whole = self._end if "log" in content else 0
+                self._base = len(payload) - _size_of(content.get("log", ()))
+                self.last, self._appends = content["now"], True
+
+    def record(
+        self,
+        content: Callable[[str], Json],
+        record: Record,
+        replay: Replay,
+        drawn: Mapping[str, codec.JsonValue],
+        before: Packed,
+    ) -> None:
+        """Record a batch's fingerprint and the state after it in the kept file.
+
+        `content(path)`: a complete file's content; `drawn`: draws that a replay must not repeat; `before`: packed
+        state before the batch.
+        """
+        file = self.kept
+        assert file is not None  # noqa: S101 - the caller has looked
+        now, added, rewrite = record
+        chunk = dataclasses.asdict(replay)
+        log = {"log": added} if added else {}
+        payload = as_text({"now": now, "chunk": chunk, "drawn": dict(drawn), **log})
+        size = len(payload) - _size_of(added)
+        # After an interrupt the file may be ahead: then the state before is another one than it has.
+        fits = self._appends and before is self.last
+        # A log is written again once it has doubled, so that a call pays for its own rows.
+        many = (self._records >= MAX_RECORDS or self._end > SPARE_BYTES) and self._end >= 2 * self._whole
+        # A hold-out that is used up does not stay in the file.
+        shrunk = self._base > 3 * size + 1024
+        if not fits or many or shrunk or rewrite:
+            whole = {**content(file.real), "now": now, "before": {**before, **drawn}, "chunk": chunk}
+            if "log" in whole:
+                whole |= {"log": [*whole["log"], *added], "fresh": len(added)}
+            self.write(file, whole)
+            return
+        with file.locked():
+            header = self._found(file)
+            assert header is not None  # noqa: S101 - it was written from here
+            frame = file.seal.frame(header, self._records + 1, payload)
+            self._appends = False
+            file.append(frame, self._end)
+            # An interrupt before this leaves a file that is longer than known: it is refused, and loaded again.
+            self._stamps[file.real] = stamp_of(header, self._end + len(frame), frame)
+            self._records, self._end, self.last = self._records + 1, self._end + len(frame), now
+            self._base, self._appends = max(self._base, size), True
+
+    def _found(self, file: StateFile) -> bytes | None:
+        """Header of the file; StateError if written since."""
+        known, found = self._stamps.get(file.real), file.stamp()
+        if file.redirected:
+            raise StateError(
+                f"{file.name} leads elsewhere than where this publisher keeps it, {file.real!r}: expected its "
+                "links as they were, because the file there would stay behind"
+            )
+        if found is not None and found != known:
+            # A file that is no state file has an error of its own.
+            file.header()
+        if found is not None and known is None:
+            raise StateError(
+                f"{file.name} exists: expected a new path, or a file of this very publisher (if another run "
+                "has just written it, let that one end, then load it or run the command again)"
+            )
+        if found is None and known is not None:
+            raise StateError(f"{file.name} is gone: expected the one this publisher wrote or came from")
+        if found != known:
+            raise StateError(
+                f"{file.name} is not as this publisher left it: another publisher has written it, a stale "
+                "copy was put back, or a write was interrupted (then load it again, it is complete)"
+            )
+        return None if known is None else known[: HEADER.size]
+
+
+def _size_of(log: Iterable[str]) -> int:
+    return sum(map(len, log))
+
+
+def read_file(file: StateFile) -> tuple[Json, bytes]:
+    """Return content and stamp of a state file that passes its authentication."""
+    with file.locked() if file.header() is not None else nullcontext():
+        frames, stamp = file.open()
+    return content_of(frames, file.name), stamp
 
 
 class Publisher(Generic[S]):
@@ -44,12 +236,12 @@ class Publisher(Generic[S]):
     seed : int or str, optional
         Simulation: noise that anyone can reproduce.
     key : Key or 32 bytes, optional
-        A secret of your own; by default a fresh one from the operating system.
+        A secret of your own; by default the operating system's.
 
     Notes
     -----
-    ``copy.copy`` and ``copy.deepcopy`` give an independent publisher with the same state and a key of its own;
-    pickles are refused, except of collectors, whose state is public.
+    Copies have the same state and a key of their own; pickles are refused, except of collectors, whose state is
+    public.
     """
 
     #: The class of machine that a subclass drives, by which it reads state.
@@ -78,6 +270,9 @@ class Publisher(Generic[S]):
         #: Class name in state files: reading a state as a base class does not rename it.
         self._written_as = type(machine if self._MACHINE is None else self).__name__
         self._state = machine.start(key)
+        if isinstance(machine, Keyed):
+            # A record: its parameters are attributes of the publisher.
+            self.__dict__.update(values_of(machine))
 
     def __repr__(self) -> str:
         # The guarantee; of a machine without one, its public parameters.
@@ -91,20 +286,17 @@ class Publisher(Generic[S]):
 
     @property
     def state(self) -> S:
-        """The present state: secret like the key; do not change it."""
+        """The present state, secret; do not change it."""
         return self._state
 
     @property
     def noise_fingerprint(self) -> str | None:
-        """Keyed digest of the secret, composition and stream that determine all noise; None for a simulation.
-
-        A ledger refuses a second publisher with the same one.
-        """
+        """Keyed digest of all that determines the noise; None for a simulation.  A ledger refuses a second."""
         return None if self._key.simulated or self._PUBLIC else self._key.fingerprint()
 
     @property
     def digest(self) -> str:
-        """Rolling keyed digest (hexadecimal) of everything consumed while a file was kept; empty at first."""
+        """Rolling keyed digest of the input while a file was kept."""
         return self._digest
 
     # The call.
@@ -115,7 +307,6 @@ class Publisher(Generic[S]):
         return self._call(self._machine.read(*batch))
 
     def _call(self, batch: Batch, *into: object) -> Output:
-        """Consume a batch and return its output; `into` are arguments of :attr:`Transition.emit`."""
         return self._take(batch)(*into)
 
     def _take(self, batch: Batch) -> Any:
@@ -147,24 +338,10 @@ class Publisher(Generic[S]):
     @overload
     def stream(self, batches: Iterable[Batch]) -> Iterator[Output]: ...
     def stream(self, batches: object) -> object:
-        """Output of :meth:`step` for each batch of an iterable, batch by batch.
+        """Output of :meth:`step` for each batch of an iterable, consumed when its output is requested.
 
-        Parameters
-        ----------
-        batches : iterable or async iterable
-            Chunks of values, or single values; a tuple for a batch of several arguments.
-
-        Returns
-        -------
-        iterator or async iterator
-            One output per batch, which is fetched and consumed when its output is asked for.
-
-        Raises
-        ------
-        ParameterError
-            If it is no iterable.
-        DataError
-            For a refused batch, which is not consumed: continue with a new call.
+        `batches`, async or not: chunks, or single values; a tuple for several arguments; else ParameterError.  After
+        DataError for a batch, which is not consumed, continue with a new call.
         """
         if isinstance(batches, AsyncIterable):
             return self._stream_async(batches)
@@ -186,12 +363,12 @@ class Publisher(Generic[S]):
         return self.step(np.reshape(batch, 1) if single else batch)
 
     def _chunk(self, batch: Batch) -> Chunk:
-        """Input of a call for its fingerprint: an array of values, or one entry that stands for the batch."""
+        """Input for its fingerprint: values, or one entry for the batch."""
         parts = self._machine.parts(batch)
         return parts[0] if self._machine.SPLITS else as_one(*parts)
 
     def _record(self, batch: Batch, after: S, drawn: Mapping[str, codec.JsonValue]) -> str:
-        """Record a batch before it is consumed; return the digest after it."""
+        """Record a batch before it is consumed; return the new digest."""
         machine = self._machine
         consumed = machine.consumed(self._state)
         if machine.consumed(after) == consumed:
@@ -207,7 +384,7 @@ class Publisher(Generic[S]):
         return replay.digest
 
     def _check_destination(self, batch: Batch, chunk: Chunk, now: Packed, count: int) -> None:
-        """StateError if a replay leads to another state than the recorded call did, as another fastdp may."""
+        """StateError if a replay leads to another state than recorded."""
         assert self._destination is not None  # noqa: S101 - it came with the replay
         recorded, writer = self._destination
         if chunk.size > count:
@@ -224,17 +401,15 @@ class Publisher(Generic[S]):
 
     @single_caller
     def to_bytes(self, key: bytes | str | None = None) -> bytes:
-        """Return everything needed to continue this publisher elsewhere, as bytes for :meth:`from_bytes`.
+        """Return everything needed to continue elsewhere, as bytes for :meth:`from_bytes`.
+
+        Continue from these bytes or this publisher, not both: other values would meet the same noise.
 
         Parameters
         ----------
         key : 32 bytes or passphrase, optional
-            Encrypts and authenticates the bytes (AES-256-GCM).  Without it they reveal the noise (so, with the
-            outputs, the data), the hold-out and exact sums.
-
-        Notes
-        -----
-        Continue from the bytes or from this publisher, not from both: different values would meet the same noise.
+            Encrypts and authenticates (AES-256-GCM).  Without it the bytes reveal noise (so, with outputs, the data),
+            hold-out and exact sums.
         """
         self._refuse_replay("to_bytes")
         return Seal(key).pack(as_text(self._content(None)))[1]
@@ -247,14 +422,13 @@ class Publisher(Generic[S]):
         Parameters
         ----------
         state : bytes
-            Result of :meth:`to_bytes`, or the bytes of a saved file.
+            Of :meth:`to_bytes`, or of a saved file.
         key : 32 bytes or passphrase, optional
             As given there.
         moved : bool
-            True: these are the bytes of a kept file, and no process continues it.
+            True: the bytes of a kept file that no process continues.
         own : components, optional
-            Components that bytes cannot hold, such as a selector; for ``Publisher`` itself ``machine``, the class of
-            machine.
+            Those that bytes cannot hold, such as a selector; for ``Publisher`` itself ``machine``, a class.
 
         Raises
         ------
@@ -273,24 +447,19 @@ class Publisher(Generic[S]):
 
     @single_caller
     def save(self, path: str | os.PathLike[str], key: bytes | str | None = None) -> None:
-        """Write :meth:`to_bytes` to a file, once.
+        """Write :meth:`to_bytes` to a file, once; :meth:`keep` also prevents reuse of its noise on other values.
 
         Parameters
         ----------
         path : path
-            New, or a file of this publisher; replaced atomically, readable by the owner alone.
+            New, or a file of this publisher; replaced atomically, owner-only.
         key : 32 bytes or passphrase, optional
             As for :meth:`to_bytes`.
 
         Raises
         ------
         StateError
-            If the file belongs to another publisher, cannot be written, or is kept under another key.
-
-        Notes
-        -----
-        Continuing from the file with values other than those published after the save gives them the same noise and
-        reveals the difference; :meth:`keep` prevents that.
+            If the file is another publisher's, cannot be written, or is kept under another key.
         """
         file = StateFile(path, key)
         self._refuse_replay("save")
@@ -298,10 +467,10 @@ class Publisher(Generic[S]):
 
     @single_caller
     def keep(self, path: str | os.PathLike[str], key: bytes | str | None = None) -> None:
-        """From now on, record the state in a file before every call that consumes something returns (write-ahead).
+        """From now on, record the state in a file before a call returns (write-ahead); arguments as of :meth:`save`.
 
-        Parameters and errors are those of :meth:`save`.  If a write fails, the call raises and consumes nothing.  A
-        second path is refused: anyone who loads the first file would give its noise to other values.
+        If a write fails, the call raises and consumes nothing.  A second path is refused: the first file would give
+        its noise to other values.
         """
         file = StateFile(path, key)
         self._refuse_replay("keep")
@@ -323,7 +492,6 @@ class Publisher(Generic[S]):
         )
 
     def _write(self, file: StateFile, *, kept: bool) -> None:
-        """Write the state to a file, unless the file has the last call already."""
         # A current file is left alone: written again, it would lose the last call.
         if not self._journal.is_current(file, self._machine.consumed(self._state)):
             self._journal.write(file, self._content(file.real if kept else None))
@@ -339,28 +507,28 @@ class Publisher(Generic[S]):
         moved: bool = False,
         **own: object,
     ) -> Self:
-        """Publisher that continues exactly from a saved one; from a kept file, it keeps that file too.
+        """Publisher that continues from a saved one; from a kept file, it keeps that file too.
 
         Parameters
         ----------
         path, key
             As given to :meth:`save` or :meth:`keep`.
         replay : bool
-            True: go back to the start of the last recorded call, because its outputs were lost; the same values must
-            then come in one call, are checked against their fingerprint, and give the same outputs.
+            True: repeat the last recorded call, whose outputs were lost; the same values must come in one call, are
+            checked by their fingerprint, and give the same outputs.
         moved : bool
-            True: the kept file was moved here, and no process continues it at its old path.  Otherwise a copy of a
-            kept file is refused, because two copies would publish two streams under one noise.
+            True: the kept file was moved here, and no process continues it elsewhere.  Otherwise a copy is refused,
+            because two would publish two streams under one noise.
         own : components, optional
             As for :meth:`from_bytes`.
 
         Raises
         ------
         StateError
-            If the file is missing, truncated, altered, a copy, of another version or class, or the key is wrong.
+            As :meth:`from_bytes`; also for a missing file or a copy.
         """
         file = StateFile(path, key)
-        content, stamp = journal.read(file)
+        content, stamp = read_file(file)
         publisher = cls._from_content(content, file.name, replay=replay, own=own)
         home = content["home"]
         if home not in (None, file.real) and not moved:
@@ -374,7 +542,7 @@ class Publisher(Generic[S]):
 
     @classmethod
     def _from_content(cls, content: Json, name: str, *, replay: bool, own: Mapping[str, object]) -> Self:
-        """Publisher of a state's content; StateError if it is damaged or of another class."""
+        """Publisher of a state's content; StateError if damaged or of another class."""
         parts: dict[str, Any] = dict(own)
         kind = parts.pop("machine", cls._MACHINE) if cls._MACHINE is None else cls._MACHINE
         writer = content["fastdp"]
@@ -411,17 +579,15 @@ class Publisher(Generic[S]):
 
     @classmethod
     def _of(cls, machine: AnyMachine, key: Key) -> Self:
-        """Publisher of a machine and a bound key, before its first value."""
         publisher = object.__new__(cls)
         publisher._begin(machine, key)
         return publisher
 
     def _fresh(self, key: Key) -> Self:
-        """Publisher with the same machine and another key, before its first value."""
         return self._of(self._machine, key)
 
     def _content(self, home: str | None) -> Json:
-        """Content of a state file for the present state; `home` is the path of a kept file."""
+        """Content of a state file; `home`: path of a kept one."""
         now = self._machine.pack(self._state)
         return {
             "class": self._written_as,
@@ -449,7 +615,7 @@ class Publisher(Generic[S]):
         return found
 
     def _refuse_replay(self, call: str) -> None:
-        """StateError while a replay is due: the state without the recorded batch would let altered values pass."""
+        """StateError while a replay is due: altered values would pass."""
         if self._replay is not None:
             raise StateError(f"{call}() on a publisher that waits for a replay: expected the recorded chunk first")
 
@@ -463,7 +629,7 @@ class Publisher(Generic[S]):
 
     @single_caller
     def _rekeyed_copy(self) -> Self:
-        """Independent publisher with the same state and a new key: equal noise would reveal differences."""
+        """Independent publisher with the same state and a new key."""
         self._refuse_replay("copy")
         self._copies += 1
         key = self._key.derive("copy", self._copies) if self._key.simulated else Key.choose(None, None)
@@ -492,5 +658,4 @@ def _with_log(packed: Packed, log: list[str]) -> Packed:
 
 
 def _without_log(packed: Packed) -> Packed:
-    """Packed state without its log, as a file stores it."""
     return {name: value for name, value in packed.items() if name != "log"}

@@ -1,4 +1,4 @@
-"""Public parameters of a release of a table, checked, and numbers that follow: sums, grid, identity of noise."""
+"""Public parameters of a release of a table, and numbers that follow: sums, grid, identity of noise."""
 
 from __future__ import annotations
 
@@ -56,18 +56,17 @@ class Value:
     Parameters
     ----------
     bound : float or (float, float), optional
-        Upper bound of a value, from 0, or a lower and an upper one.  It must not be computed from the table.  Values
-        beyond it count as the bound.
+        Upper bound of a value, from 0, or both bounds, not computed from the table.
     clip : float or (float, float), optional
-        What values are clipped to, if that is known publicly; then ``bound`` may be left out.  By default it is
-        chosen from the rows with a share of the column's budget, at both ends where the bound has two.
+        Publicly known ends to which values are clipped; then ``bound`` may be omitted.  By default chosen from the
+        rows with a share of the column's budget.
     weight : float
-        The column's budget beside other columns', whose weight is 1 by default.
+        The column's budget relative to others'.
     nonfinite : "raise" or "zero"
-        Handling of values that are missing, NaN or infinite: an error, or they count as 0.
+        Missing values, NaN and infinity are refused, or count as 0.
     resolution : float, optional
-        Step of the integer grid that values are rounded to; by default the bound's 2^32th part, or coarser where the
-        noise is.  A cell holds 2^63 steps: 10^9 rows and more by default.
+        Step of the integer grid; by default the bound's 2^32th part, or coarser where the noise is.  A cell holds
+        2^63 steps: 10^9 rows and more by default.
 
     Examples
     --------
@@ -102,7 +101,7 @@ class Value:
 
 
 def _ends(name: str, given: object) -> tuple[float, float]:
-    """Ends of a clip or bound; ParameterError if they are not numbers in order."""
+    """Ends of a clip or bound; ParameterError unless numbers in order."""
     if not isinstance(given, (tuple, list)):
         return 0.0, validation.positive(name, given)
     low, high = validation.ends(name, given)
@@ -118,11 +117,8 @@ class PrivateKeys:
     Parameters
     ----------
     share : float
-        Of the budget, for the choice.  Not used where counts without windows are released for units of rows: keys are
-        then chosen by these counts.
-    others : bool
-        Release the rows of all other keys as one more key, the last, whose entries are missing.  Rows with a missing
-        entry are among them.
+        Share of the budget; unused where counts without windows are released for units of rows, which then choose
+        keys.
 
     Examples
     --------
@@ -142,9 +138,9 @@ class PrivateKeys:
 
 @dataclass(frozen=True)
 class ColumnPlan:
-    """One column of values: its widest clip, which ``chooses`` narrows from the rows, its bound, and other fields.
+    """One column of values: widest clip, which ``chooses`` narrows, bound, and other fields.
 
-    ``entries``: whether the column holds entries of any type, of which distinct ones are counted.
+    ``entries``: distinct entries are counted.
     """
 
     name: str
@@ -167,19 +163,19 @@ class TablePlan:
     time, calendar : Time, Calendar or None
         None: no windows.
     periods : Calendar or None
-        The periods in which a unit's rows are bounded; None: one period.
+        Periods in which a unit's rows are bounded; None: one.
     levels : bool or None
-        Whether totals of key prefixes and over all windows are measured too; None: where they cost next to nothing.
+        True: totals of prefixes and over all windows too; None: where they are cheap.
     start, stop : int or None
-        Numbers of the first window, and of the one after the last.
+        Numbers of the first window, and after the last.
     online : bool
-        Whether rows arrive over time and a public clock closes windows.
+        True if a public clock closes windows.
     cells, nodes : int, tuple of int or None
-        Windows times keys; key prefixes of each depth from 0 on.
+        Windows times keys; key prefixes by depth.
     chosen_rows : int
-        With ``Person(rows="auto")``: a person's rows that count, once they are chosen.
+        With ``Person(rows="auto")``: rows that count, once chosen.
     spent : dict of str to float
-        Loss of the choice of each column's clip, once it is made.
+        Loss of each clip's choice.
     taken : tuple of str
         Ends of the time taken from the table: "first", "last".
     """
@@ -211,28 +207,28 @@ class TablePlan:
 
     @property
     def who(self) -> str | None:
-        """Column of persons, whose rows are bounded; None without persons."""
+        """Column of bounded persons, if any."""
         return self.unit.column if isinstance(self.unit, Person) else None
 
     @property
     def chooses(self) -> list[ColumnPlan]:
-        """Columns whose clip is chosen from the rows."""
+        """Columns whose clip is chosen."""
         return [column for column in self.columns if column.chooses]
 
     @property
     def is_public(self) -> bool:
-        """True if windows, keys and clips are public parameters, so that one reading is enough."""
+        """True if windows, keys and clips are public: one reading is enough."""
         ends = self.start is not None and self.stop is not None
         return ends and self.key_rule in ("none", "given") and not self.chooses
 
     @property
     def chooses_rows(self) -> bool:
-        """True if the number of a person's rows that count is chosen from the rows, or was."""
+        """True if a person's rows that count are chosen from the rows."""
         return isinstance(self.unit, Person) and self.unit.rows == "auto"
 
     @property
     def selects_cells(self) -> bool:
-        """True if keys are chosen privately by counts of rows that are released as they are."""
+        """True if keys are chosen by released counts."""
         whole = self.calendar is None and self.counts_rows and not self.levels
         return self.key_rule == "private" and self.who is None and whole
 
@@ -250,26 +246,23 @@ class TablePlan:
 
     @property
     def per_window(self) -> int | None:
-        """Most rows of one unit in a window; None without such a bound."""
+        """Most rows of one unit in a window, if bounded."""
         return self.unit.per_window if isinstance(self.unit, Person) else None
 
     @cached_property
     def budget(self) -> Budget:
-        """Shares of the budget, and the noise that each buys."""
+        """Shares of the budget, and their noise."""
         return Budget(self)
 
     def settled(self, first: int, last: int, *nodes: int) -> TablePlan:
-        """The plan with the windows [first, last) and the number of key prefixes of each depth, at last of keys.
-
-        ParameterError if there are too many cells.
-        """
+        """The plan with windows [first, last) and numbers of key prefixes; ParameterError for too many cells."""
         keys = nodes[-1]
         taken = tuple(end for end, given in (("first", self.start), ("last", self.stop)) if given is None)
         self.check_cells(last - first, keys)
         return replace(self, start=first, stop=last, cells=(last - first) * keys, nodes=nodes, taken=taken)
 
     def has(self, windows: Integers) -> Flags:
-        """Flags of windows that are released, as far as their ends are public: bool[n]."""
+        """Flags of released windows, as far as ends are public."""
         first = np.iinfo(np.int64).min if self.start is None else self.start
         last = np.iinfo(np.int64).max if self.stop is None else self.stop
         return (windows >= first) & (windows < last)
@@ -281,19 +274,18 @@ class TablePlan:
         return next(column for column in self.columns if column.name == name)
 
     def place(self, name: str) -> int:
-        """Number of a column of values: keys of noise have no names."""
+        """Number of a column: noise keys have no names."""
         return [column.name for column in self.columns].index(name)
 
     @property
     def counts_rows(self) -> bool:
-        """True if the number of rows is one of the sums: it is asked for, or means and variances need it."""
+        """True if the number of rows is wanted, or needed for means."""
         return any(each.column == ROWS or each.kind in ("mean", "var", "std") for each in self.statistics)
 
     def parts_of(self, column: str) -> list[str]:
-        """Names of the sums of a column, and of the counts, which cells have alone.
+        """Names of a column's sums, and of counts.
 
-        A mean and a variance follow from the total if it is asked for, else from deviations from the middle of the
-        clip, which have half of its sensitivity.
+        A mean and a variance follow from the total if wanted, else from deviations, of half its sensitivity.
         """
         if column == ROWS:
             return ["count"]
@@ -308,19 +300,19 @@ class TablePlan:
         return [name for name, used in found.items() if used]
 
     def first_sum(self, column: str) -> str | None:
-        """Name of the sum of a column's values: "total" or "deviation"; None without one."""
+        """Either "total" or "deviation"; None if the column has neither."""
         name = self.parts_of(column)[0]
         return name if name in FIRST_SUMS else None
 
     def grid(self, column: ColumnPlan) -> float:
-        """Step of a column's grid, in units of the input."""
+        """Step of a column's grid."""
         loss = self.budget.of(Quantity(self.parts_of(column.name)[0], column.name), self.budget.levels[0])
         # Noise of the bound itself fits; that of a smaller clip does too.
         most = max(abs(column.low), abs(column.high))
         return make_grid(most, column.resolution, loss / self.contributions, 1, 1, 2).resolution
 
     def quantities(self, clips: Clips | None = None) -> list[Quantity]:
-        """Sums of each cell, with values clipped to `clips` by column, or to the bounds, and then its counts."""
+        """Sums of each cell, with values clipped to `clips` or bounds, then counts."""
         sums, counts = [], []
         for column in self.columns:
             names = self.parts_of(column.name)
@@ -356,7 +348,7 @@ class TablePlan:
         *,
         simulated: bool,
     ) -> Released:
-        """Noisy sums of the windows [first, last), with all public facts about them."""
+        """Noisy sums of windows [first, last), with all public facts."""
         edges, zone, every = np.array(span, np.int64), None, None
         taken: tuple[str, ...] = ()
         if self.calendar is not None:
@@ -367,7 +359,7 @@ class TablePlan:
         return Released(*public, measured, tails, self.budget.guarantee(simulated=simulated), taken=taken)
 
     def times_of(self, unit: UnitRows) -> Times | None:
-        """The times from `start` to `stop` where both are given and cut no unit; rows at others change nothing."""
+        """Times from `start` to `stop`, if given and no unit is cut."""
         if self.time is None or self.calendar is None or self.start is None or self.stop is None or self.taken:
             return None
         ends = self.calendar.edge(self.start), self.calendar.edge(self.stop)
@@ -377,7 +369,7 @@ class TablePlan:
     # Noise.
 
     def identity(self) -> Json:
-        """Everything on which noise depends besides secret and rows; the same for a table and for its stream."""
+        """All on which noise depends besides secret and rows; the same online."""
         numbers = {column.name: i for i, column in enumerate(self.columns)} | {ROWS: -1}
         of_column = ("low", "high", "chooses", "weight", "nonfinite", "resolution")
         plain = ("epsilon", "delta", "key_rule", "levels", "per_window", "start", "noise")
@@ -399,7 +391,7 @@ class TablePlan:
         return key_digest(self.keys)
 
     def _spans(self, calendar: Calendar) -> list[object]:
-        """JSON identity of a calendar without its zone's name; two borders determine its origin."""
+        """Identity of a calendar, without its zone's name."""
         own = self.calendar
         begin = None if self.start is None or own is None else own.edge(self.start)
         return [calendar.every, zone_rules(calendar.zone, begin), calendar.edge(0), calendar.edge(1)]
@@ -419,7 +411,7 @@ class TablePlan:
         }
 
     def check_cells(self, windows: int, keys: int) -> None:
-        """Raise ParameterError for more windows and keys than fit in memory."""
+        """ParameterError for more cells than memory."""
         if any(each.rank is not None for each in self.statistics):
             quantiles.check_bins(windows * keys)
         if windows * keys > MAX_CELLS:
@@ -431,10 +423,7 @@ class TablePlan:
 
 
 def _steps(value: float, grid: float) -> int:
-    """A bound as an integer number of steps, rounded towards 0, at least 1 in absolute value unless it is 0.
-
-    10 is a thousand steps of 0.01, although the float 0.01 is slightly larger than a hundredth.
-    """
+    """A bound in steps, rounded towards 0, at least 1 in size unless 0; 10 is a thousand steps of 0.01."""
     size = Fraction(abs(value)) / Fraction(grid)
     whole = round(size)
     whole = whole if abs(size - whole) <= whole * Fraction(1, 2**52) else math.floor(size)
@@ -450,7 +439,7 @@ def key_digest(keys: Sequence[KeyRow]) -> bytes:
 
 
 def statistics_of(given: object) -> tuple[Statistic, ...]:
-    """Statistics from a mapping of columns to names; ParameterError for anything else."""
+    """Statistics from a mapping; else ParameterError."""
     if not isinstance(given, Mapping) or not given:
         raise ParameterError(
             f"statistics = {validation.shown(given)}: expected a mapping of columns to statistics, such as "
@@ -472,20 +461,19 @@ def statistics_of(given: object) -> tuple[Statistic, ...]:
 
 
 def _is_statistic(column: object, name: object) -> bool:
-    """True if `name` is a statistic of `column`."""
     if column == ROWS or not isinstance(name, str):
         return name == "count"
     return name in STATISTICS or PERCENTILE.fullmatch(name) is not None
 
 
 def entries_of(statistics: Sequence[Statistic]) -> list[str]:
-    """Columns of which distinct entries are counted and nothing else: they need not be numbers."""
+    """Columns of which only distinct entries are counted."""
     columns = {each.column: {x.kind for x in statistics if x.column == each.column} for each in statistics}
     return [column for column, kinds in columns.items() if kinds == {"nunique"}]
 
 
 def values_of(statistics: Sequence[Statistic], bounds: object) -> list[tuple[str, Value]]:
-    """The columns of values with their bounds; ParameterError for a column without one, or bounds of others."""
+    """Columns of values with bounds; ParameterError without one, or for others."""
     names = [each.column for each in statistics if each.column not in (ROWS, *entries_of(statistics))]
     names = list(dict.fromkeys(names))
     if isinstance(bounds, Mapping):
@@ -502,7 +490,7 @@ def values_of(statistics: Sequence[Statistic], bounds: object) -> list[tuple[str
 
 
 def names_of(name: str, given: object) -> tuple[str, ...]:
-    """Column names from one, several or None; ParameterError if one is repeated or not a text."""
+    """Column names from one, several or None; ParameterError if repeated or no text."""
     listed = [] if given is None else [given] if isinstance(given, str) else given
     if not isinstance(listed, (list, tuple)) or not all(isinstance(each, str) for each in listed):
         raise ParameterError(f"{name} = {validation.shown(given)}: expected the name of a column, or a list of names")
@@ -514,7 +502,7 @@ def names_of(name: str, given: object) -> tuple[str, ...]:
 def keys_of(
     by: tuple[str, ...], given: Keys | PrivateKeys | None, delta: float
 ) -> tuple[KeyRule, tuple[KeyRow, ...]]:
-    """Source of the keys, and the given keys; ParameterError if they do not fit `by` and `delta`."""
+    """Source of the keys, and given ones; ParameterError for conflicts."""
     if not by:
         if given is not None:
             raise ParameterError("keys: expected None without by=, the columns that they are of")
@@ -565,7 +553,7 @@ def _key_rows(by: tuple[str, ...], given: Keys) -> list[KeyRow]:
 
 
 def _plain(given: Any) -> list[Any]:
-    """Python's entries of a list, array or series; ParameterError for anything else."""
+    """Python's entries of a list, array or series; else ParameterError."""
     convert = next(
         (getattr(given, name) for name in ("tolist", "to_list", "to_pylist") if hasattr(given, name)), None
     )
@@ -587,7 +575,7 @@ def make_plan(
     delta: float = 0.0,
     levels: bool | None = None,
 ) -> TablePlan:
-    """The plan of a release, its parameters checked; the table is not read."""
+    """The plan of a release, checked, without reading the table."""
     if not isinstance(unit, (Rows, Person)):
         raise ParameterError(
             f"unit = {validation.shown(unit)}: expected fastdp.Rows(k), or fastdp.Person(column, rows=k)"
@@ -638,7 +626,7 @@ def _columns(statistics: Sequence[Statistic], bounds: object) -> tuple[ColumnPla
 
 
 def with_noise(plan: TablePlan) -> TablePlan:
-    """The plan with the noise of less variance: Laplace, or Gaussian if there is a delta for it."""
+    """The plan with the noise of less variance."""
     if not plan.delta:
         return plan
     gaussian = replace(plan, noise="gaussian")
@@ -649,7 +637,7 @@ def with_noise(plan: TablePlan) -> TablePlan:
 
 
 def _check_per_window(plan: TablePlan, windows: int) -> None:
-    """Raise ParameterError for more rows of a person than windows allow, which would enlarge the noise needlessly."""
+    """ParameterError for more rows of a person than windows allow."""
     if plan.per_window is None or plan.periods is not None or plan.chooses_rows:
         return
     most = plan.per_window * windows
@@ -661,7 +649,7 @@ def _check_per_window(plan: TablePlan, windows: int) -> None:
 
 
 def check_online(plan: TablePlan) -> None:
-    """Raise ParameterError unless the rows that count are known as each window closes, and their keys."""
+    """ParameterError unless rows that count are known as windows close."""
     if plan.has_others:
         raise ParameterError("others = True: expected False online, where a key may appear later")
     if plan.who is None:

@@ -8,7 +8,7 @@ import pytest
 from benchmarks.audit.controls import peeking_blocks
 from benchmarks.audit.parts import LOOKED_AT, VALUES, BlocksTrials, turning_point
 from fastdp.noise.key import Key
-from fastdp.streams.stream_state import Progress
+from fastdp.streams.pipelines import Progress
 from fastdp_kernels.streams import adaptive_pass
 from fastdp_kernels.streams import block_lengths as b
 from tests.kernels.adaptive_runs import no_counts, sum_adaptive
@@ -41,7 +41,7 @@ def test_every_output_is_nearly_as_likely_from_a_neighbour(index: int) -> None:
     assert np.array_equal(outputs[:, 1::2], np.where(exponents >= 0, own + noise, 0))
     shifted = noise + own - others
     assert np.array_equal(RIGHT.release(neighbour, shifted), outputs)
-    # The log-ratio of discrete Laplace laws of scale theta / epsilon, theta and epsilon = 1 taken out.
+    # The log-ratio of discrete Laplace distributions of scale theta / epsilon, theta and epsilon = 1 taken out.
     loss = (np.abs(shifted) - np.abs(noise)).sum(axis=1)
     assert np.abs(loss).max() <= THETA
     assert ((shifted != noise).sum(axis=1) <= 1).all()

@@ -57,14 +57,14 @@ def refunds(n=40_000):
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
 def test_a_number_has_exact_noise_bound_to_it(noise):
     found = choices.noisy_number(1000, 3, 0.5, noise, KEY)
-    law = noise_distribution(noise, 3, 1, 0.5)
+    distribution = noise_distribution(noise, 3, 1, 0.5)
     if noise == "laplace":
         own = words.within(KEY.reveal(), 3, 0.5)
         assert found.value == 1000 + table_choices.bound_noise(own, [1000], [Fraction(6)])[0]
         assert found.variance == pytest.approx(2 * 36, rel=0.01)
     else:
         assert found.variance == pytest.approx(36)
-        assert float(law.sigma) == pytest.approx(6.0)
+        assert float(distribution.sigma) == pytest.approx(6.0)
     assert found == choices.noisy_number(1000, 3, 0.5, noise, KEY)
     # Another sum, budget or sensitivity meets independent noise.
     ways = itertools.product(range(9), (10**6, 10**6 + 1), (0.5, 0.6))
@@ -95,8 +95,8 @@ def test_exact_ratios_of_a_choice_and_all_its_neighbours(moved, monkeypatch):
     """Probabilities of every winner, with and without one to `moved` rows, wherever they lie."""
     scored = []
 
-    def draw_noise(law, _count, candidates, _key):
-        scored.append(law)
+    def draw_noise(distribution, _count, candidates, _key):
+        scored.append(distribution)
         return np.zeros((1, candidates), np.int64)
 
     monkeypatch.setattr(choices, "draw_noise", draw_noise)
@@ -158,9 +158,9 @@ def test_each_end_is_scale_frees_choice_of_its_side(monkeypatch):
     values, task = np.append(refunds(), np.zeros(5000)), replace(TASK, wanted=3000.0)
     drawn, real = [], scale_free.draw_noise
 
-    def draw_noise(law, count, candidates, key):
-        drawn.append((law, key.reveal()))
-        return real(law, count, candidates, key)
+    def draw_noise(distribution, count, candidates, key):
+        drawn.append((distribution, key.reveal()))
+        return real(distribution, count, candidates, key)
 
     monkeypatch.setattr(scale_free, "draw_noise", draw_noise)
     clip = quietly(choices.choose_clip, task, counted(values), KEY)
@@ -174,7 +174,10 @@ def test_each_end_is_scale_frees_choice_of_its_side(monkeypatch):
         losses.append(min(0.2, max(16 / target, 4 / (0.5 * (filled - target) / (33 * math.log(2))))))
     assert clip.epsilon == losses[0] > losses[1]
     (one, first), (two, second) = drawn
-    units = [float(law.scale * Fraction(epsilon)) for law, epsilon in zip((one, two), losses, strict=True)]
+    units = [
+        float(distribution.scale * Fraction(epsilon))
+        for distribution, epsilon in zip((one, two), losses, strict=True)
+    ]
     assert all(math.log2(unit) == pytest.approx(round(math.log2(unit))) for unit in units), "scale 2 units / epsilon"
     assert first != second
     # Of k rows each has a k-th.
@@ -242,9 +245,9 @@ def test_rows_beyond_the_clip_have_noise_of_a_units_rows(noise):
     edges = tail_edges(clip, TASK.bound)
     counts = count_tail(values, edges)
     tail = choices.release_tail(task, clip, edges, counts, Number(40_000.0, 1.0), KEY)
-    law = noise_distribution(noise, 5, 1, 0.14)
+    distribution = noise_distribution(noise, 5, 1, 0.14)
     assert tail.variance == pytest.approx((5 / 0.14) ** 2 * (2 if noise == "laplace" else 1), rel=1e-3)
-    assert float(law.sigma if noise == "gaussian" else law.scale) == pytest.approx(5 / 0.14)
+    assert float(distribution.sigma if noise == "gaussian" else distribution.scale) == pytest.approx(5 / 0.14)
     drawn = tail.counts - counts
     assert np.unique(drawn).size > counts.size / 2
     assert tail.share == pytest.approx(tail.counts.sum() / 40_000)
