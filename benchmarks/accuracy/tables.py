@@ -282,7 +282,7 @@ def persons(data: Path, runs: int) -> list[dict[str, Any]]:
             about = t.arrow["about"][0].as_py()
             rows = k if isinstance(k, int) else int(re.findall(r"\(k = (\d+)\)", str(t.guarantee.derivation))[0])
             top = t.released.tails["x"].clip[1] if about == "clipped" and value == "x" else PERSONS_BOUND
-            claimed = exact(value, rows * (5 if about == "capped" else 1), top)
+            claimed = exact(value, rows * (1 if about == "counted" else 5), top)
             held = []
             for starts, stops in ((np.arange(days), np.arange(days) + 1), ([0], [days])):
                 low, high = t.interval(starts, stops)

@@ -30,7 +30,7 @@ UNSEEN = 0.5
 #: beyond the limit up to which they are counted.
 UNEVEN, CAPPED = 0.5, 0.3
 #: Answers are about all rows and values; about at most five times ``rows`` of a person (others are in no number);
-#: about the values of the rows that count; about their clipped values.
+#: about the rows that count; about clipped values, in sums of as many rows as "true" or "capped" are about.
 TRUE, LIMITED, COUNTED, CLIPPED = "true", "capped", "counted", "clipped"
 
 
@@ -38,7 +38,8 @@ TRUE, LIMITED, COUNTED, CLIPPED = "true", "capped", "counted", "clipped"
 class Answer:
     """Estimates, standard errors and interval ends: float64[q, K] each.
 
-    They are ``about`` the "true" answer, or that of "clipped" values of rows that count, which ``clipped`` always is.
+    They are ``about`` the "true" answer, or one of those above; ``clipped`` is the answer about clipped values of the
+    rows that count.
     """
 
     estimate: Floats
@@ -113,8 +114,7 @@ class Answers:
         if kind in ("count", "sum"):
             name = "count" if kind == "count" else "total"
             part = self._part(name, column, ask)
-            true = self._true(part, name, column, ask)
-            return _with_clipped(None if true is None else true.answer(), part.answer(), self._among_persons(LIMITED))
+            return self._about_all(part, name, column, ask)
         name, count = self._first_sum(column), self._part("count", ROWS, ask)
         quantity, tail = self._quantity(name, column), self._released.tails[column]
         first, centre = self._part(name, column, ask), quantity.centre * quantity.grid
@@ -235,16 +235,22 @@ class Answers:
 
     # True sums.
 
-    def _true(self, part: _Part, name: str, column: str, ask: _Ask) -> _Part | None:
-        """True sums: with the share beyond the clip, scaled for dropped rows; None if unknown."""
-        found = self._beyond(part, column, ask) if name == "total" else part
+    def _about_all(self, part: _Part, name: str, column: str, ask: _Ask) -> Answer:
+        """True counts and sums if they are known, else clipped ones, else those of the rows that count."""
+        whole = self._beyond(part, column, ask) if name == "total" else part
+        scaled = self._scaled(part if whole is None else whole, name, column, ask)
+        if scaled is None:
+            return replace(part.answer(), about=COUNTED)
+        about = CLIPPED if whole is None else self._among_persons(LIMITED)
+        return replace(scaled.answer(), about=about, of_clipped=part.answer())
+
+    def _scaled(self, found: _Part, name: str, column: str, ask: _Ask) -> _Part | None:
+        """Counts and sums scaled up for dropped rows; None if their number is unknown."""
         rows = self._released.rows
-        if found is None or rows is None:
+        if rows is None or not found.value.size:
             return found
         if not rows.counted.known:
             return None
-        if not part.value.size:
-            return found
         ratio = max(rows.dropped.value, 0.0) / rows.counted.value
         relative = (rows.dropped.variance + ratio**2 * rows.counted.variance) / rows.counted.value**2
         own, nothing = self._share(name, column, ask)[0], np.zeros_like(found.value)

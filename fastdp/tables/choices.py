@@ -8,9 +8,9 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -28,6 +28,8 @@ from fastdp.thresholds.scale_free import MIN_COUNT, ScaleFree
 
 #: Counts of a choice stay below this, so that its scores fit; more rows count as so many.
 MAX_ROWS = 2**39
+#: Steps of a person's weight in the choice of a clip, which their rows share.
+WEIGHT = 2**12
 #: A clip among so many candidates, the lowest ones, is warned of.
 LOWEST = 10
 #: ln of the number of grid steps in the bound, for the choice.
@@ -158,8 +160,11 @@ class ValueCounts:
         low, high = bound
         self.bound = bound
         self.sides = [side for side, end in ((-1, -low), (1, high)) if end > 0.0]
-        tasks = {side: _threshold_task(self.top(side), Fraction(1), 1.0, MAX_ROWS) for side in self.sides}
-        self._choosers = {side: ScaleFree().chooser(task) for side, task in tasks.items()}
+        self._choosers = {side: self._chooser(side) for side in self.sides}
+
+    def _chooser(self, side: int) -> Any:
+        """An empty histogram of one side."""
+        return ScaleFree().chooser(_threshold_task(self.top(side), Fraction(1), 1.0, MAX_ROWS))
 
     def top(self, side: int) -> float:
         """Distance of the bound's end from 0."""
@@ -169,6 +174,17 @@ class ValueCounts:
         """Add finite values; others of a side count as 0."""
         for side, chooser in self._choosers.items():
             chooser.observe(values if side > 0 else -values)
+
+    def weigh(self, values: Floats, weights: Integers) -> None:
+        """Add finite values that count so many times each, up to :data:`WEIGHT`."""
+        order = np.argsort(weights.astype(np.uint16), kind="stable")
+        times = np.bincount(weights)
+        ends = np.cumsum(times[times > 0])[:-1]
+        for weight, chosen in zip(np.flatnonzero(times), np.split(values[order], ends), strict=True):
+            for side, chooser in self._choosers.items():
+                own = self._chooser(side)
+                own.observe(chosen if side > 0 else -chosen)
+                chooser.counts[:] += weight * own.counts
 
     def candidates(self, side: int) -> Floats:
         """Rising candidates for an end."""
@@ -183,17 +199,28 @@ class ValueCounts:
         return np.ascontiguousarray(np.minimum(own, MAX_ROWS // own.size))
 
 
-def choose_clip(task: ColumnTask, found: ValueCounts, key: Key) -> Clip:
+def choose_clip(task: ColumnTask, found: ValueCounts, key: Key, counted: Number | None = None) -> Clip:
     """Ends of the clip by ScaleFree's noisy max on either side of 0.
 
-    A unit's rows are each on one side, so both together cost as much as the dearer one; the released number of rows
-    above the lowest candidate replaces the hold-out's length.
+    Of a unit's k rows each is on one side, so that both sides together cost as much as the dearer one.  In
+    ScaleFree's rule the released number of rows above the lowest candidate replaces the hold-out's length and its
+    count.  With persons, whose released number of rows is `counted`, the rows of one share :data:`WEIGHT` steps that
+    stand for rows: noise then follows one person, not as many rows as one may have.
     """
-    k, sides = task.contributions, found.sides
+    k, sides = task.contributions if counted is None else WEIGHT, found.sides
     noisy = noisy_counts([int(found.counts(side)[1:].sum()) for side in sides], k, task.counting, key, "rows")
     rows = [min(max(each, 2), MAX_ROWS) for each in noisy.tolist()]
+    if counted is not None:
+        persons = sum(rows) / WEIGHT
+        each_row = sum(rows) / min(max(counted.value, persons), persons * task.contributions)
+        task = replace(task, contributions=WEIGHT, wanted=task.wanted * each_row)
+    # A side with next to no rows would choose by its noise alone.
+    clear = [each > CLEAR * k / task.counting for each in rows]
     ends, spent, resolved, low_ones = dict.fromkeys((-1, 1), 0.0), 0.0, 0.0, True
-    for side, filled in zip(sides, rows, strict=True):
+    for side, filled, chooses in zip(sides, rows, clear, strict=True):
+        if any(clear) and not chooses:
+            ends[side] = float(found.candidates(side)[0])
+            continue
         epsilon = _choice_epsilon(task, filled)
         each = _threshold_task(found.top(side), Fraction(epsilon) / k, task.wanted, filled)
         chooser, counts = ScaleFree().chooser(each, above=filled), found.counts(side)
@@ -204,8 +231,9 @@ def choose_clip(task: ColumnTask, found: ValueCounts, key: Key) -> Clip:
         spent, resolved = max(spent, epsilon), max(resolved, chooser.resolved)
         low_ones = low_ones and ends[side] <= found.candidates(side)[:LOWEST][-1]
     if resolved < MIN_COUNT and task.cells:
+        many = f"{max(rows):,} rows" if counted is None else f"{max(rows) // WEIGHT:,} persons with values"
         warn(
-            f"{task.column}: an estimated {max(rows):,} rows other than 0 in {task.cells:,} windows and keys are too "
+            f"{task.column}: an estimated {many} other than 0 in {task.cells:,} windows and keys are too "
             f"few to choose a clip well at epsilon = {task.epsilon:g}; expected longer windows, a larger epsilon, or "
             "a clip that is known publicly (clip=)",
             AccuracyWarning,

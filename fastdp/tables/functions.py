@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TypedDict
+from typing import NamedTuple, TypedDict
 
 import numpy as np
 
@@ -328,6 +328,14 @@ MOST_ROWS = 10**6
 FAR = 2**50
 
 
+class _Persons(NamedTuple):
+    """Rows of persons that count, sums of weights for each key if it is chosen by them, the rows' released number."""
+
+    kept: Kept
+    weights: Integers | None
+    counted: Number
+
+
 @dataclass(frozen=True)
 class TableRelease:
     """One release under the key of its composition, with the facts for a ledger."""
@@ -396,15 +404,16 @@ class TableRelease:
         weights = None
         if plan.key_rule == "private":
             weights = found.weights(keys.words(), plan.budget.key_rule(), self.key)
-        kept = found.kept(plan, weights)
-        return replace(self, plan=plan, key=key)._choose(keys, ends, lambda: iter((kept.rows,)), kept)
+        own, kept = replace(self, plan=plan, key=key), found.kept(plan)
+        persons = _Persons(kept, weights, own._counted(plan, kept.rows.codes.size))
+        return own._choose(keys, ends, lambda: iter((kept.rows,)), persons)
 
-    def _choose(self, keys: columns.Keys, ends: _Ends, read: Reads, kept: Kept | None) -> Released:
-        """Released sums, with choices from a first reading."""
+    def _choose(self, keys: columns.Keys, ends: _Ends, read: Reads, persons: _Persons | None) -> Released:
+        """Released sums, with windows, keys and clips from a first reading unless they are public."""
         plan, counts = self.plan, np.zeros(0, np.int64)
         if plan.is_public:
             settled = plan.settled(plan.start or 0, plan.stop or 0, *keys.sizes)
-            return self._release(settled, keys, read(), kept, {})
+            return self._release(settled, keys, read(), persons, {})
         counters = {column.name: choices.ValueCounts((column.low, column.high)) for column in plan.chooses}
         for rows in read():
             counted = (rows.codes >= 0) & plan.has(rows.windows)
@@ -414,14 +423,17 @@ class TableRelease:
                 if column.chooses:
                     values = rows.values[place] if counted.all() else rows.values[place][counted]
                     check_finite(values)
-                    counters[column.name].observe(values)
+                    if persons is None:
+                        counters[column.name].observe(values)
+                    else:
+                        counters[column.name].weigh(values, choices.WEIGHT // persons.kept.sizes[counted])
         numbers: Integers | None = None
         published = None
         if plan.key_rule in ("public", "private"):
             counts = np.pad(counts, (0, keys.size - counts.size))
             noisy, chosen = counts, np.ones(keys.size, np.bool_)
             if plan.key_rule == "private":
-                exact = counts if kept is None or kept.weights is None else kept.weights
+                exact = counts if persons is None or persons.weights is None else persons.weights
                 exact = np.where(keys.missing(), 0, exact) if plan.has_others else exact
                 noisy, chosen = choose_keys(exact, keys, plan.budget.key_rule(), self.key)
             keys, numbers = keys.chosen(chosen, others=plan.has_others)
@@ -435,11 +447,12 @@ class TableRelease:
         clips: dict[str, tuple[float, float]] = {}
         for column in plan.chooses:
             task = plan.budget.task(column.name)
-            clip = choices.choose_clip(task, counters[column.name], self._key_of(plan, column.name))
+            number = None if persons is None else persons.counted
+            clip = choices.choose_clip(task, counters[column.name], self._key_of(plan, column.name), number)
             plan = replace(plan, spent={**plan.spent, column.name: clip.epsilon})
             clips[column.name] = clip.low, clip.high
         again = read() if numbers is None else (rows._replace(codes=numbers[rows.codes]) for rows in read())
-        return self._release(plan, keys, again, kept, clips, published)
+        return self._release(plan, keys, again, persons, clips, published)
 
     def _key_of(self, plan: TablePlan, column: str) -> Key:
         return self.key.within("column", plan.place(column))
@@ -449,7 +462,7 @@ class TableRelease:
         plan: TablePlan,
         keys: columns.Keys,
         rows: Iterator[CellRows] | None,
-        kept: Kept | None,
+        persons: _Persons | None,
         clips: Clips,
         published: Integers | None = None,
     ) -> Released:
@@ -466,16 +479,15 @@ class TableRelease:
             exact = exact_sums(beyond.watched(rows), quantities, plan, keys.size)
         tails, row_numbers = {}, None
         if budget.helper("counted"):
-            total = beyond.rows if kept is None else int(kept.rows.codes.size)
-            given = plan.contributions, budget.helper("counted"), plan.noise, self.key
-            counted = choices.release_counted(total, *given)
+            counted = self._counted(plan, beyond.rows) if persons is None else persons.counted
             tails = {
                 q.column: choices.release_tail(
                     budget.task(q.column), q.ends, edges, counts, counted, self._key_of(plan, q.column)
                 )
                 for q, edges, counts in zip(beyond.firsts, beyond.edges, beyond.counts, strict=True)
             }
-            row_numbers = None if kept is None else RowNumbers(counted, self._dropped(plan, kept.dropped, counted))
+            if persons is not None:
+                row_numbers = RowNumbers(counted, self._dropped(plan, persons.kept.dropped, counted))
         measured = release(budget, quantities, exact, self.key, span, keys, published)
         found = plan.released(span, keys, measured, tails, simulated=self.key.simulated)
         selection = budget.key_rule() if plan.selects_cells else None
@@ -483,6 +495,11 @@ class TableRelease:
         if budget.helper("others"):
             others = drawn(noise_distribution(plan.noise, plan.contributions, 1, budget.helper("others")))
         return replace(found, family=self.source.family, rows=row_numbers, selection=selection, others=others)
+
+    def _counted(self, plan: TablePlan, rows: int) -> Number:
+        """Released number of rows that count."""
+        given = plan.contributions, plan.budget.helper("counted"), plan.noise, self.key
+        return choices.release_counted(rows, *given)
 
     def _dropped(self, plan: TablePlan, dropped: int, counted: Number) -> Number:
         """Released number of persons' rows that are dropped."""

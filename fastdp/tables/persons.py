@@ -35,11 +35,11 @@ class BatchRows(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """Rows that count; sums of dropped rows, and of weights by key."""
+    """Rows that count, with the number of rows of each one's person (and period), and of dropped rows in all."""
 
     rows: CellRows
+    sizes: Integers
     dropped: int
-    weights: Integers | None
 
 
 def read_rows(
@@ -163,4 +163,5 @@ class PersonRows:
         for into, column in zip(values, self._values, strict=True):
             into[:] = column.array[flags]
         dropped = dropped_rows(groups, flags, self._size, plan.contributions)
-        return Kept(CellRows(windows[flags], codes[flags], values), dropped, weights)
+        groups = groups[flags]
+        return Kept(CellRows(windows[flags], codes[flags], values), np.bincount(groups)[groups], dropped)

@@ -208,6 +208,52 @@ def test_where_noise_follows_the_greater_end_both_are_as_far():
     assert quietly(choices.choose_clip, narrow, counted(values, narrow.bound), KEY).low == -1.0
 
 
+def of_persons(rows_of_each, values):
+    """Counts in which each person's rows share WEIGHT steps."""
+    found = ValueCounts(TASK.bound)
+    found.weigh(np.asarray(values, float), choices.WEIGHT // np.repeat(rows_of_each, rows_of_each))
+    return found
+
+
+def test_a_person_moves_the_counts_of_a_choice_by_one_weight():
+    """However many rows they have: by brute force, without each person in turn."""
+    sizes, values = np.array([1, 3, 7, 5000]), refunds(5011)
+    every, ends = of_persons(sizes, values), np.append(0, np.cumsum(sizes))
+    for i, size in enumerate(sizes.tolist()):
+        others = np.delete(values, np.arange(ends[i], ends[i + 1]))
+        less = of_persons(np.delete(sizes, i), others)
+        moved = [every.counts(side) - less.counts(side) for side in every.sides]
+        assert all((each >= 0).all() for each in moved)
+        assert sum(each[1:].sum() for each in moved) <= (choices.WEIGHT // size) * size <= choices.WEIGHT
+    one = of_persons([4, 1], [5.0, 5.0, 5.0, -3.0, 5.0])
+    assert [int(one.counts(side)[1:].sum()) for side in (-1, 1)] == [1024, 3 * 1024 + 4096]
+
+
+def test_noise_of_a_choice_for_persons_follows_one_person(monkeypatch):
+    """With k rows of a person, noise has the scale of one weight, and the target is a share of the weights."""
+    drawn, real = [], choices.noisy_counts
+    monkeypatch.setattr(choices, "noisy_counts", lambda *given: drawn.append(given[1]) or real(*given))
+    task, sizes = replace(TASK, contributions=20, wanted=4000.0), np.full(2000, 20)
+    found = of_persons(sizes, refunds())
+    clip = quietly(choices.choose_clip, task, found, KEY, Number(40_000.0, 0.0))
+    assert drawn == [choices.WEIGHT]
+    # Of 28,000 rows above 0 an eighth or so lies above; the choice by rows is the same where noise is small.
+    above = (refunds() > clip.high).mean()
+    assert 0.04 < above < 0.25
+    # Of fewer rows the target is a greater share; of more than the persons can have, that of the most.
+    assert quietly(choices.choose_clip, task, found, KEY, Number(10_000.0, 0.0)).high < clip.high
+    assert quietly(choices.choose_clip, task, found, KEY, Number(1e9, 0.0)).high < 2.0 * clip.high
+
+
+def test_a_side_with_next_to_no_rows_has_no_end_of_its_own():
+    values = np.append(np.abs(refunds()), [-30.0] * 3)
+    clips = [quietly(choices.choose_clip, TASK, counted(values), fastdp.Key.from_seed(k)) for k in range(20)]
+    lowest = counted(values).candidates(-1)[0]
+    assert all(-clip.low == lowest for clip in clips)
+    few = [quietly(choices.choose_clip, TASK, counted([]), fastdp.Key.from_seed(k)) for k in range(20)]
+    assert len({clip.high for clip in few}) > 1, "without rows on either side the choice is as before"
+
+
 @pytest.mark.parametrize(("bound", "sign"), [((20.0, 100.0), 1.0), ((-100.0, -20.0), -1.0)])
 def test_a_bound_on_one_side_of_zero_keeps_its_nearer_end(bound, sign):
     """Both are mirror images, and the clip has a width even where all values lie at its nearer end."""
