@@ -215,6 +215,11 @@ class TablePlan:
         """Columns whose clip is chosen."""
         return [column for column in self.columns if column.chooses]
 
+    @cached_property
+    def has_entries(self) -> bool:
+        """True if there is a column of entries, of which distinct ones are counted."""
+        return any(column.entries for column in self.columns)
+
     @property
     def is_public(self) -> bool:
         """True if windows, keys and clips are public: one reading is enough."""
@@ -248,6 +253,14 @@ class TablePlan:
     def per_window(self) -> int | None:
         """Most rows of one unit in a window, if bounded."""
         return self.unit.per_window if isinstance(self.unit, Person) else None
+
+    @cached_property
+    def windows_of_unit(self) -> int:
+        """Most windows in which a period has rows."""
+        calendar, periods = self.calendar, self.periods
+        assert calendar is not None and periods is not None  # noqa: S101, PT018 - there is a clock
+        begin = calendar.edge(self.start or 0)
+        return most_spans(calendar.every, periods.every, calendar.time_zone, calendar.origin, begin)
 
     @cached_property
     def budget(self) -> Budget:
@@ -661,9 +674,7 @@ def check_online(plan: TablePlan) -> None:
             "per = None: expected the period in which a person's rows are bounded, such as '1d', because windows "
             "close one by one: a number of rows for life would be used up by the first ones"
         )
-    calendar, period = cast("Calendar", plan.calendar), plan.periods.every
-    begin = calendar.edge(plan.start or 0)
-    most = most_spans(calendar.every, period, calendar.time_zone, calendar.origin, begin)
+    calendar, period, most = cast("Calendar", plan.calendar), plan.periods.every, plan.windows_of_unit
     if most > 1 and plan.per_window is None:
         raise ParameterError(
             f"per_window = None: expected the rows of a person that count in one window, such as "
