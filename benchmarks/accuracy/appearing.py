@@ -48,12 +48,15 @@ def again(epsilon: float, delta: float, triggers: int, most: int) -> list[tuple[
     ]
 
 
-def errors(found: Any, truth: Any, shown: int) -> list[str]:
-    """Keys that are released, error of the most frequent keys' counts, and of all keys."""
-    frequent = np.argsort(-truth, kind="stable")[:FREQUENT]
-    off = found - truth
-    root = math.sqrt(float((off[frequent] ** 2).mean()))
-    return [f"{shown:,}", f"{root:,.0f}", f"{np.abs(off).sum():,.0f}"]
+def error(off: Any) -> str:
+    """Root of the mean of squares."""
+    return f"{math.sqrt(float((off**2).mean())):,.0f}" if off.size else "-"
+
+
+def errors(found: Any, truth: Any, shown: Any) -> list[str]:
+    """Released keys, errors of their counts and of the most frequent keys' ones, and the sum of all errors."""
+    frequent, off = np.argsort(-truth, kind="stable")[:FREQUENT], found - truth
+    return [f"{shown.size:,}", error(off[shown]), error(off[frequent]), f"{np.abs(off).sum():,.0f}"]
 
 
 def run(
@@ -92,13 +95,14 @@ def run(
         seen[np.array(closed.keys["key"], np.int64)] += closed.cells("count")[0]
         if number + 1 not in (triggers // 10, triggers // 2, triggers):
             continue
-        found = [["online", *errors(seen, truth, len(closed.keys["key"]))]]
+        found = [["online", *errors(seen, truth, np.array(closed.keys["key"], np.int64))]]
         for (name, rule, law), total in zip(rules, weights, strict=True):
             passed = (total > 0) & (total + drawn(rule.distribution, size, generator) >= rule.threshold)
             counts = np.where(passed, truth + drawn(law, size, generator), 0.0)
-            found.append([f"again, parts of {name}", *errors(counts, truth, int(passed.sum()))])
+            found.append([f"again, parts of {name}", *errors(counts, truth, np.flatnonzero(passed))])
         print(f"trigger {number + 1}: {rows:,} rows, {np.count_nonzero(truth):,} keys so far")
-        table("", ["rule", "keys released", f"error, {FREQUENT} most frequent", "sum of errors, all keys"], found)
+        names = "rule", "keys", "error of theirs", f"of the {FREQUENT:,} most frequent", "sum of errors, all keys"
+        table("", list(names), found)
     keys_now = online.state.keys
     begin = time.perf_counter()
     state = online.to_bytes()
