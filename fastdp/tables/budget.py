@@ -215,7 +215,7 @@ class Budget:
 
     def of(self, quantity: Quantity, level: Level | None) -> float:
         """Loss of one sum at one level, or of counts of cells; None: at all levels together."""
-        amount = self.rest[quantity.column] / len(self.plan.parts_of(quantity.column))
+        amount = self.rest[quantity.column] / len(self.plan.parts[quantity.column])
         return self._loss(amount * (1 if quantity.counts or level is None else self.level_shares[level]))
 
     def moved(self, quantity: Quantity, each: bool) -> int:

@@ -17,9 +17,10 @@ from fastdp.errors import ParameterError
 from fastdp.kinds import Bounds, Duration, Integers
 from fastdp.noise.draws import NoiseName
 from fastdp.releases.intervals import checked_confidence, wider_quantile
+from fastdp.tables.arguments import PrivateKeys, Value, make_plan, statistics_of
 from fastdp.tables.calendar import Time
 from fastdp.tables.columns import Keys as KeySet
-from fastdp.tables.plan import MAX_CELLS, PrivateKeys, TablePlan, Value, make_plan, statistics_of
+from fastdp.tables.plan import MAX_CELLS, TablePlan
 from fastdp.tables.quantiles import prefix_variances
 from fastdp.tables.sums import ROWS, Measured, Quantity, Statistic, drawn, vectors
 from fastdp.tables.table import Table

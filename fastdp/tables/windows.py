@@ -22,21 +22,12 @@ from fastdp.state import codec
 from fastdp.state.codec import Packed, expect
 from fastdp.state.driver import Publisher
 from fastdp.state.machine import Machine, Record, Transition, single_caller
+from fastdp.tables.arguments import PrivateKeys, Value, check_online, make_plan, names_of, statistics_of, values_of
 from fastdp.tables.calendar import Calendar, Time, as_instant
 from fastdp.tables.columns import Keys as KeySet
 from fastdp.tables.columns import as_arrow, digests_of, times_of
 from fastdp.tables.persons import BatchRows, PersonRows, check_finite
-from fastdp.tables.plan import (
-    OF_SUMS,
-    PrivateKeys,
-    TablePlan,
-    Value,
-    check_online,
-    make_plan,
-    names_of,
-    statistics_of,
-    values_of,
-)
+from fastdp.tables.plan import OF_SUMS, TablePlan
 from fastdp.tables.sums import CellRows, Measured, Quantity, Released, Statistic, exact_sums, release
 from fastdp.tables.table import Table
 from fastdp.units import LAST, ONE_ROW, Person, Rows, Unit, parse_length
