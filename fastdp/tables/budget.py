@@ -194,12 +194,14 @@ class Budget:
 
     @cached_property
     def level_shares(self) -> dict[Level, Fraction]:
-        """Share of each level of a sum's budget; the cells come first.  Until the shares are known: theirs alone."""
-        plan = self.plan
-        if self.knows_levels and plan.nodes is not None and not self.cells_alone:
-            windows = (plan.stop or 0) - (plan.start or 0)
-            return consistent.level_shares(windows, plan.nodes, plan.levels, gaussian=self.gaussian)
-        return {Level(len(plan.by), True): Fraction(1) if self.knows_levels or not plan.levels else CELLS_SHARE}
+        """Share of each level of a sum's budget; the cells come first.  Until the levels are known: theirs alone."""
+        plan, cells = self.plan, Level(len(self.plan.by), True)
+        if not self.knows_levels:
+            return {cells: CELLS_SHARE if plan.levels else Fraction(1)}
+        if self.cells_alone:
+            return {cells: Fraction(1)}
+        windows = (plan.stop or 0) - (plan.start or 0)
+        return consistent.level_shares(windows, plan.nodes or (), plan.levels, gaussian=self.gaussian)
 
     @property
     def levels(self) -> list[Level]:
