@@ -205,8 +205,8 @@ def test_every_part_of_epsilon_is_composed() -> None:
         "sums",
         f"rows{of}",
         f"clip{of}",
-        f"tail{of}",
         "keys",
+        f"tail{of}",
         "counted",
         "dropped",
     ]
