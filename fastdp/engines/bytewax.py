@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from operator import itemgetter
 
 from fastdp import validation
 from fastdp.engines.job import Foreign, Job, Row, engine, publish
+from fastdp.engines.windows import Released, Shard, Share, columns_of, machine_of, merge, owners
 from fastdp.streams.fleet import Fleet
 
 
@@ -34,8 +36,7 @@ def release(step_id: str, up: Foreign, job: Job, shards: int = 16) -> Foreign:
     Bytewax delivers at least once: rows since the last snapshot come again after a crash, and give the same output if
     they are the same.
     """
-    operators = engine("bytewax", "bytewax.operators")
-    shards = validation.integer("shards", shards, 1, 2**12)
+    operators, shards = _checked(shards)
 
     def route(rows: list[Row]) -> list[tuple[str, Row]]:
         owners = Fleet.part_of([row[0] for row in rows], shards).tolist()
@@ -62,3 +63,73 @@ def release(step_id: str, up: Foreign, job: Job, shards: int = 16) -> Foreign:
     keyed = operators.flat_map_batch(f"{step_id}_shard", up, route)
     published = operators.stateful_batch(f"{step_id}_publish", keyed, Shard)
     return operators.map(f"{step_id}_rows", published, itemgetter(1))
+
+
+def windows(step_id: str, up: Foreign, job: Job, shards: int = 16) -> Foreign:
+    """Release the windows of rows under differential privacy.
+
+    Parameters
+    ----------
+    step_id : str
+        As for Bytewax's operators.
+    up : bytewax.dataflow.Stream
+        Of rows, mappings from column names to entries, and of ticks, datetimes: the public clock.  A tick says that
+        rows before it have come, so it follows them in their partition of the input; later ones are dropped.
+    job : Job
+        Of a :class:`fastdp.Windows`.
+    shards : int
+        As for :func:`release`; a person's rows are in one of them.
+
+    Returns
+    -------
+    bytewax.dataflow.Stream
+        Of released rows, mappings with ``window``, keys, statistics and their intervals, as a tick ends the window.
+    """
+    operators, shards = _checked(shards)
+    machine_of(job)
+
+    def route(items: list[Foreign]) -> list[tuple[str, tuple[int, Foreign]]]:
+        rows = columns_of(job, [item for item in items if isinstance(item, Mapping)])
+        whose = iter(owners(job, rows, shards).tolist())
+        keyed = [(item, [next(whose)] if isinstance(item, Mapping) else range(shards)) for item in items]
+        return [(str(k), (k, item)) for item, owned in keyed for k in owned]
+
+    class Collect(operators.StatefulBatchLogic):  # type: ignore[misc, name-defined]
+        """One shard of the job's windows in Bytewax's operator."""
+
+        def __init__(self, state: tuple[int, bytes] | None) -> None:
+            self.shard: Shard | None = Shard(job, (state[0], shards), state[1]) if state else None
+
+        def on_batch(self, items: list[tuple[int, Foreign]]) -> tuple[list[tuple[str, Share]], bool]:
+            self.shard = self.shard or Shard(job, (items[0][0], shards))
+            shares = self.shard.consume([item for _, item in items])
+            return [(str(window), share) for window, share in shares], self.RETAIN
+
+        def snapshot(self) -> tuple[int, bytes] | None:
+            return None if self.shard is None else (self.shard.part[0], self.shard.to_bytes())
+
+    class Merge(operators.StatefulBatchLogic):  # type: ignore[misc, name-defined]
+        """One window in Bytewax's operator, until all shards have given their share."""
+
+        def __init__(self, state: Share | None) -> None:
+            self.state = state
+
+        def on_batch(self, shares: list[Share]) -> tuple[list[Released], bool]:
+            released: list[Released] = []
+            for share in shares:
+                self.state, rows = merge(job, shards, self.state, share)
+                released += rows
+            return released, bool(released)
+
+        def snapshot(self) -> Share | None:
+            return self.state
+
+    keyed = operators.flat_map_batch(f"{step_id}_shard", up, route)
+    collected = operators.stateful_batch(f"{step_id}_collect", keyed, Collect)
+    shares = operators.map(f"{step_id}_share", collected, itemgetter(1))
+    merged = operators.stateful_batch(f"{step_id}_merge", shares, Merge)
+    return operators.map(f"{step_id}_rows", merged, itemgetter(1))
+
+
+def _checked(shards: int) -> tuple[Foreign, int]:
+    return engine("bytewax", "bytewax.operators"), validation.integer("shards", shards, 1, 2**12)

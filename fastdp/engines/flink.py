@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from operator import itemgetter
+from typing import Any
 
+from fastdp import validation
 from fastdp.engines.job import Foreign, Job, Row, engine, key_of, publish_row
+from fastdp.engines.windows import Released, Shard, Share, clock, columns_of, machine_of, merge, owners
 
 
 def release(rows: Foreign, job: Job) -> Foreign:
@@ -43,3 +47,91 @@ def release(rows: Foreign, job: Job) -> Foreign:
             yield from out
 
     return rows.key_by(key_of, types.STRING()).process(Streams())
+
+
+def windows(rows: Foreign, job: Job, shards: int = 16) -> Foreign:
+    """Release the windows of rows under differential privacy, as Flink's watermark passes their ends.
+
+    Parameters
+    ----------
+    rows : pyflink.datastream.DataStream
+        Of mappings from column names to entries, with timestamps and watermarks assigned.  The watermark is public
+        knowledge; rows behind it whose window is closed are dropped.
+    job : Job
+        Of a :class:`fastdp.Windows`.
+    shards : int
+        Number of shards over which persons are split; public.  The output does not depend on it, but the state does:
+        a job that restarts with another number is refused.
+
+    Returns
+    -------
+    pyflink.datastream.DataStream
+        Of mappings with ``window``, keys, statistics and their intervals.
+
+    Notes
+    -----
+    Rows wait in a ``ListState`` of their shard.  The end of a bounded input closes no window: it is no public time.
+    """
+    stream, types = engine("flink", "pyflink.datastream"), engine("flink", "pyflink.common").Types
+    states = engine("flink", "pyflink.datastream.state")
+    shards = validation.integer("shards", shards, 1, 2**12)
+    machine_of(job)
+
+    def sealed(context: Foreign) -> Foreign:
+        return context.get_state(states.ValueStateDescriptor("fastdp", types.PRIMITIVE_ARRAY(types.BYTE())))
+
+    class Collect(stream.KeyedProcessFunction):  # type: ignore[misc, name-defined]
+        """Keeps the rows of a shard until a window of theirs ends."""
+
+        def open(self, runtime_context: Foreign) -> None:
+            self.state = sealed(runtime_context)
+            self.rows = runtime_context.get_list_state(states.ListStateDescriptor("rows", types.PICKLED_BYTE_ARRAY()))
+            self.known: set[int] = set()
+
+        def _shard(self, number: int) -> Shard:
+            self.known.add(number)
+            return Shard(job, (number, shards), self.state.value())
+
+        def process_element(self, value: tuple[int, Foreign], ctx: Foreign) -> None:
+            number, row = value
+            if row is None:
+                ctx.timer_service().register_event_time_timer(self._shard(number).next_end)
+                return
+            if number not in self.known:
+                # Other parameters are refused before a row is taken.
+                self._shard(number)
+            self.rows.add(row)
+
+        def on_timer(self, timestamp: int, ctx: Foreign) -> Iterator[tuple[int, Share]]:
+            to = clock(job, ctx.timer_service().current_watermark())
+            if to is None:
+                return
+            shard = self._shard(ctx.get_current_key())
+            shard.add(columns_of(job, list(self.rows.get())))
+            self.rows.clear()
+            yield from shard.advance(to)
+            self.state.update(shard.to_bytes())
+            ctx.timer_service().register_event_time_timer(shard.next_end)
+
+    class Merge(stream.KeyedProcessFunction):  # type: ignore[misc, name-defined]
+        """Keeps the shares of a window until those of all shards are there."""
+
+        def open(self, runtime_context: Foreign) -> None:
+            self.state = sealed(runtime_context)
+
+        def process_element(self, value: tuple[int, Share], ctx: Foreign) -> Iterator[Released]:
+            after, released = merge(job, shards, self.state.value(), value[1])
+            if released:
+                self.state.clear()
+            else:
+                self.state.update(after)
+            yield from released
+
+    def owned(row: Mapping[str, Any]) -> tuple[int, Foreign]:
+        return int(owners(job, columns_of(job, [row]), shards)[0]), row
+
+    # Each shard has a timer from the start, so that windows without rows are released too.
+    numbers = rows.get_execution_environment().from_collection(list(range(shards)))
+    starts = numbers.map(lambda number: (number, None))
+    keyed = rows.map(owned).union(starts).key_by(itemgetter(0), types.INT())
+    return keyed.process(Collect()).key_by(itemgetter(0), types.LONG()).process(Merge())

@@ -13,8 +13,10 @@ from typing import ClassVar
 
 import numpy as np
 
+from fastdp import validation
 from fastdp.data.source import Source, check_names, import_tables
 from fastdp.engines.job import Foreign, Job, engine, publish
+from fastdp.engines.windows import Released, Shard, clock, machine_of, merge, names_of, owners, schema_of
 from fastdp.errors import DataError, ParameterError
 from fastdp.kinds import Integers
 from fastdp.streams.fleet import Fleet
@@ -117,12 +119,123 @@ def release_stream(frame: Foreign, job: Job, *, id: str, order: str, value: str,
     return rows.groupBy(id).transformWithStateInPandas(Streams(), schema, "Append", "None")
 
 
+def windows(frame: Foreign, job: Job, shards: int = 16) -> Foreign:
+    """Release the windows of a streaming data frame, as Spark's watermark passes their ends.
+
+    Parameters
+    ----------
+    frame : pyspark.sql.DataFrame
+        A streaming one, ``withWatermark`` on the column of times, which are timestamps.  The watermark is public
+        knowledge; rows behind it are dropped.
+    job : Job
+        Of a :class:`fastdp.Windows`.
+    shards : int
+        Number of shards over which persons are split; public.  The output does not depend on it, but the state does:
+        a query that restarts with another number is refused.
+
+    Returns
+    -------
+    pyspark.sql.DataFrame
+        Released rows: ``window``, keys, statistics and their intervals; for an append query with a checkpoint.
+
+    Notes
+    -----
+    As for :func:`release_stream`.
+    """
+    processor = engine("spark", "pyspark.sql.streaming").StatefulProcessor
+    from pyspark.sql import functions as f
+    from pyspark.sql.pandas.functions import ArrowUDFType
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    shards = validation.integer("shards", shards, 1, 2**12)
+    names, at, who = names_of(job), machine_of(job).time.column, machine_of(job).plan.who
+    check_names(names, frame.columns, frame)
+    instants = frame.schema[at].dataType.typeName() == "timestamp"
+    released = from_arrow_schema(schema_of(job), prefer_timestamp_ntz=True)
+    # Spark does not find names with dots in a group.
+    plain = {name: f"fastdp_{i}" for i, name in enumerate(names)}
+
+    def owned(column: Foreign) -> Foreign:
+        return import_tables()[1].array(owners(job, {who or at: column}, shards), "int32")
+
+    class Collect(processor):  # type: ignore[misc, valid-type]
+        """Keeps the open windows of a shard."""
+
+        def init(self, handle: Foreign) -> None:
+            self.handle, self.state = handle, handle.getValueState("fastdp", "state binary")
+
+        def _shard(self, key: Foreign) -> Shard:
+            before = self.state.get()
+            return Shard(job, (int(key[0]), shards), before and bytes(before[0]))
+
+        def handleInitialState(self, key: Foreign, initialState: Foreign, timerValues: Foreign) -> None:  # noqa: N802, N803
+            shard = self._shard(key)
+            self.handle.registerTimer(shard.next_end)
+            self.state.update((shard.to_bytes(),))
+
+        def handleInputRows(self, key: Foreign, rows: Iterator[Foreign], timerValues: Foreign) -> Iterator[Foreign]:  # noqa: N802, N803
+            import pandas as pd
+
+            shard = self._shard(key)
+            for part in rows:
+                columns = {name: part[own] for name, own in plain.items()}
+                if instants:
+                    # pandas would have them by the session's clock.
+                    columns[at] = pd.to_datetime(part[MICROS], unit="us", utc=True)
+                shard.add(columns)
+            self.state.update((shard.to_bytes(),))
+            return iter(())
+
+        def handleExpiredTimer(  # noqa: N802
+            self,
+            key: Foreign,
+            timerValues: Foreign,  # noqa: N803
+            expiredTimerInfo: Foreign,  # noqa: N803
+        ) -> Iterator[Foreign]:
+            import pandas as pd
+
+            to, shard = clock(job, timerValues.getCurrentWatermarkInMs()), self._shard(key)
+            shares = [] if to is None else shard.advance(to)
+            self.handle.registerTimer(shard.next_end)
+            self.state.update((shard.to_bytes(),))
+            yield pd.DataFrame(shares, columns=["window", "share"])
+
+    class Merge(processor):  # type: ignore[misc, valid-type]
+        """Keeps the shares of a window until those of all shards are there."""
+
+        def init(self, handle: Foreign) -> None:
+            self.state = handle.getValueState("fastdp", "state binary")
+
+        def handleInputRows(self, key: Foreign, rows: Iterator[Foreign], timerValues: Foreign) -> Iterator[Foreign]:  # noqa: N802, N803
+            import pandas as pd
+
+            before, found = self.state.get(), list[Released]()
+            state = before and bytes(before[0])
+            for share in (each for part in rows for each in part["share"]):
+                state, found = merge(job, shards, state, bytes(share))
+            if found:
+                self.state.clear()
+                yield pd.DataFrame(found, columns=released.names)
+            else:
+                self.state.update((state,))
+
+    owner = f.arrow_udf(owned, "int", ArrowUDFType.SCALAR)(_column(who or at)).alias(SHARD)
+    micros = [f.unix_micros(_column(at)).alias(MICROS)] if instants else []
+    starts = frame.sparkSession.createDataFrame([(k,) for k in range(shards)], f"{SHARD} int").groupBy(SHARD)
+    shares = (
+        frame.select(*(_column(name).alias(own) for name, own in plain.items()), owner, *micros)
+        .groupBy(SHARD)
+        .transformWithStateInPandas(Collect(), "window long, share binary", "Append", "EventTime", starts)
+    )
+    return shares.groupBy("window").transformWithStateInPandas(Merge(), released, "Append", "None")
+
+
 # Spark: tables of any size; Spark adds integers, the driver draws the noise.
 #
 # Source: :mod:`fastdp.tables`, whose plan, grid and noise these are.
 
 #: Columns that a table may not have.
-BIN, KEY, WRONG = "fastdp_bin", "fastdp_key", "fastdp_wrong"
+BIN, KEY, WRONG, SHARD, MICROS = "fastdp_bin", "fastdp_key", "fastdp_wrong", "fastdp_shard", "fastdp_micros"
 EPOCH = "1970-01-01 00:00:00"
 
 

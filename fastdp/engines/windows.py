@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import groupby
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -94,7 +95,7 @@ class Shard:
     """
 
     def __init__(self, job: Job, part: tuple[int, int], state: bytes | None = None) -> None:
-        self._job, self._part, self._machine = job, part, machine_of(job)
+        self._job, self.part, self._machine = job, part, machine_of(job)
         self._key = _key(job)
         if state is None:
             self._state = self._machine.start(self._key)
@@ -120,6 +121,16 @@ class Shard:
         first, sums = self._state.closed, self._collect(None, None, None, None, to)
         return [(first + i, self._share(first + i, sums[:, i : i + 1])) for i in range(sums.shape[1])]
 
+    def consume(self, items: Sequence[Any]) -> list[tuple[int, Share]]:
+        """Rows (mappings) and ticks of the clock (times), in order; the shares that the ticks give."""
+        shares: list[tuple[int, Share]] = []
+        for rows, group in groupby(items, lambda item: isinstance(item, Mapping)):
+            if rows:
+                self.add(columns_of(self._job, list(group)))
+            else:
+                shares += [share for to in group for share in self.advance(to)]
+        return shares
+
     @property
     def next_end(self) -> int:
         """End of the first open window, in milliseconds since 1970, rounded up."""
@@ -127,15 +138,15 @@ class Shard:
 
     def to_bytes(self) -> bytes:
         """Sealed state."""
-        return _seal(self._job, self._part[1], {"part": self._part[0], **self._machine.pack(self._state)})
+        return _seal(self._job, self.part[1], {"part": self.part[0], **self._machine.pack(self._state)})
 
     def _collect(self, *batch: Any) -> Integers:
         self._state, sums = self._machine.collect(self._state, self._machine.read(*batch), self._key)
         return sums
 
     def _share(self, window: int, sums: Integers) -> Share:
-        content = {"window": window, "parts": [self._part[0]], "sums": codec.describe(sums)}
-        return _seal(self._job, self._part[1], content)
+        content = {"window": window, "parts": [self.part[0]], "sums": codec.describe(sums)}
+        return _seal(self._job, self.part[1], content)
 
 
 def merge(job: Job, shards: int, state: Share | None, share: Share) -> tuple[Share, list[Released]]:
@@ -161,9 +172,20 @@ def merge(job: Job, shards: int, state: Share | None, share: Share) -> tuple[Sha
 
 def rows_of(table: Table) -> list[Released]:
     """Rows of a released table, without what a model says of several windows."""
-    frame = table.arrow
-    rows: list[Released] = frame.select([name for name in frame.column_names if "revised" not in name]).to_pylist()
+    rows: list[Released] = _frame(table).to_pylist()
     return rows
+
+
+def schema_of(job: Job) -> Foreign:
+    """Arrow schema of released rows."""
+    machine = machine_of(job)
+    nothing: Integers = np.zeros((len(machine.quantities), 0, machine.table.size), np.int64)
+    return _frame(Table(machine.publish(0, nothing, Key.from_seed(0).bind(machine.plan)))).schema
+
+
+def _frame(table: Table) -> Foreign:
+    frame = table.arrow
+    return frame.select([name for name in frame.column_names if "revised" not in name]).replace_schema_metadata()
 
 
 def clock(job: Job, watermark: int) -> datetime | None:

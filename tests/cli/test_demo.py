@@ -10,7 +10,6 @@ from click.testing import CliRunner
 import fastdp
 import fastdp_lab
 from fastdp.cli import demo_command, main
-from fastdp.errors import ParameterError
 from fastdp_lab.datasets import dns_like_day
 
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -74,15 +73,6 @@ def test_noise_is_fresh_by_default(run_demo):
     assert len(errors) == 2
 
 
-def test_default_picture(run_demo, tmp_path, monkeypatch):
-    pytest.importorskip("matplotlib")
-    monkeypatch.chdir(tmp_path)
-    assert "icture" not in run_demo("--no-picture").stdout
-    assert list(tmp_path.iterdir()) == []
-    assert "Picture: fastdp-demo.png" in run_demo().stdout
-    assert (tmp_path / "fastdp-demo.png").exists()
-
-
 def test_without_matplotlib(run_demo, tmp_path, monkeypatch):
     for name in [name for name in sys.modules if name.partition(".")[0] == "matplotlib"]:
         monkeypatch.delitem(sys.modules, name)
@@ -119,10 +109,3 @@ def test_the_day_has_the_quantiles_it_states():
     np.testing.assert_array_equal(np.quantile(day, [0.85, 0.95, 0.995]), [62, 86, 134])
     # The hold-out resembles the rest in the tail, which is what chooses the threshold.
     assert 0.7 < np.quantile(day[:65_536], 0.995) / 134 < 1.1
-
-
-def test_the_day_is_reproducible_and_checked():
-    np.testing.assert_array_equal(dns_like_day(1000, seed=1), dns_like_day(1000, seed=1))
-    assert not np.array_equal(dns_like_day(1000, seed=1), dns_like_day(1000, seed=2))
-    with pytest.raises(ParameterError, match="n = 0"):
-        dns_like_day(0)

@@ -83,18 +83,6 @@ def test_a_limit_that_renews_and_what_a_person_loses(account, complaint, budget)
     assert "'visits'  'at' from 1970-01-31 to 1970-02-01  epsilon = 0.0625" in account("show").output
 
 
-def test_running_sums_are_recorded_as_such(run, account, write_input, values, budget, tmp_path) -> None:
-    paid = ("--ledger", budget, "--stream", "meter", "--limit", 1)
-    told = ("--method", "pak", "--length", 5000, "--delta", 1e-6, *paid)
-    done = run(write_input(".npy", values), "-o", tmp_path / "out.npy", *told, seed=None)
-    assert done.exit_code == 0, done.output
-    # The distance of the sampled law from the proved one counts as delta.
-    delta = Ledger(budget).spent("meter").delta
-    assert 1e-6 < delta < 1.1e-6
-    assert f"has cost epsilon = 0.5, delta = {delta!r}" in done.stderr
-    assert "PAK: epsilon = 0.5" in account("show").output
-
-
 def test_parts_simulations_and_a_limit_of_ones_own(run, account, complaint, write_input, values, budget, tmp_path):
     source, told = write_input(".npy", values), ("--ledger", budget, "--stream", "meter", "--quiet")
     for day in ("monday", "tuesday"):

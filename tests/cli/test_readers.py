@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import gzip
 import sys
-import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -89,15 +88,6 @@ def test_several_columns_without_header(text):
 
 def test_bytes_of_other_encodings_elsewhere_do_no_harm(text):
     check(text("naïve,items\ncafé,1\nthé,2\n".encode("latin-1")), [1.0, 2.0], "items")
-
-
-def test_a_column_named_by_a_number(text):
-    check(text("time,0,x\na,5,1\nb,6,1\n"), [1.0, 1.0], "x")
-    with zipfile.ZipFile(text("", "in.npz"), "w") as archive:
-        for name, content in (("1", [5.0]), ("0", [6.0])):
-            with archive.open(name + ".npy", "w") as member:
-                np.lib.format.write_array(member, np.array(content))
-    check(text("", "x").with_name("in.npz"), [6.0], "0")
 
 
 def test_missing_cells_and_blank_lines_between_are_nan(text):
@@ -211,11 +201,6 @@ def test_npy_of_named_fields(tmp_path):
     np.testing.assert_array_equal(read(tmp_path / "in.npy", "items"), np.arange(2500))
     with pytest.raises(DataError, match="real numbers"):
         read(tmp_path / "in.npy", "time")
-
-
-def test_npy_empty(tmp_path):
-    np.save(tmp_path / "in.npy", np.empty(0))
-    assert read(tmp_path / "in.npy").size == 0
 
 
 @pytest.mark.parametrize(

@@ -67,12 +67,6 @@ def test_the_same_command_publishes_the_same(release, values, lines, tmp_path: P
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in.csv", "out.csv", "out.csv.json", "s"]
 
 
-def test_fresh_state_files_hold_fresh_keys(release, values, lines) -> None:
-    first = release("-", "-o", "-", stdin=lines(values)).stdout
-    Path("s").unlink()
-    assert release("-", "-o", "-", stdin=lines(values)).stdout != first
-
-
 def test_a_key_of_ones_own_gives_its_noise_and_encrypts(release, run, values, lines) -> None:
     Path("in.csv").write_text(lines(values))
     Path("key").touch(mode=0o600)
@@ -158,13 +152,6 @@ def test_other_settings_are_refused(release, values, lines, complaint, monkeypat
     # Another version may draw other noise.
     monkeypatch.setattr("fastdp.cli.resume.__version__", "99.0")
     assert "now '99.0': expected the same command again" in complaint(release("in.csv", "-o", "-"))
-
-
-def test_a_refused_command_leaves_no_state(release, values, lines) -> None:
-    Path("in.csv").write_text(lines(values))
-    for arguments in (("in.csv", "--epsilon", -1), ("missing.csv",), ("in.csv", "--column", 7)):
-        assert release("-o", "out.csv", *arguments).exit_code == 1
-        assert not Path("s").exists() or "column" in str(arguments)
 
 
 def test_other_and_damaged_files_are_refused(release, values, lines, complaint) -> None:

@@ -94,12 +94,6 @@ def test_batches_by_time(moments, write_events, synthesize, events, tmp_path):
         np.testing.assert_array_equal(read(tmp_path / "out" / f"batch_00{k}.npy"), points)
 
 
-def test_columns_by_name_and_number(write_events, synthesize, events, tmp_path):
-    source = write_events(names="when,a,b,what")
-    assert synthesize(source, "--x", "a", "--y", "2", "--event", "what", "--format", "npy", batch=N).exit_code == 0
-    np.testing.assert_array_equal(read(tmp_path / "out" / "batch_000.npy"), library(events, [0, N])[0])
-
-
 def test_moments_between_tabs_and_by_number(synthesize, tmp_path):
     source = tmp_path / "in.txt"
     rows = ["2014-04-01T00:11:00\t1\t2", "", "2014-04-01 00:12:00\t2\t2", "2014-04-01T02:12:00\t2\t2"]
@@ -277,18 +271,6 @@ def test_bad_files(name, content, said, synthesize, complaint, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-def test_a_row_that_is_a_heading_to_one_column_only(synthesize, complaint, tmp_path):
-    """Found by fuzzing: columns of different lengths."""
-    (tmp_path / "in.csv").write_text("1,y,2\n3,4,5\n")
-    columns = ("--x", 0, "--y", 1, "--time", 2, "--every", 60)
-    said = complaint(synthesize(tmp_path / "in.csv", *columns, batch=None))
-    assert "the first row has names in some of the columns and numbers in others" in said
-    assert "expected a first row of names, or numbers in every column" in said
-    # A moment is no name.
-    (tmp_path / "in.csv").write_text("1,2,2014-04-01T00:11:00\n3,4,2014-04-01T00:12:00\n")
-    assert synthesize(tmp_path / "in.csv", *columns, batch=None).exit_code == 0
-
-
 @pytest.mark.parametrize("moment", ["4/2/2014 0:12:00", "1396311060"])
 def test_times_have_one_notation(moment, synthesize, complaint, tmp_path):
     rows = ["time,x,y", *["2014-04-01T00:11:00,1,2"] * 2, f"{moment},1,2"]
@@ -296,14 +278,6 @@ def test_times_have_one_notation(moment, synthesize, complaint, tmp_path):
     said = complaint(synthesize(tmp_path / "in.csv", "--every", 60, batch=None))
     assert "line 4, column 'time': not a time" in said
     assert moment not in said
-
-
-def test_the_notation_lasts_beyond_a_batch_of_rows(synthesize, complaint, monkeypatch, tmp_path):
-    monkeypatch.setattr("fastdp.data.readers.CHUNK", 1)
-    for rows in (["1", "2014-04-01"], ["2014-04-01", "1"], ['"1"', "2014-04-01"]):
-        (tmp_path / "in.csv").write_text("\n".join(["time,x,y", *[f"{row},1,2" for row in rows]]))
-        said = complaint(synthesize(tmp_path / "in.csv", "--every", 60, batch=None))
-        assert "line 3, column 'time': not a time" in said
 
 
 def test_moments_in_parquet_are_times_and_never_missing(synthesize, complaint, tmp_path):

@@ -17,7 +17,6 @@ from fastdp.cli.resume import fingerprint
 from fastdp.cli.writers import PointFolder
 from fastdp.ledger import Ledger
 from fastdp.ledger.ledger import Reservation
-from fastdp.spatial.phdstream import PHDStream
 
 RESERVE = Ledger.reserve
 METHODS = {"phdstream": (), "adaptive": ("--method", "adaptive", "--period", 2)}
@@ -195,22 +194,6 @@ def test_columns_that_are_renamed_mix_no_headings(go, cut_short, complaint, writ
     assert contents() == before
 
 
-def test_a_state_file_that_cannot_be_written_removes_nothing(synthesize, source, complaint) -> None:
-    assert synthesize(source).exit_code == 0
-    before = moments()
-    assert "could not be written" in complaint(synthesize(source, "--state", "nowhere/s", "--force"))
-    assert moments() == before
-
-
-def test_a_forced_run_that_is_interrupted_mixes_nothing(go, synthesize, source, cut_short) -> None:
-    assert synthesize(source, batch=100).exit_code == 0
-    cut_short(2, "--force")
-    first = contents()
-    assert go("--force").exit_code == 0
-    assert {name: contents()[name] for name in first} == first
-    assert written() == FILES
-
-
 def test_files_that_are_there_stay_until_they_are_replaced(go, cut_short) -> None:
     """By the same bytes: a run that is killed again takes nothing away."""
     assert go().exit_code == 0
@@ -271,23 +254,6 @@ def test_a_kill_beside_the_ledger_is_not_charged_twice(moment, go, monkeypatch) 
     assert go(*PAID).exit_code == 0
     assert states() == ["spent"]
     assert written() == FILES
-
-
-def test_what_was_released_is_not_given_back(go, cut_short, monkeypatch) -> None:
-    from fastdp.errors import StateError
-
-    cut_short(2, *PAID)
-    account = Ledger("budget")
-    # By hand, and wrongly so: files are out.
-    Reservation(account, account.entries()[0]).cancel()
-
-    def fail(*_: object) -> NoReturn:
-        raise StateError("no room")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(PHDStream, "advance", fail)
-        assert go(*PAID).exit_code == 1
-    assert states() == ["cancelled", "reserved"]
 
 
 def test_a_refusal_by_the_ledger_leaves_no_state_file(go, run, write_input, values, complaint) -> None:

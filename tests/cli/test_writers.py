@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import io
 import os
 import stat
 from pathlib import Path
@@ -32,16 +31,6 @@ def test_what_is_written_reads_back(suffix, parts, read_output, tmp_path):
     back = read_output(lower)
     assert back.dtype == np.float64
     assert back.tobytes() == ODD.tobytes(), "signed zeros too"
-
-
-def test_npy_header_grows_in_place():
-    """NumPy pads its header for any length; without that the values would be overwritten."""
-    lengths = set()
-    for size in (0, 1, 10**6, 2**62):
-        header = io.BytesIO()
-        np.lib.format.write_array_header_1_0(header, {"descr": "<f8", "fortran_order": False, "shape": (size,)})
-        lengths.add(header.tell())
-    assert len(lengths) == 1
 
 
 def test_npy_is_the_file_that_numpy_writes(tmp_path):
@@ -94,16 +83,6 @@ def test_equal_releases_are_equal_files(suffix, tmp_path, monkeypatch):
     if suffix == ".csv.gz":
         assert files[0][4:8] == bytes(4), "no time of writing"
     assert all(b".tmp" not in content for content in files)
-
-
-def test_parquet_row_groups_do_not_follow_the_chunks(tmp_path, monkeypatch):
-    parquet = pytest.importorskip("pyarrow.parquet")
-    monkeypatch.setattr(writers, "ROW_GROUP", 1000)
-    with open_target(str(tmp_path / "o.parquet"), force=False) as write:
-        for part in np.array_split(np.arange(2500.0), 100):
-            write(part)
-    data = parquet.read_metadata(tmp_path / "o.parquet")
-    assert [data.row_group(k).num_rows for k in range(data.num_row_groups)] == [1000, 1000, 500]
 
 
 def test_a_part_is_for_its_owner_and_the_next_run_removes_it(tmp_path: Path) -> None:

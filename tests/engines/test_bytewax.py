@@ -15,6 +15,7 @@ import pytest
 
 from fastdp.errors import StateError
 from fastdp.streams.fleet import Fleet
+from tests.engines import windows
 from tests.engines.scenes import Row, assert_altered_replay, counting_job, expected, make_job, make_rows, needs
 
 pytestmark = [needs("bytewax"), pytest.mark.filterwarnings("ignore")]
@@ -157,3 +158,51 @@ def test_killed_and_restarted(tmp_path: Path) -> None:
             assert seen.setdefault(place, value) == value, "an output with two noises"
         assert child.returncode == (-signal.SIGKILL if count < 10_000 else 0)
     assert seen == wanted
+
+
+def windows_flow(items: list[Any], job: Any, out: list[Any], *, batch: int = 50, shards: int = 4) -> Any:
+    import bytewax.operators as op
+    from bytewax.dataflow import Dataflow
+    from bytewax.testing import TestingSink, TestingSource
+
+    from fastdp.engines import bytewax
+
+    made = Dataflow("windows")
+    released = bytewax.windows("dp", op.input("in", made, TestingSource(items, batch)), job, shards)
+    op.output("out", released, TestingSink(out))
+    return made
+
+
+@pytest.mark.parametrize("persons", [True, False])
+@pytest.mark.parametrize(("workers", "shards"), [(1, 1), (2, 4), (3, 5)])
+def test_windows_for_any_number_of_workers(tmp_path: Path, workers: int, shards: int, persons: bool) -> None:
+    from bytewax.testing import cluster_main
+
+    job, rows = windows.make_job(tmp_path, persons), windows.make_rows()
+    out: list[Any] = []
+    flow = windows_flow(windows.with_ticks(rows), job, out, shards=shards)
+    cluster_main(flow, [], 0, worker_count_per_proc=workers)
+    assert windows.in_order(out) == windows.expected(job, rows)
+
+
+def test_windows_aborted_and_recovered(tmp_path: Path) -> None:
+    from bytewax.recovery import RecoveryConfig, init_db_dir
+    from bytewax.testing import TestingSource, run_main
+
+    job, items = windows.make_job(tmp_path), windows.with_ticks(windows.make_rows())
+    recovery = tmp_path / "recovery"
+    recovery.mkdir()
+    init_db_dir(recovery, 1)
+    out: list[Any] = []
+    for stop in (150, 300, None):
+        given = items if stop is None else [*items[:stop], TestingSource.ABORT(), *items[stop:]]
+        flow = windows_flow(given, job, out, batch=10)
+        run_main(flow, recovery_config=RecoveryConfig(recovery), epoch_interval=timedelta(0, 0.01))
+    once = {(row["window"], row["shop.town"]): row for row in out}
+    assert all(once[row["window"], row["shop.town"]] == row for row in out), "an output with two noises"
+    assert windows.in_order(list(once.values())) == windows.expected(job, windows.make_rows())
+    changed = windows.make_job(tmp_path, epsilon=0.5)
+    for other, shards, said in ((job, 8, "shards = 4 in the state, 8"), (changed, 4, "epsilon = 1.0 in the state")):
+        flow = windows_flow([*items, windows.END], other, out, shards=shards)
+        with pytest.raises(StateError, match=said):
+            _first(lambda f=flow: run_main(f, recovery_config=RecoveryConfig(recovery)))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.engines import windows
 from tests.engines.scenes import expected, make_job, make_rows, needs
 
 pytestmark = [needs("pyflink"), pytest.mark.filterwarnings("ignore"), pytest.mark.slow]
@@ -19,10 +21,9 @@ def environment(parallelism: int = 2, **options: str) -> Any:
     from pyflink.datastream import StreamExecutionEnvironment
 
     configuration = Configuration()
-    for name, value in {"python.executable": sys.executable, "python.client.executable": sys.executable}.items():
+    given = {"python.executable": sys.executable, "python.client.executable": sys.executable, **options}
+    for name, value in given.items():
         configuration.set_string(name, value)
-    for name, value in options.items():
-        configuration.set_string(name.replace("_", "."), value)
     made = StreamExecutionEnvironment.get_execution_environment(configuration)
     made.set_parallelism(parallelism)
     return made
@@ -53,3 +54,38 @@ def test_lists_are_published_as_lists(tmp_path: Path) -> None:
     out = list(flink.release(environment().from_collection(given), job).execute_and_collect())
     found = {place: value for _, values, places in out for place, value in zip(places, values, strict=True)}
     assert found == expected(job, rows)
+
+
+def windows_of(made: Any, rows: list[Any], job: Any, shards: int) -> Any:
+    """Released windows of rows in time order, whose watermark passes the end of all windows before the input ends."""
+    from time import sleep
+
+    from pyflink.common import Duration, WatermarkStrategy
+    from pyflink.common.watermark_strategy import TimestampAssigner
+
+    from fastdp.engines import flink
+
+    class Times(TimestampAssigner):
+        def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
+            return int(value["at"].timestamp() * 1000)
+
+    def slow(row: Any) -> Any:
+        # Flink emits watermarks in intervals of processing time.
+        sleep(2.0 if row["kwh"] < 0 else 0.0)
+        return row
+
+    beyond = {**rows[0], "at": windows.END + timedelta(hours=1)}
+    given = made.from_collection([*rows, beyond, {**beyond, "kwh": -1.0}]).map(slow)
+    strategy = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_minutes(1)).with_timestamp_assigner(Times())
+    return flink.windows(given.assign_timestamps_and_watermarks(strategy), job, shards)
+
+
+@pytest.mark.parametrize(("workers", "shards"), [(1, 1), (2, 3)])
+def test_windows_for_any_number_of_workers(tmp_path: Path, workers: int, shards: int) -> None:
+    job, rows = windows.make_job(tmp_path), windows.make_rows()
+    made = environment(
+        workers, **{"pipeline.auto-watermark-interval": "20 ms", "python.fn-execution.bundle.size": "1"}
+    )
+    out = list(windows_of(made, rows, job, shards).execute_and_collect())
+    wanted = windows.expected(job, rows)
+    assert windows.in_order(out)[: len(wanted)] == wanted

@@ -17,6 +17,7 @@ import pytest
 
 import fastdp
 from fastdp.errors import DataError, ParameterError
+from tests.engines import windows
 from tests.engines.scenes import Row, expected, make_job, make_rows, needs
 from tests.tables import flat
 from tests.tables.rows import as_family
@@ -338,3 +339,63 @@ def test_a_query_is_killed_and_restarted(tmp_path: Path, session: Any) -> None:
     wanted = expected(make_job(tmp_path), rows)
     assert all(wanted[place] == value for place, value in found), "an output with two noises"
     assert committed == sorted(wanted)
+
+
+def put_windows(folder: Path, rows: list[windows.Row], number: int) -> None:
+    """A file of rows of windows, whole."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    (folder / "in").mkdir(exist_ok=True)
+    part = folder / "part"
+    kinds = [
+        ("at", pa.timestamp("us", "UTC")),
+        ("shop.town", pa.string()),
+        ("kwh", pa.float64()),
+        ("who", pa.string()),
+    ]
+    pq.write_table(pa.Table.from_pylist(rows, schema=pa.schema(kinds)), part)
+    os.utime(part, (1.7e9 + number, 1.7e9 + number))
+    part.rename(folder / "in" / f"{number}.parquet")
+
+
+def start_windows(session: Any, folder: Path, job: Any, shards: int = 3) -> Any:
+    """One file a micro-batch, until all are read."""
+    from fastdp.engines import spark
+
+    given = session.readStream.schema("at timestamp, `shop.town` string, kwh double, who string")
+    rows = given.option("maxFilesPerTrigger", 1).parquet(str(folder / "in")).withWatermark("at", "0 seconds")
+    writer = spark.windows(rows, job, shards).writeStream.format("parquet")
+    writer = writer.option("checkpointLocation", str(folder / "checkpoint")).option("path", str(folder / "out"))
+    return writer.trigger(availableNow=True).start()
+
+
+def read_windows(session: Any, folder: Path) -> list[windows.Row]:
+    table = session.read.parquet(str(folder / "out")).toArrow()
+    return windows.in_order(table.to_pylist())
+
+
+def windows_files(rows: list[windows.Row]) -> list[list[windows.Row]]:
+    """Two windows a file, in any order; the last file moves the watermark alone."""
+    rng = np.random.default_rng(1)
+    files = [[row for row in rows if (row["at"] - windows.START) // (2 * windows.MINUTE) == k] for k in range(4)]
+    for each in files:
+        rng.shuffle(each)
+    return [*files, [{**rows[0], "at": windows.END}]]
+
+
+def test_windows_of_a_query_that_restarts(tmp_path: Path, session: Any) -> None:
+    job, rows = windows.make_job(tmp_path), windows.make_rows()
+    for number, part in enumerate(windows_files(rows)):
+        put_windows(tmp_path, part, number)
+        if number in (1, 4):
+            start_windows(session, tmp_path, job).awaitTermination()
+    assert read_windows(session, tmp_path) == windows.expected(job, rows)
+    changed = windows.make_job(tmp_path, epsilon=0.5)
+    for number, (other, shards, said) in enumerate(
+        ((job, 4, "shards = 3 in the state, 4 asked"), (changed, 3, "epsilon = 1.0 in the state, 0.5 asked"))
+    ):
+        put_windows(tmp_path, [{**rows[0], "at": windows.END + (1 + number) * windows.MINUTE}], 5 + number)
+        query = start_windows(session, tmp_path, other, shards)
+        with pytest.raises(Exception, match=said):
+            query.awaitTermination()

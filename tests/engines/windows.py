@@ -71,3 +71,12 @@ def expected(job: Job, rows: list[Row], to: datetime = END) -> list[Row]:
 def in_order(rows: list[Row]) -> list[Row]:
     """Released rows as :func:`expected` has them."""
     return sorted(rows, key=lambda row: (row["window"], row["shop.town"]))
+
+
+def with_ticks(rows: list[Row], every: int = 3) -> list[Any]:
+    """Rows with the clock among them: after all rows of so many windows, the time."""
+    found: list[Any] = []
+    for k in range(0, WINDOWS, every):
+        begin, end = START + k * MINUTE, min(END, START + (k + every) * MINUTE)
+        found += [*(row for row in rows if begin <= row["at"] < end), end]
+    return found

@@ -263,16 +263,6 @@ def test_what_is_left_can_be_spent_and_no_more(drawn, limit: float, asked) -> No
     assert not total([*entries, entry(more, *where)], "s").within(most)
 
 
-def test_overlapping_ranges_count_where_they_meet() -> None:
-    releases = [entry(0.5, start=0, stop=100), entry(0.25, start=50, stop=150), entry(0.5, start=100, stop=None)]
-    assert total(releases, "s").epsilon == Fraction(3, 4)
-    # A whole-stream release meets all; a label meets the ranges without one; labels meet each other nowhere.
-    assert total([*releases, entry(1.0)], "s").epsilon == Fraction(7, 4)
-    parts = [entry(0.5, "monday"), entry(0.25, "monday"), entry(0.625, "tuesday")]
-    assert total([*releases, *parts], "s").epsilon == Fraction(3, 2)
-    assert compose([*releases, *parts]).epsilon == 1.5
-
-
 def test_simulations_and_cancelled_releases_cost_nothing_and_reserved_ones_do() -> None:
     free = [entry(1.0, simulated=True), entry(1.0, state="cancelled"), entry(math.inf, simulated=True)]
     assert total(free, "s") == Loss(Fraction(0), Fraction(0))
@@ -374,20 +364,8 @@ def test_decimals_are_added_and_compared_as_they_are_written(digits: list[int], 
     assert not spent.within(Budget(math.nextafter(float(limit), 0.0), math.inf))
 
 
-def test_a_sum_is_the_number_that_a_reader_adds_up() -> None:
-    assert compose([entry(0.1)] * 10).epsilon == 1.0
-    assert compose([entry(0.1), entry(0.2)]).epsilon == 0.3
-    assert left(Budget(1.0, math.inf), total([entry(0.1)] * 6, "s"), total([entry(0.1)] * 6, "s")).epsilon == 0.4
-
-
 @given(st.lists(st.floats(1e-300, 1e300), min_size=1, max_size=4))
 def test_sums_that_no_float_holds_are_rounded_up_by_their_decimals(amounts: list[float]) -> None:
     exact = sum(map(written, amounts))
     above = compose([entry(amount) for amount in amounts]).epsilon
     assert written(above) >= exact > written(math.nextafter(above, 0.0))
-
-
-def test_elements_of_other_parts_count_for_a_value() -> None:
-    """A replaced value is an element less and one more, which may lie in any part."""
-    releases = [entry(1.0, "a"), element(0.5, part="b")]
-    assert total(releases, "s", Region("a")).epsilon == 2

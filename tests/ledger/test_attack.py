@@ -7,25 +7,20 @@ certifies .15.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 from numpy.typing import NDArray
 from scipy import stats
 
 import fastdp
-from fastdp.cli import main
-from fastdp.errors import BudgetError
-from fastdp.ledger import Ledger
 from fastdp.noise import sampler
 from fastdp.noise.binding import Name, given
 from fastdp.noise.key import Key
 from fastdp.noise.sampler import LaplaceDistribution
 from fastdp.noise.words import Purpose, StreamId
-from tests.shared import booked, finished, release_many
+from tests.shared import finished, release_many
 from tests.stat import accept, reject
 
 SECRET = bytes(range(7, 39))
@@ -130,44 +125,3 @@ def test_the_attack_recovers_all_values_where_noise_follows_from_the_secret_alon
 def test_reports_of_the_local_model_are_independent_too() -> None:
     _, noise = _streams("topl", holdout=HOLDOUT)
     accept(correlation_p(noise))
-
-
-def test_the_ledger_takes_two_epsilons_and_no_equal_composition(ledger) -> None:
-    account = ledger(limit_epsilon=1.0)
-
-    def release(values: Any, epsilon: float) -> None:
-        booked(account, finished("tops", VALUES.size, epsilon, BOUND, HOLDOUT, key=SECRET, prune=0), values)
-
-    for epsilon in EPSILONS:
-        release(VALUES, epsilon)
-    altered = VALUES + (np.arange(VALUES.size) == 70_000)
-    for values in (VALUES, altered):
-        with pytest.raises(BudgetError, match="the same secret and composition were used by entry 1"):
-            release(values, EPSILONS[0])
-    assert [each.guarantee.epsilon for each in account.entries()] == list(EPSILONS)
-
-
-def test_one_key_file_on_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    np.save("in.npy", VALUES)
-    Path("k").write_bytes(SECRET)
-    Path("k").chmod(0o600)
-
-    def run(epsilon: float, *more: str) -> Floats | str:
-        told = f"release in.npy -o o.npy --bound 256 --epsilon {epsilon} --key-file k --force --method tops --prune 0"
-        done = CliRunner().invoke(main, [*told.split(), "--holdout", str(HOLDOUT), *more])
-        return np.load("o.npy") if done.exit_code == 0 else done.stderr
-
-    paid = ["--ledger", "budget", "--stream", "meter", "--limit", "1"]
-    first, second = (run(epsilon, *paid) for epsilon in EPSILONS)
-    assert recovered(2.0 * first - second - VALUES[HOLDOUT:]) < 0.01
-    refusal = run(EPSILONS[0], *paid)
-    assert "the same secret and composition were used by entry 1 on stream 'meter'" in refusal
-    assert "Ledger.resume(1, publisher)" in refusal
-    assert len(Ledger("budget").entries()) == 2
-    # Another stream has noise of its own; a replay by its state file is the same release.
-    other = [*paid[:3], "another", *paid[4:], "--state", "s"]
-    third = run(EPSILONS[0], *other)
-    assert not np.isclose(third, first).any()
-    assert np.array_equal(third, run(EPSILONS[0], *other))
-    assert [each.stream for each in Ledger("budget").entries()] == ["meter", "meter", "another"]

@@ -269,18 +269,6 @@ def test_a_reservation_ends_in_no_other_copy_of_its_ledger(path: Path, ledger) -
     made[1].cancel()
 
 
-def test_a_reservation_ends_in_the_ledger_that_holds_it(ledger, tmp_path: Path) -> None:
-    account, other = ledger(), fastdp.Ledger(tmp_path / "other")
-    made = account.reserve(Guarantee(0.5), stream="meter", start=0, stop=10)
-    other.reserve(Guarantee(0.25), stream="meter")
-    for end in ("commit", "cancel"):
-        with pytest.raises(StateError, match=f"{end} of entry 1: it is another release"):
-            getattr(Reservation(other, made.entry), end)()
-    assert other.spent("meter").epsilon == 0.25
-    Reservation(ledger(), account.entries()[0]).cancel()
-    assert account.spent("meter").epsilon == 0.0
-
-
 @pytest.mark.parametrize("epsilon", [Fraction(1, 3), Fraction(2, 3), Fraction(1, 10), Fraction(3, 10**400), 3**60])
 def test_a_number_between_two_floats_counts_as_the_upper_one(ledger, epsilon) -> None:
     account = ledger()

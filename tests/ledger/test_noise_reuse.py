@@ -83,13 +83,6 @@ def test_a_second_entry_with_the_same_noise_is_refused(ledger, lines, make: Call
         assert account.spend(make(key=key), stream=f"m{number}").fingerprint != first.fingerprint
 
 
-def test_a_part_of_a_stream_is_other_values_under_the_same_noise(ledger) -> None:
-    account = ledger()
-    account.spend(tops(), stream="meter", part="monday")
-    with pytest.raises(BudgetError, match="entry 1 on stream 'meter'"):
-        account.spend(tops(), stream="meter", part="tuesday")
-
-
 def many(**changed: Any) -> fastdp.Release:
     rows = [VALUES, VALUES[:300]]
     given = {"epsilon": 0.5, "bound": 100.0, "threshold": 20.0, "max_range": 256, "ids": [3, 5], "key": SECRET}

@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-import fastdp
 from fastdp.errors import ParameterError, StateError
 from fastdp.local import Piecewise, SumCollector, encode
 from fastdp.state import atomic_files, codec, journal, sealed_file
@@ -202,15 +201,6 @@ def test_a_replay_with_further_values_leads_through_the_recorded_place(tmp_path:
         with pytest.raises(StateError, match="leads to another position"):
             replayed.publish(chunk)
         assert replayed._machine.pack(replayed._state) == before
-
-
-def test_a_class_read_as_what_it_is_made_of_keeps_its_name(tmp_path: Path) -> None:
-    kept("tops", tmp_path / "kept", 2)
-    composed = fastdp.StreamPublisher.load(tmp_path / "kept")
-    composed.publish(CASES["tops"].calls[2])
-    assert fastdp.ToPS.load(tmp_path / "kept").n_seen == composed.n_seen
-    composed.save(tmp_path / "saved")
-    assert fastdp.ToPS.load(tmp_path / "saved").n_seen == composed.n_seen
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -430,27 +420,6 @@ def test_the_bytes_of_a_kept_file_are_no_fork(tmp_path: Path) -> None:
     assert KIND.from_bytes(raw, moved=True).n_seen == publisher.n_seen
 
 
-def test_a_record_that_was_interrupted_before_it_took_effect_can_be_replayed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The file is ahead then; the next call does not follow from what it says."""
-    case, path = CASES["tops"], tmp_path / "kept"
-    publisher, _ = kept("tops", path, 1)
-    publisher.publish(case.calls[1])
-    real = journal.Journal.record
-
-    def interrupted(self, *arguments) -> None:
-        real(self, *arguments)
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(journal.Journal, "record", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            publisher.publish(case.calls[2])
-    published = publisher.publish(case.calls[2])
-    assert np.array_equal(KIND.load(path, replay=True).publish(case.calls[2]), published)
-
-
 @pytest.mark.parametrize("records", [0, 1])
 def test_a_file_that_was_written_again_knows_its_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, records: int
@@ -488,3 +457,24 @@ def test_a_position_that_an_interrupt_took_back_is_written(tmp_path: Path, monke
     assert KIND.load(path).n_seen == publisher.n_seen
     parts = [publisher.publish(chunk) for chunk in case.calls[1:]]
     assert np.array_equal(np.concatenate(parts), np.concatenate(undisturbed("tops")[1:]))
+
+
+def test_a_record_that_was_interrupted_before_it_took_effect_can_be_replayed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file is ahead then; the next call does not follow from what it says."""
+    case, path = CASES["tops"], tmp_path / "kept"
+    publisher, _ = kept("tops", path, 1)
+    publisher.publish(case.calls[1])
+    real = journal.Journal.record
+
+    def interrupted(self, *arguments) -> None:
+        real(self, *arguments)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(journal.Journal, "record", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            publisher.publish(case.calls[2])
+    published = publisher.publish(case.calls[2])
+    assert np.array_equal(KIND.load(path, replay=True).publish(case.calls[2]), published)

@@ -12,7 +12,6 @@ import fastdp
 from fastdp.errors import StateError
 from fastdp.state import journal
 from fastdp.state.sealed_file import StateFile
-from fastdp.thresholds import Fixed, NoisyMax, PAKQuantile
 
 LENGTH, HOLDOUT = 1500, 600
 
@@ -24,18 +23,6 @@ def stream() -> np.ndarray:
 def make(**options) -> fastdp.PAK:
     settings = {"epsilon": 1.0, "delta": 1e-6, "bound": 200, "length": LENGTH, "holdout": HOLDOUT, "seed": 8}
     return fastdp.PAK(**{**settings, **options})
-
-
-def test_every_cut_is_a_place_to_go_on_from(tmp_path: Path) -> None:
-    """One kept file, loaded anew for every chunk; chunks end before, at and behind the end of the hold-out."""
-    values, path = stream(), tmp_path / "kept"
-    make(average=7).keep(path)
-    parts, begin = [], 0
-    for size in (0, 1, 598, 1, 1, 37, 262, 600):
-        parts.append(fastdp.PAK.load(path).publish(values[begin : begin + size]))
-        begin += size
-    assert begin == LENGTH
-    assert np.array_equal(np.concatenate(parts), make(average=7).publish(values))
 
 
 def test_damage_within_an_authentic_file_is_one_error(tmp_path: Path) -> None:
@@ -66,13 +53,6 @@ def test_damage_within_an_authentic_file_is_one_error(tmp_path: Path) -> None:
         StateFile(path).write(json.dumps(broken).encode(), None)
         with pytest.raises(StateError, match="damaged"):
             fastdp.PAK.load(path)
-
-
-def test_the_parts_come_back(tmp_path: Path) -> None:
-    for number, rule in enumerate((NoisyMax(c=30.0), PAKQuantile(p=0.9, delta=1e-7), Fixed(9.0))):
-        publisher = make(threshold=rule, tail_factor=1.5, share=0.7, resolution=0.25)
-        publisher.save(tmp_path / str(number))
-        assert fastdp.PAK.load(tmp_path / str(number))._plan == publisher._plan
 
 
 def test_a_long_lag_is_written_once_it_is_known_only(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import struct
 from pathlib import Path
 
 import pytest
@@ -47,36 +46,6 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(
     assert [path.name for path in tmp_path.iterdir()] == ["state"]
     frames, stamp = file.open()
     assert (frames, stamp[: sealed_file.HEADER.size]) == ([b"old"], header)
-
-
-@pytest.mark.parametrize("version", [0, 2, 4, 99])
-def test_files_of_another_format_are_refused(tmp_path: Path, version: int) -> None:
-    file = StateFile(tmp_path / "state")
-    file.write(b"payload", None)
-    raw = bytearray((tmp_path / "state").read_bytes())
-    raw[8:10] = struct.pack(">H", version)
-    (tmp_path / "state").write_bytes(raw)
-    with pytest.raises(
-        StateError, match=f"^state file .* has format {version}: this fastdp reads format 1 .*damaged.$"
-    ):
-        file.open()
-
-
-def test_a_renamed_file_is_synced_with_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """First what is in it, then the name."""
-    synced, real = [], os.fsync
-
-    def watching(descriptor: int) -> None:
-        found = os.fstat(descriptor)
-        synced.append("folder" if os.path.samestat(found, tmp_path.stat()) else "file")
-        real(descriptor)
-
-    monkeypatch.setattr(os, "fsync", watching)
-    file = StateFile(tmp_path / "state")
-    file.write(b"payload", None)
-    assert synced == ["file"]
-    file.sync_folder()
-    assert synced == ["file", "folder"]
 
 
 def frames_of(sealing: sealed_file.Seal, payloads: list[bytes]) -> tuple[bytes, list[bytes]]:

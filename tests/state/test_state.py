@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import fastdp
-from fastdp.errors import DataError, ParameterError, StateError
+from fastdp.errors import ParameterError, StateError
 from tests.shared import python, run_python
 
 KEY = bytes(range(32))
@@ -40,32 +40,6 @@ def test_a_real_key_survives(tmp_path: Path) -> None:
     assert publisher._key.reveal().hex().encode() not in raw
 
 
-def test_kept_state_is_written_before_outputs_leave(tmp_path: Path) -> None:
-    values, path = stream(), tmp_path / "kept"
-    whole = make().publish(values)
-    publisher = make()
-    publisher.keep(path, KEY)
-    published = [publisher.publish(values[:900]), publisher.publish(values[900:2500])]
-    lost = publisher.publish(values[2500:4000])
-    # The outputs of the last chunk were lost: the same chunk gives them again.
-    replayed = fastdp.ToPS.load(path, KEY, replay=True)
-    assert replayed.n_seen == 2500
-    altered = values[2500:4000].copy()
-    altered[700] += 1.0
-    with pytest.raises(DataError, match="differs"):
-        replayed.publish(altered)
-    with pytest.raises(DataError, match="at least the 1500"):
-        replayed.publish(values[2500:3000])
-    with pytest.raises(DataError, match="differs"):
-        replayed.publish(values[2501:4001])
-    again = replayed.publish(values[2500:4500])
-    assert np.array_equal(again[:1500], lost)
-    # They were delivered: continue behind it.
-    rest = fastdp.ToPS.load(path, KEY)
-    assert rest.n_seen == 4500
-    assert np.array_equal(np.concatenate([*published, again, rest.publish(values[4500:])]), whole)
-
-
 def test_the_size_of_a_sealed_file_does_not_tell_how_many_events_wait(tmp_path: Path) -> None:
     sizes = set()
     for n in (0, 1, 2, 30, 400):
@@ -85,58 +59,6 @@ def test_the_size_of_a_sealed_file_does_not_tell_how_many_events_wait(tmp_path: 
     size = (tmp_path / "large").stat().st_size
     assert size > 8192
     assert size & (size - 1) == 0
-
-
-def test_a_publisher_that_waits_for_a_replay_cannot_be_kept_elsewhere(tmp_path: Path) -> None:
-    publisher = make()
-    publisher.keep(tmp_path / "kept")
-    publisher.publish(stream()[:2000])
-    with pytest.raises(StateError, match="replay"):
-        fastdp.ToPS.load(tmp_path / "kept", replay=True).keep(tmp_path / "other")
-    with pytest.raises(StateError, match="replay"):
-        fastdp.ToPS.load(tmp_path / "kept", replay=True).save(tmp_path / "other")
-    assert not (tmp_path / "other").exists()
-
-
-def test_two_writers_and_stale_copies_are_noticed(tmp_path: Path) -> None:
-    path = tmp_path / "kept"
-    first = make()
-    first.keep(path)
-    first.publish(stream()[:1500])
-    stale = path.read_bytes()
-    second = fastdp.ToPS.load(path)
-    second.publish(stream()[1500:2000])
-    before = first.n_seen
-    with pytest.raises(StateError, match="another publisher"):
-        first.publish(stream()[1500:2000])
-    assert first.n_seen == before
-    path.write_bytes(stale)
-    with pytest.raises(StateError, match="stale copy"):
-        second.publish(stream()[2000:2500])
-    path.unlink()
-    with pytest.raises(StateError, match="gone"):
-        second.publish(stream()[2000:2500])
-    third = make()
-    third.save(path)
-    for write in (make().keep, make().save):
-        with pytest.raises(StateError, match="exists"):
-            write(path)
-
-
-def test_saving_beside_and_over_a_kept_file(tmp_path: Path) -> None:
-    values = stream()
-    whole = make().publish(values)
-    publisher = make()
-    publisher.keep(tmp_path / "kept")
-    parts = [publisher.publish(values[:1500])]
-    publisher.save(tmp_path / "beside", KEY)
-    publisher.save(tmp_path / "kept")
-    parts.append(publisher.publish(values[1500:2500]))
-    publisher.save(tmp_path / "beside", KEY)
-    assert fastdp.ToPS.load(tmp_path / "beside", KEY).n_seen == 2500
-    assert fastdp.ToPS.load(tmp_path / "kept").n_seen == 2500
-    parts.append(publisher.publish(values[2500:]))
-    assert np.array_equal(np.concatenate(parts), whole)
 
 
 def test_keeping_in_a_long_holdout_is_cheap(tmp_path: Path) -> None:

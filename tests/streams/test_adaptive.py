@@ -9,8 +9,6 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from fastdp.errors import AccuracyWarning
 from fastdp.perturbers import Blocks
@@ -97,26 +95,6 @@ def test_release_equals_the_oracle(closing: str, epsilon: float, holdout: int, r
     np.testing.assert_allclose(release.revised, revised * theta, rtol=1e-8, atol=1e-7 * theta)
     assert release.offset == holdout
     assert len(release) == values.size - holdout
-
-
-def same_place(one: Adaptive, two: Adaptive) -> bool:
-    return one._machine.pack(one._state) == two._machine.pack(two._state)
-
-
-@pytest.mark.parametrize("closing", CLOSINGS)
-@settings(max_examples=20)
-@given(cuts=st.lists(st.integers(0, 3000), max_size=10), holdout=st.sampled_from([0, 1, 15, 16, 600]))
-def test_any_chunking_gives_the_same_output_and_place(closing: str, cuts: list[int], holdout: int) -> None:
-    values = stream(3000)
-    options = {"closing": closing, "holdout": holdout, **({} if holdout else {"threshold": Fixed(20.0)})}
-    whole = make(**options)
-    out = whole.publish(values)
-    online = make(**options)
-    parts = [online.publish(part) for part in np.split(values, sorted(cuts))]
-    assert np.array_equal(np.concatenate(parts), out)
-    assert np.array_equal(make(**options).release(values).values, out)
-    assert same_place(whole, online)
-    assert whole.n_published == out.size == 3000 - holdout
 
 
 def test_noise_goes_on_from_pass_to_pass() -> None:
@@ -284,15 +262,3 @@ def test_a_focus_begins_with_short_blocks(r: int, first: int) -> None:
     assert Blocks(focus=2).plan(0.01, 2**20).usual == Blocks().plan(0.01, 2**20).first, (
         "theta is that without a focus"
     )
-
-
-def test_the_guarantee_and_the_parts() -> None:
-    guarantee = make(seed=None).guarantee
-    assert (guarantee.epsilon, guarantee.delta, guarantee.arithmetic) == (2.0, 0.0, "exact")
-    assert guarantee.adjacency == "replace one value"
-    text = "\n".join(guarantee.derivation)
-    assert "blocks are disjoint" in text
-    assert "threshold (epsilon = 2)" in text
-    assert not guarantee.simulated
-    assert make().guarantee.simulated
-    assert fixed(seed=None).guarantee.epsilon == 2.0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -149,7 +148,6 @@ def test_a_focus_is_one_length_or_two_in_order(focus: Any) -> None:
         Blocks(focus=focus)
 
 
-KEY = bytes(range(32))
 DAY = 96
 KINDS = [{"bound": 200.0, "threshold": 40.0}, {"sensitivity": 1}, {"bound": 200.0, "holdout": 600}]
 
@@ -163,30 +161,6 @@ def with_season(**options: Any) -> Adaptive:
     usual = {"epsilon": 0.8, "max_range": 4096, "seed": 4}
     blocks = Blocks(options.pop("closing", "spread"), season=options.pop("season", DAY))
     return Adaptive(**{**usual, "perturber": blocks, **options})
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("closing", ["spread", "spike", "none"])
-def test_with_a_season_chunks_do_not_matter(kind: dict[str, Any], closing: str) -> None:
-    values = counts(4000)
-    whole = with_season(**kind, closing=closing).publish(values)
-    publisher = with_season(**kind, closing=closing)
-    assert np.array_equal(np.concatenate([publisher.publish([value]) for value in values]), whole)
-    assert publisher._progress.smoother["gained"][0] > 0.0, "predictions are bent"
-    other = with_season(**kind, closing=closing)
-    cuts = np.random.default_rng(2).integers(0, values.size, 20)
-    assert np.array_equal(np.concatenate([other.publish(part) for part in np.split(values, np.sort(cuts))]), whole)
-
-
-@pytest.mark.parametrize("place", [300, 600, 7777])
-def test_a_loaded_publisher_with_a_season_continues_exactly(tmp_path: Path, place: int) -> None:
-    values, publisher = counts(), with_season(**KINDS[2])
-    whole = with_season(**KINDS[2]).publish(values)
-    first = publisher.publish(values[:place])
-    publisher.save(tmp_path / "s", KEY)
-    loaded = Adaptive.load(tmp_path / "s", KEY)
-    assert loaded.composition == publisher.composition
-    assert np.array_equal(np.concatenate([first, loaded.publish(values[place:])]), whole)
 
 
 def test_states_of_another_size_or_season_are_refused() -> None:

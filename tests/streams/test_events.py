@@ -120,19 +120,6 @@ def steps_of(grid: Any, values: np.ndarray) -> int:
     return int(counters["open_sum"][0])
 
 
-def test_any_chunking_and_a_saved_state_give_the_same_output() -> None:
-    values = counts(900)
-    whole = make(0.2).publish(values)
-    publisher, parts = make(0.2), []
-    for part in np.split(values, [1, 2, 77, 500]):
-        parts.append(publisher.publish(part))
-        publisher = fastdp.Adaptive.from_bytes(publisher.to_bytes())
-    assert np.array_equal(np.concatenate(parts), whole)
-    released = make(0.2).release(values)
-    assert np.array_equal(released.values, whole)
-    assert len(released) == values.size
-
-
 def test_the_guarantee_names_the_event() -> None:
     said = make(0.5, 2.0).guarantee
     assert (said.epsilon, said.delta, said.arithmetic) == (0.5, 0.0, "exact")

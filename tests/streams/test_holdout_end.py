@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -158,22 +157,6 @@ def test_a_refined_threshold_looks_at_the_period_before_it(cut: int) -> None:
     assert thetas[-12:] == [6.0] * 12
     values[27] = 3.0
     assert later_thetas(RenewFromPublished(share=0.5), values, cut)[-12:] == [5.0] * 12
-
-
-def test_what_is_not_finite_counts_as_0_for_every_threshold() -> None:
-    """Place by place: in the hold-out, among the published values, among those withheld for the next theta."""
-    for renewal, wrong, place in itertools.product(
-        (None, RenewFromHoldout(holdout=6), RenewFromPublished(share=0.5)),
-        (np.nan, np.inf, -np.inf),
-        (3, HOLDOUT - 1, HOLDOUT, 20, 27, 28, 33),
-    ):
-        values = np.full(60, 3.0)
-        values[place] = 0.0
-        one, two = (blocks(renewal=renewal, nonfinite="zero") for _ in range(2))
-        expected = one.publish(values)
-        values[place] = wrong
-        assert np.array_equal(two.publish(values), expected)
-        assert two.threshold == one.threshold == 3.0
 
 
 def test_what_stands_for_withheld_values_is_no_value_that_theta_forbids() -> None:

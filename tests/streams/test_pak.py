@@ -8,8 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import fastdp
 from fastdp.errors import DataError, ParameterError, StateError
@@ -64,16 +62,6 @@ def test_levels_for_a_power_of_two() -> None:
         assert entered == levels
 
 
-@given(cuts=st.lists(st.integers(0, 700), max_size=8), lag_sums=st.booleans())
-def test_any_chunking_gives_the_same_sums(cuts: list[int], lag_sums: bool) -> None:
-    values, options = stream(700), {"threshold": NoisyMax(), "lag_sums": lag_sums}
-    whole = make(**options).publish(values)
-    assert whole.size == (700 if lag_sums else 501)
-    publisher = make(**options)
-    parts = [publisher.publish(part) for part in np.split(values, sorted(cuts))]
-    assert np.array_equal(np.concatenate(parts), whole)
-
-
 def test_the_guarantee_adds_up() -> None:
     guarantee = make(seed=None).guarantee
     assert (guarantee.epsilon, guarantee.delta, guarantee.arithmetic) == (1.0, 1e-9, "real")
@@ -113,28 +101,6 @@ def test_the_holdout_is_forgotten_and_delta_is_the_users() -> None:
     with pytest.raises(ParameterError, match=r"delta = 0.0.*cauchy"):
         make(delta=0.0)
     assert make(delta=0.0, threshold=fastdp.thresholds.SmoothQuantile(noise="cauchy")).guarantee.delta == 0.0
-
-
-def test_an_interrupt_leaves_the_chunk_consumed_or_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    from fastdp.streams.pak import RunningSum
-
-    values = stream(700)
-    whole = make(threshold=NoisyMax()).publish(values)
-    publisher = make(threshold=NoisyMax())
-    parts = [publisher.publish(values[:250])]
-    advance = RunningSum.advance
-
-    def interrupted(self, steps):
-        advance(self, steps)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(RunningSum, "advance", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        publisher.publish(values[250:400])
-    monkeypatch.setattr(RunningSum, "advance", advance)
-    assert publisher.n_seen == 250
-    parts.append(publisher.publish(values[250:]))
-    assert np.array_equal(np.concatenate(parts), whole)
 
 
 def test_the_law_holds_at_the_extremes() -> None:

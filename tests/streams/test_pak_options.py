@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import fastdp
 from fastdp.errors import ParameterError
@@ -41,18 +37,6 @@ def test_averages_equal_the_oracles(average: int | str, lag_sums: bool) -> None:
     publisher = make_average(lag_sums=lag_sums, average=average, seed=None, key=bound_key(6))
     assert np.allclose(publisher.publish(values), expected, rtol=1e-13, atol=1e-12)
     assert publisher.running_sum == sums[-1]
-
-
-@given(
-    cuts=st.lists(st.integers(0, LENGTH), max_size=8),
-    average=st.one_of(st.just("all"), st.integers(1, LENGTH)),
-    lag_sums=st.booleans(),
-)
-def test_any_chunking_gives_the_same_averages(cuts: list[int], average: int | str, lag_sums: bool) -> None:
-    values, options = counts(), {"average": average, "lag_sums": lag_sums}
-    publisher = make_average(**options)
-    parts = [publisher.publish(part) for part in np.split(values, sorted(cuts))]
-    assert np.array_equal(np.concatenate(parts), make_average(**options).publish(values))
 
 
 @pytest.mark.statistical
@@ -167,16 +151,6 @@ def test_tau_as_in_the_published_code() -> None:
             publisher.publish(pos_holdout)
             thetas.append(publisher.threshold)
         assert np.median(thetas) == pytest.approx(published, rel=0.25)
-
-
-def test_state_files_hold_it(tmp_path: Path) -> None:
-    values, publisher = stream(700), make_unclipped()
-    parts = [publisher.publish(values[:450])]
-    publisher.save(tmp_path / "s")
-    loaded = fastdp.PAK.load(tmp_path / "s")
-    assert loaded.threshold == publisher.threshold > 100
-    parts.append(loaded.publish(values[450:]))
-    assert np.array_equal(np.concatenate(parts), make_unclipped().publish(values))
 
 
 @pytest.mark.parametrize(

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import fastdp
-from fastdp.errors import DataError, ParameterError
+from fastdp.errors import ParameterError
 from fastdp.guarantee import Guarantee
 from fastdp.perturbers import Flat, Hierarchy
-from fastdp.smoothers import Mean, Median, MovingAverage, Recent
+from fastdp.smoothers import Recent
 from fastdp.streams.methods import as_smoother
 from fastdp.thresholds import Fixed, NoisyMax, PAKQuantile, SmoothQuantile, ThresholdTask
 from fastdp.thresholds.renewals import Renewal, RenewFromHoldout, RenewFromPublished
-from tests.grid import exhaustive
 from tests.noise_values import chain_noise, threshold_key, unbound_key
 
 TREE = 256
@@ -109,64 +105,6 @@ def test_equals_periods_under_fixed_thresholds(renewal) -> None:
             following += withheld.size
         at = following
     assert at == out.size
-
-
-@pytest.mark.parametrize("smoother", [Recent(), None, *exhaustive(Mean(), Median(), MovingAverage(3))], ids=repr)
-@pytest.mark.parametrize("renewal", RENEWALS, ids=repr)
-@settings(max_examples=15)
-@given(cuts=st.lists(st.integers(0, 2000), max_size=8))
-def test_chunks_change_nothing(renewal, smoother, cuts: list[int]) -> None:
-    values = shifting_stream(2000)
-
-    def publisher() -> fastdp.StreamPublisher:
-        return fastdp.StreamPublisher(
-            threshold=NoisyMax(),
-            perturber=Hierarchy(4, prune=0 if smoother is None else 1),
-            smoother=smoother,
-            epsilon=2.0,
-            bound=500,
-            holdout=100,
-            max_range=TREE,
-            renewal=renewal,
-            seed=11,
-        )
-
-    whole = publisher().publish(values)
-    online = publisher()
-    parts = [online.publish(part) for part in np.split(values, sorted(cuts))]
-    assert np.array_equal(np.concatenate(parts), whole)
-    assert whole.size == online.n_published == values.size - 100
-
-
-@pytest.mark.parametrize("renewal", RENEWALS, ids=repr)
-@pytest.mark.parametrize("position", [100, 397, 900, *exhaustive(50, 101, 356, 360, 400, 1700)])
-def test_state_files_continue_anywhere(renewal, position: int, tmp_path: Path) -> None:
-    values = shifting_stream()
-    whole = make(renewal).publish(values)
-    publisher = make(renewal)
-    publisher.keep(tmp_path / "kept", "passphrase")
-    first = publisher.publish(values[:position])
-    again = fastdp.StreamPublisher.load(tmp_path / "kept", "passphrase", replay=True).publish(values[:position])
-    assert np.array_equal(again, first)
-    publisher = fastdp.StreamPublisher.load(tmp_path / "kept", "passphrase")
-    rest = [publisher.publish(values[position : position + 77]), publisher.publish(values[position + 77 :])]
-    assert np.array_equal(np.concatenate([first, *rest]), whole)
-
-
-@pytest.mark.parametrize("renewal", RENEWALS, ids=repr)
-def test_a_refused_chunk_changes_nothing(renewal) -> None:
-    values = shifting_stream()
-    whole = make(renewal).publish(values)
-    publisher, parts, at = make(renewal), [], 0
-    for stop in (90, 360, 420, 1200, 3000):
-        spoiled = values[at:stop].copy()
-        spoiled[-1] = np.nan
-        with pytest.raises(DataError, match=rf"chunk\[{stop - at - 1}\]: not a finite"):
-            publisher.publish(spoiled)
-        assert publisher.n_seen == at
-        parts.append(publisher.publish(values[at:stop]))
-        at = stop
-    assert np.array_equal(np.concatenate(parts), whole)
 
 
 def test_the_guarantee_follows_from_the_parts() -> None:

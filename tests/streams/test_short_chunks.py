@@ -141,14 +141,6 @@ def test_a_refused_long_chunk_changes_nothing(place: int, dtype: str) -> None:
     assert publisher.publish(right).tobytes() == LONG_ONES["tops of 16"]().publish(right).tobytes()
 
 
-@pytest.mark.parametrize("name", ["tops 2", "adaptive"])
-def test_longer_chunks_go_through_the_arrays(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    expected, publisher = whole(name), PUBLISHERS[name]()
-    monkeypatch.setattr("fastdp.streams.stream_machine.MAX_SHORT", 4)
-    cut = np.split(stream(), range(5, SIZE, 5))
-    assert np.array_equal(np.concatenate([publisher.publish(part) for part in cut]), expected)
-
-
 def test_a_threshold_that_rose_limits_short_chunks() -> None:
     """Values count up to the present threshold, not the first one."""
     rng = np.random.default_rng(1)

@@ -107,13 +107,6 @@ def test_it_ends_with_the_words_of_its_key() -> None:
     assert publisher.publish([1.0] * 2).size == 2
 
 
-def test_nonfinite_values_may_count_as_zero() -> None:
-    values, zeros = stream(), stream()
-    values[[5, 2500]], zeros[[5, 2500]] = [np.nan, np.inf], 0.0
-    one, other = (make(nonfinite=rule, seed=None, key=bound_key(4)) for rule in ("zero", "raise"))
-    assert np.array_equal(one.publish(values), other.publish(zeros))
-
-
 def test_an_interrupted_choice_consumes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     values, whole, simulation = stream(), make().publish(stream()), make()
     with monkeypatch.context() as patch:

@@ -9,18 +9,15 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import fastdp
-from fastdp.errors import DataError, ParameterError, StateError
+from fastdp.errors import DataError, ParameterError
 from fastdp.integer_grid import make_grid
 from fastdp.noise import sampler
 from fastdp.noise.words import Purpose, StreamId
 from fastdp.perturbers import Hierarchy
 from fastdp.smoothers import Recent
-from fastdp.streams.stream_state import Step
-from fastdp.thresholds import NoisyMax, noisy_max
+from fastdp.thresholds import NoisyMax
 from tests.grid import exhaustive
 from tests.noise_values import threshold_key, tree_key
 from tests.oracles import tops
@@ -89,33 +86,6 @@ def test_release_equals_the_oracle(fan_out: int, prune: int, max_range: int) -> 
     assert len(release) == 1000
 
 
-@given(
-    cuts=st.lists(st.integers(0, 3000), max_size=12),
-    prune=st.integers(0, 3),
-    fan_out=st.sampled_from([2, 4, 16]),
-    holdout=st.sampled_from([1, 299, 300, 1024]),
-)
-def test_any_chunking_gives_the_same_output(cuts: list[int], prune: int, fan_out: int, holdout: int) -> None:
-    values = stream(3000, 3)
-    options = {"prune": min(prune, 1) if fan_out == 16 else prune, "fan_out": fan_out, "holdout": holdout}
-    whole = make(**options).publish(values)
-    publisher = make(**options)
-    parts = [publisher.publish(part) for part in np.split(values, sorted(cuts))]
-    assert np.array_equal(np.concatenate(parts), whole)
-    assert publisher.n_seen == 3000
-    assert publisher.n_published == 3000 - holdout
-
-
-def test_default_keys_differ_and_seeds_agree() -> None:
-    values = stream(2000)
-    assert not np.array_equal(make(seed=None).publish(values), make(seed=None).publish(values))
-    assert np.array_equal(make(seed=1).publish(values), make(seed=1).publish(values))
-    assert not np.array_equal(make(seed=1).publish(values), make(seed=2).publish(values))
-    assert make(seed=1).guarantee.simulated
-    assert not make(seed=None).guarantee.simulated
-    assert not make(seed=None, key=bytes(32)).guarantee.simulated
-
-
 def test_the_guarantee_follows_from_the_parts() -> None:
     guarantee = make(seed=None).guarantee
     assert (guarantee.epsilon, guarantee.delta, guarantee.numeric_distance) == (0.5, 0.0, 0.0)
@@ -131,56 +101,6 @@ def test_the_guarantee_follows_from_the_parts() -> None:
     assert "threshold" not in "\n".join(fixed.guarantee.derivation)
     assert fixed.threshold == 20.0
     assert fixed.publish([1.0, 2.0]).size == 2
-
-
-class Interrupted(BaseException):
-    """Stands for KeyboardInterrupt, which may come between any two steps."""
-
-
-@pytest.mark.parametrize("prune", [0, 1])
-@pytest.mark.parametrize("where", ["leaf_noise", "emit"])
-def test_an_interrupt_shows_nothing_that_could_be_used_again(
-    monkeypatch: pytest.MonkeyPatch, prune: int, where: str
-) -> None:
-    """Before the position is recorded nothing is in ``out``; after it, the place in the stream is taken."""
-    values, whole = stream(1300), make(prune=prune).publish(stream(1300))
-    publisher = make(prune=prune)
-    publisher.publish(values[:300])
-    # Short chunks go through one kernel, and are copied.
-    monkeypatch.setattr("fastdp.streams.stream_machine.MAX_SHORT", 0)
-    out = np.full(600, 123.0)
-    home = {"leaf_noise": Hierarchy, "emit": Step}[where]
-    original = getattr(home, where)
-
-    def interrupt(*arguments, **options):
-        raise Interrupted
-
-    monkeypatch.setattr(home, where, interrupt)
-    with pytest.raises(Interrupted):
-        publisher.publish(values[300:900], out=out)
-    monkeypatch.setattr(home, where, original)
-    assert (out == 123.0).all()
-    assert publisher.n_seen == (300 if where == "leaf_noise" else 900)
-    rest = publisher.publish(values[publisher.n_seen :])
-    assert np.array_equal(rest, whole[publisher.n_seen - 300 - rest.size :])
-
-
-def test_an_interrupt_never_counts_a_held_out_value_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    publisher = make()
-    observe = noisy_max._NoisyMaxChooser.observe
-
-    def interrupted(self, values):
-        observe(self, values)
-        raise Interrupted
-
-    with monkeypatch.context() as patch:
-        patch.setattr(noisy_max._NoisyMaxChooser, "observe", interrupted)
-        with pytest.raises(Interrupted):
-            publisher.publish(np.full(100, 5.0))
-    # What it has counted cannot be known, so it goes on with nothing.
-    with pytest.raises(StateError, match="interrupted while it read the hold-out"):
-        publisher.publish(np.full(200, 5.0))
-    assert publisher._state.chooser.counts.sum() == publisher.n_seen == 100
 
 
 def test_shape_of_the_hierarchy() -> None:
