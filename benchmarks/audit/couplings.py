@@ -30,11 +30,10 @@ from fastdp.spatial import Box
 from fastdp.spatial.adaptive_phdstream import AdaptivePHDStream
 from fastdp.spatial.phdstream import PHDStream
 from fastdp.state.machine import Column, Transition
-from fastdp.streams.adaptive_blocks import AdaptiveBlocks
+from fastdp.streams.pipelines import AdaptiveBlocks, Progress, Step, TreeNoise
 from fastdp.streams.publisher import StreamPublisher
 from fastdp.streams.release import WholeStream
-from fastdp.streams.stream_machine import Schedule, fill_in
-from fastdp.streams.stream_state import Progress, Step, StreamState, TreeNoise
+from fastdp.streams.stream_machine import Schedule, StreamState, fill_in
 from fastdp.tables import choices as table_choices
 from fastdp.tables.budget import Budget
 from fastdp.tables.sums import Quantity

@@ -28,9 +28,8 @@ from fastdp.noise.words import Purpose, StreamId, WordStream
 from fastdp.perturbers import Blocks, Hierarchy
 from fastdp.perturbers.base import HierarchyShape
 from fastdp.spatial import domains
-from fastdp.streams.adaptive_blocks import AdaptiveBlocks
 from fastdp.streams.pak import RunningSum
-from fastdp.streams.stream_state import Progress
+from fastdp.streams.pipelines import AdaptiveBlocks, Progress
 from fastdp.thresholds import PAKQuantile, SmoothQuantile
 from fastdp.thresholds.base import ThresholdTask
 from fastdp.thresholds.quantile import CELLS, rank_of

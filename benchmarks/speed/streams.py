@@ -11,6 +11,7 @@ import numpy as np
 import fastdp
 from benchmarks import shared
 from benchmarks.peers import numpy_peers, open_dp
+from benchmarks.peers.paper_scan import scan_pairs
 from benchmarks.shared import item_counts
 from benchmarks.speed.gaussian import gaussian_publishers, gaussian_sampler
 from benchmarks.speed.inputs import HOLDOUTS, Tree
@@ -19,7 +20,7 @@ from fastdp.noise import Key, discrete_laplace
 from fastdp.noise.words import Purpose, StreamId, WordStream
 from fastdp.perturbers import Hierarchy
 from fastdp.thresholds import Fixed, NoisyMax, ThresholdTask
-from fastdp_kernels.streams.threshold_choice import divide_pairs, scan_pairs
+from fastdp_kernels.streams.threshold_choice import divide_pairs
 from fastdp_lab.queries.workloads import random_ranges
 
 SCALES = {

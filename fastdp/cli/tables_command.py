@@ -23,7 +23,7 @@ from fastdp.cli.ledger_command import Account
 from fastdp.cli.options import fields_of, with_options
 from fastdp.cli.resume import secret_of
 from fastdp.cli.terminal import STANDARD, as_table, check_picture, check_separate, running, seconds
-from fastdp.data.source import import_tables, open_dataset, open_source
+from fastdp.data.source import Source, arrow_type, import_tables, open_dataset, open_source
 from fastdp.engines.job import Foreign, engine
 from fastdp.errors import DataError, ParameterError
 from fastdp.kinds import Json
@@ -78,6 +78,7 @@ OPTIONS = """
 --keys-file FILE:file  The keys that are released: a CSV or Parquet file with the columns of --by.
 --public-keys  Release all keys of the table: it is no secret which keys it has.
 --key-share X:float  Share of the budget for choosing keys privately, with --delta.
+--others  Release the rows of all other keys as one more key, whose entries are missing, with --delta.
 --levels/--no-levels as levels  Measure totals of all keys, of each prefix of --by and over all windows too,
     consistent with the rest.  [default: where they cost next to nothing]
 --delta D:float  Above 0 the keys are private, unless they are given: those whose noisy number of rows passes a
@@ -303,8 +304,9 @@ def _check_keys(options: Json) -> None:
         raise click.UsageError("--key, --keys-file and --public-keys exclude each other.")
     if ways and not options["by"]:
         raise click.UsageError("--key, --keys-file and --public-keys need --by, the column of the keys.")
-    if options["key_share"] is not None and (ways or not options["by"] or not options["delta"]):
-        raise click.UsageError("--key-share needs --by and --delta, and no listed or public keys.")
+    private = options["key_share"] is not None or options["others"]
+    if private and (ways or not options["by"] or not options["delta"]):
+        raise click.UsageError("--key-share and --others need --by and --delta, and no listed or public keys.")
     if options["by"] and not ways and not options["delta"]:
         raise click.UsageError(
             "--by needs the keys that are released: --key or --keys-file; --public-keys if it is no secret which "
@@ -350,28 +352,30 @@ def _keys(frame: Foreign, options: Json) -> Foreign:
         rows = [list(row.values()) for batch in batches for row in batch.to_pylist()]
     elif listed:
         rows = [[text] for text in listed] if len(by) == 1 else list(csv.reader(listed))
+    elif options["key_share"] is None and not options["others"]:
+        return None
     else:
-        return None if options["key_share"] is None else fastdp.PrivateKeys(options["key_share"])
-    schema = open_source(frame, by).schema
+        share = {} if options["key_share"] is None else {"share": options["key_share"]}
+        return fastdp.PrivateKeys(**share, others=options["others"])
+    source = open_source(frame, by)
     for row in rows:
         if len(row) != len(by):
             raise ParameterError(f"--key {','.join(map(str, row))}: expected {len(by)} entries, one for each --by")
-    typed = [tuple(_typed(entry, schema[name], name) for entry, name in zip(row, by, strict=True)) for row in rows]
-    return [row[0] for row in typed] if len(by) == 1 else typed
+    columns = [_typed(list(each), name, source) for each, name in zip(zip(*rows, strict=True), by, strict=True)]
+    return columns[0] if len(by) == 1 else list(zip(*columns, strict=True))
 
 
-def _typed(entry: Foreign, kind: Foreign, name: str) -> Foreign:
-    """`entry` of a key converted to the column type `kind`; ParameterError if it is not a number there."""
-    if entry is None:
-        return None
+def _typed(entries: list[Foreign], name: str, source: Source) -> list[Foreign]:
+    """Entries of keys converted to the type of the column `name`: numbers, dates, times, truth values."""
+    _, arrow = import_tables()
+    kind = arrow_type(source, name)
+    kind = kind.value_type if kind is not None and arrow.types.is_dictionary(kind) else kind
     try:
-        if kind.is_integer():
-            return int(entry)
-        if kind.is_float():
-            return float(entry)
-    except ValueError:
-        raise ParameterError(f"key {entry!r}: expected a number, as in column {name!r}") from None
-    return str(entry) if isinstance(entry, (int, float)) else entry
+        found: list[Foreign] = arrow.array(entries).cast(kind).to_pylist()
+    except (arrow.ArrowInvalid, arrow.ArrowNotImplementedError):
+        # Arrow's words are long.
+        raise ParameterError(f"keys: an entry is no {kind}: expected the type of column {name!r}") from None
+    return found
 
 
 # ``--engine``: Spark or Dask adds the rows.

@@ -20,7 +20,7 @@ from fastdp.noise import sampler
 from fastdp.noise.binding import check_chain, step_key
 from fastdp.noise.key import Key
 from fastdp.noise.words import Purpose, StreamId
-from fastdp.record import Checked, Keyed, PartOf, Real, Whole, constructor, parameter, record, values_of
+from fastdp.record import Checked, Keyed, PartOf, Real, Whole, constructor, parameter, record
 from fastdp.state import codec
 from fastdp.state.codec import expect
 from fastdp.state.driver import Publisher
@@ -156,10 +156,6 @@ class RunningCounts(Publisher[CountState]):
     @constructor(CountMachine)
     def __init__(self, machine: CountMachine, seed: int | str | None, key: Key | bytes | None) -> None:
         self._begin(machine, machine.bind(Key.choose(seed, key)))
-
-    def _begin(self, machine: CountMachine, key: Key) -> None:
-        super()._begin(machine, key)
-        self.__dict__.update(values_of(machine))
 
     @property
     def n_steps(self) -> int:
@@ -357,10 +353,6 @@ class SelectiveCounting(Publisher[SelectiveState]):
     @constructor(SelectiveMachine)
     def __init__(self, machine: SelectiveMachine, seed: int | str | None, key: Key | bytes | None) -> None:
         self._begin(machine, machine.bind(Key.choose(seed, key)))
-
-    def _begin(self, machine: SelectiveMachine, key: Key) -> None:
-        super()._begin(machine, key)
-        self.__dict__.update(values_of(machine))
 
     @property
     def n_steps(self) -> int:

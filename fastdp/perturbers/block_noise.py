@@ -1,6 +1,6 @@
 """Flat: noise on every value (ToPS section 3, Appendix F); Blocks: noise on blocks sized by released sums.
 
-Where a block closes: ``streams/adaptive_blocks.py``; length of the next: kernel ``block_lengths.py``;
+Where a block closes: ``streams/pipelines.py``; length of the next: kernel ``block_lengths.py``;
 source: ``docs/adaptive.md``.
 """
 

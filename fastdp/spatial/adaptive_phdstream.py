@@ -26,7 +26,7 @@ from fastdp.record import Flag, Real, Whole, constructor, parameter, record
 from fastdp.releases.intervals import laplace_variance
 from fastdp.spatial import decomposition
 from fastdp.spatial.decomposition import COUNTED, KeptTree, Tree, check_codes
-from fastdp.spatial.domains import CellParameters
+from fastdp.spatial.domains import CellParameters, PointParameters
 from fastdp.spatial.phdstream import (
     MAX_EVENTS,
     MAX_SHARE,
@@ -332,7 +332,7 @@ class AdaptiveState(PointState):
 
 
 @record
-class AdaptiveMachine(PointMachine[AdaptiveState]):
+class AdaptiveMachine(PointParameters, PointMachine[AdaptiveState]):
     """Transition function of :class:`AdaptivePHDStream`: public parameters without state."""
 
     #: A release between two counts follows from the last one.

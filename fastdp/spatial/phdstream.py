@@ -35,7 +35,7 @@ from fastdp.noise import sampler
 from fastdp.noise.binding import check_chain, step_key
 from fastdp.noise.key import Key
 from fastdp.noise.words import Purpose, StreamId
-from fastdp.record import Choice, Kind, Real, Whole, constructor, parameter, record, values_of
+from fastdp.record import Choice, Kind, Real, Whole, constructor, parameter, record
 from fastdp.releases.intervals import laplace_variance
 from fastdp.spatial import decomposition
 from fastdp.spatial.decomposition import KEPT, MAX_COUNT, RELEASED, KeptTree, Tree, describe_tree, restore_tree
@@ -145,12 +145,21 @@ class PointState:
 S = TypeVar("S", bound=PointState)
 
 
-class PointMachine(Machine[S], PointParameters, Generic[S]):
-    """Transition function of a mechanism on batches of points; subclasses are records with a plan and steps."""
+class PointMachine(Machine[S], Generic[S]):
+    """Transition function of a mechanism on batches of points; subclasses are :class:`PointParameters` besides."""
 
     PARTS: ClassVar[codec.Parts] = PARTS
     #: Columns that a file has of each tree of a state; none of a tree that follows from the others.
     TREES: ClassVar[Mapping[str, tuple[str, ...]]] = {"tree": RELEASED}
+
+    @property
+    @abstractmethod
+    def plan(self) -> CellParameters:
+        """Public constants of the steps."""
+
+    @abstractmethod
+    def codes(self, points: Values | None, name: str) -> Integers:
+        """Ascending codes of the points' cells of the greatest depth, int64[n]."""
 
     @abstractmethod
     def follow(self, state: S, added: Integers, removed: Integers, key: Key, chain: str) -> S:
@@ -197,7 +206,7 @@ class PointMachine(Machine[S], PointParameters, Generic[S]):
                 restored[name] = codec.restore(hint, restored[name])
             elif restored[name] is not None:
                 tree = restore_tree(restored[name], self.TREES[name], self.plan)
-                restored[name] = KeptTree.of(self.fan_out, tree) if hint is KeptTree else tree
+                restored[name] = KeptTree.of(self.plan.fan_out, tree) if hint is KeptTree else tree
         state: S = kind(**restored)
         self.check_indices(state)
         check_chain(state.chain)
@@ -218,7 +227,6 @@ class SpatialPublisher(Publisher[S]):
 
     def _begin(self, machine: PointMachine[S], key: Key) -> None:
         super()._begin(machine, key)
-        self.__dict__.update(values_of(machine))
         self._made: tuple[Tree, ReleasedTree] | None = None
 
     @property
@@ -361,7 +369,7 @@ class CounterKind(Kind):
 
 
 @record
-class PHDMachine(PointMachine[PHDState]):
+class PHDMachine(PointParameters, PointMachine[PHDState]):
     """Transition function of :class:`PHDStream`: public parameters without state."""
 
     TREES: ClassVar[Mapping[str, tuple[str, ...]]] = {"kept": KEPT, "tree": RELEASED}

@@ -19,7 +19,7 @@ from fastdp.errors import ParameterError, StateError
 from fastdp.kinds import Array, Json
 from fastdp.noise.key import ENABLED, Key
 from fastdp.state import codec
-from fastdp.state.atomic_files import identity, token
+from fastdp.state.atomic_files import token
 
 S = TypeVar("S")
 #: A batch as the method ``read`` of its machine returns it, and the output of a call.
@@ -198,7 +198,7 @@ class CallGuard:
 
     def __init__(self, *, forks: bool = False) -> None:
         self.calls: set[object] = set()
-        self.number, self.token = identity()
+        self.number, self.token = getpid(), token[0]
         self.forks = forks
 
 
@@ -217,7 +217,7 @@ def single_caller(method: Callable[Concatenate[G, P], R]) -> Callable[Concatenat
     @functools.wraps(method)
     def guarded(self: G, /, *args: P.args, **kwargs: P.kwargs) -> R:
         guard = self._guard
-        # identity(), inlined for speed.
+        # atomic_files.identity(), inlined for speed.
         if (token[0] is not guard.token or getpid() != guard.number) and not guard.forks:
             raise StateError(
                 f"a {type(self).__name__} used in a forked process: expected a publisher made in the process that "

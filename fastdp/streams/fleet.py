@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NoReturn, Self, TypeAlias
 
 import numpy as np
@@ -26,10 +26,10 @@ from fastdp.state.codec import as_text, decode_errors
 from fastdp.state.driver import Publisher
 from fastdp.state.machine import CallGuard, Machine, single_caller
 from fastdp.state.sealed_file import MIN_BYTES, Seal
-from fastdp.streams.adaptive_rows import AdaptiveRows, MachineRows
 from fastdp.streams.ids import Id, Places, as_ids, parts_of
 from fastdp.streams.publisher import StreamPublisher
 from fastdp.streams.release_many import guarantee_of_many
+from fastdp.streams.rows import AdaptiveRows, MachineRows, Rows
 from fastdp.streams.stream_machine import Schedule
 
 #: Ids or values, one a row.
@@ -44,6 +44,7 @@ _PUBLISHERS: dict[str, type[StreamPublisher | RunningCounts]] = {
     "CountMachine": RunningCounts,
 }
 Packed = tuple[Json, bytes]
+NO_ROWS: Indices = np.empty(0, np.int64)
 #: Stands for a missing parameter; equal to nothing else.
 _NONE = object()
 
@@ -115,7 +116,7 @@ class Fleet:
         self._guard = CallGuard()
         self._machine, self._key = machine, machine.bind(secret)
         self._secret = _checked_with(secret, self._key)
-        self._rows: Any = AdaptiveRows.of(machine, self._key) or MachineRows(machine, self._key)
+        self._rows: Rows = AdaptiveRows.of(machine, self._key) or MachineRows(machine, self._key)
         #: Row of each id; how often each id was forgotten, as every epoch has its own noise; shard and their number.
         self._places = Places()
         self._epochs: dict[Id, int] = {}
@@ -136,7 +137,7 @@ class Fleet:
         # Each object keeps its own record of draws.
         key = self._key.again()
         own = {"_guard": CallGuard(), "_key": key, "_secret": _checked_with(self._secret, key), "_lost": False}
-        own |= {"_places": Places(), "_rows": self._rows.taken(np.empty(0, np.int64), key), "_epochs": {}}
+        own |= {"_places": Places(), "_rows": self._rows.taken(NO_ROWS, key), "_epochs": {}}
         other.__dict__.update(vars(self), **own, _part=part)
         return other
 
@@ -378,7 +379,8 @@ class Fleet:
             part._places, part._rows = Places(_at(ids, rows)), self._rows.taken(rows, part._key)
         for each, epochs in self._epochs.items():
             parts[int(parts_of(as_ids([each]), n)[0])]._epochs[each] = epochs
-        self._lost, self._places, self._rows = True, Places(), None
+        self._lost, self._places = True, Places()
+        self._rows.keep(NO_ROWS)
         return list(parts)
 
     @classmethod
@@ -413,7 +415,8 @@ class Fleet:
                 part._lost = False
             raise
         for part in parts:
-            part._places, part._rows = Places(), None
+            part._places = Places()
+            part._rows.keep(NO_ROWS)
         return whole
 
     @single_caller
@@ -584,10 +587,7 @@ class Fleet:
             mine, n = self._part = int(content["part"][0]), int(content["part"][1])
             if not 0 <= mine < n or (parts_of(ids, n) != mine).any():
                 raise ValueError("ids of another part")
-        if isinstance(self._rows, AdaptiveRows):
-            self._rows.unpack(size, content["rows"], take)
-        else:
-            self._rows.unpack(self._keys_of(ids), content["rows"], take)
+        self._rows.unpack(size, partial(self._keys_of, ids), content["rows"], take)
         if at != len(data):
             raise ValueError("more numbers than streams")
         return self

@@ -17,7 +17,7 @@ from fastdp.noise.key import Key
 from fastdp.perturbers import Blocks, Hierarchy, Perturber
 from fastdp.record import shared
 from fastdp.smoothers import Exponential, Mean, Median, MovingAverage, Recent, Smoother
-from fastdp.streams.parameters import DEFAULT_HOLDOUT, DEFAULT_RANGE, StreamParameters, composed
+from fastdp.streams.parameters import DEFAULT_HOLDOUT, DEFAULT_RANGE, StreamParameters, as_blocks, composed
 from fastdp.streams.publisher import StreamPublisher
 from fastdp.thresholds import ScaleFree, Threshold
 from fastdp.thresholds.scale_free import ENOUGH, MIN_COUNT
@@ -227,14 +227,6 @@ class Adaptive(StreamPublisher):
             threshold, blocks, None, epsilon, bound, holdout, max_range, expected_length, every, *rest
         )
         self._compose(composition, seed, key)
-
-
-def as_blocks(perturber: Blocks | None, delta: float) -> Blocks:
-    """`perturber`, by default ``Blocks()``, with Gaussian noise if `delta` > 0; ParameterError for another class."""
-    blocks = Blocks() if perturber is None else perturber
-    if not isinstance(blocks, Blocks):
-        raise ParameterError(f"perturber = {validation.shown(blocks)}: expected fastdp.perturbers.Blocks(...)")
-    return replace(blocks, noise="gaussian") if delta else blocks
 
 
 # Default hold-outs, from the public length and rate of a stream.

@@ -8,32 +8,217 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from fractions import Fraction
-from typing import Any, ClassVar, NamedTuple
+from functools import cached_property, partial
+from typing import Any, ClassVar, Literal, NamedTuple, cast
 
 import numpy as np
 
+from fastdp import validation
 from fastdp.data.column import NOT_FINITE, as_floats, as_whole, entry_at
-from fastdp.errors import DataError, StateError
-from fastdp.guarantee import Guarantee
+from fastdp.errors import DataError, ParameterError, StateError
+from fastdp.guarantee import Guarantee, parallel, remainder, sequential
+from fastdp.integer_grid import Grid, make_grid
 from fastdp.kinds import Floats, Integers, Values
 from fastdp.noise import sampler
 from fastdp.noise.key import Key
-from fastdp.noise.words import Purpose, StreamId
+from fastdp.noise.words import MAX_WORDS, Purpose, StreamId
 from fastdp.perturbers.base import theta_key
-from fastdp.record import constructor
+from fastdp.record import Flag, Keyed, Kind, Real, Whole, constructor, parameter, record, values_of
 from fastdp.releases.intervals import SumNoise
 from fastdp.releases.release import Release
 from fastdp.state import codec
 from fastdp.state.codec import Packed
 from fastdp.state.driver import Publisher
 from fastdp.state.machine import Column, Machine, Transition, single_caller
-from fastdp.streams.pak_parameters import PAKParameters
-from fastdp.thresholds import Fixed
-from fastdp.thresholds.base import held_out
+from fastdp.streams.parameters import PARTS, noise_key
+from fastdp.thresholds import Fixed, PAKQuantile, SmoothQuantile, Threshold, ThresholdTask
+from fastdp.thresholds.base import as_rule, held_out
 from fastdp_kernels.noise import binary_counter
 from fastdp_kernels.streams import online_pass
+
+MIN_EPSILON = 2.0**-60
+#: A threshold further out than this tail probability of its noise is cut off there, public post-processing.
+MIN_TAIL = 2.0**-54
+#: Covers the rounding of the highest threshold.
+ABOVE_ROUNDING = 1.0 + 2.0**-30
+
+
+@record
+class PAKParameters(Keyed):
+    """The parameters of :class:`fastdp.PAK`; ParameterError if one is not accepted or they do not fit together."""
+
+    epsilon: float = parameter(Real(above=0.0))
+    delta: float = parameter(Real(least=0.0, below=1.0))
+    bound: float = parameter(Real(above=0.0))
+    length: int = parameter(Whole(1, MAX_WORDS))
+    _: KW_ONLY
+    holdout: int = parameter(Kind(), default=65_536)
+    share: float = parameter(Real(above=0.0, below=1.0), default=0.85)
+    tail_factor: float = parameter(Real(least=1.0), default=1.0)
+    threshold: Threshold | float | None = parameter(Kind(), default=None)
+    lag_sums: bool = parameter(Flag(), default=False)
+    clip: bool = parameter(Flag(), default=True)
+    average: int | Literal["all"] | None = parameter(Kind(), default=None)
+    resolution: float | None = parameter(Real(above=0.0), default=None)
+
+    rule: ClassVar[int] = 1
+
+    def _check(self) -> None:
+        """ParameterError if parameters do not fit together, so that nothing can fail once data flow."""
+        put = partial(object.__setattr__, self)
+        given = self.threshold
+        put("threshold", usual_threshold(self.delta, self.clip) if given is None else as_rule("threshold", given))
+        self._check_threshold(self.clip)
+        rule = self.chosen_by
+        holdout = self.holdout if rule.uses_holdout else 0
+        put("holdout", validation.integer("holdout", holdout, 0, self.length - 1))
+        if rule.uses_holdout and self.holdout == 0:
+            raise ParameterError(
+                f"holdout = {self.holdout!r}: expected at least 1 and less than the length, {self.length}"
+            )
+        if self.average is not None and self.average != "all":
+            put("average", validation.integer("average", self.average, 1, self.length))
+        if min(self.epsilon_threshold, self.epsilon_lag) < MIN_EPSILON:
+            raise ParameterError(
+                f"share = {self.share!r}: expected both parts of epsilon = {self.epsilon!r} above 2^-60"
+            )
+        object.__setattr__(self, "resolution", self.grid.resolution)
+        # The narrowest noise must be drawable; checked now, not at the end of the hold-out.
+        sampler.laplace_distribution(Fraction(1) / Fraction(self.epsilon))
+        chosen = rule.guarantee(self.task)
+        if chosen is not None and chosen.delta > self.delta:
+            raise ParameterError(
+                f"delta = {self.delta!r}: expected at least {chosen.delta!r}, which the threshold uses"
+            )
+
+    def _check_threshold(self, clip: bool) -> None:
+        """ParameterError if the threshold is no rule, or does not fit `clip`."""
+        rule = self.threshold
+        validation.part("threshold", rule, Threshold, "fastdp.thresholds")
+        endless = isinstance(rule, (PAKQuantile, SmoothQuantile)) and not rule.clip and rule.noise != "cauchy"
+        if not clip and not endless:
+            raise ParameterError(
+                f"threshold = {validation.shown(rule)}: expected PAKQuantile(clip=False), or "
+                "SmoothQuantile(clip=False) without Cauchy-type noise (whose theta may be any number), because "
+                "clip = False"
+            )
+
+    @property
+    def chosen_by(self) -> Threshold:
+        """The rule that chooses the threshold."""
+        return cast("Threshold", self.threshold)
+
+    @cached_property
+    def epsilon_threshold(self) -> float:
+        """epsilon_1, the threshold's budget."""
+        return self.epsilon * self.share
+
+    @cached_property
+    def epsilon_lag(self) -> float:
+        """epsilon_2, the budget of the first values' sum: epsilon_1 + epsilon_2 is at most epsilon, exactly."""
+        return remainder(self.epsilon, self.epsilon_threshold)
+
+    @cached_property
+    def grid(self) -> Grid:
+        """The grid from 0 to the highest threshold r tau, proved to fit int64.
+
+        That is the bound, or with ``clip=False`` the value that noise exceeds with probability 2^-54, for a smooth
+        sensitivity of at most the bound.
+        """
+        top = self.bound if self.clip else self._highest()
+        least = self.epsilon_lag if self.holdout else self.epsilon
+        levels = max(self.length - self.holdout, self.holdout).bit_length()
+        try:
+            grid = make_grid(top, self.resolution, least, self.length, levels, 2)
+        except ParameterError as error:
+            reach = "" if self.clip else f"clip = False: r tau may reach {top:.3g}, and then "
+            part = f"; {least!r} is epsilon_2, the rest of epsilon = {self.epsilon!r}" if self.holdout else ""
+            raise ParameterError(f"{reach}{error}{part if repr(least) in str(error) else ''}") from None
+        if grid.resolution > self.bound:
+            raise ParameterError(
+                f"clip = False: r tau may reach {top:.3g}, whose grid has a resolution of {grid.resolution:g}; "
+                f"expected at most the bound, {self.bound!r} (a larger epsilon or a shorter stream)"
+            )
+        return grid
+
+    def _highest(self) -> float:
+        """Largest r tau without a clip to the bound, except with probability 2^-54."""
+        rule, task = self.threshold, self._task_on(self.bound)
+        assert isinstance(rule, (PAKQuantile, SmoothQuantile))  # noqa: S101 - checked on construction
+        noise = rule.smooth_noise(task)
+        farthest = rule.kappa(task) / noise.a * (noise.magnitude(MIN_TAIL) + rule.offset(task))
+        return self.tail_factor * self.bound * (1.0 + farthest) * ABOVE_ROUNDING
+
+    @cached_property
+    def bound_steps(self) -> int:
+        """B in grid steps, to which values are clipped under any threshold."""
+        return Grid(self.bound, self.grid.resolution).bound_steps
+
+    @property
+    def task(self) -> ThresholdTask:
+        """Public inputs of the threshold's choice."""
+        return self._task_on(self.grid.resolution)
+
+    def _task_on(self, resolution: float) -> ThresholdTask:
+        """:attr:`task` on a grid of this resolution."""
+        holdout = max(self.holdout, 1)
+        return ThresholdTask(self.epsilon_threshold, self.bound, holdout, self.length, resolution, self.epsilon)
+
+    def guarantee(self, *, simulated: bool) -> Guarantee:
+        """Threshold and sum share the first values, the tree has the others (PAK section III-C)."""
+        levels = (self.length - self.holdout).bit_length()
+        whole = Guarantee(
+            epsilon=self.epsilon,
+            arithmetic="exact",
+            derivation=(f"binary tree over the other values: each enters at most {levels} nodes, epsilon in all",),
+        )
+        chosen = self.chosen_by.guarantee(self.task)
+        if self.holdout and chosen is not None:
+            total = Guarantee(
+                epsilon=self.epsilon_lag,
+                arithmetic="exact",
+                derivation=(self._lag_step,),
+            )
+            whole = parallel(sequential(chosen.of("threshold"), total), whole)
+        return replace(whole, simulated=simulated or whole.simulated)
+
+    @property
+    def _lag_step(self) -> str:
+        """Derivation step for the first values' sum or sums."""
+        if self.lag_sums:
+            return (
+                f"running sums of the first values: each enters at most {self.holdout.bit_length()} nodes, epsilon_2"
+            )
+        return "sum of the first values, noise of scale r tau / epsilon_2: epsilon_2"
+
+    def noise_key(self, secret: Key) -> Key:
+        """Noise key of this composition under a secret."""
+        return noise_key(self, secret)
+
+    def describe(self) -> dict[str, Any]:
+        """Parameters as JSON, the threshold by name."""
+        return {**values_of(self), "threshold": codec.describe_part(self.threshold, PARTS)}
+
+    @classmethod
+    def from_description(cls, description: dict[str, Any]) -> PAKParameters:
+        """The parameters that :meth:`describe` gave."""
+        return cls(**{**description, "threshold": codec.build_part(description["threshold"], PARTS)})
+
+
+def usual_threshold(delta: object, clip: bool) -> PAKQuantile:
+    """PAK's own rule for this delta; ParameterError for delta = 0."""
+    number = validation.real("delta", delta)
+    if number == 0.0:
+        raise ParameterError(
+            f"delta = {delta!r}: expected a number above 0 for PAKQuantile, or another threshold, such as "
+            "SmoothQuantile(noise='cauchy')"
+        )
+    return PAKQuantile(delta=number, clip=clip)
+
+
+# The counter, and the machine.
 
 
 class RunningSum(NamedTuple):

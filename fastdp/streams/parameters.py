@@ -533,3 +533,11 @@ def default_threshold(perturber: object, sensitivity: float | None = None, *, fi
 def altered(composition: StreamParameters, **changes: Any) -> StreamParameters:
     """`composition` with other values of some fields."""
     return composed(*(values_of(composition) | changes).values())
+
+
+def as_blocks(perturber: Blocks | None, delta: float) -> Blocks:
+    """`perturber`, by default ``Blocks()``, with Gaussian noise if `delta` > 0; ParameterError for another class."""
+    blocks = Blocks() if perturber is None else perturber
+    if not isinstance(blocks, Blocks):
+        raise ParameterError(f"perturber = {validation.shown(blocks)}: expected fastdp.perturbers.Blocks(...)")
+    return replace(blocks, noise="gaussian") if delta else blocks

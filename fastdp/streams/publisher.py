@@ -22,11 +22,9 @@ from fastdp.releases.revised import RevisedStream
 from fastdp.smoothers import Smoother
 from fastdp.state.driver import Publisher
 from fastdp.state.machine import Column, record, single_caller
-from fastdp.streams.adaptive_blocks import AdaptiveBlocks
-from fastdp.streams.fixed_blocks import FixedBlocks
 from fastdp.streams.parameters import DEFAULT_RANGE, StreamParameters, composed
-from fastdp.streams.stream_machine import Emission, Schedule
-from fastdp.streams.stream_state import Progress, StreamState
+from fastdp.streams.pipelines import AdaptiveBlocks, FixedBlocks, Progress
+from fastdp.streams.stream_machine import Emission, Schedule, StreamState
 from fastdp.thresholds import Threshold
 from fastdp.thresholds.renewals import Renewal
 

@@ -21,12 +21,13 @@ from fastdp.noise.key import Key
 from fastdp.perturbers.block_noise import Blocks, Focus
 from fastdp.releases.release import Release
 from fastdp.state.driver import LOG
-from fastdp.streams.methods import Adaptive, as_blocks
+from fastdp.streams.methods import Adaptive
 from fastdp.streams.parameters import (
     DEFAULT_RANGE,
     StreamParameters,
     altered,
     approximated,
+    as_blocks,
     composed,
     default_threshold,
     in_units,

@@ -30,10 +30,10 @@ from fastdp.releases.release import Ids, Release, ReleasedNodes
 from fastdp.releases.revised import RevisedStream
 from fastdp.smoothers import Recent
 from fastdp.smoothers.smoothers import predict_rows
-from fastdp.streams.fixed_blocks import nodes_scratch
 from fastdp.streams.ids import as_row_ids
 from fastdp.streams.methods import ToPS
 from fastdp.streams.parameters import DEFAULT_HOLDOUT, DEFAULT_RANGE, StreamParameters
+from fastdp.streams.pipelines import nodes_scratch
 from fastdp.streams.publisher import StreamPublisher
 from fastdp.streams.stream_machine import Schedule
 from fastdp.thresholds import Chooser, Threshold

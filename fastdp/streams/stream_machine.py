@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple, cast
 
 import numpy as np
 
 from fastdp.data.column import FLOAT64, INT64, NOT_FINITE, as_floats, convert, is_in_order, pieces, read_only
-from fastdp.errors import DataError
+from fastdp.errors import DataError, StateError
 from fastdp.kinds import Array, Floats, Json
 from fastdp.noise.binding import CHAIN_WORDS
 from fastdp.noise.key import Key
@@ -25,10 +25,17 @@ from fastdp.perturbers import Blocks
 from fastdp.state import codec
 from fastdp.state.codec import Packed
 from fastdp.state.machine import NOTHING_DRAWN, Column, Machine, Transition, record
-from fastdp.streams.adaptive_blocks import AdaptiveBlocks
-from fastdp.streams.fixed_blocks import FixedBlocks
 from fastdp.streams.parameters import StreamParameters
-from fastdp.streams.stream_state import NO_FLOATS, Progress, Published, Step, StreamState, next_chain
+from fastdp.streams.pipelines import (
+    NO_FLOATS,
+    AdaptiveBlocks,
+    FixedBlocks,
+    Progress,
+    Published,
+    Step,
+    TreeNoise,
+    next_chain,
+)
 from fastdp.thresholds import Chooser
 from fastdp.thresholds.base import held_out
 
@@ -40,6 +47,63 @@ LONG, MAX_SHORT = 1024, 8192
 IN_ORDER = 0x0501
 #: Use of the next value.
 Stage = Literal["holdout", "warm-up", "publish", "withhold"]
+
+
+#: Marks pending values of which a chooser may have seen some.
+UNKNOWN = np.empty(0)
+
+
+class StreamState(NamedTuple):
+    """State of a stream.
+
+    Attributes
+    ----------
+    progress : Progress
+        Counters and sums.
+    chooser : Chooser or None
+        Collects values for the next threshold, if any; it has not yet seen ``pending``.
+    noise : (int, int64[leaves]) or None
+        The tree in use; a cache.
+    pending : sequence of float64 arrays
+        Values for the chooser, kept apart because copying the chooser would cost a pass over the hold-out a chunk.
+        ``UNKNOWN`` if an interrupt came while the chooser saw some of them.
+    """
+
+    progress: Progress
+    chooser: Chooser | None
+    noise: TreeNoise | None = None
+    pending: Sequence[Floats] = ()
+
+    def __repr__(self) -> str:
+        # Without the secrets.
+        return f"StreamState({self.progress})"
+
+    def observe(self) -> None:
+        """Show the pending values to the chooser, in place; :meth:`check` detects an interrupt in between."""
+        pending = cast("list[Floats]", self.pending)
+        values = pending.copy()
+        pending[:] = [UNKNOWN]
+        for part in values:
+            cast("Chooser", self.chooser).observe(part)
+        pending.clear()
+
+    def check(self) -> None:
+        """StateError if an interrupt left it unknown which values the chooser has seen."""
+        if self.pending and self.pending[0] is UNKNOWN:
+            raise StateError(
+                "an earlier call was interrupted while it read the hold-out: expected a new publisher (one that "
+                "keeps a file goes on after an interrupt)"
+            )
+
+    def settled(self) -> Chooser | None:
+        """The chooser after the pending values; a copy if there are any."""
+        if self.chooser is None or not self.pending:
+            return self.chooser
+        self.check()
+        twin = self.chooser.copy()
+        for part in self.pending:
+            twin.observe(part)
+        return twin
 
 
 @dataclass(frozen=True)

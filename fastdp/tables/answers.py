@@ -19,7 +19,7 @@ from scipy.stats import norm
 from fastdp.errors import ParameterError
 from fastdp.kinds import Floats, Integers
 from fastdp.tables.beyond import Beyond, shares
-from fastdp.tables.consistent import Consistent, consistent, grouped, range_sums
+from fastdp.tables.consistent import Consistent, Level, Variance, consistent, grouped, range_sums
 from fastdp.tables.keys import selected_interval
 from fastdp.tables.quantiles import Bins, Histogram
 from fastdp.tables.revised import Revised, local_patterns, revise
@@ -194,11 +194,16 @@ class Answers:
             half = np.sqrt(variance) * max(longest, self._normal) + 1.0
         # In integer steps: the ends belong to the interval, and rounding must not move them inwards.
         low, high = ((sums + side * half) * resolution for side in (-1, 1))
-        rule, leaves = self._released.selection, len(self._released.parents)
+        rule, others, leaves = self._released.selection, self._released.others, len(self._released.parents)
         if rule is not None and self._released.quantities[i].name == "count" and ask.depth == leaves:
             # Keys were chosen by these counts, in the only window.
             ends = selected_interval(sums.ravel().astype(np.int64), rule, self._confidence)
             low, high = (end.reshape(sums.shape) for end in ends)
+        if others is not None and self._released.quantities[i].name == "count":
+            # The last node holds the rows of other keys alone, or with all others: then the sum is never too narrow.
+            own = float(others.quantiles(np.ones(1, np.int64), self._confidence)[0])
+            low[:, -1] = (sums if ask.depth else low)[:, -1] - own
+            high[:, -1] = (sums if ask.depth else high)[:, -1] + own
         return _Part(sums * resolution, variance * resolution**2, low, high)
 
     @cached_property
@@ -214,9 +219,15 @@ class Answers:
 
     def _fit(self, i: int) -> Consistent:
         if i not in self._fits:
-            measured = [
+            measured: list[tuple[Level, Floats, Variance]] = [
                 (each.level, each.steps[i].astype(np.float64), each.noise[i].variance) for each in self._released.sums
             ]
+            if self._released.others is not None and self._released.quantities[i].name == "count":
+                # In a table of cells alone.
+                level, steps, variance = measured[0]
+                each = np.full(steps.shape[1], variance)
+                each[-1] = self._released.others.variance
+                measured = [(level, steps, each)]
             self._fits[i] = consistent(measured, self._released.parents)
         return self._fits[i]
 

@@ -99,6 +99,9 @@ class PrivateKeys:
     share : float
         Of the budget, for the choice.  Not used where counts without windows are released for units of rows: keys are
         then chosen by these counts.
+    others : bool
+        Release the rows of all other keys as one more key, the last, whose entries are missing.  Rows with a missing
+        entry are among them.
 
     Examples
     --------
@@ -108,6 +111,12 @@ class PrivateKeys:
     """
 
     share: float = parameter(Real(above=0.0, below=1.0), default=0.25)
+    others: bool = parameter(Flag(), default=False)
+
+    @property
+    def named(self) -> float | list[object]:
+        """Part of the noise's identity."""
+        return [self.share, "others"] if self.others else self.share
 
 
 def statistics_of(given: object) -> tuple[Statistic, ...]:
@@ -322,7 +331,9 @@ def _check_per_window(plan: TablePlan, windows: int) -> None:
 
 
 def check_online(plan: TablePlan) -> None:
-    """Raise ParameterError unless a person's rows that count are known as each window closes."""
+    """Raise ParameterError unless the rows that count are known as each window closes, and their keys."""
+    if plan.has_others:
+        raise ParameterError("others = True: expected False online, where a key may appear later")
     if plan.who is None:
         return
     if plan.chooses_rows:

@@ -29,9 +29,15 @@ from fastdp.validation import DAY
 if TYPE_CHECKING:
     from fastdp.tables.plan import TablePlan
 
-#: Shares of the total: rows that count, persons' rows that are dropped, and the choice of a person's rows ("auto").
-#: That of private keys is ``PrivateKeys.share``.
-OF_ALL = {"counted": Fraction(1, 100), "dropped": Fraction(3, 100), "auto": Fraction(1, 50)}
+#: Shares of the total: rows that count, persons' rows that are dropped, the choice of a person's rows ("auto"), and
+#: rows of other keys where those that are released have the counts that chose them.  That of private keys is
+#: ``PrivateKeys.share``.
+OF_ALL = {
+    "counted": Fraction(1, 100),
+    "dropped": Fraction(3, 100),
+    "auto": Fraction(1, 50),
+    "others": Fraction(1, 20),
+}
 #: Shares of a column's budget: rows above the lowest candidates of the clip, its choice, rows in bins beyond it.  All
 #: helpers together take at most a quarter.
 OF_COLUMN = {"rows": Fraction(1, 200), "clip": Fraction(15, 200), "tail": Fraction(8, 100)}
@@ -95,6 +101,7 @@ class Budget:
             "counted": plan.who is not None or bool(plan.columns),
             "dropped": plan.who is not None,
             "auto": plan.chooses_rows,
+            "others": plan.has_others and plan.selects_cells,
         }
         found = {name: share for name, share in OF_ALL.items() if used[name]}
         if plan.private is not None and not plan.selects_cells:
@@ -283,6 +290,7 @@ class Budget:
             *(("tail", each.name, beyond) for each in plan.columns),
             ("counted", ROWS, f"rows that count: sensitivity {k}"),
             ("dropped", ROWS, f"rows that the bound drops, at most {most} of a person: sensitivity {most}"),
+            ("others", ROWS, f"rows of keys that are not released, after these are chosen: sensitivity {k}"),
         ]
         for purpose, name, step in numbers:
             if self.helper(purpose, name) and not plan.online:

@@ -474,6 +474,11 @@ class Entries:
             self.values.append(one_spelling(entries.take(import_tables()[1].array(_firsts(numbers, before)))))
         return numbers
 
+    def missing(self) -> int:
+        """Number of the missing entry, which is added."""
+        kind = self.values[0].type if self.values else import_tables()[1].null()
+        return int(self.of(import_tables()[1].nulls(1, kind))[0][0])
+
     def take(self, numbers: Integers) -> pa.Array:
         """The entries with these numbers."""
         _, arrow = import_tables()
@@ -599,8 +604,18 @@ class Keys:
             sums = np.add.reduceat(sums[:, :, order], starts, axis=2) if starts.size else sums[:, :, :0]
         return sums if depth or not self.names or sums.shape[2] else np.zeros((*sums.shape[:2], 1), np.int64)
 
-    def chosen(self, flags: Flags) -> tuple[Keys, Integers]:
-        """The keys with a flag, sorted by their entries (missing ones last), and their numbers by those here."""
+    def missing(self) -> Flags:
+        """Flags of keys with a missing entry."""
+        found: Flags = np.zeros(self.size, np.bool_)
+        for entries, path in zip(self._entries, self._path(len(self.names)), strict=True):
+            found |= (entries.digests.pairs == MISSING).all(axis=1)[path]
+        return found
+
+    def chosen(self, flags: Flags, *, others: bool = False) -> tuple[Keys, Integers]:
+        """The keys with a flag, sorted by their entries (missing ones last), and their numbers by those here.
+
+        With ``others`` one more key, the last, has missing entries, and all keys without a flag have its number.
+        """
         _, arrow = import_tables()
         import pyarrow.compute as compute
 
@@ -611,10 +626,10 @@ class Keys:
         order = compute.sort_indices(table, [(name, "ascending") for name in table.column_names]).to_numpy()
         found = Keys(self.names)
         found._entries, found._learns = self._entries, False
-        node: Integers = np.zeros(which.size, np.int64)
-        for nodes, path in zip(found._nodes, paths, strict=True):
-            node = nodes.of(node, path[order])
-        place: Integers = np.full(self.size, -1, np.int64)
+        node: Integers = np.zeros(which.size + others, np.int64)
+        for nodes, entries, path in zip(found._nodes, self._entries, paths, strict=True):
+            node = nodes.of(node, np.append(path[order], [entries.missing()] * others))
+        place: Integers = np.full(self.size, which.size if others else -1, np.int64)
         place[which[order]] = np.arange(which.size)
         return found, place
 

@@ -22,6 +22,8 @@ from fastdp.kinds import Floats, Integers
 
 #: Values of the nodes of one depth, float64[n, K], and the variance of each node's values, float64[K].
 Fitted = tuple[Floats, Floats]
+#: Variance of each node's values, or of all nodes' values.
+Variance = float | Floats
 
 
 class Level(NamedTuple):
@@ -69,14 +71,14 @@ def range_sums(values: Floats, starts: Integers, stops: Integers) -> Floats:
     return out
 
 
-def consistent(measured: Sequence[tuple[Level, Floats, float]], parents: Sequence[Integers]) -> Consistent:
+def consistent(measured: Sequence[tuple[Level, Floats, Variance]], parents: Sequence[Integers]) -> Consistent:
     """Least squares of noisy sums.
 
     Parameters
     ----------
-    measured : sequence of (Level, float64[W or 1, K], float)
-        Each level's noisy sums and the variance of each; the leaves with each window among them.  Leaves measured
-        alone come back unchanged.
+    measured : sequence of (Level, float64[W or 1, K], float or float64[K])
+        Each level's noisy sums and the variance of each, of cells alone for each node; the leaves with each window
+        among them.  Leaves measured alone come back unchanged.
     parents : sequence of int64[K]
         Of the nodes of depths 1, 2, ...: row of the parent in the depth above.
     """
@@ -97,7 +99,7 @@ def consistent(measured: Sequence[tuple[Level, Floats, float]], parents: Sequenc
     return Consistent(tuple(moved), spread, tuple(variances for _, variances in fitted))
 
 
-def _fitted(own: Mapping[int, tuple[Floats, float]], parents: Sequence[Integers]) -> list[Fitted]:
+def _fitted(own: Mapping[int, tuple[Floats, Variance]], parents: Sequence[Integers]) -> list[Fitted]:
     """Least squares over the tree, by depth: from the leaves up, then from the root down."""
     leaves = len(parents)
     values, variance = own[leaves]

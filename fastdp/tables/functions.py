@@ -16,6 +16,7 @@ from fastdp.guarantee import Guarantee
 from fastdp.kinds import Bounds, Duration, Frame, Integers, Keys
 from fastdp.ledger import Ledger
 from fastdp.ledger.ledger import charge, stream_key
+from fastdp.noise.draws import noise_distribution
 from fastdp.noise.key import Key
 from fastdp.tables import choices, columns
 from fastdp.tables.arguments import PrivateKeys, Value, entries_of, make_plan, names_of, statistics_of
@@ -24,7 +25,8 @@ from fastdp.tables.calendar import Time
 from fastdp.tables.keys import choose_keys
 from fastdp.tables.persons import Kept, PersonRows, check_finite, read_rows
 from fastdp.tables.plan import Clips, TablePlan
-from fastdp.tables.sums import FIRST_SUMS, ROWS, CellRows, Number, Quantity, Released, RowNumbers, exact_sums, release
+from fastdp.tables.sums import FIRST_SUMS, ROWS, CellRows, Number, Quantity, Released, RowNumbers
+from fastdp.tables.sums import drawn, exact_sums, release
 from fastdp.tables.table import Table
 from fastdp.units import ONE_ROW, Column, Person, Unit
 
@@ -422,11 +424,15 @@ class TableRelease:
             noisy, chosen = counts, np.ones(keys.size, np.bool_)
             if plan.key_rule == "private":
                 exact = counts if kept is None or kept.weights is None else kept.weights
+                exact = np.where(keys.missing(), 0, exact) if plan.has_others else exact
                 noisy, chosen = choose_keys(exact, keys, plan.budget.key_rule(), self.key)
-            keys, numbers = keys.chosen(chosen)
+            keys, numbers = keys.chosen(chosen, others=plan.has_others)
             if plan.selects_cells:
                 published = np.empty(keys.size, np.int64)
                 published[numbers[chosen]] = noisy[chosen]
+                if plan.has_others:
+                    given = plan.contributions, plan.budget.helper("others"), plan.noise, self.key.within("others")
+                    published[-1] = int(choices.noisy_number(int(counts[~chosen].sum()), *given).value)
         plan = plan.settled(*ends.found(), *keys.sizes)
         clips: dict[str, tuple[float, float]] = {}
         for column in plan.chooses:
@@ -476,7 +482,10 @@ class TableRelease:
         measured = release(budget, quantities, exact, self.key, span, keys, published)
         found = plan.released(span, keys, measured, tails, simulated=self.key.simulated)
         selection = budget.key_rule() if plan.selects_cells else None
-        return replace(found, family=self.source.family, rows=row_numbers, selection=selection)
+        others = None
+        if budget.helper("others"):
+            others = drawn(noise_distribution(plan.noise, plan.contributions, 1, budget.helper("others")))
+        return replace(found, family=self.source.family, rows=row_numbers, selection=selection, others=others)
 
     def _dropped(self, plan: TablePlan, dropped: int, counted: Number) -> Number:
         """Released number of persons' rows that are dropped."""

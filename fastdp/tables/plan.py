@@ -139,6 +139,11 @@ class TablePlan:
         return self.key_rule == "private" and self.who is None and whole
 
     @property
+    def has_others(self) -> bool:
+        """True if the rows of all keys that are not released are one more key."""
+        return self.private is not None and self.private.others
+
+    @property
     def contributions(self) -> int:
         """Most rows of one unit that count in a period."""
         if not isinstance(self.unit, Person):
@@ -288,7 +293,7 @@ class TablePlan:
             "period": None if self.periods is None else self._spans(self.periods),
             "by": list(self.by),
             "keys": self._key_digest,
-            "share": None if self.private is None else self.private.share,
+            "share": None if self.private is None else self.private.named,
             "contributions": self.contributions if not self.chooses_rows else "auto",
             "who": self.who is not None,
         }

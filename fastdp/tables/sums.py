@@ -294,6 +294,8 @@ class Released:
         The library that the table came from.
     selection : KeyRule or None
         Where keys were chosen by the counts of the cells: noise and threshold of these.
+    others : DrawnNoise or None
+        There, noise of the count of the last key, of all rows of other keys, if these are released.
     """
 
     edges: Integers
@@ -309,6 +311,7 @@ class Released:
     taken: tuple[str, ...] = ()
     family: str = "pyarrow"
     selection: KeyRule | None = None
+    others: DrawnNoise | None = None
 
     @property
     def keys(self) -> dict[str, list[object]]:

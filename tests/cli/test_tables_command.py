@@ -228,7 +228,7 @@ def test_what_could_not_be_written_costs_nothing(source, run, tmp_path):
         (["--by", "city"], "--by needs the keys"),
         (["--key", "Rome"], "need --by"),
         (["--by", "city", "--key", "Rome", "--public-keys"], "exclude each other"),
-        (["--by", "floor", "--key", "ground"], "expected a number, as in column 'floor'"),
+        (["--by", "floor", "--key", "ground"], "an entry is no int64: expected the type of column 'floor'"),
         (["--by", "city", "--by", "floor", "--key", "Rome"], "expected 2 entries, one for each --by"),
         (["--by", "town", "--key", "Rome"], "column 'town': expected one of the table's columns, 'at', 'city'"),
         (["--every", "1hour"], "every = '1hour': expected a length such as '15min'"),
@@ -247,6 +247,50 @@ def test_plain_errors(options, message, source, run, tmp_path):
     assert message in result.stderr
     assert "Traceback" not in result.output
     assert not (tmp_path / "out.csv").exists()
+
+
+@pytest.mark.parametrize("ending", ["parquet", "csv"])
+def test_keys_are_dates_times_and_truth_values(ending, run, tmp_path):
+    days = np.array(["2024-03-30", "2024-03-31", "2024-04-01"], "M8[D]").repeat(40)
+    table = pa.table(
+        {
+            "day": days,
+            "at": days.astype("M8[s]") + np.timedelta64(1, "h"),
+            "open": np.arange(120) % 3 > 0,
+            "x": days.astype(str),
+        }
+    )
+    (parquet.write_table if ending == "parquet" else csv.write_csv)(table, tmp_path / f"t.{ending}")
+    options = ["--epsilon", 1e6, "--seed", 1, "-o", "out.parquet", "--force"]
+    for column, listed, counts in (
+        ("day", ["2024-03-31", "2023-01-01"], [40, 0]),
+        ("at", ["2024-04-01T01:00:00", "2024-04-01T02:00"], [40, 0]),
+        ("open", ["true", "false"], [80, 40]),
+    ):
+        keys = [part for key in listed for part in ("--key", key)]
+        done = run("counts", f"t.{ending}", "--by", column, *keys, *options)
+        assert done.exit_code == 0, done.output
+        assert parquet.read_table("out.parquet")["estimate"].to_pylist() == pytest.approx(counts, abs=0.5)
+    for column, key in (("day", "tomorrow"), ("open", "perhaps"), ("at", "2024-04-01T01:00+01:00 no")):
+        done = run("counts", f"t.{ending}", "--by", column, "--key", key, *options)
+        assert done.exit_code == 1
+        assert f"expected the type of column '{column}'" in done.stderr
+    both = ["--by", "open", "--by", "day", "--key", "true,2024-03-30"]
+    assert run("counts", f"t.{ending}", *both, *options).exit_code == 0
+    assert parquet.read_table("out.parquet")["estimate"].to_pylist() == pytest.approx([26], abs=1.5)
+
+
+def test_the_others_of_private_keys(source, run):
+    options = ["--by", "meter", "--epsilon", 1, "--delta", 1e-6, "--seed", 1, "-o", "out.parquet", "--force"]
+    assert run("counts", source, *options, "--others").exit_code == 0
+    found = parquet.read_table("out.parquet")
+    wanted = fastdp.counts(
+        str(source), by="meter", keys=fastdp.PrivateKeys(others=True), epsilon=1.0, delta=1e-6, seed=1
+    )
+    assert found.equals(wanted.arrow)
+    assert found["meter"].to_pylist()[-1] is None
+    for more in (["--public-keys"], ["--key", "7"]):
+        assert "--others need --by and --delta" in run("counts", source, *options, "--others", *more).stderr
 
 
 def test_bounds_that_are_no_numbers(source, run):

@@ -8,6 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from benchmarks.peers.paper_scan import scan_pairs
 from fastdp_kernels.streams import threshold_choice
 from tests.oracles import smooth_sensitivity as oracle
 from tests.shared import real_stream
@@ -19,7 +20,7 @@ def table(b: float, m: int) -> np.ndarray:
 
 def both(values: np.ndarray, bound: int, rank: int, decay: np.ndarray) -> tuple[float, float]:
     steps = np.ascontiguousarray(values, np.int64)
-    scan = threshold_choice.scan_pairs(steps, bound, rank, decay)
+    scan = scan_pairs(steps, bound, rank, decay)
     return scan, threshold_choice.divide_pairs(steps, bound, rank, decay)
 
 

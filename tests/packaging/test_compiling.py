@@ -97,7 +97,7 @@ with warnings.catch_warnings(record=True) as told:
     from fastdp_kernels.streams import online_pass, ranges
     counts = np.zeros(3, np.int64)
     online_pass.round_values(np.array([0.0, 4.0, 0.0]), 1.0, 10.0, counts)
-    ranges.sum_children(counts, 3, np.zeros(1, np.int64))
+    ranges.prefix_blocks(np.ones(3), np.array([0, 3]), 3, np.array([0, 2]), np.zeros(2))
 assert counts.tolist() == [0, 4, 0]
 print([(str(each.message), each.filename) for each in told if each.category is RuntimeWarning])
 """

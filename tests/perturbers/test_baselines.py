@@ -143,3 +143,27 @@ def test_combinations_that_make_no_sense() -> None:
             Hierarchy(2, consistent=False, **options)
     with pytest.raises(ParameterError, match=r"smoother = Recent\(\)"):
         compose(Hierarchy(2, consistent=False, prune=0), smoother=Recent())
+
+
+def test_a_step_leaves_the_chain_of_the_state_before() -> None:
+    """The state goes on from there if the step cannot be recorded."""
+    publisher = compose(Flat())
+    chain = publisher.state.progress.chain.copy()
+    publisher.machine.step(publisher.state, publisher.machine.read(stream(30)), publisher._key)
+    assert chain.size
+    assert np.array_equal(publisher.state.progress.chain, chain)
+
+
+@pytest.mark.parametrize("perturber", [Flat(), Hierarchy(2, prune=0), Hierarchy(2, prune=1)])
+def test_values_are_clipped_to_a_bound_below_theta(perturber) -> None:
+    """A noisy quantile may choose such a theta."""
+
+    def published(value: float) -> np.ndarray:
+        publisher = compose(perturber, smoother=Recent() if getattr(perturber, "prune", 0) else None, bound=20)
+        progress = publisher.state.progress
+        progress = progress._replace(theta_steps=progress.theta_steps + progress.theta_steps // 2)
+        step, out = publisher._pipeline.prepare(progress, None, np.full(40, value)), np.empty(40)
+        step.emit(out)
+        return out
+
+    assert np.array_equal(published(20.0), published(25.0))

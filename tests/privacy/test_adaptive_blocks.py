@@ -8,7 +8,7 @@ import pytest
 from benchmarks.audit.controls import peeking_blocks
 from benchmarks.audit.parts import LOOKED_AT, VALUES, BlocksTrials, turning_point
 from fastdp.noise.key import Key
-from fastdp.streams.stream_state import Progress
+from fastdp.streams.pipelines import Progress
 from fastdp_kernels.streams import adaptive_pass
 from fastdp_kernels.streams import block_lengths as b
 from tests.kernels.adaptive_runs import no_counts, sum_adaptive

@@ -13,7 +13,7 @@ import fastdp
 from fastdp.errors import DataError
 from fastdp.noise.key import Key
 from fastdp.perturbers import Flat
-from fastdp.state.journal import Replay, as_one
+from fastdp.state.driver import Replay, as_one
 from fastdp.thresholds import Fixed
 
 PARTS = [np.arange(5.0), np.arange(3.0), np.full(4, 2.0)]

@@ -23,7 +23,7 @@ from fastdp.perturbers import Hierarchy
 from fastdp.smoothers import Recent
 from fastdp.state import atomic_files, sealed_file
 from fastdp.state.driver import Publisher
-from fastdp.streams import stream_machine, stream_state
+from fastdp.streams import pipelines, stream_machine
 from fastdp.thresholds import NoisyMax, noisy_max
 from fastdp.thresholds.renewals import RenewFromPublished
 from tests.state.saved_objects import CASES, golden_cut
@@ -224,7 +224,7 @@ def test_an_interrupt_within_the_holdout_loses_nothing_unnoticed(tmp_path: Path,
     while True:
         at += 1
         publisher = make()
-        files = tuple(each.__file__ for each in (stream_machine, stream_state, noisy_max))
+        files = tuple(each.__file__ for each in (stream_machine, pipelines, noisy_max))
         interrupt = Interrupt(at, files)
         publisher.publish(values[:begin])
         if kept:

@@ -19,7 +19,7 @@ import pytest
 
 from fastdp.errors import ParameterError, StateError
 from fastdp.local import Piecewise, SumCollector, encode
-from fastdp.state import atomic_files, codec, journal, sealed_file
+from fastdp.state import atomic_files, codec, driver, sealed_file
 from tests.state.saved_objects import CASES, KEY, golden_cut, is_empty
 
 KIND = type(CASES["tops"].make())
@@ -29,7 +29,7 @@ HEADER = sealed_file.HEADER
 def rewritten(path: Path, change) -> None:
     """Another content in a plain file, sealed like the first."""
     file = sealed_file.StateFile(path)
-    file.write(json.dumps(change(journal.read(file)[0])).encode(), None)
+    file.write(json.dumps(change(driver.read_file(file)[0])).encode(), None)
 
 
 def kept(name: str, path: Path, calls: int | None = None, key: bytes | str | None = None):
@@ -425,7 +425,7 @@ def test_a_file_that_was_written_again_knows_its_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, records: int
 ) -> None:
     """Also where many records made it be written again; and what a replay must not draw is in it."""
-    monkeypatch.setattr(journal, "MAX_RECORDS", records)
+    monkeypatch.setattr(driver, "MAX_RECORDS", records)
     case, path = CASES["selective_counting"], tmp_path / "kept"
     publisher, last = kept("selective_counting", path, 3)
     shutil.copy(path, tmp_path / "copy")
@@ -466,14 +466,14 @@ def test_a_record_that_was_interrupted_before_it_took_effect_can_be_replayed(
     case, path = CASES["tops"], tmp_path / "kept"
     publisher, _ = kept("tops", path, 1)
     publisher.publish(case.calls[1])
-    real = journal.Journal.record
+    real = driver.Journal.record
 
     def interrupted(self, *arguments) -> None:
         real(self, *arguments)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(journal.Journal, "record", interrupted)
+        patch.setattr(driver.Journal, "record", interrupted)
         with pytest.raises(KeyboardInterrupt):
             publisher.publish(case.calls[2])
     published = publisher.publish(case.calls[2])

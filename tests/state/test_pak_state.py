@@ -10,7 +10,7 @@ import pytest
 
 import fastdp
 from fastdp.errors import StateError
-from fastdp.state import journal
+from fastdp.state import driver
 from fastdp.state.sealed_file import StateFile
 
 LENGTH, HOLDOUT = 1500, 600
@@ -32,7 +32,7 @@ def test_damage_within_an_authentic_file_is_one_error(tmp_path: Path) -> None:
     publisher.save(tmp_path / "early")
     publisher.publish(values[300:800])
     publisher.save(tmp_path / "late")
-    contents = {name: journal.read(StateFile(tmp_path / name))[0] for name in ("early", "late")}
+    contents = {name: driver.read_file(StateFile(tmp_path / name))[0] for name in ("early", "late")}
     damages = [
         ("early", ("now", "n_seen"), 299), ("early", ("now", "lag"), "?"),
         ("early", ("now", "counter"), contents["late"]["now"]["counter"]), ("late", ("now", "counter"), None),

@@ -12,7 +12,7 @@ import pytest
 
 from fastdp.errors import StateError
 from fastdp.noise import Key
-from fastdp.state import Machine, Publisher, Transition, journal
+from fastdp.state import Machine, Publisher, Transition, driver
 from fastdp.state.sealed_file import StateFile
 from fastdp.streams.stream_machine import Schedule
 from tests.state.saved_objects import CASES, golden_cut
@@ -53,7 +53,7 @@ def frames(path: Path) -> int:
 def altered(path: Path, within: str | None = None, **changes: Any) -> None:
     """A kept file with another present position."""
     file = StateFile(path)
-    content = journal.read(file)[0]
+    content = driver.read_file(file)[0]
     (content["now"] if within is None else content["now"][within]).update(changes)
     file.write(json.dumps(content).encode(), None)
 
@@ -81,7 +81,7 @@ def test_records_come_to_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     path = tmp_path / "kept"
     for name, most in (("MAX_RECORDS", 3), ("SPARE_BYTES", 1)):
         with monkeypatch.context() as patch:
-            patch.setattr(journal, name, most)
+            patch.setattr(driver, name, most)
             publisher = Publisher(Counting(3), seed=1)
             publisher.keep(path.with_name(name))
             found = []
@@ -119,7 +119,7 @@ def test_a_position_that_is_not_the_states_is_refused(tmp_path: Path, name: str)
         for chunk in case.calls[: golden_cut(case)]:
             case.run(publisher, chunk)
         options, kind = case.options, type(publisher)
-    place = journal.read(StateFile(path))[0]["now"]["n_seen"]
+    place = driver.read_file(StateFile(path))[0]["now"]["n_seen"]
     altered(path, n_seen=place)
     assert kind.load(path, moved=True, **options) is not None
     altered(path, n_seen=place + 1)

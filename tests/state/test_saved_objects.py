@@ -24,7 +24,7 @@ from fastdp.errors import DataError, ParameterError, StateError
 from fastdp.local.collectors import MECHANISMS
 from fastdp.local.encoding import KINDS
 from fastdp.noise.key import Binding
-from fastdp.state import journal, sealed_file
+from fastdp.state import driver, sealed_file
 from fastdp.state.driver import Publisher
 from fastdp.state.sealed_file import StateFile
 from tests.state.saved_objects import CASES, KEY, Alternating, Case, golden_cut, is_empty
@@ -346,7 +346,7 @@ def test_damage_within_an_authentic_file_is_one_error_or_none(
     samples: dict[str, Path], name: str, data: st.DataObject
 ) -> None:
     case = CASES[name]
-    content = journal.read(StateFile(samples[name], KEY))[0]
+    content = driver.read_file(StateFile(samples[name], KEY))[0]
     where = data.draw(st.sampled_from(sorted(leaves(content), key=str)))
     inner = content
     for step in where[:-1]:
@@ -367,7 +367,7 @@ def test_damage_within_an_authentic_file_is_one_error_or_none(
 def test_an_unknown_noise_format_is_refused(
     tmp_path: Path, samples: dict[str, Path], name: str, written: object
 ) -> None:
-    content = journal.read(StateFile(samples[name], KEY))[0]
+    content = driver.read_file(StateFile(samples[name], KEY))[0]
     assert content["noise"] == Binding.COMPOSITION
     path = tmp_path / "other"
     StateFile(path, KEY).write(json.dumps({**content, "noise": written, "home": None}).encode(), None)

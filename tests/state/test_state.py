@@ -207,13 +207,13 @@ def test_a_file_keeps_its_protection(tmp_path: Path) -> None:
 def test_damage_within_an_authentic_file_is_one_error(tmp_path: Path) -> None:
     import json
 
-    from fastdp.state import journal
+    from fastdp.state import driver
     from fastdp.state.sealed_file import StateFile
 
     publisher = make(holdout=10)
     publisher.publish(stream()[:50])
     publisher.save(tmp_path / "s")
-    content = journal.read(StateFile(tmp_path / "s"))[0]
+    content = driver.read_file(StateFile(tmp_path / "s"))[0]
     for number, (place, value) in enumerate(
         [
             (("now", "blocks"), -5),

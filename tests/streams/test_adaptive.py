@@ -12,7 +12,7 @@ import pytest
 
 from fastdp.errors import AccuracyWarning
 from fastdp.perturbers import Blocks
-from fastdp.streams import adaptive_blocks
+from fastdp.streams import pipelines
 from fastdp.streams.methods import Adaptive
 from fastdp.thresholds import Fixed, ScaleFree
 from fastdp_kernels.streams import block_lengths as b
@@ -51,9 +51,9 @@ def learner_of(publisher: Adaptive) -> adaptive.Learner:
     first = public.first
     if not pipeline.warm_up:
         # Until a block's noise a value is no more than the error of the guess.
-        while first and 4.0 ** (first - 1) > public.noise / adaptive_blocks.FIRST_VARIANCE:
+        while first and 4.0 ** (first - 1) > public.noise / pipelines.FIRST_VARIANCE:
             first -= 1
-    return adaptive.Learner(public, adaptive_blocks.FIRST_LEVEL, adaptive_blocks.FIRST_VARIANCE, first)
+    return adaptive.Learner(public, pipelines.FIRST_LEVEL, pipelines.FIRST_VARIANCE, first)
 
 
 @pytest.mark.parametrize("closing", CLOSINGS)

@@ -15,7 +15,7 @@ import fastdp
 from fastdp.errors import ParameterError
 from fastdp.integer_grid import make_event_grid
 from fastdp.perturbers import Blocks
-from fastdp.streams import adaptive_blocks
+from fastdp.streams import pipelines
 from fastdp_kernels.streams import block_lengths as b
 from tests.noise_values import chain_noise
 from tests.oracles import adaptive
@@ -49,7 +49,7 @@ def learner_of(publisher: fastdp.Adaptive) -> adaptive.Learner:
         constants=b,
         events=b,
     )
-    return adaptive.Learner(public, 0.0, adaptive_blocks.FIRST_EVENTS * (1.0 + public.noise), 0)
+    return adaptive.Learner(public, 0.0, pipelines.FIRST_EVENTS * (1.0 + public.noise), 0)
 
 
 def in_steps(values: np.ndarray, resolution: float, limit: int) -> list[int]:

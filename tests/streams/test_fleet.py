@@ -21,9 +21,9 @@ from fastdp.noise import binding
 from fastdp.perturbers import Blocks, Flat
 from fastdp.state import machine
 from fastdp.state.machine import Machine, Transition
-from fastdp.streams.adaptive_rows import AdaptiveRows, MachineRows
 from fastdp.streams.fleet import Fleet
 from fastdp.streams.ids import Places
+from fastdp.streams.rows import AdaptiveRows, MachineRows
 from fastdp_kernels.streams import block_lengths as b
 from fastdp_kernels.streams.adaptive_pass import BY_SCALE
 
@@ -161,7 +161,7 @@ def test_restarts_parts_and_threads_change_nothing(actions: Any, kind: str, text
             assert following(publishers[each], value) == published
 
     # Threads where a call has two values.
-    with mock.patch("fastdp.streams.adaptive_rows.MIN_PER_THREAD", 1):
+    with mock.patch("fastdp.streams.rows.MIN_PER_THREAD", 1):
         for action, what in actions:
             if action == "publish":
                 publish(fleet, [name(k) for k in what])
@@ -204,7 +204,7 @@ def test_doubtful_draws_are_settled(monkeypatch: pytest.MonkeyPatch) -> None:
     expected = alone("spread", 3, values)
     fleet = Fleet(adaptive(), key=SECRET)
     rows = fleet._rows
-    law, settle, calls = rows._pipeline.laws[rows._steps], binding.resolve, []
+    law, settle, calls = rows.pipeline.laws[rows.theta_steps], binding.resolve, []
 
     def counted(_: Any, key: Any, chain: Any, index: int, total: int) -> int:
         calls.append(index)
@@ -212,7 +212,7 @@ def test_doubtful_draws_are_settled(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(binding, "resolve", counted)
     # Constants that are no numbers leave every draw doubtful.
-    rows._pipeline.laws[rows._steps] = replace(law, offset_pair=(math.nan, math.nan))
+    rows.pipeline.laws[rows.theta_steps] = replace(law, offset_pair=(math.nan, math.nan))
     np.testing.assert_array_equal(fleet.publish(np.full(300, 3), values)[1], expected)
     assert calls == list(range(len(calls)))
     assert calls
@@ -316,7 +316,7 @@ def test_an_interrupted_call_leaves_a_fleet_that_refuses(monkeypatch: pytest.Mon
     def stopped(*_: Any) -> Any:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(AdaptiveRows, "_pass", stopped)
+    monkeypatch.setattr(AdaptiveRows, "_consume", stopped)
     with pytest.raises(KeyboardInterrupt):
         fleet.publish([1], [1.0])
     monkeypatch.undo()
@@ -355,7 +355,7 @@ def test_states_that_kernels_could_not_follow_are_refused(
     fleet.publish([1], [1.0])
     rows = fleet._rows
     if scales is None:
-        rows._streams["exponent"][0] = 50.0
+        rows.columns[0]["exponent"][0] = 50.0
     else:
         described, arrays = rows.pack()
         wide = np.zeros((1, BY_SCALE, max(0, scales)))
@@ -435,7 +435,7 @@ def test_a_mechanism_of_your_own() -> None:
         fleet.publish([1, 2], [1.0, -2.0])
     parts = fleet.split(2)
     whole = Fleet.from_bytes(Fleet.merge(parts).to_bytes(), machine=Own)
-    assert [state.n_seen for state in whole._rows._states] == [1, 1, 1]
+    assert [state.n_seen for state in whole._rows.columns[1]] == [1, 1, 1]
 
 
 def test_many_ids_of_a_call_are_found_in_any_order() -> None:

@@ -12,7 +12,7 @@ import fastdp
 from fastdp.errors import DataError
 from fastdp.perturbers import Hierarchy
 from fastdp.smoothers import Recent
-from fastdp.streams import adaptive_blocks, fixed_blocks
+from fastdp.streams import pipelines
 from fastdp.streams.stream_machine import LONG
 from fastdp.thresholds.renewals import RenewFromHoldout, RenewFromPublished
 from fastdp_kernels.streams import adaptive_pass, online_pass
@@ -89,7 +89,7 @@ def test_a_short_chunk_needs_nothing_else(name: str, monkeypatch: pytest.MonkeyP
     """One kernel a call, as long as the tree goes on, or the block stays open."""
     publisher = PUBLISHERS[name]()
     publisher.publish(stream()[:400])
-    for pipeline in (fixed_blocks.FixedBlocks, adaptive_blocks.AdaptiveBlocks):
+    for pipeline in (pipelines.FixedBlocks, pipelines.AdaptiveBlocks):
         monkeypatch.setattr(pipeline, "prepare", None)
     assert publisher.publish(np.array([3.0])).shape == (1,)
 

@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+import fastdp
 from fastdp import guarantee
 from fastdp.guarantee import Guarantee, zcdp_delta
 from fastdp.noise.gaussian import GaussianDistribution
@@ -41,7 +42,7 @@ UNITS = {
     "per_window": {"contributions": K, "who": "person", "per_window": 1},
     "per_window, period": {"contributions": K, "who": "person", "per_window": 1, "period": "2h"},
 }
-KEY_RULES = ("none", "given", "public", "private")
+KEY_RULES = ("none", "given", "public", "private", "private, others")
 NOISES = ("laplace", "gaussian")
 #: Arguments, and values below, at and above the ends of the clip.
 CLIPS = {
@@ -76,19 +77,23 @@ class Case:
         return "who" in UNITS[self.unit]
 
     @property
+    def private(self) -> bool:
+        return self.keys.startswith("private")
+
+    @property
     def values(self) -> tuple[float, ...]:
         return CLIPS[self.clip][1]
 
     @property
     def scripts(self) -> list[Script]:
-        keys = (("a",), ("b",)) if self.keys == "private" else ()
+        keys = (("a",), ("b",)) if self.private else ()
         if "chosen" not in self.clip or self.kind == "counts":
             return [Script(keys=keys)]
         return [Script(seed, clip, keys) for seed, clip in ((1, 0.0), (0, 0.55), (4, 1.0), (8, 0.97))]
 
     @property
     def delta(self) -> float:
-        return DELTA if self.noise == "gaussian" or self.keys == "private" else 0.0
+        return DELTA if self.noise == "gaussian" or self.private else 0.0
 
     @property
     def options(self) -> dict[str, Any]:
@@ -97,6 +102,7 @@ class Case:
             "given": {"by": "key", "keys": ["a", "b"]},
             "public": {"by": "key", "keys": "public"},
             "private": {"by": "key"},
+            "private, others": {"by": "key", "keys": fastdp.PrivateKeys(others=True)},
         }[self.keys]
         delta = {"delta": self.delta} if self.delta else {}
         clip = {} if self.kind == "counts" else CLIPS[self.clip][0]
@@ -144,7 +150,7 @@ def extremes(case: Case) -> Iterator[Rows]:
         unit = [(0, "a", value, 0), (second, "a", value, 0)]
         yield (*unit, *CROWD)
         # On keys of its own.
-        if case.keys == "private":
+        if case.private:
             yield (*CROWD, *((hour, key, *rest) for (hour, _, *rest), key in zip(unit, "cd", strict=True)))
 
 
@@ -369,7 +375,7 @@ def comparable(case: Case, rows: Rows, fewer: Rows) -> bool:
         return False
     if case.online:
         return CROWD[-1] in fewer and (case.ends == "given" or _clocks(rows) == _clocks(fewer))
-    return case.keys != "private" or set(CROWD) <= set(fewer)
+    return not case.private or set(CROWD) <= set(fewer)
 
 
 def _clocks(rows: Rows) -> list[Any]:

@@ -48,7 +48,7 @@ def check(case: Case, tables: Iterable[Rows]) -> None:
     """The claim holds, and no smaller one would."""
     worst = examine(case, tables)
     assert worst.holds, (case, worst)
-    both = (case.keys, case.noise) == ("private", "gaussian")
+    both = case.private and case.noise == "gaussian"
     usual = BOTH_ENDS if case.clip == "chosen at both ends" else TIGHT
     least = SHARED if both and case.by_person else UNSPENT if case.online or both else usual
     assert worst.share > least, (case, worst)

@@ -324,3 +324,24 @@ def test_the_penalty_of_noisy_max_is_that_of_equation_6() -> None:
     exact = 3 * 500 * np.arange(1, 101) / (60 * 4096 * 2.0) * math.sqrt(2 * 15 * (math.log(4096) / math.log(16)) ** 3)
     exact[-1] *= 0.995
     assert chooser.penalties() == pytest.approx(chooser.unit() * (exact - exact[0]), abs=1)
+
+
+# Histograms of NoisyMax.
+
+
+def test_histograms_are_copied_replaced_and_checked() -> None:
+    chooser, other = (chooser_of(task(bound=10.5), values, NoisyMax(step=1.0)) for values in ([1.0, 2.0], [9.0]))
+    kept = chooser.pack()
+    chooser.copy().observe(np.array([5.0]))
+    assert chooser.pack().tolist() == kept.tolist()
+    other.unpack(kept)
+    assert other.pack().tolist() == kept.tolist()
+    for wrong in ([-1, 1], [1, -1]):
+        with pytest.raises(ValueError, match="negative"):
+            other.unpack(np.array(wrong))
+
+
+def test_the_highest_candidate_is_the_bound() -> None:
+    chooser = chooser_of(task(64.0, bound=10.5), np.full(1000, 10.5), NoisyMax(step=1.0))
+    assert chooser.scores().size == 11
+    assert chooser.choose(Key.from_seed(1)) == 10.5

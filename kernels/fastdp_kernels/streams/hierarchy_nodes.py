@@ -7,7 +7,6 @@ import numpy as np
 from fastdp_kernels._jit import inline, kernel, minus, plus
 from fastdp_kernels._lanes import LANES, raise_row, sum_row
 from fastdp_kernels.streams.online_pass import add_noise, round_values
-from fastdp_kernels.streams.ranges import sum_children
 
 # Online consistency in integers (ToPS, Appendix C, Eq. 10 and 11; Theorem 3.1).
 #
@@ -175,7 +174,7 @@ def release_tree(
             if level < height:
                 first += leaves // (size // width)
                 width //= fan_out
-                sum_children(here, fan_out, above[:width])
+                _sum_children(here, fan_out, above[:width])
                 here, above = above, here
         roots[piece] = here[0]
     first = 0
@@ -183,7 +182,7 @@ def release_tree(
     complete = values.size
     for level in range(levels):
         if level > height:
-            sum_children(roots, fan_out, roots[:width])
+            _sum_children(roots, fan_out, roots[:width])
             add_noise(roots[:width], noise[first : first + width], resolution, out[first : first + width])
         out[first + complete : first + width] = np.nan
         first += width

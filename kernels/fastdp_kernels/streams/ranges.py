@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fastdp_kernels._jit import inline, kernel, plus
+from fastdp_kernels._jit import inline, kernel
 
 
 @kernel
@@ -128,14 +128,3 @@ def sum_nodes(
                 width //= fan_out
             begin = end
         out[k] = total
-
-
-@kernel
-def sum_children(children: np.ndarray, fan_out: int, parents: np.ndarray) -> None:
-    """Sum each run of ``fan_out`` integers: ``parents`` is int64[children.size // fan_out]."""
-    rows = children[: parents.size * fan_out].reshape(parents.size, fan_out)
-    for j in range(parents.size):
-        total = np.int64(0)
-        for i in range(fan_out):
-            total = plus(total, rows[j, i])
-        parents[j] = total

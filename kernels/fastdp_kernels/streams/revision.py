@@ -217,14 +217,8 @@ def hidden_rates(
 
     Parameters
     ----------
-    memory : MEMORY[1]
-        As it was before the first of the blocks; left as it is after the last.
-    shape : SHAPE[1]
-        Public parameters.
-    lengths : float64[5] or None
-        What ``block_lengths.lengths_of_events`` says of ``shape``.
-    exponents, totals : float64[J]
-        Lengths 2^k and released sums.
+    memory, shape, lengths, exponents, totals
+        As for :func:`revise_blocks`.
     levels : float64[max(J, 1)]
         Mean of a value in each block, in thresholds.
     rates : float64[J + 1]

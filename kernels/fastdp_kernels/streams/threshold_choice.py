@@ -225,38 +225,6 @@ def _at(values: np.ndarray, bound: int, rank: int) -> float:
     return np.float64(values[rank - 1])
 
 
-@kernel
-def scan_pairs(values: np.ndarray, bound: int, rank: int, decay: np.ndarray) -> float:
-    """Smooth sensitivity by the double loop of ToPS Appendix B: O(m^2), with the early stop.
-
-    Parameters
-    ----------
-    values : int64[m]
-        Sorted, in grid steps, in [0, bound].
-    bound : int
-        B in grid steps, at most 2^52.
-    rank : int
-        P, from 1 to m.
-    decay : float64[m + 2]
-        e^(-b k), as required by the module.
-
-    Returns
-    -------
-    float
-        In grid steps, at least LEAST.
-    """
-    best = LEAST
-    for k in range(values.size + 2):
-        # No later pair can exceed this: entries never increase and differences are at most the bound.
-        if np.float64(bound) * decay[k] * SLACK <= best:
-            break
-        for t in range(k + 2):
-            v = min(t, k)
-            difference = _at(values, bound, rank + t) - _at(values, bound, rank + t - k - 1)
-            best = max(best, difference * decay[v] * decay[k - v])
-    return best
-
-
 @inline
 def best_column(x: float, tops: np.ndarray, weights: np.ndarray, first: int, last: int) -> int:
     """The exact argument of the maximum of (tops[j] - x) * weights[j] over first <= j <= last."""
@@ -273,9 +241,23 @@ def best_column(x: float, tops: np.ndarray, weights: np.ndarray, first: int, las
 
 @kernel
 def divide_pairs(values: np.ndarray, bound: int, rank: int, decay: np.ndarray) -> float:
-    """Smooth sensitivity by divide and conquer: O(m log m), bit for bit :func:`scan_pairs`.
+    """Smooth sensitivity by divide and conquer: O(m log m), bit for bit the double loop of ToPS Appendix B.
 
-    Parameters and result as :func:`scan_pairs`.
+    Parameters
+    ----------
+    values : int64[m]
+        Sorted, in grid steps, in [0, bound].
+    bound : int
+        B in grid steps, at most 2^52.
+    rank : int
+        P, from 1 to m.
+    decay : float64[m + 2]
+        e^(-b k), as required by the module.
+
+    Returns
+    -------
+    float
+        In grid steps, at least LEAST.
     """
     m = values.size
     best = LEAST

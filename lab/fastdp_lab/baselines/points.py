@@ -23,7 +23,7 @@ from fastdp.noise.words import Purpose, StreamId
 from fastdp.record import PartOf, Real, constructor, parameter, record
 from fastdp.spatial import decomposition
 from fastdp.spatial.decomposition import Tree, check_codes
-from fastdp.spatial.domains import CellParameters
+from fastdp.spatial.domains import CellParameters, PointParameters
 from fastdp.spatial.phdstream import PointMachine, PointState, SpatialPublisher, in_halves
 from fastdp.state.codec import expect
 
@@ -53,7 +53,7 @@ class BaselineState(PointState):
 
 
 @record
-class OfflineMachine(PointMachine[BaselineState]):
+class OfflineMachine(PointParameters, PointMachine[BaselineState]):
     """PrivTree at a threshold; half of epsilon is for the cells, half for their counts."""
 
     REPAIRED: ClassVar[bool] = True

@@ -1,0 +1,702 @@
+"""From clipped to published values: blocks of fixed length, and blocks whose length follows released sums.
+
+A pipeline is a pure function from (progress, values) to (progress, published values); kernels do the arithmetic.
+Sources: ToPS Algorithm 1, lines 11 to 28, as read in ``docs/tops.md``; ``docs/adaptive.md``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fastdp.data.column import exact_sum
+from fastdp.integer_grid import EventGrid, Grid
+from fastdp.kinds import Floats, Integers, Records
+from fastdp.noise import binding
+from fastdp.noise.binding import Chain, PrefixNoise
+from fastdp.noise.key import ENABLED, Key, repeating
+from fastdp.perturbers import Blocks, HierarchyShape, Perturber
+from fastdp.perturbers.base import BoundDistributions, bound_distribution, correlation, theta_key
+from fastdp.releases.release import ReleasedNodes
+from fastdp.releases.revised import RevisedStream
+from fastdp.smoothers import Recent, Smoother, SmootherState
+from fastdp.smoothers.smoothers import CheckedSmoother
+from fastdp.state.machine import record
+from fastdp_kernels.streams import adaptive_pass, block_lengths, hierarchy_nodes, online_pass, seasons
+
+#: The number of a tree and the noise of its leaves; a cache, since the key determines it.
+TreeNoise = tuple[int, Integers]
+NO_FLOATS, NO_CHAIN = np.empty(0), np.empty(0, np.uint64)
+NO_RECORDS: Records = np.empty(0, [])
+
+
+class Progress(NamedTuple):
+    """State between two chunks, except the hold-out's summary and the noise (a function of the key).
+
+    Attributes
+    ----------
+    n_seen : int
+        Values consumed, the hold-out included.
+    cycle : int
+        Thresholds chosen so far.
+    held : int
+        Values withheld so far for the next threshold (:class:`fastdp.thresholds.renewals.RenewFromHoldout`).
+    released : int
+        Sum released under the current threshold, in grid steps, if a renewal needs it.
+    theta_steps : int
+        The threshold in grid steps; 0 until it is chosen.
+    blocks : int
+        Closed blocks.
+    filled : int
+        Values in the open block.
+    open_sum : int
+        Their exact sum, in grid steps.  Secret.
+    prediction : float
+        Published for each value of the open block.
+    smoother : float64[any]
+        State of the smoother, or of correlated noise (then secret).
+    chain : uint64[4 or 0]
+        Chain key of prefix-bound noise (:mod:`fastdp.noise.binding`); empty for noise drawn in trees.  Secret.
+    """
+
+    n_seen: int = 0
+    cycle: int = 0
+    held: int = 0
+    released: int = 0
+    theta_steps: int = 0
+    blocks: int = 0
+    filled: int = 0
+    open_sum: int = 0
+    prediction: float = 0.0
+    smoother: SmootherState | Records = NO_FLOATS
+    chain: Chain = NO_CHAIN
+
+    def __repr__(self) -> str:
+        # Without the secrets.
+        return f"Progress(n_seen={self.n_seen}, cycle={self.cycle}, blocks={self.blocks}, filled={self.filled})"
+
+
+class Step(NamedTuple):
+    """Progress after some values, and their output.
+
+    Attributes
+    ----------
+    following : Progress
+        Progress after the values.
+    noise : (int, int64[leaves]) or None
+        The tree in use.
+    size : int
+        Number of values.
+    published : float64[size] or None
+        The published values, if already computed.
+    write : callable
+        Otherwise: a function that writes them into an array.
+    blocks, before : float64
+        For blocks that follow released sums: closed blocks and the open one (``adaptive_pass``), and the memory
+        before
+        the values.
+    """
+
+    following: Progress
+    noise: TreeNoise | None
+    size: int
+    published: Floats | None = None
+    write: Callable[[Floats], object] | None = None
+    blocks: Records = NO_RECORDS
+    before: Records = NO_RECORDS
+
+    def emit(self, out: Floats) -> None:
+        """Write the published values into ``out``."""
+        if self.write is None:
+            out[:] = self.published
+        else:
+            self.write(out)
+
+
+#: Progress after values published in one pass (None if they were not), and the tree in use.
+Published = tuple[Progress | None, TreeNoise | None]
+
+
+def next_chain(perturber: Perturber, key: Key, theta_steps: int, epsilon: float, before: Chain) -> Chain:
+    """Chain key before the first sum under this threshold, derived from the one `before`.
+
+    Empty for noise drawn in trees.
+    """
+    if bound_distribution(perturber, key, theta_steps, epsilon) is None:
+        return NO_CHAIN
+    own = key.within("behind", before.tobytes()) if before.size else key
+    return binding.start_chain(theta_key(own, theta_steps))
+
+
+# Blocks of fixed length.
+
+NO_NOISE: Integers = np.empty(0, np.int64)
+
+
+def nodes_scratch(plan: HierarchyShape) -> Integers:
+    """Scratch buffer for the sums while a tree's nodes are released, int64."""
+    return np.empty(2 * max(hierarchy_nodes.PIECE, plan.fan_out) + plan.leaves, np.int64)
+
+
+@dataclass(frozen=True)
+class FixedBlocks:
+    """Turns clipped values into noisy block sums, and these into published values.
+
+    A step computes in its own buffers, so a caller's array never shows sums without noise or unrecorded outputs.
+
+    Attributes
+    ----------
+    plan : HierarchyShape
+        Shape of the hierarchy.
+    grid : Grid
+        Integers that values are rounded to.
+    perturber, smoother, key
+        As given to the publisher.
+    epsilon : float
+        The perturber's budget.
+    sums_releases : bool
+        True keeps ``Progress.released``.
+    """
+
+    plan: HierarchyShape
+    grid: Grid
+    perturber: Perturber
+    smoother: Smoother | None
+    epsilon: float
+    key: Key
+    sums_releases: bool = False
+
+    @cached_property
+    def laws(self) -> BoundDistributions:
+        """Distribution of prefix-bound noise, by threshold in grid steps."""
+        return BoundDistributions(self.perturber, self.key, self.epsilon)
+
+    @cached_property
+    def prefixes(self) -> PrefixNoise:
+        """Source of prefix-bound noise."""
+        return PrefixNoise(self.key)
+
+    def open(self, progress: Progress, theta: float) -> Progress:
+        """Progress at the start of publishing with threshold `theta`.
+
+        The first block predicts theta / 2 a value (Appendix D, u_0); after a renewal the last prediction is kept,
+        clipped to
+        theta, and the smoother restarts with it.
+        """
+        steps = self.grid.snap(theta)
+        top = steps * self.grid.resolution
+        first = min(progress.prediction, top) if progress.cycle else top / 2.0
+        follows = correlation(self.perturber)
+        state = NO_FLOATS if follows is None else np.zeros(follows.memory)
+        if self.smoother is not None:
+            state = self.smoother.start(first, top)
+        renewed = progress._replace(cycle=progress.cycle + 1, held=0, released=0)
+        chain = next_chain(self.perturber, self.key, steps, self.epsilon, progress.chain)
+        return renewed._replace(theta_steps=steps, prediction=first, smoother=state, chain=chain)
+
+    @cached_property
+    def every(self) -> bool:
+        """True if noise is added to every value."""
+        return self.smoother is None or self.plan.block == 1
+
+    def is_long_pass(self, theta_steps: int) -> bool:
+        """True if the one pass is also fastest for long chunks."""
+        return (self.every or self.plan.block % online_pass.LANES == 0) and self.in_one_pass(theta_steps)
+
+    def in_one_pass(self, theta_steps: int) -> bool:
+        """True if one pass over new memory can read, perturb and publish values.
+
+        Noise must not depend on the sums, and a block may need only the mean of the previous one.
+        """
+        ready = not self.sums_releases and self.laws[theta_steps] is None
+        return ready and (self.every or type(self.smoother) is Recent)
+
+    def publish(
+        self,
+        progress: Progress,
+        noise: TreeNoise | None,
+        values: Floats | Integers,
+        published: Floats,
+        public: Floats,
+    ) -> Published:
+        """Publish `values` into new memory `published` in one pass, before the step is recorded.
+
+        Returns no progress if a tree ends within the values, or if one of them is NaN or infinite.
+        """
+        # By position: names, and _replace, cost more than the kernels of a short call.
+        n_seen, cycle, held, released, theta, blocks, filled, total, prediction, memory, chain = progress
+        size, (block, tree_blocks) = values.size, self.sizes
+        closing, leaf, drawn = (filled + size) // block, 0, NO_NOISE
+        if closing:
+            tree, leaf = divmod(blocks, tree_blocks)
+            if leaf + closing > tree_blocks:
+                return None, noise
+            if noise is None or noise[0] != tree:
+                noise = self._tree(tree, theta)
+            drawn = noise[1]
+        total, prediction = online_pass.publish(
+            values, public, drawn, leaf, closing, filled, total, prediction, published
+        )
+        if prediction != prediction:  # NaN
+            return None, noise
+        filled += size - closing * block
+        now = n_seen + size, cycle, held, released, theta, blocks + closing, filled, total, prediction, memory, chain
+        return record(Progress, now), noise
+
+    def publish_long(
+        self, progress: Progress, noise: TreeNoise | None, values: Floats | Integers, published: Floats
+    ) -> Step | None:
+        """The one pass, tree by tree; None if one of the values is NaN or infinite."""
+        block, tree_blocks = self.sizes
+        begin, public = 0, self.public(progress.theta_steps)
+        while begin < values.size:
+            left = (tree_blocks - progress.blocks % tree_blocks) * block - progress.filled
+            part = slice(begin, begin + left)
+            following, noise = self.publish(progress, noise, values[part], published[part], public)
+            if following is None:
+                return None
+            progress, begin = following, begin + left
+        return Step(progress, noise, values.size, published)
+
+    @cached_property
+    def sizes(self) -> tuple[int, int]:
+        """Number of values in a block, and of blocks in a tree."""
+        return self.plan.block, self.plan.tree_blocks
+
+    def public(self, theta_steps: int) -> Floats:
+        """Public parameters of the one pass, float64[4]."""
+        top, resolution = float(min(theta_steps, self.grid.bound_steps)), self.grid.resolution
+        return np.array([1.0 / resolution, top, resolution, self.plan.block])
+
+    def prepare(self, progress: Progress, noise: TreeNoise | None, values: Floats) -> Step | None:
+        """The step computed array by array, without writing output; None if a value is NaN or infinite."""
+        per_unit, top = 1.0 / self.grid.resolution, float(min(progress.theta_steps, self.grid.bound_steps))
+        n_seen, size, block = progress.n_seen + values.size, values.size, self.plan.block
+        if self.every:
+            steps: Integers = np.empty(size, np.int64)
+            if online_pass.round_values(values, per_unit, top, steps):
+                return None
+            noise, released, chain, memory = self._add_noise(progress, noise, steps)
+            blocks = progress.blocks + size
+            following = progress._replace(
+                n_seen=n_seen, released=released, blocks=blocks, smoother=memory, chain=chain
+            )
+            return Step(following, noise, size, published=steps.view(np.float64))
+        closing, filled = divmod(progress.filled + size, block)
+        sums: Integers = np.empty(closing + 1, np.int64)
+        sums[closing] = 0
+        touched = sums if filled else sums[:closing]
+        if online_pass.sum_blocks(values, per_unit, top, block, progress.filled, touched):
+            return None
+        sums[0] += progress.open_sum
+        following = progress._replace(
+            n_seen=n_seen, blocks=progress.blocks + closing, filled=filled, open_sum=int(sums[closing])
+        )
+        first = progress.prediction
+        if closing and self.in_one_pass(progress.theta_steps):
+            noise, drawn = self._leaves(progress, noise, closing)
+            # As arrays, so that sums wrap.
+            last = float((sums[closing - 1 : closing] + drawn[closing - 1 :])[0]) * self.grid.resolution
+            account = sums, drawn, self.grid.resolution, first, block, progress.filled
+            following = following._replace(prediction=last / block)
+            return Step(following, noise, size, write=partial(online_pass.emit_sums, *account))
+        predictions, totals = np.empty(closing + 1), NO_FLOATS
+        predictions[0] = first
+        if closing:
+            noise, released, chain, _ = self._add_noise(progress, noise, sums[:closing])
+            # Means take the memory of the predictions: long chunks of short blocks stay lean.
+            totals = sums[:closing].view(np.float64)
+            means = np.divide(totals, block, out=predictions[1:])
+            assert self.smoother is not None  # noqa: S101 - blocks have one
+            state, predicted = self.smoother.step(progress.smoother, means)
+            if predicted is not means:
+                means[:] = predicted
+            following = following._replace(
+                released=released, prediction=float(predictions[closing]), smoother=state, chain=chain
+            )
+        return Step(
+            following,
+            noise,
+            size,
+            write=partial(online_pass.emit_blocks, totals, predictions, block, progress.filled),
+        )
+
+    def steps(self, theta_steps: int, memory: Floats) -> int:
+        """Threshold in use, in grid steps."""
+        return theta_steps
+
+    def remembered(self, numbers: Floats) -> Floats:
+        """A smoother's state from the numbers of a state file."""
+        return numbers
+
+    def fits(self, progress: Progress) -> bool:
+        """True if a state's memory has the right size and its indices are in range for the kernels."""
+        memory = progress.smoother
+        follows = correlation(self.perturber)
+        size = 0 if follows is None else follows.memory
+        if self.smoother is not None:
+            size = self.smoother.start(0.5, 1.0).size
+        fits = progress.filled < self.plan.block and memory.size == size and np.isfinite(memory).all()
+        smoother: object = self.smoother
+        # A user's smoother need not implement the check.
+        if not fits or not isinstance(smoother, CheckedSmoother):
+            return bool(fits)
+        return smoother.is_state(progress.smoother, progress.theta_steps * self.grid.resolution, progress.blocks)
+
+    def released_nodes(self, theta_steps: int, values: Floats) -> ReleasedNodes:
+        """Noisy sums of all nodes over a fully published stream, for perturbers whose nodes have their own noise.
+
+        Leaves repeat the published values.
+        """
+        plan = self.plan
+        trees = -(-values.size // plan.tree_blocks)
+        top = float(min(theta_steps, self.grid.bound_steps))
+        scratch, key = nodes_scratch(plan), theta_key(self.key, theta_steps)
+        released = np.empty((0 if trees == 1 else trees, plan.nodes))
+        for tree in range(trees):
+            # The leaves' noise is that of the published values.
+            with repeating():
+                noise = self.perturber.node_noise(plan, theta_steps, self.epsilon, key, tree)
+            # New memory costs as much as the sums, so a single tree overwrites its noise.
+            out = noise.view(np.float64) if trees == 1 else released[tree]
+            hierarchy_nodes.release_tree(
+                values[tree * plan.tree_blocks : (tree + 1) * plan.tree_blocks],
+                1.0 / self.grid.resolution,
+                top,
+                noise,
+                plan.fan_out,
+                plan.levels,
+                plan.leaves,
+                self.grid.resolution,
+                scratch,
+                out,
+            )
+            released = out.reshape(1, -1) if trees == 1 else released
+        return ReleasedNodes(released, plan.leaves, plan.fan_out, plan.levels, plan.tree_blocks)
+
+    def _add_noise(
+        self, progress: Progress, noise: TreeNoise | None, sums: Integers
+    ) -> tuple[TreeNoise | None, int, Chain, SmootherState]:
+        """Turn each closed block's sum into its released total, in place and tree by tree.
+
+        Returns the last tree's noise, the sum released under the threshold so far, the chain key and the noise
+        memory.
+        """
+        begin, released, chain, memory = 0, progress.released, progress.chain, progress.smoother
+        law = self.laws[progress.theta_steps]
+        if law is not None:
+            chain = chain.copy()
+            drawn = self.prefixes.draw(sums, law, chain, progress.blocks)
+            follows = correlation(self.perturber)
+            if follows is not None:
+                memory = follows.correlate(drawn, memory, progress.blocks)
+            if self.sums_releases:
+                released += exact_sum(sums + drawn)
+            online_pass.add_noise(sums, drawn, self.grid.resolution, sums.view(np.float64))
+            return None, released, chain, memory
+        while begin < sums.size:
+            noise, leaf = self._leaf(progress, noise, begin)
+            count = min(sums.size - begin, self.plan.tree_blocks - leaf)
+            part, drawn = sums[begin : begin + count], noise[1][leaf : leaf + count]
+            if self.sums_releases:
+                # Sum of the released totals modulo 2^64: sums without noise would wrap elsewhere.
+                released += exact_sum(part + drawn)
+            online_pass.add_noise(part, drawn, self.grid.resolution, part.view(np.float64))
+            begin += count
+        return noise, released, chain, memory
+
+    def _leaves(self, progress: Progress, noise: TreeNoise | None, count: int) -> tuple[TreeNoise | None, Integers]:
+        """The tree in use after the next `count` blocks, and the noise of these blocks, int64[count]."""
+        parts: list[Integers] = []
+        begin = 0
+        while begin < count:
+            noise, leaf = self._leaf(progress, noise, begin)
+            parts.append(noise[1][leaf : leaf + min(count - begin, self.plan.tree_blocks - leaf)])
+            begin += parts[-1].size
+        return noise, parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    def _leaf(self, progress: Progress, noise: TreeNoise | None, after: int) -> tuple[TreeNoise, int]:
+        """Tree and leaf index of the block that is `after` blocks past the closed ones."""
+        tree, leaf = divmod(progress.blocks + after, self.plan.tree_blocks)
+        return noise if noise is not None and noise[0] == tree else self._tree(tree, progress.theta_steps), leaf
+
+    def _tree(self, tree: int, theta_steps: int) -> TreeNoise:
+        """Number and leaf noise of a tree."""
+        key = theta_key(self.key, theta_steps)
+        return tree, self.perturber.leaf_noise(self.plan, theta_steps, self.epsilon, key, tree)
+
+
+# Blocks whose length follows released sums.
+
+#: Largest rise of theta.
+MAX_UNIT = 2.0**64
+#: Prior before any release: values of theta / 2, with a deviation of theta / 2.
+FIRST_LEVEL = 0.5
+FIRST_VARIANCE = 0.25
+#: Prior for events: a level of 0, with a variance of so many times that of a first sum.
+FIRST_EVENTS = 1e6
+
+
+@dataclass(frozen=True)
+class AdaptiveBlocks:
+    """Turns clipped values into noisy block sums, and these into predictions and lengths of later blocks.
+
+    Attributes
+    ----------
+    plan, grid, perturber, epsilon, key
+        As of :class:`FixedBlocks`.
+    max_range, warm_up : int
+        r, and the number of values released as blocks before anything is published.
+    rises : bool
+        True if theta follows a stream that outgrows its hold-out.
+    """
+
+    plan: HierarchyShape
+    grid: Grid
+    perturber: Blocks
+    epsilon: float
+    key: Key
+    max_range: int
+    warm_up: int
+    rises: bool
+
+    @cached_property
+    def events(self) -> bool:
+        """True if values are counts of events, without a bound."""
+        return isinstance(self.grid, EventGrid)
+
+    @cached_property
+    def shape(self) -> Records:
+        """Public parameters of the kernels, SHAPE[1]."""
+        return self.perturber.shape(self.epsilon, self.max_range, self.warm_up, events=self.events)
+
+    @property
+    def _memory(self) -> Any:
+        """Record type of the kernels' memory, with seasonal fields if there is a season."""
+        return block_lengths.MEMORY if self.perturber.season is None else seasons.SEASON
+
+    @cached_property
+    def lengths(self) -> Floats | None:
+        """Query lengths for counts of events, float64; None otherwise."""
+        return block_lengths.lengths_of_events(self.shape)
+
+    @cached_property
+    def _under(self) -> dict[int, tuple[Records, Records]]:
+        """Results of :meth:`under`, by threshold in grid steps."""
+        return {}
+
+    def under(self, theta_steps: int) -> tuple[Records, Records]:
+        """Public parameters of the pass and of block lengths, under a first threshold in grid steps."""
+        # Cached: short calls would be slower otherwise.
+        made = self._under.get(theta_steps)
+        if made is None:
+            shape, resolution = self.shape.copy(), self.grid.resolution
+            if self.rises:
+                shape["top_unit"] = max(1.0, self.grid.bound_steps / theta_steps)
+            numbers = 1.0 / resolution, self.top(theta_steps), theta_steps, theta_steps * resolution
+            public = np.array([(*numbers, self.grid.bound_steps)], adaptive_pass.PUBLIC)
+            made = self._under[theta_steps] = public, shape
+        return made
+
+    @cached_property
+    def laws(self) -> BoundDistributions:
+        """Distribution of prefix-bound noise, by threshold in grid steps."""
+        return BoundDistributions(self.perturber, self.key, self.epsilon)
+
+    def open(self, progress: Progress, theta: float) -> Progress:
+        """Progress at the start of publishing with threshold `theta`."""
+        steps = self.grid.snap(theta)
+        memory: Records = np.zeros(1, self._memory)
+        first, noise = int(self.shape["first"][0]), float(self.shape["noise"][0])
+        level, variance = FIRST_LEVEL, FIRST_VARIANCE
+        if self.events:
+            level, variance = 0.0, FIRST_EVENTS * (1.0 + noise)
+        elif not self.warm_up:
+            # A guess is published first: only until its error meets that of a noisy mean.
+            first = min(first, math.frexp(math.sqrt(noise / FIRST_VARIANCE))[1])
+        # Noise that was drawn before the sums exist has the scale of one theta.
+        rises = self.rises and self.laws[steps] is not None
+        block_lengths.start_memory(level, variance, max(first, 0), rises, self.shape, plain_of(memory))
+        if self.perturber.season is not None:
+            memory["period"] = self.perturber.season
+        chain = next_chain(self.perturber, self.key, steps, self.epsilon, progress.chain)
+        return progress._replace(cycle=progress.cycle + 1, theta_steps=steps, smoother=memory, chain=chain)
+
+    def prepare(self, progress: Progress, noise: TreeNoise | None, values: Floats) -> Step | None:
+        """The step of `values` after the hold-out; None if one of them is NaN or infinite."""
+        theta_steps, leaves = progress.theta_steps, self.plan.leaves
+        bound = self.laws[theta_steps] is not None
+        public, shape = self.under(theta_steps)
+        public = public.copy()
+        theta = float(public["theta"][0])
+        counters = np.array([(progress.filled, progress.open_sum, 0, 0, 0, 0)], adaptive_pass.COUNTERS)
+        memory, chain, closed, at = progress.smoother.copy(), progress.chain.copy(), progress.blocks, 0
+        plain = plain_of(memory)
+        parts: list[Records] = []
+        bends = None if self.perturber.season is None else np.empty(values.size)
+        done = False
+        while not done:
+            # The current theta, if it has risen.
+            steps = self.steps(theta_steps, memory)
+            public["top"] = self.top(steps)
+            law = self.laws[steps]
+            if bound:
+                drawn: Integers = np.empty(min(values.size - at, leaves), np.int64)
+                # Without a distribution the pass leaves every draw to its caller.
+                own = law.constants if law is not None and self.key.given is None else NO_FLOATS
+                bind = chain, own
+            else:
+                batch, used = divmod(closed, leaves)
+                if noise is None or noise[0] != batch:
+                    noise = batch, self.perturber.leaf_noise(self.plan, steps, self.epsilon, self.key, batch)
+                drawn = noise[1][used:]
+                bind = NO_CHAIN, NO_FLOATS
+            part = np.empty(drawn.size + 1, adaptive_pass.BLOCK)
+            counters["blocks"], counters["given"] = closed, 0
+            while True:
+                given = values[at:], public, shape, self.lengths, drawn, *bind, counters, plain, part
+                waves = (None, None) if bends is None else (memory, bends[at:])
+                consumed = adaptive_pass.sum_bound(*given, *waves)
+                if consumed < 0:
+                    return None
+                at += consumed
+                _, open_sum, closing, stopped, _, _ = counters[0].tolist()
+                counters["stopped"] = 0
+                if stopped != adaptive_pass.UNSETTLED:
+                    break
+                # The few draws that need exact arithmetic.
+                assert law is not None  # noqa: S101 - that of a higher theta is bound like the first
+                drawn[closing] = binding.resolve(law, self.key, chain, closed + closing, open_sum)
+                counters["given"] = closing + 1
+            closed += closing
+            done = at == values.size
+            counters["closed"] = 0
+            risen = self.steps(theta_steps, memory)
+            if bound and risen != steps:
+                # No random word is used with two scales, also where another version lets theta rise elsewhere.
+                chain = next_chain(self.perturber, self.key, risen, self.epsilon, chain)
+            # A block left open by a batch is the first one of the next.
+            parts.append(part[: closing + done])
+        if ENABLED and bound:
+            binding.record(self.key, progress.chain, chain, closed - progress.blocks)
+        filled, open_sum, *_ = counters[0].tolist()
+        # By position: names cost more than the kernel of a short call.
+        following = Progress(
+            *(progress.n_seen + values.size, progress.cycle, progress.held, progress.released, theta_steps, closed),
+            *(filled, open_sum, float(plain["prediction"][0]) * theta, memory, chain),
+        )
+        blocks = parts[0] if len(parts) == 1 else np.concatenate(parts)
+        emit = partial(self._emit, blocks, progress.filled, theta, bends)
+        return Step(following, noise, values.size, write=emit, blocks=blocks, before=plain_of(progress.smoother))
+
+    def _emit(self, blocks: Records, filled: int, theta: float, bends: Floats | None, out: Floats) -> None:
+        """Write the predictions of `blocks` into `out`, plus the seasonal terms `bends`."""
+        spikes = self.perturber.closing == "spike"
+        adaptive_pass.emit_adaptive(blocks, filled, theta, spikes, self.events, out)
+        if bends is not None:
+            out += theta * bends
+
+    def in_one_pass(self, theta_steps: int) -> bool:
+        """True if one kernel call can publish values that leave the block open: there is no season."""
+        # In a season predictions differ within a block.
+        return self.perturber.season is None
+
+    def public(self, theta_steps: int) -> Floats:
+        """Public parameters of the one pass, float64."""
+        return self.under(theta_steps)[0].view(np.float64)
+
+    def publish(
+        self, progress: Progress, noise: TreeNoise | None, values: Floats, published: Floats, public: Floats
+    ) -> Published:
+        """Publish values that leave the block open, so that nothing is released and the memory stays the same.
+
+        Returns no progress if they fill the block, or if one of them is NaN or infinite.
+        """
+        n_seen, cycle, held, released, steps, blocks, filled, total, prediction, memory, chain = progress
+        total, prediction = adaptive_pass.publish_open(values, public, filled, total, memory, published)
+        if prediction != prediction:  # NaN
+            return None, noise
+        size = values.size
+        now = n_seen + size, cycle, held, released, steps, blocks, filled + size, total, prediction, memory, chain
+        return record(Progress, now), noise
+
+    def revised(self, steps: Sequence[Step], theta_steps: int) -> RevisedStream:
+        """Everything that `steps`, from the first published value on, have released."""
+        closed = np.concatenate([step.blocks[:-1] for step in steps])
+        return RevisedStream(
+            exponents=closed["exponent"].copy(),
+            totals=closed["released"].copy(),
+            threshold=theta_steps * self.grid.resolution,
+            memory=steps[0].before,
+            shape=self.under(theta_steps)[1],
+            season=self.perturber.season,
+        )
+
+    def top(self, theta_steps: int) -> float:
+        """Largest value after clipping, in grid steps; negative if both signs are allowed."""
+        return -float(self.grid.bound_steps) if self.events else float(min(theta_steps, self.grid.bound_steps))
+
+    def steps(self, theta_steps: int, memory: Records) -> int:
+        """Threshold in use, in grid steps."""
+        return self._in_steps(theta_steps, float(plain_of(memory)["unit"][0]))
+
+    def highest(self, theta_steps: int, memory: Records) -> int:
+        """Highest threshold so far, in grid steps."""
+        return self._in_steps(theta_steps, float(plain_of(memory)["highest"][0]))
+
+    def _in_steps(self, theta_steps: int, unit: float) -> int:
+        """The threshold `unit` * `theta_steps` in whole grid steps, at most the bound."""
+        if unit == 1.0:
+            return theta_steps
+        # In floats, unit * theta_steps may miss the bound by rounding.
+        bound = self.grid.bound_steps
+        return bound if unit >= bound / theta_steps else int(unit * theta_steps)
+
+    def clips(self, progress: Progress) -> bool:
+        """True if released sums show that theta is far below the values."""
+        memory, steps = progress.smoother, progress.theta_steps
+        if self.events or not memory.size or self.steps(steps, memory) >= self.grid.bound_steps:
+            return False
+        plain = plain_of(memory)[0]
+        certain = plain["level"] - block_lengths.CERTAIN * math.sqrt(plain["variance"])
+        return bool(certain > block_lengths.CUT_OFF * plain["unit"])
+
+    def block(self, progress: Progress) -> int:
+        """Length of the open block, or of the first one."""
+        memory = progress.smoother
+        return 1 << int(plain_of(memory)["exponent"][0] if memory.size else self.shape["first"][0])
+
+    def remembered(self, numbers: Floats) -> Records:
+        """The kernels' memory from the numbers of a state file; ValueError if their count is wrong."""
+        if numbers.nbytes != self._memory.itemsize:
+            raise ValueError("a memory out of range")
+        return numbers.view(self._memory)
+
+    def fits(self, progress: Progress) -> bool:
+        """True if a state's memory is finite and its indices are in range for the kernels."""
+        memory: Records = progress.smoother
+        if memory.size != 1 or not np.isfinite(memory.view(np.float64)).all():
+            return False
+        if self.perturber.season is not None and memory["period"][0] != self.perturber.season:
+            return False
+        plain, most = plain_of(memory)[0], self.shape["most"][0]
+        whole = [float(plain[name]) for name in ("position", "decided", "exponent", "last")]
+        position, decided, exponent, last = (int(number) for number in whole)
+        return bool(
+            whole == [position, decided, exponent, last]
+            and 0 <= exponent <= most
+            and 0 <= last <= most
+            and progress.filled < 1 << exponent
+            and 0 <= decided <= position
+            and 1.0 <= plain["unit"] <= plain["highest"] <= MAX_UNIT
+        )
+
+
+def plain_of(memory: Records) -> Records:
+    """The memory of block lengths, without seasonal fields."""
+    return memory if memory.dtype == block_lengths.MEMORY else memory["plain"]

@@ -1,0 +1,349 @@
+"""States of a fleet's streams as columns, one entry a stream, and the pass that consumes values of any of them.
+
+The streams of an :class:`fastdp.Adaptive` with a public threshold have one compiled pass; those of any other machine
+take its steps one after another.
+"""
+
+from __future__ import annotations
+
+import copy
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastdp.data.column import as_column
+from fastdp.errors import DataError
+from fastdp.kinds import Array, Flags, Floats, Indices, Json, Records
+from fastdp.noise import binding
+from fastdp.noise.key import DrawnTwiceError, Key
+from fastdp.noise.words import RowWords
+from fastdp.perturbers.base import theta_key
+from fastdp.state.machine import Column, Machine, Transition
+from fastdp.streams.pipelines import NO_FLOATS, AdaptiveBlocks
+from fastdp.streams.release_many import concurrently
+from fastdp.streams.stream_machine import Schedule
+from fastdp_kernels.streams import adaptive_pass, block_lengths
+from fastdp_kernels.streams.adaptive_pass import BY_SCALE, SINGLES, STREAM
+
+#: One array a column; entry i of each is of stream i.
+Columns = tuple[Array, ...]
+#: Mask of the values that publish (None: all), and the outputs.
+Published = tuple[NDArray[np.bool_] | None, Floats]
+#: Takes the next array of a type and shape from a state.
+Take = Callable[[Any, tuple[int, ...]], Any]
+#: Arrays grow by a quarter; unused rows count as memory of the streams.
+GROWTH = 4
+#: Values below which a thread costs more than it saves.
+MIN_PER_THREAD = 2**14
+#: Rows are counted in an array over all streams if these are at most so many times as many.
+DENSE = 16
+_ONE = np.ones(1, np.int64)
+
+
+class Rows(ABC):
+    """The streams of a fleet, each an entry of every column.
+
+    Parameters
+    ----------
+    key : Key
+        Of the composition, without a stream number.
+    columns : array
+        Of no stream.
+    """
+
+    def __init__(self, key: Key, *columns: Array) -> None:
+        self.key, self.columns, self.size = key, columns, 0
+
+    @abstractmethod
+    def start(self, ids: Indices | Sequence[Key], into: Columns) -> None:
+        """Fill in streams before their first value, given by number or by noise key."""
+
+    @abstractmethod
+    def prepare(self, which: Indices, values: Floats, threads: int) -> Callable[[], Published]:
+        """A call that consumes finite `values`, in order; value i belongs to the stream in row `which[i]`."""
+
+    @abstractmethod
+    def pack(self) -> tuple[Any, list[Array]]:
+        """The states, as JSON and arrays."""
+
+    @abstractmethod
+    def unpack(self, size: int, keys: Callable[[], list[Key]], described: Any, take: Take) -> None:
+        """Restore `size` states from :meth:`pack`, of streams with these keys; ValueError if out of range."""
+
+    @property
+    def filled(self) -> Columns:
+        """The columns without unused entries."""
+        return tuple(column[: self.size] for column in self.columns)
+
+    def begin(self, ids: Indices | Sequence[Key]) -> None:
+        """Add streams before their first value, given by number or by noise key."""
+        begin, end = self.size, self.size + len(ids)
+        if end > len(self.columns[0]):
+            longer = max(end, begin + begin // GROWTH)
+            self.columns = tuple(_longer(column, begin, longer) for column in self.columns)
+        self.start(ids, tuple(column[begin:end] for column in self.columns))
+        self.size = end
+
+    def taken(self, which: Indices, key: Key) -> Self:
+        """An independent copy of the streams in `which`, with its own key and its own record of draws."""
+        other = copy.copy(self)
+        other.key = key
+        other.keep(which)
+        return other
+
+    def keep(self, which: Indices) -> None:
+        """Drop all streams except those in `which`, which are renumbered from 0."""
+        self.columns, self.size = tuple(column[which] for column in self.columns), which.size
+
+    def join(self, others: Sequence[Self]) -> None:
+        """Append the streams of other rows with the same machine and key."""
+        parts = zip(*(rows.filled for rows in (self, *others)), strict=True)
+        self.columns = tuple(np.concatenate(_as_wide(each)) for each in parts)
+        self.size = len(self.columns[0])
+
+
+def _as_wide(parts: Sequence[Array]) -> list[Array]:
+    """Arrays that differ in their last dimension alone, padded with zeros to the widest."""
+    most = max(part.shape[-1] for part in parts) if parts[0].ndim > 1 else 0
+    widths = ([(0, 0)] * (part.ndim - 1) + [(0, most - part.shape[-1])] for part in parts)
+    return [np.pad(part, width) if most else part for part, width in zip(parts, widths, strict=True)]
+
+
+def _longer(array: Array, used: int, size: int) -> Array:
+    """A copy of `array` with `size` rows, of which the first `used` are filled."""
+    longer = np.empty((size, *array.shape[1:]), array.dtype)
+    longer[:used] = array[:used]
+    return longer
+
+
+class AdaptiveRows(Rows):
+    """Streams of an :class:`fastdp.Adaptive` with a public threshold, which have one compiled pass.
+
+    Columns: records of the kernel, and the numbers by scale of each memory.
+
+    Parameters
+    ----------
+    pipeline : AdaptiveBlocks
+        Of the streams.
+    machine : Schedule
+        Of an :class:`fastdp.Adaptive` without a hold-out.
+    key : Key
+        Of the composition, without a stream number.
+    """
+
+    def __init__(self, pipeline: AdaptiveBlocks, machine: Schedule, key: Key) -> None:
+        super().__init__(key, np.empty(0, STREAM), np.empty((0, BY_SCALE, 0)))
+        # Its chain belongs to no stream of a fleet.
+        start = machine.start(key.again()).progress
+        self.pipeline, self.theta_steps = pipeline, start.theta_steps
+        self._public = pipeline.under(start.theta_steps)[0]
+        #: A stream before its first value, without its chain.
+        self._first: Records = np.zeros(1, STREAM)
+        memory: Records = start.smoother
+        for name in SINGLES:
+            self._first[name] = memory[name]
+
+    @classmethod
+    def of(cls, machine: object, key: Key) -> AdaptiveRows | None:
+        """Rows for `machine`; None if it has no such pass."""
+        if not isinstance(machine, Schedule) or machine.composition.task.holdout or machine.composition.warm_up:
+            return None
+        pipeline = machine.pipeline(key)
+        if not isinstance(pipeline, AdaptiveBlocks) or pipeline.perturber.season is not None:
+            return None
+        found = cls(pipeline, machine, key)
+        return found if pipeline.laws[found.theta_steps] else None
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of the states in bytes."""
+        return sum(column.nbytes for column in self.columns)
+
+    def start(self, ids: Indices | Sequence[Key], into: Columns) -> None:
+        """Fill in streams before their first value, given by number or by noise key."""
+        count, (streams, scales) = len(ids), into
+        if isinstance(ids, np.ndarray):
+            words = RowWords(theta_key(self.key, self.theta_steps), binding.CHAIN_PIECES)
+            chains = binding.start_chains(words, ids)
+        else:
+            keys = [theta_key(key, self.theta_steps) for key in ids]
+            words = RowWords(keys, binding.CHAIN_PIECES, np.arange(count))
+            chains = binding.start_chains(words, np.array([key.member - 1 for key in ids]))
+        # As numbers of 8 bytes: NumPy copies records one by one.
+        streams.view(np.int64).reshape(count, -1)[:] = self._first.view(np.int64)
+        streams["chain"] = chains.reshape(count, binding.CHAIN_WORDS)
+        scales[:] = 0.0
+
+    def prepare(self, which: Indices, values: Floats, threads: int) -> Callable[[], Published]:
+        """A call that consumes finite `values`, in order; value i belongs to the stream in row `which[i]`."""
+        streams, scales = self.columns
+        missing = self._reach(which, streams, self.size) - scales.shape[2]
+        if missing > 0:
+            self.columns = streams, np.pad(scales, ((0, 0), (0, 0), (0, missing)))
+        out, threads = np.empty(values.size), min(threads, max(1, values.size // MIN_PER_THREAD))
+        return partial(self._publish, which, values, out, threads)
+
+    def _reach(self, which: Indices, streams: Records, size: int) -> int:
+        """Number of scales that blocks may reach after one value for each entry of `which`."""
+        if which.size == 1:
+            times = _ONE
+        elif which.size * DENSE > size:
+            times = np.bincount(which)
+            which = np.flatnonzero(times)
+            times = times[which]
+        else:
+            which, times = np.unique(which, return_counts=True)
+        return int(adaptive_pass.furthest(which, times, streams)).bit_length()
+
+    def _publish(self, which: Indices, values: Floats, out: Floats, threads: int) -> Published:
+        """Run the pass, on `threads` threads; each owns some of the rows."""
+        if threads == 1:
+            self._consume(which, values, out)
+            return None, out
+        owners = which % threads
+
+        def work(owner: int) -> None:
+            mine = np.flatnonzero(owners == owner)
+            part = np.empty(mine.size)
+            self._consume(which[mine], values[mine], part)
+            out[mine] = part
+
+        concurrently(threads, work, range(threads))
+        return None, out
+
+    def _consume(self, which: Indices, values: Floats, out: Floats) -> None:
+        """Run the kernel over values of some rows, drawing noise whenever blocks close."""
+        pipeline, law, (streams, scales) = self.pipeline, self.pipeline.laws[self.theta_steps], self.columns
+        assert law is not None  # noqa: S101 - `of` has looked
+        spikes, done = pipeline.perturber.closing == "spike", 0
+        constants = law.constants if self.key.given is None else NO_FLOATS
+        public = self._public, spikes, pipeline.events, pipeline.shape, pipeline.lengths, constants
+        settled: Indices = np.empty(0, np.int64)
+        before = None if self.key.drawn is None else streams.copy()
+        while True:
+            done = adaptive_pass.publish_rows(which, values, done, *public, settled, streams, scales, out)
+            if done == which.size:
+                break
+            stream, value = streams[which[done]], values[done : done + 1]
+            total = int(stream["open_sum"]) + int(adaptive_pass.in_steps(value, self._public, pipeline.lengths))
+            drawn = binding.resolve(law, self.key, stream["chain"], int(stream["blocks"]), total)
+            settled = np.array([drawn])
+        if before is not None:
+            _check_moved(streams, before, np.unique(which))
+
+    def pack(self) -> tuple[Json, list[Array]]:
+        """The states, as JSON and arrays."""
+        streams, scales = self.filled
+        return {"scales": scales.shape[2]}, [streams, scales]
+
+    def unpack(self, size: int, keys: Callable[[], list[Key]], described: Json, take: Take) -> None:
+        """Restore states from :meth:`pack`; ValueError if a kernel could not process them."""
+        if not 0 <= described["scales"] <= block_lengths.SCALES:
+            raise ValueError("a number of scales out of range")
+        streams, scales = take(STREAM, (size,)), take(np.float64, (size, BY_SCALE, described["scales"]))
+        for row in np.flatnonzero(~self._plausible(streams, scales)):
+            raise ValueError(f"stream {row} has a position out of range")
+        self.columns, self.size = (streams, scales), size
+
+    def _plausible(self, streams: Records, scales: Floats) -> NDArray[np.bool_]:
+        """True for each row whose numbers are finite and whose indices are in range."""
+        most = self.pipeline.shape["most"][0]
+        exponents, last, filled, position = (streams[name] for name in ("exponent", "last", "filled", "position"))
+        fits: Flags = np.logical_and.reduce([np.isfinite(streams[name]) for name in SINGLES])
+        fits &= (exponents >= 0) & (exponents <= most) & (last >= 0) & (last <= most)
+        lengths = np.ldexp(1.0, np.where(fits, exponents, 0).astype(np.int64))
+        fits &= (filled >= 0) & (filled < lengths) & (streams["blocks"] >= 0)
+        fits &= (position >= 0) & (position < 2.0 ** scales.shape[2])
+        fits &= np.isfinite(scales).all(axis=(1, 2))
+        return fits
+
+
+def _check_moved(now: Records, before: Records, which: Indices) -> None:
+    """DrawnTwiceError if a stream closed blocks and still has the chain key of `before`."""
+    now, before = now[which], before[which]
+    same = (now["chain"] == before["chain"]).all(axis=1)
+    if ((now["blocks"] > before["blocks"]) & same).any():
+        raise DrawnTwiceError("the chain key of a stream is the same after its blocks")
+
+
+class MachineRows(Rows):
+    """Streams of a machine that has no compiled pass over them: they take its steps.  Columns: noise keys, states."""
+
+    def __init__(self, machine: Machine[Any], key: Key) -> None:
+        super().__init__(key, np.empty(0, object), np.empty(0, object))
+        self._machine = machine
+
+    def start(self, ids: Indices | Sequence[Key], into: Columns) -> None:
+        """Fill in streams before their first value, given by number or by noise key."""
+        own = [self.key.of_stream(each) for each in ids.tolist()] if isinstance(ids, np.ndarray) else ids
+        _fill(into, own, [self._machine.start(each) for each in own])
+
+    def prepare(self, which: Indices, values: Floats, threads: int) -> Callable[[], Published]:
+        """A call that consumes finite `values`, in order; value i belongs to the stream in row `which[i]`."""
+        keys, states = self.columns
+        order = np.argsort(which, kind="stable")
+        borders = np.flatnonzero(np.diff(which[order])) + 1
+        made: list[tuple[int, Indices, list[Transition[Any]]]] = []
+        # Steps change nothing.
+        for places in np.split(order, borders):
+            row = int(which[places[0]])
+            try:
+                made.append((row, places, self._steps(keys[row], states[row], values[places])))
+            except DataError as error:
+                raise DataError(f"{error} (within the stream of ids[{places[0]}])") from None
+        return partial(self._publish, states, made, values)
+
+    def _publish(
+        self, states: Array, made: list[tuple[int, Indices, list[Transition[Any]]]], values: Floats
+    ) -> Published:
+        """Commit the transitions and return a mask of the values that publish, and their outputs."""
+        published, out = np.zeros(values.size, np.bool_), np.empty(values.size)
+        for row, places, transitions in made:
+            states[row] = transitions[-1].state
+            # Earlier ones are finished already, in a copy.
+            if transitions[-1].finish is not None:
+                transitions[-1].finish()
+            emitted = np.concatenate([np.atleast_1d(transition.emit()) for transition in transitions])
+            last = places[places.size - emitted.size :]
+            published[last], out[last] = True, emitted
+        return published, out[published]
+
+    def _steps(self, key: Key, state: Any, values: Floats) -> list[Transition[Any]]:
+        """Transitions of one row's values, one for each value if the machine takes one a batch."""
+        machine = self._machine
+        if machine.SPLITS:
+            return [machine.step(state, Column(as_column(values), "values"), key)]
+        transitions: list[Transition[Any]] = []
+        for value in values:
+            transitions.append(machine.step(state, machine.read([value]), key))
+            state = machine.settled(transitions[-1].state)
+        return transitions
+
+    def taken(self, which: Indices, key: Key) -> Self:
+        """An independent copy of the streams in `which`, with its own key and its own record of draws."""
+        other = super().taken(which, key)
+        keys, states = other.columns
+        _fill(other.columns, [each.again() for each in keys], states)
+        return other
+
+    def pack(self) -> tuple[list[Json], list[Array]]:
+        """The states, as JSON and (no) arrays."""
+        return [self._machine.pack(self._machine.settled(state)) for state in self.filled[1]], []
+
+    def unpack(self, size: int, keys: Callable[[], list[Key]], described: list[Json], take: Take) -> None:
+        """Restore states from :meth:`pack`, of streams with these keys."""
+        own = keys()
+        states = [self._machine.unpack(each, key) for each, key in zip(described, own, strict=True)]
+        self.columns, self.size = (np.empty(size, object), np.empty(size, object)), size
+        _fill(self.columns, own, states)
+
+
+def _fill(columns: Columns, *entries: Iterable[Any]) -> None:
+    """Write objects, some of which are tuples, into columns."""
+    for column, own in zip(columns, entries, strict=True):
+        for row, each in enumerate(own):
+            column[row] = each
