@@ -25,8 +25,18 @@ from fastdp.tables.calendar import Time
 from fastdp.tables.keys import choose_keys
 from fastdp.tables.persons import Kept, PersonRows, check_finite, read_rows
 from fastdp.tables.plan import Clips, TablePlan
-from fastdp.tables.sums import FIRST_SUMS, ROWS, CellRows, Number, Quantity, Released, RowNumbers
-from fastdp.tables.sums import drawn, exact_sums, release
+from fastdp.tables.sums import (
+    FIRST_SUMS,
+    ROWS,
+    CellRows,
+    Number,
+    Quantity,
+    Released,
+    RowNumbers,
+    drawn,
+    exact_sums,
+    release,
+)
 from fastdp.tables.table import Table
 from fastdp.units import ONE_ROW, Column, Person, Unit
 
