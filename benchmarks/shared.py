@@ -1,4 +1,4 @@
-"""What every group uses: the papers' sizes, where real streams are, the heading of a run, and tables in Markdown."""
+"""Used by every group: the papers' sizes, paths of real streams, the heading of a run, and tables in Markdown."""
 
 from __future__ import annotations
 

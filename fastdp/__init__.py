@@ -1,7 +1,4 @@
-"""fastdp: data streams under differential privacy, exact and fast.
-
-Names load on first use, so that ``import fastdp`` costs no more than this file (numba takes a while).
-"""
+"""fastdp: data streams under differential privacy, exact and fast.  Names load on first use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Packages whose public names load on first use (PEP 562), so that importing one costs next to nothing."""
+"""Packages whose public names load on first use (PEP 562)."""
 
 from __future__ import annotations
 
@@ -11,18 +11,10 @@ from typing import Any
 def lazy_names(
     package: str, names: Collection[str], homes: Mapping[str, Collection[str]]
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """The `__getattr__` and `__dir__` of package `package`, whose names load on first use.
+    """The `__getattr__` and `__dir__` of package `package`, whose `names` load on first use.
 
-    A package hides them from type checkers (``if not TYPE_CHECKING``), which would otherwise accept misspelt names.
-
-    Parameters
-    ----------
-    package : str
-        Name of the package.
-    names : collection of str
-        All public names; those without a home are modules of the package itself.
-    homes : mapping of str to collection of str
-        Full name of each module, and the names it defines (some may not be public).
+    `homes`: names by full name of their module; names without a home are modules.  A package hides the result from
+    type checkers (``if not TYPE_CHECKING``), which would otherwise accept misspelt names.
     """
     home_of = {name: home for home, own in homes.items() for name in own}
 
@@ -43,7 +35,7 @@ def lazy_names(
 
 
 def imported(module: str, missing: Exception) -> Any:
-    """The imported module `module`; raises `missing`, which says how to install it, if it is not found."""
+    """The module `module`; raises `missing`, with how to install it, if not found."""
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError:

@@ -1,8 +1,4 @@
-"""The promise of a release: :class:`Guarantee` objects and their composition.
-
-Each component states its own guarantee; a publisher's is composed from them by :func:`parallel` (disjoint values)
-and :func:`sequential` (the same values).  Source: ToPS section 2.4.
-"""
+"""Guarantees and their composition: :func:`parallel` (disjoint values), :func:`sequential` (ToPS section 2.4)."""
 
 from __future__ import annotations
 
@@ -35,23 +31,21 @@ class Guarantee:
     adjacency : str
         Definition of adjacent streams.
     model : str
-        ``"central"`` (a trusted curator sees the values) or ``"local"``.
+        ``"central"`` (a trusted curator) or ``"local"``.
     arithmetic : str
-        ``"exact"``: proved for the integers that the machine computes; ``"real"``, the default: for real numbers
-        only.
+        ``"exact"``: proved for the machine's integers; ``"real"``: for real numbers only.
     numeric_distance : float
-        Total variation distance of the sampled noise from the exact distribution; 0 for the guarded sampler.
+        Total variation distance of the noise from its distribution; 0 for the guarded sampler.
     simulated : bool
-        True if the noise came from a seed: anyone who guesses the seed can remove it, so not private.
+        True if the noise came from a seed, so not private.
     derivation : tuple of str
-        Proof sketch from the components, one step a line.
+        Proof sketch, one step a line.
     rho : float
-        Concentrated DP: the mechanism is rho-zCDP, from which :meth:`at_delta` gives other epsilons; ``inf`` if not
-        claimed.
+        The mechanism is rho-zCDP (:meth:`at_delta` converts); ``inf`` if not claimed.
     rows : UnitRows or None
-        Unit and adjacency of a table as a value, by which a ledger compares guarantees.
+        Unit and adjacency of a table as a value, for ledgers.
     times : Times or None
-        Public times outside which no row changes a table's release; a ledger adds up releases of the same times only.
+        Public times outside which no row changes a table's release.
 
     Examples
     --------
@@ -101,31 +95,30 @@ class Guarantee:
         object.__setattr__(self, "times", times)
 
     def __str__(self) -> str:
-        """The guarantee in one line, for reports and the command line."""
         loss = self.cost
         exactness = "exact on this machine" if self.arithmetic == "exact" else "stated for real arithmetic"
         line = f"{loss} for {self.unit} ({self.adjacency}), {self.model} model, {exactness}"
         return line + (", SIMULATED (seeded noise, not private)" if self.simulated else "")
 
     def of(self, part: str) -> Guarantee:
-        """The same guarantee, each step of its derivation prefixed with the name `part` and its cost."""
+        """The same guarantee, its derivation prefixed with `part` and its cost."""
         return replace(self, derivation=tuple(f"{part} ({self.cost}): {step}" for step in self.derivation))
 
     @property
     def cost(self) -> str:
-        """Epsilon and delta in words; rho where no delta was chosen."""
+        """Epsilon and delta in words, or rho."""
         if math.isinf(self.epsilon) and math.isfinite(self.rho):
             return f"rho = {self.rho:g}"
         return f"epsilon = {self.epsilon:g}" + (f", delta = {self.delta:g}" if self.delta else "")
 
     @property
     def zcdp(self) -> float:
-        """The rho of zCDP that holds: the claimed one, or epsilon^2 / 2 of pure epsilon; `inf` if there is none."""
+        """The rho that holds: the claimed, or epsilon^2 / 2 of pure epsilon; else `inf`."""
         pure = math.inf if self.delta or math.isinf(self.epsilon) else round_up(Fraction(self.epsilon) ** 2 / 2)
         return min(self.rho, pure)
 
     def at_delta(self, delta: float) -> Guarantee:
-        """The same guarantee with epsilon converted from rho at `delta`; ParameterError if it has no rho."""
+        """The same guarantee with epsilon from rho at `delta`; ParameterError without rho."""
         if math.isinf(self.rho):
             raise ParameterError(f"delta = {delta!r}: expected a guarantee with a rho, this one has none ({self})")
         delta = validation.probability("delta", delta)
@@ -133,10 +126,10 @@ class Guarantee:
 
     @validation.plain
     def approximate(self, epsilon: float, delta: float, distance: float | None = None) -> Guarantee:
-        """The same guarantee, stated as (`epsilon`, `delta`); ValueError if its rho is too large for them.
+        """The same guarantee as (`epsilon`, `delta`); ValueError if its rho is too large.
 
-        `distance`, if the total loss is that of Gaussian noise, is the noise's total variation distance from rounded
-        normal noise: the tighter conversion of Gaussian DP is then tried first.
+        `distance`, if the loss is Gaussian noise's: from rounded normal noise; Gaussian DP's tighter conversion is
+        tried first.
         """
         if distance is not None and gaussian_delta(math.sqrt(2.0 * self.rho), epsilon, distance) <= delta:
             step = (
@@ -150,28 +143,22 @@ class Guarantee:
         return replace(self, epsilon=epsilon, delta=delta, derivation=(*self.derivation, step))
 
     def identity(self) -> dict[str, Any]:
-        """The fields that are in the noise key of a component with this guarantee, which has no times."""
+        """Fields in a component's noise key."""
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.name != "times"}
 
     def to_dict(self) -> dict[str, Any]:
-        """The fields by name as strict JSON allows them; an infinite number is the text ``"inf"``."""
+        """Fields as strict JSON allows them; infinity is ``"inf"``."""
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         endless: dict[str, Any] = {name: "inf" for name in _NUMBERS if fields[name] == math.inf}
         return {**fields, **endless, "derivation": list(self.derivation)}
 
     def to_json(self) -> str:
-        """The guarantee as one line of strict JSON (RFC 8259); floats read back as the same floats."""
+        """One line of strict JSON (RFC 8259); floats read back the same."""
         return json.dumps(self.to_dict(), allow_nan=False)
 
     @classmethod
     def from_dict(cls, fields: Any) -> Guarantee:
-        """The guarantee that :meth:`to_dict` described, for example ``json.loads`` of a file's metadata.
-
-        Raises
-        ------
-        ParameterError
-            If a field is missing, unknown or of another type.
-        """
+        """Guarantee of :meth:`to_dict`; ParameterError for a missing, unknown or wrong field."""
         known = [field.name for field in dataclasses.fields(cls)]
         if not isinstance(fields, Mapping) or set(fields) != set(known):
             raise ParameterError(f"fields = {validation.shown(fields)}: expected a mapping with {', '.join(known)}")
@@ -187,7 +174,7 @@ _TEXTS = ("unit", "adjacency", "model", "arithmetic")
 
 
 def _amount(name: str, value: Any) -> float:
-    """`value` as a float, rounded up; ParameterError unless it is a number of at least 0, or infinite."""
+    """`value` as float, rounded up; ParameterError unless at least 0, or infinite."""
     if isinstance(value, float) and value == math.inf:
         return math.inf
     number = validation.real(name, value)
@@ -197,12 +184,12 @@ def _amount(name: str, value: Any) -> float:
 
 
 def pure(epsilon: float, *derivation: str) -> Guarantee:
-    """Pure guarantee of `epsilon` in exact integers, with these steps of proof."""
+    """Pure guarantee of `epsilon` in exact integers."""
     return Guarantee(epsilon, arithmetic="exact", derivation=derivation)
 
 
 def _merge(first: Guarantee, second: Guarantee, epsilon: float, delta: float) -> Guarantee:
-    """Composed guarantee with this `epsilon` and `delta`; ValueError if units, adjacencies or models differ."""
+    """Composed guarantee; ValueError if units, adjacencies or models differ."""
     if any(getattr(first, name) != getattr(second, name) for name in ("unit", "adjacency", "model", "rows")):
         raise ValueError("guarantees with different units, adjacencies or models do not compose")
     return Guarantee(
@@ -221,9 +208,9 @@ def _merge(first: Guarantee, second: Guarantee, epsilon: float, delta: float) ->
 
 
 def zcdp_delta(rho: float, epsilon: float) -> float:
-    """A delta for which `rho`-zCDP implies (`epsilon`, delta), within a billionth of the best that its moments give.
+    """A delta for which `rho`-zCDP implies (`epsilon`, delta), within a billionth of the best by moments.
 
-    Source: Canonne, Kamath and Steinke 2020, Proposition 12; every order alpha > 1 gives a valid delta.
+    Source: Canonne, Kamath and Steinke 2020, Proposition 12; every order alpha > 1 is valid.
     """
     if rho == 0.0:
         return 0.0
@@ -233,7 +220,7 @@ def zcdp_delta(rho: float, epsilon: float) -> float:
 
 
 def zcdp_order(rho: float, epsilon: float) -> float:
-    """The order alpha > 1 whose moment gives the smallest delta for (`rho`, `epsilon`)."""
+    """The order alpha > 1 of the smallest delta."""
     # Where the logarithm of delta has its least value its slope, which rises with alpha, is 0.
     low, high = 1.0 + 1e-9, 2.0 + (epsilon + 1.0) / rho
     for _ in range(200):
@@ -259,7 +246,7 @@ def zcdp_epsilon(rho: float, delta: float) -> float:
 
 @lru_cache(maxsize=256)
 def zcdp_rho(epsilon: float, delta: float) -> float:
-    """The largest rho found for which rho-zCDP implies (`epsilon`, `delta`)."""
+    """The largest rho found that implies (`epsilon`, `delta`)."""
     low, high = 0.0, epsilon
     while zcdp_delta(high, epsilon) <= delta:
         low, high = high, 2.0 * high
@@ -270,9 +257,9 @@ def zcdp_rho(epsilon: float, delta: float) -> float:
 
 
 def zcdp_loss(epsilon: float, delta: float) -> float:
-    """The x with x^2 / 2 = :func:`zcdp_rho`, rounded down: the loss that components share in concentrated DP.
+    """x with x^2 / 2 = :func:`zcdp_rho`, rounded down: the loss that components share.
 
-    ParameterError for an epsilon outside [2^-60, 2^60].
+    ParameterError for epsilon outside [2^-60, 2^60].
     """
     if not 2.0**-60 <= epsilon <= 2.0**60:
         raise ParameterError(f"epsilon = {epsilon!r}: expected from 2^-60 to 2^60 with a delta")
@@ -280,9 +267,9 @@ def zcdp_loss(epsilon: float, delta: float) -> float:
 
 
 def gaussian_delta(mu: float, epsilon: float, distance: float = 0.0) -> float:
-    """A delta at `epsilon` of normal noise with sensitivity / deviation = `mu`, or of noise at `distance` from it.
+    """A delta at `epsilon` of normal noise of sensitivity / deviation `mu`, or of noise at `distance` from it.
 
-    Source: Balle and Wang 2018, Theorem 8; squares of mu add up under adaptive composition (Dong, Roth and Su 2022).
+    Source: Balle and Wang 2018, Theorem 8; squares of mu add up (Dong, Roth and Su 2022).
     """
     least, most = _normal_tail(mu, epsilon), _normal_tail(-mu, -epsilon)
     grown = math.exp(min(epsilon, 700.0))
@@ -291,12 +278,11 @@ def gaussian_delta(mu: float, epsilon: float, distance: float = 0.0) -> float:
 
 
 def _normal_tail(mu: float, epsilon: float) -> float:
-    """Probability that a standard normal variable exceeds epsilon / mu - mu / 2."""
     return 0.5 * math.erfc((epsilon / mu - mu / 2.0) / math.sqrt(2.0))
 
 
 def gaussian_loss(epsilon: float, delta: float, distance: float = 0.0) -> float:
-    """The largest mu found with :func:`gaussian_delta` at most `delta`; 0 if there is none."""
+    """The largest mu found with :func:`gaussian_delta` at most `delta`, or 0."""
     low, high = 0.0, epsilon
     while gaussian_delta(high, epsilon, distance) <= delta:
         low, high = high, 2.0 * high
@@ -307,7 +293,7 @@ def gaussian_loss(epsilon: float, delta: float, distance: float = 0.0) -> float:
 
 
 def square_remainder(whole: float, *parts: float) -> float:
-    """The largest float x found with x^2 + the sum of squares of `parts` at most `whole`^2."""
+    """The largest float x found with x^2 + squares of `parts` <= `whole`^2."""
     left = Fraction(whole) ** 2 - sum(Fraction(part) ** 2 for part in parts)
     rest = math.sqrt(max(left, Fraction(0)))
     while Fraction(rest) ** 2 > left:
@@ -316,7 +302,7 @@ def square_remainder(whole: float, *parts: float) -> float:
 
 
 def parallel(*guarantees: Guarantee) -> Guarantee:
-    """Guarantee of mechanisms on disjoint values: the largest epsilon and delta (ToPS section 2.4)."""
+    """Guarantee on disjoint values: the largest epsilon and delta."""
     whole = reduce(lambda a, b: _merge(a, b, max(a.epsilon, b.epsilon), max(a.delta, b.delta)), guarantees)
     if len(guarantees) == 1:
         return whole
@@ -326,10 +312,7 @@ def parallel(*guarantees: Guarantee) -> Guarantee:
 
 
 def sequential(*guarantees: Guarantee) -> Guarantee:
-    """Guarantee of mechanisms on the same values: epsilons, deltas and rhos add up (ToPS section 2.4).
-
-    With rhos, epsilon is the lesser of the sum and of the conversion of the total rho at the total delta.
-    """
+    """Guarantee on the same values: epsilons, deltas and rhos add up; epsilon is at most the total rho's."""
     # An infinite epsilon (no privacy at all) stays infinite.
     endless = any(math.isinf(g.epsilon) for g in guarantees)
     epsilon = sum((Fraction(g.epsilon) for g in guarantees if not endless), Fraction(0))
@@ -350,18 +333,9 @@ def sequential(*guarantees: Guarantee) -> Guarantee:
 
 
 def of_group(member: Guarantee, size: int, epsilon: float, unit: str, adjacency: str, step: str) -> Guarantee:
-    """Guarantee for `size` units together, from that for one unit, along a chain of k neighbouring streams.
+    """Guarantee for `size` units together, from that of one `member`, along a chain of neighbours.
 
-    Parameters
-    ----------
-    member : Guarantee
-        For one unit.
-    size : int
-        k, the number of units.
-    epsilon : float
-        Loss of k units, of which `member` has a k-th (:func:`fraction_of`).
-    unit, adjacency, step : str
-        Unit, adjacency and derivation step of the result.
+    `epsilon`: loss of all (:func:`fraction_of`); `unit`, `adjacency`, `step` describe the result.
     """
     each = member.epsilon
     if math.isfinite(each) and size * Fraction(each) > Fraction(epsilon):
@@ -384,18 +358,18 @@ def of_group(member: Guarantee, size: int, epsilon: float, unit: str, adjacency:
 
 
 def fraction_of(whole: float, parts: int) -> float:
-    """A float x with `parts` * x at most `whole`: the quotient, rounded down if need be."""
+    """A float x with `parts` * x <= `whole`: the quotient, rounded down."""
     part = whole / parts
     return part if parts * Fraction(part) <= Fraction(whole) else math.nextafter(part, 0.0)
 
 
 def remainder(whole: float, part: float) -> float:
-    """The budget left after `part`: the largest float that, added to `part`, does not exceed `whole`."""
+    """Budget left: the largest float that, added to `part`, does not exceed `whole`."""
     rest = whole - part
     return rest if Fraction(rest) + Fraction(part) <= Fraction(whole) else math.nextafter(rest, 0.0)
 
 
 def round_up(exact: Fraction) -> float:
-    """The float nearest to `exact` that is not below it."""
+    """The nearest float not below `exact`."""
     nearest = float(exact)
     return nearest if Fraction(nearest) >= exact else math.nextafter(nearest, math.inf)

@@ -1,7 +1,6 @@
-"""The integer grid on which everything that touches data is computed, and the proof that int64 holds it.
+"""The integer grid on which data are computed, and the proof that int64 holds it (``docs/noise.md``).
 
-Values are clipped, then rounded to multiples of a public resolution, so sensitivities are whole numbers of steps
-(``docs/noise.md``).
+Values are clipped, then rounded to a public resolution: sensitivities are integers.
 """
 
 from __future__ import annotations
@@ -38,9 +37,9 @@ class Grid:
     bound : float
         Public upper bound of a value, in units of the input.
     resolution : float
-        One step, in units of the input.
+        One step.
     ceiling_steps : int
-        The largest threshold, in steps, whose noise provably fits; at least the bound.
+        Largest threshold, in steps, whose noise provably fits.
     """
 
     bound: float
@@ -49,15 +48,15 @@ class Grid:
 
     @cached_property
     def bound_steps(self) -> int:
-        """The bound in grid steps, rounded down, at least 1."""
+        """The bound in steps, rounded down, at least 1."""
         # As integers: fractions would be reduced at each step.
         (a, b), (c, d) = self.bound.as_integer_ratio(), self.resolution.as_integer_ratio()
         return max(1, a * d // (b * c))
 
     def snap(self, theta: float) -> int:
-        """Threshold `theta` in grid steps: the nearest whole number, from 1 to the bound.
+        """`theta` in the nearest grid steps, from 1 to the bound.
 
-        A threshold above the bound (it only adds noise, and reproduces published figures) is kept up to the ceiling.
+        A threshold above it, of published figures, is kept up to the ceiling.
         """
         most = self.bound_steps if theta <= self.bound else max(self.bound_steps, self.ceiling_steps)
         if theta >= most * self.resolution:
@@ -67,33 +66,24 @@ class Grid:
 
     @cached_property
     def _exact(self) -> bool:
-        """True if the resolution is a power of two, as by default: quotients of floats by it are exact."""
+        """True for a power of two: quotients of floats are exact."""
         return math.frexp(self.resolution)[0] == 0.5
 
 
 @dataclass(frozen=True)
 class EventGrid(Grid):
-    """Whole multiples of ``resolution`` in [-bound, bound], of values that an event moves by at most ``sensitivity``.
-
-    Parameters
-    ----------
-    sensitivity : float
-        In units of the input.
-    """
+    """Multiples of ``resolution`` in [-bound, bound]; an event moves a value by at most ``sensitivity``."""
 
     sensitivity: float = 1.0
 
     def snap(self, theta: float) -> int:
-        """Sensitivity in grid steps, rounded up; `theta` is ignored.
-
-        The resolution is a power of two, so values in steps are exact, and rounding halves up keeps this bound.
-        """
+        """Sensitivity in steps, rounded up; powers of two keep this bound under rounding."""
         del theta
         return math.ceil(Fraction(self.sensitivity) / Fraction(self.resolution))
 
 
 def _about(number: Fraction | int) -> str:
-    """`number` with three digits, or as a power of two where it exceeds the floats."""
+    """`number` with three digits, or as a power of two."""
     try:
         return f"{float(number):.3g}"
     except OverflowError:
@@ -101,17 +91,17 @@ def _about(number: Fraction | int) -> str:
 
 
 def _headroom(per_step: Fraction, levels: int, fan_out: int) -> Fraction:
-    """Bound on a range's noise, in thresholds: 2 (b - 1) h nodes, each within HEADROOM scales."""
+    """Bound on a range's noise, in thresholds: 2 (b - 1) h nodes within HEADROOM scales."""
     return 2 * (fan_out - 1) * levels * HEADROOM * per_step
 
 
 def _shortfall(
     grid: Grid, per_step: Fraction, max_range: int, levels: int, fan_out: int, theta: float, reach: int
 ) -> str | None:
-    """The reason why `grid` does not fit int64, as text; None if it provably does.
+    """Reason why `grid` does not fit int64; None if it provably does.
 
-    A range sums to at most bound * max_range steps, and its noise stays within ``_headroom`` except with probability
-    e^-64.  `per_step` is a node's noise scale for a threshold of one step, levels / epsilon.
+    A range sums to at most bound * max_range steps, with noise within ``_headroom`` but for probability e^-64.
+    `per_step`: noise scale for a threshold of one step.
     """
     steps = grid.bound_steps
     scale = steps * per_step
@@ -131,7 +121,7 @@ def _shortfall(
 
 
 def _with_ceiling(grid: Grid, per_step: Fraction, max_range: int, levels: int, fan_out: int, reach: int) -> Grid:
-    """The grid with the largest threshold above the bound whose noise still fits int64."""
+    """The grid with the largest threshold whose noise fits int64."""
     by_total = (MAX_TOTAL - grid.bound_steps * max_range) / _headroom(per_step, levels, fan_out)
     by_reach = (MAX_DIFFERENCE - 1) // (per_step * reach) if reach else MAX_SCALE // per_step
     return replace(grid, ceiling_steps=min(MAX_SCALE // per_step, math.floor(by_total), by_reach))
@@ -148,18 +138,11 @@ def make_grid(
     theta: float = math.inf,
     reach: int = 0,
 ) -> Grid:
-    """The grid for these parameters, proved to fit int64.
+    """The grid, proved to fit int64; ParameterError for a given resolution that does not.
 
-    By default the resolution is the largest power of two up to bound * 2^-32, doubled until the noise fits int64 and
-    is at most 2^40 steps, beyond which the sampler is slow and noise hides the rounding.
-
-    With hats, the noise of threshold `theta` (or the bound, if less) reaches `reach` scales
-    (:attr:`fastdp.perturbers.HierarchyShape.reach`).
-
-    Raises
-    ------
-    ParameterError
-        If a resolution given by the user does not fit.
+    By default the resolution is the largest power of two up to bound * 2^-32, doubled until the noise fits and is at
+    most 2^40 steps, beyond which the sampler is slow and noise hides the rounding.  With hats the noise of `theta`
+    reaches `reach` scales.
     """
     if not MIN_BOUND <= bound <= MAX_BOUND:
         raise ParameterError(f"bound = {bound!r}: expected between {MIN_BOUND} and {MAX_BOUND}")
@@ -181,7 +164,7 @@ def _proved_grid(
     theta: float,
     reach: int,
 ) -> Grid:
-    """:func:`make_grid` after checks of its arguments; equal arguments give the same grid."""
+    """:func:`make_grid` of checked arguments, cached."""
     per_step = levels / Fraction(epsilon)
     if resolution is not None:
         if resolution > bound:
@@ -218,15 +201,10 @@ EVENT_STEPS = 2**10
 
 
 def make_event_grid(sensitivity: float, resolution: float | None, epsilon: float, max_range: int) -> EventGrid:
-    """The grid of values without a bound, proved to fit int64: values beyond a public magnitude saturate.
+    """Grid of values without a bound, which saturate beyond a public magnitude; errors as of :func:`make_grid`.
 
-    By default the resolution is the largest power of two that splits the sensitivity and the noise scale into 2^10
-    steps, or a coarser one where noise would exceed 2^40 steps.
-
-    Raises
-    ------
-    ParameterError
-        If a resolution given by the user is no power of two or does not fit.
+    By default the resolution is the largest power of two that splits sensitivity and noise scale into 2^10 steps, or
+    a coarser one where noise would exceed 2^40 steps.
     """
     if not MIN_BOUND <= sensitivity <= MAX_BOUND:
         raise ParameterError(f"sensitivity = {sensitivity!r}: expected between {MIN_BOUND} and {MAX_BOUND}")

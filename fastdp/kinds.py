@@ -23,7 +23,7 @@ Values: TypeAlias = ArrayLike
 
 
 class SupportsArray(Protocol):
-    """An object that NumPy can convert: a pandas or polars series, or an Arrow or NumPy array."""
+    """A series or array that NumPy can convert."""
 
     def __array__(self) -> Array: ...
 
@@ -43,8 +43,4 @@ Keys: TypeAlias = Sequence[Any] | Mapping[str, Sequence[Any]] | Literal["public"
 
 
 class Frame(Protocol):
-    """A table of rows.
-
-    A data frame of pandas, polars or pyarrow, a polars LazyFrame, a DuckDB relation, an Arrow stream, or the path of
-    a Parquet or CSV file.
-    """
+    """A data frame of pandas, polars or pyarrow, a LazyFrame, a DuckDB relation, an Arrow stream, or a path."""

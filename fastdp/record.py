@@ -6,16 +6,12 @@ A class decorated with :func:`record` is a frozen dataclass whose fields are :fu
     class Exponential:
         alpha: float = parameter(Real(above=0.0, most=1.0), default=0.5)
 
-From these declarations follow the checks on construction, the constructor of the publisher that has these parameters
-(:func:`constructor`), JSON in state files (:mod:`fastdp.state.codec`), the identity that noise keys are derived from
-(:mod:`fastdp.noise.canonical`), options of the command line and the test of refusals
-(``tests/packaging/test_refusals.py``).  Meaning, unit and source stand once too, in the docstring of the public
-class, from which :func:`meanings` reads them.
+From these follow checks, the publisher's constructor (:func:`constructor`), JSON (:mod:`fastdp.state.codec`), noise
+identity (:mod:`fastdp.noise.canonical`), command line options and ``tests/packaging/test_refusals.py``.  Meanings
+stand once too, in the public class's docstring (:func:`meanings`).
 
-Kinds: :class:`Real`, :class:`Whole`, :class:`Flag`, :class:`Text`, :class:`Choice`, :class:`Numbers` (several
-reals), :class:`PartOf` (an object with a protocol), :class:`Checked` (any check of :mod:`fastdp.validation`, or of
-one's own), and :class:`Kind` (the record's method ``_check`` decides).  A field whose annotation names None is
-optional; ``words=("optimal",)`` accepts these texts besides.  Relations between fields: the record's ``_check``.
+A field whose annotation names None is optional; ``words=("optimal",)`` accepts these texts besides.  Relations
+between fields: the record's ``_check``.
 """
 
 from __future__ import annotations
@@ -42,37 +38,28 @@ _ENTRY = re.compile(r"^(\w[\w, ]*)(?: : [^\n]*)?\n((?:[ ]+[^\n]*\n?|\n(?=[ ]))+)
 
 @dataclass(frozen=True)
 class Kind:
-    """Declaration of a parameter that the record's own method ``_check`` validates.
-
-    Attributes
-    ----------
-    words : tuple of str
-        Texts accepted besides the kind's own values.
-    optional : bool
-        True if the field's annotation allows None.
-    """
+    """Parameter that the record's ``_check`` validates; `words`: texts accepted besides; `optional`: None too."""
 
     words: tuple[str, ...] = dataclasses.field(default=(), kw_only=True)
     optional: bool = dataclasses.field(default=False, kw_only=True)
 
     def check(self, name: str, value: object) -> object:
-        """The value as the record stores it; ParameterError if it is not accepted."""
+        """The value as stored; ParameterError if not accepted."""
         return value
 
     def checker(self, annotation: str) -> Callable[[str, object], object]:
-        """The function that checks a field annotated `annotation`: (name, value) to the stored value."""
+        """The check of a field annotated `annotation`: (name, value) to stored value."""
         if type(self) is not Kind:
             return functools.partial(_or_word, self) if self.words else self.check
         return functools.partial(_checked_kind, validation.accepted(annotation))
 
 
 def _or_word(kind: Kind, name: str, value: object) -> object:
-    """`value` if it is one of the kind's words; else the result of the kind's check."""
     return value if isinstance(value, str) and value in kind.words else kind.check(name, value)
 
 
 def _checked_kind(accepted: Accepted, name: str, value: object) -> object:
-    """`value`, if its type is accepted; ParameterError for a column given as a parameter."""
+    """`value` of an accepted type; ParameterError for a column."""
     if accepted is not None:
         validation.kinds(name, value, accepted)
     return value
@@ -80,7 +67,7 @@ def _checked_kind(accepted: Accepted, name: str, value: object) -> object:
 
 @dataclass(frozen=True)
 class Real(Kind):
-    """A finite real number within `above` (or `least`) and `below` (or `most`)."""
+    """A finite number within `above` (or `least`) and `below` (or `most`)."""
 
     above: float | None = None
     least: float | None = None
@@ -88,7 +75,6 @@ class Real(Kind):
     most: float | None = None
 
     def check(self, name: str, value: object) -> float:
-        """`value` as float, if it is within the limits; else ParameterError that names the parameter."""
         number = validation.real(name, value)
         low = (self.above is None or number > self.above) and (self.least is None or number >= self.least)
         if low and (self.below is None or number < self.below) and (self.most is None or number <= self.most):
@@ -110,7 +96,6 @@ class Whole(Kind):
     high: int | None = None
 
     def check(self, name: str, value: object) -> int:
-        """`value` as int, if it is within the limits; else ParameterError that names the parameter."""
         return validation.integer(name, value, self.low, self.high)
 
 
@@ -119,16 +104,14 @@ class Flag(Kind):
     """A truth value, True or False."""
 
     def check(self, name: str, value: object) -> bool:
-        """`value` as bool; ParameterError if it is not a truth value."""
         return validation.flag(name, value)
 
 
 @dataclass(frozen=True)
 class Text(Kind):
-    """A Unicode text that files and columns can store."""
+    """A text that files and columns can store."""
 
     def check(self, name: str, value: object) -> str:
-        """`value`, if it is a text without lone surrogates; else ParameterError that names the parameter."""
         if not isinstance(value, str) or not validation.encodes(value):
             raise ParameterError(f"{name} = {validation.shown(value)}: expected a text of Unicode characters")
         return value
@@ -141,19 +124,18 @@ class Choice(Kind):
     accepted: tuple[str, ...]
 
     def check(self, name: str, value: object) -> str:
-        """`value`, if it is one of the accepted names; else ParameterError that names the parameter."""
         return validation.choice(name, value, self.accepted)
 
 
 @dataclass(frozen=True)
 class Numbers(Kind):
-    """A list or tuple of `count` real numbers, each accepted by `each`."""
+    """A list or tuple of `count` numbers, each as `each`."""
 
     each: Real
     count: int
 
     def check(self, name: str, value: object) -> tuple[float, ...]:
-        """The numbers as a tuple of floats; ParameterError, without showing entries, if one is not accepted."""
+        """Tuple of floats; ParameterError without showing entries."""
         if isinstance(value, (list, tuple)) and len(value) == self.count:
             try:
                 return tuple(self.each.check(name, entry) for entry in value)
@@ -165,36 +147,34 @@ class Numbers(Kind):
 
 @dataclass(frozen=True)
 class PartOf(Kind):
-    """An object with all members of the protocol `protocol`, from module `module`."""
+    """An object with all members of a protocol from `module`."""
 
     protocol: type
     module: str
 
     def check(self, name: str, value: object) -> object:
-        """`value`, if it has all members of the protocol; else ParameterError that names the missing ones."""
         validation.part(name, value, self.protocol, self.module)
         return value
 
 
 @dataclass(frozen=True)
 class Checked(Kind):
-    """A value checked by `function`, which is called with name and value and returns the stored value."""
+    """A value checked by `function` (name, value), which returns the stored one."""
 
     function: Callable[[str, object], object]
 
     def check(self, name: str, value: object) -> object:
-        """The result of the function; its ParameterError passes through."""
         return self.function(name, value)
 
 
 def parameter(kind: Kind, *, default: object = MISSING, kw_only: Any = MISSING) -> Any:
-    """A dataclass field of a record, declared by `kind`."""
+    """A field of a record, declared by `kind`."""
     return dataclasses.field(default=default, kw_only=kw_only, metadata={_METADATA: kind})
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(parameter, dataclasses.field))
 def record(made: type[T]) -> type[T]:
-    """`made` as a frozen dataclass that checks each parameter on construction, then calls `_check`, if defined."""
+    """`made` as a frozen dataclass that checks its parameters, then calls `_check`."""
     relate = getattr(made, "_check", None)
 
     def check(self: object, *_: object) -> None:
@@ -225,7 +205,7 @@ def parameters(kind: type) -> dict[str, Kind]:
 
 
 def meanings(public: Callable[..., object]) -> dict[str, str]:
-    """Meaning of each parameter, read from the section "Parameters" of the docstring of `public`."""
+    """Meaning of each parameter, from the docstring of `public`."""
     _, _, rest = inspect.cleandoc(public.__doc__ or "").partition("Parameters\n----------\n")
     section = re.split(r"^\w[\w ]*\n-{3,}$", rest, maxsplit=1, flags=re.MULTILINE)[0]
     return {
@@ -237,7 +217,7 @@ def meanings(public: Callable[..., object]) -> dict[str, str]:
 
 @record
 class Keyed:
-    """Seed and secret key of a publisher, which are not part of its identity."""
+    """Seed and secret key of a publisher, no part of its identity."""
 
     seed: dataclasses.InitVar[int | str | None] = dataclasses.field(default=None, kw_only=True)
     key: dataclasses.InitVar[Any] = dataclasses.field(default=None, kw_only=True)
@@ -246,10 +226,7 @@ class Keyed:
 def constructor(
     made: Callable[P, T],
 ) -> Callable[[Callable[[S, T, Any, Any], None]], Callable[Concatenate[S, P], None]]:
-    """Decorator that gives ``__init__`` the arguments of record `made`, a subclass of :class:`Keyed`.
-
-    The decorated function is called with the record, the seed and the key.
-    """
+    """Decorator: ``__init__`` gets the arguments of record `made`; called with record, seed and key."""
 
     def decorate(start: Callable[[S, T, Any, Any], None]) -> Callable[Concatenate[S, P], None]:
         @functools.wraps(start)
@@ -268,13 +245,12 @@ def constructor(
 
 
 def values_of(made: object) -> Json:
-    """The fields of a record or dataclass, by name, unchanged."""
+    """Fields of a dataclass by name, unchanged."""
     return {name: getattr(made, name) for name in _names(cast("type", type(made)))}
 
 
 @functools.lru_cache(maxsize=256)
 def _names(kind: type) -> tuple[str, ...]:
-    """Names of the fields of dataclass `kind`."""
     return tuple(field.name for field in dataclasses.fields(cast("Any", kind)))
 
 
@@ -282,9 +258,9 @@ _PLAIN = frozenset({bool, int, float, str, type(None)})
 
 
 def shared(make: Callable[..., T], *fields: object, warns: bool = False, **named: object) -> T:
-    """The record ``make(*fields, **named)``, reused for equal arguments where it is immutable.
+    """The record ``make(*fields, **named)``, reused for equal arguments.
 
-    It is reused if all fields are plain numbers, texts or fastdp objects made of them, and `make` never ``warns``.
+    It is reused if made of plain values and fastdp objects of them, and `make` never ``warns``.
     """
     if warns:
         return make(*fields, **named)
@@ -299,7 +275,7 @@ def shared(make: Callable[..., T], *fields: object, warns: bool = False, **named
 
 
 def _types(part: object) -> list[type] | None:
-    """Types of an object's fields; None if the object may change."""
+    """Types of an object's fields; None if it may change."""
     if not _frozen(cast("type", type(part))):
         return None
     types = list(map(type, vars(part).values()))
@@ -308,7 +284,7 @@ def _types(part: object) -> list[type] | None:
 
 @functools.lru_cache(maxsize=256)
 def _frozen(kind: type) -> bool:
-    """True if `kind` is a fastdp class whose objects never change."""
+    """True for a fastdp class whose objects never change."""
     own = kind.__module__.partition(".")[0] == "fastdp" and "__slots__" not in vars(kind)
     settings = vars(kind).get("__dataclass_params__")
     return own and settings is not None and bool(settings.frozen)
@@ -316,7 +292,7 @@ def _frozen(kind: type) -> bool:
 
 @functools.lru_cache(maxsize=128, typed=True)
 def _shared(_types: tuple[type, ...], make: Callable[..., object], *fields: object, **named: object) -> object:
-    """Cached ``make(*fields, **named)``; types belong to the cache key: equal numbers of other types may differ."""
+    """Cached ``make(*fields, **named)``, by types too."""
     made = make(*fields, **named)
     # Slot for the record's encoding (fastdp.noise.key), which takes ten times as long as deriving a key.
     vars(made).setdefault("encoding", None)

@@ -1,7 +1,4 @@
-"""Units of privacy of tables: as users give them, and as values that can be compared.
-
-Proofs: ``docs/privacy.md``, section 11.
-"""
+"""Units of privacy of tables, as given and as comparable values (``docs/privacy.md``, section 11)."""
 
 from __future__ import annotations
 
@@ -26,7 +23,7 @@ MAX_ROWS = 2**40
 
 
 def parse_length(name: str, length: object) -> tuple[str, int, int, int]:
-    """`length` as text and as (microseconds, months, days), one of them nonzero; else ParameterError."""
+    """`length` as text and (microseconds, months, days), one nonzero; else ParameterError."""
     if isinstance(length, timedelta) and length > timedelta():
         return _fixed(length // MICROSECOND), length // MICROSECOND, 0, 0
     count, unit = split_duration(length)
@@ -41,17 +38,16 @@ def parse_length(name: str, length: object) -> tuple[str, int, int, int]:
 
 
 def _fixed(microseconds: int) -> str:
-    """Text of a fixed length, in the largest unit that divides it."""
+    """Text of a fixed length, in its largest unit."""
     unit = next(unit for unit in ("h", "min", "s", "ms", "us") if microseconds % FIXED[unit] == 0)
     return f"{microseconds // FIXED[unit]}{unit}"
 
 
 @dataclass(frozen=True)
 class Length(Kind):
-    """A length of time; the record stores its text."""
+    """A length of time, stored as text."""
 
     def check(self, name: str, value: object) -> str:
-        """`value` as text; ParameterError if it is no length of time."""
         return parse_length(name, value)[0]
 
 
@@ -60,7 +56,6 @@ class Column(Kind):
     """The name of a column."""
 
     def check(self, name: str, value: object) -> str:
-        """`value`, if it is a text; else ParameterError that names the parameter."""
         if not isinstance(value, str):
             raise ParameterError(f"{name} = {validation.shown(value)}: expected the name of a column, a text")
         return value
@@ -68,14 +63,14 @@ class Column(Kind):
 
 @record
 class Rows:
-    """Unit of privacy of a table: up to k rows of one person; it assumes that no person has more.
+    """Unit of privacy of a table: up to k rows of one person, of whom it assumes no more.
 
     Parameters
     ----------
     k : int
         Number of rows.
     per : str or timedelta, optional
-        The limit holds in each period of this length, such as "1d", aligned as windows are; by default over all rows.
+        The limit holds in each period of this length, such as "1d", aligned as windows; by default over all rows.
 
     Examples
     --------
@@ -88,7 +83,7 @@ class Rows:
     per: Duration | None = parameter(Length(optional=True), default=None)
 
     def _check(self) -> None:
-        """ParameterError for k = 1 with a period: one row lies in one period."""
+        """ParameterError for k = 1 with a period, in which one row lies."""
         if self.per is not None and self.k == 1:
             raise ParameterError(f"per = {self.per!r}: expected k above 1, or a Person; one row lies in one period")
 
@@ -102,14 +97,14 @@ class Person:
     column : str
         The column of persons; equal values of other types are one person (``docs/tables.md``).
     rows : int or "auto"
-        Rows of a person that count, those of least keyed hash, spread evenly over a period; others are dropped,
-        independently of the order of rows and of other persons.  "auto": chosen privately, with a fiftieth of the
-        budget, so that noise and dropped rows err alike.
+        Rows of a person that count, those of least keyed hash, spread evenly over a period, whatever the order and
+        other persons.  "auto": chosen privately, with a fiftieth of the budget, so that noise and dropped rows err
+        alike.
     per : str or timedelta, optional
-        The unit is the rows of a person in any one period of this length, such as "1d", aligned as windows are; by
-        default all rows.
+        The unit is a person's rows in any one period of this length, such as "1d", aligned as windows; by default
+        all.
     per_window : int, optional
-        Rows of a person that count in one window, those of least hash.
+        Rows of a person that count in one window.
 
     Examples
     --------
@@ -142,7 +137,7 @@ OFFSET = re.compile(r"(?:UTC|GMT)?([+-])(\d\d):?(\d\d)")
 
 
 def zone_name(name: str | None) -> str | None:
-    """Arrow's name of a zone: pandas' "UTC+02:00" becomes "+02:00", and every zone that always equals UTC "UTC"."""
+    """Arrow's name of a zone; every one that equals UTC is "UTC"."""
     zone, fixed = zone_of(name), OFFSET.fullmatch(str(name))
     if zone is not None and zone.utcoffset(None) == timedelta():
         return "UTC"
@@ -151,7 +146,7 @@ def zone_name(name: str | None) -> str | None:
 
 @lru_cache(maxsize=64)
 def zone_of(name: str | None) -> tzinfo | None:
-    """The zone with this name ("Europe/Paris", "+02:00"), None for None; ParameterError for an unknown one."""
+    """The zone with this name, None for None; ParameterError if unknown."""
     if name is None:
         return None
     fixed = OFFSET.fullmatch(str(name))
@@ -168,19 +163,19 @@ def zone_of(name: str | None) -> tzinfo | None:
 
 
 def origin_of(length: str) -> datetime:
-    """Default beginning of spans of this length: midnight of 1970-01-01, or for weeks of the Monday after it."""
+    """Default beginning of such spans: 1970-01-01, for weeks the Monday after."""
     return MONDAY if length.endswith("w") else EPOCH
 
 
 def instant(local: datetime, zone: tzinfo | None) -> int:
-    """Microseconds of a clock time: the first of two, and moved forward if the clock skips it."""
+    """Microseconds of a clock time: the first of two, or moved forward if skipped."""
     if zone is None:
         return (local - EPOCH) // MICROSECOND
     return (local.replace(tzinfo=zone, fold=0) - AWARE_EPOCH) // MICROSECOND
 
 
 def local_time(moment: int, zone: tzinfo | None) -> datetime:
-    """Clock time in `zone` at the instant `moment`, in microseconds."""
+    """Clock time in `zone` at `moment`, in microseconds."""
     shown = AWARE_EPOCH + timedelta(microseconds=moment)
     return shown.replace(tzinfo=None) if zone is None else shown.astimezone(zone).replace(tzinfo=None)
 
@@ -195,9 +190,9 @@ class Period(NamedTuple):
     length : int
         Length of one span.
     begin : int
-        Offset of a span's start, below the length: a month since year 0, an ordinal day or an instant.
+        Offset of a span's start: a month since year 0, an ordinal day or an instant.
     time_zone : str or None
-        Time zone of midnight.
+        Of midnight.
     """
 
     measure: Literal["months", "days", "microseconds"]
@@ -215,7 +210,7 @@ class Period(NamedTuple):
 
     @classmethod
     def of(cls, length: str, time_zone: str | None) -> Self:
-        """Spans of this length, one of which begins at midnight of :func:`origin_of`."""
+        """Spans of this length from midnight of :func:`origin_of`."""
         _, fixed, months, days = parse_length("per", length)
         origin = origin_of(length)
         if fixed:
@@ -225,7 +220,7 @@ class Period(NamedTuple):
         return cls("months", months, (origin.year * 12 + origin.month - 1) % months, time_zone)
 
     def edge(self, number: int) -> int:
-        """Beginning of span ``number`` in microseconds; after LAST, or FIRST, where no date exists."""
+        """Beginning of span ``number`` in microseconds; LAST or FIRST if there is no date."""
         place, zone = self.begin + number * self.length, zone_of(self.time_zone)
         if self.measure == "microseconds":
             return place
@@ -237,7 +232,7 @@ class Period(NamedTuple):
             return LAST + 1 if place > 0 else FIRST
 
     def number(self, moment: int) -> int:
-        """Number of the span that contains the instant `moment`."""
+        """Number of the span with the instant `moment`."""
         if self.measure == "microseconds":
             return (moment - self.begin) // self.length
         shown = local_time(moment, zone_of(self.time_zone))
@@ -256,20 +251,20 @@ class Period(NamedTuple):
         return self.length * {"months": 30 * DAY, "days": DAY, "microseconds": 1}[self.measure]
 
     def between(self, start: int, stop: int) -> int | None:
-        """Number of spans that the instants [start, stop) consist of; None if they cut one."""
+        """Number of spans in [start, stop); None if one is cut."""
         first, last = self.number(start), self.number(stop)
         return last - first if (self.edge(first), self.edge(last)) == (start, stop) else None
 
 
 class Times(NamedTuple):
-    """Public instants [start, stop) of a column of times: rows at other instants change nothing of a release.
+    """Public instants [start, stop) of a column: rows at others change nothing of a release.
 
     Attributes
     ----------
     column : str
         The column of times.
     time_zone : str or None
-        Zone of the windows; None if times have none.
+        Of the windows.
     start, stop : int
         Microseconds since 1970-01-01, in UTC, or of the local clock without a zone.
     """
@@ -285,7 +280,7 @@ class Times(NamedTuple):
 
     @classmethod
     def read(cls, said: Any) -> Self | None:
-        """The times that JSON list `said` describes, or None for None; TypeError or ValueError if it is malformed."""
+        """Times of a JSON list, or None; else TypeError or ValueError."""
         if said is None:
             return None
         column, zone, start, stop = said
@@ -297,7 +292,7 @@ class Times(NamedTuple):
 
 
 def shown_time(moment: int, time_zone: str | None) -> str:
-    """The instant `moment` as ISO text of the zone's clock, a date at midnight."""
+    """The instant `moment` as ISO text, a date at midnight."""
     local = local_time(moment, zone_of(time_zone))
     return local.isoformat().removesuffix("T00:00:00")
 
@@ -308,11 +303,11 @@ class UnitRows(NamedTuple):
     Attributes
     ----------
     who : str or None
-        Column of persons, whose unit is all rows of one person; None for up to `most` rows of anyone.
+        Column of persons, all of whose rows are the unit; None for up to `most` rows of anyone.
     most : int
         Number of rows; 1 together with `who`.
     period : Period or None
-        The rows lie in one of these spans; None: anywhere.
+        The rows lie in one of these spans.
     """
 
     who: str | None = None
@@ -320,9 +315,9 @@ class UnitRows(NamedTuple):
     period: Period | None = None
 
     def times(self, weaker: UnitRows) -> int | None:
-        """Number of changes of this unit that cover any one change of the unit `weaker`; None if no number does.
+        """Changes of this unit that cover any one of the unit `weaker`; None if no number does.
 
-        All rows of a person are removed and those that stay are added again: two changes.
+        All rows of a person are removed and those that stay added again: two changes.
         """
         if self == weaker:
             return 1
@@ -336,13 +331,12 @@ class UnitRows(NamedTuple):
         return 1 if weaker.who is None and weaker.most <= self.most else None
 
     def keeps(self, times: Times) -> bool:
-        """True if each unit lies inside these times or outside: one row, or periods that they do not cut."""
+        """True if no unit lies both inside these times and outside."""
         if self.period is None:
             return self.who is None and self.most == 1
         return self.period.between(times.start, times.stop) is not None
 
     def __str__(self) -> str:
-        """Column of persons and periods, which the guarantee's text leaves out."""
         who = "rows" if self.who is None else f"column {self.who!r}"
         if self.period is None:
             return who
@@ -351,7 +345,7 @@ class UnitRows(NamedTuple):
 
     @classmethod
     def read(cls, said: Any) -> Self | None:
-        """The unit that JSON list `said` describes, or None for None; TypeError or ValueError if it is malformed."""
+        """Unit of a JSON list, or None; else TypeError or ValueError."""
         if said is None:
             return None
         who, most, period = said
@@ -367,5 +361,4 @@ class UnitRows(NamedTuple):
 
 
 def _is_text(value: object) -> bool:
-    """True for None or a text."""
     return value is None or isinstance(value, str)

@@ -1,4 +1,4 @@
-"""Checks of parameters; each raises :class:`~fastdp.errors.ParameterError` that names the parameter."""
+"""Checks of parameters; each raises :class:`~fastdp.errors.ParameterError` about the parameter."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MODULES = frozenset({"builtins", "datetime", "decimal", "fractions", "numpy", "
 
 
 def is_scalar(value: object) -> bool:
-    """True if `value` is one text, number, time or fastdp object, not a container."""
+    """True for one text, number, time or fastdp object."""
     kind = type(value)
     if kind in _SCALARS or isinstance(value, type):
         return True
@@ -35,10 +35,7 @@ def is_scalar(value: object) -> bool:
 
 
 def shown(value: object) -> str:
-    """`value` for a message: its repr, shortened; a huge integer by its length; only the type of a container.
-
-    A container may be a column of private values given as a parameter.
-    """
+    """`value` for a message, shortened; of a container, which may hold private values, the type."""
     if isinstance(value, int) and value.bit_length() > 256:
         return f"<a {'negative ' if value < 0 else ''}whole number of {value.bit_length()} bits>"
     try:
@@ -49,7 +46,7 @@ def shown(value: object) -> str:
 
 
 def plain(function: Callable[P, R]) -> Callable[P, R]:
-    """`function`, with a check that refuses a column for any argument whose annotation names no container."""
+    """`function`, refusing a column for arguments annotated without a container."""
     own = inspect.unwrap(function)
     checked = {name: accepted(kind) for name, kind in own.__annotations__.items() if name != "return"}
     names = own.__code__.co_varnames[: own.__code__.co_argcount]
@@ -67,14 +64,14 @@ def plain(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def kinds(name: str, value: object, accepted: Sequence[tuple[Callable[[object], bool], str]]) -> None:
-    """Raise ParameterError unless `value` passes one of the tests in `accepted`, which are given with their words."""
+    """ParameterError unless `value` passes a test in `accepted`, given with words."""
     if not any(takes(value) for takes, _ in accepted):
         words = dict.fromkeys(said for _, said in accepted)
         raise ParameterError(f"{name} = {shown(value)}: expected {' or '.join(words)}")
 
 
 def accepted(annotation: str) -> list[tuple[Callable[[object], bool], str]] | None:
-    """Tests and words for the types of an annotation; None if one of the types is unknown."""
+    """Tests and words for an annotation; None if a type is unknown."""
     while (shorter := re.sub(r"\[[^][]*\]", "", annotation)) != annotation:
         annotation = shorter
     found = [_KINDS.get(kind) for kind in annotation.split(" | ")]
@@ -82,7 +79,7 @@ def accepted(annotation: str) -> list[tuple[Callable[[object], bool], str]] | No
 
 
 def real(name: str, value: object) -> float:
-    """`value` as a finite float; ParameterError otherwise, also for bool and text."""
+    """`value` as a finite float, no bool or text."""
     # By type first: isinstance with an abstract class takes ten times as long.
     if type(value) not in (float, int) and (isinstance(value, bool) or not isinstance(value, Real)):
         raise ParameterError(f"{name} = {shown(value)}: expected a real number, got {type(value).__name__}")
@@ -96,7 +93,7 @@ def real(name: str, value: object) -> float:
 
 
 def positive(name: str, value: object) -> float:
-    """`value` as a finite float above 0; ParameterError otherwise."""
+    """`value` as a finite float above 0."""
     number = real(name, value)
     if number <= 0.0:
         raise ParameterError(f"{name} = {shown(value)}: expected a number above 0")
@@ -104,7 +101,7 @@ def positive(name: str, value: object) -> float:
 
 
 def probability(name: str, value: object) -> float:
-    """`value` as a float above 0 and below 1; ParameterError otherwise."""
+    """`value` as a float in (0, 1)."""
     number = real(name, value)
     if not 0.0 < number < 1.0:
         raise ParameterError(f"{name} = {shown(value)}: expected above 0 and below 1")
@@ -112,7 +109,7 @@ def probability(name: str, value: object) -> float:
 
 
 def period(name: str, value: object) -> float:
-    """A stream's period in values as float, from 2 to 2^40; ParameterError otherwise."""
+    """A stream's period as float, from 2 to 2^40 values."""
     number = real(name, value)
     if not 2.0 <= number <= 2.0**40:
         raise ParameterError(f"{name} = {number:g}: expected from 2 to 2^40 values")
@@ -120,7 +117,7 @@ def period(name: str, value: object) -> float:
 
 
 def integer(name: str, value: object, low: int, high: int | None = None) -> int:
-    """`value` as an int in [`low`, `high`]; ParameterError otherwise, also for bool."""
+    """`value` as an int in [`low`, `high`], no bool."""
     try:
         number = None if isinstance(value, bool) else operator.index(value)  # type: ignore[arg-type]
     except TypeError:
@@ -132,7 +129,7 @@ def integer(name: str, value: object, low: int, high: int | None = None) -> int:
 
 
 def flag(name: str, value: object) -> bool:
-    """`value` as bool; ParameterError if it is no truth value."""
+    """`value` as bool."""
     # By name, so that NumPy's bool_ counts without an import.
     if not isinstance(value, bool) and type(value).__name__ not in ("bool_", "bool"):
         raise ParameterError(f"{name} = {shown(value)}: expected True or False")
@@ -140,7 +137,7 @@ def flag(name: str, value: object) -> bool:
 
 
 def part(name: str, value: object, kind: type, module: str) -> None:
-    """ParameterError unless `value` is an instance (not a class) with all public members of protocol `kind`."""
+    """ParameterError unless `value` is an instance with all members of protocol `kind`."""
     missing = sorted(member for member in vars(kind) if member[0] != "_" and not hasattr(value, member))
     if isinstance(value, type) or missing:
         lacking = "it is a class" if isinstance(value, type) else f"it lacks {', '.join(missing)}"
@@ -163,7 +160,7 @@ _KINDS: dict[str, tuple[Callable[[object], bool], str]] = {
 
 
 def encodes(text: str) -> bool:
-    """True if `text` has no lone surrogates, which files and columns cannot store."""
+    """True for a text without lone surrogates."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -172,7 +169,7 @@ def encodes(text: str) -> bool:
 
 
 def path(name: str, value: object) -> str:
-    """`value` as the text of a possible file path; ParameterError otherwise."""
+    """`value` as the text of a possible path."""
     try:
         text = os.fsdecode(value)  # type: ignore[arg-type]
         if text and b"\0" not in os.fsencode(text):
@@ -183,14 +180,14 @@ def path(name: str, value: object) -> str:
 
 
 def pair(name: str, value: object) -> tuple[Any, Any]:
-    """The two entries of a list or tuple; ParameterError for anything else."""
+    """Both entries of a list or tuple."""
     if not isinstance(value, (list, tuple)) or len(value) != 2:
         raise ParameterError(f"{name} = {shown(value)}: expected two entries")
     return value[0], value[1]
 
 
 def ends(name: str, value: object) -> tuple[float, float]:
-    """Two finite floats from a list or tuple; ParameterError for anything else."""
+    """Two finite floats from a list or tuple."""
     low, high = pair(name, value)
     try:
         return real(name, low), real(name, high)
@@ -199,7 +196,7 @@ def ends(name: str, value: object) -> tuple[float, float]:
 
 
 def choice(name: str, value: object, accepted: Sequence[str]) -> str:
-    """`value`, if it is one of the `accepted` names; else ParameterError that names the parameter."""
+    """`value`, if one of the `accepted` names."""
     if not isinstance(value, str) or value not in accepted:
         listed = ", ".join(repr(option) for option in accepted)
         raise ParameterError(f"{name} = {shown(value)}: expected one of {listed}")
@@ -207,7 +204,7 @@ def choice(name: str, value: object, accepted: Sequence[str]) -> str:
 
 
 def threads(value: object) -> int:
-    """`value` as a number of threads from 1 to MAX_THREADS; ParameterError otherwise."""
+    """Number of threads from 1 to MAX_THREADS."""
     return integer("threads", value, 1, MAX_THREADS)
 
 
@@ -220,6 +217,6 @@ _TEXT = re.compile(r"(\d{0,12}(?:\.\d{1,6})?) ?([a-z]+)", re.ASCII)
 
 
 def split_duration(text: object) -> tuple[Fraction, str]:
-    """Number (1 if omitted) and unit of a duration such as "30min"; number 0 if the text is no duration."""
+    """Number (1 if omitted) and unit of "30min"; number 0 for another text."""
     found = _TEXT.fullmatch(text) if isinstance(text, str) else None
     return (Fraction(found[1] or 1), found[2]) if found else (Fraction(0), "")

@@ -1,4 +1,4 @@
-"""Which words a piece of code reads: by secret, stream number and stream id, ranges of positions."""
+"""Words that a piece of code reads: by secret, stream number and stream id, ranges of positions."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Drawn:
 
     @property
     def repeated(self) -> bool:
-        """Whether a word was read twice."""
+        """True if a word was read twice."""
         for ranges in self.ranges.values():
             ordered = sorted(ranges)
             if any(end > begin for (_, end), (begin, _) in itertools.pairwise(ordered)):
@@ -40,7 +40,7 @@ class Drawn:
 
 @contextmanager
 def record(monkeypatch: pytest.MonkeyPatch) -> Iterator[Drawn]:
-    """What is read while the context is open."""
+    """Words read while the context is open."""
     drawn, places = Drawn(), {}
     begin, fill = WordStream.__init__, WordStream.fill
 

@@ -36,8 +36,10 @@ def unbound_key(seed: int | str) -> Key:
     are drawn as under any other key.
     """
 
-    def table(name: Name, law: LaplaceDistribution, start: int, out: Integers, sums: Integers | None) -> None:
-        sampler.fill(out, law, Key.from_seed(f"{seed} {name}"), StreamId(Purpose.TREE), start)
+    def table(
+        name: Name, distribution: LaplaceDistribution, start: int, out: Integers, sums: Integers | None
+    ) -> None:
+        sampler.fill(out, distribution, Key.from_seed(f"{seed} {name}"), StreamId(Purpose.TREE), start)
 
     return given(table)
 

@@ -1,4 +1,4 @@
-"""What lies beside the checkout (../shared), whose absence skips a test; and Python processes with these packages."""
+"""Files beside the checkout (../shared), whose absence skips a test; and Python processes with these packages."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def finished(method: str, size: int, epsilon: float, bound: float, holdout: int 
 
 
 def booked(ledger: fastdp.Ledger, publisher: Any, values: Any, **said: Any) -> fastdp.Release:
-    """What a publisher releases once a ledger has reserved its loss for the stream "meter"."""
+    """Release of a publisher once a ledger has reserved its loss for the stream "meter"."""
     with ledger.reserve(publisher, **{"stream": "meter", **said}):
         released: fastdp.Release = publisher.release(values)
         return released

@@ -222,9 +222,9 @@ CACHED: dict[str, Callable[[], Any]] = {
     "penalties": lambda: [_penalties(NoisyMax(), TASK, 1.0, 64)],
     "candidates": lambda: _candidates(2**20),
     "changes of a clock": lambda: _changes(0, 3, UTC),
-    "a law": lambda: [laplace_distribution(Fraction(7, 2)).constants],
+    "a distribution": lambda: [laplace_distribution(Fraction(7, 2)).constants],
     "counters of rows": lambda: _layout(((StreamId(Purpose.TREE), 3),)),
-    "a Gaussian law": lambda: [
+    "a Gaussian distribution": lambda: [
         getattr(gaussian_distribution(Fraction(9)), each) for each in ("table", "inverses", "constants")
     ],
 }

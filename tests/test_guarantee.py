@@ -167,7 +167,7 @@ def test_profile_of_normal_noise(epsilon: float, delta: float) -> None:
 
 
 def test_normal_profile_beside_integrals() -> None:
-    """The hockey-stick divergence of two normal laws, by quadrature."""
+    """The hockey-stick divergence of two normal distributions, by quadrature."""
     from scipy.integrate import quad
 
     mu, epsilon = 0.7, 0.9

@@ -61,7 +61,7 @@ def test_small_integers_do_not_wrap(make, stream, kind: type[np.integer]) -> Non
 
 
 def attempt(build: Callable[[], Any]) -> tuple[Any, str]:
-    """What was built, or why not."""
+    """The built object, or the reason why not."""
     try:
         return build(), ""
     except ParameterError as error:
@@ -189,7 +189,7 @@ def test_seed_or_key(make) -> None:
 
 
 def hidden_in(text: str) -> bool:
-    """Whether 20 of the secret's 32 bytes can be read from the text."""
+    """True if 20 of the secret's 32 bytes can be read from the text."""
     forms = (repr(SECRET)[2:22], SECRET.hex()[:40], str(list(SECRET))[1:98])
     return any(form in text for form in forms)
 

@@ -137,7 +137,7 @@ def beside(mse: Any) -> Any:
 
 
 def unit(mechanism: str) -> str:
-    """What epsilon is for."""
+    """Unit that epsilon protects."""
     return f"any {W} consecutive values" if mechanism.endswith(WINDOW) else "one value"
 
 

@@ -1,7 +1,7 @@
 """How often intervals of releases hold the true sum of the clipped stream, and how wide they are.
 
-Ranges of whole blocks first, where the law is exact; then ranges at any place on every stream, by epsilon and length,
-published and revised.  Ranges of one release share noise, so that what counts is the number of releases.
+Ranges of whole blocks first, where the distribution is exact; then ranges at any place on every stream, by epsilon
+and length, published and revised.  Ranges of one release share noise, so that what counts is the number of releases.
 ``-o`` keeps the numbers (JSON), ``--docs`` writes the tables into ``docs/intervals.md``.
 """
 

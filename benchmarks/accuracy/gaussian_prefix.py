@@ -139,7 +139,9 @@ def of_flat(length: int, delta: float) -> Row:
 def of_dpcrpy(name: str, length: int, delta: float) -> Row:
     """Its own variances, averaged; KTCR's budgets are solved before the clock starts."""
     noise = importlib.import_module("dpcrpy.framework.noiMech")
-    law = noise.GaussNoiMech(sigma0=1.0 / gaussian_loss(1.0, delta)) if delta else noise.LapNoiMech(epsilon=1.0)
+    distribution = (
+        noise.GaussNoiMech(sigma0=1.0 / gaussian_loss(1.0, delta)) if delta else noise.LapNoiMech(epsilon=1.0)
+    )
     kind, fan_out = DPCRPY[name]
     make = getattr(importlib.import_module("dpcrpy"), kind)
     order = length.bit_length() - 1
@@ -151,7 +153,7 @@ def of_dpcrpy(name: str, length: int, delta: float) -> Row:
     elif kind == "AuBCRComp":
         sizes = {"T": length}
     with contextlib.redirect_stdout(io.StringIO()):
-        mechanism = make(**sizes, noiMech=law)
+        mechanism = make(**sizes, noiMech=distribution)
     count = min(length, mechanism.size())
     # Written to, so that it is no part of the rise.
     errors = np.ones(count)

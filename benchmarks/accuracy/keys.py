@@ -82,14 +82,14 @@ def gaussian(sums: Any, sigma: float, threshold: float) -> Any:
     return special.ndtr((sums - threshold) / sigma) * (sums > 0)
 
 
-def passing(law: Distribution) -> Any:
+def passing(distribution: Distribution) -> Any:
     """The probability of passing under noise of this distribution."""
-    return gaussian if isinstance(law, GaussianDistribution) else laplace
+    return gaussian if isinstance(distribution, GaussianDistribution) else laplace
 
 
-def deviation(law: Distribution) -> float:
+def deviation(distribution: Distribution) -> float:
     """Sigma, or the scale of Laplace noise."""
-    return float(law.sigma if isinstance(law, GaussianDistribution) else law.scale)
+    return float(distribution.sigma if isinstance(distribution, GaussianDistribution) else distribution.scale)
 
 
 def open_dp(k: int, persons: bool) -> list[tuple[str, float, float]]:
@@ -163,9 +163,11 @@ def rows_of(pairs: Pairs, k: int) -> dict[str, str]:
     given = pairs.persons.astype(np.int64), pairs.keys.astype(np.int64), digests, np.zeros(persons, np.int64)
     words = np.random.default_rng(8).integers(-(2**62), 2**62, size)
     own = keys.weight_rule(EPSILON, DELTA, k)
-    passes = passing(own.law)(keys.weigh(*given, words, own, SECRET), deviation(own.law), own.threshold)
+    passes = passing(own.distribution)(
+        keys.weigh(*given, words, own, SECRET), deviation(own.distribution), own.threshold
+    )
     found["persons: fastdp"] = numbers(passes, frequent)
-    gopi = own._replace(law=gaussian_distribution(Fraction(16)))
+    gopi = own._replace(distribution=gaussian_distribution(Fraction(16)))
     weights = keys.weigh(*given, words, gopi, SECRET) / keys.WEIGHT
     sigma, least = weighted_gaussian(k)
     found["weighted Gaussian"] = numbers(gaussian(weights, sigma, least), frequent)

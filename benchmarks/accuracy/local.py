@@ -60,7 +60,7 @@ def measure(data: Path, name: str, rules: Mapping[str, dict[str, Any]], own: flo
 
 
 def key_of(name: str, method: str, epsilon: float, *, fixed: bool = True) -> tuple[str, str, str, float]:
-    """Where the published code's threshold, with the correct mixture, is in the reference."""
+    """Position of the published code's threshold, with the correct mixture, in the reference."""
     stream, experiment = (
         STREAMS[name.partition(",")[0]],
         "ToPL range_eps=" + (f"{STREAM_EPSILON:g}" if fixed else "eps"),
@@ -180,21 +180,21 @@ def small(mechanism: type[Mechanism]) -> type[Mechanism]:
     return type(mechanism.__name__, (mechanism,), {"STEPS": SMALL_GRID})
 
 
-def largest_ratio(law: ReportDistribution, inputs: Iterable[int], outputs: Iterable[int]) -> Fraction:
+def largest_ratio(distribution: ReportDistribution, inputs: Iterable[int], outputs: Iterable[int]) -> Fraction:
     """Over every pair of the inputs and every one of the outputs."""
     inputs = list(inputs)
     worst = Fraction(1)
     for output in outputs:
-        weights = [law.weight(x, output) for x in inputs]
+        weights = [distribution.weight(x, output) for x in inputs]
         worst = max(worst, Fraction(max(weights), min(weights)))
     return worst
 
 
 def extreme_outputs(client: Mechanism) -> set[int]:
-    """Index of the largest ratio: the last output of each part of the law, and the bit 0.
+    """Index of the largest ratio: the last output of each part of the distribution, and the bit 0.
 
-    Input 0 has the last output of a window law far and input D has it near, and it gets the fewer of the left-over
-    words, so no output is further apart; a bit is furthest apart between inputs 0 and D.
+    Input 0 has the last output of a window distribution far and input D has it near, and it gets the fewer of
+    the left-over words, so no output is further apart; a bit is furthest apart between inputs 0 and D.
     """
     ends = {term.last - 1 for term in client.distribution.terms()}
     return ends | {max(end - 1, 0) for end in ends}

@@ -1,4 +1,4 @@
-"""What a sceptic would try first: flat blocks, the mean of the hold-out, and the tree of ToPS shrunken afterwards.
+"""Simple baselines: flat blocks, the mean of the hold-out, and the tree of ToPS shrunken afterwards.
 
 They answer from everything released, like the revised stream of Adaptive, and choose theta by the same rule.  Noise
 that they draw themselves is floating-point Laplace, which is NOT safe to release; here it serves comparisons alone.
@@ -43,7 +43,7 @@ Released = tuple[Before, Callable[[Before, Indices], Floats] | None]
 
 @dataclass(frozen=True)
 class Given:
-    """What a plan releases from: its parameters, the stream, theta, w, and noise of this run."""
+    """Inputs of a plan: its parameters, the stream, theta, w, and noise of this run."""
 
     parameters: dict[str, Any]
     setting: Setting

@@ -1,4 +1,4 @@
-"""What ``docs/audit.md`` lists: the wheel's cases, parts of publishers, and negative controls."""
+"""Rows of ``docs/audit.md``: the wheel's cases, parts of publishers, and negative controls."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def halved() -> Iterator[Case]:
 
 
 def negative_controls() -> list[Case]:
-    """What an audit must find in violation of its claim."""
+    """Cases that an audit must find in violation of their claims."""
     added, removed = made.attack(12, 1.0)
     half = one_run(package.events(1.0, sensitivity=0.5), pieces)
     pieces_of_trees: Any = [[stream[:4], stream[4:]] for stream in package.TREES]
@@ -157,12 +157,14 @@ def exact_controls(seed: int | str | None) -> dict[str, Callable[[], exact.Exact
     """Losses that are computed exactly and must be above the claim."""
     plan, paper = exact.split_plan(1.0, 12), exact.split_plan(1.0, 12, repaired=False)
     # Half of the Gaussian and of the Cauchy-type noise is enough on any pair, so only Laplace noise is halved.
-    law = SmoothQuantile(delta=exact.DELTA).smooth_noise(exact.WIDE)
+    distribution = SmoothQuantile(delta=exact.DELTA).smooth_noise(exact.WIDE)
     halved_plan = made.with_split_noise(plan, plan.split_distribution.scale / 2)
     few = np.zeros(5), np.zeros(0)
     key = Key.choose(seed, None)
     losses: dict[str, Callable[[], exact.ExactLoss]] = {
-        "half-smooth-laplace": partial(exact.smooth_noise_loss, replace(law, a=2.0 * law.a), 1.0, exact.DELTA),
+        "half-smooth-laplace": partial(
+            exact.smooth_noise_loss, replace(distribution, a=2.0 * distribution.a), 1.0, exact.DELTA
+        ),
         "pak-without-kappa": partial(exact.pak_noise_loss, "laplace", kappa=1.0),
         **{
             f"half-{name}": partial(exact.noisy_max_loss, rule, exact.small_task(1.0), noise_factor=0.5)

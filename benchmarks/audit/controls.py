@@ -71,9 +71,11 @@ def tied_to_position(make: Callable[..., Any]) -> Callable[[Key], Any]:
     """Noise that follows from the key and the position alone."""
 
     def in_place(key: Key) -> Any:
-        def table(name: Name, law: LaplaceDistribution, start: int, out: Integers, sums: Integers | None) -> None:
+        def table(
+            name: Name, distribution: LaplaceDistribution, start: int, out: Integers, sums: Integers | None
+        ) -> None:
             own = Key(key.reveal(), simulated=True).within(repr(name))
-            sampler.fill(out, law, own, StreamId(Purpose.TREE), start)
+            sampler.fill(out, distribution, own, StreamId(Purpose.TREE), start)
 
         return make(key=given(table))
 
@@ -133,10 +135,10 @@ def peeking_blocks(epsilon: float) -> ManyRuns:
 
 
 class FirstLaw:
-    """The law of noise under the first threshold, whatever the threshold rises to."""
+    """The distribution of noise under the first threshold, whatever the threshold rises to."""
 
-    def __init__(self, laws: BoundDistributions) -> None:
-        self._laws, self._first = laws, 0
+    def __init__(self, distributions: BoundDistributions) -> None:
+        self._laws, self._first = distributions, 0
 
     def __getitem__(self, theta_steps: int) -> Distribution | None:
         self._first = self._first or theta_steps
@@ -147,7 +149,7 @@ def rising_without_noise(key: Key) -> Adaptive:
     """A theta that rises, and noise that does not rise with it."""
     publisher = rising(1.0)(key=key)
     pipeline = publisher._pipeline
-    vars(pipeline)["laws"] = FirstLaw(pipeline.laws)
+    vars(pipeline)["distributions"] = FirstLaw(pipeline.distributions)
     return publisher
 
 

@@ -106,7 +106,7 @@ def turning(generator: Generator) -> tuple[Make, Floats, Floats, int]:
 
 
 def adaptive_lengths(generator: Generator) -> Instance:
-    """Where true sums would change the length of blocks."""
+    """Streams whose true sums would change the length of blocks."""
     make, x, there, place = turning(generator)
     return of_pair(generator, make, x, there, [place])
 
@@ -324,7 +324,7 @@ class TrueLengths(AdaptiveBlocks):
 
     @cached_property
     def _silent(self) -> dict[int, Progress]:
-        """Where the same stream without noise stands, by values seen."""
+        """Position of the same stream without noise, by values seen."""
         return {}
 
     def in_one_pass(self, theta_steps: int) -> bool:
@@ -373,7 +373,7 @@ class ShortFlat(Flat):
 
 
 class WithheldMeanSchedule(Schedule):
-    """What is published in the place of withheld values is their own mean, without noise."""
+    """Withheld values are replaced by their own mean, without noise."""
 
     def step(self, state: StreamState, batch: Column, key: Key) -> Transition[StreamState]:
         """With what was withheld in the emission."""
@@ -477,7 +477,7 @@ def choice_free(generator: Generator) -> Instance:
 
 
 def withheld_mean(generator: Generator) -> Instance:
-    """What is withheld is published as its mean."""
+    """Withheld values are published as their mean."""
     make = publisher(generator, perturber=Hierarchy(2, prune=0), renewal=RenewFromHoldout(1, 5), max_range=4)
     return of_stream(generator, _scheduled(make, WithheldMeanSchedule), 40, saves=False)
 

@@ -47,11 +47,11 @@ LEFT_LATE: Any = ([1, 0, 0, 0, 0, None], [0, 0, 0, 0, 0, None])
 
 
 def draw_noise(
-    law: sampler.LaplaceDistribution, rows: int, columns: int, key: Key, *, level: int = 0, number: int = 0
+    distribution: sampler.LaplaceDistribution, rows: int, columns: int, key: Key, *, level: int = 0, number: int = 0
 ) -> Integers:
     """Independent draws: int64[rows, columns]."""
     noise: Integers = np.empty((rows, columns), np.int64)
-    sampler.fill(noise.reshape(-1), law, key, StreamId(Purpose.DRAWS, level, number))
+    sampler.fill(noise.reshape(-1), distribution, key, StreamId(Purpose.DRAWS, level, number))
     return noise
 
 
@@ -103,7 +103,7 @@ def binary_tree(epsilon: float, length: int, claim: float | None = None) -> Many
         sizes = [length >> height for height in range(tree.levels)]
         offsets: Integers = np.cumsum([0, *sizes[:-1]])
         out: Integers = np.empty((trials, length), np.int64)
-        noise = draw_noise(tree.law, trials, sum(sizes), key)
+        noise = draw_noise(tree.distribution, trials, sum(sizes), key)
         kernel.count_streams(np.asarray(data, np.int64), tree.levels, noise, offsets, out)
         return out
 
@@ -118,10 +118,10 @@ def settling_counter(
     counter: Counter, epsilon: float, settle: Callable[[Counter, Integers, Integers], Integers] = own_settling
 ) -> ManyRuns:
     """A counter that settles where it is left (None in the data), as PHDStream's cells do; a row a run."""
-    law = sampler.laplace_distribution(noise_scale(counter, Fraction(epsilon)))
+    distribution = sampler.laplace_distribution(noise_scale(counter, Fraction(epsilon)))
 
     def draw(data: Sequence[int | None], trials: int, key: Key) -> Integers:
-        noise = draw_noise(law, trials, len(data), key)
+        noise = draw_noise(distribution, trials, len(data), key)
         state: Integers = np.zeros((trials, counter.width), np.int64)
         changes = []
         for i, value in enumerate(data):
@@ -237,14 +237,14 @@ def quantile(rule: SmoothQuantile | PAKQuantile, task: ThresholdTask) -> ManyRun
 
 def thetas(rule: SmoothQuantile | PAKQuantile, task: ThresholdTask, data: Sequence[float], words: Words) -> Floats:
     """Theta by each word."""
-    law, resolution = rule.smooth_noise(task), task.resolution
+    distribution, resolution = rule.smooth_noise(task), task.resolution
     with_offset = isinstance(rule, PAKQuantile)
-    kappa, offset = (rule.kappa(task), law.upper(rule.beta)) if with_offset else (1.0, 0.0)
+    kappa, offset = (rule.kappa(task), distribution.upper(rule.beta)) if with_offset else (1.0, 0.0)
     chooser = rule.start(task)
     chooser.observe(np.asarray(data, np.float64))
     steps, bound = np.sort(chooser.pack()), round(task.bound / resolution)
     rank = rank_of(rule.p, steps.size)
-    scale = law.scale(steps, bound, rank, kappa)
+    scale = distribution.scale(steps, bound, rank, kappa)
     leading = (words >> np.uint64(1)).astype(np.float64)
     drawn = -np.log((2.0 * leading + 1.0) / 2.0**64)
     drawn = np.where(words & np.uint64(1), -drawn, drawn)

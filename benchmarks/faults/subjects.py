@@ -44,7 +44,7 @@ class Subject(Protocol):
         """Publish everything, from wherever an earlier run was stopped."""
 
     def published(self, folder: Path) -> bytes | None:
-        """What is published so far."""
+        """Published values so far."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What is fuzzed, by name: a function of bytes, and a few well-formed inputs to begin with."""
+"""Fuzzing targets by name: a function of bytes, and a few well-formed inputs to begin with."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def clean_ends() -> Iterator[None]:
 
 
 def _values(path: str, column: str | None, chunk_size: int) -> list[float] | None:
-    """What a source holds; None where it ends in an error."""
+    """Content of a source; None if it ends in an error."""
     with contextlib.suppress(*CLEAN), open_source(path, column, chunk_size) as source:
         chunks = list(source.chunks)
         for chunk in chunks:

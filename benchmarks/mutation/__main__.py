@@ -36,7 +36,7 @@ PASSED, FAILED = 0, 1
 
 
 class Outcome(NamedTuple):
-    """What the tests said of one mutation."""
+    """Result of the tests on one mutation."""
 
     mutation: Mutation
     verdict: str

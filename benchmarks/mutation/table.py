@@ -55,7 +55,7 @@ class Mutation:
 
 
 def _stands(root: Path, test: str) -> bool:
-    """Whether there is a file of tests, or a test with that name in it."""
+    """True if there is a file of tests, or a test with that name in it."""
     file, _, name = test.partition("::")
     path = root / file
     return path.is_file() and (not name or f"def {name.partition('[')[0]}(" in path.read_text())

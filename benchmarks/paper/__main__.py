@@ -25,7 +25,7 @@ FEWEST = 20
 
 @dataclass(frozen=True)
 class Options:
-    """What a figure may depend on."""
+    """Options of a figure."""
 
     output: Path
     data: Path | None
@@ -70,8 +70,8 @@ def _pak(number: int) -> Script:
     return _script("pak_figures", draw)
 
 
-def _pak_laws(number: int) -> Script:
-    return _script("pak_laws", lambda module, o: module.draw(number, o.output, o.data))
+def _pak_distributions(number: int) -> Script:
+    return _script("pak_distributions", lambda module, o: module.draw(number, o.output, o.data))
 
 
 def _phd(name: str) -> Script:
@@ -105,17 +105,17 @@ ITEMS: dict[str, Item] = {
     "pak_table_2": Item("PAK: the same", script=_pak_tables()),
     "pak_table_gaussian": Item("PAK: the same, Gaussian noise on the quantile", script=_pak_tables(noise="gaussian")),
     "pak_table_as_printed": Item("PAK: the same, Eq. 16 as printed", script=_pak_tables(first_sum=False)),
-    "pak_figure_2": Item("PAK: distributions of values", script=_pak_laws(2)),
-    "pak_figure_5": Item("PAK: tails beside the exponential law", script=_pak_laws(5)),
-    "pak_figure_6": Item("PAK: the search for p_max", script=_pak_laws(6)),
+    "pak_figure_2": Item("PAK: distributions of values", script=_pak_distributions(2)),
+    "pak_figure_5": Item("PAK: tails beside the exponential distribution", script=_pak_distributions(5)),
+    "pak_figure_6": Item("PAK: the search for p_max", script=_pak_distributions(6)),
     "pak_figure_7": Item("PAK: improvement against epsilon and m, measured, beside the bound", script=_pak(7)),
     "pak_figure_7_sweep": Item("PAK: errors of ranges against epsilon and m", "pak_figure_7"),
     "pak_figure_8": Item(_ERRORS, script=_pak(8)),
     "pak_figure_9": Item(_OUTLIERS, script=_pak(9)),
     "pak_figure_10": Item(_ERRORS, script=_pak(8)),
     "pak_figure_11": Item(_OUTLIERS, script=_pak(9)),
-    "pak_figure_12": Item("PAK: distributions by hour of the day", script=_pak_laws(12)),
-    "pak_figure_13": Item("PAK: distributions by day of the week", script=_pak_laws(13)),
+    "pak_figure_12": Item("PAK: distributions by hour of the day", script=_pak_distributions(12)),
+    "pak_figure_13": Item("PAK: distributions by day of the week", script=_pak_distributions(13)),
     "phd_figure_1": Item(f"{_OVER_TIME} by initialisation time, four streams", "phd_figure_1"),
     "phd_figure_2": Item("PHDStream: counters", script=_phd("counters")),
     "phd_figure_3": Item("PHDStream: the streams of circles", script=_phd("figure_3")),

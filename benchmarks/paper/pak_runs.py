@@ -71,7 +71,7 @@ def load(folder: Path) -> list[Stream]:
 
 
 def synthetic() -> list[Stream]:
-    """Streams of the laws that Tables I and II suggest (``pak_tables``), that of the trains cut to 2^21 values."""
+    """Streams of the distributions that Tables I and II suggest (``pak_tables``), the trains' cut to 2^21 values."""
     streams = []
     for k, (name, (unit, quantile, bound, n, _)) in enumerate(PAPER.items()):
         sample = np.random.default_rng(k).exponential(quantile / -math.log(P_MAX), min(n, 2**21))

@@ -1,6 +1,6 @@
 """PAK's Tables I and II, Figure 7 and criteria for m, under stated assumptions, and the same for real streams.
 
-The paper does not publish its streams.  We assume exponential laws with the p = 0.005 quantile that its text
+The paper does not publish its streams.  We assume exponential distributions with the p = 0.005 quantile that its text
 suggests: 150 minutes for trips ("very few take more than 150 minutes"), and 300 dollars, a tenth of B, for
 purchases (no hint at all).  SS is taken in two ways: Eq. 19 as corrected, and exactly, of the ideal sample
 with value Q((m - i + 1/2) / m) at rank i, which also sees that B is only m q steps away.

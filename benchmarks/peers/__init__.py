@@ -1,1 +1,1 @@
-"""What fastdp is compared with, NumPy by a skilled hand and OpenDP, checked and timed by pytest-benchmark."""
+"""Peers of fastdp, NumPy by a skilled hand and OpenDP, checked and timed by pytest-benchmark."""

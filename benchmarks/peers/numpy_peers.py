@@ -146,14 +146,14 @@ def hybrid(values: Floats, epsilon: float, generator: np.random.Generator) -> Fl
 Product = Callable[[Floats], Floats]
 
 
-def dense_matrix(law: WindowDistribution, bins: int) -> Floats:
+def dense_matrix(distribution: WindowDistribution, bins: int) -> Floats:
     """P[cell | bin] as float64[bins, bins], by the second integral of a step in doubles."""
-    cells = cell_edges(law, bins).astype(np.float64)[:, None]
-    inputs = np.linspace(0.0, law.steps, bins + 1)[None, :]
-    corner = np.maximum(cells - inputs, 0.0) ** 2 - np.maximum(cells - inputs - law.near, 0.0) ** 2
-    near = np.diff(-np.diff(corner, axis=0), axis=1) * bins / (2.0 * law.steps)
-    flat = np.diff(cells, axis=0) * (law.far_weight + law.left_over / law.outputs)
-    return (flat + (law.near_weight - law.far_weight) * near) / law.total
+    cells = cell_edges(distribution, bins).astype(np.float64)[:, None]
+    inputs = np.linspace(0.0, distribution.steps, bins + 1)[None, :]
+    corner = np.maximum(cells - inputs, 0.0) ** 2 - np.maximum(cells - inputs - distribution.near, 0.0) ** 2
+    near = np.diff(-np.diff(corner, axis=0), axis=1) * bins / (2.0 * distribution.steps)
+    flat = np.diff(cells, axis=0) * (distribution.far_weight + distribution.left_over / distribution.outputs)
+    return (flat + (distribution.near_weight - distribution.far_weight) * near) / distribution.total
 
 
 class SecondIntegral:
@@ -179,14 +179,14 @@ class SecondIntegral:
         return bend
 
 
-def products(law: WindowDistribution, bins: int) -> tuple[Product, Product]:
+def products(distribution: WindowDistribution, bins: int) -> tuple[Product, Product]:
     """The matrix of :func:`dense_matrix` and its transpose, in time O(bins)."""
-    cells, inputs = cell_edges(law, bins).astype(np.float64), np.linspace(0.0, law.steps, bins + 1)
-    into = SecondIntegral(inputs, np.concatenate([cells, cells - law.near]))
-    back = SecondIntegral(cells, np.concatenate([inputs + law.near, inputs]))
-    lengths, width = np.diff(cells), law.steps / bins
-    flat = lengths * ((law.far_weight + law.left_over / law.outputs) / law.total)
-    peak = (law.near_weight - law.far_weight) / law.total
+    cells, inputs = cell_edges(distribution, bins).astype(np.float64), np.linspace(0.0, distribution.steps, bins + 1)
+    into = SecondIntegral(inputs, np.concatenate([cells, cells - distribution.near]))
+    back = SecondIntegral(cells, np.concatenate([inputs + distribution.near, inputs]))
+    lengths, width = np.diff(cells), distribution.steps / bins
+    flat = lengths * ((distribution.far_weight + distribution.left_over / distribution.outputs) / distribution.total)
+    peak = (distribution.near_weight - distribution.far_weight) / distribution.total
 
     def forward(theta: Floats) -> Floats:
         steps = np.diff(into(theta))

@@ -55,7 +55,7 @@ def adaptive_fleet(ids: object, values: Floats) -> fastdp.Fleet:
 
 
 def measured(size: int) -> Row:
-    """What a fleet of so many streams takes."""
+    """Time and memory of a fleet of so many streams."""
     rng = np.random.default_rng(1)
     ids, values = rng.permutation(size), rng.exponential(10.0, size)
     begin = process_time()

@@ -68,21 +68,21 @@ def gaussian_publishers() -> Group:
         "Flat()": made(Flat(), 0.0),
     }
     c, part = publishers["Toeplitz()"].composition, Toeplitz()
-    law = part.leaf_distribution(c.grid.snap(THETA), c.publish_epsilon)
+    distribution = part.leaf_distribution(c.grid.snap(THETA), c.publish_epsilon)
     key = Key.random()
     sums, chain, memory = np.full(PUBLISHED, 10**9), np.arange(4, dtype=np.uint64), np.zeros(part.memory)
     bound, laplace, rows = PrefixNoise(key), laplace_distribution(2**40), np.arange(2**9, dtype=np.uint64)
     cells = np.full((2, PUBLISHED >> 8, 2**8), 10**9)
-    noise, copied = discrete_gaussian(float(law.sigma), PUBLISHED), np.empty(PUBLISHED)
+    noise, copied = discrete_gaussian(float(distribution.sigma), PUBLISHED), np.empty(PUBLISHED)
 
     tasks: dict[str, Callable[[], Any]] = {
         **{name: lambda each=each: each.publish(values) for name, each in publishers.items()},
         "np.copyto": lambda: np.copyto(copied, values),
-        "bound draws, Gaussian": lambda: bound.draw(sums, law, chain, 0),
+        "bound draws, Gaussian": lambda: bound.draw(sums, distribution, chain, 0),
         "bound draws, Laplace": lambda: bound.draw(sums, laplace, chain, 0),
         "bound cells, one Laplace sum": lambda: draw_cells(cells[:1], [laplace], key, 0, rows.reshape(-1, 2)),
         "bound cells, two Laplace sums": lambda: draw_cells(cells, [laplace, laplace], key, 0, rows.reshape(-1, 2)),
-        "free draws": lambda: discrete_gaussian(float(law.sigma), out=noise),
+        "free draws": lambda: discrete_gaussian(float(distribution.sigma), out=noise),
         "recursion alone": lambda: part.correlate(noise, memory, 0),
     }
     # The recursion works in place.

@@ -1,4 +1,4 @@
-"""What grows with the length: a value's cost in a stream of up to 10^9 values, a ledger's by its entries."""
+"""Growth with the length: a value's cost in a stream of up to 10^9 values, a ledger's by its entries."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ class Tree:
 
 
 class QuantileTask(NamedTuple):
-    """What the kernels of the smooth sensitivity take."""
+    """Arguments of the kernels of the smooth sensitivity."""
 
     values: NDArray[np.int64]
     bound: int

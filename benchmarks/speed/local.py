@@ -57,17 +57,19 @@ def square_wave(epsilon: float) -> Group:
 
 def dense(epsilon: float) -> tuple[Floats, Floats]:
     """The matrix and the counts of cells that NumPy works with."""
-    law = client(epsilon).distribution
-    counts = np.add.reduceat(output_counts(epsilon), cell_edges(law, BINS)[:-1])
-    return numpy_peers.dense_matrix(law, BINS), counts.astype(np.float64)
+    distribution = client(epsilon).distribution
+    counts = np.add.reduceat(output_counts(epsilon), cell_edges(distribution, BINS)[:-1])
+    return numpy_peers.dense_matrix(distribution, BINS), counts.astype(np.float64)
 
 
 def plain_steps(sizes: Sequence[int] = (256, 1024, 4096, 16_384)) -> Group:
     """``STEPS`` plain steps by the number of bins; their time must be linear in it."""
     tasks: dict[str, Task] = {}
-    law = client(1.0).distribution
+    distribution = client(1.0).distribution
     for bins in sizes:
-        reports = transition(law, bins, np.add.reduceat(output_counts(1.0), cell_edges(law, bins)[:-1]))
+        reports = transition(
+            distribution, bins, np.add.reduceat(output_counts(1.0), cell_edges(distribution, bins)[:-1])
+        )
 
         def em(reports: Any = reports, theta: Floats = np.empty(bins)) -> None:  # noqa: B008 - one array a task
             theta[:] = 1.0 / theta.size
@@ -143,17 +145,19 @@ def groups(data: Path) -> Iterator[Callable[[], Group]]:
 
 
 def more(data: Path) -> None:
-    """What the estimates are worth: likelihood beside the plain EM's, frequencies beside dense matrix products'."""
+    """Quality of the estimates: likelihood beside the plain EM's, frequencies beside dense matrix products'."""
     del data
     rows = []
     for epsilon in EPSILONS:
-        law, counts = client(epsilon).distribution, output_counts(epsilon)
-        found = {name: estimate(law, epsilon, counts, **options) for name, options in VARIANTS.items()}
+        distribution, counts = client(epsilon).distribution, output_counts(epsilon)
+        found = {name: estimate(distribution, epsilon, counts, **options) for name, options in VARIANTS.items()}
         matrix, cells = dense(epsilon)
         steps = found[PLAIN].iterations
         theirs, _ = numpy_peers.estimate(*numpy_peers.dense_products(matrix), cells, -math.inf, steps)
         own = np.full(BINS, 1.0 / BINS)
-        square_wave_em.iterate_plain(transition(law, BINS, cells.astype(np.int64)), False, -math.inf, steps, own)
+        square_wave_em.iterate_plain(
+            transition(distribution, BINS, cells.astype(np.int64)), False, -math.inf, steps, own
+        )
         for name, each in found.items():
             gain = each.log_likelihood - found[PLAIN].log_likelihood
             off = f"{np.abs(own - theirs).max():.1e}" if name == PLAIN else "-"

@@ -1,4 +1,4 @@
-"""What a fresh process needs before the first answer, and the memory of an endless stream."""
+"""Time of a fresh process before the first answer, and the memory of an endless stream."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ def run(
 
 
 def measured(present: int, batch: int) -> Cost:
-    """What steps cost with so many points and events."""
+    """Cost of steps with so many points and events."""
     stream = started(present, DEPTH)
     half = -(-batch // 2)
     plan, key = stream._plan, Key.from_seed(1)

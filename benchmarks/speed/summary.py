@@ -45,7 +45,7 @@ class Row:
 
     @property
     def rises(self) -> bool:
-        """Whether more is better."""
+        """True if more is better."""
         return self.measure in ("rate", "share", "times")
 
 
@@ -116,7 +116,7 @@ def shown(value: float, row: Row) -> str:
 
 
 def verdict(row: Row, value: Value | None) -> str:
-    """Whether a row's median reaches its target."""
+    """True if a row's median reaches its target."""
     if value is None:
         return ABSENT
     if row.target is None:
@@ -193,7 +193,7 @@ def full(summary: Summary) -> str:
 
 
 def costs(summary: Summary) -> str:
-    """What a user's calls cost, without targets: every measured task once, shares of a limit left out."""
+    """Cost of a user's calls, without targets: every measured task once, shares of a limit left out."""
     rows, seen = [], set[str]()
     for row in read_rows():
         if row.measure not in ("share", "times") and seen.isdisjoint(row.own):
@@ -218,7 +218,7 @@ def short(summary: Summary) -> str:
 
 
 def origin(summary: Summary) -> str:
-    """Where the numbers are from."""
+    """Source of the numbers."""
     lines = []
     for name, section in sorted(summary.sections.items()):
         packages = ", ".join(f"{package} {version}" for package, version in section["packages"].items())

@@ -29,7 +29,7 @@ def asv(*arguments: str) -> int:
 
 
 def git(*arguments: str) -> str:
-    """What git prints in the project's root."""
+    """Output of git in the project's root."""
     return subprocess.run(["git", *arguments], cwd=ROOT, check=True, capture_output=True, text=True).stdout.strip()
 
 

@@ -38,14 +38,14 @@ for panel, name, outputs in ((panels[0], "floating point", textbook), (panels[1]
 panels[0].set(ylabel="share of small outputs on the grid of $2^{-b}$")
 
 # %%
-# The law of the integers is the discrete Laplace law.
+# The distribution of the integers is the discrete Laplace distribution.
 
 noise = fastdp.discrete_laplace(3.0, draws, rng=rng)
 k = np.arange(-15, 16)
 q = np.exp(-1 / 3.0)
-law = (1 - q) / (1 + q) * q ** np.abs(k)
+distribution = (1 - q) / (1 + q) * q ** np.abs(k)
 figure, axes = plt.subplots(figsize=(7, 3), layout="constrained")
 axes.bar(k, [(noise == j).mean() for j in k], color="lightgray", label="200,000 draws")
-axes.plot(k, law, "k.", label="the law")
+axes.plot(k, distribution, "k.", label="the distribution")
 axes.set(xlabel="noise", ylabel="probability", title="discrete_laplace(3)")
 axes.legend()

@@ -1,6 +1,6 @@
 """
-What a block hides: hats and their energies
-===========================================
+Detail within a block: hats and their energies
+==============================================
 
 A released sum is spread evenly over its block, which hides what happens within. The error of the running sum is
 zero at the block's ends. Halfway it is half the difference of the two halves, and it is linear on both sides: a

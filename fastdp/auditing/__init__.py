@@ -1,7 +1,4 @@
-"""Audits: lower bounds on epsilon from runs of a mechanism, which may be any callable (``docs/audit.md``).
-
-Audits of this package's own mechanisms are in ``fastdp_lab.audit``.
-"""
+"""Lower bounds on epsilon from runs of any callable (``docs/audit.md``)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Features of outputs, events on them, and the choice of the event that distinguishes two inputs best.
+"""Features of outputs, events on them, and the choice of the most distinguishing event.
 
 Any fixed function of the output gives a valid bound, if other trials trained it.
 """
@@ -28,7 +28,7 @@ EXPONENT_BITS = 52
 
 @dataclass(frozen=True)
 class Feature:
-    """Named function of outputs, float64[n, k] to float64[n]; if `discrete_only`, only equality counts."""
+    """Named function of outputs, float64[n, k] to float64[n]; `discrete_only`: by equality."""
 
     name: str
     of: Statistic
@@ -36,10 +36,9 @@ class Feature:
 
 
 def make_features(outputs: Floats, adjacent: Floats, given: Sequence[tuple[str, Statistic]]) -> list[Feature]:
-    """Features of the caller, and those of ``events="auto"``, trained on trials used for nothing else.
+    """The caller's features, and those of ``events="auto"``, trained on separate trials.
 
-    Coordinates, distances from medians, running sums, a linear discriminant, a learned likelihood ratio, a
-    fingerprint, and the grain of floating-point outputs.
+    Coordinates, distances from medians, sums, a discriminant, a likelihood ratio, a fingerprint, grain.
     """
     features = [Feature(name, statistic) for name, statistic in given]
     k = outputs.shape[1]
@@ -62,7 +61,7 @@ def make_features(outputs: Floats, adjacent: Floats, given: Sequence[tuple[str, 
 
 
 def fingerprint(outputs: Floats) -> Floats:
-    """53-bit hash of each row: float64[n]; collisions do not invalidate a bound."""
+    """53-bit hash of each row; collisions leave bounds valid."""
     # Adding 0 makes -0 and 0 the same number.
     words = np.ascontiguousarray(outputs + 0.0).view(np.uint64)
     mixed: NDArray[np.uint64] = np.zeros(outputs.shape[0], np.uint64)
@@ -73,10 +72,7 @@ def fingerprint(outputs: Floats) -> Floats:
 
 
 def grain(numbers: Floats) -> Floats:
-    """Exponent of the lowest set bit of each double: float64[n], the coarsest power-of-two grid it lies on.
-
-    Textbook floating-point noise reveals the value's exponent here (Mironov 2012).
-    """
+    """Exponent of each double's lowest set bit, in which textbook noise reveals values (Mironov 2012)."""
     bits = np.ascontiguousarray(numbers).view(np.int64)
     exponent = (bits >> EXPONENT_BITS) & 0x7FF
     mantissa = (bits & ((1 << EXPONENT_BITS) - 1)) | np.where(exponent > 0, np.int64(1) << EXPONENT_BITS, 0)
@@ -86,7 +82,7 @@ def grain(numbers: Floats) -> Floats:
 
 
 def _most_different(outputs: Floats, adjacent: Floats) -> list[int]:
-    """Ascending indices of the coordinates whose mean and spread differ most between the inputs."""
+    """Coordinates whose mean and spread differ most, ascending."""
     spread = np.sqrt(outputs.var(axis=0) + adjacent.var(axis=0))
     scale = np.where(spread > 0.0, spread, 1.0)
     # Where the spread is 0, any difference is clear.
@@ -101,12 +97,11 @@ def _distance(centre: float, values: Floats) -> Floats:
 
 
 def _on(j: int | slice, function: Statistic) -> Statistic:
-    """Statistic that applies `function` to coordinate(s) `j` of the outputs."""
     return lambda outputs: function(outputs[:, j])
 
 
 def _discriminant(outputs: Floats, adjacent: Floats) -> Statistic:
-    """Projection on Fisher's direction, with a ridge for dependent outputs."""
+    """Projection on Fisher's direction, with a ridge."""
     centre = (outputs.mean(axis=0) + adjacent.mean(axis=0)) / 2.0
     both = np.concatenate([outputs - outputs.mean(axis=0), adjacent - adjacent.mean(axis=0)])
     scale = both.std(axis=0)
@@ -119,7 +114,7 @@ def _discriminant(outputs: Floats, adjacent: Floats) -> Statistic:
 
 
 def _likelihood_ratio(outputs: Floats, adjacent: Floats, chosen: list[int]) -> Statistic:
-    """Sum over coordinates of learned ln(P / P'), step functions over bins of equal weight."""
+    """Sum of learned ln(P / P'), step functions of equal weight."""
     parts: list[tuple[int, Floats, Floats]] = []
     for j in chosen:
         pooled = np.concatenate([outputs[:, j], adjacent[:, j]])
@@ -143,13 +138,13 @@ def _likelihood_ratio(outputs: Floats, adjacent: Floats, chosen: list[int]) -> S
 
 
 def at_least(hits: Integers, trials: int, alpha: float) -> Floats:
-    """Lower ends of one-sided intervals for probabilities: float64[m], each wrong with probability <= `alpha`."""
+    """Lower ends of intervals for probabilities, each wrong with probability <= `alpha`."""
     found = special.betaincinv(np.maximum(hits, 1.0), trials - hits + 1.0, alpha)
     return np.where(hits > 0, found, 0.0).astype(np.float64)
 
 
 def at_most(hits: Integers, trials: int, alpha: float) -> Floats:
-    """Upper ends of one-sided intervals for probabilities: float64[m], as :func:`at_least`."""
+    """Upper ends, as :func:`at_least`."""
     missed = np.maximum(trials - hits, 1)
     found = special.betainccinv(hits + 1.0, missed, alpha)
     return np.where(hits < trials, found, 1.0).astype(np.float64)
@@ -158,9 +153,9 @@ def at_most(hits: Integers, trials: int, alpha: float) -> Floats:
 def epsilon_at_least(
     hits: Integers, hits_adjacent: Integers, trials: int, alpha: float, delta: float = 0.0
 ) -> Floats:
-    """Lower bounds on epsilon, ln((P_low - delta) / P'_high): float64[m], for events fixed before these trials.
+    """Lower bounds on epsilon, ln((P_low - delta) / P'_high), for events fixed before these trials.
 
-    Each exceeds the true epsilon with probability at most `alpha`; -inf if P_low is at most delta.
+    Each exceeds the truth with probability at most `alpha`; -inf if P_low <= delta.
     """
     low = at_least(hits, trials, alpha / 2.0) - delta
     high = at_most(hits_adjacent, trials, alpha / 2.0)
@@ -182,7 +177,7 @@ NAMED = 4
 
 @dataclass(frozen=True)
 class Event:
-    """Set of outputs: a feature at least or at most a threshold, or among a few ascending values."""
+    """A feature at least or at most a threshold, or among a few values."""
 
     feature: Feature
     kind: Literal["at least", "at most", "among"]
@@ -190,7 +185,7 @@ class Event:
     swapped: bool
 
     def count(self, outputs: Floats) -> int:
-        """Number of rows (float64[n, k]) in which the event holds."""
+        """Rows in which the event holds."""
         numbers = self.feature.of(outputs)
         if self.kind == "at least":
             return int(np.count_nonzero(numbers >= self.values[0]))
@@ -200,7 +195,7 @@ class Event:
         return int(np.count_nonzero(self.values[nearest] == numbers))
 
     def __str__(self) -> str:
-        """Describe the event for a report: feature, relation and values."""
+        """Feature, relation and values, for a report."""
         if self.kind != "among":
             return f"{self.feature.name} {'>=' if self.kind == 'at least' else '<='} {self.values[0]:.6g}"
         if self.feature.discrete_only or self.values.size > NAMED:
@@ -209,7 +204,7 @@ class Event:
 
 
 class _Candidates(NamedTuple):
-    """Events of one kind with their counts; `values` are thresholds, or an order whose prefixes are the events."""
+    """Events of one kind with counts; `values`: thresholds, or an order of prefixes."""
 
     kind: Literal["at least", "at most", "among"]
     values: Floats
@@ -219,7 +214,7 @@ class _Candidates(NamedTuple):
 
 @dataclass(frozen=True)
 class _Found:
-    """Event, its bound on the trials that choose, and the bound predicted for more trials."""
+    """Event, its bound on the choosing trials, and a prediction."""
 
     event: Event
     bound: float
@@ -235,10 +230,9 @@ def choose_events(
     delta: float,
     given: int = 0,
 ) -> list[Event]:
-    """Event with the highest lower bound on `fresh` trials, and a few that may reach a higher one later.
+    """Event with the highest bound on `fresh` trials, and a few that may reach a higher one.
 
-    `learned` outputs order the values of discrete features; count on `counted` other trials.  The best event of each
-    of the first `given` features is always included.
+    `learned` outputs order discrete values; the best event of the first `given` features is always included.
     """
     every: list[_Found] = []
     chosen: list[Event] = []
@@ -264,7 +258,7 @@ def choose_events(
 def _best(
     feature: Feature, candidates: _Candidates, swapped: bool, size: int, counted: int, alpha: float, delta: float
 ) -> list[_Found]:
-    """Candidate with the highest bound, and the one with the highest predicted bound."""
+    """Candidates with the highest bound, and highest predicted one."""
     counts = candidates.hits, candidates.hits_adjacent
     first, second = counts[::-1] if swapped else counts
     bounds = epsilon_at_least(first, second, size, alpha, delta)
@@ -284,7 +278,7 @@ def _best(
 def _candidates(
     feature: Feature, learned: tuple[Floats, Floats], here: Floats, there: Floats
 ) -> Iterator[_Candidates]:
-    """Yield events on one feature, with their counts in fresh trials `here` and `there`."""
+    """Yield events on one feature, with counts in both inputs' trials."""
     before = [np.sort(feature.of(side)) for side in learned]
     values = np.unique(np.concatenate(before))
     if values.size <= MAX_VALUES:
@@ -308,6 +302,5 @@ def _candidates(
 
 
 def _occurrences(ordered: Floats, values: Floats) -> Integers:
-    """Number of times that each of `values` occurs in `ordered`: int64[m]."""
     counts: Integers = np.searchsorted(ordered, values, side="right") - np.searchsorted(ordered, values, side="left")
     return counts

@@ -1,7 +1,7 @@
-"""``fastdp.audit``: an empirical lower bound on epsilon, with its confidence.
+"""``fastdp.audit``: an empirical lower bound on epsilon.
 
-One set of runs trains features, one chooses events, one counts them: only the third enters the bound.  Sources:
-Clopper and Pearson 1934 (interval); Jagielski, Ullman and Oprea 2020 (design).
+Some runs train features, some choose events, and only the third set is counted.  Source: Clopper and Pearson 1934
+(interval); Jagielski, Ullman and Oprea 2020 (design).
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ class TrialMechanism(Protocol):
 
     @property
     def guarantee(self) -> Guarantee:
-        """Claim of the mechanism; not read if the audit is given ``epsilon``."""
+        """Claim, unless the audit is given ``epsilon``."""
         ...
 
     def draw_trials(self, data: Any, trials: int, key: Key) -> Array:
-        """Outputs of independent runs on the same data, [trials] or [trials, k], determined by the arguments."""
+        """Outputs of independent runs, [trials] or [trials, k], determined by the arguments."""
         ...
 
 
@@ -54,7 +54,7 @@ class Publishing:
     factory : callable
         ``factory(seed)`` returns a fresh publisher: ``lambda seed: fastdp.ToPS(..., seed=seed)``.
     method : str
-        Method that is called with the data and returns numbers.
+        Method called with the data, which returns numbers.
     """
 
     def __init__(self, factory: Callable[[int], object], method: str = "publish") -> None:
@@ -65,7 +65,6 @@ class Publishing:
         self.guarantee: Guarantee | None = getattr(factory(0), "guarantee", None)
 
     def __call__(self, data: object, seed: int) -> object:
-        """Publish `data` with a fresh publisher of this seed and return its output."""
         return getattr(self._factory(seed), self._method)(data)
 
 
@@ -73,10 +72,9 @@ Mechanism: TypeAlias = Callable[..., object] | TrialMechanism
 
 
 def runs(mechanism: Any, data: object, trials: int, key: Key) -> Iterator[Floats]:
-    """Yield outputs of independent runs, batch after batch: float64[n, k], the same k throughout.
+    """Yield outputs of independent runs on copies of the data, by batch: float64[n, k].
 
-    Every run gets a copy of the data.  DataError unless outputs are numeric, finite, exact as floats and of one
-    length.
+    DataError unless outputs are finite, exact as floats and of one length.
     """
     vectorised, width, number, begin = draws_trials(mechanism), 0, 0, 0
     while begin < trials:
@@ -98,7 +96,7 @@ def runs(mechanism: Any, data: object, trials: int, key: Key) -> Iterator[Floats
 
 
 def _same(width: int, before: int) -> int:
-    """`width`, the length of an output; DataError if it differs from the previous one (0 for none)."""
+    """`width` of an output; DataError if not the previous one."""
     if before and width != before:
         raise DataError(f"mechanism gave {width} numbers after {before}: expected as many in every run (pad them)")
     return width
@@ -110,7 +108,7 @@ def draws_trials(mechanism: object) -> bool:
 
 
 def check_mechanism(mechanism: object) -> None:
-    """ParameterError unless `mechanism` is callable or has ``draw_trials``, and is no class."""
+    """ParameterError unless callable or with ``draw_trials``, and no class."""
     if isinstance(mechanism, type) or not (draws_trials(mechanism) or callable(mechanism)):
         raise ParameterError(
             f"mechanism = {validation.shown(mechanism)}: expected a callable that takes data and a generator "
@@ -119,7 +117,6 @@ def check_mechanism(mechanism: object) -> None:
 
 
 def _one_by_one(mechanism: Callable[..., object], data: object, count: int, key: Key) -> Floats:
-    """Outputs of `count` runs, one call each: float64[n, k]."""
     generator = np.random.default_rng(int.from_bytes(key.reveal(), "big"))
     seeded = wants_seed(mechanism)
     rows: list[Floats] = []
@@ -131,7 +128,7 @@ def _one_by_one(mechanism: Callable[..., object], data: object, count: int, key:
 
 
 def _copied(data: object) -> object:
-    """Copy of the data, which a run may change; ParameterError if it cannot be copied."""
+    """Copy of the data; ParameterError if impossible."""
     try:
         return copy.deepcopy(data)
     except TypeError:
@@ -139,7 +136,7 @@ def _copied(data: object) -> object:
 
 
 def wants_seed(mechanism: Mechanism) -> bool:
-    """True if the second parameter of `mechanism` is called ``seed``; otherwise it gets a generator."""
+    """True if the second parameter is called ``seed``."""
     try:
         names = list(inspect.signature(cast("Callable[..., object]", mechanism)).parameters)
     except (TypeError, ValueError):
@@ -148,7 +145,7 @@ def wants_seed(mechanism: Mechanism) -> bool:
 
 
 def _as_row(output: object) -> Floats:
-    """Output of one run as float64[k]; DataError unless it is numeric."""
+    """One output as float64[k]; DataError unless numeric."""
     # The output is not shown: it may be the input.
     row = as_array(output)
     if row is None or row.dtype.kind not in "biuf" or row.size == 0:
@@ -157,7 +154,7 @@ def _as_row(output: object) -> Floats:
 
 
 def _as_rows(outputs: Array, count: int) -> Floats:
-    """Outputs of ``draw_trials`` as float64[n, k]; DataError for another shape or type."""
+    """Outputs as float64[n, k]; DataError for another shape."""
     rows = np.asarray(outputs)
     if rows.dtype.kind not in "biuf" or rows.ndim not in (1, 2) or rows.shape[0] != count or rows.size == 0:
         raise DataError(
@@ -184,19 +181,19 @@ class AuditResult:
     Attributes
     ----------
     epsilon_lower : float
-        With probability ``confidence`` or more the true epsilon (at ``delta``) is not below this; at least 0.
+        At most the true epsilon (at ``delta``) with probability ``confidence``; at least 0.
     epsilon, delta
         The claim; epsilon None without one.
     confidence : float
         1 minus the largest probability that the bound is above the truth.
     trials, counted : int
-        Runs on each input, and the number of them that the bound counts; the others chose the event.
+        Runs on each input, and those that the bound counts.
     hits, hits_adjacent : int
         Counted runs in which the event held.
     seconds : float
         Time taken.
     chosen : Event or None
-        The event of the bound: ``chosen.count(outputs)`` counts it in other outputs.
+        The event of the bound.
     """
 
     epsilon_lower: float
@@ -227,19 +224,19 @@ class AuditResult:
 
     @property
     def verdict(self) -> str:
-        """Comparison of bound and claim: "claim violated", "consistent with the claim" or "no claim to check"."""
+        """The verdict: "claim violated", "consistent with the claim" or "no claim to check"."""
         if self.epsilon is None:
             return "no claim to check"
         return "claim violated" if self.violated else "consistent with the claim"
 
     def as_dict(self) -> Json:
-        """Return all fields and the verdict as plain numbers and texts."""
+        """Fields and verdict as plain numbers and texts."""
         names = [each.name for each in fields(self)[:-1]]
         names[5:5] = ["event", "swapped"]
         return {name: getattr(self, name) for name in (*names, "verdict")}
 
     def __str__(self) -> str:
-        """Return verdict, event, counts and time in a few lines."""
+        """Verdict, event, counts and time in a few lines."""
         at = f" at delta = {self.delta:g}" if self.delta else ""
         claim = "none" if self.epsilon is None else f"epsilon = {self.epsilon:g}" + at
         choosing = self.trials - self.counted
@@ -285,31 +282,29 @@ def audit(
     ----------
     mechanism : callable
         ``mechanism(data, generator)``, or ``mechanism(data, seed)`` if its second parameter has that name; returns a
-        number or an array, of one length in all runs.  For publishers use :class:`fastdp.auditing.Publishing`; an
-        object with ``draw_trials`` (:class:`fastdp.auditing.TrialMechanism`) runs many trials in one call.
+        number or an array of fixed length.  For publishers :class:`fastdp.auditing.Publishing`; an object with
+        ``draw_trials`` (:class:`fastdp.auditing.TrialMechanism`) runs many trials in one call.
     x, x_adjacent : any
-        Adjacent inputs, chosen by the caller to have a large loss.
+        Adjacent inputs, chosen to have a large loss.
     trials : int
-        Runs on each input, at least 100.  A leak is found if it occurs in several of the n / 16 runs that choose the
-        event.
+        Runs on each input, at least 100.  A leak must occur in several of the n / 16 runs that choose the event.
     epsilon, delta : float, optional
-        The claim, by default that of ``mechanism.guarantee``; otherwise delta is 0.
+        The claim, by default ``mechanism.guarantee``'s; otherwise delta is 0.
     events : "auto", a callable, or a sequence of callables
-        A callable maps outputs, float64[n, k], to float64[n]; its best event is always counted, beside those of
-        "auto".
+        A callable maps outputs, float64[n, k], to float64[n]; its best event is counted beside those of "auto".
     confidence : float
         1 minus the probability that the bound is above the truth, in [0.5, 1).
     seed : int or str, optional
-        To repeat an audit; fresh randomness by default.
+        To repeat an audit.
     progress : bool
-        True to show a bar on a terminal if it takes long.
+        True to show a bar on a terminal.
 
     Raises
     ------
     ParameterError
-        Naming the argument, its value and the accepted values.
+        For an argument that is not accepted.
     DataError
-        If outputs are not finite numbers, are integers beyond 2^53, or differ in length.
+        If outputs are not finite, are integers beyond 2^53, or differ in length.
 
     Warns
     -----
@@ -318,8 +313,7 @@ def audit(
 
     Notes
     -----
-    A bound above the claim refutes it, except with probability 1 - confidence.  A bound below proves nothing: other
-    inputs, another event or more trials may give a higher one.
+    A bound above the claim refutes it, except with probability 1 - confidence; one below proves nothing.
 
     Examples
     --------
@@ -388,7 +382,7 @@ def audit(
 
 
 def _warn_of_a_seed(mechanism: Mechanism, learned: tuple[Floats, Floats]) -> None:
-    """Warn if every run has the same noise: a factory ignores its seed."""
+    """Warn if every run has the same noise."""
     if draws_trials(mechanism) or not wants_seed(mechanism):
         return
     if all((side == side[0]).all() for side in learned):
@@ -400,7 +394,6 @@ def _warn_of_a_seed(mechanism: Mechanism, learned: tuple[Floats, Floats]) -> Non
 
 
 def _claim(mechanism: Mechanism, epsilon: float | None, delta: float | None) -> tuple[float | None, float]:
-    """Claimed epsilon and delta, from the arguments first."""
     guarantee = getattr(mechanism, "guarantee", None)
     if not isinstance(guarantee, Guarantee):
         guarantee = None
@@ -415,7 +408,7 @@ def _claim(mechanism: Mechanism, epsilon: float | None, delta: float | None) -> 
 def _statistics(
     events: str | Callable[[Floats], Floats] | Sequence[Callable[[Floats], Floats]],
 ) -> list[tuple[str, Statistic]]:
-    """Caller's statistics by name, each checked when it is called."""
+    """Caller's statistics by name."""
     if isinstance(events, str):
         validation.choice("events", events, ("auto",))
         return []
@@ -426,7 +419,7 @@ def _statistics(
 
 
 def _checked(statistic: Callable[[Floats], Floats]) -> Statistic:
-    """Statistic that raises ParameterError unless it returns one number per output."""
+    """Statistic that raises ParameterError unless it gives one number per output."""
 
     def numbers(outputs: Floats) -> Floats:
         found = np.asarray(statistic(outputs))

@@ -1,4 +1,4 @@
-"""The ``fastdp`` command line: a group of commands, each in a module that is loaded when it is called."""
+"""The ``fastdp`` command line: commands, each in a module loaded when it is called."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ See it at work on synthetic data, no file needed:
 
 
 class _Group(click.Group):
-    """The commands of this package, and those of other packages' entry points (the laboratory's)."""
+    """Commands of the package, and those of other packages' entry points."""
 
     @cached_property
     def _added(self) -> dict[str, EntryPoint]:
@@ -63,7 +63,7 @@ class _Group(click.Group):
         return sorted({*COMMANDS, *self._added})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command called `cmd_name`, or None; this package's come first, so an entry point cannot replace one."""
+        """The command `cmd_name`, or None; an entry point cannot replace one of this package."""
         command: click.Command | None = None
         if cmd_name in COMMANDS:
             command = getattr(import_module(f"fastdp.cli.{COMMANDS[cmd_name][0]}"), cmd_name)
@@ -72,7 +72,7 @@ class _Group(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write names and first sentences to the help page, without loading this package's commands."""
+        """Write names and first sentences, without loading the commands."""
         added = {name: self.get_command(ctx, name) for name in self._added if name not in COMMANDS}
         told = {name: sentence for name, (_, sentence) in COMMANDS.items()}
         told |= {name: command.get_short_help_str(80) for name, command in added.items() if command is not None}
@@ -80,7 +80,7 @@ class _Group(click.Group):
             formatter.write_dl(sorted(told.items()))
 
     def invoke(self, ctx: click.Context) -> object:
-        """Run the command; if a library of the laboratory is missing, the error names the extra to install."""
+        """Run the command; a missing library of the laboratory is an error that names the extra."""
         try:
             return super().invoke(ctx)
         except ModuleNotFoundError as error:
@@ -95,10 +95,9 @@ class _Group(click.Group):
 def main() -> None:
     """Publish data streams under differential privacy.
 
-    fastdp reads a stream of numbers and writes a private stream: sums over ranges of it are close to the
-    true sums, yet it reveals next to nothing about any single value. A table with times and keys
-    becomes private totals, counts or means of windows, with error bars. Points in a plane that come and go become
-    synthetic points that follow them.
+    A stream of numbers becomes a private stream whose sums over ranges are close to the true ones. A table with times
+    and keys becomes private totals, counts or means of windows, with error bars. Points in a plane that come and go
+    become synthetic points that follow them.
     """
     if sys.stderr.isatty():
         fastdp_kernels.on_compile = _say_once

@@ -1,4 +1,4 @@
-"""``fastdp compile``: fill the cache of compiled kernels, for a container image or a fast first call."""
+"""``fastdp compile``: fill the cache of compiled kernels."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def check_level(level: str) -> None:
 
 
 def first_calls() -> dict[str, Callable[[], object]]:
-    """One call for each system that compiles all of its kernels."""
+    """Calls that compile all kernels of each system."""
     import numpy as np
 
     import fastdp

@@ -1,4 +1,4 @@
-"""``fastdp demo``: a release and its errors, on synthetic data, without network or files."""
+"""``fastdp demo``: a release and its errors, on synthetic data."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def demo(picture: Path, epsilon: float, seed: int | None, no_picture: bool) -> N
 
 
 def run_demo(picture: Path | None, epsilon: float, seed: int | None, n: int | None = None) -> None:
-    """Print the demonstration on `n` values, by default a day, and draw a plot if `picture` is given."""
+    """Print the demonstration on `n` values, by default a day, and draw `picture`."""
     n = DAY_LENGTH if n is None else n
     values = dns_like_day(n).astype(np.float64)
     holdout = min(HOLDOUT, n // 4)
@@ -68,7 +68,7 @@ def run_demo(picture: Path | None, epsilon: float, seed: int | None, n: int | No
 def _release_and_time(
     system: type[Adaptive | ToPS], values: Floats, epsilon: float, holdout: int, seed: int | None
 ) -> tuple[Release, float]:
-    """A release, and its median duration in seconds over further runs: the first one may compile."""
+    """A release, and its median duration over further runs."""
     durations = []
     for _ in range(1 + WARM_RUNS):
         publisher = system(epsilon, DNS_BOUND, holdout, MAX_LENGTH, seed=seed)
@@ -79,7 +79,7 @@ def _release_and_time(
 
 
 def _errors(truth: Floats, private: Release, paper: Release) -> list[tuple[str, str]]:
-    """Root mean square errors of both releases, relative to those of a release of zeros, as rows of a table."""
+    """Root mean square errors of both, relative to a release of zeros, as rows."""
     before = np.concatenate(([0.0], np.cumsum(truth)))
 
     def errors(starts: Indices, stops: Indices) -> list[float]:
@@ -111,7 +111,7 @@ def _errors(truth: Floats, private: Release, paper: Release) -> list[tuple[str, 
 
 
 def _draw(truth: Floats, private: Release, paper: Release, picture: Path, epsilon: float, n: int) -> str:
-    """Draw the plot at `picture`; returns a line of text about it."""
+    """Draw the plot; returns a line of text about it."""
     from fastdp.plots import truth_and_releases
 
     first, last = HOURS
@@ -150,24 +150,9 @@ _BURST_SHARE, _BURST_SHAPE, _BURST_SCALE = 0.006, 3.0, 0.5
 
 
 def dns_like_day(n: int = DAY_LENGTH, seed: int = 7) -> Integers:
-    """Synthetic numbers of DNS queries in the intervals of one day, from 10 o'clock to 10 o'clock.
+    """Synthetic numbers of DNS queries in `n` intervals of a day, int64[n] in [0, 2000].
 
-    Parameters
-    ----------
-    n : int
-        Intervals in the day.
-    seed : int
-        Equal seeds give equal streams.
-
-    Returns
-    -------
-    int64[n]
-        Counts in [0, 2000].
-
-    Notes
-    -----
-    Modelled on the quantiles of the DNS stream in ToPS Table 1: a rate that follows the time of day, gamma
-    load (so counts are negative binomial), and rare bursts.  With the default arguments:
+    Modelled on ToPS Table 1: a rate by time of day, gamma load, and rare bursts.
 
     ========  =====  ===  ===  =====  ====
     stream    mean   p85  p95  p99.5  max

@@ -1,4 +1,4 @@
-"""``fastdp ledger``: costs and limits of streams; and ``--ledger``, which reserves budget for another command."""
+"""``fastdp ledger``, and ``--ledger``, which reserves budget for another command."""
 
 from __future__ import annotations
 
@@ -43,8 +43,7 @@ _of_stream = with_options("""
 def ledger() -> None:
     """Account for privacy budgets: releases of each stream, and the budget left.
 
-    A ledger is a file, and only grows. "fastdp release", "synthesize", "totals", "counts" and
-    "means" write to it with --ledger.
+    "fastdp release", "synthesize", "totals", "counts" and "means" write to a ledger with --ledger.
     """
 
 
@@ -52,7 +51,7 @@ def ledger() -> None:
 @_file
 @_of_stream
 def show(path: Path, stream: str | None, ledger_key_file: Path | None) -> None:
-    """List the releases: number, time, state, stream, which part of it, and the guarantee."""
+    """List the releases: number, time, state, stream, part of it, and guarantee."""
     with plain_errors():
         for entry in _opened(path, ledger_key_file).entries(stream):
             note = f"  # {entry.note}" if entry.note else ""
@@ -66,7 +65,7 @@ def show(path: Path, stream: str | None, ledger_key_file: Path | None) -> None:
 @_file
 @_of_stream
 def spent(path: Path, stream: str | None, ledger_key_file: Path | None) -> None:
-    """Print what each stream has cost, what its limits leave, and what a person loses in a year."""
+    """Print each stream's cost, budget left, and a person's loss in a year."""
     with plain_errors():
         click.echo(_opened(path, ledger_key_file).report(stream))
 
@@ -80,7 +79,7 @@ def spent(path: Path, stream: str | None, ledger_key_file: Path | None) -> None:
 def verify(path: Path, head: str | None, ledger_key_file: Path | None) -> None:
     """Check every line and total, and print the last line's seal. No other command looks for changes to the file.
 
-    Keep the seal somewhere else: only with it can missing last lines be noticed.
+    Keep the seal elsewhere: only it detects missing last lines.
     """
     with plain_errors():
         found = _opened(path, ledger_key_file).verify(head)
@@ -109,9 +108,9 @@ def limit(
     note: str | None,
     **amounts: str | None,
 ) -> None:
-    """Record a limit; the last one recorded holds. The ledger is made if it is not there.
+    """Record a limit; the last one recorded holds. A missing ledger is created.
 
-    What a stream's own limit does not name follows the limit of all streams.
+    Amounts that a stream's own limit omits follow the limit of all streams.
     """
     with plain_errors():
         account = _opened(path, ledger_key_file, create=True)
@@ -123,7 +122,7 @@ def limit(
 
 
 def _amount(text: str | None) -> float | EllipsisType | None:
-    """A limit as the ledger takes it: a number, None for no limit, or ... for no change."""
+    """A limit: a number, None for none, or ... for no change."""
     if text is None:
         return ...
     if text == "none":
@@ -144,7 +143,7 @@ NOTE = 1000
 
 @dataclass(frozen=True)
 class Account:
-    """Ledger options of a command: its release is reserved in the ledger before it begins."""
+    """Ledger options of a command, whose release is reserved before it begins."""
 
     ledger: Path | None
     stream: str | None
@@ -155,7 +154,7 @@ class Account:
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> Self:
-        """The ledger options among `options`; click.UsageError if one lacks another that it needs."""
+        """The ledger options; click.UsageError if one lacks another."""
         made = cls(**{"part": None, **fields_of(cls, options)})
         if made.ledger is None:
             for name in ("part", "limit", "limit_delta", "ledger_key_file"):
@@ -169,8 +168,8 @@ class Account:
     def paid(self, publisher: Any, source: str, resume: Resume) -> Iterator[Json | None]:
         """Reserve the publisher's epsilon before the data are read; the block's end commits it.
 
-        A resumed release uses its earlier reservation, or a new one if that was cancelled.  An error in the block
-        refunds nothing, because it may depend on the data.  Yields the entry's identity; None without a ledger.
+        A resumed release uses its reservation, or a new one if that was cancelled; an error refunds nothing, because
+        it may depend on the data.  Yields the entry's identity.
         """
         if self.ledger is None:
             yield None
@@ -193,7 +192,7 @@ class Account:
 
     @contextmanager
     def opened(self) -> Iterator[Ledger | None]:
-        """The open ledger, for a release that reserves budget by itself; None without one."""
+        """The open ledger, for a release that reserves by itself; or None."""
         if self.ledger is None:
             yield None
             return
@@ -201,7 +200,6 @@ class Account:
             yield ledger
 
     def _opened(self, *, new: bool) -> Ledger:
-        """The open ledger; `new` allows creating it, which needs a limit."""
         path = Path(str(self.ledger))
         if new and self.limit is None and not path.exists():
             # A new one would have no limit at all, and the name may be a slip.
@@ -213,7 +211,7 @@ class Account:
         return Ledger(path, limit_epsilon=self.limit, limit_delta=self.limit_delta, key=key, create=create)
 
     def _earlier(self, ledger: Ledger, resume: Resume) -> Entry | None:
-        """The reservation of this release's earlier run, or None; StateError if a recorded one is missing."""
+        """Reservation of an earlier run; StateError if a recorded one is missing."""
         noted, named = resume.reservation, _named(resume)
         mine = [
             each for each in ledger.entries(self.stream) if _described(each) == noted or each.note.startswith(named)
@@ -227,7 +225,7 @@ class Account:
         return live[-1] if live else None
 
     def summary(self, publisher: Any) -> list[tuple[str, str]]:
-        """The stream's cost so far, as a row of the command's summary; empty without a ledger."""
+        """The stream's cost, as a row of the command's summary."""
         if self.ledger is None or self.stream is None:
             return []
         cost = _opened(self.ledger, self.ledger_key_file).spent(self.stream)
@@ -236,10 +234,10 @@ class Account:
 
 
 def _named(resume: Resume) -> str:
-    """Prefix of the ledger note that identifies a release with a state file; empty without one."""
+    """Prefix of the ledger note that identifies a resumable release."""
     return f"release {resume.token}: " if resume.kept else ""
 
 
 def _described(entry: Entry) -> Json:
-    """Identity of an entry, which also holds in a ledger that was created again."""
+    """Identity of an entry, also in a ledger created again."""
     return {"id": entry.id, "time": entry.time, "nonce": entry.nonce}

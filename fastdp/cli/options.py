@@ -1,4 +1,4 @@
-"""Options of commands: a command lists names; types, defaults and help follow from the classes that it calls.
+"""Options of commands: types, defaults and help follow from the classes that a command calls.
 
 A listed option that is a parameter of such a class, or one of :data:`SHARED`, needs only its name.
 """
@@ -69,12 +69,11 @@ class _Decorator(Protocol):
 def with_options(
     listed: str, methods: Methods | None = None, records: tuple[Callable[..., Any], ...] = (), **more: Json
 ) -> _Decorator:
-    """A decorator that adds the listed options; each begins a line with its flags, then two spaces and its help.
+    """A decorator that adds the listed options; a line has flags, two spaces and help.
 
-    Between flags and help come ``METAVAR:type`` or ``(a|b)``, ``as`` with the argument's name, ``required`` or
-    ``multiple``, and ``=`` with the default; an option with only help is a switch.  A line of flags alone has options
-    that are declared elsewhere: as fields of ``records``, else as parameters of ``methods``.  ``more`` are further
-    arguments of :func:`click.option`, by the argument's name.
+    Between come ``METAVAR:type`` or ``(a|b)``, ``as`` with the argument's name, ``required`` or ``multiple``, and
+    ``=`` with the default; only help makes a switch.  A line of flags has options declared as fields of ``records``,
+    else as parameters of ``methods``.  ``more``: arguments of :func:`click.option`, by name.
     """
     entries = list(_entries(listed))
     shared = {name: given for _, name, given in _entries(SHARED)} if listed is not SHARED else {}
@@ -95,7 +94,7 @@ def with_options(
 
 
 def _entries(listed: str) -> Iterator[tuple[list[str], str, Json]]:
-    """Flags, argument name and further arguments of each option in `listed`."""
+    """Flags, argument name and further arguments of each option."""
     for entry in re.split(r"\n(?=-)", listed.strip()):
         head, _, told = re.sub(r"\n +", " ", entry).partition("  ")
         flags, *words = head.split()
@@ -131,7 +130,7 @@ def _parameters(method: Callable[..., object]) -> Mapping[str, Parameter]:
 def _declared(
     name: str, methods: Methods, records: tuple[Callable[..., Any], ...], names: set[str]
 ) -> tuple[Json, str]:
-    """Arguments of :func:`click.option` that follow from a parameter's declaration, and a text of its methods."""
+    """Arguments of :func:`click.option` from a declaration, and a text of its methods."""
     record = next((each for each in records if name in _parameters(each)), None)
     sources = dict(methods) if record is None else {"": record}
     owners = {each: found for each, m in sources.items() if (found := _parameters(m).get(name)) is not None}
@@ -156,14 +155,14 @@ def _declared(
 
 
 def _meaning(public: Callable[..., object], name: str) -> str:
-    """Help of parameter `name`, also if it refers to another class's."""
+    """Help of parameter `name`, also by reference to another class."""
     text = meanings(public).get(name, "")
     same = _SAME.match(text)
     return _meaning(getattr(fastdp, same[1]), name) if same else text
 
 
 def options_of(ctx: click.Context, methods: Methods) -> Json:
-    """Options with a value that are parameters of the chosen method; click.UsageError if other ones were given."""
+    """Options that are parameters of the chosen method; click.UsageError for others."""
     method, given = ctx.params["method"], {}
     for name in parameters_of(ctx, methods):
         if name in _parameters(methods[method]):
@@ -174,11 +173,11 @@ def options_of(ctx: click.Context, methods: Methods) -> Json:
 
 
 def parameters_of(ctx: click.Context, methods: Methods) -> list[str]:
-    """Sorted options of a command that are parameters of any of its `methods`, except secrets."""
+    """Sorted options that are parameters of any method, except secrets."""
     known = {name for method in methods.values() for name in _parameters(method)} - {"seed", "key"}
     return sorted(known & ctx.params.keys())
 
 
 def fields_of(made: Callable[..., object], options: Mapping[str, Any]) -> Json:
-    """The `options` that are parameters of the class or function `made`."""
+    """The `options` that are parameters of `made`."""
     return {name: options[name] for name in _parameters(made) if name in options}

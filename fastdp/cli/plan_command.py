@@ -1,4 +1,4 @@
-"""``fastdp plan``: errors and shares of a release of a table, before any data."""
+"""``fastdp plan``: errors and shares before any data."""
 
 from __future__ import annotations
 

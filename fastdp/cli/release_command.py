@@ -102,7 +102,7 @@ OPTIONS = """
 
 
 def _prune(ctx: click.Context, param: click.Parameter, value: str) -> int | str:
-    """An integer, or the word "optimal"; click.BadParameter for anything else."""
+    """An integer or "optimal"; else click.BadParameter."""
     if value == "optimal":
         return value
     if value.isascii() and value.isdigit():
@@ -122,12 +122,11 @@ def _prune(ctx: click.Context, param: click.Parameter, value: str) -> int | str:
 def release(ctx: click.Context, /, **given: Any) -> None:
     """Release a column of numbers under differential privacy.
 
-    IN is a .csv, .csv.gz, .txt, .parquet, .npy or .npz file, or - for lines on standard input. Text may
-    have a heading. OUT is a .csv, .csv.gz, .npy, .npz or .parquet file, or - for standard output; it appears
-    only when everything went well, and says where it begins, theta and the guarantee: in Parquet's schema and in the
-    archive under "fastdp", beside the others in OUT.json. With --state a command that was killed can be run again on
-    the same input: it starts over and writes the same bytes. Standard output is then held back until the input has
-    ended.
+    IN is a .csv, .csv.gz, .txt, .parquet, .npy or .npz file, or - for lines on standard input. Text may have a
+    heading. OUT is a .csv, .csv.gz, .npy, .npz or .parquet file, or - for standard output; it appears only when
+    everything went well, and says where it begins, theta and the guarantee: in Parquet's schema and in the archive
+    under "fastdp", beside the others in OUT.json. With --state a command that was killed can be run again on the same
+    input: it starts over and writes the same bytes. Standard output is then held back until the input has ended.
 
     The first M values choose a threshold (none with --sensitivity); each later value is published as one private
     value. Where IN says how many values it holds, adaptive withholds none: all of them choose the threshold, in a
@@ -158,7 +157,7 @@ def release(ctx: click.Context, /, **given: Any) -> None:
 
 @dataclass(frozen=True)
 class Run:
-    """Options about reading and writing, and the run that they describe."""
+    """Options about reading and writing, and their run."""
 
     method: str
     source: str
@@ -172,7 +171,7 @@ class Run:
     force: bool
 
     def check_follow(self, state: Path | None) -> None:
-        """Raise click.UsageError if --follow is combined with options that hold values back."""
+        """click.UsageError for --follow with options that hold values back."""
         if not self.follow:
             return
         if self.source != STANDARD or self.output != STANDARD:
@@ -187,7 +186,7 @@ class Run:
         return open_source(self.source, self.column, self.chunk_size, live=self.follow)
 
     def size(self, options: Json) -> int | None:
-        """Number of values if the input counts them and all of them choose the threshold; else None."""
+        """Number of values, if counted and all choose the threshold."""
         known = self.method == "adaptive" and self.source.lower().endswith(COUNTED)
         if not known or "bound" not in options or {"holdout", "threshold"} & options.keys():
             return None
@@ -197,7 +196,7 @@ class Run:
             return opened.total
 
     def system(self, options: Json, size: int | None, key: Key) -> Publisher | WholeStream:
-        """The publisher, or a :class:`WholeStream` release if the input's size is known."""
+        """The publisher, or a :class:`WholeStream` if the size is known."""
         if (season := options.pop("season", None)) is not None:
             options["perturber"] = Blocks(season=season)
         if size is not None:
@@ -210,7 +209,7 @@ class Run:
         return METHODS[self.method](key=key, **options)
 
     def publish(self, system: Publisher | WholeStream, resume: Resume, account: Account) -> Publisher:
-        """Read, publish and write; returns the publisher in its final state."""
+        """Read, publish and write; the publisher in its last state."""
         with ExitStack() as stack:
             opened = stack.enter_context(self.opened())
             reservation: Json | None = None
@@ -251,7 +250,7 @@ class Run:
             yield chunk
 
     def _finite(self, system: WholeStream, opened: Source) -> Iterator[Floats]:
-        """All values in a first pass, which chooses theta, checked to be finite."""
+        """All values in a first pass, checked to be finite."""
         before = 0
         for chunk in with_progress(opened, quiet=self.quiet):
             with self._named(opened, system, before, chunk):
@@ -261,7 +260,7 @@ class Run:
     def _columns(
         self, opened: Source, publisher: Publisher, chunks: Iterator[Floats]
     ) -> Iterator[tuple[Floats, ...]]:
-        """Columns of the output, piece by piece; revised values need the full input, which is kept in memory."""
+        """Columns of the output by chunk; revised values need the full input in memory."""
         if self.values == "published":
             for chunk in chunks:
                 with self._named(opened, publisher, publisher.n_seen, chunk):
@@ -278,7 +277,7 @@ class Run:
 
     @contextmanager
     def _named(self, opened: Source, system: Publisher | WholeStream, before: int, chunk: Floats) -> Iterator[None]:
-        """Add to a DataError about a value that is not finite its index in the input."""
+        """Name the index in the input in a DataError about a value."""
         try:
             yield
         except DataError:
@@ -291,7 +290,7 @@ class Run:
             ) from None
 
     def _facts(self, system: Publisher | WholeStream, publisher: Publisher) -> Json:
-        """Metadata of the output: public, strict JSON, the same at each run."""
+        """Metadata of the output: public, the same at each run."""
         facts: Json = {"fastdp": __version__, "method": self.method, "offset": system.holdout}
         return {**facts, "threshold": publisher.threshold, "guarantee": system.guarantee.to_dict()}
 
@@ -306,7 +305,7 @@ def with_progress(source: Source, *, quiet: bool) -> Iterator[Floats]:
 
 
 def _publish_values(publisher: Publisher, chunk: Floats) -> Floats:
-    """One published value for each after the hold-out; for PAK, the differences of its running sums."""
+    """Published values after the hold-out; for PAK, differences of its sums."""
     if not isinstance(publisher, PAK):
         return publisher.publish(chunk)
     before = publisher.running_sum
@@ -318,7 +317,7 @@ def _publish_values(publisher: Publisher, chunk: Floats) -> Floats:
 
 
 def _check_count(name: str, count: int, system: Publisher | WholeStream) -> None:
-    """Raise DataError if `count` values are too few to publish any."""
+    """DataError if `count` values are too few to publish any."""
     if not count:
         raise DataError(f"{name}: empty, holds no values")
     if count <= system.holdout:

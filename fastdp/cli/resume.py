@@ -1,8 +1,7 @@
 """``--state``: a release that was killed is run again and writes the same bytes.
 
-The state file holds key, options and, before any output is visible, a keyed digest of the input.  A resumed command
-reads the full input, compares its digest and writes every file again; another input under the same noise would reveal
-the difference and is refused.  The rule is in docs/state.md, "Commands".
+The file holds key, options and, before any output, a keyed digest of the input; another input under the same noise
+would reveal the difference and is refused (``docs/state.md``, "Commands").
 """
 
 from __future__ import annotations
@@ -46,9 +45,9 @@ CONTENT: dict[str, type | tuple[type, ...]] = {
 
 
 def noise_of(ctx: click.Context, command: str, names: Iterable[str], **others: object) -> tuple[Resume, Key]:
-    """The release that a command begins or resumes, and the key of its noise.
+    """The release that a command begins or resumes, and its key.
 
-    ``names`` are the options on which the output depends, besides input and key; ``others`` are further settings.
+    ``names``: options on which the output depends; ``others``: further settings.
     """
     given, seed = ctx.params, ctx.params["seed"]
     key = secret_of(seed, given["key_file"])
@@ -64,18 +63,18 @@ def noise_of(ctx: click.Context, command: str, names: Iterable[str], **others: o
 
 
 def secret_of(seed: int | None, key_file: Path | None) -> Key | None:
-    """The key in `key_file`, or None; click.UsageError if a seed is given too."""
+    """The key in `key_file`, or None; click.UsageError with a seed."""
     if seed is not None and key_file is not None:
         raise click.UsageError("--seed and --key-file exclude each other: simulation or release.")
     return None if key_file is None else read_key(key_file)
 
 
 class Resume:
-    """One release, over all runs of its command; a single run without a state file (``kept`` false).
+    """One release, over all runs of its command, or a single one (``kept`` false).
 
-    A user's key encrypts the file; without one the file holds a fresh key in the clear.  StateError if the file is
-    damaged, a copy, of another release, or of another key.  An earlier run recorded ``count`` values or batches, with
-    the ledger entry ``reservation``; ``token`` is the release's random name in a ledger's note.
+    A user's key encrypts the file, else a fresh key is in the clear.  StateError if it is damaged, a copy, or of
+    another release or key.  ``count``: values or batches recorded earlier; ``reservation``: ledger entry; ``token``:
+    random name in the ledger's note.
     """
 
     def __init__(self, command: str, path: Path | None, settings: Json, key: Key | None) -> None:
@@ -93,7 +92,7 @@ class Resume:
             self._hash = hashlib.blake2b(key=self.key.derive("release digest").reveal())
 
     def _read(self, key: Key | None) -> bool:
-        """Load the file's content; True if it is for these settings."""
+        """Load the file; True if it is for these settings."""
         frames, stamp = self._file.open()
         self._header = stamp[: HEADER.size]
         content = self._content(frames[0])
@@ -141,23 +140,20 @@ class Resume:
 
     @property
     def new(self) -> bool:
-        """True if no run has recorded its input, so nothing can have been published."""
+        """True if no input is recorded, so nothing is published."""
         return not self._digest
 
     def begin(self) -> None:
-        """Write key and token to disk, before a ledger or another file depends on them."""
+        """Write key and token before another file depends on them."""
         if self.kept and not self._saved:
             self._write()
 
     def wrote(self, output: str) -> bool:
-        """True if a run of this release has begun to write `output`, so that this run may overwrite it."""
+        """True if a run has begun `output`, which may be overwritten."""
         return output != STANDARD and os.path.realpath(output) in self._outputs
 
     def follow(self, values: Array) -> None:
-        """Add the next values of the input, or its next batches as :func:`fingerprint` gives them, to the digest.
-
-        DataError if they differ from the recorded ones.
-        """
+        """Add the next values, or batches by :func:`fingerprint`, to the digest; DataError if they differ."""
         if not self.kept:
             return
         before = max(0, self.count - self._followed)
@@ -171,10 +167,7 @@ class Resume:
         self._hash.update(values[before:].tobytes())
 
     def record(self, output: str, reservation: Json | None) -> None:
-        """Write the input's digest to disk, before any output is visible.
-
-        DataError if the input is shorter than the recorded one.
-        """
+        """Write the digest before any output is visible; DataError for a shorter input."""
         if not self.kept:
             return
         if self._followed < self.count:
@@ -191,7 +184,7 @@ class Resume:
 
     @contextmanager
     def unless_refused(self) -> Iterator[None]:
-        """Delete an unused state file if the ledger refuses: its key would bind the next run."""
+        """Delete an unused state file if the ledger refuses."""
         try:
             yield
         except BudgetError:
@@ -220,7 +213,7 @@ class Resume:
 
 
 def fingerprint(*parts: Array) -> Array:
-    """One batch of arrays as one digest, for :meth:`Resume.follow`, which compares batches as units."""
+    """One batch of arrays as one digest, for :meth:`Resume.follow`."""
     digest = hashlib.blake2b()
     for part in parts:
         digest.update(part.size.to_bytes(8, "little") + part.tobytes())

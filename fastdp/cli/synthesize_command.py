@@ -1,4 +1,4 @@
-"""``fastdp synthesize``: read a file of points and times, write private synthetic points for each batch."""
+"""``fastdp synthesize``: points and times to private synthetic points by batch."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ OPTIONS = """
 
 
 def _length(ctx: click.Context, param: click.Parameter, given: str | None) -> float | None:
-    """Seconds of a duration such as "15min", or the number as given; click.BadParameter for anything else."""
+    """Seconds of "15min", or the number; else click.BadParameter."""
     del ctx, param
     if given is None:
         return None
@@ -176,7 +176,7 @@ def synthesize(ctx: click.Context, /, **given: Any) -> None:
 
 
 def _region(box: tuple[float, float, float, float] | None, path: Path | None) -> tuple[Domain, dict[str, str]]:
-    """The domain, and for a state file the digest of the file that defines it."""
+    """The domain, and the digest of its file."""
     if box is not None:
         return Box(box[:2], box[2:]), {}
     domain, digest = read_domain(str(path))
@@ -184,7 +184,7 @@ def _region(box: tuple[float, float, float, float] | None, path: Path | None) ->
 
 
 def in_order(source: str, events: Events, *, sort: bool) -> Events:
-    """Events sorted by time, if they have times; DataError if they are unsorted and `sort` is false."""
+    """Events by time; DataError if unsorted without `sort`."""
     back = np.flatnonzero(np.diff(events.times) < 0) if events.times is not None else np.empty(0, int)
     if events.times is None or not back.size:
         return events
@@ -197,7 +197,7 @@ def in_order(source: str, events: Events, *, sort: bool) -> Events:
 
 
 def _batches(source: str, events: Events, domain: Domain, cuts: Cuts, *, clip: bool) -> list[Batch]:
-    """Events cut into batches, the initial share first; DataError for points outside `domain` unless `clip`."""
+    """Events cut into batches; DataError for points outside `domain` unless `clip`."""
     outside = 0 if clip else int(np.count_nonzero(~domain.contains(events.points)))
     if outside:
         # Without their coordinates: messages end up in logs, which are not private.
@@ -219,7 +219,7 @@ def _batches(source: str, events: Events, domain: Domain, cuts: Cuts, *, clip: b
 
 @record
 class Cuts:
-    """Rule that cuts events into batches of ``batch`` events or ``period`` seconds, after the share ``initial``."""
+    """Batches of ``batch`` events or ``period`` seconds, after the share ``initial``."""
 
     batch: int | None = parameter(Whole(1, optional=True))
     period: float | None = parameter(Real(above=0.0, optional=True))
@@ -230,9 +230,9 @@ class Cuts:
             raise ParameterError(f"batch, period = {self.batch}, {self.period}: expected exactly one of them")
 
     def of(self, times: Floats, origin: float | None = None) -> Indices:
-        """Borders of batches as event indices: the first ends the initial set, the last ends all events.
+        """Borders as event indices: the initial set's end first, the end of all last.
 
-        Periods are counted from the origin, or from the first event; at most 2^24.
+        Periods count from the origin, or first event; at most 2^24.
         """
         n, first = times.size, int(self.initial * times.size)
         if n == 0:
@@ -252,7 +252,7 @@ class Cuts:
 
 
 class _Picture:
-    """Points and cells after some of the batches, for a plot; its path is checked before epsilon is spent."""
+    """Points and cells after some batches; its path is checked first."""
 
     def __init__(self, path: Path | None, *, overwrite: bool) -> None:
         self.path = path
@@ -262,7 +262,7 @@ class _Picture:
             check_picture(path, overwrite=overwrite)
 
     def add(self, number: int, count: int, points: Floats, publisher: SpatialPublisher[Any]) -> None:
-        """Keep the points of batch `number` of `count`, if it is one of those shown."""
+        """Keep the points of batch `number`, if shown."""
         if self.path is not None and number in {round((count - 1) * k / (SHOWN - 1)) for k in range(SHOWN)}:
             self._clouds[f"batch {number:,}"] = points
             self._cells.append((publisher.tree.lower, publisher.tree.upper))

@@ -1,4 +1,4 @@
-"""``fastdp aggregate``, ``totals``, ``counts``, ``means``: read a table, write private numbers with error bars."""
+"""``fastdp aggregate``, ``totals``, ``counts``, ``means``: private numbers with error bars."""
 
 from __future__ import annotations
 
@@ -125,7 +125,6 @@ READABLE = {"spark": (".parquet", ".pq", ".csv"), "dask": (".parquet", ".pq", ".
 
 
 def _command(function: Callable[..., None]) -> click.Command:
-    """A command with the options of the fastdp function of the same name."""
     name = function.__name__
     several = name == "aggregate"
     function.__doc__ = f"{function.__doc__}\n{INTRODUCTION.format(columns=SEVERAL if several else ONE)}"
@@ -155,14 +154,14 @@ def _command(function: Callable[..., None]) -> click.Command:
 
 
 def rows_of(ctx: click.Context, param: click.Parameter, text: str) -> int | str:
-    """A number of rows, or "auto"; click.BadParameter for anything else."""
+    """A number or "auto"; else click.BadParameter."""
     if text != "auto" and not text.isdecimal():
         raise click.BadParameter(f"{text!r} is neither a number nor auto.", ctx, param)
     return text if text == "auto" else int(text)
 
 
 def _ends(ctx: click.Context, param: click.Parameter, text: str | None) -> float | tuple[float, ...] | None:
-    """One or two numbers from ``10`` or ``-5,10``; click.BadParameter for anything else."""
+    """Numbers of ``10`` or ``-5,10``; else click.BadParameter."""
     if text is None:
         return None
     try:
@@ -243,7 +242,7 @@ def _run(kind: str, options: Json) -> None:
 
 
 def _time(options: Json) -> fastdp.Time | None:
-    """The column of times with all that is said about it; None without ``--time``."""
+    """The column of times; None without ``--time``."""
     if options["time"] is None:
         said = [name for name in ("every", "start", "stop", "origin", "zone") if options[name] is not None]
         if said:
@@ -256,7 +255,7 @@ def _time(options: Json) -> fastdp.Time | None:
 
 
 def columns_of(name: str, texts: Sequence[str]) -> dict[str, list[str]]:
-    """Column to the entries of ``COL=A,B``; click.UsageError for another form, or a column given twice."""
+    """Column to entries of ``COL=A,B``; click.UsageError for another form or a second one."""
     found: dict[str, list[str]] = {}
     for text in texts:
         column, equals, entries = text.rpartition("=")
@@ -267,7 +266,7 @@ def columns_of(name: str, texts: Sequence[str]) -> dict[str, list[str]]:
 
 
 def bounds_of(options: Json) -> dict[str, fastdp.Value]:
-    """A :class:`fastdp.Value` of each column with a bound or a clip."""
+    """:class:`fastdp.Value` of columns with bound or clip."""
     listed = {name: columns_of(name, options[name]) for name in ("bound", "clip", "weight")}
     try:
         numbers = {
@@ -298,7 +297,7 @@ def unit_of(options: Json) -> fastdp.Rows | fastdp.Person:
 
 
 def _check_keys(options: Json) -> None:
-    """Raise click.UsageError for keys from several sources, or without --by."""
+    """click.UsageError for keys from several sources, or without --by."""
     ways = [name for name in ("listed", "keys_file", "public_keys") if options[name]]
     if len(ways) > 1:
         raise click.UsageError("--key, --keys-file and --public-keys exclude each other.")
@@ -315,7 +314,7 @@ def _check_keys(options: Json) -> None:
 
 
 def _check_outputs(options: Json) -> None:
-    """Refuse outputs that cannot be written, before epsilon is spent."""
+    """Refuse outputs that cannot be written, before spending."""
     if options["output"] != STANDARD:
         target = Path(options["output"])
         kind_of(target)
@@ -327,7 +326,7 @@ def _check_outputs(options: Json) -> None:
 
 
 def _frame(source: str) -> Foreign:
-    """The input's path, or a stream of Arrow batches if only Arrow's CSV reader can read it."""
+    """The input's path, or Arrow batches of a CSV stream."""
     if source != STANDARD and not source.lower().endswith(".csv.gz"):
         return source
     _, arrow = import_tables()
@@ -343,7 +342,7 @@ def _arrow_csv() -> ModuleType:
 
 
 def _keys(frame: Foreign, options: Json) -> Foreign:
-    """The keys with the types of their columns; "public"; or None."""
+    """The keys with their columns' types; "public"; or None."""
     by, listed = options["by"], options["listed"]
     if options["public_keys"]:
         return "public"
@@ -366,7 +365,7 @@ def _keys(frame: Foreign, options: Json) -> Foreign:
 
 
 def _typed(entries: list[Foreign], name: str, source: Source) -> list[Foreign]:
-    """Entries of keys converted to the type of the column `name`: numbers, dates, times, truth values."""
+    """Entries of keys in the type of the column `name`: numbers, dates, times, truth values."""
     _, arrow = import_tables()
     kind = arrow_type(source, name)
     kind = kind.value_type if kind is not None and arrow.types.is_dictionary(kind) else kind
@@ -382,7 +381,7 @@ def _typed(entries: list[Foreign], name: str, source: Source) -> list[Foreign]:
 
 
 def _check_engine(options: Json) -> None:
-    """Refuse an address without its engine, and an input that the engine cannot read."""
+    """Refuse an address without its engine, or an unreadable input."""
     name, source = options["engine"], options["source"]
     context = click.get_current_context()
     for of, option in (("spark", "master"), ("dask", "scheduler")):
@@ -397,7 +396,6 @@ def _check_engine(options: Json) -> None:
 
 @contextmanager
 def _adding(frame: Foreign, options: Json) -> Iterator[Foreign]:
-    """The table, on an engine if one adds up its rows."""
     if options["engine"] is None:
         yield frame
     elif options["engine"] == "dask":
@@ -418,7 +416,7 @@ def _adding(frame: Foreign, options: Json) -> Iterator[Foreign]:
 
 @contextmanager
 def _session(master: str | None, zone: str) -> Iterator[Foreign]:
-    """A Spark session that ends with the block; ParameterError if Java is missing."""
+    """A Spark session for the block; ParameterError without Java."""
     sessions = engine("spark", "pyspark.sql").SparkSession
     if "JAVA_HOME" not in os.environ and shutil.which("java") is None:
         try:
@@ -442,7 +440,7 @@ def _session(master: str | None, zone: str) -> Iterator[Foreign]:
 
 
 def _read(session: Foreign, source: str, schema: Foreign) -> Foreign:
-    """The Spark table of `source`; for CSV with the column types that Arrow finds, so both read the same."""
+    """Spark table of `source`, for CSV with Arrow's types."""
     address = Path(source).resolve().as_uri()
     if not source.lower().endswith(".csv"):
         return session.read.parquet(address)

@@ -1,4 +1,4 @@
-"""Terminal output: one-line errors, tables, durations, progress; and checks of paths before a command begins."""
+"""Terminal output: errors, tables, durations, progress; and checks of paths."""
 
 from __future__ import annotations
 
@@ -22,10 +22,7 @@ from fastdp.errors import AccuracyWarning, FastDPError, ParameterError, StateErr
 
 @contextmanager
 def plain_errors() -> Iterator[None]:
-    """Turn fastdp's and the operating system's errors into click's: one line, exit code 1; and warnings into lines.
-
-    A broken pipe passes: click ends quietly when the reader of standard output closes it.
-    """
+    """Turn errors into click's, in one line with exit code 1, and warnings into lines; a broken pipe passes."""
     try:
         with _plain_warnings():
             yield
@@ -40,7 +37,7 @@ def plain_errors() -> Iterator[None]:
 
 @contextmanager
 def _plain_warnings() -> Iterator[None]:
-    """Show fastdp's warnings without the line of code that raised them."""
+    """Show warnings without the line of code."""
     with warnings.catch_warnings():
         show = warnings.showwarning
 
@@ -56,7 +53,7 @@ def _plain_warnings() -> Iterator[None]:
 
 @contextmanager
 def running() -> Iterator[None]:
-    """Errors as in :func:`plain_errors`; SIGTERM unwinds like Ctrl-C, so no temporary file is left."""
+    """:func:`plain_errors`; SIGTERM unwinds like Ctrl-C, so no temporary file is left."""
 
     def leave(number: int, frame: FrameType | None) -> NoReturn:
         raise SystemExit(128 + number)
@@ -74,7 +71,7 @@ def running() -> Iterator[None]:
 
 
 def printable(path: str) -> str:
-    """`path` as text that UTF-8 can encode, whatever its bytes."""
+    """`path` as text that UTF-8 can encode."""
     return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
@@ -91,7 +88,7 @@ def seconds(duration: float) -> str:
 
 
 def rate(count: int, duration: float) -> str:
-    """Values per second as text, in thousands, millions or billions."""
+    """Values per second as text."""
     per_second = count / max(duration, 1e-9)
     for unit, word in ((1e9, " billion"), (1e6, " million"), (1e3, " thousand")):
         if per_second >= unit:
@@ -100,7 +97,7 @@ def rate(count: int, duration: float) -> str:
 
 
 def progress(name: str, total: int | None, unit: str, *, quiet: bool) -> tqdm[NoReturn]:
-    """A progress bar, shown only if standard error is a terminal."""
+    """A progress bar on a terminal."""
     shown = not quiet and sys.stderr.isatty()
     return tqdm(total=total, unit=unit, unit_scale=True, desc=name, file=sys.stderr, disable=not shown, leave=False)
 
@@ -123,20 +120,20 @@ STANDARD = "-"
 
 
 def check_separate(options: Mapping[str, object]) -> None:
-    """Raise ParameterError if two paths of a command are one file; ``-`` is not a file."""
+    """ParameterError if two paths are one file; ``-`` is none."""
     for (other, before), (name, path) in combinations(paths(options), 2):
         if before.resolve() == path.resolve() or (before.exists() and path.exists() and before.samefile(path)):
             raise ParameterError(f"{name} {path}: is the {other}; expected another file")
 
 
 def paths(options: Mapping[str, object]) -> list[tuple[str, Path]]:
-    """Roles and paths of the files that a command reads and writes."""
+    """Roles and paths of a command's files."""
     given = [(name, options.get(option)) for name, option in PATHS.items()]
     return [(name, Path(str(path))) for name, path in given if path is not None and path != STANDARD]
 
 
 def check_picture(path: Path, *, overwrite: bool) -> None:
-    """Refuse, before epsilon is spent, a plot that cannot be drawn or written."""
+    """Refuse an impossible plot before spending."""
     from fastdp.releases import pictures
     from fastdp.state.atomic_files import check_target
 

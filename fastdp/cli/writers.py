@@ -1,7 +1,4 @@
-"""Outputs: files of every kind, written value by value, and a folder of synthetic points.
-
-A file appears complete or not at all.
-"""
+"""Outputs, complete or absent: files of every kind, and a folder of synthetic points."""
 
 from __future__ import annotations
 
@@ -58,9 +55,9 @@ def open_target(
 ) -> Iterator[Write]:
     """Open an output by its suffix for columns of :data:`COLUMNS`; ``-`` is standard output as CSV.
 
-    The file appears, after its description, when the block ends without an exception; ``force`` allows replacing one.
-    ``record`` is called after the last value, before any is visible: standard output is held back until then, or
-    shown at once with ``live``.  ``describe`` returns the metadata after the first value; empty for none.
+    The file appears at the end of the block; ``force`` allows replacing one.  ``record`` is called before any value
+    is visible: standard output is held back until then, or not, if ``live``.  ``describe``: metadata after the first
+    value.
     """
     if path == STANDARD:
         with _standard_output(record) as stream, _csv_file(stream, columns, describe) as write:
@@ -98,7 +95,7 @@ def open_target(
 
 
 def _is_description(path: Path) -> bool:
-    """True if the file at `path` is a description left by a killed run without its values."""
+    """True for a killed run's description without values."""
     try:
         return "fastdp" in json.loads(path.read_bytes())
     except (OSError, ValueError, TypeError):
@@ -106,7 +103,7 @@ def _is_description(path: Path) -> bool:
 
 
 def description_of(path: str) -> Path | None:
-    """Path of the metadata file for an output that cannot hold metadata; else None."""
+    """Metadata file of an output that cannot hold them."""
     if path == STANDARD or not path.lower().endswith(DESCRIBED):
         return None
     return Path(path).with_name(f"{Path(path).name}.json")
@@ -132,7 +129,7 @@ def _standard_output(record: Callable[[], None] | None) -> Iterator[IO[bytes]]:
 
 
 def check_suffix(path: str) -> None:
-    """Raise ParameterError for an output of unknown kind, before anything is read."""
+    """ParameterError for an output of unknown kind."""
     if path != STANDARD:
         _kind(path)
 
@@ -162,16 +159,13 @@ def _csv_file(file: IO[bytes], names: tuple[str, ...], _: Describe) -> Iterator[
 
 
 def as_rows(*columns: Array) -> bytes:
-    """CSV lines of several columns as bytes; numbers as :func:`as_lines` writes them."""
+    """CSV lines of several columns, as :func:`as_lines`."""
     cells = [as_lines(column).decode().splitlines() for column in columns]
     return "".join(f"{','.join(row)}\n" for row in zip(*cells, strict=True)).encode()
 
 
 def as_lines(values: Array) -> bytes:
-    """One number per line as bytes, each the shortest text that reads back as the same float.
-
-    Predictions within a block are equal, so runs of equal values are formatted once.
-    """
+    """One number per line, as the shortest text that reads back; equal neighbours are formatted once."""
     if not values.size:
         return b""
     # Compared as bits: 0.0 and -0.0 are equal numbers with different texts.
@@ -194,7 +188,7 @@ def _csv_gz_file(file: IO[bytes], names: tuple[str, ...], describe: Describe) ->
 
 @contextmanager
 def _npy_file(file: IO[bytes], names: tuple[str, ...], _: Describe) -> Iterator[Write]:
-    """A writer of an .npy file: one column as a plain array, several as an array of records."""
+    """Writer of .npy: a plain array, or records."""
     size, single = 0, len(names) == 1
     kind = np.dtype(COLUMNS[names[0]][1] if single else [(name, COLUMNS[name][1]) for name in names])
 
@@ -311,10 +305,9 @@ _BATCH = re.compile(r"batch_\d+\.(csv|npy|parquet|geojson)")
 
 
 class PointFolder:
-    """A folder of files ``batch_000.csv``, ``batch_001.csv``, ...; numbers from 1,000 on have more digits.
+    """A folder of ``batch_000.csv``, ...; ``force`` allows replacing an earlier run's files.
 
-    ``force`` allows replacing an earlier run's files; leftover ones are removed.  The first ``written`` files may be
-    from earlier runs of the same release and are written again.
+    The first ``written`` may be from earlier runs of this release.
     """
 
     def __init__(self, path: Path, kind: str, names: tuple[str, str], *, force: bool, written: int = 0) -> None:
@@ -347,7 +340,7 @@ class PointFolder:
             )
 
     def clear(self) -> None:
-        """Create the folder, or remove other releases' files and incomplete files of killed runs from it."""
+        """Create the folder, or remove other releases' and incomplete files."""
         self._path.mkdir(exist_ok=True)
         remove_parts(self._path, "batch_[0-9]*.*")
         for file in self._others:
@@ -362,7 +355,7 @@ class PointFolder:
         return self._path / f"batch_{number:03}.{self._kind}"
 
     def write(self, number: int, points: Floats) -> None:
-        """Write the file of batch `number` with `points`, float64[n, 2]."""
+        """Write batch `number`, float64[n, 2]."""
         with atomic_file(self.file(number), overwrite=self._force or number < self._written) as out:
             _write_points(self._kind, out, points, self._names)
 
@@ -373,7 +366,7 @@ def is_batch(name: str) -> bool:
 
 
 def keep_outside(folder: Path, options: Mapping[str, object]) -> None:
-    """Raise ParameterError if another path of a command resolves to a batch file in `folder`."""
+    """ParameterError if another path is a batch file in `folder`."""
     for name, path in paths(options):
         real = path.resolve()
         if is_batch(real.name) and real.parent == folder.resolve():

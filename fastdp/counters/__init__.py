@@ -1,4 +1,4 @@
-"""Noise of running sums: Simple, Block and Binary Tree counters, and selective counting over them."""
+"""Noise of running sums, and selective counting."""
 
 from fastdp.counters.counter import BinaryTree, Block, Counter, Simple, event_guarantee
 from fastdp.counters.running import RunningCounts, SelectiveCounting, Selector

@@ -1,4 +1,4 @@
-"""Noise of one running sum: the counter protocol, and the paper's Simple, Block and Binary Tree counters."""
+"""Noise of one running sum: the protocol, and the paper's counters."""
 
 from __future__ import annotations
 
@@ -16,25 +16,22 @@ MAX_LENGTH = 2**40
 
 
 class Counter(Protocol):
-    """Error of a private running sum (PHDStream Definition 4.1): released = true sum + error.
-
-    A counter never sees the values.  Its state is ``width`` integers for each running sum.
-    """
+    """Error of a private running sum (PHDStream Definition 4.1), ``width`` integers of state; it sees no values."""
 
     @property
     def width(self) -> int:
-        """Integers of state for each running sum: all 0 at first, the first one above 0 while noise is open."""
+        """Integers of state, first 0; the first is above 0 while noise is open."""
 
     @property
     def draws(self) -> int:
-        """Most noisy sums that a value enters; noise of scale draws / epsilon then gives epsilon in total."""
+        """Most noisy sums that a value enters; their scale is draws / epsilon."""
 
     @property
     def settles(self) -> bool:
-        """True if a running sum that stops being active takes back its open noise."""
+        """True if a sum that stops being active takes back its open noise."""
 
     def step(self, state: Integers, noise: Integers) -> Integers:
-        """Count one more value in each of n running sums.
+        """Change of each released sum's error after one more value: int64[n].
 
         Parameters
         ----------
@@ -42,41 +39,33 @@ class Counter(Protocol):
             Changed in place.
         noise : int64[n]
             Fresh independent noise of scale draws / epsilon.
-
-        Returns
-        -------
-        int64[n]
-            Change of each released sum's error.
         """
 
     def settle(self, state: Integers, noise: Integers) -> Integers:
-        """Take back the open noise of running sums that stop being active; called only if :attr:`settles`.
-
-        Parameters and result as of :meth:`step`; the state is 0 afterwards.
-        """
+        """Take back open noise of sums that stop being active, as :meth:`step`; the state is then 0."""
 
 
 @runtime_checkable
 class CheckedCounter(Protocol):
-    """Counter that can check rows read from a state file."""
+    """Counter that checks rows of a state file."""
 
     def check(self, state: Integers) -> None:
-        """Raise ValueError unless every row of `state`, int64[n, width], can result from steps."""
+        """ValueError unless steps can lead to every row, int64[n, width]."""
 
 
 def check_rows(counter: Counter, state: Integers) -> None:
-    """Raise ValueError for rows that `counter` refuses; a counter without a check accepts all."""
+    """ValueError for rows that `counter` refuses."""
     if isinstance(counter, CheckedCounter):
         counter.check(state)
 
 
 def noise_scale(counter: Counter, epsilon: Fraction) -> Fraction:
-    """Scale of the noise of integer sums: draws / epsilon."""
+    """Scale of integer sums' noise, draws / epsilon."""
     return counter.draws / epsilon
 
 
 def event_guarantee(epsilon: float, *derivation: str) -> Guarantee:
-    """Pure, exact guarantee of `epsilon` for one event, an addition or removal (PHDStream section 2.1)."""
+    """Pure, exact `epsilon` for one event, an addition or removal (PHDStream section 2.1)."""
     return Guarantee(
         epsilon=epsilon,
         unit="one event (one addition or one removal)",
@@ -87,7 +76,7 @@ def event_guarantee(epsilon: float, *derivation: str) -> Guarantee:
 
 
 def counter_guarantee(counter: Counter, epsilon: float) -> Guarantee:
-    """Guarantee of all released sums of one `counter`: epsilon for one value that changes by one."""
+    """Guarantee of all sums of a `counter`: epsilon for a change by one."""
     sums = "one noisy sum" if counter.draws == 1 else f"at most {counter.draws} noisy sums"
     scale = "1 / epsilon" if counter.draws == 1 else f"{counter.draws} / epsilon"
     return event_guarantee(epsilon, f"{type(counter).__name__}: an event enters {sums}, noise of scale {scale}")
@@ -95,7 +84,7 @@ def counter_guarantee(counter: Counter, epsilon: float) -> Guarantee:
 
 @record
 class Simple:
-    """Fresh noise on every increment: after t values the error has variance about 2 t / epsilon^2.
+    """Fresh noise on every increment: variance about 2 t / epsilon^2 after t values.
 
     PHDStream Algorithm 8; Chan et al., "Simple II".
     """
@@ -110,7 +99,7 @@ class Simple:
         return noise
 
     def open_draws(self, steps: int) -> int:
-        """Number of noise draws in a running sum's error after `steps` values."""
+        """Draws in a sum's error after `steps` values."""
         return steps
 
     def settle(self, state: Integers, noise: Integers) -> Integers:
@@ -129,14 +118,12 @@ class Block:
     size : int
         B, values of a block; the paper uses 8.
     settles : bool
-        In PHDStream: a cell that is no longer a leaf ends its block early, which costs no epsilon.  The paper's
-        counter does not: a node that looks small by chance is merged and keeps its noise, and sums are biased
-        (``docs/phdstream.md``).
+        In PHDStream: a cell that is no longer a leaf ends its block early, at no cost.  The paper's counter does not,
+        and biases sums: a node that looks small by chance is merged and keeps its noise (``docs/phdstream.md``).
 
     Notes
     -----
-    A value enters its own increment and its block's sum, the last one of a block the sum alone.
-    State: values in the open block; noise of its increments so far.
+    A value enters its increment and its block's sum, a block's last one the sum alone.
     """
 
     size: int = parameter(Whole(1, MAX_LENGTH), default=8)
@@ -146,7 +133,6 @@ class Block:
     draws: ClassVar[int] = 2
 
     def step(self, state: Integers, noise: Integers) -> Integers:
-        """Noise of the increment or, at a block's end, of its sum minus the replaced increments' noise: int64[n]."""
         state[:, 0] += 1
         closing = state[:, 0] == self.size
         error: Integers = noise - np.where(closing, state[:, 1], 0)
@@ -155,17 +141,14 @@ class Block:
         return error
 
     def open_draws(self, steps: int) -> int:
-        """Noise draws in a running sum's error after `steps` values: closed blocks plus values of the open one."""
         blocks, rest = divmod(steps, self.size)
         return blocks + rest
 
     def check(self, state: Integers) -> None:
-        """Raise ValueError unless every open block has 0 to ``size`` - 1 values."""
         if ((state[:, 0] < 0) | (state[:, 0] >= self.size)).any():
             raise ValueError("a counter out of range")
 
     def settle(self, state: Integers, noise: Integers) -> Integers:
-        """End the block early: noise of its sum minus that of its increments, int64[n]."""
         error: Integers = noise - state[:, 1]
         state[:] = 0
         return error
@@ -180,16 +163,15 @@ class BinaryTree:
     Parameters
     ----------
     horizon : int
-        T: values (activations) of one tree.  Later values begin a new tree, so epsilon stays; the old tree's last
-        error stays in the sum.
+        T: values (activations) of one tree.  Later values begin a new tree, so epsilon stays; the old one's last
+        error remains.
     settles : bool
-        In PHDStream: a cell that is no longer a leaf ends its tree with one noisy sum of it, one more sum for each
-        value.  Without it a bias makes the counter useless there (``docs/phdstream.md``).
+        In PHDStream: a cell that is no longer a leaf ends its tree with one more noisy sum.  Otherwise a bias makes
+        the counter useless there (``docs/phdstream.md``).
 
     Notes
     -----
-    A value enters floor(log2 T) + 1 sums; the printed log2 T is too small where T is a power of two.
-    State: values in the open tree; noise of the open sum of each height.
+    A value enters floor(log2 T) + 1 sums; the printed log2 T is too small for powers of two.
     """
 
     horizon: int = parameter(Whole(1, MAX_LENGTH), default=1024)
@@ -198,12 +180,11 @@ class BinaryTree:
 
     @property
     def width(self) -> int:
-        """The count of values, plus one noise for each level."""
         return 1 + self._levels
 
     @property
     def draws(self) -> int:
-        """floor(log2 T) + 1, plus the last sum if the counter settles."""
+        """floor(log2 T) + 1, plus the last sum if it settles."""
         return self._levels + int(self.settles)
 
     @property
@@ -211,7 +192,6 @@ class BinaryTree:
         return self.horizon.bit_length()
 
     def step(self, state: Integers, noise: Integers) -> Integers:
-        """Noise of the closing sum minus that of the lower sums that it replaces: int64[n]."""
         state[state[:, 0] == self.horizon] = 0
         state[:, 0] += 1
         t = state[:, :1]
@@ -226,17 +206,14 @@ class BinaryTree:
         return error
 
     def open_draws(self, steps: int) -> int:
-        """Noise draws in a running sum's error after `steps` values: the count of binary digits 1, tree by tree."""
         trees, rest = divmod(steps, self.horizon)
         return trees * self.horizon.bit_count() + rest.bit_count()
 
     def check(self, state: Integers) -> None:
-        """Raise ValueError unless every open tree has 0 to ``horizon`` values."""
         if ((state[:, 0] < 0) | (state[:, 0] > self.horizon)).any():
             raise ValueError("a counter out of range")
 
     def settle(self, state: Integers, noise: Integers) -> Integers:
-        """End the tree early: noise of its one sum minus that of the open ones, int64[n]."""
         error: Integers = noise - state[:, 1:].sum(axis=1)
         state[:] = 0
         return error

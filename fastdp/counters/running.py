@@ -1,4 +1,4 @@
-"""Many private running sums at once, and selective counting, whose selector names the counter of each time."""
+"""Many private running sums at once, and selective counting."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ COUNTERS: codec.Parts = {kind.__name__: kind for kind in (Simple, Block, BinaryT
 
 
 def as_increments(values: Values, size: int) -> Integers:
-    """`values` as int64[size]; DataError unless they are `size` integers of absolute value at most 2^40."""
+    """`values` as int64[size]; DataError unless integers up to 2^40 in size."""
     column = as_column(np.atleast_1d(values) if np.isscalar(values) else values, "values")
     if column.size != size:
         raise DataError(f"values has {column.size} entries: expected {size}")
@@ -53,10 +53,10 @@ def as_increments(values: Values, size: int) -> Integers:
 
 @dataclass(frozen=True)
 class CountState:
-    """State of running sums after ``n_seen`` steps.
+    """State of running sums after ``n_seen`` steps, last ``released``.
 
-    ``rows``, int64[size, width], are the counters' rows, ``chain`` a hash of the input to which noise is bound; both
-    are secret.  ``released``, int64[size], are the sums of the last release.
+    ``rows``, int64[size, width], the counters', and ``chain``, a hash of the input to which noise is bound, are
+    secret.
     """
 
     n_seen: int
@@ -82,18 +82,16 @@ class CountMachine(Machine[CountState], Keyed):
         return sampler.laplace_distribution(noise_scale(self.counter, Fraction(self.epsilon)))
 
     def start(self, key: Key) -> CountState:
-        """State before the first step."""
         rows: Integers = np.zeros((self.size, self.counter.width), np.int64)
         return CountState(0, rows, np.zeros(self.size, np.int64), "")
 
     def read(self, *batch: Any) -> tuple[Indices, Integers]:
-        """Indices of the active sums and their increments, both int64[k], from the arguments of one step."""
+        """Indices of active sums and their increments, both int64[k]."""
         values, *active = batch
         chosen = self._as_chosen(*active or [None])
         return chosen, as_increments(values, chosen.size)
 
     def step(self, state: CountState, batch: tuple[Indices, Integers], key: Key) -> Transition[CountState]:
-        """State after the increments of one step, and the active sums, released."""
         chosen, increments = batch
         n_seen, rows, released, chain = state.n_seen, state.rows, state.released, state.chain
         if n_seen >= MAX_STEPS:
@@ -120,7 +118,6 @@ class CountMachine(Machine[CountState], Keyed):
         return chosen.astype(np.int64)
 
     def check_indices(self, state: CountState) -> None:
-        """Raise ValueError unless shapes, number of steps, and the counter's rows fit this machine."""
         expect(state.rows, np.empty((self.size, self.counter.width), np.int64))
         expect(state.released, np.empty(self.size, np.int64))
         check_chain(state.chain)
@@ -135,7 +132,7 @@ class RunningCounts(Publisher[CountState]):
     Parameters
     ----------
     counter : Counter
-        Arrangement of the noise: :class:`Simple`, :class:`Block` or :class:`BinaryTree`.
+        :class:`Simple`, :class:`Block` or :class:`BinaryTree`.
     epsilon : float
         Privacy loss of all releases for one value that changes by one.
     size : int
@@ -145,7 +142,7 @@ class RunningCounts(Publisher[CountState]):
 
     Notes
     -----
-    An event must enter one running sum, once; then all sums together cost epsilon (disjoint values).
+    An event must enter one sum, once; then all together cost epsilon.
     """
 
     _MACHINE: ClassVar[type] = CountMachine
@@ -164,7 +161,7 @@ class RunningCounts(Publisher[CountState]):
 
     @property
     def released(self) -> Integers:
-        """The sums of the last release: int64[size], a copy."""
+        """Sums of the last release: int64[size], a copy."""
         return self._state.released.copy()
 
     @property
@@ -174,7 +171,7 @@ class RunningCounts(Publisher[CountState]):
 
     @single_caller
     def step(self, values: Values, active: Values | None = None) -> Integers:
-        """Count one more value in each active running sum.
+        """Count one more value in each active sum, and release these: int64[k].
 
         Parameters
         ----------
@@ -183,15 +180,10 @@ class RunningCounts(Publisher[CountState]):
         active : int64[k], distinct, optional
             The active sums; by default all.
 
-        Returns
-        -------
-        int64[k]
-            The active sums, released.
-
         Raises
         ------
         DataError
-            For values that are not integers, or not as many as active sums; nothing is counted then.
+            For values that are not integers, or too many or few; nothing is counted.
         StateError
             After 2^40 steps.
         """
@@ -204,18 +196,18 @@ class RunningCounts(Publisher[CountState]):
 
 @dataclass(frozen=True)
 class Selected:
-    """One release of selective counting: index of the active counter, and its sums ``counts``, int64[k]."""
+    """One release of selective counting: the active counter, and its sums ``counts``."""
 
     counter: int
     counts: Integers
 
 
 class Selector(Protocol):
-    """Private choice of the active counter at each time."""
+    """Private choice of the active counter."""
 
     @property
     def guarantee(self) -> Guarantee:
-        """Guarantee of all choices together, for any outputs that the selector is shown (``event_guarantee``)."""
+        """Guarantee of all choices, for any outputs shown (``event_guarantee``)."""
 
     def select(self, values: Integers, step: int, last: Selected | None) -> int:
         """Index of the counter for this time.
@@ -223,7 +215,7 @@ class Selector(Protocol):
         Parameters
         ----------
         values : int64[d]
-            The input of this time.  Secret.
+            The input, secret.
         step : int
             Number of this time, from 0; fresh noise for each.
         last : Selected or None
@@ -233,10 +225,7 @@ class Selector(Protocol):
 
 @dataclass(frozen=True)
 class SelectiveState:
-    """State of selective counting after ``n_seen`` times, with one state for each counter.
-
-    ``choice`` is the recorded choice if a step must be replayed: the selector must not choose again.
-    """
+    """State after ``n_seen`` times, of each counter; ``choice`` is recorded: a replay must not choose again."""
 
     n_seen: int
     last: Selected | None
@@ -255,7 +244,7 @@ def _as_counters(name: str, given: object) -> tuple[Counter, ...]:
 
 @record
 class SelectiveMachine(Machine[SelectiveState], Keyed):
-    """Transition function of :class:`SelectiveCounting`: counters, selector and parameters without state."""
+    """Transition function of :class:`SelectiveCounting`."""
 
     PARTS: ClassVar[codec.Parts] = COUNTERS
 
@@ -272,15 +261,13 @@ class SelectiveMachine(Machine[SelectiveState], Keyed):
         return [CountMachine(counter, self.epsilon, self.dimension) for counter in self.counters]
 
     def start(self, key: Key) -> SelectiveState:
-        """State before the first time."""
         return SelectiveState(0, None, tuple(machine.start(key) for machine in self.machines))
 
     def read(self, *batch: Any) -> tuple[Integers]:
-        """The input of one time as int64[dimension], in a tuple; DataError as for :func:`as_increments`."""
+        """The input as int64[dimension], in a tuple; else DataError."""
         return (as_increments(batch[0], self.dimension),)
 
     def step(self, state: SelectiveState, batch: tuple[Integers], key: Key) -> Transition[SelectiveState]:
-        """State after one time, and its release; the selector is asked unless a replay has its choice."""
         (increments,) = batch
         choice: object = state.choice
         if choice is None:
@@ -299,17 +286,15 @@ class SelectiveMachine(Machine[SelectiveState], Keyed):
         return Transition(following, lambda: selected, drawn={"choice": chosen})
 
     def describe(self) -> Json:
-        """Counters and parameters as JSON; the selector is given again at loading."""
+        """Counters and parameters; the selector is given at loading."""
         names = ("counters", "epsilon", "dimension")
         return {name: codec.describe_part(getattr(self, name), self.PARTS) for name in names}
 
     def unpack(self, packed: Json, key: Key) -> SelectiveState:
-        """State restored from `packed`, with the selector's choice if a step must be replayed."""
         state, choice = super().unpack(packed, key), packed.get("choice")
         return replace(state, choice=None if choice is None else range(len(self.counters))[choice])
 
     def check_indices(self, state: SelectiveState) -> None:
-        """Raise ValueError unless each counter's state is valid and the last release equals one counter's sums."""
         for machine, each in zip(self.machines, state.counts, strict=True):
             machine.check_indices(each)
         if (state.last is None) != (state.n_seen == 0):
@@ -324,24 +309,22 @@ class SelectiveCounting(Publisher[SelectiveState]):
     Parameters
     ----------
     counters : sequence of Counter
-        Any counters, one for each choice.
+        One for each choice.
     selector : Selector
         A private selector.
     epsilon : float
         epsilon_C: privacy loss of each counter for one event.
     dimension : int
-        Numbers that arrive at each time; each counter counts them all, in as many running sums.
+        Numbers that arrive at each time; each counter has as many running sums.
     seed, key
-        As for a publisher.  Each counter gets its own key.
+        As for a publisher; each counter gets its own key.
 
     Notes
     -----
-    Theorem 4.2: epsilon_M + epsilon_C.  The joint distribution of choices and sums has one factor of the selector,
-    which an event changes by at most e^epsilon_M, and one of each counter; it changes that of the one counter whose
-    input it enters by at most e^epsilon_C (``docs/privacy.md``, section 8).
+    Theorem 4.2: epsilon_M + epsilon_C, the selector's and one counter's (``docs/privacy.md``, section 8).
 
-    A state file does not hold the selector: :meth:`load` and :meth:`from_bytes` take it as ``selector``.  Copies are
-    refused, because a copy's selector would reuse its noise.
+    :meth:`load` and :meth:`from_bytes` take the selector as ``selector``.  Copies are refused: a copy's selector
+    would reuse its noise.
     """
 
     _MACHINE: ClassVar[type] = SelectiveMachine
@@ -361,7 +344,7 @@ class SelectiveCounting(Publisher[SelectiveState]):
 
     @property
     def guarantee(self) -> Guarantee:
-        """Sequential composition of the selector's guarantee and one counter's."""
+        """Guarantee of the selector and one counter (sequential)."""
         each = [counter_guarantee(counter, self.epsilon) for counter in self.counters]
         derivation = tuple(line for guarantee in each for line in guarantee.derivation)
         worst = replace(each[0], derivation=derivation, simulated=self._key.simulated)
@@ -369,24 +352,14 @@ class SelectiveCounting(Publisher[SelectiveState]):
 
     @single_caller
     def step(self, values: Values) -> Selected:
-        """Count the input of one more time.
-
-        Parameters
-        ----------
-        values : integer, or int64[dimension]
-            The input.
-
-        Returns
-        -------
-        Selected
-            The active counter, and its sums.
+        """Count the input (integer, or int64[dimension]) of one more time; the active counter and its sums.
 
         Raises
         ------
         DataError
             For values that are not integers or of another dimension.
         ParameterError
-            If the selector names a counter that does not exist; nothing is counted then.
+            If the selector names no counter; nothing is counted.
         """
         selected: Selected = self._call(self._machine.read(values))
         return selected

@@ -1,1 +1,1 @@
-"""Columns and rows of numbers as float64, from lists, arrays, data frames, Arrow and files."""
+"""Numbers as float64, from lists, arrays, frames, Arrow and files."""

@@ -34,7 +34,7 @@ _KINDS = {"U": "text", "T": "text", "S": "bytes", "V": "records", "O": "objects"
 
 
 def kind_of(dtype: object) -> str:
-    """Kind of the entries as text, without lengths, digits or categories, which a type's name would reveal."""
+    """Kind of the entries, without lengths or categories, which would reveal data."""
     if isinstance(dtype, np.dtype) and dtype.kind in _KINDS:
         return _KINDS[dtype.kind]
     found = re.match(r"\w+", str(dtype))
@@ -42,20 +42,19 @@ def kind_of(dtype: object) -> str:
 
 
 def entry_at(name: str, wrong: Array | np.bool_, fault: str) -> str:
-    """Text with the first wrong entry and their number: ``values[17]: not a finite number (3 of 1,000 entries)``."""
+    """Text with the first wrong entry: ``values[17]: not a finite number (3 of 1,000 entries)``."""
     return f"{name}[{int(np.argmax(wrong))}]: {fault} ({np.count_nonzero(wrong):,} of {np.size(wrong):,} entries)"
 
 
 def is_number(value: object) -> bool:
-    """True if `value` is one real number rather than a column."""
+    """True for one real number."""
     return isinstance(value, (Real, np.bool_))
 
 
 def as_column(values: object, name: str = "chunk") -> Array:
-    """The values as a one-dimensional array of real numbers, shared with the caller if possible.
+    """The values as one column of real numbers, shared with the caller if possible.
 
-    ``values`` are described by ACCEPTED; anything with ``__arrow_c_stream__`` or ``__arrow_c_array__`` (the Arrow
-    PyCapsule interface) works.  DataError that describes them, as the argument ``name``, if they are not one column.
+    ``values``: see ACCEPTED; anything with the Arrow PyCapsule interface works.  Else DataError about ``name``.
     """
     if type(values) is np.ndarray and values.dtype is FLOAT64 and values.ndim == 1:
         return values
@@ -74,7 +73,7 @@ def _refused(name: str, said: str, more: str = "") -> DataError:
 
 
 def as_floats(column: Array) -> Floats:
-    """`column` as kernels need it: float64, contiguous, aligned, read-only; without a copy if possible."""
+    """`column` for kernels: float64, contiguous, aligned, read-only."""
     if is_in_order(column, FLOAT64):
         return read_only(column)
     if is_in_order(column, INT64):
@@ -88,7 +87,7 @@ def as_floats(column: Array) -> Floats:
 
 
 def as_finite(floats: Floats, nonfinite: str, name: str, hint: str = "") -> Floats:
-    """`floats`, with 0 for NaN and infinity if `nonfinite` is "zero"; else DataError that ends with `hint`."""
+    """`floats`, with 0 for non-finite ones if `nonfinite` is "zero"; else DataError with `hint`."""
     finite = np.isfinite(floats)
     if finite.all():
         return floats
@@ -98,19 +97,19 @@ def as_finite(floats: Floats, nonfinite: str, name: str, hint: str = "") -> Floa
 
 
 def read_only(column: Array) -> Array:
-    """A read-only view of `column`: kernels are compiled for arrays that cannot be written."""
+    """A read-only view, as kernels take it."""
     view = column[:]
     view.flags.writeable = False
     return view
 
 
 def is_in_order(column: Array, dtype: np.dtype[np.generic]) -> bool:
-    """True if kernels for `dtype` can read `column` without a copy."""
+    """True if kernels can read `column` without a copy."""
     return column.dtype == dtype and column.flags.num & IN_PLACE == IN_PLACE and type(column) is np.ndarray
 
 
 def convert(column: Array, floats: Floats) -> None:
-    """Write `column`, each entry rounded to the nearest float64, into `floats` of the same size."""
+    """Write `column`, rounded to float64, into `floats`."""
     if column.size >= MIN_COMPILED and is_in_order(column, INT64):
         from fastdp_kernels.streams import online_pass  # loads Numba
 
@@ -121,7 +120,7 @@ def convert(column: Array, floats: Floats) -> None:
 
 
 def pieces(column: Array) -> Iterable[tuple[int, Floats]]:
-    """Chunks of `column` as float64, each with its offset: one chunk if it is float64 already."""
+    """Chunks of `column` as float64 with offsets; one if it is float64."""
     if column.dtype == np.float64:
         return [(0, as_floats(column))] if column.size else []
     return ((begin, as_floats(column[begin : begin + PIECE])) for begin in range(0, column.size, PIECE))
@@ -163,7 +162,7 @@ def _as_numpy(values: object, name: str) -> Array:
 
 
 def as_array(values: object) -> Array | None:
-    """NumPy's array of `values`, or None on any error, because its text may quote a value."""
+    """NumPy's array of `values`; None on an error, whose text may quote one."""
     try:
         return np.asarray(values)
     except Exception:
@@ -182,7 +181,6 @@ def _from_masked(values: Any) -> Array:
 
 
 def _objects_to_floats(array: Array) -> Array:
-    """An object array of Python numbers and None as float64; other arrays unchanged."""
     if array.dtype.kind != "O" or array.ndim != 1:
         return array
     entries = array.tolist()
@@ -199,7 +197,7 @@ def _to_float(entry: float) -> float:
 
 
 def as_reals(values: object, name: str) -> Floats:
-    """`values` of any shape as contiguous float64; ParameterError unless they are real numbers."""
+    """`values` of any shape as contiguous float64; else ParameterError."""
     array = as_array(values)
     if array is None:
         raise ParameterError(f"{name} is a {type(values).__name__} that is no array: expected real numbers")
@@ -246,7 +244,7 @@ def _from_polars(values: Any, name: str) -> Array:
 
 
 def open_arrow(values: object, name: str, accepted: str = ACCEPTED) -> pa.ChunkedArray:
-    """Arrow column of an object with the PyCapsule interface; DataError without pyarrow, or if Arrow refuses it."""
+    """Arrow column by PyCapsule; DataError without pyarrow, or if refused."""
     said = f"{name} is a {type(values).__name__}"
     told = "expected pyarrow to be installed (pip install 'fastdp-streams[parquet]'), or a NumPy array"
     arrow = imported("pyarrow", DataError(f"{said}, read through Arrow: {told}"))
@@ -281,7 +279,7 @@ def _from_arrow(values: object, name: str) -> Array:
 
 
 def as_whole(values: object, n_seen: int, holdout: int) -> Array:
-    """`values` as a column longer than the hold-out, else DataError; StateError if the publisher has seen values."""
+    """`values` as a column longer than the hold-out, else DataError; StateError for a publisher in use."""
     if n_seen:
         raise StateError(
             f"release() on a publisher that has seen {n_seen} values: expected a fresh one (use publish())"
@@ -292,7 +290,7 @@ def as_whole(values: object, n_seen: int, holdout: int) -> Array:
 
 
 def check_size(size: int, holdout: int, name: str = "values") -> None:
-    """Raise DataError unless there are more values than the hold-out takes; their number is public."""
+    """DataError unless values outnumber the hold-out; their number is public."""
     if size <= holdout:
         shorter = f"a smaller holdout= (ToPS, Adaptive: expected_length={size}), or " if holdout > 1 else ""
         hint = f"; {shorter}a public threshold= withholds none" if holdout and name == "values" else ""
@@ -309,6 +307,6 @@ LOW_HALF = (1 << HALF) - 1
 
 
 def exact_sum(values: Integers) -> Any:
-    """Sum along the first axis in Python integers: an int, or nested lists of them; for fewer than 2^31 rows."""
+    """Sum along the first axis in Python integers, of fewer than 2^31 rows."""
     high, low = (values >> HALF).sum(axis=0), (values & LOW_HALF).sum(axis=0)
     return np.asarray(high.astype(object) * (1 << HALF) + low.astype(object), object).tolist()

@@ -1,8 +1,7 @@
 """Many streams from a matrix, lists of columns, Arrow lists or data frames, and results in the input's form.
 
-Streams are rows.  Float64 rows in one contiguous array are used without a copy; others are converted when
-requested, some rows at a time.  Frames are read through Arrow (the PyCapsule interface): one row per value (long),
-or one column per stream (wide).
+Streams are rows; contiguous float64 is used without a copy, others converted some rows at a time.  Frames are read
+through Arrow: one row per value (long), or one column per stream (wide).
 """
 
 from __future__ import annotations
@@ -35,10 +34,7 @@ ACCEPTED = "a pandas or polars frame, an Arrow table, or a DuckDB relation"
 
 @dataclass(frozen=True)
 class StreamRows:
-    """Real numbers in rows: as ``rows`` (a matrix or a list of arrays), or in the one array ``flat``.
-
-    ``starts`` and ``lengths``, int64[n], are each row's start in ``flat`` and its length.
-    """
+    """Rows of numbers: ``rows``, or the one array ``flat`` with each row's ``starts`` and ``lengths``, int64[n]."""
 
     rows: Array | Sequence[Array] | None
     flat: Array | None
@@ -56,10 +52,7 @@ class StreamRows:
         return self.flat is not None and self.flat.dtype == np.float64 and self.flat.flags.c_contiguous
 
     def take(self, which: Indices, begin: int, end: int | None = None) -> tuple[Floats, Indices]:
-        """Values [begin, end) of the rows `which` in one array, float64, and the start of each row in it, int64.
-
-        Rows must be long enough for ``end``; without it they are taken to their ends.
-        """
+        """Values [begin, end) of the rows `which` in one float64 array, and each row's start; without ``end`` all."""
         if self.flat is not None:
             if self.shared:
                 return as_floats(self.flat), self.starts[which] + begin
@@ -78,10 +71,7 @@ class StreamRows:
 
 
 def as_rows(streams: object, offsets: object = None) -> StreamRows:
-    """Rows from arrays and lists; ``offsets`` are borders in a one-dimensional array, from 0 to its length.
-
-    DataError that describes `streams` if these are not streams of real numbers.
-    """
+    """Rows from arrays and lists; ``offsets`` are borders in a one-dimensional array; else DataError."""
     if offsets is not None:
         borders = as_column(offsets, "offsets")
         if borders.dtype.kind not in "iu":
@@ -140,9 +130,9 @@ def _from_arrow(streams: object) -> StreamRows:
 
 @dataclass(frozen=True, eq=False)
 class FrameSource:
-    """Form of an input frame, in which a release is returned too: library, column names and times.
+    """Form of an input frame, in which a release is returned: library, column names and times.
 
-    ``times`` are those of all values, stream after stream, from ``starts``, int64[n], on; without them, positions.
+    ``times`` of all values, from ``starts``, int64[n], on; without them, positions.
     """
 
     family: str
@@ -153,11 +143,9 @@ class FrameSource:
     starts: Indices
 
     def long(self, ids: list[int | str], lengths: Indices, offset: int, columns: Mapping[str, Array]) -> Any:
-        """A frame of the family with a row for each value: its stream, its time, and the given columns.
+        """A frame with a row for each value: stream, time, and the given columns; ``"values"`` gets the input's name.
 
-        ``lengths``, int64[n], are the streams' numbers of values, from position ``offset`` on; the column
-        ``"values"`` gets the
-        value column's name.
+        ``lengths``, int64[n]: values of each stream from position ``offset`` on.
         """
         arrow = import_tables()[1]
         which = np.repeat(np.arange(lengths.size), lengths)
@@ -172,7 +160,7 @@ class FrameSource:
 
 
 def in_family(table: pa.Table, family: str) -> Any:
-    """An Arrow table as a pandas or polars data frame, a DuckDB relation, or unchanged."""
+    """An Arrow table in the library `family`."""
     if family == "pandas":
         return table.to_pandas()
     return import_module(family).from_arrow(table) if family in ("polars", "duckdb") else table
@@ -180,7 +168,7 @@ def in_family(table: pa.Table, family: str) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class Streams:
-    """Streams, their ids if the input names them, and the form of their frame, if any."""
+    """Streams, their ids if named, and the form of their frame."""
 
     rows: StreamRows
     ids: list[Any] | None = None
@@ -188,10 +176,7 @@ class Streams:
 
 
 def as_streams(streams: object, offsets: object, value: str | None, by: str | None, time: str | None) -> Streams:
-    """Streams from frames, mappings, and everything that :func:`as_rows` takes.
-
-    DataError or ParameterError if these are not streams of real numbers, or columns are missing.
-    """
+    """Streams from frames, mappings, and inputs of :func:`as_rows`; DataError or ParameterError for others."""
     family = _family(streams)
     if (value is None) is not (by is None):
         missing, there = ("value", "by") if value is None else ("by", "value")
@@ -209,7 +194,7 @@ def as_streams(streams: object, offsets: object, value: str | None, by: str | No
 
 
 def _family(streams: object) -> str | None:
-    """Library of a two-dimensional frame, a value of :data:`FAMILIES`; None for anything else."""
+    """Library of a two-dimensional frame; else None."""
     for base in type(streams).__mro__:
         family = FAMILIES.get(base.__module__.partition(".")[0])
         if family is not None:
@@ -220,7 +205,7 @@ def _family(streams: object) -> str | None:
 
 
 def _table(frame: Frame, columns: dict[str, str]) -> pa.Table:
-    """Arrow table of the `columns` (argument name to column name); ParameterError if names collide."""
+    """Arrow table of `columns` (argument to column name); ParameterError if names collide."""
     wanted = list(columns.values())
     # The release, as a frame, has columns of these names too.
     own = {"revised"} if "time" in columns else {"revised", "position"}
@@ -233,7 +218,7 @@ def _table(frame: Frame, columns: dict[str, str]) -> pa.Table:
 
 
 def _wide(frame: Any, family: str, time: str | None) -> Streams:
-    """Streams from each column except `time`, named after it; rows in their order, or sorted by time."""
+    """Streams from each column except `time`, in order or sorted by time."""
     if family == "duckdb" or hasattr(frame, "collect"):
         frame = import_tables()[1].table(frame if family == "duckdb" else frame.collect())
     times, order = None, None
@@ -251,7 +236,6 @@ def _wide(frame: Any, family: str, time: str | None) -> Streams:
 
 
 def _columns(frame: Any) -> list[tuple[Any, Any]]:
-    """Names and columns of a pandas or polars frame, or Arrow table."""
     if hasattr(frame, "iloc"):
         return [(name, frame.iloc[:, i]) for i, name in enumerate(frame.columns)]
     if hasattr(frame, "get_columns"):
@@ -260,7 +244,7 @@ def _columns(frame: Any) -> list[tuple[Any, Any]]:
 
 
 def _long(frame: Frame, family: str, value: str, by: str, time: str | None) -> Streams:
-    """Streams from rows of (id, value), each sorted by time if given; streams in the order of their first rows."""
+    """Streams from rows of (id, value), each sorted by time if given, in order of first rows."""
     table = _table(frame, {"value": value, "by": by} | ({} if time is None else {"time": time}))
     codes, ids = _codes(table.column(by), by)
     values = as_floats(as_column(table.column(value), value))
@@ -276,7 +260,7 @@ def _long(frame: Frame, family: str, value: str, by: str, time: str | None) -> S
 
 
 def _codes(column: pa.ChunkedArray, by: str) -> tuple[Indices, list[int | str]]:
-    """Stream number of each row, int64[n], and the ids, texts or integers; DataError for other types."""
+    """Stream number of each row, and the ids; DataError for other types."""
     arrow = import_tables()[1]
     coded = arrow.types.is_dictionary(column.type)
     kind = column.type.value_type if coded else column.type
@@ -294,7 +278,7 @@ def _codes(column: pa.ChunkedArray, by: str) -> tuple[Indices, list[int | str]]:
 
 
 def _categories(encoded: pa.DictionaryArray) -> tuple[Indices, list[int | str]]:
-    """Codes and ids as :func:`_codes`, of a dictionary column, without ids that do not occur."""
+    """:func:`_codes` of a dictionary column, without unused ids."""
     ids = encoded.dictionary.to_pylist()
     used, firsts, codes = np.unique(encoded.indices.to_numpy(), return_index=True, return_inverse=True)
     order = np.argsort(firsts)
@@ -304,14 +288,14 @@ def _categories(encoded: pa.DictionaryArray) -> tuple[Indices, list[int | str]]:
 
 
 def _order(codes: Indices, clock: Array | None) -> Indices | None:
-    """Order int64[n] that groups rows by stream, by `clock` within it; None if they are so already."""
+    """Order that groups rows by stream and `clock`; None if they are so."""
     if clock is not None and bool((clock[1:] < clock[:-1]).any()):
         return np.lexsort((clock, codes))
     return None if bool((codes[1:] >= codes[:-1]).all()) else np.argsort(codes, kind="stable")
 
 
 def _clock(times: pa.ChunkedArray, time: str) -> Array:
-    """Times as sortable numbers; DataError if some are missing or not times."""
+    """Times as sortable numbers; DataError for other or missing ones."""
     arrow = import_tables()[1]
     kind = times.type
     if times.null_count:
@@ -334,20 +318,11 @@ _SPELLED = {"pandas": "{}.iloc[:, {}]", "polars": "{}[:, {}]", "pyarrow": "{}.co
 
 
 def as_shaped(values: Any, name: str) -> tuple[Array, Back]:
-    """The numbers as one column, and a function that gives as many numbers the input's form.
+    """The numbers as one column, and a function that gives as many the input's form.
 
-    Parameters
-    ----------
-    values : number or array-like
-        A number, a NumPy array of any shape, (nested) lists, a pandas or polars series or frame, an Arrow array or
-        table, or anything else that :func:`~fastdp.data.column.as_column` takes; DataError unless of real numbers.
-
-    Returns
-    -------
-    column : array, one-dimensional
-        Of a real dtype; integers only if all numbers are integers.
-    back : callable
-        To a Python number or a pandas, polars or pyarrow object if the input was one, else to a NumPy array.
+    `values`: a number, an array of any shape, (nested) lists, a pandas or polars series or frame, an Arrow array or
+    table, or as :func:`~fastdp.data.column.as_column`; DataError unless real.  The column is integer only if all
+    numbers are.
     """
     if is_number(values):
         return as_column([values], name), lambda out: out.reshape(-1)[0].item()
@@ -368,7 +343,6 @@ def as_shaped(values: Any, name: str) -> tuple[Array, Back]:
 
 
 def _frame_like(values: Any, family: str) -> Back:
-    """A function from numbers in row order to a frame like `values`."""
     library = import_module(family)
     if family == "pandas":
         return lambda out: library.DataFrame(out.reshape(values.shape), index=values.index, columns=values.columns)
@@ -380,7 +354,6 @@ def _frame_like(values: Any, family: str) -> Back:
 
 
 def _series_like(values: Any) -> Back:
-    """A function from numbers to a series or array like `values`."""
     homes = {base.__module__.partition(".")[0] for base in type(values).__mro__}
     if "pandas" in homes and hasattr(values, "to_frame") and hasattr(values, "index"):
         return lambda out: import_module("pandas").Series(out, index=values.index, name=values.name)

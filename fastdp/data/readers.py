@@ -1,7 +1,4 @@
-"""Values and events in files: every kind of input as a generator of float64 arrays.
-
-Memory is constant for any input length (except .npz: the compressed array is loaded in full).
-"""
+"""Values and events in files, as generators of float64 arrays; in constant memory, but for .npz."""
 
 from __future__ import annotations
 
@@ -46,11 +43,9 @@ DAMAGE = (ValueError, EOFError, SyntaxError, TokenError, OverflowError, MemoryEr
 
 @dataclass(frozen=True)
 class Source:
-    """An open input.
+    """An open input: ``chunks`` of float64[n], NaN for missing.
 
-    ``chunks`` are float64[n], the values in order; missing ones are NaN.  ``total``, if known beforehand, is in
-    ``unit``:
-    "values", or "B" for text, for which ``position`` returns the bytes read so far.
+    ``total``, if known, is in ``unit``: "values", or "B" for text, of which ``position`` returns the bytes read.
     """
 
     name: str
@@ -64,11 +59,9 @@ class Source:
 def open_source(path: str, column: str | None, chunk_size: int, *, live: bool = False) -> Iterator[Source]:
     """Open one column of an input by its suffix; ``-`` is standard input as text.
 
-    ``column`` is a name or a zero-based number, needed if there are several.  Chunks have about ``chunk_size``
-    values;
-    with ``live``, lines of standard input are returned as they arrive.  DataError if the input is missing, of an
-    unknown
-    kind, damaged, or holds anything but numbers.
+    ``column``: name or zero-based number, needed if there are several.  With ``live``, lines of standard input are
+    returned as they arrive.  DataError if the input is missing, of unknown kind, damaged, or holds anything but
+    numbers.
     """
     if path.lower().endswith(ARRAYS):
         with _damage_named(path):
@@ -84,13 +77,10 @@ def open_source(path: str, column: str | None, chunk_size: int, *, live: bool = 
 def open_table(
     path: str, choose: Choose, chunk_size: int, *, ragged: bool = False, live: bool = False
 ) -> Iterator[Source]:
-    """Open some columns of a text or Parquet file, or of standard input as text; chunks are float64[n, columns].
+    """Open some columns of text or Parquet; chunks are float64[n, columns].  Otherwise as :func:`open_source`.
 
-    ``choose`` maps the columns' names (empty if the first row holds numbers) to the wanted columns, by kind; one of
-    the
-    kind ``TIME`` may hold timestamps, which become seconds since 1970.  With ``ragged``, blank lines of a text are
-    skipped
-    and rows may have surplus cells, as in some public data sets.  Otherwise as :func:`open_source`.
+    ``choose`` maps the columns' names (none if the first row holds numbers) to the wanted ones, by kind; timestamps
+    of kind ``TIME`` become seconds since 1970.  With ``ragged``, blank lines are skipped and surplus cells allowed.
     """
     from fastdp.data import text_reader
 
@@ -126,7 +116,7 @@ def _check_file(path: str) -> None:
 
 
 def _open_npy(path: str, column: str | None, chunk_size: int) -> Source:
-    """Open a column of an .npy file: one row of numbers, several columns, or named fields."""
+    """Open .npy: one row, several columns, or named fields."""
     whole = _loaded(lambda: np.load(path, mmap_mode="r", allow_pickle=False), f"{path}: not a readable .npy file")
     if not isinstance(whole, np.memmap):
         raise DataError(f"{path}: not a readable .npy file (it is an archive; expected the suffix .npz)")
@@ -146,7 +136,7 @@ def _open_npy(path: str, column: str | None, chunk_size: int) -> Source:
 
 
 def _open_npz(path: str, column: str | None, chunk_size: int) -> Source:
-    """Open one array of an .npz file; ``column`` names it if there are several."""
+    """Open one array of .npz, named by ``column``."""
     # Opened here, because NumPy leaves a damaged archive open.
     with Path(path).open("rb") as file:
         archive = _loaded(lambda: np.load(file, allow_pickle=False), f"{path}: not a readable .npz file")
@@ -184,10 +174,7 @@ def _check_numbers(array: Array, where: str) -> None:
 
 
 def pick_column(column: str | None, names: Sequence[str] | None, width: int, where: str) -> int:
-    """Zero-based number of the requested column, a name or a number; DataError with a list of the columns if absent.
-
-    A name wins, so columns named by numbers are reachable.
-    """
+    """Number of the column called or numbered so, names first; DataError with a list if absent."""
     if column is None:
         if width == 1:
             return 0
@@ -207,14 +194,14 @@ def is_index(column: str) -> bool:
 
 
 def listed(names: Sequence[str] | None, width: int) -> str:
-    """The columns of a file as text, for a message."""
+    """The columns of a file, for a message."""
     shown = range(min(width, MAX_LISTED))
     told = [str(k) if names is None or not is_name(names[k]) else f"{names[k]!r} ({k})" for k in shown]
     return ", ".join(told) + (", ..." if width > MAX_LISTED else "")
 
 
 def is_name(cell: str) -> bool:
-    """True if a cell of a first row may be shown as a column's name: one that begins like a number may be data."""
+    """True if a first row's cell may be shown: one like a number may be data."""
     return cell[:1].isalpha() or cell.startswith("_")
 
 
@@ -225,7 +212,7 @@ BUFFER = 2**20
 
 
 def import_pyarrow() -> Any:
-    """The module pyarrow; DataError that says how to install it if it is missing."""
+    """The module pyarrow; DataError with the install command."""
     told = "Parquet files need pyarrow, which is not installed: pip install 'fastdp-streams[parquet]'"
     imported("pyarrow.parquet", DataError(told))
     return imported("pyarrow", DataError(told))
@@ -233,10 +220,7 @@ def import_pyarrow() -> Any:
 
 @contextmanager
 def damage_named(path: str) -> Iterator[None]:
-    """Turn any error of Arrow on a damaged file into a DataError that names the file.
-
-    Arrow's own text may quote a value; the operating system's does not.
-    """
+    """Turn errors of Arrow, which may quote a value, into a DataError that names the file."""
     arrow = import_pyarrow()
     try:
         yield
@@ -246,16 +230,13 @@ def damage_named(path: str) -> Iterator[None]:
 
 
 def read_table(source: Path | BinaryIO, columns: list[str] | None = None, **options: Any) -> pa.Table:
-    """Arrow table of a Parquet file, or of some columns, read by this thread alone.
-
-    A thread of Arrow's pools may be the last owner of a Python file, which aborts a process that is ending.
-    """
+    """Arrow table of a Parquet file, by this thread alone: Arrow's pools as last owners abort a process that ends."""
     with import_pyarrow().parquet.ParquetFile(source, pre_buffer=False, **options) as file:
         return file.read(columns, use_threads=False)
 
 
 def open_parquet(path: str, choose: Choose, chunk_size: int) -> Iterator[Source]:
-    """Open some columns of a Parquet file; nulls become NaN."""
+    """Open columns of a Parquet file; nulls become NaN."""
     arrow = import_pyarrow()
     with damage_named(path):
         table = arrow.parquet.ParquetFile(path, buffer_size=BUFFER, pre_buffer=False)
@@ -293,7 +274,7 @@ def _batches(table: ParquetFile, names: list[str], chunk_size: int, path: str) -
 
 
 def _numbers(column: pa.Array) -> Floats:
-    """`column` as float64; timestamps become seconds since 1970, missing ones NaN."""
+    """`column` as float64; timestamps as seconds since 1970."""
     if not import_pyarrow().types.is_timestamp(column.type):
         return as_floats(as_column(column))
     moments = np.asarray(column.to_numpy(zero_copy_only=False), "datetime64[us]")
@@ -326,9 +307,9 @@ Columns = Mapping[str, str | None]
 
 @dataclass(frozen=True)
 class Events:
-    """Events of a file in its order: finite ``points``, float64[n, 2], and ``times``, in seconds since 1970 or None.
+    """Events of a file: finite ``points``, float64[n, 2], ``times`` in seconds since 1970 or None.
 
-    ``additions``, bool[n], is false for a row that removes its point; ``names`` are the file's names of x and y.
+    ``additions``, bool[n]: false for removals; ``names``: of x and y.
     """
 
     points: Floats
@@ -345,12 +326,11 @@ def read_events(
     ragged: bool = False,
     watch: Callable[[Source], Iterable[Floats]] = attrgetter("chunks"),
 ) -> Events:
-    """All events of a .csv, .txt (either may end in .gz too) or .parquet file with a heading.
+    """All events of a .csv, .txt (also .gz) or .parquet file with a heading.
 
-    ``columns`` names those for "x", "y", and optionally "time" and "event" (without it all rows are additions);
-    ``unnamed`` those of a file without a heading.  ``watch`` returns the chunks of an open file, with a progress bar
-    for
-    example.  DataError names the column and the row, counted from 1, or the line; never a cell's content.
+    ``columns``: names for "x", "y", and optionally "time" and "event" (without it additions); ``unnamed``: those
+    without a heading; ``watch`` returns the chunks, for example with progress.  DataError names column and row or
+    line, never content.
     """
     choice = _Choice(path, columns, unnamed)
     with choice.opened(ragged=ragged) as source:
@@ -368,7 +348,7 @@ def read_events(
 
 
 def heading_of(path: str, columns: Columns) -> tuple[str, str]:
-    """A file's names of x and y; DataError if columns of :func:`read_events` are missing.  No row is read."""
+    """Names of x and y, without reading a row; DataError if columns are missing."""
     choice = _Choice(path, columns)
     with choice.opened(ragged=False):
         return choice.labels

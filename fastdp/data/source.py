@@ -1,4 +1,4 @@
-"""A table as Arrow record batches: data frames through narwhals, files and streams through Arrow."""
+"""A table as Arrow record batches, through narwhals or Arrow."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ FAMILIES = ("pandas", "polars", "pyarrow", "duckdb")
 
 
 def import_tables() -> tuple[Any, Any]:
-    """The modules narwhals and pyarrow; ParameterError that says how to install them if one is missing."""
+    """The modules narwhals and pyarrow; ParameterError with the install command."""
     try:
         import narwhals.stable.v2 as narwhals
         import pyarrow
@@ -46,12 +46,10 @@ def import_tables() -> tuple[Any, Any]:
 
 @dataclass(frozen=True)
 class Source:
-    """The columns of a table that are in use.
+    """Columns in use of a table, and the ``schema`` of all.
 
-    ``schema`` has the types of all columns.  ``read`` returns record batches of the ``columns``, more than once if
-    ``again``; ``rows`` is their number, if known.  On an engine ``add`` maps (plan, quantities) to the exact sums of
-    every
-    window and key, int64[n, W, K], and rows are never read here.
+    ``read`` returns record batches, more than once if ``again``; ``rows``: their number, if known.  On an engine
+    ``add`` maps (plan, quantities) to exact sums, int64[n, W, K], and rows are never read here.
     """
 
     family: str
@@ -63,7 +61,7 @@ class Source:
     add: Callable[[Any, Any], Any] | None = None
 
     def batches(self) -> Batches:
-        """Record batches of at most BATCH rows, in the table's order; DataError for any reader's error."""
+        """Record batches of at most BATCH rows, in order; DataError for any reader's error."""
         try:
             for batch in self.read():
                 for begin in range(0, batch.num_rows, BATCH):
@@ -85,7 +83,7 @@ class Source:
         return narwhals.Schema({name: self.schema[name] for name in self.columns}).to_arrow().empty_table()
 
     def twice(self) -> Source:
-        """A source that can be read again, held in memory if necessary."""
+        """A source that can be read again, in memory if necessary."""
         if self.again:
             return self
         held = list(self.batches())
@@ -98,13 +96,13 @@ class EngineTable(Protocol):
     ENGINE: ClassVar[str]
 
     def open(self, columns: Sequence[str], dictionary: Sequence[str]) -> Source:
-        """The columns of the table as a source with ``add``, their names checked."""
+        """The columns as a source with ``add``, names checked."""
 
 
 def open_source(frame: Frame | EngineTable, columns: Sequence[str], dictionary: Sequence[str] = ()) -> Source:
-    """The columns of a table, their names checked; no row is read.
+    """The columns of a table, names checked; no row is read.
 
-    A Parquet file may return the columns in ``dictionary``, which have few distinct entries, as dictionaries.
+    Parquet may return columns in ``dictionary``, of few distinct entries, as dictionaries.
     """
     if hasattr(type(frame), "ENGINE"):
         return cast("EngineTable", frame).open(columns, dictionary)
@@ -140,7 +138,6 @@ def open_source(frame: Frame | EngineTable, columns: Sequence[str], dictionary: 
 
 
 def _arrow_types(frame: Any, narwhals: Any) -> dict[str, Any]:
-    """Arrow types of an empty frame's columns; empty if one has no Arrow type."""
     try:
         return dict(narwhals.from_native(frame.to_arrow()).collect_schema())
     except Exception:  # complex numbers, say
@@ -148,7 +145,7 @@ def _arrow_types(frame: Any, narwhals: Any) -> dict[str, Any]:
 
 
 def open_dataset(path: Path, dictionary: Sequence[str] = ()) -> Dataset:
-    """The data set of a file or folder; ParameterError if it cannot be read."""
+    """Data set of a file or folder; else ParameterError."""
     import pyarrow.dataset as dataset
 
     kind: Any = FORMATS.get(path.suffix.lower(), "parquet" if path.is_dir() else None)
@@ -165,7 +162,7 @@ def open_dataset(path: Path, dictionary: Sequence[str] = ()) -> Dataset:
 
 
 def _stream(frame: Any, chosen: list[str], narwhals: Any, arrow: Any) -> Source:
-    """A source from a record batch reader or an Arrow stream, which can be read once."""
+    """A source from a stream that can be read once."""
     try:
         reader = frame if hasattr(frame, "read_next_batch") else arrow.RecordBatchReader.from_stream(frame)
     except Exception:
@@ -192,7 +189,7 @@ def _lazy(frame: Any, family: str) -> Batches:
 
 
 def check_names(chosen: Sequence[str], names: Sequence[str], frame: object) -> None:
-    """Raise ParameterError unless a table has each chosen column exactly once."""
+    """ParameterError unless each chosen column occurs once."""
     for name in chosen:
         if not isinstance(name, str):
             raise ParameterError(f"column {validation.shown(name)}: expected the name of a column, a text")
@@ -211,10 +208,9 @@ def check_names(chosen: Sequence[str], names: Sequence[str], frame: object) -> N
 def check_types(
     source: Source, time: str | None, values: Sequence[str], named: Sequence[str], how: str | None
 ) -> str | None:
-    """Time zone of the time column, or None; ParameterError if times, values, keys or persons have other types.
+    """Time zone of the time column, or None; ParameterError for columns of other types, which are public.
 
-    ``how`` is "unit" or "format" where times are numbers, or texts that are not ISO.  Types are public, so these
-    errors reveal nothing about a row.
+    ``how``: "unit" or "format" for times that are numbers or no ISO texts.
     """
     narwhals, _ = import_tables()
     zone = None
@@ -248,7 +244,7 @@ def check_types(
 
 
 def arrow_type(source: Source, name: str) -> pa.DataType | None:
-    """Arrow type of a column, or None if it is unknown before rows are read."""
+    """Arrow type of a column; None if unknown before rows are read."""
     narwhals, _ = import_tables()
     try:
         return narwhals.Schema({name: source.schema[name]}).to_arrow().field(name).type

@@ -1,9 +1,6 @@
 """Columns of numbers, and one of times, from CSV or plain lines.
 
-If Arrow is installed, its reader takes blocks of complete lines in which every cell is a number or missing.
-Everything
-else (times, line ends within quotes, blank lines, errors, short texts) the csv module reads row by row: slower, but
-errors name the line.
+Arrow's reader takes blocks of lines of numbers; the csv module reads everything else, whose errors name the line.
 """
 
 from __future__ import annotations
@@ -37,10 +34,10 @@ EXPECTED = "expected seconds, or moments such as 2014-04-01T00:11:00 or 4/1/2014
 
 
 def open_text(path: str, choose: Choose, chunk_size: int, *, ragged: bool, live: bool) -> Iterator[Source]:
-    """Open a text file, compressed or not, or standard input; as :func:`fastdp.data.readers.open_table`.
+    """Open a text file or standard input; as :func:`fastdp.data.readers.open_table`.
 
-    Chunks are blocks, or at most ``chunk_size`` rows.  Missing cells, and blank lines between values, are NaN: a
-    stream's length is public, so no value may be dropped silently.  Errors name the line and the column.
+    Missing cells, and blank lines between values, are NaN: a stream's length is public, so no value may be dropped.
+    Errors name line and column.
     """
     with ExitStack() as opened:
         stream: BinaryIO | gzip.GzipFile
@@ -58,7 +55,7 @@ def open_text(path: str, choose: Choose, chunk_size: int, *, ragged: bool, live:
 
 
 def number(cell: str) -> float | None:
-    """The number in `cell`, or None; underscores, which Python accepts, are refused."""
+    """The number in `cell`, or None, also with underscores."""
     try:
         return None if "_" in cell else float(cell)
     except ValueError:
@@ -66,7 +63,7 @@ def number(cell: str) -> float | None:
 
 
 def _seconds(parse: Callable[[str], datetime], cell: str) -> float | None:
-    """Seconds since 1970 of the time in `cell`, or None; times without a zone count as UTC."""
+    """Seconds since 1970, in UTC without a zone; or None."""
     try:
         moment = parse(cell)
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
@@ -75,7 +72,7 @@ def _seconds(parse: Callable[[str], datetime], cell: str) -> float | None:
 
 
 class _Times:
-    """Parser of times in one notation, which the first valid cell chooses."""
+    """Parser of times in the first valid cell's notation."""
 
     def __init__(self) -> None:
         american = lambda cell: datetime.strptime(cell, "%m/%d/%Y %H:%M:%S")  # noqa: E731
@@ -91,7 +88,7 @@ class _Times:
 
 
 class _Lines:
-    """Lines of a text, decoded one by one or as raw blocks."""
+    """Lines of a text, decoded or as raw blocks."""
 
     def __init__(self, stream: BinaryIO | gzip.GzipFile) -> None:
         self._stream = cast("io.BufferedReader", stream)
@@ -111,18 +108,16 @@ class _Lines:
         return self.waiting.popleft()
 
     def skip(self, count: int) -> None:
-        """Drop `count` waiting lines."""
         self.number += count
         for _ in range(count):
             self.waiting.popleft()
 
     def decode(self, block: bytes) -> None:
-        """Append the lines of `block` to the waiting lines."""
         # Undecodable bytes in a column that is not requested do no harm; in a requested column they are text.
         self.waiting.extend(io.StringIO(block.decode("utf-8", "surrogateescape"), newline=None))
 
     def block(self, size: int, enough: int = 0) -> bytes:
-        """Complete lines of the next text, empty at the end; waits for more only below `enough` bytes."""
+        """Complete lines of the next text; waits only below `enough` bytes."""
         while not self._ended:
             got = self._stream.read1(size)
             self._ended = not got
@@ -139,7 +134,7 @@ class _Lines:
 
 
 class _Table:
-    """Reader of the rows after the header, if any, as float64[n, columns]."""
+    """Reader of the rows as float64[n, columns]."""
 
     def __init__(self, lines: _Lines, choose: Choose, where: str, ragged: bool) -> None:
         self._lines, self._where, self._ragged = lines, where, ragged
@@ -152,7 +147,7 @@ class _Table:
         self._begin(choose)
 
     def _begin(self, choose: Choose) -> None:
-        """Find delimiter, header and columns from the first row that is not blank."""
+        """Find delimiter, header and columns."""
         first = next((line for line in self._lines if line.strip()), None)
         if first is None:
             choose(())
@@ -172,7 +167,7 @@ class _Table:
             self._first = np.array([self._values(row, line)])
 
     def _choose(self, choose: Choose, row: Sequence[str]) -> bool:
-        """Choose the columns by the first row; returns True if it is a header."""
+        """Choose the columns by the first row; True for a header."""
         numeric = any(number(cell) is not None for cell in row)
         wanted = choose(() if numeric else row)
         named = any(column in row and not is_index(column) for column in wanted.values() if column is not None)
@@ -193,7 +188,7 @@ class _Table:
         return headings.pop()
 
     def chunks(self, count: int, live: bool) -> Generator[Floats, None, None]:
-        """Chunks float64[n, columns] to the end; with `live`, as their lines arrive."""
+        """Chunks to the end; with `live`, as lines arrive."""
         values: Floats | None = self._first
         while values is not None:
             if len(values):
@@ -207,7 +202,7 @@ class _Table:
                 values = self._by_rows(count)
 
     def _by_arrow(self, block: bytes) -> Floats | None:
-        """Values of `block`; None without Arrow, or if it may hold anything but numbers."""
+        """Values of `block`; None without Arrow or for other than numbers."""
         # Arrow overlooks a quote that continues after the block, and a byte order mark.
         odd = b'"' in block or block.startswith(codecs.BOM_UTF8)
         if len(block) < BLOCK // 2 or odd or self._blank or self._times.notations[0] is not number:
@@ -238,7 +233,7 @@ class _Table:
         return np.column_stack([table.column(name).to_numpy() for name in wanted])
 
     def _by_columns(self, count: int) -> Floats | None:
-        """Values of at most `count` waiting lines; None if they need the row-by-row reader."""
+        """Values of waiting lines; None if they need :meth:`_by_rows`."""
         lines, known = list(islice(self._lines.waiting, count)), self._times.notations
         text = "".join(lines)
         if self._blank or "_" in text or text.isspace():
@@ -258,7 +253,7 @@ class _Table:
         return None
 
     def _by_rows(self, count: int) -> Floats | None:
-        """Values of at most `count` rows, waiting for the first only; None at the end."""
+        """Values of at most `count` rows, waiting for the first; None at the end."""
         values, line = list[list[float]](), self._lines.number + 1
         try:
             for row in self._rows:

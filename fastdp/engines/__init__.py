@@ -1,8 +1,7 @@
-"""Streams inside engines that own state, replays and workers: one thin module and one extra for each engine.
+"""Streams inside engines that own state, replays and workers: a thin module and an extra for each.
 
-A new adapter is a module here: on :class:`fastdp.engines.job.Job` if the engine stores bytes by key, on
-:class:`fastdp.engines.shards.Shards` if it only runs tasks.  It needs an extra in ``pyproject.toml``, a section of
-``docs/engines.md``, an example, and a test that runs the engine.
+Engines that store bytes by key use :class:`fastdp.engines.job.Job`, ones that run tasks
+:class:`fastdp.engines.shards.Shards`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Bytewax: a stateful operator whose snapshots are fleets as bytes.  Source: Bytewax 0.21, ``StatefulBatchLogic``."""
+"""Bytewax 0.21: a ``StatefulBatchLogic`` whose snapshots are fleets as bytes."""
 
 from __future__ import annotations
 
@@ -19,22 +19,21 @@ def release(step_id: str, up: Foreign, job: Job, shards: int = 16) -> Foreign:
     step_id : str
         As for Bytewax's operators.
     up : bytewax.dataflow.Stream
-        Of rows ``(id, value, *others)``.  Rows of one id must come in order, from one partition of the input.
+        Of rows ``(id, value, *others)``, those of one id in order and from one partition of the input.
     job : Job
         Mechanism, name and location of the secret.
     shards : int
-        Number of fleets over which ids are split; public.  At least the number of workers; the output does not depend
-        on it.  It belongs to the state: a restart with another number is refused before a row is read.
+        Public number of fleets, at least that of workers; no output depends on it, but the state: a restart with
+        another one is refused.
 
     Returns
     -------
     bytewax.dataflow.Stream
-        Of rows ``(id, published, *others)``, without those within a hold-out; rows of one id are in order.
+        Of rows ``(id, published, *others)`` after the hold-out, in order by id.
 
     Notes
     -----
-    Bytewax delivers at least once: rows since the last snapshot come again after a crash, and give the same output if
-    they are the same.
+    Rows since the last snapshot come again after a crash, and give the same output.
     """
     operators, shards = _checked(shards)
 

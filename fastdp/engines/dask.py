@@ -1,4 +1,4 @@
-"""Dask: one task for each shard and batch; streams of a data frame by partition.  Source: Dask 2026.8, ``submit``."""
+"""Dask 2026.8: a task for each shard and batch; data frames by partition."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class DaskShards(Shards):
 
     Notes
     -----
-    A task whose worker dies runs again on another one, reads the state and gives the same output.
+    A task whose worker dies runs again on another one, with the same output.
     """
 
     def __init__(self, job: Job, folder: str | os.PathLike[str], shards: int = 16, *, client: Foreign) -> None:
@@ -59,7 +59,7 @@ class DaskShards(Shards):
 def _publish(
     job: Job, folder: str, part: tuple[int, int], batch: int, ids: Column, values: Floats, written: int
 ) -> Published:
-    """Answer of :meth:`Shard.publish` on a worker, which keeps its shards open for the next task."""
+    """:meth:`Shard.publish` on a worker, which keeps its shards open."""
     place = folder, repr((job.name, job.secret, job.machine.describe())), part
     # Taken out while in use: a task that comes twice reads the state again.
     shard = _OPEN.pop(place, None) or Shard(job, folder, part)
@@ -74,18 +74,18 @@ def release(frame: Foreign, job: Job, *, id: str, order: str, value: str, into: 
     Parameters
     ----------
     frame : dask.dataframe.DataFrame
-        Of rows of many streams; stored, so that a task that runs again reads the same rows.
+        Rows of many streams; stored, so that a repeated task reads the same.
     job : Job
         Mechanism, name and location of the secret.
     id, order, value : str
-        Columns: id of the stream (texts or integers), order within the stream, and the value.
+        Columns: id (texts or integers), order within the stream, and value.
     into : str
         The column to add.
 
     Returns
     -------
     dask.dataframe.DataFrame
-        The rows that publish, without ``value``; shuffled so that a stream is within a partition, in its order.
+        The rows that publish, without ``value``; shuffled: a stream is within a partition, in order.
     """
     engine("dask", "dask.dataframe")
     meta = frame._meta.drop(columns=value).assign(**{into: 0.0})
@@ -94,7 +94,7 @@ def release(frame: Foreign, job: Job, *, id: str, order: str, value: str, into: 
 
 
 def _partition(frame: Foreign, job: Job, name: str, order: str, value: str, into: str) -> Foreign:
-    """Published rows of one partition, on a worker; ties of `order` are sorted by value, whatever the shuffle."""
+    """Published rows of one partition; ties of `order` are sorted by value."""
     ordered = frame.sort_values([name, order, value])
     rows, out = publish(job.fleet(), ordered[name].to_numpy(), ordered[value].to_numpy())
     return ordered.iloc[rows].drop(columns=value).assign(**{into: out})
@@ -110,7 +110,7 @@ FAN_IN = 8
 
 @dataclass(frozen=True)
 class DaskTable:
-    """A Dask data frame or files, of which the cluster adds up the rows (:func:`table`)."""
+    """A Dask data frame or files, added up by the cluster."""
 
     ENGINE: ClassVar[str] = "dask"
 
@@ -139,27 +139,25 @@ def table(frame: Foreign) -> DaskTable:
     Parameters
     ----------
     frame : dask.dataframe.DataFrame or path
-        A path of a Parquet or CSV file or of a folder of Parquet files, which all workers reach: one task for each
-        file, or for each row group of a single Parquet file.  Tasks run on this process's ``distributed.Client``, or
-        on its threads.
+        A path of Parquet or CSV, or a folder of Parquet files, which all workers reach: a task for each file, or row
+        group of a single one, on this process's ``distributed.Client`` or its threads.
 
     Returns
     -------
     DaskTable
         Windows, keys and clips must be public: a :class:`fastdp.Time` with ``start`` and ``stop``, ``keys`` with
         ``by``, a clip (or a bound of two ends) of each column; no :class:`fastdp.Person`.  The release is bit for bit
-        that of the same rows on one machine, with the same key and parameters.
+        one machine's.
 
     Notes
     -----
-    Sums on workers and in this process have no noise yet: the operator of the cluster sees them and the rows.  Row
-    numbers in errors count within a partition.
+    Sums have no noise yet: the cluster's operator sees them.  Row numbers in errors count within a partition.
     """
     return DaskTable(frame)
 
 
 def _parts(dataset: Foreign) -> list[Foreign]:
-    """One data set for each file or, of a single Parquet file, for each row group."""
+    """A data set for each file, or row group of a single one."""
     from pyarrow.dataset import FileSystemDataset
 
     found = list(dataset.get_fragments())
@@ -175,7 +173,7 @@ def _exact_sums(
     plan: TablePlan,
     quantities: Sequence[Quantity],
 ) -> Integers:
-    """Sums over all windows and keys without noise, int64[n, W, K], computed by the cluster."""
+    """Exact sums over windows and keys, by the cluster."""
     delayed = engine("dask", "dask").delayed
     work = partial(_part_sums, columns, dictionary, plan, quantities)
     sums = [delayed(work)(part) for part in parts]
@@ -188,7 +186,7 @@ def _exact_sums(
 def _part_sums(
     columns: Sequence[str], dictionary: Sequence[str], plan: TablePlan, quantities: Sequence[Quantity], part: Foreign
 ) -> Integers:
-    """Sums over one partition on a worker, which gets public parameters and no key."""
+    """Sums over one partition on a worker, without a key."""
     keys = Keys(plan.by, plan.keys)
     rows = (each.rows for each in read_rows(open_source(part, columns, dictionary), plan, keys))
     return exact_sums(rows, quantities, plan, keys.size)[0]

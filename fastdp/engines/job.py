@@ -1,7 +1,4 @@
-"""Job: mechanism, secret and state format with which workers continue streams from bytes that an engine stores.
-
-The engine owns state, replays and workers.  Source: ``docs/engines.md``.
-"""
+"""Mechanism, secret and state format with which workers continue streams (``docs/engines.md``)."""
 
 from __future__ import annotations
 
@@ -50,25 +47,21 @@ class Job:
     parameters : Publisher or Machine
         As for :class:`fastdp.Fleet`.  Its noise must be bound to the values that it protects
         (:class:`fastdp.Adaptive`, :class:`fastdp.perturbers.Flat`, :class:`fastdp.counters.RunningCounts`): engines
-        replay, perhaps with altered values.
+        replay, perhaps altered.
     name : str
-        Of this job; public.  Two jobs under one secret need two names.
+        Public; two jobs under one secret need two names.
     secret : str or callable
-        Location of the 32 bytes from which all noise is derived: ``"file:PATH"`` (an owner-only file, raw or
-        hexadecimal, as for ``--key-file``), ``"env:NAME"`` (64 hexadecimal digits), or a function without arguments
-        that asks your secret store.  Engines ship and log arguments, so the bytes themselves are refused.
+        Location of 32 secret bytes: ``"file:PATH"`` (owner-only, raw or hexadecimal), ``"env:NAME"`` (64 hexadecimal
+        digits), or a function that asks your secret store.  Engines log arguments, so the bytes themselves are
+        refused.
 
     Notes
     -----
-    Stream ``id`` equals, bit for bit, a publisher's with ``key=job.key.of_stream(id)``, for any workers, shards and
-    batches.  A pickled job holds the parameters and the secret's location.
+    Stream ``id`` equals a publisher's with ``key=job.key.of_stream(id)``, for any workers, shards and batches.  A
+    pickled job holds the secret's location; :meth:`to_bytes` seals by AES-256-GCM a state without the secret.
 
-    State: :meth:`to_bytes` seals it by AES-256-GCM under a key derived from the secret.  It contains a key derived
-    from secret and name, never the secret.
-
-    Privacy: that of one stream for each value.  Replays with the same values give the same output.  Replays with
-    other values give independent noise from the first differing block on, and cost at most one more release of
-    the values after it (``docs/privacy.md``, section 13).
+    Privacy: one stream's for each value.  Equal replays give equal output; others independent noise from the first
+    differing block on, at the cost of one more release of later values (``docs/privacy.md``, section 13).
     """
 
     def __init__(
@@ -122,7 +115,7 @@ class Job:
 
     @cached_property
     def key(self) -> Key:
-        """Secret key from which the keys of this job's streams are derived."""
+        """Key of this job, from which its streams' are derived."""
         return self._root.within("job", self.name)
 
     @cached_property
@@ -139,7 +132,7 @@ class Job:
         return OrderedDict()
 
     def fleet(self, part: tuple[int, int] | None = None) -> Fleet:
-        """A fleet without streams: of all ids, or of shard k of n if `part` is (k, n)."""
+        """A fleet without streams, of all ids or of shard `part` = (k, n)."""
         if isinstance(self.machine, WindowsMachine):
             raise ParameterError(f"job = {validation.shown(self)}: expected a job of streams; windows have none")
         return self._empty._empty(part)
@@ -152,10 +145,7 @@ class Job:
 
     @validation.plain
     def from_bytes(self, state: bytes, shards: int | None = None) -> Fleet:
-        """The fleet of a sealed `state`, or one of its `shards`.
-
-        StateError if it is damaged, or of another job, secret, mechanism, parameter or number of shards.
-        """
+        """Fleet of a sealed `state`, or one of its `shards`; StateError for a damaged or other one."""
         fleet = Fleet._opened(state, self.seal, type(self.machine), self._empty)
         mine = fleet._part and fleet._part[1]
         if shards not in (None, mine):
@@ -164,7 +154,7 @@ class Job:
         return fleet
 
     def advance(self, state: bytes | None, ids: Column, values: Column) -> tuple[bytes, Indices, Floats]:
-        """Consume values of some streams: a function from state to state, for engines that store bytes.
+        """Consume values of some streams, from state to state, for engines that store bytes.
 
         Parameters
         ----------
@@ -177,10 +167,8 @@ class Job:
         -------
         state : bytes
             To be stored before the outputs leave.
-        rows : int64[m]
-            Rows that publish: all but those within a hold-out.
-        out : float64[m]
-            Their published values.
+        rows, out : int64[m], float64[m]
+            Rows that publish, after the hold-out, and their values.
         """
         fleet = self.resume(state)
         rows, out = publish(fleet, ids, values)
@@ -188,7 +176,7 @@ class Job:
 
     @validation.plain
     def resume(self, state: bytes | None) -> Fleet:
-        """The fleet of `state`: left open by :meth:`suspend`, or read from the bytes; an empty one for None."""
+        """Fleet of `state`: open since :meth:`suspend`, or read; empty for None."""
         if state is None:
             return self.fleet()
         # It moves on, so it is no longer the fleet of these bytes; an error leaves it out.
@@ -196,7 +184,7 @@ class Job:
         return self.from_bytes(state) if left_open is None else left_open
 
     def suspend(self, fleet: Fleet) -> bytes:
-        """Sealed state of `fleet`, which stays open for :meth:`resume`."""
+        """Sealed state of `fleet`, which stays open."""
         state = self.to_bytes(fleet)
         self._fleets[state] = fleet
         if len(self._fleets) > OPEN_FLEETS:
@@ -204,15 +192,10 @@ class Job:
         return state
 
     def register(self, ledger: Ledger, *, stream: str) -> None:
-        """Record this job in a ledger, once, before its first start; not at a restart from its state.
+        """Record this job in a ledger, once, before its first start.
 
-        Parameters
-        ----------
-        ledger : Ledger
-            :class:`fastdp.errors.BudgetError` if it already holds a job with this secret, name and mechanism, or the
-            budget does not suffice.
-        stream : str
-            As for :meth:`fastdp.Ledger.spend`.
+        :class:`fastdp.errors.BudgetError` if it holds a job of this secret, name and mechanism, or lacks budget;
+        `stream` as for :meth:`fastdp.Ledger.spend`.
         """
         validation.part("ledger", ledger, Ledger, "fastdp.ledger")
         machine, made = self.machine, None
@@ -222,7 +205,7 @@ class Job:
 
 
 def publish(fleet: Fleet, ids: Column, values: Column) -> tuple[Indices, Floats]:
-    """Row numbers int64[m] that publish, and values float64[m]: :meth:`Fleet.publish` for rows with more columns."""
+    """:meth:`Fleet.publish` for rows with more columns: rows that publish, int64[m], and values."""
     found, out = fleet.publish(ids, values)
     total = len(values)
     if out.size == total:
@@ -238,13 +221,13 @@ def publish(fleet: Fleet, ids: Column, values: Column) -> tuple[Indices, Floats]
 
 
 def key_of(row: Row) -> str:
-    """Key under which an engine stores the state of a row's stream: its id, which is a text or a whole number."""
+    """Key of a row's state in an engine: its id, a text or integer."""
     (found,) = as_ids([row[0]])
     return f"text {found}" if isinstance(found, str) else f"number {found}"
 
 
 def publish_row(job: Job, state: bytes | None, row: Row) -> tuple[bytes, list[Row]]:
-    """State after a row whose value is a number, or a list of numbers, and the row with what they publish, if any."""
+    """State after a row of one or several numbers, and the row with their published ones, if any."""
     key, value, *others = row
     many = is_many(value)
     values = value if many else [value]
@@ -254,12 +237,12 @@ def publish_row(job: Job, state: bytes | None, row: Row) -> tuple[bytes, list[Ro
 
 
 def is_many(value: object) -> bool:
-    """True if a message or row has several numbers in one list."""
+    """True for several numbers in one list."""
     return isinstance(value, (Sequence, np.ndarray)) and not isinstance(value, str)
 
 
 def _read(secret: str | Callable[[], bytes]) -> Key:
-    """The key at `secret`'s location; errors name the location and never show its content."""
+    """The key at a location; errors never show its content."""
     if callable(secret):
         found, place = secret(), "secret(): "
     else:
@@ -280,7 +263,7 @@ def _read(secret: str | Callable[[], bytes]) -> Key:
 
 
 def engine(extra: str, module: str) -> Foreign:
-    """The imported `module` of an engine; ParameterError that names the extra if it is not installed."""
+    """The `module` of an engine; ParameterError that names the extra."""
     try:
         return import_module(module)
     except ModuleNotFoundError:
@@ -290,7 +273,7 @@ def engine(extra: str, module: str) -> Foreign:
 
 
 def _is_bound(machine: Machine[Any]) -> bool:
-    """True if noise is bound to the values before it; user-defined mechanisms must ensure it (``docs/state.md``)."""
+    """True if noise is bound to earlier values; users' mechanisms must ensure it (``docs/state.md``)."""
     if not isinstance(machine, Schedule):
         return type(machine) in (*MACHINES.values(), WindowsMachine) or not type(machine).__module__.startswith(
             "fastdp."

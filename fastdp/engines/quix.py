@@ -1,6 +1,6 @@
-"""Quix Streams: Kafka messages whose key is a stream, with the state in Quix's store and its changelog topic.
+"""Quix Streams 3.28: Kafka messages keyed by stream, with the state in Quix's store and its changelog topic.
 
-Source: Quix Streams 3.28, ``StreamingDataFrame.apply(stateful=True)``, ``State.get_bytes`` and ``BaseSink.flush``.
+Source: ``StreamingDataFrame.apply(stateful=True)``, ``State.get_bytes`` and ``BaseSink.flush``.
 """
 
 from __future__ import annotations
@@ -21,22 +21,19 @@ def release(frame: Foreign, job: Job) -> Foreign:
     Parameters
     ----------
     frame : quixstreams.dataframe.StreamingDataFrame
-        Of messages whose value is a number, or a list of numbers of one stream in order (faster: one call for all).
-        Keys are texts, UTF-8 bytes, or integers.
+        Messages of a number, or a list of one stream's in order (faster).  Keys are texts, UTF-8 bytes, or integers.
     job : Job
         Mechanism, name and location of the secret.
 
     Returns
     -------
     quixstreams.dataframe.StreamingDataFrame
-        Of the published numbers, or lists of them, without those of a hold-out and without messages that are then
-        empty.
+        Published numbers or lists, without the hold-out's and empty messages.
 
     Notes
     -----
-    Quix commits state and offsets in one checkpoint; states are sealed once for each.  With
-    ``processing_guarantee="at-least-once"`` messages since the last one come again after a crash, and give the same
-    output if they are the same; with ``"exactly-once"`` readers of committed messages see each output once.
+    State and offsets are committed in one checkpoint.  With ``processing_guarantee="at-least-once"`` later messages
+    come again after a crash, with the same output; with ``"exactly-once"`` readers see each output once.
     """
     kind = engine("quix", "quixstreams.dataframe").StreamingDataFrame
     if not isinstance(frame, kind):
@@ -65,10 +62,9 @@ def _checkpoint(job: Job) -> Foreign:
     sinks = engine("quix", "quixstreams.sinks")
 
     class Checkpoint(sinks.BaseSink):  # type: ignore[misc, name-defined]
-        """Streams with messages since the last checkpoint; their states are sealed once, at its end.
+        """Streams since the last checkpoint, sealed once at its end.
 
-        Until then Quix's store holds a mark in its transaction.  A cancelled checkpoint drops its marks, and the next
-        message reads the previous state.
+        Quix's transaction holds a mark meanwhile, which a cancelled checkpoint drops.
         """
 
         def __init__(self) -> None:
@@ -77,7 +73,7 @@ def _checkpoint(job: Job) -> Foreign:
             self._open: dict[bytes, tuple[Foreign, Fleet]] = {}
 
         def fleet(self, state: Foreign) -> Fleet:
-            """Fleet of the stream whose Quix state is `state`; StateError if its last checkpoint was not flushed."""
+            """Fleet of a stream; StateError if its last checkpoint was not flushed."""
             stored = state.get_bytes(ENTRY)
             if stored in self._open:
                 return self._open[stored][1]
@@ -96,16 +92,16 @@ def _checkpoint(job: Job) -> Foreign:
             return fleet
 
         def flush(self) -> None:
-            """Write the sealed states of all open streams to Quix's store."""
+            """Write the sealed states to Quix's store."""
             ended, self._open = self._open, {}
             for state, fleet in ended.values():
                 state.set_bytes(ENTRY, job.suspend(fleet))
 
         def on_paused(self) -> None:
-            """Drop the open streams: Quix repeats this checkpoint from the previous states."""
+            """Drop the open streams: Quix repeats the checkpoint."""
             self._open = {}
 
         def add(self, *_: Foreign, **__: Foreign) -> None:
-            """Do nothing: required of Quix's sinks, but no message arrives here."""
+            """Do nothing: no message arrives here."""
 
     return Checkpoint()

@@ -1,4 +1,4 @@
-"""Ray: one actor for each shard.  Source: Ray 2.60, named actors that restart and retry."""
+"""Ray 2.60: a named actor for each shard, which restarts and retries."""
 
 from __future__ import annotations
 
@@ -10,14 +10,12 @@ from fastdp.errors import StateError
 
 
 class RayShards(Shards):
-    """The shards of a job as actors of the Ray cluster that ``ray.init`` connected to.
-
-    Parameters, use and state are those of :class:`fastdp.engines.shards.Shards`.
+    """The shards of a job as actors of the Ray cluster; otherwise as :class:`fastdp.engines.shards.Shards`.
 
     Notes
     -----
-    An actor that dies is restarted, reads its state and repeats the call; the output is the same.  Actors are named
-    after the job, and Ray refuses a duplicate name in a namespace, so a second program with this job is refused.
+    An actor that dies is restarted and repeats the call, with the same output.  Actors are named after the job: a
+    second program with it is refused.
     """
 
     def __init__(self, job: Job, folder: str | os.PathLike[str], shards: int = 16) -> None:

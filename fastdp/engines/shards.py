@@ -1,4 +1,4 @@
-"""Shards of a job's fleet, each with state files in a folder from which any worker continues; for Dask and Ray."""
+"""Shards of a job's fleet, with state files from which any worker continues; for Dask and Ray."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Share: TypeAlias = tuple[Column, Floats, int]
 
 
 class Shard:
-    """Shard k of n of a job's fleet, `part` = (k, n), with one sealed state file for each batch in a folder."""
+    """Shard k of n, `part` = (k, n), with one sealed state file for each batch."""
 
     def __init__(self, job: Job, folder: str | os.PathLike[str], part: tuple[int, int]) -> None:
         self._job, self._part = job, part
@@ -39,9 +39,9 @@ class Shard:
         self._written = 0
 
     def publish(self, batch: int, ids: Column, values: Floats, written: int = 0) -> Published:
-        """Published rows and values of `batch`; the last batch may be given again.
+        """Published rows and values of `batch`, perhaps the last again.
 
-        ``written`` is the last batch whose state is known to be in the folder.
+        ``written``: last batch known to be stored.
         """
         before = self._before(batch, max(written, self._written))
         if self._open is not None and self._open[0] == before:
@@ -63,7 +63,7 @@ class Shard:
         return rows, out
 
     def _before(self, batch: int, written: int) -> int:
-        """Number of the batch whose state precedes `batch`, 0 for the first; StateError if that state is lost."""
+        """Batch of the state before `batch`, 0 at first; StateError if lost."""
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         numbers = list(self._numbers())
         newest = max(numbers, default=0)
@@ -79,7 +79,7 @@ class Shard:
         return max((number for number in numbers if number < batch), default=0)
 
     def _agree(self) -> None:
-        """Raise StateError if the folder belongs to another job or number of shards; record them in a new folder."""
+        """StateError if the folder is another job's or has other shards; a new one records them."""
         path = self._folder.parent / "job.state"
         if path.exists():
             self._job.from_bytes(path.read_bytes(), self._part[1])
@@ -104,10 +104,10 @@ class Shards(ABC):
     job : Job
         Mechanism, name and location of the secret.
     folder : path
-        Of the state, one for a job; every worker reaches it.  A second program that opens it is refused while this
-        one runs, where the file system has locks.
+        Of the state, one for a job, which every worker reaches; a second program is refused where the file system has
+        locks.
     shards : int
-        Number of shards; public.  The output does not depend on it, but the state does: another number is refused.
+        Public number of shards, which belongs to the state: another one is refused.
     """
 
     def __init__(self, job: Job, folder: str | os.PathLike[str], shards: int) -> None:
@@ -129,18 +129,15 @@ class Shards(ABC):
         Parameters
         ----------
         batch : int
-            Its number, from 1 on, larger than that of the last one.  After a crash, or any error other than a
-            :class:`fastdp.errors.DataError` of this call, give the last batch again under its number: shards that
-            have consumed it repeat their output, the others consume it.
+            Its number, from 1, larger than the last.  After a crash, or an error other than this call's
+            :class:`fastdp.errors.DataError`, give the last batch again under its number: shards repeat or consume it.
         ids, values
             As for :meth:`fastdp.Fleet.publish`.
 
         Returns
         -------
-        rows : int64[m]
-            Rows that publish: all but those within a hold-out.
-        out : float64[m]
-            Their published values.
+        rows, out : int64[m], float64[m]
+            Rows that publish, after the hold-out, and their values.
         """
         batch = validation.integer("batch", batch, 1)
         numbers = as_floats(as_column(values, "values"))

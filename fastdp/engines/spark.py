@@ -1,7 +1,4 @@
-"""Spark: finished tables of streams, and Structured Streaming with keyed state.
-
-Source: Spark 4.3, ``mapInArrow`` and ``transformWithStateInPandas``.
-"""
+"""Spark 4.3: finished tables (``mapInArrow``), and Structured Streaming (``transformWithStateInPandas``)."""
 
 from __future__ import annotations
 
@@ -31,18 +28,18 @@ def release(frame: Foreign, job: Job, *, id: str, order: str, value: str, into: 
     Parameters
     ----------
     frame : pyspark.sql.DataFrame
-        Of rows of many streams; stored, so that a task that runs again reads the same rows.
+        Rows of many streams; stored, so that a repeated task reads the same.
     job : Job
         Mechanism, name and location of the secret.
     id, order, value : str
-        Columns: id of the stream (texts or integers), order within the stream, and the value.
+        Columns: id (texts or integers), order within the stream, and value.
     into : str
         The column to add, of doubles.
 
     Returns
     -------
     pyspark.sql.DataFrame
-        The columns ``id``, ``order`` and ``into`` of the rows that publish.
+        ``id``, ``order`` and ``into`` of the rows that publish.
     """
     engine("spark", "pyspark")
     rows = frame.select(id, order, frame[value].cast("double").alias(value))
@@ -60,7 +57,7 @@ def release(frame: Foreign, job: Job, *, id: str, order: str, value: str, into: 
 
 
 def _published(fleet: Fleet, batch: Foreign, into: str) -> Foreign:
-    """Published rows of an Arrow `batch` with columns id, order, value, on a worker."""
+    """Published rows of an Arrow `batch`, on a worker."""
     import pyarrow as pa
 
     ids, order, values = batch.columns
@@ -81,19 +78,18 @@ def release_stream(frame: Foreign, job: Job, *, id: str, order: str, value: str,
     frame : pyspark.sql.DataFrame
         A streaming one.
     job, id, order, value, into
-        As for :func:`release`.  Rows of a micro-batch are sorted; those of an earlier one come first.
+        As for :func:`release`; rows of a micro-batch are sorted.
 
     Returns
     -------
     pyspark.sql.DataFrame
-        The columns ``id``, ``order`` and ``into`` of the rows that publish; for an append query with a checkpoint.
+        As :func:`release`, for an append query with a checkpoint.
 
     Notes
     -----
     Spark needs the RocksDB state store: ``spark.sql.streaming.stateStore.providerClass`` =
-    ``org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider``.  A query that restarts from its
-    checkpoint repeats the last micro-batch with the same output; a sink that accepts a micro-batch once (files, or
-    ``foreachBatch`` by its number) then holds each output once.
+    ``org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider``.  A restarted query repeats the last
+    micro-batch with the same output; a sink that accepts it once then holds each output once.
     """
     processor = engine("spark", "pyspark.sql.streaming").StatefulProcessor
 
@@ -241,7 +237,7 @@ EPOCH = "1970-01-01 00:00:00"
 
 @dataclass(frozen=True)
 class SparkTable:
-    """A Spark data frame, of which Spark adds up the rows (:func:`table`)."""
+    """A Spark data frame whose rows Spark adds up."""
 
     ENGINE: ClassVar[str] = "spark"
 
@@ -264,31 +260,26 @@ def table(frame: Foreign) -> SparkTable:
     Parameters
     ----------
     frame : pyspark.sql.DataFrame
-        Stored, so that a task that runs again reads the same rows.  Times are timestamps, timestamps without a zone,
-        dates, or whole numbers with ``Time(unit=)``; by default the zone is the session's for timestamps, and none
-        for the others.
+        Stored, so that a repeated task reads the same.  Times are timestamps, with or without a zone, dates, or
+        integers with ``Time(unit=)``; by default the zone is the session's for timestamps, and none for others.
 
     Returns
     -------
     SparkTable
-        Windows, keys and clips must be public: a :class:`fastdp.Time` with ``start`` and ``stop``, ``keys`` with
-        ``by``, a clip (or a bound of two ends) of each column; no :class:`fastdp.Person`.  The release is bit for bit
-        that of the same rows on one machine, with the same key and parameters.
+        Public windows, keys and clips, as for :func:`fastdp.engines.dask.table`; the release is bit for bit one
+        machine's.
 
     Notes
     -----
-    Sums in the cluster and on the driver have no noise yet: the operator of the cluster sees them and the rows.  Of
-    Spark's errors about a row only the kind is shown.  A cell takes 2^31 rows with values at the clip.  Rows with
-    unlisted keys are dropped after the sums: if most rows have such keys, filter the frame first.
+    Sums have no noise yet: the cluster's operator sees them.  Of Spark's errors about a row only the kind is shown. A
+    cell takes 2^31 rows at the clip.  Rows with unlisted keys are dropped after the sums: filter first if there are
+    many.
     """
     return SparkTable(frame)
 
 
 def exact_sums(frame: Foreign, plan: TablePlan, quantities: Sequence[Quantity]) -> Integers:
-    """Sums over all windows and keys without noise, int64[n, W, K], computed by Spark.
-
-    Windows of unequal lengths are multiples of a common length; Spark groups by it, and the driver adds.
-    """
+    """Exact sums over windows and keys, by Spark, which groups by a common length of windows."""
     from pyspark.sql import functions as f
 
     first, last = plan.start or 0, plan.stop or 0
@@ -332,7 +323,7 @@ def _column(name: str) -> Foreign:
 
 
 def _micros(frame: Foreign, time: Time, plan: TablePlan) -> Foreign:
-    """Microseconds since 1970 of the column of times: of the instant, or of the local clock if there is no zone."""
+    """Microseconds since 1970 of the column of times, or of the local clock."""
     from pyspark.sql import functions as f
 
     kind = dict(frame.dtypes)[time.column]
@@ -356,7 +347,7 @@ def _micros(frame: Foreign, time: Time, plan: TablePlan) -> Foreign:
 
 
 def _sum(quantity: Quantity, number: Foreign, zero: bool, name: str) -> Foreign:
-    """Spark sum of ones, or of values in steps, clipped and rounded (half to even) as on one machine."""
+    """Spark sum of ones, or of values in steps, rounded as on one machine."""
     from pyspark.sql import functions as f
 
     if quantity.name == "count":
@@ -379,7 +370,7 @@ def _sum(quantity: Quantity, number: Foreign, zero: bool, name: str) -> Foreign:
 
 
 def _coded(grouped: Foreign, frame: Foreign, plan: TablePlan) -> Foreign:
-    """Groups whose keys are listed, with each key's index, and groups without a time."""
+    """Groups of listed keys, with indices, and groups without a time."""
     from pyspark.sql import functions as f
 
     if not plan.by:
@@ -394,7 +385,7 @@ def _coded(grouped: Foreign, frame: Foreign, plan: TablePlan) -> Foreign:
 
 
 def _collected(grouped: Foreign) -> Foreign:
-    """Arrow table of `grouped`, on the driver; the text of Spark's errors is dropped, because it may quote rows."""
+    """Arrow table of `grouped`; Spark's errors may quote rows and are dropped."""
     try:
         return grouped.toArrow()
     except Exception as error:

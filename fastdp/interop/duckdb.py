@@ -1,8 +1,7 @@
-"""Exact noise in DuckDB's SQL: a function for numbers that a query has aggregated.
+"""Exact noise in DuckDB's SQL, for numbers that a query has aggregated.
 
-One registered function is one release, over any order, chunks and queries: the caller states how much one
-contribution changes all values together that the function receives.  All answers then cost epsilon, even if later
-queries depend on earlier answers: the loss of each value is its own change over the scale of the noise.
+One registered function is one release, over any order, chunks and queries: the caller states the change of all its
+values by one contribution, so all answers cost epsilon, even for queries that depend on earlier ones.
 """
 
 from __future__ import annotations
@@ -44,14 +43,14 @@ def register(
     name : str
         SQL name: ``SELECT station, private_count(count(*)) FROM trips GROUP BY station``.
     sensitivity : float
-        Largest change (L1) by one contribution of all values together that the function receives, in units of the
-        values.  For groups that share no contribution: the largest change of one group.
+        Largest change (L1) by one contribution of all values together that the function receives, in their units; of
+        groups that share no contribution, one group's.
     epsilon : float
         Privacy loss of everything that the function returns.
     rows : int
-        Most values (not groups) that the function accepts over all queries; public.  One more is an error.
+        Most values (not groups) accepted over all queries; public.
     kind : "BIGINT" or "DOUBLE"
-        Type of the column and the result.  Sums of integers are HUGEINT in DuckDB: ``sum(x)::BIGINT``.
+        Type of column and result.  Sums of integers are HUGEINT in DuckDB: ``sum(x)::BIGINT``.
     resolution : float, optional
         Only for DOUBLE, as for :func:`fastdp.add_noise`.
     ledger, stream : Ledger and str, optional
@@ -60,17 +59,17 @@ def register(
     Returns
     -------
     Guarantee
-        Of all answers of the function together.
+        Of all answers together.
 
     Raises
     ------
     ParameterError, BudgetError
-        Nothing is registered then.  In a query, errors of the function are DuckDB's.
+        Nothing is registered then; in a query, errors are DuckDB's.
 
     Notes
     -----
-    The function is volatile: DuckDB calls it once for each row that it evaluates; a relation that is fetched twice is
-    evaluated twice.  NULL stays NULL, so whether a group has a value is public; NaN and infinity are refused.
+    The function is volatile: a relation fetched twice is evaluated twice.  NULL stays NULL, so whether a group has a
+    value is public; NaN and infinity are refused.
     """
     told = "pyarrow is not installed: expected it beside DuckDB (pip install 'fastdp-streams[parquet]')"
     pa = imported("pyarrow", ParameterError(told))

@@ -1,7 +1,7 @@
-"""A measurement for OpenDP whose noise and privacy map are fastdp's; it chains and composes like OpenDP's own.
+"""A measurement for OpenDP whose noise and privacy map are fastdp's.
 
-OpenDP requires the feature "honest-but-curious" for external code: it cannot check that noise and map belong
-together.  Here they are one object, :class:`fastdp.streams.add_noise.VectorNoise`, which holds the proof.
+Both are in :class:`fastdp.streams.add_noise.VectorNoise`, which holds the proof; OpenDP requires the feature
+"honest-but-curious" for external code.
 """
 
 from __future__ import annotations
@@ -32,26 +32,24 @@ def make_discrete_laplace(
     ----------
     input_domain : opendp.Domain
         ``atom_domain(T=...)``, or ``vector_domain(atom_domain(T=...))``, of integers or floats.  Floats need
-        ``nan=False``, and a vector of them its ``size``.
+        ``nan=False``, their vectors a ``size``.
     input_metric : opendp.Metric
         ``absolute_distance(T=...)`` for a number, ``l1_distance(T=...)`` for a vector.
     sensitivity, epsilon : float
-        The map gives epsilon at an input distance of ``sensitivity``.
+        The map gives epsilon at distance ``sensitivity``.
     resolution : float, optional
         Only for floats, as for :func:`fastdp.add_noise`.
 
     Returns
     -------
     opendp.Measurement
-        To ``max_divergence()``, with the map d_in * epsilon / sensitivity, rounded up; for floats the distance
-        first grows by the rounding to the grid.  Outputs have the type of the inputs, and
-        saturate at its ends.  Every invocation has a fresh key.
+        To ``max_divergence()``, with the map d_in * epsilon / sensitivity, rounded up, for floats after rounding to
+        the grid. Outputs saturate at their type's ends; every invocation has a fresh key.
 
     Raises
     ------
     ParameterError
-        If the domain or metric is not accepted, OpenDP is not installed, or its features ``contrib`` and
-        ``honest-but-curious`` are not enabled.
+        For another domain or metric; without OpenDP, or its features ``contrib`` and ``honest-but-curious``.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Exact noise in polars' expressions, for columns that a query has aggregated."""
+"""Exact noise in polars' expressions, for aggregated columns."""
 
 from __future__ import annotations
 
@@ -34,22 +34,21 @@ def add_noise(
     column : str or polars.Expr
         A full column: ``frame.group_by("station").len().with_columns(add_noise("len", 1, 0.5))``.
     sensitivity, epsilon, resolution
-        As for :func:`fastdp.add_noise`; the values are the full column.
+        As for :func:`fastdp.add_noise`, of the full column.
     kind : "Int64" or "Float64"
-        Type of the result and the column; integers of any type become Int64.
+        Type of result and column; integers become Int64.
     ledger, stream : Ledger and str, optional
         Ledger that records the loss, now; and the name of the queried data.
 
     Returns
     -------
     polars.Expr
-        It can be evaluated once, on one column; a second evaluation, also one for each group, would be another
-        release and is refused.
+        For one evaluation on one column; a second one, also by group, would be another release and is refused.
 
     Raises
     ------
     ParameterError, BudgetError
-        Naming the argument.  In a query, errors of the expression are polars'.
+        In a query, errors are polars'.
     """
     pl = imported(
         "polars", ParameterError("polars is not installed: expected the package polars (pip install polars)")

@@ -1,8 +1,4 @@
-"""Composition of releases on one stream: the exact cost of a release, and the budget left under a limit.
-
-Amounts are exact decimals (0.1 is a tenth) and costs multiples of 10^-324, as every float's shortest decimal is, so
-sums are exact.
-"""
+"""Composition of releases on one stream, in exact decimals: the cost of a release, and the budget left."""
 
 from __future__ import annotations
 
@@ -29,13 +25,7 @@ NO_RHO = UNIT << 1000
 
 
 class Budget(NamedTuple):
-    """An amount of privacy loss.
-
-    Attributes
-    ----------
-    epsilon, delta : float
-        ``inf`` for no limit.
-    """
+    """Privacy loss, ``epsilon`` and ``delta``; ``inf`` for no limit."""
 
     epsilon: float
     delta: float
@@ -64,14 +54,14 @@ def written(amount: float) -> Fraction:
 
 
 def times(kind: Kind, weaker: Kind) -> int | None:
-    """Return how many changes of unit `kind` make any one change of `weaker`; None if they do not."""
+    """How many changes of unit `kind` make any one of `weaker`; None if they do not."""
     if kind == weaker or kind.rows is None or weaker.rows is None:
         return 1 if kind == weaker else 2 if kind in ELEMENTS and weaker == VALUE else None
     return kind.rows.times(weaker.rows)
 
 
 def common_kind(kinds: Iterable[Kind], stream: str) -> Kind:
-    """Weakest of these units, in which a composition is stated; ParameterError if there is none."""
+    """Weakest of these units; ParameterError if there is none."""
     found = sorted(set(kinds), key=str)
     for weakest in found:
         if all(times(kind, weakest) for kind in found):
@@ -86,7 +76,7 @@ def common_kind(kinds: Iterable[Kind], stream: str) -> Kind:
 
 @lru_cache(maxsize=1024)
 def cost(epsilon: float, delta: float, distance: float) -> tuple[int, int, int]:
-    """Return EPSILON, DELTA and DOUBLE_DELTA of a release with a finite epsilon, in units of 1 / UNIT."""
+    """EPSILON, DELTA and DOUBLE_DELTA of a release, in units of 1 / UNIT."""
     # The sampled distribution P~ is at most d from the P of the proof: P~1 <= P1 + d <= e^eps P2 + delta + d
     # <= e^eps P~2 + delta + (1 + e^eps) d.
     one = min(Fraction(1), written(delta) + _on_both_sides(written(distance), epsilon))
@@ -96,7 +86,7 @@ def cost(epsilon: float, delta: float, distance: float) -> tuple[int, int, int]:
 
 
 def of_changes(changes: int, epsilon: int, delta: int) -> int:
-    """Delta of so many changes, one after the other, each with this loss; in units of 1 / UNIT."""
+    """Delta of so many changes in turn, in units of 1 / UNIT."""
     # delta (1 + e^eps + ... + e^((m - 1) eps)), of which the last term is the largest.
     if changes == 1 or not delta:
         return delta
@@ -112,7 +102,7 @@ def alone(guarantee: Guarantee) -> Loss:
 
 
 def rho_of(guarantee: Guarantee) -> int:
-    """Rho that a release adds to a sum, in units of 1 / UNIT; NO_RHO if it has none."""
+    """Rho of a release, in units of 1 / UNIT; NO_RHO if none."""
     claimed = math.isfinite(guarantee.rho)
     if guarantee.numeric_distance or (not claimed and (guarantee.delta or guarantee.epsilon > MAX_EXPONENT)):
         return NO_RHO
@@ -122,7 +112,6 @@ def rho_of(guarantee: Guarantee) -> int:
 
 
 def _on_both_sides(amount: Fraction, epsilon: float) -> Fraction:
-    """Return at least (1 + e^`epsilon`) times `amount`."""
     return amount * (1 + exp_above(Fraction(epsilon))) if amount else amount
 
 
@@ -139,10 +128,9 @@ def rounded(loss: Loss) -> Budget:
 
 
 def left(limit: Budget, spent: Loss, met: Loss, changes: int = 1) -> Budget:
-    """Cost allowed to a further release, rounded down; 0 if the limit is passed already.
+    """Cost allowed to a further release, rounded down; 0 beyond the limit.
 
-    `spent`: cost of the stream's worst element; `met`: of the new release's worst element; `changes`: how often the
-    release counts.
+    `spent`, `met`: cost of the stream's worst element, and of the new release's; `changes`: how often it counts.
     """
     if not spent.within(limit):
         return Budget(0.0, 0.0)
@@ -190,19 +178,19 @@ _ABOVE = 1.0 + 2.0**-40
 
 
 def size_class(epsilon: float) -> int:
-    """Class of a loss, by exact arithmetic, so that all machines agree."""
+    """Class of a loss, the same on all machines."""
     mantissa, exponent = math.frexp(max(epsilon, SMALLEST))
     return CLASSES * exponent + math.ceil(2 * CLASSES * mantissa) - CLASSES
 
 
 def largest(index: int) -> float:
-    """Largest loss in the class with this index; the inverse of :func:`size_class`."""
+    """Largest loss in a class."""
     exponent, rest = divmod(index, CLASSES)
     return math.ldexp((CLASSES + rest) / (2 * CLASSES), exponent)
 
 
 def pure_divergence(epsilon: float, order: float) -> float:
-    """Upper bound of the Renyi divergence of order `order` of a pure loss."""
+    """Upper bound of a pure loss's Renyi divergence."""
     if not order * epsilon < 600.0:
         # ln cosh x = x + ln(1 + e^(-2 x)) - ln 2.
         lost = math.log1p(math.exp(-epsilon)) - math.log1p(math.exp(-(2.0 * order - 1.0) * epsilon))
@@ -213,9 +201,9 @@ def pure_divergence(epsilon: float, order: float) -> float:
 
 
 def epsilon_at(order: float, pure: Sequence[tuple[float, float]], rho: float, delta: float) -> float:
-    """Epsilon for which these releases together are (epsilon, delta)-DP, by divergences of one order.
+    """Epsilon of these releases together at `delta`, by divergences of one order.
 
-    `pure`: largest loss and sum of losses of each class; `rho`: sum of all others.
+    `pure`: largest loss and sum of each class; `rho`: sum of the others.
     """
     spent = order * rho + sum(total * min(1.0, pure_divergence(top, order) / top) for top, total in pure)
     # ln(1 - 1 / order), in a form that keeps its digits near order 1, where a delta near 1 leads.
@@ -226,6 +214,6 @@ def epsilon_at(order: float, pure: Sequence[tuple[float, float]], rho: float, de
 
 @lru_cache(maxsize=256)
 def orders_of(epsilon: float, delta: float) -> tuple[float, ...]:
-    """Return public orders for the limit (epsilon, delta): best for rhos that use all, a half or a quarter of it."""
+    """Public orders for a limit: best for rhos that use all, a half or a quarter of it."""
     shares = (epsilon, epsilon / 2.0, epsilon / 4.0)
     return tuple(zcdp_order(max(zcdp_rho(share, delta), 2.0**-1000), share) for share in shares)

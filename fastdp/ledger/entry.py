@@ -1,4 +1,4 @@
-"""One release in a ledger: its guarantee, its stream and region; and its line in the file."""
+"""One release in a ledger, and its line in the file."""
 
 from __future__ import annotations
 
@@ -57,7 +57,6 @@ class Text(records.Kind):
     least: int = 1
 
     def check(self, name: str, value: object) -> str:
-        """`value`, if it is a text of accepted length that UTF-8 can encode; else ParameterError that names it."""
         if not isinstance(value, str) or not self.least <= len(value) <= self.longest:
             wanted = f"expected a text of {self.least} to {self.longest} characters"
             raise ParameterError(f"{name} = {validation.shown(value)}: {wanted}")
@@ -81,21 +80,21 @@ class Entry:
     id, time : int, str
         Its number, and when it was recorded: UTC, ISO 8601.
     stream, part : str
-        Name of the stream, and label of the share that the release reads (None: the full stream).
+        The stream, and label of the share that the release reads (None: all).
     start, stop : int or None
-        Positions [start, stop) in the stream or share; stop None: no end; both None: all.
+        Positions [start, stop) in it; stop None: no end; both None: all.
     guarantee : Guarantee
-        Guarantee of the release.
+        Of the release.
     mechanism : dict or str or None
-        Class and public parameters of the mechanism, or a description.
+        Class and public parameters, or a description.
     note : str
         Anything.
     state : str
-        ``"spent"``, ``"reserved"`` (never ended, so it counts), or ``"cancelled"`` (it does not count).
+        ``"spent"``, ``"reserved"`` (it counts), or ``"cancelled"`` (it does not).
     nonce : str
         Random digits, unique among all ledgers.
     fingerprint : str or None
-        Fingerprint of the noise; None if unknown or a simulation.
+        Of the noise; None if unknown or a simulation.
     """
 
     id: int
@@ -119,12 +118,12 @@ class Entry:
 
     @property
     def counts(self) -> bool:
-        """Whether it uses budget: neither cancelled nor a simulation."""
+        """True if it uses budget: neither cancelled nor a simulation."""
         return self.state != "cancelled" and not self.guarantee.simulated
 
     @property
     def kind(self) -> Kind:
-        """Unit of privacy and adjacency that the guarantee is stated for."""
+        """Unit of privacy and adjacency of the guarantee."""
         return Kind(self.guarantee.unit, self.guarantee.adjacency, self.guarantee.rows)
 
     @property
@@ -138,22 +137,19 @@ class Entry:
         return " ".join(where) or "whole stream"
 
     def to_line(self) -> Json:
-        """Fields of its line, without the state; floats as shortest decimals."""
+        """Its line, without the state; floats as shortest decimals."""
         return {name: getattr(self, name) for name in _IN_LINE} | {"guarantee": self.guarantee.to_dict()}
 
     @classmethod
     def from_line(cls, line: Json, state: str) -> Entry:
-        """Entry of a line; LookupError, TypeError or ValueError if it is none."""
+        """Entry of a line; else LookupError, TypeError or ValueError."""
         said = {**line["guarantee"], "derivation": tuple(line["guarantee"]["derivation"])}
         said |= {"rows": UnitRows.read(said["rows"]), "times": Times.read(said["times"])}
         fields = {name: line[name] for name in _IN_LINE}
         return cls(**fields | {"guarantee": _recorded_guarantee(**said)}, state=state)
 
     def checked(self) -> Entry:
-        """Entry as its line reads back, with a plain guarantee and names in Unicode's normal form C.
-
-        ParameterError for names, regions and contents that no line may have.
-        """
+        """Entry as its line reads back, names in normal form C; ParameterError for contents that no line may have."""
         part = None if self.part is None else normal_name("part", self.part)
         guarantee, stream = _plain_guarantee(self.guarantee), normal_name("stream", self.stream)
         plain = {**vars(self), "stream": stream, "part": part, "guarantee": guarantee.to_dict()}
@@ -184,7 +180,7 @@ def _depth(line: str) -> int:
 
 
 def _refuse_parts(entry: Entry) -> None:
-    """ParameterError for a label or range with a unit for which disjointness is not proved (``docs/privacy.md``)."""
+    """ParameterError for a region with a unit whose disjointness is not proved (``docs/privacy.md``)."""
     if entry.start is not None and entry.kind != VALUE:
         raise ParameterError(
             f"start = {entry.start!r}, stop = {entry.stop!r}: expected None for {entry.kind}: only "
@@ -199,7 +195,7 @@ def _refuse_parts(entry: Entry) -> None:
 
 
 def _plain_guarantee(guarantee: object) -> Guarantee:
-    """Checked plain Guarantee with the values of `guarantee`, whatever class derived from it."""
+    """Checked Guarantee, whatever class derived from it."""
     if not isinstance(guarantee, Guarantee):
         wanted = "expected a fastdp.Guarantee, or a publisher that has one"
         raise ParameterError(f"guarantee = {validation.shown(guarantee)}: {wanted}")
@@ -214,12 +210,12 @@ def _plain_guarantee(guarantee: object) -> Guarantee:
 
 @lru_cache(maxsize=256, typed=True)
 def _recorded_guarantee(**said: Any) -> Guarantee:
-    """Guarantee in a line; cached, by type too, because True is no epsilon, though it equals 1."""
+    """Guarantee in a line, cached by type too: True equals 1."""
     return _plain_guarantee(Guarantee.from_dict(said))
 
 
 def described(publisher: object) -> Json:
-    """Return class and public parameters of a publisher, never its key."""
+    """Class and public parameters of a publisher, never its key."""
     machine = getattr(publisher, "machine", None)
     composed = (getattr(machine, name, None) for name in ("composition", "plan"))
     plan = next((one for one in composed if hasattr(one, "describe")), None)
@@ -247,7 +243,7 @@ def _plain(value: object) -> object:
 
 
 def normal_name(field: str, value: object) -> str:
-    """Name of a stream or share in Unicode's normal form C; ParameterError for characters that do not show."""
+    """Name in Unicode's normal form C; ParameterError for characters that do not show."""
     given = unicodedata.normalize("NFC", NAME.check(field, value))
     if not given.isprintable() or given != given.strip() or len(given) > LONGEST_NAME:
         wanted = "expected printable characters, without a blank at either end"

@@ -1,4 +1,4 @@
-"""The ledger: releases recorded before they happen, and refused if they would pass a limit."""
+"""The ledger: releases recorded before they happen, and refused beyond a limit."""
 
 from __future__ import annotations
 
@@ -43,21 +43,21 @@ class Ledger:
     path : path
         The file, an SQLite database; created, owner-only, if missing.
     limit_epsilon, limit_delta : float, optional
-        Limit per stream for releases through this object, besides limits in the file (:meth:`set_limit`).
+        Limit per stream through this object, besides the file's (:meth:`set_limit`).
     key : Key or 32 bytes, optional
-        Seals the lines with HMAC-SHA-256, against forgery; without it with SHA-256, against accidents.
+        Seals the lines with HMAC-SHA-256, against forgery; by default SHA-256, against accidents.
     create : bool
         False: a missing file is an error.
 
     Notes
     -----
-    Privacy: exact basic composition (``docs/privacy.md``) of releases with independent noise: a publisher is refused
-    whose noise an entry has already, or is unknown.  Two names of one stream, shares that overlap and a secret used
-    elsewhere cannot be detected.
+    Privacy: exact basic composition (``docs/privacy.md``, section 11) of releases with independent noise: one whose
+    noise an entry has already, or is unknown, is refused.  Two names of one stream, shares that overlap and a secret
+    used elsewhere cannot be detected.
 
-    Each call is one transaction, on disk before it returns, in time independent of the number of releases.  Threads
-    can share an object, and processes a file on a local disk.  A line is never changed.  A release is reserved, then
-    committed; a reservation whose process died counts as spent: its output may have left.
+    A call is one transaction, on disk before it returns, in time independent of the number of releases.  Threads can
+    share an object, processes a file on a local disk.  A release is reserved, then committed; a reservation whose
+    process died counts as spent.
 
     Examples
     --------
@@ -89,11 +89,11 @@ class Ledger:
         return f"Ledger({str(self._path)!r})"
 
     def close(self) -> None:
-        """Close the file, so that it can be moved or copied; the next call opens it again."""
+        """Close the file, so that it can be moved; the next call opens it again."""
         self._store.close()
 
     def spent(self, stream: str) -> Guarantee:
-        """Guarantee of all releases of a stream together; epsilon 0 without any."""
+        """Guarantee of a stream's releases together; epsilon 0 without any."""
         return compose(self.entries(stream), stream)
 
     def remaining(
@@ -105,11 +105,11 @@ class Ledger:
         part: str | None = None,
         times: Times | None = None,
     ) -> Budget:
-        """Cost allowed to one more release of a stream: on these positions, this share or these times of a table.
+        """Cost allowed to one more release of a stream: on these positions, this share or these times.
 
         Never overstated where epsilons add up; where rhos do, a pure release below it may be refused.  In the
-        stream's present unit: less is left for a weaker one, which makes earlier releases count twice.  Delta
-        includes the distance of sampled noise (:func:`fastdp.ledger.compose`).
+        stream's present unit: a weaker one has less.  Delta includes the distance of sampled noise
+        (:func:`fastdp.ledger.compose`).
         """
         asked = Entry(0, "", stream, Guarantee(0.0), part, start, stop, None, "", "spent").checked()
         if times is not None and not isinstance(times, Times):
@@ -119,14 +119,14 @@ class Ledger:
             return self._left(state, asked.stream, region)
 
     def limit(self, stream: str, per: Duration | None = None) -> Budget:
-        """Limit of a stream: the lower of the ledger's and this object's; with ``per`` the ledger's for a period."""
+        """Limit of a stream: the lower of file's and object's; with ``per`` the file's for a period."""
         asked, length = normal_name("stream", stream), _length(per)
         with self._store.transaction(write=False) as state:
             found = state.limit(asked, length)
         return found if length else _least(found, self._limit)
 
     def limits(self, per: Duration | None = None) -> dict[str | None, Budget]:
-        """Limits of streams with one of their own, by stream; under None that of all others."""
+        """Limits by stream; under None that of all others."""
         length = _length(per)
         with self._store.transaction(write=False) as state:
             return state.limits(length)
@@ -134,38 +134,37 @@ class Ledger:
     def by_period(self, stream: str, per: Duration = "1y") -> dict[str | None, Budget]:
         """Loss of a person, with all their rows, in each calendar period of the data's time.
 
-        A person counts once for each period of their unit; a unit that stands for k rows assumes that no person has
-        more.  Releases for one row know no person, and are left out.
+        A person counts once for each period of their unit; a unit of k rows assumes that none has more.  Releases for
+        one row are left out.
 
         Parameters
         ----------
         stream : str
             Name of the stream.
         per : str or timedelta
-            Length of the periods: "1mo", "1y" and others, from midnight of the unit's zone.
+            Length of the periods, such as "1mo", from midnight of the unit's zone.
 
         Returns
         -------
         dict of str to Budget
-            By beginning of the period; under None each period without a release of its own, if those without public
-            times cost anything.  Empty without a unit that has periods, of this length or shorter.
+            By beginning of the period; under None the loss of each other one, if releases without public times cost
+            any. Empty without a unit that has periods of at most this length.
 
         Raises
         ------
         ParameterError
-            If periods of a unit cross the ends of these, as weeks do those of months.
+            If a unit's periods cross the ends of these, as weeks do.
         """
         asked = normal_name("stream", stream)
         with self._store.transaction(write=False) as state:
             return _by_period(state, asked, str(_length(per)))
 
     def report(self, stream: str | None = None) -> str:
-        """Cost of each stream, the rest of its limits, and the loss of a person in a year, as text."""
+        """Cost of each stream, budget left, and a person's loss in a year, as text."""
         names = self.streams if stream is None else [normal_name("stream", stream)]
         return "\n".join(line for name in names for line in self._lines(name)) or "No releases yet."
 
     def _lines(self, stream: str) -> Iterator[str]:
-        """Lines of the report on one stream."""
         cost, limit = self.spent(stream), self.limit(stream)
         left = (
             f"left {in_words(self.remaining(stream))} of {in_words(limit)}" if min(limit) < math.inf else "no limit"
@@ -184,7 +183,7 @@ class Ledger:
                     yield f"  per {length}{said}, which does not renew: no unit has periods so short"
 
     def entries(self, stream: str | None = None) -> list[Entry]:
-        """Releases of a stream, or all, in the order of recording."""
+        """Releases of a stream, or all, in order."""
         asked = None if stream is None else normal_name("stream", stream)
         with self._store.transaction(write=False) as state:
             return state.entries(asked)
@@ -196,18 +195,18 @@ class Ledger:
             return state.streams()
 
     def verify(self, head: str | None = None) -> Verification:
-        """Check every line, seal and total, and that a line seen earlier is still there; no other call does.
+        """Check every line, seal and total; no other call does.
 
         Parameters
         ----------
         head : str, optional
-            A seal that an earlier call returned, or its first 16 digits or more; without it missing last lines are
-            not found.
+            A seal (its first 16 digits or more) of an earlier call, whose line must still be there; without it
+            missing last lines are not detected.
 
         Raises
         ------
         StateError
-            Naming the line or table that is wrong, or if no line has the seal.
+            Naming the wrong line or table, or if no line has the seal.
         """
         if head is not None and len(Text(64).check("head", head)) < 16:
             raise ParameterError(f"head = {validation.shown(head)}: expected a seal, 16 to 64 hexadecimal digits")
@@ -229,36 +228,30 @@ class Ledger:
         Parameters
         ----------
         guarantee : Guarantee or publisher
-            Of a publisher its ``guarantee``, class, public parameters and the fingerprint of its noise are recorded;
-            one without ``noise_fingerprint`` is refused.  A simulation costs nothing.
+            A publisher's ``guarantee``, class, public parameters and fingerprint are recorded; one without
+            ``noise_fingerprint`` is refused.  A simulation costs nothing.
         stream : str
-            Name of the stream; budgets are per stream.
+            Name of the stream, which has the budget.
         start, stop : int, optional
-            Positions [start, stop) that the release reads, counted from the stream's first value, hold-out included;
-            without stop, all from start on.  Only for one value that is replaced.
+            Positions [start, stop) that are read, from the stream's first value, hold-out included; without stop, no
+            end. Only for one value that is replaced.
         part : str, optional
-            Label of the share that the release reads.  Shares must be disjoint by public facts, or (add or remove) by
-            the element itself.  Only for one value, event or point.
+            Label of the share that is read.  Shares must be disjoint by public facts, or (add or remove) by the
+            element itself.  Only for one value, event or point.
         mechanism : str or dict, optional
-            The mechanism, in words or as JSON.
+            In words or as JSON.
         note : str
             Anything.
-
-        Returns
-        -------
-        Entry
-            The recorded entry.
 
         Raises
         ------
         BudgetError
-            If the stream would cost more than a limit, or an earlier entry has the publisher's noise
-            (:meth:`resume`).
+            Beyond a limit, or if an earlier entry has the publisher's noise (:meth:`resume`).
         ParameterError
             For arguments that are not accepted, or a unit that does not compose with the stream's
             (``docs/ledger.md``).
         StateError
-            If the file is damaged, locked or cannot be written.  In all cases nothing is recorded.
+            If the file is damaged, locked or cannot be written.  Nothing is recorded in any case.
         """
         return self._enter("spend", guarantee, mechanism, stream=stream, start=start, stop=stop, part=part, note=note)
 
@@ -274,9 +267,9 @@ class Ledger:
         note: str = "",
         cancel_on: tuple[type[Exception], ...] = (),
     ) -> Reservation:
-        """Set budget aside for a release that begins now: ``with ledger.reserve(...): release()``.
+        """Set budget aside for a release: ``with ledger.reserve(...): release()`` commits it at the end.
 
-        The end of the block commits it; a block that raises leaves it reserved, which counts as spent.
+        A block that raises leaves it reserved, which counts as spent.
 
         Parameters
         ----------
@@ -284,7 +277,7 @@ class Ledger:
             If the block raises one of these, nothing was released and the budget is free again.  They must not depend
             on the data: :class:`fastdp.errors.DataError` and its bases are refused.
         guarantee, stream, start, stop, part, mechanism, note
-            As for :meth:`spend`, and its errors.
+            As for :meth:`spend`.
         """
         if not _depend_on_no_data(cancel_on):
             raise ParameterError(
@@ -299,25 +292,20 @@ class Ledger:
     def resume(self, number: int, publisher: Guaranteed) -> Reservation:
         """Continue a release that was reserved but never ended, for example after a crash.
 
-        Nothing is spent again: the publisher gives the same values the same noise.  Other values would reveal their
-        difference, which the ledger cannot detect.
+        Nothing is spent: the publisher gives the same values the same noise.  Other values would reveal their
+        difference, which the ledger cannot detect.  No error frees the budget, because some output may be out.
 
         Parameters
         ----------
         number : int
             The entry's ``id``.
         publisher : publisher
-            With the key and composition of the reserved one, before its first value.
-
-        Returns
-        -------
-        Reservation
-            No error frees its budget, because some output may be out.
+            With the reserved one's key and composition, before its first value.
 
         Raises
         ------
         ParameterError, StateError
-            If the publisher's noise is not the entry's; if the entry is not reserved.
+            If the noise is not the entry's; if it is not reserved.
         """
         validation.integer("number", number, 1)
         with self._store.transaction(write=False) as account:
@@ -347,17 +335,16 @@ class Ledger:
         Parameters
         ----------
         epsilon, delta : float or None
-            None: no limit.  Omitted: unchanged, or for a stream without its own, that of all streams.  A limit below
-            the spent amount refuses all further releases.
+            None: no limit.  Omitted: unchanged, or for a stream without its own, the general one.  A limit below the
+            spent amount refuses all further releases.
         stream : str, optional
             Name of the stream; None for all.
         per : str or timedelta, optional
-            The limit renews: it holds for a person with all their rows in each calendar period of this length, such
-            as "1mo", of the data's time, whenever the releases are made.  A release without public start and stop
-            counts in every period; a unit whose periods are longer, or that has none, has the limit once and for
-            all.  Limits for several lengths, and one without, all hold.
+            The limit holds for a person with all their rows in each calendar period of this length ("1mo") of the
+            data's time.  A release without public start and stop counts in every period; a unit without periods, or
+            with longer ones, has the limit once.  Limits for several lengths, and one without, all hold.
         note : str
-            Anything, such as who decided it.
+            Such as who decided it.
         """
         given = (("epsilon", epsilon), ("delta", delta))
         named = {field: amount for field, amount in given if not isinstance(amount, EllipsisType)}
@@ -369,7 +356,7 @@ class Ledger:
             state.append(body)
 
     def _enter(self, kind: str, given: Guarantee | Guaranteed, mechanism: object, **said: Any) -> Entry:
-        """Append a line that spends or reserves, and return its entry; BudgetError undoes it."""
+        """Append a line that spends or reserves; BudgetError undoes it."""
         fingerprint, guarantee = None, given
         promised = getattr(given, "guarantee", None)
         if not isinstance(given, Guarantee) and isinstance(promised, Guarantee):
@@ -391,7 +378,7 @@ class Ledger:
             return replace(wanted, id=line["id"], time=line["time"], nonce=line["nonce"])
 
     def _refuse(self, state: LedgerState, wanted: Entry) -> None:
-        """BudgetError if the release just added passes a limit; the error undoes the transaction."""
+        """BudgetError if the release just added passes a limit."""
         stream, odometer = wanted.stream, state.odometer
         limit = self._lowest(state, stream)
         after = odometer.total(stream, limit=limit)
@@ -431,7 +418,6 @@ class Ledger:
                 )
 
     def _end(self, reserved: Entry, kind: str, stop: int | None = None) -> Entry:
-        """Append a line that commits or cancels a reservation, and return the ended entry."""
         where = ending(reserved, stop)
         with self._store.transaction(write=True) as state:
             found = state.reserved(reserved.id)
@@ -442,7 +428,7 @@ class Ledger:
             return replace(reserved, state=ENDS[kind], stop=where)
 
     def _lowest(self, state: LedgerState, stream: str) -> Budget:
-        """Lowest of the file's and this object's limits, for each amount."""
+        """Lower of the file's and this object's limits."""
         return _least(_recorded(state, stream), self._limit)
 
     def _left(self, state: LedgerState, stream: str, region: Region) -> Budget:
@@ -458,7 +444,6 @@ class Ledger:
 
 
 def _least(*limits: Budget) -> Budget:
-    """The least of each amount."""
     return Budget(*map(min, zip(*limits, strict=True)))
 
 
@@ -468,12 +453,11 @@ def _length(per: Duration | None) -> str | None:
 
 
 def _recorded(state: LedgerState, stream: str) -> Budget:
-    """Lowest of the file's limits for a stream; one for each period also holds for one unit."""
+    """Lowest of the file's limits; one for a period also holds for one unit."""
     return _least(*(state.limit(stream, per) for per in (None, *state.lengths())))
 
 
 def _renewing(state: LedgerState, stream: str, region: Region) -> Iterator[tuple[str, Budget, Period, int]]:
-    """Limits that renew, with the periods that a region meets: length, limit, periods and number of the period."""
     for length in state.lengths():
         bound, per = state.limit(stream, length), state.odometer.renewal(stream, length)
         if per is not None and min(bound) < math.inf:
@@ -496,7 +480,7 @@ def _by_period(state: LedgerState, stream: str, length: str) -> dict[str | None,
 
 
 def in_words(loss: Guarantee | Budget) -> str:
-    """Amounts with all their digits, as text: the finite ones of a limit; of a guarantee epsilon and any others."""
+    """Finite amounts as text, with all digits."""
     if isinstance(loss, Budget):
         named = loss._asdict()
         return ", ".join(f"{name} = {amount!r}" for name, amount in named.items() if amount < math.inf) or "none"
@@ -506,7 +490,7 @@ def in_words(loss: Guarantee | Budget) -> str:
 
 
 def _depend_on_no_data(kinds: object) -> bool:
-    """Return whether these are exception classes, none of them DataError or a base of it."""
+    """True for exception classes, none a DataError or its base."""
     return isinstance(kinds, tuple) and all(
         isinstance(kind, type) and issubclass(kind, BaseException) and not issubclass(DataError, kind)
         for kind in kinds
@@ -514,7 +498,7 @@ def _depend_on_no_data(kinds: object) -> bool:
 
 
 def _refuse_noise(state: LedgerState, wanted: Entry) -> None:
-    """BudgetError if an earlier entry, of any stream, has the same noise."""
+    """BudgetError if an earlier entry has the same noise."""
     earlier = None if wanted.fingerprint is None else state.noise(wanted.fingerprint)
     if earlier is not None:
         number, stream = earlier
@@ -530,13 +514,7 @@ def _refuse_noise(state: LedgerState, wanted: Entry) -> None:
 
 
 class Reservation:
-    """Budget set aside for one release; see :meth:`Ledger.reserve`.
-
-    Attributes
-    ----------
-    entry : Entry
-        The recorded entry.
-    """
+    """Budget set aside for one release, ``entry``; see :meth:`Ledger.reserve`."""
 
     def __init__(self, ledger: Ledger, made: Entry, cancel_on: tuple[type[Exception], ...] = ()) -> None:
         self._ledger = ledger
@@ -544,28 +522,21 @@ class Reservation:
         self.entry = made
 
     def commit(self, stop: int | None = None) -> Entry:
-        """Record that the release has happened.
+        """Record that the release has happened; from here on no error frees the budget.
 
-        Parameters
-        ----------
-        stop : int, optional
-            Its end, within the reservation; positions from there on were not read.
-
-        Notes
-        -----
-        From here on no error frees the budget, even if this call fails (:meth:`keep`).
+        `stop`, within the reservation: positions from there on were not read.
         """
         self.keep()
         self.entry = self._ledger._end(self.entry, "commit", stop)
         return self.entry
 
     def cancel(self) -> Entry:
-        """Record that nothing was or will be released: the budget is free again."""
+        """Record that nothing was or will be released; the budget is free."""
         self.entry = self._ledger._end(self.entry, "cancel")
         return self.entry
 
     def keep(self) -> None:
-        """Declare that a release begins: from now on no error frees the budget."""
+        """Declare that a release begins: no error frees the budget."""
         self._cancel_on = ()
 
     def __enter__(self) -> Self:
@@ -586,7 +557,7 @@ class Reservation:
 
 
 def stream_key(secret: Key, stream: str | None) -> Key:
-    """Key of the stream with this name; `secret` itself without a name."""
+    """Key of the stream with this name, if there is a name."""
     return secret if stream is None else secret.of_stream(normal_name("stream", stream))
 
 
@@ -598,9 +569,9 @@ def charge(
     part: str | None = None,
     mechanism: object = None,
 ) -> AbstractContextManager[object]:
-    """Reserve the loss in a ledger, if there is one; the block that follows makes the release.
+    """Reserve the loss, if there is a ledger, for the release in the block; as :meth:`fastdp.Ledger.reserve`.
 
-    As :meth:`fastdp.Ledger.reserve`; ParameterError also for a ledger without `stream`, or `part` without a ledger.
+    ParameterError also for a ledger without `stream`, or `part` without a ledger.
     """
     if ledger is None:
         if part is not None:

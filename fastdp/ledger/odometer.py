@@ -1,10 +1,9 @@
-"""The odometer: exact sums of the costs of a stream's releases, in SQL tables, and their composition.
+"""Exact sums of the costs of a stream's releases, in SQL tables, and their composition.
 
-Rhos are summed too: a pure epsilon counts as epsilon^2 / 2; a release with a delta and no rho has none.  Once a
-stream has a rho, epsilon is the least of its sum, of the rhos' at the summed delta, and of the Renyi divergences'.
+A pure epsilon has the rho epsilon^2 / 2; a release with a delta and no rho has none.  Once a stream has a rho,
+epsilon is the least of its sum, of the rhos' at the summed delta, and of the Renyi divergences'.
 
-Source: ToPS section 2.4 (sequential, parallel); Rogers et al. 2016 (basic composition is a valid filter for adaptive
-budgets); proofs in ``docs/privacy.md``, section 11.
+Source: ToPS section 2.4; Rogers et al. 2016 (filters for adaptive budgets); ``docs/privacy.md``, section 11.
 """
 
 from __future__ import annotations
@@ -71,7 +70,7 @@ _LOOKED_AT = 400
 
 
 class Region(NamedTuple):
-    """The elements that a release reads: positions, or instants of the axis (column and zone of times)."""
+    """Elements that a release reads: positions, or instants of a column and zone."""
 
     part: str | None = None
     start: int | None = None
@@ -80,7 +79,7 @@ class Region(NamedTuple):
 
     @classmethod
     def of(cls, entry: Entry) -> Region:
-        """Region of an entry, reduced to the bounds proved disjoint for its unit (``docs/privacy.md``)."""
+        """Entry's region, reduced to bounds proved disjoint for its unit."""
         if entry.kind == VALUE:
             return cls(entry.part, entry.start, entry.stop)
         rows, times = entry.kind.rows, entry.guarantee.times
@@ -95,7 +94,7 @@ class Region(NamedTuple):
 
     @property
     def scope(self) -> int:
-        """Kind of region: WHOLE stream, RANGES of positions, or labelled PARTS."""
+        """WHOLE stream, RANGES of positions, or labelled PARTS."""
         return PARTS if self.part is not None else WHOLE if self.start is None else RANGES
 
 
@@ -107,7 +106,7 @@ Levels = list[tuple[int, int]]
 
 
 class Account(NamedTuple):
-    """Sums of the releases for one unit, without public times or by those of one column and zone."""
+    """Sums of releases for one unit, without times or by one column and zone."""
 
     id: int
     kind: Kind
@@ -117,7 +116,7 @@ class Account(NamedTuple):
 
 
 def _pack(number: int) -> bytes:
-    """Return bytes that sort as the numbers do: length, then digits without zeros at the end."""
+    """Bytes that sort as the numbers do."""
     count = (number.bit_length() + 7) // 8
     return count.to_bytes(2) + number.to_bytes(count).rstrip(b"\0")
 
@@ -132,10 +131,9 @@ ZERO = _pack(0)
 class Odometer:
     """The largest cost of each stream's releases to any one of its elements, or of a region's.
 
-    Releases on the full stream add up.  Of ranges the largest sum at one position counts, of labelled shares and of
-    times the largest sum.  Ranges without a label may meet any share.  A replaced value is one element less and one
-    more, so releases for one element have a largest share of their own.  Other units, and times of several columns or
-    zones, add up in the weakest unit, each as often as :func:`composition.times` says.
+    Releases on the full stream add up; of ranges, shares and times the largest sum counts, and ranges without a label
+    may meet any share.  A replaced value is one element less and one more, so releases for one element have a largest
+    share of their own.  Other units, columns and zones add up in the weakest unit (:func:`composition.times`).
     """
 
     def __init__(self, db: sqlite3.Connection | None = None) -> None:
@@ -145,7 +143,7 @@ class Odometer:
         self._db = db
 
     def add(self, entry: Entry, times: int = 1) -> None:
-        """Add a release to the sums, or with `times` = -1 remove it; an entry that does not count changes nothing."""
+        """Add a release to the sums, or with `times` = -1 remove it."""
         said, region = entry.guarantee, Region.of(entry)
         kind = entry.stream, json.dumps(entry.kind), region.axis
         self._db.execute(
@@ -184,7 +182,7 @@ class Odometer:
                 self._raise(account, measure, region, times * amount)
 
     def _raise(self, account: int, measure: int, region: Region, amount: int) -> None:
-        """Change the sums of a region's positions; a row's sum holds from its start to the next row's."""
+        """Change a region's sums; a row's holds until the next row's start."""
         key = account, measure, region.scope, region.part or ""
         start, stop = region.start or 0, region.stop
         for edge in (start, stop):
@@ -207,9 +205,9 @@ class Odometer:
         )
 
     def total(self, stream: str, region: Region = EVERYWHERE, limit: Budget | None = None) -> Loss:
-        """Cost of a stream's releases together; ParameterError if units do not compose.
+        """Cost of a stream's releases; ParameterError if units do not compose.
 
-        A limit fixes the orders of divergences: the best order of a history could depend on outputs.
+        A limit fixes the orders of divergences: the best ones could depend on outputs.
         """
         accounts = self._accounts(stream)
         kinds = {account.kind for account in accounts}
@@ -233,7 +231,7 @@ class Odometer:
         return self._concentrated(accounts, region, loss, limit) if len(kinds) == 1 and delta else loss
 
     def _concentrated(self, accounts: list[Account], region: Region, loss: Loss, limit: Budget | None) -> Loss:
-        """Loss with the least epsilon by rho and divergences, if all releases have a rho."""
+        """Loss with the least epsilon, if all releases have a rho."""
 
         def most(measure: int) -> int:
             return sum(self._most(account, measure, region) for account in accounts)
@@ -254,7 +252,7 @@ class Odometer:
     # Calendar periods of the data's time, and the whole person.
 
     def renewal(self, stream: str, length: str) -> Period | None:
-        """The calendar periods of this length, if some unit of the stream has shorter ones or the same; else None."""
+        """Periods of this length, if a unit has none longer; else None."""
         for account in self._accounts(stream):
             unit = _unit(account)
             if unit is not None and unit.size <= (per := Period.of(length, unit.time_zone)).size:
@@ -262,7 +260,7 @@ class Odometer:
         return None
 
     def released(self, stream: str, per: Period) -> set[int]:
-        """Numbers of the periods that a release with public times meets."""
+        """Periods that a release with public times meets."""
         found = set()
         for account in self._renewed(stream, per):
             for measure in (EPSILON, DELTA):
@@ -272,17 +270,17 @@ class Odometer:
         return found
 
     def met(self, stream: str, per: Period, region: Region) -> set[int]:
-        """Numbers of the periods that a region meets: without times all, of which these cost most."""
+        """Periods that a region meets; without times all, of which the costliest are given."""
         if region.axis:
             return _numbers(per, region.start or 0, region.stop or 0)
         return self.released(stream, per) | self.fullest(stream, per)
 
     def fullest(self, stream: str, per: Period) -> set[int]:
-        """Numbers of periods in which releases without public times cost most."""
+        """Periods in which releases without public times cost most."""
         return {_fullest(unit, per) for account in self._renewed(stream, per) if (unit := _unit(account))}
 
     def changes(self, stream: str, per: Period, number: int, region: Region) -> int:
-        """Number of a unit's periods that a region has in the period with this number."""
+        """Number of a unit's periods that a region has in this period."""
         start, stop = per.edge(number), per.edge(number + 1)
         if region.axis:
             start, stop = max(start, region.start or 0), min(stop, region.stop or 0)
@@ -290,14 +288,13 @@ class Odometer:
         return max((unit.between(start, stop) or 1 for unit in units if unit is not None), default=1)
 
     def _renewed(self, stream: str, per: Period) -> list[Account]:
-        """Accounts of units with periods as long as these, or shorter."""
+        """Accounts of units with periods of at most this length."""
         return [account for account in self._accounts(stream) if (unit := _unit(account)) and unit.size <= per.size]
 
     def of_person(self, stream: str, per: Period, number: int) -> Loss:
-        """Cost of a stream's releases to a person, all of whose rows in one calendar period change.
+        """Cost to a person, all of whose rows in one period change; releases for one row are left out.
 
-        One row has no person: its releases are left out.  ParameterError for a unit whose periods cross this one's
-        ends.
+        ParameterError for a unit whose periods cross this one's ends.
         """
         start, stop = per.edge(number), per.edge(number + 1)
         epsilon = delta = rho = endless = 0
@@ -337,13 +334,11 @@ class Odometer:
         return _by_rho(loss, rho)[0] if delta else loss
 
     def _over(self, account: Account, unit: Period, measure: int, start: int, stop: int) -> int:
-        """Sum of a measure over the unit's periods in [start, stop)."""
         rows = [*self._levels(account, measure, start, stop), (stop, 0)]
         spans = ((unit.between(max(begin, start), end) or 0, level) for (begin, level), (end, _) in pairwise(rows))
         return sum(count * level for count, level in spans)
 
     def _levels(self, account: Account, measure: int, start: int = FIRST, stop: int = 2 * LAST) -> Levels:
-        """Sums of a measure in [start, stop), each from its instant on."""
         key = f"{_LEVELS} AND part = ''"
         asked = (
             f"SELECT start, sum FROM level WHERE {key} AND start < ? AND start >= "
@@ -354,7 +349,6 @@ class Odometer:
         return [(begin, _unpack(level)) for begin, level in rows]
 
     def _accounts(self, stream: str) -> list[Account]:
-        """Accounts of a stream with releases that count."""
         asked = "SELECT id, kind, axis, without_epsilon, their_delta FROM stream_account"
         rows = self._db.execute(f"{asked} WHERE stream = ? AND releases > 0", (stream,)).fetchall()
         return [
@@ -362,14 +356,14 @@ class Odometer:
         ]
 
     def _classes(self, account: int) -> Iterator[int]:
-        """Yield the measures of the classes of pure releases, one index step each."""
+        """Yield the measures of pure releases' classes."""
         measure: int | None = OWN_RHO
         asked = "SELECT min(measure) FROM level WHERE account = ? AND measure > ?"
         while (measure := self._db.execute(asked, (account, measure)).fetchone()[0]) is not None:
             yield measure
 
     def _most(self, account: Account, measure: int, region: Region) -> int:
-        """Largest sum of one measure at an element of a region."""
+        """Largest sum of a measure at an element of a region."""
         most = 0
         # Positions in a labelled share are not positions in the stream, nor instants of another column.
         asked = RANGES if region.part is None else PARTS
@@ -382,7 +376,7 @@ class Odometer:
         return most
 
     def _highest_in(self, region: Region, values: tuple[object, ...]) -> int:
-        """Largest sum of one measure at a position of a region."""
+        """Largest sum of a measure at a position of a region."""
         among, values = f"{_LEVELS} AND part = ?", (*values, region.part or "")
         before = f"SELECT max(start) FROM level WHERE {among} AND start <= ?"
         start = self._db.execute(before, (*values, region.start or 0)).fetchone()[0]
@@ -393,30 +387,27 @@ class Odometer:
         return self._highest(among, values, "+sum")
 
     def _highest(self, among: str, values: tuple[object, ...], of: str = "sum") -> int:
-        """Largest sum among the rows of a condition; 0 without rows."""
+        """Largest sum of a condition's rows; 0 without."""
         found = self._db.execute(f"SELECT max({of}) FROM level WHERE {among}", values).fetchone()[0]
         return 0 if found is None else _unpack(found)
 
 
 def _unit(account: Account) -> Period | None:
-    """Periods of an account's unit."""
     return None if account.kind.rows is None else account.kind.rows.period
 
 
 def _numbers(per: Period, start: int, stop: int) -> set[int]:
-    """Numbers of the periods that the instants [start, stop) meet."""
     return set(range(per.number(start), per.number(stop - 1) + 1))
 
 
 @lru_cache(maxsize=256)
 def _fullest(unit: Period, per: Period) -> int:
-    """Number of a period with the most periods of the unit."""
     first = per.number(instant(datetime(2000, 1, 1), None))
     return max(range(first, first + _LOOKED_AT), key=lambda n: unit.between(per.edge(n), per.edge(n + 1)) or 0)
 
 
 def _by_rho(loss: Loss, rho: int) -> tuple[Loss, float]:
-    """The loss with the epsilon of the total rho, if that is less, and the delta at which it was converted."""
+    """Loss with the epsilon of the total rho, if less, and its delta."""
     delta = math.nextafter(float(loss.delta), 0.0)
     if not 0 < rho < NO_RHO:
         return loss, 0.0
@@ -434,25 +425,10 @@ def _kind(text: str) -> Kind:
 
 
 def compose(entries: Sequence[Entry], stream: str = "") -> Guarantee:
-    """The guarantee of all these releases of one stream together.
+    """The guarantee of these releases of one stream together, rounded up; ``"local"`` only if all are.
 
-    Parameters
-    ----------
-    entries : sequence of Entry
-        Simulations and cancelled ones are left out.
-    stream : str
-        For messages.
-
-    Returns
-    -------
-    Guarantee
-        Of exact sums, rounded up; delta includes (1 + e^epsilon) times the distance of sampled noise from its
-        distribution.  The model is ``"local"`` only if all are.
-
-    Raises
-    ------
-    ParameterError
-        If units or adjacencies do not compose.
+    Simulations and cancelled releases are left out.  Delta includes (1 + e^epsilon) times the distance of sampled
+    noise from its distribution.  `stream` is for messages.  ParameterError if units or adjacencies do not compose.
     """
     counted = [entry for entry in entries if entry.counts]
     common = common_kind((entry.kind for entry in counted), stream)
@@ -467,7 +443,7 @@ def compose(entries: Sequence[Entry], stream: str = "") -> Guarantee:
         count = "2 epsilon and (1 + e^epsilon) delta" if composition.times(kind, common) == 2 else "epsilon and delta"
         lines.append(f"{kind}: each counts {count} for {common}")
     if any(g.numeric_distance for g in each):
-        lines.append("delta counts (1 + e^epsilon) times the distance of the sampled noise from its law")
+        lines.append("delta counts (1 + e^epsilon) times the distance of the sampled noise from its distribution")
     if math.isfinite(total.rho):
         lines.append(
             "rhos add up, a pure epsilon counts as epsilon^2 / 2, and Renyi divergences do: epsilon is what they "

@@ -1,7 +1,7 @@
 """The ledger's file: an SQLite database of sealed lines and tables derived from them; one transaction per call.
 
 A line is a JSON object, never changed; its seal is SHA-256 (HMAC-SHA-256 with a key) of the previous seal and its
-text.  Why a rollback journal: ``docs/adr/0013-ledger-rollback-journal.md``.
+text. Rollback journal: ``docs/adr/0013-ledger-rollback-journal.md``.
 """
 
 from __future__ import annotations
@@ -67,10 +67,7 @@ Mac = Callable[[bytes], bytes]
 
 
 class LedgerState:
-    """The tables of an open ledger, within a caller's transaction.
-
-    Queries use ``fetchall``: an open cursor in a kept traceback would hold a lock.
-    """
+    """An open ledger's tables, in a transaction; ``fetchall``, as an open cursor in a traceback holds a lock."""
 
     def __init__(self, db: sqlite3.Connection, mac: Mac) -> None:
         self.db, self.mac = db, mac
@@ -84,7 +81,7 @@ class LedgerState:
         return found
 
     def append(self, body: Json) -> Json:
-        """Add a sealed line, update the tables, and return the line."""
+        """Add a sealed line and update the tables."""
         number, before = self.last()
         line = {**body, "id": number + 1, "time": _now()}
         # Random digits tell a line from an equal one in another copy of the ledger.
@@ -95,12 +92,12 @@ class LedgerState:
         return line
 
     def insert(self, number: int, text: str, seal: bytes) -> None:
-        """Insert a line unchanged, and its number in the file's first page."""
+        """Insert a line, and its number in the first page."""
         self.db.execute("INSERT INTO line VALUES (?, ?, ?)", (number, text, seal))
         self.db.execute(f"PRAGMA user_version = {number}")
 
     def take(self, line: Json) -> None:
-        """Update all tables by a line; ArithmeticError, LookupError, TypeError or ValueError if it makes no sense."""
+        """Update the tables by a line; ArithmeticError, LookupError, TypeError or ValueError if it makes no sense."""
         kind = line["kind"]
         if kind in ENTERS:
             entry = Entry.from_line(line, ENTERS[kind])
@@ -122,7 +119,7 @@ class LedgerState:
             raise ValueError(f"a line of kind {kind!r}")
 
     def _end(self, number: int, state: str, stop: object) -> None:
-        """End a reservation in the tables; ValueError if the entry is not reserved."""
+        """End a reservation; ValueError if it is none."""
         before = self.reserved(number)
         if before is None:
             raise ValueError(f"it ends entry {number}, which is {self.state(number)}")
@@ -148,7 +145,7 @@ class LedgerState:
         return [number for (number,) in self.db.execute(asked).fetchall()]
 
     def entries(self, stream: str | None) -> list[Entry]:
-        """Releases of a stream, or all, in the order of recording."""
+        """Releases of a stream, or all, in order."""
         return self._entries("1") if stream is None else self._entries("stream = ?", stream)
 
     def _entries(self, which: str, *values: object) -> list[Entry]:
@@ -156,9 +153,9 @@ class LedgerState:
         return [_read(*row) for row in self.db.execute(asked, values).fetchall()]
 
     def noise(self, fingerprint: str) -> tuple[int, str] | None:
-        """Return number and stream of a release that shares noise with this fingerprint; None without one.
+        """Release that shares noise with this fingerprint: number and stream; None without one.
 
-        A fleet's fingerprint has a star for a stream's digits.
+        A fleet's has a star for a stream's digits.
         """
         fleet = fingerprint.partition(":")[0] + ":*"
         # Two searches of the index; with OR it would be one of all entries.
@@ -173,7 +170,7 @@ class LedgerState:
         return sorted(stream for (stream,) in found)
 
     def limit(self, stream: str | None, per: str | None = None) -> Budget:
-        """Limit of a stream, in all or for each period of a length: its own amounts, else the general ones."""
+        """Limit of a stream, in all or for a period: its own amounts, else the general ones."""
         asked = "SELECT stream, epsilon, delta FROM limits WHERE stream IN (?, '') AND per = ?"
         rows = self.db.execute(asked, (stream or "", per or "")).fetchall()
         found = {name: amounts for name, *amounts in rows}
@@ -181,7 +178,7 @@ class LedgerState:
         return Budget(*(next((each[i] for each in said if each[i] is not None), math.inf) for i in range(2)))
 
     def limits(self, per: str | None = None) -> dict[str | None, Budget]:
-        """Limits of streams with their own; under None the general one."""
+        """Limits of streams; under None the general one."""
         named = self.db.execute("SELECT stream FROM limits WHERE per = ?", (per or "",)).fetchall()
         return {name or None: self.limit(name, per) for (name,) in named}
 
@@ -196,7 +193,7 @@ def _now() -> str:
 
 
 def _read(number: int, body: str, state: str, stop: int | None) -> Entry:
-    """Entry of a stored line; StateError, which names the line, if it is damaged."""
+    """Entry of a stored line; StateError, naming it, if damaged."""
     try:
         return Entry.from_line({**json.loads(body), "stop": stop}, state)
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:
@@ -204,7 +201,7 @@ def _read(number: int, body: str, state: str, stop: int | None) -> Entry:
 
 
 def ending(reserved: Entry, stop: object) -> int | None:
-    """End of a reserved release: `stop` if it lies within the reservation; None keeps the reserved end."""
+    """`stop` if within the reservation; None keeps the reserved end."""
     if stop is None:
         return reserved.stop
     if reserved.start is None:
@@ -227,12 +224,12 @@ def budget(**named: float | None) -> Budget:
 
 
 def sealed(before: bytes, text: bytes, mac: Mac) -> bytes:
-    """Seal of a line after one with seal `before`, from its text without the last bracket."""
+    """Seal of a line after the seal `before`, from its text without the last bracket."""
     return mac(before + text[:-1])
 
 
 def sealing(key: Key | None, name: str) -> Mac:
-    """Return SHA-256, or HMAC-SHA-256 under a key derived for this ledger."""
+    """SHA-256, or HMAC-SHA-256 under this ledger's key."""
     if key is None:
         return lambda message: hashlib.sha256(message).digest()
     secret = key.derive("ledger", name).reveal()
@@ -240,10 +237,7 @@ def sealing(key: Key | None, name: str) -> Mac:
 
 
 def replayed(rows: Iterable[Row], key: Key | None, name: str) -> sqlite3.Connection:
-    """New database of these lines and the tables derived from them, in a temporary file.
-
-    StateError, which names the line, if lines were altered, reordered or removed.
-    """
+    """Temporary database of these lines and their tables; StateError, naming a line, if they were changed."""
     db = sqlite3.connect("", isolation_level=None)
     db.executescript(f"PRAGMA application_id = {APPLICATION};{SCHEMA}BEGIN;")
     state: LedgerState | None = None
@@ -271,7 +265,7 @@ def replayed(rows: Iterable[Row], key: Key | None, name: str) -> sqlite3.Connect
 
 
 def header(row: Row, key: Key | None, name: str) -> Mac:
-    """Sealing function after this first line; StateError if it is no first line, or the key is wrong."""
+    """Sealing function after this first line; StateError for another line or key."""
     _, text, seal = row
     said = _parsed(text, name, 0)
     if said.get("fastdp_ledger") != FORMAT:
@@ -326,13 +320,13 @@ _stores: weakref.WeakSet[Store] = weakref.WeakSet()
 
 
 def _close(db: sqlite3.Connection) -> None:
-    """Close a database, from any thread, while no fork can happen."""
+    """Close a database while no fork can happen."""
     with _LOCK:
         db.close()
 
 
 def _before_fork() -> None:
-    """Close all ledgers of the process and hold the lock until the fork is over."""
+    """Close all ledgers and lock until the fork is over."""
     _LOCK.acquire()
     for store in list(_stores):
         store.close()
@@ -351,9 +345,9 @@ class Verification:
     lines : int
         Lines with the right seal.
     head : str
-        Seal of the last line: keep it elsewhere to detect missing last lines.
+        Last seal: keep it elsewhere to detect missing last lines.
     reserved : list of int
-        Reservations that were never ended; they count as spent.
+        Reservations never ended, which count as spent.
     """
 
     lines: int
@@ -362,7 +356,7 @@ class Verification:
 
 
 class Store:
-    """The file of one ledger: its path without links, and the key that seals the lines."""
+    """One ledger's file, without links, and the key of its seals."""
 
     _db: sqlite3.Connection | None = None
     _opened_file: tuple[int, int]
@@ -384,7 +378,7 @@ class Store:
             raise
 
     def close(self) -> None:
-        """Close the file and undo an open transaction; the next call opens it again."""
+        """Undo an open transaction and close the file until the next call."""
         with _LOCK:
             if self._db is not None:
                 self._db = None
@@ -392,7 +386,7 @@ class Store:
 
     @contextmanager
     def transaction(self, *, write: bool) -> Iterator[LedgerState]:
-        """Yield the ledger's tables; changes are on disk when the block ends, or undone if it raises.
+        """Yield the tables; changes are on disk at the end, or undone by an error.
 
         StateError if the file is missing, readable by others, no ledger, damaged, locked for long, or cannot be
         written.
@@ -451,7 +445,7 @@ class Store:
             return Verification(number + 1, seal.hex(), state.all_reserved())
 
     def _opened(self) -> sqlite3.Connection:
-        """Open database of the file at the path, with no transaction."""
+        """Open database of the file."""
         identity = self._identity()
         # A transaction is one that an interrupt left behind, or that a signal handler's call interrupts.
         if self._db is not None and (identity != self._opened_file or self._db.in_transaction):
@@ -468,7 +462,7 @@ class Store:
         return self._db
 
     def _identity(self) -> tuple[int, int]:
-        """Return device and inode of the file at the path; StateError if others have access."""
+        """Device and inode of the file; StateError if others have access."""
         found = self._path.stat()
         if not stat.S_ISREG(found.st_mode):
             raise StateError(f"{self.name}: expected a file")
@@ -485,7 +479,7 @@ class Store:
         return sqlite3.connect(name, LOCK_SECONDS, isolation_level=None, check_same_thread=False, uri=True)
 
     def _checked(self, db: sqlite3.Connection) -> Mac:
-        """Sealing function, if the file is a ledger and the key is its own; else StateError."""
+        """Sealing function; StateError for another file or key."""
         # EXTRA: the folder too is synced once the journal is gone, or it could come back and undo the call.
         db.execute("PRAGMA synchronous = EXTRA")
         if db.execute("PRAGMA application_id").fetchone() != (APPLICATION,):
@@ -498,7 +492,7 @@ class Store:
 
     @contextmanager
     def _readable_errors(self, done: str) -> Iterator[None]:
-        """Turn errors of the file system and of SQLite within the block into a StateError."""
+        """Turn errors of SQLite and the file system into a StateError."""
         try:
             yield
         except OSError as error:

@@ -1,6 +1,6 @@
-"""The local model: each user turns one value into one report that is private by itself (ToPS section 4, Appendix E).
+"""The local model: each user turns one value into one report, private by itself (ToPS section 4, Appendix E).
 
-Names load on first use: a client with a few values needs NumPy and the standard library only.
+Names load on first use: a client needs NumPy and the standard library only.
 """
 
 from __future__ import annotations

@@ -25,25 +25,25 @@ MAX_LENGTH = 4096
 
 @record
 class Announcement:
-    """Server's question to users, public and the same for all.
+    """Server's public question to users.
 
     Parameters
     ----------
     mechanism : Mechanism
-        :class:`SquareWave` on [0, bound] while the threshold is estimated, then :class:`Hybrid` on [0, theta].
+        :class:`SquareWave` on [0, bound] to estimate the threshold, then :class:`Hybrid` on [0, theta].
     """
 
     mechanism: Mechanism = parameter(PartOf(Mechanism, "fastdp.local"))
 
     def to_text(self) -> str:
-        """Write the announcement as one line of JSON, for :meth:`from_text`."""
+        """One line of JSON, for :meth:`from_text`."""
         m = self.mechanism
         named = {"mechanism": type(m).__name__, "epsilon": m.epsilon, "low": m.low, "high": m.high}
         return json.dumps({"fastdp": VERSION, **named})
 
     @classmethod
     def from_text(cls, text: object) -> Announcement:
-        """Read an announcement that :meth:`to_text` wrote; DataError if it is none, or one of another version."""
+        """Announcement of :meth:`to_text`; DataError for another text or version."""
         # Not shown: it may be the user's value, passed as the announcement.
         if not isinstance(text, str) or len(text) > MAX_LENGTH:
             raise DataError(
@@ -83,11 +83,10 @@ class ClientMachine(Machine[ClientState]):
     epsilon: float = parameter(Real(above=0.0))
 
     def start(self, key: Key) -> ClientState:
-        """State of a client that has not reported yet."""
         return ClientState()
 
     def read(self, *batch: Any) -> Asked:
-        """Check announcement, value and word options; ParameterError if too much epsilon is asked for."""
+        """Check announcement, value and word options; ParameterError if too much epsilon is requested."""
         announcement, value, word = batch
         asked = announcement if isinstance(announcement, Announcement) else Announcement.from_text(announcement)
         if asked.mechanism.epsilon > self.epsilon:
@@ -98,12 +97,10 @@ class ClientMachine(Machine[ClientState]):
         return Asked(asked.mechanism, value, word)
 
     def parts(self, batch: Asked) -> tuple[Array | bytes, ...]:
-        """Return the announcement and the value's grid step, on which the report depends besides its word."""
         text = Announcement(batch.mechanism).to_text().encode()
         return text, np.asarray(np.int64(batch.mechanism.steps_of(batch.value)))
 
     def step(self, state: ClientState, batch: Asked, key: Key) -> Transition[ClientState]:
-        """Make the message, or repeat the recorded one."""
         batch.mechanism.steps_of(batch.value)
         message = state.message
         if message is None:
@@ -112,11 +109,9 @@ class ClientMachine(Machine[ClientState]):
         return Transition(ClientState(1), lambda: message, drawn=drawn)
 
     def pack(self, state: ClientState) -> Json:
-        """State as JSON without the message, which is recorded as a draw."""
         return {"n_seen": state.n_seen, "message": None}
 
     def unpack(self, packed: Json, key: Key) -> ClientState:
-        """Packed state, with the message if a replay is due."""
         message = packed["message"]
         return ClientState(range(2)[packed["n_seen"]], None if message is None else base64.b64decode(message))
 
@@ -127,13 +122,12 @@ class Client(Publisher[ClientState]):
     Parameters
     ----------
     epsilon : float
-        The largest privacy loss that this user accepts; a server that asks for more gets an error and no report.
+        The largest privacy loss that this user accepts; a server that asks for more gets no report.
 
     Notes
     -----
-    Privacy: the report alone is epsilon-DP in the local model, exactly.  A client makes one report: it cannot be
-    copied, and a kept state file (:meth:`keep`) remembers the answer; loaded with ``replay=True``, it repeats the
-    message for the same value.
+    Privacy: the report is epsilon-DP in the local model, exactly.  A client makes one report and cannot be copied;
+    loaded with ``replay=True`` from a kept file it repeats the message for the same value.
     """
 
     _MACHINE = ClientMachine
@@ -164,20 +158,20 @@ class Client(Publisher[ClientState]):
         Parameters
         ----------
         announcement : Announcement or str
-            From the server, :attr:`fastdp.ToPLServer.announcement`.
+            :attr:`fastdp.ToPLServer.announcement`.
         value : float
-            In units of the input; clipped to the announced domain.
+            Clipped to the announced domain.
         seed, stream, start
-            For simulations: the random word; by default one from the operating system.
+            For simulations; by default the word is the operating system's.
 
         Raises
         ------
         StateError
-            If this client has answered already.
+            If this client has answered.
         ParameterError
-            If the server asks for more than the accepted epsilon.
+            If the server asks for too much epsilon.
         DataError
-            If the value is no finite number or the announcement not understood.
+            If value or announcement are not accepted.
         """
         if not column.is_number(value):
             raise DataError(f"value is a {type(value).__name__}: expected one number, the user's own")

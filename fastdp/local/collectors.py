@@ -1,7 +1,7 @@
 """Server's side of the local model: mergeable integer statistics of reports.
 
-Collecting on many machines and merging in any order equals collecting on one.  Clients are not trusted: anything
-malformed or out of range is counted and left out.
+Reports may be collected on many machines.  Clients are not trusted: anything malformed or out of range is counted and
+left out.
 """
 
 from __future__ import annotations
@@ -53,26 +53,18 @@ M = TypeVar("M", bound=Mechanism)
 
 @dataclass(frozen=True)
 class Refused:
-    """Numbers of reports and messages that a collector left out.
-
-    Attributes
-    ----------
-    reports : int
-        Reports that the announced mechanism cannot make.
-    messages : int
-        Malformed ones, or of another mechanism, epsilon or domain.
-    """
+    """Numbers left out: ``reports`` the mechanism cannot make, ``messages`` malformed or of another mechanism."""
 
     reports: int = 0
     messages: int = 0
 
     @property
     def counts(self) -> tuple[int, int]:
-        """Numbers of refused reports and refused messages, as a pair."""
+        """Both numbers."""
         return self.reports, self.messages
 
     def plus(self, reports: int, messages: int) -> Refused:
-        """Return these counts with so many refused reports and messages added."""
+        """These and so many more."""
         return Refused(self.reports + reports, self.messages + messages)
 
 
@@ -80,7 +72,7 @@ NONE_REFUSED = Refused()
 
 
 def as_given(raw: Sequence[object]) -> tuple[Array | bytes, ...]:
-    """Input of fingerprints: bytes unchanged, numbers of any kind as floats."""
+    """Input of fingerprints: bytes, or floats."""
     return tuple(
         bytes(each) if isinstance(each, (bytes, bytearray, memoryview)) else np.asarray(each, np.float64)
         for each in raw
@@ -88,12 +80,12 @@ def as_given(raw: Sequence[object]) -> tuple[Array | bytes, ...]:
 
 
 def as_most_reports(most_reports: object) -> int | None:
-    """The limit of reports per message, as an int or None; else ParameterError."""
+    """The limit of reports per message; else ParameterError."""
     return None if most_reports is None else validation.integer("most_reports", most_reports, 0)
 
 
 class Counted(NamedTuple):
-    """Batch: reports in range with their slots, numbers of refused ones, and input of fingerprints."""
+    """Reports in range with their slots, numbers refused, and input of fingerprints."""
 
     reports: list[tuple[Integers, Integers]]
     refused_reports: int
@@ -103,7 +95,7 @@ class Counted(NamedTuple):
 
 @dataclass(frozen=True)
 class Tally:
-    """State of a collector: sums, updated in place, and pending reports not yet added."""
+    """Sums, updated in place, and pending reports."""
 
     totals: Integers
     refused: Refused = NONE_REFUSED
@@ -112,7 +104,7 @@ class Tally:
 
 @dataclass(frozen=True)
 class CollectorMachine(Machine[Tally], Generic[M]):
-    """Collector as a machine: reports in range are counted by slot, others as refused."""
+    """Collector as a machine: reports in range are counted by slot."""
 
     PARTS: ClassVar[codec.Parts] = MECHANISMS
     mechanism: M
@@ -132,18 +124,16 @@ class CollectorMachine(Machine[Tally], Generic[M]):
 
     @abstractmethod
     def check_totals(self, totals: Integers) -> None:
-        """ParameterError unless reports can have made the totals."""
+        """ParameterError unless reports can make the totals."""
 
     @abstractmethod
     def adds(self, totals: Integers, reports: Integers, slots: Integers) -> list[Callable[[], object]]:
-        """Calls that add reports in place, none of Python code, so that no interrupt stops one."""
+        """Calls, none of Python code, that add reports in place: no interrupt stops one."""
 
     def start(self, key: Key) -> Tally:
-        """State of a collector without reports."""
         return Tally(self.zeros())
 
     def read(self, *batch: object) -> Counted:
-        """Check reports and slots; DataError or ParameterError for other types or slots."""
         reports, slot = batch
         column = columns.as_column([reports] if columns.is_number(reports) else reports, "reports")
         if column.dtype.kind == "b":
@@ -159,14 +149,14 @@ class CollectorMachine(Machine[Tally], Generic[M]):
         return Counted([good], column.size - good[0].size, 0, (column, slots))
 
     def read_messages(self, data: bytes | bytearray | memoryview, slot: int, most_reports: int | None) -> Counted:
-        """Read a buffer of messages: the reports in range, and the number of refused messages."""
+        """Reports in range of a buffer, and the number of refused messages."""
         reports, refused = read_messages(data, self.mechanism, most_reports)
         good = self._good(reports, np.asarray(slot))
         raw = as_bytes(data), str((slot, most_reports)).encode()
         return Counted([good], reports.size - good[0].size, refused, raw)
 
     def _good(self, column: Array, slots: Array) -> tuple[Integers, Integers]:
-        """Reports in range and their slots: two int64[m]."""
+        """Reports in range and their slots."""
         good = (column >= 0) & (column < self.mechanism.n_outputs)
         if column.dtype.kind == "f":
             # Numbers too long for 64 bits came as floats; so did NaN, which compares as False.
@@ -174,24 +164,21 @@ class CollectorMachine(Machine[Tally], Generic[M]):
         return column[good].astype(np.int64), np.broadcast_to(slots, column.shape)[good].astype(np.int64)
 
     def parts(self, batch: Counted) -> tuple[Array | bytes, ...]:
-        """Reports or messages as they were given."""
         return as_given(batch.raw)
 
     def step(self, state: Tally, batch: Counted, key: Key) -> Transition[Tally]:
-        """Collect a batch; the output is its number of reports in range."""
         count = sum([reports.size for reports, _ in batch.reports])
         refused = state.refused.plus(batch.refused_reports, batch.refused_messages)
         after = Tally(state.totals, refused, [*state.pending, *batch.reports])
         return Transition(after, lambda: count, partial(self.finish, after))
 
     def finish(self, state: Tally) -> None:
-        """Add pending reports in place; after an interrupt either all are added or all are pending."""
+        """Add pending reports in place, all or none."""
         adds = [add for waiting in state.pending for add in self.adds(state.totals, *waiting)]
         # One call of the interpreter, so that no interrupt can occur between the additions.
         list(map(operator.call, [*adds, state.pending.clear]))
 
     def settled(self, state: Tally) -> Tally:
-        """State with nothing pending; a copy, if anything is."""
         if not state.pending:
             return state
         complete = Tally(state.totals.copy(), state.refused, state.pending.copy())
@@ -212,20 +199,16 @@ class CollectorMachine(Machine[Tally], Generic[M]):
         return self.count(state.totals) + sum([reports.size for reports, _ in state.pending])
 
     def consumed(self, state: Tally) -> int:
-        """Number of reports and messages seen."""
         return self.n_reports(state) + state.refused.reports + state.refused.messages
 
     def rekeyed(self, state: Tally, key: Key) -> Tally:
-        """Copy of the state with totals of its own."""
         complete = self.settled(state)
         return Tally(complete.totals.copy(), complete.refused)
 
     def pack(self, state: Tally) -> Json:
-        """State as JSON, with pending reports added."""
         return super().pack(self.settled(state))
 
     def check_indices(self, state: Tally) -> None:
-        """ValueError unless reports can have led to the state."""
         codec.expect(state.totals, self.zeros())
         self.check_totals(state.totals)
         if min(state.refused.counts) < 0 or state.pending:
@@ -250,17 +233,17 @@ class Collector(Publisher[Tally], Generic[K]):
 
     @property
     def totals(self) -> Integers:
-        """The sums of all reports so far, as integers: counts by cell, or number and sum by slot and term."""
+        """Sums of all reports: counts by cell, or number and sum by slot and term."""
         return self._machine.settled(self._state).totals
 
     @property
     def refused(self) -> Refused:
-        """Numbers of reports and messages left out."""
+        """Numbers left out."""
         return self._state.refused
 
     @property
     def n_reports(self) -> int:
-        """Number of reports collected, without refused ones."""
+        """Number of reports, without refused ones."""
         return self._machine.n_reports(self._state)
 
     @property
@@ -275,35 +258,27 @@ class Collector(Publisher[Tally], Generic[K]):
         Parameters
         ----------
         reports : int, or one column of them
-            Those out of range are counted in ``refused.reports`` and left out.
+            Those out of range are counted in ``refused.reports``.
         slot : int or int[n]
-            Slots that they belong to, in 0..slots - 1: one for all, or one per report.
+            Slots, in 0..slots - 1: one for all, or one per report.
         """
         count: int = self._call(self._machine.read(reports, slot))
         return count
 
     @single_caller
     def receive(self, data: bytes | bytearray | memoryview, slot: int = 0, *, most_reports: int | None = None) -> int:
-        """Collect the messages of a buffer (:func:`fastdp.local.encode`); returns the number of reports in range.
+        """Collect a buffer of messages (:func:`fastdp.local.encode`); returns the number of reports in range.
 
         A malformed message counts once in ``refused.messages``, with the rest of the buffer; one of another
-        mechanism, epsilon or domain counts once and is skipped.
-
-        Parameters
-        ----------
-        data : bytes
-            The buffer.
-        slot : int
-            Slot of its reports.
-        most_reports : int, optional
-            Refuse messages of more reports: 1 if every message comes from one user.
+        mechanism, epsilon or domain counts once and is skipped.  `slot`: that of all reports; `most_reports`: refuse
+        messages of more, such as 1.
         """
         checked = validation.integer("slot", slot, 0, self._machine.slots - 1)
         count: int = self._call(self._machine.read_messages(data, checked, as_most_reports(most_reports)))
         return count
 
     def merge(self, *others: Self) -> Self:
-        """Return the collector of all reports of this one and the others; ParameterError for one of another kind."""
+        """Collector of all reports of these; ParameterError for another kind."""
         for each in others:
             if type(each) is not type(self) or each._machine != self._machine:
                 raise ParameterError(f"others holds another {type(each).__name__}: expected collectors like {self!r}")
@@ -332,20 +307,16 @@ class HistogramMachine(CollectorMachine[SquareWave]):
             )
 
     def zeros(self) -> Integers:
-        """Totals of no reports: int64[bins]."""
         return np.zeros(self.bins, np.int64)
 
     def count(self, totals: Integers) -> int:
-        """Number of reports in the totals, the sum over cells."""
         return int(totals.sum())
 
     def check_totals(self, totals: Integers) -> None:
-        """ParameterError unless all counts are in range."""
         if totals.min() < 0 or totals.max() > MAX_REPORTS:
             raise ParameterError(f"totals of a collector: expected counts from 0 to {MAX_REPORTS}")
 
     def adds(self, totals: Integers, reports: Integers, slots: Integers) -> list[Callable[[], object]]:
-        """Call that adds the reports' cells in place."""
         # Cell k holds the outputs j with floor(j bins / M) = k, as the estimate's matrix has it.
         cells = reports * totals.size // self.mechanism.n_outputs
         return [partial(np.add, totals, np.bincount(cells, minlength=totals.size), totals)]
@@ -357,7 +328,7 @@ class HistogramCollector(Collector[HistogramMachine]):
     Parameters
     ----------
     mechanism : SquareWave
-        The mechanism announced to the clients.
+        Announced to the clients.
     bins : int
         Output cells, and bins of the estimate.
     """
@@ -369,17 +340,17 @@ class HistogramCollector(Collector[HistogramMachine]):
 
     @property
     def bins(self) -> int:
-        """Output cells, and bins of the estimate."""
+        """Output cells."""
         return self._machine.bins
 
     def estimate(self, method: Method = "em", **options: Unpack[EstimateOptions]) -> Distribution:
-        """Estimate the distribution of the values; arguments as of :meth:`SquareWave.estimate_counts`."""
+        """Distribution of the values; arguments as of :meth:`SquareWave.estimate_counts`."""
         return self._machine.mechanism.estimate_counts(self.totals, bins=self.bins, method=method, **options)
 
 
 @record
 class SumMachine(CollectorMachine[MeanMechanism]):
-    """Machine that adds up reports of means by slot and term of the estimator."""
+    """Machine that adds up reports by slot and term of the estimator."""
 
     rule: ClassVar[int] = 1
 
@@ -393,15 +364,13 @@ class SumMachine(CollectorMachine[MeanMechanism]):
             )
 
     def zeros(self) -> Integers:
-        """Totals of no reports, number and sum: int64[slots, terms, 2]."""
+        """Number and sum, 0: int64[slots, terms, 2]."""
         return np.zeros((self.slots, len(self.mechanism.distribution.terms()), 2), np.int64)
 
     def count(self, totals: Integers) -> int:
-        """Number of reports in the totals, the sum over slots and terms."""
         return int(totals[:, :, 0].sum())
 
     def adds(self, totals: Integers, reports: Integers, slots: Integers) -> list[Callable[[], object]]:
-        """Calls that add numbers and sums of reports in place, two per term."""
         adds: list[Callable[[], object]] = []
         for k, term in enumerate(self.mechanism.distribution.terms()):
             mine = (reports >= term.first) & (reports < term.last)
@@ -410,7 +379,6 @@ class SumMachine(CollectorMachine[MeanMechanism]):
         return adds
 
     def check_totals(self, totals: Integers) -> None:
-        """ParameterError unless counts are in range and sums fit them."""
         terms, counts, sums = self.mechanism.distribution.terms(), totals[:, :, 0], totals[:, :, 1]
         first = np.array([term.first for term in terms])
         last = np.array([term.last - 1 for term in terms])
@@ -422,14 +390,14 @@ class SumMachine(CollectorMachine[MeanMechanism]):
 
 
 class SumCollector(Collector[SumMachine]):
-    """Adds up reports of means by slot: sums over ranges of slots with their standard error.
+    """Adds up reports of means by slot: sums over ranges of slots with their errors.
 
     Parameters
     ----------
     mechanism : StochasticRounding, Piecewise or Hybrid
-        The mechanism announced to the clients.
+        Announced to the clients.
     slots : int
-        Number of slots, for example hours or regions; each report belongs to one.
+        Number of slots, such as hours or regions, to one of which each report belongs.
     """
 
     _MACHINE = SumMachine
@@ -439,11 +407,11 @@ class SumCollector(Collector[SumMachine]):
 
     @property
     def slots(self) -> int:
-        """Number of slots, as given to the constructor."""
+        """Number of slots."""
         return self._machine.slots
 
     def sum(self, start: int = 0, stop: int | None = None) -> float:
-        """Return an unbiased estimate of the clipped values' sum in slots [start, stop), in units of the input."""
+        """Unbiased estimate of the clipped values' sum in slots [start, stop)."""
         totals, mechanism, steps = self._between(start, stop), self._machine.mechanism, Fraction(0)
         for term, (count, total) in zip(mechanism.distribution.terms(), totals, strict=True):
             steps += term.offset * count + term.gain * (total - term.first * count)
@@ -451,16 +419,15 @@ class SumCollector(Collector[SumMachine]):
         return float(Fraction(mechanism.low) * _count_of(totals) + unit * steps)
 
     def std_error(self, start: int = 0, stop: int | None = None) -> float:
-        """Return an upper bound of the standard error of :meth:`sum`, in units of the input."""
+        """Upper bound of the standard error of :meth:`sum`."""
         return math.sqrt(_count_of(self._between(start, stop)) * self._machine.mechanism.worst_variance)
 
     def mean(self, start: int = 0, stop: int | None = None) -> float:
-        """Return an unbiased estimate of the mean of the clipped values; NaN without reports."""
+        """Unbiased estimate of the clipped values' mean; NaN without reports."""
         count = _count_of(self._between(start, stop))
         return self.sum(start, stop) / count if count else math.nan
 
     def _between(self, start: int, stop: int | None) -> list[tuple[int, int]]:
-        """Number and exact sum of each term's reports in slots [start, stop)."""
         first = validation.integer("start", start, 0, self.slots)
         last = validation.integer("stop", self.slots if stop is None else stop, first, self.slots)
         return [(count, total) for count, total in columns.exact_sum(self.totals[first:last])]

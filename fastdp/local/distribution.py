@@ -1,6 +1,6 @@
-"""Distribution of the values, estimated from square-wave reports; estimating costs no privacy.
+"""Distribution of the values, estimated from square-wave reports at no privacy cost.
 
-Source: ToPS section 4.1 and Appendix E.1; Li et al. 2020 (EM, EMS and their stopping rules).
+Source: ToPS section 4.1 and Appendix E.1; Li et al. 2020 (EM, EMS).
 """
 
 from __future__ import annotations
@@ -44,19 +44,19 @@ class Distribution:
     Attributes
     ----------
     frequencies : float64[bins]
-        Shares of bins of equal width on the scale, with sum 1; read-only.
+        Shares of bins of equal width on the scale; read-only.
     low, high : float
         The domain, in units of the input.
     method : str
-        ``"em"`` or ``"ems"``, or the processing of the estimate afterwards.
+        ``"em"`` or ``"ems"``, or later processing.
     iterations, converged
-        EM steps, and whether the last one gained less than the tolerance.
+        EM steps, and if the last gained less than the tolerance.
     log_likelihood : float
-        Natural logarithm of the likelihood of the reports.
+        Of the reports, natural.
     n_reports : int
         Number of reports.
     scale : "linear" or "logarithmic"
-        Bins have equal width in units of the input, or in octaves of v / low.
+        Unit of the bins' width: the input's, or octaves of v / low.
     """
 
     frequencies: Floats
@@ -70,16 +70,15 @@ class Distribution:
     scale: str = "linear"
 
     def __post_init__(self) -> None:
-        """Make `frequencies` read-only."""
         self.frequencies.flags.writeable = False
 
     @property
     def edges(self) -> Floats:
-        """Edges of the bins, in units of the input: float64[bins + 1]."""
+        """Edges of the bins: float64[bins + 1]."""
         return self.divide(self.frequencies.size)
 
     def divide(self, parts: int) -> Floats:
-        """[low, high] divided evenly on the scale, in units of the input: float64[parts + 1]."""
+        """[low, high] divided evenly on the scale: float64[parts + 1]."""
         if self.scale == "linear":
             return np.linspace(self.low, self.high, parts + 1)
         edges = self.low * ratios_at(np.linspace(0.0, octave(self.high / self.low), parts + 1))
@@ -87,12 +86,12 @@ class Distribution:
         return edges
 
     def mean(self) -> float:
-        """Mean of the estimated distribution, in units of the input."""
+        """Mean, in units of the input."""
         edges = self.edges
         return float(self.frequencies @ (edges[:-1] + edges[1:])) / 2.0
 
     def quantile(self, q: float) -> float:
-        """Return the smallest v, in units of the input, with a share of at least q in [0, 1] at or below it."""
+        """Smallest v with a share of at least q in [0, 1] up to it."""
         share = validation.real("q", q)
         if not 0.0 <= share <= 1.0:
             raise ParameterError(f"q = {validation.shown(q)}: expected a share from 0 to 1")
@@ -104,12 +103,12 @@ class Distribution:
         return float(edges[i] + min(max(within, 0.0), 1.0) * (edges[i + 1] - edges[i]))
 
     def tail(self, theta: Values) -> Floats:
-        """Return the share above each theta, in units of the input."""
+        """Share above each theta."""
         above: Floats = np.interp(np.asarray(theta, np.float64), self.edges, self._tails())[()]
         return above
 
     def excess(self, theta: Values) -> Floats:
-        """Return the mean of max(v - theta, 0) for each theta, in units of the input."""
+        """Mean of max(v - theta, 0) for each theta."""
         edges, tails = self.edges, self._tails()
         areas = np.append(np.cumsum(((tails[:-1] + tails[1:]) * np.diff(edges) / 2.0)[::-1])[::-1], 0.0)
         at = np.asarray(theta, np.float64)
@@ -120,7 +119,7 @@ class Distribution:
         return mean
 
     def _tails(self) -> Floats:
-        """Share above each edge, float64[bins + 1]; small ones without cancellation."""
+        """Share above each edge, without cancellation."""
         return np.append(np.cumsum(self.frequencies[::-1])[::-1], 0.0)
 
 
@@ -144,21 +143,21 @@ def estimate(
     distribution : WindowDistribution
         Of a report, with M outputs.
     epsilon : float
-        The reports' epsilon; here it only sets EM's usual tolerance.
+        The reports'; sets EM's tolerance.
     output_counts : int[M], or int[cells] with fewer cells than M
-        Reports of each output, or of each cell: cell k holds the outputs j with floor(j cells / M) = k.
+        Reports by output, or by cell of the outputs j with floor(j cells / M) = k.
     bins : int
-        Bins of the estimate, from 1 to D.
+        From 1 to D.
     method : "em" or "ems"
-        Maximum likelihood, or with binomial smoothing (1, 2, 1) / 4 after each step.
+        Maximum likelihood, or smoothed by (1, 2, 1) / 4 after each step.
     low, high : float
-        Values of grid steps 0 and D, in units of the input.
+        Values of grid steps 0 and D.
     accelerate : bool
-        SQUAREM for EM: far fewer steps, and another estimate than the published code's.
+        SQUAREM for EM: fewer steps, and another estimate than the published code's.
     max_iterations : int
         Limit of EM steps.
     tolerance : float, optional
-        Stop when a step gains less log-likelihood; by default 1e-3 e^epsilon for EM and 1e-3 for EMS.
+        Log-likelihood gained by the last step; by default 1e-3 e^epsilon for EM and 1e-3 for EMS.
 
     Raises
     ------
@@ -191,7 +190,7 @@ def estimate(
 
 
 def _checked_counts(output_counts: object, outputs: int) -> Integers:
-    """Counts of reports as int64[m]; DataError unless they are counts, with at least one report."""
+    """Counts of reports, with one at least; else DataError."""
     accepted = f"one count, a whole number of at least 0, for each of {outputs} outputs (or of fewer cells)"
     array = column.as_array(output_counts)
     if array is None:
@@ -208,12 +207,12 @@ def _checked_counts(output_counts: object, outputs: int) -> Integers:
 
 
 def cell_edges(distribution: WindowDistribution, cells: int) -> Integers:
-    """First outputs of the cells, and M: int64[cells + 1]; cell k holds the outputs j with floor(j cells / M) = k."""
+    """First outputs of the cells, and M: int64[cells + 1]."""
     return -(-np.arange(cells + 1, dtype=np.int64) * distribution.outputs // cells)
 
 
 def in_cells(distribution: WindowDistribution, counts: Integers, cells: int) -> Integers:
-    """Counts of all outputs added up by cell, int64[cells]; counts of cells unchanged."""
+    """Counts of outputs added up by cell; those of cells unchanged."""
     return (
         np.add.reduceat(counts, cell_edges(distribution, cells)[:-1])
         if counts.size == distribution.outputs
@@ -224,8 +223,7 @@ def in_cells(distribution: WindowDistribution, counts: Integers, cells: int) -> 
 def transition(distribution: WindowDistribution, bins: int, counts: Integers) -> Reports:
     """Reports by output cell with their transition matrix: entry (k, i) is flat_k + peak_k F_ki.
 
-    Inputs are uniform in bins of equal width; the window of input t, in grid steps, is [t, t + N), and output j is
-    [j, j + 1).  Columns add up to 1, up to a relative 2^-51.
+    The window of input t, uniform in its bin, is [t, t + N); output j is [j, j + 1).  Columns add up to 1.
     """
     from fastdp_kernels.local.square_wave_em import Reports
 

@@ -1,8 +1,4 @@
-"""Reports on the wire: a compact integer format with version and parameters, little-endian.
-
-A message is a header, the reports in as few bytes each as the largest needs, and a checksum; a buffer may hold
-several.
-"""
+"""Reports on the wire, little-endian: header with version and parameters, reports in 1 to 3 bytes each, checksum."""
 
 from __future__ import annotations
 
@@ -43,10 +39,7 @@ MAX_AT_ONCE = 4096
 
 @dataclass(frozen=True)
 class Message:
-    """Reports as received, and the length (`size`, bytes) of the message.
-
-    `mechanism` is the header's, None if another one was expected; reports are not checked against its range.
-    """
+    """Reports, unchecked, and the message's length (`size`, bytes); `mechanism` None if another was expected."""
 
     mechanism: Mechanism | None
     reports: NDArray[np.int32]
@@ -54,7 +47,7 @@ class Message:
 
 
 def mechanism_named(name: str, epsilon: float, low: float, high: float) -> Mechanism:
-    """Mechanism of :mod:`fastdp.local` by its class name; ParameterError for another name."""
+    """Mechanism by its class name; else ParameterError."""
     if name not in KINDS.values():
         raise ParameterError(f"mechanism = {name!r}: expected one of {', '.join(KINDS.values())}")
     mechanism: Mechanism = getattr(importlib.import_module("fastdp.local"), name)(epsilon, low, high)
@@ -72,7 +65,7 @@ def _width(mechanism: Mechanism) -> int:
 
 
 def encode(mechanism: Mechanism, reports: int | NumberColumn) -> bytes:
-    """Encode reports as a message of 39 bytes and 1 to 3 per report; DataError if one is out of range."""
+    """Reports as a message of 39 bytes and 1 to 3 each; DataError if one is out of range."""
     _check("mechanism", mechanism)
     width = _width(mechanism)
     if type(reports) is int and 0 <= reports < mechanism.n_outputs:
@@ -108,17 +101,12 @@ def as_bytes(data: object) -> memoryview:
 def decode(data: bytes | bytearray | memoryview, expected: Mechanism | None = None) -> Message:
     """Decode the first message of a buffer.
 
-    Parameters
-    ----------
-    data : bytes
-        The buffer; bytes after the message are ignored.
-    expected : Mechanism, optional
-        The mechanism announced to clients.  A message of another one then has ``mechanism`` None, and costs little.
+    With `expected`, the announced mechanism, a message of another one has ``mechanism`` None and costs little.
 
     Raises
     ------
     DataError
-        If it is truncated, altered, of another version, or names a mechanism or parameters that do not exist.
+        If it is truncated, altered, of another version, or names an unknown mechanism or parameters.
     """
     view = as_bytes(data)
     if len(view) < _HEADER.size:
@@ -156,7 +144,6 @@ def decode(data: bytes | bytearray | memoryview, expected: Mechanism | None = No
 
 
 def _reports_of(payload: NDArray[np.uint8], width: int) -> NDArray[np.int32]:
-    """Reports of `width` little-endian bytes each: int32[n]."""
     padded = np.zeros((payload.size // width, 4), np.uint8)
     padded[:, :width] = payload.reshape(-1, width)
     return padded.view("<i4").reshape(-1).astype(np.int32, copy=False)
@@ -165,9 +152,9 @@ def _reports_of(payload: NDArray[np.uint8], width: int) -> NDArray[np.int32]:
 def read_messages(
     data: bytes | bytearray | memoryview, expected: Mechanism, most_reports: int | None = None
 ) -> tuple[NDArray[np.int32], int]:
-    """Reports of all messages of a buffer, in order, and the number of messages refused.
+    """Reports of all messages of a buffer, and the number of messages refused.
 
-    Messages of another mechanism, or of more than `most_reports`, are skipped; a malformed one ends the buffer.
+    Ones of another mechanism or more than `most_reports` are skipped; a malformed one ends the buffer.
     """
     view = as_bytes(data)
     found: list[NDArray[np.int32]] = [np.empty(0, np.int32)]
@@ -198,7 +185,6 @@ def read_messages(
 
 
 def _alike(view: memoryview, header: memoryview, size: int, most: int) -> NDArray[np.uint8]:
-    """Intact messages at the beginning that have this header and size: uint8[n, size]."""
     rows = min(most, len(view) // size)
     if not rows:
         return _NONE

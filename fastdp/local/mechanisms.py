@@ -1,7 +1,7 @@
-"""Mechanisms of the local model: square waves for distributions, and three for means (ToPL Appendix E).
+"""Mechanisms of the local model: square waves for distributions, three for means (ToPL Appendix E).
 
-A value is clipped to [low, high] and rounded to one of STEPS + 1 grid steps; an integer distribution
-(:mod:`fastdp.local.reports`) turns the step and one random word into one report.
+A value is clipped to [low, high] and rounded to a grid step; an integer distribution turns it and one random word
+into a report.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Mechanism(ABC):
     epsilon : float
         Privacy loss of one report, in [1e-6, 32].
     low, high : float
-        The public domain, in units of the input; values outside are clipped.  high - low in [1e-140, 1e140].
+        The public domain, to which values are clipped; high - low in [1e-140, 1e140].
     """
 
     #: D: the grid has STEPS + 1 points.
@@ -91,21 +91,21 @@ class Mechanism(ABC):
     @property
     @abstractmethod
     def distribution(self) -> ReportDistribution:
-        """Distribution of a report, in integers, over the grid steps 0..STEPS."""
+        """Distribution of a report, in integers, over grid steps."""
 
     @property
     def _step_of_proof(self) -> str:
-        """Reason why the distribution is epsilon-DP, in one line."""
+        """Reason for epsilon-DP, in one line."""
         return self.distribution.PROOF
 
     @cached_property
     def _words(self) -> bytes:
-        """Encoding of mechanism and parameters, which the key of the words depends on."""
+        """Mechanism and parameters, encoded for keys."""
         return encode(identity(self))
 
     @property
     def guarantee(self) -> Guarantee:
-        """Pure epsilon-DP of one report in the local model, in exact integers, if words are secret (no ``seed``)."""
+        """Pure epsilon-DP of one report, in exact integers; void with a ``seed``."""
         own_word = "one report a value: each depends on its own value and on one random word of its own"
         return replace(pure(self.epsilon, f"{type(self).__name__}: {self._step_of_proof}", own_word), model="local")
 
@@ -120,7 +120,7 @@ class Mechanism(ABC):
         return self.distribution.total
 
     def weight(self, x: int, output: int) -> int:
-        """Number of random words that turn grid step x into this report."""
+        """Words that turn grid step x into this report."""
         x = validation.integer("x", x, 0, self.STEPS)
         return self.distribution.weight(x, validation.integer("output", output, 0, self.n_outputs - 1))
 
@@ -129,7 +129,7 @@ class Mechanism(ABC):
     @overload
     def steps_of(self, values: NumberColumn) -> NDArray[np.int32]: ...
     def steps_of(self, values: object) -> int | NDArray[np.int32]:
-        """Return grid steps rint((v - low) STEPS / (high - low)) after clipping; errors as of :meth:`perturb`."""
+        """Grid steps rint((v - low) STEPS / (high - low)) after clipping; errors as of :meth:`perturb`."""
         if columns.is_number(values):
             return self._step(values, "values")
         column = columns.as_column(values, "values")
@@ -153,33 +153,27 @@ class Mechanism(ABC):
         stream: int = 0,
         start: int | None = None,
     ) -> int | NDArray[np.int32]:
-        """Return a private report of each value; the client's side.
+        """Return a private report of each value: int or int32[n] in 0..n_outputs - 1; the client's side.
 
         Parameters
         ----------
         values : number, or one column of numbers
-            In units of the input; clipped to [low, high] and rounded to the grid.
+            In units of the input; clipped to [low, high].
         seed : int or str, optional
-            For simulations: reproducible, and not private.
+            For simulations: reproducible, not private.
         key : Key or 32 bytes, optional
-            The client's secret; by default words are fresh from the operating system.
+            The client's secret; by default words are the operating system's.
         stream : int
             With a key: the number of the stream, below 2^40.
         start : int, optional
-            Report i uses word start + i of the stream, of 2^33.  Required with a key: two reports by one word do not
-            have this guarantee.
-
-        Returns
-        -------
-        int or int32[n]
-            Reports in 0..n_outputs - 1, the same for single values and arrays.
+            With a key, required: report i uses word start + i of 2^33.  Two reports by one word lose the guarantee.
 
         Raises
         ------
         DataError
-            If a value is not finite (the message names its index), or this is no column of real numbers.
+            If a value is not finite (with its index), or this is no column of real numbers.
         ParameterError
-            If seed, key, stream or start are not accepted.
+            If another argument is not accepted.
         """
         source = Words(seed, key, self.WORDS, stream, start, (self._words,))
         if columns.is_number(values):
@@ -194,7 +188,7 @@ class Mechanism(ABC):
         return self._perturb_column(column, source)
 
     def _perturb_column(self, column: Array, source: Words) -> NDArray[np.int32]:
-        """Reports of a column, int32[n], made chunk by chunk in the cache."""
+        """Reports of a column, chunk by chunk."""
         out: NDArray[np.int32] = np.empty(column.size, np.int32)
         begin = 0
         steps: NDArray[np.int32] | None = None
@@ -210,7 +204,7 @@ class Mechanism(ABC):
         return self.STEPS / (self.high - self.low)
 
     def _step(self, value: Any, name: str) -> int:
-        """Grid step of one value; DataError, which names it, if it is not finite."""
+        """Grid step of one value; DataError, which names it, if not finite."""
         try:
             number = float(value)
         except OverflowError:
@@ -220,7 +214,7 @@ class Mechanism(ABC):
         return self._grid_step(number)
 
     def _grid_step(self, number: float) -> int:
-        """Grid step of one finite number, in plain Python, equal to that of arrays."""
+        """Grid step of a finite number, in plain Python, as of arrays."""
         return round(min(max((number - self.low) * self._steps_per_unit, 0.0), float(self.STEPS)))
 
     def _few_steps(self, column: Array) -> list[int]:
@@ -228,13 +222,12 @@ class Mechanism(ABC):
         return [self._step(value, f"values[{i}]") for i, value in enumerate(floats)]
 
     def _snap(self, floats: Floats, begin: int, out: NDArray[np.int32]) -> None:
-        """Overwrite `out` with grid steps; DataError, which names the index, for a number that is not finite."""
+        """Overwrite `out` with grid steps; DataError with the index if not finite."""
         if self._grid_steps(floats, out):
             first = int(np.flatnonzero(~np.isfinite(floats))[0])
             raise DataError(f"values[{begin + first}]: {columns.NOT_FINITE}; expected finite ones")
 
     def _grid_steps(self, floats: Floats, out: NDArray[np.int32]) -> bool:
-        """Overwrite `out` with the grid steps of an array; returns True if a number is not finite."""
         from fastdp_kernels.local import local_reports
 
         return bool(local_reports.snap_values(floats, self.low, self._steps_per_unit, self.STEPS, out))
@@ -261,22 +254,9 @@ class MeanMechanism(Mechanism):
     @overload
     def estimate(self, reports: NumberColumn) -> Floats: ...
     def estimate(self, reports: object) -> float | Floats:
-        """Return unbiased estimates of the clipped values; the server's side.
+        """Unbiased estimates of the clipped values from their reports: float or float64[n]; the server's side.
 
-        Parameters
-        ----------
-        reports : int, or one column of them
-            From :meth:`perturb` of the same epsilon, low and high.
-
-        Returns
-        -------
-        float or float64[n]
-            One estimate per report, in units of the input, unbiased for the value's grid point.
-
-        Raises
-        ------
-        DataError
-            If a report is no integer in 0..n_outputs - 1; the message names its index.
+        DataError if a report is no integer in 0..n_outputs - 1, with its index.
         """
         single = columns.is_number(reports)
         estimates = self._estimator(self.check_reports([reports] if single else reports))
@@ -291,7 +271,7 @@ class MeanMechanism(Mechanism):
     @overload
     def variance(self, values: NumberColumn) -> Floats: ...
     def variance(self, values: float | NumberColumn) -> float | Floats:
-        """Return the variance of one report's estimate at each value, in squared units of the input."""
+        """Variance of one report's estimate at each value."""
         constant, slope, curvature = self._quadratic
         position = 2.0 * np.asarray(self.steps_of(values), np.float64) / self.STEPS - 1.0
         variances = constant + position * (slope + curvature * position)
@@ -299,7 +279,7 @@ class MeanMechanism(Mechanism):
 
     @cached_property
     def worst_variance(self) -> float:
-        """Largest variance over the domain, in squared units of the input."""
+        """Largest variance over the domain."""
         constant, slope, curvature = self._quadratic
         positions = [-1.0, 1.0]
         if curvature < 0.0:
@@ -316,9 +296,9 @@ class MeanMechanism(Mechanism):
 
 
 def closeness(epsilon: float) -> Decimal:
-    """Half the window's length on [0, 1]: b = (eps e^eps - e^eps + 1) / (2 e^eps (e^eps - 1 - eps)).
+    """Half the window's length on [0, 1] (Appendix E.1): b = (eps e^eps - e^eps + 1) / (2 e^eps (e^eps - 1 - eps)).
 
-    Computed in a decimal context of its own, as differences cancel to eps^2 / 2.  ToPL Appendix E.1.
+    Decimals, as differences cancel to eps^2 / 2.
     """
     with localcontext(CONTEXT):
         eps = Decimal(epsilon)
@@ -332,15 +312,13 @@ class SquareWave(Mechanism):
 
     Parameters
     ----------
-    epsilon : float
-        Privacy loss of one report, in [1e-6, 32].
-    low, high : float
-        The public domain; values outside are clipped.
+    epsilon, low, high
+        As for :class:`Mechanism`.
 
     Notes
     -----
-    Window of N = 2 w + 1 grid steps around the value, w = rint(b STEPS) with b from :func:`closeness`.  Report j
-    stands for low + (high - low) (j - w) / STEPS.  A report alone is no unbiased estimate of its value.
+    Window of N = 2 w + 1 grid steps around the value, w = rint(b STEPS), b of :func:`closeness`.  Report j stands for
+    low + (high - low) (j - w) / STEPS, no unbiased estimate.
     """
 
     WORDS: ClassVar[int] = 1
@@ -350,7 +328,6 @@ class SquareWave(Mechanism):
 
     @cached_property
     def distribution(self) -> WindowDistribution:
-        """Distribution of a report, in integers, over the grid steps 0..STEPS."""
         half = round(CONTEXT.multiply(closeness(self.epsilon), Decimal(self.STEPS)))
         return window_distribution(self.epsilon, 2 * half + 1, self.STEPS)
 
@@ -360,18 +337,11 @@ class SquareWave(Mechanism):
         Parameters
         ----------
         reports : one column of integers
-            From :meth:`perturb` of the same epsilon, low and high.
+            From :meth:`perturb` of the same epsilon, low and high; else DataError.
         bins : int
             Cells of equal width over [low, high].
         method : "em" or "ems"
-            Without or with binomial smoothing in each iteration.
-
-        Raises
-        ------
-        DataError
-            If a report is no integer in 0..n_outputs - 1; the message names its index.
-        ParameterError
-            If bins or method are not accepted.
+            Without or with binomial smoothing.
         """
         counts = np.bincount(self.check_reports(reports), minlength=self.n_outputs)
         return self.estimate_counts(counts, bins, method)
@@ -387,22 +357,19 @@ class SquareWave(Mechanism):
 
 
 def octave(ratio: float) -> float:
-    """Position e + (x / 2^e - 1) of a finite ratio x in [2^e, 2^(e + 1)), in octaves above 1; 0 below 1.
-
-    Within 9 % of an octave of log2 x, and equal on every machine (IEEE 754).
-    """
+    """Position e + (x / 2^e - 1) of a finite ratio x >= 2^e, 0 below 1; equal on every machine."""
     mantissa, exponent = math.frexp(max(ratio, 1.0))
     return (exponent - 1) + (2.0 * mantissa - 1.0)
 
 
 def octaves(ratios: Floats) -> Floats:
-    """Positions of an array of ratios, float64[n], as :func:`octave`; NaN stays NaN."""
+    """Positions of ratios, float64[n]; NaN stays NaN."""
     mantissas, exponents = np.frexp(np.maximum(ratios, 1.0))
     return (exponents - 1) + (2.0 * mantissas - 1.0)
 
 
 def ratios_at(at: Floats) -> Floats:
-    """Inverse of :func:`octaves` for positions of at least 0: float64[n]."""
+    """Inverse of :func:`octaves` from 0 on."""
     floor = np.floor(at)
     return np.ldexp(1.0 + (at - floor), floor.astype(np.int64))
 
@@ -416,15 +383,15 @@ class LogSquareWave(SquareWave):
 
     Parameters
     ----------
-    epsilon : float
-        Privacy loss of one report, in [1e-6, 32].
+    epsilon
+        As for :class:`Mechanism`.
     low, high : float
-        The public domain, low above 0 and high at most 2^256 low; values outside are clipped.
+        The public domain, 0 < low < high <= 2^256 low.
 
     Notes
     -----
-    Value v has the grid step rint(STEPS p(v / low) / p(high / low)), p of :func:`fastdp.local.mechanisms.octave`; its
-    report is :class:`SquareWave`'s.  Privacy: unchanged, as any two steps are e^epsilon-indistinguishable.
+    Value v has the grid step rint(STEPS p(v / low) / p(high / low)), p of :func:`fastdp.local.mechanisms.octave`.
+    Privacy: as :class:`SquareWave`, for any two steps.
     """
 
     rule: ClassVar[int] = 1
@@ -456,7 +423,7 @@ class LogSquareWave(SquareWave):
     def estimate_counts(
         self, counts: NumberColumn, bins: int = 56, method: Method = "em", **options: Unpack[EstimateOptions]
     ) -> Distribution:
-        """Estimate the distribution on a logarithmic grid, as :meth:`SquareWave.estimate_counts` does."""
+        """As :meth:`SquareWave.estimate_counts`, on a logarithmic grid."""
         return replace(super().estimate_counts(counts, bins, method, **options), scale="logarithmic")
 
 
@@ -466,23 +433,19 @@ class StochasticRounding(MeanMechanism):
 
     Parameters
     ----------
-    epsilon : float
-        Privacy loss of one report, in [1e-6, 32].
-    low, high : float
-        The public domain; values outside are clipped.  On [-1, 1] the variance is ((e^eps + 1) / (e^eps - 1))^2 -
-        v^2.
+    epsilon, low, high
+        As for :class:`Mechanism`.  On [-1, 1] the variance is ((e^eps + 1) / (e^eps - 1))^2 - v^2.
     """
 
     rule: ClassVar[int] = 1
 
     @cached_property
     def distribution(self) -> BitDistribution:
-        """Distribution of a report, in integers, over the grid steps 0..STEPS."""
         return bit_distribution(self.epsilon, self.STEPS)
 
 
 def piecewise_distribution(epsilon: float, steps: int, total: int) -> WindowDistribution:
-    """Window of N = max(1, rint(D e^(-epsilon / 2))) steps: the paper's r(v) - l(v) over 2 s."""
+    """Window of N = max(1, rint(D e^(-epsilon / 2))) steps."""
     return window_distribution(epsilon, max(1, round(steps / exp_below(epsilon / 2.0))), steps, total)
 
 
@@ -492,22 +455,18 @@ class Piecewise(MeanMechanism):
 
     Parameters
     ----------
-    epsilon : float
-        Privacy loss of one report, in [1e-6, 32].
-    low, high : float
-        The public domain; values outside are clipped.
+    epsilon, low, high
+        As for :class:`Mechanism`.
 
     Notes
     -----
-    On [-1, 1] the variance is v^2 / (E - 1) + (E + 3) / (3 (E - 1)^2), E = e^(eps / 2).  Estimates are unbiased
-    although the window's length is rounded.
+    On [-1, 1] the variance is v^2 / (E - 1) + (E + 3) / (3 (E - 1)^2), E = e^(eps / 2).
     """
 
     rule: ClassVar[int] = 1
 
     @cached_property
     def distribution(self) -> WindowDistribution:
-        """Distribution of a report, in integers, over the grid steps 0..STEPS."""
         return piecewise_distribution(self.epsilon, self.STEPS, WORDS)
 
 
@@ -521,10 +480,8 @@ class Hybrid(MeanMechanism):
 
     Parameters
     ----------
-    epsilon : float
-        Privacy loss of one report, in [1e-6, 32].
-    low, high : float
-        The public domain; values outside are clipped.
+    epsilon, low, high
+        As for :class:`Mechanism`.
 
     Notes
     -----
@@ -537,7 +494,6 @@ class Hybrid(MeanMechanism):
 
     @cached_property
     def distribution(self) -> BitDistribution | MixtureDistribution:
-        """Distribution of a report, in integers, over the grid steps 0..STEPS."""
         epsilon = self.epsilon
         if epsilon <= ROUNDING_ONLY:
             return bit_distribution(epsilon, self.STEPS)

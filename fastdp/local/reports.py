@@ -1,8 +1,7 @@
-"""Random words, and the distributions of a report as integer weights, so that epsilon is an inequality of integers.
+"""Random words, and distributions of a report as integer weights: epsilon is an inequality of integers.
 
-One uniform word out of ``total`` decides the report of a grid step x in 0..D; ``weight(x, output)`` counts the words
-that give it.  Two weights of one output differ by a factor of at most e^epsilon.  Source: ToPL Appendix E; the
-integer form is ours.
+One uniform word of ``total`` decides the report of grid step x in 0..D; ``weight(x, output)`` counts its words, and
+two weights of an output differ by a factor of at most e^epsilon.  Source: ToPL Appendix E; the integer form is ours.
 """
 
 from __future__ import annotations
@@ -37,9 +36,9 @@ MAX_START = 2**33
 
 @dataclass(frozen=True)
 class Words:
-    """Random words of one call: report i uses word `start` + i of a stream, which has 2^33.
+    """Random words of one call: report i uses word `start` + i of a stream of 2^33; a key needs `start`.
 
-    `level` separates the streams of mechanisms, `of` names mechanism and parameters; a key needs `start`.
+    `level` separates mechanisms, `of` names mechanism and parameters.
     """
 
     seed: int | str | None
@@ -50,7 +49,7 @@ class Words:
     of: tuple[str | int | bytes, ...] = ()
 
     def __post_init__(self) -> None:
-        """ParameterError unless stream and start are in range, and `start` is given with a key."""
+        """ParameterError for values out of range."""
         validation.integer("stream", self.stream, 0, MAX_STREAMS - 1)
         if self.start is not None:
             validation.integer("start", self.start, 0, MAX_START)
@@ -67,7 +66,7 @@ class Words:
             )
 
     def few(self, count: int) -> list[int]:
-        """Few words as integers, without a cipher or compiler if they are the operating system's."""
+        """Few words, without cipher or compiler if the operating system's."""
         self._check_end(count)
         if self.seed is None and self.key is None:
             raw = os.urandom(WORD_BYTES * count)
@@ -75,7 +74,7 @@ class Words:
         return [int(word) for block in self.blocks(count) for word in block]
 
     def blocks(self, count: int) -> Iterator[NDArray[np.uint64]]:
-        """Yield the words in chunks, uint64[<= CHUNK]; each chunk overwrites the one before."""
+        """Yield words in chunks, uint64[<= CHUNK], in one buffer."""
         from fastdp.noise.key import Key
         from fastdp.noise.words import CHUNK, Purpose, StreamId, WordStream
 
@@ -91,7 +90,7 @@ class Words:
 
 
 def exp_below(exponent: Fraction | float) -> Fraction:
-    """Rational number below e^exponent (equal, at 0) by less than 10^-76 of it."""
+    """Rational below e^exponent by less than 10^-76 of it."""
     ratio = Fraction(exponent)
     argument = CONTEXT.divide(Decimal(ratio.numerator), Decimal(ratio.denominator))
     # A float has a finite decimal expansion, but it may be longer than the context: go down once for the quotient
@@ -100,7 +99,7 @@ def exp_below(exponent: Fraction | float) -> Fraction:
 
 
 class Term(NamedTuple):
-    """Reports in [first, last), which estimate x, in steps, as offset + gain * (report - first), without bias."""
+    """Reports in [first, last) estimate x as offset + gain * (report - first)."""
 
     first: int
     last: int
@@ -109,7 +108,7 @@ class Term(NamedTuple):
 
 
 class Estimator(NamedTuple):
-    """Terms in floats, for a domain: offset + gain * report, and the later pair from report `border` on."""
+    """Terms in floats: offset + gain * report, the later pair from `border` on."""
 
     border: int
     offset: float
@@ -125,7 +124,7 @@ class Estimator(NamedTuple):
         return cls(terms[0].last, *coefficients[0], *coefficients[-1])
 
     def __call__(self, reports: Array) -> Floats:
-        """Unbiased estimates, float64[n], from reports in range (int32[n] or int64[n])."""
+        """Unbiased estimates, float64[n], of reports in range."""
         from fastdp_kernels.local import local_reports
 
         out = np.empty(reports.size)
@@ -145,10 +144,10 @@ def _sum_of_squares(n: int) -> Fraction:
 
 @dataclass(frozen=True)
 class WindowDistribution:
-    """Distribution with a window of N = `near` likelier outputs that starts at x in 0..D (`steps`).
+    """Window of N = `near` likelier outputs that starts at x in 0..D (`steps`).
 
-    Words in order: `near_weight` for each output in the window, `far_weight` for each other one; the left-over goes
-    to all outputs in turn, independent of x.
+    Words in order: `near_weight` for each output in the window, `far_weight` for each other; the left-over goes to
+    all outputs in turn.
     """
 
     PROOF: ClassVar[str] = (
@@ -163,31 +162,31 @@ class WindowDistribution:
 
     @property
     def outputs(self) -> int:
-        """Number of outputs, M = D + N."""
+        """Number of outputs, D + N."""
         return self.steps + self.near
 
     @property
     def near_words(self) -> int:
-        """Number of words whose output is in the window."""
+        """Words of the window."""
         return self.near * self.near_weight
 
     @property
     def far_words(self) -> int:
-        """Number of words whose output is outside, without the left-over."""
+        """Words of other outputs."""
         return self.steps * self.far_weight
 
     @property
     def left_over(self) -> int:
-        """Number of words that do not depend on x."""
+        """Words independent of x."""
         return self.total - self.near_words - self.far_words
 
     def least_ratio(self) -> Fraction:
-        """Ratio of a near and a far weight, the left-over included."""
+        """Near by far weight, left-over included."""
         each = self.left_over // self.outputs
         return Fraction(self.near_weight + each, self.far_weight + each)
 
     def report(self, word: int, x: int) -> int:
-        """Report of grid step x by one word below `total`."""
+        """Report of grid step x by one word."""
         if word < self.near_words:
             return x + word // self.near_weight
         word -= self.near_words
@@ -197,14 +196,14 @@ class WindowDistribution:
         return (word - self.far_words) % self.outputs
 
     def fill(self, words: NDArray[np.uint64], steps: NDArray[np.int32], out: NDArray[np.int32]) -> None:
-        """Overwrite `out` (int32[n]) with the reports of many grid steps."""
+        """Overwrite `out` (int32[n]) with reports."""
         from fastdp_kernels.local import local_reports
 
         local_reports.draw_window(words, steps, self.weights, out)
 
     @cached_property
     def weights(self) -> WindowWeights:
-        """Weights and word counts as the record that kernels read."""
+        """Weights as kernels read them."""
         from fastdp_kernels.local.local_reports import WindowWeights
 
         near_weight, far_weight, near_words, far_words = map(
@@ -213,13 +212,13 @@ class WindowDistribution:
         return WindowWeights(self.near, near_weight, far_weight, near_words, far_words, self.outputs)
 
     def weight(self, x: int, output: int) -> int:
-        """Number of words that give the output."""
+        """Words that give the output."""
         each, further = divmod(self.left_over, self.outputs)
         inside = x <= output < x + self.near
         return (self.near_weight if inside else self.far_weight) + each + (output < further)
 
     def terms(self) -> tuple[Term, ...]:
-        """Terms of an unbiased estimate: the mean of a report is affine in x, for any length of the window."""
+        """Terms of an unbiased estimate: a report's mean is affine in x."""
         gain = 1 / self._slope
         return (Term(0, self.outputs, -self._mean(Fraction(0)) * gain, gain),)
 
@@ -237,7 +236,6 @@ class WindowDistribution:
         return Fraction((self.near_weight - self.far_weight) * self.near, self.total)
 
     def _mean(self, x: Fraction) -> Fraction:
-        """Return E[report]: far weights and left-over everywhere, surplus in the window."""
         rounds, rest = divmod(self.left_over, self.outputs)
         everywhere = (self.far_weight + rounds) * _sum(self.outputs) + _sum(rest)
         return self._slope * (x + Fraction(self.near - 1, 2)) + everywhere / self.total
@@ -245,9 +243,9 @@ class WindowDistribution:
 
 @lru_cache(maxsize=256)
 def window_distribution(epsilon: float, near: int, steps: int, total: int = WORDS) -> WindowDistribution:
-    """Window with the largest far weight b such that N floor(b e^epsilon) + D b <= S, or b + 1.
+    """Window with the largest far weight b such that N floor(b e^epsilon) + D b <= S, or with b + 1.
 
-    With b + 1 the near weight is the rest divided by N, which is less than floor((b + 1) e^epsilon).
+    With b + 1 the near weight is the rest divided by N, less than floor((b + 1) e^epsilon).
     """
     ratio = exp_below(epsilon)
 
@@ -268,7 +266,7 @@ def window_distribution(epsilon: float, near: int, steps: int, total: int = WORD
 class BitDistribution:
     """One bit: W(x) = low_weight + floor((high_weight - low_weight) x / D) words of `total` give 1.
 
-    `steps` is D, a power of two; both weights add up to `total`.
+    Both weights add up to `total`.
     """
 
     PROOF: ClassVar[str] = "the weights of a bit lie between two whose ratio is at most e^epsilon"
@@ -284,18 +282,15 @@ class BitDistribution:
         return self.high_weight - self.low_weight
 
     def report(self, word: int, x: int) -> int:
-        """Report of grid step x by one word below `total`."""
         return int(word < self.weight(x, 1))
 
     def fill(self, words: NDArray[np.uint64], steps: NDArray[np.int32], out: NDArray[np.int32]) -> None:
-        """Overwrite `out` (int32[n]) with the reports of many grid steps."""
         from fastdp_kernels.local import local_reports
 
         local_reports.draw_bit(words, steps, self.weights, out)
 
     @cached_property
     def weights(self) -> BitWeights:
-        """Weights as the record that kernels read."""
         from fastdp_kernels.local.local_reports import BitWeights
 
         return BitWeights(
@@ -303,17 +298,15 @@ class BitDistribution:
         )
 
     def weight(self, x: int, output: int) -> int:
-        """Number of words that give the output."""
         one = self.low_weight + self._rise * x // self.steps
         return one if output == 1 else self.total - one
 
     def terms(self) -> tuple[Term, ...]:
-        """Terms of an estimate, unbiased up to the floor in W, one word in 2^64."""
+        """Terms of an estimate, unbiased up to one word in 2^64."""
         gain = Fraction(self.total * self.steps, self._rise)
         return (Term(0, self.outputs, -Fraction(self.low_weight * self.steps, self._rise), gain),)
 
     def variance_at(self, x: Fraction) -> Fraction:
-        """Variance of one estimate, in squared steps (without the floor in W)."""
         one = (self.low_weight + self._rise * x / self.steps) / self.total
         return one * (1 - one) * self.terms()[0].gain ** 2
 
@@ -330,10 +323,7 @@ def bit_distribution(epsilon: float, steps: int, total: int = WORDS) -> BitDistr
 
 @dataclass(frozen=True)
 class MixtureDistribution:
-    """Mixture by a coin independent of the data: the window for the first words, the bit for the others.
-
-    Outputs are those of the window, then the bits 0 and 1.
-    """
+    """Mixture by a coin: the window for the first words, the bit, with the last two outputs, for the others."""
 
     PROOF: ClassVar[str] = (
         "a coin that does not look at the value picks one of two distributions, each with ratios of at most e^epsilon"
@@ -344,7 +334,6 @@ class MixtureDistribution:
 
     @property
     def outputs(self) -> int:
-        """Number of outputs of window and bit together."""
         return self.window.outputs + self.bit.outputs
 
     @property
@@ -353,20 +342,17 @@ class MixtureDistribution:
         return self.window.total + self.bit.total
 
     def report(self, word: int, x: int) -> int:
-        """Report of grid step x by one word below `total`."""
         if word < self.window.total:
             return self.window.report(word, x)
         return self.window.outputs + self.bit.report(word - self.window.total, x)
 
     def fill(self, words: NDArray[np.uint64], steps: NDArray[np.int32], out: NDArray[np.int32]) -> None:
-        """Overwrite `out` (int32[n]) with the reports of many grid steps."""
         from fastdp_kernels.local import local_reports
 
         weights = self.window.weights, self.bit.weights
         local_reports.draw_hybrid(words, steps, np.uint64(self.window.total), *weights, out)
 
     def weight(self, x: int, output: int) -> int:
-        """Number of words that give the output."""
         if output < self.window.outputs:
             return self.window.weight(x, output)
         return self.bit.weight(x, output - self.window.outputs)
@@ -378,7 +364,6 @@ class MixtureDistribution:
         return (*self.window.terms(), bit._replace(first=first, last=first + bit.last))
 
     def variance_at(self, x: Fraction) -> Fraction:
-        """Variance of one estimate, in squared steps."""
         mixed = self.window.total * self.window.variance_at(x) + self.bit.total * self.bit.variance_at(x)
         return mixed / self.total
 

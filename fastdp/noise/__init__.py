@@ -1,4 +1,4 @@
-"""Noise: keys, words, and the exact samplers on top of them.  Names load on first use."""
+"""Keys, words, and exact samplers, loaded on first use."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""Noise bound to the exact sums that it protects, drawn by AES in bulk where the sums are known beforehand.
+"""Noise bound to the exact sums that it protects, drawn by AES in bulk where they are known beforehand.
 
-F is AES-256 under a key of its own.  Each sum has a number p, a xor of values of F; its words are F(p), F(p xor 1),
-... In a stream, sum k has p_k = p_(k-1) xor F(k, s_k), with p_0 from the chain key.  In a table, the cell of key row
-d and window w has p = F(d) xor F((w, 1), s_1) xor ... xor F((w, n), s_n) with the sums of its n statistics.  Proof:
-``docs/privacy.md``, section 13.
+F is AES-256 under a key of its own.  A sum has a number p, a xor of values of F; its words are F(p), F(p xor 1), ...
+In a stream, p_k = p_(k-1) xor F(k, s_k), with p_0 from the chain key.  In a table, the cell of key row d and window w
+has p = F(d) xor F((w, 1), s_1) xor ... xor F((w, n), s_n).  Proof: ``docs/privacy.md``, section 13.
 
 Source: Bellare, Guerin and Rogaway 1995 (XOR MACs); Black and Rogaway 2002 (PMAC).
 """
@@ -51,7 +50,7 @@ def start_chain(key: Key) -> Chain:
 
 
 def start_chains(words: RowWords, streams: Integers) -> Chain:
-    """Chain keys of many streams: uint64[n, 4]; `words` has the pieces :data:`CHAIN_PIECES`."""
+    """Chain keys of streams, uint64[n, 4], from the pieces :data:`CHAIN_PIECES`."""
     chains = np.ascontiguousarray(words.fill(streams, np.zeros(streams.size, np.int64)))
     if words.keys[0].given is not None:
         for row, stream in enumerate(streams.tolist()):
@@ -64,7 +63,7 @@ CHAIN_PIECES = ((_START, CHAIN_WORDS),)
 
 
 def record(key: Key, before: Chain, after: Chain, count: int) -> None:
-    """Record that `count` sums drew noise between two chain keys; DrawnTwiceError if these are equal."""
+    """Record that `count` sums drew between two chain keys; DrawnTwiceError if equal."""
     if key.drawn is not None and count:
         if np.array_equal(before, after):
             raise DrawnTwiceError(f"the chain key is the same behind {count} sums")
@@ -74,28 +73,30 @@ def record(key: Key, before: Chain, after: Chain, count: int) -> None:
 
 
 def word_of(chain: Chain, index: int, total: int, k: int) -> int:
-    """Return word `k` of one sum's noise; `chain` stays as it is."""
+    """Word `k` of one sum's noise."""
     out: Chain = np.empty(2 * CHAIN_WORDS, np.uint64)
     output, place = divmod(k, CHAIN_WORDS)
     chacha.further_words(chain, index, np.int64(total), output, out)
     return int(out[CHAIN_WORDS + place])
 
 
-def resolve(law: Distribution, key: Key, chain: Chain, index: int, total: int) -> int:
-    """Draw for one sum in exact arithmetic; `chain` stays as it is."""
+def resolve(distribution: Distribution, key: Key, chain: Chain, index: int, total: int) -> int:
+    """Draw for one sum in exact arithmetic; `chain` stays."""
     if key.given is not None:
-        return key.given.bound(total, law, chain, index)
+        return key.given.bound(total, distribution, chain, index)
 
     def word(k: int) -> int:
         return word_of(chain, index, total, k)
 
     return (
-        gaussian.resolve(law, word) if isinstance(law, GaussianDistribution) else sampler.resolve(word(0), law, word)
+        gaussian.resolve(distribution, word)
+        if isinstance(distribution, GaussianDistribution)
+        else sampler.resolve(word(0), distribution, word)
     )
 
 
 def step_key(key: Key, chain: str, step: int, *inputs: NDArray[np.generic]) -> tuple[Key, str]:
-    """Key of one step's noise, bound to all inputs so far by BLAKE2b, and the chain after it (hexadecimal)."""
+    """Key of a step's noise, bound to all inputs so far by BLAKE2b, and the next chain (hexadecimal)."""
     # Numbers and lengths first, so that no two lists of inputs are one message; the chain is empty at step 0 alone.
     sizes = [part.nbytes for part in inputs]
     header = struct.pack(f">{2 + len(sizes)}Q", step, len(sizes), *sizes)
@@ -125,7 +126,7 @@ Blocks = Words
 
 
 class _Buffers:
-    """Buffers for `count` sums: inputs of F, their prefixes p, and the words of noise."""
+    """Buffers for `count` sums: inputs of F, p, and words."""
 
     def __init__(self, count: int) -> None:
         # The library requires a buffer of one block more.
@@ -139,7 +140,7 @@ class _Buffers:
 
 
 class PrefixNoise:
-    """Noise of a stream's sums, each bound to all sums up to its own, under the key of a composition."""
+    """Noise of a stream's sums, each bound to all up to its own."""
 
     def __init__(self, key: Key) -> None:
         self._key = key
@@ -148,11 +149,11 @@ class PrefixNoise:
         self._buffers = _Buffers(1)
 
     def draw(
-        self, sums: Integers, law: Distribution, chain: Chain, first: int, member: int | None = None
+        self, sums: Integers, distribution: Distribution, chain: Chain, first: int, member: int | None = None
     ) -> Integers:
-        """Noise of sums known beforehand (int64[n]) and advance `chain` past them.
+        """Noise of sums known beforehand (int64[n]), from the `first` in the stream; advances `chain`.
 
-        `first` is the index of the first sum in its stream; `member` overrides the key's stream number.
+        `member` overrides the key's stream number.
         """
         key, noise, begin = self._key, np.empty(sums.size, np.int64), 0
         group = (key.member if member is None else member) // STREAMS_OF_A_KEY
@@ -175,21 +176,20 @@ class PrefixNoise:
             _ask(self._cipher, buffers.about_words)
             out = noise[begin:end]
             # The general way costs more than a few draws do.
-            if len(part) > KEPT or not bound_sums.draw_few(buffers.words, law.constants, out):
-                _draw(self._cipher, buffers, (law,), (out,))
+            if len(part) > KEPT or not bound_sums.draw_few(buffers.words, distribution.constants, out):
+                _draw(self._cipher, buffers, (distribution,), (out,))
             begin = end
         if checked:
             record(key, before, chain, sums.size)
             if key.given is not None:
-                key.given.follow(before.tobytes(), chain, law, first, noise, sums)
+                key.given.follow(before.tobytes(), chain, distribution, first, noise, sums)
         return noise
 
 
-def draw_cells(sums: Integers, laws: Sequence[Distribution], key: Key, first: int, rows: Blocks) -> Integers:
-    """Noise of a table's cells, int64[n, W, K], each bound to its key row, its window and all its sums.
+def draw_cells(sums: Integers, distributions: Sequence[Distribution], key: Key, first: int, rows: Blocks) -> Integers:
+    """Noise of a table's cells, int64[n, W, K], each bound to its key row, window and sums.
 
-    `sums`: int64[n, W, K] of n statistics, one distribution each; `first`: number of the first window; `rows`:
-    digests of the key rows, uint64[K, 2].
+    `sums`: int64[n, W, K]; one distribution per statistic; `first`: first window; `rows`: digests, uint64[K, 2].
     """
     noise: Integers = np.empty_like(sums)
     _, windows, width = sums.shape
@@ -220,30 +220,33 @@ def draw_cells(sums: Integers, laws: Sequence[Distribution], key: Key, first: in
                 _check(prefixes)
             _ask(cipher, buffers.about_words)
             drawn: Integers = np.empty((len(exact), len(prefixes)), np.int64)
-            _draw(cipher, buffers, laws, drawn)
+            _draw(cipher, buffers, distributions, drawn)
             noise[part] = drawn.reshape(exact.shape)
         begin = end
     if key.given is not None:
-        key.given.cells(noise, laws, key, first, sums)
+        key.given.cells(noise, distributions, key, first, sums)
     return noise
 
 
 def _draw(
-    cipher: CipherContext, buffers: _Buffers, laws: Sequence[Distribution], noise: Sequence[Integers] | Integers
+    cipher: CipherContext,
+    buffers: _Buffers,
+    distributions: Sequence[Distribution],
+    noise: Sequence[Integers] | Integers,
 ) -> None:
-    """Overwrite `noise` with draws from the words of each p; word j of statistic i is word j n + i."""
+    """Overwrite `noise`; word j of statistic i is word j n + i of p."""
     prefixes, answers = buffers.prefixes, buffers.words
-    for i, law in enumerate(laws):
+    for i, distribution in enumerate(distributions):
         if i and not i % 2:
             answers = _outputs(cipher, prefixes, i // 2)
 
         def further(k: int, where: Integers, i: int = i) -> Words:
             if k >= WORDS_OF_A_DRAW:
                 raise OverflowError(f"a draw wants more than {WORDS_OF_A_DRAW} words")
-            output, half = divmod(k * len(laws) + i, 2)
+            output, half = divmod(k * len(distributions) + i, 2)
             return np.ascontiguousarray(_outputs(cipher, prefixes[where], output)[:, half])
 
-        fill_noise(noise[i], law, np.ascontiguousarray(answers[:, i % 2]), further)
+        fill_noise(noise[i], distribution, np.ascontiguousarray(answers[:, i % 2]), further)
 
 
 def _check(prefixes: Blocks) -> None:
@@ -286,7 +289,7 @@ def _ask(cipher: CipherContext, blocks: tuple[memoryview, memoryview]) -> None:
 
 
 class Name(NamedTuple):
-    """Name of draws: labels of their key without digests of data, stream number, and id of words or of a chain."""
+    """Name of draws: labels of their key without digests of data, stream number, id of words or chain."""
 
     labels: tuple[object, ...]
     member: int
@@ -294,49 +297,53 @@ class Name(NamedTuple):
 
 
 class NoiseTable(Protocol):
-    """Function that overwrites an array with the noise of a given name."""
+    """Overwrites an array with the noise of a given name."""
 
-    def __call__(self, name: Name, law: Distribution, start: int, out: Integers, sums: Integers | None) -> None:
-        """Overwrite `out` with draws `start`, `start + 1`, ... of `name`, which are bound to `sums`."""
+    def __call__(
+        self, name: Name, distribution: Distribution, start: int, out: Integers, sums: Integers | None
+    ) -> None:
+        """Overwrite `out` with draws `start`, ... of `name`, bound to `sums`."""
 
 
 class GivenNoise:
-    """A noise table, and the names of the chains that began under it."""
+    """A noise table, and names of the chains under it."""
 
     def __init__(self, table: NoiseTable) -> None:
         self._table = table
         self._chains: dict[bytes, Name] = {}
         self._windows: dict[Name, int] = {}
 
-    def fill(self, out: Integers, law: Distribution, key: Key, stream: StreamId, start: int) -> None:
+    def fill(self, out: Integers, distribution: Distribution, key: Key, stream: StreamId, start: int) -> None:
         """Overwrite `out` from the table, in place of :func:`fastdp.noise.sampler.fill`."""
-        self._table(name_of(key, stream), law, start, out, None)
+        self._table(name_of(key, stream), distribution, start, out, None)
 
     def begin(self, chain: Words, key: Key, stream: StreamId) -> None:
         """Name a chain that begins, after its key and stream."""
         self._chains[chain.tobytes()] = name_of(key, stream)
 
-    def bound(self, total: int, law: Distribution, chain: Words, index: int) -> int:
-        """Noise of the sum that advances `chain`, in place of :func:`fastdp.noise.binding.resolve`."""
+    def bound(self, total: int, distribution: Distribution, chain: Words, index: int) -> int:
+        """Noise of the sum that advances `chain`."""
         words, noise = np.empty(2 * chacha.CHAIN, np.uint64), np.empty(1, np.int64)
         chacha.further_words(chain, index, np.int64(total), 0, words)
-        self.follow(chain.tobytes(), words[: chacha.CHAIN], law, index, noise, np.array([total]))
+        self.follow(chain.tobytes(), words[: chacha.CHAIN], distribution, index, noise, np.array([total]))
         return int(noise[0])
 
     def follow(
-        self, before: bytes, after: Words, law: Distribution, first: int, noise: Integers, sums: Integers
+        self, before: bytes, after: Words, distribution: Distribution, first: int, noise: Integers, sums: Integers
     ) -> None:
-        """Overwrite the noise of sums that advanced a chain key from `before` to `after`."""
+        """Overwrite the noise of sums that advanced a chain key."""
         name = self._chains[after.tobytes()] = self._chains[before]
-        self._table(name, law, first, noise, sums)
+        self._table(name, distribution, first, noise, sums)
 
-    def cells(self, noise: Integers, laws: Sequence[Distribution], key: Key, first: int, sums: Integers) -> None:
-        """Overwrite the noise of a table's cells, int64[n, W, K]; each statistic has a name of its own."""
-        for i, (law, out, exact) in enumerate(zip(laws, noise, sums, strict=True)):
+    def cells(
+        self, noise: Integers, distributions: Sequence[Distribution], key: Key, first: int, sums: Integers
+    ) -> None:
+        """Overwrite the noise of a table's cells; each statistic has a name."""
+        for i, (distribution, out, exact) in enumerate(zip(distributions, noise, sums, strict=True)):
             name = name_of(key, StreamId(Purpose.CELL, i))
             # Positions count from the first window of a name on.
             place = (first - self._windows.setdefault(name, first)) * out.shape[1]
-            self._table(name, law, place, out.reshape(-1), exact.reshape(-1))
+            self._table(name, distribution, place, out.reshape(-1), exact.reshape(-1))
 
 
 class GivenKey(Key):
@@ -362,14 +369,11 @@ class GivenKey(Key):
 
 
 def given(table: NoiseTable) -> Key:
-    """Key for audits: all draws of a publisher under it come from `table`.
-
-    Not so local reports, synthetic points and smooth sensitivity.
-    """
+    """Key for audits: draws come from `table`, except reports, synthetic points and smooth sensitivity."""
     return GivenKey.of(Key(bytes(KEY_BYTES), simulated=True), GivenNoise(table), ())
 
 
 def name_of(key: Key, stream: StreamId) -> Name:
-    """Name of a stream of draws under a key of :func:`given`, or one derived from it."""
+    """Name of a stream of draws under a key of :func:`given`."""
     assert isinstance(key, GivenKey)  # noqa: S101 - the only keys with a table
     return Name(key.labels, key.member, stream)

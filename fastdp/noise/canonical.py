@@ -1,11 +1,10 @@
 """One byte string for each composition of mechanism and parameters; noise keys are derived from it.
 
-The encoding is injective; :data:`NOISE_FORMAT` in it separates later rules (``docs/noise.md``, section 1).
-
-A value is one letter and its content: ``n`` None; ``t``, ``f`` truth values; ``i`` a decimal integer; ``d`` 8 bytes
-of a float64, big-endian; ``s`` UTF-8 text; ``b`` bytes; ``l`` a list; ``m`` a mapping, ordered by name; ``a`` an
-array, as type, shape and bytes; ``q`` a fraction; ``p`` a mechanism or component, as name, rule and parameters.
-Contents other than truth values follow their length in 8 bytes.
+The encoding is injective and begins with :data:`NOISE_FORMAT` (``docs/noise.md``, section 1).  A value is one letter
+and its content: ``n`` None; ``t``, ``f`` truth values; ``i`` a decimal integer; ``d`` a float64, big-endian; ``s``
+UTF-8 text; ``b`` bytes; ``l`` a list; ``m`` a mapping, ordered by name; ``a`` an array, as type, shape and bytes;
+``q`` a fraction; ``p`` a mechanism or component, as name, rule and parameters.  Contents follow their length in 8
+bytes.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ Encodable: TypeAlias = Any
 
 
 class Part(NamedTuple):
-    """A mechanism or component in a key's encoding: name, rule, and parameters (None if they cannot be read)."""
+    """Component in a key's encoding: name, rule, parameters (None if unreadable)."""
 
     name: str
     rule: int
@@ -60,7 +59,7 @@ def encode(value: Encodable) -> bytes:
 
 
 def _encode_other(value: object) -> bytes:
-    """:func:`encode` for bytes, arrays, fractions, and subclasses of numbers and text."""
+    """:func:`encode` for rarer types and subclasses."""
     if isinstance(value, str):
         return _text(value)
     if isinstance(value, float):
@@ -105,7 +104,6 @@ _name = lru_cache(maxsize=1024)(_text)
 
 @lru_cache(maxsize=1024)
 def _head(name: str, rule: int) -> bytes:
-    """Encoding of a component's name and rule."""
     return _text(name) + _integer(rule)
 
 
@@ -114,10 +112,7 @@ PLAIN = frozenset({str, float, int, bool, bytes, type(None)})
 
 
 def identity(value: Encodable) -> Encodable:
-    """Parameter as :func:`encode` accepts it; a component becomes a :class:`Part`.
-
-    TypeError for a component with a parameter that has no encoding.
-    """
+    """Parameter as :func:`encode` accepts it; TypeError for a component without an encoding."""
     kind = cast("type", type(value))
     if kind in PLAIN or isinstance(value, (str, float, int, bytes)):
         return value
@@ -139,9 +134,9 @@ def identity(value: Encodable) -> Encodable:
 
 
 def parameters_of(part: Encodable) -> Json:
-    """Component's parameters: from its method ``identity``, or the fields of a dataclass.
+    """Component's parameters: its ``identity()``, or a dataclass's fields; of foreign classes also attributes.
 
-    Other classes and users' dataclasses add attributes of the instance.  TypeError if there are none.
+    TypeError if there are none.
     """
     kind = cast("type", type(part))
     fields = _fields(kind)
@@ -170,7 +165,7 @@ def _attributes(part: object, kind: type) -> Json:
 
 
 def rule_of(part: object) -> int:
-    """Rule number of a component (class attribute ``rule``, by default 1; inherited ones add to it)."""
+    """Rule number (class attribute ``rule``, by default 1; inherited ones add)."""
     return _rule(cast("type", type(part)))
 
 
@@ -180,7 +175,7 @@ def _rule(kind: type) -> int:
 
 
 def check_rule(kind: type, written: object) -> None:
-    """ValueError if a file was written under another rule of this class: its noise would differ."""
+    """ValueError for a file under another rule: its noise would differ."""
     rule = _rule(kind)
     if type(written) is not int or written != rule:
         raise ValueError(f"rule {written!r} of {kind.__name__}: expected {rule}")
@@ -188,20 +183,20 @@ def check_rule(kind: type, written: object) -> None:
 
 @lru_cache(maxsize=1024)
 def _abstract(kind: type) -> tuple[bool, bool]:
-    """Return whether objects of a class are mappings, and whether they are numbers or arrays; cached."""
+    """If a class's objects are mappings, and if numbers or arrays."""
     return issubclass(kind, Mapping), issubclass(kind, (numbers.Real, np.ndarray))
 
 
 @lru_cache(maxsize=1024)
 def _fields(kind: type) -> list[str] | None:
-    """Names of a dataclass's init fields; None for other classes and for those with a method ``identity``."""
+    """Names of a dataclass's init fields; None with ``identity``."""
     if hasattr(kind, "identity") or not dataclasses.is_dataclass(kind):
         return None
     return [each.name for each in dataclasses.fields(kind) if each.init]
 
 
 def part_name(part: object) -> str:
-    """Class name of a component; classes outside this distribution include their module."""
+    """Class name; foreign classes include their module."""
     return _class_name(cast("type", type(part)))
 
 

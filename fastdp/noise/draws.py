@@ -1,4 +1,4 @@
-"""Noise by name: the distribution for a budget, and arrays of exact draws for users."""
+"""The distribution for a budget, and arrays of exact draws for users."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, ClassVar, Literal, cast, get_args
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from fastdp import validation
 from fastdp.errors import ParameterError
-from fastdp.guarantee import Guarantee, round_up, zcdp_loss
+from fastdp.guarantee import Guarantee, round_up
 from fastdp.kinds import Integers
 from fastdp.noise import gaussian, sampler
 from fastdp.noise.gaussian import GaussianDistribution, gaussian_distribution
@@ -33,14 +33,9 @@ NoiseName = Literal["laplace", "gaussian"]
 Distribution = LaplaceDistribution | GaussianDistribution
 
 
-def checked_noise(noise: object) -> NoiseName:
-    """`noise`, if it is one of the accepted names; else ParameterError."""
-    return cast("NoiseName", validation.choice("noise", noise, get_args(NoiseName)))
-
-
 @lru_cache(maxsize=256)
 def noise_distribution(noise: NoiseName, theta_steps: int, levels: int, epsilon: float) -> Distribution:
-    """Distribution of noise on an integer that a unit changes by `theta_steps` on each of `levels` levels."""
+    """Distribution for an integer that a unit changes by `theta_steps` on `levels` levels."""
     if noise == "laplace":
         return laplace_distribution(Fraction(theta_steps * levels) / Fraction(epsilon))
     return gaussian_distribution(sigma_above(theta_steps * theta_steps * levels, epsilon))
@@ -55,12 +50,14 @@ def sigma_above(square: int, epsilon: float) -> Fraction:
     return Fraction(sigma)
 
 
-def fill_noise(out: Integers, law: Distribution, words: Words, further: Callable[[int, Integers], Words]) -> None:
+def fill_noise(
+    out: Integers, distribution: Distribution, words: Words, further: Callable[[int, Integers], Words]
+) -> None:
     """:func:`fastdp.noise.gaussian.fill_from` for draws of either distribution."""
-    if isinstance(law, GaussianDistribution):
-        gaussian.fill_from(out, law, words, further)
+    if isinstance(distribution, GaussianDistribution):
+        gaussian.fill_from(out, distribution, words, further)
     else:
-        sampler.fill_from(out, law, words, further)
+        sampler.fill_from(out, distribution, words, further)
 
 
 def draw_scale(noise: NoiseName, levels: int, epsilon: float) -> float:
@@ -69,13 +66,13 @@ def draw_scale(noise: NoiseName, levels: int, epsilon: float) -> float:
 
 
 def concentrated(epsilon: float, *derivation: str) -> Guarantee:
-    """Guarantee of Gaussian noise of this budget: rho, and an infinite epsilon until a delta is chosen."""
+    """Guarantee of Gaussian noise: rho, and an infinite epsilon until a delta is chosen."""
     rho = round_up(Fraction(epsilon) ** 2 / 2)
     return Guarantee(math.inf, rho=rho, arithmetic="exact", derivation=derivation)
 
 
 def group_share(epsilon: float, square: int | Fraction) -> float:
-    """Float s, as large as found, with s sqrt(`square`) <= `epsilon`."""
+    """Large float s with s sqrt(`square`) <= `epsilon`."""
     share = epsilon / math.sqrt(square)
     while square * Fraction(share) ** 2 > Fraction(epsilon) ** 2:
         share = math.nextafter(share, 0.0)
@@ -83,15 +80,9 @@ def group_share(epsilon: float, square: int | Fraction) -> float:
 
 
 def l2_square(contributions: int, per_window: int | None) -> int:
-    """Squared L2 norm of one unit's change of the sums: of k rows, at most `per_window` in one sum."""
+    """Squared L2 norm of one unit's change: k rows, at most `per_window` in one sum."""
     k, j = contributions, per_window or contributions
     return k // j * j**2 + (k % j) ** 2
-
-
-def better_noise(epsilon: float, delta: float, contributions: int, per_window: int | None) -> NoiseName:
-    """Noise of smaller variance, at equal (epsilon, delta), for sums with so many rows of one unit."""
-    square = l2_square(contributions, per_window) / zcdp_loss(epsilon, delta) ** 2
-    return "gaussian" if square < 2.0 * (contributions / epsilon) ** 2 else "laplace"
 
 
 # Arrays of draws, for noise that users add themselves.
@@ -112,18 +103,18 @@ def discrete_laplace(
     Parameters
     ----------
     scale : float or Fraction
-        s in [2^-40, 2^56], an exact rational; s = sensitivity / epsilon for the Laplace mechanism on integers, which
-        is then pure epsilon-DP on the machine (``docs/noise.md``, section 2; :func:`fastdp.add_noise`).
+        s in [2^-40, 2^56], an exact rational; s = sensitivity / epsilon makes the Laplace mechanism on integers pure
+        epsilon-DP on the machine (``docs/noise.md``, section 2; :func:`fastdp.add_noise`).
     size : int or tuple of int
-        Number of draws, at most 2^33, or their shape; optional with ``out``.
+        Number of draws, at most 2^33, or shape; optional with ``out``.
     out : int64 array, C-contiguous and writable, optional
-        Receives the draws, and is returned.
+        Receives the draws.
     rng : numpy.random.Generator or Key, optional
-        A generator is for simulation: its next 32 bytes are the seed.  A Key is the same as ``key=``.
+        A generator is for simulation (its next 32 bytes are the seed); a Key is the same as ``key=``.
     stream : int
-        Below 2^40; the same key and stream give the same draws, so use each once.
+        Below 2^40; key and stream determine the draws, so use each pair once.
     seed, key
-        As for a publisher; by default a fresh key from the operating system, fit for a release.
+        As for a publisher; by default a fresh key, fit for a release.
 
     Returns
     -------
@@ -133,7 +124,7 @@ def discrete_laplace(
     Raises
     ------
     ParameterError
-        Naming the argument, its value and what is accepted.
+        For an argument that is not accepted.
 
     Examples
     --------
@@ -157,10 +148,7 @@ def geometric(
     seed: int | str | None = None,
     key: Key | bytes | None = None,
 ) -> Integers:
-    """Independent exact geometric draws: P[X = k] = (1 - q) q^k, k >= 0, q = exp(-1/scale).
-
-    Parameters and errors as :func:`discrete_laplace`.
-    """
+    """As :func:`discrete_laplace`, one-sided: P[X = k] = (1 - q) q^k, k >= 0, q = exp(-1/scale)."""
     of = _rational("scale", scale), geometric_distribution, sampler.fill
     return _draw("geometric", *of, size, out, stream, (rng, seed, key))
 
@@ -180,20 +168,15 @@ def discrete_gaussian(
     Parameters
     ----------
     sigma : float or Fraction
-        In [2^-10, 2^44], taken as the exact rational that it denotes.  For integers of L2 sensitivity D it gives
-        rho-zCDP, rho = D^2 / (2 sigma^2), on the machine (``docs/noise.md``, section 8).
+        In [2^-10, 2^44], an exact rational.  Integers of L2 sensitivity D get rho-zCDP, rho = D^2 / (2 sigma^2), on
+        the machine (``docs/noise.md``, section 8).
     size, out, rng, stream, seed, key
-        As for :func:`fastdp.discrete_laplace`.
+        As for :func:`fastdp.discrete_laplace`, and its errors.
 
     Returns
     -------
     int64 array of the shape ``size``
         P[X = k] is proportional to exp(-k^2 / (2 sigma^2)); the variance is at most sigma^2.
-
-    Raises
-    ------
-    ParameterError
-        Naming the argument, its value and what is accepted.
 
     Examples
     --------
@@ -215,7 +198,7 @@ def _rational(name: str, value: float | Fraction) -> Fraction:
 
 @dataclass(frozen=True)
 class _Draws:
-    """The mechanism behind a public function: its name, and the parameter of its distribution."""
+    """Mechanism behind a public function: name and parameter."""
 
     name: str
     numerator: int
@@ -226,33 +209,32 @@ class _Draws:
 
 @lru_cache(maxsize=256)
 def _composition(name: str, numerator: int, denominator: int) -> bytes:
-    """Encoding of :class:`_Draws`, cached because it is the same for every key."""
+    """Encoding of :class:`_Draws`, cached."""
     return Key.from_seed(0).composition(_Draws(name, numerator, denominator))
 
 
 def _draw(
     name: str,
     parameter: Fraction,
-    law_of: Callable[[Fraction], Any],
+    distribution_of: Callable[[Fraction], Any],
     fill: Callable[..., None],
     size: int | tuple[int, ...] | None,
     out: Integers | None,
     stream: int,
     secrets: Secrets,
 ) -> Integers:
-    """Return draws for the public function `name`, from the distribution `law_of(parameter)`."""
-    law, number = law_of(parameter), validation.integer("stream", stream, 0, 2**40 - 1)
+    distribution, number = distribution_of(parameter), validation.integer("stream", stream, 0, 2**40 - 1)
     target = _target(size, out)
     # Last, because it moves a generator on.
     key = _secret(*secrets)
     if key.binding is Binding.ROOT:
         key = key.bound(_composition(name, parameter.numerator, parameter.denominator))
-    fill(target.reshape(-1), law, key, StreamId(Purpose.DRAWS, number=number))
+    fill(target.reshape(-1), distribution, key, StreamId(Purpose.DRAWS, number=number))
     return target
 
 
 def _target(size: int | tuple[int, ...] | None, out: Integers | None) -> Integers:
-    """Array for the draws: `out` after checks, or a new one."""
+    """Array for the draws: `out` after checks, or new."""
     if out is not None:
         given: Any = out
         usable = isinstance(given, np.ndarray) and given.dtype == np.int64 and given.flags.c_contiguous
@@ -275,7 +257,7 @@ def _target(size: int | tuple[int, ...] | None, out: Integers | None) -> Integer
 
 
 def _secret(rng: np.random.Generator | Key | None, seed: int | str | None, key: Key | bytes | None) -> Key:
-    """Key that `rng`, `seed` or `key` asks for; ParameterError for more than one of them."""
+    """Key of `rng`, `seed` or `key`; ParameterError for several."""
     if rng is None:
         return Key.choose(seed, key)
     if seed is not None or key is not None:

@@ -1,8 +1,7 @@
-"""Exact discrete Gaussian noise at tens of millions of draws a second; proof in ``docs/noise.md``.
+"""Exact discrete Gaussian noise; proof in ``docs/noise.md``, section 8.
 
-Strips of integers cover the curve (``strips``); doubles decide nearly every draw, exact arithmetic with further words
-the others.  Source: Canonne, Kamath and Steinke 2020, "The Discrete Gaussian for Differential Privacy" (the
-distribution); the sampler is ours.
+Strips of integers cover the curve; doubles decide nearly every draw, exact arithmetic with further words the others.
+Source: Canonne, Kamath and Steinke 2020 (the distribution); the sampler is ours.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ class GaussianDistribution:
     """Integer noise, P[X = k] proportional to f(k) = exp(-k^2 / (2 sigma^2)), and the strips that cover it.
 
     `table`, `inverses`, `cells`, `covered` and `unfair` are arguments of ``draw_strips``; `heights` is H; the strips
-    hold |k| below `edge`, and f(edge) H is at most 1.
+    hold abs(k) below `edge`, and f(edge) H <= 1.
     """
 
     sigma: Fraction
@@ -57,7 +56,7 @@ class GaussianDistribution:
         return _NO_CONSTANTS
 
     def below(self, k: int, height: Fraction) -> bool:
-        """Return whether `height` < f(k) H, exactly; the two are equal at k = 0 only."""
+        """True if `height` < f(k) H, exactly."""
         if height <= 0 or k == 0:
             return height < self.heights
         # ln(H / height) against k^2 / (2 sigma^2), with ever more digits.
@@ -102,7 +101,7 @@ def gaussian_distribution(sigma: Fraction) -> GaussianDistribution:
 
 
 def _strips(sigma: float, heights: int, area: float) -> list[tuple[int, int, int]]:
-    """Return reach, height and lower end of each strip, from the bottom up."""
+    """Reach, height and lower end of each strip, from the bottom up."""
     found, y = [], 0
     while y < heights:
         # At least as far as the curve: points above it are rejected.
@@ -116,7 +115,7 @@ def _strips(sigma: float, heights: int, area: float) -> list[tuple[int, int, int
 
 
 def _log_ratio(heights: int, y: int) -> float:
-    """Return ln(H / y), accurate where y is near H too."""
+    """ln(H / y), accurate near H too."""
     return math.log1p((heights - y) / y)
 
 
@@ -129,14 +128,13 @@ def _sure(sigma: Fraction, heights: int, top: int) -> int:
 
 
 def _tail_cells(edge: int, sigma: Fraction) -> int:
-    """Number of cells of a geometric tail: f(edge + j) H <= rho^j, rho = exp(-edge / sigma^2)."""
     return math.ceil(1.0 / -math.expm1(-float(edge / (sigma * sigma))) * (1.0 + 1e-9)) + 1
 
 
-def fill(out: Integers, law: GaussianDistribution, key: Key, stream: StreamId, start: int = 0) -> None:
-    """Overwrite `out` with draws from position `start` on; draw i depends on (key, stream, i) alone."""
+def fill(out: Integers, distribution: GaussianDistribution, key: Key, stream: StreamId, start: int = 0) -> None:
+    """Overwrite `out` with draws from `start` on; draw i depends on (key, stream, i) alone."""
     if key.given is not None:
-        key.given.fill(out, law, key, stream, start)
+        key.given.fill(out, distribution, key, stream, start)
         return
     words: Words = np.empty(min(CHUNK, out.size), np.uint64)
     source = WordStream(key, stream, start)
@@ -147,15 +145,15 @@ def fill(out: Integers, law: GaussianDistribution, key: Key, stream: StreamId, s
         def further(k: int, where: Integers, first: int = start + begin) -> Words:
             return words_at(key, stream._replace(refinement=k), first + where)
 
-        fill_from(part, law, words, further)
+        fill_from(part, distribution, words, further)
 
 
 def fill_from(
-    out: Integers, law: GaussianDistribution, words: Words, further: Callable[[int, Integers], Words]
+    out: Integers, distribution: GaussianDistribution, words: Words, further: Callable[[int, Integers], Words]
 ) -> None:
-    """Overwrite `out` with draws that begin with one word each (uint64[>= n]).
+    """Overwrite `out` with draws that begin with one word each.
 
-    `further(k, where)` returns word k = 1, 2, ... of the draws at these ascending positions.
+    `further(k, where)`: word k = 1, 2, ... of the draws at these ascending positions.
     """
     count = out.size
     where: Integers = np.arange(count)
@@ -163,27 +161,35 @@ def fill_from(
     drawn, attempt = words, 0
     while count:
         count, undecided = draw_strips(
-            *(drawn, where, count, law.table, law.inverses, np.uint64(law.cells), np.int64(law.covered)),
-            *(np.uint64(law.unfair), float(law.sigma), float(law.heights), out, doubtful),
+            *(
+                drawn,
+                where,
+                count,
+                distribution.table,
+                distribution.inverses,
+                np.uint64(distribution.cells),
+                np.int64(distribution.covered),
+            ),
+            *(np.uint64(distribution.unfair), float(distribution.sigma), float(distribution.heights), out, doubtful),
         )
         for position in doubtful[:undecided].tolist():
 
             def word(k: int, at: int = position) -> int:
                 return int(further(k, np.array([at]))[0] if k else words[at])
 
-            out[position] = resolve(law, word, attempt)
+            out[position] = resolve(distribution, word, attempt)
         attempt += 1
         if count:
             _check_attempt(attempt)
             drawn = further(attempt, where[:count])
 
 
-def resolve(law: GaussianDistribution, word: Callable[[int], int], attempt: int = 0) -> int:
-    """Return one draw in exact arithmetic, from `attempt` on; `word(k)` returns its word k, from 0 on."""
+def resolve(distribution: GaussianDistribution, word: Callable[[int], int], attempt: int = 0) -> int:
+    """One draw in exact arithmetic, from `attempt` on; `word(k)` is its word k."""
     while True:
         _check_attempt(attempt)
         first = ATTEMPTS + attempt * FURTHER
-        drawn = _attempt(law, word(attempt), _Bits([word(first + j) for j in range(FURTHER)]))
+        drawn = _attempt(distribution, word(attempt), _Bits([word(first + j) for j in range(FURTHER)]))
         if drawn is not None:
             return drawn
         attempt += 1
@@ -195,13 +201,13 @@ def _check_attempt(attempt: int) -> None:
 
 
 class _Bits:
-    """A uniform number of [0, 1), known to the bits drawn so far."""
+    """A uniform number of [0, 1), by the bits drawn so far."""
 
     def __init__(self, further: list[int]) -> None:
         self._further, self.number, self.bits = further, 0, 0
 
     def extend(self) -> None:
-        """Append the bits of one more word; OverflowError if none is left."""
+        """Append one word's bits; OverflowError if none is left."""
         if not self._further:
             raise OverflowError("a draw is doubtful after all further bits, which has probability below 2^-150")
         self.number = self.number << WORD_BITS | self._further.pop(0)
@@ -212,59 +218,59 @@ class _Bits:
         return Fraction(self.number, 2**self.bits), Fraction(self.number + 1, 2**self.bits)
 
 
-def _attempt(law: GaussianDistribution, word: int, bits: _Bits) -> int | None:
+def _attempt(distribution: GaussianDistribution, word: int, bits: _Bits) -> int | None:
     """Draw for `word`, or None if it is rejected."""
-    cell, lower = divmod(word * law.cells, 2**WORD_BITS)
-    if lower < law.unfair:
+    cell, lower = divmod(word * distribution.cells, 2**WORD_BITS)
+    if lower < distribution.unfair:
         return None
-    if cell >= law.covered:
-        side, cell = divmod(cell - law.covered, (law.cells - law.covered) // 2)
-        behind = _tail(law, cell, bits)
-        return None if behind is None else (law.edge + behind) * (-1 if side else 1)
-    j = int(np.searchsorted(law.table[FIRST], cell, side="right")) - 1
-    first, height, base, reach, _ = law.table[:, j].tolist()
+    if cell >= distribution.covered:
+        side, cell = divmod(cell - distribution.covered, (distribution.cells - distribution.covered) // 2)
+        behind = _tail(distribution, cell, bits)
+        return None if behind is None else (distribution.edge + behind) * (-1 if side else 1)
+    j = int(np.searchsorted(distribution.table[FIRST], cell, side="right")) - 1
+    first, height, base, reach, _ = distribution.table[:, j].tolist()
     m, r = divmod(cell - first, height)
     k = m - reach
     while True:
         # The curve may pass through the cell.
         low, high = bits.interval()
-        if not law.below(k, base + r + low):
+        if not distribution.below(k, base + r + low):
             return None
-        if k == 0 or law.below(k, base + r + high):
+        if k == 0 or distribution.below(k, base + r + high):
             return int(k)
         bits.extend()
 
 
-def _tail(law: GaussianDistribution, cell: int, bits: _Bits) -> int | None:
-    """Distance beyond the edge of a point under a geometric envelope; None if it lies above the curve."""
+def _tail(distribution: GaussianDistribution, cell: int, bits: _Bits) -> int | None:
+    """Distance beyond the edge of a point under a geometric envelope; None above the curve."""
     while True:
-        low, high = (_behind(law, cell + end, bits.bits) for end in bits.interval())
+        low, high = (_behind(distribution, cell + end, bits.bits) for end in bits.interval())
         # Two points above the curve, in different steps, have points below it between them.
         if low == high:
             return None if low is None or not low[1] else low[0]
         bits.extend()
 
 
-def _behind(law: GaussianDistribution, place: Fraction, bits: int) -> tuple[int, bool] | None:
-    """Envelope's step at a point, and whether the point is below the curve; None beyond all steps.
+def _behind(distribution: GaussianDistribution, place: Fraction, bits: int) -> tuple[int, bool] | None:
+    """Envelope's step at a point, and True below the curve; None beyond all steps.
 
-    Rounding moves a point by less than the last of its `bits`; the caller compares both ends.
+    Rounding moves a point by less than its last bit; the caller compares both ends.
     """
     context = Context(prec=80 + bits // 3)
 
     def decimal(number: Fraction) -> Decimal:
         return context.divide(Decimal(number.numerator), Decimal(number.denominator))
 
-    square = law.sigma * law.sigma
-    log_rho = context.minus(decimal(law.edge / square))
+    square = distribution.sigma * distribution.sigma
+    log_rho = context.minus(decimal(distribution.edge / square))
     rest = context.subtract(Decimal(1), context.exp(log_rho))
     left = context.subtract(Decimal(1), context.multiply(decimal(place), rest))
     if left <= Decimal(0):
         return None
     j = int(context.divide(context.ln(left), log_rho))
     inside = context.divide(context.subtract(context.exp(context.multiply(log_rho, Decimal(j))), left), rest)
-    k = law.edge + j
+    k = distribution.edge + j
     curve = context.multiply(
-        context.exp(context.minus(decimal(Fraction(k * k) / (2 * square)))), Decimal(law.heights)
+        context.exp(context.minus(decimal(Fraction(k * k) / (2 * square)))), Decimal(distribution.heights)
     )
     return j, bool(inside < curve)

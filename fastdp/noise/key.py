@@ -1,8 +1,4 @@
-"""Keys: 256 bits from which all noise of a publisher follows.
-
-A publisher draws from a key derived of its secret and its complete composition (:meth:`Key.bind`), so two
-compositions under one secret share no word.
-"""
+"""Keys: 256 bits from which a publisher's noise follows, derived from its secret and complete composition."""
 
 from __future__ import annotations
 
@@ -44,7 +40,7 @@ class DrawnTwiceError(AssertionError):
 
 
 class DrawnWords:
-    """Ranges of words drawn so far; forgets those of a call that failed."""
+    """Ranges of words drawn so far, without those of failed calls."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -89,7 +85,7 @@ class DrawnWords:
             self._calls.clear()
 
     def forget(self, mark: int) -> None:
-        """Remove the ranges recorded since `mark`: the call failed and released nothing."""
+        """Remove ranges since `mark`: the call released nothing."""
         with self._lock:
             for where, start, stop in reversed(self._calls[mark:]):
                 runs = self._runs[where]
@@ -105,7 +101,7 @@ _repeats: ContextVar[DrawnWords | None] = ContextVar("repeats", default=None)
 
 @contextlib.contextmanager
 def repeating() -> Iterator[None]:
-    """Allow draws within the block to repeat earlier ones on the same values, but not each other."""
+    """Allow draws within the block to repeat earlier ones, but not each other."""
     token = _repeats.set(DrawnWords())
     try:
         yield
@@ -138,17 +134,17 @@ class Key:
     Attributes
     ----------
     simulated : bool
-        Whether the key came from a seed.
+        True if the key came from a seed.
     member : int
-        Stream number + 1, or 0 for a key without a stream number.
+        Stream number + 1, or 0 without one.
     binding : Binding
         Scope of the key.
     drawn : DrawnWords or None
-        Words that the composition has drawn, where that is checked.
+        Words drawn, where that is checked.
     family : bytes
-        For the key of one stream: a digest that all streams of its secret and composition share; else empty.
+        Digest shared by all streams of secret and composition, else empty.
     given : GivenNoise or None
-        Table that replaces the draws (:mod:`fastdp.noise.binding`).
+        Table that replaces the draws.
 
     Examples
     --------
@@ -200,7 +196,7 @@ class Key:
         raise AttributeError(f"{name}: a Key does not change")
 
     def again(self) -> Key:
-        """Same key for a simulation that may be repeated: its draws are checked separately."""
+        """Key of a repeated simulation, with draws checked separately."""
         return self._derived(self._secret, drawn=None, family=self.family)
 
     @classmethod
@@ -210,7 +206,7 @@ class Key:
 
     @classmethod
     def from_seed(cls, seed: int | str) -> Key:
-        """Key for simulation, derived from an integer or a text by SHA-256."""
+        """Key for simulation, from an integer or text by SHA-256."""
         if isinstance(seed, str):
             try:
                 material = b"text:" + seed.encode()
@@ -226,15 +222,15 @@ class Key:
     def from_bytes(cls, secret: bytes) -> Key:
         """Key that the user keeps (32 bytes of full entropy), for releases that can be repeated.
 
-        Compositions that differ in any parameter get independent noise.  Never use one key and one composition for
-        two streams without names (:meth:`of_stream`), nor for a stream and an altered copy: equal noise on different
-        values reveals their difference (``docs/sharp_edges.md``).
+        Compositions that differ in any parameter get independent noise.  Never use one key and composition for two
+        streams without names (:meth:`of_stream`), nor for an altered copy: equal noise reveals the difference
+        (``docs/sharp_edges.md``).
         """
         return cls(secret, simulated=False)
 
     @classmethod
     def choose(cls, seed: int | str | None, key: Key | bytes | None) -> Key:
-        """Key that a publisher's `seed` and `key` arguments ask for; ParameterError for both."""
+        """Key of a publisher's `seed` or `key`; ParameterError for both."""
         if seed is not None and key is not None:
             raise ParameterError(
                 f"seed = {validation.shown(seed)}: expected either seed (simulation) or key (release), not both"
@@ -247,13 +243,10 @@ class Key:
         return key if isinstance(key, Key) else cls.from_bytes(key)
 
     def of_stream(self, stream: int | str) -> Key:
-        """Key of one of many streams under this secret; its noise is independent of the others'.
+        """Key of one of many streams, with independent noise.
 
-        Parameters
-        ----------
-        stream : int or str
-            A number from 0 to 2^32 - 2, or a name.  With a number a publisher releases the same as
-            :func:`fastdp.release_many` for that stream (``docs/batch.md``).
+        `stream` is a number from 0 to 2^32 - 2, for which a publisher releases the same as
+        :func:`fastdp.release_many` (``docs/batch.md``), or a name.
         """
         family = _public_digest(self._secret, b"streams")
         if isinstance(stream, str):
@@ -265,22 +258,14 @@ class Key:
         return self._derived(self._secret, member=member, family=family)
 
     def bind(self, mechanism: object) -> Key:
-        """Key of one composition under this secret, independent of any other composition's.
+        """Key of one composition, with the same stream number, independent of any other's; itself if bound.
 
-        Parameters
-        ----------
-        mechanism : Machine, dataclass or other component
-            Its class, rule and all parameters enter the key, components included.
-
-        Returns
-        -------
-        Key
-            With the same stream number; this key itself if it is bound already.
+        Class, rule and all parameters of `mechanism` enter it, components included.
         """
         return self if self.binding is not Binding.ROOT else self.bound(self.composition(mechanism))
 
     def composition(self, mechanism: object) -> bytes:
-        """Encoding of a composition for :meth:`bound`; it costs ten times as much as a key."""
+        """Encoding of a composition for :meth:`bound`; ten times the cost of a key."""
         given = {
             name: value if type(value) in canonical.PLAIN else self._identity(name, value)
             for name, value in canonical.parameters_of(mechanism).items()
@@ -288,12 +273,12 @@ class Key:
         return encode([NOISE_FORMAT, Part(part_name(mechanism), rule_of(mechanism), given)])
 
     def bound(self, composition: bytes) -> Key:
-        """Key that :meth:`bind` gives for the mechanism with this encoding; for a user's secret only."""
+        """Key of :meth:`bind` for this encoding; for a user's secret only."""
         family = self.family and _public_digest(self.family, composition)
         return self._derived(self._digest(composition), binding=Binding.COMPOSITION, family=family)
 
     def _identity(self, name: str, value: object) -> Encodable:
-        """Encodable form of a parameter; ParameterError if it has none and the key is not simulated."""
+        """Encodable parameter; ParameterError if none and not simulated."""
         try:
             return identity(value)
         except TypeError:
@@ -305,7 +290,7 @@ class Key:
         )
 
     def within(self, *labels: str | float | bytes) -> Key:
-        """Independent key for a value that is determined later, such as theta; it keeps the stream number."""
+        """Independent key for a value determined later, such as theta, with the stream number."""
         return self._derived(self._digest(encode(labels)), labels)
 
     def _digest(self, message: bytes) -> bytes:
@@ -313,14 +298,13 @@ class Key:
         return hashlib.blake2b(message, digest_size=KEY_BYTES, key=self._secret, person=b"fastdp bind 1").digest()
 
     def _derived(self, secret: bytes, labels: tuple[object, ...] = (), **changes: Any) -> Key:
-        """Key of a derived secret; `labels` name it in :class:`GivenKey`, `changes` are other fields."""
         if not changes:
             return Key(secret, simulated=self.simulated, member=self.member, binding=self.binding, drawn=self.drawn)
         fields = {"member": self.member, "binding": self.binding, "drawn": self.drawn, **changes}
         return Key(secret, simulated=self.simulated, **fields)
 
     def derive(self, *labels: str | int) -> Key:
-        """Independent key for a named purpose (keyed BLAKE2b); a number and its decimal text are one label."""
+        """Independent key for a named purpose (keyed BLAKE2b); a number and its text are one label."""
         texts = [str(part).encode() for part in labels]
         message = b"".join([len(text).to_bytes(8, "big") + text for text in texts])
         if self.member:
@@ -330,18 +314,15 @@ class Key:
         return self._derived(digest, labels, member=0)
 
     def fingerprint(self) -> str:
-        """Return 32 hexadecimal digits unique to this key that reveal nothing else about it, for a ledger.
+        """32 hexadecimal digits that reveal nothing else about the key, for a ledger.
 
-        For a stream, the family's digits and a colon precede.
+        A stream's have the family's digits and a colon before.
         """
         own = _public_digest(self._secret, b"fingerprint" + self.member.to_bytes(8, "big")).hex()
         return f"{self.family.hex()}:{own}" if self.family else own
 
     def reveal(self) -> bytes:
-        """Secret, for the cipher and for an encrypted state file; keep it out of logs.
-
-        Numbered streams share it: noise must depend on :attr:`member` too.
-        """
+        """Secret, for ciphers and encrypted files; keep it out of logs.  Numbered streams share it."""
         return self._secret
 
     def __eq__(self, other: object) -> bool:
@@ -372,10 +353,7 @@ OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 def read_key(path: Path, option: str = "--key-file") -> Key:
-    """Key in an owner-only file of 32 raw bytes or 64 hexadecimal digits.
-
-    Else ParameterError, which names `option` and never shows the content.
-    """
+    """Key in an owner-only file of 32 raw bytes or 64 hexadecimal digits; else ParameterError about `option`."""
     with path.open("rb") as file:
         # The open file is asked, not its name, so that it cannot be swapped between check and use.
         mode = os.fstat(file.fileno()).st_mode
@@ -394,7 +372,7 @@ def read_ledger_key(path: Path | None) -> Key | None:
 
 
 def _decode(content: bytes, shown: str) -> bytes:
-    """The 32 bytes of a key file, from raw bytes or hexadecimal digits; else ParameterError."""
+    """The 32 bytes of a key file; else ParameterError."""
     if len(content) == KEY_BYTES:
         return content
     digits = content.strip()

@@ -1,7 +1,6 @@
 """Exact discrete Laplace and geometric noise, the same on every machine; proofs in ``docs/noise.md``.
 
-Three stages, each keeping only certain results: doubles for almost every draw, double-double for doubtful ones, exact
-arithmetic with further words for the rest.
+Doubles decide almost every draw, double-double doubtful ones, exact arithmetic with further words the rest.
 """
 
 from __future__ import annotations
@@ -46,10 +45,7 @@ NO_WORDS: Words = np.empty(0, np.uint64)
 
 @dataclass(frozen=True)
 class LaplaceDistribution:
-    """Integer noise: P[X = k] proportional to exp(-|k| / scale); one-sided, to exp(-k / scale) on k >= 0.
-
-    Made by :func:`laplace_distribution` or :func:`geometric_distribution`.
-    """
+    """Integer noise: P[X = k] proportional to exp(-|k| / scale), or one-sided on k >= 0."""
 
     scale: Fraction
     one_sided: bool
@@ -65,7 +61,7 @@ class LaplaceDistribution:
 
     @cached_property
     def two_words(self) -> bool:
-        """Whether a draw begins with two words."""
+        """True if a draw begins with two words."""
         return self.scale > ONE_WORD_SCALE
 
 
@@ -76,7 +72,7 @@ def _pair(value: Decimal, context: Context) -> tuple[float, float]:
 
 @lru_cache(maxsize=1024)
 def _distribution(scale: Fraction, one_sided: bool) -> LaplaceDistribution:
-    """Distribution with its constants; ParameterError if `scale` is out of range."""
+    """Distribution with its constants; ParameterError for `scale` out of range."""
     if not MIN_SCALE <= scale <= MAX_SCALE:
         raise ParameterError(
             f"scale = {Decimal(scale.numerator) / Decimal(scale.denominator):.3g}: expected a noise scale in "
@@ -93,70 +89,72 @@ def _distribution(scale: Fraction, one_sided: bool) -> LaplaceDistribution:
 
 
 def laplace_distribution(scale: Fraction | int) -> LaplaceDistribution:
-    """Return two-sided noise: P[X = k] proportional to exp(-|k| / scale)."""
+    """Two-sided noise, exp(-|k| / scale)."""
     return _distribution(Fraction(scale), False)
 
 
 def geometric_distribution(scale: Fraction | int) -> LaplaceDistribution:
-    """Return one-sided noise: P[X = k] proportional to exp(-k / scale), k = 0, 1, 2, ..."""
+    """One-sided noise, exp(-k / scale), k >= 0."""
     return _distribution(Fraction(scale), True)
 
 
-def fill(out: Integers, law: LaplaceDistribution, key: Key, stream: StreamId, start: int = 0) -> None:
-    """Overwrite `out` with draws from position `start` on; draw i depends on (key, stream, i) alone.
+def fill(out: Integers, distribution: LaplaceDistribution, key: Key, stream: StreamId, start: int = 0) -> None:
+    """Overwrite `out` with draws from `start` on; draw i depends on (key, stream, i) alone.
 
     Modulo 2^64: a draw that does not fit has probability below e^-64.
     """
     if key.given is not None:
-        key.given.fill(out, law, key, stream, start)
+        key.given.fill(out, distribution, key, stream, start)
         return
     size = min(CHUNK, out.size)
     words: Words = np.empty(size, np.uint64)
     positions: Integers = np.empty(size, np.int64)
     source = WordStream(key, stream, start)
-    second = WordStream(key, stream._replace(refinement=1), start) if law.two_words else None
-    further: Words = np.empty(size, np.uint64) if law.two_words else NO_WORDS
+    second = WordStream(key, stream._replace(refinement=1), start) if distribution.two_words else None
+    further: Words = np.empty(size, np.uint64) if distribution.two_words else NO_WORDS
     for begin in range(0, out.size, CHUNK):
         part = out[begin : begin + CHUNK]
         count = part.size
         source.fill(words[:count])
         if second is not None:
             second.fill(further[:count])
-        for i in _draw_certain(law, words[:count], further[:count], part, positions):
-            part[i] = resolve_at(int(words[i]), law, key, stream, start + begin + i)
+        for i in _draw_certain(distribution, words[:count], further[:count], part, positions):
+            part[i] = resolve_at(int(words[i]), distribution, key, stream, start + begin + i)
 
 
 def fill_from(
-    out: Integers, law: LaplaceDistribution, words: Words, further: Callable[[int, Integers], Words]
+    out: Integers, distribution: LaplaceDistribution, words: Words, further: Callable[[int, Integers], Words]
 ) -> None:
-    """Overwrite `out` with draws that begin with one word each; as :func:`fastdp.noise.gaussian.fill_from`."""
+    """As :func:`fastdp.noise.gaussian.fill_from`."""
     positions: Integers = np.empty(out.size, np.int64)
-    second = further(1, np.arange(out.size)) if law.two_words else NO_WORDS
-    for i in _draw_certain(law, words, second, out, positions):
+    second = further(1, np.arange(out.size)) if distribution.two_words else NO_WORDS
+    for i in _draw_certain(distribution, words, second, out, positions):
 
         def word(k: int, at: int = i) -> int:
             return int(further(k, np.array([at]))[0])
 
-        out[i] = resolve(int(words[i]), law, word)
+        out[i] = resolve(int(words[i]), distribution, word)
 
 
-def draws(count: int, law: LaplaceDistribution, key: Key, stream: StreamId) -> Integers:
+def draws(count: int, distribution: LaplaceDistribution, key: Key, stream: StreamId) -> Integers:
     """First `count` draws of a stream: int64[count]; as :func:`fill`."""
     out: Integers = np.empty(count, np.int64)
-    fill(out, law, key, stream)
+    fill(out, distribution, key, stream)
     return out
 
 
 def _draw_certain(
-    law: LaplaceDistribution, words: Words, further: Words, out: Integers, positions: Integers
+    distribution: LaplaceDistribution, words: Words, further: Words, out: Integers, positions: Integers
 ) -> list[int]:
-    """Overwrite `out` with the draws that the first two stages decide, and return the indices of the others."""
-    sign_bit = np.uint64(0 if law.one_sided else 1)
-    pairs = *law.scale_pair, *law.offset_pair
-    if law.two_words:
+    """Overwrite `out` with draws of the first two stages; return indices of the others."""
+    sign_bit = np.uint64(0 if distribution.one_sided else 1)
+    pairs = *distribution.scale_pair, *distribution.offset_pair
+    if distribution.two_words:
         waiting = wide_log.draw_wide(words, further, *pairs, sign_bit, out, positions)
     else:
-        waiting = guarded_log.draw_double(words, law.scale_pair[0], law.offset_pair[0], sign_bit, out, positions)
+        waiting = guarded_log.draw_double(
+            words, distribution.scale_pair[0], distribution.offset_pair[0], sign_bit, out, positions
+        )
     if waiting:
         waiting = double_double.draw_double_double(words, further, *pairs, sign_bit, positions, waiting, out)
     left: list[int] = positions[:waiting].tolist()
@@ -167,28 +165,28 @@ def _draw_certain(
 Pieces = tuple[tuple[StreamId, int], ...]
 
 
-def fill_one_by_one(out: Integers, law: LaplaceDistribution, key: Key, pieces: Pieces, number: int) -> None:
+def fill_one_by_one(out: Integers, distribution: LaplaceDistribution, key: Key, pieces: Pieces, number: int) -> None:
     """:func:`fill_pieces` by one call of :func:`fill` per stream."""
     begin = 0
     for stream, count in pieces:
-        fill(out[begin : begin + count], law, key, stream._replace(number=number))
+        fill(out[begin : begin + count], distribution, key, stream._replace(number=number))
         begin += count
 
 
-def fill_pieces(out: Integers, law: LaplaceDistribution, key: Key, pieces: Pieces, number: int) -> None:
-    """Overwrite `out` with the first draws of a few streams, as :func:`fill` draws them; `number` is in all ids."""
-    if out.size > MAX_TOGETHER or law.two_words or key.given is not None:
-        fill_one_by_one(out, law, key, pieces, number)
+def fill_pieces(out: Integers, distribution: LaplaceDistribution, key: Key, pieces: Pieces, number: int) -> None:
+    """Overwrite `out` with first draws of streams, as :func:`fill`; `number` is in all ids."""
+    if out.size > MAX_TOGETHER or distribution.two_words or key.given is not None:
+        fill_one_by_one(out, distribution, key, pieces, number)
         return
     words = joined_words(key, pieces, number)
     positions: Integers = np.empty(out.size, np.int64)
-    for i in _draw_certain(law, words, NO_WORDS, out, positions):
+    for i in _draw_certain(distribution, words, NO_WORDS, out, positions):
         stream, place = located(pieces, i)
-        out[i] = resolve_at(int(words[i]), law, key, stream._replace(number=number), place)
+        out[i] = resolve_at(int(words[i]), distribution, key, stream._replace(number=number), place)
 
 
 def draw_nodes_by_height(
-    law: LaplaceDistribution, key: Key, number: int, seen: int, after: int, levels: int
+    distribution: LaplaceDistribution, key: Key, number: int, seen: int, after: int, levels: int
 ) -> Nodes:
     """:func:`draw_nodes` by one call of :func:`fill` per height."""
     offsets: Integers = np.empty(levels, np.int64)
@@ -198,40 +196,40 @@ def draw_nodes_by_height(
         first = seen >> height
         size = (after >> height) - first
         if size:
-            fill(noise[begin : begin + size], law, key, StreamId(Purpose.COUNTER, height, number), first)
+            fill(noise[begin : begin + size], distribution, key, StreamId(Purpose.COUNTER, height, number), first)
         offsets[height] = begin - first
         begin += size
     return noise, offsets
 
 
-def draw_nodes(law: LaplaceDistribution, key: Key, number: int, seen: int, after: int, levels: int) -> Nodes:
-    """Noise of the nodes that values `seen` to `after` of a binary counter complete, and their offsets.
+def draw_nodes(distribution: LaplaceDistribution, key: Key, number: int, seen: int, after: int, levels: int) -> Nodes:
+    """Noise of nodes that values `seen` to `after` of a binary counter complete, and their offsets.
 
-    Node k of height j, ``seen >> j <= k < after >> j``, is draw k of ``StreamId(Purpose.COUNTER, j, number)``, at
-    ``noise[offsets[j] + k]``; other entries are undefined.
+    Node k of height j, ``seen >> j <= k < after >> j``, at ``noise[offsets[j] + k]``, is draw k of
+    ``StreamId(Purpose.COUNTER, j, number)``; other entries are undefined.
     """
-    if after - seen > MAX_TOGETHER or law.two_words or key.given is not None:
-        return draw_nodes_by_height(law, key, number, seen, after, levels)
+    if after - seen > MAX_TOGETHER or distribution.two_words or key.given is not None:
+        return draw_nodes_by_height(distribution, key, number, seen, after, levels)
     words, offsets = node_words(key, StreamId(Purpose.COUNTER, 0, number), seen, after, levels)
     noise: Integers = np.empty(words.size, np.int64)
     positions: Integers = np.empty(words.size, np.int64)
-    for i in _draw_certain(law, words, NO_WORDS, noise, positions):
+    for i in _draw_certain(distribution, words, NO_WORDS, noise, positions):
         for height, offset in enumerate(offsets.tolist()):
             if seen >> height <= i - offset < after >> height:
                 stream = StreamId(Purpose.COUNTER, height, number)
-                noise[i] = resolve_at(int(words[i]), law, key, stream, i - offset)
+                noise[i] = resolve_at(int(words[i]), distribution, key, stream, i - offset)
     return noise, offsets
 
 
-def resolve_at(word: int, law: LaplaceDistribution, key: Key, stream: StreamId, position: int) -> int:
-    """Return one draw of a stream in exact arithmetic, wrapped to int64."""
-    return resolve(word, law, lambda k: word_at(key, stream._replace(refinement=k), position))
+def resolve_at(word: int, distribution: LaplaceDistribution, key: Key, stream: StreamId, position: int) -> int:
+    """One draw of a stream in exact arithmetic, as int64."""
+    return resolve(word, distribution, lambda k: word_at(key, stream._replace(refinement=k), position))
 
 
-def resolve(word: int, law: LaplaceDistribution, further: Callable[[int], int]) -> int:
-    """Draw that begins with `word`, in exact arithmetic, wrapped to int64; `further(k)`: its k-th further word."""
-    magnitude = draw_exactly(word >> 1, WORD_BITS, law.scale, law.one_sided, further)
-    value = -magnitude if not law.one_sided and word & 1 else magnitude
+def resolve(word: int, distribution: LaplaceDistribution, further: Callable[[int], int]) -> int:
+    """Draw that begins with `word`, in exact arithmetic, as int64; `further(k)`: its k-th further word."""
+    magnitude = draw_exactly(word >> 1, WORD_BITS, distribution.scale, distribution.one_sided, further)
+    value = -magnitude if not distribution.one_sided and word & 1 else magnitude
     return (value + 2**63) % 2**64 - 2**63
 
 
@@ -243,28 +241,28 @@ LONG_ROW = 4 * CHUNK
 
 def fill_rows(
     out: Integers,
-    laws: Sequence[LaplaceDistribution],
+    distributions: Sequence[LaplaceDistribution],
     which: Integers,
     words: RowWords,
     streams: Integers,
     numbers: Integers,
 ) -> None:
-    """Overwrite the rows of `out` (int64[n, width]) with draws for many streams, as :func:`fill` does.
+    """Overwrite the rows of `out` with draws for many streams, as :func:`fill`.
 
-    Row i has distribution ``laws[which[i]]`` (all one-sided or none), and words as of :meth:`RowWords.fill`.
+    Row i has ``distributions[which[i]]`` (all one-sided or none), and words of :meth:`RowWords.fill`.
     """
     alone = words.width > LONG_ROW or words.keys[0].given is not None
-    if alone or max(law.scale for law in laws) > ONE_WORD_SCALE:
+    if alone or max(distribution.scale for distribution in distributions) > ONE_WORD_SCALE:
         for row, (stream, number) in enumerate(zip(streams.tolist(), numbers.tolist(), strict=True)):
             begin = 0
             for piece, count in words.pieces:
                 part = out[row, begin : begin + count]
-                fill(part, laws[which[row]], words.key_of(row, stream), piece._replace(number=number))
+                fill(part, distributions[which[row]], words.key_of(row, stream), piece._replace(number=number))
                 begin += count
         return
-    sign_bit = np.uint64(0 if laws[0].one_sided else 1)
-    scales = np.array([law.scale_pair[0] for law in laws])[which]
-    offsets = np.array([law.offset_pair[0] for law in laws])[which]
+    sign_bit = np.uint64(0 if distributions[0].one_sided else 1)
+    scales = np.array([distribution.scale_pair[0] for distribution in distributions])[which]
+    offsets = np.array([distribution.offset_pair[0] for distribution in distributions])[which]
     # The counters, words and draws of one chunk stay in the second-level cache.
     size = max(1, CHUNK // max(words.width, 1))
     positions: Integers = np.empty(size * words.width, np.int64)
@@ -272,7 +270,7 @@ def fill_rows(
     for first, raw in words.parts(streams, numbers, size):
         part = out[first : first + size]
         flat, drawn = raw.reshape(-1), part.reshape(-1)
-        if len(laws) == 1:
+        if len(distributions) == 1:
             waiting = guarded_log.draw_double(flat, scales[0], offsets[0], sign_bit, drawn, positions)
         else:
             own = slice(first, first + size)
@@ -281,49 +279,51 @@ def fill_rows(
             doubtful.append((positions[:waiting] + first * words.width, flat[positions[:waiting]]))
     if doubtful:
         places, open_words = map(np.concatenate, zip(*doubtful, strict=True))
-        _resolve_rows(out.reshape(-1), places, open_words, laws, which, words, streams, numbers)
+        _resolve_rows(out.reshape(-1), places, open_words, distributions, which, words, streams, numbers)
 
 
 def _resolve_rows(
     drawn: Integers,
     places: Integers,
     raw: Words,
-    laws: Sequence[LaplaceDistribution],
+    distributions: Sequence[LaplaceDistribution],
     which: Integers,
     words: RowWords,
     streams: Integers,
     numbers: Integers,
 ) -> None:
-    """Overwrite the doubtful draws at `places` of `drawn`, from their words and exact arithmetic."""
+    """Overwrite doubtful draws at `places` of `drawn` in exact arithmetic."""
     owners = which[places // words.width]
-    sign_bit = np.uint64(0 if laws[0].one_sided else 1)
+    sign_bit = np.uint64(0 if distributions[0].one_sided else 1)
     settled: Integers = np.empty(places.size, np.int64)
     k: int
     for k in distinct_of(owners)[0].tolist():
-        law = laws[k]
+        distribution = distributions[k]
         mine = np.flatnonzero(owners == k)
         left = double_double.draw_double_double(
-            raw, NO_WORDS, *law.scale_pair, *law.offset_pair, sign_bit, mine, mine.size, settled
+            raw, NO_WORDS, *distribution.scale_pair, *distribution.offset_pair, sign_bit, mine, mine.size, settled
         )
         for i in mine[:left].tolist():
             row, column = divmod(int(places[i]), words.width)
             stream, position = words.locate(column)
             own = words.key_of(row, int(streams[row]))
-            settled[i] = resolve_at(int(raw[i]), law, own, stream._replace(number=int(numbers[row])), position)
+            settled[i] = resolve_at(
+                int(raw[i]), distribution, own, stream._replace(number=int(numbers[row])), position
+            )
     drawn[places] = settled
 
 
 def draw_rows(
     words: RowWords,
     scales: Integers,
-    law_of: Callable[[int], LaplaceDistribution],
+    distribution_of: Callable[[int], LaplaceDistribution],
     streams: Integers,
     numbers: Integers,
 ) -> Integers:
-    """Return draws for many streams, int64[n, words.width]; row i has the distribution ``law_of(scales[i])``."""
+    """Draws for many streams, int64[n, words.width], row i of ``law_of(scales[i])``."""
     rows: Integers = np.empty((streams.size, words.width), np.int64)
     distinct, which = distinct_of(scales)
-    fill_rows(rows, [law_of(each) for each in distinct.tolist()], which, words, streams, numbers)
+    fill_rows(rows, [distribution_of(each) for each in distinct.tolist()], which, words, streams, numbers)
     return rows
 
 
@@ -336,7 +336,7 @@ GUARD = 6
 
 
 def offset(scale: Fraction, one_sided: bool, context: Context) -> Decimal:
-    """Return ln(2 / (1 + exp(-1/scale))) for the magnitude of a two-sided draw, 0 for a one-sided one."""
+    """ln(2 / (1 + exp(-1/scale))) for a two-sided magnitude, 0 for a one-sided draw."""
     if one_sided:
         return Decimal(0)
     inverse = context.divide(Decimal(scale.denominator), Decimal(scale.numerator))
@@ -345,10 +345,7 @@ def offset(scale: Fraction, one_sided: bool, context: Context) -> Decimal:
 
 
 def draw_exactly(u: int, bits: int, scale: Fraction, one_sided: bool, further: Callable[[int], int]) -> int:
-    """Floor of scale * (offset - ln U), U in [u, u + 1) / 2^bits, narrowing U until it is certain.
-
-    `further(k)`: k-th further 64 bits of U, k = 1, 2, ...
-    """
+    """Floor of scale * (offset - ln U), U in [u, u + 1) / 2^bits, narrowed by further words until certain."""
     k = 0
     while True:
         if u > 0:
@@ -363,7 +360,7 @@ def draw_exactly(u: int, bits: int, scale: Fraction, one_sided: bool, further: C
 
 
 def _bounds(u: int, bits: int, scale: Fraction, one_sided: bool, precision: int) -> tuple[int, int]:
-    """Floors of a lower and an upper bound of scale * (offset - ln U)."""
+    """Floors of both bounds of scale * (offset - ln U)."""
     context = Context(prec=precision)
     shift = context.multiply(Decimal(bits), context.ln(Decimal(2)))
     base = context.add(offset(scale, one_sided, context), shift)

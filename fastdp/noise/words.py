@@ -1,10 +1,9 @@
 """Random words: one AES-256-CTR key stream, divided by stream id.
 
-Noise is a pure function of (key, stream id, position), whatever the chunking or threads.  The 128-bit counter block
-is the stream id (64 bits), the stream's number among many (32 bits, or 0) and the block number.  A stream ends after
-2^33 words, before its block number would overflow, so no two streams share a block.
+Noise is a pure function of (key, stream id, position).  The counter block is the stream id (64 bits), the stream's
+number among many (32 bits, or 0) and the block number.  A stream ends after 2^33 words, so no two share a block.
 
-Source: NIST SP 800-38A section 6.5 (CTR mode); ``docs/noise.md``.
+Source: NIST SP 800-38A section 6.5; ``docs/noise.md``, section 1.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ MIN_XTS, MAX_XTS = 2**14, 2**24
 
 
 class Purpose(IntEnum):
-    """Purpose of a stream of words; never renumber: saved streams depend on it."""
+    """Purpose of a stream; never renumber: saved streams depend on it."""
 
     THRESHOLD = 1
     TREE = 2
@@ -64,10 +63,9 @@ class Purpose(IntEnum):
 
 
 class StreamId(NamedTuple):
-    """Name of one independent stream of words under a key.
+    """Name of an independent stream of words under a key.
 
-    `level` (8 bits) of a tree; `number` (40 bits) of tree, task or counter; `refinement` k (8 bits): word i is the
-    k-th further word of draw i.
+    `level` (8 bits) of a tree; `number` (40 bits) of tree, task or counter; `refinement` k (8 bits): further words k.
     """
 
     purpose: Purpose
@@ -83,7 +81,7 @@ class StreamId(NamedTuple):
 
 
 class WordStream:
-    """The words of one stream id, read in order from a position on; OverflowError beyond the stream's 2^33 words."""
+    """Words of a stream in order; OverflowError beyond 2^33."""
 
     def __init__(self, key: Key, stream: StreamId, start: int = 0) -> None:
         self._left = MAX_WORDS - start
@@ -107,7 +105,7 @@ class WordStream:
         )
 
     def fill(self, out: Words) -> None:
-        """Overwrite `out` (uint64[n], little-endian words of the key stream) with the next n words."""
+        """Overwrite `out` (uint64[n], little-endian) with the next words."""
         if out.size > self._left:
             raise self._beyond(out.size)
         if self._drawn is not None:
@@ -136,7 +134,7 @@ class WordStream:
 
 
 def block_cipher(secret: bytes, size: int) -> CipherContext:
-    """Encryptor of single AES blocks for `size` bytes; on counters, that is counter mode."""
+    """Encryptor of AES blocks for `size` bytes: counter mode, on counters."""
     if WIDE and size >= MIN_XTS and xts_is_ecb():
         return _xts(secret)
     return Cipher(algorithms.AES(secret), modes.ECB()).encryptor()  # noqa: S305
@@ -148,7 +146,7 @@ def _xts(secret: bytes) -> CipherContext:
 
 @cache
 def xts_is_ecb() -> bool:
-    """Return whether XTS is available and encrypts a few blocks as the bare cipher does."""
+    """True if XTS encrypts a few blocks as the bare cipher."""
     secret, blocks = bytes(range(32)), bytes(range(64))
     try:
         found = _xts(secret).update(blocks)
@@ -158,13 +156,13 @@ def xts_is_ecb() -> bool:
 
 
 def encrypt_blocks(cipher: CipherContext, blocks: memoryview, out: memoryview) -> None:
-    """Encrypt complete blocks into `out`, which must have space for one block more."""
+    """Encrypt blocks into `out`, one block longer."""
     for begin in range(0, len(blocks), MAX_XTS):
         cipher.update_into(blocks[begin : begin + MAX_XTS], out[begin:])
 
 
 def check_block(secret: bytes, counter: bytes | memoryview, words: memoryview, begin: int = 0) -> None:
-    """DrawnTwiceError unless `words` are the cipher's bytes of `counter`, from byte `begin` on."""
+    """DrawnTwiceError unless `words` are the cipher's bytes of `counter`, from `begin`."""
     expected = Cipher(algorithms.AES(secret), modes.ECB()).encryptor().update(counter)  # noqa: S305
     if expected[begin : begin + len(words)] != words:
         raise DrawnTwiceError("words of the cipher are not those of the counters that were noted")
@@ -179,7 +177,7 @@ def check_blocks(secret: bytes, counters: memoryview, words: memoryview) -> None
 def encrypt_noted(
     key: Key, cipher: CipherContext, counters: memoryview, out: memoryview, rows: int, used: Integers | None
 ) -> None:
-    """Encrypt the counters of `rows` equal rows; where draws are checked, record and compare their words."""
+    """Encrypt counters of `rows` equal rows; record and compare words where checked."""
     if key.drawn is not None and len(counters):
         noted = np.frombuffer(counters, np.uint64).reshape(rows, -1)
         note_counters(key.drawn, key.reveal(), noted, used)
@@ -189,9 +187,9 @@ def encrypt_noted(
 
 
 def note_counters(drawn: DrawnWords, secret: bytes, counters: Words, used: Integers | None = None) -> None:
-    """Record the words that the cipher makes of counters (uint64[n, 2 k], in the cipher's byte order).
+    """Record the words made of counters (uint64[n, 2 k], in the cipher's byte order).
 
-    `used` lists the words of a row that are handed out; all by default.
+    `used`: words of a row that are used; by default all.
     """
     rows, width = counters.shape
     columns = np.arange(width) if used is None else used
@@ -210,8 +208,7 @@ def note_counters(drawn: DrawnWords, secret: bytes, counters: Words, used: Integ
 def node_words(key: Key, stream: StreamId, seen: int, after: int, levels: int) -> tuple[Words, Integers]:
     """Word per node that values `seen` to `after` of a binary counter complete, by one cipher, and offsets.
 
-    `stream` is that of height 0.  Word k of height (level) j, ``seen >> j <= k < after >> j``, is ``words[offsets[j]
-    + k]``; other words may not be used.
+    Word k of level j, ``seen >> j <= k < after >> j``, is ``words[offsets[j] + k]``; `stream` is that of level 0.
     """
     if not 0 <= seen <= after <= MAX_WORDS:
         raise OverflowError(f"{after - seen} words from position {seen} of a stream: beyond its {MAX_WORDS} words")
@@ -242,7 +239,7 @@ def word_at(key: Key, stream: StreamId, position: int) -> int:
 
 
 def words_at(key: Key, stream: StreamId, positions: Integers) -> Words:
-    """Words of a stream at `positions`: uint64[n], in one call of the cipher."""
+    """Words of a stream at `positions`, in one call."""
     if positions.size and int(positions[-1]) >= MAX_WORDS:
         raise OverflowError(f"position {positions[-1]} of a stream: beyond its {MAX_WORDS} words")
     counters: Words = np.empty((positions.size, 2), ">u8")
@@ -265,10 +262,10 @@ _TAIL_WORDS = 2
 
 
 class RowWords:
-    """The leading words of the same few stream ids for many streams: one row per stream, piece after piece.
+    """The leading words of the same few stream ids for many streams: a row per stream, piece after piece.
 
-    A piece is a stream id with number 0 and its count of words.  `keys` have no stream number; `owners` (int64[n]) is
-    the index of each row's key, if there are several.  Order rows by key for speed.
+    A piece is a stream id with number 0 and its count; `owners` are indices of each row's key, if several, best in
+    order.
     """
 
     def __init__(
@@ -282,17 +279,14 @@ class RowWords:
             raise OverflowError(f"pieces of up to {self.width} words: beyond the {MAX_WORDS} words of a stream")
 
     def fill(self, streams: Indices, numbers: Indices) -> Words:
-        """Words, uint64[n, width], of numbered streams (:meth:`Key.of_stream`), with `numbers` in the ids."""
+        """Words, uint64[n, width], of numbered streams, with `numbers` in the ids."""
         if not streams.size:
             return np.empty((0, self.width), np.uint64)
         ((_, words),) = self.parts(streams, numbers, streams.size)
         return words
 
     def parts(self, streams: Indices, numbers: Indices, size: int) -> Iterator[tuple[int, Words]]:
-        """Yield the index of the first row, and the words of :meth:`fill`, for `size` rows at a time.
-
-        The next batch overwrites the words.
-        """
+        """Yield first row and words of :meth:`fill`, in one buffer, for `size` rows at a time."""
         n, size = streams.size, max(1, min(size, streams.size))
         common, columns = _layout(self.pieces)
         # Bytes are joined, so the machine's own order of bytes does not matter.
@@ -325,7 +319,7 @@ class RowWords:
         return self.keys[0 if self.owners is None else int(self.owners[row])].of_stream(stream)
 
     def _runs(self, first: int, last: int) -> Iterator[tuple[int, int, int]]:
-        """Yield key, begin and end of each run of rows of one key, in order: a run may write beyond its end."""
+        """Yield key, begin and end of runs of one key, in order: a run may write beyond its end."""
         if self.owners is None or len(self.keys) == 1:
             yield 0, first, last
             return
@@ -335,12 +329,12 @@ class RowWords:
             yield int(self.owners[begin]), begin, end
 
     def locate(self, column: int) -> tuple[StreamId, int]:
-        """Stream id (number 0) of a column, and the position in that stream."""
+        """Stream id (number 0) of a column, and position in it."""
         return located(self.pieces, column)
 
 
 def located(pieces: tuple[tuple[StreamId, int], ...], column: int) -> tuple[StreamId, int]:
-    """Stream id of the piece that contains `column`, and the position in it."""
+    """Stream id of the piece with `column`, and position in it."""
     for stream, count in pieces:
         if column < count:
             return stream, column
@@ -349,7 +343,7 @@ def located(pieces: tuple[tuple[StreamId, int], ...], column: int) -> tuple[Stre
 
 
 def joined_words(key: Key, pieces: tuple[tuple[StreamId, int], ...], number: int) -> Words:
-    """Leading words of a few streams of one key, by one cipher: faster up to some hundred words."""
+    """Leading words of a few streams of one key, by one cipher: fast up to some hundreds."""
     counters, columns = _layout(pieces)
     if number or key.member:
         first = pieces[0][0]
@@ -365,7 +359,7 @@ def joined_words(key: Key, pieces: tuple[tuple[StreamId, int], ...], number: int
 
 
 def distinct_of(entries: Indices) -> tuple[Indices, Indices]:
-    """Distinct entries, ascending, and the index of each entry among them; fast if all are equal."""
+    """Distinct ascending entries, and indices of each; fast if all are equal."""
     if entries.size and (entries == entries[0]).all():
         return entries[:1], np.zeros(entries.size, np.int64)
     distinct, which = np.unique(entries, return_inverse=True)
@@ -374,7 +368,7 @@ def distinct_of(entries: Indices) -> tuple[Indices, Indices]:
 
 @lru_cache(maxsize=8)
 def _layout(pieces: tuple[tuple[StreamId, int], ...]) -> tuple[Words, Indices | None]:
-    """Counters of a row without its stream number, and the columns that are used (None for all)."""
+    """Counters of a row without stream number, and columns used (None: all)."""
     blocks = [-(-count // 2) for _, count in pieces]
     counted = list(zip(pieces, blocks, strict=True))
     high = np.concatenate([np.full(size, stream.pack(), np.uint64) for (stream, _), size in counted])
@@ -388,5 +382,5 @@ def _layout(pieces: tuple[tuple[StreamId, int], ...]) -> tuple[Words, Indices | 
 
 
 def _big_endian(numbers: Words) -> Words:
-    """Return numbers whose bytes in memory are in the cipher's order."""
+    """Numbers in the cipher's byte order."""
     return numbers.astype(">u8").view(np.uint64)

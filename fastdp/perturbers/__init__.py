@@ -1,4 +1,4 @@
-"""Noise of a stream's integer sums, level by level or block by block."""
+"""Noise of a stream's sums, by level or block."""
 
 from fastdp.perturbers.base import HierarchyShape as HierarchyShape
 from fastdp.perturbers.base import Perturber

@@ -1,4 +1,4 @@
-"""Protocols of perturbers, their public shape, and the noise of random ranges in closed form."""
+"""Protocols of perturbers, their public shape, and the noise of random ranges."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ class HierarchyShape:
     Attributes
     ----------
     fan_out, height : int
-        b, and h = ceil(log_b max_range): levels before pruning, without the single root.
+        b, and h = ceil(log_b max_range): levels before pruning, without the root.
     pruned, levels : int
-        s, the lowest levels without noise of their own, and h - s released ones, each with epsilon / levels.
+        s, lowest levels without noise, and h - s released ones, each with epsilon / levels.
     block : int
         g = b^s values under one released leaf.
     tops, leaves : int
-        Nodes on the highest released level; released leaves of one tree, tops * b^(levels - 1).
+        Nodes on the highest released level; leaves of a tree, tops * b^(levels - 1).
     tree_blocks : int
-        Blocks published from one tree before the next begins: max_range values, rounded up to whole blocks.
+        Blocks of one tree: max_range values, in full blocks.
     """
 
     fan_out: int
@@ -48,7 +48,7 @@ class HierarchyShape:
 
     @property
     def widths(self) -> list[int]:
-        """Number of nodes on each released level, leaves first."""
+        """Nodes on each released level, leaves first."""
         return [self.leaves // self.fan_out**level for level in range(self.levels)]
 
     @property
@@ -58,30 +58,30 @@ class HierarchyShape:
 
     @property
     def reach(self) -> int:
-        """Bound on one tree's integer sums of hats, in leaf noise scales; 0 with boxes."""
+        """Bound on a tree's sums of hats, in leaf noise scales; 0 with boxes."""
         return 0
 
 
 def single_level(leaves: int, tree_blocks: int) -> HierarchyShape:
-    """Shape of noise without a hierarchy: one level, one value a block."""
+    """Shape without a hierarchy: one value a block."""
     return HierarchyShape(2, 1, 0, 1, 1, leaves, leaves, tree_blocks)
 
 
 class Perturber(Protocol):
-    """Source of the noise of block sums, tree by tree."""
+    """Noise of block sums, tree by tree."""
 
     @property
     def released_nodes(self) -> bool:
-        """True if inner nodes have noise of their own and ranges are answered from them."""
+        """True if inner nodes have noise of their own, from which ranges are answered."""
 
     def plan(self, epsilon: float, max_range: int) -> HierarchyShape:
-        """Public shape for budget `epsilon` and queries of up to `max_range` values."""
+        """Public shape for `epsilon` and queries of up to `max_range` values."""
 
     def guarantee(self, plan: HierarchyShape, epsilon: float) -> Guarantee:
         """Guarantee of the endless stream."""
 
     def noise_constant(self, plan: HierarchyShape, max_range: int) -> float:
-        """K: a random range of up to ``max_range`` values has noise of variance K theta^2 / epsilon^2."""
+        """K: a random range of up to ``max_range`` values has noise variance K theta^2 / epsilon^2."""
 
     def leaf_noise(self, plan: HierarchyShape, theta_steps: int, epsilon: float, key: Key, tree: int) -> Integers:
         """Noise of one tree's released leaves, in grid steps: int64[leaves].
@@ -95,21 +95,21 @@ class Perturber(Protocol):
         epsilon : float
             Total budget; with Gaussian noise rho = epsilon^2 / 2.
         key : Key
-            Secret of this threshold alone (:func:`theta_key`).
+            Secret of this threshold (:func:`theta_key`).
         tree : int
-            Number of the tree in the stream; each has its own noise.
+            Number of the tree in the stream.
         """
 
     def node_noise(self, plan: HierarchyShape, theta_steps: int, epsilon: float, key: Key, tree: int) -> Integers:
-        """Independent noise of every node, before consistency: int64[nodes], leaves first; a fresh array."""
+        """Independent noise of every node, before consistency: a new int64[nodes], leaves first."""
 
 
 @runtime_checkable
 class BoundPerturber(Protocol):
-    """Perturber of independent sums, each released once, whose noise can be bound to the prefix of sums."""
+    """Perturber of independent sums, each released once, with noise bound to the sums so far."""
 
     def leaf_distribution(self, theta_steps: int, epsilon: float) -> Distribution | None:
-        """Distribution of each sum's noise; None if noise is not to be bound."""
+        """Distribution of a sum's noise; None to leave it unbound."""
 
 
 @runtime_checkable
@@ -118,20 +118,20 @@ class CorrelatedPerturber(BoundPerturber, Protocol):
 
     @property
     def memory(self) -> int:
-        """Number of floats kept between two values; all 0 at first."""
+        """Number of floats kept between values, first 0."""
 
     def correlate(self, noise: Integers, memory: Floats, position: int) -> Floats:
-        """Turn draws of the values from `position` on into their noise, in place; returns the memory after them."""
+        """Turn draws from `position` on into noise, in place; returns the memory after."""
 
 
 def correlation(perturber: Perturber) -> CorrelatedPerturber | None:
-    """`perturber`, if its noise depends on earlier noise; else None."""
+    """`perturber`, if its noise depends on earlier noise."""
     # By name: isinstance with a protocol costs more than a short chunk.
     return cast("CorrelatedPerturber", perturber) if hasattr(perturber, "correlate") else None
 
 
 def bound_distribution(perturber: Perturber, key: Key, theta_steps: int, epsilon: float) -> Distribution | None:
-    """Distribution of noise that is bound to the prefix; None for noise drawn in trees."""
+    """Distribution of bound noise; None for noise drawn in trees."""
     # By name: isinstance with a protocol costs more than a short chunk.
     if not hasattr(perturber, "leaf_distribution"):
         return None
@@ -139,7 +139,7 @@ def bound_distribution(perturber: Perturber, key: Key, theta_steps: int, epsilon
 
 
 class BoundDistributions(dict[int, Distribution | None]):
-    """:func:`bound_distribution` by theta in grid steps, cached because short calls are fast."""
+    """:func:`bound_distribution` by theta in grid steps, cached."""
 
     def __init__(self, perturber: Perturber, key: Key, epsilon: float) -> None:
         super().__init__()
@@ -162,11 +162,11 @@ class TreeRows:
     key : Key
         The secret of all streams.
     theta_steps, streams, trees : int64[n]
-        Sensitivity, stream number and tree number of each row.
+        Sensitivity, stream and tree number of each row.
     needed : int
-        Number of leaves that will be used.
+        Number of leaves used.
     nodes : bool
-        True for the noise of all nodes (``node_noise``), False for that of the leaves.
+        True for the noise of all nodes.
     """
 
     plan: HierarchyShape
@@ -179,24 +179,24 @@ class TreeRows:
     nodes: bool = False
 
     def words(self, pieces: Sequence[tuple[StreamId, int]]) -> RowWords:
-        """Words of the streams `pieces` for each row, under the key of the row's threshold."""
+        """Words of `pieces` for each row, under its threshold's key."""
         distinct, owners = distinct_of(self.theta_steps)
         return RowWords([theta_key(self.key, steps) for steps in distinct.tolist()], pieces, owners)
 
 
 @runtime_checkable
 class RowPerturber(Protocol):
-    """Perturber of many streams in one call; others are called once for each stream."""
+    """Perturber of many streams in one call."""
 
     def noise_rows(self, rows: TreeRows) -> Integers:
-        """Noise of each row, int64[n, w]: that of ``leaf_noise`` under ``theta_key(key, steps).of_stream(number)``.
+        """Noise of each row, int64[n, w], as ``leaf_noise`` under ``theta_key(key, steps).of_stream(number)``.
 
-        Leaves come first, C-contiguous; entries after the `needed` leaves are unspecified unless `nodes`.
+        Leaves come first; unless `nodes`, entries after `needed` are unspecified.
         """
 
 
 def noise_of_rows(perturber: Perturber, rows: TreeRows) -> Integers:
-    """Noise of each row, int64[n, w]: by :meth:`RowPerturber.noise_rows`, or row by row."""
+    """Noise of each row, int64[n, w], in one call if possible."""
     # By name: isinstance with a protocol costs more than a short row.
     if hasattr(perturber, "noise_rows"):
         return cast("RowPerturber", perturber).noise_rows(rows)
@@ -204,7 +204,7 @@ def noise_of_rows(perturber: Perturber, rows: TreeRows) -> Integers:
 
 
 def noise_row_by_row(perturber: Perturber, rows: TreeRows) -> Integers:
-    """Noise of each row, int64[n, w], drawn by one call of the perturber for each row."""
+    """Noise of each row, int64[n, w], by a call for each."""
     draw = perturber.node_noise if rows.nodes else perturber.leaf_noise
     each = zip(rows.theta_steps.tolist(), rows.streams.tolist(), rows.trees.tolist(), strict=True)
     keys = {steps: theta_key(rows.key, steps) for steps in np.unique(rows.theta_steps).tolist()}
@@ -214,7 +214,7 @@ def noise_row_by_row(perturber: Perturber, rows: TreeRows) -> Integers:
 
 
 def theta_key(key: Key, theta_steps: int) -> Key:
-    """Key of the noise under one threshold: noise of different scales shares no words."""
+    """Key of the noise under one threshold."""
     return key.within("theta", theta_steps)
 
 
@@ -229,7 +229,7 @@ def theta_key(key: Key, theta_steps: int) -> Key:
 
 @lru_cache(maxsize=256)
 def consistent_constant(plan: HierarchyShape, max_range: int) -> float:
-    """K of a consistent hierarchy: a range of up to `max_range` values has the noise of blocks that close in it."""
+    """K of a consistent hierarchy: the noise of blocks that close in a range."""
     b, variance = plan.fan_out, Fraction(0)
     squares = [_mean_square(plan.block, b**j, max_range) for j in range(plan.levels)] + [Fraction(0)]
     for j in range(plan.levels):
@@ -247,12 +247,11 @@ def tiling_constant(plan: HierarchyShape, max_range: int) -> float:
 
 
 def independent_constant(max_range: int) -> float:
-    """K of independent noise on every value: twice the mean length of a range."""
+    """K of independent noise: twice the mean length of a range."""
     return float(Fraction(2 * (max_range + 2), 3))
 
 
 def _mean_inside(width: int, max_range: int) -> Fraction:
-    """Mean number of blocks of `width` values that lie within a random range."""
     # Block c begins at one of c width + 1 starts before it and ends at one of r - (c + 1) width + 1 stops after it.
     blocks, ranges = max_range // width, max_range * (max_range + 1) // 2
     total = _sum_over(blocks, lambda c: (c * width + 1) * (max_range - (c + 1) * width + 1))
@@ -260,16 +259,16 @@ def _mean_inside(width: int, max_range: int) -> Fraction:
 
 
 def _mean_square(block: int, width: int, max_range: int) -> Fraction:
-    """Mean over random ranges of the sum over nodes of (closed leaves in the range)^2 / width.
+    """Mean over ranges of the sum over nodes of (closed leaves in the range)^2 / width.
 
-    Leaf k closes in [a, b) if a < (k + 1) block <= b, so leaves x <= y both do in (x + 1) block (r + 1 - (y + 1)
-    block) ranges.
+    Leaf k closes in [a, b) if a < (k + 1) block <= b, so x <= y both do in (x + 1) block (r + 1 - (y + 1) block)
+    ranges.
     """
     leaves = max_range // block
     whole, rest = divmod(leaves, width)
 
     def node(first: int, size: int) -> int:
-        """Number of ranges that close both leaves, over all ordered pairs of a node's first `size` leaves."""
+        """Ranges that close both leaves, over pairs of a node's first `size` ones."""
         u, v = (first + 1) * block, max_range + 1 - (first + 1) * block
         # Leaf i has weight (u + i block) as the left one and (v - i block) as the right one.
         ones, twos = size * (size - 1) // 2, (size - 1) * size * (2 * size - 1) // 6
@@ -283,14 +282,13 @@ def _mean_square(block: int, width: int, max_range: int) -> Fraction:
 
 
 def _sum_over(count: int, quadratic: Callable[[int], int]) -> int:
-    """Sum of a quadratic polynomial over 0, ..., `count` - 1, by Newton's forward differences."""
     zero, one, two = quadratic(0), quadratic(1), quadratic(2)
     pairs, triples = count * (count - 1) // 2, count * (count - 1) * (count - 2) // 6
     return count * zero + pairs * (one - zero) + triples * (two - 2 * one + zero)
 
 
 def fill(out: Integers, distribution: Distribution, key: Key, stream: StreamId) -> None:
-    """Overwrite `out` with draws of `distribution`, discrete Gaussian or Laplace."""
+    """Overwrite `out` with draws, discrete Gaussian or Laplace."""
     if isinstance(distribution, GaussianDistribution):
         gaussian.fill(out, distribution, key, stream)
     else:

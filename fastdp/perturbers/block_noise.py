@@ -1,7 +1,6 @@
 """Flat: noise on every value (ToPS section 3, Appendix F); Blocks: noise on blocks sized by released sums.
 
-Where a block closes: ``streams/pipelines.py``; length of the next: kernel ``block_lengths.py``;
-source: ``docs/adaptive.md``.
+Closing: ``streams/adaptive_blocks.py``; length of the next: kernel ``block_lengths.py``; ``docs/adaptive.md``.
 """
 
 from __future__ import annotations
@@ -43,8 +42,8 @@ class Flat:
 
     Notes
     -----
-    Privacy: pure epsilon, or (epsilon, delta); each value is published once.  The error of a range grows with the
-    root of its length.  w values of one unit cost Laplace noise w times, Gaussian noise sqrt(w) times its scale.
+    Privacy: pure epsilon, or (epsilon, delta).  A range's error grows with the root of its length.  w values of one
+    unit cost Laplace noise w times, Gaussian noise sqrt(w) times its scale.
     """
 
     noise: NoiseName = parameter(Choice(get_args(NoiseName)), default="laplace", kw_only=True)
@@ -52,40 +51,36 @@ class Flat:
     rule: ClassVar[int] = 1
 
     def plan(self, epsilon: float, max_range: int) -> HierarchyShape:
-        """One level, one value a block, noise in batches of DRAWN values."""
+        """One level, one value a block, in batches of DRAWN values."""
         return single_level(DRAWN, DRAWN)
 
     def guarantee(self, plan: HierarchyShape, epsilon: float) -> Guarantee:
-        """Pure epsilon, or rho: each value gets its own noise once."""
         if self.noise == "gaussian":
             drawn = f"each value gets discrete Gaussian noise of sigma theta / {epsilon:g} once"
             return concentrated(epsilon, f"{drawn}: rho = {epsilon:g}^2 / 2")
         return pure(epsilon, "each value gets discrete Laplace noise of scale theta / epsilon once: epsilon")
 
     def noise_constant(self, plan: HierarchyShape, max_range: int) -> float:
-        """K = 2 (r + 2) / 3, twice the mean length of a range; half of it with Gaussian noise."""
         return independent_constant(max_range) * (1.0 if self.noise == "laplace" else 0.5)
 
     def group_square(self, plan: HierarchyShape, size: int) -> int:
-        """Squared L2 sensitivity of `size` values, in squares of that of one: each has its own sum."""
+        """Squared L2 sensitivity of `size` values, in squares of one's."""
         return size
 
     def moved_draws(self, plan: HierarchyShape, size: int) -> int:
-        """Number of noise draws whose sums `size` values enter."""
+        """Number of draws whose sums `size` values enter."""
         return plan.levels * size
 
     def leaf_distribution(self, theta_steps: int, epsilon: float) -> Distribution | None:
-        """Distribution of each released sum's noise; None for a subclass that draws noise of its own."""
         kind = type(self)
         own = kind.leaf_noise is not Flat.leaf_noise or kind.node_noise is not Flat.node_noise
         return None if own else noise_distribution(self.noise, theta_steps, 1, epsilon)
 
     def leaf_noise(self, plan: HierarchyShape, theta_steps: int, epsilon: float, key: Key, tree: int) -> Integers:
-        """Noise of one batch of values, int64[leaves], before they are known: for audits of this class."""
+        """Noise of a batch before its values are known: for audits."""
         return self.node_noise(plan, theta_steps, epsilon, key, tree)
 
     def node_noise(self, plan: HierarchyShape, theta_steps: int, epsilon: float, key: Key, tree: int) -> Integers:
-        """Noise of the leaves, which are the only nodes."""
         noise: Integers = np.empty(plan.leaves, np.int64)
         fill(noise, noise_distribution(self.noise, theta_steps, 1, epsilon), key, StreamId(Purpose.TREE, 1, tree))
         return noise
@@ -121,14 +116,14 @@ PRIOR_EVENTS = 1.0
 
 @dataclass(frozen=True)
 class BlocksShape(HierarchyShape):
-    """Public shape with the initial block length: 2^first values, and 2^usual without a focus."""
+    """Public shape with the first block length, 2^first values, and 2^usual without a focus."""
 
     first: int
     usual: int
 
 
 def _checked_focus(name: str, focus: object) -> Focus:
-    """`focus` in Python integers; ParameterError unless it is a length or a pair of lengths."""
+    """`focus` as integers; ParameterError unless a length or a pair."""
     if not isinstance(focus, (tuple, list)):
         return validation.integer(name, focus, 1, 2**40)
     if len(focus) != 2:
@@ -148,24 +143,24 @@ class Blocks(Flat):
     Parameters
     ----------
     closing : "spread", "spike" or "none"
-        Correction for the difference between a block's released sum and the values published in it: spread over the
-        next values, half as many as the longer of the two blocks has (fewer with a focus on long ranges); added to
-        the block's last value, as in ToPS; or none, and sums of published values are sums of predictions.
+        Difference between a block's released sum and its published values: spread over the next values, half as many
+        as the longer of the two blocks has (fewer with a focus on long ranges); added to the block's last value, as
+        in ToPS; or none, and published values are predictions.
     focus : int, (int, int) or "longest", optional
-        Public: length of the ranges that matter, the shortest and longest of them, or r, for which alone block
-        lengths are then chosen.  By default ranges of all lengths up to r.
+        Public: length of the ranges that matter, their shortest and longest, or r alone.  By default all lengths up
+        to r.
     rising : bool
         True lets theta follow the sums of a stream that outgrows its hold-out; a public theta never rises.
     season : float, optional
-        Public: period of the stream in values, at least 2.  Predictions then follow waves of this period and of seven
+        Public: period of the stream in values, at least 2.  Predictions follow waves of this period and of seven
         where released sums show them.
     noise : "laplace" or "gaussian"
-        As for :class:`Flat`.  w values of one unit may lie in one block, so Gaussian noise gains nothing by them.
+        As for :class:`Flat`; values of one unit may lie in one block, so Gaussian noise gains nothing by them.
 
     Notes
     -----
-    Privacy: pure epsilon, or (epsilon, delta) with Gaussian noise.  The end of a block depends only on sums released
-    before it began, and a value moves one block's sum by at most theta (``docs/adaptive.md``).
+    Privacy: pure epsilon, or (epsilon, delta) with Gaussian noise: a block's end depends only on sums released before
+    it began, and a value moves one sum by at most theta (``docs/adaptive.md``).
     """
 
     closing: Closing = parameter(Choice(get_args(Closing)), default="spread")
@@ -182,7 +177,7 @@ class Blocks(Flat):
         return length, length
 
     def query_lengths(self, max_range: int, *, events: bool = False) -> Floats:
-        """Lengths of the queries that block lengths are chosen for: float64[4], or float64[5] of event counts."""
+        """Query lengths that block lengths are chosen for: float64[4], or float64[5] of event counts."""
         count = b.EVENT_CLASSES if events else b.CLASSES
         lengths: Floats
         if self.focus is not None:
@@ -194,11 +189,11 @@ class Blocks(Flat):
         return lengths
 
     def group_square(self, plan: HierarchyShape, size: int) -> int:
-        """Square of `size`, because all the values may lie in one block."""
+        """Square of `size`: all may lie in one block."""
         return size * size
 
     def plan(self, epsilon: float, max_range: int) -> BlocksShape:
-        """One level; only the length of the first block is public in advance."""
+        """One level; only the first block's length is public in advance."""
         first = int(self.shape(epsilon, max_range, 0)["first"][0])
         usual = first if self.focus is None else replace(self, focus=None).plan(epsilon, max_range).first
         flat = super().plan(epsilon, max_range)
@@ -206,15 +201,14 @@ class Blocks(Flat):
         return BlocksShape(**sizes, first=first, usual=usual)
 
     def noise_constant(self, plan: HierarchyShape, max_range: int) -> float:
-        """K of a range of r / 3 over blocks of the first length, times THETA_WEIGHT.
+        """K of a range of r / 3 over first blocks, times THETA_WEIGHT.
 
-        A focus does not change it: a theta chosen for short ranges would cut off mass that adds up in all of them.
+        A focus does not change it: theta for short ranges would cut off mass that adds up.
         """
         assert isinstance(plan, BlocksShape)  # noqa: S101 - made by plan()
         return self._variance * THETA_WEIGHT * (max(1.0, max_range / 3.0) / 2.0**plan.usual - 1.0 / 3.0)
 
     def guarantee(self, plan: HierarchyShape, epsilon: float) -> Guarantee:
-        """Pure epsilon, or rho: blocks are disjoint, and their ends are functions of earlier outputs."""
         rest = (
             "blocks are disjoint, and each ends where sums released before it began say (adaptive parallel)",
             "predictions and revisions are functions of the noisy sums (post-processing)",
@@ -231,14 +225,14 @@ class Blocks(Flat):
         return 2.0 if self.noise == "laplace" else 1.0
 
     def warm_up(self, holdout: int) -> int:
-        """Number of the hold-out's last values that are released as noisy sums and do not choose theta.
+        """Last values of the hold-out that are released as sums and do not choose theta.
 
-        It is the greatest power of two up to an eighth of `holdout`, or 0 below 16 values.
+        The greatest power of two up to an eighth of `holdout`, or 0 below 16.
         """
         return 0 if holdout < 2 * WARM_UP else 1 << ((holdout // WARM_UP).bit_length() - 1)
 
     def shape(self, epsilon: float, max_range: int, warm_up: int, *, events: bool = False) -> Records:
-        """Public parameters of the kernels, SHAPE[1]; `events`: values are counts of events without a bound."""
+        """Public parameters of the kernels, SHAPE[1]; `events`: counts without a bound."""
         shape = np.zeros(1, b.SHAPE)
         # Of the continuous distribution; a discrete one on a fine grid differs by a sixth of a squared grid step.
         # Divided twice: the square of an epsilon that the grid will refuse may be 0 or too large.
@@ -282,7 +276,7 @@ class WindowTree(NamedTuple):
     max_range : int
         r of the publisher: values of one tree.
     variance : float
-        Variance of a window's noise at a random position, in theta^2 / epsilon^2.
+        Of a window's noise at a random position, in theta^2 / epsilon^2.
     """
 
     perturber: Hierarchy
@@ -291,22 +285,11 @@ class WindowTree(NamedTuple):
 
 
 def tree_for_window(window: int) -> WindowTree:
-    """Tree under which sums over `window` values have the least noise, averaged over positions in a stream.
-
-    Parameters
-    ----------
-    window : int
-        w, from 1 to 2^20: public.
-
-    Returns
-    -------
-    WindowTree
-        Perturber and ``max_range`` for :class:`fastdp.StreamPublisher`.
+    """Tree under which sums over `window` values (public, 1 to 2^20) have the least noise, averaged over positions.
 
     Notes
     -----
-    A window across two trees has the noise of both.  The variance is that of least squares (ToPS Appendix C) in
-    closed form; no data are used.
+    The variance is that of least squares (ToPS Appendix C); a window across two trees has the noise of both.
 
     Examples
     --------
@@ -320,13 +303,13 @@ def tree_for_window(window: int) -> WindowTree:
 
 @lru_cache(maxsize=64)
 def _best(window: int) -> WindowTree:
-    """:func:`tree_for_window`, cached: the candidate of least variance, then of shortest tree."""
+    """The candidate of least variance, then of shortest tree."""
     found = [_tree(window, fan_out, count * window) for fan_out in FAN_OUTS for count in WINDOWS]
     return min(found, key=lambda tree: (round(tree.variance, 9), tree.max_range))
 
 
 def _tree(window: int, fan_out: int, max_range: int) -> WindowTree:
-    """A candidate tree with its mean variance over all positions, or over PLACES evenly spread ones."""
+    """A candidate with its mean variance, over at most PLACES positions."""
     perturber = Hierarchy(fan_out, prune=0)
     plan = perturber.plan(1.0, max_range)
     shape = SumNoise("tree", 1.0, 1.0, fan_out=fan_out, levels=plan.levels, tree_blocks=plan.tree_blocks)

@@ -1,8 +1,8 @@
 """Hat functions in place of boxes: shape and tables of a hierarchy of hats, and its noise made consistent.
 
-Level j has knots b^j leaves apart; its hat at a knot is 1 there and falls linearly to 0 at the two knots next to it.
-The hats of a level sum to 1 at every leaf, so a value moves a level's sums by theta in total, as with boxes.
-The sums times b^j are released: sums of integers with integer weights.  Proof: ``docs/hats.md``.
+Level j has knots b^j leaves apart, with hats that fall linearly from 1 to 0 at the next knots and sum to 1 at every
+leaf, so a value moves a level's sums by theta in total.  The sums times b^j, integers, are released
+(``docs/hats.md``).
 """
 
 from __future__ import annotations
@@ -28,19 +28,18 @@ _STEPS = np.array([1.0 / 1.3247179572447460, 1.0 / 1.3247179572447460**2])
 
 @dataclass(frozen=True)
 class HatsShape(HierarchyShape):
-    """Public shape of a hierarchy of hats: one more sum than with boxes on each level above the leaves."""
+    """Shape of a hierarchy of hats: one more sum on each level above the leaves."""
 
     @property
     def widths(self) -> list[int]:
-        """Number of sums on each released level, leaves first."""
         return [self.leaves, *(self.leaves // self.fan_out**level + 1 for level in range(1, self.levels))]
 
     @property
     def reach(self) -> int:
         """Largest difference, in leaf noise scales s, of numbers that :func:`make_hats_consistent` subtracts.
 
-        On the highest level, n = b^j: Z is within 64 n s, and C z0, whose weights n - abs(k) have the squared sum
-        n (2 n^2 + 1) / 3, within 23 roots of it or 146 n, except with probability e^-63 (``docs/hats.md``).
+        On the highest level, n = b^j: Z is within 64 n s, and C z0, of squared weights n (2 n^2 + 1) / 3, within 23
+        roots of it or 146 n, except with probability e^-63 (``docs/hats.md``).
         """
         if self.levels == 1:
             return 0
@@ -54,10 +53,10 @@ class HatTables(NamedTuple):
     Attributes
     ----------
     starts : int64[levels]
-        Index of each level's first knot in the arrays below, then their size.
+        Each level's first knot below, then their number.
     diagonal, beside : float64[knots]
         Variance of a knot's sum as estimated by the level below, and covariance with the next knot's, for noise of
-        variance 1 on each level.  Covariances of more distant knots are below 0.001 and omitted.
+        variance 1; more distant covariances, below 0.001, are omitted.
     """
 
     starts: Integers
@@ -67,7 +66,7 @@ class HatTables(NamedTuple):
 
 @lru_cache(maxsize=8)
 def hat_tables(plan: HierarchyShape) -> HatTables:
-    """Tables of a shape with two or more levels; read-only and cached."""
+    """Read-only cached tables of a shape with several levels."""
     b, widths = plan.fan_out, plan.widths[1:]
     starts: Integers = np.concatenate([[0], np.cumsum(widths)]).astype(np.int64)
     diagonal, beside = np.zeros(starts[-1]), np.zeros(starts[-1])
@@ -85,7 +84,7 @@ def hat_tables(plan: HierarchyShape) -> HatTables:
 
 
 def _spread_patch(found: Floats, diagonal: Floats, beside: Floats) -> None:
-    """Fill `diagonal` and `beside` from the patch `found`: its ends at the ends, its middle everywhere else."""
+    """Fill `diagonal` and `beside` from a patch: its ends at the ends, its middle elsewhere."""
     middle = PATCH // 2
     diagonal[:] = found[middle, middle]
     diagonal[0], diagonal[-1] = found[0, 0], found[-1, -1]
@@ -94,10 +93,10 @@ def _spread_patch(found: Floats, diagonal: Floats, beside: Floats) -> None:
 
 
 def make_hats_consistent(nodes: Integers, plan: HierarchyShape) -> Integers:
-    """Consistent noise of the leaves, int64[leaves], from that of all `nodes` (leaves first), which is overwritten.
+    """Consistent noise of the leaves, int64[leaves], from that of all `nodes`, which is overwritten.
 
-    N = z0 + f(Z - C z0) with integers in brackets, so a released leaf x + N = y0 + f(Y - C y0) is a function of the
-    noisy integer sums y0 and Y, however f rounds.
+    N = z0 + f(Z - C z0) with integers in brackets, so a leaf x + N = y0 + f(Y - C y0) is a function of the noisy
+    sums, however f rounds.
     """
     leaves = nodes[: plan.leaves]
     corrections = _corrections(leaves, nodes[plan.leaves :], plan)
@@ -106,7 +105,7 @@ def make_hats_consistent(nodes: Integers, plan: HierarchyShape) -> Integers:
 
 
 def _corrections(leaves: Integers, above: Integers, plan: HierarchyShape) -> Floats:
-    """Least-squares correction f of each leaf, float64[leaves]; `above` is overwritten."""
+    """Least-squares correction f of each leaf; overwrites `above`."""
     found = hat_tables(plan)
     residuals, below = np.empty(above.size), leaves
     for level in range(1, plan.levels):
@@ -124,7 +123,7 @@ def _corrections(leaves: Integers, above: Integers, plan: HierarchyShape) -> Flo
 
 @lru_cache(maxsize=256)
 def hats_constant(plan: HierarchyShape, max_range: int) -> float:
-    """K of a hierarchy of hats, within about 3 %: mean over 32 evenly spread ranges of up to `max_range` values."""
+    """K of a hierarchy of hats, within about 3 %, by 32 ranges."""
     total = 0.0
     for number in range(1, RANGES + 1):
         first, last = np.floor(np.sort((0.5 + number * _STEPS) % 1.0) * max_range).astype(np.int64).tolist()
@@ -134,9 +133,9 @@ def hats_constant(plan: HierarchyShape, max_range: int) -> float:
 
 
 def hats_variance(plan: HierarchyShape, start: int, stop: int) -> float:
-    """Variance of the sum of leaves [`start`, `stop`), for noise of variance 1 on each level's sums.
+    """Variance of the sum of leaves [`start`, `stop`), for noise of variance 1.
 
-    Within 0.4 % for b >= 3 and 6 % for b = 2, because :class:`HatTables` omits covariances.
+    Within 0.4 % for b >= 3, 6 % for b = 2: covariances are omitted.
     """
     inside: Integers = np.zeros(plan.leaves, np.int64)
     inside[start:stop] = 1

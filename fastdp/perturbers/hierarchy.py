@@ -1,7 +1,4 @@
-"""Hierarchy of ToPS: fan-out b, s lowest levels pruned, made consistent before data arrive.
-
-Source: ToPS section 3.4, section 3.5 (Eq. 7), Appendix C; readings in ``docs/tops.md``.
-"""
+"""Hierarchy of ToPS (sections 3.4 and 3.5, Eq. 7, Appendix C; ``docs/tops.md``)."""
 
 from __future__ import annotations
 
@@ -40,8 +37,7 @@ Basis = Literal["boxes", "hats"]
 def optimal_prune(epsilon: float, max_range: int, fan_out: int, height: int, noise: NoiseName = "laplace") -> int:
     """Number s in [0, `height`) with the least predicted error (ToPS Eq. 7, theta^2 divided out).
 
-    (b - 1) (log_b r - s)^3 2 / epsilon^2 is the noise (Gaussian noise: one power less, no 2), b^(2s) / 36 the squared
-    smoothing bias.
+    (b - 1) (log_b r - s)^3 2 / epsilon^2 is the noise (Gaussian: one power less, no 2), b^(2s) / 36 the squared bias.
     """
     depth = math.log(max_range) / math.log(fan_out)
     # Any epsilon beyond these has the same minimiser; the square stays a float.
@@ -68,23 +64,20 @@ class Hierarchy:
         b, from 2 to 1024; 16 is the best for random ranges (Qardaji et al. 2013).
     consistent : bool
         True makes the noise consistent before data arrive (Appendix C), so that published values answer every range.
-        False keeps independent noise on every node and answers ranges from the fewest nodes that tile them; needs
-        prune = 0.
+        False answers ranges from the fewest nodes that tile them; needs prune = 0.
     prune : int or "optimal"
-        s, the number of lowest levels without noise; by default the minimiser of ToPS Eq. 7.
+        s, lowest levels without noise; by default the minimiser of ToPS Eq. 7.
     basis : "boxes" or "hats"
-        Weights of a level's sums: boxes, as in the paper, or hat functions (linear B-splines), whose noise in ranges
-        is a fifth less at the same epsilon; only with ``consistent`` and Laplace noise (``docs/hats.md``).
+        Weights of a level's sums: boxes, as in the paper, or hat functions, with a fifth less noise in ranges; only
+        with ``consistent`` and Laplace noise (``docs/hats.md``).
     noise : "laplace" or "gaussian"
-        Gaussian noise has sigma theta sqrt(levels) / epsilon, where rho = epsilon^2 / 2 is the concentrated loss that
-        the publisher's epsilon and ``delta`` buy.
+        Gaussian noise has sigma theta sqrt(levels) / epsilon; epsilon as for :class:`Flat`.
 
     Notes
     -----
-    Privacy: a value enters one node of each released level, whose integer sums get exact discrete Laplace noise of
-    scale theta * levels / epsilon: epsilon / levels a level, epsilon in total (sequential), and the same for further
-    trees (parallel).  Consistency is an integer function of the noisy sums (post-processing, ``docs/noise.md``
-    section 6).
+    Privacy: a value enters one node of each released level, whose sums get exact discrete Laplace noise of scale
+    theta * levels / epsilon: epsilon in total (sequential), and for further trees (parallel).  Consistency is an
+    integer function of noisy sums (``docs/noise.md``, section 6).
     """
 
     fan_out: int = parameter(Whole(2, 1024), default=16)
@@ -95,7 +88,7 @@ class Hierarchy:
     rule: ClassVar[int] = 1
 
     def _check(self) -> None:
-        """Raise ParameterError if basis, noise, consistency and pruning do not fit together."""
+        """ParameterError for arguments that conflict."""
         if self.basis == "hats" and not self.consistent:
             raise ParameterError("basis = 'hats': expected consistent = True, because hats do not tile a range")
         if self.basis == "hats" and self.noise != "laplace":
@@ -107,11 +100,9 @@ class Hierarchy:
 
     @property
     def released_nodes(self) -> bool:
-        """True if inner nodes are released with noise of their own: without consistency."""
         return not self.consistent
 
     def plan(self, epsilon: float, max_range: int) -> HierarchyShape:
-        """Public shape for budget `epsilon` and queries of up to `max_range` values."""
         b = self.fan_out
         height = 1
         while b**height < max_range:
@@ -146,7 +137,7 @@ class Hierarchy:
         )
 
     def guarantee(self, plan: HierarchyShape, epsilon: float) -> Guarantee:
-        """Pure epsilon, or rho, composed over levels (sequential) and trees (parallel)."""
+        """Pure epsilon, or rho, over levels (sequential) and trees (parallel)."""
         sums, scale, level = "one integer sum and gives it", f"theta * {plan.levels}", f"epsilon / {plan.levels}"
         noise, loss, one = f"discrete Laplace noise of scale {scale} / epsilon", "epsilon", "epsilon"
         if self.noise == "gaussian":
@@ -165,10 +156,7 @@ class Hierarchy:
         )
 
     def noise_constant(self, plan: HierarchyShape, max_range: int) -> float:
-        """K: a random range of up to `max_range` values has noise of variance K theta^2 / epsilon^2.
-
-        In closed form for ranges within one tree; rounding to integers adds less than 0.5 % (``docs/noise.md``).
-        """
+        """K for ranges within one tree; rounding adds less than 0.5 % (``docs/noise.md``)."""
         if self.basis == "hats":
             return hats_constant(plan, max_range)
         constant = consistent_constant if self.consistent else tiling_constant
@@ -176,19 +164,18 @@ class Hierarchy:
         return constant(plan, max_range) / (1.0 if self.noise == "laplace" else 2.0 * plan.levels)
 
     def group_square(self, plan: HierarchyShape, size: int) -> Fraction:
-        """Upper bound on the squared L2 sensitivity of `size` consecutive values, in squares of that of one.
+        """Upper bound on the squared L2 sensitivity of `size` consecutive values, in squares of one's.
 
-        On a level whose nodes hold W values they add at most min(size, W) thetas to each node, size in total.
+        On a level of W values a node they add at most min(size, W) thetas to each, size in total.
         """
         widths = [plan.block * plan.fan_out**level for level in range(plan.levels)]
         return Fraction(sum(size * min(size, width) for width in widths), plan.levels)
 
     def moved_draws(self, plan: HierarchyShape, size: int) -> int:
-        """Number of noise draws whose sums `size` values enter."""
+        """Number of draws whose sums `size` values enter."""
         return plan.levels * size
 
     def leaf_noise(self, plan: HierarchyShape, theta_steps: int, epsilon: float, key: Key, tree: int) -> Integers:
-        """Noise of one tree's released leaves, int64[leaves] in grid steps, consistent if so configured."""
         if not self.consistent:
             return self._draw(plan, theta_steps, epsilon, key, tree, levels=1)
         nodes = self.node_noise(plan, theta_steps, epsilon, key, tree)
@@ -201,13 +188,12 @@ class Hierarchy:
         return nodes[: plan.leaves]
 
     def node_noise(self, plan: HierarchyShape, theta_steps: int, epsilon: float, key: Key, tree: int) -> Integers:
-        """Independent noise of every node, int64[nodes], leaves first; with hats, that of sums times b^j."""
         return self._draw(plan, theta_steps, epsilon, key, tree, levels=plan.levels)
 
     def _draw(
         self, plan: HierarchyShape, theta_steps: int, epsilon: float, key: Key, tree: int, levels: int
     ) -> Integers:
-        """Independent noise of the lowest `levels` levels, in grid steps, leaves first."""
+        """Independent noise of the lowest `levels` levels."""
         widths = plan.widths[:levels]
         nodes: Integers = np.empty(sum(widths), np.int64)
         if self.noise == "laplace" and self.basis == "boxes":
@@ -222,7 +208,7 @@ class Hierarchy:
         return nodes
 
     def noise_rows(self, rows: TreeRows) -> Integers:
-        """Noise of one tree for each row, int64[n, w]; w covers all nodes where leaves depend on them."""
+        """Noise of one tree for each row; w covers all nodes where leaves depend on them."""
         if self.noise == "gaussian" or self.basis == "hats":
             return noise_row_by_row(self, rows)
         plan, all_nodes = rows.plan, self.consistent or rows.nodes
@@ -236,19 +222,17 @@ class Hierarchy:
 
 
 def _laplace(plan: HierarchyShape, theta_steps: int, epsilon: float) -> sampler.LaplaceDistribution:
-    """Distribution of one node's Laplace noise, in a hierarchy of boxes."""
     return cast("sampler.LaplaceDistribution", noise_distribution("laplace", theta_steps, plan.levels, epsilon))
 
 
 @lru_cache(maxsize=64)
 def _pieces(plan: HierarchyShape, levels: int) -> tuple[tuple[StreamId, int], ...]:
-    """Word stream of each of the lowest `levels` levels, with its number of draws."""
     return tuple((StreamId(Purpose.TREE, level + 1), width) for level, width in enumerate(plan.widths[:levels]))
 
 
 @lru_cache(maxsize=64)
 def consistency_weights(plan: HierarchyShape) -> Floats:
-    """Weight of a node's own noise against its children's, by height: (b^l - b^(l-1)) / (b^l - 1), Eq. 10."""
+    """Weight of a node's noise against its children's, by height: (b^l - b^(l-1)) / (b^l - 1), Eq. 10."""
     b = plan.fan_out
     weights = np.zeros(plan.levels + 1)
     for height in range(2, plan.levels + 1):

@@ -1,11 +1,10 @@
-"""Correlated Gaussian noise, under which sums of published values have small error at any length.
+"""Correlated Gaussian noise, under which sums of published values err little at any length.
 
-The publisher draws integers z and adds y = C^-1 z to the values (``correlated_noise``).  ``docs/gaussian.md`` proves
-that the output is private, rounding included: given earlier outputs, only a value's own z is unknown, so the stream
-is a sequence of discrete Gaussian mechanisms whose sensitivities are the coefficients of C plus a bound on rounding.
+Integers z are drawn and y = C^-1 z added.  ``docs/gaussian.md`` proves that the output is private, rounding included:
+given earlier outputs only a value's own z is unknown, so the stream is a sequence of discrete Gaussian mechanisms.
 
-Source: Dvijotham, McMahan, Pillutla, Steinke and Thakurta 2024 (the matrices); Denisov et al. 2022, Theorem 2.1
-(noise that follows earlier outputs); the proof for integers is ours.
+Source: Dvijotham, McMahan, Pillutla, Steinke and Thakurta 2024 (the matrices); Denisov et al. 2022, Theorem 2.1; the
+proof for integers is ours.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ ENDLESS = (
 
 @lru_cache(maxsize=64)
 def fitted(length: int | None, window: int | None) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Rates mu and weights theta fitted to prefix sums of up to `length` values, to windows, or to any length."""
+    """Rates mu and weights theta for prefix sums of up to `length`, windows, or any length."""
     if length is None and window is None:
         return ENDLESS
     # Imported here because the import takes longer than the fit.
@@ -73,25 +72,25 @@ def fitted(length: int | None, window: int | None) -> tuple[tuple[float, ...], t
 
 
 def geometric(nu: Floats, count: float) -> Floats:
-    """1 + q + ... + q^(count - 1) with q = 1 - `nu`, elementwise."""
+    """1 + q + ... + q^(count - 1), q = 1 - `nu`."""
     small = nu * count < 1e-6
     series = -np.expm1(count * np.log1p(-nu)) / np.where(small, 1.0, nu)
     return np.where(small, count * (1.0 - nu * (count - 1.0) / 2.0), series)
 
 
 def both(mu: Floats) -> Floats:
-    """Matrix of 1 - lambda_i lambda_j, with lambda = 1 - `mu`."""
+    """Matrix of 1 - lambda_i lambda_j, lambda = 1 - `mu`."""
     return mu[:, None] + mu[None] - mu[:, None] * mu[None]
 
 
 def sensitivity_square(mu: Floats, theta: Floats, length: int | None) -> float:
-    """Squared L2 norm of a column of C over `length` values, or over an endless stream."""
+    """Squared L2 norm of a column of C over `length` values, or endlessly."""
     sums = 1.0 / both(mu) if length is None else geometric(both(mu), length - 1.0)
     return 1.0 + float(np.einsum("i,j,ij->", theta, theta, sums))
 
 
 def sum_terms(mu: Floats, theta: Floats) -> tuple[Floats, Floats] | None:
-    """1 - q and weight of each exponential of B, the constant first; None if B would grow or oscillate."""
+    """1 - q and weight of each exponential of B, the constant first; None if B would grow."""
     # C^-1 has the poles of diag(lambda) - 1 theta^T.
     with np.errstate(all="ignore"):
         nu, vectors = np.linalg.eig(np.diag(mu) + theta[None].repeat(mu.size, axis=0))
@@ -105,7 +104,7 @@ def sum_terms(mu: Floats, theta: Floats) -> tuple[Floats, Floats] | None:
 
 @lru_cache(maxsize=256)
 def deviation(mu: tuple[float, ...], theta: tuple[float, ...]) -> float:
-    """Largest deviation of the state of y's recursion, in those of z; infinite if it grows without bound."""
+    """Largest deviation of y's recursion, in those of z."""
     keeps, size = 1.0 - np.array(mu), BUFFERS + 2
     near = np.array(theta) @ np.stack([np.ones(BUFFERS), keeps], axis=1)
     # The buffers, the last value and the one before it (``correlated_noise``).
@@ -123,7 +122,7 @@ def deviation(mu: tuple[float, ...], theta: tuple[float, ...]) -> float:
 
 
 def prefix_error(mu: Floats, theta: Floats, length: int) -> float:
-    """Mean variance of the sums of the first 1, ..., `length` values of y, in variances of z."""
+    """Mean variance of the sums of the first 1, ..., `length` y."""
     found = sum_terms(mu, theta)
     if found is None:
         return math.inf
@@ -138,7 +137,7 @@ def prefix_error(mu: Floats, theta: Floats, length: int) -> float:
 
 
 def window_error(mu: Floats, theta: Floats, window: int) -> float:
-    """Variance of a sum of `window` consecutive values of y far from the start, in variances of z."""
+    """Variance of a sum of `window` values of y far from the start."""
     found = sum_terms(mu, theta)
     if found is None:
         return math.inf
@@ -162,7 +161,7 @@ MAX_GROUP = 2**20
 
 
 def _factor(below: float) -> Numbers:
-    """Declaration of the 8 coefficients, each at least 2^-40 and below `below`."""
+    """Declaration of 8 coefficients in [2^-40, `below`)."""
     return Numbers(Real(least=2.0**-40, below=below), correlated_noise.BUFFERS)
 
 
@@ -173,19 +172,18 @@ class Toeplitz:
     Parameters
     ----------
     length : int, optional
-        T, up to 2^28: tuned for sums of the first t <= T values; noise restarts after T values.  By default any
-        length is served, at up to 1.47 times the squared error for 2^8 to 2^30 values.
+        T, up to 2^28: tuned for sums of the first t <= T values; noise restarts after T.  By default any length is
+        served, at up to 1.47 times the squared error for 2^8 to 2^30 values.
     window : int, optional
-        In place of a length: tuned for sums of so many consecutive values, at any position.
+        In place of a length: tuned for sums of so many consecutive values.
     rates, shares : sequence of 8 floats, optional
-        1 - lambda_i and theta_i of the factor C, computed by default and stored in state files.  Refused if noise
-        would grow.
+        1 - lambda_i and theta_i of the factor C, by default computed; refused if noise would grow.
 
     Notes
     -----
-    Privacy: (epsilon, delta), with the ``delta`` of the publisher; exact on this machine (``docs/gaussian.md``).
-    Error: prefix sums over T = 2^20 values have a mean squared error of 495 theta^2 at (1, 1e-6).
-    Memory: 10 numbers, whatever the length.  Source: Dvijotham et al. 2024.
+    Privacy: (epsilon, delta), with the publisher's ``delta``; exact on this machine (``docs/gaussian.md``).  Prefix
+    sums over T = 2^20 values have a mean squared error of 495 theta^2 at (1, 1e-6).  Memory: 10 numbers.  Source:
+    Dvijotham et al. 2024.
 
     Examples
     --------
@@ -208,7 +206,7 @@ class Toeplitz:
     rule: ClassVar[int] = 1
 
     def _check(self) -> None:
-        """Fit the factor if none is given; raise ParameterError if the arguments conflict or noise would grow."""
+        """Fit the factor if none is given; ParameterError for conflicting arguments or growing noise."""
         if self.length is not None and self.window is not None:
             raise ParameterError(f"window = {self.window}: expected None with a length")
         if (self.rates is None) != (self.shares is None):
@@ -243,7 +241,7 @@ class Toeplitz:
         return single_level(1, self.epoch)
 
     def guarantee(self, plan: HierarchyShape, epsilon: float) -> Guarantee:
-        """Rho from the coefficients of C and from a bound on rounding."""
+        """Rho from C's coefficients and a bound on rounding."""
         return concentrated(
             epsilon,
             f"each value gets y = z - rint(c_1 y' + c_2 y'' + ...), z discrete Gaussian of sigma |C| theta / "
@@ -254,13 +252,13 @@ class Toeplitz:
         )
 
     def noise_constant(self, plan: HierarchyShape, max_range: int) -> float:
-        """K of a prefix; ranges between two prefixes have up to twice that variance."""
+        """K of a prefix; other ranges have up to twice that."""
         mu, theta = np.array(self.rates), np.array(self.shares)
         return self._square * prefix_error(mu, theta, min(max_range, self.epoch))
 
     @cached_property
     def _square(self) -> float:
-        """Upper bound, within 1e-9, on |C|^2 of the coefficients in use."""
+        """Upper bound, within 1e-9, on |C|^2."""
         near, weights, _, mu = self._coefficients
         counts = None if self.length is None else max(float(self.length - 3), 0.0)
         pairs = both(mu)
@@ -269,7 +267,7 @@ class Toeplitz:
         return (1.0 + float(near @ near) + far) * (1.0 + 1e-9)
 
     def group_square(self, plan: HierarchyShape, size: int) -> Fraction:
-        """Squared L2 sensitivity of `size` consecutive values, in squares of that of one, or an upper bound."""
+        """Squared L2 sensitivity of `size` consecutive values, or a bound, in squares of one's."""
         if size == 1:
             return Fraction(1)
         if size > MAX_GROUP:
@@ -285,7 +283,7 @@ class Toeplitz:
         return max(Fraction(total * (1.0 + 1e-9) / self._square), Fraction(size))
 
     def moved_draws(self, plan: HierarchyShape, size: int) -> int:
-        """Number of draws that depend on `size` values: those of the epochs that contain them."""
+        """Number of draws in the epochs that contain `size` values."""
         return self.epoch * (2 if size > 1 else 1) + size
 
     def leaf_distribution(self, theta_steps: int, epsilon: float) -> GaussianDistribution:
@@ -293,7 +291,7 @@ class Toeplitz:
         return gaussian_distribution(Fraction(_sigma(self, theta_steps, epsilon)))
 
     def sum_noise(self, epsilon: float, resolution: float) -> SumNoise | None:
-        """Noise of sums of published values, for intervals; None for a user's factor whose sums oscillate."""
+        """Noise of sums, for intervals; None if a user's factor makes them oscillate."""
         per_step = _sigma(self, 1, epsilon) - _sigma(self, 0, epsilon)
         found = sum_terms(np.array(self.rates), np.array(self.shares))
         if found is None:
@@ -314,7 +312,6 @@ class Toeplitz:
         return correlated_noise.MEMORY
 
     def correlate(self, noise: Integers, memory: Floats, position: int) -> Floats:
-        """Turn the draws of the values from `position` on into their noise, in place; returns the memory after."""
         near, weights, keeps, _ = self._coefficients
         memory, begin = memory.copy(), 0
         while begin < noise.size:
@@ -326,7 +323,7 @@ class Toeplitz:
         return memory
 
     def leaf_noise(self, plan: HierarchyShape, theta_steps: int, epsilon: float, key: Key, tree: int) -> Integers:
-        """Raise ParameterError: noise cannot be drawn before the values."""
+        """Raise ParameterError: noise follows values."""
         raise ParameterError(
             "perturber = Toeplitz: expected a Hierarchy or Flat here (or one publisher for each stream), because "
             "each value's noise follows that of the values before"
@@ -337,10 +334,10 @@ class Toeplitz:
 
 @lru_cache(maxsize=256)
 def _sigma(part: Toeplitz, theta_steps: int, epsilon: float) -> float:
-    """Deviation of z in grid steps: L2 sensitivity of a value, with a bound on rounding, over the budget.
+    """Deviation of z in grid steps: L2 sensitivity, with a bound on rounding, over the budget.
 
-    The later z of two streams that differ in one value differ by c_j theta, by at most 1 from rounding to integers,
-    and by rounding of doubles in two sums (``docs/gaussian.md``).
+    Later z of streams that differ in one value differ by c_j theta, by 1 from rounding to integers, and by rounding
+    of doubles in two sums (``docs/gaussian.md``).
     """
     near, weights, _, mu = part._coefficients
     doubles = 2.0**-51 * float((weights / mu).sum()) + 2.0**-47 * float(weights.sum() + near.sum())

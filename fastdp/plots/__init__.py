@@ -1,4 +1,4 @@
-"""Plots of streams and points; needs matplotlib (``pip install 'fastdp-streams[plot]'``), imported on use."""
+"""Plots of streams and points (extra ``plot``)."""
 
 from fastdp.plots.points import counters_compared, errors_over_time, points_and_cells
 from fastdp.plots.streams import bin_means, truth_and_releases

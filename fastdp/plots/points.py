@@ -1,7 +1,6 @@
-"""Plots of spatial streams; needs matplotlib (``pip install 'fastdp-streams[plot]'``), imported on use.
+"""Plots of spatial streams; each function returns a figure and, given a path, writes it.
 
-Each function returns a figure and, given a path, writes it.  Figures show true data: use them for evaluation and
-synthetic data, never in a release.
+Figures show true data: use them for evaluation and synthetic data, never in a release.
 """
 
 from __future__ import annotations
@@ -50,15 +49,15 @@ def points_and_cells(
     Parameters
     ----------
     rows : mapping of str to sequence of array-like[n, 2]
-        One row of plots for each name, one plot for each time.  Of more than 50,000 points every k-th is drawn.
+        One row of plots for each name, one plot for each time; of more than 50,000 points every k-th.
     path : str or Path, optional
         Output file; its suffix chooses the format.
     cells : mapping of str to sequence of (lower, upper), optional
-        For some rows, the corners float64[m, 2] of the cells at each time.
+        For some rows, corners float64[m, 2] of cells at each time.
     columns : sequence of str, optional
         Titles of the times.
     box : two array-like[2], optional
-        The rectangle to show; by default the smallest that holds all points and cells.
+        The rectangle to show; by default the smallest.
 
     Returns
     -------
@@ -69,7 +68,7 @@ def points_and_cells(
     ParameterError
         If rows are empty or differ in length, or cells are of no row.
     ImportError
-        If matplotlib is not installed.
+        Without matplotlib.
     """
     clouds = {
         name: [as_points(points, f"points of row {k}", 2) for points in _row("rows", row)]
@@ -132,7 +131,7 @@ def errors_over_time(
     times : array-like[T]
         The x axis.
     errors : mapping of str to array-like[T] or array-like[runs, T]
-        One line for each of one to seven methods; for several runs the mean, with a band from minimum to maximum.
+        One to seven methods; of several runs the mean, with a band from minimum to maximum.
     path : str or Path, optional
         Output file; its suffix chooses the format.
     title, x_label, y_label : str
@@ -147,7 +146,7 @@ def errors_over_time(
     Raises
     ------
     ParameterError, ImportError
-        If lengths differ, or there are too many methods; if matplotlib is not installed.
+        If lengths differ, or there are too many methods; without matplotlib.
     """
     moments = as_reals(times, "times")
     table = {name: np.atleast_2d(as_reals(values, f"errors[{k}]")) for k, (name, values) in enumerate(errors.items())}
@@ -189,14 +188,9 @@ def counters_compared(
     *,
     title: str = "",
 ) -> Figure:
-    """Draw the mean absolute error of counters over time (PHDStream Figure 2); otherwise as :func:`errors_over_time`.
+    """Draw the mean absolute error of counters over time (PHDStream Figure 2), as :func:`errors_over_time`.
 
-    Parameters
-    ----------
-    truth : array-like[T]
-        The true count after each activation.
-    counts : mapping of str to array-like[runs, T]
-        Released counts of each counter.
+    `truth`, [T]: true counts after each activation; `counts`: released ones by counter, [runs, T].
     """
     exact = as_reals(truth, "truth")
     errors: dict[str, Floats] = {}
@@ -217,7 +211,7 @@ def _row(name: str, row: Any) -> Any:
 
 
 def _frame(parts: Sequence[Floats]) -> Corners:
-    """Lower and upper corner, float64[2] each, of a rectangle around all points, with a margin of 1 %."""
+    """Corners of a rectangle around all points, with a margin of 1 %."""
     filled = [part for part in parts if len(part)] or [np.array([[0.0, 0.0], [1.0, 1.0]])]
     low = np.min([part.min(axis=0) for part in filled], axis=0)
     high = np.max([part.max(axis=0) for part in filled], axis=0)

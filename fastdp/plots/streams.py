@@ -1,4 +1,4 @@
-"""Plots of streams; needs matplotlib (``pip install 'fastdp-streams[plot]'``), imported on use."""
+"""Plots of streams (extra ``plot``)."""
 
 from __future__ import annotations
 
@@ -24,15 +24,7 @@ RELEASES = ("#8d99ae", "#e9a23b", PRIVATE)
 
 @validation.plain
 def bin_means(values: Values, bins: int) -> Floats:
-    """Means of ``bins`` consecutive ranges of nearly equal length: float64[min(bins, n)], in units of the values.
-
-    Parameters
-    ----------
-    values : float64[n]
-        The stream, in order.
-    bins : int
-        Number of ranges, at most n.
-    """
+    """Means of ``bins`` consecutive ranges of nearly equal length: float64[min(bins, n)]."""
     array = as_reals(values, "values")
     bins = validation.integer("bins", bins, 1)
     if array.ndim != 1 or array.size == 0:
@@ -62,24 +54,24 @@ def truth_and_releases(
     Parameters
     ----------
     truth : float64[n]
-        The published values of the stream, without the hold-out.
+        Published values of the stream, without the hold-out.
     released : dict of str to float64[n]
         One to three releases, by name.
     path : str or Path
         Output file; its suffix chooses the format.
     bins : int
-        Points of each line, each a mean of about n / bins values.
+        Points of each line, means of about n / bins values.
     span : (float, float), optional
-        The x axis' values at the stream's begin and end; by default 0 and n.
+        Values of the x axis at begin and end; by default 0 and n.
     clock : bool
-        True if the x axis shows hours of the day: 16:00, 20:00, 0:00, 4:00.
+        True for hours of the day on the x axis.
     title, x_label, y_label : str
         Texts.
 
     Raises
     ------
     ParameterError, ImportError
-        If the streams differ in length or are too many, or the suffix is not an image format; without matplotlib.
+        If streams differ in length or are too many, or for another suffix; without matplotlib.
     """
     from matplotlib.ticker import FuncFormatter, MultipleLocator
 
@@ -135,14 +127,14 @@ def new_figure(size: tuple[float, float]) -> Figure:
 
 
 def tidy(ax: Axes) -> None:
-    """Draw a faint grid below the lines, and hide the top and right frame."""
+    """Draw a faint grid, and hide the top and right frame."""
     ax.grid(visible=True, color="#dddddd", linewidth=0.6)
     ax.set_axisbelow(True)
     ax.spines[["top", "right"]].set_visible(False)
 
 
 def finish(figure: Figure, path: str | Path | None) -> Figure:
-    """`figure`, written to `path` if there is one; ParameterError if its suffix is not an image format."""
+    """`figure`, written to `path`, if any; ParameterError for another suffix."""
     if path is not None:
         kinds = figure.canvas.get_supported_filetypes()
         if Path(validation.path("path", path)).suffix.lower().lstrip(".") not in kinds:

@@ -1,1 +1,1 @@
-"""Finished releases: values, their guarantee, and answers to range queries with intervals."""
+"""Finished releases, their guarantee, and answers with intervals."""

@@ -1,7 +1,6 @@
 """Intervals of answers: exact quantiles of sums of noise, and a model of the variance hidden in cut blocks.
 
-All are functions of released sums and public parameters (post-processing).  Derivations and measured coverage:
-``docs/intervals.md``.
+Post-processing; derivations and measured coverage: ``docs/intervals.md``.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ MAX_CONFIDENCE = 1.0 - 1e-9
 
 
 def checked_confidence(confidence: object) -> float:
-    """`confidence`, if it is in (0, 1 - 10^-9]; else ParameterError."""
+    """`confidence` in (0, 1 - 10^-9]; else ParameterError."""
     level = validation.real("confidence", confidence)
     if not 0.0 < level <= MAX_CONFIDENCE:
         raise ParameterError(f"confidence = {confidence!r}: expected above 0 and at most 1 - 1e-9, such as 0.95")
@@ -35,42 +34,41 @@ def checked_confidence(confidence: object) -> float:
 
 
 def laplace_variance(scale: Fraction | float) -> float:
-    """Variance of one discrete Laplace variable, P[X = k] proportional to exp(-|k| / scale), in squared steps."""
+    """Variance of a discrete Laplace draw, in squared steps."""
     half = 0.5 / float(scale)
     # Beyond 350 the variance, about 2 exp(-2 half), is no ordinary float any more.
     return 0.5 / math.sinh(half) ** 2 if half < 350.0 else 0.0
 
 
 def laplace_sum_quantile(scale: Fraction | float, m: int, confidence: float) -> int:
-    """Least t with P[-t <= S <= t] >= confidence, S the sum of m independent discrete Laplace variables.
+    """Least t with P[-t <= S <= t] >= confidence, S the sum of m discrete Laplace draws.
 
-    Never too small; above 2^40 steps it may be one part in 2^40 too large (``laplace_sums``).
+    Above 2^40 steps it may be one part in 2^40 too large.
     """
     return int(_quantiles(_scale(scale), (validation.integer("m", m, 0, 2**62),), checked_confidence(confidence))[0])
 
 
 def laplace_sum_quantiles(scale: Fraction | float, counts: Integers, confidence: float) -> Floats:
-    """:func:`laplace_sum_quantile` of each number in `counts`, int64[q]: integers as float64[q]."""
+    """:func:`laplace_sum_quantile` of each count, as float64[q]."""
     distinct, index = np.unique(counts, return_inverse=True)
     return _quantiles(_scale(scale), tuple(distinct.tolist()), checked_confidence(confidence))[index]
 
 
 class DrawnNoise(NamedTuple):
-    """Distribution of a draw: discrete Laplace of this scale in grid steps, or discrete Gaussian of this sigma."""
+    """Discrete Laplace of this scale in grid steps, or discrete Gaussian of this sigma."""
 
     scale: Fraction | float
     gaussian: bool = False
 
     @property
     def variance(self) -> float:
-        """Variance of one draw, in squared steps; Gaussian: the bound sigma^2 (Canonne et al. 2020, Corollary 9)."""
+        """Variance of a draw; Gaussian: the bound sigma^2 (Canonne et al. 2020, Corollary 9)."""
         return float(self.scale) ** 2 if self.gaussian else laplace_variance(self.scale)
 
     def quantiles(self, counts: Integers, confidence: float) -> Floats:
-        """Half-widths of intervals for sums of so many draws, in integer steps: float64[q].
+        """Half-widths of intervals for sums of so many draws, in steps: float64[q].
 
-        For Gaussian draws normal quantiles, a step wider: integer sums of two or more are normal up to terms of the
-        size of exp(-pi^2 sigma^2).
+        For Gaussian draws normal quantiles, a step wider: sums are normal up to the size of exp(-pi^2 sigma^2).
         """
         if not self.gaussian:
             return laplace_sum_quantiles(self.scale, counts, confidence)
@@ -79,7 +77,6 @@ class DrawnNoise(NamedTuple):
 
 
 def _scale(scale: Fraction | float) -> float:
-    """Scale as a float, rounded up."""
     # Divided, so that the quotient is rounded once; up by one float where it was rounded down.
     number = validation.positive("scale", float(scale) if isinstance(scale, Fraction) else scale)
     return math.nextafter(number, math.inf) if isinstance(scale, Fraction) and Fraction(number) < scale else number
@@ -104,21 +101,21 @@ class SumNoise:
     Attributes
     ----------
     kind : str
-        "blocks": one draw per block; "tree": leaves of a hierarchy made consistent; "nodes": its independent nodes;
-        "counter": a binary counter; "correlated": :class:`fastdp.perturbers.Toeplitz`; "reports": one per value.
+        "blocks": one draw per block; "tree": leaves of a consistent hierarchy; "nodes": independent nodes; "counter":
+        a binary counter; "correlated": :class:`fastdp.perturbers.Toeplitz`; "reports": one per value.
     per_threshold, more : float
         Scale, or sigma, of a draw: ``per_threshold`` times theta, and ``more`` grid steps.
     resolution : float
         One grid step, in units of the input.
     bounded : bool
-        Whether values are clipped to [0, theta].
+        True if values are clipped to [0, theta].
     fan_out, levels, tree_blocks : int
-        Shape of a consistent hierarchy: b, released levels, and blocks of one tree.
+        Of a consistent hierarchy: b, released levels, blocks of one tree.
     gaussian : bool
-        Whether draws are discrete Gaussian.
+        True if draws are discrete Gaussian.
     rates, weights, epoch
-        Correlated noise: sums have the coefficients B_n = sum over i of weights_i (1 - rates_i)^n, the constant
-        first; it restarts after ``epoch`` values.
+        Correlated noise: coefficients B_n = sum over i of weights_i (1 - rates_i)^n, the constant first, restarted
+        after ``epoch`` values.
     report_variance : float
         Reports: the largest variance of one, in squared steps.
     """
@@ -138,7 +135,7 @@ class SumNoise:
     report_variance: float = 0.0
 
     def draw(self, threshold: float) -> DrawnNoise:
-        """Distribution of a draw in grid steps, for a threshold in units of the input."""
+        """Distribution of a draw in grid steps, for a threshold."""
         return DrawnNoise(max(1, round(threshold / self.resolution)) * self.per_threshold + self.more, self.gaussian)
 
 
@@ -149,15 +146,15 @@ class ErrorBars:
     Attributes
     ----------
     centre : float64[q]
-        Noisy sums of full blocks, and the shares of cut ones.
+        Noisy sums of full blocks, and shares of cut ones.
     noise, resolution
-        Distribution of a draw, in grid steps, and a step in units of the input.
+        Distribution of a draw in grid steps, and a step in units of the input.
     draws : int64[q]
         Number of independent draws.
     weight : float64[q] or float
-        Factor of their sum; 1 if the interval is exact.
+        Factor of their sum; 1 if exact.
     model, width
-        Variance hidden in cut blocks, in squared units of the input, and the factor on its interval.
+        Variance hidden in cut blocks, and the factor on its interval.
     """
 
     centre: Floats
@@ -169,7 +166,7 @@ class ErrorBars:
     width: float = MODEL_WIDTH
 
     def half_widths(self, confidence: float) -> Floats:
-        """Half-widths of intervals about the centres, in units of the input: float64[q]."""
+        """Half-widths of intervals about the centres: float64[q]."""
         level = checked_confidence(confidence)
         steps = self.noise.quantiles(self.draws, level) * self.weight
         # A resolution that is no power of two rounds: a sum at the very edge must still count.
@@ -180,19 +177,19 @@ class ErrorBars:
 
     @property
     def variances(self) -> Floats:
-        """Variances of the answers, in squared units of the input: float64[q]."""
+        """Variances of the answers: float64[q]."""
         drawn = self.noise.variance * self.resolution**2
         total: Floats = np.multiply(self.draws, np.square(self.weight)) * drawn + self.model
         return total
 
 
 def wider_quantile(confidence: float) -> float:
-    """Two-sided quantile at variance 1, the larger one of normal and Laplace."""
+    """Two-sided quantile at variance 1, the larger of normal and Laplace."""
     return max(NormalDist().inv_cdf(0.5 + confidence / 2.0), -math.log1p(-confidence) / math.sqrt(2.0))
 
 
 def counter_draws(first: Indices, last: Indices) -> Indices:
-    """Number of nodes that differ between a binary counter's sums after `first` and `last` values: int64[q]."""
+    """Nodes that differ between a binary counter's sums after `first` and `last` values."""
     # A sum is one node for each binary digit 1; nodes of digits above the highest difference are the same.
     below = np.bitwise_or.reduce([(first ^ last) >> np.int64(shift) for shift in range(63)])
     draws: Indices = np.bitwise_count(first & below).astype(np.int64) + np.bitwise_count(last & below)
@@ -200,10 +197,10 @@ def counter_draws(first: Indices, last: Indices) -> Indices:
 
 
 def tree_variances(noise: SumNoise, first: Floats, last: Floats) -> Floats:
-    """Variance of sums of consistent leaves [first, last), in variances of one node's noise: float64[q].
+    """Variance of sums of consistent leaves [first, last), cut or not, in variances of a node's noise: float64[q].
 
-    Leaves may be cut.  By least squares (ToPS Appendix C) the covariance is (A^T A)^-1 = sum over j of (P_j -
-    P_(j+1)) / (1 + b + ... + b^j), where P_j averages over the blocks of b^j leaves, and P_h = 0.
+    By least squares (ToPS Appendix C) the covariance is (A^T A)^-1 = sum over j of (P_j - P_(j+1)) / (1 + b + ... +
+    b^j), where P_j averages over the blocks of b^j leaves, and P_h = 0.
     """
     values = float(noise.tree_blocks)
     total: Floats = np.zeros(first.size)
@@ -218,7 +215,7 @@ def tree_variances(noise: SumNoise, first: Floats, last: Floats) -> Floats:
 
 
 def _within_tree(noise: SumNoise, first: Floats, last: Floats) -> Floats:
-    """Variance of sums of leaves [first, last) that lie in one tree, in variances of one node's noise: float64[q]."""
+    """:func:`tree_variances` of ranges in one tree."""
     total: Floats = np.zeros(first.size)
     inverse = 0.0
     for level in range(noise.levels):
@@ -230,7 +227,7 @@ def _within_tree(noise: SumNoise, first: Floats, last: Floats) -> Floats:
 
 
 def correlated_variances(noise: SumNoise, first: Indices, last: Indices) -> Floats:
-    """Variance of sums of correlated noise over [first, last), in variances of a draw: float64[q]."""
+    """Variance of sums of correlated noise over [first, last), in variances of a draw."""
     epoch = noise.epoch
     starts, stops = first // epoch, last // epoch
     same = starts == stops
@@ -243,7 +240,7 @@ def correlated_variances(noise: SumNoise, first: Indices, last: Indices) -> Floa
 
 
 def _within_epoch(noise: SumNoise, first: Indices, last: Indices) -> Floats:
-    """Variance of sums over [first, last) within one epoch, in variances of a draw: float64[q].
+    """:func:`correlated_variances` within one epoch.
 
     Draws in the range have coefficients B_n, earlier ones B_(n + length) - B_n.
     """
@@ -261,23 +258,21 @@ def _within_epoch(noise: SumNoise, first: Indices, last: Indices) -> Floats:
 
 
 def _geometric(rate: float, counts: Floats) -> Floats:
-    """1 + q + ... + q^(count - 1), q = 1 - `rate`: float64[q]."""
     small = rate * counts < 1e-6
     series = -np.expm1(counts * math.log1p(-rate)) / (rate or 1.0)
     return np.where(small, counts * (1.0 - rate * (counts - 1.0) / 2.0), series)
 
 
 def _overlaps(width: float, first: Floats, last: Floats) -> Floats:
-    """Sum over blocks of `width` of the squared overlap with [first, last), divided by `width`: float64[q]."""
     left, right = np.floor(first / width), np.floor(last / width)
     ends = ((left + 1.0) * width - first) ** 2 + (last - right * width) ** 2 + (right - left - 1.0) * width**2
     return np.where(left == right, (last - first) ** 2, ends) / width
 
 
 def hidden_of_ends(first: Indices, last: Indices, edges: Indices, rates: Floats) -> tuple[Floats, Indices, Floats]:
-    """Variance hidden at a range's ends, number of full blocks, and sum of squared shares of cut ones: [q] each.
+    """Variance hidden at a range's ends, number of full blocks, sum of squared shares of cut ones: [q] each.
 
-    `edges` are borders of closed blocks, `rates` the variance per value hidden in each, and that of later values.
+    `edges`: borders of closed blocks; `rates`: variance per value hidden in each, and later.
     """
     closed = edges.size - 1
     own = np.searchsorted(edges, first, side="right") - 1, np.searchsorted(edges, last, side="right") - 1
@@ -299,7 +294,7 @@ def hidden_of_ends(first: Indices, last: Indices, edges: Indices, rates: Floats)
 
 
 def rate_of_blocks(totals: Floats, noise: SumNoise, threshold: float, block: int) -> float:
-    """Variance per value hidden in blocks of this length, from their released sums, in squared units of the input."""
+    """Variance per value hidden in blocks of this length, from their released sums."""
     drawn = noise.draw(threshold).variance * noise.resolution**2 / threshold**2
     sums = totals / threshold
     # Two leaves under one node of a consistent tree differ by their own noises alone.

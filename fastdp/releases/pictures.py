@@ -1,4 +1,4 @@
-"""Pictures of estimates with their intervals; needs matplotlib (extra ``plot``), imported on use."""
+"""Pictures of estimates with intervals; need matplotlib (extra ``plot``)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def band(
     revised: ArrayLike | None = None,
     label: str = "estimate",
 ) -> None:
-    """Draw a line with its interval, and the revised line in another colour, without a legend."""
+    """Draw a line with its interval, and the revised line."""
     check_axes(ax)
     ax.fill_between(x, low, high, color=ESTIMATE, alpha=0.22, linewidth=0.0, label="interval")
     ax.plot(x, estimate, color=ESTIMATE, linewidth=0.9, alpha=0.85, label=label)
@@ -44,7 +44,7 @@ def check_axes(*axes: object) -> None:
 
 
 def new_axes(rows: int = 1, height: float = 4.2) -> Any:
-    """Axes of a new figure without a window: one, or an array of `rows` below each other."""
+    """Axes of a new figure without a window, one or `rows`."""
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
@@ -58,17 +58,17 @@ def new_axes(rows: int = 1, height: float = 4.2) -> Any:
 
 
 def save(ax: Axes, path: str | Path) -> None:
-    """Write the figure of these axes; ParameterError if the suffix is no picture format."""
+    """Write the figure; ParameterError for another suffix."""
     ax.figure.canvas.figure.savefig(_check_suffix(ax, path))
 
 
 def check_picture(path: str | Path) -> None:
-    """Raise, before any work, the errors of :func:`save` and :func:`new_axes`."""
+    """Raise the errors of :func:`save` and :func:`new_axes` before any work."""
     _check_suffix(new_axes(), path)
 
 
 def _check_suffix(ax: Axes, path: str | Path) -> str:
-    """`path` as text; ParameterError if its suffix is no picture format."""
+    """`path` as text; ParameterError for another suffix."""
     kinds, text = ax.figure.canvas.get_supported_filetypes(), validation.path("path", path)
     if Path(text).suffix.lower().lstrip(".") not in kinds:
         raise ParameterError(f"path = {text!r}: expected a suffix among {', '.join(sorted(kinds))}")

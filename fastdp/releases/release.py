@@ -1,4 +1,4 @@
-"""Finished releases of one stream or of many: values, their guarantee, and answers to range queries."""
+"""Finished releases of one stream or of many, and answers to range queries."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class ReleasedNodes:
     Attributes
     ----------
     sums : float64[trees, nodes]
-        In units of the input, the leaf level first; NaN for nodes that the stream did not complete.
+        In units of the input, leaves first; NaN for incomplete nodes.
     leaves, fan_out, levels, tree_values : int
         Shape of a tree, and its number of values.
     """
@@ -62,7 +62,7 @@ class ReleasedNodes:
     tree_values: int
 
     def sum(self, starts: Integers, stops: Integers) -> Floats:
-        """Sums from the fewest nodes that tile each range: float64[q] (ToPS section 3, the hierarchy approach)."""
+        """Sums from the fewest nodes that tile each range: float64[q] (ToPS section 3)."""
         out = np.empty(starts.size)
         ranges.sum_nodes(self.sums, self.leaves, self.fan_out, self.levels, self.tree_values, starts, stops, out)
         return out
@@ -89,27 +89,27 @@ class Release:
     offset : int
         Index, in the input, of the first published value.
     thresholds : float64[streams]
-        Theta of each stream, to which values were clipped; if renewed the last one, if raised the highest one.
+        Theta of each stream; if renewed the last one, if raised the highest.
     guarantee : Guarantee
         Privacy of the release, of all streams together.
     block : int
-        Number of values under one noisy sum.
+        Values under one noisy sum.
     nodes : ReleasedNodes or None
-        All released sums of an inconsistent hierarchy, which then answer ranges.
+        Sums of an inconsistent hierarchy, which then answer ranges.
     revisions : tuple of RevisedStream
         The revised streams, if blocks adapt to them (:class:`fastdp.Adaptive`).
     noise : SumNoise or None
-        Noise of the sums, for intervals; None if unknown, as after a renewed threshold.
+        Noise of the sums; None if unknown, as after a renewed threshold.
     ids : int64[streams], or tuple of int and str, or None
-        Names of many streams in their noise keys; None for one stream.
+        Names of many streams in their noise keys.
     borders : int64[streams + 1]
         Stream i is ``values[borders[i]:borders[i + 1]]``.
     tree_borders : int64[streams + 1]
-        The trees of stream i, if nodes answer ranges, are ``tree_borders[i]`` to ``tree_borders[i + 1]``.
+        The trees of stream i, if nodes answer ranges.
     source : FrameSource or None
         The input data frame, whose kind :attr:`frame` has.
     noise_fingerprint : str or None
-        For a ledger: names the noise, of many streams that of one key and composition.  None for a simulation.
+        Name of the noise for a ledger; None for a simulation.
 
     Examples
     --------
@@ -160,7 +160,7 @@ class Release:
         return (self[i] for i in range(len(self)))
 
     def __getitem__(self, stream: int | str) -> Release:
-        """Release of one of many streams, by index or name, equal to that of its own publisher."""
+        """Release of one of many streams, by index or name."""
         i = self._index(stream)
         own = slice(self.tree_borders[i], self.tree_borders[i + 1]) if self.nodes is not None else slice(0)
         return Release(
@@ -176,7 +176,7 @@ class Release:
         )
 
     def _index(self, stream: int | str) -> int:
-        """Index of a stream from its index or name; ParameterError for anything else."""
+        """Index of a stream; ParameterError if there is none."""
         if self.ids is None:
             raise ParameterError("this is the release of one stream: expected a release of many streams")
         try:
@@ -189,7 +189,7 @@ class Release:
 
     @cached_property
     def _indices(self) -> dict[int | str, int]:
-        """Index of each of many streams by its id."""
+        """Index of each stream by its id."""
         names: Iterable[int | str] = self.ids.tolist() if isinstance(self.ids, np.ndarray) else self.ids or ()
         return {name: i for i, name in enumerate(names)}
 
@@ -200,11 +200,10 @@ class Release:
 
     @property
     def revision(self) -> RevisedStream | None:
-        """The revised form of the only stream, if blocks adapt to it."""
+        """The revised only stream, if blocks adapt to it."""
         return self._only(self.revisions) if self.revisions else None
 
     def _only(self, entries: Sequence[T]) -> T:
-        """The single one of `entries`, one for each stream."""
         if len(entries) != 1:
             raise ParameterError(f"this release has {len(entries)} streams: expected one of them, such as many[0]")
         return entries[0]
@@ -222,15 +221,14 @@ class Release:
         starts, stops : int or int[q]
             Indices into the stream's published values; 0 <= start <= stop <= their number.
         revised : bool
-            False: sums of the published values.  True: from everything released so far; a cut block is answered from
-            its own noisy sum, spread evenly.
+            False: sums of the published values.  True: from everything released so far; cut blocks are spread evenly.
         streams : int, str, int[q] or str[q], optional
-            Of many streams: each query's, by index in this object or by name.
+            Of many streams: each query's, by index or name.
 
         Raises
         ------
         ParameterError
-            If the indices are not integers in order and in range, naming the first that is not.
+            For indices that are not integers in order and in range, naming the first.
         """
         whose, first, last = self._queries(starts, stops, streams)
         return self._sums(whose, first, last, revised)
@@ -270,18 +268,11 @@ class Release:
         confidence : float
             Above 0, at most 1 - 10^-9.
 
-        Raises
-        ------
-        ParameterError
-            For ranges as :meth:`sum`, and for a confidence out of range.
-        StateError
-            If the release does not state its noise: its threshold was renewed, or its perturber is not fastdp's.
-
         Notes
         -----
-        For full blocks the interval is exact (consistent hierarchies: a bound); cut blocks, values that lag released
-        sums and revised values rest on a model (``docs/intervals.md``).  It is for values clipped to the theta of
-        their block and rounded to the grid.
+        For full blocks the interval is exact (consistent hierarchies: a bound); otherwise it rests on a model
+        (``docs/intervals.md``).  It is for values clipped to their block's theta and rounded to the grid.  StateError
+        if the release does not state its noise: a renewed threshold, or a foreign perturber.
         """
         whose, first, last = self._queries(starts, stops, streams)
         if self.ids is not None:
@@ -303,10 +294,7 @@ class Release:
     def std_error(
         self, starts: Values, stops: Values, revised: bool = False, *, streams: Values | str | None = None
     ) -> Floats:
-        """Root mean square error of :meth:`sum`, in units of the input: float64[q].  Post-processing.
-
-        It includes noise and model as :meth:`interval`, and the distance of the answer from the released sums.
-        """
+        """Root mean square error of :meth:`sum`, by the noise and model of :meth:`interval`: float64[q]."""
         whose, first, last = self._queries(starts, stops, streams)
         if self.ids is not None:
             return self._each(whose, lambda one, own: one.std_error(first[own], last[own], revised))[0]
@@ -317,7 +305,7 @@ class Release:
         return np.hypot(np.sqrt(bars.variances), self._sums(whose, first, last, revised) - bars.centre)
 
     def _each(self, whose: Indices, answer: Callable[[Release, Any], Any], count: int = 1) -> list[Floats]:
-        """Answers of each of many streams to its own queries: `count` arrays float64[q]."""
+        """Answers of many streams to their own queries: `count` arrays float64[q]."""
         out = np.empty((count, whose.size))
         for stream in np.unique(whose).tolist():
             own = whose == stream
@@ -327,7 +315,7 @@ class Release:
     def _queries(
         self, starts: Values, stops: Values, streams: Values | str | None
     ) -> tuple[Indices, Indices, Indices]:
-        """Checked streams, starts and stops, three int64[q]; ParameterError as for :meth:`sum`."""
+        """Checked streams, starts and stops; ParameterError as for :meth:`sum`."""
         given: dict[str, object] = {"starts": starts, "stops": stops}
         if self.ids is not None:
             given = {"streams": self._numbered(streams), **given}
@@ -353,7 +341,7 @@ class Release:
         return whose, first, last
 
     def _numbered(self, streams: Values | str | None) -> object:
-        """Indices of streams given by index or name; ParameterError for a name that is none."""
+        """Indices of streams; ParameterError for an unknown name."""
         if streams is None:
             raise ParameterError("streams = None: expected each query's stream, by index or name")
         if isinstance(streams, str):
@@ -367,30 +355,25 @@ class Release:
 
     @validation.plain
     def plot(self, path: str | Path | None = None, ax: Axes | None = None, *, revised: bool = True) -> Axes:
-        """Draw the mean value over time, the revised one with its 95 % interval; needs matplotlib.
+        """Draw the mean value over time, at most 1,000 points, the revised one with its 95 % interval.
 
         Parameters
         ----------
         path : str or Path, optional
             File of the picture; the suffix sets the format.
         ax : matplotlib.axes.Axes, optional
-            Receives the lines; by default axes of a new figure.
+            Receives the lines, and is returned.
         revised : bool
-            Whether to draw the revised stream, if there is one, with its interval.
-
-        Returns
-        -------
-        matplotlib.axes.Axes
-            With at most 1,000 points, each the mean of a range of values.
+            Draw the revised stream, if there is one.
 
         Raises
         ------
         ParameterError
-            If nothing was published, or the suffix is no picture format.
+            If nothing was published, or for another suffix.
         StateError
             As for :meth:`interval`.
         ImportError
-            If matplotlib is not installed.
+            Without matplotlib.
         """
         if not self.values.size:
             raise ParameterError("this release has no values: expected at least one to draw")
@@ -413,7 +396,7 @@ class Release:
 
     @property
     def _shift(self) -> int:
-        """Binary exponent of theta if its square, or a step's, is no ordinary float; else 0."""
+        """Binary exponent of theta if squares are no ordinary floats; else 0."""
         exponent = math.frexp(self.threshold)[1]
         return exponent if abs(exponent) > MAX_EXPONENT else 0
 
@@ -431,7 +414,7 @@ class Release:
         )
 
     def _error_bars(self, first: Integers, last: Integers) -> ErrorBars:
-        """Errors of checked ranges; StateError if the release does not state its noise."""
+        """Errors of checked ranges; StateError without stated noise."""
         noise = self.noise
         if noise is None:
             raise StateError(
@@ -469,7 +452,7 @@ class Release:
 
     @cached_property
     def _hidden(self) -> tuple[Integers, Floats, float]:
-        """Borders of blocks of one length, the variance per value hidden in each, and that of a predicted value."""
+        """Borders of blocks of one length, variance per value hidden in each, and of predicted values."""
         assert self.noise is not None  # noqa: S101 - checked by the caller
         _, prefix = self._block_prefix(self.block)
         edges: Integers = np.arange(prefix.size, dtype=np.int64) * self.block
@@ -483,7 +466,7 @@ class Release:
 
     @property
     def revised(self) -> Floats:
-        """The stream given everything released, in units of the input: float64[n].  Post-processing."""
+        """The stream given everything released: float64[n].  Post-processing."""
         if self.ids is not None:
             return np.concatenate([np.empty(0), *(each.revised for each in self)])
         if self.revision is not None:
@@ -493,20 +476,18 @@ class Release:
         return np.diff(self._spread_before(np.arange(self.values.size + 1)))
 
     def with_season(self, period: float) -> Release:
-        """Release with revised answers for a stream that repeats, say by day.  Post-processing.
-
-        Nothing changes if the released sums do not show the period.
+        """Release with revised answers for a stream that repeats, if released sums show it.  Post-processing.
 
         Parameters
         ----------
         period : float
-            Public: number of values after which the stream repeats, at least 2 (1,440 for days of counts a minute).
-            Seven times as many (a week) are tried as well.
+            Public: values after which the stream repeats, at least 2 (1,440 for days of minutes).  Seven times as
+            many (a week) are tried as well.
 
         Raises
         ------
         ParameterError
-            If the release has no blocks that adapt to the stream.
+            If blocks do not adapt to the stream.
 
         Examples
         --------
@@ -528,9 +509,9 @@ class Release:
 
     @property
     def frame(self) -> Any:
-        """Many private streams in a data frame of the input's kind, one row per published value.
+        """Many streams in a data frame of the input's kind, one row per published value.
 
-        Columns: the id, the time (or the position), the value, and ``revised`` if blocks adapt to the stream.
+        Columns: id, time (or position), value, and ``revised`` if blocks adapt.
         """
         if self.source is None:
             raise ParameterError("frame: expected streams that came in a data frame (use ids, borders and values)")
@@ -539,7 +520,7 @@ class Release:
 
     @property
     def matrix(self) -> Floats:
-        """The values as float64[streams, length], read-only; ParameterError if the streams differ in length."""
+        """The values as float64[streams, length]; ParameterError if lengths differ."""
         lengths = np.diff(self.borders)
         if lengths.size and (lengths != lengths[0]).any():
             raise ParameterError(
@@ -548,7 +529,7 @@ class Release:
         return self.values.reshape(lengths.size, -1 if self.values.size else 0)
 
     def _block_prefix(self, block: int) -> tuple[Indices, Floats]:
-        """Begin of each stream's sums before its full blocks of this length, int64[n + 1], and all these sums."""
+        """Begin of each stream's block sums, int64[n + 1], and their prefix sums."""
         found = self._prefix.get(block)
         if found is None:
             at: Indices = np.zeros(self.borders.size, np.int64)
@@ -558,7 +539,7 @@ class Release:
         return found
 
     def _spread_before(self, stops: Integers) -> Floats:
-        """Sums over [0, stop) of the stream with each closed block spread evenly: float64[q]."""
+        """Sums over [0, stop) with each closed block spread evenly."""
         _, prefix = self._block_prefix(self.block)
         closed = prefix.size - 1
         j, rest = np.divmod(stops, self.block)
@@ -570,7 +551,7 @@ class Release:
 
 
 def preview(values: Floats) -> str:
-    """First values and the last one as text, for a repr."""
+    """First values and the last, for a repr."""
     shown = [f"{value:.6g}" for value in values[:4].tolist()]
     return ", ".join(shown if values.size <= 4 else [*shown, "...", f"{values[-1]:.6g}"])
 
@@ -586,7 +567,7 @@ def check_ranges(first: Integers, last: Integers, lengths: Integers) -> None:
 
 
 def as_indices(name: str, values: object) -> Integers:
-    """One row of integers, int64[q], contiguous; ParameterError, which names `name`, for anything else."""
+    """One row of integers, int64[q]; else ParameterError about `name`."""
     found = as_array(values)
     if found is None:
         raise ParameterError(f"{name} is a {type(values).__name__} that is no array: expected whole numbers, one row")

@@ -1,7 +1,4 @@
-"""Revised streams: a stream given all its released sums, smoothed along time, with a repeating pattern.
-
-Source: ``docs/adaptive.md``.  Post-processing of released sums and public numbers: no further privacy loss.
-"""
+"""Revised streams: all released sums, smoothed along time, with a repeating pattern (``docs/adaptive.md``)."""
 
 from __future__ import annotations
 
@@ -26,10 +23,10 @@ UNSURE = 0.5
 
 
 class _Smoothed(NamedTuple):
-    """Blocks given all released sums: means, levels without the pattern and sums before each, in units of the input.
+    """Blocks given all released sums: means, levels without the pattern, sums before.
 
     `noises`: noise variances relative to the first theta's; `unit`: last theta over the first; `explained`: the
-    pattern's share of the means; `waves`: the pattern, in thresholds.
+    pattern's share of the means; `waves`: the pattern.
     """
 
     means: Floats
@@ -42,7 +39,7 @@ class _Smoothed(NamedTuple):
 
 
 class _Form(NamedTuple):
-    """A stream of blocks in the form of ``revision.sum_revised``."""
+    """A stream of blocks as ``revision.sum_revised`` takes it."""
 
     edges: Integers
     means: Floats
@@ -53,14 +50,13 @@ class _Form(NamedTuple):
 
     @classmethod
     def of(cls, edges: Integers, means: Floats, levels: Floats, sums: Floats) -> _Form:
-        """Form with a table of the block of every 2^shift-th value."""
+        """Form with a table of every 2^shift-th value's block."""
         shift = int(np.diff(edges).min(initial=2**62)).bit_length() - 1
         table = np.empty(int(edges[-1]) >> shift, np.int64)
         revision.index_blocks(edges, shift, table)
         return cls(edges, means, levels, sums, shift, table)
 
     def before(self, stops: Integers) -> Floats:
-        """Sums of the stream over [0, stop), in units of the input: float64[q]."""
         out = np.empty(stops.size)
         revision.sum_revised(*(self.edges, self.means, self.levels, self.sums), self.shift, self.table, stops, out)
         return out
@@ -73,13 +69,13 @@ class RevisedStream:
     Attributes
     ----------
     exponents, totals : float64[J]
-        Lengths 2^k of the blocks and their released sums, in thresholds.
+        Lengths 2^k of blocks and their released sums, in thresholds.
     threshold : float
-        The first theta, in units of the input.
+        The first theta.
     memory, shape : records
-        State of the kernels before the first block, and their public parameters.
+        First state of the kernels, and their public parameters.
     season : float, optional
-        The public period of the stream, in values; estimated by default.
+        The public period, in values; by default estimated.
     """
 
     exponents: Floats
@@ -94,7 +90,7 @@ class RevisedStream:
 
     @cached_property
     def edges(self) -> Integers:
-        """Begins of the blocks, and the end of the last one: int64[J + 1]."""
+        """Begins of the blocks, and the last end: int64[J + 1]."""
         lengths = np.left_shift(1, self.exponents.astype(np.int64))
         return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
 
@@ -103,7 +99,7 @@ class RevisedStream:
         return block_lengths.lengths_of_events(self.shape)
 
     def _revise(self, explained: Floats, noises: Floats) -> tuple[Floats, Floats, Floats, Records]:
-        """Means, levels and surprises of the blocks without a pattern, in thresholds, and the memory at the end."""
+        """Means, levels and surprises of blocks without a pattern, and the last memory."""
         count, memory = self.totals.size, self.memory.copy()
         means, levels, whites, drifts, surprises = np.empty((5, count))
         revision.revise_blocks(
@@ -117,12 +113,12 @@ class RevisedStream:
 
     @cached_property
     def thetas(self) -> Floats:
-        """Theta of each block and of the values after them, in units of the input: float64[J + 1]."""
+        """Theta of each block and later: float64[J + 1]."""
         return self.threshold * np.append(np.sqrt(self._smoothed.noises), self._smoothed.unit)
 
     @cached_property
     def _smoothed(self) -> _Smoothed:
-        """Blocks smoothed given all released sums, with the pattern that these show."""
+        """Blocks smoothed, with the pattern that they show."""
         edges, noise = self.edges, float(self.shape["noise"][0])
         lengths, noises = np.diff(edges), np.empty(self.totals.size)
         means, levels, surprises, memory = self._revise(np.empty(0), noises)
@@ -143,7 +139,7 @@ class RevisedStream:
 
     @cached_property
     def _form(self) -> _Form:
-        """Form of the revised stream, with blocks divided where they show the pattern."""
+        """Form with blocks divided where they show the pattern."""
         blocks = self._smoothed
         if blocks.waves is None:
             return _Form.of(self.edges, blocks.means, blocks.levels, blocks.sums)
@@ -168,7 +164,7 @@ class RevisedStream:
 
     @cached_property
     def _hidden(self) -> tuple[Floats, float, float]:
-        """Variance per value hidden in each block, float64[J + 1]; the later level's variance, and its growth."""
+        """Variance per value hidden in each block, the later level's variance, and its growth."""
         rates = np.empty(self.totals.size + 1)
         levels = self._smoothed.levels.copy()
         levels[: self.totals.size] += self._smoothed.explained
@@ -183,13 +179,13 @@ class RevisedStream:
 
     @cached_property
     def _missing(self) -> Floats:
-        """Released sums minus revised sums of the blocks before each, in units of the input: float64[J + 2]."""
+        """Released minus revised sums of the blocks before each: float64[J + 2]."""
         released = np.concatenate([np.zeros(1), np.cumsum(self.totals * self.threshold)])
         missing = released - self._smoothed.sums
         return np.append(missing, missing[-1])
 
     def error_bars(self, noise: SumNoise, starts: Integers, stops: Integers) -> ErrorBars:
-        """Errors of sums over [start, stop), from the released sums of blocks."""
+        """Errors of sums over [start, stop)."""
         rates, variance, growth = self._hidden
         cut, inside, shares = hidden_of_ends(starts, stops, self.edges, rates)
         behind = (stops - np.maximum(starts, self.edges[-1])).clip(0).astype(np.float64)
@@ -201,7 +197,7 @@ class RevisedStream:
         return ErrorBars(centre, noise.draw(self.threshold * unit), noise.resolution, inside, 1.0, model)
 
     def _released_before(self, stops: Integers) -> Floats:
-        """Sums over [0, stop) of the revised form scaled to the released block sums: float64[q]."""
+        """Sums over [0, stop) of the form scaled to released block sums."""
         block = np.searchsorted(self.edges, stops, side="right") - 1
         lengths = np.append(np.diff(self.edges), 1)
         share = (stops - self.edges[block]) / lengths[block] * (block < self.totals.size)
@@ -211,20 +207,20 @@ class RevisedStream:
 
     @property
     def means(self) -> Floats:
-        """Mean value in each block, in units of the input: float64[J]."""
+        """Mean value in each block: float64[J]."""
         return self._smoothed.means
 
     def sums_before(self, stops: Integers) -> Floats:
-        """Sums over [0, stop) in units of the input: float64[q], each in constant time."""
+        """Sums over [0, stop): float64[q], each in constant time."""
         return self._form.before(stops)
 
     def values(self, count: int) -> Floats:
-        """First `count` values of the revised stream, in units of the input: float64[count]."""
+        """First `count` values: float64[count]."""
         return np.diff(self.sums_before(np.arange(count + 1)))
 
 
 def _keep_sums(means: Floats, totals: Floats, lengths: Integers, noise: float, noises: Floats) -> None:
-    """Move means, in place, where sums of aligned groups of blocks differ too much from the released ones."""
+    """Move means, in place, where groups' sums differ too much from released ones."""
     size = KEPT_BLOCKS
     while size <= totals.size:
         whole = totals.size // size * size
@@ -266,14 +262,14 @@ TINY = 1e-300
 
 @dataclass(frozen=True)
 class Sums:
-    """Neighbouring sums with the variances of their noise; `edges` are their borders."""
+    """Neighbouring sums between `edges`, with noise variances."""
 
     edges: Indices
     totals: Floats
     noises: Floats
 
     def pooled(self, least: float) -> Sums:
-        """Return sums of neighbours joined to at least so many values each."""
+        """Sums joined to at least so many values each."""
         at = np.arange(0.0, self.edges[-1], max(least, 1.0))
         kept = np.unique(np.append(np.searchsorted(self.edges, at), self.edges.size - 1))
         if kept.size == self.edges.size:
@@ -289,7 +285,7 @@ class Sums:
 
 @dataclass(frozen=True)
 class Waves:
-    """Sums of a pattern of some periods (in values) before points, linear between them."""
+    """Sums of a pattern of some periods before points, linear between them."""
 
     periods: tuple[float, ...]
     points: Floats
@@ -300,7 +296,7 @@ class Waves:
         return np.interp(stops, self.points, self.sums)
 
     def split(self, edges: Indices) -> Indices:
-        """Edges of the blocks divided into pieces of 2^k values, at most 1 / FINE of the first period (or one)."""
+        """Edges of blocks divided into 2^k values, at most 1 / FINE of the first period."""
         lengths = np.diff(edges)
         most = 1 << max(int(math.log2(max(self.periods[0] / FINE, 1.0))), 0)
         parts = np.maximum(lengths // most, 1)
@@ -308,7 +304,7 @@ class Waves:
         return np.append(edges[block] + place * (lengths // parts)[block], edges[-1])
 
     def hidden(self, edges: Indices) -> Floats:
-        """Least variance rates per value that cover the pattern within blocks: float64[J]."""
+        """Least variance rates that cover the pattern within blocks."""
         parts = self.split(edges)
         block = np.searchsorted(edges, parts[:-1], side="right") - 1
         before, whole, lengths = self.before(edges), np.diff(self.before(edges)), np.diff(edges)
@@ -326,8 +322,8 @@ def find_waves(
 ) -> Waves | None:
     """Pattern that released sums show, or None.
 
-    `surprises`: distances of sums from a wandering level, in standard deviations; `end`: end of the open block;
-    `season`: public period.
+    `surprises`: distances from a wandering level, in standard deviations; `end`: of the open block; `season`: public
+    period.
     """
     if totals.size < MIN_BLOCKS:
         return None
@@ -351,13 +347,13 @@ def find_waves(
 
 
 def _clear(edges: Indices, totals: Floats, noises: Floats, period: float) -> bool:
-    """Return whether sums are so many and so clear that a pattern would add nothing."""
+    """True if sums are so clear that a pattern adds nothing."""
     differ = 0.5 * float(np.square(np.diff(totals)).mean())
     return bool(np.diff(edges).max() * FINE <= 2.0 * period and CLEAR * noises.mean() < differ)
 
 
 def _peak(edges: Indices, surprises: Floats) -> tuple[float, float]:
-    """Period at the peak of the surprises' spectrum, or 0, and the log-likelihood that its waves must gain."""
+    """Period at the peak of the surprises' spectrum, or 0, and the log-likelihood to gain."""
     lengths = np.diff(edges).astype(np.float64)
     # The block of the middle one of all values, by length: longer blocks would show a short period as another one.
     ordered = np.sort(lengths)
@@ -384,7 +380,7 @@ def _peak(edges: Indices, surprises: Floats) -> tuple[float, float]:
 
 
 def _background(spectrum: Floats) -> Floats:
-    """Mean noise power near every frequency, from medians of an exponential distribution."""
+    """Mean noise power near every frequency, from medians."""
     size = min(PADDING * BACKGROUND, spectrum.size)
     rows = spectrum[: spectrum.size // size * size].reshape(-1, size)
     medians = np.median(rows, axis=1) / math.log(2.0)
@@ -393,7 +389,7 @@ def _background(spectrum: Floats) -> Floats:
 
 
 def _fundamental(spectrum: Floats, top: int, step: float) -> float:
-    """Frequency, with the peak among its harmonics, whose harmonics have most power."""
+    """Frequency, among whose harmonics is the peak, with most power."""
     near = np.linspace(-0.5, 0.5, 4 * HARMONICS + 1) * step
     numbers = np.arange(1, HARMONICS + 1)
     candidates = (top / numbers[:, None] + near).ravel()
@@ -405,13 +401,13 @@ def _fundamental(spectrum: Floats, top: int, step: float) -> float:
 
 
 def _pieces(parts: Indices) -> tuple[Indices, Indices]:
-    """Block of every piece, and number of pieces before it in that block: two int64[pieces]."""
+    """Block of every piece, and number of pieces before it there."""
     block = np.repeat(np.arange(parts.size), parts)
     return block, np.arange(block.size) - np.repeat(np.cumsum(parts) - parts, parts)
 
 
 def _integrals(points: Floats, periods: tuple[float, ...]) -> Floats:
-    """Integrals of every wave, cosines then sines, over [0, point): float64[points, 2 waves]."""
+    """Integrals of every wave, cosines then sines, over [0, point)."""
     found = [2.0 * math.pi / period * np.arange(1, HARMONICS + 1) for period in periods]
     frequencies = np.concatenate([np.empty(0), *found])
     angles = np.outer(points, frequencies)
@@ -419,15 +415,15 @@ def _integrals(points: Floats, periods: tuple[float, ...]) -> Floats:
 
 
 def _rows(edges: Floats, periods: tuple[float, ...]) -> Iterator[tuple[slice, Floats]]:
-    """Yield slices of j, and integrals of every wave over [edges[j], edges[j + 1]): bounded memory."""
+    """Yield slices of j, and integrals of every wave over [edges[j], edges[j + 1])."""
     for k in range(0, edges.size - 1, AT_ONCE):
         yield slice(k, k + AT_ONCE), np.diff(_integrals(edges[k : k + AT_ONCE + 1], periods), axis=0)
 
 
 class _Model:
-    """A wandering level and waves of some periods, observed through sums.
+    """A wandering level and waves, observed through sums.
 
-    Variances are of a value, the level's steps, and a first harmonic's coefficients at the first block.
+    Variances are of a value, the level's steps, and a first harmonic's coefficients.
     """
 
     def __init__(self, sums: Sums, periods: tuple[float, ...]) -> None:
@@ -449,7 +445,7 @@ class _Model:
         self._errors = np.empty(self._lengths.size)
 
     def likelihood(self, variances: Floats, gains: Floats | None = None) -> float:
-        """Log-likelihood of the sums; `gains` receives the filter's gains."""
+        """Log-likelihood of the sums; `gains` receives the filter's."""
         return wave_filter.filter_waves(
             *(self._sums.totals, self._rows, self._sums.noises + variances[0] * self._lengths, self._gaps),
             *(*self._state_spreads(variances), self._errors),
@@ -457,13 +453,12 @@ class _Model:
         )
 
     def _state_spreads(self, variances: Floats) -> tuple[Floats, Floats, Floats]:
-        """Rates, starts and spreads of the states."""
         waves = variances[2] * self._shares
         rates = np.concatenate([[variances[1]], waves / self._sums.edges[-1]])
         return rates, self._start, np.concatenate([[4.0 * self._moved], waves])
 
     def likeliest(self, start: Floats | None) -> Floats:
-        """Likeliest variances, float64[3], by a search along each in turn."""
+        """Likeliest variances, by a search along each."""
         if start is None:
             white = float(np.mean(self._sums.noises / self._lengths))
             start = np.array([white, self._moved / self._sums.edges[-1], 0.0])

@@ -1,4 +1,4 @@
-"""Where predictions are made: smoothers work on released block totals only (post-processing)."""
+"""Smoothers: predictions from released block totals."""
 
 from fastdp.smoothers.smoothers import Exponential, Mean, Median, MovingAverage, Recent, Smoother, SmootherState
 

@@ -16,17 +16,16 @@ SmootherState = Floats
 
 
 class Smoother(Protocol):
-    """Predicts the values of a block from the released means of earlier blocks.
+    """Predicts the values of a block from the released means of earlier blocks (post-processing).
 
-    Smoothers see released numbers only, so they cost no privacy (post-processing).  `step` is a pure function, and
-    cutting the blocks into several steps changes nothing.
+    `step` is a pure function; cutting the blocks into several steps changes nothing.
     """
 
     def start(self, first: float, theta: float) -> SmootherState:
-        """State before any block; `first` predicts the first block, no value exceeds `theta` (units of the input)."""
+        """State before any block; `first` predicts it, no value exceeds `theta`."""
 
     def step(self, state: SmootherState, means: Floats) -> tuple[SmootherState, Floats]:
-        """State and predictions (float64[k]) after each of k blocks with released `means` (units of the input)."""
+        """State and predictions, float64[k], after each of k blocks with these `means`."""
 
 
 #: Largest number of blocks that a smoother can count exactly in floats.
@@ -35,32 +34,31 @@ MAX_BLOCKS = 2.0**53
 
 @runtime_checkable
 class CheckedSmoother(Protocol):
-    """A smoother that validates a state read from a file before it is used."""
+    """A smoother that validates a state from a file."""
 
     def is_state(self, state: SmootherState, theta: float, blocks: int) -> bool:
-        """True if `state` is reachable by `start` with `theta` and steps over at most `blocks` blocks."""
+        """True if `start` and at most `blocks` blocks can lead to `state`."""
 
 
 def is_count(number: float, most: int) -> bool:
-    """True if `number` is a whole number of blocks from 0 to `most`."""
+    """True for a number of blocks from 0 to `most`."""
     return 0.0 <= number <= min(most, MAX_BLOCKS) and number == math.floor(number)
 
 
 @runtime_checkable
 class RowSmoother(Protocol):
-    """A smoother that predicts for many streams in one call; others are called once for each stream."""
+    """A smoother that predicts for many streams in one call."""
 
     def step_rows(self, firsts: Floats, thetas: Floats, means: Floats) -> Floats:
-        """Predictions (float64[n, k]) for n streams from their first block: row i is that of `start` and `step`.
+        """Predictions (float64[n, k]) for n streams from their first block.
 
-        `firsts` and `thetas` (float64[n]) are the arguments of `start`; `means` (float64[n, k]) may be strided and
-        may be
-        returned itself.
+        `firsts` and `thetas` (float64[n]) are those of `start`; `means` (float64[n, k]) may be strided and returned
+        itself.
         """
 
 
 def predict_rows(smoother: Smoother, firsts: Floats, thetas: Floats, means: Floats) -> Floats:
-    """:meth:`RowSmoother.step_rows`, with a loop over streams for a smoother that has none."""
+    """:meth:`RowSmoother.step_rows`, or a loop over streams."""
     # By name: isinstance with a protocol costs more than a short row.
     if hasattr(smoother, "step_rows"):
         return cast("RowSmoother", smoother).step_rows(firsts, thetas, means)
@@ -72,16 +70,14 @@ def predict_rows(smoother: Smoother, firsts: Floats, thetas: Floats, means: Floa
 
 @record
 class Recent:
-    """Predicts the mean of the block before (the only causal reading of Appendix D, item 1)."""
+    """Predicts the mean of the block before (the causal reading of Appendix D, item 1)."""
 
     rule: ClassVar[int] = 1
 
     def start(self, first: float, theta: float) -> SmootherState:
-        """Empty state, float64[0]: the last block's mean is the prediction."""
         return np.empty(0)
 
     def step(self, state: SmootherState, means: Floats) -> tuple[SmootherState, Floats]:
-        """The means themselves: each block's mean predicts the next block."""
         return state, means
 
     def step_rows(self, firsts: Floats, thetas: Floats, means: Floats) -> Floats:
@@ -93,7 +89,7 @@ BINS = 2**14
 
 
 def _bins(theta: float) -> Floats:
-    """Lower end and width of the bins, float64[2], in units of the input."""
+    """Lower end and width of the bins."""
     return np.array([-theta, 3.0 * theta / BINS])
 
 
@@ -103,21 +99,17 @@ class Median:
 
     Notes
     -----
-    Appendix D, item 3, misses the factor 1 / b^s; this is the median per value.  Block means are counted in 16,384
-    bins
-    over [-theta, 2 theta] (means beyond count as the ends), so memory is constant (128 KiB) and the prediction is
-    within
-    theta / 10,000 of the exact running median.
+    Appendix D, item 3, without 1 / b^s: the median per value, within theta / 10,000, by counts of 16,384 bins over
+    [-theta, 2 theta].
     """
 
     rule: ClassVar[int] = 1
 
     def start(self, first: float, theta: float) -> SmootherState:
-        """Lower end and width of the bins, then their counts: float64[2 + BINS]."""
+        """Lower end and width of the bins, then their counts."""
         return np.concatenate([_bins(theta), np.zeros(BINS)])
 
     def step(self, state: SmootherState, means: Floats) -> tuple[SmootherState, Floats]:
-        """Bin counts after the blocks, and the median after each block."""
         if means.size == 0:
             return state, means
         following = state.copy()
@@ -126,7 +118,6 @@ class Median:
         return following, out
 
     def is_state(self, state: SmootherState, theta: float, blocks: int) -> bool:
-        """True if the bins are those of `theta` and the counts are whole and total at most `blocks`."""
         counts = state[2:]
         counted = counts.min() >= 0.0 and bool((counts == np.floor(counts)).all())
         return bool(np.array_equal(state[:2], _bins(theta)) and counted and is_count(float(counts.sum()), blocks))
@@ -147,27 +138,25 @@ class Mean:
 
     Notes
     -----
-    Appendix D, item 2, divides t + 1 terms (the guess u_0 among them) by t; this is the mean of the t blocks.
+    Appendix D, item 2, divides t + 1 terms (with the guess u_0) by t; this is the mean of t.
     """
 
     rule: ClassVar[int] = 1
 
     def start(self, first: float, theta: float) -> SmootherState:
-        """Number of blocks and sum of their means: float64[2] of zeros."""
+        """Number of blocks and sum of their means."""
         return np.zeros(2)
 
     def step(self, state: SmootherState, means: Floats) -> tuple[SmootherState, Floats]:
-        """Running means; the carried sum makes them independent of how blocks are cut into steps."""
+        """Running means, independent of how blocks are cut into steps."""
         counts = state[0] + np.arange(1.0, means.size + 1.0)
         sums = np.cumsum(np.concatenate([state[1:], means]))
         return np.array([state[0] + means.size, sums[-1]]), sums[1:] / counts
 
     def is_state(self, state: SmootherState, theta: float, blocks: int) -> bool:
-        """True if the first number is a possible number of blocks."""
         return is_count(float(state[0]), blocks)
 
     def step_rows(self, firsts: Floats, thetas: Floats, means: Floats) -> Floats:
-        """Running means of each stream, float64[n, k], added up in the same order."""
         return np.cumsum(means, axis=1) / np.arange(1.0, means.shape[1] + 1.0)
 
 
@@ -178,23 +167,22 @@ class MovingAverage:
     Parameters
     ----------
     window : int
-        w, the number of blocks, at least 1 and at most 65,536.
+        w, the number of blocks, from 1 to 65,536.
 
     Notes
     -----
-    Appendix D, item 4: w terms (the published code takes w + 1); before w blocks have been seen the guess u_0
-    counts as one of them.
+    Appendix D, item 4: w terms (the published code takes w + 1), at first with the guess u_0.
     """
 
     window: int = parameter(Whole(1, 65_536), default=8)
     rule: ClassVar[int] = 1
 
     def start(self, first: float, theta: float) -> SmootherState:
-        """Number of blocks, running sum and ring buffer: float64[w + 2]; the guess counts as the first block."""
+        """Number of blocks, running sum and ring buffer: float64[w + 2]."""
         return self.step(np.zeros(self.window + 2), np.array([first]))[0]
 
     def step(self, state: SmootherState, means: Floats) -> tuple[SmootherState, Floats]:
-        """Moving averages, O(1) a block; sums restart every two windows, so rounding errors do not accumulate."""
+        """Moving averages, O(1) a block; sums restart every two windows, so rounding does not accumulate."""
         if means.size == 0:
             return state, means
         following, out = state.copy(), np.empty(means.size)
@@ -203,7 +191,7 @@ class MovingAverage:
         return following, out
 
     def is_state(self, state: SmootherState, theta: float, blocks: int) -> bool:
-        """True if the first number, an index into the ring, is a possible number of blocks plus 1."""
+        """True if the index into the ring is in range."""
         return is_count(float(state[0]) - 1.0, blocks)
 
     def step_rows(self, firsts: Floats, thetas: Floats, means: Floats) -> Floats:

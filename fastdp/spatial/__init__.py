@@ -1,7 +1,4 @@
-"""Points in space: domains, private decompositions of them, counts in boxes, export.
-
-``Polygons``, ``Network`` and GeoParquet need shapely and geopandas (extra ``geo``), imported on use.
-"""
+"""Points: domains, private decompositions, counts in boxes, export; maps need the extra ``geo``."""
 
 from __future__ import annotations
 

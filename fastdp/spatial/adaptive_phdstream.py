@@ -1,8 +1,7 @@
-"""PHDStream with cells chosen from released counts, so that all of epsilon goes to the counts, which are rare.
+"""PHDStream with cells chosen from released counts, so that the counts get all of epsilon.
 
-After the first batch only noisy counts of disjoint cells are released.  Cells and times of counts follow from earlier
-releases; an event is in one count only.  Where past counts say too little about new points, PrivTree chooses the
-cells with half of the count's epsilon.  Not from the paper; proof: ``docs/phdstream.md`` ("Counts alone").
+After the first batch only noisy counts of disjoint cells are released, and each event is in one of them; where past
+counts say too little, PrivTree chooses the cells with half of epsilon.  Ours; proof: ``docs/phdstream.md``.
 """
 
 from __future__ import annotations
@@ -69,11 +68,10 @@ FILLED = ("origin", "parent", "first", "code", "ends", *KNOWN[1:])
 
 @dataclass(frozen=True)
 class Growth:
-    """Released and expected numbers of one count in each of l leaves.
+    """Growth of l leaves between two counts.
 
-    ``counts``, int64[l], are noisy counts of the events that waited ``elapsed`` steps; ``even`` and ``own``,
-    float64[l], their predictions by the last count's total growth and by the leaf's own; ``estimate``, float64[l],
-    the points before.  ``coarse`` is the share of new points in leaves that past counts should have cut.
+    ``counts``: noisy events of ``elapsed`` steps; ``even``, ``own``: their forecasts by total growth and by the
+    leaf's own; ``estimate``: points before; ``coarse``: share of new points in leaves that should have been cut.
     """
 
     counts: Integers
@@ -86,11 +84,10 @@ class Growth:
 
 @dataclass(frozen=True)
 class ReleaseSchedule:
-    """Time of the next count, ``period`` steps after the last one, and weights of forecasts.
+    """Time of the next count, ``period`` steps after the last, and weights of forecasts.
 
-    ``weight`` is the share of its own growth that a cell is expected to repeat, from the regression sums ``products``
-    and ``squares``.  ``costs``, float64[k] or None, are expected errors for each candidate period.  Until step
-    ``prompt`` PrivTree chooses the cells at every step.
+    ``weight``: share of its growth that a cell repeats, from the sums ``products`` and ``squares``; ``costs``:
+    expected errors of candidate periods; PrivTree chooses the cells until step ``prompt``.
     """
 
     period: int
@@ -101,7 +98,7 @@ class ReleaseSchedule:
     prompt: int = 0
 
     def check(self, period: int | None, most: int) -> None:
-        """Raise ValueError if no count can produce this schedule, for a fixed `period` or one of at most `most`."""
+        """ValueError if no count leads to this schedule; `period` None: at most `most`."""
         if not (1 <= self.period <= most if period is None else self.period == period):
             raise ValueError("a period out of range")
         finite = math.isfinite(self.products) and 0.0 <= self.squares < math.inf
@@ -113,10 +110,7 @@ class ReleaseSchedule:
             raise ValueError("costs out of range")
 
     def after_jump(self, jumped: bool, now: int) -> tuple[ReleaseSchedule, bool]:
-        """Schedule after a count that found a jump or not, and True if PrivTree chooses the next cells.
-
-        A stream that jumped may jump again, so every batch is counted as by :class:`fastdp.PHDStream` for a while.
-        """
+        """Schedule after a count; True if PrivTree chooses the next cells, as for a while after a jump."""
         schedule = replace(self, prompt=now + PROMPT_STEPS) if jumped else self
         return (schedule, False) if now >= schedule.prompt else (replace(schedule, period=1), True)
 
@@ -125,8 +119,8 @@ class ReleaseSchedule:
     ) -> ReleaseSchedule:
         """Schedule after a count with this `growth`, of `total` points before it.
 
-        `noise` is the variance of one count's noise, `most` the longest period, None for a fixed one.  A count's
-        noise is fresh, so the products of this count and the previous one are unbiased.
+        `noise`: variance of one count; `most`: longest period, None if fixed.  Noise is fresh, so products are
+        unbiased.
         """
         moved, found = growth.own - growth.even, growth.counts - growth.even
         per_step = 1.0 / growth.elapsed**2
@@ -151,12 +145,12 @@ class ReleaseSchedule:
 
 @cache
 def periods(most: int) -> Integers:
-    """Candidate periods from 1 to `most`, about a fifth apart: int64[k]."""
+    """Candidate periods up to `most`, a fifth apart."""
     return np.unique(np.rint(np.geomspace(1, most, 2 + int(6 * np.log(most)))).astype(np.int64))
 
 
 def _dot(a: Floats, b: Floats) -> float:
-    """Sum of products in NumPy's order of addition; BLAS's depends on the processor."""
+    """Sum of products in NumPy's order; BLAS's differs by processor."""
     return float(np.multiply(a, b).sum())
 
 
@@ -165,11 +159,7 @@ def _dot(a: Floats, b: Floats) -> float:
 
 @dataclass(frozen=True)
 class CountParameters:
-    """Public constants of counts, and the counting itself.
-
-    ``noise`` is the variance of one count's noise in points^2, ``first`` times which counts with half of epsilon
-    have.  ``shrink`` says whether estimates are shrunken.
-    """
+    """Public constants of counts: ``noise``, variance of one; ``first`` times that with half of epsilon."""
 
     cells: CellParameters
     distribution: sampler.LaplaceDistribution
@@ -189,27 +179,26 @@ class CountParameters:
 
     @property
     def deviation(self) -> float:
-        """Standard deviation of one count's noise, in points, by which cells are cut."""
+        """Standard deviation of one count, in points."""
         return max(float(np.sqrt(self.noise)), MIN_DEVIATION)
 
     def initial_tree(self, tree: Tree) -> Tree:
-        """Counted tree after the first batch, from the tree that PrivTree released."""
+        """Counted tree after the first batch."""
         weight: Integers = np.zeros_like(tree.first)
         self._weigh(tree, weight)
         return self._estimated(tree, weight, np.zeros(weight.size))
 
     def is_empty(self, counted: Tree) -> bool:
-        """True if almost no points were released, so that nothing predicts where new ones will be."""
+        """True if too few points were released to predict the next."""
         least = SPLIT * self.deviation * float(np.sqrt(counted.variance[0]))
         return self.cells.max_depth > 0 and float(counted.projected[0]) <= least
 
     def count(
         self, counted: Tree, added: Integers, removed: Integers, step: int, elapsed: int, key: Key
     ) -> tuple[Tree, Growth]:
-        """Choose the cells from past counts, count the events that waited, and return the new tree and its growth.
+        """New tree with cells from past counts, and its growth.
 
-        `counted` is the tree after the last count, `elapsed` steps ago; `added` and `removed` are the codes of all
-        events since then, ascending.
+        `added`, `removed`: ascending codes of all events in the `elapsed` steps since the tree `counted`.
         """
         tree, net = decomposition.counted_leaves(self.cells, self._regrow(counted, added, removed))
         leaves = tree.leaves
@@ -222,10 +211,7 @@ class CountParameters:
     def recount(
         self, counted: Tree, added: Integers, removed: Integers, step: int, elapsed: int, key: Key
     ) -> tuple[Tree, Growth]:
-        """Choose the cells by PrivTree and the events that waited, and count these: one step of PHDStream.
-
-        Parameters and results as of :meth:`count`, with the growth of the finest cells that both trees have.
-        """
+        """As :meth:`count`, with cells by PrivTree; growth of the finest cells that both trees have."""
         unsplit: Integers = np.full_like(counted.first, -1)
         none: Integers = np.zeros((unsplit.size, self.cells.counter.width), np.int64)
         kept = KeptTree.of(self.cells.fan_out, counted._replace(split=unsplit, state=none))
@@ -241,24 +227,24 @@ class CountParameters:
         return self._estimated(tree, weight, gained / elapsed), growth
 
     def adjusted(self, counted: Tree, missing: float) -> Tree:
-        """The tree with `missing` more points, divided over its counts by their noise variance (least squares)."""
+        """The tree with `missing` more points, divided by noise variance (least squares)."""
         return self._shrunken(counted, counted.released.astype(np.float64), missing)
 
     def forecast(self, counted: Tree, schedule: ReleaseSchedule, elapsed: int, missing: float = 0.0) -> Tree:
-        """The release `elapsed` steps after a count: growth continues, partly cell by cell."""
+        """The release `elapsed` steps after a count."""
         total = float(counted.projected[0])
         even = counted.projected * (counted.rate[0] / total) if total > 0.0 else np.zeros(counted.first.size)
         rate = even + schedule.weight * (counted.rate - even)
         return self._shrunken(counted, counted.released + elapsed * rate, missing)
 
     def _weigh(self, tree: Tree, weight: Integers) -> Integers:
-        """Add the noise variances of PrivTree's counts to `weight`; returns them alone, int64[v]."""
+        """Add the noise variances of PrivTree's counts to `weight` and return them."""
         return self._add(tree, np.zeros_like(tree.leaves), self.first, np.zeros_like(weight), weight)[1]
 
     def _add(
         self, tree: Tree, counts: Integers, unit: int, released: Integers, weight: Integers
     ) -> tuple[Integers, Integers]:
-        """Add leaves' counts, and their variance `unit`, to all nodes' `released` and `weight`; returns both sums."""
+        """Sums after leaves' counts of variance `unit`."""
         gained, drawn = np.empty_like(tree.first), np.empty_like(tree.first)
         sums = gained, drawn, released, weight
         adaptive_tree.add_counts(tree.leaves, counts, unit, self.cells.fan_out, tree.first, sums)
@@ -275,11 +261,7 @@ class CountParameters:
         rate: Floats,
         elapsed: int,
     ) -> Growth:
-        """Growth in the disjoint `nodes` of the tree, of `estimate` points that grew by `rate` before.
-
-        If all points are replaced, as many come as go except for chance: a node is coarse if more came than that
-        explains.
-        """
+        """Growth in disjoint `nodes`; a node is coarse if more points came than replacement explains."""
         counts, total = gained[nodes], float(counted.projected[0])
         even = estimate * (elapsed * counted.rate[0] / total) if total > 0.0 else np.zeros(counts.size)
         came = np.maximum(counts, 0)
@@ -289,12 +271,10 @@ class CountParameters:
         return Growth(counts, even, elapsed * rate, estimate, elapsed, coarse)
 
     def _estimated(self, tree: Tree, weight: Integers, rate: Floats) -> Tree:
-        """Released form of the tree after a count, with `weight`, growth `rate`, and shrunken estimates."""
         tree = tree.shown._replace(weight=weight, rate=rate)
         return self._shrunken(tree, tree.released.astype(np.float64))
 
     def _shrunken(self, tree: Tree, counts: Floats, missing: float = 0.0) -> Tree:
-        """The tree with the estimates that follow from `counts` of its nodes and `missing` more points."""
         if missing:
             counts = counts + tree.weight * (missing / float(tree.weight[0]))
         held, variance, estimate = (np.empty(counts.size) for _ in range(3))
@@ -303,7 +283,7 @@ class CountParameters:
         return tree._replace(held=held, variance=variance, projected=estimate)
 
     def _regrow(self, counted: Tree, added: Integers, removed: Integers) -> Tree:
-        """Tree whose cells follow from the counts so far, with the events of each cell."""
+        """Tree whose cells follow from the counts so far."""
         cells = self.cells
         known = tuple(getattr(counted, name) for name in KNOWN)
         root = {name: column[0] for name, column in zip(KNOWN[1:], known[1:], strict=True)}
@@ -316,10 +296,9 @@ class CountParameters:
 
 @dataclass(frozen=True, kw_only=True)
 class AdaptiveState(PointState):
-    """State of AdaptivePHDStream: ``counted`` is the tree at the last count, at step ``last_count``.
+    """``counted``: tree at step ``last_count``; ``added``, ``removed``: later codes, secret.
 
-    ``added`` and ``removed`` are codes of the batches since, int64[n] each, secret; ``recount`` is true if PrivTree
-    chooses the next count's cells.
+    ``recount``: PrivTree chooses the next cells.
     """
 
     schedule: ReleaseSchedule
@@ -348,12 +327,11 @@ class AdaptiveMachine(PointParameters, PointMachine[AdaptiveState]):
 
     @cached_property
     def rest(self) -> Fraction:
-        """Epsilon of the cells for one event, without the share for the count of all points."""
+        """Epsilon of the cells for one event."""
         return Fraction(split(self.epsilon, self.total_share)[1]) / self.sensitivity
 
     @cached_property
     def plan(self) -> CellParameters:
-        """Public constants of the steps in which PrivTree chooses the cells."""
         half = self.rest / 2
         return CellParameters(self.domain, self.fan_out, self.max_depth, half, half, Simple())
 
@@ -364,16 +342,14 @@ class AdaptiveMachine(PointParameters, PointMachine[AdaptiveState]):
 
     @cached_property
     def total(self) -> TotalCounter | None:
-        """The counter of all points; None if no share is spent on it."""
+        """The counter of all points, if it has a share."""
         return TotalCounter.of_share(self.epsilon, self.sensitivity, self.total_share)
 
     def start(self, key: Key) -> AdaptiveState:
-        """State before the first batch."""
         period = min(FIRST_PERIOD, self.max_period) if self.period is None else self.period
         return AdaptiveState(schedule=ReleaseSchedule(period))
 
     def follow(self, state: AdaptiveState, added: Integers, removed: Integers, key: Key, chain: str) -> AdaptiveState:
-        """State after one batch, which is counted or, until the next count is due, forecast."""
         counting, now, schedule = self.counting, state.n_steps + 1, state.schedule
         if state.counted is None:
             tree = counting.initial_tree(decomposition.take_step(self.plan, self.root, added, removed, 0, key)[1])
@@ -408,20 +384,19 @@ class AdaptiveMachine(PointParameters, PointMachine[AdaptiveState]):
     def _count_total(
         self, state: AdaptiveState, tree: Tree, come: Integers, gone: Integers, key: Key
     ) -> tuple[TotalCount, Tree]:
-        """Count of all points after this step, and the tree adjusted to it; both unchanged without such a count."""
+        """Count of all points, if there is one, and the tree adjusted to it."""
         if self.total is None:
             return state.total, tree
         total = self.total.step(state.total, come.size - gone.size, state.n_steps, key)
         return total, self.counting.adjusted(tree, self._missing(total, tree))
 
     def _missing(self, total: TotalCount, tree: Tree) -> float:
-        """Correction of the cells' sum by the count of all points, in points."""
+        """Correction of the cells' sum, in points."""
         if self.total is None:
             return 0.0
         return self.total.missing(total, int(tree.released[0]), self.counting.noise * float(tree.weight[0]))
 
     def check_indices(self, state: AdaptiveState) -> None:
-        """Raise ValueError unless the counted tree, the schedule and the waiting batches fit together."""
         state.schedule.check(self.period, self.max_period)
         started, elapsed = state.n_steps > 0, state.n_steps - state.last_count
         if (state.counted is None) == started:
@@ -436,7 +411,6 @@ class AdaptiveMachine(PointParameters, PointMachine[AdaptiveState]):
             check_codes(codes, self.plan)
 
     def unpack(self, packed: Json, key: Key) -> AdaptiveState:
-        """State restored from JSON, with the release that follows from its last count."""
         state = super().unpack(packed, key)
         elapsed = state.n_steps - state.last_count
         if state.counted is None or not elapsed:
@@ -448,37 +422,30 @@ class AdaptiveMachine(PointParameters, PointMachine[AdaptiveState]):
 class AdaptivePHDStream(SpatialPublisher[AdaptiveState]):
     """Releases a synthetic version of a changing set of points, with less error than PHDStream where its shape lasts.
 
-    PrivTree chooses the first cells.  Later ones follow from released counts alone, so that all of epsilon goes to
-    the counts; cells are counted every few steps and forecast in between.  If much of a count is in cells that past
-    ones did not cut, PrivTree chooses the cells in every step for 32 steps (of the next count alone, if ``period`` is
-    given).
-
-    For many batches, and releases that may lag a few steps; otherwise :class:`fastdp.PHDStream` is better
-    (``docs/phdstream.md``, "The better of the two").
+    PrivTree chooses the first cells.  Later ones follow from released counts, so that the counts get all of epsilon;
+    cells are counted every few steps and forecast in between.  If much of a count is in cells that past ones did not
+    cut, PrivTree chooses for 32 steps (with ``period``, once).  For many batches and releases that may lag; see
+    ``docs/phdstream.md``, "The better of the two".
 
     Parameters
     ----------
     domain, epsilon, max_depth, fan_out, sensitivity, outside, seed, key
         As for :class:`fastdp.PHDStream`.
     period : int, optional
-        Steps from one count to the next, 1 to 65,536; by default chosen again at every count.
+        Steps between counts, 1 to 65,536; by default chosen at every count.
     max_period : int
         The longest one that may be chosen.
     shrink : bool
         True draws the estimates of a cell's children towards equal shares, by as much as noise suggests.
     total_share : float
-        Share of epsilon, 0 to 0.5, for a count of all points, to which least squares adjusts the others.  Rare counts
-        leave little to gain: boxes lose up to 4 % with 0.05.
+        Share of epsilon, 0 to 0.5, for a count of all points, to which the others are adjusted; boxes lose up to 4 %
+        with 0.05.
 
     Notes
     -----
-    Privacy: streams are adjacent if they differ in one event, an addition or a removal in one batch.  An event is in
-    one count: with epsilon in cells that past releases chose, or, in the first batch and where cells are chosen
-    again, with epsilon / 2 beside PrivTree's decisions with epsilon / 2.  Past releases determine which of the two.
-    The number of batches is public; nothing else is.
-
-    It keeps the events of at most one period in memory.  The first batch should hold all points so far.  After an
-    interrupt compare ``n_steps``: a batch that was consumed must not be sent again.
+    Privacy: as for :class:`fastdp.PHDStream`; an event is in one count, with epsilon, or with epsilon / 2 beside
+    PrivTree's decisions; past releases determine which.  The events of one period are kept in memory.  The first
+    batch should hold all points so far.  After an interrupt compare ``n_steps``.
 
     Examples
     --------
@@ -505,13 +472,12 @@ class AdaptivePHDStream(SpatialPublisher[AdaptiveState]):
 
     @property
     def next_count(self) -> int:
-        """Step, counted from 1, of the next count of cells: public, because it follows from past releases."""
+        """Step, from 1, of the next count: public."""
         state = self._state
         return state.last_count + (state.schedule.period if state.n_steps else 1)
 
     @property
     def guarantee(self) -> Guarantee:
-        """Guarantee for ``sensitivity`` events over all releases: an event is in one count, of either kind."""
         total, rest = split(self.epsilon, self.total_share)
         once = "an event waits until its cell is counted and is in that count only"
         follows = "cells, times of counts, and which of them PrivTree prepares, follow from past releases"

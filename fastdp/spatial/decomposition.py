@@ -1,12 +1,11 @@
 """Tree of cells as columns, one private step on it, and its form in state files.
 
 Cells are stored breadth first, the children of a cell side by side.  A step cuts the *step tree* from the root down,
-counts in its leaves and appends it to the *kept tree*, from which the next step starts.  Kept trees share memory: a
-written node never changes, and later nodes point back to children that their step did not reach.  The *counted tree*
-is that of the last count.
+counts in its leaves and appends it to the *kept tree*, from which the next step starts.  Kept trees share memory:
+written nodes never change.  The *counted tree* is that of the last count.
 
-PrivTree is one step on an empty tree, PHDStream a sequence of them.  A step is a pure function of (kept tree, batch,
-step number, key).  Readings and proof: ``docs/phdstream.md``.
+PrivTree is one step on an empty tree.  A step is a pure function of (kept tree, batch, step number, key).  Proof:
+``docs/phdstream.md``.
 """
 
 from __future__ import annotations
@@ -56,19 +55,19 @@ class Tree(NamedTuple):
     starts : int64[max_depth + 2]
         First node of each depth.
     parent, first, code, origin : int64[v]
-        Parent, first child (-1 for a leaf), path code, node of the tree before the step (-1 if new).
+        Parent, first child (-1 for a leaf), path code, node of the tree before (-1 if new).
     released : int64[v]
-        Sum of all counter increments at the node and below it.
+        Counter increments at the node and below it.
     measure, held, projected : float64[v]
-        Measure of the cell, G and s+ (the estimates, if only counts are made).
+        Measure of the cell, G and s+.
     leaves : int64[l]
         The leaves with a measure above 0.
     weight, variance, rate : int64[v], float64[v], float64[v]
-        Of counted trees: noise variance at a node and below, and of G, in units of one count's; growth per step.
+        Of counted trees: noise variance of the count and of G, in one count's; growth per step.
     split, state : int64[v], int64[v, width]
-        Of kept trees: last step that split the node (-1: none); the nodes' counters, secret.
+        Of kept trees: last step that split the node (-1: none); counters, secret.
     score, ends : int64[v], int64[v, 4]
-        Score in units of 1 / K before the floor, ranges of the sorted events in the node.  Secret: never kept.
+        Score in units of 1 / K, ranges of sorted events; secret, never kept.
     """
 
     starts: Integers = _NONE
@@ -99,7 +98,7 @@ class Tree(NamedTuple):
 
     @property
     def shown(self) -> Tree:
-        """The tree as it is released, without the inputs of its split decisions."""
+        """The tree without the inputs of its decisions."""
         return self._replace(score=_NONE, ends=_NONE)
 
     def bounds(self, plan: CellParameters) -> Corners:
@@ -112,11 +111,10 @@ class Tree(NamedTuple):
 
 @dataclass(frozen=True)
 class KeptTree:
-    """Tree between two steps, in arrays that the next step's tree may share.
+    """Tree between two steps, in arrays that the next step's tree may share, written up to ``stop``.
 
-    Nodes and counters (``state``, int64[r, width]) are written up to ``stop``; packed trees have ``root`` 0.  Nodes
-    last split before step ``since`` have lost their children.  ``open_ends``, shared by all trees in these arrays,
-    holds the ends after which nothing was written yet.
+    Nodes last split before step ``since`` have lost their children; ``open_ends`` is shared by all trees in these
+    arrays.
     """
 
     fan_out: int
@@ -154,13 +152,12 @@ class KeptTree:
         return replace(self, root=0)._copied(packed, origin[:count], count, PACKED_CAPACITY * count)
 
     def _copied(self, nodes: NDArray[np.void], rows: Integers | slice, count: int, capacity: int) -> KeptTree:
-        """Copy of the first `count` nodes, with the counters `rows`, in new arrays of `capacity` nodes."""
         new, state = np.empty(capacity, NODE), np.empty((capacity, self.state.shape[1]), np.int64)
         new[:count], state[:count] = nodes[:count], self.state[rows]
         return replace(self, nodes=new, state=state, stop=count, open_ends={count: None})
 
     def append(self, tree: Tree, rows: Integers, step: int, retention: int) -> KeptTree:
-        """Kept tree after a step with `tree`, whose leaves' counters are `rows`."""
+        """Kept tree after a step; `rows`: counters of its leaves."""
         stop = self.stop + tree.first.size
         # Where another tree follows this one already, or the arrays are full, the new one has its own arrays.
         if self.nodes.size < stop or self.open_ends.pop(self.stop, self) is self:
@@ -178,7 +175,7 @@ class KeptTree:
 
 
 def root_only(plan: CellParameters) -> KeptTree:
-    """Kept tree before any step, the root alone; ParameterError unless its measure is finite and above 0."""
+    """Kept tree before any step; ParameterError unless its measure is finite and above 0."""
     measure = np.ones(1) if plan.uniform else measures(plan, np.zeros(1, np.int64), 0)
     if not (np.isfinite(measure).all() and measure[0] > 0.0):
         raise ParameterError(f"domain has measure {measure[0]}: expected a finite measure above 0")
@@ -191,11 +188,10 @@ def root_only(plan: CellParameters) -> KeptTree:
 def take_step(
     plan: CellParameters, kept: KeptTree, added: Integers, removed: Integers, step: int, key: Key, expected: int = 0
 ) -> tuple[KeptTree, Tree]:
-    """Algorithm 7 for one batch of codes (:func:`fastdp.spatial.domains.encode`); changes nothing.
+    """Algorithm 7 for one batch of codes; changes nothing.
 
-    Returns the kept tree for the next step, and this step's tree with the scores of its decisions: secret, for the
-    analysis of privacy losses; its :attr:`~Tree.shown` is released.  Noise is a function of (key, step, position in
-    the breadth-first order); `expected`, an approximate number of nodes, affects time only.
+    Returns the next kept tree, and this step's with the scores of its decisions, secret (:attr:`Tree.shown` is not).
+    `expected`, an approximate number of nodes, affects time only.
     """
     tree, net = counted_leaves(plan, _descend(plan, kept, added, removed, step, key, expected))
     rows: Integers = np.zeros((net.size, plan.counter.width), np.int64)
@@ -214,16 +210,13 @@ def take_step(
 
 
 def add_increments(fan_out: int, tree: Tree, increments: Integers) -> None:
-    """Add counts `increments` of the leaves to a released tree, and project its counts again, in place."""
+    """Add `increments` of the leaves to a released tree and project it again."""
     numbers = tree.parent, tree.released, tree.measure, tree.held, tree.projected
     tree_maps.project_counts(tree.leaves, increments, fan_out, np.empty_like(tree.first), numbers)
 
 
 def adjusted(plan: CellParameters, tree: Tree, missing: float) -> Tree:
-    """Released tree with `missing` more points, divided equally over its leaves, and projected again.
-
-    This is least squares for leaves with equal noise, which all have except those counted more rarely.
-    """
+    """Released tree with `missing` more points, divided equally over its leaves (least squares), and projected."""
     held, projected, counts = (np.empty(tree.first.size) for _ in range(3))
     numbers = tree.parent, counts, tree.measure, held, projected
     tree_maps.project_with(missing, tree.leaves, plan.fan_out, tree.released, numbers)
@@ -238,10 +231,9 @@ def grow(
     kernel: Callable[..., int],
     given: Callable[[int], tuple[object, ...]],
 ) -> Tree:
-    """Tree from its root down; started again with four times the capacity if `capacity` nodes are too few.
+    """Tree from its `root` entries down, with columns `names`, started again with four times a `capacity` too small.
 
-    `names` are its columns, `root` the root's entries.  The kernel gets a range of levels, ``given(capacity)``,
-    ``starts`` and the columns, and appends children; it returns a negative number if they do not fit.
+    The kernel gets levels, ``given(capacity)``, ``starts`` and the columns; negative: children do not fit.
     """
     while True:
         arguments = given(capacity)
@@ -264,10 +256,9 @@ def grow(
 
 
 def _walk_down(plan: CellParameters, starts: Integers, columns: Mapping[str, Array]) -> Iterator[tuple[int, int]]:
-    """Yield ranges of levels to decide at once, after filling in the measures of their new cells.
+    """Yield ranges of levels to decide at once, with measures filled in.
 
-    A cut whose children all have measure 0 is undone: rounding may lose a polygon's sliver in a cell, whose children
-    could then not be counted or sampled.
+    A cut whose children all have measure 0, by rounding, is undone: they could not be counted or sampled.
     """
     level, stride = 0, plan.max_depth + 1 if plan.uniform else 1
     while level <= plan.max_depth and starts[level + 1] > starts[level]:
@@ -286,7 +277,7 @@ def _walk_down(plan: CellParameters, starts: Integers, columns: Mapping[str, Arr
 
 
 def _undo_cuts(fan_out: int, level: int, starts: Integers, columns: Mapping[str, Array]) -> None:
-    """Drop the families of the last level that have no measure, and close the gaps."""
+    """Drop the last level's families without a measure."""
     begin, end = int(starts[level]), int(starts[level + 1])
     parent, first = columns["parent"], columns["first"]
     barren = ~(columns["measure"][begin:end] > 0.0).reshape(-1, fan_out).any(axis=1)
@@ -304,7 +295,6 @@ def _undo_cuts(fan_out: int, level: int, starts: Integers, columns: Mapping[str,
 def _descend(
     plan: CellParameters, kept: KeptTree, added: Integers, removed: Integers, step: int, key: Key, expected: int
 ) -> Tree:
-    """Step tree, cut by the split decisions of one step."""
     rule = plan.fan_out, plan.max_depth, plan.unit, plan.bias, plan.threshold, plan.repaired, plan.uniform
     known = kept.nodes[kept.root]
     root = {name: known[name] for name in ("released", "measure")}
@@ -324,7 +314,7 @@ def _descend(
 
 
 def counted_leaves(plan: CellParameters, tree: Tree) -> tuple[Tree, Integers]:
-    """The tree with its leaves listed, and the batch's additions minus removals in each, int64[l]."""
+    """The tree with its leaves, and each one's additions minus removals."""
     leaves: Integers = np.empty(tree.first.size, np.int64)
     net: Integers = np.empty_like(leaves)
     count = privtree.collect_leaves(tree.first, tree.measure, tree.ends, leaves, net)
@@ -335,10 +325,9 @@ def counted_leaves(plan: CellParameters, tree: Tree) -> tuple[Tree, Integers]:
 
 
 def _route_strays(plan: CellParameters, tree: Tree, net: Integers) -> None:
-    """Count the points of a leaf outside the domain in a leaf of its nearest sibling inside it.
+    """Count points in a leaf outside the domain, within tolerance of its border, in the nearest sibling inside.
 
-    Such a point is within tolerance of the border; released tree and point alone determine its leaf, so an event
-    still enters one counter.
+    Tree and point alone determine the leaf, so an event still enters one counter.
     """
     strays = np.diff(tree.ends[:, :2])[:, 0] - np.diff(tree.ends[:, 2:])[:, 0]
     barren = (tree.first < 0) & (tree.measure <= 0.0) & (strays != 0)
@@ -352,7 +341,7 @@ def _route_strays(plan: CellParameters, tree: Tree, net: Integers) -> None:
 
 
 def _settle(plan: CellParameters, kept: KeptTree, tree: Tree, step: int, key: Key) -> KeptTree:
-    """Take back the open noise of counters at nodes that are no longer leaves (``docs/phdstream.md``)."""
+    """Take back open noise of counters at nodes that are leaves no more."""
     kept = kept.enlarged(tree.first.size)
     nodes, state = kept.nodes[: kept.stop], kept.state[: kept.stop]
     left = state[:, 0] > 0
@@ -374,13 +363,13 @@ def _settle(plan: CellParameters, kept: KeptTree, tree: Tree, step: int, key: Ke
 
 
 def describe_tree(tree: Tree, names: tuple[str, ...]) -> Json:
-    """JSON of the columns `names` of a tree, and of the indices of its cut cells."""
+    """Columns `names` and cut cells of a tree as JSON."""
     cut = np.flatnonzero(tree.first >= 0)
     return {"cut": codec.describe(cut), **{name: codec.describe(getattr(tree, name)) for name in names}}
 
 
 def restore_tree(described: Json, names: tuple[str, ...], plan: CellParameters) -> Tree:
-    """Tree restored from :func:`describe_tree`; ValueError if no step can produce it."""
+    """Tree of :func:`describe_tree`; ValueError if no step can produce it."""
     kinds = {name: Floats if name in _REALS else Integers for name in names}
     columns = {name: codec.restore(kind, described[name]) for name, kind in kinds.items()}
     size = columns["released"].size
@@ -405,10 +394,7 @@ def restore_tree(described: Json, names: tuple[str, ...], plan: CellParameters) 
 
 
 def _check_measures(measure: Floats, first: Integers, starts: Integers, code: Integers, plan: CellParameters) -> None:
-    """Raise ValueError unless each cut cell has a measure, and so has one of its children.
-
-    Children may lose theirs to rounding, so the domain is asked before a tree is refused.
-    """
+    """ValueError unless each cut cell has a measure, and one of its children; the domain decides on rounding."""
     cut = first >= 0
     cut[0] = True
     if measure[cut].min() <= 0.0:
@@ -421,7 +407,7 @@ def _check_measures(measure: Floats, first: Integers, starts: Integers, code: In
 
 
 def shape(cut: Integers, size: int, plan: CellParameters) -> tuple[Integers, Integers]:
-    """First child of each node, int64[v], and first node of each depth; ValueError if `cut` cells make no tree."""
+    """First children, int64[v], and first nodes by depth; ValueError if `cut` cells make no tree."""
     first: Integers = np.full(size, -1, np.int64)
     if cut.ndim != 1 or size != 1 + cut.size * plan.fan_out or (np.diff(cut) <= 0).any():
         raise ValueError("a tree of another shape")
@@ -439,7 +425,7 @@ def shape(cut: Integers, size: int, plan: CellParameters) -> tuple[Integers, Int
 
 
 def check_codes(codes: Integers, plan: CellParameters) -> None:
-    """Raise ValueError unless `codes` are ascending codes of cells of the greatest depth."""
+    """ValueError unless `codes` are ascending codes of the smallest cells."""
     if codes.ndim != 1 or (np.diff(codes) < 0).any():
         raise ValueError("codes out of order")
     if codes.size and not 0 <= codes[0] <= codes[-1] < plan.fan_out**plan.max_depth:

@@ -1,4 +1,4 @@
-"""Public regions of points: domains and their cells, the box, and checks of points and boxes."""
+"""Public regions of points, and checks of points and boxes."""
 
 from __future__ import annotations
 
@@ -33,10 +33,7 @@ Corners = tuple[Floats, Floats]
 
 
 class Domain(Protocol):
-    """Public region with a measure; nothing here depends on data.
-
-    A domain thinner than its tolerance, such as a road network, may also have ``snap(points)``: the nearest point of
-    the domain to each point, float64[n, d].
+    """Public region with a measure.  A thin one, such as a road network, may also have ``snap(points)``.
 
     Attributes
     ----------
@@ -59,27 +56,22 @@ class Domain(Protocol):
         """Upper corner of the bounding box, float64[d]."""
 
     def measure(self, lower: Floats, upper: Floats) -> Floats:
-        """Volume, area or length of the domain inside each box (`lower`, `upper` float64[n, d]): float64[n]."""
+        """Size of the domain inside each box (`lower`, `upper` float64[n, d]): float64[n]."""
 
     def sample(self, lower: Floats, upper: Floats, counts: Integers, generator: np.random.Generator) -> Floats:
-        """Uniform points of the domain inside each box, box by box: float64[sum of counts, d]."""
+        """Uniform points inside each box, in order: float64[sum of counts, d]."""
 
     def contains(self, points: Floats) -> NDArray[np.bool_]:
-        """Flags of the points, float64[n, d], in the domain or on its border: bool[n]."""
+        """True for points, float64[n, d], in the domain or on its border."""
 
 
 class Box:
-    """All points between two corners, borders included.
+    """All points between two corners.
 
     Parameters
     ----------
     lower, upper : array-like of d numbers
-        The corners, in units of the points; lower < upper in every coordinate.
-
-    Raises
-    ------
-    ParameterError
-        For corners that are not finite, of different lengths, or not in order.
+        In units of the points; lower < upper, else ParameterError.
     """
 
     rule: ClassVar[int] = 1
@@ -113,7 +105,6 @@ class Box:
         return volumes
 
     def sample(self, lower: Floats, upper: Floats, counts: Integers, generator: np.random.Generator) -> Floats:
-        """Uniform points of boxes inside this one, box by box: float64[sum of counts, d]."""
         out = generator.random((int(counts.sum()), self.dim))
         cell_codes.place_points(lower, upper, counts, out)
         return out
@@ -138,10 +129,9 @@ def _corner(name: str, values: Values) -> Floats:
 
 
 def as_points(values: Values | None, name: str, dim: int | None = None) -> Floats:
-    """Points as float64[n, d], C-contiguous; DataError unless they are a table of finite numbers of `dim` columns.
+    """Points as float64[n, d]; DataError unless they are a table of finite numbers of `dim` columns.
 
-    Memory is shared with the caller if possible.  If `dim` is given, None and an empty list mean no points; a column
-    is accepted in one dimension.
+    Memory is shared if possible.  With `dim`, None and an empty list mean no points; one dimension may be a column.
     """
     accepted = f"finite real numbers, one row of {'d' if dim is None else dim} coordinates for each point"
     if values is None and dim is not None:
@@ -174,7 +164,7 @@ def as_points(values: Values | None, name: str, dim: int | None = None) -> Float
 
 
 def _floats_of(objects: Array) -> Floats | None:
-    """Objects as numbers, or None on an error, because NumPy's text would quote one."""
+    """Objects as numbers; None on an error, whose text may quote one."""
     try:
         return objects.astype(np.float64)
     except (TypeError, ValueError, OverflowError):
@@ -182,7 +172,7 @@ def _floats_of(objects: Array) -> Floats | None:
 
 
 def as_corners(lower: Values, upper: Values) -> Corners:
-    """Corners of one box, float64[d] each; ParameterError unless they are finite and lower < upper."""
+    """Corners of one box, float64[d] each; ParameterError unless finite and in order."""
     low, high = as_reals(lower, "lower"), as_reals(upper, "upper")
     if low.ndim != 1 or low.size == 0 or low.shape != high.shape:
         raise ParameterError(f"lower, upper have shapes {low.shape}, {high.shape}: expected d coordinates each")
@@ -199,7 +189,7 @@ def as_box(name: str, box: object) -> Corners:
 
 
 def as_boxes(lower: Values, upper: Values, dim: int, *, finite: bool = False) -> Corners:
-    """Corners of many boxes, float64[q, d] each; ParameterError unless lower <= upper, infinite ones included."""
+    """Corners of many boxes, float64[q, d]; infinite ones are accepted; else ParameterError."""
     low, high = as_reals(lower, "lower"), as_reals(upper, "upper")
     if low.ndim != 2 or low.shape != high.shape or low.shape[1] != dim:
         raise ParameterError(f"lower, upper have shapes {low.shape}, {high.shape}: expected [q, {dim}] each")
@@ -219,10 +209,9 @@ def as_boxes(lower: Values, upper: Values, dim: int, *, finite: bool = False) ->
 class CellParameters:
     """Public constants of a step: lambda = (2 beta - 1) / (beta - 1) / epsilon_tree, delta = lambda ln beta.
 
-    ``fan_out`` is beta, ``theta`` is in points; ``unit``, ``bias``, ``threshold`` are K, Delta >= K delta, K theta.
-    K is a power of two, at most 2^20, with K lambda below 2^40; split noise is in units of 1 / K.  Delta is rounded
-    up by more than the error of floats: the proof needs exp(-Delta / (K lambda)) <= 1 / beta.  ``repaired`` chooses
-    the score of ``docs/phdstream.md``.  ``uniform``: all children of a cell have the same measure.
+    ``unit`` K, a power of two up to 2^20; ``bias`` Delta >= K delta, rounded up by more than the error of floats, as
+    the proof needs exp(-Delta / (K lambda)) <= 1 / beta; ``threshold`` K theta; ``fan_out`` beta; ``uniform``:
+    children have equal measures.
     """
 
     domain: Domain
@@ -242,7 +231,7 @@ class CellParameters:
     uniform: bool = field(init=False)
 
     def __post_init__(self) -> None:
-        """Raise ParameterError if the parameters do not fit together: at most 2^62 cells of the greatest depth."""
+        """ParameterError for more than 2^62 smallest cells."""
         fan_out, max_depth, dim, most = self.fan_out, self.max_depth, self.domain.dim, None
         if fan_out**max_depth > 2**CODE_BITS:
             most = int(CODE_BITS / math.log2(fan_out))
@@ -276,7 +265,7 @@ class CellParameters:
 
 
 def measures(plan: CellParameters, codes: Integers, depth: int) -> Floats:
-    """Measures of the domain inside cells of one depth: float64[n]; ParameterError unless finite and at least 0."""
+    """Measures of cells of one depth, float64[n]; ParameterError unless finite and at least 0."""
     lower = np.empty((codes.size, plan.domain.dim))
     upper, depths = np.empty_like(lower), np.full(codes.size, depth)
     cell_codes.decode_cells(codes, depths, plan.domain.lower, plan.domain.upper, plan.fan_out, lower, upper)
@@ -287,7 +276,7 @@ def measures(plan: CellParameters, codes: Integers, depth: int) -> Floats:
 
 
 def encode(plan: CellParameters, points: Floats) -> Integers:
-    """Codes of the points' cells of the greatest depth, ascending: int64[n]."""
+    """Ascending codes of the points' smallest cells: int64[n]."""
     codes: Integers = np.empty(points.shape[0], np.int64)
     cell_codes.encode_points(points, plan.domain.lower, plan.domain.upper, plan.fan_out, plan.max_depth, codes)
     codes.sort()
@@ -315,10 +304,7 @@ class PointParameters(Keyed, ABC):
         """Public constants of the steps."""
 
     def codes(self, points: Values | None, name: str) -> Integers:
-        """Codes of the points' cells of the greatest depth, ascending: int64[n].
-
-        DataError for points that are not finite, of another dimension, or outside the domain if that is refused.
-        """
+        """As :func:`encode`; DataError for points that are not finite, of another dimension, or refused outside."""
         if points is None:
             return np.empty(0, np.int64)
         domain, rows = self.domain, as_points(points, name, self.domain.dim)

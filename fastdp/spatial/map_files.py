@@ -1,7 +1,4 @@
-"""Domains from files, and points to files of map programs: GeoJSON, and GeoParquet with the extra ``geo``.
-
-A released tree's cells and its synthetic points are private releases; they may be written and shown.
-"""
+"""Domains from GeoJSON; cells and points, which are private releases, to GeoJSON and GeoParquet (extra ``geo``)."""
 
 from __future__ import annotations
 
@@ -31,8 +28,8 @@ def read_domain(path: str | Path) -> tuple[Domain, str]:
     Parameters
     ----------
     path : str or Path
-        Public.  A GeoJSON geometry, feature or collection in degrees, longitude first (RFC 7946): polygons make an
-        area, lines a network.  Polygons whose border crosses itself are repaired (``shapely.make_valid``).
+        Public; geometry, feature or collection in degrees, longitude first (RFC 7946).  Polygons make an area,
+        repaired by ``shapely.make_valid``; lines make a network.
 
     Returns
     -------
@@ -44,7 +41,7 @@ def read_domain(path: str | Path) -> tuple[Domain, str]:
     Raises
     ------
     DataError
-        If the file is absent, no GeoJSON, or holds no valid area or network.
+        If the file is absent, no GeoJSON, or without a valid area or network.
     ParameterError
         If shapely is not installed.
     """
@@ -99,20 +96,20 @@ def write_cells(
     Parameters
     ----------
     path : str or Path
-        Ends in .geojson or .json (GeoJSON), .parquet or .geoparquet (GeoParquet).
+        Ends in .geojson, .json, .parquet or .geoparquet.
     lower, upper : array-like[n, 2]
-        Corners of the cells; x = longitude, y = latitude on a map.
+        Corners; x = longitude, y = latitude on a map.
     counts : array-like[n]
         Column ``count``.
     columns : mapping of str to array-like[n], optional
-        More columns, such as depths.
+        More columns.
     crs : str, optional
-        For GeoParquet, such as "OGC:CRS84" for longitude and latitude, the only one of GeoJSON (RFC 7946).
+        For GeoParquet; GeoJSON has "OGC:CRS84" only.
 
     Raises
     ------
     ParameterError
-        For another suffix, or a column of another length; if geopandas is needed and not installed.
+        For another suffix or a column of another length; without geopandas.
     """
     low, high = as_boxes(lower, upper, 2, finite=True)
     table = _columns({"count": counts}, low.shape[0], "counts") | _columns(columns or {}, low.shape[0])
@@ -130,15 +127,7 @@ def write_cells(
 def write_points(
     path: str | Path, points: Values, *, columns: Mapping[str, Values] | None = None, crs: str | None = None
 ) -> None:
-    """Write points; parameters and errors as of :func:`write_cells`.
-
-    Parameters
-    ----------
-    path, columns, crs
-        As of :func:`write_cells`.
-    points : array-like[n, 2]
-        x = longitude, y = latitude on a map.
-    """
+    """Write points, array-like[n, 2] (longitude, latitude on a map); as :func:`write_cells` otherwise."""
     places = as_points(points, "points", 2)
     table = _columns(columns or {}, places.shape[0])
     if _kind(path) == "json":

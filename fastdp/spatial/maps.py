@@ -1,4 +1,4 @@
-"""Areas (land, a city) and lines (roads, rivers) as domains, from shapely, geopandas or a street graph (``geo``)."""
+"""Areas and lines as domains, from shapely, geopandas or a street graph (``geo``)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Draw: TypeAlias = Callable[[Integers, np.random.Generator], Floats]
 
 
 class Map(ABC):
-    """Domain of shapely geometries, measured and sampled by the pieces of it inside each cell."""
+    """Domain of shapely geometries, by its pieces inside each cell."""
 
     rule: ClassVar[int] = 1
     dim = 2
@@ -48,24 +48,16 @@ class Map(ABC):
 
     @abstractmethod
     def _sizes(self, low: Floats, high: Floats) -> tuple[Integers, Floats]:
-        """Cell and size of each piece of the domain inside the cells."""
+        """Cell and size of each piece inside the cells."""
 
     @abstractmethod
     def _samplers(self, low: Floats, high: Floats, counts: Integers) -> tuple[Integers, Floats, Draw]:
-        """Cell and size of each piece inside the cells with points to draw, ascending, and the draw of a point."""
+        """Cell, size and draw of each piece inside cells with points to draw."""
 
     def measure(self, lower: Values, upper: Values) -> Floats:
-        """Area or length of the domain inside each cell.
+        """Area or length inside each cell (array-like[n, 2], half-open but at the upper border): float64[n].
 
-        Parameters
-        ----------
-        lower, upper : array-like[n, 2]
-            The cells; half-open, except at the domain's upper border.
-
-        Returns
-        -------
-        float64[n]
-            In (squared) units of the coordinates, or (square) kilometres.
+        In (squared) units of the coordinates, or (square) kilometres.
         """
         low, high = as_boxes(lower, upper, 2, finite=True)
         cells, sizes = self._sizes(low, high)
@@ -73,21 +65,9 @@ class Map(ABC):
         return np.asarray(np.bincount(cells, weights=sizes, minlength=low.shape[0]), dtype=np.float64)
 
     def sample(self, lower: Values, upper: Values, counts: Values, generator: np.random.Generator) -> Floats:
-        """Uniform points of the domain inside each cell, cell by cell: float64[sum of counts, 2].
+        """Uniform points inside each cell, in order: float64[sum of counts, 2].
 
-        Parameters
-        ----------
-        lower, upper : array-like[n, 2]
-            The cells.
-        counts : array-like[n]
-            Numbers of points, integers.
-        generator : numpy.random.Generator
-            Source of uniform numbers.
-
-        Raises
-        ------
-        ParameterError
-            If points are requested in a cell outside the domain.
+        ParameterError for points in a cell outside the domain.
         """
         low, high = as_boxes(lower, upper, 2, finite=True)
         numbers = np.asarray(counts, dtype=np.int64)
@@ -105,22 +85,22 @@ class Polygons(Map):
     Parameters
     ----------
     geometry : shapely Polygon or MultiPolygon, a list of these, GeoSeries or GeoDataFrame
-        Public.  Overlapping polygons count once; a polygon includes its border.
+        Public.  Overlapping polygons count once.
     geographic : bool
-        True if coordinates are degrees, x = longitude, y = latitude; areas are then in square kilometres, with the
-        lengths of degrees at the middle latitude.  A uniform density is uniform in (x, y), as in PHDStream's code.
+        True for degrees, x = longitude, y = latitude; areas are then in square kilometres, by the middle latitude's
+        lengths of degrees.  A uniform density is uniform in (x, y), as in PHDStream's code.
 
     Attributes
     ----------
     lower, upper : float64[2]
         Bounding box.
     area : float
-        In squared units of the coordinates, or square kilometres.
+        In squared units, or square kilometres.
 
     Raises
     ------
     ParameterError
-        If the geometry is not a valid polygon, or not geographic though declared so; if shapely is not installed.
+        For invalid polygons, or ones that are not geographic as declared; without shapely.
     """
 
     @validation.plain
@@ -133,7 +113,6 @@ class Polygons(Map):
         )
 
     def _set(self, parts: Geometries, lower: Floats, upper: Floats, geographic: bool, plane_area: float) -> None:
-        """Set the fields from small polygons that tile the area."""
         self.lower, self.upper, self.geographic = lower, upper, geographic
         self._scale = float(np.prod(plane_scales(lower, upper, geographic)))
         self._plane_area = plane_area
@@ -146,7 +125,7 @@ class Polygons(Map):
         return f"Polygons(<{self.area:g}{' km^2' if self.geographic else ''}>, geographic={self.geographic})"
 
     def describe(self) -> Json:
-        """The small polygons, for a state file: the original ones would be cut again and rounded differently."""
+        """The small polygons for a state file; cut again they would differ."""
         shapely = load("shapely")
         raw = shapely.to_wkb(shapely.geometrycollections(self._tree.geometries))
         return {
@@ -156,7 +135,7 @@ class Polygons(Map):
         }
 
     def identity(self) -> dict[str, object]:
-        """The small polygons for noise keys, uncompressed: compressed bytes depend on a library's version."""
+        """The small polygons for noise keys, uncompressed: zlib's bytes vary."""
         shapely = load("shapely")
         plain = {name: getattr(self, name) for name in ("lower", "upper", "geographic")}
         return {**plain, "parts": shapely.to_wkb(shapely.geometrycollections(self._tree.geometries))}
@@ -200,7 +179,6 @@ class Polygons(Map):
         return np.repeat(asked, [each.size for each in areas]), np.concatenate([np.empty(0), *areas]), draw
 
     def contains(self, points: Values) -> NDArray[np.bool_]:
-        """Flags of the points, array-like[n, 2], in the domain or on its border: bool[n]."""
         table = as_points(points, "points", 2)
         inside = np.zeros(table.shape[0], np.bool_)
         inside[self._tree.query(load("shapely").points(table), predicate="intersects")[0]] = True
@@ -221,7 +199,7 @@ class Polygons(Map):
         return [found[name] for name in names]
 
     def _pieces(self, low: Floats, high: Floats) -> tuple[Integers, Geometries]:
-        """Intersections of cells with the small polygons: indices of the cells, ascending, and polygons."""
+        """Cells, ascending, and their intersections with small polygons."""
         shapely = load("shapely")
         boxes = shapely.box(low[:, 0], low[:, 1], high[:, 0], high[:, 1])
         cells, parts = self._tree.query(boxes, predicate="intersects")
@@ -269,26 +247,25 @@ class Network(Map):
     Parameters
     ----------
     lines : shapely LineString or MultiLineString, a list of these, GeoSeries, GeoDataFrame, or a networkx graph
-        Public.  A graph's edges are their attribute ``geometry`` or the straight line between nodes with the
-        attributes ``x`` and ``y`` (as OSMnx writes them).  Coinciding lines, such as a street's two directions, count
-        once.
+        Public.  A graph's edges are their ``geometry``, or straight between nodes with ``x`` and ``y`` (as OSMnx
+        writes them).  Coinciding lines count once.
     geographic : bool
-        As for :class:`Polygons`; lengths and distances are then in kilometres.
+        As for :class:`Polygons`; lengths are then in kilometres.
     tolerance : float, optional
-        Greatest distance from a line at which :meth:`contains` accepts a point; by default the rounding of
-        coordinates.  :meth:`snap` moves measured positions onto the lines.
+        Greatest distance from a line at which a point is accepted; by default rounding.  :meth:`snap` moves points
+        onto the lines.
 
     Attributes
     ----------
     lower, upper : float64[2]
-        Bounding box; a side without extent is widened to that of the other.
+        Bounding box; a side without extent gets that of the other.
     length : float
         In units of the coordinates, or kilometres.
 
     Raises
     ------
     ParameterError
-        If no line has a length, or they are not geographic though declared so; if shapely is not installed.
+        If no line has a length, or they are not geographic as declared; without shapely.
     """
 
     @validation.plain
@@ -327,11 +304,11 @@ class Network(Map):
         return f"Network(<{self.length:g}{' km' if self.geographic else ''}>, geographic={self.geographic})"
 
     def describe(self) -> Json:
-        """The segments, for a state file: lines would be joined and cut again, in another order."""
+        """The segments for a state file; joined again they would differ."""
         return {name: codec.describe(value) for name, value in self.identity().items()}
 
     def identity(self) -> dict[str, object]:
-        """The segments for noise keys, uncompressed: compressed bytes depend on a library's version."""
+        """The segments for noise keys, uncompressed: zlib's bytes vary."""
         names = ("starts", "steps", "lower", "upper", "scales", "geographic", "tolerance")
         return {name: getattr(self, name if hasattr(self, name) else f"_{name}") for name in names}
 
@@ -367,7 +344,7 @@ class Network(Map):
         return cells, (leave - enter) * self._lengths[segments], draw
 
     def contains(self, points: Values) -> NDArray[np.bool_]:
-        """Flags of the points, array-like[n, 2], within the tolerance of a line: bool[n]."""
+        """True for points, array-like[n, 2], within the tolerance of a line."""
         table = as_points(points, "points", 2)
         places = load("shapely").points(table * self._scales)
         inside = np.zeros(table.shape[0], np.bool_)
@@ -375,9 +352,9 @@ class Network(Map):
         return inside
 
     def snap(self, points: Values) -> Floats:
-        """Return the nearest point on the lines to each point, array-like[n, 2]: float64[n, 2].
+        """Nearest point on the lines to each point: float64[n, 2].
 
-        Each point moves independently, so adjacent streams stay adjacent: use it before publishing.
+        Points move independently, so adjacent streams stay adjacent: use it before publishing.
         """
         table = as_points(points, "points", 2)
         nearest = self._tree.nearest(load("shapely").points(table * self._scales))
@@ -390,10 +367,7 @@ class Network(Map):
         return places
 
     def _pieces(self, low: Floats, high: Floats) -> tuple[Integers, Integers, Floats, Floats]:
-        """Segments clipped to cells: cell (ascending), segment, and both ends in [0, 1] along it.
-
-        Source: Liang and Barsky, ACM TOG 3(1), 1984.
-        """
+        """Cell, segment, and both ends in [0, 1] of segments clipped to cells (Liang and Barsky 1984)."""
         shapely = load("shapely")
         boxes = shapely.box(*(low * self._scales).T, *(high * self._scales).T)
         cells, segments = self._tree.query(boxes)
@@ -414,7 +388,7 @@ class Network(Map):
 
 
 def _small_parts(shapely: ModuleType, union: Geometries) -> Geometries:
-    """Polygons with few corners that tile the union, by halving larger ones across their longer side."""
+    """Polygons with few corners that tile the union."""
     waiting, done = list(shapely.get_parts(union)), []
     while waiting:
         part = waiting.pop()
@@ -434,7 +408,6 @@ def _small_parts(shapely: ModuleType, union: Geometries) -> Geometries:
 
 
 def _lines_of_graph(shapely: ModuleType, graph: Geometries) -> Geometries:
-    """Edges of a street graph as shapely lines; straight ones where an edge has no geometry."""
     lines = []
     for tail, head, attributes in graph.edges(data=True):
         line = attributes.get("geometry")
@@ -448,7 +421,7 @@ def _lines_of_graph(shapely: ModuleType, graph: Geometries) -> Geometries:
 
 
 def load(module: str) -> ModuleType:
-    """A module of the extra ``geo``, imported now; ParameterError with the install command if it is missing."""
+    """A module of the extra ``geo``; ParameterError with the install command."""
     missing = (
         f"polygons, networks and GeoParquet need {module}, which is not installed: pip install 'fastdp-streams[geo]'"
     )
@@ -457,7 +430,7 @@ def load(module: str) -> ModuleType:
 
 
 def as_geometries(geometry: Geometries, name: str, kinds: tuple[str, ...]) -> Geometries:
-    """Valid simple geometries of these kinds, without Z: object[n]; ParameterError if none, or another kind."""
+    """Valid simple geometries of these kinds, without Z; else ParameterError."""
     shapely = load("shapely")
     accepted = f"a shapely geometry of {' or '.join(kinds)} parts, a list of these, or a geopandas series"
     if not isinstance(geometry, shapely.Geometry):
@@ -486,7 +459,7 @@ def as_geometries(geometry: Geometries, name: str, kinds: tuple[str, ...]) -> Ge
 
 
 def simple_parts(geometries: Geometries) -> Geometries:
-    """Points, lines and polygons of all geometries, also within nested collections: object[n]."""
+    """Points, lines and polygons of nested geometries: object[n]."""
     shapely = load("shapely")
     parts = shapely.get_parts(geometries)
     # A GeoJSON collection of features holds multi-part geometries.
@@ -496,10 +469,9 @@ def simple_parts(geometries: Geometries) -> Geometries:
 
 
 def plane_scales(lower: Floats, upper: Floats, geographic: bool) -> Floats:
-    """Factors, float64[2], from coordinates in this bounding box to the plane of measurement.
+    """Factors, float64[2], from coordinates to the plane of measurement: 1, or kilometres at the middle latitude.
 
-    They are 1 and 1, or kilometres for a degree of longitude and latitude at the box's middle latitude: one linear
-    map for the full domain, so shares of area do not depend on it.
+    One linear map for the full domain leaves shares of area unchanged.
     """
     if not geographic:
         return np.ones(2)
@@ -514,7 +486,7 @@ def plane_scales(lower: Floats, upper: Floats, geographic: bool) -> Floats:
 
 
 def checked_corners(lower: Floats, upper: Floats) -> tuple[Floats, Floats]:
-    """Corners of a bounding box from a state file; ValueError if they are invalid."""
+    """Corners from a state file; else ValueError."""
     if (
         lower.shape != (2,)
         or upper.shape != (2,)
@@ -525,10 +497,9 @@ def checked_corners(lower: Floats, upper: Floats) -> tuple[Floats, Floats]:
 
 
 def draw_pieces(cells: Integers, weights: Floats, counts: Integers, generator: np.random.Generator) -> Integers:
-    """Indices of pieces, int64[sum of counts]: for each cell ``counts`` of its pieces, drawn in proportion to weight.
+    """Indices of pieces, ``counts`` for each cell, drawn by `weights`; ParameterError for a cell without pieces.
 
-    `cells`, int64[pieces], is the cell of each piece, ascending; `weights`, float64[pieces], its area or length,
-    above 0.  ParameterError if points are requested in a cell without pieces.
+    `cells` is the cell of each piece, ascending.
     """
     starts = np.searchsorted(cells, np.arange(counts.size + 1))
     missing = np.flatnonzero((counts > 0) & (np.diff(starts) == 0))

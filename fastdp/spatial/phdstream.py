@@ -1,8 +1,7 @@
-"""PHDStream (2024): private synthetic points that follow a set of points through additions and removals.
+"""PHDStream (2024): private synthetic points that follow a set through additions and removals.
 
-Algorithms 6 and 7 with a counter for every cell, and with a score for which the privacy claim holds.  With a share of
-epsilon all points are counted too, and least squares adjusts the cells to that count.  Readings, errata and proofs:
-``docs/phdstream.md``.
+Algorithms 6 and 7, with a score for which the privacy claim holds, and a count of all points.  Readings, errata and
+proofs: ``docs/phdstream.md``.
 """
 
 from __future__ import annotations
@@ -65,14 +64,14 @@ MAX_SHARE, MAX_SCALE = 0.5, 2**40
 
 
 def split(epsilon: float, share: float) -> tuple[float, float]:
-    """Epsilon of the count of all points, and of the cells; together at most `epsilon`."""
+    """Epsilon of the count of all points, and of the cells."""
     total = share * epsilon
     return total, remainder(epsilon, total)
 
 
 @dataclass(frozen=True)
 class TotalCount:
-    """State of the count of all points: number of steps, noisy result, counter row (secret)."""
+    """State of the count of all points: steps, noisy result, counter row (secret)."""
 
     steps: int = 0
     released: int = 0
@@ -87,7 +86,7 @@ class TotalCounter:
 
     @classmethod
     def of_share(cls, epsilon: float, sensitivity: int, share: float) -> TotalCounter | None:
-        """Counter for `sensitivity` events of a person; None if no share is spent on it."""
+        """Counter for `sensitivity` events of a person; None without a share."""
         if not share:
             return None
         made = cls(Fraction(split(epsilon, share)[0]) / sensitivity)
@@ -112,7 +111,7 @@ class TotalCounter:
         return TotalCount(total.steps + 1, total.released + net + int(COUNTER.step(row, noise)[0]), row)
 
     def missing(self, total: TotalCount, counted: int, variance: float) -> float:
-        """Least squares correction, in points, of the cells' sum `counted`, of variance `variance`."""
+        """Least squares correction of the cells' sum `counted`, in points."""
         own = self.variance * COUNTER.open_draws(total.steps)
         return (total.released - counted) * (variance / (variance + own)) if variance > 0.0 else 0.0
 
@@ -132,10 +131,7 @@ class TotalCounter:
 
 @dataclass(frozen=True, kw_only=True)
 class PointState:
-    """State of a mechanism on batches of points: ``tree`` is the last release.
-
-    ``chain``, secret, is a hash of the input, to which noise is bound (:func:`fastdp.noise.binding.step_key`).
-    """
+    """``tree``: last release; ``chain``, secret: hash of the input, to which noise is bound."""
 
     n_steps: int = 0
     tree: Tree | None = None
@@ -146,7 +142,7 @@ S = TypeVar("S", bound=PointState)
 
 
 class PointMachine(Machine[S], Generic[S]):
-    """Transition function of a mechanism on batches of points; subclasses are :class:`PointParameters` besides."""
+    """Transition function on batches of points; subclasses are :class:`PointParameters` too."""
 
     PARTS: ClassVar[codec.Parts] = PARTS
     #: Columns that a file has of each tree of a state; none of a tree that follows from the others.
@@ -171,12 +167,11 @@ class PointMachine(Machine[S], Generic[S]):
         return decomposition.root_only(self.plan)
 
     def read(self, *batch: Any) -> tuple[Integers, Integers]:
-        """Ascending codes of the added and removed points' cells of the greatest depth, int64[n] and int64[m]."""
+        """Ascending codes of both batches' smallest cells."""
         added, removed = batch
         return self.codes(added, "added"), self.codes(removed, "removed")
 
     def step(self, state: S, batch: tuple[Integers, Integers], key: Key) -> Transition[S]:
-        """Transition after one batch, with noise bound to all batches so far."""
         if state.n_steps >= MAX_STEPS:
             raise StateError(f"{state.n_steps} steps were taken: expected at most 2^40")
         added, removed = batch
@@ -184,11 +179,9 @@ class PointMachine(Machine[S], Generic[S]):
         return Transition(self.follow(state, added, removed, own, chain))
 
     def consumed(self, state: S) -> int:
-        """Number of batches consumed."""
         return state.n_steps
 
     def pack(self, state: S) -> Json:
-        """State as JSON, trees by the columns of :attr:`TREES`."""
         described = {each.name: getattr(state, each.name) for each in fields(state)}
         for name, value in described.items():
             if name not in self.TREES:
@@ -199,7 +192,6 @@ class PointMachine(Machine[S], Generic[S]):
         return {"n_seen": state.n_steps, "state": described}
 
     def unpack(self, packed: Json, key: Key) -> S:
-        """State restored from JSON, checked; ValueError if it is invalid."""
         kind, restored = get_type_hints(type(self).start)["return"], dict(packed["state"])
         for name, hint in get_type_hints(kind).items():
             if name not in self.TREES:
@@ -216,7 +208,7 @@ class PointMachine(Machine[S], Generic[S]):
 
 
 class SpatialPublisher(Publisher[S]):
-    """Publisher of points, with its parameters as attributes; subclasses define the machine."""
+    """Publisher of points, with its parameters as attributes."""
 
     _machine: PointMachine[S]
     domain: Domain
@@ -240,7 +232,7 @@ class SpatialPublisher(Publisher[S]):
 
     @property
     def tree(self) -> ReleasedTree:
-        """The cells and counts of the last release; StateError before the first batch."""
+        """Cells and counts of the last release; StateError before the first."""
         tree = self._state.tree
         if tree is None:
             raise StateError("there is no tree yet: expected a step first")
@@ -267,7 +259,7 @@ class SpatialPublisher(Publisher[S]):
         Parameters
         ----------
         added, removed : array-like, n rows of d numbers, optional
-            Points that appear and disappear, in any order; None or an empty array for none.
+            Points that appear and disappear; None for none.
 
         Returns
         -------
@@ -277,27 +269,27 @@ class SpatialPublisher(Publisher[S]):
         Raises
         ------
         DataError
-            For points that are not finite, of another dimension, or outside the domain; nothing is consumed then.
+            For points that are not finite, of another dimension, or outside the domain; nothing is consumed.
         """
         self.advance(added, removed)
         return self.sample()
 
     @single_caller
     def advance(self, added: Values | None, removed: Values | None = None) -> None:
-        """Consume one batch without drawing points; parameters and errors as :meth:`step`."""
+        """As :meth:`step`, without drawing points."""
         self._call(self._machine.read(added, removed))
 
     def sample(self) -> Floats:
-        """Draw the synthetic points of the last step, float64[N, d], the same at each call."""
+        """Synthetic points of the last step, float64[N, d], the same at each call."""
         secret = self._key.derive("synthetic points", self.n_steps).reveal()
         return self.tree.sample(np.random.Generator(np.random.SFC64(int.from_bytes(secret, "big"))))
 
     def count(self, lower: Values, upper: Values) -> Counts:
-        """Return the number of points in boxes from the released tree: see :meth:`ReleasedTree.count`."""
+        """Number of points in boxes: see :meth:`ReleasedTree.count`."""
         return self.tree.count(lower, upper)
 
     def interval(self, lower: Values, upper: Values, confidence: float = 0.95) -> tuple[Counts, Counts]:
-        """Return intervals for true counts of boxes, (low, high), by a model: see :meth:`ReleasedTree.interval`.
+        """Intervals for true counts: see :meth:`ReleasedTree.interval`.
 
         StateError if points may wait to be counted (:class:`fastdp.AdaptivePHDStream`).
         """
@@ -308,19 +300,19 @@ class SpatialPublisher(Publisher[S]):
         return self.tree.std_error(lower, upper)
 
     def _variances(self) -> float | None:
-        """Noise variance of each cell of :attr:`tree`, in points^2; None if it is unknown."""
+        """Noise variance of each cell, in points^2; None if unknown."""
         return None
 
 
 def in_halves(epsilon: float, where: str = "") -> Guarantee:
-    """Guarantee of PrivTree's cells with half of `epsilon`, and of one count in each with the other half."""
+    """Guarantee of PrivTree: half of `epsilon` for cells, half for their counts."""
     half = epsilon / 2
     cells = event_guarantee(half, "PrivTree: (2 beta - 1) / (beta - 1) / lambda, whatever the depth")
     return sequential(cells.of(f"{where}cells"), counter_guarantee(Simple(), half).of(f"{where}counts"))
 
 
 def composed(cells: Guarantee, total_epsilon: float, events: int) -> Guarantee:
-    """Guarantee for `events` events of one person: of the cells, and of the count of all points if there is one."""
+    """Guarantee for `events` events: of cells and, if counted, all points."""
     if total_epsilon:
         cells = sequential(cells, counter_guarantee(COUNTER, total_epsilon).of("count of the whole"))
     if events == 1:
@@ -346,10 +338,7 @@ def _parts(epsilon: float, total_share: float) -> tuple[float, float]:
 
 @dataclass(frozen=True, kw_only=True)
 class PHDState(PointState):
-    """State of PHDStream, with ``kept``, the tree from which the next step starts.
-
-    ``drawn`` is the number of cells' counts so far, each with independent noise; 0 if all points are not counted.
-    """
+    """``kept``: tree for the next step; ``drawn``: number of cells' counts so far, 0 if no total is counted."""
 
     kept: KeptTree
     total: TotalCount = field(default_factory=TotalCount)
@@ -361,7 +350,6 @@ class CounterKind(Kind):
     """Kind of a parameter that is a counter or its name."""
 
     def check(self, name: str, value: object) -> Counter:
-        """The counter for `value`; ParameterError that names the parameter if it is none."""
         if isinstance(value, str):
             value = NAMED_COUNTERS[validation.choice(name, value, tuple(NAMED_COUNTERS))]
         validation.part(name, value, Counter, "fastdp.counters")
@@ -385,7 +373,6 @@ class PHDMachine(PointParameters, PointMachine[PHDState]):
 
     @cached_property
     def plan(self) -> CellParameters:
-        """Public constants of the steps."""
         cells, counts = (Fraction(part) / self.sensitivity for part in _parts(self.epsilon, self.total_share))
         shape, counter = (self.domain, self.fan_out, self.max_depth), cast("Counter", self.counter)
         return CellParameters(
@@ -394,20 +381,18 @@ class PHDMachine(PointParameters, PointMachine[PHDState]):
 
     @cached_property
     def total(self) -> TotalCounter | None:
-        """The counter of all points; None if no share is spent on it."""
+        """The counter of all points, if it has a share."""
         return TotalCounter.of_share(self.epsilon, self.sensitivity, self.total_share)
 
     @cached_property
     def variance(self) -> float:
-        """Variance of one noise draw of a cell's counter, in points^2."""
+        """Variance of one draw of a counter, in points^2."""
         return laplace_variance(self.plan.cell_distribution.scale)
 
     def start(self, key: Key) -> PHDState:
-        """State before the first batch."""
         return PHDState(kept=self.root)
 
     def follow(self, state: PHDState, added: Integers, removed: Integers, key: Key, chain: str) -> PHDState:
-        """State after one batch (Algorithm 7)."""
         expected = 0 if state.tree is None else state.tree.first.size
         kept, tree = decomposition.take_step(self.plan, state.kept, added, removed, state.n_steps, key, expected)
         tree, total, drawn = tree.shown, state.total, state.drawn
@@ -419,7 +404,6 @@ class PHDMachine(PointParameters, PointMachine[PHDState]):
         return PHDState(n_steps=state.n_steps + 1, tree=tree, chain=chain, kept=kept, total=total, drawn=drawn)
 
     def check_indices(self, state: PHDState) -> None:
-        """Raise ValueError unless trees and counts are of the same step."""
         if (state.tree is None) != (state.n_steps == 0):
             raise ValueError("a release out of range")
         if self.total is not None:
@@ -438,13 +422,13 @@ class PHDStream(SpatialPublisher[PHDState]):
     epsilon : float
         Privacy loss of all releases for ``sensitivity`` events.
     counter : str or Counter
-        Noise of the counts at the leaves: ``"simple"`` (best in most cases), ``"block"`` (of 8 steps, as printed:
-        biased here, which ``Block(settles=True)`` is not), ``"binary"`` (trees of 1,024 activations that settle), or
-        an object from ``fastdp.counters``.
+        Noise of the leaves' counts: ``"simple"`` (mostly best), ``"block"`` (of 8 steps, as printed: biased here,
+        unlike ``Block(settles=True)``), ``"binary"`` (1,024 activations a tree), or an object from
+        ``fastdp.counters``.
     max_depth : int
         D: depth of the smallest cells; fan_out^D at most 2^62.
     fan_out : int
-        beta: equal children that a cell is cut into, along one axis; the axes take turns, the first one first.
+        beta: equal children of a cut cell, along one axis; the axes take turns, the first one first.
     sensitivity : int
         k: events (additions and removals) of one person that are protected together; each gets epsilon / k.
     threshold : float
@@ -454,24 +438,23 @@ class PHDStream(SpatialPublisher[PHDState]):
     retention : int
         Steps for which a cell that is not cut remembers its children's counts; memory grows with it.
     total_share : float
-        Share of epsilon, 0 to 0.5, for a count of all points, to which least squares adjusts the others.  0 is the
-        paper's: the total's error is then five times as large, and grows with cells and steps.
+        Share of epsilon, 0 to 0.5, for a count of all points, to which the others are adjusted.  0 is the paper's,
+        with five times the total's error, growing with cells and steps.
     outside : str
-        ``"raise"`` refuses a batch with points outside the domain (the error reveals that there was such a point);
-        ``"clip"`` moves them to its bounding box, and on a network to the nearest road.
+        ``"raise"`` refuses a batch with points outside the domain (the error reveals that); ``"clip"`` moves them to
+        its bounding box, and on a network to the nearest road.
     seed, key
         As for :class:`fastdp.StreamPublisher`.
 
     Notes
     -----
-    Privacy: streams are adjacent if they differ in one event, an addition or a removal in one batch.  A batch's
-    additions enter the split decisions of that step; each event enters one cell's counter and that of all points,
-    once.  The latter has ``total_share`` of epsilon; of the rest two fifths are for decisions and three for cells, or
-    half each without it.  Number and times of the batches are public, their sizes are not released.
+    Privacy: streams are adjacent if they differ in one event, an addition or a removal in one batch.  An event enters
+    one step's split decisions, one cell's counter and that of all points (``docs/privacy.md``, section 9).  Number
+    and times of batches are public, sizes are not released.
 
-    The first batch may hold everything so far.  PHDStream keeps counts, no points: removing a point that was never
-    added is not detected and lowers its cell's count.  After an interrupt compare ``n_steps``: a batch that was
-    consumed must not be sent again.
+    The first batch may hold everything so far.  PHDStream keeps no points: removing one that was never added is not
+    detected and lowers its cell's count.  After an interrupt compare ``n_steps``: a consumed batch must not be sent
+    again.
 
     Examples
     --------
@@ -498,12 +481,12 @@ class PHDStream(SpatialPublisher[PHDState]):
 
     @property
     def n_nodes(self) -> int:
-        """Cells in memory: those of the last release, and those that ``retention`` keeps."""
+        """Cells in memory, kept ones included."""
         return self._state.kept.tree.first.size
 
     @property
     def guarantee(self) -> Guarantee:
-        """Guarantee for ``sensitivity`` events over all releases, composed of decisions and counts."""
+        """Guarantee for ``sensitivity`` events over all releases."""
         part, counts = _parts(self.epsilon, self.total_share)
         if self.score == "repaired":
             cells = event_guarantee(part, "repaired score: (2 beta - 1) / (beta - 1) / lambda, whatever the depth")
@@ -520,6 +503,6 @@ class PHDStream(SpatialPublisher[PHDState]):
         return replace(found, simulated=self._key.simulated)
 
     def _variances(self) -> float | None:
-        """Noise variance of a cell counted at every step, in points^2; None for user-defined counters."""
+        """Noise variance of a cell counted at every step; None for user-defined counters."""
         draws = getattr(self.counter, "open_draws", None)
         return None if draws is None else draws(self.n_steps) * self._machine.variance

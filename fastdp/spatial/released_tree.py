@@ -1,7 +1,4 @@
-"""Released tree: cells with counts, for sampling points and counting boxes; and PrivTree, which releases one.
-
-PrivTree (Zhang et al. 2016; PHDStream Algorithm 5) is a private decomposition of one set of points.
-"""
+"""Released tree of cells with counts; and PrivTree (Zhang et al. 2016; PHDStream Algorithm 5), which releases one."""
 
 from __future__ import annotations
 
@@ -37,20 +34,18 @@ LEAF = 16
 
 
 class ReleasedTree:
-    """Private decomposition: disjoint cells that cover the domain, each with a count.
-
-    All of it is released, so anything computed from it costs no privacy.
+    """Private decomposition: disjoint cells that cover the domain, each with a count; all of it is public.
 
     Attributes
     ----------
     lower, upper : float64[n, d]
-        The cells (leaves of the tree), in the units of the points.
+        The cells (leaves), in units of the points.
     counts : float64[n]
-        Their counts, 0 or more; they sum to :attr:`total`.
+        0 or more; they sum to :attr:`total`.
     depths : int64[n]
         Number of cuts that made each cell.
     domain : Domain
-        The region that the cells cover.
+        The region covered.
     """
 
     def __init__(self, plan: CellParameters, tree: Tree, variance: float | None = None) -> None:
@@ -78,23 +73,10 @@ class ReleasedTree:
         return f"ReleasedTree({self.n_leaves} cells, total {self.total:g})"
 
     def sample(self, generator: np.random.Generator | int | None = None) -> Floats:
-        """Draw synthetic points, uniform in the domain inside each cell (Eq. 5).
+        """Draw synthetic points, uniform in the domain inside each cell (Eq. 5): float64[N, d], cell by cell.
 
-        Parameters
-        ----------
-        generator : numpy Generator or seed, optional
-            Source of randomness; not secret, because cells and counts are released.
-
-        Returns
-        -------
-        float64[N, d]
-            Points, cell by cell.  Each count is rounded up with the probability of its fraction, so N is unbiased for
-            :attr:`total`.
-
-        Raises
-        ------
-        StateError
-            If the points do not fit in memory: :meth:`count` draws none.
+        Counts are rounded up with the probability of their fraction, so N is unbiased for :attr:`total`.  `generator`
+        need not be secret.  StateError if the points do not fit in memory: :meth:`count` draws none.
         """
         points = float(self.counts.sum())
         if points <= MAX_POINTS:
@@ -106,18 +88,13 @@ class ReleasedTree:
         raise StateError(f"{points:g} synthetic points do not fit in memory: expected count(), which draws none")
 
     def count(self, lower: Values, upper: Values) -> Counts:
-        """Return the number of points in each box: the expected number of sampled ones.
-
-        Cells are half-open, so on a network a road along a box's upper side is not in the box.
+        """Expected number of sampled points in each box: float, or float64[q].
 
         Parameters
         ----------
         lower, upper : array-like, d numbers or q rows of d
-            Corners of one box, or of many.  Anything outside the domain counts 0.
-
-        Returns
-        -------
-        float, or float64[q]
+            Corners; cells are half-open, so a road along a box's upper side is not in it.  Outside the domain counts
+            0.
 
         Raises
         ------
@@ -133,18 +110,11 @@ class ReleasedTree:
         return float(out[0]) if one else out
 
     def std_error(self, lower: Values, upper: Values) -> Counts:
-        """Return the root mean square error of :meth:`count`, by a model: float, or float64[q].
+        """Root mean square error of :meth:`count`, by a model: float, or float64[q].
 
-        Every cell in the box, or cut by it, has the noise of all its counts.  The points of a cut cell, and as many
-        more as its noise may hide, may be anywhere in it.  The model ignores the gain from consistent counts and the
-        bias from rounding them up to 0.
-
-        Raises
-        ------
-        DataError
-            As :meth:`count`.
-        StateError
-            If the noise of the counts is unknown.
+        Each cell in or cut by the box has the noise of its counts; points of a cut cell, and those its noise may
+        hide, may be anywhere in it.  Gain and bias of consistent counts are ignored.  StateError if the noise is
+        unknown.
         """
         if self._variance is None:
             raise StateError("this tree does not state the noise of its counts: expected that of a PHDStream")
@@ -160,10 +130,7 @@ class ReleasedTree:
         return float(errors[0]) if one else errors
 
     def interval(self, lower: Values, upper: Values, confidence: float = 0.95) -> tuple[Counts, Counts]:
-        """Return intervals for the true counts of boxes, by the model of :meth:`std_error`: (low, high).
-
-        Two floats, or two float64[q]; not below 0, and the answer of :meth:`count` lies between them.
-        """
+        """Intervals for true counts, (low, high), not below 0, by the model of :meth:`std_error`."""
         level, answer = checked_confidence(confidence), self.count(lower, upper)
         half = MODEL_WIDTH * wider_quantile(level) * self.std_error(lower, upper)
         return np.maximum(answer - half, 0.0), answer + half
@@ -180,7 +147,7 @@ class ReleasedTree:
         return sums
 
     def _boxes(self, lower: Values, upper: Values) -> tuple[Floats, Floats, bool]:
-        """Checked corners, float64[q, d] each, and True if a single box was given."""
+        """Checked corners, and True for a single box."""
         dim, axes = self.domain.dim, []
         for name, corner in (("lower", lower), ("upper", upper)):
             array = as_array(corner)
@@ -205,7 +172,7 @@ class ReleasedTree:
     def _add_inside(
         self, low: Floats, high: Floats, numbers: Floats, out: Floats, *, by_volume: bool
     ) -> tuple[Integers, Integers]:
-        """Add `numbers` of the cells inside each box to `out`; returns box and leaf indices of the cells it cuts."""
+        """Add `numbers` of cells inside each box to `out`; returns box and leaf of the cells it cuts."""
         stack: Integers = np.empty(self._tree.first.size + 1, np.int64)
         tree, capacity = (self._fan_out, self._tree.first, numbers, self._lower, self._upper), 0
         while True:
@@ -234,20 +201,10 @@ class PrivTree:
 
     Parameters
     ----------
-    domain : Domain
-        The public region, such as :class:`Box`.
+    domain, max_depth, fan_out, threshold, outside, seed, key
+        As for :class:`fastdp.PHDStream`.
     epsilon : float
         Privacy loss for one point that is present or absent.
-    max_depth : int
-        D: cells of this depth are not cut any more; fan_out^D at most 2^62.
-    fan_out : int
-        beta: equal children that a cell is cut into, along one axis; the axes take turns.
-    threshold : float
-        theta: cells that seem to hold more points, after a penalty for depth, are cut.
-    outside : str
-        ``"raise"`` refuses points outside the domain, ``"clip"`` moves them to its bounding box.
-    seed, key
-        As for a publisher.
 
     Notes
     -----
@@ -277,12 +234,12 @@ class PrivTree:
 
     @property
     def noise_fingerprint(self) -> str | None:
-        """Fingerprint of the noise key, as of a publisher; None in a simulation."""
+        """Fingerprint of the noise key; None in a simulation."""
         return None if self._key.simulated else self._key.fingerprint()
 
     @property
     def guarantee(self) -> Guarantee:
-        """Guarantee for one point, composed of the cells' and the counts' halves of epsilon."""
+        """Guarantee for one point."""
         half = self.epsilon / 2
         decisions = "PrivTree: (2 beta - 1) / (beta - 1) decisions' worth of loss, whatever the depth"
         cells, counts = event_guarantee(half, decisions), counter_guarantee(Simple(), half)
@@ -291,19 +248,14 @@ class PrivTree:
 
     @single_caller
     def fit(self, points: Values) -> ReleasedTree:
-        """Release the decomposition of these points, once.
-
-        Parameters
-        ----------
-        points : array-like, n rows of d numbers
-            The points.
+        """Release the decomposition of these points (n rows of d numbers), once.
 
         Raises
         ------
         DataError
-            For points that are not finite, of another dimension or outside the domain; nothing is released then.
+            For points that are not finite, of another dimension or outside the domain; nothing is released.
         StateError
-            At a second call: the same noise on other points would reveal their difference.
+            At a second call: equal noise on other points would reveal their difference.
         """
         if self._fitted:
             raise StateError("this PrivTree has been fitted: expected a new one for other points")
@@ -315,7 +267,7 @@ class PrivTree:
 
 
 class BoxTree:
-    """Boxes or points in the order of a k-d tree, with a bounding box for each node."""
+    """Boxes or points in k-d tree order, with nodes' bounding boxes."""
 
     def __init__(self, lower: Floats, upper: Floats) -> None:
         n = lower.shape[0]
@@ -332,19 +284,14 @@ class BoxTree:
 
 
 class CellIndex:
-    """Index of cells with counts, for counts in many boxes without sampling.
+    """Index of cells with counts, for expected numbers of evenly sampled points in boxes.
 
     Parameters
     ----------
     lower, upper : array-like[n, d]
-        Corners of the cells, finite; copies are kept.  Cells without extent along an axis are allowed.
+        Finite corners, copied; cells may lack extent along an axis.
     counts : array-like[n]
-        Their contents, finite; negative ones are allowed.
-
-    Notes
-    -----
-    A count is spread evenly over its cell, so an answer is the expected number of points in the box
-    when points are sampled evenly from the cells.
+        Finite; negative ones are allowed.
     """
 
     def __init__(self, lower: Values, upper: Values, counts: Values) -> None:
@@ -364,17 +311,7 @@ class CellIndex:
         return float(self._sums[1])
 
     def count(self, lower: Values, upper: Values) -> Floats:
-        """Return the content of each box: cells' counts times the shares of their volumes in it.
-
-        Parameters
-        ----------
-        lower, upper : array-like[q, d]
-            The boxes; infinite bounds are allowed.
-
-        Returns
-        -------
-        float64[q]
-        """
+        """Content of each box, float64[q]: cells' counts times their shares in it; bounds may be infinite."""
         tree = self._tree
         low, high = as_boxes(lower, upper, tree.lower.shape[1])
         out = np.empty(low.shape[0])

@@ -1,4 +1,4 @@
-"""State: machines, the publisher that drives them, and the journal of a kept file."""
+"""Machines, their publisher, and the journal of a kept file."""
 
 from __future__ import annotations
 

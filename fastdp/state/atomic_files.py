@@ -1,6 +1,6 @@
-"""Files that appear complete or not at all, survive a power cut, and are locked against other processes.
+"""Files that appear complete or not at all, survive a power cut, and are locked between processes.
 
-Incomplete files are readable by the owner alone, and removed by the next run for the same target.
+Incomplete ones are owner-only, and removed by the next run.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def identity() -> tuple[int, object]:
-    """Value that differs between processes, also after a fork by foreign code or with a reused process id."""
+    """Value that differs between processes, also after a foreign fork."""
     return os.getpid(), token[0]
 
 
@@ -55,9 +55,9 @@ def has_locks() -> bool:
 
 
 def lock(descriptor: int) -> bool:
-    """Lock an open file or folder until :func:`unlock`; False if another owner kept it for LOCK_SECONDS.
+    """Lock an open file or folder until :func:`unlock`; False after LOCK_SECONDS; OSError without locks.
 
-    OSError if the file system has no locks.  Locks of this thread's interrupted calls are released.
+    Locks of this thread's interrupted calls are released.
     """
     for _ in range(LOCK_TRIES):
         if _locks(descriptor) or (_release_abandoned(descriptor) and _locks(descriptor)):
@@ -77,19 +77,16 @@ def _locks(descriptor: int) -> bool:
 
 
 def unlock(descriptor: int) -> None:
-    """Release a lock before its file is closed.
-
-    Closing alone does not: a child forked meanwhile shares the open file, and so the lock.
-    """
+    """Release a lock before its file is closed: a forked child shares the open file."""
     import fcntl
 
     fcntl.flock(descriptor, fcntl.LOCK_UN)
 
 
 class Hold:
-    """An open file or folder that may be locked; it owns the descriptor and releases it with its last reference.
+    """An open file or folder that may be locked, released with the last reference.
 
-    If the traceback of an interrupted call keeps it, the thread's next :func:`lock` of the file releases it.
+    If an interrupted call's traceback keeps it, the thread's next :func:`lock` releases it.
     """
 
     descriptor = -1
@@ -101,11 +98,11 @@ class Hold:
         _holds.add(self)
 
     def is_abandoned(self, running: set[int]) -> bool:
-        """Return whether the lock belongs to a call of this thread that is not among the frames `running` (by id)."""
+        """True if no call in `running` (ids of frames) holds the lock."""
         return self.descriptor >= 0 and self._thread == threading.get_ident() and self._user not in running
 
     def release(self) -> None:
-        """Unlock and close the file, if that has not happened yet."""
+        """Unlock and close the file, once."""
         if self.descriptor < 0:
             return
         # In a forked child the lock belongs to its parent.
@@ -129,7 +126,7 @@ _CONTEXTLIB = contextlib.contextmanager.__code__.co_filename
 
 
 def _user_of(frame: FrameType) -> FrameType:
-    """Frame whose ``with`` entered the generators that take the lock; else the thread's first one."""
+    """Frame whose ``with`` holds the lock; else the thread's first."""
     while frame.f_back is not None:
         entered = frame.f_code.co_filename == _CONTEXTLIB
         frame = frame.f_back
@@ -140,7 +137,7 @@ def _user_of(frame: FrameType) -> FrameType:
 
 
 def _release_abandoned(descriptor: int) -> bool:
-    """Release locks of this file held by interrupted calls of this thread; return whether there were any."""
+    """Release locks of interrupted calls of this thread; True if there were any."""
     wanted, running = os.fstat(descriptor), set()
     frame: FrameType | None = sys._getframe()
     while frame is not None:
@@ -157,7 +154,7 @@ def _release_abandoned(descriptor: int) -> bool:
 
 
 def sync_folder(folder: Path) -> None:
-    """Sync a folder, so that a rename in it survives a power cut; do nothing where folders cannot be synced."""
+    """Sync a folder, so that a rename survives a power cut, where folders can be synced."""
     if not hasattr(os, "O_DIRECTORY"):
         return
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
@@ -169,10 +166,10 @@ def sync_folder(folder: Path) -> None:
 
 @contextmanager
 def atomic_file(target: Path, *, overwrite: bool, alone: bool = False) -> Iterator[BinaryIO]:
-    """Yield a temporary file beside `target` that replaces it, synced, when the block ends without an error.
+    """Yield a temporary file that replaces `target`, synced, when the block ends without an error.
 
-    `alone`: the caller holds the folder's lock and has removed leftovers; the folder is not synced, so after a power
-    cut the file may be missing.  ParameterError as :func:`check_target`.
+    `alone`: the caller holds the folder's lock, has removed leftovers and syncs the folder.  ParameterError as
+    :func:`check_target`.
     """
     # A link stays a link: the file it points to is replaced.
     final = Path(os.path.realpath(target))
@@ -204,13 +201,13 @@ def atomic_file(target: Path, *, overwrite: bool, alone: bool = False) -> Iterat
 
 
 def name_target(error: BaseException, target: str) -> None:
-    """Name the target in a disk-full error that does not name a file."""
+    """Name the target in a disk-full error without one."""
     if isinstance(error, OSError) and error.filename is None and error.errno in NO_ROOM:
         error.filename = target
 
 
 def _open_beside(final: Path) -> tuple[Path, BinaryIO, int]:
-    """Path of a new locked file that only its owner can read, the file, and its permissions once complete."""
+    """Path of a new locked owner-only file, the file, and its final permissions."""
     while True:
         temporary = final.with_name(f".{final.name}.{secrets.token_hex(TOKEN_BYTES)}.tmp")
         # The umask can only be observed on a new file; this empty one gives no access to the one that is filled.
@@ -231,7 +228,7 @@ def _for_owner(path: str, flags: int) -> int:
 
 
 def _lock(file: BinaryIO, *, wait: bool) -> bool:
-    """Lock a file; False if another process holds it, or there are no locks."""
+    """Lock a file; False if held elsewhere, or without locks."""
     if not has_locks():
         return False
     import fcntl
@@ -244,12 +241,12 @@ def _lock(file: BinaryIO, *, wait: bool) -> bool:
 
 
 def remove_leftovers(final: Path) -> None:
-    """Delete the temporary files that killed writers left for a target without links."""
+    """Delete a target's temporary files of killed writers."""
     remove_parts(final.parent, glob.escape(final.name))
 
 
 def remove_parts(folder: Path, names: str) -> None:
-    """Delete temporary files of killed writers in `folder` whose targets match the glob `names`; keep locked ones."""
+    """Delete unlocked temporary files whose targets match the glob `names`."""
     for path in folder.glob(f".{names}.{'[0-9a-f]' * 2 * TOKEN_BYTES}.tmp"):
         with contextlib.suppress(OSError), path.open("rb") as file:
             if _lock(file, wait=False):
@@ -257,7 +254,7 @@ def remove_parts(folder: Path, names: str) -> None:
 
 
 def check_target(target: Path, *, overwrite: bool) -> None:
-    """ParameterError if `target` cannot be a file, or exists and `overwrite` is False."""
+    """ParameterError if `target` cannot be a file, or must not be overwritten."""
     final = Path(os.path.realpath(target))
     if final.is_dir():
         raise ParameterError(f"output {target}: is a folder; expected a file's name")

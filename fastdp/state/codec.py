@@ -1,4 +1,4 @@
-"""Numbers, arrays, records and components as JSON and back, for state files."""
+"""Numbers, arrays, records and components as JSON and back."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _KINDS = {np.int64: "<i8", np.float64: "<f8"}
 
 
 def pack(array: Array, kind: str) -> str:
-    """Array as compressed text of type `kind`, such as "<f8"; StateError if :func:`unpack` would refuse it."""
+    """Array as compressed text of type `kind`; StateError beyond the limit of :func:`unpack`."""
     raw = array.astype(kind).tobytes()
     packed = zlib.compress(raw, 1)
     if len(raw) > MAX_BYTES and len(raw) > _most(packed):
@@ -46,7 +46,7 @@ def pack(array: Array, kind: str) -> str:
 
 
 def unpack(text: str, kind: str) -> Array:
-    """Array that :func:`pack` wrote; ValueError or zlib.error for other text, or beyond the size limit."""
+    """Array of :func:`pack`; ValueError or zlib.error for other text."""
     return np.frombuffer(_inflated(text), kind)
 
 
@@ -55,7 +55,7 @@ def _most(packed: bytes) -> int:
 
 
 def _inflated(text: str) -> bytes:
-    """Bytes of a compressed text; ValueError if it is truncated or beyond the size limit."""
+    """Bytes of a compressed text; ValueError if truncated or too long."""
     packed = base64.b64decode(text)
     unpacker, most = zlib.decompressobj(), _most(packed)
     raw = unpacker.decompress(packed, most + 1)
@@ -67,7 +67,7 @@ def _inflated(text: str) -> bytes:
 
 
 def same(now: JsonValue, recorded: JsonValue) -> bool:
-    """Return whether two JSON documents are equal; arrays are compared unpacked, as zlib versions differ."""
+    """True for equal JSON documents; arrays are compared unpacked."""
     if isinstance(now, dict) and isinstance(recorded, dict):
         return now.keys() == recorded.keys() and all(same(now[name], value) for name, value in recorded.items())
     if isinstance(now, list) and isinstance(recorded, list):
@@ -81,14 +81,14 @@ def same(now: JsonValue, recorded: JsonValue) -> bool:
 
 
 def require_int(number: object) -> int:
-    """`number`, if it is an int; else ValueError, for 2.0 too."""
+    """`number`, if an int; ValueError for 2.0 too."""
     if type(number) is not int:
         raise ValueError(f"a {type(number).__name__} in place of a whole number")
     return number
 
 
 def describe(record: object) -> JsonValue:
-    """Record as JSON: numbers, texts, None, int64 and float64 arrays, and tuples and dataclasses of these."""
+    """Record as JSON: plain values, arrays, tuples and dataclasses."""
     if isinstance(record, np.ndarray):
         return {"shape": list(record.shape), "data": pack(record, _KINDS[record.dtype.type])}
     if isinstance(record, (list, tuple)):
@@ -99,7 +99,7 @@ def describe(record: object) -> JsonValue:
 
 
 def restore(kind: Any, described: JsonValue) -> Any:
-    """Record of type `kind` (an annotation) that :func:`describe` wrote; ValueError for another."""
+    """Record of type `kind` from :func:`describe`; else ValueError."""
     origin, inner = typing.get_origin(kind), typing.get_args(kind)
     if origin in (types.UnionType, typing.Union):
         return None if described is None else restore(inner[0], described)
@@ -122,10 +122,7 @@ def restore(kind: Any, described: JsonValue) -> Any:
 
 
 def describe_part(part: object, known: Parts) -> JsonValue:
-    """Parameter as JSON: plain values, lists entry by entry, components by name, rule, parameters.
-
-    StateError for a component that is not one of `known`.
-    """
+    """Parameter as JSON, components by name, rule, parameters; StateError for an unknown one."""
     if part is None or isinstance(part, (bool, int, float, str)):
         return part
     if isinstance(part, (list, tuple)):
@@ -165,7 +162,7 @@ DAMAGE = (*_NUMBERS, AttributeError, LookupError, MemoryError, RecursionError)
 
 @contextmanager
 def decode_errors(name: str, writer: object = __version__) -> Iterator[None]:
-    """Turn damage within an authenticated state into a StateError, which names the version `writer` if it differs."""
+    """Turn damage within an authenticated state into a StateError that names another version `writer`."""
     try:
         yield
     except DAMAGE as error:
@@ -176,7 +173,7 @@ def decode_errors(name: str, writer: object = __version__) -> Iterator[None]:
 
 
 def content_of(frames: list[bytes], name: str) -> Json:
-    """Content of a state, with the records after it applied; StateError if it is damaged."""
+    """Content of a state with later records applied; StateError if damaged."""
     with decode_errors(name):
         content: JsonValue = json.loads(frames[0])
         if not isinstance(content, dict) or not {"class", "fastdp", "home", "before", "now"} <= set(content):
@@ -199,7 +196,7 @@ def as_text(content: JsonValue) -> bytes:
 
 
 def key_of(content: Json) -> Key:
-    """Key in a state's content; ValueError, LookupError or TypeError if it is none."""
+    """Key in a state; else ValueError, LookupError or TypeError."""
     noise, member = content["noise"], require_int(content["member"])
     if type(noise) is not int or noise != Binding.COMPOSITION:
         raise ValueError(f"noise format {validation.shown(noise)}: expected {int(Binding.COMPOSITION)}")

@@ -1,7 +1,7 @@
 """The one driver of online machines: it owns key, state and journal.
 
-A call is: read, step, record, take, emit.  After an interrupt or a crash the batch is consumed or not, and no output
-is returned before its position in the stream is recorded.
+A call is: read, step, record, take, emit.  A batch is consumed or not, and no output returns before its position is
+recorded.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Chunk = Array
 
 
 def as_one(*parts: Array | bytes) -> Chunk:
-    """Batch as a chunk of one entry, so that it is replayed in full or not at all."""
+    """Batch as a chunk of one entry, replayed in full or not at all."""
     digest = hashlib.blake2b()
     for part in parts:
         raw = part if isinstance(part, bytes) else np.ascontiguousarray(part).tobytes()
@@ -54,10 +54,7 @@ def as_one(*parts: Array | bytes) -> Chunk:
 
 @dataclass(frozen=True)
 class Replay:
-    """Record of a batch: its number of entries, and its keyed fingerprint, chained to the previous one.
-
-    Without the key it reveals nothing about the batch.
-    """
+    """Record of a batch: number of entries, and keyed fingerprint chained to the previous one."""
 
     count: int
     digest: str
@@ -75,7 +72,7 @@ class Replay:
         return cls(chunk.size, fingerprint.hexdigest())
 
     def check(self, chunk: Chunk, key: Key, before: str = "") -> None:
-        """DataError unless `chunk` begins with the recorded entries; more may follow them."""
+        """DataError unless `chunk` begins with the recorded entries."""
         if chunk.size < self.count:
             raise DataError(
                 f"chunk has {chunk.size} values: expected at least the {self.count} values that the state file "
@@ -94,9 +91,9 @@ MAX_RECORDS, SPARE_BYTES = 512, 2**22
 
 
 class Journal:
-    """The files that one publisher has written or was loaded from, and the state in which it left each.
+    """Files of one publisher, and the state in which it left each.
 
-    `kept` is the file written before outputs are returned, `last` the packed state recorded last.
+    `kept`: the file written before outputs return; `last`: packed state recorded last.
     """
 
     def __init__(
@@ -111,7 +108,7 @@ class Journal:
         self._appends, self._records, self._end, self._whole, self._base = False, 0, 0, 0, 0
 
     def keeps(self, file: StateFile) -> bool:
-        """Return whether `file` is the kept one; StateError if it is, under another key."""
+        """True for the kept file; StateError if under another key."""
         if self.kept is None or self.kept.real != file.real:
             return False
         if file.key != self.kept.key:
@@ -120,10 +117,7 @@ class Journal:
         return True
 
     def is_current(self, file: StateFile, consumed: int) -> bool:
-        """Return whether `file` is the kept one and has this state with its last batch.
-
-        StateError if another process has written it.
-        """
+        """True for the kept file with this state; StateError if another process wrote it."""
         if not self.keeps(file) or self.last is None or self.last["n_seen"] != consumed:
             return False
         with file.locked():
@@ -160,10 +154,10 @@ class Journal:
         drawn: Mapping[str, codec.JsonValue],
         before: Packed,
     ) -> None:
-        """Record a batch, by its fingerprint, and the state after it in the kept file.
+        """Record a batch's fingerprint and the state after it in the kept file.
 
-        `content(path)` returns the content of a complete file; a replay must not repeat the draws `drawn`; `before`
-        is the packed state before the batch, without its log.
+        `content(path)`: a complete file's content; `drawn`: draws that a replay must not repeat; `before`: packed
+        state before the batch.
         """
         file = self.kept
         assert file is not None  # noqa: S101 - the caller has looked
@@ -196,7 +190,7 @@ class Journal:
             self._base, self._appends = max(self._base, size), True
 
     def _found(self, file: StateFile) -> bytes | None:
-        """Header of the file as this publisher left it; StateError if it was written since."""
+        """Header of the file; StateError if written since."""
         known, found = self._stamps.get(file.real), file.stamp()
         if file.redirected:
             raise StateError(
@@ -242,12 +236,12 @@ class Publisher(Generic[S]):
     seed : int or str, optional
         Simulation: noise that anyone can reproduce.
     key : Key or 32 bytes, optional
-        A secret of your own; by default a fresh one from the operating system.
+        A secret of your own; by default the operating system's.
 
     Notes
     -----
-    ``copy.copy`` and ``copy.deepcopy`` give an independent publisher with the same state and a key of its own;
-    pickles are refused, except of collectors, whose state is public.
+    Copies have the same state and a key of their own; pickles are refused, except of collectors, whose state is
+    public.
     """
 
     #: The class of machine that a subclass drives, by which it reads state.
@@ -292,20 +286,17 @@ class Publisher(Generic[S]):
 
     @property
     def state(self) -> S:
-        """The present state: secret like the key; do not change it."""
+        """The present state, secret; do not change it."""
         return self._state
 
     @property
     def noise_fingerprint(self) -> str | None:
-        """Keyed digest of the secret, composition and stream that determine all noise; None for a simulation.
-
-        A ledger refuses a second publisher with the same one.
-        """
+        """Keyed digest of all that determines the noise; None for a simulation.  A ledger refuses a second."""
         return None if self._key.simulated or self._PUBLIC else self._key.fingerprint()
 
     @property
     def digest(self) -> str:
-        """Rolling keyed digest (hexadecimal) of everything consumed while a file was kept; empty at first."""
+        """Rolling keyed digest of the input while a file was kept."""
         return self._digest
 
     # The call.
@@ -316,7 +307,6 @@ class Publisher(Generic[S]):
         return self._call(self._machine.read(*batch))
 
     def _call(self, batch: Batch, *into: object) -> Output:
-        """Consume a batch and return its output; `into` are arguments of :attr:`Transition.emit`."""
         return self._take(batch)(*into)
 
     def _take(self, batch: Batch) -> Any:
@@ -348,24 +338,10 @@ class Publisher(Generic[S]):
     @overload
     def stream(self, batches: Iterable[Batch]) -> Iterator[Output]: ...
     def stream(self, batches: object) -> object:
-        """Output of :meth:`step` for each batch of an iterable, batch by batch.
+        """Output of :meth:`step` for each batch of an iterable, consumed when its output is requested.
 
-        Parameters
-        ----------
-        batches : iterable or async iterable
-            Chunks of values, or single values; a tuple for a batch of several arguments.
-
-        Returns
-        -------
-        iterator or async iterator
-            One output per batch, which is fetched and consumed when its output is asked for.
-
-        Raises
-        ------
-        ParameterError
-            If it is no iterable.
-        DataError
-            For a refused batch, which is not consumed: continue with a new call.
+        `batches`, async or not: chunks, or single values; a tuple for several arguments; else ParameterError.  After
+        DataError for a batch, which is not consumed, continue with a new call.
         """
         if isinstance(batches, AsyncIterable):
             return self._stream_async(batches)
@@ -387,12 +363,12 @@ class Publisher(Generic[S]):
         return self.step(np.reshape(batch, 1) if single else batch)
 
     def _chunk(self, batch: Batch) -> Chunk:
-        """Input of a call for its fingerprint: an array of values, or one entry that stands for the batch."""
+        """Input for its fingerprint: values, or one entry for the batch."""
         parts = self._machine.parts(batch)
         return parts[0] if self._machine.SPLITS else as_one(*parts)
 
     def _record(self, batch: Batch, after: S, drawn: Mapping[str, codec.JsonValue]) -> str:
-        """Record a batch before it is consumed; return the digest after it."""
+        """Record a batch before it is consumed; return the new digest."""
         machine = self._machine
         consumed = machine.consumed(self._state)
         if machine.consumed(after) == consumed:
@@ -408,7 +384,7 @@ class Publisher(Generic[S]):
         return replay.digest
 
     def _check_destination(self, batch: Batch, chunk: Chunk, now: Packed, count: int) -> None:
-        """StateError if a replay leads to another state than the recorded call did, as another fastdp may."""
+        """StateError if a replay leads to another state than recorded."""
         assert self._destination is not None  # noqa: S101 - it came with the replay
         recorded, writer = self._destination
         if chunk.size > count:
@@ -425,17 +401,15 @@ class Publisher(Generic[S]):
 
     @single_caller
     def to_bytes(self, key: bytes | str | None = None) -> bytes:
-        """Return everything needed to continue this publisher elsewhere, as bytes for :meth:`from_bytes`.
+        """Return everything needed to continue elsewhere, as bytes for :meth:`from_bytes`.
+
+        Continue from these bytes or this publisher, not both: other values would meet the same noise.
 
         Parameters
         ----------
         key : 32 bytes or passphrase, optional
-            Encrypts and authenticates the bytes (AES-256-GCM).  Without it they reveal the noise (so, with the
-            outputs, the data), the hold-out and exact sums.
-
-        Notes
-        -----
-        Continue from the bytes or from this publisher, not from both: different values would meet the same noise.
+            Encrypts and authenticates (AES-256-GCM).  Without it the bytes reveal noise (so, with outputs, the data),
+            hold-out and exact sums.
         """
         self._refuse_replay("to_bytes")
         return Seal(key).pack(as_text(self._content(None)))[1]
@@ -448,14 +422,13 @@ class Publisher(Generic[S]):
         Parameters
         ----------
         state : bytes
-            Result of :meth:`to_bytes`, or the bytes of a saved file.
+            Of :meth:`to_bytes`, or of a saved file.
         key : 32 bytes or passphrase, optional
             As given there.
         moved : bool
-            True: these are the bytes of a kept file, and no process continues it.
+            True: the bytes of a kept file that no process continues.
         own : components, optional
-            Components that bytes cannot hold, such as a selector; for ``Publisher`` itself ``machine``, the class of
-            machine.
+            Those that bytes cannot hold, such as a selector; for ``Publisher`` itself ``machine``, a class.
 
         Raises
         ------
@@ -474,24 +447,19 @@ class Publisher(Generic[S]):
 
     @single_caller
     def save(self, path: str | os.PathLike[str], key: bytes | str | None = None) -> None:
-        """Write :meth:`to_bytes` to a file, once.
+        """Write :meth:`to_bytes` to a file, once; :meth:`keep` also prevents reuse of its noise on other values.
 
         Parameters
         ----------
         path : path
-            New, or a file of this publisher; replaced atomically, readable by the owner alone.
+            New, or a file of this publisher; replaced atomically, owner-only.
         key : 32 bytes or passphrase, optional
             As for :meth:`to_bytes`.
 
         Raises
         ------
         StateError
-            If the file belongs to another publisher, cannot be written, or is kept under another key.
-
-        Notes
-        -----
-        Continuing from the file with values other than those published after the save gives them the same noise and
-        reveals the difference; :meth:`keep` prevents that.
+            If the file is another publisher's, cannot be written, or is kept under another key.
         """
         file = StateFile(path, key)
         self._refuse_replay("save")
@@ -499,10 +467,10 @@ class Publisher(Generic[S]):
 
     @single_caller
     def keep(self, path: str | os.PathLike[str], key: bytes | str | None = None) -> None:
-        """From now on, record the state in a file before every call that consumes something returns (write-ahead).
+        """From now on, record the state in a file before a call returns (write-ahead); arguments as of :meth:`save`.
 
-        Parameters and errors are those of :meth:`save`.  If a write fails, the call raises and consumes nothing.  A
-        second path is refused: anyone who loads the first file would give its noise to other values.
+        If a write fails, the call raises and consumes nothing.  A second path is refused: the first file would give
+        its noise to other values.
         """
         file = StateFile(path, key)
         self._refuse_replay("keep")
@@ -524,7 +492,6 @@ class Publisher(Generic[S]):
         )
 
     def _write(self, file: StateFile, *, kept: bool) -> None:
-        """Write the state to a file, unless the file has the last call already."""
         # A current file is left alone: written again, it would lose the last call.
         if not self._journal.is_current(file, self._machine.consumed(self._state)):
             self._journal.write(file, self._content(file.real if kept else None))
@@ -540,25 +507,25 @@ class Publisher(Generic[S]):
         moved: bool = False,
         **own: object,
     ) -> Self:
-        """Publisher that continues exactly from a saved one; from a kept file, it keeps that file too.
+        """Publisher that continues from a saved one; from a kept file, it keeps that file too.
 
         Parameters
         ----------
         path, key
             As given to :meth:`save` or :meth:`keep`.
         replay : bool
-            True: go back to the start of the last recorded call, because its outputs were lost; the same values must
-            then come in one call, are checked against their fingerprint, and give the same outputs.
+            True: repeat the last recorded call, whose outputs were lost; the same values must come in one call, are
+            checked by their fingerprint, and give the same outputs.
         moved : bool
-            True: the kept file was moved here, and no process continues it at its old path.  Otherwise a copy of a
-            kept file is refused, because two copies would publish two streams under one noise.
+            True: the kept file was moved here, and no process continues it elsewhere.  Otherwise a copy is refused,
+            because two would publish two streams under one noise.
         own : components, optional
             As for :meth:`from_bytes`.
 
         Raises
         ------
         StateError
-            If the file is missing, truncated, altered, a copy, of another version or class, or the key is wrong.
+            As :meth:`from_bytes`; also for a missing file or a copy.
         """
         file = StateFile(path, key)
         content, stamp = read_file(file)
@@ -575,7 +542,7 @@ class Publisher(Generic[S]):
 
     @classmethod
     def _from_content(cls, content: Json, name: str, *, replay: bool, own: Mapping[str, object]) -> Self:
-        """Publisher of a state's content; StateError if it is damaged or of another class."""
+        """Publisher of a state's content; StateError if damaged or of another class."""
         parts: dict[str, Any] = dict(own)
         kind = parts.pop("machine", cls._MACHINE) if cls._MACHINE is None else cls._MACHINE
         writer = content["fastdp"]
@@ -612,17 +579,15 @@ class Publisher(Generic[S]):
 
     @classmethod
     def _of(cls, machine: AnyMachine, key: Key) -> Self:
-        """Publisher of a machine and a bound key, before its first value."""
         publisher = object.__new__(cls)
         publisher._begin(machine, key)
         return publisher
 
     def _fresh(self, key: Key) -> Self:
-        """Publisher with the same machine and another key, before its first value."""
         return self._of(self._machine, key)
 
     def _content(self, home: str | None) -> Json:
-        """Content of a state file for the present state; `home` is the path of a kept file."""
+        """Content of a state file; `home`: path of a kept one."""
         now = self._machine.pack(self._state)
         return {
             "class": self._written_as,
@@ -650,7 +615,7 @@ class Publisher(Generic[S]):
         return found
 
     def _refuse_replay(self, call: str) -> None:
-        """StateError while a replay is due: the state without the recorded batch would let altered values pass."""
+        """StateError while a replay is due: altered values would pass."""
         if self._replay is not None:
             raise StateError(f"{call}() on a publisher that waits for a replay: expected the recorded chunk first")
 
@@ -664,7 +629,7 @@ class Publisher(Generic[S]):
 
     @single_caller
     def _rekeyed_copy(self) -> Self:
-        """Independent publisher with the same state and a new key: equal noise would reveal differences."""
+        """Independent publisher with the same state and a new key."""
         self._refuse_replay("copy")
         self._copies += 1
         key = self._key.derive("copy", self._copies) if self._key.simulated else Key.choose(None, None)
@@ -693,5 +658,4 @@ def _with_log(packed: Packed, log: list[str]) -> Packed:
 
 
 def _without_log(packed: Packed) -> Packed:
-    """Packed state without its log, as a file stores it."""
     return {name: value for name, value in packed.items() if name != "log"}

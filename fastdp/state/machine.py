@@ -1,4 +1,4 @@
-"""An online mechanism: a pure machine, whose state is a value, driven by :class:`~fastdp.state.driver.Publisher`."""
+"""An online mechanism: a pure machine, whose state is a value."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ NOTHING_DRAWN: Mapping[str, codec.JsonValue] = MappingProxyType({})
 
 
 class Column(NamedTuple):
-    """A batch of values, their name in errors, and whether the output gets new memory (not the caller's)."""
+    """A batch of values, their name in errors, and if output needs new memory."""
 
     values: Array
     name: str = "chunk"
@@ -45,18 +45,18 @@ def nothing(*_: object) -> None:
 
 
 class Transition(NamedTuple, Generic[S]):
-    """Transition after one batch, before anything is recorded, taken or published.
+    """Transition after one batch; its calls happen once the state is recorded.
 
     Attributes
     ----------
     state : S
         The state after the batch.
     emit : callable
-        Makes the output, once the state is recorded.
+        Makes the output.
     finish : callable, optional
-        Updates data that accumulates in place (a histogram of the hold-out), once the state is recorded.
+        Updates data that accumulates in place, such as a histogram.
     drawn : dict
-        Draws that a replay must not repeat; recorded with the packed state before the batch.
+        Draws that a replay must not repeat.
     """
 
     state: S
@@ -66,10 +66,7 @@ class Transition(NamedTuple, Generic[S]):
 
 
 class Record(NamedTuple):
-    """A call as a kept file records it: the packed state after it without its log, and texts to append to the log.
-
-    `rewrite`: rewrite the file, as most of the log is out of date.
-    """
+    """A call as a kept file records it: state without its log, texts to append to it, and if most of it is old."""
 
     now: Json
     added: list[str]
@@ -79,10 +76,10 @@ class Record(NamedTuple):
 class Machine(ABC, Generic[S]):
     """An online mechanism: its public parameters, and the step from state to state.
 
-    A frozen dataclass whose fields are the public parameters; ``start`` and ``step`` are required.  The state is a
-    frozen dataclass (or tuple) of numbers, texts, and int64 and float64 arrays, of the type that ``start`` is
-    annotated with. ``step`` changes neither state nor batch, but may fill the unused rest of an array.  See
-    ``docs/state.md``, "Your own mechanism".
+    A frozen dataclass of the public parameters, with ``start`` and ``step`` (``docs/state.md``, "Your own
+    mechanism").  The state, of the type that ``start`` is annotated with, is a frozen dataclass (or tuple) of
+    numbers, texts, and int64 and float64 arrays.  ``step`` changes neither state nor batch, but may fill the unused
+    rest of an array.
     """
 
     #: Parts that parameters may hold, by class name; a file never names anything else.
@@ -98,36 +95,29 @@ class Machine(ABC, Generic[S]):
 
     @abstractmethod
     def step(self, state: S, batch: Batch, key: Key) -> Transition[S]:
-        """Transition after a batch; an error leaves no trace.
+        """Transition after a batch of :meth:`read`; an error leaves no trace.
 
-        Parameters
-        ----------
-        state : S
-            The present one; not changed.
-        batch
-            Result of :meth:`read`.
-        key : Key
-            Of this publisher alone.  The same state and batch must draw the same words.
+        Equal states and batches must draw the same words under `key`, this publisher's alone.
         """
 
     def bind(self, key: Key) -> Key:
-        """Key of this mechanism with these parameters, under a user's secret."""
+        """Key of this mechanism under a user's secret."""
         return key.bind(self)
 
     def read(self, *batch: Any) -> Batch:
-        """Batch, checked and converted; DataError if it is refused.  By default a column, or unchanged."""
+        """Batch, checked and converted; DataError if refused.  By default a column, or unchanged."""
         return Column(as_column(*batch)) if self.SPLITS else batch
 
     def log_messages(self, before: S, after: S) -> Iterator[tuple[int, str]]:
-        """Log messages of a step, with their levels: public numbers only."""
+        """Log messages of a step with levels: public numbers only."""
         return iter(())
 
     def consumed(self, state: S) -> int:
-        """Count that grows with every change of the state; by default its field ``n_seen``."""
+        """Count that grows with every change; by default the field ``n_seen``."""
         return int(state.n_seen)  # type: ignore[attr-defined]
 
     def parts(self, batch: Batch) -> tuple[Array | bytes, ...]:
-        """Input of a step, without state and key, for fingerprints; one array where batches split."""
+        """Input of a step for fingerprints; one array where batches split."""
         if self.SPLITS:
             return (as_floats(batch.values),)
         return tuple(each if isinstance(each, bytes) else np.asarray(each) for each in batch)
@@ -143,15 +133,15 @@ class Machine(ABC, Generic[S]):
 
     @classmethod
     def from_description(cls, description: Json, **own: Any) -> Self:
-        """Machine that :meth:`describe` wrote; `own` are components that a file cannot hold."""
+        """Machine of :meth:`describe`; `own`: components that a file cannot hold."""
         return cls(**{name: codec.build_part(value, cls.PARTS) for name, value in description.items()}, **own)
 
     def pack(self, state: S) -> codec.Packed:
-        """State as JSON; an optional "log" is a list of texts that grows by those of :meth:`record`."""
+        """State as JSON; an optional "log" is a list that :meth:`record` extends."""
         return {"n_seen": self.consumed(state), "state": codec.describe(state)}
 
     def unpack(self, packed: codec.Packed, key: Key) -> S:
-        """State that :meth:`pack` wrote, indices checked; else ValueError, LookupError or TypeError."""
+        """State of :meth:`pack`, indices checked; else ValueError, LookupError or TypeError."""
         state: S = codec.restore(typing.get_type_hints(type(self).start)["return"], packed["state"])
         self.check_indices(state)
         if self.consumed(state) != codec.require_int(packed["n_seen"]):
@@ -159,11 +149,11 @@ class Machine(ABC, Generic[S]):
         return state
 
     def record(self, before: S, after: S) -> Record:
-        """Record of a call in a kept file; by default the complete state."""
+        """Record of a call in a kept file; by default the full state."""
         return Record(self.pack(after), [], False)
 
     def settled(self, state: S) -> S:
-        """State as it is after :attr:`Transition.finish`; a copy, if that differs."""
+        """State after :attr:`Transition.finish`; a copy, if different."""
         return state
 
     def rekeyed(self, state: S, key: Key) -> S:
@@ -171,11 +161,11 @@ class Machine(ABC, Generic[S]):
         return state
 
     def check_indices(self, state: S) -> None:
-        """ValueError unless shapes, and indices that kernels follow, are in range."""
+        """ValueError unless shapes and indices for kernels are in range."""
 
 
 def check_is_machine(given: object) -> None:
-    """ParameterError unless `given` is a machine and a dataclass, whose fields are its parameters."""
+    """ParameterError unless `given` is a machine and a dataclass."""
     if not (isinstance(given, Machine) and dataclasses.is_dataclass(given)):
         raise ParameterError(
             f"machine = {validation.shown(given)}: expected a fastdp.state.Machine that is a dataclass"
@@ -189,10 +179,7 @@ R = TypeVar("R")
 
 
 class CallGuard:
-    """Refuses two threads at once, and use after a fork: both would give the same noise to different values.
-
-    An object has one as ``_guard`` for its :func:`single_caller` methods.  `forks`: allow forks (no noise to repeat).
-    """
+    """Refuses two threads at once, and use after a fork unless `forks`: both would repeat noise on other values."""
 
     __slots__ = ("calls", "forks", "number", "token")
 
@@ -212,7 +199,7 @@ G = TypeVar("G", bound=Guarded)
 
 
 def single_caller(method: Callable[Concatenate[G, P], R]) -> Callable[Concatenate[G, P], R]:
-    """Decorate a method to run in one thread at a time, in the process that made its object; else StateError."""
+    """Decorate a method to run in one thread at a time, in its object's process; else StateError."""
 
     @functools.wraps(method)
     def guarded(self: G, /, *args: P.args, **kwargs: P.kwargs) -> R:

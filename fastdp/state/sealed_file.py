@@ -1,8 +1,8 @@
 """A state as bytes and as a file: compressed, sealed if a key is given; replaced atomically, owner-only, synced.
 
-Noise and outputs together reveal the data, so a key seals by AES-256-GCM; without one only damage is detected.
-Layout: a header, then frames: a state, then in a kept file the records of a journal.  A frame is length, CRC of the
-length, nonce, and the sealed payload, whose authentication covers header and position.
+A key seals by AES-256-GCM, as noise and outputs together reveal the data; without one only damage is detected.
+Layout: a header, then frames: a state, then records of a journal.  A frame is length, CRC of it, nonce, and the
+sealed payload, whose authentication covers header and position.
 
 Source: ``docs/state.md``; NIST SP 800-38D; RFC 7914 (scrypt); RFC 5869 (HKDF).
 """
@@ -74,7 +74,7 @@ _WANTED = {Protection.CHECKSUM: "None", Protection.KEY: "32 bytes", Protection.P
 
 
 class Header(NamedTuple):
-    """The parsed fields that precede a state: protection, number of the write, and salt."""
+    """Parsed fields before a state: protection, number of the write, salt."""
 
     protection: Protection
     generation: int
@@ -82,10 +82,7 @@ class Header(NamedTuple):
 
 
 class Opened(NamedTuple):
-    """Payloads of the frames of a state, and whether the last frame is complete.
-
-    A crash may leave an incomplete frame, which had no effect yet.
-    """
+    """Payloads of a state's frames; an incomplete last one, of a crash, had no effect."""
 
     frames: list[bytes]
     complete: bool
@@ -93,16 +90,13 @@ class Opened(NamedTuple):
 
 @dataclass(frozen=True)
 class Seal:
-    """Protection of a state by 32 bytes or a passphrase; with None by a checksum.
-
-    Reading also tries the composed and decomposed spellings of a passphrase (Unicode NFC and NFD).
-    """
+    """Protection by 32 bytes or a passphrase, also in Unicode NFC and NFD; with None a checksum."""
 
     key: bytes | str | None = None
     _salt: bytes = field(default_factory=lambda: secrets.token_bytes(16), repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """ParameterError unless the key is None, 32 bytes or a passphrase that UTF-8 can encode."""
+        """ParameterError for another key."""
         given: object = self.key
         if isinstance(given, bytes) and len(given) != 32:
             raise ParameterError(f"key: expected 32 bytes or a passphrase, got {len(given)} bytes")
@@ -121,7 +115,7 @@ class Seal:
         return "Seal()"
 
     def pack(self, payload: bytes, generation: int = 1, least: int = MIN_BYTES) -> tuple[bytes, bytes]:
-        """Header, and all bytes, of a state; sealed bytes are padded to `least` at least."""
+        """Header, and all bytes, of a state, padded to `least` if sealed."""
         salt = _salt_for(self.key) if isinstance(self.key, str) else self._salt
         header = HEADER.pack(MAGIC, VERSION, self._protection(), generation, salt, secrets.token_bytes(12))
         return header, header + self.frame(header, 0, payload, least)
@@ -129,7 +123,7 @@ class Seal:
     def frame(
         self, header: bytes, index: int, payload: bytes, least: int = MIN_FILE_BYTES, *, compress: bool = True
     ) -> bytes:
-        """Return one more frame of the state with this header; `compress` False for arrays, which gain little."""
+        """One more frame of the state; `compress` False for arrays."""
         packer = zlib.compressobj(int(compress), zlib.DEFLATED, -15, zdict=_DICTIONARY)
         deflated = packer.compress(payload) + packer.flush()
         most = max(MAX_PAYLOAD, MAX_INFLATION * len(deflated))
@@ -174,7 +168,7 @@ class Seal:
         return Opened(frames, complete=True)
 
     def _opened(self, header: bytes, index: int, nonce: bytes, sealed: bytes, name: str) -> bytes:
-        """Payload of one frame, authenticated and inflated; StateError if it is damaged."""
+        """Payload of one frame; StateError if damaged."""
         position = header + index.to_bytes(8, "big")
         if self.key is None:
             body, checksum = sealed[:-_CHECKSUM_BYTES], sealed[-_CHECKSUM_BYTES:]
@@ -194,7 +188,7 @@ class Seal:
         return payload
 
     def _decrypted(self, header: bytes, nonce: bytes, sealed: bytes, position: bytes, name: str) -> bytes:
-        """Body of one frame; StateError if no spelling of the key opens it."""
+        """Body of one frame; StateError if the key is wrong."""
         from cryptography.exceptions import InvalidTag
 
         salt = self._parse(header, name).salt
@@ -204,7 +198,7 @@ class Seal:
         raise StateError(f"{name}: wrong key, or the file was altered (authentication failed)")
 
     def require_protection(self, header: bytes, name: str) -> None:
-        """StateError unless the header has this kind of protection: an encrypted state must stay encrypted."""
+        """StateError for another kind of protection: an encrypted state stays encrypted."""
         protection = self._parse(header, name).protection
         if protection is not self._protection():
             raise StateError(f"{name}: expected key = {_WANTED[protection]}")
@@ -214,7 +208,7 @@ class Seal:
         return self._parse(header, name).generation
 
     def _parse(self, header: bytes, name: str) -> Header:
-        """Fields of a header; StateError if it is damaged or of another format."""
+        """Fields of a header; StateError if damaged or of another format."""
         if len(header) < HEADER.size or not header.startswith(MAGIC):
             raise StateError(f"{name} {_CUT_SHORT}")
         _, version, protection, generation, salt, _ = HEADER.unpack(header)
@@ -231,7 +225,7 @@ class Seal:
         return Protection.KEY if isinstance(self.key, bytes) else Protection.PASSPHRASE
 
     def _spellings(self) -> list[bytes | str]:
-        """Key, and for a passphrase its NFC and NFD spellings, which keyboards and systems vary."""
+        """Key, and a passphrase's NFC and NFD spellings."""
         if isinstance(self.key, str):
             forms = [unicodedata.normalize("NFC", self.key), unicodedata.normalize("NFD", self.key)]
             return list(dict.fromkeys([self.key, *forms]))
@@ -246,7 +240,7 @@ class Seal:
 
 @functools.lru_cache(maxsize=16)
 def _salt_for(passphrase: str) -> bytes:
-    """Salt per passphrase and process: a common one would let a guess be tried on all passphrases at once."""
+    """Salt per passphrase and process: a guess is tried on one only."""
     return secrets.token_bytes(16)
 
 
@@ -277,16 +271,15 @@ TAIL_BYTES = 16
 
 
 def stamp_of(header: bytes, size: int, tail: bytes) -> bytes:
-    """Stamp (:meth:`StateFile.stamp`) of a file with this header, size and last bytes."""
+    """Stamp of a file with this header, size and last bytes."""
     return header + size.to_bytes(8, "big") + tail[-TAIL_BYTES:]
 
 
 @dataclass(frozen=True)
 class StateFile:
-    """Path of a state and its key (:class:`Seal`); None writes in the clear, for simulations.
+    """Path of a state and its key; None writes in the clear, for simulations.
 
-    `real` is the path without symbolic links when this object was made: later changes of links or of the current
-    folder have no effect.
+    `real` is the path without symbolic links when this object was made.
     """
 
     path: str | os.PathLike[str]
@@ -306,7 +299,7 @@ class StateFile:
 
     @property
     def name(self) -> str:
-        """Path of the file with "state file" before it, for messages."""
+        """Path, with "state file" before it."""
         return f"state file {os.fspath(self.path)!r}"
 
     @property
@@ -320,7 +313,7 @@ class StateFile:
         return os.path.realpath(self._absolute) != self.real
 
     def header(self) -> bytes | None:
-        """Header, which differs for every write of the complete file; None if there is no file."""
+        """Header, which differs for every write; None without a file."""
         ends = self._ends()
         if ends is None:
             return None
@@ -328,12 +321,12 @@ class StateFile:
         return ends[0]
 
     def stamp(self) -> bytes | None:
-        """Return header, size and last bytes, which differ for every write and record; None if there is no file."""
+        """Header, size and last bytes, which differ for every write and record; None without a file."""
         ends = self._ends()
         return None if ends is None else stamp_of(*ends)
 
     def _ends(self) -> tuple[bytes, int, bytes] | None:
-        """First bytes, the size and the last bytes; None if there is no file."""
+        """First bytes, size and last bytes; None without a file."""
         with _errors(f"{self.name} could not be read"):
             try:
                 with Path(self.real).open("rb") as file:
@@ -345,7 +338,7 @@ class StateFile:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the folder's lock while the file is compared and changed; nothing on systems without flock."""
+        """Hold the folder's lock, where there are locks."""
         if not atomic_files.has_locks():
             yield
             return
@@ -368,7 +361,7 @@ class StateFile:
             hold.release()
 
     def write(self, payload: bytes, previous: bytes | None) -> bytes:
-        """Replace the file by this payload and return the new header.  Follow with :meth:`sync_folder`."""
+        """Replace the file and return its header; then :meth:`sync_folder`."""
         generation = 1
         if previous is not None:
             self.seal.require_protection(previous, self.name)
@@ -395,7 +388,7 @@ class StateFile:
         return header
 
     def append(self, frame: bytes, end: int) -> None:
-        """Write one more frame after `end`, the size so far; if that fails, truncate the file there again."""
+        """Write one more frame after `end`; on failure, truncate there."""
         with _errors(f"{self._written} could not be written"):
             descriptor = os.open(self.real, os.O_WRONLY)
             try:
@@ -414,12 +407,12 @@ class StateFile:
                 os.close(descriptor)
 
     def sync_folder(self) -> None:
-        """Sync the folder, so that the rename survives a power cut; nothing where folders cannot be synced."""
+        """Sync the folder, so that the rename survives a power cut."""
         with _errors(f"the folder of {self.real!r} could not be synced"):
             atomic_files.sync_folder(Path(self.real).parent)
 
     def open(self) -> tuple[list[bytes], bytes]:
-        """Payloads of the file's frames, and its stamp; StateError names the damage."""
+        """Payloads of the frames, and the stamp; StateError names the damage."""
         with _errors(f"{self.name} could not be read"):
             raw = Path(self.real).read_bytes()
         return self.seal.open(raw, self.name).frames, stamp_of(raw[: HEADER.size], len(raw), raw)
@@ -427,7 +420,7 @@ class StateFile:
 
 @contextlib.contextmanager
 def _errors(failed: str) -> Iterator[None]:
-    """Turn an OSError within the block into a StateError that begins with `failed`."""
+    """Turn an OSError into a StateError that begins with `failed`."""
     try:
         yield
     except OSError as error:

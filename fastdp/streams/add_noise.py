@@ -1,8 +1,4 @@
-"""``fastdp.add_noise``: exact Laplace noise on numbers that were computed elsewhere.
-
-Pure epsilon on the machine: discrete Laplace noise on integers whose L1 sensitivity is a whole number of steps;
-everything after is a function of the noisy integers.
-"""
+"""``fastdp.add_noise``: exact discrete Laplace noise on numbers computed elsewhere, as integers of grid steps."""
 
 from __future__ import annotations
 
@@ -48,9 +44,9 @@ class VectorNoise:
     size : int
         Public bound on the number of entries.
     integers : bool
-        True for integers, whose grid has step 1.
+        True for integers, with step 1.
     wanted : float or None
-        Resolution given by the caller.
+        The caller's resolution.
     """
 
     rule: ClassVar[int] = 1
@@ -94,8 +90,7 @@ class VectorNoise:
     def _steps(self, resolution: float, distance: Fraction | None = None) -> Fraction:
         """L1 distance of rounded values, in steps, if values move by `distance` (by default the sensitivity).
 
-        A change by a steps moves a rounded value by at most ceil(a) steps, so A steps over n values by at most
-        ceil(A) + n - 1; integers move by as much as the values.
+        A steps over n values become at most ceil(A) + n - 1; integers move by as much as the values.
         """
         moved = Fraction(self.sensitivity) if distance is None else distance
         if self.integers or not moved:
@@ -103,7 +98,7 @@ class VectorNoise:
         return Fraction(math.ceil(moved / Fraction(resolution)) + max(self.size - 1, 0))
 
     def loss(self, distance: Fraction) -> Fraction:
-        """Privacy loss between vectors at L1 distance `distance`: epsilon at the sensitivity."""
+        """Privacy loss at L1 distance `distance`."""
         return self._steps(self.resolution, distance) / self.scale
 
     @property
@@ -112,12 +107,12 @@ class VectorNoise:
         return self._steps(self.resolution) / Fraction(self.epsilon)
 
     @cached_property
-    def law(self) -> sampler.LaplaceDistribution:
+    def distribution(self) -> sampler.LaplaceDistribution:
         """Distribution of the noise, in steps."""
         return sampler.laplace_distribution(self.scale)
 
     def guarantee(self, *, simulated: bool) -> Guarantee:
-        """Pure epsilon for any change within the sensitivity."""
+        """Pure epsilon for changes within the sensitivity."""
         grid = "integers" if self.integers else f"multiples of {self.resolution!r}"
         return Guarantee(
             epsilon=self.epsilon,
@@ -132,18 +127,9 @@ class VectorNoise:
         )
 
     def noisy(self, column: Array, key: Key, nonfinite: Nonfinite = "raise", *, bound: bool = False) -> Array:
-        """The column with noise: int64 or float64.
+        """The column (at most ``size`` numbers) with noise: int64 or float64.
 
-        Parameters
-        ----------
-        column : array, one-dimensional
-            At most ``size`` numbers.
-        key : Key
-            Secret that determines the noise.
-        nonfinite : "raise" or "zero"
-            As for :func:`add_noise`.
-        bound : bool
-            True binds the noise to the values, for a key that may meet other values.
+        `bound` binds the noise to the values, for a key that may meet others; `nonfinite` as for :func:`add_noise`.
         """
         steps = self._in_steps(column, nonfinite)
         if bound:
@@ -153,7 +139,7 @@ class VectorNoise:
         for begin in range(0, steps.size, CHUNK):
             part = slice(begin, begin + CHUNK)
             drawn = noise[: steps[part].size]
-            sampler.fill(drawn, self.law, key, StreamId(Purpose.DRAWS), begin)
+            sampler.fill(drawn, self.distribution, key, StreamId(Purpose.DRAWS), begin)
             if self.integers:
                 steps[part] += drawn
             else:
@@ -161,7 +147,7 @@ class VectorNoise:
         return out
 
     def _in_steps(self, column: Array, nonfinite: Nonfinite) -> Integers:
-        """The column rounded to grid steps and saturated, int64."""
+        """The column in saturated grid steps, int64."""
         steps: Integers = np.empty(column.size, np.int64)
         if self.integers:
             steps[:] = np.minimum(column, np.uint64(MAX_VALUE)) if column.dtype == np.uint64 else column
@@ -193,26 +179,25 @@ def add_noise(
     ----------
     values : number or array-like
         A number, nested lists, a NumPy array of any shape, a pandas or polars series or frame, an Arrow array or
-        table.  Shape and type are public.  Integers stay integers; values beyond 2^62 (or 2^62 grid steps) saturate.
+        table; shape and type are public.  Integers stay integers; values beyond 2^62 (or 2^62 grid steps) saturate.
     sensitivity : float
         L1 sensitivity: the largest sum of absolute changes of all values by one contribution (a row, a person), in
-        units
-        of the values.  It must not be computed from the data.  For floats it must hold for the computed numbers: sums
-        of floats in another order may differ by more than real sums do.
+        their units, not computed from the data.  For floats it must hold for computed numbers, whose sums depend on
+        order.
     epsilon : float
         Privacy loss of the call.
     resolution : float, optional
-        Only for floats: grid step, a power of two.  By default at most sensitivity * 2^-20, finer for more than 1,024
+        For floats: grid step, a power of two.  By default at most sensitivity * 2^-20, finer for more than 1,024
         values.  The noise has scale (sensitivity + (n - 1) * resolution) / epsilon.
     nonfinite : "raise" or "zero"
-        NaN, infinity and missing values are refused, or count as 0 (and the sensitivity must hold for that).
+        NaN, infinity and missing values are refused, or count as 0 (also for the sensitivity).
     seed : int or str, optional
         Simulation: reproducible noise, no privacy.
     key : Key or 32 bytes, optional
-        A secret of your own; by default a fresh one from the operating system.  The same call gives the same output;
-        other values or parameters get independent noise.
+        A secret of your own; by default the operating system's.  The same call gives the same output, another one
+        independent noise.
     ledger, stream : Ledger and str, optional
-        Ledger in which the loss is reserved before the values are read, and the name of their data source.
+        Ledger in which the loss is reserved before values are read, and the name of their source.
     return_guarantee : bool
         True returns the :class:`fastdp.Guarantee` too.
 
@@ -220,16 +205,16 @@ def add_noise(
     -------
     noisy : int, float, or int64 or float64 numbers in the family and shape of ``values``
         pandas with the same index, polars with the same name, pyarrow, else NumPy.  Floats are multiples of the
-        resolution (rounded to doubles beyond 2^53 of them).
+        resolution (rounded beyond 2^53 of them).
     guarantee : Guarantee
-        Only with ``return_guarantee``.
+        With ``return_guarantee``.
 
     Raises
     ------
     ParameterError, DataError
-        Naming the argument and what is accepted, of data never a value.
+        For an argument that is not accepted.
     BudgetError
-        If the ledger's limit leaves less than this costs.
+        If the ledger's limit leaves too little.
 
     Notes
     -----

@@ -1,7 +1,4 @@
-"""Fleet: one publisher for many keyed streams (meters, devices, shops), whose state is arrays.
-
-Ids, a row of state for each, shards and state as bytes; noise as in ``docs/privacy.md``.
-"""
+"""Fleet: one publisher for many keyed streams, whose state is arrays."""
 
 from __future__ import annotations
 
@@ -55,12 +52,11 @@ class Fleet:
     Parameters
     ----------
     parameters : Publisher or Machine
-        The mechanism: a publisher before its first value, whose key is not used, such as
-        ``fastdp.Adaptive(epsilon=0.5, bound=100, threshold=20.0)``.  It must take columns of values or one value a
-        call:
-        the streams of :mod:`fastdp.streams`, :class:`fastdp.counters.RunningCounts` of one sum, or your own.
+        A publisher before its first value, whose key is not used, such as ``fastdp.Adaptive(epsilon=0.5, bound=100,
+        threshold=20.0)``: a stream of :mod:`fastdp.streams`, :class:`fastdp.counters.RunningCounts` of one sum, or
+        your own mechanism of columns or single values.
     key : Key or 32 bytes, optional
-        The secret of all streams; by default a fresh one from the operating system.
+        The secret of all streams; by default the operating system's.
     seed : int or str, optional
         Simulation: noise that anyone can reproduce.
     threads : int
@@ -68,16 +64,12 @@ class Fleet:
 
     Notes
     -----
-    Stream ``i`` is, bit for bit, the output of a publisher with ``key=secret.of_stream(i)``.  Ids are whole numbers
-    from 0
-    to 2^32 - 2, or texts, all of one kind.
+    Stream ``i`` is, bit for bit, a publisher's with ``key=secret.of_stream(i)``.  Ids are integers from 0 to 2^32 -
+    2, or texts, all of one kind.
 
-    Privacy: that of one stream, for each value of each stream (parallel composition).  One person's values in several
-    streams add up their losses.
-
-    Speed: :class:`fastdp.Adaptive` with a public threshold is one compiled pass over arrays; other mechanisms, and
-    those
-    with hold-outs or a season, are called stream by stream.
+    Privacy: that of one stream, for each value (parallel composition); a person's values in several streams add up.
+    :class:`fastdp.Adaptive` with a public threshold is one compiled pass; other mechanisms are called stream by
+    stream.
 
     Examples
     --------
@@ -111,7 +103,7 @@ class Fleet:
         self._begin(machine, secret, threads)
 
     def _begin(self, machine: Machine[Any], secret: Key, threads: int = 1) -> None:
-        """Initialise without streams; the secret has no stream number."""
+        """Initialise without streams."""
         self.threads = validation.threads(threads)
         self._guard = CallGuard()
         self._machine, self._key = machine, machine.bind(secret)
@@ -126,13 +118,12 @@ class Fleet:
 
     @classmethod
     def _of(cls, machine: Machine[Any], secret: Key) -> Self:
-        """A fleet of this mechanism and secret, without streams."""
         fleet = object.__new__(cls)
         fleet._begin(machine, secret)
         return fleet
 
     def _empty(self, part: tuple[int, int] | None = None) -> Self:
-        """A fleet without streams, of the same mechanism and secret, as shard `part`."""
+        """Empty fleet of the same mechanism and secret."""
         other = object.__new__(type(self))
         # Each object keeps its own record of draws.
         key = self._key.again()
@@ -142,7 +133,7 @@ class Fleet:
         return other
 
     def _check(self) -> None:
-        """StateError if another fleet took the streams over, or if a call was interrupted."""
+        """StateError if the streams were taken over, or a call interrupted."""
         if self._lost:
             raise StateError(
                 "this fleet was split or merged, or a call was interrupted while it changed the streams: expected "
@@ -162,10 +153,7 @@ class Fleet:
 
     @property
     def ids(self) -> Indices | list[str]:
-        """Ids of all streams in order of their start: int64[n] or a list of texts.
-
-        Within one call, forgotten numbers that start again come after new ones.
-        """
+        """Ids in order of their start (int64[n] or texts); in one call, restarted numbers come last."""
         self._check()
         return self._places.ids()
 
@@ -177,7 +165,7 @@ class Fleet:
 
     @property
     def guarantee(self) -> Guarantee:
-        """Guarantee of all streams together: for one value, that of its stream."""
+        """Guarantee of all streams: for one value, its stream's."""
         kind = _PUBLISHERS.get(type(self.machine).__name__)
         if kind is None:
             raise ParameterError(
@@ -188,9 +176,9 @@ class Fleet:
 
     @property
     def noise_fingerprint(self) -> str | None:
-        """Fingerprint for ledgers, common to all streams of this secret and mechanism; None for a simulation.
+        """Fingerprint common to all streams of secret and mechanism; None for a simulation.
 
-        A ledger refuses it together with another fleet's, a job's, or that of a publisher of one of these streams.
+        A ledger refuses a second fleet, job or publisher of these streams.
         """
         if self._key.simulated:
             return None
@@ -198,7 +186,7 @@ class Fleet:
 
     @property
     def nbytes(self) -> int:
-        """Memory of the states in bytes, without ids; ParameterError if they are not arrays."""
+        """Memory of the states in bytes, without ids; ParameterError if not arrays."""
         self._check()
         if not isinstance(self._rows, AdaptiveRows):
             raise ParameterError("nbytes: expected an Adaptive with a public threshold, whose states are arrays")
@@ -210,22 +198,22 @@ class Fleet:
 
         Parameters
         ----------
-        ids : whole numbers or texts, one a value
-            Whose value it is.  A new id begins a stream.  Rows of one stream are in its order.
+        ids : integers or texts, one a value
+            Stream of each value; a new id begins a stream.  Rows of a stream are in its order.
         values : array-like
             A list, NumPy array, pandas or polars series, Arrow array.
 
         Returns
         -------
         ids : int64[m] or list of m texts
-            Of the rows that publish: all, but for those within a hold-out.
+            Of the rows that publish, after hold-outs.
         out : float64[m]
             Their published values, in units of the input.
 
         Raises
         ------
         DataError
-            For ids or values that are not accepted, naming the first by its index; nothing is consumed then.
+            For ids or values that are not accepted, by the first index; nothing is consumed.
         """
         self._check()
         column = as_column(values, "values")
@@ -252,7 +240,7 @@ class Fleet:
         return [found[i] for i in np.flatnonzero(published)] if isinstance(found, list) else found[published], out
 
     def _checked(self, ids: object, count: int | None = None) -> Indices | list[str]:
-        """`ids` as numbers or texts; DataError if they are of another kind, or belong to another shard."""
+        """`ids` as numbers or texts; DataError for another kind or shard."""
         self._check()
         found = as_ids(ids, count)
         if not len(found):
@@ -275,15 +263,9 @@ class Fleet:
 
     @single_caller
     def forget(self, ids: Column) -> None:
-        """Drop streams that have ended.
+        """Drop streams that have ended; an unknown id is a DataError, and nothing is forgotten.
 
-        An id that appears again starts a new stream with its own noise; for this, a counter is kept for each
-        forgotten id.
-
-        Parameters
-        ----------
-        ids : whole numbers or texts
-            Streams of this fleet; for an unknown id DataError names the first, and nothing is forgotten.
+        An id that appears again starts a new stream with its own noise, by a counter for each forgotten id.
         """
         found = self._checked(ids)
         rows = self._places.find(found)
@@ -302,13 +284,13 @@ class Fleet:
 
     @property
     def _of_texts(self) -> bool | None:
-        """True if ids are texts, forgotten ones included; None without ids."""
+        """True if ids are texts; None without ids."""
         if len(self._places):
             return self._places.of_texts
         return next((isinstance(each, str) for each in self._epochs), None)
 
     def _rows_of(self, found: Indices | list[str]) -> Indices:
-        """Row of each id, int64[m]; new ids start streams."""
+        """Row of each id; new ids start streams."""
         rows = self._places.find(found)
         new = rows < 0
         if not new.any():
@@ -336,7 +318,6 @@ class Fleet:
         return rows
 
     def _keys_of(self, ids: Indices | list[str]) -> list[Key]:
-        """Noise keys of these ids in their current epochs."""
         names: list[Id] = [*ids] if isinstance(ids, list) else ids.tolist()
         secrets = [self._secret.of_stream(each) for each in names]
         if isinstance(self._machine, Schedule):
@@ -357,15 +338,14 @@ class Fleet:
 
     @staticmethod
     def part_of(ids: Column, n: int) -> Indices:
-        """Number of the shard, of `n`, that each id belongs to, on every machine: int64[m]; see :meth:`split`."""
+        """Shard, of `n`, of each id, on every machine: int64[m]; see :meth:`split`."""
         return parts_of(as_ids(ids), validation.integer("n", n, 1, 2**20))
 
     @single_caller
     def split(self, n: int) -> list[Fleet]:
         """Split the fleet into `n` shards that publish side by side; this object refuses further calls.
 
-        A shard takes the ids that :meth:`part_of` assigns to it and refuses others, so no stream starts in two
-        shards.
+        A shard refuses ids that :meth:`part_of` assigns elsewhere.
         """
         self._check()
         if self._part is not None:
@@ -385,7 +365,7 @@ class Fleet:
 
     @classmethod
     def merge(cls, parts: Sequence[Fleet]) -> Fleet:
-        """The fleet merged from all shards of one :meth:`split`, in any order; they refuse further calls."""
+        """Fleet of all shards of one :meth:`split`; they refuse further calls."""
         if not isinstance(parts, (list, tuple)) or not all(isinstance(part, Fleet) for part in parts):
             raise ParameterError(f"parts = {validation.shown(parts)}: expected a list of fleets")
         for part in parts:
@@ -421,11 +401,11 @@ class Fleet:
 
     @single_caller
     def _give_up(self) -> None:
-        """Refuse further calls; StateError within a call of another thread, or in a forked process."""
+        """Refuse further calls; StateError within another thread's call, or after a fork."""
         self._lost = True
 
     def _same_fleet(self, other: Fleet) -> bool:
-        """True if both have the same mechanism and the same secret."""
+        """True for the same mechanism and secret."""
         mine, others = self._secret, other._secret
         one_secret = mine.reveal() == others.reveal() and mine.binding is others.binding
         return one_secret and mine.simulated == others.simulated and self._machine == other._machine
@@ -434,19 +414,11 @@ class Fleet:
 
     @single_caller
     def to_bytes(self, key: bytes | str | None = None) -> bytes:
-        """The complete state as bytes, with which the fleet continues elsewhere.
+        """The state as bytes for :meth:`from_bytes`.
 
-        Parameters
-        ----------
-        key : 32 bytes or passphrase, optional
-            Encrypts and authenticates (AES-256-GCM).  Without it the state, including the secret of all streams, is
-            in clear.
-
-        Returns
-        -------
-        bytes
-            For :meth:`from_bytes`.  Continue from them or from this fleet, not from both: with noise drawn in trees
-            (:class:`fastdp.ToPS`), different values would get the same noise.
+        Continue from them or this fleet, not both: with noise drawn in trees (:class:`fastdp.ToPS`), other values
+        would get the same noise.  `key`, 32 bytes or a passphrase, encrypts and authenticates (AES-256-GCM); without
+        it all secrets are in clear.
         """
         self._check()
         content, data = self._pack()
@@ -468,23 +440,12 @@ class Fleet:
         machine: type[Machine[Any]] | None = None,
         threads: int = 1,
     ) -> Fleet:
-        """The fleet that :meth:`to_bytes` described.
-
-        Parameters
-        ----------
-        state : bytes
-            From :meth:`to_bytes`.
-        key : 32 bytes or passphrase, optional
-            As given there.
-        machine : class of Machine, optional
-            Class of a mechanism of your own.
-        threads : int
-            As for the class.
+        """Fleet of :meth:`to_bytes`, under the same `key`; `machine`: class of a mechanism of your own.
 
         Raises
         ------
         StateError
-            If the bytes are cut short, altered, of another version or class, or the key is wrong.
+            If the bytes are truncated, altered, of another version or class, or the key is wrong.
         """
         fleet = cls._opened(state, key, machine)
         fleet.threads = validation.threads(threads)
@@ -498,7 +459,7 @@ class Fleet:
 
     @cached_property
     def _described(self) -> Json:
-        """Header fields shared by all fleets of this mechanism and secret."""
+        """Header fields of fleets of this mechanism and secret."""
         return {
             "fleet": VERSION,
             "fastdp": __version__,
@@ -511,7 +472,7 @@ class Fleet:
         }
 
     def _pack(self) -> Packed:
-        """The state as JSON, and all arrays as bytes."""
+        """State as JSON, and arrays as bytes."""
         described, arrays = self._rows.pack()
         ids = self._places.ids()
         content = self._described | {
@@ -534,7 +495,7 @@ class Fleet:
         machine: type[Machine[Any]] | None,
         like: Fleet | None = None,
     ) -> Fleet:
-        """The fleet of :meth:`to_bytes`, with the mechanism of `like` if given; StateError names the problem."""
+        """Fleet of :meth:`to_bytes`, with the mechanism of `like`; else StateError."""
         opened = Seal(key).open(bytes(state), "the state")
         if not opened.complete:
             raise StateError("the state was cut short: expected all that to_bytes() gave")
@@ -546,7 +507,7 @@ class Fleet:
 
     @classmethod
     def _read(cls, packed: Packed, machine: type[Machine[Any]] | None = None, like: Fleet | None = None) -> Fleet:
-        """The fleet of :meth:`_pack`; ValueError, LookupError or TypeError if the content is malformed."""
+        """Fleet of :meth:`_pack`; else ValueError, LookupError or TypeError."""
         content, data = packed
         if like is not None and all(content[name] == each for name, each in like._described.items()):
             return like._empty()._filled(content, data)
@@ -568,7 +529,7 @@ class Fleet:
         return found._filled(content, data)
 
     def _filled(self, content: Json, data: bytes) -> Fleet:
-        """The packed streams, restored into this object, which has none."""
+        """The packed streams, restored into this empty object."""
         at = 0
 
         def take(dtype: Any, shape: tuple[int, ...]) -> Array:
@@ -617,17 +578,16 @@ def refuse_other(stored: Json, asked: Json) -> None:
 
 
 def _of(parameters: Json, name: str) -> str:
-    """The parameter's value as short text, or "nothing" if it is absent."""
+    """A parameter's value as short text, or "nothing"."""
     return repr(parameters[name])[: validation.MAX_SHOWN_LENGTH] if name in parameters else "nothing"
 
 
 def _checked_with(secret: Key, key: Key) -> Key:
-    """`secret`, sharing the record of draws of `key`, so that keys of text ids are checked together with it."""
     return Key(secret.reveal(), simulated=secret.simulated, binding=secret.binding, drawn=key.drawn)
 
 
 def _distinct(ids: Indices) -> tuple[Indices, Indices, Indices]:
-    """Sorted distinct ids, first index and inverse, as :func:`numpy.unique`; first may be any occurrence."""
+    """Sorted distinct ids, an index of each, and inverse."""
     order = np.argsort(ids)
     ordered = ids[order]
     begins = np.empty(ids.size, np.bool_)
@@ -639,5 +599,4 @@ def _distinct(ids: Indices) -> tuple[Indices, Indices, Indices]:
 
 
 def _at(ids: Indices | list[str], rows: Indices) -> Indices | list[str]:
-    """The ids in `rows`."""
     return [ids[row] for row in rows.tolist()] if isinstance(ids, list) else ids[rows]

@@ -1,4 +1,4 @@
-"""Ids of a fleet, all integers or all texts, and the array row of each."""
+"""Ids of a fleet, integers or texts, and their rows."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MIX = np.uint64(0x9E3779B97F4A7C15)
 
 
 def as_ids(ids: Any, rows: int | None = None) -> Indices | list[str]:
-    """int64[m] from 0 to 2^32 - 2, or a list of texts; DataError for other ids or another number of them."""
+    """int64[m] from 0 to 2^32 - 2, or texts; DataError for other ids or another number."""
     listed = isinstance(ids, Sequence) and not isinstance(ids, str)
     if listed and set(map(type, ids)) <= {str}:
         found: Indices | list[str] = list(ids)
@@ -58,7 +58,7 @@ def as_ids(ids: Any, rows: int | None = None) -> Indices | list[str]:
 
 
 def parts_of(ids: Indices | list[str], n: int) -> Indices:
-    """Number of the shard, of `n`, that each id belongs to, the same on every machine: int64[m]."""
+    """Shard, of `n`, of each id, on every machine."""
     if isinstance(ids, list):
         digests = b"".join(hashlib.blake2b(each.encode(), digest_size=8).digest() for each in ids)
         mixed = np.frombuffer(digests, ">u8").astype(np.uint64)
@@ -68,7 +68,7 @@ def parts_of(ids: Indices | list[str], n: int) -> Indices:
 
 
 class Places:
-    """Map from ids to rows: integers in a sorted array, texts in a dictionary."""
+    """Map from ids to rows: a sorted array, or a dictionary."""
 
     def __init__(self, ids: Iterable[Id] | Indices = ()) -> None:
         self._texts: dict[str, int] = {}
@@ -104,7 +104,7 @@ class Places:
         return np.where(self._sorted[at] == ids, self._rows[at], -1)
 
     def add(self, ids: Indices | list[Any]) -> None:
-        """Give new ids the next rows; ValueError for an id that has a row."""
+        """Give new ids the next rows; ValueError for known ones."""
         first = len(self)
         if isinstance(ids, list) and ids and isinstance(ids[0], str):
             self._texts.update(zip(ids, range(first, first + len(ids)), strict=True))
@@ -116,7 +116,7 @@ class Places:
         self.merge(numbers[order], first + order)
 
     def merge(self, numbers: Indices, rows: Indices) -> None:
-        """Add ascending integer ids with their rows; ValueError for an id that has a row."""
+        """Add ascending integers with rows; ValueError for known ones."""
         if self._sorted.size:
             at = np.searchsorted(self._sorted, numbers)
             numbers, rows = np.insert(self._sorted, at, numbers), np.insert(self._rows, at, rows)
@@ -125,7 +125,7 @@ class Places:
         self._sorted, self._rows = numbers, rows
 
     def ids(self) -> Indices | list[str]:
-        """All ids, by row: int64[n] or a list of texts."""
+        """All ids, by row."""
         if self._texts:
             return list(self._texts)
         out: Indices = np.empty(self._sorted.size, np.int64)
@@ -140,7 +140,7 @@ Ids = Indices | tuple[int | str, ...]
 
 
 def as_row_ids(ids: object, n: int) -> Ids:
-    """`ids` of `n` streams: int64[n], or a tuple if some are texts; by default 0 .. n - 1."""
+    """`ids` of `n` streams: int64[n], or a tuple with texts; by default 0 .. n - 1."""
     if ids is None:
         return np.arange(n)
     listed = _as_list(ids)
@@ -165,7 +165,7 @@ def as_row_ids(ids: object, n: int) -> Ids:
 
 
 def _as_list(ids: object) -> list[object] | None:
-    """Entries of a column that may hold texts; None for columns of numbers."""
+    """Entries of a column that may hold texts; None for numbers."""
     if isinstance(ids, (list, tuple)):
         return list(ids)
     for method in ("to_pylist", "to_list", "tolist"):
@@ -175,7 +175,7 @@ def _as_list(ids: object) -> list[object] | None:
 
 
 def _as_names(listed: list[object], n: int) -> tuple[int | str, ...]:
-    """Ids as a tuple of integers and texts; ParameterError for another number of them, or duplicates."""
+    """Ids as a tuple; ParameterError for another number, or duplicates."""
     if len(listed) != n:
         raise ParameterError(f"ids has {len(listed)} entries: expected {n}, one for each stream")
     names: list[int | str] = []

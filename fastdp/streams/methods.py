@@ -1,7 +1,4 @@
-"""ToPS and Adaptive: methods composed of a threshold, a perturber and a smoother, with their defaults.
-
-Sources: CCS 2021, Algorithm 1 (ToPS); ``docs/adaptive.md`` (Adaptive).
-"""
+"""ToPS (CCS 2021, Algorithm 1) and Adaptive (``docs/adaptive.md``) with their defaults."""
 
 from __future__ import annotations
 
@@ -42,15 +39,13 @@ class ToPS(StreamPublisher):
         Privacy loss for one value of the stream.
     bound : float
         Public upper bound of a value, in units of the input.  The threshold's constant c suits counts; for other
-        units
-        set it to about the mean excess of large values: ``threshold=NoisyMax(c=...)``.
+        units set ``threshold=NoisyMax(c=...)`` to about the mean excess of large values.
     holdout : int, optional
-        m: the first values, which choose the threshold; published values begin after them.  By default 65,536, or a
-        quarter of the planned length, whichever is less.
+        m: the first values, which choose the threshold and are not published.  By default 65,536, or a quarter of the
+        planned length if less.
     max_range : int, optional
-        r: the longest query; a new tree of noise begins every r published values, rounded up to full blocks.  By
-        default
-        2^20, or the planned length, whichever is less.
+        r: the longest query; a new tree of noise begins every r published values, in full blocks.  By default 2^20,
+        or the planned length if less.
     fan_out : int
         b: fan-out of the tree.
     prune : int or "optimal"
@@ -58,15 +53,13 @@ class ToPS(StreamPublisher):
     smoother : "recent", "mean", "median", "moving", "exponential" or Smoother
         Predicts the values within a block; names stand for their default parameters.
     threshold : Threshold or float, optional
-        By default ``NoisyMax(fan_out=fan_out)``; a number is a publicly known threshold, which withholds no values.
+        By default ``NoisyMax(fan_out=fan_out)``; a number is publicly known and withholds no values.
     expected_length : int, optional
-        Public estimate of the stream's length.  It only chooses the defaults of ``holdout`` (with ``ScaleFree`` the
-        fewest
-        values that choose well) and of ``max_range``.
+        Public estimate of the stream's length, for the defaults of ``holdout`` (with ``ScaleFree`` the fewest values
+        that choose well) and ``max_range``.
     every : str, float or timedelta, optional
         Public time between two values ("30min", a timedelta, seconds); without a length the stream is planned for a
-        year.
-        Warns if the hold-out lasts longer than a day, with the date on which publishing begins.
+        year. Warns, with the first date of publishing, if the hold-out lasts longer than a day.
     resolution, nonfinite, contributions, seed, key
         As for :class:`StreamPublisher`, which also takes Gaussian noise and renewed thresholds.
 
@@ -118,14 +111,14 @@ def _tops(
     threshold: Threshold | float | None,
     *rest: object,
 ) -> StreamParameters:
-    """Composition of ToPS; `rest` are the arguments of :func:`paced` from `epsilon` on."""
+    """Composition of ToPS; `rest`: arguments of :func:`paced` from `epsilon` on."""
     *sizes, resolution, nonfinite, contributions = rest
     tree, predictor = Hierarchy(fan_out=fan_out, prune=prune), as_smoother(smoother)
     return paced(threshold, tree, predictor, *sizes, resolution, nonfinite, None, contributions)  # type: ignore[arg-type]
 
 
 def as_smoother(smoother: SmootherName | Smoother) -> Smoother:
-    """`smoother`, if it is an object; for a name, that smoother with default parameters."""
+    """`smoother`, or the one with this name."""
     if isinstance(smoother, str):
         return SMOOTHERS[validation.choice("smoother", smoother, tuple(SMOOTHERS))]()
     return smoother
@@ -141,28 +134,24 @@ class Adaptive(StreamPublisher):
     bound : float
         Public upper bound of a value, in units of the input; it may be generous.  None with a sensitivity.
     holdout : int, optional
-        m: the first values; published values begin after them.  All of them choose the threshold if m < 16; otherwise
-        the
-        last 1/16 to 1/8 are released as noisy block sums instead, so that publishing begins with a mean.  By default
-        65,536, and fewer if length or rate are known; 0 with a fixed threshold.
+        m: the first values; published values begin after them.  They choose the threshold, but from 16 on the last
+        1/16 to 1/8 are released as block sums instead, so that publishing begins with a mean.  By default 65,536, and
+        fewer if length or rate are known; 0 with a fixed threshold.
     max_range : int, optional
-        r: the longest query; by default 2^20 values or the planned length, whichever is less.
+        r: the longest query; by default 2^20 values or the planned length if less.
     perturber : Blocks, optional
-        By default ``fastdp.perturbers.Blocks()``, whose options control how blocks close, which lengths of ranges
-        matter
-        (``focus``), the period of the stream (``season``), and whether theta rises.
+        By default ``fastdp.perturbers.Blocks()``, whose options control closing, lengths that matter (``focus``), a
+        period (``season``), and a rising theta.
     threshold : Threshold or float, optional
-        By default ``fastdp.thresholds.ScaleFree(lengths="all")``; a number is a publicly known threshold.
+        By default ``fastdp.thresholds.ScaleFree(lengths="all")``; a number is publicly known.
     sensitivity : float, optional
-        In place of a bound: each value is a bucket of events, say of people a minute, and an event moves one bucket
-        by at
-        most so much.  Buckets may have any size and sign; nothing is clipped or held out, and blocks may be as short
-        as
-        one bucket, published at once with its own noise.  ``resolution`` is then a power of two.
+        In place of a bound: values are buckets of events, such as people a minute, and an event moves one by at most
+        so much. Buckets may have any size and sign; nothing is clipped or held out.  ``resolution`` is then a power
+        of two.
     contributions : int
         w: epsilon is for any w consecutive values together (w-event privacy), or for any w events.
     delta : float
-        Above 0: block sums get Gaussian noise, and the release is (epsilon, delta)-DP (``docs/gaussian.md``).
+        Above 0: Gaussian noise, and an (epsilon, delta)-DP release (``docs/gaussian.md``).
     expected_length, every
         As for :class:`fastdp.ToPS`.
     resolution, nonfinite, seed, key
@@ -171,17 +160,15 @@ class Adaptive(StreamPublisher):
     Warns
     -----
     AccuracyWarning
-        In ``release``: released sums show that theta is far below the values.
+        In ``release``, if released sums show that theta is far below the values.
 
     Notes
     -----
-    Privacy: pure epsilon, or (epsilon, delta) with ``delta``; event level, exact on this machine.  A block's length
-    is a
-    function of sums released before it began, and a value enters one sum.  ``guarantee`` names the unit.
+    Privacy: pure epsilon, or (epsilon, delta) with ``delta``; exact on this machine, for the unit that ``guarantee``
+    names.  A block's length follows from sums released before it, and a value enters one sum (``docs/adaptive.md``).
 
-    Error: published values answer a range at once; ``release(...).sum(..., revised=True)`` and ``.revised`` use
-    everything
-    released so far, and are several times better for ranges up to 10^5 values.
+    Error: published values answer at once; ``release(...).sum(..., revised=True)`` and ``.revised`` use everything
+    released so far, several times better for ranges up to 10^5 values.
 
     Examples
     --------
@@ -189,16 +176,6 @@ class Adaptive(StreamPublisher):
     >>> publisher = fastdp.Adaptive(epsilon=0.5, bound=100, holdout=1000, max_range=4096, seed=1)
     >>> publisher.publish(np.full(1500, 20.0)).size
     500
-
-    Counts a minute that repeat by day: predictions learn the pattern within days.
-
-    >>> rate = 3 + 3 * np.sin(np.arange(100 * 1440) * 2 * np.pi / 1440)
-    >>> counts = np.random.default_rng(1).poisson(rate)
-    >>> blocks = (fastdp.perturbers.Blocks(season=day) for day in (None, 1440))
-    >>> plain, daily = (fastdp.Adaptive(0.02, sensitivity=1, perturber=each, seed=1) for each in blocks)
-    >>> errors = [np.abs(each.publish(counts) - rate).mean() for each in (plain, daily)]
-    >>> bool(errors[1] < 0.8 * errors[0])
-    True
     """
 
     @validation.plain
@@ -254,9 +231,9 @@ def paced(
     every: str | float | timedelta | None,
     *rest: object,
 ) -> StreamParameters:
-    """Composition of a method's arguments; `rest` are fields of StreamParameters from ``resolution`` on.
+    """Composition of a method's arguments; `rest`: fields of StreamParameters from ``resolution`` on.
 
-    By default the longest query spans the planned length, at most 2^20 values.  Warns if the hold-out lasts long.
+    Warns if the hold-out lasts long.
     """
     seconds = None if every is None else _seconds(every)
     length = None if seconds is None else max(1, int(min(PLANNED / seconds, 2.0**50)))
@@ -282,9 +259,9 @@ def paced(
 
 
 def _holdout(usual: StreamParameters, length: int, seconds: float | None) -> int:
-    """Default hold-out: up to a quarter of the planned `length`; with ``ScaleFree`` the fewest that choose well.
+    """Default hold-out: up to a quarter of `length`; with ``ScaleFree`` the fewest that choose well.
 
-    If those take longer than a week: the fewest that choose without a warning, or a week.
+    If those take longer than a week: the fewest without a warning, or a week.
     """
     most = max(1, min(DEFAULT_HOLDOUT, length // HOLDOUT_PART))
     rule = usual.threshold
@@ -297,7 +274,7 @@ def _holdout(usual: StreamParameters, length: int, seconds: float | None) -> int
 
 
 def _fewest(rule: ScaleFree, usual: StreamParameters, wanted: float, most: int) -> int:
-    """The shortest hold-out, up to `most`, whose choice is resolved to `wanted` noise scales; `most` if none is."""
+    """The shortest hold-out, up to `most`, resolved to `wanted` noise scales."""
     least = 1
     while least < most:
         middle = (least + most) // 2
@@ -310,7 +287,7 @@ def _fewest(rule: ScaleFree, usual: StreamParameters, wanted: float, most: int) 
 
 
 def _seconds(every: object) -> float:
-    """Seconds of a timedelta, a number of seconds, or a text such as "30min"; ParameterError otherwise."""
+    """Seconds of a timedelta, number, or "30min"; else ParameterError."""
     if isinstance(every, timedelta):
         every = every.total_seconds()
     if isinstance(every, str):
@@ -325,7 +302,7 @@ def _seconds(every: object) -> float:
 
 
 def _lasting(seconds: float) -> str:
-    """A duration as text, in the largest unit that it fills."""
+    """A duration as text, in its largest unit."""
     unit = next((name for name in ("d", "h", "min", "s") if seconds >= UNITS[name]), "ms")
     return f"{seconds / UNITS[unit]:,.3g} {unit}" if seconds < 1e9 else f"{seconds / PLANNED:,.3g} years"
 

@@ -1,7 +1,4 @@
-"""PAK: running sums of a stream whose bound is too high or unknown (NDSS 2019, Mechanism 1).
-
-The hold-out chooses tau, then a binary tree counts.  Interpretation and errata: ``docs/pak.md``.
-"""
+"""PAK: running sums of a stream whose bound is too high or unknown (NDSS 2019, Mechanism 1; ``docs/pak.md``)."""
 
 from __future__ import annotations
 
@@ -47,7 +44,7 @@ ABOVE_ROUNDING = 1.0 + 2.0**-30
 
 @record
 class PAKParameters(Keyed):
-    """The parameters of :class:`fastdp.PAK`; ParameterError if one is not accepted or they do not fit together."""
+    """The parameters of :class:`fastdp.PAK`; ParameterError if one is not accepted."""
 
     epsilon: float = parameter(Real(above=0.0))
     delta: float = parameter(Real(least=0.0, below=1.0))
@@ -66,7 +63,7 @@ class PAKParameters(Keyed):
     rule: ClassVar[int] = 1
 
     def _check(self) -> None:
-        """ParameterError if parameters do not fit together, so that nothing can fail once data flow."""
+        """ParameterError for parameters that conflict: nothing fails later."""
         put = partial(object.__setattr__, self)
         given = self.threshold
         put("threshold", usual_threshold(self.delta, self.clip) if given is None else as_rule("threshold", given))
@@ -94,7 +91,7 @@ class PAKParameters(Keyed):
             )
 
     def _check_threshold(self, clip: bool) -> None:
-        """ParameterError if the threshold is no rule, or does not fit `clip`."""
+        """ParameterError if the threshold is no rule or does not fit `clip`."""
         rule = self.threshold
         validation.part("threshold", rule, Threshold, "fastdp.thresholds")
         endless = isinstance(rule, (PAKQuantile, SmoothQuantile)) and not rule.clip and rule.noise != "cauchy"
@@ -117,15 +114,14 @@ class PAKParameters(Keyed):
 
     @cached_property
     def epsilon_lag(self) -> float:
-        """epsilon_2, the budget of the first values' sum: epsilon_1 + epsilon_2 is at most epsilon, exactly."""
+        """epsilon_2: epsilon_1 + epsilon_2 is at most epsilon, exactly."""
         return remainder(self.epsilon, self.epsilon_threshold)
 
     @cached_property
     def grid(self) -> Grid:
-        """The grid from 0 to the highest threshold r tau, proved to fit int64.
+        """The grid from 0 to the highest threshold, proved to fit int64.
 
-        That is the bound, or with ``clip=False`` the value that noise exceeds with probability 2^-54, for a smooth
-        sensitivity of at most the bound.
+        That is the bound, or with ``clip=False`` a value that noise exceeds with probability 2^-54.
         """
         top = self.bound if self.clip else self._highest()
         least = self.epsilon_lag if self.holdout else self.epsilon
@@ -144,7 +140,7 @@ class PAKParameters(Keyed):
         return grid
 
     def _highest(self) -> float:
-        """Largest r tau without a clip to the bound, except with probability 2^-54."""
+        """Largest r tau without a clip, except with probability 2^-54."""
         rule, task = self.threshold, self._task_on(self.bound)
         assert isinstance(rule, (PAKQuantile, SmoothQuantile))  # noqa: S101 - checked on construction
         noise = rule.smooth_noise(task)
@@ -153,7 +149,7 @@ class PAKParameters(Keyed):
 
     @cached_property
     def bound_steps(self) -> int:
-        """B in grid steps, to which values are clipped under any threshold."""
+        """B in grid steps."""
         return Grid(self.bound, self.grid.resolution).bound_steps
 
     @property
@@ -162,12 +158,11 @@ class PAKParameters(Keyed):
         return self._task_on(self.grid.resolution)
 
     def _task_on(self, resolution: float) -> ThresholdTask:
-        """:attr:`task` on a grid of this resolution."""
         holdout = max(self.holdout, 1)
         return ThresholdTask(self.epsilon_threshold, self.bound, holdout, self.length, resolution, self.epsilon)
 
     def guarantee(self, *, simulated: bool) -> Guarantee:
-        """Threshold and sum share the first values, the tree has the others (PAK section III-C)."""
+        """Threshold and sum share the first values, the tree has the others (section III-C)."""
         levels = (self.length - self.holdout).bit_length()
         whole = Guarantee(
             epsilon=self.epsilon,
@@ -186,7 +181,7 @@ class PAKParameters(Keyed):
 
     @property
     def _lag_step(self) -> str:
-        """Derivation step for the first values' sum or sums."""
+        """Derivation step for the first values' sum(s)."""
         if self.lag_sums:
             return (
                 f"running sums of the first values: each enters at most {self.holdout.bit_length()} nodes, epsilon_2"
@@ -194,7 +189,7 @@ class PAKParameters(Keyed):
         return "sum of the first values, noise of scale r tau / epsilon_2: epsilon_2"
 
     def noise_key(self, secret: Key) -> Key:
-        """Noise key of this composition under a secret."""
+        """Noise key under a secret."""
         return noise_key(self, secret)
 
     def describe(self) -> dict[str, Any]:
@@ -208,7 +203,7 @@ class PAKParameters(Keyed):
 
 
 def usual_threshold(delta: object, clip: bool) -> PAKQuantile:
-    """PAK's own rule for this delta; ParameterError for delta = 0."""
+    """PAK's own rule; ParameterError for delta = 0."""
     number = validation.real("delta", delta)
     if number == 0.0:
         raise ParameterError(
@@ -224,8 +219,8 @@ def usual_threshold(delta: object, clip: bool) -> PAKQuantile:
 class RunningSum(NamedTuple):
     """An immutable binary counter over N values, starting from a base sum.
 
-    Pure epsilon for values in [0, theta] (replace one): each enters at most ``levels`` nodes, whose noise is exact
-    discrete Laplace of scale theta levels / epsilon, in grid steps.
+    Pure epsilon for values in [0, theta] (replace one): each enters at most ``levels`` nodes, with exact discrete
+    Laplace noise of scale theta levels / epsilon, in grid steps.
 
     Attributes
     ----------
@@ -234,9 +229,9 @@ class RunningSum(NamedTuple):
     length : int
         N.
     levels : int
-        floor(log2 N) + 1: the most nodes that one value enters.
+        floor(log2 N) + 1.
     theta_steps : int
-        Sensitivity of the sums, in grid steps.
+        Sensitivity, in grid steps.
     seen : int
         Values counted.
     total : int
@@ -250,7 +245,7 @@ class RunningSum(NamedTuple):
     length: int
     levels: int
     theta_steps: int
-    law: sampler.LaplaceDistribution
+    distribution: sampler.LaplaceDistribution
     seen: int
     total: int
     above: Integers
@@ -261,25 +256,25 @@ class RunningSum(NamedTuple):
 
     @classmethod
     def start(cls, key: Key, number: int, length: int, theta_steps: int, epsilon: float, base: int) -> RunningSum:
-        """A counter before its first value, continuing from `base`."""
+        """A counter before its first value."""
         levels = length.bit_length()
-        law = sampler.laplace_distribution(Fraction(theta_steps * levels) / Fraction(epsilon))
-        return cls(key, number, length, levels, theta_steps, law, 0, base, np.zeros(levels + 1, np.int64))
+        distribution = sampler.laplace_distribution(Fraction(theta_steps * levels) / Fraction(epsilon))
+        return cls(key, number, length, levels, theta_steps, distribution, 0, base, np.zeros(levels + 1, np.int64))
 
     def advance(self, steps: Integers) -> tuple[RunningSum, Integers]:
-        """The counter after `steps`, and the noisy running sum after each of them, int64 (modulo 2^64)."""
-        key, number, length, levels, theta_steps, law, seen, before, above = self
+        """The counter after `steps`, and the noisy sum after each, int64 (modulo 2^64)."""
+        key, number, length, levels, theta_steps, distribution, seen, before, above = self
         after, above, out = seen + steps.size, above.copy(), np.empty(steps.size, np.int64)
-        noise, offsets = sampler.draw_nodes(law, key, number, seen, after, levels)
+        noise, offsets = sampler.draw_nodes(distribution, key, number, seen, after, levels)
         total = binary_counter.count_on(steps, seen, before, above, noise, offsets, out)
-        return RunningSum(key, number, length, levels, theta_steps, law, after, total, above), out
+        return RunningSum(key, number, length, levels, theta_steps, distribution, after, total, above), out
 
     def describe(self) -> dict[str, Any]:
         """State of the counter as JSON."""
         return {"seen": self.seen, "total": self.total, "above": self.above.tolist()}
 
     def resume(self, seen: int, total: int, above: list[int]) -> RunningSum:
-        """The counter in a state from :meth:`describe`; ValueError if the state is out of range."""
+        """The counter in a described state; ValueError if out of range."""
         noise = np.array(above, np.int64)
         if not 0 <= codec.require_int(seen) <= self.length or noise.shape != self.above.shape:
             raise ValueError("a counter out of range")
@@ -289,29 +284,10 @@ class RunningSum(NamedTuple):
 def averages(
     sums: Integers, recent: Integers, position: int, window: int | None, resolution: float
 ) -> tuple[Floats, Integers]:
-    """Average for each running sum, and the sums that the next call needs.
+    """Average for each running sum, float64[k], and the last sums, `recent` for the next call.
 
-    With S_t the running sum after t values: (S_t - S_{t-w}) / w if S_{t-w} was published, otherwise S_t / t.
-
-    Parameters
-    ----------
-    sums : int64[k]
-        The next running sums, in grid steps (modulo 2^64).
-    recent : int64[min(w, published before)]
-        The last earlier ones; empty without a window.
-    position : int
-        t of the last of ``sums``.
-    window : int or None
-        w >= 1, or None for the mean of all values.
-    resolution : float
-        Grid step, in units of the input.
-
-    Returns
-    -------
-    float64[k]
-        Averages, in units of the input; independent of chunking.
-    int64[at most w]
-        ``recent`` for the next call.
+    With S_t the sum after t values (`position`: the last): (S_t - S_{t-w}) / w if S_{t-w} was published, else S_t /
+    t; `window` w, or None for all.  `sums` are int64[k] grid steps (modulo 2^64).
     """
     counts = np.arange(position - sums.size + 1, position + 1, dtype=np.float64)
     out: Floats = np.multiply(sums, resolution, dtype=np.float64) / counts
@@ -335,15 +311,15 @@ class PAKState(NamedTuple):
     Attributes
     ----------
     lag : float64[m]
-        The hold-out so far, written in place after index ``n_seen``; dropped once the threshold is chosen.  Secret.
+        The hold-out, written in place; dropped once the threshold is chosen.  Secret.
     n_seen : int
-        Values consumed, the hold-out included.
+        Values consumed.
     tree : RunningSum or None
-        Counter of the values after the hold-out; None before.
+        Counter after the hold-out.
     running : float or None
-        The running sum released last, in units of the input.
+        The running sum released last.
     recent : int64[at most w]
-        The last running sums, in grid steps, if averages over w values are published.
+        The last sums, in grid steps, for averages.
     """
 
     lag: Floats
@@ -359,13 +335,7 @@ class PAKState(NamedTuple):
 
 @dataclass(frozen=True)
 class PAKMachine(Machine[PAKState]):
-    """Mechanism 1 of the paper, online.
-
-    Attributes
-    ----------
-    plan : PAKParameters
-        The parameters.
-    """
+    """Mechanism 1 of the paper, with parameters `plan`."""
 
     SPLITS: ClassVar[bool] = True
     rule: ClassVar[int] = PAKParameters.rule
@@ -373,7 +343,6 @@ class PAKMachine(Machine[PAKState]):
     plan: PAKParameters
 
     def bind(self, key: Key) -> Key:
-        """Noise key of these parameters under a secret."""
         return self.plan.noise_key(key)
 
     def start(self, key: Key) -> PAKState:
@@ -385,13 +354,11 @@ class PAKMachine(Machine[PAKState]):
         return PAKState(lag=np.empty(0), tree=self._open(np.empty(0), key)[0])
 
     def log_messages(self, before: PAKState, after: PAKState) -> Iterator[tuple[int, str]]:
-        """Log message about the threshold, when it is chosen."""
         if before.tree is None and after.tree is not None:
             theta = after.tree.theta_steps * self.plan.grid.resolution
             yield logging.INFO, f"threshold chosen: {theta:g}, {after.n_seen:,} values seen"
 
     def step(self, state: PAKState, batch: Column, key: Key) -> Transition[PAKState]:
-        """Transition by a batch of values, with the running sums or averages that it publishes."""
         values, plan = as_floats(batch.values), self.plan
         self.check_room(state, values.size, batch.name)
         n_seen, tree, lag = state.n_seen + values.size, state.tree, state.lag
@@ -410,7 +377,7 @@ class PAKMachine(Machine[PAKState]):
     def _hold(
         self, state: PAKState, values: Floats, name: str, key: Key
     ) -> tuple[RunningSum | None, Floats, Integers]:
-        """The tree, the hold-out so far and the published sums, after values of which some are in the hold-out."""
+        """Tree, hold-out and published sums, after values partly in the hold-out."""
         if not np.isfinite(values).all():
             raise _not_finite(values, name)
         tree, lag, steps = state.tree, state.lag, NO_STEPS
@@ -426,14 +393,14 @@ class PAKMachine(Machine[PAKState]):
         return tree, lag, steps
 
     def check_room(self, state: PAKState, size: int, name: str = "values") -> None:
-        """DataError if `size` more values exceed the stream's public length."""
+        """DataError if `size` more values exceed the public length."""
         length = self.plan.length
         if state.n_seen + size > length:
             room = length - state.n_seen
             raise DataError(f"{name} has {size} values: expected at most {room}, the stream has {length}")
 
     def _open(self, lag: Floats, key: Key) -> tuple[RunningSum, Integers]:
-        """Choose tau; returns the tree, and the released sum (or sums) of the hold-out."""
+        """Choose tau; the tree, and released sum(s) of the hold-out."""
         plan = self.plan
         chooser = plan.chosen_by.start(plan.task)
         chooser.observe(as_floats(lag))
@@ -451,19 +418,19 @@ class PAKMachine(Machine[PAKState]):
             if plan.lag_sums:
                 _, out = RunningSum.start(lag_key, 1, plan.holdout, theta_steps, rest, 0).advance(steps)
             else:
-                law = sampler.laplace_distribution(Fraction(theta_steps) / Fraction(rest))
-                out = sampler.draws(1, law, lag_key, StreamId(Purpose.LAG)) + steps.sum()
+                distribution = sampler.laplace_distribution(Fraction(theta_steps) / Fraction(rest))
+                out = sampler.draws(1, distribution, lag_key, StreamId(Purpose.LAG)) + steps.sum()
             base = int(out[-1])
         return self._tree(theta_steps, base, key), out
 
     def _tree(self, theta_steps: int, base: int, key: Key) -> RunningSum:
-        """The tree of the values after the hold-out, starting from `base`."""
+        """Tree after the hold-out, from `base`."""
         plan = self.plan
         own = theta_key(key, theta_steps)
         return RunningSum.start(own, 0, plan.length - plan.holdout, theta_steps, plan.epsilon, base)
 
     def _steps(self, values: Floats, theta_steps: int, name: str) -> Integers:
-        """Values clipped and rounded to grid steps, int64; DataError if one is NaN or infinite."""
+        """Values in clipped grid steps; DataError if not finite."""
         steps: Integers = np.empty(values.size, np.int64)
         top = float(min(theta_steps, self.plan.bound_steps))
         if online_pass.round_values(values, 1.0 / self.plan.grid.resolution, top, steps):
@@ -493,7 +460,6 @@ class PAKMachine(Machine[PAKState]):
         }
 
     def unpack(self, packed: Packed, key: Key) -> PAKState:
-        """The state from :meth:`pack`; ValueError if it is out of range."""
         plan = self.plan
         n_seen, running, counter = codec.require_int(packed["n_seen"]), packed["running"], packed["counter"]
         held = codec.unpack(packed["lag"], "<f8").astype(np.float64)
@@ -515,12 +481,10 @@ class PAKMachine(Machine[PAKState]):
         return PAKState(lag, n_seen, tree, None if running is None else float(running), recent)
 
     def rekeyed(self, state: PAKState, key: Key) -> PAKState:
-        """State of a copy, whose tree draws from the copy's key."""
         return self.unpack(self.pack(state), key)
 
 
 def _not_finite(values: Floats, name: str) -> DataError:
-    """The error for the first NaN or infinity in `values`."""
     return DataError(f"{entry_at(name, ~np.isfinite(values), NOT_FINITE)}; expected finite values")
 
 
@@ -530,7 +494,7 @@ class PAK(Publisher[PAKState]):
     Parameters
     ----------
     epsilon, delta : float
-        Privacy loss for one value; delta is used by the threshold alone.
+        Privacy loss for one value; delta is the threshold's alone.
     bound : float
         B: public upper bound of a value, in units of the input.
     length : int
@@ -540,35 +504,29 @@ class PAK(Publisher[PAKState]):
     share : float
         epsilon_1 / epsilon, the threshold's share of the hold-out's budget (section VI-B: 0.8 to 0.9).
     tail_factor : float
-        r >= 1: values are clipped to r tau, which a light tail makes worthwhile (Prop. 1; section VI-B: 1 to 2).
+        r >= 1: values are clipped to r tau, for light tails (Prop. 1; section VI-B: 1 to 2).
     threshold : Threshold or float, optional
-        By default ``PAKQuantile(delta=delta)``.  A number is a publicly known threshold; the bound gives the plain
-        binary tree.
+        By default ``PAKQuantile(delta=delta)``.  A number is publicly known; the bound gives the plain binary tree.
     lag_sums : bool
-        True also publishes the running sums of the first m values, through their own tree, once tau is known
-        (section III-C, last remark).
+        True also publishes the running sums of the first m values, by their own tree, once tau is known (section
+        III-C).
     clip : bool
-        True: r tau is at most the bound (post-processing).  False, with a threshold that has ``clip=False`` too, only
-        reproduces the paper's figures: far more noise and no value saved.
+        True: r tau is at most the bound (post-processing).  False, with a threshold of ``clip=False``, only
+        reproduces the paper's figures.
     average : int, "all" or None
-        Averages in place of running sums: "all", of all values so far (section II-A); w, of the last w values (of all
-        so
-        far until the running sum of w values ago was published).
+        Averages in place of sums: of all values so far (section II-A), or of the last w (of all so far until the sum
+        of w values ago was published).
     resolution, seed, key
         As for :class:`fastdp.StreamPublisher`.
 
     Notes
     -----
-    Privacy: the first m values spend epsilon_1 on tau and epsilon_2 on their sum, clipped at r tau (sequential); the
-    others spend epsilon in a binary tree (parallel).  A value enters floor(log2 N) + 1 nodes of a tree of N values,
-    which
-    share the budget (the printed log2 N fails for powers of two).  Sums are exact; tau's noise is stated for real
-    arithmetic, as the guarantee says.  After an interrupt compare ``n_seen`` before sending a chunk again.
+    Privacy: the first m values spend epsilon_1 on tau and epsilon_2 on their sum (sequential), the others epsilon in
+    a binary tree (parallel); proof and errata: ``docs/privacy.md``, section 7, ``docs/pak.md``.  Sums are exact;
+    tau's noise is stated for real arithmetic.  After an interrupt compare ``n_seen``.
 
-    Averages are post-processing.  Two running sums w values apart share nodes, whose noise cancels: at most
-    2 floor(log2 N) + 1 nodes are left, on average about log2 w + 2, each of variance 2 (r tau levels / epsilon)^2.
-
-    Memory: the hold-out until tau is known, then levels + 1 integers and the last w running sums.
+    Averages are post-processing: at most 2 floor(log2 N) + 1 nodes are left in a difference of sums, on average about
+    log2 w + 2, each of variance 2 (r tau levels / epsilon)^2.
 
     Examples
     --------
@@ -590,12 +548,12 @@ class PAK(Publisher[PAKState]):
 
     @property
     def _plan(self) -> PAKParameters:
-        """Parameters of the stream, with their grid and guarantee."""
+        """Parameters with grid and guarantee."""
         return self._machine.plan
 
     @property
     def epsilon(self) -> float:
-        """Privacy budget for one value of the stream."""
+        """Privacy budget for one value."""
         return self._plan.epsilon
 
     @property
@@ -630,57 +588,43 @@ class PAK(Publisher[PAKState]):
 
     @property
     def threshold(self) -> float | None:
-        """r tau, to which values are clipped and noise is scaled; None until the hold-out is complete."""
+        """r tau, to which values are clipped; None during the hold-out."""
         tree = self._state.tree
         return None if tree is None else tree.theta_steps * self.resolution
 
     @property
     def running_sum(self) -> float | None:
-        """The running sum released last, in units of the input; None before any."""
+        """The running sum released last; None before any."""
         return self._state.running
 
     @property
     def guarantee(self) -> Guarantee:
-        """(epsilon, delta) of the full stream, composed from its components."""
+        """(epsilon, delta) of the full stream."""
         return self._plan.guarantee(simulated=self._key.simulated)
 
     @single_caller
     def publish(self, chunk: Values) -> Floats:
-        """Consume the next values; publish running sums, or averages.
-
-        Parameters
-        ----------
-        chunk : array-like
-            Any number of values.
+        """Consume the next values (any number); publish running sums, or averages.
 
         Returns
         -------
         float64[k]
-            The running sum (or average) after each value past the hold-out, in units of the input.  The value that
-            completes
-            the hold-out publishes the sum of the first m values, or with ``lag_sums`` all their running sums.
+            The sum (or average) after each value past the hold-out, in units of the input.  The value that completes
+            the hold-out publishes the sum of the first m values, or with ``lag_sums`` all.
 
         Raises
         ------
         DataError
-            For values that are no finite real numbers, or more than ``length`` of them; nothing is consumed then.
+            For values that are not finite real numbers, or more than ``length``; nothing is consumed.
         """
         published: Floats = self._call(self._machine.read(chunk))
         return published
 
     @single_caller
     def release(self, values: Values) -> Release:
-        """Publish a full array at once (a fresh publisher of plain running sums only).
+        """Publish a full array at once, longer than the hold-out (a fresh publisher of plain sums only).
 
-        Parameters
-        ----------
-        values : array-like
-            Longer than the hold-out, and at most ``length`` values.
-
-        Returns
-        -------
-        Release
-            Its values are differences of neighbouring running sums, so a range sum is a difference of two.
+        Its values are differences of neighbouring running sums, so a range sum is a difference of two.
         """
         self.check_plain()
         sums = self._call(Column(as_whole(values, self.n_seen, self.holdout), "values"))
@@ -699,11 +643,10 @@ class PAK(Publisher[PAKState]):
         )
 
     def check_room(self, size: int) -> None:
-        """DataError if `size` more values exceed the stream's public length."""
         self._machine.check_room(self._state, size)
 
     def check_plain(self, size: int = 0) -> None:
-        """StateError or DataError if :meth:`release` would refuse `size` values; reads no value."""
+        """StateError or DataError if :meth:`release` would refuse `size` values."""
         self.check_room(size)
         if self._plan.average is not None or self._plan.lag_sums:
             raise StateError("release() needs plain running sums: expected average=None and lag_sums=False")

@@ -1,4 +1,4 @@
-"""Components and parameters of a publisher, checked once, with the quantities derived from them."""
+"""Components and parameters of a publisher, checked once."""
 
 from __future__ import annotations
 
@@ -64,15 +64,9 @@ PARTS: dict[str, Any] = {
 
 @record
 class StreamParameters:
-    """Threshold, perturber and smoother with their parameters; fields as of StreamPublisher.
+    """Threshold, perturber and smoother with their parameters, as of StreamPublisher.
 
-    With Gaussian noise, ``budget`` is the x with rho = x^2 / 2 that the threshold of a finished array leaves of
-    (epsilon, delta).
-
-    Raises
-    ------
-    ParameterError
-        If a parameter is not accepted, or they do not fit together.
+    ``budget``, with Gaussian noise: x with rho = x^2 / 2, left by the threshold of a finished array.
     """
 
     threshold: Threshold = parameter(Checked(as_rule))
@@ -93,7 +87,7 @@ class StreamParameters:
     rule: ClassVar[int] = 1
 
     def _check(self) -> None:
-        """ParameterError if parameters do not fit together, so that nothing can fail once data flow."""
+        """ParameterError for parameters that conflict: nothing fails later."""
         self._check_size()
         self._check_delta()
         least, usual = (1, DEFAULT_HOLDOUT) if self.threshold.uses_holdout else (0, 0)
@@ -119,11 +113,11 @@ class StreamParameters:
             largest = self.threshold.theta if isinstance(self.threshold, Fixed) else 0.0
             bounded = {1, self.grid.bound_steps} if self.sensitivity is None else set()
             for steps in {*bounded, self.grid.snap(largest)}:
-                self._check_law(steps)
+                self._check_noise(steps)
             self.guarantee(simulated=False)
 
     def _needless_smoother(self) -> str | None:
-        """The reason why the perturber takes no smoother, as text; None if it takes one."""
+        """Reason why the perturber takes no smoother, if so."""
         if isinstance(self.perturber, Blocks):
             return "blocks that follow the stream predict it themselves"
         if isinstance(self.perturber, Toeplitz):
@@ -132,8 +126,8 @@ class StreamParameters:
             return "an inconsistent hierarchy answers ranges from its nodes, and predictions would not enter"
         return None
 
-    def _check_law(self, steps: int) -> None:
-        """ParameterError if Gaussian noise for a threshold of `steps` grid steps cannot be drawn."""
+    def _check_noise(self, steps: int) -> None:
+        """ParameterError if Gaussian noise for `steps` cannot be drawn."""
         try:
             if hasattr(self.perturber, "leaf_distribution"):
                 self.perturber.leaf_distribution(steps, self.publish_epsilon)
@@ -152,7 +146,7 @@ class StreamParameters:
         return getattr(self.perturber, "noise", "laplace") == "gaussian"
 
     def _check_delta(self) -> None:
-        """ParameterError unless delta is given exactly if the noise is Gaussian."""
+        """ParameterError unless delta is given exactly for Gaussian noise."""
         if not self.gaussian and self.delta:
             raise ParameterError(
                 f"delta = {self.delta!r}: expected 0, or a perturber with noise='gaussian', because Laplace noise "
@@ -167,7 +161,7 @@ class StreamParameters:
             raise ParameterError(f"renewal = {self.renewal!r}: expected None with Gaussian noise")
 
     def _check_size(self) -> None:
-        """ParameterError unless either a bound or a sensitivity is given."""
+        """ParameterError unless bound or sensitivity is given."""
         if self.sensitivity is None:
             if self.bound is None:
                 raise ParameterError(
@@ -196,7 +190,7 @@ class StreamParameters:
             )
 
     def _check_renewal(self, renewal: Renewal) -> None:
-        """ParameterError if the renewal does not fit threshold and perturber."""
+        """ParameterError if the renewal does not fit."""
         if not self.threshold.uses_holdout:
             raise ParameterError(
                 f"renewal = {renewal!r}: expected None, because {type(self.threshold).__name__} looks at no values"
@@ -216,19 +210,19 @@ class StreamParameters:
 
     @cached_property
     def loss(self) -> float:
-        """Total budget: epsilon, or with Gaussian noise the x with rho = x^2 / 2 of (epsilon, delta)."""
+        """Total budget: epsilon, or x with rho = x^2 / 2."""
         if not self.gaussian:
             return self.epsilon
         return max(self._zcdp_loss, gaussian_loss(self.epsilon, self.delta, self.distance))
 
     @cached_property
     def _zcdp_loss(self) -> float:
-        """Budget x that thresholds and Gaussian noise share, rho = x^2 / 2."""
+        """Budget x of thresholds and Gaussian noise."""
         return zcdp_loss(self.epsilon, self.delta) if self.budget is None else self.budget
 
     @cached_property
     def distance(self) -> float:
-        """Total variation distance of all noise that a unit affects from rounded normal noise; 1 if not used.
+        """Total variation distance of a unit's noise from rounded normal noise; 1 if not used.
 
         A discrete Gaussian of sigma >= 16 is within 1 / (20 sigma^2) (``docs/gaussian.md``).
         """
@@ -242,7 +236,7 @@ class StreamParameters:
 
     @cached_property
     def unit_epsilon(self) -> float:
-        """Loss of one value or event: epsilon is shared by all that are protected together."""
+        """Loss of one value or event."""
         share = fraction_of(self.loss, self.contributions)
         if share <= 0.0:
             raise ParameterError(
@@ -252,7 +246,7 @@ class StreamParameters:
 
     @cached_property
     def publish_epsilon(self) -> float:
-        """The perturber's budget: the rest of epsilon after a renewal from the same values."""
+        """The perturber's budget, after a renewal from the same values."""
         if self.gaussian:
             return group_share(self.loss, self.group_square)
         epsilon = self.unit_epsilon
@@ -273,10 +267,9 @@ class StreamParameters:
 
     @property
     def group_square(self) -> int | Fraction:
-        """Squared L2 sensitivity of all contributions protected together, in squared sensitivities of one.
+        """Squared L2 sensitivity of all contributions together, in squares of one's.
 
-        For j + l = w, that of l is at most l / w of that of w, and (j / w)^2 + l / w is at most 1: j values may
-        choose a
+        For j + l = w, that of l is at most l / w of that of w, and (j / w)^2 + l / w <= 1: j values may choose a
         threshold for 1 / w of the loss each while the others enter sums.
         """
         w = self.contributions
@@ -297,7 +290,7 @@ class StreamParameters:
 
     @cached_property
     def noise(self) -> SumNoise | None:
-        """Noise of sums, for intervals; None for users' own perturbers, hats and renewed thresholds."""
+        """Noise of sums, for intervals; None if unknown: users' perturbers, hats, renewed thresholds."""
         if self.renewal is not None or type(self.perturber) not in (Blocks, Flat, Hierarchy, Toeplitz):
             return None
         if isinstance(self.perturber, Toeplitz):
@@ -333,23 +326,23 @@ class StreamParameters:
 
     @cached_property
     def warm_up(self) -> int:
-        """Number of the hold-out's last values that are released as blocks and not seen by the threshold."""
+        """Last values of the hold-out, released as blocks and not seen by the threshold."""
         return self.perturber.warm_up(self.holdout) if isinstance(self.perturber, Blocks) else 0
 
     @cached_property
     def rises(self) -> bool:
-        """True if theta may follow a stream that outgrows its hold-out."""
+        """True if theta may follow a growing stream."""
         follows = isinstance(self.perturber, Blocks) and self.perturber.rising
         return follows and self.threshold.uses_holdout and self.warm_up > 0
 
     @cached_property
     def period(self) -> int | None:
-        """Number of values published under one threshold; None if it never changes."""
+        """Values published under one threshold; None if it never changes."""
         return None if self.renewal is None else self.renewal.trees * self.plan.tree_blocks * self.plan.block
 
     @cached_property
     def renewal_task(self) -> ThresholdTask:
-        """Public inputs of the choice of each later threshold."""
+        """Public inputs of later choices of theta."""
         assert self.renewal is not None  # noqa: S101 - asked for by renewals alone
         assert self.period is not None  # noqa: S101
         if self.renewal.share:
@@ -359,18 +352,18 @@ class StreamParameters:
         return replace(self.task, holdout=-(-wanted // block) * block)
 
     def noise_key(self, secret: Key) -> Key:
-        """Noise key of this composition under a secret."""
+        """Noise key under a secret."""
         return noise_key(self, secret)
 
     def noise_keys(self, secrets: Sequence[Key]) -> list[Key]:
-        """:meth:`noise_key` of many secrets, all or none of which are bound to a composition."""
+        """:meth:`noise_key` of secrets, all or none bound."""
         if not secrets or secrets[0].binding is not Binding.ROOT:
             return list(secrets)
         composition = encoded(self, secrets[0])
         return [secret.bound(composition) for secret in secrets]
 
     def guarantee(self, *, simulated: bool) -> Guarantee:
-        """Guarantee with noise from a secret key, or from a seed (`simulated`)."""
+        """Guarantee with noise from a secret key, or from a seed."""
         return replace(self._stated, simulated=True) if simulated else self._stated
 
     @cached_property
@@ -395,14 +388,14 @@ class StreamParameters:
 
 
 def noise_key(composition: object, secret: Key) -> Key:
-    """Noise key of a composition under a secret: :meth:`fastdp.noise.key.Key.bind`."""
+    """Noise key of a composition (:meth:`fastdp.noise.key.Key.bind`)."""
     if secret.binding is not Binding.ROOT:
         return secret
     return secret.bound(encoded(composition, secret))
 
 
 def encoded(composition: object, secret: Key) -> bytes:
-    """:meth:`fastdp.noise.key.Key.composition` under any root secret, cached for shared compositions."""
+    """:meth:`fastdp.noise.key.Key.composition`, cached."""
     own = vars(composition)
     encoding: bytes | None = own.get("encoding")
     if encoding is None:
@@ -418,9 +411,8 @@ def encoded(composition: object, secret: Key) -> bytes:
 def of_stream(composition: StreamParameters) -> Guarantee:
     """Guarantee of an endless stream.
 
-    Threshold and perturber see disjoint values: parallel composition (ToPS section 2.4).  A renewal from published
-    values
-    shares their budget with the perturber: sequential composition.
+    Threshold and perturber see disjoint values (parallel, ToPS section 2.4); a renewal from published values shares
+    their budget (sequential).
     """
     chosen = composition.threshold.guarantee(composition.task)
     whole = composition.perturber.guarantee(composition.plan, composition.publish_epsilon).of("perturber")
@@ -446,10 +438,9 @@ def of_stream(composition: StreamParameters) -> Guarantee:
 
 
 def in_units(composition: StreamParameters, member: Guarantee, meets: str = "") -> Guarantee:
-    """`member`, for one value, restated for events or for several contributions.
+    """`member`, for one value, restated for events or several contributions.
 
-    `meets` describes the parts of the mechanism that a value enters, if they are not the hold-out or one block or
-    tree.
+    `meets`: parts that a value enters, if others than hold-out and block or tree.
     """
     w, unit, adjacency = composition.contributions, member.unit, member.adjacency
     if composition.sensitivity is not None:
@@ -476,7 +467,7 @@ def in_units(composition: StreamParameters, member: Guarantee, meets: str = "") 
 
 
 def _gaussian_group(composition: StreamParameters, member: Guarantee, unit: str, adjacency: str) -> Guarantee:
-    """Guarantee for several contributions, by their joint L2 sensitivity: the total loss is spent once."""
+    """Guarantee for several contributions, by their joint L2 sensitivity."""
     if math.isinf(member.rho):
         # A threshold with a delta of its own: there is no rho for any number of values.
         return member
@@ -510,7 +501,7 @@ def approximated(
 
 
 def composed(threshold: object, perturber: Any, smoother: Any, *fields: Any) -> StreamParameters:
-    """The composition with these fields, in order; shared with equal ones unless a renewal may warn."""
+    """The composition with these fields, shared unless a renewal may warn."""
     if threshold is None:
         threshold = default_threshold(perturber, fields[8] if len(fields) > 8 else None)
     parts = threshold, perturber, smoother
@@ -518,7 +509,7 @@ def composed(threshold: object, perturber: Any, smoother: Any, *fields: Any) -> 
 
 
 def default_threshold(perturber: object, sensitivity: float | None = None, *, finished: bool = False) -> Threshold:
-    """The default threshold for a perturber; `finished`: it may see all values of an array."""
+    """Default threshold for a perturber; `finished`: of a full array."""
     if sensitivity is not None:
         return Fixed(validation.positive("sensitivity", sensitivity))
     if finished:

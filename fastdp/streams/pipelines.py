@@ -41,15 +41,15 @@ class Progress(NamedTuple):
     Attributes
     ----------
     n_seen : int
-        Values consumed, the hold-out included.
+        Values consumed.
     cycle : int
         Thresholds chosen so far.
     held : int
-        Values withheld so far for the next threshold (:class:`fastdp.thresholds.renewals.RenewFromHoldout`).
+        Values withheld for the next threshold (:class:`fastdp.thresholds.renewals.RenewFromHoldout`).
     released : int
-        Sum released under the current threshold, in grid steps, if a renewal needs it.
+        Sum released under this threshold, in grid steps, if a renewal needs it.
     theta_steps : int
-        The threshold in grid steps; 0 until it is chosen.
+        The threshold in grid steps; first 0.
     blocks : int
         Closed blocks.
     filled : int
@@ -59,9 +59,9 @@ class Progress(NamedTuple):
     prediction : float
         Published for each value of the open block.
     smoother : float64[any]
-        State of the smoother, or of correlated noise (then secret).
+        State of the smoother, or of correlated noise (secret).
     chain : uint64[4 or 0]
-        Chain key of prefix-bound noise (:mod:`fastdp.noise.binding`); empty for noise drawn in trees.  Secret.
+        Chain key of bound noise (:mod:`fastdp.noise.binding`).  Secret.
     """
 
     n_seen: int = 0
@@ -93,13 +93,11 @@ class Step(NamedTuple):
     size : int
         Number of values.
     published : float64[size] or None
-        The published values, if already computed.
+        Published values, if computed.
     write : callable
-        Otherwise: a function that writes them into an array.
+        Otherwise writes them into an array.
     blocks, before : float64
-        For blocks that follow released sums: closed blocks and the open one (``adaptive_pass``), and the memory
-        before
-        the values.
+        Of blocks that follow released sums: closed ones and the open one, and the memory before.
     """
 
     following: Progress
@@ -123,10 +121,7 @@ Published = tuple[Progress | None, TreeNoise | None]
 
 
 def next_chain(perturber: Perturber, key: Key, theta_steps: int, epsilon: float, before: Chain) -> Chain:
-    """Chain key before the first sum under this threshold, derived from the one `before`.
-
-    Empty for noise drawn in trees.
-    """
+    """Chain key before the first sum under this threshold, derived from `before`; empty for trees."""
     if bound_distribution(perturber, key, theta_steps, epsilon) is None:
         return NO_CHAIN
     own = key.within("behind", before.tobytes()) if before.size else key
@@ -139,15 +134,13 @@ NO_NOISE: Integers = np.empty(0, np.int64)
 
 
 def nodes_scratch(plan: HierarchyShape) -> Integers:
-    """Scratch buffer for the sums while a tree's nodes are released, int64."""
+    """Scratch buffer while a tree's nodes are released."""
     return np.empty(2 * max(hierarchy_nodes.PIECE, plan.fan_out) + plan.leaves, np.int64)
 
 
 @dataclass(frozen=True)
 class FixedBlocks:
-    """Turns clipped values into noisy block sums, and these into published values.
-
-    A step computes in its own buffers, so a caller's array never shows sums without noise or unrecorded outputs.
+    """Turns clipped values into noisy block sums, and these into published values, in buffers of its own.
 
     Attributes
     ----------
@@ -172,7 +165,7 @@ class FixedBlocks:
     sums_releases: bool = False
 
     @cached_property
-    def laws(self) -> BoundDistributions:
+    def distributions(self) -> BoundDistributions:
         """Distribution of prefix-bound noise, by threshold in grid steps."""
         return BoundDistributions(self.perturber, self.key, self.epsilon)
 
@@ -182,11 +175,10 @@ class FixedBlocks:
         return PrefixNoise(self.key)
 
     def open(self, progress: Progress, theta: float) -> Progress:
-        """Progress at the start of publishing with threshold `theta`.
+        """Progress at the start of publishing with `theta`.
 
-        The first block predicts theta / 2 a value (Appendix D, u_0); after a renewal the last prediction is kept,
-        clipped to
-        theta, and the smoother restarts with it.
+        The first block predicts theta / 2 a value (Appendix D, u_0), after a renewal the last prediction, clipped to
+        theta.
         """
         steps = self.grid.snap(theta)
         top = steps * self.grid.resolution
@@ -201,19 +193,19 @@ class FixedBlocks:
 
     @cached_property
     def every(self) -> bool:
-        """True if noise is added to every value."""
+        """True if every value has noise."""
         return self.smoother is None or self.plan.block == 1
 
     def is_long_pass(self, theta_steps: int) -> bool:
-        """True if the one pass is also fastest for long chunks."""
+        """True if one pass is also fastest for long chunks."""
         return (self.every or self.plan.block % online_pass.LANES == 0) and self.in_one_pass(theta_steps)
 
     def in_one_pass(self, theta_steps: int) -> bool:
-        """True if one pass over new memory can read, perturb and publish values.
+        """True if one pass can read, perturb and publish values.
 
-        Noise must not depend on the sums, and a block may need only the mean of the previous one.
+        Noise must be independent of sums, and predictions need the last mean only.
         """
-        ready = not self.sums_releases and self.laws[theta_steps] is None
+        ready = not self.sums_releases and self.distributions[theta_steps] is None
         return ready and (self.every or type(self.smoother) is Recent)
 
     def publish(
@@ -224,9 +216,9 @@ class FixedBlocks:
         published: Floats,
         public: Floats,
     ) -> Published:
-        """Publish `values` into new memory `published` in one pass, before the step is recorded.
+        """Publish `values` into `published` in one pass, before the step is recorded.
 
-        Returns no progress if a tree ends within the values, or if one of them is NaN or infinite.
+        Returns no progress if a tree ends within them, or if one is not finite.
         """
         # By position: names, and _replace, cost more than the kernels of a short call.
         n_seen, cycle, held, released, theta, blocks, filled, total, prediction, memory, chain = progress
@@ -251,7 +243,7 @@ class FixedBlocks:
     def publish_long(
         self, progress: Progress, noise: TreeNoise | None, values: Floats | Integers, published: Floats
     ) -> Step | None:
-        """The one pass, tree by tree; None if one of the values is NaN or infinite."""
+        """The one pass, tree by tree; None if a value is not finite."""
         block, tree_blocks = self.sizes
         begin, public = 0, self.public(progress.theta_steps)
         while begin < values.size:
@@ -265,7 +257,7 @@ class FixedBlocks:
 
     @cached_property
     def sizes(self) -> tuple[int, int]:
-        """Number of values in a block, and of blocks in a tree."""
+        """Values in a block, and blocks in a tree."""
         return self.plan.block, self.plan.tree_blocks
 
     def public(self, theta_steps: int) -> Floats:
@@ -274,7 +266,7 @@ class FixedBlocks:
         return np.array([1.0 / resolution, top, resolution, self.plan.block])
 
     def prepare(self, progress: Progress, noise: TreeNoise | None, values: Floats) -> Step | None:
-        """The step computed array by array, without writing output; None if a value is NaN or infinite."""
+        """The step, array by array, without output; None if a value is not finite."""
         per_unit, top = 1.0 / self.grid.resolution, float(min(progress.theta_steps, self.grid.bound_steps))
         n_seen, size, block = progress.n_seen + values.size, values.size, self.plan.block
         if self.every:
@@ -331,11 +323,11 @@ class FixedBlocks:
         return theta_steps
 
     def remembered(self, numbers: Floats) -> Floats:
-        """A smoother's state from the numbers of a state file."""
+        """Smoother's state from a file's numbers."""
         return numbers
 
     def fits(self, progress: Progress) -> bool:
-        """True if a state's memory has the right size and its indices are in range for the kernels."""
+        """True if the memory's size is right and indices are in range."""
         memory = progress.smoother
         follows = correlation(self.perturber)
         size = 0 if follows is None else follows.memory
@@ -349,10 +341,7 @@ class FixedBlocks:
         return smoother.is_state(progress.smoother, progress.theta_steps * self.grid.resolution, progress.blocks)
 
     def released_nodes(self, theta_steps: int, values: Floats) -> ReleasedNodes:
-        """Noisy sums of all nodes over a fully published stream, for perturbers whose nodes have their own noise.
-
-        Leaves repeat the published values.
-        """
+        """Noisy sums of all nodes over a fully published stream; leaves repeat the published values."""
         plan = self.plan
         trees = -(-values.size // plan.tree_blocks)
         top = float(min(theta_steps, self.grid.bound_steps))
@@ -382,16 +371,15 @@ class FixedBlocks:
     def _add_noise(
         self, progress: Progress, noise: TreeNoise | None, sums: Integers
     ) -> tuple[TreeNoise | None, int, Chain, SmootherState]:
-        """Turn each closed block's sum into its released total, in place and tree by tree.
+        """Turn closed blocks' sums into released totals, in place and tree by tree.
 
-        Returns the last tree's noise, the sum released under the threshold so far, the chain key and the noise
-        memory.
+        Returns the last tree's noise, the sum released under the threshold, the chain key and noise memory.
         """
         begin, released, chain, memory = 0, progress.released, progress.chain, progress.smoother
-        law = self.laws[progress.theta_steps]
-        if law is not None:
+        distribution = self.distributions[progress.theta_steps]
+        if distribution is not None:
             chain = chain.copy()
-            drawn = self.prefixes.draw(sums, law, chain, progress.blocks)
+            drawn = self.prefixes.draw(sums, distribution, chain, progress.blocks)
             follows = correlation(self.perturber)
             if follows is not None:
                 memory = follows.correlate(drawn, memory, progress.blocks)
@@ -411,7 +399,6 @@ class FixedBlocks:
         return noise, released, chain, memory
 
     def _leaves(self, progress: Progress, noise: TreeNoise | None, count: int) -> tuple[TreeNoise | None, Integers]:
-        """The tree in use after the next `count` blocks, and the noise of these blocks, int64[count]."""
         parts: list[Integers] = []
         begin = 0
         while begin < count:
@@ -421,12 +408,10 @@ class FixedBlocks:
         return noise, parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def _leaf(self, progress: Progress, noise: TreeNoise | None, after: int) -> tuple[TreeNoise, int]:
-        """Tree and leaf index of the block that is `after` blocks past the closed ones."""
         tree, leaf = divmod(progress.blocks + after, self.plan.tree_blocks)
         return noise if noise is not None and noise[0] == tree else self._tree(tree, progress.theta_steps), leaf
 
     def _tree(self, tree: int, theta_steps: int) -> TreeNoise:
-        """Number and leaf noise of a tree."""
         key = theta_key(self.key, theta_steps)
         return tree, self.perturber.leaf_noise(self.plan, theta_steps, self.epsilon, key, tree)
 
@@ -467,7 +452,7 @@ class AdaptiveBlocks:
 
     @cached_property
     def events(self) -> bool:
-        """True if values are counts of events, without a bound."""
+        """True for counts of events, without a bound."""
         return isinstance(self.grid, EventGrid)
 
     @cached_property
@@ -477,21 +462,21 @@ class AdaptiveBlocks:
 
     @property
     def _memory(self) -> Any:
-        """Record type of the kernels' memory, with seasonal fields if there is a season."""
+        """Record type of the memory, perhaps with a season."""
         return block_lengths.MEMORY if self.perturber.season is None else seasons.SEASON
 
     @cached_property
     def lengths(self) -> Floats | None:
-        """Query lengths for counts of events, float64; None otherwise."""
+        """Query lengths for counts of events; else None."""
         return block_lengths.lengths_of_events(self.shape)
 
     @cached_property
     def _under(self) -> dict[int, tuple[Records, Records]]:
-        """Results of :meth:`under`, by threshold in grid steps."""
+        """Cache of :meth:`under`."""
         return {}
 
     def under(self, theta_steps: int) -> tuple[Records, Records]:
-        """Public parameters of the pass and of block lengths, under a first threshold in grid steps."""
+        """Public parameters of pass and block lengths, under a first threshold in steps."""
         # Cached: short calls would be slower otherwise.
         made = self._under.get(theta_steps)
         if made is None:
@@ -504,12 +489,12 @@ class AdaptiveBlocks:
         return made
 
     @cached_property
-    def laws(self) -> BoundDistributions:
+    def distributions(self) -> BoundDistributions:
         """Distribution of prefix-bound noise, by threshold in grid steps."""
         return BoundDistributions(self.perturber, self.key, self.epsilon)
 
     def open(self, progress: Progress, theta: float) -> Progress:
-        """Progress at the start of publishing with threshold `theta`."""
+        """Progress at the start of publishing."""
         steps = self.grid.snap(theta)
         memory: Records = np.zeros(1, self._memory)
         first, noise = int(self.shape["first"][0]), float(self.shape["noise"][0])
@@ -520,7 +505,7 @@ class AdaptiveBlocks:
             # A guess is published first: only until its error meets that of a noisy mean.
             first = min(first, math.frexp(math.sqrt(noise / FIRST_VARIANCE))[1])
         # Noise that was drawn before the sums exist has the scale of one theta.
-        rises = self.rises and self.laws[steps] is not None
+        rises = self.rises and self.distributions[steps] is not None
         block_lengths.start_memory(level, variance, max(first, 0), rises, self.shape, plain_of(memory))
         if self.perturber.season is not None:
             memory["period"] = self.perturber.season
@@ -528,9 +513,9 @@ class AdaptiveBlocks:
         return progress._replace(cycle=progress.cycle + 1, theta_steps=steps, smoother=memory, chain=chain)
 
     def prepare(self, progress: Progress, noise: TreeNoise | None, values: Floats) -> Step | None:
-        """The step of `values` after the hold-out; None if one of them is NaN or infinite."""
+        """The step of `values` after the hold-out; None if one is not finite."""
         theta_steps, leaves = progress.theta_steps, self.plan.leaves
-        bound = self.laws[theta_steps] is not None
+        bound = self.distributions[theta_steps] is not None
         public, shape = self.under(theta_steps)
         public = public.copy()
         theta = float(public["theta"][0])
@@ -544,11 +529,11 @@ class AdaptiveBlocks:
             # The current theta, if it has risen.
             steps = self.steps(theta_steps, memory)
             public["top"] = self.top(steps)
-            law = self.laws[steps]
+            distribution = self.distributions[steps]
             if bound:
                 drawn: Integers = np.empty(min(values.size - at, leaves), np.int64)
                 # Without a distribution the pass leaves every draw to its caller.
-                own = law.constants if law is not None and self.key.given is None else NO_FLOATS
+                own = distribution.constants if distribution is not None and self.key.given is None else NO_FLOATS
                 bind = chain, own
             else:
                 batch, used = divmod(closed, leaves)
@@ -570,8 +555,8 @@ class AdaptiveBlocks:
                 if stopped != adaptive_pass.UNSETTLED:
                     break
                 # The few draws that need exact arithmetic.
-                assert law is not None  # noqa: S101 - that of a higher theta is bound like the first
-                drawn[closing] = binding.resolve(law, self.key, chain, closed + closing, open_sum)
+                assert distribution is not None  # noqa: S101 - that of a higher theta is bound like the first
+                drawn[closing] = binding.resolve(distribution, self.key, chain, closed + closing, open_sum)
                 counters["given"] = closing + 1
             closed += closing
             done = at == values.size
@@ -602,7 +587,7 @@ class AdaptiveBlocks:
             out += theta * bends
 
     def in_one_pass(self, theta_steps: int) -> bool:
-        """True if one kernel call can publish values that leave the block open: there is no season."""
+        """True if one kernel call can publish values that leave the block open."""
         # In a season predictions differ within a block.
         return self.perturber.season is None
 
@@ -613,9 +598,9 @@ class AdaptiveBlocks:
     def publish(
         self, progress: Progress, noise: TreeNoise | None, values: Floats, published: Floats, public: Floats
     ) -> Published:
-        """Publish values that leave the block open, so that nothing is released and the memory stays the same.
+        """Publish values that leave the block open, so that nothing is released.
 
-        Returns no progress if they fill the block, or if one of them is NaN or infinite.
+        Returns no progress if they fill it, or if one is not finite.
         """
         n_seen, cycle, held, released, steps, blocks, filled, total, prediction, memory, chain = progress
         total, prediction = adaptive_pass.publish_open(values, public, filled, total, memory, published)
@@ -626,7 +611,7 @@ class AdaptiveBlocks:
         return record(Progress, now), noise
 
     def revised(self, steps: Sequence[Step], theta_steps: int) -> RevisedStream:
-        """Everything that `steps`, from the first published value on, have released."""
+        """Everything that `steps`, from the first published value on, released."""
         closed = np.concatenate([step.blocks[:-1] for step in steps])
         return RevisedStream(
             exponents=closed["exponent"].copy(),
@@ -638,7 +623,7 @@ class AdaptiveBlocks:
         )
 
     def top(self, theta_steps: int) -> float:
-        """Largest value after clipping, in grid steps; negative if both signs are allowed."""
+        """Largest value after clipping, in steps; negative for both signs."""
         return -float(self.grid.bound_steps) if self.events else float(min(theta_steps, self.grid.bound_steps))
 
     def steps(self, theta_steps: int, memory: Records) -> int:
@@ -650,7 +635,6 @@ class AdaptiveBlocks:
         return self._in_steps(theta_steps, float(plain_of(memory)["highest"][0]))
 
     def _in_steps(self, theta_steps: int, unit: float) -> int:
-        """The threshold `unit` * `theta_steps` in whole grid steps, at most the bound."""
         if unit == 1.0:
             return theta_steps
         # In floats, unit * theta_steps may miss the bound by rounding.
@@ -658,7 +642,7 @@ class AdaptiveBlocks:
         return bound if unit >= bound / theta_steps else int(unit * theta_steps)
 
     def clips(self, progress: Progress) -> bool:
-        """True if released sums show that theta is far below the values."""
+        """True if released sums show theta far below the values."""
         memory, steps = progress.smoother, progress.theta_steps
         if self.events or not memory.size or self.steps(steps, memory) >= self.grid.bound_steps:
             return False
@@ -667,18 +651,18 @@ class AdaptiveBlocks:
         return bool(certain > block_lengths.CUT_OFF * plain["unit"])
 
     def block(self, progress: Progress) -> int:
-        """Length of the open block, or of the first one."""
+        """Length of the open or first block."""
         memory = progress.smoother
         return 1 << int(plain_of(memory)["exponent"][0] if memory.size else self.shape["first"][0])
 
     def remembered(self, numbers: Floats) -> Records:
-        """The kernels' memory from the numbers of a state file; ValueError if their count is wrong."""
+        """Memory from numbers of a state file; else ValueError."""
         if numbers.nbytes != self._memory.itemsize:
             raise ValueError("a memory out of range")
         return numbers.view(self._memory)
 
     def fits(self, progress: Progress) -> bool:
-        """True if a state's memory is finite and its indices are in range for the kernels."""
+        """True if the memory is finite and its indices are in range."""
         memory: Records = progress.smoother
         if memory.size != 1 or not np.isfinite(memory.view(np.float64)).all():
             return False
@@ -698,5 +682,5 @@ class AdaptiveBlocks:
 
 
 def plain_of(memory: Records) -> Records:
-    """The memory of block lengths, without seasonal fields."""
+    """The memory without seasonal fields."""
     return memory if memory.dtype == block_lengths.MEMORY else memory["plain"]

@@ -1,7 +1,4 @@
-"""The publisher of streams for every composition of threshold, perturber and smoother.
-
-Source: ToPS section 3.2 (the framework) and Algorithm 1 as read in ``docs/tops.md``.
-"""
+"""The publisher of streams for every composition (ToPS section 3.2, Algorithm 1; ``docs/tops.md``)."""
 
 from __future__ import annotations
 
@@ -46,29 +43,28 @@ class StreamPublisher(Publisher[StreamState]):
     Parameters
     ----------
     threshold : Threshold or float, optional
-        Chooses theta from the first ``holdout`` values: a member of :mod:`fastdp.thresholds`, by default that of the
-        method with this perturber.  A number is a publicly known threshold, ``Fixed(number)``.
+        Chooses theta from the first ``holdout`` values: of :mod:`fastdp.thresholds`, by default that of the method
+        with this perturber.  A number is publicly known, ``Fixed(number)``.
     perturber : Perturber
-        Adds noise to the rest, clipped to theta: a member of :mod:`fastdp.perturbers`.
+        Adds noise to the rest, clipped to theta: of :mod:`fastdp.perturbers`.
     smoother : Smoother or None
-        Predicts the values within a block: a member of :mod:`fastdp.smoothers`.  None only if the perturber releases
-        every value (prune = 0).
+        Predicts the values within a block: of :mod:`fastdp.smoothers`; None if the perturber releases every value.
     epsilon : float
         Budget of the threshold and, on disjoint values, of the perturber.
     bound : float
-        Public upper bound of a value, in units of the input; values outside [0, bound] are clipped.  None with a
+        Public upper bound of a value, in units of the input, to which values are clipped from 0.  None with a
         sensitivity.
     holdout : int, optional
         m: the first values, which choose theta; published values begin after them.  :class:`fastdp.perturbers.Blocks`
         releases up to an eighth of them as noisy sums instead.  By default 65,536; 0 with a fixed threshold.
     max_range : int
-        r: the longest query; a new tree of noise begins every r published values, rounded up to full blocks.
+        r: the longest query; a new tree of noise begins every r published values, in full blocks.
     resolution : float, optional
         Grid step; by default the largest power of two not above bound * 2^-32.
     nonfinite : "raise" or "zero"
         NaN and infinity are refused, or count as 0.
     renewal : Renewal, optional
-        Lets theta follow the stream: a member of :mod:`fastdp.thresholds.renewals`.  By default it is chosen once.
+        Lets theta follow the stream: of :mod:`fastdp.thresholds.renewals`.
     contributions : int
         w: epsilon is for any w consecutive values together (w-event privacy), with noise of scale w theta / epsilon.
     delta : float
@@ -76,16 +72,14 @@ class StreamPublisher(Publisher[StreamState]):
     sensitivity : float, optional
         Values are counts of events, each of which moves one value by at most so much: see :class:`fastdp.Adaptive`.
     seed : int or str, optional
-        Simulation: noise that anybody can reproduce; the guarantee then says ``simulated``.
+        Simulation: noise that anyone can reproduce; the guarantee says ``simulated``.
     key : Key or 32 bytes, optional
-        A secret of your own; by default a fresh one from the operating system.
+        A secret of your own; by default the operating system's.
 
     Notes
     -----
-    Privacy: as ``guarantee`` says, for one value of the stream (replace one value): pure epsilon and exact on this
-    machine
-    with ``NoisyMax`` or ``Fixed``; quantile thresholds add a delta or rest on real arithmetic.  Output does not
-    depend on
+    Privacy: as ``guarantee`` says, for one value (replace one value): pure epsilon, exact on this machine, with
+    ``NoisyMax`` or ``Fixed``; quantile thresholds add a delta or rest on real arithmetic.  Output does not depend on
     chunking.
 
     Examples
@@ -129,7 +123,6 @@ class StreamPublisher(Publisher[StreamState]):
         self._compose(composition, seed, key)
 
     def _compose(self, composition: StreamParameters, seed: int | str | None, key: Key | bytes | None) -> None:
-        """Initialise the publisher with a composition."""
         self._secret = Key.choose(seed, key)
         self._begin(Schedule(composition), composition.noise_key(self._secret))
 
@@ -137,7 +130,6 @@ class StreamPublisher(Publisher[StreamState]):
 
     @property
     def _progress(self) -> Progress:
-        """Progress of the stream."""
         return self._state.progress
 
     @property
@@ -147,27 +139,27 @@ class StreamPublisher(Publisher[StreamState]):
 
     @property
     def epsilon(self) -> float:
-        """Privacy budget for one value, or for `contributions` together."""
+        """Budget for one value, or for `contributions` together."""
         return self._machine.composition.epsilon
 
     @property
     def delta(self) -> float:
-        """Probability that epsilon may fail; 0 except with Gaussian noise."""
+        """Probability that epsilon may fail; 0 without Gaussian noise."""
         return self._machine.composition.delta
 
     @property
     def bound(self) -> float | None:
-        """Public upper bound of a value; None with a sensitivity."""
+        """Public upper bound of a value, unless there is a sensitivity."""
         return self._machine.composition.bound
 
     @property
     def sensitivity(self) -> float | None:
-        """Largest change of a value by one event; None if values are protected."""
+        """Largest change of a value by one event, if events are protected."""
         return self._machine.composition.sensitivity
 
     @property
     def contributions(self) -> int:
-        """Number of values, or events, that are protected together."""
+        """Values, or events, protected together."""
         return self._machine.composition.contributions
 
     @property
@@ -187,18 +179,18 @@ class StreamPublisher(Publisher[StreamState]):
 
     @property
     def plan(self) -> HierarchyShape:
-        """Public shape of the hierarchy: levels, block length, leaves."""
+        """Public shape of the hierarchy."""
         return self._machine.composition.plan
 
     @property
     def block(self) -> int:
-        """g: number of values in the next block to close."""
+        """g: values in the next block to close."""
         pipeline = self._pipeline
         return pipeline.block(self._progress) if isinstance(pipeline, AdaptiveBlocks) else self.plan.block
 
     @property
     def threshold(self) -> float | None:
-        """The current theta in units of the input; None until the hold-out is complete."""
+        """The current theta; None during the hold-out."""
         steps = self._progress.theta_steps
         return self._pipeline.steps(steps, self._progress.smoother) * self.resolution if steps else None
 
@@ -214,12 +206,11 @@ class StreamPublisher(Publisher[StreamState]):
 
     @property
     def guarantee(self) -> Guarantee:
-        """Guarantee of the endless stream, composed from its components."""
+        """Guarantee of the endless stream."""
         return self._machine.composition.guarantee(simulated=self._key.simulated)
 
     @property
     def _pipeline(self) -> FixedBlocks | AdaptiveBlocks:
-        """The pipeline from clipped to published values."""
         return self._machine.pipeline(self._key)
 
     def __repr__(self) -> str:
@@ -241,18 +232,18 @@ class StreamPublisher(Publisher[StreamState]):
         chunk : array-like
             Any number of values: a list, NumPy array, pandas or polars series, Arrow array.
         out : float64[>= number of values], optional
-            Receives the published values, to save an allocation.
+            Receives the published values.
 
         Returns
         -------
         float64[n]
-            One published value per value after the hold-out, in units of the input (a view of ``out`` if given).
+            In units of the input (a view of ``out`` if given).
 
         Raises
         ------
         DataError
-            If the chunk is no column of real numbers, or holds NaN or infinity (with ``nonfinite="raise"``).
-            The publisher is then unchanged; the corrected chunk continues the stream.
+            If the chunk is no column of real numbers, or holds NaN or infinity (with ``nonfinite="raise"``); the
+            publisher is unchanged.
         """
         column = as_column(chunk)
         if out is None:
@@ -264,18 +255,7 @@ class StreamPublisher(Publisher[StreamState]):
 
     @single_caller
     def release(self, values: Values) -> Release:
-        """Publish a full array at once (a fresh publisher only).
-
-        Parameters
-        ----------
-        values : array-like
-            Longer than the hold-out.
-
-        Returns
-        -------
-        Release
-            Bit for bit the output of :meth:`publish` for any chunking.
-        """
+        """Publish a full array, longer than the hold-out, at once (a fresh publisher only)."""
         made = self._release(as_whole(values, self.n_seen, self.holdout), "values")
         pipeline = self._pipeline
         if isinstance(pipeline, AdaptiveBlocks) and pipeline.clips(self._progress):
@@ -283,7 +263,7 @@ class StreamPublisher(Publisher[StreamState]):
         return made
 
     def _release(self, column: Array, name: str) -> Release:
-        """:meth:`release` of a column that errors call `name`, without a warning."""
+        """:meth:`release` of a column called `name`, without a warning."""
         # Nodes are summed after the values were published: both must see the same memory, even if a thread writes.
         column = column.copy() if self._machine.composition.perturber.released_nodes else column
         emission: Emission = self._take(Column(column, name, new_memory=True))
@@ -320,10 +300,10 @@ class StreamPublisher(Publisher[StreamState]):
         ids: Values | Sequence[int | str] | None = None,
         threads: int = 1,
     ) -> Release:
-        """Release many finished streams, each with noise of its own (once, by a publisher that its class made).
+        """Release many finished streams, each with noise of its own (once, by a fresh publisher).
 
-        Parameters and errors are those of :func:`fastdp.release_many`: stream i is, bit for bit, what a publisher
-        with these parameters and ``key=key.of_stream(ids[i])`` releases.
+        Parameters and errors as of :func:`fastdp.release_many`; stream i is a publisher's with
+        ``key=key.of_stream(ids[i])``.
         """
         from fastdp.data.frames import as_streams
 
@@ -331,7 +311,6 @@ class StreamPublisher(Publisher[StreamState]):
         return self._release_many(as_streams(streams, offsets, value, by, time), ids, threads)
 
     def _release_many(self, found: Streams, ids: object, threads: int) -> Release:
-        """:meth:`release_many` of streams that have been read."""
         from fastdp.streams.release_many import release_rows
 
         if self._secret is None:
@@ -344,7 +323,6 @@ class StreamPublisher(Publisher[StreamState]):
         return made
 
     def _nodes(self, column: Array, name: str) -> ReleasedNodes | None:
-        """Released nodes of the published column; None if the perturber releases none."""
         if not self._machine.composition.perturber.released_nodes:
             return None
         finite = self._machine.finite(as_floats(column[self.holdout :]), self.holdout, name)
@@ -353,7 +331,7 @@ class StreamPublisher(Publisher[StreamState]):
         return pipeline.released_nodes(self._progress.theta_steps, finite)
 
     def _check_out(self, out: Any, values: Array) -> None:
-        """ParameterError unless `out` is a writable float64 array of sufficient size, distinct from `values`."""
+        """ParameterError unless `out` is writable float64 of sufficient size, not `values`."""
         flags = out.flags.num if isinstance(out, np.ndarray) and out.dtype == FLOAT64 and out.ndim == 1 else 0
         if flags & WRITABLE != WRITABLE or out.size < values.size:
             size = values.size - min(values.size, max(0, self.holdout - self.n_seen))
@@ -365,7 +343,7 @@ class StreamPublisher(Publisher[StreamState]):
 
     @classmethod
     def _fits(cls, content: Json, kind: Any) -> bool:
-        """True if a state file belongs to this class; StreamPublisher accepts every composition."""
+        """True if a state file belongs to this class."""
         # The file names the components, so a ToPS also loads as a StreamPublisher.
         composed = cls is StreamPublisher and "perturber" in content["composition"]
         return composed or super()._fits(content, kind)

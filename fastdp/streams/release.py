@@ -1,4 +1,4 @@
-"""``fastdp.release``: release a finished array in one call, without a hold-out."""
+"""``fastdp.release``: a finished array in one call, without a hold-out."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ def release(
     """Release a finished array of values under differential privacy, by :class:`fastdp.Adaptive`.
 
     Nothing is withheld: the threshold is chosen from all values, for at most a tenth of epsilon
-    (``docs/adaptive.md``, "Nothing withheld").  For another method use its class:
-    ``fastdp.ToPS(epsilon, bound, expected_length=len(values)).release(values)``.
+    (``docs/adaptive.md``, "Nothing withheld").  Other methods: ``fastdp.ToPS(epsilon, bound,
+    expected_length=len(values)).release(values)``.
 
     Parameters
     ----------
@@ -70,47 +70,42 @@ def release(
     epsilon : float
         Privacy loss for one value of the stream.
     bound : float
-        Public upper bound of a value, in units of the input.  It must not be computed from the data.  None with a
-        sensitivity.
+        Public upper bound of a value, in units of the input, not computed from the data.  None with a sensitivity.
     sensitivity : float, optional
         In place of a bound: values are counts, and one event moves one of them by at most so much.
     contributions : int
         Number of consecutive values, or of events, that epsilon protects together.
     delta : float
-        Above 0: noise is Gaussian and the release (epsilon, delta)-DP, which pays if a unit has many values
-        (``docs/gaussian.md``).
+        Above 0: Gaussian noise, and an (epsilon, delta)-DP release, for units of many values (``docs/gaussian.md``).
     threshold : Threshold or float, optional
         A rule of :mod:`fastdp.thresholds`, or a publicly known threshold, which costs nothing.
-    season : float, optional
-        Public period of the stream in values, see :class:`fastdp.perturbers.Blocks`.
-    focus : int, (int, int) or "longest", optional
-        Public lengths of the ranges that matter, see :class:`fastdp.perturbers.Blocks`.
+    season, focus : optional
+        Public period of the stream, and lengths of ranges that matter: see :class:`fastdp.perturbers.Blocks`.
     nonfinite : "raise" or "zero"
-        Treatment of missing values, NaN and infinity: an error, or they count as 0.
+        Missing values, NaN and infinity are refused, or count as 0.
     ledger : Ledger, optional
-        Reserves the release beforehand; refuses it if it would pass a limit or reuse an earlier entry's noise.
+        Reserves the release beforehand; refuses it beyond a limit, or if it would reuse an entry's noise.
     stream : str, optional
-        The stream's name, which a ledger needs.  Under one key, streams with different names get independent noise.
+        The stream's name, which a ledger needs.  Under one key, other names get independent noise.
     part : str, optional
-        With a ledger: label of the share of the stream that ``values`` are; by default all of it.
+        With a ledger: label of the share of the stream that ``values`` are.
     seed : int or str, optional
         Simulation: reproducible noise, no privacy.
     key : Key or 32 bytes, optional
-        A secret of your own (:meth:`fastdp.Key.from_bytes`); by default a fresh one from the operating system.
+        A secret of your own (:meth:`fastdp.Key.from_bytes`); by default the operating system's.
 
     Returns
     -------
     Release
-        The private stream with its guarantee; ``sum(..., revised=True)`` and ``revised`` are the more accurate
-        answers.
+        The private stream with its guarantee; ``sum(..., revised=True)`` and ``revised`` are more accurate.
 
     Raises
     ------
     ParameterError, DataError
-        Naming the argument and what is accepted, of data never a value.  With a ledger, parameters and the number of
-        values are checked before recording, the values after it: an error about them leaves the budget spent.
+        For an argument that is not accepted.  Parameters and the number of values are checked before a ledger
+        records, values after it: an error about them leaves the budget spent.
     BudgetError
-        If the ledger's limit leaves less than the release costs, or if an entry has the same noise.
+        If the ledger's limit leaves too little, or an entry has the same noise.
 
     Examples
     --------
@@ -141,7 +136,7 @@ def release(
 
 
 def _is_list(values: object) -> bool:
-    """True if each entry has its own Python type."""
+    """True if entries have their own Python types."""
     if isinstance(values, Sequence):
         return not isinstance(values, (str, bytes, bytearray))
     return getattr(values, "dtype", None) == np.dtype(object) and getattr(values, "ndim", 0) == 1
@@ -165,7 +160,7 @@ class WholeStream:
     Parameters
     ----------
     size : int
-        n, the number of values: public, because streams of different lengths are not adjacent.
+        n, the number of values: public.
     threshold : Threshold, optional
         Chooses theta from all values, by default ``ScaleFree()``; :class:`fastdp.thresholds.Fixed` uses none.
     epsilon, bound, max_range, perturber, contributions, delta, resolution, nonfinite, key
@@ -174,22 +169,19 @@ class WholeStream:
     Attributes
     ----------
     share : float
-        Share of epsilon for the threshold, a function of public numbers; 0 if theta is public.  With Gaussian noise,
-        the
-        share of the x with rho = x^2 / 2.
+        Share of epsilon (with Gaussian noise of x, rho = x^2 / 2) for the threshold, by public numbers; 0 if theta is
+        public.
 
     Warns
     -----
     AccuracyWarning
-        If a tenth of epsilon is too little to choose a threshold well; if it is far too little, theta is the bound,
-        which
-        costs and clips nothing.  Also if the chosen theta, then public, clips nearly everything.
+        If a tenth of epsilon is too little to choose a threshold well (if far too little, theta is the bound); if the
+        chosen theta clips nearly everything.
 
     Notes
     -----
-    Privacy: every value enters the choice of theta with ``share`` of epsilon and one published sum with the rest:
-    sequential composition (``docs/adaptive.md``, "Nothing withheld").  The noise of the choice is bound to its input,
-    that of the blocks to theta and the prefix of sums.
+    Privacy: every value enters the choice of theta and one published sum: sequential composition
+    (``docs/adaptive.md``, "Nothing withheld"), with noise bound to the input, and to theta and the sums so far.
     """
 
     holdout = 0
@@ -232,12 +224,12 @@ class WholeStream:
             _ = self.guarantee
 
     def identity(self) -> dict[str, Any]:
-        """The parameters, including the published composition, for noise keys."""
+        """Parameters with the published composition, for noise keys."""
         names = ("size", "threshold", "share", "epsilon", "delta", "contributions")
         return {**{name: getattr(self, name) for name in names}, "published": self.composition}
 
     def _share(self, whole: StreamParameters, resolution: float | None) -> float:
-        """Share of epsilon that the rule needs to choose well, at most a tenth; 0 if theta is public."""
+        """Share of epsilon to choose well, at most a tenth; 0 if theta is public."""
         if not self.threshold.uses_holdout:
             return 0.0
         # A tenth of rho costs noise half of what a tenth of epsilon does.
@@ -268,7 +260,7 @@ class WholeStream:
 
     @property
     def guarantee(self) -> Guarantee:
-        """Sequential composition of threshold and perturber, which see the same values."""
+        """Threshold and perturber see the same values (sequential)."""
         published = self.composition.guarantee(simulated=self._key.simulated)
         chosen = self.threshold.guarantee(self.task) if self.share else None
         if chosen is not None:
@@ -285,13 +277,7 @@ class WholeStream:
         return None if self._key.simulated else self._key.fingerprint()
 
     def release(self, values: Values) -> Release:
-        """Choose theta from all values, then publish all.
-
-        Parameters
-        ----------
-        values : array-like
-            ``size`` values.
-        """
+        """Choose theta from all of the ``size`` values, then publish all."""
         column = as_whole(values, 0, 0)
         if column.size != self.size:
             raise StateError(f"values has {column.size} entries: expected {self.size}, as was said before")
@@ -300,16 +286,16 @@ class WholeStream:
         return replace(made, guarantee=self.guarantee, noise_fingerprint=self.noise_fingerprint)
 
     def _chooser(self) -> Chooser:
-        """An empty chooser, without warnings about a hold-out."""
+        """An empty chooser, without warnings."""
         rule = self.threshold
         return rule.chooser(self.task) if isinstance(rule, ScaleFree) else rule.start(self.task)
 
     def finite(self, floats: Floats, before: int) -> Floats:
-        """`floats` without NaN and infinity; DataError counts indices from `before`."""
+        """`floats`, finite; DataError counts from `before`."""
         return Schedule(self.composition).finite(floats, before, "values")
 
     def publisher(self, parts: Iterable[Floats]) -> StreamPublisher:
-        """The publisher of the values under theta, chosen from `parts`: all values, finite, in chunks."""
+        """The publisher under theta, chosen from `parts`: all values, finite, in chunks."""
         composition = self.composition
         if self.share or not self.threshold.uses_holdout:
             chooser = self._chooser()
@@ -330,7 +316,7 @@ class WholeStream:
 
 
 def _published(whole: StreamParameters, resolution: float | None, share: float) -> StreamParameters:
-    """The composition with the rest of epsilon after the threshold's share."""
+    """The composition with the rest of epsilon."""
     # Budget of one value; several may be protected together.
     unit = whole.unit_epsilon
     if whole.gaussian:
@@ -339,5 +325,4 @@ def _published(whole: StreamParameters, resolution: float | None, share: float) 
 
 
 def _task(published: StreamParameters, epsilon: float, size: int) -> ThresholdTask:
-    """The threshold's task, for the noise of the published values' budget."""
     return replace(published.task, epsilon=epsilon, holdout=size, publish_epsilon=published.publish_epsilon)

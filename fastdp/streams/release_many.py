@@ -1,7 +1,4 @@
-"""Many finished streams in one call, at about the cost of one long stream: batches of rows, threads, one kernel.
-
-Every stream gets, bit for bit, what a publisher of its own releases.
-"""
+"""Many finished streams in one call, at about the cost of one long stream; each as its own publisher releases it."""
 
 from __future__ import annotations
 
@@ -72,68 +69,59 @@ def release_many(
 ) -> Release:
     """Release many independent streams, say of 100,000 meters with 1,000 values each, by :class:`fastdp.ToPS`.
 
-    For another method, or other options, use its class:
-    ``fastdp.Adaptive(1.0, 5.0, threshold=2.0).release_many(streams)``.
+    Other methods and options: ``fastdp.Adaptive(1.0, 5.0, threshold=2.0).release_many(streams)``.
 
     Parameters
     ----------
     streams : array-like, mapping or data frame
-        Each stream in order: a two-dimensional array with one row a stream, a list of columns, a mapping of ids to
-        columns, an Arrow or polars column of lists, or with ``offsets`` one column with all of them.  Or a data frame
-        (pandas, polars, Arrow, DuckDB): with ``value`` and ``by`` its rows are values; without them its columns are
-        streams.  Each must be longer than the hold-out.
+        Each stream in order and longer than the hold-out: a two-dimensional array with one row a stream, a list of
+        columns, a mapping of ids to columns, an Arrow or polars column of lists, or with ``offsets`` one column with
+        all of them.  Or a data frame (pandas, polars, Arrow, DuckDB): with ``value`` and ``by`` its rows are values,
+        else its columns streams.
     epsilon : float
         Privacy loss for one value of one stream.
     bound : float
-        Public upper bound of a value, in units of the input.  It must not be computed from the data.
+        Public upper bound of a value, in units of the input, not computed from the data.
     value, by, time : str, optional
-        Columns of a data frame: values, ids of their streams (texts or whole numbers), and times (timestamps, dates
-        or numbers) that order a stream; by default the frame's order.  Ids and lengths of streams are public.
+        Columns of a data frame: values, ids of their streams (texts or integers), and times (timestamps, dates or
+        numbers) that order a stream; by default the frame's order.  Ids and lengths of streams are public.
     offsets : int[n + 1], optional
         Borders of the streams in a column, ascending from 0.
     ids : int[n] or str[n], optional
         Distinct names of the streams, or numbers from 0 to 2^32 - 2; by default those of the mapping or frame, else
-        their indices.  With a secret of your own, names cost some tenths of a millisecond a stream.
+        their indices.  With your own secret, names cost some tenths of a millisecond a stream.
     threshold : Threshold or float, optional
-        By default :class:`fastdp.thresholds.NoisyMax`, for each stream from its own hold-out, which chooses poorly if
-        short.  A publicly known threshold, given as a number, is also much faster.
+        By default :class:`fastdp.thresholds.NoisyMax`, for each stream from its own hold-out, poor if short.  A
+        publicly known number is also much faster.
     holdout : int, optional
         First values of each stream, which choose its threshold and are not published.  By default a quarter of the
         shortest stream, at most 65,536; none with ``Fixed``.
     max_range : int, optional
-        The longest query; by default the published length of the longest stream, at most 2^20.
-    nonfinite : "raise" or "zero"
-        Treatment of missing values, NaN and infinity: an error, or they count as 0.
+        The longest query; by default the longest stream's published length, at most 2^20.
     threads : int
         Largest number of threads; the output does not depend on it.
-    seed : int or str, optional
-        Simulation: reproducible noise, no privacy.
-    key : Key or 32 bytes, optional
-        A secret of your own; by default a fresh one from the operating system.  Other parameters (the defaults of
-        ``holdout`` and ``max_range`` included) or other ids get independent noise; the same ones on the same values
-        give the same output.  Never use one key with the same parameters and id for two streams, or for a stream and
-        an altered copy: noise trees would reveal their difference, and epsilon is spent again
-        (``docs/sharp_edges.md``).
+    nonfinite, seed, key
+        As for :func:`fastdp.release`.  Other parameters, defaults included, or ids get independent noise.  Never use
+        one key with the same parameters and id for two streams, or an altered copy: noise trees would reveal their
+        difference (``docs/sharp_edges.md``).
 
     Returns
     -------
     Release
-        Of many streams: stream i is, bit for bit, ``ToPS(..., key=key.of_stream(ids[i])).release(streams[i])``,
-        independent of the other streams if ``holdout`` and ``max_range`` are given.  ``many["meter-7"]`` is the
-        stream of that name, and ``many.frame`` a data frame of the input's family.
+        Of many streams: stream i is ``ToPS(..., key=key.of_stream(ids[i])).release(streams[i])``, independent of the
+        others if ``holdout`` and ``max_range`` are given.  ``many["meter-7"]`` is the stream of that name,
+        ``many.frame`` a data frame of the input's family.
 
     Raises
     ------
     ParameterError, DataError
-        Naming the argument and what is accepted, of data never a value; nothing is released then.
+        For an argument that is not accepted; nothing is released.
 
     Notes
     -----
-    Privacy: each value is in one stream with its own noise, so all streams together are as private as one (parallel
-    composition).  One person's values in several streams add up their losses.
-
-    Memory beyond input and output: some 10 MiB a thread, and noise trees of streams longer than 2^18 values.  Your
-    own components, and the quantile thresholds, cost a call for each stream.
+    Privacy: each value is in one stream, so all together are as private as one (parallel composition); a person's
+    values in several streams add up.  Memory: some 10 MiB a thread, and noise trees of streams longer than 2^18
+    values.  Your own components, and quantile thresholds, cost a call a stream.
 
     Examples
     --------
@@ -161,7 +149,7 @@ def release_many(
 
 
 def check_lengths(lengths: Indices, holdout: int) -> None:
-    """DataError that names the first stream no longer than the hold-out."""
+    """DataError for the first stream no longer than the hold-out."""
     short = lengths <= holdout
     if short.any():
         check_size(int(lengths[short][0]), holdout, f"streams[{int(short.argmax())}]")
@@ -175,9 +163,9 @@ def release_rows(
     threads: int,
     visit: Visit | None = None,
 ) -> Release:
-    """Release of all streams `found` under one composition, stream i with the key ``secret.of_stream(ids[i])``.
+    """Release of all streams `found`, stream i with the key ``secret.of_stream(ids[i])``.
 
-    With `visit` nothing is kept: it is called with the indices of some streams and their release, until all were.
+    With `visit` nothing is kept: it is called with indices of some streams and their release, until all were.
     """
     rows, holdout, plan = found.rows, int(composition.holdout), composition.plan
     check_lengths(rows.lengths, holdout)
@@ -236,7 +224,6 @@ def _release_each(
     into: Release,
     visit: Visit | None,
 ) -> tuple[RevisedStream, ...]:
-    """Publish every stream by itself into a release; returns the revised streams, if blocks adapt to them."""
     machine, shared = Schedule(composition), composition.noise_key(secret)
     revisions: list[RevisedStream | None] = [None] * rows.size
 
@@ -262,7 +249,7 @@ def _release_each(
 
 
 def guarantee_of_many(one: Guarantee) -> Guarantee:
-    """Guarantee of all streams together: a value is in one of them."""
+    """Guarantee of all streams: a value is in one."""
     step = "each value is in one of the streams, whose noise is independent: epsilon for all together (parallel)"
     return replace(one, derivation=(*one.derivation, step))
 
@@ -277,12 +264,10 @@ class RowBatch:
         Contains all of them.
     starts, counts : int64[n]
         Start and number of values, at least 1, of each.
-    steps : int64[n]
-        Their thresholds in grid steps.
-    tops : float64[n]
-        Largest value of each after clipping, in grid steps.
+    steps, tops : int64[n], float64[n]
+        Thresholds, and largest values after clipping, in grid steps.
     streams : int64[n]
-        Numbers that their noise belongs to.
+        Stream numbers of their noise.
     """
 
     values: Floats
@@ -302,17 +287,15 @@ class RowPass:
     composition, key
         Of all streams.
     rows : StreamRows
-        The streams, each longer than the hold-out.
+        The streams, longer than the hold-out.
     ids : int64[n]
         Their numbers.
     threads : int
         Largest number of threads.
     into : Release
-        Receives values, thresholds and nodes of all streams, unless there is `room`.
-    room : callable, optional
-        A release of the given streams, to be filled and given to `visit`.
-    visit : callable, optional
-        As for :func:`release_rows`.
+        Receives values, thresholds and nodes, unless there is `room`.
+    room, visit : callable, optional
+        Release of given streams, to be filled, and the call that then receives it.
     """
 
     composition: StreamParameters
@@ -359,7 +342,7 @@ class RowPass:
     # Thresholds.
 
     def _thresholds(self) -> Indices:
-        """Theta of each stream, in grid steps: int64[n]."""
+        """Theta of each stream, in grid steps."""
         composition, n, threads = self.composition, self.rows.size, self.threads
         holdout, grid, uses_holdout = composition.task.holdout, composition.grid, composition.threshold.uses_holdout
         first = composition.threshold.start(composition.task)
@@ -384,7 +367,7 @@ class RowPass:
     def _replace_nonfinite(
         self, values: Floats, starts: Indices, counts: Indices, which: Indices, wrong: int, before: int
     ) -> tuple[Floats, Indices]:
-        """Values with zeros for NaN and infinity; DataError that names the first, in row `wrong`, if not allowed."""
+        """Values with zeros for non-finite ones; DataError for the first, in row `wrong`, if refused."""
         if self.composition.nonfinite == "raise":
             row = values[starts[wrong] : starts[wrong] + counts[wrong]]
             place = int(np.flatnonzero(~np.isfinite(row))[0])
@@ -400,11 +383,11 @@ class RowPass:
 
     @cached_property
     def blocks(self) -> bool:
-        """True if noise is added to block sums, not to every value."""
+        """True if block sums have the noise."""
         return self.composition.smoother is not None and self.composition.plan.block > 1
 
     def rows_at_once(self, count: int) -> int:
-        """Number of streams of `count` published values in a batch."""
+        """Streams of `count` values in a batch."""
         plan = self.composition.plan
         closed = count // plan.block
         trees = -(-closed // plan.tree_blocks)
@@ -413,10 +396,7 @@ class RowPass:
         return max(1, min(BATCH_WORDS // max(words, 1), BATCH_VALUES // count))
 
     def publish(self, batch: RowBatch, out: Floats, starts: Indices) -> int:
-        """Publish a batch, row i from ``out[starts[i]]`` on.
-
-        Returns -1, or the first row with a non-finite value (what is written is then invalid).
-        """
+        """Publish a batch, row i from ``out[starts[i]]`` on; -1, or the first row that is not finite."""
         c, resolution = self.composition, self.composition.grid.resolution
         block, tree_blocks = c.plan.block, c.plan.tree_blocks
         closed, thetas = batch.counts // block, np.multiply(batch.steps, resolution)
@@ -444,13 +424,13 @@ class RowPass:
 
     @cached_property
     def _is_bound(self) -> bool:
-        """True if noise is bound to the prefix of values, so that it is drawn after they are known."""
+        """True if noise is bound to values, so drawn after them."""
         return (
             bound_distribution(self.composition.perturber, self.key, 1, self.composition.publish_epsilon) is not None
         )
 
     def _bound_noise(self, batch: RowBatch) -> Integers | int:
-        """Noise of every value, shaped as :meth:`_noise`; or the first row with a non-finite value."""
+        """Noise of every value, as :meth:`_noise`; or the first row not finite."""
         c = self.composition
         most, size = int(batch.counts.max()), c.plan.tree_blocks
         noise: Integers = np.empty((batch.counts.size, -(-most // size), min(most, size)), np.int64)
@@ -464,13 +444,15 @@ class RowPass:
             values, sums = batch.values[start : start + count], rounded[:count]
             if online_pass.round_values(values, 1.0 / c.grid.resolution, batch.tops[row], sums):
                 return row
-            law = bound_distribution(c.perturber, self.key, steps, c.publish_epsilon)
-            assert law is not None  # noqa: S101 - the caller has looked
-            noise[row].reshape(-1)[:count] = bound.draw(sums, law, chains[row], 0, int(batch.streams[row]) + 1)
+            distribution = bound_distribution(c.perturber, self.key, steps, c.publish_epsilon)
+            assert distribution is not None  # noqa: S101 - the caller has looked
+            noise[row].reshape(-1)[:count] = bound.draw(
+                sums, distribution, chains[row], 0, int(batch.streams[row]) + 1
+            )
         return noise
 
     def _noise(self, batch: RowBatch, closed: Indices, *, nodes: bool = False) -> Integers:
-        """Noise of the trees that `closed` blocks a row need: int64[n, trees, w], leaves first."""
+        """Noise of trees for `closed` blocks a row: int64[n, trees, w]."""
         c, n = self.composition, batch.steps.size
         trees = -(-int(closed.max()) // c.plan.tree_blocks)
         if trees == 0:
@@ -486,7 +468,6 @@ class RowPass:
         return noise_of_rows(c.perturber, rows).reshape(n, trees, -1)
 
     def _release_nodes(self, batch: RowBatch, out: Floats, starts: Indices) -> None:
-        """Write noisy sums of all nodes, row i's trees from `out[starts[i]]` on; values are finite."""
         plan, resolution = self.composition.plan, self.composition.grid.resolution
         # The leaves' noise is that of the published values.
         with repeating():
@@ -499,7 +480,7 @@ class RowPass:
 def choose_thetas(
     chooser: Chooser, holdout: int, values: Floats, starts: Indices, key: Key, streams: Indices
 ) -> Floats:
-    """Theta of each stream, float64[n], whose hold-out begins at `starts[i]`; `chooser` stays empty."""
+    """Theta of each stream with hold-out at `starts[i]`; `chooser` stays empty."""
     same = starts.size and (starts == starts[0]).all()
     if isinstance(chooser, RowChooser):
         return chooser.choose_rows(chooser.histograms(values, starts[:1] if same else starts), key, streams)
@@ -521,7 +502,7 @@ def snapped(grid: Grid, thetas: Floats) -> Indices:
 
 
 def borders_of(counts: Indices) -> Indices:
-    """Start of each of consecutive runs, and the end of the last: int64[n + 1]."""
+    """Start of each consecutive run, and the last end."""
     borders: Indices = np.zeros(counts.size + 1, np.int64)
     np.cumsum(counts, out=borders[1:])
     return borders
@@ -531,7 +512,7 @@ def borders_of(counts: Indices) -> Indices:
 
 
 def batches(order: Indices, counts: Indices, rows_at_once: Callable[[int], int]) -> Iterator[Indices]:
-    """Batches of the streams `order`, sorted by length, each with at most `rows_at_once` streams."""
+    """Streams `order` by length, at most `rows_at_once` at a time."""
     begin = 0
     while begin < order.size:
         end = min(order.size, begin + rows_at_once(int(counts[order[begin]])))
@@ -541,21 +522,18 @@ def batches(order: Indices, counts: Indices, rows_at_once: Callable[[int], int])
 
 
 def worth(threads: int, amount: int, each: int) -> int:
-    """Number of threads, at most `threads`, that `amount` of work justifies at `each` per thread."""
+    """Threads, up to `threads`, worth `amount` of work at `each`."""
     return max(1, min(threads, -(-amount // each)))
 
 
 def even(count: int, most: int, threads: int) -> int:
-    """Batch size up to `most` that gives every thread the same number of batches."""
+    """Batch size up to `most` that gives threads equally many."""
     turns = max(1, -(-count // (most * threads)))
     return max(1, -(-count // (turns * threads)))
 
 
 def concurrently(threads: int, work: Callable[[T], object], batches: Iterable[T]) -> None:
-    """Call `work` on every batch; the first error, in batch order, is raised after all threads have stopped.
-
-    The calling thread works too, so short work does not wait for others.
-    """
+    """Call `work` on every batch, also in this thread; the first error is raised after all have stopped."""
     if threads == 1:
         for batch in batches:
             work(batch)

@@ -60,11 +60,11 @@ class Rows(ABC):
 
     @abstractmethod
     def start(self, ids: Indices | Sequence[Key], into: Columns) -> None:
-        """Fill in streams before their first value, given by number or by noise key."""
+        """Fill in streams, by number or noise key, before their first value."""
 
     @abstractmethod
     def prepare(self, which: Indices, values: Floats, threads: int) -> Callable[[], Published]:
-        """A call that consumes finite `values`, in order; value i belongs to the stream in row `which[i]`."""
+        """A call that consumes finite `values`, in order; value i is of row `which[i]`."""
 
     @abstractmethod
     def pack(self) -> tuple[Any, list[Array]]:
@@ -80,7 +80,7 @@ class Rows(ABC):
         return tuple(column[: self.size] for column in self.columns)
 
     def begin(self, ids: Indices | Sequence[Key]) -> None:
-        """Add streams before their first value, given by number or by noise key."""
+        """Add streams, by number or noise key, before their first value."""
         begin, end = self.size, self.size + len(ids)
         if end > len(self.columns[0]):
             longer = max(end, begin + begin // GROWTH)
@@ -89,18 +89,18 @@ class Rows(ABC):
         self.size = end
 
     def taken(self, which: Indices, key: Key) -> Self:
-        """An independent copy of the streams in `which`, with its own key and its own record of draws."""
+        """Independent copy of the streams `which`, with its own key and record of draws."""
         other = copy.copy(self)
         other.key = key
         other.keep(which)
         return other
 
     def keep(self, which: Indices) -> None:
-        """Drop all streams except those in `which`, which are renumbered from 0."""
+        """Keep the streams `which`, renumbered from 0."""
         self.columns, self.size = tuple(column[which] for column in self.columns), which.size
 
     def join(self, others: Sequence[Self]) -> None:
-        """Append the streams of other rows with the same machine and key."""
+        """Append other rows of this machine and key."""
         parts = zip(*(rows.filled for rows in (self, *others)), strict=True)
         self.columns = tuple(np.concatenate(_as_wide(each)) for each in parts)
         self.size = len(self.columns[0])
@@ -114,7 +114,6 @@ def _as_wide(parts: Sequence[Array]) -> list[Array]:
 
 
 def _longer(array: Array, used: int, size: int) -> Array:
-    """A copy of `array` with `size` rows, of which the first `used` are filled."""
     longer = np.empty((size, *array.shape[1:]), array.dtype)
     longer[:used] = array[:used]
     return longer
@@ -156,7 +155,7 @@ class AdaptiveRows(Rows):
         if not isinstance(pipeline, AdaptiveBlocks) or pipeline.perturber.season is not None:
             return None
         found = cls(pipeline, machine, key)
-        return found if pipeline.laws[found.theta_steps] else None
+        return found if pipeline.distributions[found.theta_steps] else None
 
     @property
     def nbytes(self) -> int:
@@ -164,7 +163,6 @@ class AdaptiveRows(Rows):
         return sum(column.nbytes for column in self.columns)
 
     def start(self, ids: Indices | Sequence[Key], into: Columns) -> None:
-        """Fill in streams before their first value, given by number or by noise key."""
         count, (streams, scales) = len(ids), into
         if isinstance(ids, np.ndarray):
             words = RowWords(theta_key(self.key, self.theta_steps), binding.CHAIN_PIECES)
@@ -179,7 +177,6 @@ class AdaptiveRows(Rows):
         scales[:] = 0.0
 
     def prepare(self, which: Indices, values: Floats, threads: int) -> Callable[[], Published]:
-        """A call that consumes finite `values`, in order; value i belongs to the stream in row `which[i]`."""
         streams, scales = self.columns
         missing = self._reach(which, streams, self.size) - scales.shape[2]
         if missing > 0:
@@ -188,7 +185,7 @@ class AdaptiveRows(Rows):
         return partial(self._publish, which, values, out, threads)
 
     def _reach(self, which: Indices, streams: Records, size: int) -> int:
-        """Number of scales that blocks may reach after one value for each entry of `which`."""
+        """Scales that blocks may reach after a value for each of `which`."""
         if which.size == 1:
             times = _ONE
         elif which.size * DENSE > size:
@@ -200,7 +197,7 @@ class AdaptiveRows(Rows):
         return int(adaptive_pass.furthest(which, times, streams)).bit_length()
 
     def _publish(self, which: Indices, values: Floats, out: Floats, threads: int) -> Published:
-        """Run the pass, on `threads` threads; each owns some of the rows."""
+        """Run the pass on threads that own some of the rows."""
         if threads == 1:
             self._consume(which, values, out)
             return None, out
@@ -216,11 +213,15 @@ class AdaptiveRows(Rows):
         return None, out
 
     def _consume(self, which: Indices, values: Floats, out: Floats) -> None:
-        """Run the kernel over values of some rows, drawing noise whenever blocks close."""
-        pipeline, law, (streams, scales) = self.pipeline, self.pipeline.laws[self.theta_steps], self.columns
-        assert law is not None  # noqa: S101 - `of` has looked
+        """Run the kernel, drawing noise whenever blocks close."""
+        pipeline, distribution, (streams, scales) = (
+            self.pipeline,
+            self.pipeline.distributions[self.theta_steps],
+            self.columns,
+        )
+        assert distribution is not None  # noqa: S101 - `of` has looked
         spikes, done = pipeline.perturber.closing == "spike", 0
-        constants = law.constants if self.key.given is None else NO_FLOATS
+        constants = distribution.constants if self.key.given is None else NO_FLOATS
         public = self._public, spikes, pipeline.events, pipeline.shape, pipeline.lengths, constants
         settled: Indices = np.empty(0, np.int64)
         before = None if self.key.drawn is None else streams.copy()
@@ -230,7 +231,7 @@ class AdaptiveRows(Rows):
                 break
             stream, value = streams[which[done]], values[done : done + 1]
             total = int(stream["open_sum"]) + int(adaptive_pass.in_steps(value, self._public, pipeline.lengths))
-            drawn = binding.resolve(law, self.key, stream["chain"], int(stream["blocks"]), total)
+            drawn = binding.resolve(distribution, self.key, stream["chain"], int(stream["blocks"]), total)
             settled = np.array([drawn])
         if before is not None:
             _check_moved(streams, before, np.unique(which))
@@ -241,7 +242,7 @@ class AdaptiveRows(Rows):
         return {"scales": scales.shape[2]}, [streams, scales]
 
     def unpack(self, size: int, keys: Callable[[], list[Key]], described: Json, take: Take) -> None:
-        """Restore states from :meth:`pack`; ValueError if a kernel could not process them."""
+        """Restore states; ValueError if a kernel could not process them."""
         if not 0 <= described["scales"] <= block_lengths.SCALES:
             raise ValueError("a number of scales out of range")
         streams, scales = take(STREAM, (size,)), take(np.float64, (size, BY_SCALE, described["scales"]))
@@ -250,7 +251,7 @@ class AdaptiveRows(Rows):
         self.columns, self.size = (streams, scales), size
 
     def _plausible(self, streams: Records, scales: Floats) -> NDArray[np.bool_]:
-        """True for each row whose numbers are finite and whose indices are in range."""
+        """True for rows of finite numbers with indices in range."""
         most = self.pipeline.shape["most"][0]
         exponents, last, filled, position = (streams[name] for name in ("exponent", "last", "filled", "position"))
         fits: Flags = np.logical_and.reduce([np.isfinite(streams[name]) for name in SINGLES])
@@ -263,7 +264,7 @@ class AdaptiveRows(Rows):
 
 
 def _check_moved(now: Records, before: Records, which: Indices) -> None:
-    """DrawnTwiceError if a stream closed blocks and still has the chain key of `before`."""
+    """DrawnTwiceError if a stream closed blocks under the chain key of `before`."""
     now, before = now[which], before[which]
     same = (now["chain"] == before["chain"]).all(axis=1)
     if ((now["blocks"] > before["blocks"]) & same).any():
@@ -278,12 +279,10 @@ class MachineRows(Rows):
         self._machine = machine
 
     def start(self, ids: Indices | Sequence[Key], into: Columns) -> None:
-        """Fill in streams before their first value, given by number or by noise key."""
         own = [self.key.of_stream(each) for each in ids.tolist()] if isinstance(ids, np.ndarray) else ids
         _fill(into, own, [self._machine.start(each) for each in own])
 
     def prepare(self, which: Indices, values: Floats, threads: int) -> Callable[[], Published]:
-        """A call that consumes finite `values`, in order; value i belongs to the stream in row `which[i]`."""
         keys, states = self.columns
         order = np.argsort(which, kind="stable")
         borders = np.flatnonzero(np.diff(which[order])) + 1
@@ -300,7 +299,6 @@ class MachineRows(Rows):
     def _publish(
         self, states: Array, made: list[tuple[int, Indices, list[Transition[Any]]]], values: Floats
     ) -> Published:
-        """Commit the transitions and return a mask of the values that publish, and their outputs."""
         published, out = np.zeros(values.size, np.bool_), np.empty(values.size)
         for row, places, transitions in made:
             states[row] = transitions[-1].state
@@ -313,7 +311,6 @@ class MachineRows(Rows):
         return published, out[published]
 
     def _steps(self, key: Key, state: Any, values: Floats) -> list[Transition[Any]]:
-        """Transitions of one row's values, one for each value if the machine takes one a batch."""
         machine = self._machine
         if machine.SPLITS:
             return [machine.step(state, Column(as_column(values), "values"), key)]
@@ -324,7 +321,6 @@ class MachineRows(Rows):
         return transitions
 
     def taken(self, which: Indices, key: Key) -> Self:
-        """An independent copy of the streams in `which`, with its own key and its own record of draws."""
         other = super().taken(which, key)
         keys, states = other.columns
         _fill(other.columns, [each.again() for each in keys], states)
@@ -335,7 +331,6 @@ class MachineRows(Rows):
         return [self._machine.pack(self._machine.settled(state)) for state in self.filled[1]], []
 
     def unpack(self, size: int, keys: Callable[[], list[Key]], described: list[Json], take: Take) -> None:
-        """Restore states from :meth:`pack`, of streams with these keys."""
         own = keys()
         states = [self._machine.unpack(each, key) for each, key in zip(described, own, strict=True)]
         self.columns, self.size = (np.empty(size, object), np.empty(size, object)), size

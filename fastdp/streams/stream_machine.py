@@ -1,8 +1,6 @@
-"""The step of a stream: hold-out, warm-up, publishing and renewed thresholds, in this order.
+"""The step of a stream: hold-out, warm-up, publishing and renewed thresholds (ToPS sections 3.2 and 7).
 
-:meth:`Schedule.step` cuts a batch of values at the borders of these stages, gives each piece to the chooser of the
-threshold or to the pipeline of blocks and noise, and returns the new state with its output.
-Source: ToPS section 3.2 (hold-out, then stream) and section 7 (renewed thresholds).
+:meth:`Schedule.step` cuts a batch at the borders of these stages and gives each piece to the chooser or the pipeline.
 """
 
 from __future__ import annotations
@@ -61,12 +59,12 @@ class StreamState(NamedTuple):
     progress : Progress
         Counters and sums.
     chooser : Chooser or None
-        Collects values for the next threshold, if any; it has not yet seen ``pending``.
+        Collects values for the next threshold; it has not seen ``pending``.
     noise : (int, int64[leaves]) or None
         The tree in use; a cache.
     pending : sequence of float64 arrays
-        Values for the chooser, kept apart because copying the chooser would cost a pass over the hold-out a chunk.
-        ``UNKNOWN`` if an interrupt came while the chooser saw some of them.
+        Values for the chooser, whose copy would cost a pass over the hold-out a chunk.  ``UNKNOWN`` after an
+        interrupt.
     """
 
     progress: Progress
@@ -79,7 +77,7 @@ class StreamState(NamedTuple):
         return f"StreamState({self.progress})"
 
     def observe(self) -> None:
-        """Show the pending values to the chooser, in place; :meth:`check` detects an interrupt in between."""
+        """Show the pending values to the chooser, in place."""
         pending = cast("list[Floats]", self.pending)
         values = pending.copy()
         pending[:] = [UNKNOWN]
@@ -88,7 +86,7 @@ class StreamState(NamedTuple):
         pending.clear()
 
     def check(self) -> None:
-        """StateError if an interrupt left it unknown which values the chooser has seen."""
+        """StateError if an interrupt left the chooser's values unknown."""
         if self.pending and self.pending[0] is UNKNOWN:
             raise StateError(
                 "an earlier call was interrupted while it read the hold-out: expected a new publisher (one that "
@@ -96,7 +94,7 @@ class StreamState(NamedTuple):
             )
 
     def settled(self) -> Chooser | None:
-        """The chooser after the pending values; a copy if there are any."""
+        """The chooser after the pending values, copied if any."""
         if self.chooser is None or not self.pending:
             return self.chooser
         self.check()
@@ -108,7 +106,7 @@ class StreamState(NamedTuple):
 
 @dataclass(frozen=True)
 class Emission:
-    """Output of a batch, written when called, after its position in the stream is recorded.
+    """Output of a batch, written when called, once recorded.
 
     Attributes
     ----------
@@ -122,7 +120,7 @@ class Emission:
     size: int
 
     def __call__(self, out: Floats | None = None) -> Floats:
-        """The published values, float64[size], written into the first entries of `out` if given."""
+        """The published values, float64[size], perhaps in `out`."""
         if out is None and len(self.parts) == 1 and self.parts[0].published is not None:
             return self.parts[0].published
         target: Floats = np.empty(self.size) if out is None else out[: self.size]
@@ -134,7 +132,7 @@ class Emission:
 
 
 def as_given(published: Floats, out: Floats | None = None) -> Floats:
-    """`published`, copied into the first entries of `out` if given."""
+    """`published`, perhaps copied into `out`."""
     if out is None:
         return published
     target = out[: published.size]
@@ -143,19 +141,13 @@ def as_given(published: Floats, out: Floats | None = None) -> Floats:
 
 
 def fill_in(value: float, out: Floats) -> None:
-    """Publish the constant `value`, a function of released values, in place of withheld values."""
+    """Publish the constant `value` in place of withheld values."""
     out[:] = value
 
 
 @dataclass(frozen=True)
 class Schedule(Machine[StreamState]):
-    """A stream of values as a machine.
-
-    Attributes
-    ----------
-    composition : StreamParameters
-        Components and parameters of the publisher.
-    """
+    """A stream of values as a machine, with parameters `composition`."""
 
     SPLITS: ClassVar[bool] = True
     rule: ClassVar[int] = StreamParameters.rule
@@ -166,7 +158,7 @@ class Schedule(Machine[StreamState]):
     _short: ClassVar[tuple[Key, int, Callable[..., Published] | None, Floats, int] | None] = None
 
     def pipeline(self, key: Key) -> Pipeline:
-        """The pipeline from clipped to published values under `key`, cached for the last key."""
+        """Pipeline from clipped to published values, cached for the last key."""
         # Cached for the publisher's only key: building a pipeline would slow short calls.
         made: tuple[Key, Pipeline] | None = self.__dict__.get("_pipeline")
         if made is None or made[0] is not key:
@@ -184,13 +176,12 @@ class Schedule(Machine[StreamState]):
         return FixedBlocks(c.plan, c.grid, c.perturber, c.smoother, c.publish_epsilon, key, withholds)
 
     def bind(self, key: Key) -> Key:
-        """Noise key of this composition under a secret."""
         return self.composition.noise_key(key)
 
     def _remember_short(
         self, key: Key, theta_steps: int
     ) -> tuple[Key, int, Callable[..., Published] | None, Floats, int]:
-        """Cache the one-pass function and its public parameters for short batches, if there is one."""
+        """Cache the one pass for short batches, if there is one."""
         publish, public = None, NO_FLOATS
         pipeline = self.pipeline(key) if theta_steps and self.composition.renewal is None else None
         if pipeline is not None and pipeline.in_one_pass(theta_steps):
@@ -202,20 +193,17 @@ class Schedule(Machine[StreamState]):
 
     @cached_property
     def holdout(self) -> int:
-        """Number of values before the first published one."""
+        """Values before the first published one."""
         return self.composition.task.holdout + self.composition.warm_up
 
     def start(self, key: Key) -> StreamState:
-        """State before the first value, with the threshold chosen if there is no hold-out."""
         state = StreamState(Progress(), self.composition.threshold.start(self.composition.task))
         return state if self.composition.task.holdout else self._choose(state, key)
 
     def consumed(self, state: StreamState) -> int:
-        """Number of values consumed."""
         return state.progress.n_seen
 
     def log_messages(self, before: StreamState, after: StreamState) -> Iterator[tuple[int, str]]:
-        """Log messages about thresholds chosen and blocks closed between two states."""
         was, now = before.progress, after.progress
         if now.cycle > was.cycle:
             theta = now.theta_steps * self.composition.grid.resolution
@@ -225,7 +213,7 @@ class Schedule(Machine[StreamState]):
             yield logging.DEBUG, f"{closed:,} blocks closed, {now.blocks:,} in all, {now.n_seen:,} values seen"
 
     def chooser_for(self, progress: Progress) -> Chooser | None:
-        """An empty chooser for the next threshold; None if there will be none."""
+        """Empty chooser for the next threshold, if any."""
         if progress.theta_steps == 0:
             return self.composition.threshold.start(self.composition.task)
         if self.composition.renewal is None:
@@ -233,7 +221,7 @@ class Schedule(Machine[StreamState]):
         return self.composition.threshold.start(self.composition.renewal_task)
 
     def stage(self, progress: Progress) -> tuple[Stage, int]:
-        """Stage of the next value, and the number of values left in it."""
+        """Stage of the next value, and values left in it."""
         c = self.composition
         if progress.theta_steps == 0:
             return "holdout", c.task.holdout - progress.n_seen
@@ -247,7 +235,6 @@ class Schedule(Machine[StreamState]):
         return "withhold", c.renewal_task.holdout - progress.held
 
     def step(self, state: StreamState, batch: Column, key: Key) -> Transition[StreamState]:
-        """Transition of `state` by a batch of values: new state, output to write, and a call that completes it."""
         values, progress = batch.values, state.progress
         if values.size <= MAX_SHORT and values.dtype is FLOAT64:
             short = self._short
@@ -312,9 +299,9 @@ class Schedule(Machine[StreamState]):
     def _in_new_memory(
         self, batch: Column, part: Array, pipeline: Pipeline, progress: Progress, *, refines: bool
     ) -> tuple[Floats | None, Iterable[tuple[int, Array]]]:
-        """Output buffer for values of one stage, and the values in chunks that one pass can publish into it.
+        """Output buffer for one stage, and values in chunks for one pass.
 
-        No buffer if non-finite values may be replaced: they must be read before noise is drawn.
+        No buffer if non-finite values may be replaced: they are read before noise is drawn.
         """
         new_memory = part.size >= LONG and batch.new_memory and self.composition.nonfinite == "raise"
         if not new_memory or isinstance(pipeline, AdaptiveBlocks) or not pipeline.is_long_pass(progress.theta_steps):
@@ -331,7 +318,7 @@ class Schedule(Machine[StreamState]):
     def _withhold(
         self, state: StreamState, floats: Floats, at: int, name: str, parts: list[Step], *, copied: bool
     ) -> StreamState:
-        """State after values of a hold-out; a later hold-out publishes a constant in their place."""
+        """State after values of a hold-out; a later one publishes a constant."""
         progress = state.progress
         chooser = None if copied else _counted(state, floats)
         finite = floats if chooser is not None else self.finite(floats, at, name)
@@ -351,7 +338,7 @@ class Schedule(Machine[StreamState]):
         )
 
     def _choose(self, state: StreamState, key: Key) -> StreamState:
-        """State after the threshold is chosen from the hold-out."""
+        """State after the threshold is chosen."""
         chooser = state.settled()
         assert chooser is not None  # noqa: S101 - a stage that ends in a choice has one
         cycle = state.progress.cycle
@@ -361,7 +348,7 @@ class Schedule(Machine[StreamState]):
         return StreamState(progress, self.chooser_for(progress), state.noise)
 
     def _replace_nonfinite(self, values: Floats, before: int, name: str) -> Floats:
-        """`values` with zeros for NaN and infinity; DataError that names the first if they are not allowed."""
+        """`values` with zeros for non-finite ones; DataError if refused."""
         wrong = ~np.isfinite(values)
         if self.composition.nonfinite == "raise":
             first = int(np.flatnonzero(wrong)[0])
@@ -372,7 +359,7 @@ class Schedule(Machine[StreamState]):
         return np.where(wrong, 0.0, values)
 
     def finite(self, values: Floats, before: int, name: str) -> Floats:
-        """`values`, with zeros for NaN and infinity if allowed; DataError otherwise."""
+        """`values`, with zeros for non-finite ones; DataError if refused."""
         return values if np.isfinite(values).all() else self._replace_nonfinite(values, before, name)
 
     # State files.
@@ -387,7 +374,6 @@ class Schedule(Machine[StreamState]):
         return cls(StreamParameters.from_description(description))
 
     def pack(self, state: StreamState) -> Packed:
-        """The state as JSON, including the chooser's data."""
         progress, chooser = state.progress, state.settled()
         packed = np.empty(0, np.int64) if chooser is None else chooser.pack()
         return {
@@ -398,7 +384,6 @@ class Schedule(Machine[StreamState]):
         }
 
     def unpack(self, packed: Packed, key: Key) -> StreamState:
-        """The state from :meth:`pack`; ValueError if it is out of range."""
         numbers = {name: codec.restore(kind, packed[name]) for name, kind in _FIELDS.items()}
         smoother = codec.unpack(packed["smoother"], "<f8").astype(np.float64)
         if numbers["theta_steps"] > 0:
@@ -415,25 +400,23 @@ class Schedule(Machine[StreamState]):
         return StreamState(progress, chooser)
 
     def _check(self, progress: Progress, key: Key) -> None:
-        """ValueError unless sizes, and indices that kernels follow, are in range."""
+        """ValueError unless sizes and kernels' indices are in range."""
         c, counts = self.composition, (progress.n_seen, progress.cycle, progress.held, progress.blocks)
         top = max(c.grid.bound_steps, c.grid.ceiling_steps)
         in_range = min(counts) >= 0 and progress.filled >= 0 and 0 <= progress.theta_steps <= top
         if progress.theta_steps == 0:
             in_range &= progress.n_seen < c.task.holdout and not progress.smoother.size and not progress.chain.size
         elif in_range:
-            bound = self.pipeline(key).laws[progress.theta_steps] is not None
+            bound = self.pipeline(key).distributions[progress.theta_steps] is not None
             in_range = self.pipeline(key).fits(progress)
             in_range &= progress.chain.size == (CHAIN_WORDS if bound else 0) and self.stage(progress)[1] > 0
         if not in_range:
             raise ValueError("a position out of range")
 
     def settled(self, state: StreamState) -> StreamState:
-        """`state` with a chooser that has seen all pending values."""
         return StreamState(state.progress, state.settled(), state.noise) if state.pending else state
 
     def rekeyed(self, state: StreamState, key: Key) -> StreamState:
-        """State of a copy: its own chooser, a chain derived from its own key, and no noise of the original."""
         progress, c = state.progress, self.composition
         if progress.theta_steps:
             chain = next_chain(c.perturber, key, progress.theta_steps, c.publish_epsilon, progress.chain)
@@ -443,10 +426,7 @@ class Schedule(Machine[StreamState]):
 
 
 def _counted(state: StreamState, floats: Floats) -> Chooser | None:
-    """A copy of the chooser after `floats`, if it checks values while counting and all are finite; else None.
-
-    Saves a separate pass over the values.
-    """
+    """Copy of the chooser after `floats`, if it counts and checks in one pass and all are finite."""
     # By name: other choosers take finite values only.
     if not hasattr(state.chooser, "observe_unchecked"):
         return None

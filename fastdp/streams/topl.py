@@ -1,7 +1,7 @@
-"""ToPL: streams in the local model, as a server alone or with simulated users in one process.
+"""ToPL: streams in the local model, as a server or with simulated users (CCS 2021, section 4).
 
-Each user sends one report about one value.  The first m reports, square waves, choose the threshold; later users clip
-at it and report by the hybrid mechanism.  Range sums add up reports.  Source: CCS 2021, section 4.
+Each user reports once.  The first m reports, square waves, choose the threshold; later users clip at it and report by
+the hybrid mechanism.  Range sums add up reports.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ LOGARITHMIC = SquareWave(scale="logarithmic", method="concave")
 
 
 class Op(NamedTuple):
-    """A batch: name of the call, its data, and the input of its fingerprint."""
+    """A batch: name of the call, data, and input of its fingerprint."""
 
     name: str
     data: Any
@@ -68,11 +68,11 @@ class ServerState:
     Attributes
     ----------
     tally : Tally or None
-        Reports for the threshold; None if it is public.
+        Reports for the threshold; None if public.
     theta : float or None
-        The threshold in units of the input, chosen from ``distribution``.
+        The threshold, chosen from ``distribution``.
     refused : Refused
-        Reports and messages refused after the threshold.
+        Reports and messages refused later.
     n_published : int
         Estimates published.
     """
@@ -86,7 +86,7 @@ class ServerState:
 
 @record
 class ServerMachine(Machine[ServerState]):
-    """The server as a machine; parameters as of :class:`ToPLServer`."""
+    """The server as a machine."""
 
     PARTS: ClassVar[codec.Parts] = {kind.__name__: kind for kind in (SquareWave, Fixed)}
     rule: ClassVar[int] = 1
@@ -100,7 +100,7 @@ class ServerMachine(Machine[ServerState]):
     publish_epsilon: float | None = parameter(LOCAL_EPSILON, default=None)
 
     def _check(self) -> None:
-        """Replace the threshold's name by its rule; ParameterError if parameters do not fit together."""
+        """Replace a threshold's name by its rule; ParameterError for conflicts."""
         rule = "logarithmic" if self.threshold is None else self.threshold
         if isinstance(rule, str):
             linear = validation.choice("threshold", rule, get_args(Scale)) == "linear"
@@ -141,7 +141,7 @@ class ServerMachine(Machine[ServerState]):
         return HistogramMachine(self.threshold.client(self.task), self.threshold.n_bins)
 
     def hybrid(self, state: ServerState) -> Hybrid | None:
-        """The second group's mechanism; None until the threshold is chosen."""
+        """The second group's mechanism, if theta is chosen."""
         if state.theta is None:
             return None
         made: Hybrid | None = self.__dict__.get("_hybrid")
@@ -156,27 +156,22 @@ class ServerMachine(Machine[ServerState]):
         return ServerState(self.collector.start(key))
 
     def consumed(self, state: ServerState) -> int:
-        """Number of reports and messages seen, plus 1 once theta is chosen."""
         counted = state.n_published + state.refused.reports + state.refused.messages
         if state.tally is None:
             return counted + 1
         return counted + self.collector.consumed(state.tally) + int(state.theta is not None)
 
     def log_messages(self, before: ServerState, after: ServerState) -> Iterator[tuple[int, str]]:
-        """Log message about the threshold, when it is chosen."""
         if before.theta is None and after.theta is not None:
             yield logging.INFO, f"threshold chosen: {after.theta:g}"
 
     def read(self, *batch: Any) -> Op:
-        """The batch of a call's name and data."""
         return Op(*batch)
 
     def parts(self, batch: Op) -> tuple[Array | bytes, ...]:
-        """Data of the batch for its fingerprint, as given."""
         return as_given(batch.raw)
 
     def step(self, state: ServerState, batch: Op, key: Key) -> Transition[ServerState]:
-        """Transition by one call: collect for the threshold, or publish."""
         hybrid = self.hybrid(state)
         if batch.name == "publish" and hybrid is None:
             raise StateError("publish() before the threshold was chosen: expected square-wave reports, for collect()")
@@ -200,13 +195,13 @@ class ServerMachine(Machine[ServerState]):
         return Transition(after, lambda: np.empty(0), partial(collector.finish, tally))
 
     def tally(self, state: ServerState, call: str) -> Tally:
-        """The reports collected so far; StateError once the threshold is chosen."""
+        """Reports collected; StateError once theta is chosen."""
         if state.theta is not None or state.tally is None:
             raise StateError(f"{call}() after the threshold was chosen: expected hybrid reports, for publish()")
         return state.tally
 
     def _published(self, state: ServerState, hybrid: Hybrid, column: Array) -> tuple[ServerState, Floats]:
-        """State after hybrid reports, and their estimates; NaN for reports out of range."""
+        """State after hybrid reports, and estimates; NaN out of range."""
         good = (column >= 0) & (column < hybrid.n_outputs) & (column == np.floor(column))
         count = int(np.count_nonzero(good))
         after = replace(state, n_published=state.n_published + count)
@@ -229,7 +224,6 @@ class ServerMachine(Machine[ServerState]):
         return super().pack(self.settled(state))
 
     def check_indices(self, state: ServerState) -> None:
-        """ValueError unless counts and the threshold are in range."""
         if (state.tally is None) != isinstance(self.threshold, Fixed) or min(
             state.n_published, *state.refused.counts
         ) < 0:
@@ -243,7 +237,7 @@ class ServerMachine(Machine[ServerState]):
 
 @dataclass(frozen=True)
 class SimulationState:
-    """Numbers of users before and after the threshold, and the server's state."""
+    """Users before and after the threshold, and the server's state."""
 
     n_held: int
     n_published: int
@@ -252,7 +246,7 @@ class SimulationState:
 
 @record
 class SimulationMachine(Machine[SimulationState]):
-    """Users and server as one machine; ``nonfinite`` as of :class:`ToPL`."""
+    """Users and server as one machine."""
 
     SPLITS: ClassVar[bool] = True
     rule: ClassVar[int] = 1
@@ -265,7 +259,6 @@ class SimulationMachine(Machine[SimulationState]):
         return SimulationState(0, 0, self.server.start(key))
 
     def parts(self, batch: Column) -> tuple[Floats]:
-        """Finite values of the batch, for its fingerprint."""
         return (self._finite(batch),)
 
     def consumed(self, state: SimulationState) -> int:
@@ -277,7 +270,6 @@ class SimulationMachine(Machine[SimulationState]):
         return self.server.log_messages(before.server, after.server)
 
     def step(self, state: SimulationState, batch: Column, key: Key) -> Transition[SimulationState]:
-        """Transition by one value a user: users report, the server collects or publishes."""
         values, name, used = batch.values, batch.name, max(state.n_held, state.n_published)
         if used + values.size > MAX_START:
             raise StateError(
@@ -301,7 +293,7 @@ class SimulationMachine(Machine[SimulationState]):
         return Transition(SimulationState(*counts, after), lambda: out, finish)
 
     def _finite(self, batch: Column) -> Floats:
-        """Values of the batch, with zeros for NaN and infinity if allowed; DataError otherwise."""
+        """Values, with zeros for non-finite ones; DataError if refused."""
         return as_finite(as_floats(batch.values), self.nonfinite, batch.name, " (or nonfinite='zero')")
 
     def settled(self, state: SimulationState) -> SimulationState:
@@ -313,7 +305,6 @@ class SimulationMachine(Machine[SimulationState]):
         return replace(state, server=self.server.rekeyed(state.server, key))
 
     def describe(self) -> Json:
-        """Parameters of the server and of the simulation as JSON."""
         return {**self.server.describe(), "nonfinite": self.nonfinite}
 
     @classmethod
@@ -328,7 +319,6 @@ class SimulationMachine(Machine[SimulationState]):
         return super().pack(self.settled(state))
 
     def check_indices(self, state: SimulationState) -> None:
-        """ValueError unless counts and the server's state are in range."""
         if min(state.n_held, state.n_published) < 0:
             raise ValueError("counts out of range")
         self.server.check_indices(state.server)
@@ -348,16 +338,16 @@ class ToPLServer(Publisher[ServerState]):
     max_range : int
         r: the longest range that the threshold is chosen for.
     threshold : SquareWave, Fixed, float, "linear" or "logarithmic", optional
-        From :mod:`fastdp.thresholds`.  "logarithmic", the default: ``SquareWave(scale="logarithmic",
+        Of :mod:`fastdp.thresholds`.  "logarithmic", the default: ``SquareWave(scale="logarithmic",
         method="concave")``; "linear": ``SquareWave()``, the paper's SW-W with the corrected objective.
-        ``Fixed(theta)`` or a number is public and needs no hold-out.
+        ``Fixed(theta)`` or a number is public.
     threshold_epsilon, publish_epsilon : float, optional
-        Budgets of the users before and after the threshold, where they differ from ``epsilon``.
+        Budgets of the users before and after the threshold, by default ``epsilon``.
 
     Notes
     -----
-    Privacy: every user sends one report (local model, pure epsilon, exact integers); the groups are disjoint, so the
-    larger epsilon counts.
+    Privacy: every user sends one report (local model, pure epsilon, exact integers); the larger epsilon of both
+    groups counts.
 
     Examples
     --------
@@ -392,13 +382,13 @@ class ToPLServer(Publisher[ServerState]):
         self._begin(ServerMachine(epsilon, bound, holdout, max_range, threshold, *budgets), Key.choose(None, None))
 
     def _begin(self, machine: ServerMachine, key: Key) -> None:
-        """Initialise the server, with its public parameters as attributes."""
+        """Initialise, with public parameters as attributes."""
         self.__dict__.update({name: getattr(machine, name) for name in ("epsilon", "bound", "holdout", "max_range")})
         super()._begin(machine, key)
 
     @property
     def _hybrid(self) -> Hybrid | None:
-        """The second group's mechanism; None until the threshold is chosen."""
+        """The second group's mechanism, if theta is chosen."""
         return self._machine.hybrid(self._state)
 
     @property
@@ -408,12 +398,12 @@ class ToPLServer(Publisher[ServerState]):
 
     @property
     def threshold(self) -> float | None:
-        """Theta, in units of the input; None until it is chosen."""
+        """Theta; None until it is chosen."""
         return self._state.theta
 
     @property
     def distribution(self) -> Distribution | None:
-        """The estimated distribution that theta was chosen from; None if theta is public or not chosen yet."""
+        """Distribution from which theta was chosen, if any."""
         return self._state.distribution
 
     @property
@@ -435,7 +425,7 @@ class ToPLServer(Publisher[ServerState]):
 
     @property
     def value_variance(self) -> float:
-        """Largest variance of one estimate; NaN until theta is chosen."""
+        """Largest variance of one estimate; first NaN."""
         return math.nan if self._hybrid is None else self._hybrid.worst_variance
 
     @property
@@ -449,23 +439,11 @@ class ToPLServer(Publisher[ServerState]):
 
     @single_caller
     def receive(self, data: bytes | bytearray | memoryview, *, most_reports: int | None = None) -> Floats:
-        """Process messages; returns the estimates of hybrid reports.
+        """Process messages of :meth:`fastdp.local.Client.answer`; estimates of hybrid reports in order, float64[k].
 
-        Parameters
-        ----------
-        data : bytes
-            Messages of :meth:`fastdp.local.Client.answer`.  Malformed ones, and those out of range or for another
-            announcement, are counted in ``refused`` and dropped.
-        most_reports : int, optional
-            A message with more reports is refused too: 1 if every message comes from one user
-            (``docs/sharp_edges.md``).
-
-        Returns
-        -------
-        float64[k]
-            Estimates in order, in units of the input; none before the threshold is chosen.  Theta is chosen as soon
-            as m
-            reports are in; the next announcement contains it.
+        Malformed messages, and those out of range or for another announcement, are counted in ``refused``; so are
+        those of more than `most_reports`: 1 if every message is one user's (``docs/sharp_edges.md``).  Theta is
+        chosen as soon as m reports are in, for the next announcement.
         """
         most = as_most_reports(most_reports)
         published: Floats = self._call(Op("receive", data, (as_bytes(data), str(most).encode()), most))
@@ -473,19 +451,19 @@ class ToPLServer(Publisher[ServerState]):
 
     @single_caller
     def collect(self, reports: int | NumberColumn) -> None:
-        """Process square-wave reports given as numbers; those out of range are counted and dropped."""
+        """Process square-wave reports as numbers; those out of range are counted."""
         column = as_column([reports] if is_number(reports) else reports, "reports")
         self._call(Op("collect", column, (column,)))
 
     def shard(self) -> HistogramCollector:
-        """An empty collector for another machine, to be merged later; StateError once theta is chosen."""
+        """Empty collector for another machine, to be merged; StateError once theta is chosen."""
         self._machine.tally(self._state, "shard")
         machine = self._machine.collector
         return HistogramCollector(machine.mechanism, machine.bins)
 
     @single_caller
     def merge(self, *collectors: HistogramCollector) -> None:
-        """Add the reports that other machines collected for the threshold; all or nothing."""
+        """Add other machines' reports for the threshold; all or nothing."""
         self._machine.tally(self._state, "merge")
         for collector in collectors:
             if type(collector) is not HistogramCollector or collector.machine != self._machine.collector:
@@ -494,25 +472,14 @@ class ToPLServer(Publisher[ServerState]):
 
     @single_caller
     def publish(self, reports: int | NumberColumn) -> Floats:
-        """Estimates from hybrid reports given as numbers.
-
-        Parameters
-        ----------
-        reports : one column of whole numbers
-            Those out of range are counted in ``refused``; their estimates are NaN.
-
-        Returns
-        -------
-        float64[n]
-            One estimate a report, in units of the input.
-        """
+        """Estimates from hybrid reports as numbers, float64[n]; NaN out of range, counted in ``refused``."""
         column = as_column([reports] if is_number(reports) else reports, "reports")
         published: Floats = self._call(Op("publish", column, (column,)))
         return published
 
 
 class ToPL(Publisher[SimulationState]):
-    """Simulates users and server in one process, with the numbers that the two roles give apart.
+    """Simulates users and server in one process, with the two roles' numbers.
 
     Parameters
     ----------
@@ -521,12 +488,12 @@ class ToPL(Publisher[SimulationState]):
     nonfinite : "raise" or "zero"
         NaN and infinity are refused, or count as 0.
     seed, key
-        Source of the users' random words; user i takes word i.  By default a fresh secret key.
+        Source of random words; user i takes word i.
 
     Notes
     -----
-    Anyone who runs this sees the true values: it is for experiments, or for a curator who releases under the local
-    model's guarantee.  Output does not depend on how the stream is cut into chunks.
+    It sees the true values: for experiments, or a curator who releases under the local model's guarantee.  Output
+    does not depend on chunking.
 
     Examples
     --------
@@ -560,7 +527,7 @@ class ToPL(Publisher[SimulationState]):
 
     @property
     def server(self) -> ToPLServer:
-        """A copy of the server in its current state; a new object at each call."""
+        """A new copy of the server."""
         server = ToPLServer._of(self._machine.server, self._key)
         server._state = self._machine.server.rekeyed(self._state.server, self._key)
         return server
@@ -572,7 +539,7 @@ class ToPL(Publisher[SimulationState]):
 
     @property
     def threshold(self) -> float | None:
-        """Theta in units of the input; None until the hold-out is complete."""
+        """Theta; None during the hold-out."""
         return self._state.server.theta
 
     @property
@@ -592,31 +559,26 @@ class ToPL(Publisher[SimulationState]):
 
     @property
     def guarantee(self) -> Guarantee:
-        """Guarantee of both groups of users; ``simulated`` with a seed."""
+        """Guarantee of both groups; ``simulated`` with a seed."""
         return replace(self.server.guarantee, simulated=self._key.simulated)
 
     @single_caller
     def publish(self, chunk: NumberColumn) -> Floats:
         """Unbiased estimates, float64[n], of the next values clipped to [0, theta]; one value a user.
 
-        Parameters
-        ----------
-        chunk : array-like
-            Any number of values, in units of the input; those of the hold-out choose theta.
-
         Raises
         ------
         DataError
-            If the chunk is no column of real numbers, or holds NaN or infinity; nothing is consumed then.
+            If the chunk is no column of real numbers, or holds NaN or infinity; nothing is consumed.
         StateError
-            After 2^33 values, when the key's words are used up; nothing is consumed then.
+            After 2^33 values, the key's words.
         """
         published: Floats = self._call(self._machine.read(chunk))
         return published
 
     @single_caller
     def release(self, values: NumberColumn) -> Release:
-        """Publish a full array, longer than the hold-out, at once (a fresh simulation only): as :meth:`publish`."""
+        """Publish a full array, longer than the hold-out (a fresh simulation only)."""
         column = as_whole(values, self.n_seen, self.holdout)
         published: Floats = self._call(Column(column, "values"))
         published.flags.writeable = False

@@ -1,10 +1,8 @@
-"""Estimates with error bars of statistics over windows, ranges of windows and keys, of true values where possible.
+"""Estimates with error bars over windows and keys, of true values where possible (post-processing).
 
-A sum has the noise of its least squares (:mod:`fastdp.tables.consistent`) or the model's error
-(:mod:`fastdp.tables.revised`).  To it come its share of the sum beyond the clip (:mod:`fastdp.tables.beyond`) and,
-with persons, the share of rows that were dropped, each with the errors of its released number and of its model.  A
-mean is a quotient of two sums; Fieller's interval inverts |D - mu C| <= z sd(D - mu C), where z is the largest of
-both sums' standardised quantiles and the normal one.  All of it is post-processing: no further privacy loss.
+A sum has the noise of its least squares (``consistent``) or the model's error (``revised``), with its share of the
+sum beyond the clip (``beyond``) and, with persons, of dropped rows.  A mean is a quotient; Fieller's interval is
+|D - mu C| <= z sd(D - mu C), z the largest of both sums' standardised quantiles and the normal one.
 """
 
 from __future__ import annotations
@@ -27,21 +25,21 @@ from fastdp.tables.sums import ROWS, Quantity, Released, Statistic
 
 #: The sum beyond the clip is unknown if more than this share of the whole comes from values above all those whose
 #: number stands out of the noise; the true number of rows, if more than this share of those that count is dropped.
-UNSEEN, DROPPED = 0.5, 1.0
+UNSEEN, DROPPED = 0.5, 3.0
 #: Standard errors of the rows dropped in a part of the table, and in all, of which a person's count up to a limit: as
 #: shares of them.
 UNEVEN, CAPPED = 0.5, 0.2
 #: Answers are about all rows and values; about at most five times ``rows`` of a person (others are in no number);
-#: about the values of the rows that count; about their clipped values.
+#: about the rows that count; about clipped values, in sums of as many rows as "true" or "capped" are about.
 TRUE, LIMITED, COUNTED, CLIPPED = "true", "capped", "counted", "clipped"
 
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """Estimates, standard errors and interval ends in units of the input: float64[q, K] each.
+    """Estimates, standard errors and interval ends: float64[q, K] each.
 
-    They are ``about`` the "true" answer, or the one of "clipped" values of the rows that count, which ``clipped`` is
-    in either case.
+    They are ``about`` the "true" answer, or one of those above; ``clipped`` is the answer about clipped values of the
+    rows that count.
     """
 
     estimate: Floats
@@ -53,13 +51,13 @@ class Answer:
 
     @property
     def clipped(self) -> Answer:
-        """The answer about clipped values of rows that count."""
+        """The answer about clipped values."""
         return self if self.of_clipped is None else self.of_clipped
 
 
 @dataclass(frozen=True, eq=False)
 class _Part:
-    """Sums over ranges: values, variances and half-widths of intervals, float64[q, K] each."""
+    """Sums over ranges: values, variances and half-widths, float64[q, K]."""
 
     value: Floats
     variance: Floats
@@ -68,13 +66,13 @@ class _Part:
 
     @property
     def quantile(self) -> Floats:
-        """Half the interval's width in standard deviations, float64[q, K]; 0 without noise."""
+        """Half-width in standard deviations; 0 without noise."""
         half, deviation = (self.high - self.low) / 2.0, np.sqrt(self.variance)
         out: Floats = np.divide(half, deviation, out=np.zeros_like(half), where=deviation > 0.0)
         return out
 
     def moved(self, more: Floats, variance: Floats, quantile: float, factor: float = 1.0) -> _Part:
-        """These sums times `factor` and `more`, of which the error has a normal distribution with this variance."""
+        """These sums times `factor`, and `more`, with a normal error."""
         value = factor * self.value + more
         low, high = (
             value + side * np.hypot(factor * (end - self.value), quantile * np.sqrt(variance))
@@ -83,12 +81,11 @@ class _Part:
         return _Part(value, factor**2 * self.variance + variance, low, high)
 
     def answer(self) -> Answer:
-        """The sums as an answer."""
         return Answer(self.value, np.sqrt(self.variance), self.low, self.high)
 
 
 class Answers:
-    """Answers about ranges of released windows, with intervals of one confidence."""
+    """Answers about ranges of windows, with intervals."""
 
     def __init__(self, released: Released, confidence: float) -> None:
         self._released = released
@@ -106,7 +103,7 @@ class Answers:
         revised: bool = False,
         depth: int | None = None,
     ) -> Answer:
-        """Answers about windows [start, stop) of each key, or of each prefix of ``depth`` key columns.
+        """Answers about windows [start, stop) of each key, or each prefix of ``depth`` columns.
 
         ``revised`` ones follow from all windows, by a model.
         """
@@ -117,8 +114,7 @@ class Answers:
         if kind in ("count", "sum"):
             name = "count" if kind == "count" else "total"
             part = self._part(name, column, ask)
-            true = self._true(part, name, column, ask)
-            return _with_clipped(None if true is None else true.answer(), part.answer(), self._among_persons(LIMITED))
+            return self._about_all(part, name, column, ask)
         name, count = self._first_sum(column), self._part("count", ROWS, ask)
         quantity, tail = self._quantity(name, column), self._released.tails[column]
         first, centre = self._part(name, column, ask), quantity.centre * quantity.grid
@@ -134,7 +130,6 @@ class Answers:
         return replace(found if kind == "var" else _root(found), about=CLIPPED)
 
     def _among_persons(self, about: str) -> str:
-        """`about` with persons, of whom rows are dropped; else "true"."""
         return TRUE if self._released.rows is None else about
 
     # Sums as they were released.
@@ -143,7 +138,7 @@ class Answers:
         return "total" if self._released.index("total", column) is not None else "deviation"
 
     def _counted(self, statistic: Statistic, ask: _Ask) -> Answer:
-        """Quantiles from the histograms of cells, or numbers of distinct entries of single cells."""
+        """Quantiles of histograms, or distinct entries of single cells."""
         name, parents = "distinct" if statistic.rank is None else "histogram", self._released.parents
         each = self._released.counts(name, statistic.column)
         steps, noise = each.steps.astype(np.float64), each.noise[0]
@@ -168,7 +163,7 @@ class Answers:
         return self._released.index(name, column) or 0
 
     def _part(self, name: str, column: str, ask: _Ask) -> _Part:
-        """Sums from least squares, or by the model."""
+        """Sums by least squares or model."""
         i = self._index(name, column)
         exact = self._exact(i, ask)
         if not (ask.revised and exact.value.size):
@@ -208,7 +203,7 @@ class Answers:
 
     @cached_property
     def _leaves(self) -> list[Integers]:
-        """Number of keys below each node, by depth."""
+        """Keys below each node, by depth."""
         parents = self._released.parents
         size = parents[-1].size if parents else 1
         found: list[Integers] = [np.ones(size, np.int64)]
@@ -240,18 +235,22 @@ class Answers:
 
     # True sums.
 
-    def _true(self, part: _Part, name: str, column: str, ask: _Ask) -> _Part | None:
-        """True counts and sums: with the share beyond the clip, scaled up for dropped rows; None if unknown."""
-        found = self._beyond(part, column, ask) if name == "total" else part
+    def _about_all(self, part: _Part, name: str, column: str, ask: _Ask) -> Answer:
+        """True counts and sums if they are known, else clipped ones, else those of the rows that count."""
+        whole = self._beyond(part, column, ask) if name == "total" else part
+        scaled = self._scaled(part if whole is None else whole, name, column, ask)
+        if scaled is None:
+            return replace(part.answer(), about=COUNTED)
+        about = CLIPPED if whole is None else self._among_persons(LIMITED)
+        return replace(scaled.answer(), about=about, of_clipped=part.answer())
+
+    def _scaled(self, found: _Part, name: str, column: str, ask: _Ask) -> _Part | None:
+        """Counts and sums scaled up for dropped rows; None if their number is unknown, or too large."""
         rows = self._released.rows
-        if found is None or rows is None:
+        if rows is None or not found.value.size:
             return found
-        if not rows.counted.known:
-            return None
-        if not part.value.size:
-            return found
-        ratio = max(rows.dropped.value, 0.0) / rows.counted.value
-        if ratio > DROPPED:
+        ratio = max(rows.dropped.value, 0.0) / max(rows.counted.value, 1.0)
+        if not rows.counted.known or ratio > DROPPED:
             return None
         error = (rows.dropped.variance + ratio**2 * rows.counted.variance) / rows.counted.value**2
         own = self._share(name, column, ask)[0]
@@ -262,7 +261,7 @@ class Answers:
         return replace(moved, low=np.maximum(moved.low, found.low)) if positive else moved
 
     def _beyond(self, part: _Part, column: str, ask: _Ask) -> _Part | None:
-        """Sums with their share of what lies beyond the clip; None if that is unknown."""
+        """Sums with their share beyond the clip; None if unknown."""
         if not part.value.size:
             return part
         low, high = self._released.tails[column].ends
@@ -278,13 +277,13 @@ class Answers:
         return replace(moved, low=least, high=most)
 
     def _seen(self, column: str, low: Beyond, high: Beyond) -> bool:
-        """True if not too much of the sum comes from values that hardly any released number counts."""
+        """True if enough of the sum comes from values that released numbers count."""
         name = self._first_sum(column)
         whole = float(abs(self._totals(name, column)[0].sum())) + low.excess + high.excess
         return low.after + high.after <= UNSEEN * whole
 
     def _totals(self, name: str, column: str) -> tuple[Floats, ...]:
-        """Revised sums of every node and window, of values and not of deviations."""
+        """Revised sums of values, not deviations, of every node and window."""
         i = self._index(name, column)
         found = self._revised(i).values
         quantity = self._released.quantities[i]
@@ -294,7 +293,7 @@ class Answers:
         return tuple(each * quantity.resolution for each in found)
 
     def _share(self, name: str, column: str, ask: _Ask) -> tuple[Floats, Floats]:
-        """Shares of ranges, and of their nodes over all windows, in the whole: float64[q, K], float64[K]."""
+        """Shares of ranges, and of their nodes, in all."""
         # Where sums may cancel out, rows say more about the size of a part.
         both = column != ROWS and self._released.tails[column].clip[0] < 0.0
         if both and self._released.index("count") is not None:
@@ -312,7 +311,6 @@ class Answers:
     # Quotients.
 
     def _mean(self, deviation: _Part, count: _Part, centre: float, limits: tuple[float, float]) -> Answer:
-        """Centre + deviation / count; if the count is not clearly above 0, the interval has the limits as ends."""
         low, high = limits
         quantile = np.maximum(np.maximum(deviation.quantile, count.quantile), self._normal)
         size = np.maximum(count.value, 1.0)
@@ -330,7 +328,7 @@ class Answers:
     def _variance(
         self, square: _Part, first: _Part, count: _Part, centre: float, clip: tuple[float, float]
     ) -> Answer:
-        """Square / count less the squared mean deviation from ``centre``, by the delta method; within the clip."""
+        """Square / count less the squared mean deviation, by the delta method, within the clip."""
         most, size = ((clip[1] - clip[0]) / 2.0) ** 2, np.maximum(count.value, 1.0)
         mean = first.value / size - centre
         raw = square.value / size - mean**2
@@ -352,7 +350,6 @@ class _Ask:
 
 
 def _with_clipped(true: Answer | None, clipped: Answer, about: str) -> Answer:
-    """The answer about true values, if it is known, else about clipped ones."""
     return replace(clipped, about=CLIPPED) if true is None else replace(true, of_clipped=clipped, about=about)
 
 

@@ -35,18 +35,17 @@ class Value:
     Parameters
     ----------
     bound : float or (float, float), optional
-        Upper bound of a value, from 0, or a lower and an upper one.  It must not be computed from the table.  Values
-        beyond it count as the bound.
+        Upper bound of a value, from 0, or both bounds, not computed from the table.
     clip : float or (float, float), optional
-        What values are clipped to, if that is known publicly; then ``bound`` may be left out.  By default it is
-        chosen from the rows with a share of the column's budget, at both ends where the bound has two.
+        Publicly known ends to which values are clipped; then ``bound`` may be omitted.  By default chosen from the
+        rows with a share of the column's budget.
     weight : float
-        The column's budget beside other columns', whose weight is 1 by default.
+        The column's budget relative to others'.
     nonfinite : "raise" or "zero"
-        Handling of values that are missing, NaN or infinite: an error, or they count as 0.
+        Missing values, NaN and infinity are refused, or count as 0.
     resolution : float, optional
-        Step of the integer grid that values are rounded to; by default the bound's 2^32th part, or coarser where the
-        noise is.  A cell holds 2^63 steps: 10^9 rows and more by default.
+        Step of the integer grid; by default the bound's 2^32th part, or coarser where the noise is.  A cell holds
+        2^63 steps: 10^9 rows and more by default.
 
     Examples
     --------
@@ -81,7 +80,7 @@ class Value:
 
 
 def _ends(name: str, given: object) -> tuple[float, float]:
-    """Ends of a clip or bound; ParameterError if they are not numbers in order."""
+    """Ends of a clip or bound; ParameterError unless numbers in order."""
     if not isinstance(given, (tuple, list)):
         return 0.0, validation.positive(name, given)
     low, high = validation.ends(name, given)
@@ -97,11 +96,10 @@ class PrivateKeys:
     Parameters
     ----------
     share : float
-        Of the budget, for the choice.  Not used where counts without windows are released for units of rows: keys are
-        then chosen by these counts.
+        Share of the budget; unused where counts without windows are released for units of rows, which then choose
+        keys.
     others : bool
-        Release the rows of all other keys as one more key, the last, whose entries are missing.  Rows with a missing
-        entry are among them.
+        Release the rows of all other keys as one more key, the last, whose entries are missing.
 
     Examples
     --------
@@ -120,7 +118,7 @@ class PrivateKeys:
 
 
 def statistics_of(given: object) -> tuple[Statistic, ...]:
-    """Statistics from a mapping of columns to names; ParameterError for anything else."""
+    """Statistics from a mapping; else ParameterError."""
     if not isinstance(given, Mapping) or not given:
         raise ParameterError(
             f"statistics = {validation.shown(given)}: expected a mapping of columns to statistics, such as "
@@ -142,20 +140,19 @@ def statistics_of(given: object) -> tuple[Statistic, ...]:
 
 
 def _is_statistic(column: object, name: object) -> bool:
-    """True if `name` is a statistic of `column`."""
     if column == ROWS or not isinstance(name, str):
         return name == "count"
     return name in STATISTICS or PERCENTILE.fullmatch(name) is not None
 
 
 def entries_of(statistics: Sequence[Statistic]) -> list[str]:
-    """Columns of which distinct entries are counted and nothing else: they need not be numbers."""
+    """Columns of which only distinct entries are counted."""
     columns = {each.column: {x.kind for x in statistics if x.column == each.column} for each in statistics}
     return [column for column, kinds in columns.items() if kinds == {"nunique"}]
 
 
 def values_of(statistics: Sequence[Statistic], bounds: object) -> list[tuple[str, Value]]:
-    """The columns of values with their bounds; ParameterError for a column without one, or bounds of others."""
+    """Columns of values with bounds; ParameterError without one, or for others."""
     names = [each.column for each in statistics if each.column not in (ROWS, *entries_of(statistics))]
     names = list(dict.fromkeys(names))
     if isinstance(bounds, Mapping):
@@ -172,7 +169,7 @@ def values_of(statistics: Sequence[Statistic], bounds: object) -> list[tuple[str
 
 
 def names_of(name: str, given: object) -> tuple[str, ...]:
-    """Column names from one, several or None; ParameterError if one is repeated or not a text."""
+    """Column names from one, several or None; ParameterError if repeated or no text."""
     listed = [] if given is None else [given] if isinstance(given, str) else given
     if not isinstance(listed, (list, tuple)) or not all(isinstance(each, str) for each in listed):
         raise ParameterError(f"{name} = {validation.shown(given)}: expected the name of a column, or a list of names")
@@ -184,7 +181,7 @@ def names_of(name: str, given: object) -> tuple[str, ...]:
 def keys_of(
     by: tuple[str, ...], given: Keys | PrivateKeys | None, delta: float
 ) -> tuple[KeyRule, tuple[KeyRow, ...]]:
-    """Source of the keys, and the given keys; ParameterError if they do not fit `by` and `delta`."""
+    """Source of the keys, and given ones; ParameterError for conflicts."""
     if not by:
         if given is not None:
             raise ParameterError("keys: expected None without by=, the columns that they are of")
@@ -235,7 +232,7 @@ def _key_rows(by: tuple[str, ...], given: Keys) -> list[KeyRow]:
 
 
 def _plain(given: Any) -> list[Any]:
-    """Python's entries of a list, array or series; ParameterError for anything else."""
+    """Python's entries of a list, array or series; else ParameterError."""
     convert = next(
         (getattr(given, name) for name in ("tolist", "to_list", "to_pylist") if hasattr(given, name)), None
     )
@@ -257,7 +254,7 @@ def make_plan(
     delta: float = 0.0,
     levels: bool | None = None,
 ) -> TablePlan:
-    """The plan of a release, its parameters checked; the table is not read."""
+    """The plan of a release, checked, without reading the table."""
     if not isinstance(unit, (Rows, Person)):
         raise ParameterError(
             f"unit = {validation.shown(unit)}: expected fastdp.Rows(k), or fastdp.Person(column, rows=k)"
@@ -308,7 +305,7 @@ def _columns(statistics: Sequence[Statistic], bounds: object) -> tuple[ColumnPla
 
 
 def with_noise(plan: TablePlan) -> TablePlan:
-    """The plan with the noise of less variance: Laplace, or Gaussian if there is a delta for it."""
+    """The plan with the noise of less variance."""
     if not plan.delta:
         return plan
     gaussian = replace(plan, noise="gaussian")
@@ -319,7 +316,7 @@ def with_noise(plan: TablePlan) -> TablePlan:
 
 
 def _check_per_window(plan: TablePlan, windows: int) -> None:
-    """Raise ParameterError for more rows of a person than windows allow, which would enlarge the noise needlessly."""
+    """ParameterError for more rows of a person than windows allow."""
     if plan.per_window is None or plan.periods is not None or plan.chooses_rows:
         return
     most = plan.per_window * windows
@@ -331,7 +328,7 @@ def _check_per_window(plan: TablePlan, windows: int) -> None:
 
 
 def check_online(plan: TablePlan) -> None:
-    """Raise ParameterError unless the rows that count are known as each window closes, and their keys."""
+    """ParameterError unless rows that count are known as windows close."""
     if plan.has_others:
         raise ParameterError("others = True: expected False online, where a key may appear later")
     if plan.who is None:

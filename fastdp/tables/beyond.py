@@ -1,8 +1,8 @@
 """Sums beyond a clip, from released numbers of rows between values beyond it, and their shares of windows and keys.
 
-The sum of (x - c)+ over rows is the integral of the number of rows above y, for y from the clip c on.  That number is
-known with noise at edges that grow by a factor.  Between edges where it stands out of the noise it is interpolated in
-logarithms; from the last of these to the bound it falls as a Pareto tail does, with the exponent of the edges before.
+The sum of (x - c)+ is the integral of the number of rows above y, from the clip c on.  Where that stands out of the
+noise, at edges that grow by a factor, it is interpolated in logarithms; then it falls as a Pareto tail of the same
+exponent.
 """
 
 from __future__ import annotations
@@ -36,12 +36,9 @@ POINTS = 16
 def tail_edges(
     clip: tuple[float, float], bound: tuple[float, float] | None, grid: float = 0.0
 ) -> tuple[Floats, Floats]:
-    """Edges from either end of the clip to the bound's, as distances from 0, the low end first; public numbers.
+    """Public edges from either end of the clip to the bound's, as distances from 0, multiples of ``grid``.
 
-    They are multiples of ``grid``.
-
-    Without bins where the clip is the bound; one bin without an end, whose rows are counted only, where the bound is
-    not known or lies on the other side of 0.
+    No bins where the clip is the bound; one bin without an end where the bound is unknown or beyond 0.
     """
     found = []
     for side in (-1, 1):
@@ -59,10 +56,7 @@ def tail_edges(
 
 
 def count_tail(values: Floats, edges: tuple[Floats, Floats]) -> Integers:
-    """Rows in each bin beyond the clip, the low end's first, from the clip on, the last without an end: int64[J].
-
-    One row is in one bin at most.
-    """
+    """Rows in each bin beyond the clip, the low end's first: int64[J]; one row is in one bin at most."""
     found = []
     for side, each in zip((-1.0, 1.0), edges, strict=True):
         distances = side * values
@@ -83,9 +77,9 @@ class Beyond:
     squares
         Sum of ((x - clip)+)^2.
     known
-        False if the rows beyond the clip do not stand out of the noise; the excess is then 0.
+        False if the rows do not stand out of the noise; the excess is then 0.
     after
-        The part of the excess from rows above the last edge that stands out.
+        Part of the excess beyond the last edge that stands out.
     """
 
     excess: float = 0.0
@@ -97,9 +91,8 @@ class Beyond:
     def variances(self, part: Floats, node: Floats) -> Floats:
         """Variances of the excess of ranges of windows.
 
-        `part`, float64[q, K], are their shares in the excess, `node`, float64[K], those of their nodes over all
-        windows.  Few rows hold much of the excess, and which cells they are in is as by chance; besides, keys and
-        times may differ in their tails.
+        `part`, [q, K]: their shares in the excess; `node`, [K]: their nodes'.  Few rows, in cells by chance, hold
+        much of it, and tails of keys and times may differ.
         """
         within = np.divide(part, node, out=np.zeros_like(part), where=node > 0.0)
         uneven = (OF_KEYS * (1.0 - node)) ** 2 + (OF_TIME * (1.0 - within)) ** 2
@@ -108,17 +101,7 @@ class Beyond:
 
 
 def sum_beyond(edges: Floats, counts: Integers, variance: float) -> Beyond:
-    """The sum beyond the clip.
-
-    Parameters
-    ----------
-    edges : float64[J + 1]
-        The clip, further values, and the bound, as distances from 0.
-    counts : int64[J]
-        Released numbers of rows between neighbouring edges; beyond the bound belongs to the last.
-    variance : float
-        Of the noise of each count.
-    """
+    """The sum beyond the clip, from `counts` between `edges` (the last is the bound) with noise of this variance."""
     if not counts.size:
         return Beyond()
     if math.isinf(edges[-1]):
@@ -167,15 +150,15 @@ class Tail:
     Attributes
     ----------
     clip : (float, float)
-        Ends that values were clipped to, in units of the input.
+        Its ends.
     edges : (float64[], float64[])
         Of :func:`tail_edges`.
     counts : int64[J]
-        Released numbers of rows in each bin; empty if unknown.
+        Released numbers of rows in bins, if known.
     variance : float
         Of the noise of each.
     share : float or None
-        Estimated share of rows beyond the clip; None if it is unknown.
+        Estimated share of rows beyond the clip, if known.
     """
 
     clip: tuple[float, float]
@@ -191,7 +174,7 @@ class Tail:
 
     @cached_property
     def ends(self) -> tuple[Beyond, Beyond]:
-        """The sums beyond the low and the high end."""
+        """Sums beyond the low and high end."""
         if not self.counts.size:
             found = [Beyond(known=each.size == 1) for each in self.edges]
             return found[0], found[1]
@@ -200,7 +183,7 @@ class Tail:
 
 
 def shares(values: Sequence[Floats], parents: Sequence[Integers]) -> list[Floats]:
-    """Shares of every node and window in the whole, by positive parts: windows first, then keys in each window."""
+    """Shares of nodes and windows in all, by positive parts: windows, then keys in each."""
     root = np.maximum(values[0], 0.0)
     found: list[Floats] = [root / root.sum() if root.sum() > 0.0 else np.full(root.shape, 1.0 / max(1, root.size))]
     for up, each in zip(parents, values[1:], strict=True):

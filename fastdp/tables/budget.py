@@ -1,9 +1,8 @@
-"""Budget of a release of a table: a written table of shares, the noise that each buys, and the guarantee.
+"""Budget of a release of a table: shares, the noise that each buys, and the guarantee.
 
-Shares are of epsilon, or of rho where noise is Gaussian.  First come :data:`OF_ALL`; the columns divide the rest by
-weight, the rows ("*", if they are counted) as one of them; of a column's budget first come :data:`OF_COLUMN`, then
-its sums and counts in equal parts, and each sum's share is divided between the levels.  All arithmetic is rational
-and rounded down, so that shares never exceed the budget.
+Shares are of epsilon, or of rho with Gaussian noise.  First come :data:`OF_ALL`; columns, with the rows ("*", if
+counted) as one, divide the rest by weight; of a column's first come :data:`OF_COLUMN`, then its sums and counts in
+equal parts, divided between levels.  Arithmetic is rational and rounded down.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ SPANS = (DAY, 7 * DAY, 365 * DAY)
 
 @dataclass(frozen=True, eq=False)
 class Budget:
-    """Shares of a plan's budget.  An amount is a part of epsilon or of twice rho, a loss the amount or its root."""
+    """Shares of a plan's budget: amounts of epsilon or of twice rho; a loss is the amount or its root."""
 
     plan: TablePlan
 
@@ -65,7 +64,7 @@ class Budget:
 
     @property
     def key_delta(self) -> float:
-        """Delta of the private choice of keys by counts: all of it, or half with Gaussian noise."""
+        """Delta of the choice of keys by counts: all, or half with Gaussian noise."""
         plan = self.plan
         if plan.key_rule != "private" or (self.gaussian and plan.who is not None):
             return 0.0
@@ -73,19 +72,18 @@ class Budget:
 
     @property
     def noise_delta(self) -> float:
-        """Delta of Gaussian noise, in which the choice of persons' keys takes part; 0 for Laplace."""
+        """Delta of Gaussian noise, with the choice of persons' keys; 0 for Laplace."""
         return self.plan.delta - self.key_delta if self.gaussian else 0.0
 
     @cached_property
     def loss(self) -> float:
-        """Total budget: epsilon, or for Gaussian noise the x whose x^2 / 2 is its rho."""
+        """Total budget: epsilon, or x with rho = x^2 / 2."""
         return zcdp_loss(self.plan.epsilon, self.noise_delta) if self.gaussian else self.plan.epsilon
 
     def _amount(self, loss: float) -> Fraction:
         return Fraction(loss) ** 2 if self.gaussian else Fraction(loss)
 
     def _loss(self, amount: Fraction) -> float:
-        """The largest loss found with at most this amount."""
         found = math.sqrt(amount) if self.gaussian else float(amount)
         while self._amount(found) > amount:
             found = math.nextafter(found, 0.0)
@@ -95,7 +93,7 @@ class Budget:
 
     @cached_property
     def of_all(self) -> dict[str, Fraction]:
-        """Shares of the total that are used before the columns' ones."""
+        """Shares used before the columns'."""
         plan = self.plan
         used = {
             "counted": plan.who is not None or bool(plan.columns),
@@ -110,7 +108,7 @@ class Budget:
 
     @cached_property
     def of_columns(self) -> dict[str, Fraction]:
-        """Share of the total of each column, and of the rows."""
+        """Share of each column, and of the rows."""
         weights = {column.name: Fraction(column.weight) for column in self.plan.columns}
         if self.plan.counts_rows:
             asked = any(statistic.column == ROWS for statistic in self.plan.statistics)
@@ -120,10 +118,9 @@ class Budget:
 
     @cached_property
     def helpers(self) -> dict[tuple[str, str], float]:
-        """Losses of the helpers in use: (one of :data:`OF_ALL`, "*"), and (one of :data:`OF_COLUMN`, column).
+        """Losses of helpers: (one of :data:`OF_ALL`, "*"), (one of :data:`OF_COLUMN`, column).
 
-        The choice of a clip takes at most its share, and less once it is made: pure losses may be chosen adaptively,
-        as long as their sum never exceeds epsilon.
+        The choice of a clip takes at most its share: pure losses may be chosen adaptively within epsilon.
         """
         whole = self._amount(self.loss)
         found = {(name, ROWS): self._loss(whole * share) for name, share in self.of_all.items()}
@@ -136,11 +133,11 @@ class Budget:
         return found
 
     def helper(self, purpose: str, column: str = ROWS) -> float:
-        """Loss of a helper; 0 if it is not used."""
+        """Loss of a helper; 0 if unused."""
         return self.helpers.get((purpose, column), 0.0)
 
     def task(self, column: str) -> ColumnTask:
-        """Public numbers of the choices about a column."""
+        """Public numbers of a column's choices."""
         plan, own = self.plan, self.plan.column(column)
         counting, choosing, tail = (self.helper(purpose, column) for purpose in OF_COLUMN)
         public = column, plan.cells or 0, plan.epsilon
@@ -149,26 +146,26 @@ class Budget:
         return ColumnTask((own.low, own.high), plan.contributions, wanted, *losses, alike, *public)
 
     def key_rule(self) -> KeyRule:
-        """Noise and threshold of the numbers by which keys are chosen privately."""
+        """Noise and threshold of the choice of keys."""
         plan = self.plan
         if plan.who is None:
-            law: Distribution
+            distribution: Distribution
             if plan.selects_cells:
-                law = self.distribution(Quantity("count"), self.levels[0])
+                distribution = self.distribution(Quantity("count"), self.levels[0])
             else:
-                law = laplace_distribution(Fraction(plan.contributions) / Fraction(self.helper("keys")))
-            return count_rule(law, plan.contributions, self.key_delta)
+                distribution = laplace_distribution(Fraction(plan.contributions) / Fraction(self.helper("keys")))
+            return count_rule(distribution, plan.contributions, self.key_delta)
         most = min(plan.contributions, MOST_KEYS)
         if self.gaussian:
             return shared_weight_rule(self.loss, self.helper("keys"), plan.epsilon, plan.delta, most)
         return weight_rule(self.helper("keys"), plan.delta, most)
 
     def rows_above(self, column: str) -> float:
-        """Rows that should lie above the clip in all windows together, so that noise and clipping err alike.
+        """Rows above the clip, in all windows, for which noise and clipping err alike.
 
-        The squared error of the sum of g windows with n rows each is 2 g (s theta / eps)^2 + (g n E[(v - theta)+])^2,
-        s the sensitivity in clips, least over theta where n p = sqrt(2 / g) s / eps, if p E[(v - theta)+] / theta is
-        about p^2, as :class:`fastdp.thresholds.ScaleFree` takes it.
+        The squared error of the sum of g windows of n rows, 2 g (s theta / eps)^2 + (g n E[(v - theta)+])^2, s the
+        sensitivity in clips, is least where n p = sqrt(2 / g) s / eps, if p E[(v - theta)+] / theta is about p^2, as
+        :class:`fastdp.thresholds.ScaleFree` takes it.
         """
         plan, share = self.plan, self.of_columns[column] * self.level_shares[self.levels[0]]
         clips = 0.5 if plan.first_sum(column) == "deviation" else 1.0
@@ -178,7 +175,7 @@ class Budget:
 
     @property
     def together(self) -> float:
-        """Windows in the sums for which the clip is chosen: hours of a day, days of a week, else those of a year."""
+        """Windows in the sums that the clip is chosen for: hours of a day, days of a week, else of a year."""
         plan = self.plan
         if plan.calendar is None:
             return 1.0
@@ -217,20 +214,20 @@ class Budget:
 
     @cached_property
     def rest(self) -> dict[str, Fraction]:
-        """Amount of each column's numbers, after its helpers; those that are not released online are left unspent."""
+        """Amount of each column's numbers after its helpers, unused ones included."""
         whole = self._amount(self.loss)
         spent = {name: [self.helper(purpose, name) for purpose in OF_COLUMN] for name in self.of_columns}
         return {name: whole * share - sum(map(self._amount, spent[name])) for name, share in self.of_columns.items()}
 
     def of(self, quantity: Quantity, level: Level | None) -> float:
-        """Loss of one sum at one level, or of counts of cells; None: at all levels together."""
+        """Loss of one sum at one level (None: at all), or of counts."""
         amount = self.rest[quantity.column] / len(self.plan.parts[quantity.column])
         return self._loss(amount * (1 if quantity.counts or level is None else self.level_shares[level]))
 
     def moved(self, quantity: Quantity, each: bool) -> int:
-        """Change of a vector by one unit, in sensitivities: the squared L2 norm for Gaussian noise, else the L1 norm.
+        """Change of a vector by one unit, in sensitivities: squared L2 norm for Gaussian noise, else L1.
 
-        Of k rows at most j are in one sum of a window, and each is in so many levels of counts.
+        Of k rows at most j are in one sum of a window, each in so many levels of counts.
         """
         plan = self.plan
         if not self.gaussian:
@@ -238,24 +235,24 @@ class Budget:
         return l2_square(plan.contributions, plan.per_window if each else None) * quantity.levels
 
     def deviation(self, quantity: Quantity) -> float:
-        """Standard deviation of the noise of cells at a loss of 1, in sensitivities."""
+        """Deviation of cells' noise at a loss of 1, in sensitivities."""
         moved = self.moved(quantity, True)
         return math.sqrt(moved) if self.gaussian else math.sqrt(2.0) * moved
 
     def distribution(self, quantity: Quantity, level: Level) -> Distribution:
-        """Distribution of the noise of a sum or of counts at one level."""
+        """Distribution of the noise of a sum or counts at one level."""
         loss, moved = self.of(quantity, level), self.moved(quantity, level.each)
         return noise_distribution(self.plan.noise, quantity.sensitivity, moved, loss)
 
     def log_variance(self) -> float:
-        """Sum of the logarithms of the cells' variances, each in squared changes by one row."""
+        """Sum of logarithms of cells' variances, in squared changes by one row."""
         cells = self.levels[0]
         return sum(2.0 * math.log(self.deviation(each) / self.of(each, cells)) for each in self.plan.quantities())
 
     # The guarantee: of each component, their composition, and the caller's word.
 
     def in_units(self, guarantee: Guarantee) -> Guarantee:
-        """`guarantee` with the plan's unit of privacy and adjacency."""
+        """`guarantee` for the plan's unit."""
         plan, k = self.plan, self.plan.contributions
         period = "" if plan.periods is None else f" in any period of {plan.periods.every}"
         one = period.replace("any", "one")
@@ -301,7 +298,7 @@ class Budget:
         return parts
 
     def guarantee(self, *, simulated: bool) -> Guarantee:
-        """Guarantee of everything that is released, with its derivation."""
+        """Guarantee of everything released, with derivation."""
         plan, parts = self.plan, self.components()
         whole = sequential(*parts) if len(parts) > 1 else parallel(*parts)
         if self.gaussian:
@@ -317,14 +314,14 @@ class Budget:
         return self._pure(name, loss, f"{step}, discrete Laplace noise")
 
     def _keys(self) -> Guarantee:
-        """Guarantee of the private choice of keys; it costs no epsilon where it is a function of published counts."""
+        """Guarantee of the choice of keys; no epsilon by published counts."""
         plan, loss = self.plan, self.helper("keys")
         if plan.who is None:
             step = "a key is released if its noisy count of rows passes a threshold that delta gives"
             step += ", as it is published" if plan.selects_cells else ""
             return self._pure("keys", loss, step, 0.0 if self.gaussian else plan.delta)
         rule = self.key_rule()
-        noise = "Gaussian" if isinstance(rule.law, GaussianDistribution) else "Laplace"
+        noise = "Gaussian" if isinstance(rule.distribution, GaussianDistribution) else "Laplace"
         step = (
             f"weights of at most {rule.most} keys of a person, of norm 1, discrete {noise} noise, a threshold: loss "
             "by moved weights and the chance that a person's own keys pass stay within delta together"
@@ -334,7 +331,6 @@ class Budget:
         return self.in_units(concentrated(loss, step)).of("keys")
 
     def _numbers(self, q: Quantity, level: Level | None) -> Guarantee:
-        """Guarantee of one sum at one level (None: all that the table will have), or of counts of cells."""
         plan, k, loss = self.plan, self.plan.contributions, self.of(q, level)
         name, kind = _named(q.name, q.column), "counts" if q.counts else "sums"
         if level is None:
@@ -365,7 +361,7 @@ class Budget:
         return self._pure(kind, loss, f"{step} (k = {k}{bins})")
 
     def _approximate(self, whole: Guarantee, simulated: bool) -> Guarantee:
-        """Guarantee in epsilon and delta from components in rho; a choice of keys adds its own delta."""
+        """Guarantee in (epsilon, delta) from rho; a choice of keys adds its delta."""
         plan = self.plan
         stated = whole.approximate(plan.epsilon, self.noise_delta)
         if plan.key_rule == "private":
@@ -378,7 +374,7 @@ class Budget:
         return replace(stated, simulated=simulated, derivation=derivation)
 
     def _public_knowledge(self, whole: Guarantee) -> list[str]:
-        """Public facts that the guarantee assumes on the caller's word, as texts."""
+        """Public facts assumed on the caller's word."""
         plan, said = self.plan, []
         if whole.times is not None:
             said.append(f"rows at other times than {whole.times} change nothing that is released")

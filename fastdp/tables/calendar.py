@@ -1,6 +1,6 @@
-"""Windows and periods: numbered half-open spans of time whose borders follow from public parameters alone.
+"""Windows and periods: numbered half-open spans, by public parameters alone.
 
-Times are int64 microseconds since 1970-01-01: in UTC if there is a zone, else by the local clock.
+Times are int64 microseconds since 1970-01-01, in UTC with a zone, else by the local clock.
 """
 
 from __future__ import annotations
@@ -49,10 +49,9 @@ MOMENT = "a datetime, a date or ISO text such as '2024-03-31T01:00'"
 
 @dataclass(frozen=True)
 class Moment(Kind):
-    """Kind of a parameter that is a public point in time, whose zone is known later."""
+    """A public point in time, whose zone is known later."""
 
     def check(self, name: str, value: object) -> object:
-        """`value`, if its type can be a point in time; else ParameterError that names the parameter."""
         if not isinstance(value, (str, date, np.datetime64)):
             raise ParameterError(f"{name} = {validation.shown(value)}: expected {MOMENT}")
         return value
@@ -67,22 +66,22 @@ class Time:
     column : str
         The column of times: dates, or datetimes of one time zone or none.
     every : str or timedelta
-        Length of the windows, which are half-open: "90s", "15min", "1h" are counted from ``origin``, whatever the
-        clock does; "1d", "1w" (from Monday), "1mo", "1y" run from local midnight to local midnight.
+        Length of the half-open windows: "90s", "15min", "1h" count from ``origin``, whatever the clock does; "1d",
+        "1w" (from Monday), "1mo", "1y" run from local midnight to local midnight.
     start, stop : datetime, date or ISO text, optional
-        The first window's beginning and the last one's end: public.  Rows outside are dropped.  By default the first
-        and last window of the table, which are then public knowledge, as the guarantee says.
+        Public begin of the first window, end of the last.  Rows outside are dropped.  By default the table's first
+        and last windows, which are then public knowledge, as the guarantee says.
     origin : datetime, date or ISO text, optional
-        Where a window begins; by default midnight of 1970-01-01 in the zone.
+        Begin of a window; by default midnight of 1970-01-01 in the zone.
     zone : str, optional
-        Zone of the windows; by default the time column's.  Times without a zone are taken as clock times in it: the
-        first one where the clock shows a time twice, and moved forward where it skips a time.
+        Of the windows; by default the time column's.  Times without a zone are clock times in it: the first of two,
+        moved forward if skipped.
     missing : "raise" or "drop"
-        What rows without a time or person do.
+        Treatment of rows without a time or person.
     unit : "s", "ms", "us" or "ns", optional
-        Of a column of numbers: Unix times, counted from 1970-01-01 in UTC.
+        Of Unix times, in UTC.
     format : str, optional
-        Of texts, or of whole numbers such as 19970101 ("%Y%m%d"), as for ``strptime``; ISO texts need none.
+        Of texts, or of integers such as 19970101 ("%Y%m%d"), as for ``strptime``; ISO texts need none.
 
     Examples
     --------
@@ -107,10 +106,7 @@ class Time:
 
 
 def localised(clock: Integers, zone: tzinfo) -> Integers:
-    """Instants of clock times by the rule of :func:`instant`: int64[n], in microseconds.
-
-    Both rules use the offset from before a clock change, up to the later of the two times that the clock shows then.
-    """
+    """Instants of clock times by the rule of :func:`instant`, int64[n]: by the offset before a clock change."""
     if not clock.size:
         return clock
     changes, offsets = _changes(int(clock.min()) // DAY, int(clock.max()) // DAY, zone)
@@ -119,7 +115,7 @@ def localised(clock: Integers, zone: tzinfo) -> Integers:
 
 @lru_cache(maxsize=64)
 def _changes(first_day: int, last_day: int, zone: tzinfo) -> tuple[Integers, Integers]:
-    """Clock times at which the offset changes, int64[c], and the offsets between them, int64[c + 1]; microseconds."""
+    """Clock times of changes of the offset, int64[c], and offsets between, int64[c + 1]."""
     # A zone changes its clock at most once in a day or so.
     first, end = max(first_day - 2, FIRST // DAY), min(last_day + 3, LAST // DAY) + 1
     days = [EPOCH + timedelta(day) for day in range(first, end)]
@@ -142,11 +138,9 @@ def _changes(first_day: int, last_day: int, zone: tzinfo) -> tuple[Integers, Int
 
 @lru_cache(maxsize=64)
 def zone_rules(zone: tzinfo | None, begin: int | None) -> bytes | None:
-    """Digest of a zone's clock from a window's beginning on (None: of all times); None if it equals UTC.
+    """Digest of a zone's clock from a window's begin on (None: of all times); None if it equals UTC.
 
-    It identifies windows: zones with the same clock have equal digests, whatever their names and the release of the
-    time
-    zone database; zones that differ have different ones.
+    Zones with the same clock have equal digests, whatever their names.
     """
     if zone is None or zone.utcoffset(None) == timedelta():
         return None
@@ -159,7 +153,7 @@ def zone_rules(zone: tzinfo | None, begin: int | None) -> bytes | None:
 
 
 def as_instant(name: str, value: object, zone: tzinfo | None) -> int:
-    """Microseconds of a public point in time; ParameterError for anything else."""
+    """Microseconds of a public point in time; else ParameterError."""
     given = value
     try:
         if isinstance(value, np.datetime64):
@@ -190,7 +184,7 @@ _CYCLE = 400 * 366
 
 @lru_cache(maxsize=64)
 def most_spans(every: str, period: str, time_zone: str | None, origin: Instant | None, begin: int) -> int:
-    """Largest number of windows that a period overlaps, from the instant `begin` on."""
+    """Most windows that a period overlaps, from `begin` on."""
     windows, periods = Calendar(every, time_zone, origin), Calendar(period, time_zone, origin, "period")
     if windows.fixed and periods.fixed:
         step = math.gcd(windows.fixed, periods.fixed)
@@ -204,10 +198,8 @@ class Calendar:
     """Numbered half-open spans without gaps: span n is [edge(n), edge(n + 1)).
 
     Up to hours the length is fixed; days, weeks (from Monday), months and years run from local midnight to local
-    midnight
-    (days of 23 and 25 hours are one window).  The origin begins a span: for fixed lengths a point in time, by default
-    the
-    zone's midnight of 1970-01-01; for calendar units a date, for months and years the first of a month.
+    midnight.  The origin begins a span: a point in time, by default midnight of 1970-01-01; for calendar units a
+    date, for months and years the first of a month.
     """
 
     def __init__(
@@ -234,15 +226,15 @@ class Calendar:
         self._cache: tuple[int, Integers] = 0, np.empty(0, np.int64)
 
     def edge(self, number: int) -> int:
-        """Beginning of span ``number`` in microseconds; after LAST, or FIRST, where no date exists."""
+        """Beginning of span ``number``; LAST or FIRST if there is no date."""
         return self.period.edge(self._zero + number)
 
     def number(self, moment: int) -> int:
-        """Number of the span that contains the instant `moment`."""
+        """Number of the span with `moment`."""
         return self.period.number(moment) - self._zero
 
     def edges(self, first: int, last: int) -> Integers:
-        """Borders of spans `first` to `last` - 1: int64[last - first + 1], in microseconds."""
+        """Borders of spans `first` to `last` - 1: int64[last - first + 1]."""
         numbers = np.arange(first, last + 1, dtype=np.int64)
         if self.fixed:
             return self.edge(0) + numbers * self.fixed
@@ -253,7 +245,7 @@ class Calendar:
         return np.array([self.edge(number) for number in numbers.tolist()], np.int64)
 
     def numbers(self, times: Integers) -> Integers:
-        """Number of the span that contains each instant: int64[n]."""
+        """Span of each instant: int64[n]."""
         if self.fixed:
             return (times - self.edge(0)) // self.fixed
         if not times.size:
@@ -266,7 +258,7 @@ class Calendar:
         return np.searchsorted(edges, times, side="right") - 1 + first
 
     def border(self, name: str, value: Instant) -> int:
-        """Number of the span that begins at a public point in time; ParameterError if none does."""
+        """Span that begins at a public point in time; ParameterError if none."""
         moment = as_instant(name, value, self.zone)
         number = self.number(moment)
         if self.edge(number) != moment:

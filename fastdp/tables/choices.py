@@ -1,6 +1,6 @@
-"""Private choices and numbers from the rows before the sums: clip, rows beyond it, rows counted and dropped.
+"""Private choices and numbers before the sums: clip, rows beyond it, rows counted and dropped.
 
-Choices are noisy max over monotone counts of rows above candidates.  Proofs: ``docs/privacy.md``, "Tables".
+Choices are noisy max over monotone counts (``docs/privacy.md``, "Tables").
 """
 
 from __future__ import annotations
@@ -8,9 +8,9 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -28,6 +28,8 @@ from fastdp.thresholds.scale_free import MIN_COUNT, ScaleFree
 
 #: Counts of a choice stay below this, so that its scores fit; more rows count as so many.
 MAX_ROWS = 2**39
+#: Steps of a person's weight in the choice of a clip, which their rows share.
+WEIGHT = 2**12
 #: A clip among so many candidates, the lowest ones, is warned of.
 LOWEST = 10
 #: ln of the number of grid steps in the bound, for the choice.
@@ -47,30 +49,30 @@ MOST_DROPPED = 4
 
 
 def noisy_counts(counts: Sequence[int], contributions: int, epsilon: float, key: Key, purpose: str) -> Integers:
-    """`counts` with noise bound to them, int64[n]; one unit changes at most `contributions` in total."""
-    law = laplace_distribution(Fraction(contributions) / Fraction(epsilon))
-    return _noisy(np.array(counts, np.int64), law, key.within(purpose))
+    """`counts` with noise bound to them; one unit changes at most `contributions`."""
+    distribution = laplace_distribution(Fraction(contributions) / Fraction(epsilon))
+    return _noisy(np.array(counts, np.int64), distribution, key.within(purpose))
 
 
 def noisy_number(exact: int, sensitivity: int, budget: float, noise: NoiseName, key: Key) -> Number:
     """`exact`, which a unit moves by at most `sensitivity`, with noise bound to it."""
-    law = noise_distribution(noise, sensitivity, 1, budget)
-    (noisy,) = _noisy(np.array([exact]), law, key.within(sensitivity, budget)).tolist()
-    return Number(noisy, drawn(law).variance)
+    distribution = noise_distribution(noise, sensitivity, 1, budget)
+    (noisy,) = _noisy(np.array([exact]), distribution, key.within(sensitivity, budget)).tolist()
+    return Number(noisy, drawn(distribution).variance)
 
 
-def _noisy(exact: Integers, law: Distribution, key: Key) -> Integers:
+def _noisy(exact: Integers, distribution: Distribution, key: Key) -> Integers:
     """`exact` with noise bound to it."""
-    return exact + PrefixNoise(key).draw(exact, law, start_chain(key), 0) if exact.size else exact
+    return exact + PrefixNoise(key).draw(exact, distribution, start_chain(key), 0) if exact.size else exact
 
 
 def best_candidate(
     above: Integers, sizes: Floats, moved: int, epsilon: float, target: float, key: Key, label: str
 ) -> int:
-    """Index of the candidate that trades the rows above it, beyond `target` of them, against its size; noisy max.
+    """Candidate that trades rows above it, beyond `target`, against its size; noisy max for `epsilon`.
 
-    Scores are -max(0, above - target) - slope ln(size).  `above` falls; a unit raises or lowers all of it by 0 to
-    `moved`.  So scores move in one direction by at most `moved`, and the choice costs `epsilon`.
+    Scores are -max(0, above - target) - slope ln(size); a unit moves all of `above` in one direction by at most
+    `moved`.
     """
     scale = moved / epsilon
     target = max(target, CLEAR_TARGET * scale)
@@ -78,10 +80,10 @@ def best_candidate(
     counted = np.minimum(above, MAX_ROWS)
     beyond = np.maximum(UNIT * counted - round(min(UNIT * target, MAX_PENALTY)), 0)
     penalties = np.rint(np.minimum(UNIT * slope * np.log(sizes / sizes[0]), MAX_PENALTY)).astype(np.int64)
-    law = geometric_distribution(Fraction(UNIT * moved) / Fraction(epsilon))
+    distribution = geometric_distribution(Fraction(UNIT * moved) / Fraction(epsilon))
     # Candidates and scale too: choices under other ones share no word.
     own = held_out(key.within(label, moved, epsilon, target, *sizes.tolist()), np.ascontiguousarray(counted))
-    return int(np.argmax(draw_noise(law, 1, sizes.size, own)[0] - beyond - penalties))
+    return int(np.argmax(draw_noise(distribution, 1, sizes.size, own)[0] - beyond - penalties))
 
 
 # The clip and the rows beyond it.
@@ -98,14 +100,14 @@ class ColumnTask:
     contributions : int
         Rows of a unit that count.
     wanted : float
-        Rows that should lie beyond the clip, so that noise and clipping err alike.
+        Rows beyond the clip for which noise and clipping err alike.
     counting, choosing, tail : float
-        Losses for the numbers of rows above the lowest candidates, at most for the choice of the clip, and for the
-        numbers of rows in bins beyond it: epsilons, or each x of rho = x^2 / 2 where noise is Gaussian.
+        Losses, epsilon or x with rho = x^2 / 2, of the numbers of rows above the lowest candidates, at most of the
+        choice of the clip, and of the numbers of rows in bins beyond it.
     noise : "laplace" or "gaussian"
         Of released numbers; choices are pure.
     alike : bool
-        True if noise follows the greater end of the clip, so that the other end may be as far from 0.
+        True if noise follows the clip's greater end, so that both may be as far from 0.
     column, cells, epsilon
         For messages.
     """
@@ -132,7 +134,7 @@ class Clip(NamedTuple):
 
 
 def _threshold_task(top: float, each: Fraction, wanted: float, rows: int) -> ThresholdTask:
-    """ScaleFree's task, whose target m sqrt(6 K) / (r eps) is `wanted`, for a loss of `each` by one row."""
+    """ScaleFree's task, whose target m sqrt(6 K) / (r eps) is `wanted`."""
     epsilon = float(each)
     while Fraction(epsilon) > each:
         epsilon = math.nextafter(epsilon, 0.0)
@@ -149,52 +151,76 @@ def _threshold_task(top: float, each: Fraction, wanted: float, rows: int) -> Thr
 
 
 class ValueCounts:
-    """Histograms of values over candidates for both ends of a clip, which depend on the bound alone.
+    """Histograms of values over candidates for both ends of a clip, by the bound alone.
 
-    `sides` are -1 for values below 0 and 1 for those above: those that the bound leaves, but at least one.
+    `sides` are -1 for values below 0, 1 for those above, as the bound allows.
     """
 
     def __init__(self, bound: tuple[float, float]) -> None:
         low, high = bound
         self.bound = bound
         self.sides = [side for side, end in ((-1, -low), (1, high)) if end > 0.0]
-        tasks = {side: _threshold_task(self.top(side), Fraction(1), 1.0, MAX_ROWS) for side in self.sides}
-        self._choosers = {side: ScaleFree().chooser(task) for side, task in tasks.items()}
+        self._choosers = {side: self._chooser(side) for side in self.sides}
+
+    def _chooser(self, side: int) -> Any:
+        """An empty histogram of one side."""
+        return ScaleFree().chooser(_threshold_task(self.top(side), Fraction(1), 1.0, MAX_ROWS))
 
     def top(self, side: int) -> float:
         """Distance of the bound's end from 0."""
         return abs(self.bound[side > 0])
 
     def observe(self, values: Floats) -> None:
-        """Add finite values; one of 0 or of the other sign counts as 0."""
+        """Add finite values; others of a side count as 0."""
         for side, chooser in self._choosers.items():
             chooser.observe(values if side > 0 else -values)
 
+    def weigh(self, values: Floats, weights: Integers) -> None:
+        """Add finite values that count so many times each, up to :data:`WEIGHT`."""
+        order = np.argsort(weights.astype(np.uint16), kind="stable")
+        times = np.bincount(weights)
+        ends = np.cumsum(times[times > 0])[:-1]
+        for weight, chosen in zip(np.flatnonzero(times), np.split(values[order], ends), strict=True):
+            for side, chooser in self._choosers.items():
+                own = self._chooser(side)
+                own.observe(chosen if side > 0 else -chosen)
+                chooser.counts[:] += weight * own.counts
+
     def candidates(self, side: int) -> Floats:
-        """Rising candidates for an end, in units of the input."""
+        """Rising candidates for an end."""
         chooser = self._choosers[side]
         step = _threshold_task(self.top(side), Fraction(1), 1.0, MAX_ROWS).resolution
         units: Floats = np.minimum(chooser.candidates * step, self.top(side))
         return units
 
     def counts(self, side: int) -> Integers:
-        """Rows in each bin: up to the first candidate, and from one to the next."""
+        """Rows in each bin, up to the first candidate and between."""
         own = self._choosers[side].counts
         return np.ascontiguousarray(np.minimum(own, MAX_ROWS // own.size))
 
 
-def choose_clip(task: ColumnTask, found: ValueCounts, key: Key) -> Clip:
+def choose_clip(task: ColumnTask, found: ValueCounts, key: Key, counted: Number | None = None) -> Clip:
     """Ends of the clip by ScaleFree's noisy max on either side of 0.
 
     Of a unit's k rows each is on one side, so that both sides together cost as much as the dearer one.  In
     ScaleFree's rule the released number of rows above the lowest candidate replaces the hold-out's length and its
-    count.
+    count.  With persons, whose released number of rows is `counted`, the rows of one share :data:`WEIGHT` steps that
+    stand for rows: noise then follows one person, not as many rows as one may have.
     """
-    k, sides = task.contributions, found.sides
+    k, sides = task.contributions if counted is None else WEIGHT, found.sides
     noisy = noisy_counts([int(found.counts(side)[1:].sum()) for side in sides], k, task.counting, key, "rows")
     rows = [min(max(each, 2), MAX_ROWS) for each in noisy.tolist()]
+    if counted is not None:
+        persons = sum(rows) / WEIGHT
+        each_row = sum(rows) / min(max(counted.value, persons), persons * task.contributions)
+        task = replace(task, contributions=WEIGHT, wanted=task.wanted * each_row)
+    # A side with next to no rows would choose by its noise alone.
+    clear = [each > CLEAR * k / task.counting for each in rows]
     ends, spent, resolved, low_ones = dict.fromkeys((-1, 1), 0.0), 0.0, 0.0, True
-    for side, filled in zip(sides, rows, strict=True):
+    for side, filled, chooses in zip(sides, rows, clear, strict=True):
+        if any(clear) and not chooses:
+            ends[side] = float(found.candidates(side)[0])
+            continue
         epsilon = _choice_epsilon(task, filled)
         each = _threshold_task(found.top(side), Fraction(epsilon) / k, task.wanted, filled)
         chooser, counts = ScaleFree().chooser(each, above=filled), found.counts(side)
@@ -205,8 +231,9 @@ def choose_clip(task: ColumnTask, found: ValueCounts, key: Key) -> Clip:
         spent, resolved = max(spent, epsilon), max(resolved, chooser.resolved)
         low_ones = low_ones and ends[side] <= found.candidates(side)[:LOWEST][-1]
     if resolved < MIN_COUNT and task.cells:
+        many = f"{max(rows):,} rows" if counted is None else f"{max(rows) // WEIGHT:,} persons with values"
         warn(
-            f"{task.column}: an estimated {max(rows):,} rows other than 0 in {task.cells:,} windows and keys are too "
+            f"{task.column}: an estimated {many} other than 0 in {task.cells:,} windows and keys are too "
             f"few to choose a clip well at epsilon = {task.epsilon:g}; expected longer windows, a larger epsilon, or "
             "a clip that is known publicly (clip=)",
             AccuracyWarning,
@@ -222,7 +249,7 @@ def choose_clip(task: ColumnTask, found: ValueCounts, key: Key) -> Clip:
 
 
 def _choice_epsilon(task: ColumnTask, rows: int) -> float:
-    """Budget of a choice among so many released rows: enough for target and slope, at most ``choosing``."""
+    """Budget of a choice among so many rows, at most ``choosing``."""
     # As ScaleFree has it: the target is at most half of the rows, and slopes fit below the rest.
     target = min(task.wanted, rows / 2.0)
     slope = 0.5 * (rows - target) / SPAN
@@ -230,7 +257,6 @@ def _choice_epsilon(task: ColumnTask, rows: int) -> float:
 
 
 def _clip_of(task: ColumnTask, ends: dict[int, float]) -> tuple[float, float]:
-    """The clip with these distances of its ends from 0; a bound that leaves one side of 0 keeps its nearer end."""
     low, high = task.bound
     if low >= 0.0:
         return low, max(ends[1], min(high, 1.5 * low))
@@ -249,13 +275,13 @@ def release_tail(
     whole: Number,
     key: Key,
 ) -> Tail:
-    """Released numbers of rows in the bins beyond the clip, with a warning if most rows lie there.
+    """Released numbers of rows in bins beyond the clip, with a warning if most rows lie there.
 
-    Of a unit's k rows each is in one bin at most.  `whole` is the released number of rows.
+    A row is in one bin at most; `whole`: released number of rows.
     """
-    law = noise_distribution(task.noise, task.contributions, 1, task.tail)
+    distribution = noise_distribution(task.noise, task.contributions, 1, task.tail)
     own = key.within("tail", task.contributions, task.tail, *itertools.chain(*(each.tolist() for each in edges)))
-    noisy, variance = _noisy(counts, law, own), drawn(law).variance
+    noisy, variance = _noisy(counts, distribution, own), drawn(distribution).variance
     beyond = Number(float(noisy.sum()), counts.size * variance)
     if _share(beyond, whole, MANY_BEYOND) is not None:
         warn(
@@ -270,7 +296,7 @@ def release_tail(
 
 
 def _share(part: Number, whole: Number, limit: float) -> float | None:
-    """Share of a released number in another one, if it is clearly above the limit."""
+    """Share of a released number, if clearly above the limit."""
     deviation = math.sqrt(part.variance + limit**2 * whole.variance)
     known = whole.value > KNOWN * math.sqrt(whole.variance)
     if not known or part.value - limit * whole.value <= CLEAR * deviation:
@@ -289,10 +315,7 @@ def release_counted(rows: int, contributions: int, budget: float, noise: NoiseNa
 def release_dropped(
     rows: int, counted: Number, contributions: int, budget: float, noise: NoiseName, key: Key, where: str
 ) -> Number:
-    """Released number of rows dropped, at most 4 k of a person (and period), with a warning if they are many.
-
-    `where` names the arguments with which fewer are dropped.
-    """
+    """Released number of rows dropped, at most 4 k of a person and period, with a warning that names `where`."""
     found = noisy_number(rows, MOST_DROPPED * contributions, budget, noise, key.within("dropped"))
     both = Number(found.value + counted.value, found.variance + counted.variance)
     share = _share(found, both, MANY_DROPPED)
@@ -306,29 +329,22 @@ def release_dropped(
 
 
 def dropped_rows(groups: Integers, kept: Flags, size: int, contributions: int) -> int:
-    """Sum over persons (and periods) of their rows that were dropped, at most 4 k of each; `kept` are flags."""
+    """Sum over persons and periods of dropped rows, at most 4 k of each."""
     dropped = np.bincount(groups, ~kept, minlength=size)
     return int(np.minimum(dropped, MOST_DROPPED * contributions).sum())
 
 
 def row_candidates(most: int) -> Integers:
-    """Candidates for the rows of a person that count: 1, 2, 5, 10, ... and `most`, a public number."""
+    """Candidates for a person's rows: 1, 2, 5, 10, ... and `most`."""
     found = [digit * 10**power for power in range(len(str(most))) for digit in (1, 2, 5)]
     return np.array([*(each for each in found if each < most), most], np.int64)
 
 
 def choose_rows(totals: Integers, most: int, dropped: float, noise: NoiseName, epsilon: float, key: Key) -> int:
-    """Rows of a person (and period) that count, by noisy max over numbers of persons with more than 5 k rows.
+    """Rows of a person and period that count, by noisy max over numbers of persons with more than 5 k rows.
 
-    Rows dropped are counted up to 4 k of a person with a budget of `dropped`: their noise, which all rescaled sums
-    share, and the rows beyond 5 k, which no number has, err alike where so many persons have more.
-
-    Parameters
-    ----------
-    totals : int64[p]
-        Rows of each person (and period), of which a unit is one.
-    most : int
-        Public limit.
+    Dropped rows count up to 4 k of a person: their noise, which all rescaled sums share, and rows beyond 5 k err
+    alike.  `totals`: rows of each person and period; `most`: public limit; `dropped`: budget of their number.
     """
     candidates = row_candidates(most)
     above = totals.size - np.searchsorted(np.sort(totals), (1 + MOST_DROPPED) * candidates, "right")
@@ -342,7 +358,7 @@ def choose_rows(totals: Integers, most: int, dropped: float, noise: NoiseName, e
 
 
 def described(released: Released) -> list[tuple[str, str]]:
-    """Names and texts of the clips and the dropped shares, for repr and plot."""
+    """Names and texts of clips and dropped shares."""
     found = []
     for column, each in released.tails.items():
         share = "" if each.share is None else f", which cut about {each.share:.2g} of the rows"

@@ -53,17 +53,14 @@ _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
 def digests_of(column: pa.Array) -> tuple[Integers, Flags | None]:
-    """Person of each row as a 128-bit digest, int64[n, 2], and flags of rows that have a person (None: all)."""
+    """Person of each row as a 128-bit digest, int64[n, 2], and flags of rows that have one (None: all)."""
     entries, places, present = encoded(column)
     digests = _with_missing(entries)
     return digests if places is None else digests.take(places, axis=0), present
 
 
 def encoded(column: pa.Array, *, few: bool = True) -> tuple[pa.Array, Integers | None, Flags | None]:
-    """Entries that rows have, each row's place in them, and flags of rows that have an entry (None: all).
-
-    Numbers, and texts that are not ``few``, stand row by row (places: None); others are distinct but for categories.
-    """
+    """Entries that rows have, each row's index in them, and flags of rows with an entry (None: all)."""
     _, arrow = import_tables()
     check_single(column, uuids=True)
     # Of UUIDs, Arrow encodes the bytes that they are stored as.
@@ -102,7 +99,7 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def check_single(column: pa.Array, *, uuids: bool = False) -> None:
-    """Raise DataError for a column of lists or structures, or of an extension type."""
+    """DataError for lists, structures or extension types."""
     _, arrow = import_tables()
     if arrow.types.is_nested(column.type):
         raise DataError("keys and persons: a column holds lists or structures; expected single entries")
@@ -115,7 +112,7 @@ def check_single(column: pa.Array, *, uuids: bool = False) -> None:
 
 
 def _texts(entries: pa.Array) -> pa.LargeStringArray:
-    """Entries as texts that are equal if they name one person; arbitrary where an entry is missing."""
+    """Entries as texts, equal if they name one person."""
     _, arrow = import_tables()
     import pyarrow.compute as compute
 
@@ -144,7 +141,7 @@ def _texts(entries: pa.Array) -> pa.LargeStringArray:
 
 
 def one_spelling(entries: pa.Array) -> pa.Array:
-    """Entries of which equal ones are the same: texts in form C, UUIDs in small letters, no negative zero."""
+    """Entries in one spelling: form C, UUIDs in small letters, no negative zero."""
     _, arrow = import_tables()
     import pyarrow.compute as compute
 
@@ -155,7 +152,7 @@ def one_spelling(entries: pa.Array) -> pa.Array:
 
 
 def _text(entry: object) -> str:
-    """Text of one entry: decimals without trailing zeros, 16 bytes as a UUID; other types get distinct texts."""
+    """Text of an entry: decimals without trailing zeros, 16 bytes as a UUID."""
     if isinstance(entry, (float, Decimal)) and math.isfinite(entry):
         digits = f"{Decimal(repr(entry)) if isinstance(entry, float) else entry:f}"
         return str(int(entry)) if entry == int(entry) else digits.rstrip("0")
@@ -165,7 +162,6 @@ def _text(entry: object) -> str:
 
 
 def _uuids(entries: pa.FixedSizeBinaryArray) -> pa.LargeStringArray:
-    """UUID texts of entries of 16 bytes."""
     _, arrow = import_tables()
     n = len(entries)
     raw = np.frombuffer(entries.buffers()[1], np.uint8)[entries.offset * _BYTES :][: n * _BYTES].reshape(n, _BYTES)
@@ -176,7 +172,7 @@ def _uuids(entries: pa.FixedSizeBinaryArray) -> pa.LargeStringArray:
 
 
 def _instants(entries: pa.TimestampArray) -> pa.LargeStringArray:
-    """Points in time as texts of seconds and nanoseconds; those with a zone differ from those without."""
+    """Points in time as texts, different with and without a zone."""
     _, arrow = import_tables()
     import pyarrow.compute as compute
 
@@ -190,25 +186,23 @@ def _instants(entries: pa.TimestampArray) -> pa.LargeStringArray:
 
 
 def entry_digests(entries: pa.Array) -> Integers:
-    """Digests of entries, equal if they name one person or key: int64[n, 2]; arbitrary where one is missing."""
+    """Digests of entries, equal if they name one person or key: int64[n, 2]."""
     return _digested(*_bytes_of(_texts(entries)))
 
 
 def _bytes_of(texts: pa.LargeStringArray) -> tuple[Integers, NDArray[np.uint8]]:
-    """Where each text begins, int64[n + 1], in the bytes of all of them."""
+    """Begin of each text, int64[n + 1], in the bytes of all."""
     _, ends, data = texts.buffers()
     return np.frombuffer(ends, np.int64)[texts.offset :][: len(texts) + 1], np.frombuffer(data or b"\0", np.uint8)
 
 
 def _digested(offsets: Integers, data: NDArray[np.uint8]) -> Integers:
-    """Digests of byte strings, one after another from `offsets` on: int64[n, 2]."""
     found: Integers = np.empty((offsets.size - 1, 2), np.int64)
     blake2b.digest_texts(_BLOCK, offsets, data, found)
     return found
 
 
 def _with_missing(entries: pa.Array) -> Integers:
-    """Digests of entries, one of its own for a missing one: int64[n, 2]."""
     found = entry_digests(entries)
     if entries.null_count:
         found[entries.is_null().to_numpy(zero_copy_only=False)] = MISSING
@@ -256,10 +250,7 @@ class Growing:
 
 
 class Numbers:
-    """A hash table that numbers pairs of integers in order of arrival.
-
-    Its key is secret, so that no user can choose pairs that collide; numbers do not depend on it.
-    """
+    """A hash table that numbers pairs of integers as they arrive; its secret key prevents chosen collisions."""
 
     def __init__(self) -> None:
         self._key = np.frombuffer(os.urandom(16), np.uint64)
@@ -273,7 +264,7 @@ class Numbers:
         return self._pairs[: self.size]
 
     def of(self, first: Integers, second: Integers, *, learns: bool = True) -> Integers:
-        """Number of each pair (`first`, `second`), int64[n]; new ones are added, or have the number -1."""
+        """Number of each pair, int64[n]; new ones are added, or -1."""
         needed = self.size + (first.size if learns else 0)
         if 4 * needed > 3 * self._slots.size:
             slots = 1 << (2 * needed - 1).bit_length()
@@ -291,9 +282,9 @@ KeyRow = tuple[Any, ...]
 
 
 def times_of(column: pa.Array, zone: tzinfo | None, time: Time | None = None) -> tuple[Integers, Flags | None]:
-    """Instants of a column of times, int64[n] in microseconds, and flags of those present (None: all).
+    """Instants of a column of times, int64[n], and flags of those present (None: all).
 
-    Times are dates, timestamps, ISO texts, or what ``time.unit`` and ``time.format`` say.
+    Dates, timestamps, ISO texts, or by ``time.unit`` and ``time.format``.
     """
     _, arrow = import_tables()
     column = _parsed(column, time)
@@ -319,7 +310,7 @@ def times_of(column: pa.Array, zone: tzinfo | None, time: Time | None = None) ->
 
 
 def _parsed(column: pa.Array, time: Time | None) -> pa.Array:
-    """Texts and numbers as timestamps, by the unit or format of `time`; other columns unchanged."""
+    """Texts and numbers as timestamps, by `time`; others unchanged."""
     _, arrow = import_tables()
     import pyarrow.compute as compute
 
@@ -351,7 +342,6 @@ def _parsed(column: pa.Array, time: Time | None) -> pa.Array:
 
 
 def _iso_texts(column: pa.StringArray) -> pa.TimestampArray:
-    """Times of ISO texts: all of them with an offset from UTC, or none."""
     _, arrow = import_tables()
     try:
         return column.cast(arrow.timestamp("us"))
@@ -360,7 +350,7 @@ def _iso_texts(column: pa.StringArray) -> pa.TimestampArray:
 
 
 def as_arrow(values: Any, name: str) -> pa.Array:
-    """A list, array or series as one Arrow array; DataError if it is none."""
+    """A list, array or series as one Arrow array; else DataError."""
     _, arrow = import_tables()
     try:
         found = values.to_arrow() if hasattr(values, "to_arrow") else values
@@ -392,7 +382,7 @@ def floats_of(column: pa.Array) -> Floats:
 
 
 def _firsts(numbers: Integers, before: int) -> Integers:
-    """Where each number from `before` on comes first; numbers rise in order of arrival."""
+    """First index of each number from `before` on; numbers rise in order of arrival."""
     new = np.flatnonzero(numbers >= before)
     return new[np.diff(np.maximum.accumulate(numbers[new]), prepend=before - 1) > 0]
 
@@ -466,7 +456,6 @@ class Entries:
         return self._spelled[kind]
 
     def _numbers(self, entries: pa.Array, table: _Spelled) -> Integers:
-        """Numbers of entries that were not spelled so before."""
         before = self.digests.size
         numbers = table.known.of(*_with_missing(entries).T.copy(), learns=self._given is None)
         if self.digests.size > before and not self._persons:
@@ -497,15 +486,11 @@ class _Spelled:
 
 
 def _text_or(kind: pa.DataType) -> pa.DataType:
-    """One type for all types of texts; other types unchanged."""
     return import_tables()[1].large_string() if _is_text(kind) else kind
 
 
 class Keys:
-    """Keys by number: the given ones, or those of rows in order of arrival.
-
-    A key is a path of nodes, one for each key column: its entry there below the node of the columns before.
-    """
+    """Keys by number: the given ones, or those of rows as they arrive; a path of nodes, one for each key column."""
 
     def __init__(self, names: Sequence[str], rows: Sequence[KeyRow] | None = None) -> None:
         self.names, self._learns = tuple(names), True
@@ -528,13 +513,13 @@ class Keys:
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Number of nodes of each depth: 1 for all keys together, and so on."""
+        """Nodes of each depth; 1 for all keys together."""
         return 1, *(each.size for each in self._nodes)
 
     def codes(self, columns: Sequence[pa.Array], rows: int = 0) -> Integers:
-        """Number of each row's key, int64[n]; unknown keys are added, or have the number -1 if keys are given.
+        """Number of each row's key, int64[n]; unknown ones are added, or -1 if keys are given.
 
-        ``rows`` is the number of rows, for a table without key columns.
+        ``rows``: their number, without key columns.
         """
         node: Integers = np.zeros(len(columns[0]) if columns else rows, np.int64)
         for i, column in enumerate(columns):
@@ -551,19 +536,19 @@ class Keys:
         return node
 
     def check_type(self, name: str, kind: pa.DataType) -> None:
-        """Raise ParameterError unless the given entries of key column `name` can have this Arrow type."""
+        """ParameterError unless given entries can have this Arrow type."""
         check_single(import_tables()[1].nulls(0, kind))
         self._entries[self.names.index(name)].of_type(kind)
 
     def words(self) -> Integers:
-        """64 bits of each key for the hash of a row, whatever its number: int64[K]."""
+        """64 bits of each key for hashes of rows: int64[K]."""
         if self._words.size < self.size:
             new = self.digests(first=self._words.size)[:, 0].view(np.int64)
             self._words = np.concatenate([self._words, new])
         return self._words
 
     def digests(self, depth: int | None = None, first: int = 0) -> NDArray[np.uint64]:
-        """128-bit digest of each node of a depth from number `first` on, by default of each key: uint64[n, 2]."""
+        """128-bit digest of each node of a depth (by default keys) from `first` on: uint64[n, 2]."""
         numbers = self._path(len(self.names) if depth is None else depth, first)
         entries = [each.digests.pairs.take(path, axis=0) for each, path in zip(self._entries, numbers, strict=False)]
         size = len(numbers[0]) if numbers else 1
@@ -573,7 +558,6 @@ class Keys:
         return _digested(offsets, data if data.size else np.zeros(1, np.uint8)).view(np.uint64)
 
     def _path(self, depth: int, first: int = 0) -> list[Integers]:
-        """Entry numbers of each node of a depth, from number `first` on, in each column down to it."""
         if not depth:
             return []
         node, found = np.arange(first, self._nodes[depth - 1].size), list[Integers]()
@@ -584,7 +568,7 @@ class Keys:
         return found[::-1]
 
     def columns(self, depth: int | None = None) -> dict[str, list[object]]:
-        """Key column's name to its entries, one for each node of a depth, by default for each key."""
+        """Entries by key column, one for each node of a depth (by default keys)."""
         paths = self._path(len(self.names) if depth is None else depth)
         return {
             name: entries.take(path).to_pylist()
@@ -593,11 +577,11 @@ class Keys:
 
     @property
     def parents(self) -> tuple[Integers, ...]:
-        """For each depth from 1 on, each node's number one depth above: int64[K_depth]."""
+        """Each node's number one depth above, by depth from 1 on."""
         return tuple(each.pairs[:, 0].copy() for each in self._nodes)
 
     def added(self, sums: Integers, depth: int) -> Integers:
-        """Sums of the keys, int64[n, W, K], added up to nodes of a depth: int64[n, W, K_depth], modulo 2^64."""
+        """Sums of keys, [n, W, K], added up to nodes of a depth, modulo 2^64."""
         for parents in reversed(self.parents[depth:]):
             order = np.argsort(parents, kind="stable")
             starts = np.searchsorted(parents[order], np.arange(int(parents.max(initial=-1)) + 1))
@@ -612,7 +596,7 @@ class Keys:
         return found
 
     def chosen(self, flags: Flags, *, others: bool = False) -> tuple[Keys, Integers]:
-        """The keys with a flag, sorted by their entries (missing ones last), and their numbers by those here.
+        """Flagged keys, sorted by entries (missing last), and their numbers here.
 
         With ``others`` one more key, the last, has missing entries, and all keys without a flag have its number.
         """
@@ -635,7 +619,7 @@ class Keys:
 
 
 def _listed(name: str, entries: list[object]) -> pa.Array:
-    """Given entries of key column `name`; ParameterError if they have several types."""
+    """Given entries of a key column; ParameterError for several types."""
     _, arrow = import_tables()
     try:
         found = arrow.array(entries)

@@ -1,9 +1,8 @@
-"""Consistent sums over a tree of keys and over time, by least squares, and the budget of each level's sums.
+"""Consistent sums over a tree of keys and over time, by least squares, and the budget of each level.
 
-Nodes of the tree are prefixes of the key columns: the root is all keys together, leaves are cells' keys.  A level may
-be measured with one noisy sum for each window, or with one over all windows.  For each node the windows split into
-two orthogonal components, their total and their deviations from its mean.  In both components the noise of a level is
-uncorrelated and of one variance, so that two passes over the tree give the least squares (Hay et al., VLDB 2010).
+Nodes are prefixes of the key columns.  A level has one noisy sum for each window, or one over all.  Each node's
+windows split into their total and their deviations from its mean; in both the noise of a level is uncorrelated and of
+one variance, so two passes over the tree give the least squares (Hay et al., VLDB 2010).
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ Variance = float | Floats
 
 
 class Level(NamedTuple):
-    """Prefixes of ``depth`` key columns (0: all keys), with one number in each window or one over all windows."""
+    """Prefixes of ``depth`` key columns, with one number in each window or over all."""
 
     depth: int
     each: bool
@@ -35,10 +34,10 @@ class Level(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Consistent:
-    """Sums of every node and window that add up: each depth's values, float64[W, K], and variances, float64[K].
+    """Sums of every node and window that add up: by depth values, float64[W, K], and variances, float64[K].
 
-    ``spread`` is the variance of one orthonormal coefficient of a node's deviations over time, ``total`` that of its
-    sum over all windows.
+    ``spread``: variance of one orthonormal coefficient of a node's deviations; ``total``: of its sum over all
+    windows.
     """
 
     values: tuple[Floats, ...]
@@ -55,7 +54,7 @@ class Consistent:
         return range_sums(self.values[depth], starts, stops)
 
     def variances(self, depth: int, lengths: Integers) -> Floats:
-        """Exact variances of sums over so many consecutive windows: float64[q, K]."""
+        """Exact variances of sums over so many windows: float64[q, K]."""
         share = lengths[:, None] / max(1, self.windows)
         out: Floats = lengths[:, None] * (1.0 - share) * self.spread[depth] + share**2 * self.total[depth]
         return out
@@ -72,15 +71,10 @@ def range_sums(values: Floats, starts: Integers, stops: Integers) -> Floats:
 
 
 def consistent(measured: Sequence[tuple[Level, Floats, Variance]], parents: Sequence[Integers]) -> Consistent:
-    """Least squares of noisy sums.
+    """Least squares of noisy sums; leaves measured alone stay unchanged.
 
-    Parameters
-    ----------
-    measured : sequence of (Level, float64[W or 1, K], float or float64[K])
-        Each level's noisy sums and the variance of each, of cells alone for each node; the leaves with each window
-        among them.  Leaves measured alone come back unchanged.
-    parents : sequence of int64[K]
-        Of the nodes of depths 1, 2, ...: row of the parent in the depth above.
+    `measured`: (Level, float64[W or 1, K], variance) of each level, leaves with each window among them; `parents`: of
+    nodes of depths 1, 2, ...
     """
     leaves = len(parents)
     each = {level.depth: (values, variance) for level, values, variance in measured if level.each}
@@ -100,7 +94,7 @@ def consistent(measured: Sequence[tuple[Level, Floats, Variance]], parents: Sequ
 
 
 def _fitted(own: Mapping[int, tuple[Floats, Variance]], parents: Sequence[Integers]) -> list[Fitted]:
-    """Least squares over the tree, by depth: from the leaves up, then from the root down."""
+    """Least squares by depth: from the leaves up, then down."""
     leaves = len(parents)
     values, variance = own[leaves]
     below = [(values, np.full(values.shape[1], variance))]
@@ -125,7 +119,7 @@ def _fitted(own: Mapping[int, tuple[Floats, Variance]], parents: Sequence[Intege
 
 
 def grouped(values: Floats, parents: Integers, count: int) -> Floats:
-    """Sums over the children of each of `count` nodes, along the last axis."""
+    """Sums over each node's children, along the last axis."""
     entries = np.ones(parents.size), (np.arange(parents.size), parents)
     return np.asarray(values @ sparse.csr_array(entries, shape=(parents.size, count)))
 
@@ -139,20 +133,11 @@ GROWTH = 1.1
 
 
 def level_shares(windows: int, nodes: Sequence[int], levels: bool | None, *, gaussian: bool) -> dict[Level, Fraction]:
-    """The levels that are measured, cells first, with shares of epsilon, or of rho with Gaussian noise.
+    """Levels that are measured, cells first, with shares of epsilon, or of rho with Gaussian noise.
 
-    The shares minimise the geometric mean of all levels' standard errors after least squares, each level being the
-    nodes of one depth with each window or over all.  Unless levels are asked for (True), a cell's variance may be at
-    most GROWTH times that of cells alone (None).
-
-    Parameters
-    ----------
-    windows : int
-        Number of windows.
-    nodes : sequence of int
-        Nodes of each depth of the key tree: 1 for the root, ..., leaves.
-    levels : bool, optional
-        True: every level has a share; False: cells alone.
+    They minimise the geometric mean of all levels' standard errors, each level with each window or over all. `levels`
+    True: all have a share; None: a cell's variance grows by at most GROWTH; False: cells alone.  `nodes`: of each
+    depth.
     """
     leaves = len(nodes) - 1
     spans = (True, False) if windows > 1 else (True,)
@@ -164,7 +149,7 @@ def level_shares(windows: int, nodes: Sequence[int], levels: bool | None, *, gau
     most = math.inf if levels else GROWTH * _variances([POINTS], listed[:1], windows, nodes, gaussian)[0]
 
     def score(points: Sequence[int]) -> float:
-        """Mean logarithm of the variances of all levels; infinite where a cell's is above its limit."""
+        """Mean log variance of all levels; infinite above a cell's limit."""
         variances = _variances(points, listed, windows, nodes, gaussian)
         return sum(map(math.log, variances)) if variances[0] <= most else math.inf
 
@@ -194,7 +179,7 @@ def level_shares(windows: int, nodes: Sequence[int], levels: bool | None, *, gau
 def _variances(
     points: Sequence[int], listed: Sequence[Level], windows: int, nodes: Sequence[int], gaussian: bool
 ) -> list[float]:
-    """Variance of a number of each level after least squares, in units of the budget's own; all nodes split alike."""
+    """Variance of a number of each level after least squares, in units of the budget's."""
     own: dict[tuple[int, bool], float] = {
         level: (POINTS / point) ** (1 if gaussian else 2)
         for level, point in zip(listed, points, strict=True)

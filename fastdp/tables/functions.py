@@ -1,11 +1,11 @@
-"""``fastdp.aggregate``, and ``totals``, ``counts`` and ``means``: private statistics of a table by window and key."""
+"""``fastdp.aggregate``, ``totals``, ``counts`` and ``means``."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TypedDict
+from typing import NamedTuple, TypedDict
 
 import numpy as np
 
@@ -44,7 +44,7 @@ NO_ROWS = "frame has no rows: expected time=fastdp.Time(..., start=, stop=), bec
 
 
 class Secrets(TypedDict):
-    """Arguments about noise and the ledger, of all functions."""
+    """Arguments about noise and ledger."""
 
     seed: int | str | None
     key: Key | bytes | None
@@ -75,82 +75,70 @@ def aggregate(
     Parameters
     ----------
     frame : table
-        A data frame of pandas, polars or pyarrow, a polars LazyFrame, a DuckDB relation, an Arrow stream, or the path
-        of a Parquet or CSV file.  Rows may be in any order; lazy tables and files are read in batches.  Or a table of
-        an engine, :func:`fastdp.engines.spark.table` or :func:`fastdp.engines.dask.table`.
+        A data frame of pandas, polars or pyarrow, a polars LazyFrame, a DuckDB relation, an Arrow stream, the path of
+        a Parquet or CSV file, or an engine's table (:func:`fastdp.engines.spark.table`,
+        :func:`fastdp.engines.dask.table`). Rows may be in any order; lazy tables and files are read in batches.
     statistics : dict of str to str or list of str
         "sum", "mean", "var" (of the rows, without Bessel's correction), "std", "median", percentiles such as "p95",
-        and "nunique", the number of distinct entries, of each column; "*": "count", the number of rows.
+        and "nunique" (distinct entries) of each column; "*": "count", the number of rows.
     time : str or Time, optional
-        The column of times: dates, datetimes of one time zone or none, or ISO texts; with ``every``.  Or a
-        :class:`fastdp.Time`, which has the windows' ends, zone and origin too, and reads other times.  By default
-        there is one number for all rows.
+        The column of times (dates, datetimes of one time zone or none, ISO texts), with ``every``; or a
+        :class:`fastdp.Time`.  By default there is one number for all rows.
     every : str or timedelta, optional
-        Length of the windows, where ``time`` is a column: "15min", "1h", "1d" and others, as for
-        :class:`fastdp.Time`.
+        Length of the windows, where ``time`` is a column: "15min", "1h", "1d" and others.
     by : str or list of str, optional
         Key columns: every key has a number in every window.
     keys : list, mapping, "public", PrivateKeys or None
-        The keys that are released: entries of the column, or tuples for several columns, or a mapping of each column
-        to a list, of which all combinations are keys.  Rows with other keys are dropped.  "public": those of all
-        rows of the table, dropped ones too, on your word that it is no secret which there are.
-        :class:`fastdp.PrivateKeys`, or None with ``delta``: chosen privately.
+        Released keys: entries, or tuples for several columns, or a mapping of each column to a list, for all
+        combinations.  Rows with other keys are dropped.  "public": those of all rows, on your word that they are no
+        secret. :class:`fastdp.PrivateKeys`, or None with ``delta``: chosen privately.
     epsilon : float
         Privacy loss for one unit over everything that is released.
     unit : Rows or Person
-        What one person may change: :class:`fastdp.Rows` or :class:`fastdp.Person`; by default one row.  With a
-        Person four hundredths of the budget are for noisy numbers of rows that count and that are dropped
+        Rows that one person may change: :class:`fastdp.Rows` or :class:`fastdp.Person`; by default one row.  With a
+        Person four hundredths of the budget are for numbers of rows that count and that are dropped
         (:attr:`Table.dropped_rows`).
     bounds : dict, number, pair or Value
-        Of each column of values its public bound: a number, from 0, a pair (low, high), or a :class:`fastdp.Value`;
-        of a single column the bound alone.  Where no clip is given, 8 percent of the column's budget choose it, at
-        both ends of a pair, for sums of a day where windows are shorter, of a week of days, else of a year.  As
-        much, or a hundredth beside a given clip, is for numbers of rows beyond the clip (:attr:`Table.clipped_rows`).
+        Public bound of each column of values: a number, from 0, a pair (low, high), or a :class:`fastdp.Value`; of a
+        single column alone.  Without a clip, 8 percent of the column's budget choose it, at both ends of a pair, for
+        sums of a day of shorter windows, of a week of days, else of a year.  As much, or a hundredth beside a given
+        clip, is for numbers of rows beyond it (:attr:`Table.clipped_rows`).
     delta : float
-        Above 0, with ``by`` and without ``keys``: keys are private.  Those of the table are released whose noisy
-        count of rows, or with a Person sum of weights of persons, passes a threshold that a unit's own keys pass
-        with probability at most ``delta``.  Above 0 in
-        any other release: noise is Gaussian where its variance is smaller, by public numbers, and the release is then
-        (epsilon, delta)-DP.
+        Above 0, with ``by`` and without ``keys``: private keys, whose noisy count of rows (with a Person, sum of
+        weights) passes a threshold that a unit's own keys pass with probability at most ``delta``.  Above 0
+        otherwise: Gaussian noise where its variance is smaller, and an (epsilon, delta)-DP release.
     levels : bool, optional
         True: totals of all keys, of each prefix of ``by``, and over all windows are measured too
-        (:meth:`Table.level`), with shares that make all of them about equally accurate.  By default they are where
-        the variance of a cell grows by at most a tenth; False: never.  Either way all numbers add up.
+        (:meth:`Table.level`), about equally accurate.  By default where a cell's variance grows by at most a tenth;
+        False: never.  All numbers add up.
     seed, key
         As for :func:`fastdp.release`.
     ledger : Ledger, optional
-        Where the release is reserved before a row is read.
+        Reserves the release before a row is read.
     stream : str, optional
-        The table's name, which a ledger needs.  Under one key, tables with different names get independent noise;
-        without a name two tables share it up to the first sum in which they differ.
-
-    Returns
-    -------
-    Table
-        A window without rows is released as any other.
+        The table's name, which a ledger needs.  Under one key, other names get independent noise; without a name
+        tables share it up to the first sum in which they differ.
 
     Warns
     -----
     AccuracyWarning
-        If there are too few rows to choose a clip well, if most rows lie beyond the clip or it is next to nothing, or
-        if more than a tenth of the persons' rows are dropped; all by released numbers.
+        By released numbers: too few rows to choose a clip well, most rows beyond it, a clip next to nothing, or more
+        than a tenth of persons' rows dropped.
 
     Raises
     ------
     ParameterError, DataError
-        Naming the argument and what is accepted, of data never a value.  With a ledger: parameters, names and types
-        of columns are checked before anything is recorded; rows afterwards, so an error about them leaves the budget
-        spent.
+        For an argument that is not accepted.  Parameters, names and types are checked before a ledger records; an
+        error about rows leaves the budget spent.
     BudgetError
-        If the ledger's limit leaves less than the release costs, or if an entry has the same noise.
+        If the ledger's limit leaves too little, or an entry has the same noise.
 
     Notes
     -----
-    Privacy: each row is in one window and one key, whose integer sums get exact discrete Laplace or Gaussian noise,
-    all bound to the sums that they protect: the same secret, parameters and rows give the same output again, altered
-    rows meet independent noise from the first sum that differs.  Columns divide the budget by weight, and so do the
-    sums of a column: deviations from the middle of the clip for a mean, squared ones for a variance; the number of
-    rows is shared by all means.  Proof: ``docs/privacy.md``, "Tables".
+    Privacy: each row is in one window and key, whose integer sums get exact discrete Laplace or Gaussian noise, bound
+    to them: the same secret, parameters and rows give the same output, altered rows independent noise from the first
+    sum that differs. Proof: ``docs/privacy.md``, "Tables".  Columns and their sums divide the budget by weight; all
+    means share the number of rows. A window without rows is released as any other.
 
     Examples
     --------
@@ -183,7 +171,7 @@ def aggregate(
 
 
 def _timed(time: str | Time | None, every: Duration | None) -> Time | None:
-    """A :class:`Time` from ``time`` and ``every``; ParameterError unless exactly one of them gives the length."""
+    """A :class:`Time`; ParameterError unless exactly one argument gives the length."""
     if time is None:
         if every is not None:
             raise ParameterError(f"every = {validation.shown(every)}: expected None, or the column of times (time=)")
@@ -224,14 +212,9 @@ def totals(
     bound : float, (float, float) or Value
         Its public bound, as for :class:`fastdp.Value`.
     clip : float or (float, float), optional
-        What values are clipped to, if that is known publicly.
+        Publicly known ends to which values are clipped.
     others
         As for :func:`aggregate`.
-
-    Returns
-    -------
-    Table
-        A window without rows is released as any other.
 
     Examples
     --------
@@ -299,8 +282,8 @@ def means(
 ) -> Table:
     """Private means of a column by window of time, and by key: :func:`aggregate` of its means.
 
-    Parameters are those of :func:`totals`.  Released are, with .4 and .6 of the column's budget, the number of rows
-    and the sum of their deviations from the middle of the clip, which has half the sensitivity of a total.
+    Parameters as of :func:`totals`.  .4 of the column's budget is for the number of rows, .6 for the sum of
+    deviations from the middle of the clip.
 
     Examples
     --------
@@ -317,7 +300,7 @@ def means(
 
 
 def _value(bound: Bounds | Value | None, clip: Bounds | None) -> Value:
-    """A :class:`Value` of a bound and a clip; ParameterError if both are in the bound already."""
+    """A :class:`Value`; ParameterError if bound and clip are in the bound."""
     if not isinstance(bound, Value):
         return Value(bound, clip)
     if clip is not None:
@@ -337,12 +320,17 @@ MOST_ROWS = 10**6
 FAR = 2**50
 
 
+class _Persons(NamedTuple):
+    """Rows of persons that count, sums of weights for each key if it is chosen by them, the rows' released number."""
+
+    kept: Kept
+    weights: Integers | None
+    counted: Number
+
+
 @dataclass(frozen=True)
 class TableRelease:
-    """One release of a table under the key of its composition.
-
-    A ledger reads guarantee, fingerprint and parameters from it.
-    """
+    """One release under the key of its composition, with the facts for a ledger."""
 
     plan: TablePlan
     source: Source
@@ -360,11 +348,11 @@ class TableRelease:
 
     @property
     def noise_fingerprint(self) -> str | None:
-        """Fingerprint of the key, as for a publisher; None in a simulation."""
+        """Fingerprint of the key; None in a simulation."""
         return None if self.key.simulated else self.key.fingerprint()
 
     def check(self) -> None:
-        """Refuse, before rows are read, other types of keys, non-public choices on an engine, windows of no rows."""
+        """Refuse, before rows are read, wrong types of keys, choices on an engine, windows of no rows."""
         plan = self.plan
         if plan.key_rule == "given":
             for name in plan.by:
@@ -381,7 +369,7 @@ class TableRelease:
             raise DataError(NO_ROWS)
 
     def run(self) -> Released:
-        """The released sums; reads the table once, or twice if windows, keys or a clip depend on it."""
+        """Released sums; the table is read once, or twice for windows, keys or clip."""
         plan, keys = self.plan, self._keys
         if self.source.add is not None:
             settled = plan.settled(plan.start or 0, plan.stop or 0, *keys.sizes)
@@ -394,7 +382,7 @@ class TableRelease:
         return self._choose(keys, ends, read.once if plan.is_public else read.again, None)
 
     def _of_persons(self, keys: columns.Keys, ends: _Ends) -> Released:
-        """Released sums after each person's rows are bounded, by a number that may be chosen from them."""
+        """Released sums of bounded persons, perhaps by a chosen number."""
         plan, key, found = self.plan, self.key, PersonRows(self.plan, self.key, self.source.rows)
         for batch in read_rows(self.source, plan, keys, ends.see, found.persons):
             found.add(batch, keys.words()[batch.rows.codes])
@@ -408,15 +396,16 @@ class TableRelease:
         weights = None
         if plan.key_rule == "private":
             weights = found.weights(keys.words(), plan.budget.key_rule(), self.key)
-        kept = found.kept(plan, weights)
-        return replace(self, plan=plan, key=key)._choose(keys, ends, lambda: iter((kept.rows,)), kept)
+        own, kept = replace(self, plan=plan, key=key), found.kept(plan)
+        persons = _Persons(kept, weights, own._counted(plan, kept.rows.codes.size))
+        return own._choose(keys, ends, lambda: iter((kept.rows,)), persons)
 
-    def _choose(self, keys: columns.Keys, ends: _Ends, read: Reads, kept: Kept | None) -> Released:
+    def _choose(self, keys: columns.Keys, ends: _Ends, read: Reads, persons: _Persons | None) -> Released:
         """Released sums, with windows, keys and clips from a first reading unless they are public."""
         plan, counts = self.plan, np.zeros(0, np.int64)
         if plan.is_public:
             settled = plan.settled(plan.start or 0, plan.stop or 0, *keys.sizes)
-            return self._release(settled, keys, read(), kept, {})
+            return self._release(settled, keys, read(), persons, {})
         counters = {column.name: choices.ValueCounts((column.low, column.high)) for column in plan.chooses}
         for rows in read():
             counted = (rows.codes >= 0) & plan.has(rows.windows)
@@ -426,14 +415,17 @@ class TableRelease:
                 if column.chooses:
                     values = rows.values[place] if counted.all() else rows.values[place][counted]
                     check_finite(values)
-                    counters[column.name].observe(values)
+                    if persons is None:
+                        counters[column.name].observe(values)
+                    else:
+                        counters[column.name].weigh(values, choices.WEIGHT // persons.kept.sizes[counted])
         numbers: Integers | None = None
         published = None
         if plan.key_rule in ("public", "private"):
             counts = np.pad(counts, (0, keys.size - counts.size))
             noisy, chosen = counts, np.ones(keys.size, np.bool_)
             if plan.key_rule == "private":
-                exact = counts if kept is None or kept.weights is None else kept.weights
+                exact = counts if persons is None or persons.weights is None else persons.weights
                 exact = np.where(keys.missing(), 0, exact) if plan.has_others else exact
                 noisy, chosen = choose_keys(exact, keys, plan.budget.key_rule(), self.key)
             keys, numbers = keys.chosen(chosen, others=plan.has_others)
@@ -447,14 +439,14 @@ class TableRelease:
         clips: dict[str, tuple[float, float]] = {}
         for column in plan.chooses:
             task = plan.budget.task(column.name)
-            clip = choices.choose_clip(task, counters[column.name], self._key_of(plan, column.name))
+            number = None if persons is None else persons.counted
+            clip = choices.choose_clip(task, counters[column.name], self._key_of(plan, column.name), number)
             plan = replace(plan, spent={**plan.spent, column.name: clip.epsilon})
             clips[column.name] = clip.low, clip.high
         again = read() if numbers is None else (rows._replace(codes=numbers[rows.codes]) for rows in read())
-        return self._release(plan, keys, again, kept, clips, published)
+        return self._release(plan, keys, again, persons, clips, published)
 
     def _key_of(self, plan: TablePlan, column: str) -> Key:
-        """Key of the choices and numbers about one column."""
         return self.key.within("column", plan.place(column))
 
     def _release(
@@ -462,11 +454,11 @@ class TableRelease:
         plan: TablePlan,
         keys: columns.Keys,
         rows: Iterator[CellRows] | None,
-        kept: Kept | None,
+        persons: _Persons | None,
         clips: Clips,
         published: Integers | None = None,
     ) -> Released:
-        """Exact sums of the plan's windows and these keys, and the noisy ones; `published` counts have noise."""
+        """Exact sums of windows and keys, and noisy ones; `published` counts have noise."""
         span, budget = (plan.start or 0, plan.stop or 0), plan.budget
         quantities = plan.quantities(clips)
         beyond = _Beyond(plan, [q for q in quantities if q.name in FIRST_SUMS], rows is None)
@@ -479,16 +471,15 @@ class TableRelease:
             exact = exact_sums(beyond.watched(rows), quantities, plan, keys.size)
         tails, row_numbers = {}, None
         if budget.helper("counted"):
-            total = beyond.rows if kept is None else int(kept.rows.codes.size)
-            given = plan.contributions, budget.helper("counted"), plan.noise, self.key
-            counted = choices.release_counted(total, *given)
+            counted = self._counted(plan, beyond.rows) if persons is None else persons.counted
             tails = {
                 q.column: choices.release_tail(
                     budget.task(q.column), q.ends, edges, counts, counted, self._key_of(plan, q.column)
                 )
                 for q, edges, counts in zip(beyond.firsts, beyond.edges, beyond.counts, strict=True)
             }
-            row_numbers = None if kept is None else RowNumbers(counted, self._dropped(plan, kept.dropped, counted))
+            if persons is not None:
+                row_numbers = RowNumbers(counted, self._dropped(plan, persons.kept.dropped, counted))
         measured = release(budget, quantities, exact, self.key, span, keys, published)
         found = plan.released(span, keys, measured, tails, simulated=self.key.simulated)
         selection = budget.key_rule() if plan.selects_cells else None
@@ -496,6 +487,11 @@ class TableRelease:
         if budget.helper("others"):
             others = drawn(noise_distribution(plan.noise, plan.contributions, 1, budget.helper("others")))
         return replace(found, family=self.source.family, rows=row_numbers, selection=selection, others=others)
+
+    def _counted(self, plan: TablePlan, rows: int) -> Number:
+        """Released number of rows that count."""
+        given = plan.contributions, plan.budget.helper("counted"), plan.noise, self.key
+        return choices.release_counted(rows, *given)
 
     def _dropped(self, plan: TablePlan, dropped: int, counted: Number) -> Number:
         """Released number of persons' rows that are dropped."""
@@ -525,10 +521,7 @@ class _Coded:
 
 
 class _Beyond:
-    """Exact numbers of rows in released cells: all of them, and of each column those in bins beyond its clip.
-
-    An engine adds up quantities: then there is one bin at each end.
-    """
+    """Exact numbers of rows in released cells, and in bins beyond each column's clip (on engines one at each end)."""
 
     def __init__(self, plan: TablePlan, firsts: list[Quantity], on_engine: bool) -> None:
         self._plan, self.firsts, self.rows = plan, firsts, 0
@@ -537,7 +530,6 @@ class _Beyond:
         self.counts: list[Integers] = [np.zeros(low.size + high.size - 2, np.int64) for low, high in self.edges]
 
     def watched(self, batches: Iterator[CellRows]) -> Iterator[CellRows]:
-        """The batches, counted."""
         plan = self._plan
         places = [plan.place(q.column) for q in self.firsts]
         for rows in batches:
@@ -550,21 +542,20 @@ class _Beyond:
 
     @property
     def quantities(self) -> list[Quantity]:
-        """Sums of an engine: rows below and above each clip, and all rows."""
+        """Sums of an engine: rows below and above each clip, and all."""
         found = []
         for q in self.firsts:
             found += [replace(q, name="beyond", high=FAR), replace(q, name="beyond", low=-FAR)]
         return [*found, *([Quantity("count")] if found else [])]
 
     def take(self, sums: list[int]) -> None:
-        """Take the sums of :attr:`quantities`."""
         if sums:
             *beyond, self.rows = sums
             self.counts = [np.array(pair, np.int64) for pair in zip(beyond[::2], beyond[1::2], strict=True)]
 
 
 class _Ends:
-    """Range of the times of all rows, and the windows from public ends or from it."""
+    """Range of all times, and windows from public ends or it."""
 
     def __init__(self, plan: TablePlan) -> None:
         self._plan = plan
@@ -577,7 +568,7 @@ class _Ends:
             self._ends = [min(both), max(both)]
 
     def found(self) -> tuple[int, int]:
-        """Number of the first window, and of the one after the last; DataError for a table without rows."""
+        """Numbers of the first window and after the last; DataError without rows."""
         plan, calendar = self._plan, self._plan.calendar
         if calendar is None or (plan.start is not None and plan.stop is not None):
             return plan.start or 0, plan.stop or 0

@@ -1,9 +1,8 @@
-"""Private keys: which of a table's keys are released, from their counts or from weights of persons.
+"""Private keys, by counts of rows or weights of persons (``docs/privacy.md``, "Tables").
 
-Rows: a key's noisy count is published if it reaches a threshold that delta gives.  Persons: each gives its distinct
-keys weights of norm 1, and keys are chosen by their noisy sums of weights.  Proofs: ``docs/privacy.md``, "Tables".
-Source of the weights: Gopi, Gulhane, Kulkarni, Shen, Shokouhi and Yekhanin 2020, "Differentially Private Set Union";
-that delta is not divided between noise and threshold is ours.
+Rows: a key's noisy count is published if it reaches a threshold.  Persons: each gives its distinct keys weights of
+norm 1, and keys are chosen by noisy sums.  Source: Gopi, Gulhane, Kulkarni, Shen, Shokouhi and Yekhanin 2020,
+"Differentially Private Set Union"; an undivided delta is ours.
 """
 
 from __future__ import annotations
@@ -45,9 +44,9 @@ _FAR = 40.0
 
 
 class KeyRule(NamedTuple):
-    """Noise of the numbers that choose keys, the least noisy number of a released key, and keys of one person."""
+    """Noise of the numbers that choose keys, least noisy number of a released key, and keys of one person."""
 
-    law: Distribution
+    distribution: Distribution
     threshold: int
     most: int = 1
 
@@ -55,29 +54,29 @@ class KeyRule(NamedTuple):
 # Rows: counts, of which a unit has k.
 
 
-def count_rule(law: Distribution, contributions: int, delta: float, least: int = 1) -> KeyRule:
-    """The least T such that a unit's own keys pass it with total probability at most delta.
+def count_rule(distribution: Distribution, contributions: int, delta: float, least: int = 1) -> KeyRule:
+    """The least T that a unit's own keys pass with total probability at most delta.
 
-    A key with c rows passes if c + noise >= T, with probability S(c).  A unit whose k rows have their own keys, each
-    at least `least` rows, reaches at most k max S(c) / c, however its rows are distributed.
+    A key of c rows passes with probability S(c); k rows in keys of at least `least` rows reach at most k max S(c) /
+    c.
     """
-    reached = _laplace_reached if isinstance(law, LaplaceDistribution) else _gaussian_reached
+    reached = _laplace_reached if isinstance(distribution, LaplaceDistribution) else _gaussian_reached
     low, high = contributions, contributions + 1
-    while not reached(law, (least, contributions), delta, high):
+    while not reached(distribution, (least, contributions), delta, high):
         low, high = high, contributions + 2 * (high - contributions)
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if reached(law, (least, contributions), delta, middle) else (middle, high)
-    return KeyRule(law, high)
+        low, high = (low, middle) if reached(distribution, (least, contributions), delta, middle) else (middle, high)
+    return KeyRule(distribution, high)
 
 
-def _laplace_reached(law: Distribution, counts: tuple[int, int], delta: float, threshold: int) -> bool:
-    """True if tails q^(T - c) / (1 + q), q = exp(-1 / scale), stay within delta, computed rounded up.
+def _laplace_reached(distribution: Distribution, counts: tuple[int, int], delta: float, threshold: int) -> bool:
+    """True if tails q^(T - c) / (1 + q), q = exp(-1 / scale), stay within delta, rounded up.
 
-    S(c) / c falls and then rises in c, so it is greatest at one of both ends of `counts`.
+    S(c) / c falls, then rises: its greatest value is at one of both `counts`.
     """
-    assert isinstance(law, LaplaceDistribution)  # noqa: S101 - the caller's choice
-    exponent = _TAIL.divide(Decimal(law.scale.denominator), Decimal(law.scale.numerator))
+    assert isinstance(distribution, LaplaceDistribution)  # noqa: S101 - the caller's choice
+    exponent = _TAIL.divide(Decimal(distribution.scale.denominator), Decimal(distribution.scale.numerator))
     one_plus_q = _TAIL.add(Decimal(1), _TAIL.exp(-exponent))
 
     def tail(count: int) -> Decimal:
@@ -89,29 +88,29 @@ def _laplace_reached(law: Distribution, counts: tuple[int, int], delta: float, t
     return max(_TAIL.multiply(most, tail(least)), tail(k)) <= Decimal(delta)
 
 
-def _gaussian_reached(law: Distribution, counts: tuple[int, int], delta: float, threshold: int) -> bool:
-    """The same for discrete Gaussian noise: P[Z >= m] is at most that of normal noise at m - 1.
+def _gaussian_reached(distribution: Distribution, counts: tuple[int, int], delta: float, threshold: int) -> bool:
+    """As :func:`_laplace_reached`: P[Z >= m] is at most normal noise's at m - 1.
 
-    (Canonne, Kamath and Steinke 2020, Proposition 25.)
+    Source: Canonne, Kamath and Steinke 2020, Proposition 25.
     """
-    assert isinstance(law, GaussianDistribution)  # noqa: S101 - the caller's choice
+    assert isinstance(distribution, GaussianDistribution)  # noqa: S101 - the caller's choice
     # All c up to 256; beyond them S of the greatest over the least c between two neighbours.
     _, k = counts
     listed = np.unique([*range(1, min(k, 256) + 1), *np.geomspace(1, k, 2 + 64 * k.bit_length()).astype(np.int64)])
     least = np.minimum(np.append(0, listed[:-1]) + 1, listed)
-    tails = special.ndtr((listed + 1.0 - threshold) / float(law.sigma))
+    tails = special.ndtr((listed + 1.0 - threshold) / float(distribution.sigma))
     return bool(k * (tails / least).max() * (1.0 + _ROUNDING) <= delta)
 
 
 # Persons: weights of distinct keys.
 
 
-def key_weights(law: Distribution, most: int) -> Integers:
-    """Weight of each of a person's m keys, rounded down to the grid, for m = 0 (0), 1, ... `most`.
+def key_weights(distribution: Distribution, most: int) -> Integers:
+    """Weight of each of a person's m keys, rounded down, for m = 0 (0), 1, ..., `most`.
 
-    With Gaussian noise 1 / sqrt(m), whose squares add up to 1; with Laplace noise 1 / m.
+    With Gaussian noise 1 / sqrt(m), with Laplace noise 1 / m.
     """
-    if isinstance(law, GaussianDistribution):
+    if isinstance(distribution, GaussianDistribution):
         return np.array([0, *(math.isqrt(WEIGHT**2 // m) for m in range(1, most + 1))], np.int64)
     return np.append(0, WEIGHT // np.arange(1, most + 1))
 
@@ -125,18 +124,16 @@ def weigh(
     rule: KeyRule,
     secret: Words,
 ) -> Integers:
-    """Sum of the weights of each key, int64[keys]: of a person (and period) ``rule.most`` distinct keys have one.
-
-    They are those of the least keyed hash of person, period and key, whatever rows they have.
+    """Sum of each key's weights, from ``rule.most`` distinct keys of least keyed hash by person and period.
 
     Parameters
     ----------
     groups, codes : int64[n]
-        Number of each row's person (and period), and of its key.
+        Person and period, and key, of each row, by number.
     persons, periods : int64[g, 2], int64[g]
-        Of each group the person's digest, and the number of the period.
+        Of each group the person's digest, and the period.
     words : int64[keys]
-        64 bits that follow from each key's entries.
+        64 bits by each key's entries.
     secret : uint64[2]
         Key of the hash, for this purpose alone.
     """
@@ -147,12 +144,12 @@ def weigh(
     kept, _ = person_rows.least_rows(secret, own, hashes, np.zeros_like(own), 0, 0, rule.most, 0, len(persons))
     own, keys = own[kept], keys[kept]
     sums: Integers = np.zeros(words.size, np.int64)
-    np.add.at(sums, keys, key_weights(rule.law, rule.most)[np.bincount(own, minlength=len(persons))[own]])
+    np.add.at(sums, keys, key_weights(rule.distribution, rule.most)[np.bincount(own, minlength=len(persons))[own]])
     return sums
 
 
 def weight_rule(epsilon: float, delta: float, most: int) -> KeyRule:
-    """Noise and threshold of sums of weights for (`epsilon`, `delta`), beside pure losses that add up."""
+    """Noise and threshold of sums of weights for (`epsilon`, `delta`), beside pure losses."""
     # A discrete Gaussian of sigma >= 16 steps is within 1 / (20 sigma^2) of rounded normal noise (docs/gaussian.md).
     loss = gaussian_loss(epsilon, delta)
     distance = most * loss**2 / (20.0 * float(WEIGHT) ** 2) + 2.0**-90
@@ -168,7 +165,7 @@ def weight_rule(epsilon: float, delta: float, most: int) -> KeyRule:
 
 
 def shared_weight_rule(loss: float, share: float, epsilon: float, delta: float, most: int) -> KeyRule:
-    """The same where the total loss, of rho = `loss`^2 / 2, gives (`epsilon`, `delta`), and keys have x = `share`."""
+    """The same where rho = `loss`^2 / 2 in total gives (`epsilon`, `delta`), and keys have x = `share`."""
     left = _delta_of_new(lambda new: zcdp_delta(0.5 * (loss**2 - new * share**2), epsilon), delta, most)
     return _better(_gaussian_rule(share, left, most), _laplace_rule(share, left, most))
 
@@ -176,9 +173,8 @@ def shared_weight_rule(loss: float, share: float, epsilon: float, delta: float, 
 def _delta_of_new(spent: Callable[[float], float], delta: float, most: int) -> float:
     """R such that m new keys of a person may pass with probability R / m each.
 
-    If t of a person's m keys are new, the others' weights move by sqrt(1 - t / m) at most in their norm, so that the
-    loss has a delta of ``spent(t / m)`` only.  The new keys may pass with the rest of delta: with probability p if
-    t p <= delta - spent(t / m), so if p <= R / m, R the least of (delta - spent(f)) / f.
+    If t of m keys are new, others' weights move by sqrt(1 - t / m) at most in norm, so the loss has a delta of
+    ``spent(t / m)``, and new keys may pass with the rest: R is the least of (delta - spent(f)) / f.
     """
     new = np.geomspace(1.0 / most, 1.0, 1 + _PER_OCTAVE * (most - 1).bit_length())
     left = delta - np.array([spent(min(share, 1.0)) for share in new.tolist()])
@@ -192,22 +188,22 @@ def _delta_of_new(spent: Callable[[float], float], delta: float, most: int) -> f
 
 def _gaussian_rule(loss: float, delta: float, most: int) -> KeyRule:
     """Sigma of 1 / `loss` weights; one of m new keys passes with probability `delta` / m at most."""
-    law = gaussian_distribution(sigma_above(WEIGHT**2, loss))
+    distribution = gaussian_distribution(sigma_above(WEIGHT**2, loss))
     # As in the rule for counts, noise is at most normal noise a step further out.
     each = special.ndtri(delta / np.arange(1, most + 1))
-    highest = float((key_weights(law, most)[1:] + 1.0 - float(law.sigma) * each).max())
-    return KeyRule(law, math.ceil(highest * (1.0 + 2.0**-50)), most)
+    highest = float((key_weights(distribution, most)[1:] + 1.0 - float(distribution.sigma) * each).max())
+    return KeyRule(distribution, math.ceil(highest * (1.0 + 2.0**-50)), most)
 
 
 def _laplace_rule(loss: float, delta: float, most: int) -> KeyRule:
-    """Scale of 1 / `loss` weights, which add up to at most 1; a person's new keys pass as rows of a unit do."""
-    law = laplace_distribution(WEIGHT / Fraction(loss))
-    return count_rule(law, WEIGHT, delta, WEIGHT // most)._replace(most=most)
+    """Scale of 1 / `loss` weights; a person's new keys pass as a unit's rows."""
+    distribution = laplace_distribution(WEIGHT / Fraction(loss))
+    return count_rule(distribution, WEIGHT, delta, WEIGHT // most)._replace(most=most)
 
 
 def _better(first: KeyRule, second: KeyRule) -> KeyRule:
-    """The rule by which fewer persons of so many keys each bring a key to the threshold."""
-    persons = (each.threshold / int(key_weights(each.law, each.most)[-1]) for each in (first, second))
+    """The rule by which fewer persons bring keys to the threshold."""
+    persons = (each.threshold / int(key_weights(each.distribution, each.most)[-1]) for each in (first, second))
     return min(zip(persons, (0, 1), (first, second), strict=True))[2]
 
 
@@ -215,39 +211,35 @@ def _better(first: KeyRule, second: KeyRule) -> KeyRule:
 
 
 def choose_keys(sums: Integers, keys: Keys, rule: KeyRule, key: Key) -> tuple[Integers, Flags]:
-    """Noisy sums of keys, int64[keys], and flags of those that reach the threshold; never of a key without a sum.
-
-    Such a key may be in the table for rows that do not count: its name is secret.
-    """
+    """Noisy sums of keys, and flags of those that reach the threshold; never without a sum: such names are secret."""
     exact = np.ascontiguousarray(sums.reshape(1, 1, -1))
-    noise = binding.draw_cells(exact, [rule.law], key.within("keys"), 0, keys.digests())
+    noise = binding.draw_cells(exact, [rule.distribution], key.within("keys"), 0, keys.digests())
     noisy: Integers = sums + noise[0, 0]
     return noisy, (noisy >= rule.threshold) & (sums > 0)
 
 
-def _deviation(law: Distribution) -> Fraction:
+def _deviation(distribution: Distribution) -> Fraction:
     """Sigma, or the scale of Laplace noise."""
-    return law.sigma if isinstance(law, GaussianDistribution) else law.scale
+    return distribution.sigma if isinstance(distribution, GaussianDistribution) else distribution.scale
 
 
 def selected_interval(noisy: Integers, rule: KeyRule, confidence: float) -> tuple[Floats, Floats]:
-    """Lower and upper limits of counts whose noisy numbers were published because they reach the threshold.
+    """Limits of counts published because their noisy numbers reach the threshold, by equal tails given that.
 
-    Equal tails of the noise's distribution given that it passed; the limits contain the noisy number, and the lower
-    one is at least 1.
+    They contain the noisy number; the lower is at least 1.
     """
-    error, width = 0.5 * (1.0 - confidence), float(_deviation(rule.law))
+    error, width = 0.5 * (1.0 - confidence), float(_deviation(rule.distribution))
     above = np.minimum(noisy - rule.threshold, math.ceil(_FAR * width))
     beyond, index = np.unique(above, return_inverse=True)
     far = 2.0 * _FAR * width + 2.0
 
     def low_error(down: Floats) -> Floats:
-        """P[noisy number as large or larger | passed] for a count `down` below it."""
-        return np.exp(_log_tail(rule.law, down) - _log_tail(rule.law, down - beyond))
+        """P[noisy number as large | passed] for a count `down` below it."""
+        return np.exp(_log_tail(rule.distribution, down) - _log_tail(rule.distribution, down - beyond))
 
     def high_error(up: Floats) -> Floats:
-        """P[noisy number as small or smaller | passed] for a count `up` above it."""
-        return -np.expm1(_log_tail(rule.law, 1.0 - up) - _log_tail(rule.law, -beyond - up))
+        """P[noisy number as small | passed] for a count `up` above it."""
+        return -np.expm1(_log_tail(rule.distribution, 1.0 - up) - _log_tail(rule.distribution, -beyond - up))
 
     down, up = (_least(error, each, beyond.size, far) for each in (low_error, high_error))
     # Close to the threshold the noisy number tells nothing of smaller counts.
@@ -256,7 +248,6 @@ def selected_interval(noisy: Integers, rule: KeyRule, confidence: float) -> tupl
 
 
 def _least(error: float, tail: Callable[[Floats], Floats], count: int, far: float) -> Floats:
-    """Least distances in [0, far] at which a falling `tail` is at most `error`, by bisection: float64[count]."""
     low, high = np.zeros(count), np.full(count, far)
     low_enough = tail(low) <= error
     for _ in range(64):
@@ -266,12 +257,12 @@ def _least(error: float, tail: Callable[[Floats], Floats], count: int, far: floa
     return np.where(low_enough, 0.0, high)
 
 
-def _log_tail(law: Distribution, least: Floats) -> Floats:
-    """ln P[Z >= least]; between whole numbers by the same formula."""
-    if isinstance(law, GaussianDistribution):
-        found: Floats = special.log_ndtr((0.5 - least) / float(law.sigma))
+def _log_tail(distribution: Distribution, least: Floats) -> Floats:
+    """ln P[Z >= least], interpolated between integers."""
+    if isinstance(distribution, GaussianDistribution):
+        found: Floats = special.log_ndtr((0.5 - least) / float(distribution.sigma))
         return found
-    slope = 1.0 / float(law.scale)
+    slope = 1.0 / float(distribution.scale)
     both = math.log1p(math.exp(-slope))
     inner = np.log1p(-np.exp(np.minimum(slope * (least - 1.0), 0.0) - both))
     outer: Floats = np.where(least >= 0.0, -slope * least - both, inner)

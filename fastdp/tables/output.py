@@ -1,4 +1,4 @@
-"""Released windows as Arrow tables, as files (Parquet, CSV with a JSON file, NumPy's npz) and as plots."""
+"""Released windows as Arrow tables, files (Parquet, CSV, NumPy's npz) and plots."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ OF_SEVERAL = ("", "_low", "_high", "_revised", "_revised_low", "_revised_high")
 
 
 def arrow_table(released: Released, answers: Answers, depth: int) -> pa.Table:
-    """One row for each window and node of a depth, by window, then node; columns as of :attr:`Table.frame`."""
+    """One row for each window and node of a depth; columns of :attr:`Table.frame`."""
     first = np.arange(released.edges.size - 1)
     numbers: dict[str, Floats] = {}
     texts: dict[str, str] = {}
@@ -75,7 +75,7 @@ def _arrow() -> ModuleType:
 
 
 def _places(released: Released, depth: int, taken: Set[str]) -> dict[str, pa.Array]:
-    """Columns of windows and keys of every window and node, with names besides those that are `taken`."""
+    """Columns of windows and keys, with names besides `taken`."""
     arrow, windows, size = _arrow(), released.edges.size - 1, released.sizes[depth]
     columns = {}
     if released.every is not None:
@@ -95,7 +95,7 @@ def _places(released: Released, depth: int, taken: Set[str]) -> dict[str, pa.Arr
 def whole_numbers(
     released: Released, answers: Answers, statistic: Statistic, depth: int, *, revised: bool
 ) -> pa.Table:
-    """Integers of at least 0 of every window and node of a depth, which add up: see :meth:`Table.whole_numbers`."""
+    """Integers of at least 0 that add up: see :meth:`Table.whole_numbers`."""
     first = np.arange(released.edges.size - 1)
     found: Integers = np.zeros((first.size, 1), np.int64)
     for level in range(depth + 1):
@@ -106,7 +106,7 @@ def whole_numbers(
 
 
 def divided(totals: Integers, wanted: Floats, parents: Integers) -> Integers:
-    """Integers near `wanted`, float64[W, K], that add up to `totals` of their parents: largest remainders first."""
+    """Integers near `wanted` that add up to parents' `totals`: largest remainders first."""
     width = totals.shape[1]
     sums, each = grouped(wanted, parents, width)[:, parents], np.bincount(parents, minlength=width)[parents]
     equal = np.broadcast_to(1.0 / each, wanted.shape).copy()
@@ -122,7 +122,7 @@ def divided(totals: Integers, wanted: Floats, parents: Integers) -> Integers:
 
 
 def readable(table: pa.Table, family: str) -> pa.Table:
-    """The Arrow table with a zone that `family` supports: polars knows offsets of full hours only."""
+    """The table with a zone that `family` supports."""
     if WINDOW not in table.column_names:
         return table
     fixed = OFFSET.fullmatch(table.schema.field(WINDOW).type.tz or "")
@@ -133,7 +133,7 @@ def readable(table: pa.Table, family: str) -> pa.Table:
 
 
 def metadata(released: Released, confidence: float) -> Json:
-    """Public facts about the numbers of a file, as strict JSON."""
+    """Public facts as strict JSON."""
     rows = released.rows
     return {
         "fastdp": __version__,
@@ -162,7 +162,7 @@ def metadata(released: Released, confidence: float) -> Json:
 
 
 def write(table: pa.Table, facts: Json, path: str | Path, *, overwrite: bool) -> None:
-    """Write an Arrow table in the format of the path's suffix; see :meth:`fastdp.tables.table.Table.write`."""
+    """Write an Arrow table; see :meth:`fastdp.tables.table.Table.write`."""
     target = Path(validation.path("path", path))
     kind = kind_of(target)
     beside = description_of(target)
@@ -179,7 +179,7 @@ def write(table: pa.Table, facts: Json, path: str | Path, *, overwrite: bool) ->
 
 
 def kind_of(path: Path) -> Writer:
-    """The writer of a path's suffix; ParameterError for an unknown one."""
+    """Writer of a path's suffix; else ParameterError."""
     name = path.name.lower()
     for suffix, kind in KINDS.items():
         if name.endswith(suffix):
@@ -188,7 +188,7 @@ def kind_of(path: Path) -> Writer:
 
 
 def description_of(path: Path) -> Path | None:
-    """Path of the JSON file for a format that cannot hold metadata; else None."""
+    """JSON file of a format without metadata."""
     return path.with_name(f"{path.name}.json") if path.name.lower().endswith(".csv") else None
 
 
@@ -233,7 +233,7 @@ PARTIAL = "#00000014"
 
 
 def draw(sums: Released, answers: Answers, depth: int, path: str | Path | None, ax: Any) -> Any:
-    """Draw the statistics of a table; see :meth:`fastdp.tables.table.Table.plot`."""
+    """Draw the statistics; see :meth:`fastdp.tables.table.Table.plot`."""
     statistics, windows, keys = sums.statistics, sums.edges.size - 1, sums.sizes[depth]
     if not windows:
         raise ParameterError("plot: the table holds no windows; expected at least one")
@@ -271,7 +271,7 @@ def draw(sums: Released, answers: Answers, depth: int, path: str | Path | None, 
 
 
 def _panel(ax: Axes, sums: Released, answers: Answers, statistic: Statistic, shown: tuple[int, int, int]) -> None:
-    """Draw one statistic of node number k of a depth, each point a group of windows."""
+    """Draw one statistic of one node, by groups of windows."""
     k, group, depth = shown
     windows = sums.edges.size - 1
     starts = np.arange(0, windows, group)
@@ -298,7 +298,6 @@ def _panel(ax: Axes, sums: Released, answers: Answers, statistic: Statistic, sho
 
 
 def _label(sums: Released, statistic: Statistic, group: int) -> str:
-    """Label of the y axis: the statistic and the windows."""
     quantity = QUANTITIES.get(statistic.kind, statistic.kind)
     if sums.every is None:
         return f"{quantity}, all rows"
@@ -314,7 +313,7 @@ def _title(sums: Released) -> str:
 
 
 def _group(edges: Integers) -> int:
-    """Number of windows in one plotted point: one, or a full day or week of them, which averages out its pattern."""
+    """Windows in one plotted point: one, or a full day or week."""
     needed = -(-(edges.size - 1) // MAX_POINTS)
     usual = int(np.median(np.diff(edges)))
     for period in (DAY, 7 * DAY):
@@ -324,7 +323,7 @@ def _group(edges: Integers) -> int:
 
 
 def _limit(ax: Axes, estimate: Floats, low: Floats, high: Floats, *, from_zero: bool) -> None:
-    """Limit the y axis, so that a few very wide intervals do not flatten all others; sums begin at 0."""
+    """Limit the y axis, so that wide intervals do not flatten others."""
     reach = np.quantile(high - low, 0.9)
     bottom, top = max(low.min(), estimate.min() - reach), min(high.max(), estimate.max() + reach) + 1e-9 * reach
     bottom, top = (min(bottom, 0.0), max(top, 0.0)) if from_zero else (bottom, top)
@@ -333,7 +332,7 @@ def _limit(ax: Axes, estimate: Floats, low: Floats, high: Floats, *, from_zero: 
 
 
 def _without_keys(sums: Released, path: str | Path | None, ax: Axes | None) -> Axes:
-    """A plot that says that no key was released: a private choice of keys costs its budget even then."""
+    """A plot that says that no key was released, which costs too."""
     ax = new_axes() if ax is None else ax
     ax.text(0.5, 0.5, "no key was released", ha="center", va="center", transform=ax.transAxes)
     ax.set_xlabel(_caption(sums))
@@ -348,7 +347,7 @@ def _caption(sums: Released) -> str:
 
 
 def _clock(ax: Axes, sums: Released) -> None:
-    """Label the x axis with times of the zone's clock, and the caption."""
+    """Label the x axis by the zone's clock, and the caption."""
     if sums.every is None or sums.edges.size == 2:
         ax.set_xlabel(_caption(sums), fontsize=8)
         return

@@ -1,8 +1,7 @@
-"""Rows of a table in batches, and the bound on the rows of a person: those with the least keyed hashes count.
+"""Rows of a table in batches, and the bound on a person's rows: those with the least keyed hashes count.
 
-A row's hash covers its person, instant, key, values, and its number among the person's equal rows.  So the choice
-follows from this person's rows and the secret alone: adding or removing all rows of one person in one period leaves
-every other row's choice unchanged, and order and batches have no effect.
+A hash covers person, instant, key, values, and the number among the person's equal rows, so the choice follows from
+this person's rows and the secret alone: neither others nor order and batches have an effect.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class BatchRows(NamedTuple):
-    """Rows of a batch that may count, with their instants, and numbers of persons if the plan has them."""
+    """Rows of a batch that may count, their instants, and persons' digests."""
 
     rows: CellRows
     times: Integers
@@ -36,11 +35,11 @@ class BatchRows(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """Rows that count; sum over persons (in each period) of dropped rows, and of weights for each key, if any."""
+    """Rows that count, with the number of rows of each one's person (and period), and of dropped rows in all."""
 
     rows: CellRows
+    sizes: Integers
     dropped: int
-    weights: Integers | None
 
 
 def read_rows(
@@ -50,10 +49,10 @@ def read_rows(
     see_times: Callable[[Integers], None] | None = None,
     persons: Entries | None = None,
 ) -> Iterator[BatchRows]:
-    """Rows that may count, batch by batch; the same ones in each reading.
+    """Rows that may count, by batch; the same in each reading.
 
-    ``keys`` numbers the keys of all rows, ``persons`` their persons.  Rows without a time or person are dropped or
-    refused; with persons, those outside [start, stop) and with unknown keys are dropped too.
+    ``keys`` numbers all rows' keys, ``persons`` their persons.  Rows without a time or person are dropped or refused;
+    with persons, those outside [start, stop) and of unknown keys are dropped too.
     """
     begin = 0
     for batch in source.batches():
@@ -88,7 +87,7 @@ def read_rows(
 
 
 def _values(column: pa.Array, plan: ColumnPlan) -> Floats:
-    """Values of a column, with 0 for those that are not finite if they count as 0; of entries 52 bits of each."""
+    """Values of a column, 0 for non-finite ones that count so; 52 bits of entries."""
     if plan.entries:
         digests, present = digests_of(column)
         numbers = (digests[:, 0] & (2**52 - 1)).astype(np.float64)
@@ -104,10 +103,7 @@ def check_finite(values: Floats) -> None:
 
 
 class PersonRows:
-    """Collects rows of persons and, after the last one, selects those that count.
-
-    It holds about 40 bytes for each row: equal rows can be numbered only when all have arrived.
-    """
+    """Collects rows of persons, about 40 bytes each, and selects those that count."""
 
     def __init__(self, plan: TablePlan, key: Key, rows: int | None = None) -> None:
         self._plan, size = plan, rows or 0
@@ -118,7 +114,7 @@ class PersonRows:
         self._values = [Growing(np.float64, size) for _ in plan.columns]
 
     def add(self, batch: BatchRows, words: Integers) -> None:
-        """Add rows; ``words`` has 64 bits of each row's key for the hash."""
+        """Add rows; ``words``: 64 bits of each key."""
         (windows, codes, values), times, persons = batch
         assert persons is not None  # noqa: S101 - the plan names their column
         if not persons.size:
@@ -143,7 +139,7 @@ class PersonRows:
         return found
 
     def weights(self, words: Integers, rule: KeyRule, key: Key) -> Integers:
-        """Sums of the weights that persons give their distinct keys, dropped rows included: int64[K]."""
+        """Sums of weights of distinct keys, dropped rows included: int64[K]."""
         persons, periods = np.arange(self.persons.digests.size), np.zeros(self._size, np.int64)
         if self._plan.periods is not None:
             persons, periods = (np.ascontiguousarray(each) for each in self._periods.pairs.T)
@@ -152,7 +148,7 @@ class PersonRows:
         return weigh(groups, codes, self.persons.digests.pairs[persons], periods, words, rule, secret)
 
     def kept(self, plan: TablePlan, weights: Integers | None = None) -> Kept:
-        """The rows that count of each person and period."""
+        """The rows that count; the collected ones leave memory."""
         groups, hashes, windows, codes = (
             self._groups.array,
             self._hashes.array,
@@ -167,4 +163,5 @@ class PersonRows:
         for into, column in zip(values, self._values, strict=True):
             into[:] = column.array[flags]
         dropped = dropped_rows(groups, flags, self._size, plan.contributions)
-        return Kept(CellRows(windows[flags], codes[flags], values), dropped, weights)
+        groups = groups[flags]
+        return Kept(CellRows(windows[flags], codes[flags], values), np.bincount(groups)[groups], dropped)

@@ -44,9 +44,9 @@ KeyRule = Literal["none", "given", "public", "private"]
 
 @dataclass(frozen=True)
 class ColumnPlan:
-    """One column of values: its widest clip, which ``chooses`` narrows from the rows, its bound, and other fields.
+    """One column of values: widest clip, which ``chooses`` narrows, bound, and other fields.
 
-    ``entries``: whether the column holds entries of any type, of which distinct ones are counted.
+    ``entries``: distinct entries are counted.
     """
 
     name: str
@@ -69,19 +69,19 @@ class TablePlan:
     time, calendar : Time, Calendar or None
         None: no windows.
     periods : Calendar or None
-        The periods in which a unit's rows are bounded; None: one period.
+        Periods in which a unit's rows are bounded; None: one.
     levels : bool or None
-        Whether totals of key prefixes and over all windows are measured too; None: where they cost next to nothing.
+        True: totals of prefixes and over all windows too; None: where they are cheap.
     start, stop : int or None
-        Numbers of the first window, and of the one after the last.
+        Numbers of the first window, and after the last.
     online : bool
-        Whether rows arrive over time and a public clock closes windows.
+        True if a public clock closes windows.
     cells, nodes : int, tuple of int or None
-        Windows times keys; key prefixes of each depth from 0 on.
+        Windows times keys; key prefixes by depth.
     chosen_rows : int
-        With ``Person(rows="auto")``: a person's rows that count, once they are chosen.
+        With ``Person(rows="auto")``: rows that count, once chosen.
     spent : dict of str to float
-        Loss of the choice of each column's clip, once it is made.
+        Loss of each clip's choice.
     taken : tuple of str
         Ends of the time taken from the table: "first", "last".
     """
@@ -113,28 +113,28 @@ class TablePlan:
 
     @property
     def who(self) -> str | None:
-        """Column of persons, whose rows are bounded; None without persons."""
+        """Column of bounded persons, if any."""
         return self.unit.column if isinstance(self.unit, Person) else None
 
     @property
     def chooses(self) -> list[ColumnPlan]:
-        """Columns whose clip is chosen from the rows."""
+        """Columns whose clip is chosen."""
         return [column for column in self.columns if column.chooses]
 
     @property
     def is_public(self) -> bool:
-        """True if windows, keys and clips are public parameters, so that one reading is enough."""
+        """True if windows, keys and clips are public: one reading is enough."""
         ends = self.start is not None and self.stop is not None
         return ends and self.key_rule in ("none", "given") and not self.chooses
 
     @property
     def chooses_rows(self) -> bool:
-        """True if the number of a person's rows that count is chosen from the rows, or was."""
+        """True if a person's rows that count are chosen from the rows."""
         return isinstance(self.unit, Person) and self.unit.rows == "auto"
 
     @property
     def selects_cells(self) -> bool:
-        """True if keys are chosen privately by counts of rows that are released as they are."""
+        """True if keys are chosen by released counts."""
         whole = self.calendar is None and self.counts_rows and not self.levels
         return self.key_rule == "private" and self.who is None and whole
 
@@ -152,26 +152,23 @@ class TablePlan:
 
     @property
     def per_window(self) -> int | None:
-        """Most rows of one unit in a window; None without such a bound."""
+        """Most rows of one unit in a window, if bounded."""
         return self.unit.per_window if isinstance(self.unit, Person) else None
 
     @cached_property
     def budget(self) -> Budget:
-        """Shares of the budget, and the noise that each buys."""
+        """Shares of the budget, and their noise."""
         return Budget(self)
 
     def settled(self, first: int, last: int, *nodes: int) -> TablePlan:
-        """The plan with the windows [first, last) and the number of key prefixes of each depth, at last of keys.
-
-        ParameterError if there are too many cells.
-        """
+        """The plan with windows [first, last) and numbers of key prefixes; ParameterError for too many cells."""
         keys = nodes[-1]
         taken = tuple(end for end, given in (("first", self.start), ("last", self.stop)) if given is None)
         self.check_cells(last - first, keys)
         return replace(self, start=first, stop=last, cells=(last - first) * keys, nodes=nodes, taken=taken)
 
     def has(self, windows: Integers) -> Flags:
-        """Flags of windows that are released, as far as their ends are public: bool[n]."""
+        """Flags of released windows, as far as ends are public."""
         first = np.iinfo(np.int64).min if self.start is None else self.start
         last = np.iinfo(np.int64).max if self.stop is None else self.stop
         return (windows >= first) & (windows < last)
@@ -183,20 +180,19 @@ class TablePlan:
         return next(column for column in self.columns if column.name == name)
 
     def place(self, name: str) -> int:
-        """Number of a column of values: keys of noise have no names."""
+        """Number of a column: noise keys have no names."""
         return [column.name for column in self.columns].index(name)
 
     @property
     def counts_rows(self) -> bool:
-        """True if the number of rows is one of the sums: it is asked for, or means and variances need it."""
+        """True if the number of rows is wanted, or needed for means."""
         return any(each.column == ROWS or each.kind in ("mean", "var", "std") for each in self.statistics)
 
     @cached_property
     def parts(self) -> dict[str, list[str]]:
-        """Names of the sums of each column, and of the counts, which cells have alone.
+        """Names of each column's sums, and of counts.
 
-        A mean and a variance follow from the total if it is asked for, else from deviations from the middle of the
-        clip, which have half of its sensitivity.
+        A mean and a variance follow from the total if wanted, else from deviations, of half its sensitivity.
         """
         found = {ROWS: ["count"]}
         for column in self.columns:
@@ -212,19 +208,19 @@ class TablePlan:
         return found
 
     def first_sum(self, column: str) -> str | None:
-        """Name of the sum of a column's values: "total" or "deviation"; None without one."""
+        """Either "total" or "deviation"; None if the column has neither."""
         name = self.parts[column][0]
         return name if name in FIRST_SUMS else None
 
     def grid(self, column: ColumnPlan) -> float:
-        """Step of a column's grid, in units of the input."""
+        """Step of a column's grid."""
         loss = self.budget.of(Quantity(self.parts[column.name][0], column.name), self.budget.levels[0])
         # Noise of the bound itself fits; that of a smaller clip does too.
         most = max(abs(column.low), abs(column.high))
         return make_grid(most, column.resolution, loss / self.contributions, 1, 1, 2).resolution
 
     def quantities(self, clips: Clips | None = None) -> list[Quantity]:
-        """Sums of each cell, with values clipped to `clips` by column, or to the bounds, and then its counts."""
+        """Sums of each cell, with values clipped to `clips` or bounds, then counts."""
         sums, counts = [], []
         for column in self.columns:
             names = self.parts[column.name]
@@ -260,7 +256,7 @@ class TablePlan:
         *,
         simulated: bool,
     ) -> Released:
-        """Noisy sums of the windows [first, last), with all public facts about them."""
+        """Noisy sums of windows [first, last), with all public facts."""
         edges, zone, every = np.array(span, np.int64), None, None
         taken: tuple[str, ...] = ()
         if self.calendar is not None:
@@ -271,7 +267,7 @@ class TablePlan:
         return Released(*public, measured, tails, self.budget.guarantee(simulated=simulated), taken=taken)
 
     def times_of(self, unit: UnitRows) -> Times | None:
-        """The times from `start` to `stop` where both are given and cut no unit; rows at others change nothing."""
+        """Times from `start` to `stop`, if given and no unit is cut."""
         if self.time is None or self.calendar is None or self.start is None or self.stop is None or self.taken:
             return None
         ends = self.calendar.edge(self.start), self.calendar.edge(self.stop)
@@ -281,7 +277,7 @@ class TablePlan:
     # Noise.
 
     def identity(self) -> Json:
-        """Everything on which noise depends besides secret and rows; the same for a table and for its stream."""
+        """All on which noise depends besides secret and rows; the same online."""
         numbers = {column.name: i for i, column in enumerate(self.columns)} | {ROWS: -1}
         of_column = ("low", "high", "chooses", "weight", "nonfinite", "resolution")
         plain = ("epsilon", "delta", "key_rule", "levels", "per_window", "start", "noise")
@@ -303,7 +299,7 @@ class TablePlan:
         return key_digest(self.keys)
 
     def _spans(self, calendar: Calendar) -> list[object]:
-        """JSON identity of a calendar without its zone's name; two borders determine its origin."""
+        """Identity of a calendar, without its zone's name."""
         own = self.calendar
         begin = None if self.start is None or own is None else own.edge(self.start)
         return [calendar.every, zone_rules(calendar.zone, begin), calendar.edge(0), calendar.edge(1)]
@@ -323,7 +319,7 @@ class TablePlan:
         }
 
     def check_cells(self, windows: int, keys: int) -> None:
-        """Raise ParameterError for more windows and keys than fit in memory."""
+        """ParameterError for more cells than memory."""
         if any(each.rank is not None for each in self.statistics):
             quantiles.check_bins(windows * keys)
         if windows * keys > MAX_CELLS:
@@ -335,10 +331,7 @@ class TablePlan:
 
 
 def _steps(value: float, grid: float) -> int:
-    """A bound as an integer number of steps, rounded towards 0, at least 1 in absolute value unless it is 0.
-
-    10 is a thousand steps of 0.01, although the float 0.01 is slightly larger than a hundredth.
-    """
+    """A bound in steps, rounded towards 0, at least 1 in size unless 0; 10 is a thousand steps of 0.01."""
     size = Fraction(abs(value)) / Fraction(grid)
     whole = round(size)
     whole = whole if abs(size - whole) <= whole * Fraction(1, 2**52) else math.floor(size)

@@ -1,8 +1,4 @@
-"""``fastdp.plan``: how accurate a release of a table will be, from public numbers, before any data.
-
-A release is planned with the sums that are expected in place of noisy ones; its errors follow from the same formulas
-as those of a real one.
-"""
+"""``fastdp.plan``: accuracy of a release from public numbers, by the formulas of a real one."""
 
 from __future__ import annotations
 
@@ -44,13 +40,13 @@ class Expected:
     Attributes
     ----------
     std_error, half_width : float
-        Standard error, and half of the interval's width, in units of the input; in rows if ``in_rows``.
+        Standard error, and half of the interval's width; in rows if ``in_rows``.
     value : float or None
-        The number that is expected; None if nothing is said about it.
+        The expected number, if given.
     longer : dict of str to float
-        Half-widths of sums or means over a day, a week, a year of windows.
+        Half-widths over a day, a week, a year.
     in_rows : bool
-        True of a quantile: the rows between it and the true one.
+        True of a quantile: rows between it and the true one.
     """
 
     std_error: float
@@ -61,7 +57,7 @@ class Expected:
 
     @property
     def drowned(self) -> bool:
-        """True if the interval is as wide as the number itself."""
+        """True if the interval is as wide as the number."""
         return self.value is not None and self.half_width >= abs(self.value)
 
 
@@ -74,13 +70,13 @@ class Plan:
     epsilon, confidence : float
         Privacy loss of one unit, and confidence of the intervals.
     unit, every : str
-        The unit that is protected, and the length of a window (None: all rows).
+        The protected unit, and the length of a window (None: all rows).
     noise : "laplace" or "gaussian"
         Noise of the sums.
     errors : dict of str to Expected
-        Of each statistic, by name.
+        By name of the statistic.
     shares : dict of str to float
-        Share of epsilon, or of rho with Gaussian noise, of everything that is released.
+        Share of epsilon, or of rho with Gaussian noise, by purpose.
 
     Examples
     --------
@@ -99,12 +95,12 @@ class Plan:
 
     @property
     def half_width(self) -> float:
-        """Half-width of the first statistic's interval in one window and key."""
+        """Half-width of the first statistic's interval."""
         return next(iter(self.errors.values())).half_width
 
     @property
     def std_error(self) -> float:
-        """Standard error of the first statistic in one window and key."""
+        """Standard error of the first statistic."""
         return next(iter(self.errors.values())).std_error
 
     def __str__(self) -> str:
@@ -141,7 +137,7 @@ def plan(
     mean: float | Mapping[str, float] | None = None,
     confidence: float = 0.95,
 ) -> Plan:
-    """How accurate a release of a table will be; reads no data and costs no epsilon.
+    """Accuracy of a release of a table, before any data; costs no epsilon.
 
     Parameters
     ----------
@@ -150,33 +146,28 @@ def plan(
     epsilon : float, optional
         Privacy loss of one unit.
     half_width : float, optional
-        The wanted half-width of the first statistic's interval in one window and key, in place of ``epsilon``, which
-        is then computed.
+        In place of ``epsilon``, which is computed: half-width of the first statistic's interval in one window and
+        key.
     windows : int
         Number of windows.
     keys : int or PrivateKeys
-        Number of keys; :class:`fastdp.PrivateKeys`, with ``delta``, if they are chosen privately.
+        Number of keys; :class:`fastdp.PrivateKeys`, with ``delta``, if chosen privately.
     rows : float, optional
-        Rows expected in each window and key: a guess, or a public number.  Means and variances need it.
+        Rows expected in each window and key, for means and variances.
     mean : float or dict of str to float, optional
         Value expected of a row, of each column.
     confidence : float
         Of the intervals, above 0, at most 1 - 10^-9.
 
-    Returns
-    -------
-    Plan
-        ``print`` it; attributes ``epsilon``, ``errors`` of each statistic, ``shares`` of the budget, ``noise``.
-
     Raises
     ------
     ParameterError
-        If an argument is out of range, or not exactly one of ``epsilon`` and ``half_width`` is given.
+        For an argument out of range, or both or none of ``epsilon`` and ``half_width``.
 
     Notes
     -----
-    Values are clipped at the bound, or at a clip that is given: one that is chosen from the rows is smaller, so that
-    errors are.  Not included is the error of clipping.
+    Values are clipped at the bound or given clip; a chosen clip is smaller, and so are errors.  The error of clipping
+    is not included.
 
     Examples
     --------
@@ -229,7 +220,7 @@ def plan(
 def _planned(
     plan: TablePlan, windows: int, rows: float | None, mean: float | Mapping[str, float] | None, confidence: float
 ) -> Plan:
-    """Errors of a release in which every cell has the rows and means that are expected."""
+    """Errors of a release with the expected rows and means."""
     keys = KeySet(plan.by, plan.keys if plan.key_rule == "given" else [(0,)] * len(plan.by))
     first = plan.start or 0
     plan = plan.settled(first, first + windows, *keys.sizes)
@@ -264,7 +255,7 @@ def _planned(
 
 
 def _steps(q: Quantity, rows: float, mean: float) -> int:
-    """A cell's expected sum, in steps of its resolution; squares as if the rows varied by their mean."""
+    """A cell's expected sum, in steps of its resolution."""
     low, high = q.ends
     value = min(max(mean, low), high) - q.centre * q.grid
     each = 1.0 if q.name == "count" else value**2 + mean**2 if q.name == "square" else value
@@ -272,7 +263,7 @@ def _steps(q: Quantity, rows: float, mean: float) -> int:
 
 
 def _expected(released: Released, answers: Answers, statistic: Statistic, known: bool) -> Expected:
-    """Errors of the middle window of the first key, and of a day, a week and a year of windows."""
+    """Errors of the first key's middle window, and of a day, a week and a year."""
     windows, each = released.edges.size - 1, int(released.edges[1] - released.edges[0])
 
     def over(first: int, count: int) -> tuple[float, float, float]:
@@ -288,7 +279,7 @@ def _expected(released: Released, answers: Answers, statistic: Statistic, known:
 
 
 def _counted(plan: TablePlan, each: Statistic, confidence: float) -> Expected:
-    """Error of a quantile in rows, or of a number of distinct entries."""
+    """Error of a quantile in rows, or of distinct entries."""
     quantity = Quantity("distinct" if each.rank is None else "histogram", each.column)
     noise = drawn(plan.budget.distribution(quantity, plan.budget.levels[0]))
     if each.rank is None:

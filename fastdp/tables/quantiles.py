@@ -1,9 +1,7 @@
 """Quantiles of cells from hierarchical histograms of their values.
 
-Every window and key has one tree of counts over bins of the value: its two levels are released with noise and
-made consistent by least squares (Hay et al., VLDB 2010), and all quantiles of all ranges of windows follow from the
-cumulative counts.  Bins are as fine as their distance from 0, like floating-point numbers, so a generous bound costs
-no accuracy.
+Every window and key has a tree of counts over bins: two noisy levels, made consistent by least squares (Hay et al.,
+VLDB 2010). Bins are as fine as their distance from 0, so a generous bound costs no accuracy.
 """
 
 from __future__ import annotations
@@ -32,7 +30,7 @@ CHUNK = 2**22
 
 
 def check_bins(cells: int) -> None:
-    """Raise ParameterError if the histograms of `cells` windows and keys do not fit in memory."""
+    """ParameterError if histograms of `cells` do not fit in memory."""
     if cells * BINS > MAX_BINS:
         raise ParameterError(
             f"quantiles of {cells:,} windows and keys: expected at most {MAX_BINS // BINS:,}, because each has a "
@@ -42,24 +40,21 @@ def check_bins(cells: int) -> None:
 
 @dataclass(frozen=True)
 class Bins:
-    """Bins of values from `low` to `high`, whose widths grow with the distance from 0.
-
-    Values beyond an end are in its bin.
-    """
+    """Bins from `low` to `high`, wider away from 0; the ends hold values beyond."""
 
     low: float
     high: float
 
     @property
     def _sides(self) -> tuple[float, float, int]:
-        """The value from which widths grow, its distance from the farther end's side, and the bins below it."""
+        """The value from which widths grow, the farther end, and bins below 0."""
         middle = min(max(0.0, self.low), self.high)
         below = 0 if middle == self.low else BINS if middle == self.high else BINS // 2
         return middle, math.log(SPREAD), below
 
     @cached_property
     def borders(self) -> Floats:
-        """Borders of the bins in units of the input, increasing: float64[BINS + 1]."""
+        """Borders of the bins: float64[BINS + 1]."""
         middle, growth, below = self._sides
         above = BINS - below
         down = (middle - self.low) * np.expm1(growth * np.arange(below, 0, -1) / max(1, below)) / (SPREAD - 1.0)
@@ -75,13 +70,13 @@ class Bins:
         return found
 
     def add(self, rows: tuple[Integers, Array, Floats], first: int, counts: Integers) -> None:
-        """Count rows (windows, keys, values) in `counts`, int64[W, K, BINS], of the windows from `first` on."""
+        """Count rows (windows, keys, values) in `counts`, int64[W, K, BINS]."""
         windows, keys, values = rows
         bins = np.where(keys >= 0, keys.astype(np.int64) * BINS + self.of(values), -1)
         window_sums.add_ones(windows, bins, first, counts.reshape(len(counts), counts.shape[1] * BINS))
 
     def nodes(self, counts: Integers) -> Integers:
-        """Counts of all nodes, the top level first: int64[nodes, W, K] from int64[W, K, BINS]."""
+        """Counts of all nodes, the top level first: int64[nodes, W, K]."""
         upper = counts.reshape(*counts.shape[:2], FAN_OUT, BINS // FAN_OUT).sum(axis=3)
         return np.ascontiguousarray(np.concatenate([upper, counts], axis=2).transpose(2, 0, 1))
 
@@ -91,7 +86,7 @@ class Bins:
 
 @dataclass(frozen=True, eq=False)
 class Histogram:
-    """Noisy counts of nodes, [nodes, W, K], top level first, each with the noise of so many ``draws``, int64[K]."""
+    """Noisy counts of nodes, [nodes, W, K], each of so many ``draws``."""
 
     bins: Bins
     steps: Array
@@ -99,13 +94,10 @@ class Histogram:
     draws: Integers
 
     def quantiles(self, rank: float, starts: Integers, stops: Integers, confidence: float) -> tuple[Floats, ...]:
-        """The quantile `rank`, in [0, 1], of the values in windows [start, stop) of each key, and its interval.
+        """The quantile `rank` of values in windows [start, stop) of each key, and its interval: float64[q, K] each.
 
-        Returns
-        -------
-        estimate, low, high : float64[q, K]
-            In units of the input, within the bins' ends.  The interval holds each quantile of the binned values with
-            at least the given probability; without information it is the range of the bins.
+        Each quantile of the binned values is in the interval with at least this probability; without information it
+        is the bins' range.
         """
         keys = self.steps.shape[2]
         found = np.empty((3, starts.size, keys))
@@ -141,7 +133,7 @@ class Histogram:
 
 
 def consistent_leaves(nodes: Floats) -> Floats:
-    """Least-squares counts of bins from noisy counts of nodes of equal variance: float64[..., BINS]."""
+    """Least-squares counts of bins from nodes of equal variance: float64[..., BINS]."""
     shape = nodes.shape[:-1]
     upper, bins = nodes[..., :FAN_OUT], nodes[..., FAN_OUT:].reshape(*shape, FAN_OUT, BINS // FAN_OUT)
     # A node's own count and the sum of its bins, weighted by their variances; the difference is spread over the bins.
@@ -151,9 +143,9 @@ def consistent_leaves(nodes: Floats) -> Floats:
 
 
 def prefix_variances(rank: float) -> Floats:
-    """Variance of (rows below each border) - `rank` * (all rows), in variances of a node: float64[BINS + 1].
+    """Variance of (rows below each border) - `rank` * (all rows), in a node's.
 
-    The covariance of consistent bins is I - P n / (n + 1), where P averages over the n bins of a node.
+    The covariance of consistent bins is I - P n / (n + 1), P averaging over the n bins of a node.
     """
     children = BINS // FAN_OUT
     borders = np.arange(BINS + 1)

@@ -1,15 +1,12 @@
 """Windows of every node of the key tree smoothed together along time ("revised"), adding up over the tree.
 
-Source: blockwise James-Stein estimation (Efromovich and Pinsker 1984; Cavalier and Tsybakov 2001) in an orthogonal
-decomposition of a node's windows: their mean, the pattern of the local day, of weekdays and weekends, of the week,
-and cosines (DCT-II) of the rest, in blocks of neighbouring frequencies.  A part of n coefficients with energy E in
-units of their noise variance is multiplied by 1 - B, B = min(1, (n - 2) / E): a part that is noise goes, a part that
-stands out of the noise stays, and in no part is the expected square error above that of the estimates.  The mean
-stays.
+Source: blockwise James-Stein estimation (Efromovich and Pinsker 1984; Cavalier and Tsybakov 2001) of a node's
+windows: their mean, patterns of the local day, of weekdays and weekends, of the week, and cosines (DCT-II) of the
+rest.  A part of n coefficients with energy E in noise variances is multiplied by 1 - B, B = min(1, (n - 2) / E):
+noise goes, and in no part the expected square error grows.  The mean stays.
 
-A node's windows are shrunk towards its share of its parent's.  Then a node and the sum of its children are made
-equal: first from the leaves up, by the variances of the model (Morris 1983), which counts the possible cost of
-shrinking as far as the released values show it, then from the root down.
+A node's windows are shrunk towards its share of its parent's; then a node and the sum of its children are made equal,
+from the leaves up by the model's variances (Morris 1983), then from the root down.
 """
 
 from __future__ import annotations
@@ -42,9 +39,8 @@ TINY = float(np.finfo(float).tiny)
 class Smoothed:
     """Smoothed windows of some nodes: values and the model's variances without the mean's, float64[W, K].
 
-    ``noise``, float64[K], is the variance R of one estimate's deviation; ``kept``, float64[B, K], the share of R that
-    stays in each block of frequencies, ``block``, int64[W], each frequency's block.  ``patterns`` are pairs of
-    phases, int64[W], and the share of R that stays, float64[K].
+    ``noise``, [K]: variance R of an estimate's deviation; ``kept``, [B, K]: share of R that stays in each block of
+    frequencies (``block``, [W]); ``patterns``: phases, [W], and their shares.
     """
 
     values: Floats
@@ -55,7 +51,7 @@ class Smoothed:
     patterns: tuple[tuple[Integers, Floats], ...]
 
     def sum_variances(self, starts: Integers, stops: Integers) -> Floats:
-        """The model's variances of deviations over windows [start, stop): float64[q, K]."""
+        """Variances of deviations over windows [start, stop): float64[q, K]."""
         if np.array_equal(stops, starts + 1):
             return self.variances[starts]
         found = [self._variance(start, stop) for start, stop in zip(starts.tolist(), stops.tolist(), strict=True)]
@@ -75,16 +71,9 @@ class Smoothed:
 
 
 def smooth(estimates: Floats, noise: Floats, patterns: Sequence[Integers] = ()) -> Smoothed:
-    """Smooth the released windows of each node separately.
+    """Smooth the released windows (float64[W, K]) of each node separately.
 
-    Parameters
-    ----------
-    estimates : float64[W, K]
-        Consecutive windows of K nodes, any W >= 1.
-    noise : float64[K]
-        Variance R of the noise of each coefficient of a node's deviations.
-    patterns : sequence of int64[W]
-        Phases of each window (hour of the day, hour of the week), each a refinement of the one before it.
+    `noise`, [K]: variance R of each coefficient; `patterns`: phases of each window, each refining the one before.
     """
     windows, keys = estimates.shape
     step = max(1, CELLS // windows)
@@ -136,7 +125,7 @@ def _joined(parts: list[Smoothed]) -> Smoothed:
 
 
 def _project(phases: Integers, values: Floats) -> Floats:
-    """Mean of `values` over the windows of the same phase: float64[W] or float64[W, K]."""
+    """Mean of `values` over windows of the same phase."""
     sizes = np.maximum(np.bincount(phases), 1)
     order = np.argsort(phases, kind="stable")
     starts = np.searchsorted(phases[order], np.arange(sizes.size))
@@ -148,7 +137,7 @@ def _project(phases: Integers, values: Floats) -> Floats:
 
 
 def _shares(part: Floats, size: float, noise: Floats) -> tuple[Floats, Floats]:
-    """Factor that shrinks `size` coefficients, and the share of R left in their errors: float64[K] each."""
+    """Factor that shrinks `size` coefficients, and the share of R left."""
     if size <= 2.0:
         return np.ones(noise.size), np.ones(noise.size)
     # Divided before they are squared: the estimates may be huge.
@@ -159,7 +148,7 @@ def _shares(part: Floats, size: float, noise: Floats) -> tuple[Floats, Floats]:
 
 
 def _blocks(windows: int) -> Integers:
-    """Block of each cosine frequency, int64[W]: frequency 0 alone, then blocks that grow with the frequency."""
+    """Block of each cosine frequency: 0 alone, then growing blocks."""
     block = np.zeros(windows, np.int64)
     label, at = 1, 1
     while at < windows:
@@ -170,7 +159,7 @@ def _blocks(windows: int) -> Integers:
 
 
 def _at_windows(kept: Floats) -> Floats:
-    """Diagonal of C' diag(kept) C for the cosine transform C without frequency 0: float64[W, K]."""
+    """Diagonal of C' diag(kept) C, C the cosine transform without frequency 0."""
     windows = kept.shape[0]
     weights = kept / windows
     weights[0] = 0.0
@@ -180,10 +169,10 @@ def _at_windows(kept: Floats) -> Floats:
 
 
 def local_patterns(edges: Integers, time_zone: str | None) -> list[Integers]:
-    """Phases of windows by the local clock, int64[W] each: of the day, of weekday or weekend, and of the week.
+    """Phases of windows by the local clock: of the day, of weekday or weekend, and of the week, int64[W] each.
 
-    Each refines the one before it; daylight saving shifts none.  A pattern needs at least two of its periods and
-    windows that divide a day; daily windows have a pattern of the week only, longer ones none.
+    A pattern needs two of its periods and windows that divide a day; daily windows have a week's only, longer ones
+    none.
     """
     lengths = np.diff(edges)
     usual = int(np.median(lengths))
@@ -201,11 +190,10 @@ def local_patterns(edges: Integers, time_zone: str | None) -> list[Integers]:
 
 
 class Branch(NamedTuple):
-    """How the nodes of a depth and their children are made equal.
+    """A node and its children made equal.
 
-    ``own``, float64[K], is the weight of a node's own windows beside the sum of its children's; ``shared`` is the
-    part of its variance that is in this sum too, as far as children follow it.  ``gains``, float64[K_below], are the
-    shares of a difference that go to each child.
+    ``own``: weight of its own windows beside the children's sum; ``shared``: part of its variance in this sum too;
+    ``gains``: shares of a difference by child.
     """
 
     parents: Integers
@@ -218,7 +206,7 @@ class Branch(NamedTuple):
         return grouped(variances, self.parents, self.own.size)
 
     def combined(self, variances: Floats, children: Floats) -> Floats:
-        """Largest variance of a node's weighted mean, whatever the dependence of its own windows and children's."""
+        """Largest variance of a node's weighted mean, under any dependence."""
         other = children + self.shared * variances
         out: Floats = (self.own * np.sqrt(variances) + (1.0 - self.own) * np.sqrt(other)) ** 2
         return out
@@ -226,7 +214,7 @@ class Branch(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Revised:
-    """Revised sums of every node and window, float64[W, K] of each depth, and what their variances follow from."""
+    """Revised sums of every node and window, with their variances' sources."""
 
     values: tuple[Floats, ...]
     exact: Consistent
@@ -234,11 +222,10 @@ class Revised:
     branches: tuple[Branch, ...]
 
     def sums(self, depth: int, starts: Integers, stops: Integers) -> Floats:
-        """Sums over windows [start, stop) of every node of a depth: float64[q, K]."""
         return range_sums(self.values[depth], starts, stops)
 
     def variances(self, depth: int, starts: Integers, stops: Integers) -> Floats:
-        """The model's variances of these sums: float64[q, K]."""
+        """The model's variances of these sums."""
         found = [each.sum_variances(starts, stops) for each in self.smoothed]
         added: list[Floats] = []
         for at, branch in reversed(list(enumerate(self.branches))):
@@ -254,7 +241,7 @@ class Revised:
 
 
 def revise(exact: Consistent, parents: Sequence[Integers], patterns: Sequence[Integers] = ()) -> Revised:
-    """Smooth the windows of every node, the root first, and make children add up to their parents."""
+    """Smooth the windows of every node, and make children add up."""
     smoothed = [smooth(exact.values[0], exact.spread[0], patterns)]
     follows: list[Floats] = []
     for depth, up in enumerate(parents, 1):

@@ -1,4 +1,4 @@
-"""Integer sums of windows and keys, their noise, and everything that a release shows."""
+"""Integer sums of windows and keys, their noise, and all that a release shows."""
 
 from __future__ import annotations
 
@@ -46,19 +46,19 @@ FIRST_SUMS, COUNTS = ("total", "deviation"), ("histogram", "distinct")
 
 @dataclass(frozen=True)
 class Statistic:
-    """One statistic of a column: ``kind`` is "count" (of the column "*"), "sum", "mean", "p95" and so on."""
+    """One statistic: ``kind`` is "count" (of "*"), "sum", "mean", "p95" and so on."""
 
     kind: str
     column: str = ROWS
 
     @property
     def name(self) -> str:
-        """Name of its columns in a frame: "kwh_sum", or "count"."""
+        """Name in a frame: "kwh_sum", or "count"."""
         return self.kind if self.column == ROWS else f"{self.column}_{self.kind}"
 
     @property
     def rank(self) -> float | None:
-        """Rank of a quantile: .5 of "median", .95 of "p95"; None for other statistics."""
+        """Rank of a quantile, .95 of "p95"; else None."""
         if self.kind == "median":
             return 0.5
         return float(self.kind[1:]) / 100.0 if self.kind.startswith("p") else None
@@ -66,12 +66,11 @@ class Statistic:
 
 @dataclass(frozen=True)
 class Quantity:
-    """One integer sum of each cell, or several counts: how a row enters it.
+    """One integer sum of each cell, or several counts.
 
-    Values are clipped to [``low``, ``high``] steps of ``grid``, and ``centre`` is subtracted.  "count" adds 1 for
-    each row, "beyond" 1 for each that the clip changes, "square" the square, in steps of ``resolution``, which for
-    the others is ``grid``.  Cells alone have the counts "histogram", of bins from ``low`` to ``high``, and
-    "distinct", of entries.
+    Values are clipped to [``low``, ``high``] steps of ``grid``, less ``centre``.  "count" adds 1 for each row,
+    "beyond" 1 for each clipped, "square" the square, in steps of ``resolution``.  Cells alone have "histogram", of
+    bins from ``low`` to ``high``, and "distinct", of entries.
     """
 
     name: str
@@ -84,7 +83,7 @@ class Quantity:
 
     @property
     def sensitivity(self) -> int:
-        """Largest change of a sum by one row, in steps of ``resolution``."""
+        """Largest change by one row, in steps of ``resolution``."""
         if self.name in ("count", "beyond") or self.counts:
             return 1
         most = int(max(abs(self.low - self.centre), abs(self.high - self.centre)))
@@ -92,26 +91,26 @@ class Quantity:
 
     @property
     def counts(self) -> bool:
-        """True of counts that cells have alone, with noise bound to these alone."""
+        """True of counts that cells alone have."""
         return self.name in COUNTS
 
     @property
     def levels(self) -> int:
-        """Numbers of a cell that one row changes: a node of each level of bins."""
+        """Numbers that one row changes: a node of each level of bins."""
         return LEVELS if self.name == "histogram" else 1
 
     @property
     def ends(self) -> tuple[float, float]:
-        """Ends of the clip, in units of the input."""
+        """Ends of the clip."""
         return self.low * self.grid, self.high * self.grid
 
     @property
     def factor(self) -> float:
-        """Squared steps of the grid in one step of the resolution, inverted: a power of 2."""
+        """Steps of resolution in a squared step of the grid: a power of 2."""
         return self.grid**2 / self.resolution
 
     def add(self, rows: CellRows, values: Floats, first: int, sums: Integers) -> bool:
-        """Add rows with these values of the column to `sums`; False if a value that counts is not finite."""
+        """Add rows with these values to `sums`; False if one that counts is not finite."""
         windows, keys = rows.windows, rows.codes
         if self.name == "count":
             window_sums.add_ones(windows, keys, first, sums)
@@ -128,14 +127,14 @@ class Quantity:
 
     @property
     def labels(self) -> tuple[str | float, ...]:
-        """Labels for the noise key, so that noise of another scale or clip is independent."""
+        """Labels of the noise key, by scale and clip."""
         if self.counts:
             return self.name, *(self.ends if self.name == "histogram" else ())
         return self.name, self.low, self.high, self.centre, self.grid, self.resolution
 
 
 class CellRows(NamedTuple):
-    """Rows that count: windows, keys (-1: not released), and values, float64[c, n], of each column in use."""
+    """Rows that count: windows, keys (-1: not released), values float64[c, n]."""
 
     windows: Integers
     codes: Array
@@ -143,13 +142,13 @@ class CellRows(NamedTuple):
 
 
 class BinCounts:
-    """Rows of each bin of a column in so many windows and keys."""
+    """Rows by bin, window and key."""
 
     def __init__(self, quantity: Quantity, cells: tuple[int, int]) -> None:
         self._bins, self._counts = Bins(*quantity.ends), np.zeros((*cells, BINS), np.int64)
 
     def add(self, rows: CellRows, values: Floats, first: int) -> None:
-        """Count rows of the windows from number `first` on."""
+        """Count rows from window `first` on."""
         wrong = ~np.isfinite(values)
         if wrong.any():
             inside = (rows.codes >= 0) & (rows.windows >= first) & (rows.windows < first + len(self._counts))
@@ -163,13 +162,13 @@ class BinCounts:
 
 
 class DistinctCounts:
-    """Distinct entries of a column in so many windows and keys; they are numbers."""
+    """Distinct entries, as numbers, by window and key."""
 
     def __init__(self, _quantity: Quantity, cells: tuple[int, int]) -> None:
         self._counts, self._seen = np.zeros(cells, np.int64), Numbers()
 
     def add(self, rows: CellRows, values: Floats, first: int) -> None:
-        """Count the entries that are new in their cells."""
+        """Count entries new in their cells."""
         windows, width = self._counts.shape
         cells = (rows.windows - first) * width + rows.codes
         inside = (rows.codes >= 0) & (rows.windows >= first) & (rows.windows < first + windows)
@@ -188,9 +187,9 @@ class DistinctCounts:
 def exact_sums(
     parts: Iterable[CellRows], quantities: Sequence[Quantity], plan: TablePlan, keys: int
 ) -> list[Integers]:
-    """Exact numbers of rows in the plan's windows; DataError for NaN or infinity.
+    """Exact numbers in the plan's windows: sums, int64[n, W, keys], modulo 2^64, then counts of each quantity.
 
-    First the sums, int64[n, W, keys], modulo 2^64, then the counts of each other quantity, int64[m, W, keys].
+    DataError for NaN or infinity.
     """
     first, place = plan.start or 0, {column.name: i for i, column in enumerate(plan.columns)}
     cells = (plan.stop or 0) - first, keys
@@ -221,11 +220,11 @@ class Measured:
     ----------
     level : Level
     quantities : tuple of Quantity
-        Sums, or the only one whose counts these are.
+        Sums, or the one whose counts these are.
     steps : int64[n, W or 1, K_depth]
-        Sums of n quantities, in steps of their resolutions, or n counts.
+        Sums in steps of resolution, or counts.
     noise : tuple of DrawnNoise
-        Noise of each quantity, in steps.
+        Of each quantity, in steps.
     """
 
     level: Level
@@ -235,7 +234,7 @@ class Measured:
 
 
 class Number(NamedTuple):
-    """A released number and the variance of its noise."""
+    """A released number and its noise variance."""
 
     value: float
     variance: float
@@ -255,7 +254,7 @@ class RowNumbers:
 
     @property
     def share(self) -> float | None:
-        """Estimated share of rows that were dropped; None if the rows that count are too few to tell."""
+        """Estimated share of dropped rows; None if too few count."""
         if not self.counted.known:
             return None
         dropped = self.dropped.value if self.dropped.known else 0.0
@@ -269,33 +268,30 @@ class Released:
     Attributes
     ----------
     edges : int64[W + 1]
-        Borders of the windows: microseconds since 1970-01-01, in UTC, or of the local clock if there is no zone;
-        0 and 1 without times.
+        Borders of the windows: microseconds since 1970-01-01, in UTC, or of the local clock; 0 and 1 without times.
     time_zone : str or None
-        Zone of the windows; None if times without a zone were taken unchanged.
+        Zone of the windows.
     every : str or None
-        Length of the windows; None without times.
+        Length of the windows.
     nodes : tuple of dict
-        For each depth from 0 on: the first key columns, each with its entry in every key prefix; the last are keys.
+        By depth from 0: the first key columns with entries of every prefix; the last are keys.
     parents : tuple of int64[K_depth]
-        For each depth from 1 on: each node's number one depth above.
+        By depth from 1: each node's number one depth above.
     statistics : tuple of Statistic
-        Those that were asked for.  They follow from sums: a mean is centre + deviation / count, or total / count, a
-        variance square / count less the squared mean deviation; or from counts.
+        A mean is centre + deviation / count, or total / count, a variance square / count less the squared mean
+        deviation.
     measured : tuple of Measured
-        Sums, of which the first are the cells', and counts.
+        Sums, the cells' first, and counts.
     tails : dict of str to Tail
         Of each column with values.
     rows : RowNumbers or None
         With persons.
     taken : tuple of str
-        Ends of the time taken from the table, whose windows it may cover in part: "first", "last".
+        Ends taken from the table, perhaps within windows: "first", "last".
     family : str
-        The library that the table came from.
+        The table's library.
     selection : KeyRule or None
-        Where keys were chosen by the counts of the cells: noise and threshold of these.
-    others : DrawnNoise or None
-        There, noise of the count of the last key, of all rows of other keys, if these are released.
+        Noise and threshold of counts that chose keys.
     """
 
     edges: Integers
@@ -315,7 +311,7 @@ class Released:
 
     @property
     def keys(self) -> dict[str, list[object]]:
-        """Key column's name to its entry in each released key; empty without ``by``."""
+        """Entries of released keys by column."""
         return self.nodes[-1]
 
     @property
@@ -334,17 +330,17 @@ class Released:
         return self.sums[0].quantities if self.sums else ()
 
     def counts(self, name: str, column: str) -> Measured:
-        """The counts of a column: "histogram" or "distinct"."""
+        """A column's "histogram" or "distinct"."""
         return next(
             each for each in self.measured if (each.quantities[0].name, each.quantities[0].column) == (name, column)
         )
 
     def index(self, name: str, column: str = ROWS) -> int | None:
-        """Number of a quantity; None if it was not released."""
+        """Number of a quantity; None if not released."""
         return next((i for i, q in enumerate(self.quantities) if (q.name, q.column) == (name, column)), None)
 
     def cells(self, name: str, column: str | None = None) -> Integers:
-        """Noisy sums of each window and key, int64[W, K]; of the only column that has it by default."""
+        """Noisy sums of each window and key; by default of the only column."""
         found = [i for i, q in enumerate(self.quantities) if q.name == name and column in (None, q.column)]
         cells: Integers = self.measured[0].steps[found[0]]
         return cells
@@ -353,7 +349,7 @@ class Released:
 def vectors(
     budget: Budget, quantities: Sequence[Quantity], exact: Sequence[Integers], keys: Keys
 ) -> Iterator[tuple[Level, tuple[Quantity, ...], Integers]]:
-    """The vectors of a node's numbers that get noise together: all sums of each level, and each cell's counts."""
+    """Vectors that get noise together: all sums of each level, and each cell's counts."""
     sums = tuple(each for each in quantities if not each.counts)
     for level in budget.levels if sums else ():
         added = keys.added(exact[0], level.depth)
@@ -371,28 +367,27 @@ def release(
     keys: Keys,
     published: Integers | None = None,
 ) -> tuple[Measured, ...]:
-    """Noisy numbers of every level, from exact ones of the cells in windows [first, last), as of :func:`exact_sums`.
+    """Noisy numbers of every level, from exact ones in windows [first, last) (:func:`exact_sums`).
 
-    Noise of a node is bound to its whole vector.  Sums and noise are taken modulo 2^64, which is post-processing of
-    the exact noisy sum: privacy does not depend on the number of rows.  ``published`` counts of rows, by which keys
-    were chosen, int64[K], replace those of the cells.
+    Noise is bound to a node's full vector; modulo 2^64 is post-processing.  ``published`` counts, by which keys were
+    chosen, replace those of the cells.
     """
     found = []
     for level, group, sums in vectors(budget, quantities, exact, keys):
-        laws = [budget.distribution(quantity, level) for quantity in group]
+        distributions = [budget.distribution(quantity, level) for quantity in group]
         labels = [(*q.labels, budget.of(q, level)) for q in group]
         if group[0].counts:
             name, *others = labels[0]
             own = key.within("counts", name, budget.plan.place(group[0].column), *others)
         else:
             own = key.within("sums", *level, *(() if level.each else span), *itertools.chain(*labels))
-        each = laws * (len(sums) // len(laws))
+        each = distributions * (len(sums) // len(distributions))
         noisy = binding.draw_cells(np.ascontiguousarray(sums), each, own, span[0], keys.digests(level.depth))
         noisy += sums
         if published is not None and group[-1].name == "count":
             noisy[-1] = published
         noisy.flags.writeable = False
-        found.append(Measured(level, group, noisy, tuple(map(drawn, laws))))
+        found.append(Measured(level, group, noisy, tuple(map(drawn, distributions))))
     return tuple(found)
 
 

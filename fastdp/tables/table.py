@@ -1,4 +1,4 @@
-"""``Table``: the result of ``fastdp.aggregate``, ``totals``, ``counts`` and ``means``."""
+"""``Table``, the result of ``fastdp.aggregate`` and others."""
 
 from __future__ import annotations
 
@@ -37,11 +37,10 @@ TITLES = {"sum": "Totals", "count": "Counts", "mean": "Means", "var": "Variances
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Table:
-    """Released windows of a table, with error bars.
+    """Released windows of a table, with error bars, from released and public numbers alone.
 
-    Everything here is computed from released and public numbers: no further privacy loss.  Intervals are about
-    true values where the column ``about`` says so; ``clipped_rows`` and ``dropped_rows`` estimate the effect of
-    clipping and of the bounds on a person's rows.
+    Intervals are about true values where the column ``about`` says so; ``clipped_rows`` and ``dropped_rows`` estimate
+    the effects of clipping and of bounds on persons.
 
     Attributes
     ----------
@@ -50,7 +49,7 @@ class Table:
     confidence : float
         Of the intervals.
     depth : int or None
-        Number of key columns of a table of totals (:meth:`level`); None: of all.
+        Number of key columns (:meth:`level`); None: all.
     """
 
     released: Released
@@ -58,7 +57,7 @@ class Table:
     depth: int | None = None
 
     def with_confidence(self, confidence: float) -> Table:
-        """A copy of the table whose intervals have another confidence, between 0 and 1."""
+        """A copy with another confidence, in (0, 1)."""
         return replace(self, confidence=checked_confidence(confidence))
 
     @property
@@ -68,15 +67,13 @@ class Table:
 
     @cached_property
     def frame(self) -> Any:
-        """A data frame of the library that the table came from, one row for each window and key.
+        """A data frame of the table's library, one row for each window and key.
 
-        Columns: ``window``, its start, with the time zone if there is one; the keys; of a single statistic
-        ``estimate``, ``std_error``, ``low``, ``high``, from the window's own noisy sum, whose distribution is known
-        exactly, and ``revised``, ``revised_low``, ``revised_high``, from all windows of the key, by a model
-        (docs/tables.md); of several NAME, NAME_low, NAME_high, NAME_revised, NAME_revised_low, NAME_revised_high of
-        each, NAME being column and statistic, such as "kwh_sum".  A key column with the name of one of these is
-        called ``NAME_key``.  The metadata of :meth:`write` are in ``frame.attrs["fastdp"]`` for pandas, in the
-        schema's "fastdp" for pyarrow.
+        Columns: ``window``, its start; the keys; of one statistic ``estimate``, ``std_error``, ``low``, ``high``,
+        from the window's own sum, exactly, and ``revised``, ``revised_low``, ``revised_high``, from all windows of
+        the key, by a model (``docs/tables.md``); of several NAME, NAME_low, NAME_high, NAME_revised,
+        NAME_revised_low, NAME_revised_high, such as "kwh_sum".  A key column of such a name is ``NAME_key``.
+        Metadata are in ``frame.attrs["fastdp"]`` (pandas) or the schema's "fastdp" (pyarrow).
         """
         family = self.released.family
         frame = in_family(readable(self.arrow, family), family)
@@ -92,26 +89,26 @@ class Table:
 
     @property
     def metadata(self) -> Json:
-        """Metadata that :meth:`write` adds to the numbers: guarantee, clip, dropped shares, windows, noise."""
+        """Guarantee, clip, dropped shares, windows, noise."""
         return output.metadata(self.released, self.confidence)
 
     @property
     def names(self) -> list[str]:
-        """Names of the statistics: "kwh_sum", or "count" for the number of rows."""
+        """Names of the statistics: "kwh_sum", or "count"."""
         return [each.name for each in self.released.statistics]
 
     def __getitem__(self, name: str) -> Table:
-        """The table of one statistic by its name; ParameterError for another one."""
+        """The table of one statistic; ParameterError for another name."""
         found = tuple(each for each in self.released.statistics if each.name == name)
         if not found:
             raise ParameterError(f"{validation.shown(name)}: expected one of {', '.join(map(repr, self.names))}")
         return replace(self, released=replace(self.released, statistics=found))
 
     def level(self, depth: int) -> Table:
-        """The table of totals of the first ``depth`` key columns; 0: of all keys together.
+        """The table of totals of the first ``depth`` key columns; 0: of all keys.
 
-        A key's numbers add up to those of the level above, measured there or not (``levels=`` of
-        :func:`fastdp.aggregate`); numbers of distinct entries do not, and have no level above.
+        Numbers add up to the level above, measured or not (``levels=`` of :func:`fastdp.aggregate`); of distinct
+        entries there is no level above.
         """
         depth = validation.integer("depth", depth, 0, len(self.released.parents))
         if depth < len(self.released.parents) and any(each.kind == "nunique" for each in self.released.statistics):
@@ -126,27 +123,13 @@ class Table:
 
     @property
     def keys(self) -> dict[str, list[object]]:
-        """Key columns of this level, each with its entry in every released key."""
+        """Entries of every released key, by column."""
         return self.released.nodes[self._depth]
 
     def whole_numbers(self, *, revised: bool = False) -> Any:
-        """The counts or sums of a table of one statistic as integers of at least 0 that add up.
+        """Counts or sums as integers of at least 0 that add up over keys in each window, in a data frame.
 
-        Parameters
-        ----------
-        revised : bool
-            From all windows instead of each one alone.
-
-        Returns
-        -------
-        data frame
-            Of the library that the table came from, with ``window``, the keys, and the numbers, in units of the
-            input.  In each window those of all keys add up to those of the levels above.
-
-        Raises
-        ------
-        ParameterError
-            If the table has several statistics, or one that is no count and no sum.
+        ``revised``: from all windows.  ParameterError for several statistics, or another one.
         """
         if self._one.kind not in ("count", "sum"):
             raise ParameterError(f"whole_numbers of a table of {self.names[0]}: expected a count or a sum")
@@ -156,16 +139,13 @@ class Table:
 
     @property
     def clipped_rows(self) -> float | None:
-        """Estimated share of rows with values beyond their clip, the largest of all columns; None if it is unknown.
-
-        Unknown for counts, online, and if the rows are too few.
-        """
+        """Largest estimated share of rows beyond a column's clip; None for counts, online, and for few rows."""
         shares = [each.share for each in self.released.tails.values() if each.share is not None]
         return max(shares, default=None)
 
     @property
     def dropped_rows(self) -> float | None:
-        """Estimated share of persons' rows that were dropped; None without persons, and online."""
+        """Estimated share of persons' dropped rows; None without persons, and online."""
         return None if self.released.rows is None else self.released.rows.share
 
     @cached_property
@@ -181,108 +161,84 @@ class Table:
         return self.released.sizes[self._depth]
 
     def estimate(self, starts: Values, stops: Values, *, revised: bool = False) -> Floats:
-        """The statistic over windows [start, stop) of each key; a table of several has one in ``table[name]``.
+        """The statistic over windows [start, stop) of each key: float64[q, K], or float64[q] without keys.
 
         Parameters
         ----------
         starts, stops : int or int[q]
             Windows by number; 0 <= start < stop <= number of windows.
         revised : bool
-            From all windows of the key instead of these alone.
-
-        Returns
-        -------
-        float64[q, K]
-            In units of the input; float64[q] if the table has no keys.
+            From all windows of the key instead of these.
 
         Raises
         ------
         ParameterError
-            If the numbers are not integers in order and in range, or the table has several statistics.
+            For numbers that are not integers in order and in range, or a table of several statistics (use
+            ``table[name]``).
         """
         return self._shaped(self._ranges(starts, stops, revised, None).estimate)
 
     def sum(self, starts: Values, stops: Values, *, revised: bool = False) -> Floats:
-        """Totals or counts over windows [start, stop) of each key; parameters and errors as :meth:`estimate`."""
+        """Totals or counts, as :meth:`estimate`."""
         return self._of("sum", ("sum", "count"), starts, stops, revised)
 
     def mean(self, starts: Values, stops: Values, *, revised: bool = False) -> Floats:
-        """Means over windows [start, stop) of each key; parameters and errors as :meth:`estimate`."""
+        """Means, as :meth:`estimate`."""
         return self._of("mean", ("mean",), starts, stops, revised)
 
     def std_error(self, starts: Values, stops: Values, *, revised: bool = False) -> Floats:
-        """Standard errors of the answers: exact for sums, by the delta method for means, modelled if revised."""
+        """Standard errors: exact for sums, by the delta method for means, modelled if revised."""
         return self._shaped(self._ranges(starts, stops, revised, None).std_error)
 
     def interval(
         self, starts: Values, stops: Values, confidence: float | None = None, *, revised: bool = False
     ) -> tuple[Floats, Floats]:
-        """Interval that holds the true answer of :meth:`estimate` with the given probability.
+        """Interval, (low, high), that holds the true answer of :meth:`estimate` with the given probability.
 
-        Parameters
-        ----------
-        starts, stops, revised
-            As for :meth:`estimate`; intervals about revised answers follow from a model.
-        confidence : float, optional
-            By default the table's.
-
-        Returns
-        -------
-        low, high : float64[q, K]
-            In units of the input; float64[q] if the table has no keys.  Those of clipped values, in the frame, are
-            never too narrow: from the exact distribution of the noise of m windows.
-
-        Raises
-        ------
-        ParameterError
-            If the windows are not in range or the confidence is not in (0, 1).
+        Those of clipped values are never too narrow, by the exact distribution of noise; about revised answers by a
+        model. ParameterError also unless confidence, by default the table's, is in (0, 1).
         """
         answer = self._ranges(starts, stops, revised, confidence)
         return self._shaped(answer.low), self._shaped(answer.high)
 
     @validation.plain
     def plot(self, path: str | Path | None = None, ax: Axes | None = None) -> Any:
-        """Draw estimates, their intervals and the revised line; windows that the table covers in part are shaded.
+        """Draw estimates, their intervals and the revised line; partly covered windows are shaded.
 
         Parameters
         ----------
         path : str or Path, optional
             Output file; its suffix chooses the format.
         ax : matplotlib.axes.Axes, optional
-            Axes to draw on, one for each statistic, with all keys pooled.  By default a new figure: of one statistic
-            a panel for each of up to six keys, the keys pooled if there are more; of several a panel for each.
-
-        Returns
-        -------
-        Axes or array of Axes
-            The axes drawn on.
+            Axes to draw on, one for each statistic, with keys pooled; all are returned.  By default a new figure: of
+            one statistic a panel for each of up to six keys (more are pooled), of several a panel for each.
 
         Raises
         ------
         ImportError
-            If matplotlib is not installed.
+            Without matplotlib.
         ParameterError
-            If there is nothing to draw, or the suffix is not an image format.
+            If there is nothing to draw, or for another suffix.
         """
         from fastdp.tables import output
 
         return output.draw(self.released, self._answers, self._depth, path, ax)
 
     def write(self, path: str | Path, *, overwrite: bool = False) -> None:
-        """Write the frame to a file, with guarantee, clip, windows and noise as metadata.
+        """Write the frame to a file, with :attr:`metadata`.
 
         Parameters
         ----------
         path : str or Path
-            ``.parquet`` (metadata: JSON under "fastdp" in the schema), ``.csv`` (metadata in ``PATH.json``) or
-            ``.npz`` (one array for each column; metadata: JSON in the array "fastdp").
+            ``.parquet`` (metadata under "fastdp" in the schema), ``.csv`` (in ``PATH.json``) or ``.npz`` (in the
+            array "fastdp").
         overwrite : bool
-            Whether an existing file may be replaced.
+            True to replace a file.
 
         Raises
         ------
         ParameterError
-            If the suffix is unknown or the file exists.
+            For another suffix, or an existing file.
         """
         output.write(self.arrow, self.metadata, path, overwrite=overwrite)
 
@@ -302,7 +258,7 @@ class Table:
         )
 
     def title(self) -> str:
-        """One line of text: statistics, windows and keys of the release."""
+        """Statistics, windows and keys in one line."""
         released = self.released
         keys = f" x {_number(self._keys, 'key')} ({', '.join(self.keys)})" if self.keys else ""
         kinds = [each.kind for each in released.statistics]

@@ -1,4 +1,4 @@
-"""``fastdp.Windows``: windows of rows that arrive over time, closed by a public clock."""
+"""``fastdp.Windows``: windows of arriving rows, closed by a public clock."""
 
 from __future__ import annotations
 
@@ -44,13 +44,12 @@ log = logging.getLogger("fastdp")
 
 @dataclass(frozen=True, eq=False)
 class Waiting:
-    """Rows of persons in open windows, which are chosen only when their window closes.
+    """Rows of persons in open windows, chosen when their window closes.
 
-    Rows are appended after existing ones, so states share rows, a call copies none, and a failed call changes
-    nothing.  ``rows``, int64[capacity, 4 + values + 1], hold in the last column the index of the previous row in the
-    same window (-1: none).  Rows from ``size`` on are free; the array's last row holds the number filled, by this
-    state or a later one.  ``gone`` counts rows of closed windows, ``ends`` is the last row of each open window or -1,
-    and ``moved`` counts compactions.
+    Rows are appended, so states share them and a failed call changes nothing.  ``rows``, int64[capacity, 4 + values +
+    1]: the last column is the index of the previous row in the same window (-1: none); the last row the number
+    filled, by any state.  ``gone`` counts rows of closed windows, ``ends`` is each open window's last row or -1,
+    ``moved`` counts compactions.
     """
 
     rows: Integers
@@ -64,7 +63,7 @@ class Waiting:
 
     @classmethod
     def none(cls, values: int) -> Waiting:
-        """A state without rows, which have so many values, and without open windows."""
+        """A state without rows and open windows."""
         return cls(np.empty((0, FACTS + values + 1), np.int64), 0, 0, np.empty(0, np.int64))
 
     def widened(self, windows: int) -> Waiting:
@@ -74,7 +73,7 @@ class Waiting:
         return replace(self, ends=ends)
 
     def compact(self) -> Waiting:
-        """The state without rows of closed windows if these are many; else `self`."""
+        """The state without closed windows' rows, if many."""
         live = self.size - self.gone
         if self.gone <= max(live, SPARE):
             return self
@@ -85,10 +84,7 @@ class Waiting:
         return replace(fresh, moved=self.moved + 1)
 
     def with_rows(self, said: Integers, windows: Integers) -> Waiting:
-        """The state with the rows `said`, int64[m, 4 + values], appended to the open windows `windows`, int64[m].
-
-        ``ends`` is changed in place: call :meth:`widened` first.
-        """
+        """The state with rows `said` in open `windows`; changes ``ends``: call :meth:`widened` first."""
         rows, size = self.rows, self.size + len(said)
         if size >= len(rows) or rows[-1, 0] != self.size:
             # No free rows, or another state has filled them.
@@ -100,20 +96,20 @@ class Waiting:
         return replace(self, rows=rows, size=size)
 
     def of_first(self, windows: int) -> Integers:
-        """Rows of the first `windows` open windows: int64[n, 4 + values]."""
+        """Rows of the first open windows: int64[n, 4 + values]."""
         return self.rows[person_rows.chained_rows(self.rows, self.ends[:windows]), :-1]
 
     def without_first(self, windows: int, rows: int) -> Waiting:
-        """The state after the first `windows` windows, with `rows` rows, are closed."""
+        """The state after the first `windows`, with `rows` rows, closed."""
         return replace(self, ends=self.ends[windows:], gone=self.gone + rows)
 
     def alone(self) -> Waiting:
-        """A copy whose rows no other state shares."""
+        """A copy with rows of its own."""
         return replace(self, rows=self.rows[: self.size].copy())
 
 
 class Batch(NamedTuple):
-    """Input of one call: instants, values (float64[c, n]), keys (-1: unlisted), persons of rows; or the clock."""
+    """Input of one call: instants, values (float64[c, n]), keys (-1: unlisted), persons; or the clock."""
 
     times: Integers
     values: Floats
@@ -126,9 +122,8 @@ class Batch(NamedTuple):
 class WindowsState:
     """State between two calls; ``late``, ``sums`` and ``waiting`` are secret.
 
-    ``n_seen`` counts calls that changed something.  Windows that end up to ``clock`` (microseconds) are closed;
-    ``closed`` is the number of the first open one, and ``late`` counts rows that came after theirs was closed.  With
-    persons, ``waiting`` holds the open windows' rows; else ``sums``, int64[Q, open windows, K], their exact sums.
+    ``n_seen``: calls that changed something; ``clock``, microseconds; ``closed``: first open window; ``late``: rows
+    after theirs closed.  With persons, ``waiting`` holds rows; else ``sums``, int64[Q, open windows, K].
     """
 
     n_seen: int
@@ -144,7 +139,7 @@ class WindowsState:
 
 @dataclass(frozen=True)
 class WindowsMachine(Machine[WindowsState]):
-    """Transition function of :class:`Windows`: public parameters without state; times as ISO text."""
+    """Public parameters of :class:`Windows`; times as ISO text."""
 
     PARTS: ClassVar[codec.Parts] = {kind.__name__: kind for kind in (Time, Value, Rows, Person)}
     rule: ClassVar[int] = TablePlan.rule
@@ -162,7 +157,7 @@ class WindowsMachine(Machine[WindowsState]):
 
     @cached_property
     def plan(self) -> TablePlan:
-        """Public parameters of a release whose clips are the bounds; ParameterError if they do not fit together."""
+        """Public parameters, whose clips are the bounds; ParameterError for conflicts."""
         asked = tuple(Statistic(kind, column) for column, kind in self.statistics)
         given = {"epsilon": self.epsilon, "unit": self.unit, "by": self.by, "keys": self.keys, "delta": self.delta}
         plan = make_plan(asked, self.time, bounds=dict(self.bounds), levels=False, **given)
@@ -172,12 +167,12 @@ class WindowsMachine(Machine[WindowsState]):
 
     @cached_property
     def quantities(self) -> list[Quantity]:
-        """The sums that each cell has, with their noise."""
+        """Sums of each cell, with noise."""
         return self.plan.quantities()
 
     @cached_property
     def table(self) -> KeySet:
-        """The released keys, which find the key of a row."""
+        """Released keys, which find a row's key."""
         return KeySet(self.plan.by, self.plan.keys)
 
     @property
@@ -188,7 +183,7 @@ class WindowsMachine(Machine[WindowsState]):
 
     @cached_property
     def delay(self) -> int | None:
-        """Microseconds by which the clock follows the latest time seen; None if only ``advance`` moves it."""
+        """Microseconds by which the clock follows the latest time; None: only ``advance`` moves it."""
         return None if self.lateness is None else parse_length("lateness", self.lateness)[1]
 
     def start(self, key: Key) -> WindowsState:
@@ -200,7 +195,7 @@ class WindowsMachine(Machine[WindowsState]):
     # The call.
 
     def read(self, *batch: Any) -> Batch:
-        """A call's rows as arrays, or its clock; DataError for rows that are not accepted."""
+        """Rows as arrays, or a clock; DataError if not accepted."""
         times, values, keys, who, to = batch
         zone = self.calendar.zone
         if to is not None:
@@ -262,11 +257,9 @@ class WindowsMachine(Machine[WindowsState]):
         return digests
 
     def parts(self, batch: Batch) -> tuple[Array, ...]:
-        """Everything in `batch` on which noise depends, as arrays."""
         return (*batch[:4], np.array([batch.to]))
 
     def step(self, state: WindowsState, batch: Batch, key: Key) -> Transition[WindowsState]:
-        """State after the rows are added, and the release of the windows that the clock closes."""
         after, sums = self.collect(state, batch, key)
         return Transition(after, partial(self._emit, *self._measure(state.closed, sums, key)))
 
@@ -309,7 +302,7 @@ class WindowsMachine(Machine[WindowsState]):
         return span, release(self.plan.budget, self.quantities, [sums], key, span, self.table), key
 
     def _clock(self, state: WindowsState, batch: Batch, windows: Integers) -> tuple[int, Flags]:
-        """The clock after the batch, and flags of late rows: row by row, so the cut into batches has no effect."""
+        """Clock after the batch, and flags of late rows, row by row."""
         clock = max(state.clock, batch.to)
         if self.delay is None or not windows.size:
             return clock, windows < state.closed
@@ -320,7 +313,7 @@ class WindowsMachine(Machine[WindowsState]):
     def _close(
         self, waiting: Waiting, batch: Batch, counted: Flags, span: tuple[Integers, int, int, int], key: Key
     ) -> tuple[Integers, Waiting]:
-        """Exact sums of the windows that close now, from rows of least hash, and the rows that still wait."""
+        """Exact sums of windows that close, from rows of least hash, and waiting rows."""
         windows, first, closed, open_to = span
         waiting = waiting.compact().widened(open_to - first)
         if counted.any():
@@ -345,7 +338,7 @@ class WindowsMachine(Machine[WindowsState]):
         return exact_sums([rows], self.quantities, plan, self.table.size)[0]
 
     def _check_far(self, windows: int) -> None:
-        """Raise DataError for more open windows than fit in memory."""
+        """DataError for more open windows than memory."""
         try:
             self.plan.check_cells(windows, self.table.size)
         except ParameterError:
@@ -355,7 +348,6 @@ class WindowsMachine(Machine[WindowsState]):
             ) from None
 
     def _emit(self, span: tuple[int, int], measured: tuple[Measured, ...], key: Key) -> Released:
-        """The release of the closed windows, with its guarantee."""
         if span[1] > span[0]:
             log.info("%d windows of %s closed", span[1] - span[0], self.calendar.every)
         tails = self.plan.unknown_tails(self.quantities)
@@ -373,16 +365,13 @@ class WindowsMachine(Machine[WindowsState]):
     # State files.
 
     def rekeyed(self, state: WindowsState, key: Key) -> WindowsState:
-        """State of a copy, with its own waiting rows."""
         return replace(state, waiting=state.waiting.alone())
 
     def pack(self, state: WindowsState) -> Packed:
-        """The state as JSON, with waiting rows as chunks of a log."""
         live = state.waiting.of_first(state.waiting.ends.size)
         return {**self._small(state), **({"log": _parts(live)} if self.plan.who is not None else {})}
 
     def record(self, before: WindowsState, after: WindowsState) -> Record:
-        """Log record of one call: the state without waiting rows, the new rows, and True if rows were compacted."""
         old, new = before.waiting, after.waiting
         came = new.rows[old.size if old.moved == new.moved else old.size - old.gone : new.size, :-1]
         return Record(self._small(after), _parts(came), old.moved != new.moved)
@@ -392,7 +381,6 @@ class WindowsMachine(Machine[WindowsState]):
         return {"n_seen": state.n_seen, "state": {name: codec.describe(getattr(state, name)) for name in names}}
 
     def unpack(self, packed: Packed, key: Key) -> WindowsState:
-        """State restored from JSON, with waiting rows from the log's chunks; ValueError if it is invalid."""
         values = len(self.plan.columns)
         none = {"waiting": codec.describe(Waiting.none(values))}
         state = super().unpack({**packed, "state": {**packed["state"], **none}}, key)
@@ -407,7 +395,6 @@ class WindowsMachine(Machine[WindowsState]):
         return replace(state, waiting=waiting)
 
     def check_indices(self, state: WindowsState) -> None:
-        """Raise ValueError unless `state` can be one of this machine."""
         like, calendar = self.start(Key(bytes(32), simulated=True)), self.calendar
         expect(state.sums, np.empty((like.sums.shape[0], state.sums.shape[1], like.sums.shape[2]), np.int64))
         if min(state.n_seen, state.late) < 0 or state.closed < like.closed or state.clock < like.clock:
@@ -422,7 +409,6 @@ def _parts(rows: Integers) -> list[str]:
 
 
 def _wide(sums: Integers, windows: int) -> Integers:
-    """A copy of `sums` with at least `windows` windows."""
     wide: Integers = np.zeros((sums.shape[0], max(windows, sums.shape[1]), sums.shape[2]), np.int64)
     wide[:, : sums.shape[1]] = sums
     return wide
@@ -445,33 +431,32 @@ class Windows(Publisher[WindowsState]):
     statistics : dict of str to str or list of str
         As for :func:`fastdp.aggregate`, of columns named in :meth:`add`.
     time : Time
-        The windows, with ``start``, before which rows are late; its column is that of the times in :meth:`add`.
+        The windows, with ``start``, before which rows are late.
     epsilon : float
-        Privacy loss for one unit (by default one row) over everything that is ever released.
+        Privacy loss for one unit over everything that is ever released.
     by : str or list of str, optional
         Names of the key columns.
     keys : list or mapping
-        The keys that are released: texts, whole numbers or bools.  Rows with other keys are dropped.
+        The released keys: texts, integers or bools; rows with others are dropped.
     unit : Rows or Person
-        As for :func:`fastdp.aggregate`.  With a :class:`fastdp.Person` each row comes with its person, and waits
-        until its window closes; then the rows of least keyed hash count.  It needs ``per``; where that has rows in
-        several windows, also ``per_window``, and ``rows`` of at least ``per_window`` times these windows.
+        As for :func:`fastdp.aggregate`.  Rows of a :class:`fastdp.Person` wait until their window closes; then those
+        of least keyed hash count.  It needs ``per``; if that has rows in several windows, also ``per_window``, and
+        ``rows`` of at least ``per_window`` times these.
     bounds : dict, number, pair or Value
-        Public clips of the columns, as for :func:`fastdp.aggregate`: a bound is the clip itself.
+        Public clips of the columns: a bound is the clip.
     delta : float
         Above 0: noise is Gaussian where its variance is smaller.
     lateness : str or timedelta, optional
-        A fixed length ("10min"): the clock stands at the latest time seen, less this.  By default :meth:`advance`
-        alone moves it.  The latest time seen is then public knowledge, and whether a row is late depends on it.
+        Fixed length ("10min") by which the clock follows the latest time seen, then public knowledge.  By default
+        :meth:`advance` alone moves it.
     seed, key
         As for :func:`fastdp.aggregate`.
 
     Notes
     -----
-    Privacy: as of :func:`fastdp.aggregate`; a late row changes nothing that is released.  Rows cut into other batches
-    give the same output, bit for bit, and so does ``fastdp.aggregate`` with the same key and parameters on a table of
-    rows that are not late.  The shares of rows beyond the clip and of persons with dropped rows are not released;
-    their budget is left unspent.  State files, copies, replays: ``docs/state.md``.
+    Privacy: as of :func:`fastdp.aggregate`; a late row changes nothing.  Output does not depend on batches, and
+    equals ``fastdp.aggregate``'s with the same key and parameters on rows that are not late.  Shares of clipped and
+    dropped rows are not released; their budget is unspent.  Files, copies, replays: ``docs/state.md``.
 
     Examples
     --------
@@ -534,12 +519,12 @@ class Windows(Publisher[WindowsState]):
 
     @property
     def n_seen(self) -> int:
-        """Calls so far that added rows or moved the clock: the position at which input continues after a restart."""
+        """Calls that added rows or moved the clock, for a restart."""
         return self._state.n_seen
 
     @property
     def late(self) -> int:
-        """Rows so far that came after their window was closed: for the operator, never to be published."""
+        """Rows after their window was closed: for the operator, never to be published."""
         return self._state.late
 
     @single_caller
@@ -551,7 +536,7 @@ class Windows(Publisher[WindowsState]):
         times : array-like of datetimes or dates, [n]
             In any order; other times as ``Time`` says.
         values : array-like of numbers, [n], or mapping of column names to them, optional
-            Values of the columns of ``statistics``; None for counts.
+            Of the columns of ``statistics``; None for counts.
         keys : array-like, [n], or mapping of column names to them, optional
             With ``by``.
         persons : array-like, [n], optional
@@ -560,7 +545,7 @@ class Windows(Publisher[WindowsState]):
         Raises
         ------
         DataError
-            For rows that are not accepted; nothing is consumed then.
+            For rows that are not accepted; nothing is consumed.
         """
         home = type(times).__module__.partition(".")[0]
         self._family = home if home in ("pandas", "polars") else "pyarrow"
@@ -577,14 +562,14 @@ class Windows(Publisher[WindowsState]):
 
 
 def _text(value: Instant | None) -> Any:
-    """ISO text of a point in time, for a state file; other values unchanged."""
+    """ISO text of a point in time; other values unchanged."""
     if isinstance(value, (datetime, date)):
         return value.isoformat()
     return str(value) if isinstance(value, np.datetime64) else value
 
 
 def _fixed(lateness: Duration | None) -> str | None:
-    """Text of a fixed length of time, for a state file; ParameterError for calendar units."""
+    """Text of a fixed length; ParameterError for calendar units."""
     text, microseconds = (None, 1) if lateness is None else parse_length("lateness", lateness)[:2]
     if not microseconds:
         raise ParameterError(f"lateness = {validation.shown(lateness)}: expected a fixed length such as '10min'")

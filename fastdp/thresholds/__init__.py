@@ -1,4 +1,4 @@
-"""Rules that choose the threshold theta: from the hold-out with a budget of its own, or a public number."""
+"""Rules that choose the threshold theta."""
 
 from fastdp.thresholds.base import Chooser, Fixed, Threshold
 from fastdp.thresholds.base import ThresholdTask as ThresholdTask

@@ -26,13 +26,13 @@ class ThresholdTask:
     epsilon : float
         Budget for the hold-out.
     bound, resolution : float
-        B, and the grid step that values are rounded to, in units of the input.
+        B, and the grid step, in units of the input.
     holdout : int
         m, the number of values that choose theta.
     max_range : int
         r, the longest query.
     publish_epsilon : float, optional
-        Budget of the noise that theta is chosen for; by default `epsilon`.
+        Budget of the noise; by default `epsilon`.
     noise_constant : float, optional
         K of :meth:`fastdp.perturbers.Perturber.noise_constant`.
     """
@@ -52,7 +52,7 @@ class ThresholdTask:
 
 
 class Chooser(Protocol):
-    """Collects the hold-out and chooses theta; keeps only the data that the choice needs."""
+    """Collects the hold-out and chooses theta."""
 
     def copy(self) -> Chooser:
         """Independent copy, so that a rejected chunk can be dropped."""
@@ -67,12 +67,12 @@ class Chooser(Protocol):
         """Collected data, for a state file."""
 
     def unpack(self, packed: Integers) -> None:
-        """Restore data from :meth:`pack`; ValueError or IndexError if they do not fit."""
+        """Restore data from :meth:`pack`; else ValueError or IndexError."""
 
 
 @runtime_checkable
 class RowChooser(Protocol):
-    """Chooser for many streams in one call; others are called once for each stream."""
+    """Chooser for many streams in one call."""
 
     @property
     def row_words(self) -> int:
@@ -83,17 +83,17 @@ class RowChooser(Protocol):
         """Histogram of the observed values."""
 
     def histograms(self, values: Floats, starts: Integers) -> Integers:
-        """Histograms of many finite hold-outs that begin at `starts`: int64[n, bins]."""
+        """Histograms of finite hold-outs that begin at `starts`: int64[n, bins]."""
 
     def choose_rows(self, histograms: Integers, key: Key, streams: Integers) -> Floats:
-        """Theta of each stream, float64[n]: ``choose`` under ``held_out(key, hold-out i).of_stream(streams[i])``.
+        """Theta of each stream, float64[n], by ``choose`` under ``held_out(key, hold-out).of_stream(number)``.
 
-        `histograms` is int64[n, bins], or int64[1, bins] if all streams share one.
+        `histograms`: int64[n, bins], or int64[1, bins] for a shared one.
         """
 
 
 def held_out(key: Key, values: Array) -> Key:
-    """Key of a choice from this hold-out, contiguous or as ``Chooser.pack`` returns it; others get other noise."""
+    """Key of a choice from this hold-out, or from ``Chooser.pack``."""
     # Not BLAKE2b: this is the one long message, and processors have instructions for SHA-256.
     return key.within("holdout", hashlib.sha256(values.data).digest())
 
@@ -109,7 +109,7 @@ class Threshold(Protocol):
         """Empty chooser for one publisher."""
 
     def guarantee(self, task: ThresholdTask) -> Guarantee | None:
-        """Privacy cost of choosing theta; None if no data are used."""
+        """Privacy cost of the choice; None without data."""
 
 
 @record
@@ -119,7 +119,7 @@ class Fixed:
     Parameters
     ----------
     theta : float
-        In units of the input, above 0 and at most the bound.  It must not come from the data.
+        In units of the input, above 0, at most the bound; not from the data.
     """
 
     theta: float = parameter(Real(above=0.0))
@@ -140,7 +140,7 @@ class Fixed:
 
 
 def as_rule(name: str, threshold: object) -> Threshold:
-    """`threshold`, if it is a rule; a number as :class:`Fixed`; ParameterError for anything else."""
+    """`threshold` as a rule, a number as :class:`Fixed`; else ParameterError."""
     if type(threshold) is not bool and isinstance(threshold, numbers.Real):
         return Fixed(validation.positive(name, threshold))
     validation.part(name, threshold, Threshold, "fastdp.thresholds")

@@ -1,7 +1,4 @@
-"""NM-E: the threshold of ToPS, by noisy max over integer scores.
-
-Source: ToPS section 2.3 (noisy max), section 3.3, Eq. 5 and 6; readings in ``docs/tops.md``.
-"""
+"""NM-E: theta by noisy max over integer scores (ToPS sections 2.3 and 3.3, Eq. 5 and 6; ``docs/tops.md``)."""
 
 from __future__ import annotations
 
@@ -41,7 +38,7 @@ MAX_EPSILON = 2.0**40
 
 @lru_cache(maxsize=256)
 def score_unit(task: ThresholdTask, counts: int = 1) -> int:
-    """Integer weight of one count in a score, a power of two; scores add up `counts` counts."""
+    """Integer weight of one count, a power of two, if a score adds up `counts` counts."""
     room = math.floor(Fraction(MAX_NOISE) * Fraction(task.epsilon) / counts)
     if room < 1:
         least = (counts - 1).bit_length() - 44
@@ -70,13 +67,13 @@ def draw_noise(
 
 
 def exact_guarantee(task: ThresholdTask, kind: NoiseKind, scored: str) -> Guarantee:
-    """Pure epsilon on the hold-out; `scored` describes the scores in the derivation."""
+    """Pure epsilon on the hold-out, with scores `scored`."""
     scores, noise = scored.format(task.holdout), f"discrete {kind} noise of scale 1 / epsilon: epsilon"
     return pure(task.epsilon, f"noisy max over {scores}: monotone, sensitivity 1, {noise}")
 
 
 class CountedHoldout(ABC):
-    """Chooser that keeps a histogram of the hold-out, not the values."""
+    """Chooser that keeps a histogram."""
 
     def __init__(self, noise: NoiseKind, task: ThresholdTask, counts: Integers) -> None:
         self._noise, self._task, self._counts = noise, task, counts
@@ -102,7 +99,7 @@ class CountedHoldout(ABC):
 
     @abstractmethod
     def choices(self, key: Key, count: int) -> Floats:
-        """Thetas of `count` independent private choices, float64[count]; more than one is for audits."""
+        """Thetas of `count` independent choices, float64[count]; several are for audits."""
 
     def choose(self, key: Key) -> float:
         """Theta of one private choice, in units of the input."""
@@ -148,20 +145,19 @@ class NoisyMax:
     Parameters
     ----------
     c : float
-        Constant of Eq. 6, in units of a value: about the mean excess of the values above theta.
+        Constant of Eq. 6, in units of a value: about the mean excess above theta.
     noise : "laplace" or "exponential"
-        Two-sided or one-sided discrete noise; both are pure epsilon without a factor of 2, because the score is
-        monotone with sensitivity 1.
+        Two-sided or one-sided discrete noise; both are pure epsilon.
     step : float, optional
-        Candidates are step, 2 step, ... and the bound.  By default 1 (the paper's), or a power of two that gives
-        about 4,096 candidates where the bound is below 64 or above 2^20.
+        Distance of candidates; by default 1 (the paper's), or a power of two that gives about 4,096 of them where the
+        bound is below 64 or above 2^20.
     fan_out : int
-        b of Eq. 6: the hierarchy's, as :class:`fastdp.ToPS` passes it; the paper's 16 by default.
+        b of Eq. 6, that of the hierarchy.
 
     Notes
     -----
-    Privacy: replacing a value moves all counts #{v <= theta} by at most 1 in one direction.  Scores are K times
-    integers, noise has scale K / epsilon; the proof is in :mod:`fastdp.thresholds.noisy_max`.
+    Privacy: a replaced value moves all counts by at most 1 in one direction, so epsilon needs no factor of 2
+    (``docs/privacy.md``, section 2).
     """
 
     c: float = parameter(Real(above=0.0), default=60.0)
@@ -172,7 +168,7 @@ class NoisyMax:
     rule: ClassVar[int] = 1
 
     def candidate_step(self, bound: float) -> float:
-        """Distance of neighbouring candidates for this bound; ParameterError if `step` does not fit it."""
+        """Distance of candidates; ParameterError if `step` does not fit the bound."""
         if self.step is None:
             if MIN_WHOLE <= bound <= MAX_WHOLE:
                 return 1.0
@@ -196,22 +192,20 @@ class NoisyMax:
 
 
 class _NoisyMaxChooser(CountedHoldout):
-    """Histogram whose bin j counts values in ((j - 1) step, j step]."""
+    """Bin j counts values in ((j - 1) step, j step]."""
 
     def __init__(self, rule: NoisyMax, task: ThresholdTask, step: float, counts: Integers) -> None:
         super().__init__(rule.noise, task, counts)
         self._rule, self._step = rule, step
 
     def observe(self, values: Floats) -> None:
-        """Add finite `values` to the histogram; DataError for a column of another type."""
         self._bin(as_floats(as_column(values, "values")), self._counts)
 
     def observe_unchecked(self, values: Floats) -> bool:
-        """Count `values` and return True if all are finite; else this chooser is to be discarded."""
+        """Count `values`; True if all are finite, else discard this chooser."""
         return not self._bin(values, self._counts)
 
     def _bin(self, values: Floats, counts: Integers) -> bool:
-        """Count `values` into `counts`; returns True if one is not finite."""
         if values.size < counts.size * threshold_choice.PARTED:
             return threshold_choice.bin_values(values, self._step, counts)
         piece, lanes = np.empty(threshold_choice.PIECE, np.uint32), np.zeros((3, counts.size), np.int64)
@@ -222,26 +216,23 @@ class _NoisyMaxChooser(CountedHoldout):
         return score_unit(self._task)
 
     def penalties(self) -> Integers:
-        """K times the public term of Eq. 6 for each candidate, int64[candidates]."""
+        """K times the public term of Eq. 6, int64[candidates]."""
         return _penalties(self._rule, self._task, self._step, self._counts.size - 1)
 
     @property
     def sensitivity(self) -> int:
-        """Weight of one count."""
         return self.unit()
 
     def scores(self) -> Integers:
-        """Score of each candidate, int64[candidates], as the kernel computes it."""
         return self.unit() * np.cumsum(self._counts)[1:] - self.penalties()
 
     def choices(self, key: Key, count: int) -> Floats:
-        """Thetas of `count` independent choices, float64[count]."""
         return self._best(
             self._counts.reshape(1, -1), draw_noise(self.distribution, count, self._counts.size - 1, key)
         )
 
     def _best(self, histograms: Integers, noise: Integers) -> Floats:
-        """Theta for each row of noise, in units of the input."""
+        """Theta for each row of noise."""
         best: Integers = np.empty(noise.shape[0], np.int64)
         threshold_choice.choose_rows(histograms, self.unit(), self.penalties(), noise, best)
         thetas: Floats = np.minimum(best * self._step, self._task.bound)
@@ -275,7 +266,7 @@ class _NoisyMaxChooser(CountedHoldout):
 
 @lru_cache(maxsize=4)
 def _penalties(rule: NoisyMax, task: ThresholdTask, step: float, candidates: int) -> Integers:
-    """Penalty of each candidate relative to the first, int64, capped far below overflow."""
+    """Penalty of each candidate beyond the first's, capped below overflow."""
     b, unit = rule.fan_out, score_unit(task)
     depth = math.log(max(task.max_range, 2)) / math.log(b)
     # Only differences count, so the first candidate's term is taken off: a term that is cut off is then

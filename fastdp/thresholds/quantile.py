@@ -1,12 +1,10 @@
-"""S-P and S-PAK: a quantile of the hold-out, released with noise scaled to its smooth sensitivity.
+"""S-P and S-PAK: a quantile of the hold-out with noise scaled to its smooth sensitivity.
 
-Source: PAK (NDSS 2019) section IV-C, Eq. 11 and 12; ToPS Appendix B.  Section 5.4 of ToPS compares both.
+Source: PAK (NDSS 2019) section IV-C, Eq. 11 and 12; ToPS section 5.4, Appendix B.  The quantile of m sorted values
+has rank P = ceil(p m) in [1, m], p read as a decimal; PAK counts values strictly below, which is no rank under ties.
 
-The quantile of m sorted values has rank P = ceil(p m), clipped to [1, m], p taken as the decimal number that was
-written: ToPS only says "the rank", and PAK counts values strictly below, which is not a rank where values tie.
-
-Privacy is stated for real arithmetic: the quantile is an integer on the grid and the noise's scale is rounded up, but
-the scale depends on the data and the noise is a double.
+Privacy holds in real arithmetic (``docs/privacy.md``, section 3): the noise is a double and its scale depends on
+data.
 """
 
 from __future__ import annotations
@@ -72,10 +70,9 @@ SCALE_SLACK = 1.0 + 2.0**-48
 
 
 def decay_table(b: float, holdout: int) -> Floats:
-    """Weights e^(-b k), rounded up, for k = 0, ..., holdout + 1: float64[holdout + 2].
+    """Weights e^(-b k), rounded up, for k = 0, ..., holdout + 1, all 1 for b below about 2^-49.
 
-    Entry k + 1 is at least e^-b (1 + 2^-50) times entry k.  Where that needs a factor of 1 or more (b below about
-    2^-49) all entries are 1, and the smooth sensitivity is the bound.
+    Entry k + 1 is at least e^-b (1 + 2^-50) times entry k.
     """
     # e^-1000 is below MIN_DECAY already.
     exponent = -Fraction(min(b, 1000.0)) * (1 - B_SLACK)
@@ -98,7 +95,7 @@ class SmoothNoise:
     name : str
         "laplace", "gaussian" or "cauchy".
     a, b : float
-        Tolerated shift, in units of Z's scale; logarithm of the largest ratio of neighbours' smooth sensitivities S.
+        Tolerated shift, in Z's scale; log of the largest ratio of neighbours' smooth sensitivities S.
     gamma : float
         Exponent of the Cauchy-type density.
     """
@@ -109,12 +106,12 @@ class SmoothNoise:
     gamma: float
 
     def scale(self, values: Integers, bound: int, rank: int, kappa: float = 1.0) -> float:
-        """`kappa` S / a in grid steps, rounded up; S: smooth sensitivity of the value of `rank` in a hold-out."""
+        """`kappa` S / a in grid steps, rounded up; S is that of the value of `rank`."""
         sensitivity = threshold_choice.divide_pairs(values, bound, rank, decay_table(self.b, values.size))
         return kappa * sensitivity / self.a * SCALE_SLACK
 
     def magnitude(self, tail: float) -> float:
-        """Number z >= 0 with P[|Z| >= z] = `tail`, for 0 < `tail` <= 1."""
+        """Number z >= 0 with P[|Z| >= z] = `tail`."""
         if self.name == "laplace":
             return -math.log(tail)
         # scipy takes longer to load than fastdp, and no other threshold needs it.
@@ -129,19 +126,19 @@ class SmoothNoise:
         return math.exp((math.log(y) - math.log(rest)) / self.gamma) if y > 0.0 else 0.0
 
     def upper(self, beta: float) -> float:
-        """Quantile G^-1(1 - beta) of Z, for 0 < `beta` < 1/2."""
+        """G^-1(1 - beta) of Z, 0 < `beta` < 1/2."""
         return self.magnitude(2.0 * beta)
 
     @property
     def numeric_distance(self) -> float:
-        """Total variation distance of a drawn and clipped theta from the exact distribution (``docs/pak.md``)."""
+        """Total variation distance of a drawn theta from the exact distribution (``docs/pak.md``)."""
         return {"laplace": 2.0**-25, "gaussian": 2.0**-22, "cauchy": 2.0**-16}[self.name]
 
     def draw(self, key: Key) -> float:
         """One draw of Z by inverse CDF: a word's lowest bit is the sign, the others begin the tail probability.
 
-        Small tails take further words, so that each has 53 significant bits; with fewer, distant values of theta
-        would have gaps that differ between neighbours.
+        Small tails take further words: with fewer than 53 bits, distant thetas would have gaps that differ between
+        neighbours.
         """
         stream = StreamId(Purpose.THRESHOLD)
         word = word_at(key, stream, 0)
@@ -154,7 +151,7 @@ class SmoothNoise:
 
 
 def calibrate(name: str, epsilon: float, delta: float, gamma: float) -> SmoothNoise:
-    """Noise with the constants derived at the top of this module; `delta` in (0, 1/4], unused for "cauchy"."""
+    """Noise with the constants above; `delta` in (0, 1/4], unused for "cauchy"."""
     if name == "cauchy":
         width = epsilon / (2.0 * (gamma + 1.0))
         return SmoothNoise(name, width, width, gamma)
@@ -170,7 +167,7 @@ def calibrate(name: str, epsilon: float, delta: float, gamma: float) -> SmoothNo
 
 
 def laplace_stretch_delta(epsilon: float, b: float) -> float:
-    """delta_1 of stretching Laplace noise by e^b beyond eps/2: e^-q (1 - e^-b), q = (eps/2 + b)/(e^b - 1)."""
+    """delta_1 of Laplace noise stretched by e^b: e^-q (1 - e^-b), q = (eps/2 + b)/(e^b - 1)."""
     return 1.0 if b > 700.0 else math.exp(-(0.5 * epsilon + b) / math.expm1(b)) * -math.expm1(-b)
 
 
@@ -180,7 +177,7 @@ ReleaseSorted = Callable[[Integers, int, Key], float]
 
 
 class QuantileChooser:
-    """Chooser that keeps the hold-out as int64 grid steps, sorts it, and lets `release` compute theta from it."""
+    """Chooser that keeps the hold-out as grid steps."""
 
     def __init__(self, task: ThresholdTask, release: ReleaseSorted, clip: bool, *, sort: bool = True) -> None:
         self._task, self._release, self._clip, self._sort = task, release, clip, sort
@@ -207,7 +204,6 @@ class QuantileChooser:
         self._count = count
 
     def choose(self, key: Key) -> float:
-        """Theta in units of the input, at least the resolution, and with `clip` at most the bound."""
         values = self._steps[: self._count]
         if self._sort:
             values.sort()
@@ -220,14 +216,13 @@ class QuantileChooser:
         return self._steps[: self._count].copy()
 
     def unpack(self, packed: Integers) -> None:
-        """Restore values from :meth:`pack`; ValueError if they are too many or off the grid."""
         if packed.size > self._task.holdout or min(packed.min(initial=0), self._top - packed.max(initial=0)) < 0:
             raise ValueError("a hold-out that is too long, or values off the grid")
         self._steps, self._count = packed.astype(np.int64), packed.size
 
 
 def rank_of(p: float, m: int) -> int:
-    """P = ceil(p m) in [1, m], with `p` read as the decimal that was written (.9 of 10 values is the ninth)."""
+    """P = ceil(p m) in [1, m], `p` read as a decimal."""
     return min(m, max(1, math.ceil(Fraction(repr(float(p))) * m)))
 
 
@@ -264,7 +259,6 @@ class SmoothRule(ABC):
         return calibrate(self.noise, task.epsilon, self._delta(task), self.gamma)
 
     def start(self, task: ThresholdTask) -> QuantileChooser:
-        """Empty chooser that releases the noisy quantile; ParameterError if kappa is not positive."""
         noise, kappa, offset = self.smooth_noise(task), self.kappa(task), self.offset(task)
 
         def release(values: Integers, bound: int, key: Key) -> float:
@@ -275,7 +269,7 @@ class SmoothRule(ABC):
         return QuantileChooser(task, release, self.clip)
 
     def guarantee(self, task: ThresholdTask) -> Guarantee:
-        """(epsilon, delta) on the hold-out, for real arithmetic; delta = 0 with Cauchy-type noise."""
+        """(epsilon, delta) in real arithmetic; delta 0 with Cauchy-type noise."""
         noise, delta, kappa = self.smooth_noise(task), self._delta(task), self.kappa(task)
         delta = 0.0 if noise.name == "cauchy" else delta
         distance = noise.numeric_distance
@@ -295,7 +289,7 @@ class SmoothRule(ABC):
         return Guarantee(task.epsilon, delta, arithmetic="real", numeric_distance=distance, derivation=(step,))
 
     def _delta(self, task: ThresholdTask) -> float:
-        """Delta of the rule, by default 1 / n^2 with n = holdout + max_range (ToPS Appendix B)."""
+        """Delta, by default 1 / n^2, n = holdout + max_range."""
         return 1.0 / float(task.holdout + task.max_range) ** 2 if self.delta is None else self.delta
 
 
@@ -306,22 +300,20 @@ class SmoothQuantile(SmoothRule):
     Parameters
     ----------
     p : float
-        Quantile, a fraction in (0, 1); the paper's .995.
+        Quantile, a fraction in (0, 1).
     delta : float, optional
-        Probability that the privacy loss exceeds epsilon, in (0, 1/4]; by default 1 / n^2 with n = holdout +
-        max_range.  With Cauchy-type noise there is none: expected None or 0.
+        In (0, 1/4], by default 1 / n^2 with n = holdout + max_range; None or 0 with Cauchy-type noise.
     noise : "laplace", "gaussian" or "cauchy"
         Distribution of Z; "cauchy" is pure epsilon, with heavy tails.
     gamma : float
-        Cauchy-type noise only: density proportional to 1 / (1 + abs(z)^gamma), gamma from 1.125 to 16.
+        Cauchy-type noise: density proportional to 1 / (1 + abs(z)^gamma), gamma from 1.125 to 16.
     clip : bool
-        True: theta is clipped to [resolution, bound], public post-processing.  False: only below, which reproduces
-        published distributions of theta and the noise that belongs to them; values still end at the bound.
+        True: theta is clipped to [resolution, bound], post-processing.  False: only below, as published; values still
+        end at the bound.
 
     Notes
     -----
-    Memory: the hold-out itself, m int64; sorted once, when theta is chosen.
-    Half of all draws lie below the quantile: see :class:`PAKQuantile`.
+    Memory: m int64.  Half of all draws lie below the quantile: see :class:`PAKQuantile`.
     """
 
     p: float = parameter(FRACTION, default=0.995)
@@ -344,11 +336,9 @@ class SmoothQuantile(SmoothRule):
             raise ParameterError(f"delta = {self.delta!r}: expected None or 0, because noise = 'cauchy' has no delta")
 
     def kappa(self, task: ThresholdTask) -> float:
-        """Factor of the noise's scale: 1."""
         return 1.0
 
     def offset(self, task: ThresholdTask) -> float:
-        """Number added to Z: 0."""
         return 0.0
 
 
@@ -356,22 +346,16 @@ class SmoothQuantile(SmoothRule):
 class PAKQuantile(SmoothRule):
     """S-PAK: theta = quantile + kappa SS/a (Z + G^-1(1 - beta)), rarely below the quantile (PAK Eq. 12).
 
-    G is the CDF of Z; kappa = (1 - (e^b - 1) G^-1(1 - beta)/a)^-1 (PAK Eq. 11) hides that the offset depends on the
-    data: kappa SS is a smooth upper bound of the sensitivity of quantile + offset.
+    G is the CDF of Z; kappa = (1 - (e^b - 1) G^-1(1 - beta)/a)^-1 (PAK Eq. 11) hides that the offset depends on data.
 
     Parameters
     ----------
     p : float
-        Quantile, a fraction in (0, 1).  PAK's .99575 aims at the .995 quantile of the distribution, with lambda =
-        .85; its published code in fact ran .995.
+        Quantile, a fraction in (0, 1).  PAK's .99575 aims at .995 with lambda = .85; its code ran .995.
     beta : float
         Probability that theta is below the quantile, in (0, 1/2).
     delta, noise, clip
         As for :class:`SmoothQuantile`; no Cauchy-type noise, whose kappa would be negative.
-
-    Notes
-    -----
-    Memory: the hold-out itself, m int64; sorted once, when theta is chosen.
     """
 
     p: float = parameter(FRACTION, default=0.99575)
@@ -383,11 +367,10 @@ class PAKQuantile(SmoothRule):
     rule: ClassVar[int] = 1
 
     def offset(self, task: ThresholdTask) -> float:
-        """Number added to Z: its quantile G^-1(1 - beta)."""
         return self.smooth_noise(task).upper(self.beta)
 
     def kappa(self, task: ThresholdTask) -> float:
-        """Factor of PAK Eq. 11; ParameterError if it is not positive, because the offset could not be hidden."""
+        """Factor of PAK Eq. 11; ParameterError if it is not positive."""
         noise = self.smooth_noise(task)
         # Cut off where e^b ends: the rest is 0 or below in any case.
         rest = 1.0 - math.expm1(min(noise.b, 700.0)) * noise.upper(self.beta) / noise.a
@@ -401,17 +384,12 @@ class PAKQuantile(SmoothRule):
 
 @record
 class TruePercentile:
-    """Quantile itself, NOT PRIVATE: for comparisons on public data only (ToPS section 5.4, Figure 6).
+    """Quantile itself, NOT PRIVATE (epsilon = inf): for comparisons on public data (ToPS section 5.4, Figure 6).
 
     Parameters
     ----------
     p : float
-        Quantile, a fraction in (0, 1); the paper's are .85, .90, .95, .995 and .999.
-
-    Notes
-    -----
-    Its guarantee has epsilon = inf, and so has that of any publisher that uses it.  Theta is clipped to [resolution,
-    bound].  Memory: the hold-out itself, m int64.
+        Quantile, a fraction in (0, 1).
     """
 
     p: float = parameter(FRACTION)
@@ -429,10 +407,7 @@ class TruePercentile:
 
 
 def _in_cells(quantile: int, shift: float, bound: int) -> float:
-    """`quantile` + `shift`, added exactly, as the middle of its cell; all in grid steps.
-
-    Cells begin half a step below an integer, so no quantile lies on a border.
-    """
+    """Middle of the cell of `quantile` + `shift`, in grid steps; no quantile lies on a border."""
     if not math.isfinite(shift):
         return shift
     cell = max(1, bound // CELLS)

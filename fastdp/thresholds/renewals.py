@@ -1,7 +1,4 @@
-"""Thresholds that follow the stream (ToPS section 7): a short hold-out refined later, or theta renewed.
-
-Both rules change theta at the borders between trees of noise only, so every tree has one sensitivity.
-"""
+"""Thresholds that follow the stream, changed between trees of noise only (ToPS section 7)."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ from fastdp.record import Real, Whole, parameter, record
 
 
 class Renewal(Protocol):
-    """Schedule of later thresholds: their period, their source and their budget."""
+    """Period, source and budget of later thresholds."""
 
     @property
     def trees(self) -> int:
@@ -19,11 +16,11 @@ class Renewal(Protocol):
 
     @property
     def share(self) -> float:
-        """Share of epsilon that published values spend on the next theta; 0 if it comes from withheld values."""
+        """Share of epsilon that published values spend on the next theta."""
 
     @property
     def holdout(self) -> int | None:
-        """Number of values withheld for each later theta; None: as many as for the first."""
+        """Values withheld for each later theta; None: as for the first."""
 
 
 @record
@@ -33,15 +30,14 @@ class RenewFromHoldout:
     Parameters
     ----------
     trees : int
-        Trees published under one theta: ``max_range`` values each, rounded up to full blocks (65,536 with ``Flat``).
+        Trees under one theta: ``max_range`` values each, in full blocks (65,536 with ``Flat``).
     holdout : int, optional
-        Values withheld each time, rounded up to full blocks; by default the publisher's ``holdout``.
+        Values withheld each time, in full blocks; by default the publisher's ``holdout``.
 
     Notes
     -----
-    Privacy: withheld values enter no tree, and each hold-out chooses one theta, so each has the full epsilon
-    (parallel).  In place of a withheld value the mean of the previous period's releases is published
-    (post-processing), so positions in the output stay those of the input.
+    Privacy: withheld values enter no tree, so each hold-out has the full epsilon (parallel).  In place of a withheld
+    value the previous period's mean release is published, so positions stay those of the input.
     """
 
     trees: int = parameter(Whole(1, 2**30), default=1)
@@ -57,17 +53,16 @@ class RenewFromPublished:
     Parameters
     ----------
     share : float
-        Share of epsilon that chooses the next theta, in (0, 1); the noise of published values gets the rest.
+        Share of epsilon, in (0, 1), that chooses the next theta; noise gets the rest.
     trees : int
-        Number of trees whose values choose the next theta together; as for :class:`RenewFromHoldout`.
+        Trees that choose the next theta together; as for :class:`RenewFromHoldout`.
 
     Notes
     -----
     Privacy: a value enters its trees with (1 - share) epsilon and the next theta with share * epsilon (sequential);
-    periods are disjoint (parallel).  A short hold-out, not published, chooses the first theta with all of epsilon.
+    periods are disjoint (parallel).  A short hold-out chooses the first theta with all of epsilon.
 
-    Memory: the threshold rule's for a full period: a histogram for ``NoisyMax``, the values for quantiles (also in a
-    kept state file).
+    Memory: the rule's for a full period, also in a kept state file.
     """
 
     share: float = parameter(Real(above=0.0, below=1.0), default=0.1)

@@ -1,7 +1,4 @@
-"""Threshold rule without units: the noise in use determines how many values may exceed theta.
-
-Source: ours, in place of ToPS Eq. 6, whose constant c has the unit of a value; derivation in ``docs/tops.md``.
-"""
+"""Threshold rule without units, ours in place of ToPS Eq. 6, whose c has the unit of a value (``docs/tops.md``)."""
 
 from __future__ import annotations
 
@@ -70,39 +67,31 @@ class ScaleFree:
 
         -max(0, (#{v > theta} + #{v > 1.5 theta}) / 2 - k) - max(1, 4 / (k epsilon)) k ln(theta).
 
-    Candidates are bound / 1.5^(i / 3) in whole grid steps.  K is the perturber's noise constant, r the longest range,
-    the epsilon in p* the budget of its noise, that in the slope the hold-out's.  A noisy number of values above the
-    lowest candidate, for at most a twentieth of the choice's epsilon, limits k and the slope, so that the lowest
-    candidate does not win if most values are 0.
+    Candidates are bound / 1.5^(i / 3) in whole grid steps; K is the perturber's noise constant, r the longest range.
+    A noisy number of values above the lowest candidate limits k and the slope, for at most a twentieth of the
+    epsilon.
 
     Parameters
     ----------
     noise : "exponential" or "laplace"
-        One-sided or two-sided discrete noise of the choice; one-sided errs less.
+        One-sided or two-sided discrete noise; one-sided errs less.
     lengths : "longest" or "all"
-        Weigh ranges of up to max_range values, by the formula above; or ranges of all lengths, by their product of
-        errors, under blocks that follow the stream (:class:`fastdp.Adaptive`): if k epsilon < 2, one count against
-        1.25 k, with slope max(1, 2.5 / (k epsilon)).
+        Weigh ranges of up to max_range values, as above; or of all lengths, under blocks that follow the stream
+        (:class:`fastdp.Adaptive`): if k epsilon < 2, one count against 1.25 k, slope max(1, 2.5 / (k epsilon)).
 
     Warns
     -----
     AccuracyWarning
-        If k epsilon < 1: the hold-out is too short.  The message, from public numbers only, names a sufficient
-        length.
+        If k epsilon < 1: the hold-out is too short; names a sufficient length, from public numbers.
 
     Notes
     -----
-    Privacy: pure epsilon.  A larger value lowers the score of every candidate by 0 to 1, a smaller one raises it (k
-    is public, and max(0, x - k) grows no faster than x), so the score is monotone with sensitivity 1, and
-    :mod:`fastdp.thresholds.noisy_max` proves epsilon without a factor 2.  The number of values above the lowest
-    candidate has sensitivity 1 and is released first: sequential composition.
+    Privacy: pure epsilon.  The score is monotone with sensitivity 1 (``docs/privacy.md``, section 2); the number of
+    values above the lowest candidate is released first: sequential composition.
 
-    Accuracy: the expected squared error of a random range, K theta^2 / epsilon^2 + (r^2 / 6) E[(v - theta)+]^2, is
-    least where p e / theta = p*^2, p the share above theta and e = E[(v - theta)+].  The second count distinguishes
-    light tails from heavy ones.  If k epsilon < 1, one count is held against 1.5 k, with slope 3 / (k epsilon).  k is
-    at most half of the values above the lowest candidate.
-
-    Equivariance: values, bound and resolution multiplied by one factor give theta multiplied by it, exactly.
+    Accuracy: the squared error of a random range, K theta^2 / epsilon^2 + (r^2 / 6) E[(v - theta)+]^2, is least where
+    p e / theta = p*^2, p the share above theta, e = E[(v - theta)+].  If k epsilon < 1, one count is held against 1.5
+    k, slope 3 / (k epsilon).  Values, bound and resolution times one factor give theta times it, exactly.
 
     Examples
     --------
@@ -137,7 +126,7 @@ class ScaleFree:
         return chooser
 
     def chooser(self, task: ThresholdTask, above: float | None = None) -> _ScaleFreeChooser:
-        """Empty chooser, without a warning; `above`: released number of values above the lowest candidate, if any."""
+        """Empty chooser; `above`: released number of values above the lowest candidate."""
         return _ScaleFreeChooser(self, task, above)
 
     def guarantee(self, task: ThresholdTask) -> Guarantee:
@@ -153,7 +142,7 @@ class ScaleFree:
 
 
 def _budgets(task: ThresholdTask) -> tuple[float, float]:
-    """Budgets of the number of values above the lowest candidate, and of the choice."""
+    """Budgets of the number above the lowest candidate, and of the choice."""
     count = min(COUNT_SHARE * task.epsilon, COUNTED / task.holdout)
     if count * task.holdout < LEAST_COUNTED:
         count = 0.0
@@ -172,7 +161,7 @@ def _constant(task: ThresholdTask) -> float:
 
 @lru_cache(maxsize=256)
 def _candidates(top: int) -> tuple[Integers, Integers]:
-    """Rising distinct candidates bound / 1.5^(i / 3) in grid steps, and :func:`first_of_eighths` of them."""
+    """Rising distinct candidates, and :func:`first_of_eighths` of them."""
     count = math.ceil(PER_REACH * math.log(top) / math.log(REACH)) + 1
     steps = np.rint(top * float(REACH) ** (np.arange(1 - count, 1) / PER_REACH)).astype(np.int64)
     candidates = np.unique(np.maximum(steps, 1))
@@ -183,20 +172,20 @@ def _candidates(top: int) -> tuple[Integers, Integers]:
 
 
 def first_of_eighths(candidates: Integers) -> Integers:
-    """Index of the first candidate not below 2^e (1 + k / 8), at 8 e + k, for values below 2^63: int64[504]."""
+    """First candidate not below 2^e (1 + k / 8), at 8 e + k: int64[504]."""
     eighth = np.arange(63 * 8)
     return np.searchsorted(candidates, np.ldexp(1.0 + eighth % 8 / 8.0, eighth // 8))
 
 
 def _nearest(candidates: Integers) -> NDArray[np.intp]:
-    """Index of the candidate nearest to 1.5 times each candidate, the lower one if two are."""
+    """Candidate nearest to 1.5 times each, the lower of two."""
     # Everything times 4, so that middles and 1.5 times are integers.
     middles = 2 * (candidates[1:] + candidates[:-1])
     return np.searchsorted(middles, candidates * (4 * REACH.numerator // REACH.denominator))
 
 
 def _weights(lengths: Lengths, resolved: float) -> tuple[bool, float, float]:
-    """True if one count is used, its target in k, and the slope in noise scales; `resolved` is k epsilon."""
+    """True for one count, its target in k, and the slope; `resolved` is k epsilon."""
     if lengths == "all" and resolved < ENOUGH:
         return True, ALL_TARGET, ALL_NOISE_SLOPE
     few = resolved < MIN_COUNT
@@ -204,7 +193,7 @@ def _weights(lengths: Lengths, resolved: float) -> tuple[bool, float, float]:
 
 
 class _ScaleFreeChooser(CountedHoldout):
-    """Histogram; bin j counts values in (candidate j - 1, candidate j] in grid steps, bin 0 up to the first."""
+    """Bin j counts values in (candidate j - 1, candidate j], bin 0 up to the first."""
 
     def __init__(self, rule: ScaleFree, task: ThresholdTask, above: float | None) -> None:
         self._top = Grid(task.bound, task.resolution).bound_steps
@@ -237,7 +226,6 @@ class _ScaleFreeChooser(CountedHoldout):
         super().__init__(rule.noise, task, np.zeros(self.candidates.size, np.int64))
 
     def observe(self, values: Floats) -> None:
-        """Count `values`, rounded to the grid as the publisher rounds them."""
         floats = as_floats(as_column(values, "values"))
         steps: Integers = np.empty(floats.size, np.int64)
         online_pass.round_values(floats, 1.0 / self._task.resolution, float(self._top), steps)
@@ -249,7 +237,7 @@ class _ScaleFreeChooser(CountedHoldout):
         return int(self._counts.sum() - self._counts[0])
 
     def released_above(self, key: Key, count: int) -> Floats:
-        """Noisy number of values above the lowest candidate, plus one noise scale, capped at m: float64[`count`]."""
+        """Noisy number above the lowest candidate, plus one noise scale, capped at m."""
         if not self.count_epsilon:
             return np.full(count, float(self._above))
         scale = 1 / Fraction(self.count_epsilon)
@@ -258,7 +246,7 @@ class _ScaleFreeChooser(CountedHoldout):
         return np.minimum(found, self._task.holdout)
 
     def scores(self, released: float | None = None) -> Integers:
-        """Score of each candidate, int64, if `released` values (by default all) exceed the lowest one."""
+        """Score of each candidate, if `released` values (by default all) exceed the lowest."""
         filled = self._task.holdout if released is None else released
         free = min(self.target, MAX_SHARE * filled)
         slope = min(self.slope, MAX_SHARE * (filled - free) / self._span)
@@ -272,16 +260,14 @@ class _ScaleFreeChooser(CountedHoldout):
 
     @property
     def sensitivity(self) -> int:
-        """Weight of two counts."""
         return 2 * self.unit
 
     @property
     def distribution(self) -> LaplaceDistribution:
-        """Distribution of one candidate's noise, under the budget of the choice."""
+        """Distribution of one candidate's noise."""
         return noise_distribution(self._noise, self.sensitivity, self._epsilon)
 
     def choices(self, key: Key, count: int) -> Floats:
-        """Thetas of `count` independent choices, in units of the input; ties go to the lowest."""
         # From the bound down: a finer grid adds candidates at the lower end and leaves the others their noise.
         noise = draw_noise(self.distribution, count, self.candidates.size, key)[:, ::-1]
         scores = np.stack([self.scores(released) for released in self.released_above(key, count).tolist()])

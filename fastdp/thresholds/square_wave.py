@@ -1,7 +1,4 @@
-"""Theta from square-wave reports of the hold-out: ToPL's threshold optimiser.
-
-Source: ToPS section 4.1 and Eq. 8; the variance is Eq. 14, the largest of the hybrid mechanism on [-1, 1].
-"""
+"""Theta from square-wave reports of the hold-out: ToPL's optimiser (ToPS section 4.1, Eq. 8; variance Eq. 14)."""
 
 from __future__ import annotations
 
@@ -42,17 +39,16 @@ def range_errors(
     Parameters
     ----------
     distribution : Distribution
-        Of the values, on [0, bound].  Candidates are the upper edges of its bins, or of eighths of bins on a
-        logarithmic scale.
+        Of the values, on [0, bound].  Candidates are the upper edges of bins, or of eighths on a logarithmic scale.
     max_range : int
         r.
     publish_epsilon : float
-        Budget of the reports that are clipped at theta.
+        Budget of the reports that theta clips.
     objective : "corrected" or "paper"
-        (r / 3) Var (theta / 2)^2 + (r^2 / 6) bias^2, bias the mean of max(v - theta, 0); or as printed and published,
-        (r / 3) Var theta^2 + (r^2 / 24) bias^2, which weighs the bias a sixteenth as much.
+        (r / 3) Var (theta / 2)^2 + (r^2 / 6) bias^2, bias the mean of max(v - theta, 0); or as published, (r / 3) Var
+        theta^2 + (r^2 / 24) bias^2.
     doubt : float
-        Factor on the squared bias, because the estimate's tail is uncertain.
+        Factor on the squared bias, for an uncertain tail.
     """
     parts = 1 if distribution.scale == "linear" else LOG_PARTS
     candidates = distribution.divide(parts * distribution.frequencies.size)[1:]
@@ -63,9 +59,9 @@ def range_errors(
 
 
 def prune_tail(distribution: Distribution) -> Distribution:
-    """SW-W: `distribution` cut where, after its mode, five estimates in a row are below 0.01 %, and renormalised.
+    """SW-W: `distribution` cut where, after its mode, five estimates in a row are below 0.01 %.
 
-    With more than 1,024 bins the run is longer and the share smaller, in proportion.
+    More than 1,024 bins take a longer run and smaller share, in proportion.
     """
     frequencies = distribution.frequencies
     after = int(frequencies.argmax()) + 1
@@ -114,10 +110,7 @@ GAIN, STRIDE = 1e-6, 10.0
 
 
 def mean_estimate(client: local.LogSquareWave, counts: Integers, bins: int) -> Distribution:
-    """Mean of converged free estimates of the distribution from counts of the `client`'s reports.
-
-    `counts` are those of outputs or of cells, `bins` the number of bins of the estimate.
-    """
+    """Mean of converged free estimates from counts of the `client`'s reports, by output or cell."""
     counts = in_cells(client.distribution, counts, bins)
     found = client.estimate_counts(counts, bins, tolerance=TOLERANCE)
     generator, total = np.random.default_rng(SEED), found.frequencies.copy()
@@ -129,10 +122,7 @@ def mean_estimate(client: local.LogSquareWave, counts: Integers, bins: int) -> D
 
 
 def cut_tail(distribution: Distribution, reports: WindowDistribution) -> Distribution:
-    """`distribution` without the bins whose upper tail share is below 1.5 standard errors, renormalised.
-
-    The standard error is that of one window's share, from how often distant values report the window.
-    """
+    """`distribution` without bins whose tail share is below 1.5 standard errors of one window's share."""
     far, near = (weight * reports.near / reports.total for weight in (reports.far_weight, reports.near_weight))
     error = math.sqrt(far * (1.0 - far) / distribution.n_reports) / (near - far)
     frequencies = distribution.frequencies
@@ -143,10 +133,7 @@ def cut_tail(distribution: Distribution, reports: WindowDistribution) -> Distrib
 
 
 def concave_estimate(client: local.LogSquareWave, counts: Integers, bins: int) -> Distribution:
-    """Mean of log-concave estimates of the distribution; arguments as of :func:`mean_estimate`.
-
-    The first bin, which holds zeros and all smaller values, may have any share.
-    """
+    """Mean of log-concave estimates; the first bin, of zeros too, may have any share."""
     counts = in_cells(client.distribution, counts, bins)
     matrix = _matrix(client.distribution, bins, counts.size)
     shares, likelihood, steps, converged = fit(matrix, counts.astype(np.float64))
@@ -159,7 +146,6 @@ def concave_estimate(client: local.LogSquareWave, counts: Integers, bins: int) -
 
 @lru_cache(maxsize=8)
 def _matrix(window: WindowDistribution, bins: int, cells: int) -> Floats:
-    """Probability of each report cell by bin, float64[cells, bins]."""
     reports = transition(window, bins, np.zeros(cells, np.int64))
     column, matrix = np.empty(cells), np.empty((cells, bins))
     for i, unit in enumerate(np.eye(bins)):
@@ -170,10 +156,9 @@ def _matrix(window: WindowDistribution, bins: int, cells: int) -> Floats:
 
 
 def fit(matrix: Floats, counts: Floats) -> tuple[Floats, float, int, bool]:
-    """Most likely log-concave shares under the priors, float64[bins], by Fisher scoring.
+    """Most likely log-concave shares under the priors, float64[bins], by Fisher scoring; `matrix`: cells by bins.
 
-    `matrix` (float64[cells, bins]) has the probability of each cell by bin, `counts` (float64[cells]) the reports.
-    Returns also log-likelihood, number of steps, and True if the search converged.
+    Also log-likelihood, number of steps, and True if converged.
     """
     bins, n = matrix.shape[1], float(counts.sum())
     # The first bin is free.
@@ -215,7 +200,7 @@ def fit(matrix: Floats, counts: Floats) -> tuple[Floats, float, int, bool]:
 
 
 def _solution(matrix: Floats, right: Floats) -> Floats | None:
-    """Solution of a linear system, regularised if it is singular in doubles; None if that fails."""
+    """Solution of a linear system, regularised if singular; None if that fails."""
     largest = float(np.abs(np.diag(matrix)).max())
     for ridge in RIDGES if np.isfinite(matrix).all() and np.isfinite(right).all() else ():
         try:
@@ -245,27 +230,23 @@ class SquareWave:
     objective : "corrected" or "paper"
         See :func:`fastdp.thresholds.square_wave.range_errors`.
     method : "sw-w", "sw", "percentile" or "concave"
-        EM with its tail pruned; EMS as a black box; the quantile of EMS instead of the objective; a log-concave
-        estimate on the logarithmic scale.
+        EM with its tail pruned; EMS; the quantile of EMS; a log-concave estimate on the logarithmic scale.
     percentile : float
-        For ``method="percentile"``: a fraction, above 0 and below 1.
+        For ``method="percentile"``: a fraction in (0, 1).
     publish_epsilon : float, optional
-        Budget of the hybrid reports that theta clips, in the objective; by default the task's.
+        Budget of the reports that theta clips; by default the task's.
     bins : int, optional
-        Bins of the estimate on [0, bound]; by default 1,024, or 56 on the logarithmic scale (4 to 512 with
-        ``method="concave"``).  Candidates are their upper edges, or 8 a bin on the logarithmic scale.
+        Bins of the estimate; by default 1,024, or 56 on the logarithmic scale (4 to 512 if "concave").
     accelerate : bool
-        SQUAREM for EM: ten times faster, but the estimate gets peaks and SW-W finds the tail's end too early
-        (``docs/topl.md``).  False stops as the published code does.  The logarithmic scale is always accelerated.
+        SQUAREM for EM: ten times faster, with peaks where SW-W ends the tail too early.  False stops as the published
+        code does.  The logarithmic scale is always accelerated.
     scale : "linear" or "logarithmic"
-        Linear as in the paper.  Logarithmic: users report through :class:`fastdp.local.LogSquareWave` on [bound /
-        2^14, bound]; with ``method="concave"``, ToPL's default, or ``method="sw-w"``, the mean of resampled free
-        estimates with the noisy tail cut (``docs/topl.md``).
+        Linear as in the paper.  Logarithmic: :class:`fastdp.local.LogSquareWave` on [bound / 2^14, bound]; with
+        "concave", ToPL's default, or "sw-w", the mean of resampled estimates with the tail cut (``docs/topl.md``).
 
     Notes
     -----
-    Privacy: each report is epsilon-DP, exactly, and theta is computed from reports only.  The logarithmic map
-    precedes the grid, on which the reports' distribution holds for any two steps.
+    Privacy: each report is epsilon-DP, exactly, and theta is computed from reports only.
     """
 
     report_epsilon: float | None = parameter(LOCAL_EPSILON, default=None)
@@ -280,7 +261,6 @@ class SquareWave:
     rule: ClassVar[int] = 1
 
     def _check(self) -> None:
-        """Raise ParameterError if method, scale and bins do not fit together."""
         methods = ("sw-w", "concave") if self.logarithmic else ("sw-w", "sw", "percentile")
         if self.method not in methods:
             accepted = f"{' or '.join(map(repr, methods))} with scale = {self.scale!r}"
@@ -303,7 +283,6 @@ class SquareWave:
         return OCTAVES * BINS_PER_OCTAVE if self.logarithmic else DEFAULT_BINS
 
     def start(self, task: ThresholdTask) -> QuantileChooser:
-        """Empty chooser; when theta is chosen, every kept value becomes one report."""
         client = self.client(task)
 
         def release(values: Integers, bound: int, key: Key) -> float:
@@ -314,7 +293,7 @@ class SquareWave:
         return QuantileChooser(task, release, clip=True, sort=False)
 
     def client(self, task: ThresholdTask) -> local.SquareWave:
-        """Mechanism of the users' reports, on [0, bound]; ParameterError if theta could not be chosen later."""
+        """Mechanism of the reports, on [0, bound]; ParameterError if theta could not be chosen."""
         LOCAL_EPSILON.check("publish_epsilon", self._noise_epsilon(task))
         if task.bound < 2.0 * MIN_WIDTH * local.SquareWave.STEPS:
             raise ParameterError(f"bound = {task.bound!r}: expected at least {2 * MIN_WIDTH * 2**20:.2g}")
@@ -324,7 +303,7 @@ class SquareWave:
         return local.SquareWave(self._report_epsilon(task), low=0.0, high=task.bound)
 
     def estimate(self, client: local.SquareWave, counts: Integers) -> local.Distribution:
-        """Estimated distribution of the values from counts of the reports, by output or by cell."""
+        """Distribution of the values, from counts of reports."""
         if isinstance(client, local.LogSquareWave):
             if self.method == "concave":
                 return concave_estimate(client, counts, self.n_bins)
@@ -334,7 +313,7 @@ class SquareWave:
         return client.estimate_counts(counts, self.n_bins, "ems", accelerate=self.accelerate)
 
     def choose_from(self, distribution: local.Distribution, task: ThresholdTask) -> float:
-        """Theta in units of the input, from one step of the clients' grid to the bound."""
+        """Theta in units of the input, from one step of the clients' grid up."""
         if self.method == "percentile":
             theta = distribution.quantile(self.percentile)
         else:

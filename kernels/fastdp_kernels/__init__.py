@@ -1,10 +1,7 @@
-"""The compiled core of fastdp.
+"""The compiled core of fastdp: arrays and numbers in, ``out`` filled, numbers or status codes returned.
 
-Every function here takes C-contiguous arrays and numbers, fills ``out`` and returns numbers or status
-codes.  It never validates, allocates policy, raises for bad input or draws its own randomness: random
-words come in as uint64.  The facade, :mod:`fastdp`, does all of that.
-
-This package imports only numba, NumPy and the standard library (import-linter proves it).
+Arrays are C-contiguous, random words uint64.  Nothing here validates, raises for bad input or draws randomness;
+numba, NumPy and the standard library are its only imports.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Compiled kernels on disk: those of this processor, and those that a wheel brings for levels of processors.
 
-A kernel is looked up in Numba's cache, which holds kernels for exactly this processor, then in the folder
-``_compiled`` beside its source, which the build of a wheel fills (``fastdp compile --level``) for the levels of
-x86-64; what neither has is compiled and kept in the former.
+A kernel is looked up in Numba's cache, of exactly this processor, then in ``_compiled`` beside its source, which the
+build of a wheel fills (``fastdp compile --level``) for the levels of x86-64; else it is compiled and kept in the
+former.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def _features_of_processor() -> frozenset[str]:
 
 
 def _features_of_target() -> frozenset[str]:
-    """Instructions of the processor that is compiled for: this one, unless Numba's variables say another."""
+    """Instructions of the target: this processor, unless Numba's variables name another."""
     name, features = getattr(config, "CPU_NAME", None), getattr(config, "CPU_FEATURES", None)
     if features:
         return frozenset(each[1:] for each in features.split(",") if each.startswith("+"))
@@ -50,12 +50,12 @@ _TARGET = _features_of_target()
 
 
 def processor_has(*features: str) -> bool:
-    """True if this processor has instructions, by LLVM's names for them."""
+    """True if this processor has instructions, by LLVM's names."""
     return _PROCESSOR.issuperset(features)
 
 
 def target_has(features: Collection[str]) -> bool:
-    """True if the processor that is compiled for has instructions."""
+    """True if the target has instructions."""
     return _TARGET.issuperset(features)
 
 
@@ -79,14 +79,14 @@ else:
 
 
 class _ReadOnlyLocator(_UserLocator):
-    """``NUMBA_CACHE_DIR`` that was filled before, as in an image whose files cannot be written any more."""
+    """``NUMBA_CACHE_DIR`` filled before, as in a read-only image."""
 
     def ensure_cache_path(self) -> None:
         _check_filled(self.get_cache_path())  # type: ignore[no-untyped-call]
 
 
 class _ShippedLocator(_TreeLocator):
-    """The folder beside a kernel's source that came with it, or that is filled now."""
+    """The folder beside a kernel's source, shipped or filled now."""
 
     def get_cache_path(self) -> str:
         return str(Path(self._py_file).with_name("_compiled"))
@@ -130,7 +130,7 @@ class _ShippedCache(caching.FunctionCache):
         return signature, target if self._level is None else (target[0], self._level, ""), code
 
     def read(self, signature: Any, context: Any) -> Any:
-        """The kernel of the highest level that the target has; None if there is none."""
+        """The kernel of the target's highest level, or None."""
         for level, features in LEVELS.items():
             self._level = level
             if not target_has(features):
@@ -142,7 +142,7 @@ class _ShippedCache(caching.FunctionCache):
 
 
 class KeptKernel:
-    """What a dispatcher asks for a compiled kernel: see the module."""
+    """A compiled kernel as a dispatcher asks for it: see the module."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._name = function.__name__

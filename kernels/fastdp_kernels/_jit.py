@@ -1,11 +1,9 @@
 """The decorators that compile kernels, and instructions that Numba lacks.
 
 ``kernel`` compiles without the interpreter lock, with a cache on disk (:mod:`fastdp_kernels._caching`) and without
-``fastmath`` (noise must not depend on a compiler's liberties).  ``inline`` marks the small pieces of kernels.
-``bits_of`` and ``double_of`` read the same 64 bits as a float or as an integer.  ``plus`` and ``minus``
-wrap modulo 2^64: plain ``+`` on signed integers is undefined where it overflows (Numba marks it ``nsw``), and
-LLVM does make use of that.  ``chacha_rounds`` gives LLVM's instructions one by one, because Numba takes half a second
-to find them in the same program.
+``fastmath``; ``inline`` marks pieces of kernels.  ``plus`` and ``minus`` wrap modulo 2^64: Numba marks ``+`` on
+signed integers ``nsw``, undefined on overflow, and LLVM uses that.  ``chacha_rounds`` gives LLVM's instructions one
+by one: Numba takes half a second to find them.
 """
 
 from __future__ import annotations
@@ -38,7 +36,7 @@ class _Kernel(CPUDispatcher):
     """Compiled function that Python calls."""
 
     def compile(self, signature: Any) -> Any:
-        """Compile without collecting garbage: a compiler makes many objects and keeps most of them."""
+        """Compile without collecting garbage, of which there is little."""
         collects = gc.isenabled()
         gc.disable()
         try:
@@ -49,10 +47,7 @@ class _Kernel(CPUDispatcher):
 
 
 class _Piece(CPUDispatcher):
-    """Compiled part of kernels, without the entry for Python, which takes longer to make than most parts.
-
-    A call from Python, of a test, compiles it once more, with an entry.
-    """
+    """Part of kernels, compiled without a slow entry for Python, unless a test calls it."""
 
     @cached_property
     def _alone(self) -> Callable[..., Any]:
@@ -62,31 +57,25 @@ class _Piece(CPUDispatcher):
         return self._alone(*arguments)
 
     def get_call_template(self, arguments: Any, keywords: Any) -> Any:
-        """Compile for all whole numbers at once, not for every constant apart."""
+        """Compile once for all integers, not by constant."""
         general = tuple(types.unliteral(argument) for argument in arguments)  # type: ignore[no-untyped-call]
         return super().get_call_template(general, keywords)
 
 
 def kernel(function: F) -> F:
-    """Compile an entry point of the core; type checkers keep seeing the plain signature.
-
-    It is kept on disk as :class:`KeptKernel` says.
-    """
+    """Compile an entry point of the core, kept on disk (:class:`KeptKernel`); types see the plain signature."""
     dispatcher: Any = _Kernel(function, targetoptions=dict(_OPTIONS))
     dispatcher._cache = KeptKernel(function)
     return cast("F", dispatcher)
 
 
 def records(fields: list[Any]) -> Any:
-    """The type of records with these fields; ``array[0].name`` in kernels and outside.
-
-    Kernels take arrays of one record: Numba unpacks them four times as fast as a record alone.
-    """
+    """The type of records with these fields; kernels take arrays of one, unpacked four times as fast."""
     return np.dtype((np.record, fields))
 
 
 def inline(function: F) -> F:
-    """Compile a piece that kernels call; LLVM inlines it (Numba's own inlining, on its IR, is left out)."""
+    """Compile a piece that kernels call; LLVM inlines it."""
     options = {**_OPTIONS, "no_cpython_wrapper": True}
     return cast("F", _Piece(function, targetoptions=options))
 
@@ -94,16 +83,16 @@ def inline(function: F) -> F:
 if TYPE_CHECKING:
 
     def bits_of(x: float) -> np.int64:
-        """The IEEE-754 bits of a float64 as an int64."""
+        """IEEE-754 bits of a float64 as an int64."""
 
     def bits_if_real(number: float | np.int64) -> np.int64:
-        """:func:`bits_of` a float64, and 0 for an int64, which is never NaN or infinite."""
+        """:func:`bits_of` a float64; 0 for an int64."""
 
     def double_of(bits: np.int64) -> float:
-        """The float64 whose IEEE-754 bits are the given int64."""
+        """The float64 with these IEEE-754 bits."""
 
     def real_of(number: float | np.int64) -> float:
-        """A float64 as it is; an int64 rounded to the nearest float64, in vectors on every machine."""
+        """A float64 unchanged; an int64 rounded to the nearest one."""
 
     def plus(a: np.int64, b: np.int64) -> np.int64:
         """Sum modulo 2^64."""
@@ -129,12 +118,12 @@ else:
 
     @intrinsic
     def bits_of(_typing: Any, _x: Any) -> Any:
-        """The IEEE-754 bits of a float64 as an int64."""
+        """In LLVM's instructions."""
         return types.int64(types.float64), _reinterpret(ir.IntType(64))
 
     @intrinsic
     def bits_if_real(_typing: Any, number: Any) -> Any:
-        """:func:`bits_of` a float64, and 0 for an int64, which is never NaN or infinite."""
+        """In LLVM's instructions."""
 
         def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
             whole = ir.IntType(64)
@@ -144,14 +133,14 @@ else:
 
     @intrinsic
     def double_of(_typing: Any, _bits: Any) -> Any:
-        """The float64 whose IEEE-754 bits are the given int64."""
+        """In LLVM's instructions."""
         return types.float64(types.int64), _reinterpret(ir.DoubleType())
 
     #: True if vectors of int64 have an instruction for it.
     CONVERTS = target_has(("avx512dq",))
 
     def rounded(builder: Any, number: Any, converts: bool = CONVERTS) -> Any:
-        """:func:`real_of` for LLVM's int64, or a vector of them, by the instruction or in other operations."""
+        """:func:`real_of` for LLVM's int64 or vectors, by the instruction or other operations."""
         count = getattr(number.type, "count", None)
         real: Any = ir.DoubleType() if count is None else ir.VectorType(ir.DoubleType(), count)
         if converts:
@@ -169,7 +158,7 @@ else:
 
     @intrinsic
     def real_of(_typing: Any, number: Any) -> Any:
-        """A float64 as it is; an int64 rounded to the nearest float64, in vectors on every machine."""
+        """In LLVM's instructions."""
 
         def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
             return arguments[0] if number == types.float64 else rounded(builder, arguments[0])
@@ -227,13 +216,13 @@ else:
 
     @intrinsic
     def chacha_rounds(_typing: Any, k0: Any, k1: Any, k2: Any, k3: Any, counter: Any, nonce: Any) -> Any:
-        """64 bytes of ChaCha20, little-endian, as eight words."""
+        """In LLVM's instructions."""
         del k0, k1, k2, k3, counter, nonce
         return types.UniTuple(types.uint64, 8)(*[types.uint64] * 6), _generate_chacha
 
     @intrinsic(prefer_literal=True)
     def few_zeros(_typing: Any, count: Any) -> Any:
-        """float64[count] on the stack; ``count`` is a constant."""
+        """In LLVM's instructions."""
         array, size = types.Array(types.float64, 1, "C"), count.literal_value
 
         def generate(context: Any, builder: Any, _signature: Any, _arguments: Any) -> Any:

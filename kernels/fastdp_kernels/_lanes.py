@@ -1,8 +1,7 @@
-"""Sixteen entries at a time, in instructions that loops do not become.
+"""Sixteen entries at a time, in vectors of LLVM.
 
-A loop with a fixed count of 16 is unrolled into scalars before it could be vectorised, and a sum across a vector ends
-in additions within it.  So these pieces name vectors of LLVM; on every machine they are made of the vectors it has.
-``at`` is a position in a contiguous array, from which on all entries must exist: nothing checks it.
+A loop of fixed count 16 is unrolled into scalars before vectorisation.  ``at`` is a position in a contiguous array,
+from which on all entries must exist, unchecked.
 """
 
 from __future__ import annotations
@@ -35,9 +34,9 @@ if TYPE_CHECKING:
     def sum_step_rows(
         values: np.ndarray, at: int, steps_per_unit: float, top: float, sums: np.ndarray, row: int
     ) -> np.int64:
-        """Sums of ROWS rows of LANES float64 or int64, each clipped to [0, top] steps and rounded to the grid.
+        """Sums of ROWS rows of LANES float64 or int64, clipped to [0, top] steps and rounded.
 
-        Returns an integer that is negative if one of them is NaN or infinite.
+        Returns an integer that is negative if a value is not finite.
         """
 
     def sum_steps_and_fill(
@@ -50,16 +49,16 @@ if TYPE_CHECKING:
         value: float,
         sums: np.ndarray,
     ) -> np.int64:
-        """Sum of ``rows`` rows as by :func:`sum_step_rows`, into ``sums[0]``, while ``out`` is set to ``value``.
+        """:func:`sum_step_rows` of ``rows`` rows into ``sums[0]``, while ``out`` is set to ``value``.
 
-        From ``at`` on in both; ``values`` may be ``out``.  The sum is with ROUNDER_BITS for each value.
+        The sum is with ROUNDER_BITS for each value; ``values`` may be ``out``.
         """
 
     def raise_row(entries: np.ndarray, at: int, share: np.int64, extra: np.int64) -> None:
-        """Add ``share`` to LANES int64 entries and one more to the first ``extra`` of them, modulo 2^64."""
+        """Add ``share`` to LANES int64 entries and 1 to the first ``extra``, modulo 2^64."""
 
     def fill_row(out: np.ndarray, at: int, value: float, last: float) -> None:
-        """Set LANES float64 entries to ``value``, and the last of them to ``last``."""
+        """Set LANES float64 entries to ``value``, the last to ``last``."""
 
 else:
     _I32, _I64, _F64 = ir.IntType(32), ir.IntType(64), ir.DoubleType()
@@ -72,7 +71,7 @@ else:
     )
 
     def _place(context: Any, builder: Any, kind: Any, array: Any, at: Any, count: int) -> Any:
-        """Where ``count`` entries of an array begin."""
+        """Begin of ``count`` entries of an array."""
         if kind.layout != "C":
             raise TypeError("an array of another layout: expected a C-contiguous one")
         data = context.make_array(kind)(context, builder, array).data
@@ -91,23 +90,22 @@ else:
         return builder.shuffle_vector(x, y, ir.Constant(ir.VectorType(_I32, len(lanes)), lanes))
 
     def _spread(builder: Any, value: Any, count: int = LANES) -> Any:
-        """The value in every lane."""
         none = ir.Constant(ir.VectorType(value.type, count), ir.Undefined)
         return _shuffled(builder, builder.insert_element(none, value, _I32(0)), none, (0,) * count)
 
     def _each(kind: Any, value: float) -> Any:
-        """A constant in every lane of a vector of ROWS."""
+        """A constant in every lane."""
         return ir.Constant(ir.VectorType(kind, ROWS), [ir.Constant(kind, value)] * ROWS)
 
     def _flag(builder: Any, values: Any) -> Any:
-        """Negative just for NaN and infinity, which no int64 is."""
+        """Negative for NaN and infinity."""
         if values.type.element == _I64:
             return _each(_I64, 0)
         bits = builder.bitcast(values, ir.VectorType(_I64, ROWS))
         return builder.add(builder.and_(bits, _each(_I64, WITHOUT_SIGN)), _each(_I64, EXPONENT_ONE))
 
     def _steps(builder: Any, values: Any, per_unit: Any, most: Any) -> Any:
-        """ROWS values, float64 or int64, in steps, clipped and rounded, plus ROUNDER_BITS."""
+        """ROWS values in steps, clipped and rounded, plus ROUNDER_BITS."""
         reals = _jit.rounded(builder, values) if values.type.element == _I64 else values
         nothing, x = _each(_F64, 0.0), builder.fmul(reals, per_unit)
         x = builder.select(builder.fcmp_ordered(">", x, nothing), x, nothing)
@@ -115,12 +113,12 @@ else:
         return builder.bitcast(builder.fadd(x, _each(_F64, ROUNDER)), ir.VectorType(_I64, ROWS))
 
     def _halves(context: Any, builder: Any, kind: Any, array: Any, at: Any) -> list[Any]:
-        """ROWS rows of LANES entries, in vectors of half a row."""
+        """ROWS rows in vectors of half a row."""
         begins = [builder.add(at, _I64(ROWS * half)) for half in range(2 * ROWS)]
         return [_load(builder, _place(context, builder, kind, array, begin, ROWS)) for begin in begins]
 
     def _folded(builder: Any, halves: list[Any]) -> Any:
-        """The sums of the rows in one vector."""
+        """Sums of the rows in one vector."""
         vectors = [builder.add(*pair) for pair in zip(halves[::2], halves[1::2], strict=True)]
         for even, odd in _FOLDS:
             pairs = zip(vectors[::2], vectors[1::2], strict=True)
@@ -128,14 +126,13 @@ else:
         return vectors[0]
 
     def _reduced(builder: Any, operation: str, vector: Any) -> Any:
-        """All lanes of int64 in one."""
         kind = ir.FunctionType(_I64, [vector.type])
         name = f"llvm.vector.reduce.{operation}.v{vector.type.count}i64"
         return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), [vector])
 
     @intrinsic
     def sum_row(_typing: Any, entries: Any, _at: Any) -> Any:
-        """Sum modulo 2^64 of LANES int64 entries."""
+        """In LLVM's instructions."""
 
         def generate(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
             row = _load(builder, _place(context, builder, entries, *arguments, LANES))
@@ -147,10 +144,7 @@ else:
     def sum_step_rows(
         _typing: Any, values: Any, _at: Any, _steps_per_unit: Any, _top: Any, sums: Any, _row: Any
     ) -> Any:
-        """Sums of ROWS rows of LANES float64 or int64, each clipped to [0, top] steps and rounded to the grid.
-
-        Returns an integer that is negative if one of them is NaN or infinite.
-        """
+        """In LLVM's instructions."""
 
         def generate(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
             array, at, steps_per_unit, top, out, row = arguments
@@ -178,7 +172,7 @@ else:
         _value: Any,
         sums: Any,
     ) -> Any:
-        """Sum of rows of values in steps, into ``sums[0]``, while the same places of ``out`` are set to a value."""
+        """In LLVM's instructions."""
 
         def generate(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
             array, at, rows, steps_per_unit, top, published, value, total = arguments
@@ -205,7 +199,7 @@ else:
 
     @intrinsic
     def raise_row(_typing: Any, entries: Any, _at: Any, _share: Any, _extra: Any) -> Any:
-        """Add ``share`` to LANES int64 entries and one more to the first ``extra`` of them, modulo 2^64."""
+        """In LLVM's instructions."""
 
         def generate(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
             array, at, share, extra = arguments
@@ -219,7 +213,7 @@ else:
 
     @intrinsic
     def fill_row(_typing: Any, out: Any, _at: Any, _value: Any, _last: Any) -> Any:
-        """Set LANES float64 entries to ``value``, and the last of them to ``last``."""
+        """In LLVM's instructions."""
 
         def generate(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
             array, at, value, last = arguments

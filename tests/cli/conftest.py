@@ -31,7 +31,7 @@ def values() -> np.ndarray:
 
 @pytest.fixture(scope="session")
 def publish() -> Callable[..., np.ndarray]:
-    """What the library itself publishes for the options that ``run`` passes."""
+    """The library's own output for the options that ``run`` passes."""
 
     def publish(stream: np.ndarray, method: str = "adaptive", **options: Any) -> np.ndarray:
         if "season" in options:

@@ -1,4 +1,4 @@
-"""What commands read and write, and where: nothing is spent, removed or overwritten before all of it is in order."""
+"""Inputs and outputs of commands: nothing is spent, removed or overwritten before all are in order."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from fastdp.data.readers import open_source
 
 @pytest.fixture
 def bars(monkeypatch):
-    """Where each bar was when it was closed, and its total."""
+    """Position of each bar when it was closed, and its total."""
     bars = []
 
     class Bar(terminal.tqdm):

@@ -16,7 +16,7 @@ N = 1_234
 
 
 def library(events: np.ndarray, cuts: list[int], system=PHDStream, **options) -> list[np.ndarray]:
-    """What the library itself releases for these batches."""
+    """The library's own release of these batches."""
     stream = system(Box([0, 0], [10, 5]), 2.0, **{"seed": 4, **options})
     parts = [events[begin:end] for begin, end in itertools.pairwise(cuts)]
     return [stream.step(part[part[:, 3] > 0, 1:3], part[part[:, 3] < 0, 1:3]) for part in parts]

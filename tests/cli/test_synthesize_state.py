@@ -73,7 +73,7 @@ def contents(folder: str = "out") -> dict[str, bytes]:
 
 
 def moments() -> dict[str, tuple[int, int]]:
-    """Which files these are, and when they were written."""
+    """Names of the files, and times of writing."""
     return {name: (seen.st_ino, seen.st_mtime_ns) for name in written() for seen in [(Path("out") / name).stat()]}
 
 

@@ -28,7 +28,7 @@ Build = Callable[[np.ndarray], Any]
 
 
 def as_column(values: Any) -> np.ndarray:
-    """What kernels see of an input."""
+    """An input as kernels get it."""
     return as_floats(any_column(values))
 
 

@@ -26,7 +26,7 @@ def needs(*modules: str) -> pytest.MarkDecorator:
 
 
 def write_secret(folder: Path) -> str:
-    """Where workers find the secret of these tests."""
+    """Path of these tests' secret, for workers."""
     path = folder / "secret"
     path.touch(0o600)
     path.write_bytes(bytes(range(32)))
@@ -79,7 +79,7 @@ def make_rows(count: int, streams: int = 7, seed: int = 1) -> list[Row]:
 
 
 def expected(job: Job, rows: list[Row]) -> dict[int, float]:
-    """What one fleet publishes for the row at each place."""
+    """One fleet's output for the row at each place."""
     ids, values, places = zip(*rows, strict=True)
     published = job.fleet().publish(list(ids), list(values))[1]
     return dict(zip(places, published.tolist(), strict=True))

@@ -172,7 +172,7 @@ def test_what_tables_refuse(readings: Path, tmp_path: Path) -> None:
 
 
 def test_workers_get_no_key(readings: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is shipped holds the plan; neither the secret nor a key that follows from it."""
+    """Shipped objects hold the plan; neither the secret nor a key that follows from it."""
     from cloudpickle import dumps
 
     from fastdp.engines import dask

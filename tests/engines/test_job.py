@@ -147,7 +147,7 @@ def noise(job: Job, state: bytes | None, increments: list[int]) -> list[float]:
 
 @pytest.mark.parametrize("place", [0, 199])
 def test_altered_replays_have_independent_noise(tmp_path: Path, place: int) -> None:
-    """What Spark's state and a program of one's own do: each time another worker reads the bytes."""
+    """As Spark's state and a user's program do: each time another worker reads the bytes."""
     job = counting_job(tmp_path)
     state, ids, found = job.advance(None, ["a"] * 10, [1] * 10)[0], ["a"] * 320, []
     for value in (1, 1, 2):

@@ -182,7 +182,7 @@ def test_bytewax_publishes_under_the_rows_behind_a_holdout(tmp_path: Path, made:
 
 
 def test_bytewax_reads_no_state_of_another_number(tmp_path: Path, made: list[Any]) -> None:
-    """What Bytewax calls for each state when a program starts again, before a row."""
+    """Bytewax's call for each state when a program starts again, before a row."""
     job = make_job(tmp_path)
     for shards in (8, 16, 4, 8):
         release("dp", None, job, shards)

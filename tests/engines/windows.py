@@ -52,7 +52,7 @@ def make_rows(count: int = 400, seed: int = 1) -> list[Row]:
 
 
 def expected(job: Job, rows: list[Row], to: datetime = END) -> list[Row]:
-    """What one machine releases, sorted by window and key."""
+    """One machine's release, sorted by window and key."""
     plan = job.machine.plan  # type: ignore[attr-defined]
     whole = fastdp.Windows._of(job.machine, job.key.bind(plan))
     given = columns_of(job, rows)

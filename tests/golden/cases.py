@@ -26,7 +26,7 @@ for _name, _case in chain.from_iterable(
 
 
 def environment() -> dict[str, str]:
-    """What outputs of cases that are not portable may depend on."""
+    """Versions that outputs of cases that are not portable depend on."""
 
     def installed(package: str) -> str:
         try:

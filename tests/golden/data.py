@@ -15,8 +15,8 @@ from tests.golden.parts import SECRETS, Golden, public, values
 from tests.golden.spatial import BOXES, PLANE
 
 
-def _noise(folder: Path, law: str, **secret: Any) -> Iterator[Any]:
-    draw = public(f"noise.{law}")
+def _noise(folder: Path, distribution: str, **secret: Any) -> Iterator[Any]:
+    draw = public(f"noise.{distribution}")
     for scale in (0.01, 1.0, Fraction(7, 3), 1000.0, 2.0**40):
         yield draw(scale, 200, **secret)
     yield draw(3.0, 200, stream=5, **secret)
@@ -57,8 +57,8 @@ def _metrics(folder: Path) -> Iterator[Any]:
 
 
 def _audit(folder: Path) -> Iterator[Any]:
-    law = public("noise.geometric")
-    mechanism = lambda data, seed: data + int(law(2.0, 1, seed=seed)[0])  # noqa: E731
+    distribution = public("noise.geometric")
+    mechanism = lambda data, seed: data + int(distribution(2.0, 1, seed=seed)[0])  # noqa: E731
     result = public("audit")(mechanism, 0, 1, trials=600, epsilon=0.5, seed=1, progress=False)
     yield from (result.epsilon_lower, result.hits, result.hits_adjacent, result.counted)
 
@@ -71,8 +71,8 @@ def _publishing(folder: Path) -> Iterator[Any]:
 
 
 def _cases() -> Iterator[tuple[str, Golden]]:
-    for law, secret in product(("discrete_laplace", "geometric"), SECRETS):
-        yield f"noise {law}, {secret}", Golden(partial(_noise, law=law, **SECRETS[secret]))
+    for distribution, secret in product(("discrete_laplace", "geometric"), SECRETS):
+        yield f"noise {distribution}, {secret}", Golden(partial(_noise, distribution=distribution, **SECRETS[secret]))
     table1 = public("datasets.table1")
     for name, order in product(("dns", "fare", "kosarak", "pos"), ("iid", "diurnal", "bursty", "drifting")):
         drawn = lambda folder, n=name, o=order: [table1(n, 8000, o, seed=3)]  # noqa: E731

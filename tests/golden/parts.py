@@ -1,4 +1,4 @@
-"""What the golden cases are made of: public names, secrets, chunkings, digests."""
+"""Parts of the golden cases: public names, secrets, chunkings, digests."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def chunks(stream: np.ndarray, chunking: str) -> Iterator[np.ndarray]:
 
 
 def published(publisher: Any, stream: np.ndarray, chunking: str = "whole") -> Iterator[Any]:
-    """What a publisher gives for a stream, and its threshold in the end."""
+    """Output of a publisher for a stream, and its last threshold."""
     for chunk in chunks(stream, chunking):
         yield publisher.publish(chunk)
     yield getattr(publisher, "threshold", 0.0)

@@ -33,7 +33,7 @@ def tree(found: Any) -> Iterator[Any]:
 
 
 def followed(publisher: Any, points: np.ndarray) -> Iterator[Any]:
-    """What a publisher releases at every step."""
+    """Release of a publisher at every step."""
     for added, removed in batches(points):
         yield publisher.step(added, removed)
         yield from tree(publisher.tree)

@@ -13,7 +13,7 @@ import fastdp
 from fastdp.errors import BudgetError, ParameterError
 from fastdp.interop.duckdb import register
 from tests import stat
-from tests.oracles import laws
+from tests.oracles import distributions
 
 duckdb = pytest.importorskip("duckdb", reason="duckdb is not installed")
 pytest.importorskip("pyarrow", reason="pyarrow is not installed")
@@ -49,8 +49,8 @@ def test_it_is_volatile_and_has_the_law(connection: Any) -> None:
     noise = column(connection, f"SELECT private(41) FROM range({size})") - 41  # noqa: S608
     edges = np.arange(-30.0, 31.0)
     counts = np.histogram(noise, [-np.inf, *edges, np.inf])[0]
-    stat.accept(stat.chi_square_p(counts, laws.laplace_cells(edges, 4.0)))
-    stat.reject(stat.chi_square_p(counts, laws.laplace_cells(edges, 4.4)))
+    stat.accept(stat.chi_square_p(counts, distributions.laplace_cells(edges, 4.0)))
+    stat.reject(stat.chi_square_p(counts, distributions.laplace_cells(edges, 4.4)))
     register(connection, "other", sensitivity=1, epsilon=1e-12, rows=2)
     ((first, second),) = connection.sql("SELECT other(5), other(5)").fetchall()
     assert first != second

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from fastdp.errors import ParameterError
 from fastdp.interop.opendp import make_discrete_laplace
 from tests import stat
-from tests.oracles import laplace_mechanism, laws
+from tests.oracles import distributions, laplace_mechanism
 
 dp = pytest.importorskip("opendp.prelude", reason="opendp is not installed")
 
@@ -118,8 +118,8 @@ def test_its_noise_is_fresh_and_has_the_law() -> None:
     edges = np.arange(-30.0, 31.0)
     for noise in draws:
         counts = np.histogram(noise, [-np.inf, *edges, np.inf])[0]
-        stat.accept(stat.chi_square_p(counts, laws.laplace_cells(edges, 4.0)))
-    stat.reject(stat.chi_square_p(counts, laws.laplace_cells(edges, 4.4)))
+        stat.accept(stat.chi_square_p(counts, distributions.laplace_cells(edges, 4.0)))
+    stat.reject(stat.chi_square_p(counts, distributions.laplace_cells(edges, 4.4)))
 
 
 @pytest.mark.parametrize(

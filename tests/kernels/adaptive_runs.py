@@ -16,7 +16,7 @@ THETA_STEPS = 1000
 
 @dataclass
 class Pass:
-    """What the kernels leave behind."""
+    """Results of the kernels."""
 
     blocks: np.ndarray
     memory: np.ndarray

@@ -273,7 +273,7 @@ def follow(name: str, epsilon: float, seed: int) -> tuple[np.ndarray, adaptive.L
         length, unit = 2 ** int(memory["exponent"][0]), memory["unit"][0]
         assert length == 2**learner.exponent
         level = level_at(name, int(memory["position"][0]))
-        # Of an exponential law a value above theta counts as theta; the two smaller levels are below it.
+        # Of an exponential distribution a value above theta counts as theta; the two smaller levels are below it.
         mean = level if level < 1.0 else level * -np.expm1(-unit / level)
         total = length * mean + unit * generator.laplace(0.0, 1.0 / epsilon)
         b.close_block(memory[0], total, shape[0], None)

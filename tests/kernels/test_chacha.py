@@ -48,14 +48,16 @@ def random_sums(count: int, seed: int) -> np.ndarray:
     return np.concatenate([SUMS, generator.integers(-(2**63), 2**63, count), generator.integers(-50, 50, count)])
 
 
-def draw(sums: list[int], law: sampler.LaplaceDistribution, chain: np.ndarray, first: int = 0) -> list[int]:
+def draw(sums: list[int], distribution: sampler.LaplaceDistribution, chain: np.ndarray, first: int = 0) -> list[int]:
     """Noise as kernels draw it, one sum after the other; the chain is moved on."""
     found = []
     for index, total in enumerate(sums, first):
         words = np.empty(8, np.uint64)
         chacha.further_words(chain, index, np.int64(total), 0, words)
-        drawn = chacha.draw_words(words[4], words[5], law.constants)
-        found.append(binding.resolve(law, SECRET, chain, index, total) if drawn == chacha.DOUBTFUL else drawn)
+        drawn = chacha.draw_words(words[4], words[5], distribution.constants)
+        found.append(
+            binding.resolve(distribution, SECRET, chain, index, total) if drawn == chacha.DOUBTFUL else drawn
+        )
         chain[:] = words[:4]
     return found
 
@@ -97,13 +99,13 @@ def some_doubtful(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The indices that are settled: double-doubles leave one draw in 2^23 doubtful, here it is every third."""
     certain, settle, settled, calls = chacha.draw_words, binding.resolve, [], []
 
-    def draw_words(word, further, law):
-        calls.append(certain(np.uint64(word), np.uint64(further), law))
+    def draw_words(word, further, distribution):
+        calls.append(certain(np.uint64(word), np.uint64(further), distribution))
         return chacha.DOUBTFUL if len(calls) % 3 == 0 else calls[-1]
 
-    def watch(law, key, chain, index, total):
+    def watch(distribution, key, chain, index, total):
         settled.append(index)
-        return settle(law, key, chain, index, total)
+        return settle(distribution, key, chain, index, total)
 
     monkeypatch.setattr(binding, "resolve", watch)
     # Outside a kernel there is no wrapping sum; these sums are small.
@@ -133,10 +135,12 @@ def test_a_publisher_goes_on_behind_doubtful_draws(request: pytest.FixtureReques
 @pytest.mark.parametrize("scale", SCALES, ids=str)
 def test_settling_gives_what_doubles_give(scale: Fraction) -> None:
     """Of every draw, certain or doubtful; exact arithmetic takes further words at the largest scale."""
-    law, chain = sampler.laplace_distribution(scale), words_of(KEY)
+    distribution, chain = sampler.laplace_distribution(scale), words_of(KEY)
     for index, total in enumerate(random_sums(40, 3).tolist()):
         before = chain.copy()
-        assert [binding.resolve(law, SECRET, before, index, total)] == draw([total], law, chain, index)
+        assert [binding.resolve(distribution, SECRET, before, index, total)] == draw(
+            [total], distribution, chain, index
+        )
 
 
 @pytest.mark.parametrize("first", [0, 255, 2**24 - 3, 2**32 - 3, 2**55])
@@ -148,20 +152,20 @@ def test_indices_carry(first: int) -> None:
 
 
 def test_noise_follows_all_sums_up_to_its_own_and_no_later_one() -> None:
-    law, sums = sampler.laplace_distribution(2**30), list(range(20))
-    drawn = np.array(draw(sums, law, words_of(KEY)))
+    distribution, sums = sampler.laplace_distribution(2**30), list(range(20))
+    drawn = np.array(draw(sums, distribution, words_of(KEY)))
     for changed in range(20):
-        again = np.array(draw([total + (i == changed) for i, total in enumerate(sums)], law, words_of(KEY)))
+        again = np.array(draw([total + (i == changed) for i, total in enumerate(sums)], distribution, words_of(KEY)))
         assert np.array_equal(again[:changed], drawn[:changed])
         assert (again[changed:] != drawn[changed:]).all()
 
 
 def test_a_word_whose_further_bits_would_change_the_draw_is_doubtful() -> None:
     """The uniform number lies in [u, u + 1) / 2^63: for small u the draws of both ends are far apart."""
-    law, noise = sampler.laplace_distribution(Fraction(2**20)).constants, np.empty(1, np.int64)
+    distribution, noise = sampler.laplace_distribution(Fraction(2**20)).constants, np.empty(1, np.int64)
     for u in range(2, 600):
-        assert not bound_sums.draw_few(np.array([[2 * u, 0]], np.uint64), law, noise), u
-    assert bound_sums.draw_few(np.array([[2**63 + 2**62 + 2, 0]], np.uint64), law, noise)
+        assert not bound_sums.draw_few(np.array([[2 * u, 0]], np.uint64), distribution, noise), u
+    assert bound_sums.draw_few(np.array([[2**63 + 2**62 + 2, 0]], np.uint64), distribution, noise)
 
 
 def test_the_smallest_words_are_no_certain_draws() -> None:

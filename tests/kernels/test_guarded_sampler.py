@@ -52,7 +52,7 @@ def further_words(seed: int):
     return further
 
 
-def law_of(scale: Fraction, one_sided: bool) -> sampler.LaplaceDistribution:
+def distribution_of(scale: Fraction, one_sided: bool) -> sampler.LaplaceDistribution:
     return sampler.geometric_distribution(scale) if one_sided else sampler.laplace_distribution(scale)
 
 
@@ -79,21 +79,23 @@ def check_settled(
 @pytest.mark.parametrize("one_sided", [False, True])
 @pytest.mark.parametrize("scale", SCALES)
 def test_first_stage_is_certain_or_silent(scale: Fraction, one_sided: bool) -> None:
-    words, law = hard_words(scale, 400, 1), law_of(scale, one_sided)
+    words, distribution = hard_words(scale, 400, 1), distribution_of(scale, one_sided)
     out, positions = np.empty(words.size, np.int64), np.empty(words.size, np.int64)
     sign_bit = np.uint64(0 if one_sided else 1)
-    waiting = guarded_log.draw_double(words, law.scale_pair[0], law.offset_pair[0], sign_bit, out, positions)
+    waiting = guarded_log.draw_double(
+        words, distribution.scale_pair[0], distribution.offset_pair[0], sign_bit, out, positions
+    )
     assert np.array_equal(positions[:waiting], np.flatnonzero(out == guarded_log.DOUBTFUL))
     assert {0, 1} <= {int(words[i]) >> 1 for i in positions[:waiting]}
     check_settled(words, out, scale, one_sided)
 
 
 def second_stage(
-    words: np.ndarray, further: np.ndarray, law: sampler.LaplaceDistribution, one_sided: bool = False
+    words: np.ndarray, further: np.ndarray, distribution: sampler.LaplaceDistribution, one_sided: bool = False
 ) -> tuple[np.ndarray, np.ndarray]:
     """Draws of the second stage, and the positions that it leaves."""
     out, positions, sign_bit = np.empty(words.size, np.int64), np.arange(words.size), np.uint64(not one_sided)
-    pairs = (*law.scale_pair, *law.offset_pair)
+    pairs = (*distribution.scale_pair, *distribution.offset_pair)
     waiting = double_double.draw_double_double(words, further, *pairs, sign_bit, positions, words.size, out)
     return out, positions[:waiting]
 
@@ -104,7 +106,7 @@ def second_stage(
 def test_second_stage_is_certain_or_silent(scale: Fraction, has_further: bool, one_sided: bool) -> None:
     words, source = hard_words(scale, 200, 2), random.Random(3)
     further = np.array([source.getrandbits(64) for _ in words], np.uint64) if has_further else NO_WORDS
-    out, waiting = second_stage(words, further, law_of(scale, one_sided), one_sided)
+    out, waiting = second_stage(words, further, distribution_of(scale, one_sided), one_sided)
     assert np.array_equal(waiting, np.flatnonzero(out == guarded_log.DOUBTFUL))
     settled = check_settled(words, out, scale, one_sided, further)
     # The first 200 words are uniform; the stage is there to settle those.
@@ -115,13 +117,15 @@ def test_second_stage_is_certain_or_silent(scale: Fraction, has_further: bool, o
 @pytest.mark.parametrize("one_sided", [False, True])
 @pytest.mark.parametrize("scale", LARGE_SCALES)
 def test_the_stage_of_two_words_is_certain_or_silent(scale: Fraction, one_sided: bool) -> None:
-    law, (words, further) = law_of(scale, one_sided), words_at_jumps(scale, 100, 12)
+    distribution, (words, further) = distribution_of(scale, one_sided), words_at_jumps(scale, 100, 12)
     uniform, source = hard_words(scale, 200, 2), random.Random(3)
     words = np.concatenate([uniform, words])
     further = np.concatenate([np.array([source.getrandbits(64) for _ in uniform], np.uint64), further])
     out, positions = np.empty(words.size, np.int64), np.empty(words.size, np.int64)
     sign_bit = np.uint64(0 if one_sided else 1)
-    waiting = wide_log.draw_wide(words, further, *law.scale_pair, *law.offset_pair, sign_bit, out, positions)
+    waiting = wide_log.draw_wide(
+        words, further, *distribution.scale_pair, *distribution.offset_pair, sign_bit, out, positions
+    )
     assert np.array_equal(positions[:waiting], np.flatnonzero(out == guarded_log.DOUBTFUL))
     # The first 200 words are uniform, and at scale 2^56 one in some thousand is left over.
     assert np.count_nonzero(check_settled(words, out, scale, one_sided, further, 63) < 200) >= 198
@@ -131,8 +135,10 @@ def test_the_margins_of_the_stage_of_two_words_matter() -> None:
     """Nothing nearer to a whole number than the error bound is settled, and not much that is farther is left."""
     scale = Fraction(2**56)
     words, further = words_at_jumps(scale, 150, 11)
-    law, out, positions = sampler.laplace_distribution(scale), *np.empty((2, words.size), np.int64)
-    wide_log.draw_wide(words, further, *law.scale_pair, *law.offset_pair, np.uint64(1), out, positions)
+    distribution, out, positions = sampler.laplace_distribution(scale), *np.empty((2, words.size), np.int64)
+    wide_log.draw_wide(
+        words, further, *distribution.scale_pair, *distribution.offset_pair, np.uint64(1), out, positions
+    )
     distances = {True: [1.0], False: [0.0]}
     with mpmath.workdps(80):
         for i in range(words.size):
@@ -173,8 +179,8 @@ def test_last_stage_equals_the_formula(scale: Fraction, one_sided: bool) -> None
 def test_filled_draws_equal_the_formula(scale: Fraction) -> None:
     key, stream = Key.from_seed(5), StreamId(Purpose.TREE, 2, 7)
     out = np.empty(300, np.int64)
-    law = sampler.laplace_distribution(scale)
-    sampler.fill(out, law, key, stream)
+    distribution = sampler.laplace_distribution(scale)
+    sampler.fill(out, distribution, key, stream)
     for i in range(0, out.size, 3):
         expected = exact_noise.draw(
             word_at(key, stream, i), lambda k, i=i: word_at(key, stream._replace(refinement=k), i), scale, False
@@ -184,12 +190,12 @@ def test_filled_draws_equal_the_formula(scale: Fraction) -> None:
 
 def test_a_draw_does_not_depend_on_how_many_are_drawn() -> None:
     for scale in (Fraction(2**22), Fraction(2**39), Fraction(2**45)):
-        law, key, stream = sampler.laplace_distribution(scale), Key.from_seed(6), StreamId(Purpose.TREE)
+        distribution, key, stream = sampler.laplace_distribution(scale), Key.from_seed(6), StreamId(Purpose.TREE)
         long = np.empty(70_001, np.int64)
-        sampler.fill(long, law, key, stream)
+        sampler.fill(long, distribution, key, stream)
         for size in (0, 1, 2, 511, 513, 32_767, 32_769):
             short = np.empty(size, np.int64)
-            sampler.fill(short, law, key, stream)
+            sampler.fill(short, distribution, key, stream)
             assert np.array_equal(short, long[:size])
 
 
@@ -201,9 +207,9 @@ def left_over(words: np.ndarray, *arguments: np.ndarray) -> int:
 
 def test_the_last_stage_reads_on_where_its_draw_is(monkeypatch: pytest.MonkeyPatch) -> None:
     """In every chunk, behind every start: further words are those of the draw's own position in the stream."""
-    law, key, stream = sampler.laplace_distribution(2**56), Key.from_seed(7), StreamId(Purpose.TREE, 2, 3)
+    distribution, key, stream = sampler.laplace_distribution(2**56), Key.from_seed(7), StreamId(Purpose.TREE, 2, 3)
     whole, part = np.empty(1000, np.int64), np.empty(700, np.int64)
-    sampler.fill(whole, law, key, stream)
+    sampler.fill(whole, distribution, key, stream)
     read = []
 
     def watched(key: Key, stream: StreamId, position: int) -> int:
@@ -215,7 +221,7 @@ def test_the_last_stage_reads_on_where_its_draw_is(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(sampler, "word_at", watched)
     monkeypatch.setattr(wide_log, "draw_wide", left_over)
     monkeypatch.setattr(double_double, "draw_double_double", lambda *arguments: arguments[8])
-    sampler.fill(part, law, key, stream, 300)
+    sampler.fill(part, distribution, key, stream, 300)
     assert np.array_equal(part, whole[300:])
     assert len(read) > 5
     assert min(read) < 400
@@ -235,11 +241,11 @@ def test_the_last_stage_takes_as_many_further_words_as_it_needs(
         u = int(mpmath.floor(jump * 2**bits))
     leading = u >> 64 * further << 1 | sign
     words = [leading, *(u >> 64 * (further - k) & 2**64 - 1 for k in range(1, further + 1))]
-    law, values = sampler.laplace_distribution(scale), []
+    distribution, values = sampler.laplace_distribution(scale), []
     for last in (words[-1] - 2**40, words[-1] + 2**40):
         given = [*words[:-1], last]
         monkeypatch.setattr(sampler, "word_at", lambda _key, stream, position, g=given: g[stream.refinement])
-        values.append(sampler.resolve_at(leading, law, Key.from_seed(1), StreamId(Purpose.TREE), 0))
+        values.append(sampler.resolve_at(leading, distribution, Key.from_seed(1), StreamId(Purpose.TREE), 0))
         assert values[-1] == exact_noise.draw(leading, lambda k, g=given: g[k], scale, False)
     assert values == ([-12, -11] if sign else [12, 11])
 
@@ -248,7 +254,7 @@ def test_the_error_bound_has_slack_but_not_much() -> None:
     """The y that the first stage computes, redone in NumPy, errs by half of its bound at most."""
     worst = 0.0
     for scale in (Fraction(10), Fraction(2**22), Fraction(2**34), Fraction(2**40)):
-        law = sampler.laplace_distribution(scale)
+        distribution = sampler.laplace_distribution(scale)
         words = hard_words(scale, 500, 8)
         u = (words >> np.uint64(1)).astype(np.int64)
         u = u[u >= 2]
@@ -263,9 +269,9 @@ def test_the_error_bound_has_slack_but_not_much() -> None:
             p = p * v + getattr(guarded_log, f"K{name}")
         g = 2.0 * f
         log = g + g * (v * p)
-        y = law.scale_pair[0] * (((63 - exponent) * guarded_log.LN2 + law.offset_pair[0]) - log)
+        y = distribution.scale_pair[0] * (((63 - exponent) * guarded_log.LN2 + distribution.offset_pair[0]) - log)
         width = 2.0 ** -np.floor(np.log2(x) + 1e-12)
-        error = law.scale_pair[0] * (guarded_log.ERROR_SCALE + guarded_log.ERROR_WORD * width)
+        error = distribution.scale_pair[0] * (guarded_log.ERROR_SCALE + guarded_log.ERROR_WORD * width)
         error = error + y * guarded_log.ERROR_VALUE
         with mpmath.workdps(60):
             for j in range(u.size):
@@ -344,11 +350,11 @@ def test_double_double_log_to_96_bits() -> None:
 
 @pytest.mark.parametrize("scale", [*SCALES, *LARGE_SCALES])
 def test_constants_of_laws_are_right_to_a_hundred_bits(scale: Fraction) -> None:
-    law = sampler.laplace_distribution(scale)
+    distribution = sampler.laplace_distribution(scale)
     with mpmath.workdps(200):
         s = mpmath.mpf(scale.numerator) / scale.denominator
         offset = mpmath.log(2 / (1 + mpmath.exp(-1 / s)))
-        for pair, true in ((law.scale_pair, s), (law.offset_pair, offset)):
+        for pair, true in ((distribution.scale_pair, s), (distribution.offset_pair, offset)):
             assert abs(mpmath.mpf(pair[0]) + mpmath.mpf(pair[1]) - true) <= abs(true) * mpmath.mpf(2) ** -100
     assert sampler.geometric_distribution(scale).offset_pair == (0.0, 0.0)
 

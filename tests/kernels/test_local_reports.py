@@ -35,73 +35,88 @@ MECHANISMS = [
 STEPS = Mechanism.STEPS
 
 
-def kernel_reports(law: ReportDistribution, words: list[int], x: int) -> list[int]:
+def kernel_reports(distribution: ReportDistribution, words: list[int], x: int) -> list[int]:
     out = np.full(len(words), -1, np.int32)
-    law.fill(np.array(words, np.uint64), np.full(len(words), x, np.int32), out)
+    distribution.fill(np.array(words, np.uint64), np.full(len(words), x, np.int32), out)
     return out.tolist()
 
 
-def borders(law: ReportDistribution, x: int, source: random.Random) -> Iterator[int]:
+def borders(distribution: ReportDistribution, x: int, source: random.Random) -> Iterator[int]:
     """First words of cells: all the kinds of cells, first, last and some between."""
-    if isinstance(law, MixtureDistribution):
-        yield from borders(law.window, x, source)
-        yield law.window.total
-        yield from (law.window.total + word for word in borders(law.bit, x, source))
-    elif isinstance(law, WindowDistribution):
-        near = [0, 1, law.near - 1, law.near, *(source.randrange(law.near) for _ in range(40))]
-        far = [0, 1, x - 1, x, x + 1, law.steps - 1, law.steps, *(source.randrange(law.steps) for _ in range(40))]
-        yield from (k * law.near_weight for k in near)
-        yield from (law.near_words + k * law.far_weight for k in far)
-        yield law.total - law.left_over + law.outputs
+    if isinstance(distribution, MixtureDistribution):
+        yield from borders(distribution.window, x, source)
+        yield distribution.window.total
+        yield from (distribution.window.total + word for word in borders(distribution.bit, x, source))
+    elif isinstance(distribution, WindowDistribution):
+        near = [
+            0,
+            1,
+            distribution.near - 1,
+            distribution.near,
+            *(source.randrange(distribution.near) for _ in range(40)),
+        ]
+        far = [
+            0,
+            1,
+            x - 1,
+            x,
+            x + 1,
+            distribution.steps - 1,
+            distribution.steps,
+            *(source.randrange(distribution.steps) for _ in range(40)),
+        ]
+        yield from (k * distribution.near_weight for k in near)
+        yield from (distribution.near_words + k * distribution.far_weight for k in far)
+        yield distribution.total - distribution.left_over + distribution.outputs
     else:
-        assert isinstance(law, BitDistribution)
-        yield law.weight(x, 1)
-        yield from (law.low_weight, law.high_weight)
+        assert isinstance(distribution, BitDistribution)
+        yield distribution.weight(x, 1)
+        yield from (distribution.low_weight, distribution.high_weight)
 
 
-def hard_words(law: ReportDistribution, x: int, seed: int) -> list[int]:
+def hard_words(distribution: ReportDistribution, x: int, seed: int) -> list[int]:
     source = random.Random(seed)
-    words = [0, 1, law.total - 2, law.total - 1]
-    for border in borders(law, x, source):
+    words = [0, 1, distribution.total - 2, distribution.total - 1]
+    for border in borders(distribution, x, source):
         words += [border - 1, border, border + 1]
-    words += [source.randrange(law.total) for _ in range(150)]
-    words += [law.total - 1 - source.randrange(1 << source.randrange(1, 60)) for _ in range(50)]
-    return [word for word in words if 0 <= word < law.total]
+    words += [source.randrange(distribution.total) for _ in range(150)]
+    words += [distribution.total - 1 - source.randrange(1 << source.randrange(1, 60)) for _ in range(50)]
+    return [word for word in words if 0 <= word < distribution.total]
 
 
 @pytest.mark.parametrize("epsilon", EPSILONS)
 @pytest.mark.parametrize(("mechanism", "oracle"), MECHANISMS)
 def test_kernel_python_and_oracle_agree_at_every_border(mechanism, oracle, epsilon: float) -> None:
-    law, naive = mechanism(epsilon).distribution, oracle(epsilon, STEPS)
-    assert law.outputs == naive.outputs
+    distribution, naive = mechanism(epsilon).distribution, oracle(epsilon, STEPS)
+    assert distribution.outputs == naive.outputs
     for x in (0, 1, STEPS // 3, STEPS // 2, STEPS - 1, STEPS):
-        words = hard_words(law, x, x)
+        words = hard_words(distribution, x, x)
         expected = [naive.report(word, x) for word in words]
-        assert [law.report(word, x) for word in words] == expected
-        assert kernel_reports(law, words, x) == expected
-        assert set(expected) <= set(range(law.outputs))
+        assert [distribution.report(word, x) for word in words] == expected
+        assert kernel_reports(distribution, words, x) == expected
+        assert set(expected) <= set(range(distribution.outputs))
 
 
 @pytest.mark.parametrize("steps", [16, 64])
 @pytest.mark.parametrize("epsilon", [0.3, 1.0, 2.0])
 def test_weights_count_the_words(steps: int, epsilon: float) -> None:
-    """All words of a small law, through the kernel: each output comes as often as its weight says."""
-    laws: list[ReportDistribution] = [
+    """All words of a small distribution, through the kernel: each output comes as often as its weight says."""
+    distributions: list[ReportDistribution] = [
         window_distribution(epsilon, near, steps, 2**22 + 12345) for near in (1, 5, steps + 1)
     ]
-    laws.append(bit_distribution(epsilon, steps, 2**22 + 777))
-    laws.append(
+    distributions.append(bit_distribution(epsilon, steps, 2**22 + 777))
+    distributions.append(
         MixtureDistribution(
             window_distribution(epsilon, 7, steps, 2**22 + 3), bit_distribution(epsilon, steps, 2**64 - 2**22 - 3)
         )
     )
-    for law in laws:
-        size = law.window.total if isinstance(law, MixtureDistribution) else law.total
+    for distribution in distributions:
+        size = distribution.window.total if isinstance(distribution, MixtureDistribution) else distribution.total
         words = np.arange(size, dtype=np.uint64)
         out = np.empty(size, np.int32)
         for x in (0, 1, steps // 2, steps):
-            law.fill(words, np.full(size, x, np.int32), out)
-            shown = law.window if isinstance(law, MixtureDistribution) else law
+            distribution.fill(words, np.full(size, x, np.int32), out)
+            shown = distribution.window if isinstance(distribution, MixtureDistribution) else distribution
             weights = [shown.weight(x, output) for output in range(shown.outputs)]
             assert np.bincount(out, minlength=shown.outputs).tolist() == weights
             assert sum(weights) == size
@@ -110,8 +125,8 @@ def test_weights_count_the_words(steps: int, epsilon: float) -> None:
 @pytest.mark.parametrize("epsilon", EPSILONS)
 def test_kernels_get_weights_that_their_division_takes(epsilon: float) -> None:
     for mechanism in (SquareWave, Piecewise, Hybrid):
-        law = mechanism(epsilon).distribution
-        window = law.window if isinstance(law, MixtureDistribution) else law
+        distribution = mechanism(epsilon).distribution
+        window = distribution.window if isinstance(distribution, MixtureDistribution) else distribution
         if isinstance(window, WindowDistribution):
             assert window.near_weight >= window.far_weight >= 2**12
             assert window.outputs < 2**22

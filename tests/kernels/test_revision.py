@@ -1,4 +1,4 @@
-"""The stream seen again: levels by the joint normal law, sums by integrating value by value."""
+"""The stream seen again: levels by the joint normal distribution, sums by integrating value by value."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ PERIOD = 96.0
 
 @dataclass
 class Pass:
-    """What the kernels leave behind."""
+    """Results of the kernels."""
 
     blocks: np.ndarray
     memory: np.ndarray

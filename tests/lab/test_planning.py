@@ -1,4 +1,4 @@
-"""PAK's utility analysis: each formula against direct evaluation, laws, the paper's numbers, bad parameters."""
+"""PAK's utility analysis: formulas against direct evaluation, distributions, the paper's numbers, bad parameters."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.grid import exhaustive
 
 DELTA, BETA, P_MAX = 2.0**-20, 0.02, 0.005
 NOISES = ("laplace", "gaussian")
-LAWS: dict[str, Any] = {"laplace": stats.laplace, "gaussian": stats.norm}
+DISTRIBUTIONS: dict[str, Any] = {"laplace": stats.laplace, "gaussian": stats.norm}
 
 
 # -- constants of the noise ------------------------------------------------------------------------------------
@@ -30,8 +30,8 @@ LAWS: dict[str, Any] = {"laplace": stats.laplace, "gaussian": stats.norm}
 @pytest.mark.parametrize("noise", NOISES)
 @pytest.mark.parametrize("beta", [1e-300, 1e-12, 1e-4, 0.02, 0.3, 0.5, 0.7, 0.999])
 def test_noise_quantile_is_the_inverse_tail(noise: Any, beta: float) -> None:
-    assert planning.noise_quantile(beta, noise) == pytest.approx(LAWS[noise].isf(beta), rel=1e-10, abs=1e-12)
-    assert LAWS[noise].sf(planning.noise_quantile(beta, noise)) == pytest.approx(beta, rel=1e-9)
+    assert planning.noise_quantile(beta, noise) == pytest.approx(DISTRIBUTIONS[noise].isf(beta), rel=1e-10, abs=1e-12)
+    assert DISTRIBUTIONS[noise].sf(planning.noise_quantile(beta, noise)) == pytest.approx(beta, rel=1e-9)
 
 
 @pytest.mark.parametrize("epsilon", [0.05, 1.0, 3.0])
@@ -48,7 +48,7 @@ def test_kappa_is_the_fixed_point_of_equations_8_to_10(noise: Any, epsilon: floa
     """The smallest kappa with kappa SS >= SS + kappa G^-1(1 - beta) / a (e^b - 1) SS."""
     scale, smooth = planning.noise_scale(epsilon, DELTA, noise), planning.smoothing(epsilon, DELTA)
     factor = planning.kappa(epsilon, DELTA, 0.002, noise)
-    offset = float(LAWS[noise].isf(0.002))
+    offset = float(DISTRIBUTIONS[noise].isf(0.002))
     assert factor == pytest.approx(1 + factor * offset / scale * (math.exp(smooth) - 1), rel=1e-8)
     assert factor > 1
     assert planning.kappa(epsilon, DELTA, 0.02, noise) < factor < planning.kappa(epsilon, 2.0**-16, 0.002, noise)
@@ -105,12 +105,12 @@ def test_g_is_stable_for_long_samples(m: int, lambda_: float, p: float) -> None:
 @pytest.mark.parametrize("noise", NOISES)
 def test_tau_max(noise: Any) -> None:
     quantile, sensitivity, epsilon = 150.0, 3.0, 0.8
-    offsets = LAWS[noise].isf(0.004) + LAWS[noise].isf(0.001)
+    offsets = DISTRIBUTIONS[noise].isf(0.004) + DISTRIBUTIONS[noise].isf(0.001)
     unit = planning.kappa(epsilon, DELTA, 0.004, noise) * sensitivity / planning.noise_scale(epsilon, DELTA, noise)
     found = planning.tau_max(quantile, sensitivity, epsilon, DELTA, 0.004, 0.001, noise)
     assert found == pytest.approx(quantile + unit * offsets, rel=1e-10)
-    draws = LAWS[noise].rvs(size=400_000, random_state=7)
-    tau = quantile + unit * (draws + LAWS[noise].isf(0.004))  # Eq. 12
+    draws = DISTRIBUTIONS[noise].rvs(size=400_000, random_state=7)
+    tau = quantile + unit * (draws + DISTRIBUTIONS[noise].isf(0.004))  # Eq. 12
     assert np.mean(tau > found) == pytest.approx(0.001, abs=3e-4)
     assert np.mean(tau < quantile) == pytest.approx(0.004, abs=6e-4)
     assert planning.tau_max(quantile, 0.0, epsilon, DELTA, 0.004, 0.001, noise) == quantile
@@ -167,9 +167,9 @@ def test_light_tail_error_is_its_two_terms() -> None:
 
 
 def test_quantiles() -> None:
-    law = planning.exponential_quantile(28.0, 1440.0)
-    assert law(0.005) == pytest.approx(stats.expon.isf(0.005, scale=28.0))
-    assert law(1e-300) == 1440.0
+    distribution = planning.exponential_quantile(28.0, 1440.0)
+    assert distribution(0.005) == pytest.approx(stats.expon.isf(0.005, scale=28.0))
+    assert distribution(1e-300) == 1440.0
     sample = planning.sample_quantile([4.0, 1.0, 3.0, 2.0])
     assert [sample(q) for q in (0.75, 0.5, 0.25, 0.375, 1e-9, 0.9)] == pytest.approx([1, 2, 3, 2.5, 4, 1], abs=1e-6)
 
@@ -310,8 +310,8 @@ TRAINS: dict[str, Any] = {"n": 25_000_000, "bound": 1440.0, "epsilon": 1.0, "del
 
 @functools.lru_cache
 def trains(m: int, noise: Any = "laplace", first_sum: bool = True, epsilon: float = 1.0) -> Optimum:
-    law = planning.exponential_quantile(150 / -math.log(0.005), 1440.0)
-    return optimise_pak(law, m=m, noise=noise, first_sum=first_sum, **TRAINS | {"epsilon": epsilon})
+    distribution = planning.exponential_quantile(150 / -math.log(0.005), 1440.0)
+    return optimise_pak(distribution, m=m, noise=noise, first_sum=first_sum, **TRAINS | {"epsilon": epsilon})
 
 
 @pytest.mark.parametrize("noise", NOISES)
@@ -343,7 +343,7 @@ def test_optimum_respects_the_constraints_and_is_equation_16(m: int, noise: Any)
 
 def test_optimum_beats_random_parameters() -> None:
     """4,000 random points, those of the allowed set, from the public formulas: none is better."""
-    m, law = 50_000, planning.exponential_quantile(150 / -math.log(0.005), 1440.0)
+    m, distribution = 50_000, planning.exponential_quantile(150 / -math.log(0.005), 1440.0)
     found, generator, best = trains(m, "laplace", False), np.random.default_rng(9), math.inf
     for _ in range(4000):
         p, lambda_ = 0.005 * generator.uniform(0.5, 1.0), generator.uniform(0.6, 1.0)
@@ -353,7 +353,7 @@ def test_optimum_beats_random_parameters() -> None:
         lt, lap, out, rt = (BETA - beta_qt) * generator.dirichlet([1, 2, 0.3, 1])
         if min(lt, lap, out, rt) < 1e-7:
             continue
-        x, share = law(lambda_ * p), generator.uniform(0.3, 0.999)
+        x, share = distribution(lambda_ * p), generator.uniform(0.3, 0.999)
         sensitivity = planning.spacing_smooth_sensitivity(x, lambda_ * p, m, planning.smoothing(share, DELTA))
         tau = planning.tau_max(x, sensitivity, share, DELTA, lt, rt)
         error = planning.light_tail_error(tau, x, 25_000_000, m, p, generator.uniform(1, 3), 1.0, lap, out)
@@ -395,25 +395,25 @@ def test_fallback_is_the_papers_first_row() -> None:
 
 
 def test_smooth_sensitivity_is_a_part_to_exchange() -> None:
-    law = planning.exponential_quantile(28.0, 1440.0)
+    distribution = planning.exponential_quantile(28.0, 1440.0)
     seen = []
 
     def none(q: float, smooth: float) -> float:
         seen.append((q, smooth))
         return 0.0
 
-    free = optimise_pak(law, m=50_000, smooth_sensitivity=none, **TRAINS)
+    free = optimise_pak(distribution, m=50_000, smooth_sensitivity=none, **TRAINS)
     assert free.sensitivity == 0.0
     assert free.tau_max == free.quantile
     assert free.improvement > trains(50_000).improvement
     assert all(0 < q < P_MAX and 0 < smooth <= planning.smoothing(1.0, DELTA) for q, smooth in seen)
-    assert optimise_pak(law, m=50_000, smooth_sensitivity=lambda q, smooth: 1e9, **TRAINS).fallback
+    assert optimise_pak(distribution, m=50_000, smooth_sensitivity=lambda q, smooth: 1e9, **TRAINS).fallback
 
 
 def test_no_kappa_anywhere_is_the_plain_tree() -> None:
-    law = planning.exponential_quantile(28.0, 1440.0)
-    assert optimise_pak(law, m=50_000, **TRAINS | {"delta": 0.9}).fallback
-    assert optimise_pak(law, m=None, **TRAINS | {"delta": 0.9}).fallback
+    distribution = planning.exponential_quantile(28.0, 1440.0)
+    assert optimise_pak(distribution, m=50_000, **TRAINS | {"delta": 0.9}).fallback
+    assert optimise_pak(distribution, m=None, **TRAINS | {"delta": 0.9}).fallback
 
 
 # -- from the optimum to a publisher ---------------------------------------------------------------------------
@@ -421,8 +421,8 @@ def test_no_kappa_anywhere_is_the_plain_tree() -> None:
 
 @functools.lru_cache
 def supermarket(m: int | None = None, n: int = 150_000, noise: Any = "laplace") -> Optimum:
-    law = planning.exponential_quantile(300 / -math.log(0.005), 3000.0)
-    return optimise_pak(law, n, m, 3000.0, 1.0, DELTA, BETA, noise=noise)
+    distribution = planning.exponential_quantile(300 / -math.log(0.005), 3000.0)
+    return optimise_pak(distribution, n, m, 3000.0, 1.0, DELTA, BETA, noise=noise)
 
 
 @pytest.mark.parametrize("spread", [1.0, 2.0, 10.0, 300.0])
@@ -440,19 +440,19 @@ def test_from_the_third_criterion_on_the_bound_is_out_of_reach(spread: float, ep
 
 @pytest.mark.parametrize("noise", NOISES)
 def test_the_recommended_lag_meets_all_three_criteria(noise: Any) -> None:
-    law = planning.exponential_quantile(2.0, 1000.0)
+    distribution = planning.exponential_quantile(2.0, 1000.0)
     for epsilon, beta in ((1.0, 0.02), (0.3, 1e-3), (5.0, 0.1)):
         three = [
             planning.quantile_criterion(beta, 0.004, 0.8),
             planning.sensitivity_criterion(0.85 * epsilon, DELTA, beta, 0.004, noise),
-            planning.reach_criterion(0.85 * epsilon, DELTA, 1000.0 / law(0.8 * 0.004), 0.004, 0.8),
+            planning.reach_criterion(0.85 * epsilon, DELTA, 1000.0 / distribution(0.8 * 0.004), 0.004, 0.8),
         ]
-        assert planning.recommended_lag(law, 1000.0, epsilon, DELTA, beta, 0.004, noise) == max(three)
+        assert planning.recommended_lag(distribution, 1000.0, epsilon, DELTA, beta, 0.004, noise) == max(three)
 
 
 def test_without_m_the_lag_is_the_recommended_one() -> None:
-    law = planning.exponential_quantile(300 / -math.log(0.005), 3000.0)
-    recommended = planning.recommended_lag(law, 3000.0, 1.0, DELTA, BETA)
+    distribution = planning.exponential_quantile(300 / -math.log(0.005), 3000.0)
+    recommended = planning.recommended_lag(distribution, 3000.0, 1.0, DELTA, BETA)
     assert supermarket().m == recommended
     assert supermarket(recommended) == supermarket()
     short = supermarket(n=2000)

@@ -77,8 +77,8 @@ def test_baseline_3_counts_in_fixed_cells(counter) -> None:
     for step, (added, removed) in list(enumerate(steps))[1:]:
         stream.advance(added, removed)
         noise = np.empty(tree.n_leaves, np.int64)
-        law = sampler.laplace_distribution(stream._machine.law.scale)
-        sampler.fill(noise, law, keys[step], StreamId(Purpose.CELL, number=step))
+        distribution = sampler.laplace_distribution(stream._machine.distribution.scale)
+        sampler.fill(noise, distribution, keys[step], StreamId(Purpose.CELL, number=step))
         exact += rule.step(state, noise)
         for sign, batch in ((1, added), (-1, removed)):
             last = tree.upper == 1.0

@@ -69,19 +69,19 @@ def test_bounds() -> None:
     ("n", "longest"), [(2**40, 2**40), (2**40, 2**39), (2**62, 2**62), (2**40, 2**20), (2**40, 1)]
 )
 def test_law_on_long_streams(n: int, longest: int) -> None:
-    """Where ranges cannot be counted: lengths have density n - j + 1, places are uniform given the length."""
+    """Ranges too many to count: lengths have density n - j + 1, places are uniform given the length."""
     starts, stops = random_ranges(n, DRAWS, longest, seed=9)
     lengths = stops - starts
     share = longest / n
 
-    def law(x: np.ndarray) -> np.ndarray:
+    def distribution(x: np.ndarray) -> np.ndarray:
         y = np.asarray(x) / n
         return (y - y * y / 2) / (share - share * share / 2)
 
     if longest > 1:
-        assert stats.kstest(lengths, law).pvalue > ALPHA
-        assert stats.kstest(np.sqrt(lengths / n) * np.sqrt(n), law).pvalue < ALPHA
-    # The KS test is for continuous laws; few places left would show as ties.
+        assert stats.kstest(lengths, distribution).pvalue > ALPHA
+        assert stats.kstest(np.sqrt(lengths / n) * np.sqrt(n), distribution).pvalue < ALPHA
+    # The KS test is for continuous distributions; few places left would show as ties.
     room = (n - lengths).astype(float)
     places = (starts / np.where(room > 0, room, 1.0))[room > 2**20]
     assert stats.kstest(places, "uniform").pvalue > ALPHA

@@ -84,7 +84,7 @@ def test_no_event_moves_a_border_that_an_origin_sets(
     left_out = data.draw(st.integers(0, times.size - 1))
 
     def companions(kept: np.ndarray) -> set[frozenset[int]]:
-        """Which events share a batch."""
+        """Numbers of events that share a batch."""
         places = np.flatnonzero(kept)
         points = np.zeros((places.size, 1))
         cut = cut_events("p", [0], [9], points, times=times[kept], period=period, origin=origin)

@@ -108,9 +108,11 @@ def test_the_attack_recovers_all_values_where_noise_follows_from_the_secret_alon
 ) -> None:
     """As before noise was bound to the composition: the attack above can succeed."""
 
-    def table(name: Name, law: LaplaceDistribution, start: int, out: np.ndarray, sums: np.ndarray | None) -> None:
+    def table(
+        name: Name, distribution: LaplaceDistribution, start: int, out: np.ndarray, sums: np.ndarray | None
+    ) -> None:
         # Not by its labels, of which theta is one.
-        sampler.fill(out, law, Key.from_seed(repr(name[1:])), StreamId(Purpose.TREE), start)
+        sampler.fill(out, distribution, Key.from_seed(repr(name[1:])), StreamId(Purpose.TREE), start)
 
     def unbound(self: Key, *_: object) -> Key:
         return given(table)

@@ -67,7 +67,7 @@ def test_a_delta_of_another_kind_has_no_rho(order: int) -> None:
     total = spent(*given).total("s")
     assert total.rho == math.inf
     assert total.epsilon == written(gaussian().epsilon) + Fraction(1, 2)
-    # The same where noise is only near its law.
+    # The same where noise is only near its distribution.
     assert spent(gaussian(), gaussian(numeric_distance=1e-12)).total("s").rho == math.inf
 
 

@@ -531,7 +531,7 @@ def test_an_interrupt_anywhere_leaves_a_ledger_that_goes_on(path: Path, filled: 
     sources, kept = str(Path(store.__file__).parent), []
 
     def spend(at: int) -> bool:
-        """Whether the call ends before it comes to that line, call or return."""
+        """True if the call ends before it comes to that line, call or return."""
 
         def trace(frame: FrameType, event: str, argument: object) -> Any:
             nonlocal at

@@ -151,7 +151,7 @@ RELEASES = st.builds(
     ),
     st.sampled_from(sorted(UNITS)),
     st.sampled_from([0.1, 0.3, 0.25, 1.0]),
-    st.sampled_from(["pure", "approximate", "zCDP", "near its law"]),
+    st.sampled_from(["pure", "approximate", "zCDP", "near its distribution"]),
 )
 
 

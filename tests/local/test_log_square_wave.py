@@ -164,7 +164,7 @@ def test_the_tail_is_cut_at_standard_errors_of_its_share() -> None:
 
 
 def density(logs: np.ndarray, matrix: np.ndarray, counts: np.ndarray) -> float:
-    """What the estimate maximises, term by term."""
+    """Objective of the estimate, term by term."""
     shares = np.exp(logs) / np.exp(logs).sum()
     total = 0.0
     for cell, count in enumerate(counts):

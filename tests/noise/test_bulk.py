@@ -18,7 +18,7 @@ from tests import stat
 from tests.oracles import bulk as oracle
 
 LAW = gaussian_distribution(Fraction(2**34))
-LAWS = {
+DISTRIBUTIONS = {
     "large": LAW,
     # Draws of which many are rejected or doubtful, and ask for further words.
     "small": gaussian_distribution(Fraction(3, 4)),
@@ -39,24 +39,29 @@ def whole(chain: np.ndarray) -> int:
     return int(chain[0]) | int(chain[1]) << 64
 
 
-def naive_draw(law) -> oracle.Draw:
-    return partial(gaussian.resolve, law) if isinstance(law, GaussianDistribution) else oracle.laplace(law.scale)
+def naive_draw(distribution) -> oracle.Draw:
+    return (
+        partial(gaussian.resolve, distribution)
+        if isinstance(distribution, GaussianDistribution)
+        else oracle.laplace(distribution.scale)
+    )
 
 
-@pytest.mark.parametrize("law", LAWS.values(), ids=LAWS)
+@pytest.mark.parametrize("distribution", DISTRIBUTIONS.values(), ids=DISTRIBUTIONS)
 @pytest.mark.parametrize("cuts", [[], [1, 2, 100], [150]])
 @pytest.mark.parametrize("member", [0, 300])
-def test_the_naive_rule_however_sums_are_cut(law, cuts, member, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_naive_rule_however_sums_are_cut(distribution, cuts, member, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (binding, oracle):
         monkeypatch.setattr(module, "SUMS_OF_A_KEY" if module is binding else "SUMS", 64)
     monkeypatch.setattr(binding, "CHUNK", 32)
     sums = np.random.default_rng(3).integers(-(2**63), 2**63, 200)
     key, chain = fresh()
-    naive = oracle.PrefixNoise(key.reveal(), whole(chain), naive_draw(law), 5, member)
+    naive = oracle.PrefixNoise(key.reveal(), whole(chain), naive_draw(distribution), 5, member)
     expected = [naive(total) for total in sums.tolist()]
     noise = PrefixNoise(key if not member else key.of_stream(member - 1))
     found = [
-        noise.draw(part, law, chain, 5 + first) for part, first in zip(np.split(sums, cuts), [0, *cuts], strict=True)
+        noise.draw(part, distribution, chain, 5 + first)
+        for part, first in zip(np.split(sums, cuts), [0, *cuts], strict=True)
     ]
     np.testing.assert_array_equal(np.concatenate(found), expected)
     assert whole(chain) == naive.p
@@ -66,22 +71,24 @@ def digests(rows: list[tuple] = ROWS) -> np.ndarray:
     return Keys(("a", "b"), rows).digests()
 
 
-def cells(sums: np.ndarray, laws, key: Key, first: int = FIRST, rows: list[tuple] = ROWS) -> np.ndarray:
-    return binding.draw_cells(sums, laws, key, first, digests(rows))
+def cells(sums: np.ndarray, distributions, key: Key, first: int = FIRST, rows: list[tuple] = ROWS) -> np.ndarray:
+    return binding.draw_cells(sums, distributions, key, first, digests(rows))
 
 
-@pytest.mark.parametrize("laws", [["laplace"], ["laplace", "small"], ["small", "wide laplace", "large"]])
+@pytest.mark.parametrize("distributions", [["laplace"], ["laplace", "small"], ["small", "wide laplace", "large"]])
 @pytest.mark.parametrize("first", [FIRST, -3])
-def test_cells_have_the_noise_of_the_naive_rule(laws, first: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cells_have_the_noise_of_the_naive_rule(distributions, first: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(binding, "CHUNK", 2)
-    own = [LAWS[name] for name in laws]
-    sums = np.random.default_rng(3).integers(-(2**63), 2**63, (len(laws), 5, 3))
+    own = [DISTRIBUTIONS[name] for name in distributions]
+    sums = np.random.default_rng(3).integers(-(2**63), 2**63, (len(distributions), 5, 3))
     key = Key.from_seed(8).of_stream(6)
     found = cells(sums, own, key, first)
     for w in range(5):
         for k, row in enumerate(ROWS):
             exact = sums[:, w, k].tolist()
-            wanted = oracle.cell(key.reveal(), first + w, row, exact, [naive_draw(law) for law in own], 7)
+            wanted = oracle.cell(
+                key.reveal(), first + w, row, exact, [naive_draw(distribution) for distribution in own], 7
+            )
             assert found[:, w, k].tolist() == wanted
 
 
@@ -155,11 +162,11 @@ def test_an_altered_replay_meets_other_noise_from_there_on(monkeypatch: pytest.M
 
 
 def test_further_words_are_not_those_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All words that draws of a law that rejects often have asked for are different ones."""
+    """All words that draws of a distribution that rejects often have asked for are different ones."""
     words: dict[tuple[int, int, int], int] = {}
     fill = binding.fill_noise
 
-    def noted(out, law, first, further):
+    def noted(out, distribution, first, further):
         call = len(words)
 
         def more(k, where):
@@ -168,11 +175,11 @@ def test_further_words_are_not_those_before(monkeypatch: pytest.MonkeyPatch) -> 
             return found
 
         words.update({(call, 0, at): word for at, word in enumerate(first.tolist())})
-        fill(out, law, first, more)
+        fill(out, distribution, first, more)
 
     monkeypatch.setattr(binding, "fill_noise", noted)
-    PrefixNoise(Key.from_seed(1)).draw(np.zeros(9000, np.int64), LAWS["small"], np.zeros(4, np.uint64), 0)
-    cells(np.zeros((3, 1000, 3), np.int64), [LAWS["small"]] * 3, Key.from_seed(1))
+    PrefixNoise(Key.from_seed(1)).draw(np.zeros(9000, np.int64), DISTRIBUTIONS["small"], np.zeros(4, np.uint64), 0)
+    cells(np.zeros((3, 1000, 3), np.int64), [DISTRIBUTIONS["small"]] * 3, Key.from_seed(1))
     assert sum(k > 0 for _, k, _ in words) > 20
     assert len(set(words.values())) == len(words)
 
@@ -180,7 +187,7 @@ def test_further_words_are_not_those_before(monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_draw_has_so_many_words_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(binding, "WORDS_OF_A_DRAW", 1)
     with pytest.raises(OverflowError, match="more than 1 words"):
-        PrefixNoise(Key.from_seed(1)).draw(np.zeros(900, np.int64), LAWS["small"], np.zeros(4, np.uint64), 0)
+        PrefixNoise(Key.from_seed(1)).draw(np.zeros(900, np.int64), DISTRIBUTIONS["small"], np.zeros(4, np.uint64), 0)
 
 
 def test_sums_that_share_words_are_told(monkeypatch: pytest.MonkeyPatch) -> None:

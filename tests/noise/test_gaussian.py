@@ -1,4 +1,4 @@
-"""Discrete Gaussian noise: strips that cover the curve, doubles that agree with exact arithmetic, the law."""
+"""Discrete Gaussian noise: strips that cover the curve, doubles that agree with exact arithmetic, draws."""
 
 from __future__ import annotations
 
@@ -30,53 +30,55 @@ SIGMAS = [
 ]  # fmt: skip
 
 
-def drawn(law: GaussianDistribution, count: int, start: int = 0) -> NDArray[np.int64]:
+def drawn(distribution: GaussianDistribution, count: int, start: int = 0) -> NDArray[np.int64]:
     out = np.empty(count, np.int64)
-    gaussian.fill(out, law, KEY, STREAM, start)
+    gaussian.fill(out, distribution, KEY, STREAM, start)
     return out
 
 
-def curve(law: GaussianDistribution, k: int) -> Any:
+def curve(distribution: GaussianDistribution, k: int) -> Any:
     with mpmath.workdps(60):
-        exponent = mpmath.mpf(k) ** 2 / (2 * mpmath.mpf(law.sigma.numerator) ** 2 / law.sigma.denominator**2)
-        return law.heights * mpmath.exp(-exponent)
+        exponent = mpmath.mpf(k) ** 2 / (
+            2 * mpmath.mpf(distribution.sigma.numerator) ** 2 / distribution.sigma.denominator**2
+        )
+        return distribution.heights * mpmath.exp(-exponent)
 
 
 @pytest.mark.parametrize("sigma", SIGMAS, ids=str)
 def test_strips_cover_the_curve_and_nothing_twice(sigma: Fraction) -> None:
-    law = gaussian_distribution(sigma)
-    first, height, base, reach, sure = law.table.tolist()
+    distribution = gaussian_distribution(sigma)
+    first, height, base, reach, sure = distribution.table.tolist()
     assert base == [0, *np.cumsum(height)[:-1].tolist()]
-    assert base[-1] + height[-1] == law.heights
+    assert base[-1] + height[-1] == distribution.heights
     cells = [h * (2 * w + 1) for h, w in zip(height, reach, strict=True)]
     assert first == [0, *np.cumsum(cells)[:-1].tolist()]
-    assert law.covered == sum(cells)
+    assert distribution.covered == sum(cells)
     assert max(cells) < 2**53
-    assert law.edge == reach[0] + 1
+    assert distribution.edge == reach[0] + 1
     for j in range(len(first)):
         # Beyond its reach the curve is at or below the strip's lower end; below `sure` it is above the strip.
-        assert curve(law, reach[j] + 1) <= max(base[j], 1)
+        assert curve(distribution, reach[j] + 1) <= max(base[j], 1)
         if sure[j]:
-            assert curve(law, sure[j] - 1) >= base[j] + height[j]
+            assert curve(distribution, sure[j] - 1) >= base[j] + height[j]
     with mpmath.workdps(60):
         square = mpmath.mpf(sigma.numerator) ** 2 / sigma.denominator**2
-        assert (law.cells - law.covered) / 2 >= 1 / (1 - mpmath.exp(-law.edge / square))
-    assert law.unfair == 2**64 % law.cells
+        assert (distribution.cells - distribution.covered) / 2 >= 1 / (1 - mpmath.exp(-distribution.edge / square))
+    assert distribution.unfair == 2**64 % distribution.cells
 
 
 @pytest.mark.parametrize("sigma", SIGMAS, ids=str)
 def test_doubles_and_exact_arithmetic_agree(sigma: Fraction) -> None:
-    law = gaussian_distribution(sigma)
+    distribution = gaussian_distribution(sigma)
     expected = [
-        gaussian.resolve(law, lambda k, i=position: word_at(KEY, STREAM._replace(refinement=k), i))  # type: ignore[misc]
+        gaussian.resolve(distribution, lambda k, i=position: word_at(KEY, STREAM._replace(refinement=k), i))  # type: ignore[misc]
         for position in range(300)
     ]
-    assert drawn(law, 300).tolist() == expected
+    assert drawn(distribution, 300).tolist() == expected
 
 
 def test_doubtful_draws_are_settled(monkeypatch: pytest.MonkeyPatch) -> None:
-    law = gaussian_distribution(Fraction(5))
-    expected = drawn(law, 200)
+    distribution = gaussian_distribution(Fraction(5))
+    expected = drawn(distribution, 200)
     settled: list[int] = []
     settle = gaussian.resolve
 
@@ -91,15 +93,15 @@ def test_doubtful_draws_are_settled(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(gaussian, "draw_strips", doubting)
     monkeypatch.setattr(gaussian, "resolve", counted)
-    np.testing.assert_array_equal(drawn(law, 200), expected)
+    np.testing.assert_array_equal(drawn(distribution, 200), expected)
     assert len(settled) == 200
 
 
 def test_a_draw_depends_on_its_position_alone() -> None:
-    law = gaussian_distribution(Fraction(3))
-    whole = drawn(law, 70_000)
-    np.testing.assert_array_equal(drawn(law, 500, 69_000), whole[69_000:69_500])
-    assert drawn(law, 1, 33_333).tolist() == [whole[33_333]]
+    distribution = gaussian_distribution(Fraction(3))
+    whole = drawn(distribution, 70_000)
+    np.testing.assert_array_equal(drawn(distribution, 500, 69_000), whole[69_000:69_500])
+    assert drawn(distribution, 1, 33_333).tolist() == [whole[33_333]]
 
 
 def exact_law(sigma: float, most: int) -> NDArray[np.float64]:
@@ -116,11 +118,11 @@ def test_the_tail_behind_the_strips(monkeypatch: pytest.MonkeyPatch) -> None:
     # With 8 heights the strips end where the curve is at 1/8; what follows comes from exact arithmetic alone.
     monkeypatch.setattr(gaussian, "MAX_HEIGHT_BITS", 3)
     gaussian_distribution.cache_clear()
-    law = gaussian_distribution(Fraction(2))
+    distribution = gaussian_distribution(Fraction(2))
     gaussian_distribution.cache_clear()
-    assert law.heights == 8
-    draws = drawn(law, 20_000)
-    assert np.count_nonzero(abs(draws) >= law.edge) > 300
+    assert distribution.heights == 8
+    draws = drawn(distribution, 20_000)
+    assert np.count_nonzero(abs(draws) >= distribution.edge) > 300
     accept(p_value(draws, 2.0, 12))
     reject(p_value(draws, 2.1, 12))
 
@@ -128,20 +130,20 @@ def test_the_tail_behind_the_strips(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("sigma", [Fraction(8), Fraction(2**20), Fraction(2**44)], ids=str)
 def test_a_cell_of_the_tail_is_not_judged_by_its_ends(sigma: Fraction) -> None:
     """Both may lie above the curve, in different steps of the envelope, with places below it between them."""
-    law = gaussian_distribution(sigma)
-    cells, generator = (law.cells - law.covered) // 2, np.random.default_rng(11)
+    distribution = gaussian_distribution(sigma)
+    cells, generator = (distribution.cells - distribution.covered) // 2, np.random.default_rng(11)
     numbers = generator.integers(0, 2**64, (600, 3), np.uint64).tolist()
     with mpmath.workdps(90):
-        log_rho = mpmath.mpf(-law.edge) * sigma.denominator**2 / mpmath.mpf(sigma.numerator) ** 2
+        log_rho = mpmath.mpf(-distribution.edge) * sigma.denominator**2 / mpmath.mpf(sigma.numerator) ** 2
         rest = -mpmath.expm1(log_rho)
         for cell, words in zip(generator.integers(0, cells, 600).tolist(), numbers, strict=True):
             place = cell + mpmath.mpf(words[0] << 128 | words[1] << 64 | words[2]) / mpmath.mpf(2) ** 192
             left, expected = 1 - place * rest, None
             if left > 0:
                 j = int(mpmath.floor(mpmath.log(left) / log_rho))
-                if (mpmath.exp(log_rho * j) - left) / rest < curve(law, law.edge + j):
+                if (mpmath.exp(log_rho * j) - left) / rest < curve(distribution, distribution.edge + j):
                     expected = j
-            assert gaussian._tail(law, cell, gaussian._Bits(words)) == expected
+            assert gaussian._tail(distribution, cell, gaussian._Bits(words)) == expected
 
 
 @pytest.mark.parametrize("sigma", [0.3, 1.0, 10.0])

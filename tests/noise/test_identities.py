@@ -449,7 +449,7 @@ def test_reports_belong_to_the_rule_of_their_mechanism(monkeypatch: pytest.Monke
 
 def test_a_class_of_ones_own_has_rule_1_until_it_says_otherwise() -> None:
     class Own(Flat):
-        """With another law than it had."""
+        """With another distribution than it had."""
 
     first = identity(Own())
     Own.rule = 2

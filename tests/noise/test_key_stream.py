@@ -272,21 +272,21 @@ def test_nodes_drawn_together_are_those_drawn_height_by_height(
     scale: float, one_sided: bool, seen: int, after: int
 ) -> None:
     """From even and odd positions, to a stream's end, of no node and of many; with a number among streams too."""
-    law = (sampler.geometric_distribution if one_sided else sampler.laplace_distribution)(Fraction(scale))
+    distribution = (sampler.geometric_distribution if one_sided else sampler.laplace_distribution)(Fraction(scale))
     for key in (Key.from_seed(1), Key.from_seed(2).of_stream(2**32 - 2)):
-        noise, offsets = sampler.draw_nodes(law, key, 3, seen, after, 34)
+        noise, offsets = sampler.draw_nodes(distribution, key, 3, seen, after, 34)
         for height in range(34):
             first, stop = seen >> height, after >> height
             apart = np.empty(stop - first, np.int64)
             if apart.size:
-                sampler.fill(apart, law, key, StreamId(Purpose.COUNTER, height, 3), first)
+                sampler.fill(apart, distribution, key, StreamId(Purpose.COUNTER, height, 3), first)
             assert np.array_equal(noise[offsets[height] + first : offsets[height] + stop], apart)
 
 
 def test_doubtful_draws_of_nodes_are_settled_by_their_own_words(monkeypatch: pytest.MonkeyPatch) -> None:
     """If doubles and pairs of them decide nothing, exact arithmetic gives the draws of :func:`fill`."""
-    law, key = sampler.laplace_distribution(Fraction(1000)), Key.from_seed(5)
-    expected, places = sampler.draw_nodes(law, key, 0, 5, 17, 6)
+    distribution, key = sampler.laplace_distribution(Fraction(1000)), Key.from_seed(5)
+    expected, places = sampler.draw_nodes(distribution, key, 0, 5, 17, 6)
 
     def doubtful(words: np.ndarray, *rest: Any) -> int:
         rest[-1][:] = np.arange(words.size)
@@ -294,7 +294,7 @@ def test_doubtful_draws_of_nodes_are_settled_by_their_own_words(monkeypatch: pyt
 
     monkeypatch.setattr(sampler.guarded_log, "draw_double", doubtful)
     monkeypatch.setattr(sampler.double_double, "draw_double_double", lambda *rest: rest[-2])
-    noise, offsets = sampler.draw_nodes(law, key, 0, 5, 17, 6)
+    noise, offsets = sampler.draw_nodes(distribution, key, 0, 5, 17, 6)
     assert np.array_equal(offsets, places)
     for height in range(6):
         used = slice(offsets[height] + (5 >> height), offsets[height] + (17 >> height))
@@ -328,18 +328,18 @@ def test_joined_words_are_those_of_each_stream(key: Key, number: int) -> None:
 @pytest.mark.parametrize("one_sided", [False, True])
 @pytest.mark.parametrize("pieces", PIECES)
 def test_streams_drawn_together_are_those_drawn_one_by_one(scale: float, one_sided: bool, pieces: Pieces) -> None:
-    law = (sampler.geometric_distribution if one_sided else sampler.laplace_distribution)(Fraction(scale))
+    distribution = (sampler.geometric_distribution if one_sided else sampler.laplace_distribution)(Fraction(scale))
     together, apart = np.empty((2, sum(count for _, count in pieces)), np.int64)
     for key, number in ((Key.from_seed(1), 0), (Key.from_seed(2).of_stream(5), 3)):
-        sampler.fill_pieces(together, law, key, pieces, number)
-        sampler.fill_one_by_one(apart, law, key, pieces, number)
+        sampler.fill_pieces(together, distribution, key, pieces, number)
+        sampler.fill_one_by_one(apart, distribution, key, pieces, number)
         assert np.array_equal(together, apart)
 
 
 def test_doubtful_draws_of_pieces_are_settled_by_their_own_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    law, key, pieces = sampler.laplace_distribution(Fraction(1000)), Key.from_seed(5), PIECES[0]
+    distribution, key, pieces = sampler.laplace_distribution(Fraction(1000)), Key.from_seed(5), PIECES[0]
     expected, settled = np.empty((2, 318), np.int64)
-    sampler.fill_one_by_one(expected, law, key, pieces, 2)
+    sampler.fill_one_by_one(expected, distribution, key, pieces, 2)
 
     def doubtful(words: np.ndarray, *rest: Any) -> int:
         rest[-1][:] = np.arange(words.size)
@@ -347,12 +347,12 @@ def test_doubtful_draws_of_pieces_are_settled_by_their_own_words(monkeypatch: py
 
     monkeypatch.setattr(sampler.guarded_log, "draw_double", doubtful)
     monkeypatch.setattr(sampler.double_double, "draw_double_double", lambda *rest: rest[-2])
-    sampler.fill_pieces(settled, law, key, pieces, 2)
+    sampler.fill_pieces(settled, distribution, key, pieces, 2)
     assert np.array_equal(settled, expected)
 
 
 def test_words_of_nodes_end_with_their_stream() -> None:
-    law = sampler.laplace_distribution(Fraction(3))
+    distribution = sampler.laplace_distribution(Fraction(3))
     for seen, after in ((-1, 1), (2**33 - 1, 2**33 + 1)):
         with pytest.raises(OverflowError, match="8589934592 words"):
-            sampler.draw_nodes(law, Key.from_seed(1), 0, seen, after, 34)
+            sampler.draw_nodes(distribution, Key.from_seed(1), 0, seen, after, 34)

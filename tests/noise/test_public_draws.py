@@ -14,17 +14,17 @@ from fastdp.noise.draws import _Draws
 from fastdp.noise.key import Key
 from fastdp.noise.words import Purpose, StreamId
 from tests import stat
-from tests.oracles import laws
+from tests.oracles import distributions
 
 
 @pytest.mark.parametrize("draw", [discrete_laplace, geometric])
 def test_they_are_the_sampler(draw) -> None:
-    law = (sampler.laplace_distribution if draw is discrete_laplace else sampler.geometric_distribution)(
+    distribution = (sampler.laplace_distribution if draw is discrete_laplace else sampler.geometric_distribution)(
         Fraction(2.5)
     )
     expected = np.empty(1000, np.int64)
     key = Key.from_seed(3).bind(_Draws(draw.__name__, 5, 2))
-    sampler.fill(expected, law, key, StreamId(Purpose.DRAWS, number=4))
+    sampler.fill(expected, distribution, key, StreamId(Purpose.DRAWS, number=4))
     assert np.array_equal(draw(2.5, 1000, seed=3, stream=4), expected)
     assert np.array_equal(draw(Fraction(5, 2), 10, seed=3, stream=4), expected[:10])
     assert not np.array_equal(draw(2.5, 1000, seed=3), expected)
@@ -81,11 +81,11 @@ def test_it_is_at_the_top_level() -> None:
 def test_their_laws() -> None:
     edges = np.arange(-30.0, 31.0)
     counts = np.histogram(discrete_laplace(3.0, 10**6, seed=stat.seed(71)), [-np.inf, *edges, np.inf])[0]
-    stat.accept(stat.chi_square_p(counts, laws.laplace_cells(edges, 3.0)))
-    stat.reject(stat.chi_square_p(counts, laws.laplace_cells(edges, 3.3)))
+    stat.accept(stat.chi_square_p(counts, distributions.laplace_cells(edges, 3.0)))
+    stat.reject(stat.chi_square_p(counts, distributions.laplace_cells(edges, 3.3)))
     counts = np.histogram(geometric(3.0, 10**6, seed=stat.seed(72)), [0, *range(1, 41), np.inf])[0]
-    stat.accept(stat.chi_square_p(counts, laws.geometric_cells(np.arange(1.0, 41.0), 3.0)))
-    stat.reject(stat.chi_square_p(counts, laws.geometric_cells(np.arange(1.0, 41.0), 3.3)))
+    stat.accept(stat.chi_square_p(counts, distributions.geometric_cells(np.arange(1.0, 41.0), 3.0)))
+    stat.reject(stat.chi_square_p(counts, distributions.geometric_cells(np.arange(1.0, 41.0), 3.3)))
 
 
 def test_bad_arguments_are_named() -> None:

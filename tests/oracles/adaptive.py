@@ -18,7 +18,7 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Public:
-    """What everybody knows: nu, r, the prior signal, bounds of k, the warm-up's end, whether accounts are spread."""
+    """Public parameters: nu, r, the prior signal, bounds of k, the warm-up's end, whether accounts are spread."""
 
     noise: float
     max_range: int
@@ -55,7 +55,7 @@ class Difference(NamedTuple):
 
 
 class Block(NamedTuple):
-    """What was released and known about a block when it closed."""
+    """Released and known numbers of a block when it closed."""
 
     exponent: int
     total: float
@@ -396,7 +396,7 @@ class Learner:
             self.exponent = min(self.exponent, longest)
 
     def _is_back(self):
-        """Whether theta is the first one again, and was never far above it."""
+        """True if theta is the first one again, and was never far above it."""
         return self.unit == 1.0 and 1.0 < self.highest <= self.public.constants.MAX_SWING
 
 
@@ -456,7 +456,7 @@ def signals(learner, skip=0):
 
 
 def levels_given_all(learner, skip=0):
-    """Posterior means of the levels of the blocks behind the first ``skip``, by their joint normal law.
+    """Posterior means of the levels of the blocks behind the first ``skip``, by their joint normal distribution.
 
     The first of these blocks begins with what the ``skip`` blocks before it said.
     """

@@ -1,4 +1,4 @@
-"""What lies in boxes, one item at a time: points exactly, cells by their shared part of the volume in fractions."""
+"""Contents of boxes, one item at a time: points exactly, cells by their shared part of the volume in fractions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The law of sums of Laplace variables, slowly: exact convolution, and the real law's mixture of gamma laws."""
+"""The distribution of sums of Laplace variables, slowly: exact convolution, and a mixture of gamma distributions."""
 
 from __future__ import annotations
 
@@ -11,29 +11,32 @@ import numpy as np
 def inside_exact(p: Fraction, m: int, reach: int) -> list[tuple[Fraction, Fraction]]:
     """Bounds of P[|S| <= t] for t = 0, ..., reach: S the sum of m variables with P[X = k] proportional to p^|k|.
 
-    Convolution of the law cut off at +-reach; what was cut off is the distance between the bounds.
+    Convolution of the distribution cut off at +-reach; what was cut off is the distance between the bounds.
     """
     one = [(1 - p) / (1 + p) * p ** abs(k) for k in range(-reach, reach + 1)]
-    law = [Fraction(k == reach) for k in range(2 * reach + 1)]
+    distribution = [Fraction(k == reach) for k in range(2 * reach + 1)]
     for _ in range(m):
-        law = [
+        distribution = [
             sum(
-                (law[i] * one[k - i + reach] for i in range(max(0, k - reach), min(2 * reach, k + reach) + 1)),
+                (
+                    distribution[i] * one[k - i + reach]
+                    for i in range(max(0, k - reach), min(2 * reach, k + reach) + 1)
+                ),
                 Fraction(0),
             )
             for k in range(2 * reach + 1)
         ]
-    missing = 1 - sum(law)
-    found, total = [], law[reach]
+    missing = 1 - sum(distribution)
+    found, total = [], distribution[reach]
     for t in range(reach + 1):
         if t:
-            total += law[reach + t] + law[reach - t]
+            total += distribution[reach + t] + distribution[reach - t]
         found.append((total, total + missing))
     return found
 
 
 def real_tail(x: float, m: int) -> float:
-    """P[|S| > x] for m real Laplace variables of scale 1: a mixture of gamma laws, all terms positive."""
+    """P[|S| > x] for m real Laplace variables of scale 1: a mixture of gamma distributions, all terms positive."""
     tail = 0.0
     for k in range(m):
         weight = math.comb(m - 1 + k, k) * 2.0 ** -(m - 1 + k)

@@ -1,4 +1,4 @@
-"""What releases cost the worst element, one element after the other."""
+"""Cost of releases to the worst element, one element after the other."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ def in_weakest(
 ) -> tuple[str, Fraction, Fraction] | None:
     """The unit that all others imply, with the sums of epsilon and delta for it; None where there is none.
 
-    A release is (unit, epsilon, delta, distance of its noise from its law); ``implied`` says how often a unit counts
-    for a weaker one.  Two changes: P1 <= e^eps P2 + delta <= e^(2 eps) P3 + (1 + e^eps) delta.
+    A release is (unit, epsilon, delta, distance of its noise from the exact one); ``implied`` says how often a unit
+    counts for a weaker one.  Two changes: P1 <= e^eps P2 + delta <= e^(2 eps) P3 + (1 + e^eps) delta.
     """
     units = {unit for unit, _, _, _ in releases}
     for weakest in units:
@@ -98,7 +98,7 @@ def worst_day(releases: list[Dated], days: range, among: range | None = None) ->
 
 
 def person(releases: list[Dated], month: range) -> Fraction:
-    """What a person loses by the rows of one month: one change for each period of each release's unit."""
+    """Loss of a person by the rows of one month: one change for each period of each release's unit."""
     total = Fraction(0)
     for epsilon, span, length, _ in releases:
         for first in range(month.start, month.stop, length):

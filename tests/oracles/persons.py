@@ -1,4 +1,4 @@
-"""Which rows of a person count, naively: SipHash by the letter, dictionaries, sorted lists.
+"""Rows of a person that count, naively: SipHash by the letter, dictionaries, sorted lists.
 
 Sources: Aumasson and Bernstein, "SipHash: a fast short-input PRF" (2012); ``docs/privacy.md``, "Tables".
 """
@@ -76,7 +76,7 @@ def key_digest(key):
 
 
 def word(key):
-    """What a hash sees of a key."""
+    """A key's input of the hash."""
     return int.from_bytes(key_digest(key)[:8], "little")
 
 

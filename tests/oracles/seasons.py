@@ -15,7 +15,7 @@ from tests.oracles import waves
 
 
 class Follower:
-    """A learner of blocks, and beside it the joint normal law of a level, waves and all released sums."""
+    """A learner of blocks, and beside it the joint normal distribution of a level, waves and all released sums."""
 
     def __init__(self, learner, period, constants):
         self.plain, self.period, self.c = learner, period, constants

@@ -28,7 +28,7 @@ def instant(clock, zone):
 
 @cache
 def rules(zone, begin=None):
-    """What a zone's clock shows from the day of an instant on, 1800 by default, to 2100, as a digest.
+    """Digest of a zone's clock from the day of an instant on, 1800 by default, to 2100.
 
     Day by day; where the clock was changed the minute and the second are looked for one by one.
     """

@@ -1,4 +1,4 @@
-"""A level and waves that wander, seen through noisy sums: the joint normal law of all sums, and what it says of them.
+"""A level and waves that wander, seen through noisy sums: the joint normal distribution of all sums.
 
 Nothing is filtered: one covariance matrix of all sums and states, and a system of linear equations.
 """
@@ -24,18 +24,18 @@ def joint(rows, noises, gaps, rates, start, spreads):
     return expected, covariance, shared
 
 
-def log_likelihood(totals, *law):
+def log_likelihood(totals, *distribution):
     """Of the sums, but for the constant."""
-    expected, covariance, _ = joint(*law)
+    expected, covariance, _ = joint(*distribution)
     rest = totals - expected
     _, size = np.linalg.slogdet(covariance)
     return -0.5 * (size + rest @ np.linalg.solve(covariance, rest))
 
 
-def states(totals, *law):
+def states(totals, *distribution):
     """Mean of every state given all sums: float64[J, d]."""
-    expected, covariance, shared = joint(*law)
-    return law[4] + shared @ np.linalg.solve(covariance, totals - expected)
+    expected, covariance, shared = joint(*distribution)
+    return distribution[4] + shared @ np.linalg.solve(covariance, totals - expected)
 
 
 def sums_of_waves(begin, end, periods, harmonics):

@@ -1,4 +1,4 @@
-"""What compiling costs: one specialisation of each kernel, a cache wherever one can be, any thread first."""
+"""Cost of compiling: one specialisation of each kernel, a cache wherever one can be, any thread first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is published: wheel and sdist hold the packages and nothing stray, and the metadata are for users."""
+"""Wheel and sdist hold the packages and nothing stray, and the metadata are for users."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def kinds_of(hint: Any) -> set[Any]:
 
 
 def is_part(kind: Any) -> bool:
-    """Whether objects of a protocol are asked for."""
+    """True if objects of a protocol are expected."""
     return isinstance(kind, type) and getattr(kind, "_is_protocol", False)
 
 
@@ -178,7 +178,7 @@ def test_each_field_of_a_record_refuses_what_it_does_not_accept(made: type) -> N
 
 
 def ranges() -> dict[str, dict[str, str]]:
-    """What each record's fields accept, as their declarations say."""
+    """Accepted values of each record's fields, by their declarations."""
     return {
         name: {field: shown(kind) for field, kind in parameters(made).items() if not isinstance(kind, Checked)}
         for name, made in records().items()

@@ -88,7 +88,7 @@ def test_consistency_is_least_squares(fan_out: int, max_range: int) -> None:
 
 @pytest.mark.parametrize(("fan_out", "max_range"), SHAPES)
 def test_variances_of_ranges(fan_out: int, max_range: int) -> None:
-    """What is left out counts once here (6 % at b = 2), and squared in the noise itself; K is the mean."""
+    """Omitted covariances count once here (6 % at b = 2), and squared in the noise itself; K is the mean."""
     near = 0.06 if fan_out == 2 else 0.004 if fan_out < 5 else 2e-4
     perturber, plan = made(fan_out, max_range)
     best = oracle.covariance(plan.leaves, fan_out, plan.levels)

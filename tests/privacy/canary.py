@@ -45,7 +45,7 @@ SPELLINGS = spellings()
 
 
 class Records(logging.Handler):
-    """What is logged, arguments and tracebacks included."""
+    """Log messages, arguments and tracebacks included."""
 
     def __init__(self) -> None:
         super().__init__(logging.DEBUG)
@@ -302,7 +302,7 @@ def tables() -> dict[str, Any]:
 
 
 def mistaken() -> dict[str, Any]:
-    """What a user has in hand in place of a name or a number: texts and numbers of persons."""
+    """Private data that a user may pass for a name or a number: texts and numbers of persons."""
     texts, numbers = [TEXT, f"{TEXT} too", TEXT], [CANARY, 1.0, CANARY]
     return {
         "list of texts": texts,

@@ -41,7 +41,7 @@ def test_every_output_is_nearly_as_likely_from_a_neighbour(index: int) -> None:
     assert np.array_equal(outputs[:, 1::2], np.where(exponents >= 0, own + noise, 0))
     shifted = noise + own - others
     assert np.array_equal(RIGHT.release(neighbour, shifted), outputs)
-    # The log-ratio of discrete Laplace laws of scale theta / epsilon, theta and epsilon = 1 taken out.
+    # The log-ratio of discrete Laplace distributions of scale theta / epsilon, theta and epsilon = 1 taken out.
     loss = (np.abs(shifted) - np.abs(noise)).sum(axis=1)
     assert np.abs(loss).max() <= THETA
     assert ((shifted != noise).sum(axis=1) <= 1).all()

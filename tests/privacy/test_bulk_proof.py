@@ -66,8 +66,8 @@ def distance(second: Run, third: Run) -> tuple[float, int]:
         p = p ^ answers[np.arange(p.size), 2 + choose(words)]
         words.append(WORDS[tables, p])
     code = sum(word.astype(np.int64) << i for i, word in enumerate(words))
-    law = np.bincount(code, minlength=16) / code.size
-    return float(np.abs(law - 1 / 16).sum() / 2), 4
+    distribution = np.bincount(code, minlength=16) / code.size
+    return float(np.abs(distribution - 1 / 16).sum() / 2), 4
 
 
 RUNS: dict[str, tuple[Run, Run]] = {
@@ -83,5 +83,5 @@ def test_the_joint_law_of_two_runs_is_within_the_bound(runs: tuple[Run, Run]) ->
     found, prefixes = distance(*runs)
     bound = prefixes * (prefixes - 1) / 2 / 2**BITS
     assert 0.0 < found <= bound
-    # So rough a bound: the law itself is nearer.
+    # So rough a bound: the distribution itself is nearer.
     assert found < 0.25

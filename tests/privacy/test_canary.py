@@ -128,7 +128,7 @@ def test_not_a_number_and_infinity_look_the_same(tmp_path: Path) -> None:
 
 
 def test_no_log_shows_the_canary(tmp_path: Path) -> None:
-    """What every publisher logs of a stream of canaries, with a threshold below them: counts, theta, paths."""
+    """Log of every publisher on a stream of canaries, with a threshold below them: counts, theta, paths."""
     plain, said = [3.0] * 40, []
     for number, (name, make) in enumerate(PUBLISHERS.items()):
         with canary.logged() as lines:

@@ -67,11 +67,11 @@ def excess(ratio: Fraction, epsilon: float) -> mpmath.mpf:
 @pytest.mark.parametrize("steps", [16, 64])
 @pytest.mark.parametrize("make", MAKERS)
 def test_no_ratio_exceeds_e_to_the_epsilon_on_small_grids(make, steps: int, epsilon: float) -> None:
-    law = make(epsilon, steps)
-    inputs, outputs = range(steps + 1), range(law.outputs)
+    distribution = make(epsilon, steps)
+    inputs, outputs = range(steps + 1), range(distribution.outputs)
     for x in inputs:
-        assert sum(law.weight(x, output) for output in outputs) == law.total == WORDS
-    over = excess(largest_ratio(law, inputs, outputs), epsilon)
+        assert sum(distribution.weight(x, output) for output in outputs) == distribution.total == WORDS
+    over = excess(largest_ratio(distribution, inputs, outputs), epsilon)
     assert over <= 0
     assert over > -TIGHT or epsilon > 8.0
 
@@ -91,31 +91,33 @@ def test_no_ratio_exceeds_e_to_the_epsilon_on_the_real_grid(mechanism, epsilon: 
     client = mechanism(epsilon)
     steps = client.STEPS
     inputs = [0, 1, steps // 3, steps // 2, steps - 1, steps]
-    law = client.distribution
-    window = law.window if isinstance(law, MixtureDistribution) else law
+    distribution = client.distribution
+    window = distribution.window if isinstance(distribution, MixtureDistribution) else distribution
     outputs = border_outputs(window, inputs) if isinstance(window, WindowDistribution) else set()
     outputs |= {client.n_outputs - 2, client.n_outputs - 1}
-    over = excess(largest_ratio(law, inputs, outputs), epsilon)
+    over = excess(largest_ratio(distribution, inputs, outputs), epsilon)
     assert over <= 0
-    # At large epsilon far weights are small numbers, and the law keeps a little below its budget.
+    # At large epsilon far weights are small numbers, and the distribution keeps a little below its budget.
     assert over > -(TIGHT if epsilon <= 2.0 else 2.0**-16)
     assert client.total_weight == WORDS
-    if isinstance(law, WindowDistribution):
-        near, far = law.near_weight * law.near, law.far_weight * law.steps
-        assert near + far + law.left_over == WORDS
-        assert law.far_weight == local.Window(epsilon, law.near, steps).b
+    if isinstance(distribution, WindowDistribution):
+        near, far = distribution.near_weight * distribution.near, distribution.far_weight * distribution.steps
+        assert near + far + distribution.left_over == WORDS
+        assert distribution.far_weight == local.Window(epsilon, distribution.near, steps).b
 
 
 def test_the_rule_for_weights_leaves_no_room() -> None:
     """One more far word would not fit; one more near word would not either, or break the ratio."""
     for epsilon in (0.01, 1.0, 4.0):
         for steps in (16, 2**20):
-            law = piecewise(epsilon, steps)
-            assert isinstance(law, WindowDistribution)
-            assert local.Window(epsilon, law.near, steps).used(law.far_weight + 1) > law.total
-            full = law.left_over < law.near
-            assert excess(Fraction(law.near_weight, law.far_weight), epsilon) <= 0
-            assert full or excess(Fraction(law.near_weight + 1, law.far_weight), epsilon) > 0
+            distribution = piecewise(epsilon, steps)
+            assert isinstance(distribution, WindowDistribution)
+            assert (
+                local.Window(epsilon, distribution.near, steps).used(distribution.far_weight + 1) > distribution.total
+            )
+            full = distribution.left_over < distribution.near
+            assert excess(Fraction(distribution.near_weight, distribution.far_weight), epsilon) <= 0
+            assert full or excess(Fraction(distribution.near_weight + 1, distribution.far_weight), epsilon) > 0
 
 
 @pytest.mark.parametrize("epsilon", [0.01, 1.0, 5.0])
@@ -133,5 +135,5 @@ def test_broken_laws_are_caught(steps: int, epsilon: float) -> None:
         (replace(bit, high_weight=bit.high_weight + little, low_weight=bit.low_weight - little), epsilon),
         (replace(both, bit=replace(both.bit, high_weight=both.bit.high_weight + little)), both_epsilon),
     ]
-    for law, claimed in broken:
-        assert excess(largest_ratio(law, range(steps + 1), range(law.outputs)), claimed) > 0
+    for distribution, claimed in broken:
+        assert excess(largest_ratio(distribution, range(steps + 1), range(distribution.outputs)), claimed) > 0

@@ -49,9 +49,11 @@ def test_the_kernel_follows_the_exact_law(noise: str) -> None:
     from fractions import Fraction
 
     scale = Fraction(UNIT) / Fraction(EPSILON)
-    law = sampler.laplace_distribution(scale) if noise == "laplace" else sampler.geometric_distribution(scale)
+    distribution = (
+        sampler.laplace_distribution(scale) if noise == "laplace" else sampler.geometric_distribution(scale)
+    )
     draws = np.empty(trials * CANDIDATES, np.int64)
-    sampler.fill(draws, law, Key.from_seed(stat.seed(51)), StreamId(Purpose.DRAWS))
+    sampler.fill(draws, distribution, Key.from_seed(stat.seed(51)), StreamId(Purpose.DRAWS))
     winners = np.zeros(CANDIDATES, np.int64)
     for row in draws.reshape(trials, CANDIDATES):
         winners[threshold_choice.choose_candidate(counts, UNIT, PENALTIES, row) - 1] += 1

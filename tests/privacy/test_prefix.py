@@ -20,7 +20,7 @@ from fastdp.streams.publisher import StreamPublisher
 from fastdp.thresholds import Fixed, NoisyMax
 from tests import stat
 from tests.noise_values import unbound_key
-from tests.oracles import laws
+from tests.oracles import distributions
 
 THETA, SCALE = 10, 10.0
 #: Noises that are compared, behind the values that are equal.
@@ -73,10 +73,10 @@ def replays(noises: Noises, key: Key) -> tuple[np.ndarray, np.ndarray]:
 
 
 def difference_cells(scale: float) -> np.ndarray:
-    """The law of the difference of two independent draws: below -REACH, each whole number, above REACH."""
+    """The distribution of the difference of two independent draws: below -REACH, each whole number, above REACH."""
     far = 60 * int(scale)
     # Laws are symmetric, so the difference is the sum.
-    own = laws.laplace_cells(np.arange(-far, far + 2, dtype=np.float64), scale)[1:-1]
+    own = distributions.laplace_cells(np.arange(-far, far + 2, dtype=np.float64), scale)[1:-1]
     both = np.convolve(own, own)
     middle = both[2 * far - REACH : 2 * far + REACH + 1]
     rest = (1.0 - middle.sum()) / 2.0
@@ -139,7 +139,7 @@ def test_counters_repeat_their_noise_up_to_the_altered_step_and_not_after_it(cou
 @pytest.mark.parametrize("place", [0, 70, 500, 1700])
 @pytest.mark.parametrize("focus", [None, 128])
 def test_adaptive_repeats_its_blocks_up_to_the_altered_one(place: int, focus: int | None) -> None:
-    """What is published in a block follows from blocks before it, so equality ends behind the altered block."""
+    """Output of a block follows from blocks before it, so equality ends after the altered block."""
     key = Key.from_bytes(secret(406))
     values = np.random.default_rng(4).gamma(2.0, 8.0, 2000)
     options = {"threshold": Fixed(64.0), "holdout": 0, "resolution": 0.25, "perturber": Blocks(focus=focus)}
@@ -212,7 +212,9 @@ def test_bound_noise_enters_as_noise_from_a_table_does(closing: str) -> None:
     assert noise.size > 1024
     assert np.unique(noise).size > 30
 
-    def known(name: Name, law: LaplaceDistribution, start: int, out: np.ndarray, sums: np.ndarray | None) -> None:
+    def known(
+        name: Name, distribution: LaplaceDistribution, start: int, out: np.ndarray, sums: np.ndarray | None
+    ) -> None:
         assert name.stream.purpose is Purpose.CHAIN
         out[:] = noise[start : start + out.size]
 

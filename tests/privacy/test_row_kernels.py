@@ -58,7 +58,7 @@ def test_every_row_is_the_tree_of_one_step(repaired: bool) -> None:
 
 
 def test_trees_without_room_go_on_behind_the_same_words() -> None:
-    """No tree is drawn anew because it was large: that would change the law."""
+    """No tree is drawn anew because it was large: that would change the distribution."""
     mechanism, data, key = splits(1.0, 8), attack(8, 0.2), Key.from_seed(5)
     plan, columns = split_plan(1.0, 8), 4 * 9
     codes = [encode(plan, points.reshape(-1, 1)) for points in data]

@@ -70,8 +70,11 @@ def test_relative_error_of_the_scale(b: float) -> None:
         values, bound = holdouts(generator, m)
         rank, a, kappa = int(generator.integers(1, m + 1)), float(generator.uniform(0.01, 2.0)), 1.7
         real = exact(kappa) * max(oracle.in_real_numbers(values, bound, rank, b), oracle.FLOOR) / exact(a)
-        for law in (SmoothNoise("laplace", a, b, 2.0), SmoothNoise("laplace", float(np.nextafter(a, 0.0)), b, 2.0)):
-            scale = exact(law.scale(np.array(values, np.int64), bound, rank, kappa))
+        for distribution in (
+            SmoothNoise("laplace", a, b, 2.0),
+            SmoothNoise("laplace", float(np.nextafter(a, 0.0)), b, 2.0),
+        ):
+            scale = exact(distribution.scale(np.array(values, np.int64), bound, rank, kappa))
             assert real <= scale <= real * (1 + 2.0**-30 + (m + 40) * 2.0**-48)
 
 
@@ -153,8 +156,8 @@ def test_kappa_in_doubles_hides_the_offset() -> None:
     task = ThresholdTask(0.5, 1000, 100.0, 1000, 1.0)
 
     def rest_of(beta: float) -> float:
-        law = calibrate("laplace", 0.5, 1e-6, 2.0)
-        return 1.0 - math.expm1(law.b) * law.upper(beta) / law.a
+        distribution = calibrate("laplace", 0.5, 1e-6, 2.0)
+        return 1.0 - math.expm1(distribution.b) * distribution.upper(beta) / distribution.a
 
     low, high = 1e-30, 0.4
     for _ in range(200):
@@ -162,7 +165,7 @@ def test_kappa_in_doubles_hides_the_offset() -> None:
         low, high = (low, middle) if rest_of(middle) > 0.0 else (middle, high)
     for beta in (0.3, 0.006, *(float(high * (1 + 2.0**-k)) for k in (1, 8, 20, 40, 50)), high):
         rule = PAKQuantile(beta=beta, delta=1e-6)
-        law, kappa = rule.smooth_noise(task), rule.kappa(task)
-        smoothing = exact(law.b) * (1 - mpmath.mpf(2) ** -40)
-        rest = 1 - mpmath.expm1(smoothing) * exact(law.upper(beta)) / exact(law.a)
+        distribution, kappa = rule.smooth_noise(task), rule.kappa(task)
+        smoothing = exact(distribution.b) * (1 - mpmath.mpf(2) ** -40)
+        rest = 1 - mpmath.expm1(smoothing) * exact(distribution.upper(beta)) / exact(distribution.a)
         assert exact(kappa) * rest * exact(1 + 8 * UNIT) >= 1

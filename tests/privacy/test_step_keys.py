@@ -59,9 +59,9 @@ def test_noise_of_points_is_bound_to_all_batches_so_far(name: str, monkeypatch: 
     drawn: list[bytes] = []
     real = sampler.fill
 
-    def fill(out, law, key, stream, start=0) -> None:
+    def fill(out, distribution, key, stream, start=0) -> None:
         drawn.append(key.reveal())
-        real(out, law, key, stream, start)
+        real(out, distribution, key, stream, start)
 
     monkeypatch.setattr(sampler, "fill", fill)
 

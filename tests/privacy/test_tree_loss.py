@@ -51,7 +51,7 @@ def test_tails_are_those_of_the_law(scale: float) -> None:
 
 
 def decisions_probability(plan, residents, codes: list[int], tree: frozenset, depth: int) -> float:
-    """ln P[this tree comes out], naively: score by score, from the law's tails."""
+    """ln P[this tree comes out], naively: score by score, from the distribution's tails."""
     scale = float(plan.split_distribution.scale)
     total = 0.0
 
@@ -191,7 +191,7 @@ def test_circles_with_deletion(epsilon: float) -> None:
 
 @pytest.mark.statistical
 def test_split_frequencies_are_those_of_the_exact_law() -> None:
-    """The loss is computed from the law that the decisions really have."""
+    """The loss is computed from the distribution that the decisions really have."""
     plan = phd_stream(Box(0, 1), 2.0, max_depth=1, threshold=1.0)._plan
     residents = decomposition.root_only(plan)
     codes = np.array([0, 1], np.int64)

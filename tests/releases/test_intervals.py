@@ -1,4 +1,4 @@
-"""Intervals and standard errors of releases: the law of each answer's noise, and what cut blocks hide."""
+"""Intervals and standard errors of releases: the distribution of each answer's noise, and what cut blocks hide."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Quantiles of sums of discrete Laplace noise: against exact convolution and the real law."""
+"""Quantiles of sums of discrete Laplace noise: against exact convolution and the real distribution."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def test_the_pattern_is_that_of_the_joint_law() -> None:
     shares = np.tile(1.0 / np.arange(1, revised.HARMONICS + 1), 2)
     spread = 4.0 * np.var(totals / lengths)
     sums_of = [oracle.sums_of_waves(a, b, (21.3,), revised.HARMONICS) for a, b in itertools.pairwise(edges)]
-    law = (
+    distribution = (
         np.hstack([lengths[:, None], sums_of]),
         noises + 0.5 * lengths,
         np.concatenate([[0.0], (lengths[1:] + lengths[:-1]) / 2]),
@@ -51,10 +51,10 @@ def test_the_pattern_is_that_of_the_joint_law() -> None:
         np.array([totals.sum() / edges[-1], *np.zeros(shares.size)]),
         np.concatenate([[spread], 3.0 * shares]),
     )
-    assert model.likelihood(variances) == pytest.approx(oracle.log_likelihood(totals, *law), rel=1e-9)
-    states = oracle.states(totals, *law)
+    assert model.likelihood(variances) == pytest.approx(oracle.log_likelihood(totals, *distribution), rel=1e-9)
+    states = oracle.states(totals, *distribution)
     found = model.waves(variances, int(edges[-1]) + 8)
-    expected = np.cumsum([(row * state)[1:].sum() for row, state in zip(law[0], states, strict=True)])
+    expected = np.cumsum([(row * state)[1:].sum() for row, state in zip(distribution[0], states, strict=True)])
     np.testing.assert_allclose(found.before(edges[1:]), expected, rtol=1e-7, atol=1e-7)
     # Behind the last sum its coefficients go on, for as long as the open block is.
     on = oracle.sums_of_waves(edges[-1], edges[-1] + 8, (21.3,), revised.HARMONICS) @ states[-1, 1:]

@@ -165,7 +165,7 @@ def test_an_interrupt_leaves_the_batch_consumed_or_not(monkeypatch: pytest.Monke
 
 
 def test_the_period_follows_what_moves() -> None:
-    """Where cells change as expected it grows, where they do not it falls; never by more than half."""
+    """It grows if cells change as expected and falls if not; never by more than half."""
     generator = np.random.default_rng(5)
     size = 400
     estimate = np.full(size, 50.0)

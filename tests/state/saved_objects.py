@@ -319,7 +319,7 @@ CASES |= {name: _method(name) for name in METHODS if name not in CASES}
 
 
 def is_empty(chunk: Any) -> bool:
-    """Whether a call with this input consumes nothing."""
+    """True if a call with this input consumes nothing."""
     return isinstance(chunk, np.ndarray) and chunk.size == 0
 
 

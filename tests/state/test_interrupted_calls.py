@@ -58,7 +58,7 @@ class Interrupt:
         return self.trace
 
     def strikes(self, call: Callable[[], object]) -> bool:
-        """Whether the call lasts so long."""
+        """True if the call lasts so long."""
         before = sys.gettrace()
         try:
             call()

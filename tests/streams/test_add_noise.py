@@ -20,7 +20,7 @@ from fastdp.errors import BudgetError, DataError, ParameterError
 from fastdp.noise import sampler
 from fastdp.streams.add_noise import VectorNoise
 from tests import stat
-from tests.oracles import laplace_mechanism, laws
+from tests.oracles import distributions, laplace_mechanism
 
 SECRET = bytes(range(32))
 
@@ -49,7 +49,7 @@ def test_it_is_the_mechanism(
     if size > 100:
         noise, drawn = VectorNoise(sensitivity, epsilon, size, False, resolution), np.empty(size, np.int64)
         key = fastdp.Key.from_bytes(SECRET)
-        sampler.fill(drawn, noise.law, key, sampler.StreamId(sampler.Purpose.DRAWS))
+        sampler.fill(drawn, noise.distribution, key, sampler.StreamId(sampler.Purpose.DRAWS))
         assert np.array_equal(noise.noisy(np.array(values), key), np.floor(np.array(values) + 0.5) + drawn)
         return
     secret = fastdp.Key.from_bytes(SECRET)
@@ -110,8 +110,8 @@ def test_their_law() -> None:
     edges = np.arange(-30.0, 31.0)
     noise = fastdp.add_noise(np.full(10**6, 41), 2, 0.5, seed=stat.seed(73)) - 41
     counts = np.histogram(noise, [-np.inf, *edges, np.inf])[0]
-    stat.accept(stat.chi_square_p(counts, laws.laplace_cells(edges, 4.0)))
-    stat.reject(stat.chi_square_p(counts, laws.laplace_cells(edges, 4.4)))
+    stat.accept(stat.chi_square_p(counts, distributions.laplace_cells(edges, 4.0)))
+    stat.reject(stat.chi_square_p(counts, distributions.laplace_cells(edges, 4.4)))
 
 
 def noisy(values: Any, **more: Any) -> Any:

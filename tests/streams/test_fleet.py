@@ -57,7 +57,7 @@ def template(kind: str, key: fastdp.Key | None = None) -> Any:
 
 
 def alone(kind: str, stream: Any, values: NDArray[np.float64], secret: fastdp.Key = SECRET) -> NDArray[np.float64]:
-    """What one publisher publishes."""
+    """Output of one publisher."""
     one = template(kind, secret.of_stream(stream))
     if isinstance(one, RunningCounts):
         return np.array([one.step([int(value)])[0] for value in values], np.float64)
@@ -193,7 +193,7 @@ def one(kind: str, stream: Any, life: int) -> Any:
 
 
 def following(publisher: Any, value: float) -> float:
-    """What it publishes for its next value."""
+    """Its output for its next value."""
     if isinstance(publisher, RunningCounts):
         return float(publisher.step([int(value)])[0])
     return float(publisher.publish([value])[0])
@@ -204,15 +204,15 @@ def test_doubtful_draws_are_settled(monkeypatch: pytest.MonkeyPatch) -> None:
     expected = alone("spread", 3, values)
     fleet = Fleet(adaptive(), key=SECRET)
     rows = fleet._rows
-    law, settle, calls = rows.pipeline.laws[rows.theta_steps], binding.resolve, []
+    distribution, settle, calls = rows.pipeline.distributions[rows.theta_steps], binding.resolve, []
 
     def counted(_: Any, key: Any, chain: Any, index: int, total: int) -> int:
         calls.append(index)
-        return settle(law, key, chain, index, total)
+        return settle(distribution, key, chain, index, total)
 
     monkeypatch.setattr(binding, "resolve", counted)
     # Constants that are no numbers leave every draw doubtful.
-    rows.pipeline.laws[rows.theta_steps] = replace(law, offset_pair=(math.nan, math.nan))
+    rows.pipeline.distributions[rows.theta_steps] = replace(distribution, offset_pair=(math.nan, math.nan))
     np.testing.assert_array_equal(fleet.publish(np.full(300, 3), values)[1], expected)
     assert calls == list(range(len(calls)))
     assert calls

@@ -18,7 +18,7 @@ from fastdp.thresholds import Fixed, NoisyMax
 from tests import stat
 from tests.noise_values import bound_key, tree_key
 from tests.oracles import binary_counter as oracle
-from tests.oracles import laws
+from tests.oracles import distributions
 
 
 def stream(n: int) -> np.ndarray:
@@ -32,11 +32,11 @@ def make(**options) -> fastdp.PAK:
 
 def node_noise(key: Key, levels: int, theta_steps: int, epsilon: float, length: int):
     """Of the tree behind the hold-out, from the publisher's key."""
-    law = sampler.laplace_distribution(Fraction(theta_steps * levels) / Fraction(epsilon))
+    distribution = sampler.laplace_distribution(Fraction(theta_steps * levels) / Fraction(epsilon))
     draws = []
     for height in range(levels):
         draws.append(np.empty((length >> height) + 1, np.int64))
-        sampler.fill(draws[-1], law, tree_key(key, theta_steps), StreamId(Purpose.COUNTER, height))
+        sampler.fill(draws[-1], distribution, tree_key(key, theta_steps), StreamId(Purpose.COUNTER, height))
     return lambda height, k: int(draws[height][k])
 
 
@@ -115,9 +115,9 @@ def test_the_law_holds_at_the_extremes() -> None:
         steps = np.minimum(np.rint(values / step), theta_steps).astype(np.int64).tolist()
         expected = oracle.running_sums(steps, node_noise(publisher._key, 7, theta_steps, epsilon, 100))
         assert out.tolist() == [e * step for e in expected]
-        # The law of every node, exactly: seven levels share epsilon, and one value moves a node by at most theta.
-        law = publisher._state.tree.law
-        assert 7 * Fraction(theta_steps) / law.scale == Fraction(epsilon)
+        # Every node's noise, exactly: seven levels share epsilon, and one value moves a node by at most theta.
+        distribution = publisher._state.tree.distribution
+        assert 7 * Fraction(theta_steps) / distribution.scale == Fraction(epsilon)
 
 
 @pytest.mark.statistical
@@ -133,9 +133,9 @@ def test_noise_on_a_grid_of_one_step(epsilon: float) -> None:
     first = -size
     cells = np.bincount(np.clip(noise.astype(np.int64) - first + 1, 0, 2 * size + 1), minlength=2 * size + 2)
     edges = first + np.arange(2 * size + 1, dtype=np.float64)
-    stat.accept(stat.chi_square_p(cells, laws.laplace_cells(edges, scale)))
+    stat.accept(stat.chi_square_p(cells, distributions.laplace_cells(edges, scale)))
     # One level too few would break the claim, and is seen.
-    stat.reject(stat.chi_square_p(cells, laws.laplace_cells(edges, 5 / epsilon)))
+    stat.reject(stat.chi_square_p(cells, distributions.laplace_cells(edges, 5 / epsilon)))
 
 
 @pytest.mark.parametrize("rule", [None, NoisyMax(), fastdp.thresholds.SmoothQuantile(noise="cauchy")])
@@ -201,10 +201,10 @@ def test_a_choice_and_the_sum_of_its_holdout_have_noise_of_that_holdout() -> Non
         with pytest.MonkeyPatch.context() as patch:
             real = sampler.fill
 
-            def fill(out, law, key, stream, start=0, real=real) -> None:
+            def fill(out, distribution, key, stream, start=0, real=real) -> None:
                 if stream.purpose in (Purpose.THRESHOLD, Purpose.LAG):
                     drawn.append(key.reveal())
-                real(out, law, key, stream, start)
+                real(out, distribution, key, stream, start)
 
             patch.setattr(sampler, "fill", fill)
             patch.setattr(sampler, "fill_pieces", sampler.fill_one_by_one)

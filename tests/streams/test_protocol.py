@@ -1,4 +1,4 @@
-"""What holds for every publisher of values: cuts, restarts, refusals, interrupts, keys; ``out`` is checked first."""
+"""Rules of every publisher of values: cuts, restarts, refusals, interrupts, keys; ``out`` is checked first."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def untouched(out: Any = 123.0) -> bool:
 
 @cache
 def undisturbed(name: str) -> tuple[np.ndarray, Any]:
-    """What a publisher publishes of the stream at once, and the publisher behind it."""
+    """Output of a publisher on the stream at once, and the publisher after it."""
     publisher = PUBLISHERS[name]()
     return publisher.publish(STREAM), publisher
 
@@ -309,7 +309,7 @@ def test_values_above_theta_count_as_theta(compose, stream) -> None:
 
 
 def unusable(size: int) -> list[Any]:
-    """What ``out`` must not be for this many published values (of one value, every view is contiguous)."""
+    """Refused values of ``out`` for this many published values (of one value, every view is contiguous)."""
     frozen = np.empty(size)
     frozen.flags.writeable = False
     found: list[Any] = [np.empty(size, kind) for kind in (np.float32, np.int64, ">f8")]

@@ -118,7 +118,7 @@ def test_a_publisher_releases_many_streams_once() -> None:
 
 @pytest.mark.parametrize("chunk", [sampler.CHUNK, 300])
 def test_doubtful_draws_are_settled_as_for_one_stream(chunk: int, monkeypatch) -> None:
-    """Scales of about 2^39 make one draw in some hundred doubtful, under several laws at once; drawn in parts."""
+    """Scales of about 2^39 make one draw in some hundred doubtful, under several scales at once; drawn in parts."""
     for each in (sampler, sampler):
         monkeypatch.setattr(each, "CHUNK", chunk)
     found = []
@@ -144,7 +144,7 @@ def test_draws_of_the_last_stage_are_those_of_one_stream(monkeypatch) -> None:
     parts = {"perturber": Hierarchy(3, prune=0), "smoother": None, "resolution": BOUND / 2**38, "holdout": 20}
     parts |= {"threshold": NoisyMax(), "max_range": 15}
     many = release_many(streams, EPSILON, BOUND, key=key, ids=np.arange(50) * 11, **parts)
-    # Word, law, key, stream id and position: all that a draw, and further words for it, depend on.
+    # Word, distribution, key, stream id and position: all that a draw, and further words for it, depend on.
     together, drawn[:] = set(drawn), []
     assert_same(many, streams, key, **parts)
     assert set(drawn) == together

@@ -41,7 +41,7 @@ def shifting_stream(n: int = 3000) -> np.ndarray:
 
 
 def by_hand(renewal, values: np.ndarray) -> tuple[np.ndarray, list[float]]:
-    """What a publisher with a renewal releases, cut by hand into periods under fixed thresholds."""
+    """Release of a publisher with a renewal, cut by hand into periods under fixed thresholds."""
     publisher = make(renewal)
     composition = publisher.composition
     period, task = renewal.trees * TREE, composition.renewal_task

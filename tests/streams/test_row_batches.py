@@ -33,7 +33,7 @@ def test_the_calling_thread_works_beside_the_others() -> None:
 
 @pytest.mark.parametrize("wrong", [{3}, {4, 3, 20}, set(range(40))])
 def test_the_first_error_in_the_order_of_slabs_is_raised(wrong) -> None:
-    """Where slabs 3 and 4 fail together, nothing is begun after them."""
+    """After batches 3 and 4 fail together, nothing is begun."""
     later, begun = Barrier(2), []
 
     def work(slab: int) -> None:

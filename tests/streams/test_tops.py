@@ -37,13 +37,15 @@ def make(**options) -> fastdp.ToPS:
 def oracle_noise(publisher: fastdp.ToPS, theta_steps: int):
     """The tree's leaves from the sampler's raw draws and the oracle's consistency."""
     plan = publisher.plan
-    law = sampler.laplace_distribution(Fraction(theta_steps * plan.levels) / Fraction(publisher.epsilon))
+    distribution = sampler.laplace_distribution(Fraction(theta_steps * plan.levels) / Fraction(publisher.epsilon))
 
     def leaves(tree: int) -> list[int]:
         levels = []
         for level in range(plan.levels):
             draws = np.empty(plan.leaves // plan.fan_out**level, np.int64)
-            sampler.fill(draws, law, tree_key(publisher._key, theta_steps), StreamId(Purpose.TREE, level + 1, tree))
+            sampler.fill(
+                draws, distribution, tree_key(publisher._key, theta_steps), StreamId(Purpose.TREE, level + 1, tree)
+            )
             levels.append(draws)
         return tops.consistent_integers(levels, plan.fan_out)[0]
 
@@ -152,8 +154,10 @@ def test_both_noises_of_the_threshold(noise: str) -> None:
     scores = tops.threshold_scores(values.tolist(), candidates, 2**20, 60.0, 0.05, 256, 4)
     draws = np.empty(200, np.int64)
     scale = Fraction(2**20) / Fraction(0.05)
-    law = sampler.laplace_distribution(scale) if noise == "laplace" else sampler.geometric_distribution(scale)
-    sampler.fill(draws, law, threshold_key(publisher, values), StreamId(Purpose.THRESHOLD))
+    distribution = (
+        sampler.laplace_distribution(scale) if noise == "laplace" else sampler.geometric_distribution(scale)
+    )
+    sampler.fill(draws, distribution, threshold_key(publisher, values), StreamId(Purpose.THRESHOLD))
     best = tops.argmax_first([s + int(z) for s, z in zip(scores, draws, strict=True)])
     publisher.publish(values)
     assert publisher.threshold == candidates[best]
@@ -203,7 +207,7 @@ def test_memory_of_an_endless_stream_is_one_tree(monkeypatch: pytest.MonkeyPatch
 
 
 def test_published_blocks_sum_to_the_noisy_totals() -> None:
-    """What is published of a block closes its account: sums over whole blocks are the noisy sums."""
+    """Published values of a block add up to its noisy sum."""
     values = np.full(300 + 4096, 10.0)
     publisher = make(epsilon=1e6, max_range=4096, prune=2)
     out = publisher.publish(values)

@@ -14,7 +14,7 @@ import pytest
 from benchmarks import shared
 from benchmarks.accuracy.streams import STREAMS
 from benchmarks.paper import __main__ as paper
-from benchmarks.paper import pak_figures, pak_laws, pak_runs, pak_tables, phd_streams, tops
+from benchmarks.paper import pak_distributions, pak_figures, pak_runs, pak_tables, phd_streams, tops
 from benchmarks.paper.tops import STAND_INS, with_real_streams
 from fastdp.spatial import Box
 from fastdp_lab.datasets import concentric_circles, made_up_check_ins, made_up_pickups
@@ -143,7 +143,7 @@ def small(monkeypatch, real) -> None:
         pak_runs: {"PAPER": rows},
         pak_tables: {"PAPER": rows, "EPSILONS": (1.0,), "FIGURE_7_LAG": HOLDOUT, "LAGS": (HOLDOUT,)},
         pak_figures: {"LAG": HOLDOUT, "SYNTHETIC_LAG": HOLDOUT, "EPSILONS": (1.0,), "LAGS": (HOLDOUT,)},
-        pak_laws: {"SHARES": (0.1, 0.05)},
+        pak_distributions: {"SHARES": (0.1, 0.05)},
     }
     for module, given in changes.items():
         for name, value in given.items():

@@ -456,7 +456,7 @@ def test_a_cluster_with_a_killed_worker_gives_the_same_bytes(small, tmp_path, di
 
 @needs_dask
 def test_without_an_answer_and_without_logs(monkeypatch) -> None:
-    """Which log tells of a lost scheduler depends on the moment: all of Dask's are silent while a sweep runs."""
+    """Several logs may tell of a lost scheduler: all of Dask's are silent while a sweep runs."""
     import distributed
 
     monkeypatch.setattr(runner, "TIMEOUT_SECONDS", 0.2)

@@ -1,4 +1,4 @@
-"""What is wrong with a specification is said before anything runs, by the name of its key."""
+"""Errors of a specification are reported before anything runs, by the name of its key."""
 
 from __future__ import annotations
 

@@ -49,26 +49,26 @@ class Script:
 
 
 class Integers(NamedTuple):
-    """Exact integers, what was released of them, and the law of the noise."""
+    """Exact integers, what was released of them, and the distribution of the noise."""
 
     exact: np.ndarray
     released: np.ndarray
-    law: Distribution
+    distribution: Distribution
 
 
 class Choice(NamedTuple):
-    """Exact scores, the law of the noise of each, and the candidate that won."""
+    """Exact scores, the distribution of the noise of each, and the candidate that won."""
 
     scores: np.ndarray
-    law: LaplaceDistribution
+    distribution: LaplaceDistribution
     winner: int
 
 
 class Keys(NamedTuple):
-    """Rows or weights of each candidate, the law of the noise of each, the threshold, and the keys that passed it."""
+    """Rows or weights of each candidate, the noise of each, the threshold, and the keys that passed it."""
 
     counts: dict[KeyRow, int]
-    law: Distribution
+    distribution: Distribution
     threshold: int
     passed: tuple[KeyRow, ...]
 
@@ -90,19 +90,22 @@ def forced(script: Script) -> Iterator[Hidden]:
     drawn = 0
     real_keys, real_scores = functions.choose_keys, scale_free._ScaleFreeChooser.scores
 
-    def draw(exact: np.ndarray, law: Distribution, *_: Any) -> np.ndarray:
+    def draw(exact: np.ndarray, distribution: Distribution, *_: Any) -> np.ndarray:
         nonlocal drawn
         if candidates is not None:
-            hidden.append(Keys(dict(zip(candidates, exact.tolist(), strict=True)), law, 0, ()))
+            hidden.append(Keys(dict(zip(candidates, exact.tolist(), strict=True)), distribution, 0, ()))
             # Keys that are released just pass, the others just fail.
             return np.array([0 if row in script.keys else -1 for row in candidates], np.int64) - exact
         released = script.numbers(drawn, exact.size)
-        hidden.append(Integers(exact.copy(), released, law))
+        hidden.append(Integers(exact.copy(), released, distribution))
         drawn += 1
         return released - exact
 
-    def draw_cells(sums: np.ndarray, laws: Sequence[Distribution], *_: Any) -> np.ndarray:
-        each = [draw(exact.reshape(-1), law).reshape(exact.shape) for exact, law in zip(sums, laws, strict=True)]
+    def draw_cells(sums: np.ndarray, distributions: Sequence[Distribution], *_: Any) -> np.ndarray:
+        each = [
+            draw(exact.reshape(-1), distribution).reshape(exact.shape)
+            for exact, distribution in zip(sums, distributions, strict=True)
+        ]
         return np.stack(each)
 
     def choose_keys(exact: np.ndarray, keys: KeySet, rule: Any, key: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -128,7 +131,7 @@ def forced(script: Script) -> Iterator[Hidden]:
         # Noisy scores, of which one is the largest: their noise is drawn as zeros.
         return np.where(np.arange(exact.size) == winner, 0, -1)
 
-    def draw_noise(law: LaplaceDistribution, count: int, size: int, *_: Any) -> np.ndarray:
+    def draw_noise(distribution: LaplaceDistribution, count: int, size: int, *_: Any) -> np.ndarray:
         return np.zeros((count, size), np.int64)
 
     with pytest.MonkeyPatch.context() as patch:

@@ -20,7 +20,7 @@ NODES, WEIGHTS = (NODES + 1.0) / 2.0, WEIGHTS / 2.0
 
 
 class Loss(NamedTuple):
-    """What two tables that released the same numbers differ by.
+    """Difference of two tables that released the same numbers.
 
     Attributes
     ----------
@@ -38,20 +38,22 @@ class Loss(NamedTuple):
 
 
 def loss(here: Hidden, there: Hidden) -> Loss:
-    """The loss between two runs; an assertion unless the laws of all draws are equal, which are public."""
+    """The loss between two runs; an assertion unless the distributions of all draws are equal, which are public."""
     free, steered, rho, alone = Fraction(0), Fraction(0), Fraction(0), 0.0
-    gaussian = any(isinstance(each, Integers) and isinstance(each.law, GaussianDistribution) for each in here)
+    gaussian = any(
+        isinstance(each, Integers) and isinstance(each.distribution, GaussianDistribution) for each in here
+    )
     steering = max((i for i, each in enumerate(here) if isinstance(each, Choice)), default=-1)
     for i, (one, other) in enumerate(zip(here, there, strict=True)):
         assert type(one) is type(other)
-        assert one.law == other.law
+        assert one.distribution == other.distribution
         if isinstance(one, Integers):
             assert one.exact.shape == other.exact.shape
             moved = [a - b for a, b in zip(one.exact.tolist(), other.exact.tolist(), strict=True)]
-            if isinstance(one.law, GaussianDistribution):
-                rho += Fraction(sum(d * d for d in moved)) / (2 * one.law.sigma**2)
+            if isinstance(one.distribution, GaussianDistribution):
+                rho += Fraction(sum(d * d for d in moved)) / (2 * one.distribution.sigma**2)
                 continue
-            most = Fraction(sum(map(abs, moved))) / one.law.scale
+            most = Fraction(sum(map(abs, moved))) / one.distribution.scale
             rho += most**2 / 2
             if i > steering:
                 # Any number may be released, without another way: the worst one counts.
@@ -60,7 +62,7 @@ def loss(here: Hidden, there: Hidden) -> Loss:
                 far = sum(np.abs(other.exact - one.released).tolist()) - sum(
                     np.abs(one.exact - one.released).tolist()
                 )
-                steered += Fraction(far) / one.law.scale
+                steered += Fraction(far) / one.distribution.scale
         elif isinstance(one, Choice):
             steered += _rounded(log_winner(one, one.winner) - log_winner(other, one.winner))
             if gaussian:
@@ -70,10 +72,10 @@ def loss(here: Hidden, there: Hidden) -> Loss:
                 rho += _rounded(max(ratios)) ** 2 / 2
         else:
             assert (one.threshold, one.passed) == (other.threshold, other.passed)
-            if isinstance(one.law, GaussianDistribution):
+            if isinstance(one.distribution, GaussianDistribution):
                 common = set(one.counts) & set(other.counts)
                 rho += Fraction(sum((one.counts[row] - other.counts[row]) ** 2 for row in common)) / (
-                    2 * one.law.sigma**2
+                    2 * one.distribution.sigma**2
                 )
             else:
                 ratio, most = _key_ratio(one, other)
@@ -94,7 +96,7 @@ def _rounded(logarithm: float) -> Fraction:
 
 def log_winner(choice: Choice, winner: int) -> float:
     """Logarithm of the probability that a candidate wins, the lowest of several, with one-sided noise."""
-    return _log_winner(choice.scores.tobytes(), choice.law.scale, winner)
+    return _log_winner(choice.scores.tobytes(), choice.distribution.scale, winner)
 
 
 @lru_cache(maxsize=2**16)
@@ -121,10 +123,10 @@ def _log_winner(scores: bytes, scale: Fraction, winner: int) -> float:
 
 def _log_passes(keys: Keys, count: int) -> tuple[float, float]:
     """Logarithms of the probabilities that a key with so many rows passes, and that it does not."""
-    if isinstance(keys.law, GaussianDistribution):
-        x = (keys.threshold - count) / float(keys.law.sigma)
+    if isinstance(keys.distribution, GaussianDistribution):
+        x = (keys.threshold - count) / float(keys.distribution.sigma)
         return float(log_ndtr(-x)), float(log_ndtr(x))
-    exponent = 1.0 / float(keys.law.scale)
+    exponent = 1.0 / float(keys.distribution.scale)
     beyond = keys.threshold - count
     size = max(beyond, 1 - beyond)
     rare = -size * exponent - math.log1p(math.exp(-exponent))

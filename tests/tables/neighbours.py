@@ -179,7 +179,7 @@ def drawn(case: Case, seed: int, count: int) -> Iterator[Rows]:
 
 
 def units(case: Case, rows: Rows) -> Iterator[frozenset[int]]:
-    """Which rows each unit has, or may have."""
+    """Rows that each unit has, or may have."""
     length = int(case.options.get("period", "9h")[:-1])
     period = [None if row[0] is None else row[0] // length for row in rows]
     if case.by_person:
@@ -198,7 +198,7 @@ def units(case: Case, rows: Rows) -> Iterator[frozenset[int]]:
 
 
 def facts(case: Case, rows: Rows) -> Any:
-    """What the guarantee says is public of a table: neighbours have it in common."""
+    """Public facts of a table, by its guarantee: neighbours have them in common."""
     hours = [row[0] for row in rows if row[0] is not None]
     known: list[Any] = [{row[1] for row in rows}] if case.keys == "public" else []
     if case.ends == "taken":
@@ -212,7 +212,7 @@ def facts(case: Case, rows: Rows) -> Any:
 
 
 class Run(NamedTuple):
-    """What a release showed, promised and hid."""
+    """Shown, promised and hidden numbers of a release."""
 
     shown: Any
     guarantee: Guarantee
@@ -323,7 +323,7 @@ class Worst:
 
     @property
     def holds(self) -> bool:
-        """Whether the claim does; of parts that compose the worst ones may come from different pairs."""
+        """True if the claim does; of parts that compose the worst ones may come from different pairs."""
         pure = self.gaussian or self.epsilon <= Fraction(self.claim.epsilon)
         return pure and self.rho <= self.claim.rho and max(self.delta, self.tail) <= self.claim.delta
 
@@ -361,16 +361,20 @@ def tail_of(here: Run, there: Run) -> float:
     pairs = [
         (one, (one.exact - other.exact).tolist())
         for one, other in zip(here.hidden, there.hidden, strict=True)
-        if isinstance(one, Integers) and isinstance(one.law, GaussianDistribution)
+        if isinstance(one, Integers) and isinstance(one.distribution, GaussianDistribution)
     ]
     if not pairs:
         return -1.0
     (one, moved), *others = pairs
-    return 0.0 if others or one.law.sigma > 200 else gaussian_tail(moved, one.law.sigma, here.guarantee.epsilon)
+    return (
+        0.0
+        if others or one.distribution.sigma > 200
+        else gaussian_tail(moved, one.distribution.sigma, here.guarantee.epsilon)
+    )
 
 
 def comparable(case: Case, rows: Rows, fewer: Rows) -> bool:
-    """Whether the tables have all public facts in common, and both the keys of the script."""
+    """True if the tables have all public facts in common, and both the keys of the script."""
     if facts(case, rows) != facts(case, fewer):
         return False
     if case.online:
@@ -384,6 +388,6 @@ def _clocks(rows: Rows) -> list[Any]:
 
 
 def batches(rows: Rows) -> tuple[Rows, Rows]:
-    """What arrives first, and then."""
+    """Rows that arrive first, and then."""
     place = rows.index(CROWD[-1])
     return rows[:place], rows[place:]

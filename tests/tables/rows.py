@@ -66,7 +66,7 @@ def as_family(rows: list[tuple], family: str, folder: Path) -> Any:
 
 
 def composition(**given: Any) -> dict[str, Any]:
-    """What joins the noise key, with the defaults of a count."""
+    """Inputs of the noise key, with the defaults of a count."""
     base = {
         "statistics": [["count", -1]],
         "columns": [],

@@ -138,7 +138,7 @@ def test_a_ledger_needs_a_name(ledger: fastdp.Ledger) -> None:
 def test_errors_about_rows_are_charged(
     convert: Any, changed: dict[str, Any], options: dict[str, Any], message: str, ledger: fastdp.Ledger
 ) -> None:
-    """Whether there is one depends on the rows, so it is not free; one row is enough to name."""
+    """Its existence depends on the rows, so it is not free; one row is enough to name."""
     frame = convert(GOOD.assign(**changed))
     assert message in refused(ledger, frame, **options)
     assert spent(ledger) == 1.0

@@ -57,14 +57,14 @@ def refunds(n=40_000):
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
 def test_a_number_has_exact_noise_bound_to_it(noise):
     found = choices.noisy_number(1000, 3, 0.5, noise, KEY)
-    law = noise_distribution(noise, 3, 1, 0.5)
+    distribution = noise_distribution(noise, 3, 1, 0.5)
     if noise == "laplace":
         own = words.within(KEY.reveal(), 3, 0.5)
         assert found.value == 1000 + table_choices.bound_noise(own, [1000], [Fraction(6)])[0]
         assert found.variance == pytest.approx(2 * 36, rel=0.01)
     else:
         assert found.variance == pytest.approx(36)
-        assert float(law.sigma) == pytest.approx(6.0)
+        assert float(distribution.sigma) == pytest.approx(6.0)
     assert found == choices.noisy_number(1000, 3, 0.5, noise, KEY)
     # Another sum, budget or sensitivity meets independent noise.
     ways = itertools.product(range(9), (10**6, 10**6 + 1), (0.5, 0.6))
@@ -95,8 +95,8 @@ def test_exact_ratios_of_a_choice_and_all_its_neighbours(moved, monkeypatch):
     """Probabilities of every winner, with and without one to `moved` rows, wherever they lie."""
     scored = []
 
-    def draw_noise(law, _count, candidates, _key):
-        scored.append(law)
+    def draw_noise(distribution, _count, candidates, _key):
+        scored.append(distribution)
         return np.zeros((1, candidates), np.int64)
 
     monkeypatch.setattr(choices, "draw_noise", draw_noise)
@@ -158,9 +158,9 @@ def test_each_end_is_scale_frees_choice_of_its_side(monkeypatch):
     values, task = np.append(refunds(), np.zeros(5000)), replace(TASK, wanted=3000.0)
     drawn, real = [], scale_free.draw_noise
 
-    def draw_noise(law, count, candidates, key):
-        drawn.append((law, key.reveal()))
-        return real(law, count, candidates, key)
+    def draw_noise(distribution, count, candidates, key):
+        drawn.append((distribution, key.reveal()))
+        return real(distribution, count, candidates, key)
 
     monkeypatch.setattr(scale_free, "draw_noise", draw_noise)
     clip = quietly(choices.choose_clip, task, counted(values), KEY)
@@ -174,7 +174,10 @@ def test_each_end_is_scale_frees_choice_of_its_side(monkeypatch):
         losses.append(min(0.2, max(16 / target, 4 / (0.5 * (filled - target) / (33 * math.log(2))))))
     assert clip.epsilon == losses[0] > losses[1]
     (one, first), (two, second) = drawn
-    units = [float(law.scale * Fraction(epsilon)) for law, epsilon in zip((one, two), losses, strict=True)]
+    units = [
+        float(distribution.scale * Fraction(epsilon))
+        for distribution, epsilon in zip((one, two), losses, strict=True)
+    ]
     assert all(math.log2(unit) == pytest.approx(round(math.log2(unit))) for unit in units), "scale 2 units / epsilon"
     assert first != second
     # Of k rows each has a k-th.
@@ -203,6 +206,52 @@ def test_where_noise_follows_the_greater_end_both_are_as_far():
     assert alike[:2] == (-apart.high, apart.high)
     narrow = replace(follows, bound=(-1.0, 100.0))
     assert quietly(choices.choose_clip, narrow, counted(values, narrow.bound), KEY).low == -1.0
+
+
+def of_persons(rows_of_each, values):
+    """Counts in which each person's rows share WEIGHT steps."""
+    found = ValueCounts(TASK.bound)
+    found.weigh(np.asarray(values, float), choices.WEIGHT // np.repeat(rows_of_each, rows_of_each))
+    return found
+
+
+def test_a_person_moves_the_counts_of_a_choice_by_one_weight():
+    """However many rows they have: by brute force, without each person in turn."""
+    sizes, values = np.array([1, 3, 7, 5000]), refunds(5011)
+    every, ends = of_persons(sizes, values), np.append(0, np.cumsum(sizes))
+    for i, size in enumerate(sizes.tolist()):
+        others = np.delete(values, np.arange(ends[i], ends[i + 1]))
+        less = of_persons(np.delete(sizes, i), others)
+        moved = [every.counts(side) - less.counts(side) for side in every.sides]
+        assert all((each >= 0).all() for each in moved)
+        assert sum(each[1:].sum() for each in moved) <= (choices.WEIGHT // size) * size <= choices.WEIGHT
+    one = of_persons([4, 1], [5.0, 5.0, 5.0, -3.0, 5.0])
+    assert [int(one.counts(side)[1:].sum()) for side in (-1, 1)] == [1024, 3 * 1024 + 4096]
+
+
+def test_noise_of_a_choice_for_persons_follows_one_person(monkeypatch):
+    """With k rows of a person, noise has the scale of one weight, and the target is a share of the weights."""
+    drawn, real = [], choices.noisy_counts
+    monkeypatch.setattr(choices, "noisy_counts", lambda *given: drawn.append(given[1]) or real(*given))
+    task, sizes = replace(TASK, contributions=20, wanted=4000.0), np.full(2000, 20)
+    found = of_persons(sizes, refunds())
+    clip = quietly(choices.choose_clip, task, found, KEY, Number(40_000.0, 0.0))
+    assert drawn == [choices.WEIGHT]
+    # Of 28,000 rows above 0 an eighth or so lies above; the choice by rows is the same where noise is small.
+    above = (refunds() > clip.high).mean()
+    assert 0.04 < above < 0.25
+    # Of fewer rows the target is a greater share; of more than the persons can have, that of the most.
+    assert quietly(choices.choose_clip, task, found, KEY, Number(10_000.0, 0.0)).high < clip.high
+    assert quietly(choices.choose_clip, task, found, KEY, Number(1e9, 0.0)).high < 2.0 * clip.high
+
+
+def test_a_side_with_next_to_no_rows_has_no_end_of_its_own():
+    values = np.append(np.abs(refunds()), [-30.0] * 3)
+    clips = [quietly(choices.choose_clip, TASK, counted(values), fastdp.Key.from_seed(k)) for k in range(20)]
+    lowest = counted(values).candidates(-1)[0]
+    assert all(-clip.low == lowest for clip in clips)
+    few = [quietly(choices.choose_clip, TASK, counted([]), fastdp.Key.from_seed(k)) for k in range(20)]
+    assert len({clip.high for clip in few}) > 1, "without rows on either side the choice is as before"
 
 
 @pytest.mark.parametrize(("bound", "sign"), [((20.0, 100.0), 1.0), ((-100.0, -20.0), -1.0)])
@@ -242,9 +291,9 @@ def test_rows_beyond_the_clip_have_noise_of_a_units_rows(noise):
     edges = tail_edges(clip, TASK.bound)
     counts = count_tail(values, edges)
     tail = choices.release_tail(task, clip, edges, counts, Number(40_000.0, 1.0), KEY)
-    law = noise_distribution(noise, 5, 1, 0.14)
+    distribution = noise_distribution(noise, 5, 1, 0.14)
     assert tail.variance == pytest.approx((5 / 0.14) ** 2 * (2 if noise == "laplace" else 1), rel=1e-3)
-    assert float(law.sigma if noise == "gaussian" else law.scale) == pytest.approx(5 / 0.14)
+    assert float(distribution.sigma if noise == "gaussian" else distribution.scale) == pytest.approx(5 / 0.14)
     drawn = tail.counts - counts
     assert np.unique(drawn).size > counts.size / 2
     assert tail.share == pytest.approx(tail.counts.sum() / 40_000)

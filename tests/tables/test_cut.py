@@ -1,4 +1,4 @@
-"""What a release cuts off is said: shares of rows and persons, warnings; zeros, and the clip of short windows."""
+"""Shares of clipped rows and dropped persons, warnings; zeros, and the clip of short windows."""
 
 from __future__ import annotations
 

@@ -141,7 +141,7 @@ def test_unrelated_tables_show_the_same(
 
 
 def test_the_tables_are_unrelated(caplog: pytest.LogCaptureFixture) -> None:
-    """What is equal above differs as soon as the noise does not hide it; and warnings come with some numbers only."""
+    """Tables equal above differ as soon as the noise does not hide it; and warnings come with some numbers only."""
     said = set()
     for name in ("persons", "chosen"):
         for script in SCRIPTS:
@@ -189,7 +189,7 @@ def test_pictures_of_unrelated_tables_are_equal(kind: str, caplog: pytest.LogCap
 
 
 def halves(which: int, frame: pa.Table, public: bool) -> list[pa.Table]:
-    """What arrives before the clock stands at five hours, and then: in time, or in no order."""
+    """Rows before the clock stands at five hours, and after: in time, or in no order."""
     if public:
         # The latest time is known: both have it at first.
         return [frame.slice(0, frame.num_rows // (2, 5)[which]), frame]

@@ -51,7 +51,7 @@ def test_rhos_of_all_parts_fit_the_budget(kind, options) -> None:
     made = plan_of(kind, **options)
     budget = made.budget
     assert budget.gaussian
-    # From the laws that are drawn.
+    # From the distributions that are drawn.
     rho = Fraction(0)
     for level in budget.levels:
         for q in made.quantities():

@@ -30,8 +30,8 @@ def partitions(k):
 def test_all_ways_in_which_rows_have_keys_of_their_own_stay_within_delta(noise, k, epsilon, delta):
     """The least threshold, or for Gaussian noise at most two above it (a step more, and a rounding up)."""
     scale = Fraction(k) / Fraction(epsilon) * (1 if noise == "laplace" else 3)
-    law = laplace_distribution(scale) if noise == "laplace" else gaussian_distribution(scale)
-    rule = keys.count_rule(law, k, delta)
+    distribution = laplace_distribution(scale) if noise == "laplace" else gaussian_distribution(scale)
+    rule = keys.count_rule(distribution, k, delta)
 
     def passes(count, least):
         if noise == "laplace":
@@ -51,10 +51,10 @@ def test_all_ways_in_which_rows_have_keys_of_their_own_stay_within_delta(noise, 
 
 
 def test_a_large_k_has_a_threshold_at_once():
-    law = gaussian_distribution(Fraction(10**6))
-    exact = keys.count_rule(law, 4096, 1e-6).threshold
-    assert exact <= keys.count_rule(law, 4097, 1e-6).threshold <= exact * 1.001
-    assert keys.count_rule(law, 2**40, 1e-6).threshold > 2**40
+    distribution = gaussian_distribution(Fraction(10**6))
+    exact = keys.count_rule(distribution, 4096, 1e-6).threshold
+    assert exact <= keys.count_rule(distribution, 4097, 1e-6).threshold <= exact * 1.001
+    assert keys.count_rule(distribution, 2**40, 1e-6).threshold > 2**40
 
 
 # Weights.
@@ -64,17 +64,17 @@ GAUSSIAN, LAPLACE = gaussian_distribution(Fraction(99)), laplace_distribution(Fr
 
 
 def test_weights_have_norm_one_at_most():
-    for law, power in ((GAUSSIAN, 2), (LAPLACE, 1)):
-        table = keys.key_weights(law, 300).tolist()
+    for distribution, power in ((GAUSSIAN, 2), (LAPLACE, 1)):
+        table = keys.key_weights(distribution, 300).tolist()
         assert table[:2] == [0, keys.WEIGHT]
         for m, weight in enumerate(table[1:], 1):
             assert m * weight**power <= keys.WEIGHT**power < m * (weight + 1) ** power
 
 
 @pytest.mark.parametrize("most", [1, 2, 5])
-@pytest.mark.parametrize("law", [GAUSSIAN, LAPLACE])
-def test_weights_of_the_oracle(law, most):
-    rule = keys.KeyRule(law, 1, most)
+@pytest.mark.parametrize("distribution", [GAUSSIAN, LAPLACE])
+def test_weights_of_the_oracle(distribution, most):
+    rule = keys.KeyRule(distribution, 1, most)
     generator = np.random.default_rng(most)
     groups, codes = generator.integers(0, 7, 60), generator.integers(0, 9, 60)
     digests, periods = generator.integers(-(2**62), 2**62, (7, 2)), generator.integers(-5, 5, 7)
@@ -82,7 +82,9 @@ def test_weights_of_the_oracle(law, most):
     found = keys.weigh(groups, codes, digests, periods, named, rule, secret)
     pairs = list(zip(groups.tolist(), codes.tolist(), strict=True))
     rest = digests.tolist(), periods.tolist(), named.tolist()
-    assert found.tolist() == table_choices.weighed(pairs, *rest, most, secret.tolist(), 2 if law is GAUSSIAN else 1)
+    assert found.tolist() == table_choices.weighed(
+        pairs, *rest, most, secret.tolist(), 2 if distribution is GAUSSIAN else 1
+    )
     assert found[9:].tolist() == [0, 0, 0], "keys without rows"
     order = generator.permutation(60)
     assert np.array_equal(found, keys.weigh(groups[order], codes[order], digests, periods, named, rule, secret))
@@ -98,8 +100,8 @@ def test_a_person_moves_the_weights_by_one_at_most():
         groups, codes = np.array(pairs).T
         return keys.weigh(groups, codes, digests, periods, named, rule, secret)
 
-    for (law, power), most in itertools.product(((GAUSSIAN, 2), (LAPLACE, 1)), (1, 2, 4)):
-        rule = keys.KeyRule(law, 1, most)
+    for (distribution, power), most in itertools.product(((GAUSSIAN, 2), (LAPLACE, 1)), (1, 2, 4)):
+        rule = keys.KeyRule(distribution, 1, most)
         before, moved = sums(others, rule), []
         for chosen in range(1, 2**6):
             own = [(2, code) for code in range(6) if chosen >> code & 1]
@@ -111,11 +113,13 @@ def test_a_person_moves_the_weights_by_one_at_most():
 
 def passes(rule, weight):
     """Probability that a key of this weight passes."""
-    if hasattr(rule.law, "scale"):
+    if hasattr(rule.distribution, "scale"):
         return table_choices.laplace_tail(
-            mpmath.mpf(rule.law.scale.numerator) / rule.law.scale.denominator, weight, rule.threshold
+            mpmath.mpf(rule.distribution.scale.numerator) / rule.distribution.scale.denominator,
+            weight,
+            rule.threshold,
         )
-    return table_choices.gaussian_tail(float(rule.law.sigma), rule.threshold - weight)
+    return table_choices.gaussian_tail(float(rule.distribution.sigma), rule.threshold - weight)
 
 
 def spent_of(epsilon, delta, arm):
@@ -125,9 +129,11 @@ def spent_of(epsilon, delta, arm):
     def spent(rule, new):
         if arm == "shared":
             return zcdp_delta((loss**2 - (0.6 * loss) ** 2 * new) / 2, epsilon)
-        if hasattr(rule.law, "scale"):
+        if hasattr(rule.distribution, "scale"):
             return 0.0
-        return table_choices.gaussian_delta(math.sqrt(1 - new) * keys.WEIGHT / float(rule.law.sigma), epsilon)
+        return table_choices.gaussian_delta(
+            math.sqrt(1 - new) * keys.WEIGHT / float(rule.distribution.sigma), epsilon
+        )
 
     if arm == "alone":
         return keys.weight_rule, spent
@@ -142,10 +148,12 @@ def test_new_keys_and_moved_weights_share_delta(arm, epsilon, delta, most):
     """Any t of a person's m keys are new: they pass, or the others' noise fails, with at most delta."""
     rule_of, spent = spent_of(epsilon, delta, arm)
     rule = rule_of(epsilon, delta, most)
-    weights = keys.key_weights(rule.law, most).tolist()
+    weights = keys.key_weights(rule.distribution, most).tolist()
     assert rule.most == most
     few = arm == "alone" and most <= 2
-    assert hasattr(rule.law, "scale") is few, "Laplace noise where a person has few keys, unless rho is shared"
+    assert hasattr(rule.distribution, "scale") is few, (
+        "Laplace noise where a person has few keys, unless rho is shared"
+    )
 
     def worst(rule):
         chances = [passes(rule, weight) for weight in weights]
@@ -163,7 +171,7 @@ def test_exact_losses_of_small_choices(most, monkeypatch):
     monkeypatch.setattr(keys, "WEIGHT", 2**7)
     epsilon, delta = 1.0, 1e-2
     rule = keys.weight_rule(epsilon, delta, most)
-    weights = keys.key_weights(rule.law, most).tolist()
+    weights = keys.key_weights(rule.distribution, most).tolist()
     worst = 0.0
     for base in (0, 60, 200, rule.threshold):
         for m in range(1, most + 1):
@@ -184,8 +192,8 @@ def test_exact_losses_of_small_choices(most, monkeypatch):
 
 
 def test_a_delta_that_rounding_eats_is_for_laplace_noise_or_refused():
-    assert hasattr(keys.weight_rule(1.0, 1e-40, 30).law, "scale")
-    assert hasattr(keys.weight_rule(100.0, 1e-6, 30).law, "scale")
+    assert hasattr(keys.weight_rule(1.0, 1e-40, 30).distribution, "scale")
+    assert hasattr(keys.weight_rule(100.0, 1e-6, 30).distribution, "scale")
     with pytest.raises(ParameterError, match="delta = 1e-06"):
         keys.shared_weight_rule(1.0, 0.5, 1.0, 1e-6, 3)
 
@@ -198,7 +206,7 @@ def test_the_choice_has_the_noise_of_cells():
     rows = [("a",), ("b",), (7,), (None,)]
     digests = np.array([[d % 2**64, d // 2**64] for d in map(bulk.row_digest, rows)], np.uint64)
     sums = np.array([30, 4, 0, 3])
-    law = laplace_distribution(40)
+    distribution = laplace_distribution(40)
 
     def chosen(sums, digests, rule):
         noisy, passed = keys.choose_keys(sums, SimpleNamespace(digests=lambda: digests), rule, key)
@@ -206,7 +214,7 @@ def test_the_choice_has_the_noise_of_cells():
         return passed.tolist()
 
     for threshold in (-1000, 5, 30):
-        rule = keys.KeyRule(law, threshold)
+        rule = keys.KeyRule(distribution, threshold)
         own = words.within(key.reveal(), "keys")
         expected = []
         for row, total in zip(rows, sums.tolist(), strict=True):
@@ -216,14 +224,14 @@ def test_the_choice_has_the_noise_of_cells():
         # Which other keys there are, and their order, has no effect.
         assert chosen(sums[::-1][:3], digests[::-1][:3].copy(), rule) == expected[::-1][:3]
     assert expected[2] is False
-    assert chosen(sums, digests, keys.KeyRule(law, -1000)) == [True, True, False, True]
+    assert chosen(sums, digests, keys.KeyRule(distribution, -1000)) == [True, True, False, True]
 
 
-@pytest.mark.parametrize("law", [laplace_distribution(Fraction(7, 2)), gaussian_distribution(Fraction(9))])
+@pytest.mark.parametrize("distribution", [laplace_distribution(Fraction(7, 2)), gaussian_distribution(Fraction(9))])
 @pytest.mark.parametrize("confidence", [0.5, 0.95, 0.999])
-def test_intervals_hold_counts_of_keys_that_passed(law, confidence):
+def test_intervals_hold_counts_of_keys_that_passed(distribution, confidence):
     """Coverage by the noise's distribution given that it passed, summed exactly, on either side."""
-    rule = keys.count_rule(law, 1, 1e-4)
+    rule = keys.count_rule(distribution, 1, 1e-4)
     numbers = np.arange(rule.threshold, rule.threshold + 1500)
     low, high = keys.selected_interval(numbers, rule, confidence)
     assert (low >= 1).all()
@@ -232,7 +240,11 @@ def test_intervals_hold_counts_of_keys_that_passed(law, confidence):
     assert (np.diff(high) >= 0).all()
     for count in [1, 5, *range(rule.threshold - 8, rule.threshold + 60, 4), rule.threshold + 700]:
         z = (numbers - count).astype(float)
-        mass = np.exp(-abs(z) / 3.5) if rule.law == laplace_distribution(Fraction(7, 2)) else np.exp(-(z**2) / 162)
+        mass = (
+            np.exp(-abs(z) / 3.5)
+            if rule.distribution == laplace_distribution(Fraction(7, 2))
+            else np.exp(-(z**2) / 162)
+        )
         mass /= mass.sum()
         too_high, too_low = float(mass[low > count].sum()), float(mass[high < count].sum())
         assert max(too_high, too_low) <= (1 - confidence) / 2 + 1e-9
@@ -241,7 +253,7 @@ def test_intervals_hold_counts_of_keys_that_passed(law, confidence):
     # A number at the threshold tells nothing of smaller counts, and one far above it all.
     assert low[0] == 1 if confidence > 0.9 else True
     assert high[0] - numbers[0] < high[-1] - numbers[-1]
-    far = law.scale if hasattr(law, "scale") else law.sigma
+    far = distribution.scale if hasattr(distribution, "scale") else distribution.sigma
     assert high[-1] - numbers[-1] == numbers[-1] - low[-1] <= 9 * far
 
 

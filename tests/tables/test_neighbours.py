@@ -148,9 +148,9 @@ def test_persons_in_categories_are_compared_by_name(online: bool) -> None:
 
 @pytest.mark.parametrize("scores", [[0, 3, 3, 1], [40, 0, 7, 7], [5, 5, 5, 5]])
 def test_winners_have_the_probabilities_of_an_enumeration(scores: list[int]) -> None:
-    law = geometric_distribution(Fraction(300))
+    distribution = geometric_distribution(Fraction(300))
     enumerated = oracle.winner_probabilities(scores, "exponential", 300.0, 300 * 60)
-    choice = Choice(np.array(scores, np.int64), law, 0)
+    choice = Choice(np.array(scores, np.int64), distribution, 0)
     found = [math.exp(log_winner(choice, i)) for i in range(4)]
     assert found == pytest.approx(enumerated, rel=1e-4)
     # Ties go to the lowest.
@@ -158,7 +158,7 @@ def test_winners_have_the_probabilities_of_an_enumeration(scores: list[int]) -> 
 
 
 def test_exact_tails_of_gaussian_counts() -> None:
-    """Where the noise is wide the normal law's; one of two differences is another tail."""
+    """For wide noise the normal distribution's; one of two differences is another tail."""
     for moved in ([3], [2, -1, 1]):
         mu = math.sqrt(sum(d * d for d in moved)) / 40.0
         assert gaussian_tail(moved, Fraction(40), 0.1) == pytest.approx(gaussian_delta(mu, 0.1), rel=0.05)
@@ -168,14 +168,14 @@ def test_exact_tails_of_gaussian_counts() -> None:
 
 def test_losses_add_up() -> None:
     """Two sums move by 3 steps in all, one key by one row; a key of one table alone passes rarely."""
-    law = laplace_distribution(Fraction(5))
-    sums = [Integers(np.array(exact), np.zeros(2, np.int64), law) for exact in ([7, 1], [5, 2])]
-    keys = [Keys(counts, law, 60, (("a",),)) for counts in ({("a",): 4, ("b",): 1}, {("a",): 3})]
+    distribution = laplace_distribution(Fraction(5))
+    sums = [Integers(np.array(exact), np.zeros(2, np.int64), distribution) for exact in ([7, 1], [5, 2])]
+    keys = [Keys(counts, distribution, 60, (("a",),)) for counts in ({("a",): 4, ("b",): 1}, {("a",): 3})]
     found = loss([keys[0], sums[0]], [keys[1], sums[1]])
     assert float(found.epsilon) == pytest.approx(3 / 5 + 1 / 5)
     q = math.exp(-1 / 5)
     assert found.alone == pytest.approx(q**59 / (1 + q))
     assert float(found.rho) == pytest.approx(((3 / 5) ** 2 + (1 / 5) ** 2) / 2)
-    # Another law is a loss without end.
+    # Another distribution is a loss without end.
     with pytest.raises(AssertionError):
-        loss([sums[0]], [sums[1]._replace(law=laplace_distribution(Fraction(6)))])
+        loss([sums[0]], [sums[1]._replace(distribution=laplace_distribution(Fraction(6)))])

@@ -193,7 +193,7 @@ def test_the_others_name_their_noise_and_are_no_part_of_windows() -> None:
     plain, more = (fastdp.counts(frame, keys=keys, **given) for keys in (fastdp.PrivateKeys(), OTHERS))
     assert isinstance(plain.released.selection, KeyRule)
     assert plain.released.others is None
-    assert more.released.selection.law.scale > plain.released.selection.law.scale
+    assert more.released.selection.distribution.scale > plain.released.selection.distribution.scale
     given = {"epsilon": 1.0, "by": "key", "keys": OTHERS, "delta": 1e-6}
     plan = make_plan(statistics_of({"*": "count"}), fastdp.Time("at", "1h", start="2024-01-01"), **given)
     with pytest.raises(ParameterError, match="others = True: expected False"):

@@ -1,4 +1,4 @@
-"""Which rows of a person count: those of least hash, against an oracle, in any order, and whatever others do."""
+"""Rows of a person that count: those of least hash, against an oracle, in any order, and whatever others do."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ few_rows = pytest.mark.filterwarnings("ignore::fastdp.errors.AccuracyWarning")
 
 
 def kept_rows(rows: list[tuple], period: str | None, most: int, per_window: int | None) -> tuple[Kept, Counter]:
-    """What counts of (person, hour, key), and the rows (person, hour, key) that do."""
+    """Numbers of (person, hour, key) that count, and their rows."""
     options = {"contributions": most, "period": period, "per_window": per_window, "who": "who"}
     plan = flat.make_plan("totals", every="4h", epsilon=1.0, clip=1.0, **options)
     found = PersonRows(plan, Key.from_bytes(SECRET))

@@ -1,4 +1,4 @@
-"""What follows from public parameters: shares of the budget, clips in steps, what is said of the ends."""
+"""Consequences of public parameters: shares of the budget, clips in steps, texts about the ends."""
 
 from __future__ import annotations
 

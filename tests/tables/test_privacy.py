@@ -41,28 +41,32 @@ class Coupled:
     def repeat(self) -> None:
         self.again, self._calls = True, iter(self.sums)
 
-    def draw_cells(self, sums: np.ndarray, laws: list[LaplaceDistribution], *_: Any) -> np.ndarray:
-        return np.stack([self.draw(each, law) for each, law in zip(sums, laws, strict=True)])
+    def draw_cells(self, sums: np.ndarray, distributions: list[LaplaceDistribution], *_: Any) -> np.ndarray:
+        return np.stack(
+            [self.draw(each, distribution) for each, distribution in zip(sums, distributions, strict=True)]
+        )
 
-    def draw(self, sums: np.ndarray, law: LaplaceDistribution, *_: Any) -> np.ndarray:
+    def draw(self, sums: np.ndarray, distribution: LaplaceDistribution, *_: Any) -> np.ndarray:
         if not self.again:
-            noise = np.rint(self._generator.laplace(0.0, float(law.scale), sums.shape)).astype(np.int64)
-            self.sums.append((sums.copy(), noise, law.scale))
+            noise = np.rint(self._generator.laplace(0.0, float(distribution.scale), sums.shape)).astype(np.int64)
+            self.sums.append((sums.copy(), noise, distribution.scale))
             return noise.copy()
         before, noise, scale = next(self._calls)
-        assert (sums.shape, law.scale) == (before.shape, scale), "public sizes and scales"
+        assert (sums.shape, distribution.scale) == (before.shape, scale), "public sizes and scales"
         moved = before + noise - sums
         self.cost += Fraction(int(np.abs(moved - noise).sum())) / scale
         return moved
 
-    def draw_noise(self, law: LaplaceDistribution, count: int, candidates: int, key: Any) -> np.ndarray:
+    def draw_noise(self, distribution: LaplaceDistribution, count: int, candidates: int, key: Any) -> np.ndarray:
         if not self.again:
-            self.noise.append(self._generator.geometric(-math.expm1(-1 / float(law.scale)), (count, candidates)) - 1)
+            self.noise.append(
+                self._generator.geometric(-math.expm1(-1 / float(distribution.scale)), (count, candidates)) - 1
+            )
             return self.noise[-1].copy()
         moved = self.noise.pop(0)
         # Monotone scores: the winner's noise alone goes up, by the most that scores move.
         moved[0, self.winner] += self.shift
-        self.cost += Fraction(self.shift) / law.scale
+        self.cost += Fraction(self.shift) / distribution.scale
         return moved
 
     shift = 0
@@ -88,7 +92,7 @@ def public(sums: Any) -> Any:
 def cost(
     release: Callable[[list[tuple]], Any], rows: list[tuple], adjacent: list[tuple], monkeypatch: pytest.MonkeyPatch
 ) -> float:
-    """What the coupling costs; an assertion if anything public differs."""
+    """Cost of the coupling; an assertion if anything public differs."""
     coupled, sides = Coupled(), []
 
     def choices(chooser: Any, key: Any, count: int) -> np.ndarray:
@@ -254,9 +258,9 @@ def test_choices_with_other_scales_share_no_noise(monkeypatch: pytest.MonkeyPatc
     """The same rows and secret, windows that end later: other scales of the clip's choice, so other keys."""
     drawn, real = {}, scale_free.draw_noise
 
-    def draw_noise(law: LaplaceDistribution, count: int, candidates: int, key: Any) -> np.ndarray:
-        drawn[law.scale] = key.fingerprint()
-        return real(law, count, candidates, key)
+    def draw_noise(distribution: LaplaceDistribution, count: int, candidates: int, key: Any) -> np.ndarray:
+        drawn[distribution.scale] = key.fingerprint()
+        return real(distribution, count, candidates, key)
 
     monkeypatch.setattr(scale_free, "draw_noise", draw_noise)
     rows = random_rows(20_000, 3)

@@ -70,7 +70,7 @@ def test_keys_of_other_windows_and_persons_have_sums_of_noise_alone() -> None:
 
 @pytest.mark.parametrize("held", [0, 5_000, 2**28])
 def test_rows_are_read_once_if_they_fit_into_memory(monkeypatch: pytest.MonkeyPatch, held: int) -> None:
-    """What does not fit is read again, from the first row on."""
+    """Columns that do not fit are read again, from the first row on."""
     read: list[int] = []
 
     def batches(begin: Any) -> Any:

@@ -40,7 +40,7 @@ def borders(every: str, zone: str | None) -> tuple[int, int]:
 
 
 def without_tail(of: Fraction) -> float:
-    """What the share for rows beyond the clip leaves."""
+    """Budget left by the share for rows beyond the clip."""
     return below(of - Fraction(below(of / 100)))
 
 

@@ -1,1 +1,1 @@
-"""Reports of the local model, and the estimate of a distribution from them."""
+"""Local reports, and distributions estimated from them."""

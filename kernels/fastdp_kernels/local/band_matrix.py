@@ -1,14 +1,12 @@
-"""Band matrices between two partitions of a line, exact and applied in time O(rows + columns).
+"""Band matrices between two partitions of a line, applied in time O(rows + columns).
 
-Row intervals [y0, y1) and column intervals [t0, t1) have whole edges of one unit.  An entry is the share (0 to 1) of
-pairs (y, t), both uniform, with low <= y - t < high: up to a constant, the probability that a square wave reports an
-input of the column in the row (Li et al. 2020; ToPS Appendix E.1).
+An entry is the share of pairs (y, t), uniform in row interval [y0, y1) and column interval [t0, t1), with low <= y -
+t < high: up to a constant, the probability of a square-wave report (Li et al. 2020; ToPS Appendix E.1).  It is 1 on a
+row's core, summed by a difference of prefix sums, and less on the flanks, summed by products.  The transpose has the
+band [1 - high, 1 - low).
 
-In a row the share is 1 on consecutive columns, the core, and between 0 and 1 on the flanks beside it.  The core's sum
-is a difference of prefix sums, flanks are explicit products.  The transpose has the band [1 - high, 1 - low).
-
-Accuracy: an entry is a sum of at most three positive areas with integer sides, right to a few 2^-53.  Prefix sums
-carry their rounding errors as a second double: a core's sum is right to a relative 2^-52 plus 2^-100 of the full sum.
+Entries are right to a few 2^-53.  Prefix sums carry their rounding errors as a second double: a core's sum is right
+to a relative 2^-52 plus 2^-100 of the full sum.
 """
 
 from __future__ import annotations
@@ -30,9 +28,9 @@ class Band(NamedTuple):
     Attributes
     ----------
     places : int64[4, n]
-        First column of the left window, first and end of the core, first of the right window; the core's never fall.
+        First column of the left window, first and end of the core, first of the right window.
     left, right : float64[width, n]
-        Entries of the flanks' windows, column by column; unused ones are 0.
+        Entries of the flanks' windows, column by column.
     """
 
     places: np.ndarray
@@ -42,17 +40,11 @@ class Band(NamedTuple):
 
 @kernel
 def lay_out_band(rows: np.ndarray, columns: np.ndarray, low: int, high: int, out: np.ndarray) -> tuple[int, int]:
-    """Find core and flanks of every row; returns the widths of the widest left and right flank.
+    """Find core and flanks of every row; returns the greatest widths of left and right flank.
 
-    Parameters
-    ----------
-    rows, columns : int64[n + 1], int64[c + 1]
-        Edges of the intervals, strictly increasing.
-    low, high : int
-        The band low <= y - t < high, not empty.
-    out : int64[4, n]
-        First column that is not 0, first and end of the core, end of the columns that are not 0.  Without a core all
-        entries are the left flank's.
+    ``rows``, int64[n + 1], and ``columns``, int64[c + 1], are rising edges; the band low <= y - t < high is not
+    empty.  ``out``, int64[4, n]: first column that is not 0, first and end of the core, end; without a core all is
+    the left flank's.
     """
     c = columns.size - 1
     first, core, core_end, end = 0, 0, 0, 0
@@ -79,7 +71,7 @@ def lay_out_band(rows: np.ndarray, columns: np.ndarray, low: int, high: int, out
 
 @inline
 def _flanks(places: np.ndarray) -> tuple[int, int]:
-    """Return the end of a row's left flank and the begin of the right one."""
+    """End of a row's left flank, and begin of the right."""
     if places[CORE] < places[RIGHT]:
         return places[CORE], places[RIGHT]
     return places[STOP], places[STOP]
@@ -87,9 +79,9 @@ def _flanks(places: np.ndarray) -> tuple[int, int]:
 
 @inline
 def share_of_band(y0: int, y1: int, t0: int, t1: int, low: int, high: int) -> float:
-    """Return the share of the rectangle [y0, y1) x [t0, t1) with low <= y - t < high, in (0, 1].
+    """Share of [y0, y1) x [t0, t1) with low <= y - t < high.
 
-    For a fixed t the y's in the band are an interval whose length rises with slope 1, stays and falls with slope 1.
+    For a fixed t the length of y's interval rises with slope 1, stays, and falls.
     """
     rise = y0 - high
     fall = y1 - low
@@ -111,10 +103,7 @@ def share_of_band(y0: int, y1: int, t0: int, t1: int, low: int, high: int) -> fl
 
 @kernel
 def fill_band(rows: np.ndarray, columns: np.ndarray, low: int, high: int, out: Band) -> None:
-    """Compute the entries of the flanks of ``out`` and turn their places into windows of equal width.
-
-    ``rows``, ``columns``, ``low``, ``high``, ``out.places`` and the widths are those of :func:`lay_out_band`.
-    """
+    """Compute the flanks' entries, and turn places of :func:`lay_out_band` into windows of equal width."""
     c = columns.size - 1
     for k in range(rows.size - 1):
         left_end, right_begin = _flanks(out.places[:, k])
@@ -134,10 +123,7 @@ def fill_band(rows: np.ndarray, columns: np.ndarray, low: int, high: int, out: B
 
 @inline
 def apply_band(band: Band, x: np.ndarray, sums: np.ndarray, out: np.ndarray) -> None:
-    """Multiply the band with x, float64[c], not negative; out float64[n].
-
-    ``sums``, float64[2, c + 1], is scratch: prefix sums and the remainders of their rounding.
-    """
+    """Multiply the band with x >= 0, float64[c]; out float64[n]; ``sums``, float64[2, c + 1], is scratch."""
     left, right = band.left, band.right
     # Of as many bins as cells, flanks are two or three columns wide: they need no loops.
     usual = 2 <= left.shape[0] <= 3 and 2 <= right.shape[0] <= 3

@@ -1,11 +1,8 @@
-"""Reports of the local model from random words: window, bit and hybrid distributions (ToPL Appendix E, in integers).
+"""Reports of the local model from random words: window, bit and hybrid (ToPL Appendix E, in integers).
 
-One uniform 64-bit word and a grid step x in 0..D give one report; weights are numbers of words, so every ratio of
-probabilities is a ratio of integers.  ``fastdp.local.reports`` makes the weights.
-
-Window, outputs 0..M-1, M = D + N: the N outputs x..x+N-1 are near and have ``near_weight`` words each, the D others
-``far_weight``.  Words in order: near, far, and a left-over that is dealt out evenly, independent of x.
-Bit: 1 for W(x) = low_weight + floor(rise x / D) words.
+A uniform 64-bit word and a grid step x in 0..D give one report; weights (``fastdp.local.reports``) are numbers of
+words. Window, outputs 0..M-1, M = D + N: outputs x..x+N-1 have ``near_weight`` words each, the others ``far_weight``;
+a left-over is dealt out evenly, independent of x.  Bit: 1 for W(x) = low_weight + floor(rise x / D) words.
 """
 
 from __future__ import annotations
@@ -33,7 +30,7 @@ class WindowWeights(NamedTuple):
     near, outputs : int
         N and M.
     near_weight, far_weight : uint64
-        Words of a near and of a far output, at least 2^12; quotients stay below 2^22.
+        Words of an output, at least 2^12; quotients stay below 2^22.
     near_words, far_words : uint64
         N near_weight and D far_weight.
     """
@@ -54,7 +51,7 @@ class BitWeights(NamedTuple):
     low_weight : uint64
         Words of output 1 at x = 0.
     rise_quotient, rise_rest : uint64
-        Quotient and remainder by D of the growth of output 1's weight from x = 0 to x = D.
+        Quotient and remainder by D of its growth from x = 0 to D.
     shift : uint64
         log2 D, at most 31.
     """
@@ -67,10 +64,7 @@ class BitWeights(NamedTuple):
 
 @kernel
 def snap_values(values: np.ndarray, low: float, steps_per_unit: float, steps: int, out: np.ndarray) -> int:
-    """Fill grid steps rint((v - low) steps_per_unit) in 0..steps, 0 for NaN; returns the number of nonfinite values.
-
-    values float64[n]; ``steps_per_unit`` = steps / (high - low); out int32[n].
-    """
+    """Fill grid steps rint((v - low) steps_per_unit) in 0..steps, 0 for NaN; returns the number not finite."""
     strange = 0
     last = np.float64(steps)
     for i in range(values.size):
@@ -89,12 +83,12 @@ def _reciprocal(weight: np.uint64) -> float:
 
 @inline
 def _window_report(word: np.uint64, x: int, window: WindowWeights, by_near: float, by_far: float) -> int:
-    """Return the output of a near or far word, without branches.
+    """Output of a near or far word, without branches.
 
     t // weight by a product: k = t >> 11 is exact as a double, and c = k * reciprocal carries four roundings of at
-    most 2^-53 each, 2^-51 in all, which the factor 1 - 2^-50 in the reciprocal outweighs.  So c <= t / weight, and c
-    > t / weight - 2^11 / weight - 2^-49 t / weight > t / weight - 1 for weight >= 2^12 and quotients below 2^22:
-    floor(c) is the quotient or one less, and the remainder tells which.
+    most 2^-53, which the reciprocal's factor 1 - 2^-50 outweighs.  So t / weight - 1 < t / weight - 2^11 / weight -
+    2^-49 t / weight < c <= t / weight for weight >= 2^12 and quotients below 2^22: the remainder decides between
+    floor(c) and the next.
     """
     is_near = word < window.near_words
     t = word if is_near else word - window.near_words
@@ -114,7 +108,7 @@ def _bit_report(word: np.uint64, x: int, bit: BitWeights) -> int:
 
 @inline
 def _deal_left_over(words: np.ndarray, window: WindowWeights, last: np.uint64, out: np.ndarray) -> None:
-    """Fill the reports of words up to ``last`` that are neither near nor far."""
+    """Fill the reports of left-over words up to ``last``."""
     for i in range(words.size):
         word = words[i]
         if word <= last and word >= window.near_words and word - window.near_words >= window.far_words:
@@ -123,7 +117,7 @@ def _deal_left_over(words: np.ndarray, window: WindowWeights, last: np.uint64, o
 
 @kernel
 def draw_window(words: np.ndarray, steps: np.ndarray, window: WindowWeights, out: np.ndarray) -> None:
-    """Fill the reports, int32[n] in 0..M-1, of words uint64[n] below the total and steps x int32[n] in 0..D."""
+    """Fill reports, int32[n] in 0..M-1, of words uint64[n] and steps int32[n]."""
     by_near, by_far = _reciprocal(window.near_weight), _reciprocal(window.far_weight)
     for begin in range(0, words.size, BLOCK):
         # Slices, so that the compiler sees indices from zero and vectorises.
@@ -140,7 +134,7 @@ def draw_window(words: np.ndarray, steps: np.ndarray, window: WindowWeights, out
 
 @kernel
 def draw_bit(words: np.ndarray, steps: np.ndarray, bit: BitWeights, out: np.ndarray) -> None:
-    """Fill the reports of the bit distribution, 0 or 1; arguments as of :func:`draw_window`, D = 2^shift."""
+    """Fill reports of the bit, 0 or 1, as :func:`draw_window`; D = 2^shift."""
     for i in range(words.size):
         out[i] = _bit_report(words[i], int(steps[i]), bit)
 
@@ -154,10 +148,7 @@ def draw_hybrid(
     bit: BitWeights,
     out: np.ndarray,
 ) -> None:
-    """Fill the reports of the mixture: words below ``window_total``, at least 1, by the window, others by the bit.
-
-    Arguments as of :func:`draw_window`; window outputs are 0..M-1, M and M + 1 the bits 0 and 1.
-    """
+    """Fill reports of the mixture: words below ``window_total`` by the window, others by the bit as M, M + 1."""
     by_near, by_far = _reciprocal(window.near_weight), _reciprocal(window.far_weight)
     assigned, last = window.near_words + window.far_words, window_total - np.uint64(1)
     for begin in range(0, words.size, BLOCK):
@@ -184,10 +175,7 @@ def estimate_reports(
     later_gain: float,
     out: np.ndarray,
 ) -> None:
-    """Fill affine estimates, float64[n], of reports in range (int32[n] or int64[n]).
-
-    They are offset + gain * report, and from ``border`` on later_offset + later_gain * (report - border).
-    """
+    """Fill estimates offset + gain * report, from ``border`` on later_offset + later_gain * (report - border)."""
     for i in range(reports.size):
         report = np.int64(reports[i])
         first = report < border

@@ -1,18 +1,16 @@
 """Maximum likelihood for square-wave reports: EM, EMS and EM accelerated by SQUAREM.
 
-Source: Li et al. 2020 (ToPS section 4.1 and Appendix E.1); EMS smooths the estimate by (1, 2, 1) / 4 after each step;
-SQUAREM: Varadhan and Roland 2008, scheme S3.
+Source: Li et al. 2020 (ToPS section 4.1, Appendix E.1); SQUAREM: Varadhan and Roland 2008, scheme S3.
 
-Letters: theta_i the share of input bin i (d bins), n_k the reports in output cell k, p_k its probability,
+theta_i is the share of input bin i (d bins), n_k the reports in output cell k, p_k its probability, F the band
+matrix,
 
     p_k = flat_k sum(theta) + peak_k (F theta)_k,      L = sum of n_k log p_k  (natural logarithm),
-    EM:  theta_i <- theta_i (sum_k flat_k n_k / p_k + (F' (peak n / p))_i), divided by its sum,
+    EM:  theta_i <- theta_i (sum_k flat_k n_k / p_k + (F' (peak n / p))_i), divided by its sum.
 
-F the band matrix of ``band_matrix``, F' its transpose.  It stops when a plain step gains less than ``tolerance`` in L
-(in absolute value for EMS, whose L may fall).
-
-Acceleration: theta1 and theta2 after two steps from theta0; with r = theta1 - theta0, v = (theta2 - theta1) - r the
-extrapolation is theta0 + 2 s r + s^2 v, s = |r| / |v|.  It is taken only if its L is at least that of theta1;
+EMS smooths by (1, 2, 1) / 4 after each step.  A plain step that gains less than ``tolerance`` in L ends it (EMS: in
+absolute value).  Acceleration: after two steps theta1, theta2 from theta0, with r = theta1 - theta0 and v = (theta2 -
+theta1) - r, the extrapolation is theta0 + 2 s r + s^2 v, s = |r| / |v|, taken only if its L is at least theta1's;
 otherwise s goes half the way to 1, and in the end theta2 is taken.
 """
 
@@ -44,9 +42,9 @@ class Reports(NamedTuple):
     counts : float64[cells]
         n_k.
     flat, peak : float64[cells]
-        Probability of cell k for every input, and the surplus for an input whose window covers the cell.
+        Probability of cell k for every input, and the surplus where the window covers the cell.
     forward, backward : Band
-        F, cells by bins, and F', bins by cells.
+        F, cells by bins, and F'.
     """
 
     counts: np.ndarray
@@ -57,7 +55,7 @@ class Reports(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """Memory of the iteration: p of this estimate and of the one before; n / p; terms of a sum; prefix sums."""
+    """Memory: p of this estimate and the one before; n / p; terms of a sum; prefix sums."""
 
     chances: np.ndarray
     before: np.ndarray
@@ -68,7 +66,7 @@ class Scratch(NamedTuple):
 
 @inline
 def _sum(x: np.ndarray) -> float:
-    """Sum in four chains, which need not wait for each other."""
+    """Sum in four independent chains."""
     a, b, c, d = 0.0, 0.0, 0.0, 0.0
     fours = x.size // 4
     for i in range(fours):
@@ -83,7 +81,6 @@ def _sum(x: np.ndarray) -> float:
 
 @inline
 def _sum_of_products(x: np.ndarray, y: np.ndarray) -> float:
-    """:func:`_sum` of x y."""
     a, b, c, d = 0.0, 0.0, 0.0, 0.0
     fours = x.size // 4
     for i in range(fours):
@@ -98,7 +95,7 @@ def _sum_of_products(x: np.ndarray, y: np.ndarray) -> float:
 
 @inline
 def _predict(theta: np.ndarray, reports: Reports, scratch: Scratch) -> None:
-    """Probabilities p of the cells, and n / p."""
+    """Probabilities p, and n / p."""
     p, ratios = scratch.chances, scratch.ratios
     apply_band(reports.forward, theta, scratch.sums, p)
     whole = _sum(theta)
@@ -118,16 +115,13 @@ def _likelihood(p: np.ndarray, reports: Reports, scratch: Scratch) -> float:
 
 @inline
 def _least_gain(n: float, reports: Reports, scratch: Scratch) -> float:
-    """Return a lower bound of the step's gain in log-likelihood, by ln x >= 1 - 1 / x for x = p / before.
-
-    Less the rounding of the gain in :func:`_likelihood`, where a term n ln p is right to 2^-50 of it or of n.
-    """
+    """Lower bound of the gain in L, by ln x >= 1 - 1 / x, x = p / before, less rounding in :func:`_likelihood`."""
     return n - _sum_of_products(scratch.before, scratch.ratios) - n * (reports.counts.size + 100) * ROUNDING
 
 
 @inline
 def _update(theta: np.ndarray, reports: Reports, scratch: Scratch, out: np.ndarray) -> None:
-    """One EM step from theta, for which :func:`_predict` was called."""
+    """One EM step from theta, after :func:`_predict`."""
     ratios, terms = scratch.ratios, scratch.terms
     shared = _sum_of_products(reports.flat, ratios)
     for k in range(terms.size):
@@ -143,7 +137,7 @@ def _update(theta: np.ndarray, reports: Reports, scratch: Scratch, out: np.ndarr
 
 @inline
 def _smooth(theta: np.ndarray) -> None:
-    """Smooth by (1, 2, 1) / 4, at the ends by (2, 1) / 3, and divide by the sum, as the published code does."""
+    """Smooth by (1, 2, 1) / 4, at the ends (2, 1) / 3, and normalise, as the published code."""
     before, whole = 0.0, 0.0
     for i in range(theta.size):
         here = theta[i]
@@ -170,7 +164,7 @@ def _full_length(theta: np.ndarray, once: np.ndarray, twice: np.ndarray) -> floa
 
 @inline
 def _extrapolate(theta: np.ndarray, once: np.ndarray, twice: np.ndarray, s: float, out: np.ndarray) -> None:
-    """The extrapolation of length s, kept positive, divided by its sum."""
+    """The extrapolation of length s, kept positive, normalised."""
     whole = 0.0
     for i in range(theta.size):
         r = once[i] - theta[i]
@@ -198,25 +192,9 @@ def _scratch_for(theta: np.ndarray, reports: Reports) -> Scratch:
 def iterate_plain(
     reports: Reports, smooth: bool, tolerance: float, max_iterations: int, out: np.ndarray
 ) -> tuple[int, bool, float]:
-    """Iterate EM, or EMS if ``smooth``, from the estimate in ``out``, which is overwritten.
+    """Iterate EM, or EMS if ``smooth``, on the estimate ``out`` (float64[d], positive, sum 1).
 
-    Parameters
-    ----------
-    reports : Reports
-        Counts and matrix.
-    smooth : bool
-        True for EMS.
-    tolerance : float
-        Least gain in log-likelihood of a step before the last.
-    max_iterations : int
-        Most steps, at least 1.
-    out : float64[d]
-        Positive with sum 1.
-
-    Returns
-    -------
-    tuple of (int, bool, float)
-        Steps, True if the last one gained less than the tolerance, log-likelihood of the estimate.
+    Returns the number of steps, up to ``max_iterations``, True if the last gained less than the tolerance, and L.
     """
     scratch = _scratch_for(out, reports)
     following, n = np.empty(out.size), _sum(reports.counts)
@@ -240,10 +218,7 @@ def iterate_plain(
 def iterate_accelerated(
     reports: Reports, tolerance: float, max_iterations: int, out: np.ndarray
 ) -> tuple[int, bool, float]:
-    """Iterate EM with SQUAREM from the estimate in ``out``; parameters and result as of :func:`iterate_plain`.
-
-    The log-likelihood is never below that of the starting point, nor does it fall from one extrapolation to the next.
-    """
+    """Iterate EM with SQUAREM, as :func:`iterate_plain`; L never falls from one extrapolation to the next."""
     scratch = _scratch_for(out, reports)
     once, twice, further = np.empty(out.size), np.empty(out.size), np.empty(out.size)
     _predict(out, reports, scratch)

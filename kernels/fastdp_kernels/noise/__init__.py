@@ -1,1 +1,1 @@
-"""Draws of noise from random words, and the keyed functions that make words."""
+"""Noise from random words, and keyed functions that make words."""

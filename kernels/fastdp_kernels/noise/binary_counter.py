@@ -1,8 +1,7 @@
 """The binary tree of Chan, Shi and Song, and Dwork et al., as a running counter (PAK section II-D).
 
-After t values the running sum is tiled by the nodes that the binary digits of t name: for each set bit j the
-node of 2^j values that ends at the last multiple of 2^j.  Published is the exact sum plus the noise of these
-nodes, which is a sum of noisy node counts.
+After t values the sum is tiled by a node of 2^j values for each binary digit j of t, the one that ends at the last
+multiple of 2^j; published is the exact sum plus the noise of these nodes.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from fastdp_kernels._jit import inline, kernel, plus
 
 @inline
 def _big_endian(x: np.uint64) -> np.uint64:
-    """The bytes of a word in the other order."""
+    """A word with its bytes reversed."""
     out = np.uint64(0)
     for _ in range(8):
         out = (out << np.uint64(8)) | (x & np.uint64(255))
@@ -26,7 +25,7 @@ def _big_endian(x: np.uint64) -> np.uint64:
 def node_counters(
     seen: int, after: int, levels: int, stream: int, member: int, counters: np.ndarray, offsets: np.ndarray
 ) -> int:
-    """Counter blocks of the words that the nodes which some values complete draw, height by height.
+    """Counter blocks of the words drawn by nodes that values ``seen`` to ``after`` complete; returns their number.
 
     Parameters
     ----------
@@ -35,18 +34,11 @@ def node_counters(
     levels : int
         Heights of the tree.
     stream, member : int
-        The id of the words of height 0, to which a height is added at bit 40, and the number of the key's stream,
-        which stands before the block's (:mod:`fastdp.noise.words`).
+        Id of the words of height 0, to which a height is added at bit 40, and number of the key's stream.
     counters : uint64[after - seen + 2 levels, 2]
-        Receives the blocks, as a machine with little-endian words holds their bytes.
+        Receives the blocks, in the cipher's bytes.
     offsets : int64[levels]
-        Receives where words are: that of the node of height j that ends after value (k + 1) 2^j is word
-        offsets[j] + k of the blocks' words, two a block.
-
-    Returns
-    -------
-    int
-        How many blocks there are.
+        Receives positions: the node of height j after value (k + 1) 2^j has word offsets[j] + k.
     """
     at = 0
     for height in range(levels):
@@ -73,29 +65,20 @@ def count_on(
     offsets: np.ndarray,
     out: np.ndarray,
 ) -> int:
-    """Publish the running sum after each value.
+    """Publish the running sum after each value; returns the exact sum of all.
 
     Parameters
     ----------
     steps : int64[n]
         The next values, in grid steps.
-    seen : int
-        Values counted before, t.
-    total : int
-        Their exact sum.
+    seen, total : int
+        Values before, and their exact sum.
     above : int64[levels + 1]
-        above[j] is the noise of the open nodes of height j and more; changed in place, 0 at first.
-    noise : int64[any]
-        Noise of the nodes that these values complete, height by height.
-    offsets : int64[levels]
-        noise[offsets[j] + k] belongs to the node of height j that ends after value (k + 1) 2^j.
+        Noise of the open nodes of height j and more; changed in place, 0 at first.
+    noise, offsets : int64[any], int64[levels]
+        noise[offsets[j] + k] is the node's of height j after value (k + 1) 2^j.
     out : int64[n]
-        Noisy running sums, modulo 2^64.
-
-    Returns
-    -------
-    int
-        The exact sum of all values.
+        Noisy sums, modulo 2^64.
     """
     exact = np.int64(total)
     for i in range(steps.size):
@@ -117,16 +100,10 @@ def count_on(
 
 @kernel
 def write_counters(common: np.ndarray, names: np.ndarray, members: np.ndarray, counters: np.ndarray) -> None:
-    """Counters of all rows: the half that rows share, and the half of each row.
+    """Counters of all rows, uint64[n, 2 k] in the cipher's bytes.
 
-    Parameters
-    ----------
-    common : uint64[2 k]
-        Both halves of each block's counter, one after the other, without what is a row's own.
-    names, members : uint64[n]
-        Each row's part of the first and of the second halves.
-    counters : uint64[n, 2 k]
-        Receives the counters; the bytes of all are in the cipher's order.
+    ``common``, uint64[2 k], has both halves of each block's counter; ``names`` and ``members``, uint64[n], are added
+    by row.
     """
     for row in range(names.size):
         name, member, own = names[row], members[row], counters[row]

@@ -49,18 +49,9 @@ def _mix(v: np.ndarray, a: int, b: int, c: int, d: int, x: np.uint64, y: np.uint
 
 @kernel
 def digest_texts(start: np.ndarray, offsets: np.ndarray, data: np.ndarray, out: np.ndarray) -> None:
-    """128 bits of each text.
+    """128 bits of each text ``data[offsets[i]:offsets[i + 1]]`` into int64[n, 2].
 
-    Parameters
-    ----------
-    start : uint64[8]
-        The parameter block of RFC 7693, which says 16 bytes and no key.
-    offsets : int64[n + 1]
-        Where each text begins in ``data``.
-    data : uint8[...]
-        The texts.
-    out : int64[n, 2]
-        Receives the digests.
+    ``start``, uint64[8]: the parameter block for 16 bytes without a key.
     """
     h, v, m = np.empty(8, np.uint64), np.empty(16, np.uint64), np.empty(16, np.uint64)
     for n in range(offsets.size - 1):

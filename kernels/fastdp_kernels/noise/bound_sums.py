@@ -1,6 +1,6 @@
-"""Blocks that AES answers, for noise bound to sums: questions about sums, and the numbers that words are asked by.
+"""Blocks for AES, for noise bound to sums: questions about sums, and for words.
 
-Source: Bellare, Guerin and Rogaway 1995 (XOR MACs).  ``docs/privacy.md``, section 13, has the rule and its proof.
+Source: Bellare, Guerin and Rogaway 1995 (XOR MACs); ``docs/privacy.md``, section 13.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ WORDS = np.uint64(1 << 63)
 
 @kernel
 def ask(sums: np.ndarray, first: int, asked: np.ndarray) -> None:
-    """The questions (uint64[W K, 2]) about sums (int64[W, K]), whose rows have the indices from ``first`` on."""
+    """Questions (uint64[W K, 2]) about sums (int64[W, K]) in rows from ``first`` on."""
     windows, keys = sums.shape
     for w in range(windows):
         for k in range(keys):
@@ -26,7 +26,7 @@ def ask(sums: np.ndarray, first: int, asked: np.ndarray) -> None:
 
 @kernel
 def tag(prefixes: np.ndarray, asked: np.ndarray) -> None:
-    """The question about words of each p (uint64[n, 2])."""
+    """Question for words of each p (uint64[n, 2])."""
     for i in range(prefixes.shape[0]):
         asked[i, 0] = prefixes[i, 0]
         asked[i, 1] = prefixes[i, 1] | WORDS
@@ -34,14 +34,9 @@ def tag(prefixes: np.ndarray, asked: np.ndarray) -> None:
 
 @kernel
 def follow(answers: np.ndarray, chain: np.ndarray) -> None:
-    """Turn the answers about a stream's sums into the questions about words, in place.
+    """Turn answers about a stream's sums, uint64[n, 2], into questions for words, in place.
 
-    Parameters
-    ----------
-    answers : uint64[n, 2]
-        F of each sum; becomes the xor of p and all answers up to its own, tagged.
-    chain : uint64[>= 2]
-        Begins with p; moved on.
+    Each becomes the tagged xor of p, with which ``chain`` begins and which moves on, and all answers up to its own.
     """
     low, high = chain[0], chain[1]
     for i in range(answers.shape[0]):
@@ -54,22 +49,15 @@ def follow(answers: np.ndarray, chain: np.ndarray) -> None:
 
 
 @kernel
-def draw_few(words: np.ndarray, law: np.ndarray, noise: np.ndarray) -> bool:
-    """Discrete Laplace noise of sums from their first words; whether doubles are certain of all.
+def draw_few(words: np.ndarray, distribution: np.ndarray, noise: np.ndarray) -> bool:
+    """Discrete Laplace noise, int64[n], from first words, uint64[n, 2]; True if doubles are certain of all.
 
-    Parameters
-    ----------
-    words : uint64[n, 2]
-        Words of each sum.
-    law : float64[4 or 0]
-        Scale and offset, each as a double-double; empty for other noise, which is left to the caller.
-    noise : int64[n]
-        Receives the draws.
+    ``distribution``: scale and offset as double-doubles; empty for other noise, left to the caller.
     """
-    if not law.size:
+    if not distribution.size:
         return False
     for i in range(noise.size):
-        noise[i] = draw_one(words[i, 0], law[0], law[2])
+        noise[i] = draw_one(words[i, 0], distribution[0], distribution[2])
         if noise[i] == DOUBTFUL:
             return False
     return True

@@ -1,11 +1,11 @@
-"""The ChaCha20 block function as a keyed pseudorandom function, for noise that is bound to what it protects.
+"""The ChaCha20 block function as a keyed function, for noise bound to the sums that it protects.
 
-A block of a stream gets the words F(chain, index, total): 64 bytes of ChaCha20 under a 256-bit chain key, with the
-block's index and its exact sum as counter and nonce.  Half of the output is the next chain key, the other half random
-words for this block's noise.  So noise is a function of all sums so far, and a chain key shows no noise before it.
+F(chain, index, total) is 64 bytes of ChaCha20 under a 256-bit chain key, with the block's index and exact sum as
+counter and nonce: the next chain key, and random words.  A chain key shows no noise before it; proof:
+``docs/privacy.md``, section 13.
 
-Source: RFC 8439 section 2.3 (the block function); Bernstein 2008 (64-bit counter and nonce); Bellare, Canetti and
-Krawczyk 1996 (cascades of pseudorandom functions).  The proof is in ``docs/privacy.md``.
+Source: RFC 8439 section 2.3; Bernstein 2008 (64-bit counter and nonce); Bellare, Canetti and Krawczyk 1996
+(cascades).
 """
 
 from __future__ import annotations
@@ -24,40 +24,30 @@ OUTPUT_BITS = 8
 
 @inline
 def block_words(chain: np.ndarray, index: int, total: np.int64, output: int) -> tuple[np.uint64, ...]:
-    """F(chain, index, total): the next chain key and four random words.  ``output`` > 0 gives further words."""
+    """F(chain, index, total): next chain key and four words; ``output`` > 0 gives further words."""
     counter = (np.uint64(index) << np.uint64(OUTPUT_BITS)) | np.uint64(output)
     return chacha_rounds(chain[0], chain[1], chain[2], chain[3], counter, np.uint64(total))
 
 
 @kernel
 def further_words(chain: np.ndarray, index: int, total: np.int64, output: int, out: np.ndarray) -> None:
-    """:func:`block_words` for callers that settle a doubtful draw.
-
-    Parameters
-    ----------
-    chain : uint64[4]
-        The chain key before the block.
-    index, output : int
-        Number of the block, below 2^56, and which of its outputs, below 256.
-    total : int64
-        The block's exact sum.
-    out : uint64[8]
-        Receives the output.
-    """
+    """:func:`block_words` for a doubtful draw, into uint64[8]; index below 2^56, output below 256."""
     words = block_words(chain, index, total, output)
     for i in range(2 * CHAIN):
         out[i] = words[i]
 
 
 @inline
-def draw_words(word: np.uint64, further: np.uint64, law: np.ndarray) -> np.int64:
-    """The draw of a block's first two words, from doubles, else from double-doubles and the second; or ``DOUBTFUL``.
+def draw_words(word: np.uint64, further: np.uint64, distribution: np.ndarray) -> np.int64:
+    """Draw from a block's first two words, by doubles, else double-doubles; or ``DOUBTFUL``.
 
-    ``law`` is scale and offset, each as a double-double (float64[4]), or empty where the caller draws.
+    ``distribution``: scale and offset as double-doubles, or empty where the caller draws.
     """
-    if not law.size:
+    if not distribution.size:
         return DOUBTFUL
-    drawn = draw_one(word, law[0], law[2])
+    drawn = draw_one(word, distribution[0], distribution[2])
     if drawn != DOUBTFUL:
         return drawn
-    return draw_refined(word, further, True, law[0], law[1], law[2], law[3], np.uint64(1))
+    return draw_refined(
+        word, further, True, distribution[0], distribution[1], distribution[2], distribution[3], np.uint64(1)
+    )

@@ -1,10 +1,10 @@
-"""Noise whose sums stay small: y = C^-1 z, C a lower triangular Toeplitz matrix made of a few exponentials.
+"""Noise whose sums stay small: y = C^-1 z, C a lower triangular Toeplitz matrix of a few exponentials.
 
-C has the coefficients 1, c_1, c_2 and c_j = sum over i of w_i (1 - mu_i)^(j - 3) from j = 3 on, so C y = z is solved
-by y_t = z_t - rint(c_1 y_(t-1) + c_2 y_(t-2) + sum over i of w_i b_i), where buffer i holds what the values up to
-y_(t-3) have left: b_i <- (1 - mu_i) b_i + y_(t-2).  z and y are whole numbers; only the products are rounded.
+C has the coefficients 1, c_1, c_2 and c_j = sum over i of w_i (1 - mu_i)^(j - 3), so y_t = z_t - rint(c_1 y_(t-1) +
+c_2 y_(t-2) + sum over i of w_i b_i), where buffer i holds the rest up to y_(t-3): b_i <- (1 - mu_i) b_i + y_(t-2).  z
+and y are integers; only products are rounded.
 
-Source: Dvijotham, McMahan, Pillutla, Steinke and Thakurta 2024 (buffered linear Toeplitz matrices); the form is ours.
+Source: Dvijotham, McMahan, Pillutla, Steinke and Thakurta 2024; the form is ours.
 """
 
 from __future__ import annotations
@@ -22,18 +22,10 @@ MEMORY = BUFFERS + 2
 def correlate(
     noise: np.ndarray, near: np.ndarray, weights: np.ndarray, keeps: np.ndarray, memory: np.ndarray
 ) -> None:
-    """Turn independent draws into correlated ones, in place.
+    """Turn draws z (``noise``, int64[n], below 2^52 in size) into y, in place.
 
-    Parameters
-    ----------
-    noise : int64[n]
-        z; receives y.  Both stay below 2^52 in size.
-    near : float64[2]
-        c_1 and c_2.
-    weights, keeps : float64[BUFFERS]
-        w_i and 1 - mu_i.
-    memory : float64[MEMORY]
-        What the values before have left; moved on in place.
+    ``near``: c_1, c_2; ``weights``, ``keeps``: w_i, 1 - mu_i; ``memory``, float64[MEMORY]: effect of earlier values,
+    moved on.
     """
     c1, c2 = near[0], near[1]
     w0, w1, w2, w3 = weights[0], weights[1], weights[2], weights[3]

@@ -1,11 +1,8 @@
-"""The second stage of the guarded sampler: the same draw in double-double arithmetic.
+"""The second stage of the guarded sampler: the same draw in double-double arithmetic, about 106 bits.
 
-A double-double is an unevaluated sum hi + lo of two doubles, about 106 bits.  Natural logarithm of m in
-[0.70, 1.42): divide by the nearest c = j / 128, then ln m = ln c + 2 atanh((m - c) / (m + c)) with
-|f| <= 2^-8.4 and the Taylor series to f^13.  The bound used, 2^-90 (y + scale), is at least 2^5 above
-the rounding error derived in docs/noise.md, section 4.
-
-Source of the elementary operations: Dekker 1971 (products), Knuth TAOCP 4.2.2 (sums).
+Natural logarithm of m in [0.70, 1.42): with c = j / 128 nearest, ln m = ln c + 2 atanh(f), f = (m - c) / (m + c), |f|
+<= 2^-8.4, by Taylor to f^13.  The bound used, 2^-90 (y + scale), is at least 2^5 above the rounding error
+(``docs/noise.md``, section 4).  Source: Dekker 1971 (products), Knuth TAOCP 4.2.2 (sums).
 """
 
 from __future__ import annotations
@@ -33,7 +30,7 @@ def _pair(value: Decimal, context: Context) -> tuple[float, float]:
 
 
 def _log_table() -> np.ndarray:
-    """ln(j / 128) for j = TABLE_FIRST .. TABLE_LAST as pairs of doubles."""
+    """ln(j / 128), j = TABLE_FIRST .. TABLE_LAST, as pairs."""
     context = Context(prec=60)
     logs = (context.ln(context.divide(Decimal(j), Decimal(128))) for j in range(TABLE_FIRST, TABLE_LAST + 1))
     return np.array([_pair(value, context) for value in logs])
@@ -48,7 +45,7 @@ FIFTH_HIGH, FIFTH_LOW = _pair(_CONTEXT.divide(Decimal(1), Decimal(5)), _CONTEXT)
 
 @inline
 def two_sum(a: float, b: float) -> tuple[float, float]:
-    """a + b exactly, as rounded sum and error."""
+    """a + b as rounded sum and error."""
     s = a + b
     t = s - a
     return s, (a - (s - t)) + (b - t)
@@ -56,7 +53,7 @@ def two_sum(a: float, b: float) -> tuple[float, float]:
 
 @inline
 def two_product(a: float, b: float) -> tuple[float, float]:
-    """a * b exactly, as rounded product and error (|a|, |b| < 2^990)."""
+    """a * b as rounded product and error (|a|, |b| < 2^990)."""
     p = a * b
     t = SPLITTER * a
     ah = t - (t - a)
@@ -69,7 +66,7 @@ def two_product(a: float, b: float) -> tuple[float, float]:
 
 @inline
 def add(ah: float, al: float, bh: float, bl: float) -> tuple[float, float]:
-    """Sum of two double-doubles, relative error below 2^-104 even under cancellation of one sign."""
+    """Sum of double-doubles, relative error below 2^-104 without full cancellation."""
     s, e = two_sum(ah, bh)
     t, f = two_sum(al, bl)
     s, e = two_sum(s, e + t)
@@ -78,14 +75,14 @@ def add(ah: float, al: float, bh: float, bl: float) -> tuple[float, float]:
 
 @inline
 def multiply(ah: float, al: float, bh: float, bl: float) -> tuple[float, float]:
-    """Product of two double-doubles, relative error below 2^-102."""
+    """Product of double-doubles, relative error below 2^-102."""
     p, e = two_product(ah, bh)
     return two_sum(p, e + (ah * bl + al * bh))
 
 
 @inline
 def divide(ah: float, al: float, bh: float, bl: float) -> tuple[float, float]:
-    """Quotient of two double-doubles by two corrected steps, relative error below 2^-101."""
+    """Quotient of double-doubles, relative error below 2^-101."""
     q1 = ah / bh
     ph, pl = multiply(q1, 0.0, bh, bl)
     rh, rl = add(ah, al, -ph, -pl)
@@ -99,7 +96,7 @@ def divide(ah: float, al: float, bh: float, bl: float) -> tuple[float, float]:
 
 @inline
 def log_mantissa(mh: float, ml: float) -> tuple[float, float]:
-    """Natural logarithm of a double-double in [0.70, 1.42]."""
+    """Logarithm of a double-double in [0.70, 1.42]."""
     j = np.int64(np.rint(mh * 128.0))
     c = np.float64(j) / 128.0
     nh, nl = add(mh, ml, -c, 0.0)
@@ -128,7 +125,7 @@ def draw_refined(
     offset_low: float,
     sign_bit: np.uint64,
 ) -> np.int64:
-    """One draw as :func:`draw_double_double` makes it, or ``DOUBTFUL``."""
+    """One draw of :func:`draw_double_double`, or ``DOUBTFUL``."""
     u = np.int64(word >> np.uint64(1))
     if u < SMALLEST:
         return DOUBTFUL
@@ -177,31 +174,22 @@ def draw_double_double(
     count: int,
     out: np.ndarray,
 ) -> int:
-    """Settle the listed draws to 106 bits; list again those that stay open.
+    """Settle listed draws to 106 bits; returns the number of those still open, listed again.
 
     Parameters
     ----------
-    words : uint64[n]
-        The words of the first stage.
-    further : uint64[n] or uint64[0]
-        64 further bits of every U, or nothing.
+    words, further : uint64[n], uint64[n] or uint64[0]
+        Words of the first stage, and 64 further bits of every U, if any.
     scale_high, scale_low : float
         The scale as a double-double, at most 2^56.
     offset_high, offset_low : float
         ln(2 / (1 + q)) as a double-double, or 0.
     sign_bit : uint64
-        1 if the lowest bit of a word is the sign, else 0.
+        1 if a word's lowest bit is the sign, else 0.
     positions : int64[>= count]
-        The draws to settle; overwritten by those that stay open, ascending.
-    count : int
-        How many positions there are.
+        The draws; overwritten by open ones, ascending.
     out : int64[n]
-        Settled draws are written here.
-
-    Returns
-    -------
-    int
-        How many draws stay open.
+        Receives settled draws.
     """
     has_further = further.size > 0
     found = 0

@@ -1,13 +1,12 @@
 """Discrete Laplace and geometric draws in doubles, kept only where they are certain.
 
-A word w gives the sign (lowest bit) and U in [u, u + 1) / 2^63 (the other bits).  The draw is
-floor(Y), Y = scale * (offset - ln U), with offset = ln(2 / (1 + q)) for the magnitude of a discrete
-Laplace variable and 0 for a geometric one (q = exp(-1/scale)); Y in [0, 1) gives 0 either way.
-``docs/noise.md`` proves that |y - Y| < error for the y and error computed here, for every U the word
-leaves open; unless [y - error, y + error] holds an integer the floor is therefore certain.
+A word gives the sign (lowest bit) and U in [u, u + 1) / 2^63.  The draw is floor(Y), Y = scale * (offset - ln U),
+offset = ln(2 / (1 + q)) for a two-sided magnitude, 0 for a geometric draw (q = exp(-1/scale)); Y in [0, 1) gives 0
+either way. ``docs/noise.md`` proves |y - Y| < error for every U: unless [y - error, y + error] holds an integer the
+floor is certain.
 
-Source: inversion of P[|X| >= k] = 2 q^k / (1 + q); ln by 2 atanh((m - 1) / (m + 1)), of draws by the
-nearest polynomial up to f^15 (Remez), else by Taylor to f^21.
+Source: inversion of P[|X| >= k] = 2 q^k / (1 + q); ln by 2 atanh((m - 1) / (m + 1)), for draws by the nearest
+polynomial up to f^15 (Remez), else by Taylor to f^21.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ BLOCK = 512
 
 @inline
 def log_of_mantissa(m: float) -> float:
-    """Natural logarithm of m in [sqrt(1/2), sqrt(2)), for loops that are to be vectorised."""
+    """Logarithm of m in [sqrt(1/2), sqrt(2)), vectorisable."""
     f = (m - 1.0) / (m + 1.0)
     v = f * f
     p = ((((C10 * v + C9) * v + C8) * v + C7) * v + C6) * v + C5
@@ -55,7 +54,7 @@ def log_of_mantissa(m: float) -> float:
 
 @inline
 def nearly_log_of_mantissa(m: float) -> float:
-    """:func:`log_of_mantissa` with fewer terms, for draws, whose error bound has room for it."""
+    """:func:`log_of_mantissa` with fewer terms, for draws."""
     f = (m - 1.0) / (m + 1.0)
     v = f * f
     p = (((((K7 * v + K6) * v + K5) * v + K4) * v + K3) * v + K2) * v + K1
@@ -65,7 +64,7 @@ def nearly_log_of_mantissa(m: float) -> float:
 
 @inline
 def natural_log(x: float) -> float:
-    """Natural logarithm of a normal positive number, to a few units in the last place of ln x or of ln 2."""
+    """Logarithm of a normal number, to a few last places of ln x or ln 2."""
     shifted = bits_of(x) + SHIFT
     k = (shifted >> np.int64(52)) - np.int64(1023)
     return np.float64(k) * LN2 + log_of_mantissa(double_of((shifted & MANTISSA) + LOWEST))
@@ -73,7 +72,7 @@ def natural_log(x: float) -> float:
 
 @inline
 def list_doubtful(out: np.ndarray, begin: int, doubtful: np.ndarray, found: int) -> int:
-    """Add the doubtful places of a block that begins there to the ``found`` ones; how many there are now."""
+    """Add a block's doubtful positions to the ``found`` ones; returns their number."""
     for i in range(out.size):
         if out[i] == DOUBTFUL:
             doubtful[found] = begin + i
@@ -85,27 +84,20 @@ def list_doubtful(out: np.ndarray, begin: int, doubtful: np.ndarray, found: int)
 def draw_double(
     words: np.ndarray, scale: float, offset: float, sign_bit: np.uint64, out: np.ndarray, doubtful: np.ndarray
 ) -> int:
-    """Fill ``out`` with the certain draws and list the positions of the others.
+    """Fill ``out`` with the certain draws; returns the number of the others, listed in ``doubtful``.
 
     Parameters
     ----------
     words : uint64[n]
         Random words, one a draw.
-    scale : float
-        The scale rounded to a double, in (0, 2^56].
-    offset : float
-        ln(2 / (1 + q)) rounded to a double, or 0.
+    scale, offset : float
+        The scale, in (0, 2^56], and ln(2 / (1 + q)) or 0, rounded.
     sign_bit : uint64
-        1 if the lowest bit of a word is the sign, 0 for one-sided noise.
+        1 if a word's lowest bit is the sign, 0 for one-sided noise.
     out : int64[n]
         The draws; ``DOUBTFUL`` where not certain.
     doubtful : int64[n]
-        Its first ``return value`` entries become the positions of the doubtful draws, ascending.
-
-    Returns
-    -------
-    int
-        How many draws are doubtful.
+        Receives their positions, ascending.
     """
     n = words.size
     error_scale = scale * ERROR_SCALE
@@ -141,7 +133,7 @@ def draw_double(
 
 @inline
 def draw_one(word: np.uint64, scale: float, offset: float) -> np.int64:
-    """One two-sided draw, as :func:`draw_double` makes it, or ``DOUBTFUL``."""
+    """One two-sided draw of :func:`draw_double`, or ``DOUBTFUL``."""
     u = np.int64(word >> np.uint64(1))
     sign = -np.int64(word & np.uint64(1))
     x = np.float64(u | np.int64(1))
@@ -166,20 +158,9 @@ def draw_rows(
     out: np.ndarray,
     doubtful: np.ndarray,
 ) -> int:
-    """First stage of the sampler with a law for each row.
+    """:func:`draw_double` with a distribution for each row: words [n, w], scales and offsets [n], ``out`` [n, w].
 
-    Parameters
-    ----------
-    words : uint64[n, w]
-        One word a draw.
-    scales, offsets : float64[n]
-        Constants of each row's law, as :func:`draw_double` takes them.
-    sign_bit : uint64
-        1 if the lowest bit of a word is the sign, 0 for one-sided noise.
-    out : int64[n, w]
-        The draws; ``DOUBTFUL`` where not certain.
-    doubtful : int64[n * w]
-        Its first ``return value`` entries become the doubtful positions in the flat array, ascending.
+    ``doubtful``, int64[n * w], receives positions in the flat array.
     """
     found = 0
     width = words.shape[1]

@@ -1,8 +1,7 @@
 """Noise of a hierarchy of hat functions made consistent: maps between levels of knots, and tridiagonal systems.
 
-Level 0 are the leaves, at the places 0, 1, ..., n - 1.  Level j has n / b^j + 1 knots, b^j places apart; its hat at a
-knot falls linearly to 0 at the knots beside it.  Of fixed order, so that every machine gives the same numbers
-(``docs/hats.md``).
+Leaves are at 0, 1, ..., n - 1; level j has n / b^j + 1 knots, b^j apart.  The order of operations is fixed, so every
+machine gives the same numbers (``docs/hats.md``).
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from fastdp_kernels._jit import inline, kernel
 
 @kernel
 def restrict_whole(x: np.ndarray, fan_out: int, out: np.ndarray) -> None:
-    """Sums of int64[m b] or int64[m b + 1] with whole weights b - abs(k - i b) into ``out``, int64[m + 1]."""
+    """Sums of int64[m b (+ 1)] with integer weights b - abs(k - i b): int64[m + 1]."""
     out[:] = 0
     last = out.size - 1
     for i in range(last):
@@ -28,7 +27,7 @@ def restrict_whole(x: np.ndarray, fan_out: int, out: np.ndarray) -> None:
 
 @inline
 def restrict(x: np.ndarray, fan_out: int, out: np.ndarray) -> None:
-    """The same of floats, with weights 1 - abs(k / b - i)."""
+    """As :func:`restrict_whole` for floats, with weights 1 - abs(k / b - i)."""
     out[:] = 0.0
     last = out.size - 1
     for i in range(last):
@@ -43,7 +42,7 @@ def restrict(x: np.ndarray, fan_out: int, out: np.ndarray) -> None:
 
 @inline
 def interpolate(q: np.ndarray, fan_out: int, out: np.ndarray) -> None:
-    """Linear between knots, float64[m + 1], at float64[m b] or float64[m b + 1] places: the transpose."""
+    """The transpose: linear between knots, float64[m + 1], at m b (+ 1) places."""
     last = q.size - 1
     for i in range(last):
         rise = (q[i + 1] - q[i]) / fan_out
@@ -55,7 +54,7 @@ def interpolate(q: np.ndarray, fan_out: int, out: np.ndarray) -> None:
 
 @kernel
 def solve(diagonal: np.ndarray, beside: np.ndarray, more: float, x: np.ndarray, scratch: np.ndarray) -> None:
-    """Replace x by (T + more I)^-1 x, T symmetric with this diagonal, float64[m], and float64[m - 1] beside it."""
+    """Replace x by (T + more I)^-1 x, T symmetric with this diagonal, and ``beside`` it."""
     pivot = diagonal[0] + more
     x[0] /= pivot
     for i in range(1, x.size):
@@ -70,8 +69,8 @@ def solve(diagonal: np.ndarray, beside: np.ndarray, more: float, x: np.ndarray, 
 def gram(diagonal: np.ndarray, beside: np.ndarray, fan_out: int, leaves: bool, out: np.ndarray) -> None:
     """Covariances of the next level's sums of estimates, float64[m + 1, m + 1], on a patch.
 
-    ``leaves``: of independent noise of variance 1 on m b leaves; otherwise on m b + 1 knots of covariance
-    I - (I + T)^-1, T as for :func:`solve`.
+    ``leaves``: of noise of variance 1 on m b leaves; else on knots of covariance I - (I + T)^-1, T as for
+    :func:`solve`.
     """
     knots = out.shape[0]
     size = (knots - 1) * fan_out + (0 if leaves else 1)
@@ -105,11 +104,11 @@ def spread(
     fan_out : int
         b.
     starts : int64[levels]
-        First knot of levels 1, 2, ... in the arrays below, and their size.
+        First knot of levels 1, 2, ... below, and their number.
     diagonals, besides : float64[knots]
-        Covariances of the sums that the levels below give: of a knot, and of it and the next one.
+        Covariances of sums given by the levels below: of a knot, and with the next.
     residuals : float64[knots]
-        Noise of each sum, less the sum of the leaves' noise; overwritten.
+        Noise of each sum less the leaves'; overwritten.
     sums, scratch : float64[knots]
         Memory.
     out : float64[leaves]
@@ -148,7 +147,7 @@ def spread(
 
 @kernel
 def add_rounded(parts: np.ndarray, noise: np.ndarray) -> None:
-    """Add float64[n] to int64[n] so that every sum from the first on is rounded once."""
+    """Add float64[n] to int64[n]; every running sum is rounded once."""
     total = 0.0
     before = np.int64(0)
     for i in range(noise.size):

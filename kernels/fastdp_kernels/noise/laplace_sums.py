@@ -1,13 +1,13 @@
-"""The law of a sum of m independent discrete Laplace variables of one scale s, from its characteristic function.
+"""Distribution of a sum of m independent discrete Laplace variables of scale s, by its characteristic function.
 
-With P[X = k] proportional to exp(-|k| / s) the function is phi(u) = 1 / (1 + (sin(u / 2) / sinh(1 / (2 s)))^2), which
-is positive, so that nothing cancels in its m-th power.  For every odd N, with u_j = 2 pi j / N,
+phi(u) = 1 / (1 + (sin(u / 2) / sinh(1 / (2 s)))^2) is positive, so nothing cancels in its power.  For odd N, u_j = 2
+pi j / N,
 
     (1 / N) sum over |j| <= (N - 1) / 2 of phi(u_j)^m sin((2 t + 1) u_j / 2) / sin(u_j / 2)
 
-is the sum of P[|S + c N| <= t] over all whole c: the wanted P[|S| <= t], and at most P[|S| >= N - t] too much.
-Errors, each below 10^-12: this aliasing by Chernoff's bound, which sets N; the end of the sum by an integral, which
-sets how many terms are needed; rounding, since the terms' absolute values sum to less than ten.
+is the sum of P[|S + c N| <= t] over integers c: P[|S| <= t], and at most P[|S| >= N - t] too much.  Errors, each
+below 10^-12: aliasing by Chernoff's bound, which sets N; the sum's end by an integral, which sets the number of
+terms; rounding, as absolute terms sum to less than ten.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MAX_TERMS = 40_000
 
 @inline
 def _reach(sinh: float, count: float) -> float:
-    """x with P[|S| >= x] < 10^-12: Chernoff's bound at a good point."""
+    """x with P[|S| >= x] < 10^-12, by Chernoff's bound."""
     u = min(0.5, TINY / count)
     slope = 2.0 * math.asinh(math.sqrt(u) * sinh)
     return float(np.ceil((-count * math.log1p(-u) + TINY + 1.0) / slope))
@@ -36,7 +36,7 @@ def _reach(sinh: float, count: float) -> float:
 
 @inline
 def _inside(t: float, period: float, weights: np.ndarray, terms: int) -> float:
-    """P[|S| <= t] for a whole t >= 0."""
+    """P[|S| <= t] for an integer t >= 0."""
     share = (2.0 * t + 1.0) / period
     total = share
     for j in range(1, terms + 1):
@@ -48,20 +48,9 @@ def _inside(t: float, period: float, weights: np.ndarray, terms: int) -> float:
 def laplace_sum_quantiles(
     scale: float, counts: np.ndarray, confidence: float, weights: np.ndarray, out: np.ndarray
 ) -> None:
-    """The least t with P[|S_m| <= t] >= confidence, for sums of each number m of variables.
+    """The least t with P[|S_m| <= t] >= confidence, float64[q], for each m in ``counts``.
 
-    Parameters
-    ----------
-    scale : float
-        s, in steps.
-    counts : int64[q]
-        m of each, from 0 on.
-    confidence : float
-        Above 0, at most 1 - 10^-9.
-    weights : float64[MAX_TERMS + 1]
-        Memory.
-    out : float64[q]
-        Receives whole numbers.  Never too small; too large by one part in 2^40 at the most.
+    Never too small, too large by at most one part in 2^40; ``weights``, float64[MAX_TERMS + 1], is scratch.
     """
     wanted = confidence + SLACK
     for i in range(counts.size):

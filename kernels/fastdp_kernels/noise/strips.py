@@ -1,12 +1,10 @@
-"""Discrete Gaussian draws from integer strips; what is not certain here is left to the caller.
+"""Discrete Gaussian draws from integer strips; uncertain ones are left to the caller.
 
-The region under f(k) = exp(-k^2 / (2 sigma^2)), k any integer, is covered by strips: strip j holds the heights
-[y_j, y_j + h_j) / H of the k from -w_j to w_j, all of them integers.  A uniform integer below the number of cells
-names a strip, a k and a cell of heights at once; the draw is k where the cell lies below f(k).  ``docs/noise.md`` has
-the proof.
+The region under f(k) = exp(-k^2 / (2 sigma^2)) is covered by strips: strip j holds heights [y_j, y_j + h_j) / H of
+the k from -w_j to w_j, all integers.  A uniform integer names a strip, a k and a cell of heights; the draw is k where
+the cell lies below f(k) (``docs/noise.md``, section 8).
 
-Source: Marsaglia and Tsang 2000 (the ziggurat), with integer strips of our own; Canonne, Kamath and Steinke 2020 (the
-law).
+Source: Marsaglia and Tsang 2000 (the ziggurat), with integer strips of ours; Canonne, Kamath and Steinke 2020.
 """
 
 from __future__ import annotations
@@ -52,37 +50,26 @@ def draw_strips(
     out: np.ndarray,
     doubtful: np.ndarray,
 ) -> tuple[int, int]:
-    """Draw where ``where`` says, from one word each.
+    """Draw at the first ``count`` positions ``where``, from one word each.
+
+    Returns the number of draws that need a further word, and of doubtful ones.
 
     Parameters
     ----------
     words : uint64[count]
         Random words.
     where : int64[n]
-        Its first ``count`` entries are the positions to draw; those that need a further word take their place.
-    count : int
-        How many.
-    table : int64[ROWS, strips]
-        The strips, each of fewer than 2^53 cells.
-    inverses : float64[strips]
-        1 / h.
-    cells : uint64
-        Cells of all strips and of the tail behind them.
-    covered : int64
-        Cells of the strips alone.
+        Positions; overwritten by those that need a further word.
+    table, inverses : int64[ROWS, strips], float64[strips]
+        The strips, of fewer than 2^53 cells each, and 1 / h.
+    cells, covered : uint64, int64
+        Cells of strips and tail, and of the strips alone.
     unfair : uint64
-        2^64 mod ``cells``: products whose lower half is below it are left out, so that cells are equally likely.
+        2^64 mod ``cells``: products with a lower half below it are rejected, so that cells are equally likely.
     sigma, heights : float
         Sigma, and H.
-    out : int64[n]
-        Receives the draws.
-    doubtful : int64[n]
-        Receives the positions of draws that are to be decided in exact arithmetic.
-
-    Returns
-    -------
-    (int, int)
-        How many draws need a further word, and how many are doubtful.
+    out, doubtful : int64[n]
+        Receive draws, and positions left to exact arithmetic.
     """
     again = undecided = 0
     strips = table.shape[1]

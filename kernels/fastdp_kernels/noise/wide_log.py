@@ -1,12 +1,11 @@
-"""The guarded sampler above one word's reach: draws of two words, certain in all but some millionths of cases.
+"""The guarded sampler beyond one word: draws of two words, certain but for some millionths.
 
-As in ``guarded_log`` a draw is floor(Y), Y = scale * (offset - ln U), here with U in
-[u + v / 2^63, u + (v + 1) / 2^63) / 2^63 for u from the first word and v from the second.  The logarithm has an error
-below 2^-71 and the product with the scale one below 2^-100 of itself (``docs/noise.md``, section 4); what that leaves
-open goes to ``double_double``.  The loop has no branch, so that it is vectorised.
+As in ``guarded_log``, with U in [u + v / 2^63, u + (v + 1) / 2^63) / 2^63, v from the second word.  The logarithm has
+an error below 2^-71, the product with the scale one below 2^-100 of itself (``docs/noise.md``, section 4); the rest
+goes to ``double_double``.  Without branches, so vectorised.
 
-ln m of m in [0.70, 1.42): f = m r - 1 with r a multiple of 2^-9 near 1 / m, so that m r is exact in pieces; then
-ln m = ln(1 + f) - ln r with |f| < 2^-7 and the Taylor series to f^10.
+ln m, m in [0.70, 1.42): f = m r - 1, r a multiple of 2^-9 near 1 / m, exact in pieces; ln m = ln(1 + f) - ln r, |f| <
+2^-7, by Taylor to f^10.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ C3, C4, C5, C6, C7, C8, C9, C10 = (1.0 / j for j in range(3, 11))
 
 
 def _tables() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """1 / m to 2^-9 for m near j / 128, j = TABLE_FIRST .. TABLE_LAST, and their logarithms as pairs of doubles."""
+    """1 / m to 2^-9 for m near j / 128, and their logarithms as pairs."""
     context = Context(prec=60)
     steps = [round(65536 / j) for j in range(TABLE_FIRST, TABLE_LAST + 1)]
     logs = [context.ln(context.divide(Decimal(step), Decimal(512))) for step in steps]
@@ -47,13 +46,13 @@ LN2_REST = float(_LN2 - Decimal(LN2_UPPER))
 
 @inline
 def upper_half(x: float) -> float:
-    """The upper 26 bits of x; the rest is x less these, exactly."""
+    """The upper 26 bits of x; the rest is exact."""
     return double_of(bits_of(x) & UPPER)
 
 
 @inline
 def log_one_plus(f: float, low: float) -> tuple[float, float]:
-    """ln(1 + f + low) - f as a pair, for |f| < 2^-7 and |low| < 2^-51: the first is right, the second to 2^-73."""
+    """ln(1 + f + low) - f as a pair, for |f| < 2^-7, |low| < 2^-51; the second is right to 2^-73."""
     g = upper_half(f)
     # f^2 is g^2, which is exact, and the rest.
     square = g * g
@@ -75,28 +74,7 @@ def draw_wide(
     out: np.ndarray,
     doubtful: np.ndarray,
 ) -> int:
-    """Fill ``out`` with the certain draws and list the positions of the others.
-
-    Parameters
-    ----------
-    words, further : uint64[n]
-        Random words, two a draw.
-    scale_high, scale_low : float
-        The scale as a double-double, at most 2^56.
-    offset_high, offset_low : float
-        ln(2 / (1 + q)) as a double-double, or 0.
-    sign_bit : uint64
-        1 if the lowest bit of a first word is the sign, 0 for one-sided noise.
-    out : int64[n]
-        The draws; ``DOUBTFUL`` where not certain.
-    doubtful : int64[n]
-        Its first ``return value`` entries become the positions of the doubtful draws, ascending.
-
-    Returns
-    -------
-    int
-        How many draws are doubtful.
-    """
+    """As :func:`guarded_log.draw_double`, with words ``further`` and constants as double-doubles."""
     scale_upper = upper_half(scale_high)
     scale_rest = scale_high - scale_upper
     error_scale = scale_high * ERROR_LOG

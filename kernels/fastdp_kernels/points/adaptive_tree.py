@@ -1,6 +1,6 @@
-"""Tree of cells that grows and shrinks by released numbers alone (arrays as in ``privtree``).
+"""Tree of cells that changes by released numbers alone (arrays as in ``privtree``).
 
-``weight`` is the variance of the noise counted at a node and below, in units of one count's.
+``weight``: variance of the noise at a node and below, in one count's.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from fastdp_kernels.points.tree_maps import add_up
 
 @inline
 def share_of(child: int, begin: int, fan_out: int, measure: np.ndarray) -> float:
-    """Return the child's share of the domain among its siblings, those from ``begin`` on."""
+    """The child's share of the domain among its siblings from ``begin`` on."""
     whole = 0.0
     for c in range(begin, begin + fan_out):
         whole += measure[c]
@@ -31,24 +31,20 @@ def regrow(
     starts: np.ndarray,
     tree: tuple[np.ndarray, ...],
 ) -> int:
-    """Cut the cells of the levels [level, stop) whose released counts stand out, and append their children.
+    """Cut the cells of levels [level, stop) whose released counts stand out; append their children.
+
+    Returns the number of nodes, or -1 if the arrays are too short.  ``level``, ``stop``, ``events``, ``starts`` as of
+    ``privtree.descend``.
 
     Parameters
     ----------
-    level, stop, events, starts
-        As of ``privtree.descend``.
     rule : tuple
-        beta; D; standard deviations above which a cell is cut, and above which it stays cut; True for equal measures.
+        beta; D; standard deviations above which a cell is cut, and stays cut; True for equal measures.
     counted : tuple
         The tree before: first child, and the numbers of ``tree`` from the released count on.
     tree : tuple
         int64[capacity] node before (-1 if new), parent, first child, code; int64[capacity, 4] ranges; int64[capacity]
-        released count, weight; float64[capacity] measure, estimate, its variance in units of one count's, growth.
-
-    Returns
-    -------
-    int
-        Number of nodes so far, or -1 if the arrays are too short.
+        released count, weight; float64[capacity] measure, estimate, its variance in one count's, growth.
     """
     fan_out, depth, split, keep, equal = rule
     added, removed = events
@@ -103,9 +99,9 @@ def regrow(
 def add_counts(
     leaves: np.ndarray, counts: np.ndarray, draw: int, fan_out: int, first: np.ndarray, sums: tuple[np.ndarray, ...]
 ) -> None:
-    """Add the leaves' counts, int64[l], to ``released`` along their paths, and ``draw`` each to ``weight``.
+    """Add leaves' counts, int64[l], to ``released`` along their paths, and ``draw`` each to ``weight``.
 
-    ``sums``, int64[v]: gained counts and draws at every node and below, filled; ``released``; ``weight``.
+    ``sums``, int64[v]: counts and draws gained, filled; ``released``; ``weight``.
     """
     gained, drawn, released, weight = sums
     gained[:] = 0
@@ -132,26 +128,21 @@ def shrink_counts(
 ) -> None:
     """Fill non-negative, consistent estimates of all nodes, from the root down.
 
+    With shares s, D_c = G(c) - s_c G(parent): E sum D^2 = signal + noise.  The weight is the larger of James and
+    Stein's 1 - noise / sum D^2 and signal / (signal + noise), signal = u^2 (1 - sum s^2) for the parent's estimate u.
+
     Parameters
     ----------
-    fan_out : int
-        Children of a node.
     noise : float
-        Variance of one count's noise, in points^2.
+        Variance of one count, in points^2.
     shrink : bool
-        True to shrink the children's differences towards shares by measure.
+        True to shrink children's differences towards shares by measure.
     first, weight : int64[v]
         First child, and variance of the noise in ``counts``.
     counts, measure : float64[v]
-        Counts and forecasts; a node's may exceed the sum of its children's.
+        Counts and forecasts, not necessarily consistent.
     held, variance, estimate : float64[v]
-        Filled: G, the variance of its noise in units of ``noise``, the estimate.
-
-    Notes
-    -----
-    With shares s and D_c = G(c) - s_c G(parent), E sum D^2 = signal + noise.  The weight is the larger one of James
-    and Stein's 1 - noise / sum D^2 and signal / (signal + noise), signal = u^2 (1 - sum s^2) for the parent's
-    estimate u.
+        Filled: G, its variance in units of ``noise``, the estimate.
     """
     held[0] = counts[0]
     variance[0] = np.float64(weight[0])

@@ -1,8 +1,7 @@
-"""Contents of many boxes at once: exact counts of points, and counts spread evenly over cells.
+"""Contents of many boxes: exact counts of points, and counts spread evenly over cells.
 
-n items (points or cells) in d dimensions lie in the order of a balanced k-d tree.  Node 2^l + k, the k-th of level l,
-holds the items from k n >> l to (k + 1) n >> l; arrays of nodes have 2^(levels + 1) rows, row 0 unused.  A box holds
-its border.  ``count_boxes`` descends in a released tree instead (arrays as in ``privtree``).
+n items in d dimensions lie in the order of a balanced k-d tree: node 2^l + k holds the items from k n >> l to (k + 1)
+n >> l; arrays of nodes have 2^(levels + 1) rows, row 0 unused.  A box holds its border.
 
 Source: Bentley, CACM 18(9), 1975; a box enters O(n^(1 - 1/d)) nodes.
 """
@@ -33,7 +32,7 @@ def _widest_axis(keys: np.ndarray, low: int, high: int) -> int:
 
 @inline
 def _select(keys: np.ndarray, order: np.ndarray, axis: int, low: int, high: int, middle: int) -> None:
-    """Reorder items [low, high) so that none before ``middle`` exceeds any from there on (Hoare's selection)."""
+    """Reorder items [low, high) so that none before ``middle`` exceeds a later one (Hoare)."""
     left, right = low, high - 1
     while left < right:
         pivot = keys[(left + right) // 2, axis]
@@ -59,10 +58,7 @@ def _select(keys: np.ndarray, order: np.ndarray, axis: int, low: int, high: int,
 
 @kernel
 def sort_into_tree(keys: np.ndarray, levels: int, order: np.ndarray) -> None:
-    """Bring items (keys float64[n, d], order int64[n]) in tree order by halving nodes across their widest axis.
-
-    n >= 2^levels unless ``levels`` is 0.
-    """
+    """Bring items in tree order by halving nodes across their widest axis; n >= 2^levels unless ``levels`` is 0."""
     n = keys.shape[0]
     for level in range(levels):
         for k in range(1 << level):
@@ -75,7 +71,7 @@ def sort_into_tree(keys: np.ndarray, levels: int, order: np.ndarray) -> None:
 def enclose_items(
     lower: np.ndarray, upper: np.ndarray, levels: int, node_lower: np.ndarray, node_upper: np.ndarray
 ) -> None:
-    """Fill the smallest box around each node's items (float64[n, d] in tree order): float64[nodes, d]."""
+    """Fill the smallest box around each node's items: float64[nodes, d]."""
     n, dim = lower.shape
     leaves = 1 << levels
     node_lower[:] = np.inf
@@ -93,7 +89,7 @@ def enclose_items(
 
 @kernel
 def sum_items(weights: np.ndarray, levels: int, out: np.ndarray) -> None:
-    """Fill the sum of each node's items: weights float64[n] in tree order; out float64[nodes]."""
+    """Fill the sum of each node's weights: float64[nodes]."""
     n = weights.size
     leaves = 1 << levels
     for k in range(leaves):
@@ -109,7 +105,6 @@ def sum_items(weights: np.ndarray, levels: int, out: np.ndarray) -> None:
 def _relation(
     node_lower: np.ndarray, node_upper: np.ndarray, node: int, lower: np.ndarray, upper: np.ndarray, i: int
 ) -> int:
-    """Return whether the node's box and box i are apart, the node's lies within the other, or neither."""
     answer = _WITHIN
     for a in range(lower.shape[1]):
         if node_upper[node, a] < lower[i, a] or node_lower[node, a] > upper[i, a]:
@@ -129,9 +124,9 @@ def count_points(
     upper: np.ndarray,
     out: np.ndarray,
 ) -> None:
-    """Count the points, float64[n, d] in tree order, in each box; nodes from :func:`enclose_items`.
+    """Count the points, float64[n, d] in tree order, in each box: int64[q].
 
-    lower, upper float64[q, d], infinite bounds allowed; out int64[q].
+    Boxes may be infinite; nodes are from :func:`enclose_items`.
     """
     n, dim = points.shape
     nodes = np.empty(levels + 2, np.int64)
@@ -167,7 +162,7 @@ def count_points(
 def _shared_part(
     cell_lower: np.ndarray, cell_upper: np.ndarray, c: int, lower: np.ndarray, upper: np.ndarray, i: int
 ) -> float:
-    """Return the share of cell c's volume in box i; along an axis without extent a cell is in or out."""
+    """Share of cell c's volume in box i; without extent along an axis it is in or out."""
     share = 1.0
     for a in range(lower.shape[1]):
         low, high = cell_lower[c, a], cell_upper[c, a]
@@ -192,18 +187,10 @@ def count_cells(
     upper: np.ndarray,
     out: np.ndarray,
 ) -> None:
-    """Fill the expected content of each box when every cell's count is spread evenly over the cell.
+    """Fill the content of each box, float64[q], if every cell's count is spread evenly.
 
-    Parameters
-    ----------
-    cell_lower, cell_upper, counts : float64[n, d], float64[n, d], float64[n]
-        The cells, in tree order, and their contents.
-    node_lower, node_upper, node_sums : float64[nodes, d], float64[nodes, d], float64[nodes]
-        From :func:`enclose_items` and :func:`sum_items`.
-    lower, upper : float64[q, d]
-        The boxes; infinite bounds are allowed.
-    out : float64[q]
-        The contents.
+    Cells [n, d] and counts are in tree order, nodes from :func:`enclose_items` and :func:`sum_items`; boxes may be
+    infinite.
     """
     n = counts.size
     nodes = np.empty(levels + 2, np.int64)
@@ -244,27 +231,22 @@ def count_boxes(
     cut_leaf: np.ndarray,
     out: np.ndarray,
 ) -> int:
-    """Answer box queries by descent from the root; a subtree inside or outside the box is not entered.
+    """Answer box queries by descent in a released tree (``privtree``); returns the number of cut leaves.
 
     Parameters
     ----------
     first, counts : int64[v], float64[v]
-        First child, -1 for a leaf; consistent counts: children sum to their parent.
+        First child, -1 for a leaf; consistent counts.
     cell_lower, cell_upper, lower, upper : float64[v, d], float64[v, d], float64[q, d], float64[q, d]
         The cells and the boxes.
     by_volume : bool
-        True if a cut leaf counts by its volume in the box; otherwise it is listed.
+        True if a cut leaf counts by its volume; otherwise it is listed.
     stack : int64[v]
         Scratch.
     cut_query, cut_leaf : int64[capacity]
         Query and leaf of each listed leaf, as far as they fit.
     out : float64[q]
-        The answers, without the listed leaves.
-
-    Returns
-    -------
-    int
-        Number of cut leaves, listed or not.
+        The answers, without listed leaves.
     """
     listed = 0
     for k in range(out.size):

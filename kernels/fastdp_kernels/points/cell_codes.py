@@ -1,8 +1,7 @@
-"""Cells of a fixed decomposition: from points to path codes, from codes to bounds, and to points in the cells.
+"""Cells of a fixed decomposition: points to path codes, codes to bounds, points in cells.
 
-A box is cut along its axes in turn, the first axis first, each cut into ``fan_out`` equal parts (PHDStream section
-3.1).  A cell of depth k has a code of k digits in base fan_out, its path from the root.  Cells are half-open, closed
-at the box's upper end.  A border has one float, whatever the depth, and points are sorted by comparison with it.
+A box is cut along its axes in turn into ``fan_out`` equal parts (PHDStream section 3.1); a cell of depth k has a code
+of k digits.  Cells are half-open, closed at the box's upper end; a border has one float at every depth.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from fastdp_kernels._jit import inline, kernel
 
 @inline
 def border(low: float, high: float, index: np.int64, parts: np.int64) -> float:
-    """Return the lower end of part ``index`` of ``parts`` equal ones of [low, high]; ``high`` after the last."""
+    """Lower end of part ``index`` of ``parts`` of [low, high]; ``high`` after the last."""
     if index >= parts:
         return high
     # index / parts is correctly rounded, so equal fractions give equal borders at every depth.
@@ -23,7 +22,7 @@ def border(low: float, high: float, index: np.int64, parts: np.int64) -> float:
 
 @inline
 def part_of(x: float, low: float, high: float, parts: np.int64) -> np.int64:
-    """Return the part of [low, high] that holds x: the last one whose lower end is at most x."""
+    """Part of [low, high] that holds x: the last with a lower end up to x."""
     last = parts - np.int64(1)
     guess = np.int64((x - low) / (high - low) * np.float64(parts))
     begin = max(min(guess, last), np.int64(0))
@@ -50,7 +49,7 @@ def part_of(x: float, low: float, high: float, parts: np.int64) -> np.int64:
 def encode_points(
     points: np.ndarray, low: np.ndarray, high: np.ndarray, fan_out: int, depth: int, out: np.ndarray
 ) -> None:
-    """Fill path codes of depth ``depth``: ``out`` is int64[n], points float64[n, d] inside low, high float64[d]."""
+    """Fill path codes, int64[n], of points float64[n, d] inside [low, high]."""
     dimension = low.size
     for i in range(points.shape[0]):
         out[i] = 0
@@ -95,7 +94,7 @@ def decode_cells(
     lower: np.ndarray,
     upper: np.ndarray,
 ) -> None:
-    """Fill the bounds, float64[n, d], of the cells with these codes (int64[n]) and depths (int64[n])."""
+    """Fill the bounds, float64[n, d], of cells with these codes and depths."""
     dimension = low.size
     for i in range(codes.size):
         depth = depths[i]
@@ -124,10 +123,9 @@ def decode_tree(
     lower: np.ndarray,
     upper: np.ndarray,
 ) -> None:
-    """Fill the bounds, float64[v, d], of all nodes of a tree in breadth-first order, from their parents'.
+    """Fill the bounds, float64[v, d], of all nodes in breadth-first order; ``low``, ``high`` are the root's.
 
-    ``starts``, int64[depths + 1], is the first node of each depth, then the number of nodes; low, high are the root's
-    bounds; ``index``, int64[v, d], is scratch: the cell's part of each axis.
+    ``starts``: first node of each depth, then their number; ``index``, int64[v, d], is scratch.
     """
     dimension = low.size
     for axis in range(dimension):
@@ -152,7 +150,7 @@ def decode_tree(
 
 @kernel
 def round_counts(counts: np.ndarray, uniforms: np.ndarray, out: np.ndarray) -> np.int64:
-    """Round each count, float64[n] >= 0, up with the probability of its fraction (out int64[n]); returns the sum."""
+    """Round counts, float64[n] >= 0, up with the probability of their fraction; returns the sum."""
     total = np.int64(0)
     for i in range(counts.size):
         whole = np.floor(counts[i])

@@ -1,11 +1,10 @@
-"""PrivTree's descent, one level after the other over flat arrays (PHDStream Algorithms 5 and 7).
+"""PrivTree's descent, level by level over flat arrays (PHDStream Algorithms 5 and 7).
 
-The *kept* tree is the one between two steps; children, ``fan_out`` of them side by side, stand after their parent.
-The *step* tree is T(t) of one step, breadth first; ``starts[k]`` is its first node of depth k; -1 is no node.
-
-beta = fan_out; D = the greatest depth; K = unit, the integers that stand for one point.  ``released`` is the sum of
-all counter increments at a node and below, the paper's Cn + Cd; Ca, the rest of G, is its share of the counts above.
-``added`` and ``removed`` are codes of depth D, ascending; ``ends``, int64[v, 4], the ranges of them in the node.
+The *kept* tree is the one between two steps; children, ``fan_out`` side by side, stand after their parent.  The
+*step* tree is breadth first; ``starts[k]`` is its first node of depth k; -1 is no node.  beta = fan_out; D = greatest
+depth; K = unit. ``released`` sums all counter increments at a node and below, the paper's Cn + Cd; Ca, the rest of G,
+is its share of the counts above.  ``added`` and ``removed`` are ascending codes of depth D; ``ends``, int64[v, 4],
+their ranges in the node.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ MOST = 2.0**40
 
 @inline
 def before(codes: np.ndarray, begin: int, end: int, bound: int) -> int:
-    """Return the position in codes[begin:end], ascending, of the first code of at least ``bound``."""
+    """Position in codes[begin:end] of the first code of at least ``bound``."""
     while begin < end:
         middle = (begin + end) // 2
         if codes[middle] < bound:
@@ -43,7 +42,7 @@ def append_parts(
     code: np.ndarray,
     ends: np.ndarray,
 ) -> None:
-    """Write parent, code and event ranges of a node's children, of ``width`` codes each, from ``following`` on."""
+    """Write parent, code and event ranges of a node's children, of ``width`` codes each."""
     a = ends[node, 0]
     r = ends[node, 2]
     for j in range(fan_out):
@@ -70,7 +69,7 @@ def append_two(
     code: np.ndarray,
     ends: np.ndarray,
 ) -> None:
-    """:func:`append_parts` where a cell is cut in two, without loops."""
+    """:func:`append_parts` of a cell cut in two."""
     a = ends[node, 0]
     r = ends[node, 2]
     a_stop = ends[node, 1]
@@ -103,7 +102,7 @@ def take_two(
     released: np.ndarray,
     measure: np.ndarray,
 ) -> None:
-    """Write the numbers of two children: of the kept nodes ``first`` and the next one, or of new ones (-1)."""
+    """Write the numbers of two children: kept nodes ``first`` and the next, or new ones (-1)."""
     if first >= 0:
         origin[c] = first
         origin[c + 1] = first + 1
@@ -133,35 +132,32 @@ def descend(
     starts: np.ndarray,
     tree: tuple[np.ndarray, ...],
 ) -> int:
-    """Decide which nodes of the levels [level, stop) are split, and append their children.
+    """Decide which nodes of levels [level, stop) are split, and append their children.
+
+    Returns the number of nodes, or -1 if the arrays are too short.
 
     Parameters
     ----------
     level, stop : int
-        Levels whose nodes are already in the step tree, and the level to stop before (at most D + 1).
+        Levels already in the step tree, up to ``stop``, at most D + 1.
     rule : tuple
         beta; D; K; Delta >= K delta; K theta; True for the score K A(v) + rint(K s+(v)) - depth Delta of the
-        additions A, False for the paper's, of G and the net count; True where children have equal measures, filled in
+        additions A, False for the paper's, of G and the net count; True for children of equal measures, filled in
         here.
     since : int
         Kept nodes last split before this step have lost their children.
     events : tuple of int64[n], int64[m]
         Additions and removals.
     noise : int64[capacity]
-        Discrete Laplace noise of scale K lambda, a draw for each node.
+        Discrete Laplace noise of scale K lambda, by node.
     kept : record[r]
-        First child, released count, last step that split the node (-1 if none did), measure.
+        First child, released count, last step that split the node (-1: none), measure.
     starts : int64[D + 2]
         Filled for the appended levels.
     tree : tuple
         int64[capacity] kept node, parent, first child, code; int64[capacity, 4] ranges; int64[capacity] released
         count; float64[capacity] measure, G, s+ before the step; int64[capacity] score in units of 1 / K before the
         floor.
-
-    Returns
-    -------
-    int
-        Number of nodes so far, or -1 if the arrays are too short.
     """
     fan_out, depth, unit, bias, threshold, repaired, equal = rule
     added, removed = events
@@ -234,10 +230,7 @@ def descend(
 def collect_leaves(
     first: np.ndarray, measure: np.ndarray, ends: np.ndarray, leaves: np.ndarray, net: np.ndarray
 ) -> int:
-    """List the leaves with a measure above 0, and the additions less removals in each; returns their number.
-
-    ``leaves`` and ``net``, int64[v], are filled from the front; the others are as :func:`descend` left them.
-    """
+    """List leaves with a measure above 0, and additions less removals in each (int64[v]); returns their number."""
     count = 0
     # Which nodes are leaves is random: written for each, kept for leaves.
     for i in range(first.size):

@@ -1,10 +1,8 @@
-"""Maps of counts over a tree (arrays as in ``privtree``): up to the ancestors, down to the children, step to step.
+"""Maps of counts over a tree (arrays as in ``privtree``): to ancestors, to children, step to step.
 
-The projection s+ is the non-negative, consistent version of G that scores and releases use (``docs/phdstream.md``).
-Dropped nodes lose no counts: their parent's ``released`` holds them, from then on shared out by measure.
-
-``numbers`` are the columns of a projection: int64[v] parent, released count (or an estimate, float64[v]); float64[v]
-measure, G (``held``), s+ (``projected``), of which the last two are filled.
+The projection s+ is the non-negative, consistent version of G (``docs/phdstream.md``).  Dropped nodes lose no counts:
+their parent's ``released`` holds them.  ``numbers``: int64[v] parent, released count (or estimate, float64[v]);
+float64[v] measure, and G (``held``) and s+ (``projected``), which are filled.
 """
 
 from __future__ import annotations
@@ -27,8 +25,8 @@ def share_out(
     """Fill G and s+ of the children of one node.
 
     G(child) = share * (G(parent) - sum of the children's released) + released(child); s+(child) = s+(parent) times
-    the child's part of the positive G among its siblings, or its share by measure where there is none.  Every factor
-    is at most 1, in floats too: s+ never rises from parent to child.
+    its part of the positive G, or its share by measure.  Factors are at most 1, in floats too: s+ never rises from
+    parent to child.
     """
     # A sum of integers stays one: its type is that of the counts.
     below = released[child] - released[child]
@@ -60,7 +58,7 @@ def share_between_two(
     held: np.ndarray,
     projected: np.ndarray,
 ) -> None:
-    """Do :func:`share_out` for two children, bit for bit; no branch depends on signs of counts, which are noise."""
+    """:func:`share_out` for two children, bit for bit, without branches on signs, which are noise."""
     m0 = measure[child]
     m1 = measure[child + 1]
     r0 = released[child]
@@ -102,7 +100,7 @@ def share_levels(begin: int, end: int, fan_out: int, numbers: tuple[np.ndarray, 
 
 @inline
 def add_up(gained: np.ndarray, fan_out: int, first: np.ndarray, released: np.ndarray) -> None:
-    """Add the gains of a tree's nodes, int64[n], to the ``released`` of them and their ancestors."""
+    """Add nodes' gains, int64[n], to their ``released`` and their ancestors'."""
     for i in range(first.size - 1, -1, -1):
         if first[i] >= 0:
             for c in range(first[i], first[i] + fan_out):
@@ -112,7 +110,7 @@ def add_up(gained: np.ndarray, fan_out: int, first: np.ndarray, released: np.nda
 
 @inline
 def sum_families(counts: np.ndarray, fan_out: int, parent: np.ndarray) -> None:
-    """Add the counts of nodes, [n], to their ancestors'; integers, in doubles too, so that the order is free."""
+    """Add nodes' counts to their ancestors'; integers, so in any order."""
     for c in range(parent.size - fan_out, 0, -fan_out):
         total = counts[c]
         for j in range(c + 1, c + fan_out):
@@ -124,10 +122,7 @@ def sum_families(counts: np.ndarray, fan_out: int, parent: np.ndarray) -> None:
 def project_counts(
     leaves: np.ndarray, increments: np.ndarray, fan_out: int, gained: np.ndarray, numbers: tuple[np.ndarray, ...]
 ) -> None:
-    """Add the leaves' increments, int64[l], to ``released`` along their paths; then fill G and s+ of the step tree.
-
-    ``gained`` is scratch, int64[v]; each family stands after those of its parents.
-    """
+    """Add leaves' increments, int64[l], to ``released`` along their paths; then fill G and s+ of the step tree."""
     gained[:] = 0
     for j in range(leaves.size):
         gained[leaves[j]] = increments[j]
@@ -144,9 +139,9 @@ def project_counts(
 def project_with(
     missing: float, leaves: np.ndarray, fan_out: int, released: np.ndarray, numbers: tuple[np.ndarray, ...]
 ) -> None:
-    """Fill G and s+ of the step tree after ``missing`` points were shared out equally over the leaves.
+    """Fill G and s+ after ``missing`` points are shared out equally over the leaves.
 
-    The counts among ``numbers``, float64[v], become ``released`` and a node's part of the missing points.
+    The counts in ``numbers`` become ``released`` and a part of the missing points.
     """
     parent, counts, _, held, projected = numbers
     counts[:] = 0.0
@@ -172,18 +167,10 @@ def settle_kept(
     origin: np.ndarray,
     seen: np.ndarray,
 ) -> None:
-    """Add increments of abandoned nodes to the kept tree, and to the counts that the step tree took from it.
+    """Add increments of abandoned kept nodes, int64[k], to the kept tree and the step tree.
 
-    Parameters
-    ----------
-    settled, increments : int64[k]
-        Kept nodes, and their growth.
-    gained : int64[r]
-        Scratch.
-    first, released : int64[r]
-        The kept tree; ``released`` is changed.
-    origin, seen : int64[v]
-        Kept node of each node of the step tree, -1 if it is new, and its ``released``, which is changed.
+    ``first``, ``released``: the kept tree; ``origin``, ``seen``: kept node (-1 if new) and ``released`` of each node
+    of the step tree; ``gained``, int64[r], is scratch.
     """
     gained[:] = 0
     for j in range(settled.size):
@@ -204,16 +191,9 @@ def append_step(
     measure: np.ndarray,
     kept: np.ndarray,
 ) -> None:
-    """Write a step's nodes after the kept ones; a node that is not split keeps the children that it had.
+    """Write a step's nodes from kept node ``begin`` on; one that is not split keeps its children.
 
-    Parameters
-    ----------
-    step, begin : int
-        Number of this step, and the kept node that the first one becomes.
-    first, origin, released, measure : [v]
-        The step tree: first child, kept node before (-1 if it is new), released count after the step, measure.
-    kept : record[r]
-        As in ``privtree.descend``; filled from ``begin`` on.
+    ``first``, ``origin``, ``released``, ``measure``, [v]: the step tree; ``kept``: record[r] of ``privtree.descend``.
     """
     for i in range(first.size):
         o = max(origin[i], 0)
@@ -229,9 +209,9 @@ def append_step(
 
 @kernel
 def pack_kept(root: int, since: int, fan_out: int, kept: np.ndarray, origin: np.ndarray, packed: np.ndarray) -> int:
-    """Write a kept tree breadth first, without children of nodes last split before ``since``; returns its size.
+    """Write a kept tree breadth first, without children of nodes split before ``since``; returns its size.
 
-    ``packed`` is filled from the front; ``origin``, int64[r], with the number before of each node.
+    ``origin``, int64[r]: each node's number before.
     """
     origin[0] = root
     count = 1

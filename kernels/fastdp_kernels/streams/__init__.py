@@ -1,1 +1,1 @@
-"""Values of streams to block sums, released sums to published values, and answers from them."""
+"""Values to block sums, released sums to published values, and answers."""

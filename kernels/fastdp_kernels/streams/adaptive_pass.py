@@ -1,6 +1,6 @@
-"""The online pass where released sums decide how long blocks are, and what is published in them.
+"""The online pass where released sums decide block lengths and published values.
 
-Letters: n values; a block has 2^k of them.  Everything but the open sum is a function of released sums.
+n values; a block has 2^k of them.  All but the open sum is a function of released sums.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ BLOCK = records([(name, np.float64) for name in ("exponent", "released", "predic
 
 @inline
 def sum_values(values: np.ndarray, public: Record, lengths: np.ndarray | None) -> tuple[np.int64, np.int64]:
-    """Sum of clipped, rounded values, and an integer that is negative if one of them is not finite."""
+    """Sum of clipped, rounded values; negative flag if one is not finite."""
     if lengths is None:
         return sum_part(values, public.per_unit, public.top)
     return sum_signed(values, public.per_unit, -public.top)
@@ -38,7 +38,7 @@ def sum_values(values: np.ndarray, public: Record, lengths: np.ndarray | None) -
 
 @inline
 def draw_bound(
-    chain: np.ndarray, index: int, total: np.int64, law: np.ndarray, known: bool, noise: np.int64
+    chain: np.ndarray, index: int, total: np.int64, distribution: np.ndarray, known: bool, noise: np.int64
 ) -> np.int64:
     """Noise of block ``index``, bound to its sum ``total``, and its chain key moved on: ``noise`` if ``known``.
 
@@ -46,7 +46,7 @@ def draw_bound(
     """
     words = block_words(chain, index, total, 0)
     if not known:
-        noise = draw_words(words[CHAIN], words[CHAIN + 1], law)
+        noise = draw_words(words[CHAIN], words[CHAIN + 1], distribution)
     if noise != DOUBTFUL:
         # Assigned as arrays, Numba would compile the text of an error about their sizes besides: two seconds.
         for i in range(CHAIN):
@@ -84,7 +84,7 @@ def sum_bound(
     lengths: np.ndarray | None,
     noise: np.ndarray,
     chain: np.ndarray,
-    law: np.ndarray,
+    distribution: np.ndarray,
     counters: Record,
     memory: Record,
     blocks: Record,
@@ -93,6 +93,8 @@ def sum_bound(
 ) -> int:
     """Clip, round and sum values; release each block's sum with its noise, and let it choose the next block.
 
+    Returns the number of values consumed; -1 if one is NaN or infinite.
+
     Parameters
     ----------
     values : float64[n]
@@ -100,32 +102,26 @@ def sum_bound(
     public : PUBLIC[1]
         With ``lengths`` its ``top`` is negative.
     shape : SHAPE[1]
-        Public parameters, see ``block_lengths``.
+        Public parameters of ``block_lengths``.
     lengths : float64[5] or None
-        What ``block_lengths.lengths_of_events`` says of ``shape``.
+        ``block_lengths.lengths_of_events`` of ``shape``.
     noise : int64[any]
-        Receives the noise of the blocks that close; the pass stops where there is no more room.
+        Receives the noise of blocks that close; the pass stops where it is full.
     chain : uint64[4]
-        The chain key that the next block's noise comes from (``chacha``); moved on in place.
-        uint64[0]: all of ``noise`` is given (a stream that began before noise was bound).
-    law : float64[4]
-        The law of noise, as ``chacha.draw_words`` takes it.
+        Chain key of the next block's noise, moved on in place; uint64[0]: all of ``noise`` is given.
+    distribution : float64[4]
+        Of the noise, as for ``chacha.draw_words``.
     counters : COUNTERS[1]
-        Changed in place; ``stopped`` is UNSETTLED if the open block is full and its draw doubtful, ROSE if the last
-        block let the threshold rise.
+        Changed in place; ``stopped`` is UNSETTLED if the open block is full and its draw doubtful, ROSE if the
+        threshold rose.
     memory : MEMORY[1]
-        What released sums have taught; changed in place.
+        State from released sums; changed in place.
     blocks : BLOCK[noise.size + 1]
-        Receives the blocks that close, and the one left open (its sum is not written).
+        Receives closed blocks, and the open one without its sum.
     season : SEASON[1] or None
-        The filter of a season, whose first part is ``memory``; changed in place.
+        Filter of a season, whose first part is ``memory``; changed in place.
     bends : float64[n] or None
-        With a season: receives how far the prediction of each value is from the mean of its block's.
-
-    Returns
-    -------
-    int
-        How many values were consumed; -1 if one of them is NaN or infinite.
+        With a season: receives each prediction less its block's mean.
     """
     public, shape, counters, memory = public[0], shape[0], counters[0], memory[0]
     at, closed = 0, counters.closed
@@ -153,7 +149,7 @@ def sum_bound(
                 break
         if chain.size:
             known, index = closed < counters.given, counters.blocks + closed
-            drawn = draw_bound(chain, index, counters.open_sum, law, known, noise[closed])
+            drawn = draw_bound(chain, index, counters.open_sum, distribution, known, noise[closed])
             if drawn == DOUBTFUL:
                 counters.stopped = UNSETTLED
                 break
@@ -168,7 +164,7 @@ def sum_bound(
         counters.filled = 0
         counters.open_sum = 0
         if memory.unit != unit:
-            # Another threshold: another law.
+            # Another threshold: another distribution.
             counters.stopped = ROSE
     counters.closed = closed
     return -1 if flags < 0 else at
@@ -176,22 +172,20 @@ def sum_bound(
 
 @kernel
 def emit_adaptive(blocks: Record, filled: int, theta: float, spikes: bool, singles: bool, out: np.ndarray) -> None:
-    """Publish predictions, block by block.
+    """Publish predictions, block by block, into float64[n].
 
     Parameters
     ----------
     blocks : BLOCK[any]
-        As :func:`sum_bound` wrote them, the block left open last.
+        Of :func:`sum_bound`, the open one last.
     filled : int
         Values already published in the first block.
     theta : float
         The threshold in units of the input.
     spikes : bool
-        Whether the last value of a block closes the account: the released sum less what the others published.
+        True if a block's last value is the released sum less the others.
     singles : bool
-        Whether a block of one value publishes its released sum, and what it makes up for besides.
-    out : float64[n]
-        One published value per value.
+        True if a block of one value publishes its released sum, and its correction.
     """
     at = 0
     for j in range(blocks.shape[0]):
@@ -214,21 +208,9 @@ def publish_open(
 ) -> tuple[int, float]:
     """Publish values that leave the open block open: :func:`sum_bound` and :func:`emit_adaptive` in one call.
 
-    Parameters
-    ----------
-    values, memory
-        As for :func:`sum_bound`; the memory stays as it is.
-    public : float64[5]
-        The numbers of PUBLIC, with the ``top`` of the first threshold: a record costs as much as a dozen numbers.
-    filled, open_sum : int
-        Values that the open block already holds, and their sum in steps.
-    out : float64[n]
-        The published values.
-
-    Returns
-    -------
-    (int, float)
-        The sum of the block, and its prediction; NaN if the values fill it, or one of them is NaN or infinite.
+    Returns the block's sum, and its prediction: NaN if the values fill it, or one is NaN or infinite.  ``public``,
+    float64[5]: numbers of PUBLIC with the first threshold's ``top``; ``filled``, ``open_sum``: values in the open
+    block, and their sum in steps; ``memory`` stays.
     """
     per_unit, top, theta_steps, theta, bound = public[0], public[1], public[2], public[3], public[4]
     memory = memory[0]
@@ -271,16 +253,15 @@ _SINGLES, _FIRST, _OWN = len(SINGLES), MEMORY.fields["position"][1] // 8, STREAM
 
 @kernel
 def in_steps(value: np.ndarray, public: Record, lengths: np.ndarray | None) -> np.int64:
-    """One value (float64[1]) clipped and rounded to the grid."""
+    """One value (float64[1]), clipped and rounded to steps."""
     return sum_values(value, public[0], lengths)[0]
 
 
 @kernel
 def furthest(rows: np.ndarray, times: np.ndarray, streams: Record) -> np.int64:
-    """Up to where the blocks that close reach, in values of their streams; 0 if none closes.
+    """Greatest position, in values of their streams, that closing blocks reach; 0 if none closes.
 
-    ``rows`` (int64[m]) are distinct streams and ``times`` (int64[m]) how many values each gets; ``streams`` as for
-    :func:`publish_rows`.
+    ``rows``: distinct streams; ``times``: number of values of each; ``streams`` as for :func:`publish_rows`.
     """
     reached = np.int64(0)
     for i in range(rows.size):
@@ -301,42 +282,36 @@ def publish_rows(
     events: bool,
     shape: Record,
     lengths: np.ndarray | None,
-    law: np.ndarray,
+    distribution: np.ndarray,
     settled: np.ndarray,
     streams: Record,
     scales: np.ndarray,
     out: np.ndarray,
 ) -> int:
-    """Consume a value a row, and publish one for it.
+    """Consume a value a row, and publish one; returns the number of rows done, fewer than m before a doubtful draw.
 
-    A stream's first values need a twentieth of the memory of a single stream: scales that no block reached are left
-    out.
+    A stream's first values need a twentieth of a single stream's memory: unreached scales are left out.
 
     Parameters
     ----------
     rows : int64[m]
-        Whose value each is; a stream may have several.
+        Stream of each value.
     values : float64[m]
         Finite, in units of the input.
     begin : int
         The first row to work on.
-    public, shape, lengths, law
+    public, shape, lengths, distribution
         As for :func:`sum_bound`.
     spikes, events : bool
         As ``spikes`` and ``singles`` of :func:`emit_adaptive`.
     settled : int64[0 or 1]
-        The noise of the block that row ``begin`` closes, if the caller has settled it.
+        Settled noise of the block that row ``begin`` closes.
     streams : STREAM[n]
-        The streams; changed in place, as ``scales`` are.
+        The streams, changed in place.
     scales : float64[n, BY_SCALE, s]
-        Their memories' entries by scale, of the first s scales: more than any block of these rows reaches.
+        Their memories' first s scales, more than these rows reach; changed in place.
     out : float64[m]
         Receives the published values.
-
-    Returns
-    -------
-    int
-        How many rows are done; fewer than m if the draw of the next one's block is doubtful: that row is as it was.
     """
     public, shape = public[0], shape[0]
     memories, numbers = np.zeros(1, MEMORY), streams.view(np.float64).reshape(streams.size, _NUMBERS)
@@ -358,7 +333,9 @@ def publish_rows(
             out[row] = published
             continue
         known = settled.size > 0 and row == begin
-        drawn = draw_bound(stream.chain, stream.blocks, open_sum, law, known, settled[0] if known else np.int64(0))
+        drawn = draw_bound(
+            stream.chain, stream.blocks, open_sum, distribution, known, settled[0] if known else np.int64(0)
+        )
         if drawn == DOUBTFUL:
             return row
         released = np.float64(plus(open_sum, drawn)) / public.theta_steps

@@ -1,12 +1,10 @@
-"""How long the next block should be, from what was released: post-processing of noisy block sums.
+"""Length of the next block, from released sums (post-processing).
 
-A block of g values releases one sum with noise of variance nu.  Long blocks have little noise a value, but hide what
-happens within them.  How much that is can be read off the sums already released: the squared difference of two
-neighbouring sums of 2^k values has the mean h_k + 2 nu, where h_k, the energy of the stream at scale k, is what a
-block of 2^(k+1) values would hide there.  Noise is known, so h_k can be estimated at the scale of the blocks and at
-every coarser one; finer ones are extrapolated.
-
-Everything is in units of the threshold (sums) and its square (variances); see ``docs/adaptive.md`` for derivations.
+A block of g values releases one sum with noise of variance nu.  Long blocks have little noise a value, but hide
+changes within them: the squared difference of neighbouring sums of 2^k values has the mean h_k + 2 nu, where h_k, the
+energy at scale k, is hidden by a block of 2^(k+1) values.  h_k is estimated at the blocks' scale and coarser ones;
+finer ones are extrapolated.  Sums are in units of the threshold, variances of its square; derivations:
+``docs/adaptive.md``.
 """
 
 from __future__ import annotations
@@ -18,7 +16,7 @@ from fastdp_kernels._jit import Record, few_zeros, inline, kernel, records
 SCALES = 40
 #: Four classes of query length share the attention; five where values are counts of events.
 CLASSES, EVENT_CLASSES = 4, 5
-#: State of the control law: of differences of sums, by scale, then single numbers.
+#: State of the control distribution: of differences of sums, by scale, then single numbers.
 MEMORY = records(
     [
         ("counts", np.float64, SCALES),  # differences seen, fading
@@ -126,23 +124,22 @@ FALLS = FALL ** -np.arange(SCALES)
 
 @inline
 def noise_of_query(ratio: float) -> float:
-    """Noise of a range of ``ratio`` flat blocks at a random place, in variances of a block's."""
+    """Noise of a range of ``ratio`` flat blocks at a random position, in variances of a block's."""
     return ratio - 1.0 / 3.0 if ratio >= 1.0 else ratio * ratio * (1.0 - ratio / 3.0)
 
 
 @inline
 def hidden_share(ratio: float) -> float:
-    """Share of a scale's energy that enters the error of a query of ``ratio`` times 2^k values."""
+    """Share of a scale's energy in the error of a query of ``ratio`` times 2^k values."""
     square = ratio * ratio
     return 0.25 * square / (1.0 + 1.5 * square)
 
 
 @inline
 def closing_error(by_white: float, by_drift: float, noise: float) -> float:
-    """Variance of a block's sum about what was published in it: the filter's prediction from the blocks before it.
+    """Variance of a block's sum about its filter's prediction, p in the steady state.
 
-    ``by_white`` and ``by_drift`` are the parts of the energy at the block's scale.  In sums, the level moves by
-    ``q`` from block to block and is seen with ``r``; the filter that has settled predicts with variance p.
+    ``by_white``, ``by_drift``: parts of the energy; in sums the level moves by ``q`` a block and is seen with ``r``.
     """
     q, r = 1.5 * by_drift, 0.5 * by_white + noise
     p = 0.5 * (q + np.sqrt(q * (q + 4.0 * r)))
@@ -151,10 +148,10 @@ def closing_error(by_white: float, by_drift: float, noise: float) -> float:
 
 @inline
 def late_share(ratio: float, share: float) -> float:
-    """Share of the closing error that enters a query of ``ratio`` blocks.
+    """Share of the closing error in a query of ``ratio`` blocks.
 
-    The running sum of published values strays over a block and comes back over the ``share`` of the next: short
-    queries meet one of two slopes, long ones two independent places.
+    Running sums stray over a block and return over the ``share`` of the next: short queries meet one slope, long ones
+    two independent positions.
     """
     square = ratio * ratio
     slopes, far = 1.0 + 1.0 / share, 2.0 / 3.0 * (1.0 + share)
@@ -162,18 +159,15 @@ def late_share(ratio: float, share: float) -> float:
 
 
 def lengths_of_events(shape: Record) -> np.ndarray | None:
-    """Lengths of the queries where values are counts of events, else None.
-
-    A kernel that gets None is compiled without what only counts of events need, in a sixth less time.
-    """
+    """Query lengths where values are counts of events, else None, without which kernels compile faster."""
     return shape["queries"][0] if shape["events"][0] else None
 
 
 @kernel
 def fill_shares(shape: Record) -> int:
-    """Fill in the factors of a choice, and over how much accounts are settled; the choice for the prior signal.
+    """Fill the factors of a choice, and the closing's share; returns the choice for the prior signal.
 
-    The lengths of queries, whether they are a focus, the prior signal and the bounds of the exponent are there.
+    Query lengths, focus, prior signal and the exponent's bounds are given.
     """
     shape = shape[0]
     for k in range(int(shape.most) + 1):
@@ -197,18 +191,10 @@ def fill_shares(shape: Record) -> int:
 
 @inline
 def choose_exponent(white: float, drift: float, seen: int, shape: Record) -> int:
-    """The k for which blocks of 2^k values have the least product of errors: classes of queries, both answers.
+    """The k for which blocks of 2^k values have the least product of errors (query classes, both answers).
 
-    With a focus the error of revised answers counts twice.
-
-    Parameters
-    ----------
-    white, drift : float
-        The signal, in squared thresholds.
-    seen : int
-        The finest scale at which it was seen.
-    shape : SHAPE
-        Noise, lengths of queries and bounds.
+    With a focus the error of revised answers counts twice.  ``white``, ``drift``: the signal, in squared thresholds;
+    ``seen``: its finest scale; ``shape``: noise, query lengths, bounds.
     """
     noise, least, most = shape.noise, int(shape.least), int(shape.most)
     errors = few_zeros(CLASSES)
@@ -244,7 +230,7 @@ def choose_exponent(white: float, drift: float, seen: int, shape: Record) -> int
 # Counts of events: blocks of one value are a choice like others.
 #
 # Values have no bound, so nothing limits the variance of independent ones but the level: independent events that
-# move a value by one step each have the variance of a Poisson law, their mean.  What exceeds it is structure within
+# move a value by one step each have a Poisson variance, their mean.  What exceeds it is structure within
 # blocks.  Queries may span one value, and noise and hidden energy are those of whole positions, because a query of
 # one value is no limit of long ones.  The errors of two answers are weighed: revised answers, and published values,
 # which follow a block late.
@@ -258,7 +244,7 @@ LAG = 4.0
 
 @inline
 def noise_of_count(length: float, block: float) -> float:
-    """Noise of a query of ``length`` values at a random place among blocks, in variances of a block's."""
+    """Noise of a query of ``length`` values at a random position among blocks, in variances of a block's."""
     ratio = length / block
     if ratio >= 1.0:
         return ratio - 1.0 / 3.0 + 1.0 / (3.0 * block * block)
@@ -267,25 +253,16 @@ def noise_of_count(length: float, block: float) -> float:
 
 @inline
 def hidden_share_of_count(length: float, half: float) -> float:
-    """Share of the energy of halves of ``half`` values that enters the error of a query of ``length`` values."""
+    """Share of the energy of halves of ``half`` values in the error of a query of ``length`` values."""
     square, least = (length / half) ** 2, 1.0 / (half * half)
     return 0.25 * square / (1.0 + (square - least) / (2.0 / 3.0 + least / 3.0))
 
 
 @inline
 def choose_event_exponent(memory: Record, noise: float, lengths: np.ndarray, most: int) -> int:
-    """The k for which blocks of 2^k values have the least product of errors (classes of queries, both answers).
+    """As :func:`choose_exponent` for counts of events; ``most``: largest k.
 
-    Parameters
-    ----------
-    memory : MEMORY
-        The signal, as two numbers fit it, the differences seen at each scale, and the mean of a value.
-    noise : float
-        Variance of a block's noise.
-    lengths : float64[EVENT_CLASSES]
-        Of the queries that count.
-    most : int
-        The largest k.
+    ``memory``: the fitted signal, differences seen by scale, mean of a value; ``lengths``: float64[EVENT_CLASSES].
     """
     errors = np.zeros(EVENT_CLASSES)
     independent = min(memory.white, max(memory.level, 0.0))
@@ -319,10 +296,7 @@ def choose_event_exponent(memory: Record, noise: float, lengths: np.ndarray, mos
 
 @inline
 def energy_at(k: int, memory: Record, noise: float) -> float:
-    """Energy at a scale: between what two numbers fit, off by as much as it is, and what was seen there.
-
-    Counts of events have days and weeks, at which energy is not what the two numbers say.
-    """
+    """Energy at a scale: between fit and measurement, as days and weeks are in no fit of two numbers."""
     fitted = 2.0 ** (k + 1.0) * memory.white + 2.0 / 3.0 * 8.0**k * memory.drift
     if memory.counts[k] < SEEN:
         return float(fitted)
@@ -336,20 +310,7 @@ def energy_at(k: int, memory: Record, noise: float) -> float:
 
 @inline
 def fit_signal(memory: Record, shape: Record) -> tuple[float, float]:
-    """Fit h_k = white * 2 * 2^k + drift * (2/3) * 8^k to the energies seen: weighted least squares, neither negative.
-
-    Parameters
-    ----------
-    memory : MEMORY
-        The energies.
-    shape : SHAPE
-        Noise and prior.
-
-    Returns
-    -------
-    (float, float)
-        White and drift.
-    """
+    """White and drift in h_k = white * 2 * 2^k + drift * (2/3) * 8^k: weighted least squares, not negative."""
     noise, first = shape.noise, int(shape.first)
     expected = shape.prior_white * BY_WHITE[first] + shape.prior_drift * BY_DRIFT[first]
     white, drift = shape.prior_white, shape.prior_drift
@@ -391,16 +352,9 @@ def fit_signal(memory: Record, shape: Record) -> tuple[float, float]:
 def record_difference(memory: Record, total: float, exponent: int, noise: float, noises: float) -> None:
     """Compare a released sum with its neighbours, scale by scale.
 
-    Parameters
-    ----------
-    memory : MEMORY
-        Changed in place; ``position`` is where the block begins.
-    total : float
-        The released sum, in thresholds.
-    exponent : int
-        The block has 2^exponent values.
-    noise, noises : float
-        Variance of a block's noise under the first threshold, and how many such noises are in the sum.
+    ``memory``: changed in place, ``position`` at the block's begin; ``total``: in thresholds; the block has
+    2^exponent values; ``noise``, ``noises``: variance under the first threshold, and number of such noises in the
+    sum.
     """
     for k in range(SCALES):
         memory.counts[k] *= FORGET
@@ -425,19 +379,7 @@ def record_difference(memory: Record, total: float, exponent: int, noise: float,
 
 @inline
 def close_block(memory: Record, total: float, shape: Record, lengths: np.ndarray | None) -> None:
-    """Take in a block's released sum; choose the length of the next block and what its values are published as.
-
-    Parameters
-    ----------
-    memory : MEMORY
-        Changed in place.
-    total : float
-        The released sum, in thresholds.
-    shape : SHAPE
-        Public parameters.
-    lengths : float64[5] or None
-        What :func:`lengths_of_events` says of them.
-    """
+    """Take in a block's released sum, in thresholds; choose the next length and prediction."""
     exponent = int(memory.exponent)
     # Sums are in units of the first threshold, so a noise under a higher one counts as several.
     noises = memory.unit * memory.unit
@@ -484,7 +426,7 @@ def close_block(memory: Record, total: float, shape: Record, lengths: np.ndarray
 
 @inline
 def follow_growth(memory: Record, total: float, length: float, noises: float, shape: Record) -> None:
-    """Let the threshold follow the mean of a value, in spans of as many values as the hold-out released, or more."""
+    """Let the threshold follow the mean of a value, in spans of at least the hold-out's released values."""
     memory.span += length
     memory.span_total += total
     memory.span_noises += noises
@@ -537,7 +479,7 @@ def follow_growth(memory: Record, total: float, length: float, noises: float, sh
 
 @inline
 def fit_exponent(memory: Record, shape: Record) -> None:
-    """Shorten the next block until it ends where blocks must end once."""
+    """Shorten the next block to a fixed end."""
     position, limit = memory.position, shape.limit
     if position < limit:
         exponent = memory.exponent
@@ -548,7 +490,7 @@ def fit_exponent(memory: Record, shape: Record) -> None:
 
 @inline
 def predict(memory: Record, shape: Record) -> None:
-    """What values of the open block are published as: the level, and at first what the block before left open."""
+    """Prediction of the open block: the level, and at first the last block's correction."""
     level, unit, exponent = memory.level, memory.unit, memory.exponent
     if shape.events == 0.0:
         level = 0.0 if level < 0.0 else level
@@ -564,20 +506,10 @@ def predict(memory: Record, shape: Record) -> None:
 
 @kernel
 def start_memory(level: float, variance: float, exponent: int, rises: bool, shape: Record, memory: Record) -> None:
-    """Before the first block.
+    """Memory before the first block.
 
-    Parameters
-    ----------
-    level, variance : float
-        The mean of a value and how little is known of it, in thresholds.
-    exponent : int
-        The first block has 2^exponent values, or fewer if it must end before.
-    rises : bool
-        Whether the threshold follows a stream that outgrows the hold-out's blocks.
-    shape : SHAPE[1]
-        Public parameters.
-    memory : MEMORY[1]
-        Receives the start; zeros before.
+    ``level``, ``variance``: mean of a value and its uncertainty, in thresholds; ``exponent``: of the first block,
+    unless it must end before; ``rises``: the threshold follows a stream that outgrows the hold-out.
     """
     memory, shape = memory[0], shape[0]
     memory.level, memory.variance = level, variance

@@ -1,4 +1,4 @@
-"""Nodes of a hierarchy: noise made consistent, or noisy sums of all nodes."""
+"""Consistent noise of a hierarchy, or noisy sums of its nodes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,6 @@ CACHED = 2**16
 
 @inline
 def _sum_children(children: np.ndarray, fan_out: int, sums: np.ndarray) -> None:
-    """Sum of the children of each node."""
     for j in range(sums.size):
         total = np.int64(0)
         if fan_out == LANES:
@@ -39,7 +38,7 @@ def _sum_children(children: np.ndarray, fan_out: int, sums: np.ndarray) -> None:
 
 @inline
 def _weigh(nodes: np.ndarray, sums: np.ndarray, weight: float) -> None:
-    """Each node's own noise against its children's."""
+    """Each node's noise against its children's."""
     for j in range(nodes.size):
         correction = np.rint(np.float64(minus(nodes[j], sums[j])) * weight)
         nodes[j] = plus(sums[j], np.int64(correction))
@@ -47,7 +46,7 @@ def _weigh(nodes: np.ndarray, sums: np.ndarray, weight: float) -> None:
 
 @inline
 def _hand_down(nodes: np.ndarray, sums: np.ndarray, fan_out: int, children: np.ndarray) -> None:
-    """Each node hands its children what they lack, as evenly as integers allow."""
+    """Divide each node's difference among its children, as evenly as integers allow."""
     for j in range(nodes.size):
         lack = minus(nodes[j], sums[j])
         if fan_out == LANES:
@@ -62,20 +61,10 @@ def _hand_down(nodes: np.ndarray, sums: np.ndarray, fan_out: int, children: np.n
 
 @kernel
 def make_consistent(nodes: np.ndarray, tops: int, fan_out: int, levels: int, weights: np.ndarray) -> None:
-    """Turn independent node noise into consistent noise, in place.
+    """Turn independent noise of nodes, int64[n, nodes] with leaves first, into consistent noise, in place.
 
-    Parameters
-    ----------
-    nodes : int64[n, tops * (b^levels - 1) / (b - 1)]
-        Noise of every released node of n forests, the leaf level first; overwritten.
-    tops : int
-        Number of trees; their tops are not tied to each other (the single root is not released).
-    fan_out : int
-        b >= 2.
-    levels : int
-        Released levels, at least 1.
-    weights : float64[levels + 1]
-        weights[l] for heights l >= 2.
+    n forests of ``tops`` trees, not tied to each other; b = ``fan_out``; ``weights``, float64[levels + 1], by heights
+    from 2.
     """
     leaves, inner = 1, 0
     for _ in range(levels - 1):
@@ -132,24 +121,20 @@ def release_tree(
     scratch: np.ndarray,
     out: np.ndarray,
 ) -> None:
-    """Release a tree.
+    """Noisy sums of all nodes of a tree, in units of the input; NaN for incomplete nodes.
 
     Parameters
     ----------
     values : float64[<= leaves]
-        Of the tree's first leaves, finite.
+        Of the first leaves, finite.
     steps_per_unit, top
         As for ``online_pass.sum_blocks``.
     noise : int64[nodes]
-        Of every node, the leaf level first; ``out`` may lie in its memory.
-    fan_out, levels, leaves : int
-        Shape of the tree.
+        Leaves first; ``out`` may lie in its memory.
     resolution : float
         Grid step.
     scratch : int64[2 * max(PIECE, fan_out) + leaves]
         For sums.
-    out : float64[nodes]
-        Noisy sums in units of the input; of nodes that are not complete NaN.
     """
     size = 1
     height = 0

@@ -1,9 +1,8 @@
-"""Loops of the single-stream kernels over many short streams, so that a stream costs no call of its own.
+"""Loops of the single-stream kernels over many short streams, in one call.
 
-n streams (rows) lie in one flat array, row i from ``starts[i]`` on, ``counts[i]`` values long; what is kept for each
-block lies in rectangles as wide as the longest row needs.  Every row gets exactly what the kernel for one stream,
-which is called here, gives (with ``int(np.int64(0))``: for the constant 0 Numba would compile it again).  A row has T
-trees of noise, W >= ``tree_blocks`` integers each, the leaves first.
+Row i of n lies in one flat array, ``counts[i]`` values from ``starts[i]`` on; arrays by block are as wide as the
+longest row needs.  Rows get exactly the single kernel's results (called with ``int(np.int64(0))``: Numba would
+compile it again for the constant 0).  A row has T trees of noise, W >= ``tree_blocks`` integers each, leaves first.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from fastdp_kernels.streams.online_pass import (
 
 @kernel
 def first_nonfinite(values: np.ndarray, starts: np.ndarray, counts: np.ndarray) -> int:
-    """The first row with a NaN or infinite value, or -1."""
+    """First row with a NaN or infinite value, or -1."""
     for row in range(starts.size):
         part = values[starts[row] : starts[row] + counts[row]]
         flags = np.int64(0)
@@ -49,31 +48,22 @@ def close_rows(
     totals: np.ndarray,
     means: np.ndarray,
 ) -> int:
-    """Released totals of each row's closed blocks and, beside them, their means.
+    """Released totals of each row's closed blocks, and means; returns :func:`first_nonfinite`.
 
     Parameters
     ----------
-    values, starts, counts
-        The rows.
     resolution : float
         One step in units of the input.
     tops : float64[n]
-        Each row's threshold in steps.
+        Thresholds in steps.
     block : int
         g >= 2.
     noise : int64[n, T, W]
-        Noise of the leaves of each row's trees.
+        Noise of the leaves.
     tree_blocks : int
         Blocks that a tree serves.
-    totals : float64[n, k]
-        Receives (sum + noise) * resolution; zeros beyond a row's own.
-    means : float64[n, k]
-        Receives totals / g.
-
-    Returns
-    -------
-    int
-        The first row with a NaN or infinite value, or -1.
+    totals, means : float64[n, k]
+        Receive (sum + noise) * resolution, 0 beyond a row's own, and totals / g.
     """
     size, sums = np.float64(block), np.empty(totals.shape[1] + 1, np.int64)
     for row in range(starts.size):
@@ -101,7 +91,7 @@ def emit_rows(
     starts: np.ndarray,
     counts: np.ndarray,
 ) -> None:
-    """Publish each row: totals float64[n, k], predictions float64[n, k + 1], rows of ``out`` as of the values."""
+    """Publish each row: totals float64[n, k], predictions float64[n, k + 1]."""
     for row in range(starts.size):
         k = closed[row]
         target = out[starts[row] : starts[row] + counts[row]]
@@ -120,25 +110,10 @@ def publish_rows(
     out: np.ndarray,
     out_starts: np.ndarray,
 ) -> int:
-    """Publish each row in one pass (``online_pass.publish``); neighbours of the same values and top are summed once.
+    """Publish each row in one pass (``online_pass.publish``); returns :func:`first_nonfinite`.
 
-    Parameters
-    ----------
-    values, starts, counts
-        The rows.
-    publics : float64[n, 4]
-        As ``public`` there.
-    noise, tree_blocks
-        As for :func:`close_rows`; at least one tree.
-    predictions : float64[n]
-        Of each row's first block.
-    out : float64
-        Receives the rows, row i from ``out_starts[i]`` on.
-
-    Returns
-    -------
-    int
-        The first row with a NaN or infinite value, or -1.
+    ``publics``, float64[n, 4], as ``public`` there; ``noise``, ``tree_blocks`` as for :func:`close_rows`;
+    ``predictions``, float64[n], of first blocks; ``out``: row i from ``out_starts[i]`` on.
     """
     zero, sums, summed = int(np.int64(0)), np.empty(0, np.int64), False
     for row in range(starts.size):
@@ -193,20 +168,10 @@ def release_nodes(
     out: np.ndarray,
     out_trees: np.ndarray,
 ) -> None:
-    """Noisy sums of all nodes of each row's trees, for hierarchies that are not made consistent.
+    """Noisy sums of all nodes of each row's trees, for inconsistent hierarchies.
 
-    Parameters
-    ----------
-    values, starts, counts, steps_per_unit, tops, tree_blocks, resolution
-        As for :func:`close_rows`, with 1 / resolution; values are finite.
-    noise : int64[n, T, nodes]
-        Noise of every node, the leaf level first.
-    fan_out, levels, leaves : int
-        Shape of a tree.
-    scratch
-        As for ``tree_nodes.release_tree``.
-    out : float64[trees, nodes]
-        Receives the trees, those of row i from ``out_trees[i]`` on; nodes that are not complete are NaN.
+    As :func:`close_rows` and ``hierarchy_nodes.release_tree``; ``noise``: int64[n, T, nodes]; ``out``: float64[trees,
+    nodes], row i from ``out_trees[i]`` on.
     """
     for row in range(starts.size):
         for tree, begin in enumerate(range(0, counts[row], tree_blocks)):

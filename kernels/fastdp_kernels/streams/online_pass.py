@@ -1,10 +1,8 @@
-"""The online pass: values to integer block sums, released totals to published values.
+"""The online pass: values to block sums, released totals to published values (ToPS Algorithm 1, lines 11 to 28).
 
-ToPS Algorithm 1, lines 11 to 28, in the reading of ``docs/tops.md``: a value is clipped to the threshold
-and rounded to the grid, added to its block, and then something is published at once: the prediction, or,
-for the last value of a block, the released block total less what the block has published so far.
-
-Letters: n values, g = block length, ``filled`` = values already in the open block.
+A value is clipped, rounded to the grid and added to its block; published is the prediction, or, for a block's last
+value, the released total less the block's published values (``docs/tops.md``).  g = block length, ``filled`` = values
+in the open block.
 """
 
 from __future__ import annotations
@@ -28,7 +26,7 @@ BLOCKS = 64
 
 @inline
 def step_bits(v: float, steps_per_unit: float, top: float) -> np.int64:
-    """A value, float64 or int64, in steps, clipped to [0, top] and rounded, plus ROUNDER_BITS."""
+    """A value in steps, clipped to [0, top] and rounded, plus ROUNDER_BITS."""
     x = real_of(v) * steps_per_unit
     x = x if x > 0.0 else 0.0
     x = x if x < top else top
@@ -37,13 +35,13 @@ def step_bits(v: float, steps_per_unit: float, top: float) -> np.int64:
 
 @inline
 def finite_flag(v: float) -> np.int64:
-    """Negative just for NaN and infinity, whose exponents are all ones."""
+    """Negative for NaN and infinity."""
     return plus(bits_if_real(v) & WITHOUT_SIGN, EXPONENT_ONE)
 
 
 @inline
 def sum_part(values: np.ndarray, steps_per_unit: float, top: float) -> tuple[np.int64, np.int64]:
-    """Sum of clipped, rounded values, and an integer that is negative if one of them is not finite."""
+    """Sum of clipped, rounded values; negative flag if one is not finite."""
     total = np.int64(0)
     flags = np.int64(0)
     for i in range(values.size):
@@ -54,10 +52,9 @@ def sum_part(values: np.ndarray, steps_per_unit: float, top: float) -> tuple[np.
 
 @inline
 def sum_signed(values: np.ndarray, steps_per_unit: float, limit: float) -> tuple[np.int64, np.int64]:
-    """As :func:`sum_part` for values of any sign, which count as at most ``limit`` steps in size.
+    """As :func:`sum_part` for values of any sign, up to ``limit`` steps in size.
 
-    Halves are rounded up, so that values a whole number of steps apart stay exactly that far apart; with ties to even
-    they could be one step further.
+    Halves are rounded up, so that values an integer number of steps apart stay so; ties to even would not.
     """
     total = np.int64(0)
     flags = np.int64(0)
@@ -76,10 +73,9 @@ def sum_signed(values: np.ndarray, steps_per_unit: float, limit: float) -> tuple
 def _sum_pairs(
     values: np.ndarray, steps_per_unit: float, top: float, block: int, pairs: np.ndarray, sums: np.ndarray
 ) -> np.int64:
-    """Block sums by adding neighbours again and again, for blocks of 2, 4, 8 and 32 values.
+    """Block sums of 2, 4, 8 and 32 values by repeated addition of neighbours, in vectors; returns the flags.
 
-    Every addition is one of vectors, while a block's own sum ends in additions across a vector, which for short
-    blocks take longer than all others.  ``pairs`` is int64[PIECE // 2]; values are whole pieces.  Returns the flags.
+    A block's own sum ends in slow additions across a vector.  ``pairs``: int64[PIECE // 2]; values are full pieces.
     """
     flags = np.int64(0)
     excess = np.int64(np.uint64(ROUNDER_BITS) * np.uint64(block))
@@ -105,7 +101,7 @@ def _sum_pairs(
 def sum_blocks(
     values: np.ndarray, steps_per_unit: float, top: float, block: int, filled: int, sums: np.ndarray
 ) -> bool:
-    """Clip to [0, top] steps, round to the grid and sum by block.
+    """Clip to [0, top] steps, round to the grid and sum by block; True if a value is NaN or infinite.
 
     Parameters
     ----------
@@ -114,18 +110,11 @@ def sum_blocks(
     steps_per_unit : float
         1 / resolution.
     top : float
-        The threshold in steps, a whole number up to 2^51.
-    block : int
-        g >= 1.
-    filled : int
-        Values that the first block already holds, in [0, g).
+        The threshold in steps, an integer up to 2^51.
+    block, filled : int
+        g >= 1, and values in the first block.
     sums : int64[ceil((filled + n) / g)]
-        What these values add to each block, in steps (the first and last block may be partial).
-
-    Returns
-    -------
-    bool
-        Whether a value is NaN or infinite; the sums are then of no use.
+        Receives sums of these values, in steps.
     """
     n = values.size
     if n == 0:
@@ -162,7 +151,7 @@ def sum_blocks(
 
 @kernel
 def round_values(values: np.ndarray, steps_per_unit: float, top: float, steps: np.ndarray) -> bool:
-    """Clip to [0, top] steps and round to the grid: :func:`sum_blocks` for blocks of one value."""
+    """:func:`sum_blocks` for blocks of one value."""
     flags = np.int64(0)
     for i in range(values.size):
         flags |= finite_flag(values[i])
@@ -172,26 +161,10 @@ def round_values(values: np.ndarray, steps_per_unit: float, top: float, steps: n
 
 @kernel
 def round_half_up(values: np.ndarray, steps_per_unit: float, most: float, steps: np.ndarray) -> bool:
-    """Round to the nearest step, halves up, and saturate at ``most`` steps on either side.
+    """Round to the nearest step, halves up, and saturate at ``most`` steps, up to 2^62; True if not finite.
 
-    Exact, so that two values at most k steps apart, k a whole number, are at most k steps apart afterwards: rounding
-    halves to even is not (0.5 and 1.5 become 0 and 2), nor is adding 0.5 in doubles.
-
-    Parameters
-    ----------
-    values : float64[n]
-        In units of the input.
-    steps_per_unit : float
-        1 / resolution, a power of two, so that the product is exact.
-    most : float
-        A whole number up to 2^62.
-    steps : int64[n]
-        Receives the steps.
-
-    Returns
-    -------
-    bool
-        Whether a value is NaN or infinite; the steps are then of no use.
+    Exact, so values at most k steps apart stay so: halves to even do not (0.5, 1.5 become 0, 2), nor adding 0.5 in
+    doubles. ``steps_per_unit`` is a power of two; ``steps``: int64[n].
     """
     flags = np.int64(0)
     for i in range(values.size):
@@ -207,37 +180,30 @@ def round_half_up(values: np.ndarray, steps_per_unit: float, most: float, steps:
 
 @kernel
 def to_floats(numbers: np.ndarray, floats: np.ndarray) -> None:
-    """Write int64[n] into float64[n], each rounded to the nearest, halves to even."""
+    """Write int64[n] into float64[n], to nearest, ties to even."""
     for i in range(numbers.size):
         floats[i] = real_of(numbers[i])
 
 
 @kernel
 def add_noise(steps: np.ndarray, noise: np.ndarray, resolution: float, out: np.ndarray) -> None:
-    """Publish noisy integers in units of the input: out = (steps + noise) * resolution.
-
-    ``out`` (float64) may lie in the memory of ``steps`` (int64).
-    """
+    """out = (steps + noise) * resolution, possibly in the memory of ``steps``."""
     for i in range(out.size):
         out[i] = real_of(plus(steps[i], noise[i])) * resolution
 
 
 @kernel
 def emit_blocks(totals: np.ndarray, predictions: np.ndarray, block: int, filled: int, out: np.ndarray) -> None:
-    """Publish predictions, and close the account with the last value of each block.
+    """Publish predictions, and each block's released total with its last value, into float64[n].
 
     Parameters
     ----------
     totals : float64[k]
-        Released totals of the k blocks that close within this chunk, in units of the input.
+        Released totals of the blocks that close, in units of the input.
     predictions : float64[k + 1]
-        What each value of a block is predicted to be; the last entry is for the block left open.
-    block : int
-        g >= 2.
-    filled : int
-        Values already published in the first block.
-    out : float64[n]
-        One published value per value.
+        Of a value by block; the last is the open one's.
+    block, filled : int
+        g >= 2, and values already published in the first block.
     """
     if totals.size == 0:
         out[:] = predictions[0]
@@ -271,25 +237,9 @@ def emit_sums(
     filled: int,
     out: np.ndarray,
 ) -> float:
-    """Publish blocks whose mean predicts the next block, from their exact sums.
+    """:func:`add_noise` and :func:`emit_blocks`, block by block, where a block's mean predicts the next.
 
-    Block by block what :func:`add_noise` and :func:`emit_blocks` do array by array, bit for bit.
-
-    Parameters
-    ----------
-    sums, noise : int64[>= k], int64[k]
-        Of the k blocks that close within this chunk, in steps.
-    resolution : float
-        The grid step.
-    prediction : float
-        What each value of the first block is predicted to be.
-    block, filled, out
-        As for :func:`emit_blocks`.
-
-    Returns
-    -------
-    float
-        What each value of the block left open is predicted to be.
+    ``sums``, ``noise``: int64 of the k blocks that close, in steps; ``prediction``: of the first block.
     """
     others, length = np.float64(block - 1), np.float64(block)
     begin, size = 0, block - filled
@@ -320,7 +270,7 @@ def _publish_blocks(
     prediction: float,
     out: np.ndarray,
 ) -> tuple[float, np.int64]:
-    """Blocks of a multiple of LANES values, from ``at`` on: reading and writing overlap.  Next prediction, flags."""
+    """Blocks of a multiple of LANES values, from ``at`` on: next prediction, flags."""
     steps_per_unit, top, resolution, block = public[0], public[1], public[2], int(public[3])
     others, length = np.float64(block - 1), np.float64(block)
     excess = np.int64(np.uint64(ROUNDER_BITS) * np.uint64(block))
@@ -357,32 +307,26 @@ def publish(
     prediction: float,
     out: np.ndarray,
 ) -> tuple[int, float]:
-    """The online pass in one call, where a block's mean predicts the next block.
+    """The online pass in one call, where a block's mean predicts the next; bit for bit the kernels by array.
 
-    Block by block what :func:`sum_blocks`, :func:`add_noise` and :func:`emit_blocks` do array by array, bit for bit.
+    Returns the open block's sum, and its prediction: NaN if a value is NaN or infinite.
 
     Parameters
     ----------
     values : float64[n] or int64[n]
         In units of the input.
     public : float64[4]
-        Steps per unit, top and resolution, as for :func:`sum_blocks` and :func:`add_noise`, and g, the length of a
-        block.  One array: each argument costs as much as a dozen values.
+        Steps per unit, top, resolution and g, in one array for speed.
     noise : int64[any]
         A tree's, in steps.
     leaf, closing : int
-        The first entry that is used, and how many blocks close: (filled + n) // g.
+        The first entry used, and the number of blocks that close.
     filled, open_sum : int
-        Values that the first block already holds, and their sum in steps.
+        Values in the first block, and their sum in steps.
     prediction : float
-        What each value of the first block is predicted to be.
+        Of the first block.
     out : float64[n]
-        The published values; of no use if a value is NaN or infinite.  May be ``values``.
-
-    Returns
-    -------
-    (int, float)
-        The sum of the block left open, and its prediction; NaN if a value is NaN or infinite.
+        The published values; may be ``values``.
     """
     steps_per_unit, top, resolution, block = public[0], public[1], public[2], int(public[3])
     others, length = np.float64(block - 1), np.float64(block)

@@ -1,8 +1,7 @@
 """Sums over ranges of a published stream: from block prefix sums, or from the fewest nodes of a hierarchy.
 
-Streams lie one after another, stream i in [borders[i], borders[i + 1]), in blocks of g; of each, ``prefix[j]`` is
-the sum of the first j full blocks.  A forest of ``tops`` complete trees of fan-out b lies in one flat array, the leaf
-level first.
+Stream i lies in [borders[i], borders[i + 1]), in blocks of g; ``prefix[j]`` is the sum of its first j full blocks.
+Trees of a forest lie in one flat array, leaves first.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from fastdp_kernels._jit import inline, kernel
 def prefix_blocks(
     values: np.ndarray, borders: np.ndarray, block: int, places: np.ndarray, prefix: np.ndarray
 ) -> None:
-    """Block prefix sums of each stream: those of stream i fill prefix[places[i]:places[i + 1]]."""
+    """Block prefix sums of stream i into prefix[places[i]:places[i + 1]]."""
     for stream in range(borders.size - 1):
         own, sums = values[borders[stream] : borders[stream + 1]], prefix[places[stream] : places[stream + 1]]
         total = 0.0
@@ -60,7 +59,7 @@ def sum_ranges(
     stops: np.ndarray,
     out: np.ndarray,
 ) -> None:
-    """Sum of values[start:stop] of stream streams[k] for each query k: out is float64[q], the others int64[q]."""
+    """Sum of values[start:stop] of stream streams[k] for each query k: float64[q]."""
     for k in range(out.size):
         i = streams[k]
         own = values[borders[i] : borders[i + 1]]
@@ -79,25 +78,10 @@ def sum_nodes(
     stops: np.ndarray,
     out: np.ndarray,
 ) -> None:
-    """Answer each range from the fewest released nodes that tile it.
+    """Answer ranges [start, stop) from the fewest released nodes that tile them: float64[q].
 
-    Parameters
-    ----------
-    nodes : float64[trees, nodes]
-        Released sums of every node, tree by tree.
-    leaves, fan_out, levels : int
-        Shape of a tree.
-    tree_values : int
-        Values that one tree serves before the next begins, at most ``leaves``.
-    starts, stops : int64[q]
-        Ranges [start, stop).
-    out : float64[q]
-        The answers.
-
-    Notes
-    -----
-    Going up from the leaves, what sticks out of whole parents on either side is taken node by node; the rest is
-    left to the parents.  A tiling with fewer nodes would have to cover those ends with a node that leaves the range.
+    ``nodes``: float64[trees, nodes], of trees that serve ``tree_values`` values.  Going up from the leaves, nodes
+    outside full parents are taken; a tiling with fewer would leave the range.
     """
     for k in range(out.size):
         total = 0.0

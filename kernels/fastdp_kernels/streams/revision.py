@@ -1,10 +1,8 @@
-"""A stream seen again once all of it was released: smoothed along time from both sides, and sums over it.
+"""A stream smoothed along time from both sides after its release, and sums over it.
 
-The level of a block, given all sums, by a Kalman smoother for a level that wanders (Rauch, Tung and Striebel); the
-block's own mean between its released mean and its level, by their variances; and within a block straight lines
-between the levels of neighbouring blocks, shifted so that the block keeps its mean.
-
-Letters: J blocks; block j covers [edges[j], edges[j + 1]).  In units of the first threshold.
+A block's level is that of a Kalman smoother (Rauch, Tung and Striebel); its mean lies between released mean and
+level, by their variances; within it straight lines between neighbouring levels, shifted to its mean.  J blocks; block
+j covers [edges[j], edges[j + 1]), in units of the first threshold.
 """
 
 from __future__ import annotations
@@ -40,23 +38,21 @@ def revise_blocks(
     Parameters
     ----------
     memory : MEMORY[1]
-        As it was before the first of the blocks; left as it is after the last.
-    shape : SHAPE[1]
-        Public parameters.
-    lengths : float64[5] or None
-        What ``block_lengths.lengths_of_events`` says of ``shape``.
+        Before the first block; afterwards, after the last.
+    shape, lengths
+        As for ``adaptive_pass.sum_bound``.
     exponents, totals : float64[J]
         Lengths 2^k and released sums.
     pattern : float64[J] or float64[0]
-        Sums that a pattern explains: means and levels are those of what is left.  With it ``noises`` are given.
+        Sums that a pattern explains, to be left out; ``noises`` are then given.
     means, levels : float64[J]
-        Receive a value's mean in the block, and the level there.
+        Receive a value's mean in the block, and the level.
     noises : float64[J]
-        Receives the variance of each block's noise, in that of a block under the first threshold.
+        Receives each noise variance, in that under the first threshold.
     whites, drifts : float64[J]
-        Receive the signal at each block: variance a value, and by which the level moves a value.
+        Receive the signal: variance a value, and that of the level's steps.
     surprises : float64[J]
-        Receives how far each sum is from what those before it let expect, in standard deviations.
+        Receives each sum's distance from its forecast, in standard deviations.
     """
     memory, shape, count = memory[0], shape[0], totals.size
     after = np.empty(count)
@@ -102,7 +98,7 @@ def revise_blocks(
 
 @inline
 def _edge_level(edges: np.ndarray, levels: np.ndarray, left: int) -> float:
-    """Level where blocks ``left`` and ``left + 1`` meet, on the line between their middles."""
+    """Level where blocks ``left`` and ``left + 1`` meet."""
     if left < 0:
         return float(levels[0])
     if left >= levels.size - 1:
@@ -114,7 +110,7 @@ def _edge_level(edges: np.ndarray, levels: np.ndarray, left: int) -> float:
 
 @kernel
 def index_blocks(edges: np.ndarray, shift: int, table: np.ndarray) -> None:
-    """The block of every 2^shift-th value: int64[ceil(edges[J] / 2^shift)]; no block is shorter than that."""
+    """Block of every 2^shift-th value: int64[ceil(edges[J] / 2^shift)]; no block is shorter."""
     for j in range(edges.size - 1):
         for i in range(edges[j] >> shift, edges[j + 1] >> shift):
             table[i] = j
@@ -131,22 +127,10 @@ def sum_revised(
     stops: np.ndarray,
     out: np.ndarray,
 ) -> None:
-    """Sums of the revised stream over [0, stop), in constant time each.
+    """Sums of the revised stream over [0, stop), float64[q], in constant time each.
 
-    Parameters
-    ----------
-    edges : int64[J + 1]
-        Where blocks begin; the last entry is where the last block ends, and the values after it stay at its level.
-    means, levels : float64[J]
-        From :func:`revise_blocks`.
-    sums : float64[J + 1]
-        Sum over all blocks before each.
-    shift, table
-        From :func:`index_blocks`.
-    stops : int64[q]
-        From 0 on.
-    out : float64[q]
-        Receives the sums.
+    ``edges``: the blocks', int64[J + 1], after which values stay at the last level; ``means``, ``levels``: of
+    :func:`revise_blocks`; ``sums``, float64[J + 1], before each block; ``shift``, ``table``: of :func:`index_blocks`.
     """
     count = means.size
     for i in range(stops.size):
@@ -187,16 +171,8 @@ MAX_PAIRS = 50.0
 def cautious_rate(energy_rate: float, level: float, noise: float, length: float, pairs: float) -> float:
     """Variance a value, in squared thresholds.
 
-    Parameters
-    ----------
-    energy_rate : float
-        What energies say.
-    level : float
-        Mean of a value, in thresholds.
-    noise : float
-        Variance of a block's noise.
-    length, pairs : float
-        Values of the block, and how many pairs of blocks the energies are from.
+    ``energy_rate``: by energies of ``pairs`` of blocks; ``level``: mean of a value; ``noise``, ``length``: of the
+    block.
     """
     mean = min(max(level, 0.0), 1.0)
     unseen = UNSEEN * noise / length / math.sqrt(min(pairs, MAX_PAIRS))
@@ -213,21 +189,10 @@ def hidden_rates(
     levels: np.ndarray,
     rates: np.ndarray,
 ) -> tuple[float, float]:
-    """The rate of every block, and of the values behind the last one.
+    """Variance a value hidden in every block (``rates``, float64[J + 1], the open one last).
 
-    Parameters
-    ----------
-    memory, shape, lengths, exponents, totals
-        As for :func:`revise_blocks`.
-    levels : float64[max(J, 1)]
-        Mean of a value in each block, in thresholds.
-    rates : float64[J + 1]
-        Receives the rates; the last is that of the block left open.
-
-    Returns
-    -------
-    (float, float)
-        For the values behind the last block: the level's variance, and by which it grows with each value.
+    Returns, for later values, the level's variance and its growth a value.  ``memory`` to ``totals`` as for
+    :func:`revise_blocks`; ``levels``: float64[max(J, 1)].
     """
     memory, shape, count = memory[0], shape[0], totals.size
     units = np.ones(count + 1)

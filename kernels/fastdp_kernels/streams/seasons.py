@@ -1,12 +1,9 @@
-"""Predictions that know a public season: a level and waves that wander, followed block by block in released sums.
+"""Predictions with a public season: a level and waves that wander, followed in released sums.
 
-The state is x = (level, coefficients of the waves of a period and of seven): a block's sum is  row @ x  plus its
-noise, the row being the integrals of 1 and of the waves over the block.  One update of a Kalman filter a block,
-whatever its length.  The signal about the waves is estimated as ``block_lengths`` does, from sums
-less what the waves foresaw; how much the waves may explain is a public share of the squared level.  Whether they are
-used follows from how much better than the plain level they foresaw the sums so far.  Lengths of blocks stay as they
-are.
-
+The state is x = (level, coefficients of the waves of a period and of seven); a block's sum is row @ x plus its noise,
+the row the integrals of 1 and the waves over the block: one update of a Kalman filter a block.  The signal about the
+waves is estimated from sums less forecasts, as in ``block_lengths``; a public share of the squared level limits the
+waves, which are used by how much better they foresaw sums so far.  Block lengths stay.
 """
 
 from __future__ import annotations
@@ -49,7 +46,7 @@ FINE = 32.0
 
 @inline
 def fill_row(begin: float, length: float, period: float, row: np.ndarray) -> None:
-    """What each entry of the state adds to the sum of ``length`` values."""
+    """Contribution of each entry of the state to the sum of ``length`` values."""
     row[0] = length
     at, long = 1, period
     for _ in range(2):
@@ -66,14 +63,14 @@ def fill_row(begin: float, length: float, period: float, row: np.ndarray) -> Non
 
 @inline
 def prior_variance(entry: int, level: float) -> float:
-    """Of a wave's coefficient, where values have this level."""
+    """Variance of a wave's coefficient at this level."""
     harmonic = (entry - 1) % (2 * HARMONICS) // 2 + 1
     return AMPLITUDE * level * level / harmonic * (LONG_SHARE if entry > 2 * HARMONICS else 1.0)
 
 
 @inline
 def _parts(memory: Record, shape: Record) -> int:
-    """On how many parts of the open block predictions differ: 0 if they do not know the season."""
+    """Number of parts of the open block with different predictions; 0 without the season."""
     length = LENGTHS[int(memory.plain.exponent)]
     single = shape.events != 0.0 and length == 1.0
     if memory.begun == 0.0 or memory.gained <= 0.0 or length > REACH * memory.period or single:
@@ -86,7 +83,7 @@ def _parts(memory: Record, shape: Record) -> int:
 
 @inline
 def _predicted(memory: Record, shape: Record, part: int, size: float, row: np.ndarray) -> float:
-    """What a value of a part of the open block is published as, besides what makes up for the block before."""
+    """Prediction of a part of the open block, without the last block's correction."""
     fill_row(memory.plain.position + part * size, size, memory.period, row)
     expected = 0.0
     for a in range(STATES):
@@ -98,10 +95,7 @@ def _predicted(memory: Record, shape: Record, part: int, size: float, row: np.nd
 
 @inline
 def bend(memory: Record, shape: Record, filled: int, bends: np.ndarray) -> None:
-    """How far predictions of the open block's values, from the one after ``filled``, are from their mean.
-
-    ``bends`` (float64[any]) receives that of the next values, all of which are in the block.
-    """
+    """Differences of predictions of the open block's next values, after ``filled``, from their mean."""
     parts = _parts(memory, shape)
     if parts == 0:
         bends[:] = 0.0
@@ -119,18 +113,9 @@ def bend(memory: Record, shape: Record, filled: int, bends: np.ndarray) -> None:
 def follow_season(
     memory: Record, total: float, exponent: int, level: float, unit: float, last: float, shape: Record
 ) -> None:
-    """Take in a block's released sum, once :func:`block_lengths.close_block` has, and predict the next block.
+    """Take in a block's released sum, in thresholds, after :func:`block_lengths.close_block`, and predict the next.
 
-    Parameters
-    ----------
-    memory : SEASON
-        Changed in place; of its first part the prediction alone.
-    total : float
-        The released sum, in thresholds.
-    exponent, level, unit, last
-        These numbers of the memory before the block was closed.
-    shape : SHAPE
-        Public parameters.
+    ``memory``: SEASON, changed in place; ``exponent``, ``level``, ``unit``, ``last``: before the block was closed.
     """
     length = LENGTHS[exponent]
     if memory.begun != 0.0:
@@ -155,7 +140,7 @@ def follow_season(
 def _observe(
     memory: Record, total: float, exponent: int, level: float, unit: float, gap: float, shape: Record
 ) -> None:
-    """One step of the filter, and what it foresaw better than the plain level."""
+    """One step of the filter, and its gain over the plain level."""
     length, noise, period = LENGTHS[exponent], shape.noise * unit * unit, memory.period
     left, state, covariance = memory.left, memory.state, memory.covariance
     row, gain = np.empty(STATES), np.zeros(STATES)

@@ -1,4 +1,4 @@
-"""Choice of a threshold from a hold-out: noisy max over a histogram, and smooth sensitivity of a quantile."""
+"""Thresholds from a hold-out: noisy max over a histogram, and smooth sensitivity of a quantile."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ PARTED, PIECE = 16, 1024
 
 @inline
 def _bin(value: float, step: float, bins: int) -> float:
-    """ceil(value / step), clipped to the bins."""
     last = np.float64(bins - 1)
     x = np.ceil(value / step)
     x = x if x > 0.0 else 0.0
@@ -30,21 +29,9 @@ def _bin(value: float, step: float, bins: int) -> float:
 
 @kernel
 def bin_values(values: np.ndarray, step: float, counts: np.ndarray) -> bool:
-    """Add each value to bin ceil(value / step), clipped to the ends.
+    """Add each value to bin ceil(value / step), clipped to the ends; True if one is NaN or infinite.
 
-    Parameters
-    ----------
-    values : float64[n]
-        In units of the input.
-    step : float
-        Distance of neighbouring candidates.
-    counts : int64[J + 1]
-        The histogram; changed in place.
-
-    Returns
-    -------
-    bool
-        Whether a value is NaN or infinite; the histogram is then of no use.
+    ``step``: distance of candidates; ``counts``: int64[J + 1], changed in place.
     """
     flags = np.int64(0)
     for i in range(values.size):
@@ -55,21 +42,10 @@ def bin_values(values: np.ndarray, step: float, counts: np.ndarray) -> bool:
 
 @kernel
 def bin_pieces(values: np.ndarray, step: float, bins: np.ndarray, lanes: np.ndarray, counts: np.ndarray) -> bool:
-    """:func:`bin_values` for many values a bin: alike ones meet in a bin, where each waits for the one before.
+    """:func:`bin_values` for many values a bin, where each would wait for the one before.
 
-    Parameters
-    ----------
-    values, step, counts
-        As for :func:`bin_values`.
-    bins : uint32[PIECE]
-        Memory; unsigned, since an index that may be negative counts from the end, which is asked of each.
-    lanes : int64[3, J + 1]
-        Three further histograms, of zeros; added to ``counts``.
-
-    Returns
-    -------
-    bool
-        As :func:`bin_values`.
+    ``bins``, uint32[PIECE] (unsigned: Python's negative indices cost time), and ``lanes``, int64[3, J + 1] zeros, are
+    scratch.
     """
     flags = np.int64(0)
     second, third, fourth = lanes[0], lanes[1], lanes[2]
@@ -94,18 +70,10 @@ def bin_pieces(values: np.ndarray, step: float, bins: np.ndarray, lanes: np.ndar
 
 @kernel
 def bin_eighths(steps: np.ndarray, first: np.ndarray, candidates: np.ndarray, counts: np.ndarray) -> None:
-    """Add each value to the bin of the least candidate that is not below it.
+    """Add each value to the bin of the least candidate not below it.
 
-    Parameters
-    ----------
-    steps : int64[n]
-        Values in grid steps, from 0 to the largest candidate, below 2^53.
-    first : int64[63 * 8]
-        For each e and k, at 8 e + k, the first candidate that is not below 2^e (1 + k / 8).
-    candidates : int64[J]
-        Rising.
-    counts : int64[J]
-        The histogram; changed in place.
+    ``steps``: int64[n] from 0 to the largest candidate, below 2^53; ``first``, int64[63 * 8]: at 8 e + k the first
+    candidate not below 2^e (1 + k / 8); ``candidates``: rising; ``counts``: int64[J].
     """
     for i in range(steps.size):
         # The exponent and three bits of the mantissa: which eighth of an octave.
@@ -118,23 +86,10 @@ def bin_eighths(steps: np.ndarray, first: np.ndarray, candidates: np.ndarray, co
 
 @inline
 def choose_candidate(counts: np.ndarray, unit: int, penalties: np.ndarray, noise: np.ndarray) -> int:
-    """Index j >= 1 of the candidate with the largest unit * #{v <= theta_j} - penalty_j + noise_j.
+    """Lowest index j >= 1 of the largest unit * #{v <= theta_j} - penalty_j + noise_j.
 
-    Parameters
-    ----------
-    counts : int64[J + 1]
-        The histogram of the hold-out.
-    unit : int
-        K: the score's sensitivity, a power of two.
-    penalties : int64[J]
-        rint(K * public term) of each candidate.
-    noise : int64[J]
-        Independent noise of scale K / epsilon.
-
-    Returns
-    -------
-    int
-        The lowest index among the largest, from 1 to J.
+    ``counts``, int64[J + 1]: the histogram; ``unit``: K, a power of two; ``penalties``: rint(K * public term);
+    ``noise``: of scale K / epsilon.
     """
     at_most = counts[0]
     best = 0
@@ -150,7 +105,7 @@ def choose_candidate(counts: np.ndarray, unit: int, penalties: np.ndarray, noise
 
 @kernel
 def bin_rows(values: np.ndarray, starts: np.ndarray, count: int, step: float, histograms: np.ndarray) -> None:
-    """Add the first ``count`` values of each row to its histogram (int64[n, J + 1]; values are finite)."""
+    """Add the first ``count`` finite values of each row to its histogram, int64[n, J + 1]."""
     for row in range(starts.size):
         bin_values(values[starts[row] : starts[row] + count], step, histograms[row])
 
@@ -159,7 +114,7 @@ def bin_rows(values: np.ndarray, starts: np.ndarray, count: int, step: float, hi
 def choose_rows(
     histograms: np.ndarray, unit: int, penalties: np.ndarray, noise: np.ndarray, best: np.ndarray
 ) -> None:
-    """The winning candidate of each row: histograms int64[n or 1, J + 1], noise int64[n, J], best int64[n]."""
+    """The winner of each row, int64[n]: histograms int64[n or 1, J + 1], noise int64[n, J]."""
     shared = histograms.shape[0] == 1
     for row in range(best.size):
         best[row] = choose_candidate(histograms[0 if shared else row], unit, penalties, noise[row])
@@ -217,7 +172,6 @@ DEEPEST = 64
 
 @inline
 def _at(values: np.ndarray, bound: int, rank: int) -> float:
-    """W(rank), as a float64 that is exact."""
     if rank < 1:
         return 0.0
     if rank > values.size:
@@ -227,7 +181,7 @@ def _at(values: np.ndarray, bound: int, rank: int) -> float:
 
 @inline
 def best_column(x: float, tops: np.ndarray, weights: np.ndarray, first: int, last: int) -> int:
-    """The exact argument of the maximum of (tops[j] - x) * weights[j] over first <= j <= last."""
+    """Argument of the maximum of (tops[j] - x) * weights[j], first <= j <= last."""
     arg = first
     top = (tops[first] - x) * weights[first]
     for j in range(first + 1, last + 1):
@@ -241,24 +195,7 @@ def best_column(x: float, tops: np.ndarray, weights: np.ndarray, first: int, las
 
 @kernel
 def divide_pairs(values: np.ndarray, bound: int, rank: int, decay: np.ndarray) -> float:
-    """Smooth sensitivity by divide and conquer: O(m log m), bit for bit the double loop of ToPS Appendix B.
-
-    Parameters
-    ----------
-    values : int64[m]
-        Sorted, in grid steps, in [0, bound].
-    bound : int
-        B in grid steps, at most 2^52.
-    rank : int
-        P, from 1 to m.
-    decay : float64[m + 2]
-        e^(-b k), as required by the module.
-
-    Returns
-    -------
-    float
-        In grid steps, at least LEAST.
-    """
+    """:func:`scan_pairs` by divide and conquer: O(m log m), bit for bit."""
     m = values.size
     best = LEAST
     middle = np.float64(values[rank - 1])

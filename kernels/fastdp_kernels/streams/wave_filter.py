@@ -1,11 +1,8 @@
-"""A stream that repeats: a level and the coefficients of a few waves, all of which wander, seen through noisy sums.
+"""A level and coefficients of a few waves, all of which wander, seen through noisy sums.
 
-The state of block j is x = (level, coefficients); its sum is  rows[j] @ x  plus independent noise; between blocks
-every entry of x moves by independent steps.  So states given all sums have normal laws: a Kalman filter forth, and
-back the smoother for states that keep what they have (Koopman 1993, "Disturbance smoother"), which needs the gains
-alone.
-
-Letters: J blocks, d entries of the state.
+Block j's sum is rows[j] @ x plus independent noise; between blocks every entry of x = (level, coefficients) moves by
+independent steps.  A Kalman filter, and back the disturbance smoother (Koopman 1993), which needs the gains alone.  J
+blocks, d entries.
 """
 
 from __future__ import annotations
@@ -31,27 +28,20 @@ def filter_waves(
 
     Parameters
     ----------
-    totals : float64[J]
-        Noisy sums.
+    totals, noises : float64[J]
+        Noisy sums, and variances about rows @ x.
     rows : float64[J, d]
-        What each entry of the state adds to a sum.
-    noises : float64[J]
-        Variances of the sums about that.
+        Contribution of each entry.
     gaps : float64[J]
-        Values between the middle of the block before and of this one; 0 for the first.
+        Values between this block's middle and the last one's; first 0.
     rates : float64[d]
         Variance by which an entry moves with each value.
     start, spreads : float64[d]
         Means and variances of the entries at the first block.
     errors : float64[J]
-        Receives each sum's distance from its prediction, over the variance of that.
+        Receives each distance from the prediction, over its variance.
     gains : float64[J, d] or float64[0, d]
-        Receives what the entries take of that distance.
-
-    Returns
-    -------
-    float
-        The log-likelihood.
+        Receives the gains.
     """
     count, size = rows.shape
     covariance = np.zeros((size, size))
@@ -94,15 +84,7 @@ def smooth_waves(
     spreads: np.ndarray,
     states: np.ndarray,
 ) -> None:
-    """States given all sums.
-
-    Parameters
-    ----------
-    rows, errors, gains, gaps, rates, start, spreads
-        As for :func:`filter_waves`, which has filled ``errors`` and ``gains``.
-    states : float64[J, d]
-        Receives the states.
-    """
+    """States given all sums, float64[J, d], from errors and gains of :func:`filter_waves`."""
     count, size = rows.shape
     pull = np.zeros(size)
     for j in range(count - 1, -1, -1):

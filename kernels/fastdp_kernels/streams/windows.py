@@ -1,4 +1,4 @@
-"""Smoothers over the last values: their mean, and the running median of all."""
+"""Smoothers: moving mean, and running median."""
 
 from __future__ import annotations
 
@@ -16,25 +16,10 @@ from fastdp_kernels._jit import inline, kernel
 
 @kernel
 def follow_window(ring: np.ndarray, count: int, running: float, means: np.ndarray, out: np.ndarray) -> float:
-    """Add values one by one and write the mean of the last w, or of all while there are fewer.
+    """Mean of the last w values, or of all if fewer, after each of ``means``; returns the sum of the turn so far.
 
-    Parameters
-    ----------
-    ring : float64[w]
-        As described above; changed in place.
-    count : int
-        Values before these.
-    running : float
-        Sum of the turn so far; 0 where a turn begins.
-    means : float64[k]
-        The values.
-    out : float64[k]
-        Mean of the last w values after each.
-
-    Returns
-    -------
-    float
-        Sum of the turn so far.
+    ``ring``: float64[w], as above, changed in place; ``count``: values before; ``running``: sum of the turn, 0 where
+    one begins.
     """
     w = ring.size
     place = count % w
@@ -56,7 +41,7 @@ def follow_window(ring: np.ndarray, count: int, running: float, means: np.ndarra
 def follow_windows(
     firsts: np.ndarray, means: np.ndarray, ring: np.ndarray, scratch: np.ndarray, out: np.ndarray
 ) -> None:
-    """Moving averages of each row of ``means`` (float64[n, k]), after its own first guess (float64[n])."""
+    """Moving averages of each row of ``means`` (float64[n, k]) after its first guess."""
     for row in range(firsts.size):
         ring[:] = 0.0
         # Not the constants, for which Numba would compile it again.
@@ -74,10 +59,7 @@ def follow_windows(
 
 @inline
 def _bin_of_rank(counts: np.ndarray, rank: float, at: int, below: float) -> tuple[int, float]:
-    """Bin of the value with ``rank`` values before it, walking from bin ``at`` with ``below`` values under it.
-
-    It never leaves the bins, whatever they hold.
-    """
+    """Bin of the value with ``rank`` before it, from bin ``at`` with ``below`` under it; always a bin."""
     while below > rank and at > 0:
         at -= 1
         below -= counts[at]
@@ -89,18 +71,10 @@ def _bin_of_rank(counts: np.ndarray, rank: float, at: int, below: float) -> tupl
 
 @kernel
 def follow_median(counts: np.ndarray, low: float, width: float, means: np.ndarray, out: np.ndarray) -> None:
-    """Add values one by one and write the median after each.
+    """Median after each of ``means``: mean of the middles of the bins of the middle values.
 
-    Parameters
-    ----------
-    counts : float64[bins]
-        How many values each bin holds (whole numbers); changed in place.
-    low, width : float
-        Bin j holds [low + j width, low + (j + 1) width); the first and last also what lies beyond.
-    means : float64[k]
-        The values.
-    out : float64[k]
-        Mean of the middles of the bins that hold the one or two middle values.
+    ``counts``: float64[bins], changed in place; bin j holds [low + j width, low + (j + 1) width), the ends all
+    beyond.
     """
     bins = counts.size
     total = 0.0
@@ -128,7 +102,7 @@ def follow_median(counts: np.ndarray, low: float, width: float, means: np.ndarra
 def follow_medians(
     lows: np.ndarray, widths: np.ndarray, means: np.ndarray, counts: np.ndarray, scratch: np.ndarray, out: np.ndarray
 ) -> None:
-    """Running medians of each row of ``means`` (float64[n, k]); bins as ``follow_median`` has them, for each row."""
+    """:func:`follow_median` of each row of ``means`` (float64[n, k])."""
     for row in range(lows.size):
         counts[:] = 0.0
         for k in range(scratch.size):

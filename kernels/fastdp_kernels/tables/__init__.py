@@ -1,1 +1,1 @@
-"""Rows of tables: which of a person count, and their sums."""
+"""Rows of tables: choice of a person's rows, and sums."""

@@ -1,4 +1,4 @@
-"""Which rows of a person count: pairs of numbers to places in a table, keyed hashes of rows, the least of them."""
+"""Choice of a person's rows: numbers of pairs, keyed hashes of rows, the least of them."""
 
 from __future__ import annotations
 
@@ -69,22 +69,10 @@ def sip_of_pair(key: np.ndarray, first: np.uint64, second: np.uint64) -> np.uint
 def hash_rows(
     key: np.ndarray, persons: np.ndarray, times: np.ndarray, words: np.ndarray, values: np.ndarray
 ) -> np.ndarray:
-    """The hash of each row, the first of its equals: SipHash-1-3 of person, instant, key and values.
+    """Hash of each row, the first of its equals, uint64[n]: SipHash-1-3 of person, instant, key and values.
 
-    Parameters
-    ----------
-    key : uint64[2]
-        Secret.
-    persons : int64[n, 2]
-        Digests.
-    times, words : int64[n]
-        Instants, and what the hash sees of each row's key.
-    values : float64[c, n]
-        Of each column in use; none where rows are counted.  0.0 and -0.0 are one value.
-
-    Returns
-    -------
-    uint64[n]
+    ``key``: uint64[2], secret; ``persons``: digests, int64[n, 2]; ``times``, ``words``: instants, and each key's hash
+    input; ``values``, float64[c, n]: columns in use, 0.0 equal to -0.0.
     """
     found = np.empty(times.size, np.uint64)
     start = _started(key)
@@ -141,7 +129,6 @@ def hash_texts(key: np.ndarray, offsets: np.ndarray, data: np.ndarray, first: np
 
 @inline
 def _place(key: np.ndarray, a: np.int64, b: np.int64, slots: np.ndarray, pairs: np.ndarray) -> np.int64:
-    """The slot of a pair, or the empty one where it belongs."""
     x = (np.uint64(a) ^ key[0]) * (key[1] | _ONE)
     x = ((x >> _HALF) ^ x ^ np.uint64(b)) * _ODD
     place = np.int64((x >> _HALF) ^ x) & (slots.size - 1)
@@ -152,7 +139,7 @@ def _place(key: np.ndarray, a: np.int64, b: np.int64, slots: np.ndarray, pairs: 
 
 @kernel
 def place_pairs(key: np.ndarray, pairs: np.ndarray, used: int, slots: np.ndarray) -> None:
-    """Fill an empty hash table with the first ``used`` pairs, which are distinct."""
+    """Fill an empty hash table with the first ``used`` pairs, distinct."""
     for number in range(used):
         slots[_place(key, pairs[number, 0], pairs[number, 1], slots, pairs)] = number
 
@@ -167,27 +154,22 @@ def number_pairs(
     used: int,
     learns: bool,
 ) -> tuple[np.ndarray, int]:
-    """The number of each pair, in the order in which pairs came first.
+    """Number of each pair, in order of first appearance, int64[n]; and the number of pairs.
 
     Parameters
     ----------
     key : uint64[2]
-        Of the table's hash, so that an attacker cannot choose pairs that collide.
+        Of the table's hash: nobody can choose colliding pairs.
     first, second : int64[n]
         The pairs.
     slots : int64[a power of two]
-        Numbers, -1 where a slot is empty; more than ``used`` + n of them.
+        Numbers, -1 for empty; more than ``used`` + n.
     pairs : int64[at least used + n, 2]
         Pairs by number; new ones are added.
     used : int
         How many there are.
     learns : bool
-        Add pairs that are new; else their number is -1.
-
-    Returns
-    -------
-    int64[n], int
-        Numbers, and how many pairs there are now.
+        Add new pairs; else their number is -1.
     """
     found = np.empty(first.size, np.int64)
     for i in range(first.size):
@@ -212,30 +194,24 @@ def least_rows(
     per_window: int,
     size: int,
 ) -> tuple[np.ndarray, int]:
-    """Which rows count: of each group the ``most`` of least hash, of them at most ``per_window`` in one window.
+    """Rows that count, bool[n]: of each group the ``most`` of least hash, at most ``per_window`` in one window.
+
+    Returns also the number of groups with rows that do not.
 
     Parameters
     ----------
     key : uint64[2]
         Secret.
     groups : int64[n]
-        Persons, or each person's periods, by number.
+        Numbers of persons, or of their periods.
     hashes : uint64[n]
-        Of :func:`hash_rows`.  Equal rows of a group have equal ones: they are numbered, and the second and further
-        ones hashed again with their number.
+        Of :func:`hash_rows`; equal rows of a group are numbered and hashed again.
     windows : int64[n]
         Numbers of windows, from ``first`` on.
-    spans : int
-        How many windows there are.
+    spans, size : int
+        Numbers of windows and of groups.
     most, per_window : int
-        Rows of a group that count, and those of one window (0: no bound of its own).
-    size : int
-        How many groups there are.
-
-    Returns
-    -------
-    bool[n], int
-        Which rows count, and how many groups have rows that do not.
+        Rows of a group that count, and of one window (0: unlimited).
     """
     n = groups.size
     begins = np.zeros(size + 1, np.int64)
@@ -277,14 +253,13 @@ def least_rows(
 
 @inline
 def _sorted(rows: np.ndarray, hashes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Rows by their hash."""
     order = np.argsort(hashes)
     return rows[order], hashes[order]
 
 
 @inline
 def _renumber(key: np.ndarray, hashes: np.ndarray) -> bool:
-    """Give equals, which stand together, hashes of their own; whether there are any."""
+    """Give neighbouring equals hashes of their own; True if there are any."""
     found, repeat, last = False, np.uint64(0), hashes[0]
     for t in range(1, hashes.size):
         now = hashes[t]
@@ -300,16 +275,8 @@ def _renumber(key: np.ndarray, hashes: np.ndarray) -> bool:
 def link_rows(windows: np.ndarray, rows: np.ndarray, size: int, ends: np.ndarray) -> None:
     """Chain new rows to the rows before them in the same window.
 
-    Parameters
-    ----------
-    windows : int64[m]
-        Places of the new rows' windows in ``ends``.
-    rows : int64[at least size + m, c]
-        Rows; the last column of the new ones, from ``size`` on, receives the row before, or -1.
-    size : int
-        How many rows there were.
-    ends : int64[w]
-        The last row of each window, or -1; moved to the new ones.
+    ``windows``, int64[m]: indices in ``ends`` of the new rows' windows; ``rows``: the last column, from ``size`` on,
+    receives the row before, or -1; ``ends``: last row of each window, or -1, moved on.
     """
     for i in range(windows.size):
         rows[size + i, rows.shape[1] - 1] = ends[windows[i]]
@@ -318,7 +285,7 @@ def link_rows(windows: np.ndarray, rows: np.ndarray, size: int, ends: np.ndarray
 
 @kernel
 def chained_rows(rows: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """The places of all rows in chains that end in ``ends``: int64[n]."""
+    """Indices of all rows in chains that end in ``ends``."""
     count, before = 0, rows.shape[1] - 1
     for w in range(ends.size):
         i = ends[w]

@@ -20,31 +20,24 @@ def add_values(
     centre: int,
     sums: np.ndarray,
 ) -> int:
-    """Add each row's value, clipped, rounded to the grid and less the centre, to its cell.
+    """Add each row's value, clipped, rounded and less the centre, to its cell; the first row not finite, or -1.
 
     Parameters
     ----------
-    windows : int64[n]
-        Number of each row's window.
-    keys : int[n]
-        Number of its key; negative for rows that do not count.
+    windows, keys : int64[n], int[n]
+        Numbers of each row's window and key; negative keys do not count.
     values : float64[n]
         In units of the input.
     first : int
-        Number of the first window; rows of windows before it, or behind the last, do not count.
+        First window; rows outside the windows do not count.
     steps_per_unit : float
         1 / resolution.
     low, high : float
-        What values are clipped to, in steps: whole numbers between -2^50 and 2^50.
+        Clip in steps, integers in [-2^50, 2^50].
     centre : int
         Subtracted from each value, in steps.
     sums : int64[W, K]
-        Receives the sums, modulo 2^64.
-
-    Returns
-    -------
-    int
-        The first row that counts and whose value is NaN or infinite, or -1.  The sums are then of no use.
+        Receives the sums, modulo 2^64; of no use after a value that is not finite.
     """
     wrong = -1
     shift = np.int64(plus(ROUNDER_BITS, np.int64(centre)))
@@ -78,7 +71,7 @@ def add_squares(
     factor: float,
     sums: np.ndarray,
 ) -> int:
-    """Add the square of what :func:`add_values` adds, times ``factor``, a power of 2, rounded half to even."""
+    """Add the squares of :func:`add_values`, times ``factor``, a power of 2, half to even."""
     wrong = -1
     for i in range(windows.size):
         w = windows[i] - first
@@ -100,7 +93,7 @@ def add_squares(
 
 @kernel
 def add_ones(windows: np.ndarray, keys: np.ndarray, first: int, sums: np.ndarray) -> None:
-    """Count the rows of each cell; parameters as of :func:`add_values`."""
+    """Count the rows of each cell, as :func:`add_values`."""
     for i in range(windows.size):
         w = windows[i] - first
         k = np.int64(keys[i])

@@ -62,10 +62,10 @@ FOUR = Toeplitz(length=4)
 
 def count(epsilon: float) -> ManyRuns:
     """A count with discrete Laplace noise of scale 1 / epsilon."""
-    law = sampler.laplace_distribution(1 / Fraction(epsilon))
+    distribution = sampler.laplace_distribution(1 / Fraction(epsilon))
 
     def draw(data: int, trials: int, key: Key) -> Integers:
-        return data + sampler.draws(trials, law, key, StreamId(Purpose.DRAWS)).reshape(-1, 1)
+        return data + sampler.draws(trials, distribution, key, StreamId(Purpose.DRAWS)).reshape(-1, 1)
 
     return ManyRuns(Guarantee(epsilon=epsilon, arithmetic="exact"), draw)
 

@@ -64,7 +64,7 @@ class ExactLoss:
 
     @property
     def violated(self) -> bool:
-        """Whether the worst is above the claim."""
+        """True if the worst is above the claim."""
         return self.worst > self.epsilon
 
 
@@ -91,17 +91,17 @@ def local_report_loss(mechanism: Mechanism) -> ExactLoss:
     return ExactLoss(mechanism.epsilon, shown, cases)
 
 
-def _borders(law: ReportDistribution, inputs: Iterable[int]) -> set[int]:
+def _borders(distribution: ReportDistribution, inputs: Iterable[int]) -> set[int]:
     """Reports on either side of every place where a weight changes."""
-    if isinstance(law, MixtureDistribution):
-        return _borders(law.window, inputs) | {law.window.outputs, law.window.outputs + 1}
-    if isinstance(law, BitDistribution):
+    if isinstance(distribution, MixtureDistribution):
+        return _borders(distribution.window, inputs) | {distribution.window.outputs, distribution.window.outputs + 1}
+    if isinstance(distribution, BitDistribution):
         return {0, 1}
-    assert isinstance(law, WindowDistribution)  # noqa: S101 - there are no other laws
-    places = {0, law.outputs, law.left_over % law.outputs}
+    assert isinstance(distribution, WindowDistribution)  # noqa: S101 - there are no other distributions
+    places = {0, distribution.outputs, distribution.left_over % distribution.outputs}
     for x in inputs:
-        places |= {x, x + law.near}
-    return {place + by for place in places for by in (-1, 0)} & set(range(law.outputs))
+        places |= {x, x + distribution.near}
+    return {place + by for place in places for by in (-1, 0)} & set(range(distribution.outputs))
 
 
 def winner_probabilities(scores: Integers, scale: float, *, one_sided: bool) -> Floats:
@@ -133,7 +133,7 @@ def observed(rule: NoisyMax | ScaleFree, task: ThresholdTask, holdout: Sequence[
 
 
 def noisy_max_loss(rule: NoisyMax | ScaleFree, task: ThresholdTask, *, noise_factor: float = 1.0) -> ExactLoss:
-    """Noisy max over every pair of adjacent hold-outs of a small instance: the chooser's own scores and law."""
+    """Noisy max over every pair of adjacent hold-outs of a small instance: the chooser's scores and noise."""
     highest = round(task.bound)
     # Each number of values above the lowest candidate that ScaleFree may release before it chooses.
     released = range(task.holdout + 1) if isinstance(rule, ScaleFree) else (None,)
@@ -146,24 +146,26 @@ def noisy_max_loss(rule: NoisyMax | ScaleFree, task: ThresholdTask, *, noise_fac
         scores = [chooser.scores() if number is None else chooser.scores(number) for number in released]
         rounded = (np.rint(each * coarser).astype(np.int64) for each in scores)
         scale = noise_factor * float(chooser.distribution.scale) * coarser
-        laws = [winner_probabilities(each, scale, one_sided=chooser.distribution.one_sided) for each in rounded]
+        distributions = [
+            winner_probabilities(each, scale, one_sided=chooser.distribution.one_sided) for each in rounded
+        ]
         counted = chooser.count_epsilon * chooser.above_lowest / noise_factor if isinstance(rule, ScaleFree) else 0.0
-        return counted, np.stack(laws)
+        return counted, np.stack(distributions)
 
     holdouts = itertools.combinations_with_replacement(range(highest + 1), task.holdout)
-    laws = {values: probabilities(values) for values in holdouts}
+    distributions = {values: probabilities(values) for values in holdouts}
     worst, cases = 0.0, 0
-    for values, (counted, law) in laws.items():
+    for values, (counted, distribution) in distributions.items():
         for position, value in itertools.product(range(len(values)), range(highest + 1)):
-            other, there = laws[tuple(sorted((*values[:position], value, *values[position + 1 :])))]
-            worst = max(worst, abs(counted - other) + float(np.abs(np.log(law / there)).max()))
-            cases += law.size
+            other, there = distributions[tuple(sorted((*values[:position], value, *values[position + 1 :])))]
+            worst = max(worst, abs(counted - other) + float(np.abs(np.log(distribution / there)).max()))
+            cases += distribution.size
     # Sums of 10^4 doubles are right to 10^-11, so a difference below that is no violation.
     return ExactLoss(rule.guarantee(task).epsilon, round(worst, 10), cases)
 
 
 def smooth_noise_loss(
-    law: SmoothNoise, epsilon: float, delta: float, *, kappa: float = 1.0, offset: float = 0.0
+    distribution: SmoothNoise, epsilon: float, delta: float, *, kappa: float = 1.0, offset: float = 0.0
 ) -> ExactLoss:
     """Noise of a smooth upper bound of the sensitivity: the least epsilon at which delta is enough, by an integral.
 
@@ -174,13 +176,13 @@ def smooth_noise_loss(
     z = np.concatenate([-np.geomspace(1e4, 40.0, 2001)[:-1], np.linspace(-40.0, 40.0, 160_001)])
     z = np.concatenate([z, -z[2000::-1]])
     widths = np.gradient(z)
-    here = _density(law, z - offset)
+    here = _density(distribution, z - offset)
     pairs = []
-    for stretch in (-law.b, 0.0, law.b):
-        farthest = law.a / kappa * min(1.0, math.exp(stretch))
+    for stretch in (-distribution.b, 0.0, distribution.b):
+        farthest = distribution.a / kappa * min(1.0, math.exp(stretch))
         # Without an offset either sign gives the same.
         for shift in {0.0, farthest, -farthest if offset else 0.0}:
-            there = _density(law, (z - shift) * math.exp(-stretch) - offset) * math.exp(-stretch)
+            there = _density(distribution, (z - shift) * math.exp(-stretch) - offset) * math.exp(-stretch)
             pairs += [(here, there), (there, here)]
     if delta == 0.0:
         worst = max(float(np.log(p / q).max()) for p, q in pairs)
@@ -193,13 +195,18 @@ def smooth_noise_loss(
     return ExactLoss(epsilon, worst, len(pairs), delta)
 
 
-def _density(law: SmoothNoise, z: Floats) -> Floats:
-    if law.name == "laplace":
+def _density(distribution: SmoothNoise, z: Floats) -> Floats:
+    if distribution.name == "laplace":
         return 0.5 * np.exp(-np.abs(z))
-    if law.name == "gaussian":
+    if distribution.name == "gaussian":
         # Far out both densities of a ratio are 0.
         return np.exp(-0.5 * z * z) / math.sqrt(2.0 * math.pi)
-    return law.gamma * math.sin(math.pi / law.gamma) / (2.0 * math.pi) / (1.0 + np.abs(z) ** law.gamma)
+    return (
+        distribution.gamma
+        * math.sin(math.pi / distribution.gamma)
+        / (2.0 * math.pi)
+        / (1.0 + np.abs(z) ** distribution.gamma)
+    )
 
 
 def split_loss(plan: CellParameters, epsilon: float, points: tuple[Any, Any], outcomes: int, key: Key) -> ExactLoss:
@@ -224,9 +231,9 @@ def split_plan(epsilon: float, max_depth: int, *, repaired: bool = True) -> Cell
 def pak_noise_loss(noise: str, kappa: float | None = None) -> ExactLoss:
     """The loss of PAK's quantile with its offset, by the rule's own kappa or another one."""
     rule = PAKQuantile(delta=DELTA, noise=noise)  # type: ignore[arg-type]
-    law = rule.smooth_noise(WIDE)
+    distribution = rule.smooth_noise(WIDE)
     factor = rule.kappa(WIDE) if kappa is None else kappa
-    return smooth_noise_loss(law, WIDE.epsilon, DELTA, kappa=factor, offset=law.upper(rule.beta))
+    return smooth_noise_loss(distribution, WIDE.epsilon, DELTA, kappa=factor, offset=distribution.upper(rule.beta))
 
 
 def exact_losses(seed: int | str | None) -> dict[str, Callable[[], ExactLoss]]:

@@ -150,7 +150,7 @@ def open_sums(columns: Sequence[int], before: Sequence[float] = (0.0,)) -> Calla
 
 
 def chosen_counts(fresh: Fresh, data: Sequence[int]) -> Integers:
-    """Which counter was active at each time, and its sum."""
+    """Active counter at each time, and its sum."""
     counting = fresh()
     steps = [counting.step(value) for value in data]
     return np.array([number for one in steps for number in (one.counter, *one.counts.tolist())])

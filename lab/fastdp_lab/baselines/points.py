@@ -127,7 +127,7 @@ class FixedTreeMachine(OfflineMachine):
     rule: ClassVar[int] = 1
 
     @cached_property
-    def law(self) -> sampler.LaplaceDistribution:
+    def distribution(self) -> sampler.LaplaceDistribution:
         """Of the counters' noise."""
         return sampler.laplace_distribution(noise_scale(self.counter, Fraction(self.epsilon)))
 
@@ -144,7 +144,7 @@ class FixedTreeMachine(OfflineMachine):
             sign * (np.searchsorted(codes, begins + widths) - np.searchsorted(codes, begins))
             for sign, codes in ((1, added), (-1, removed))
         )
-        noise = sampler.draws(tree.leaves.size, self.law, key, StreamId(Purpose.CELL, number=state.n_steps))
+        noise = sampler.draws(tree.leaves.size, self.distribution, key, StreamId(Purpose.CELL, number=state.n_steps))
         rows = state.rows.copy()
         increments = net + self.counter.step(rows, noise)
         changed = {name: getattr(tree, name).copy() for name in ("released", "held", "projected")}

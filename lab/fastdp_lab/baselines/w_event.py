@@ -107,7 +107,7 @@ class WEventMachine(Machine[WEventState]):
         return WEventState(0, 0, 0, np.zeros(size, np.int64), "")
 
     def step(self, state: WEventState, batch: Column, key: Key) -> Transition[WEventState]:
-        """Whether each value is released, and the published values."""
+        """Flags of released values, and the published values."""
         values = as_finite(as_floats(batch.values), "raise", batch.name)
         resolution, top = self.grid.resolution, self.grid.bound_steps
         published: Integers = np.empty(values.size, np.int64)

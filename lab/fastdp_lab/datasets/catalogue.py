@@ -82,12 +82,12 @@ def _pooch() -> Any:
 
 
 def cache_folder() -> Path:
-    """Where downloads are kept: $FASTDP_DATA, or ``fastdp`` in the user's cache folder."""
+    """Folder of downloads: $FASTDP_DATA, or ``fastdp`` in the user's cache folder."""
     return Path(os.environ.get("FASTDP_DATA") or _pooch().os_cache("fastdp"))
 
 
 def path_of(name: str, folder: Path | None = None) -> Path:
-    """Where the file of a catalogue entry belongs."""
+    """Path of a catalogue entry's file."""
     entry = CATALOGUE[validation.choice("name", name, tuple(CATALOGUE))]
     return (cache_folder() if folder is None else folder) / entry.file
 

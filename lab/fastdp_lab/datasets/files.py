@@ -289,7 +289,7 @@ class SpatialStream:
 
     @property
     def has_deletions(self) -> bool:
-        """Whether any event removes a point."""
+        """True if any event removes a point."""
         return bool(np.any(self.cancels >= 0))
 
     @property

@@ -52,7 +52,7 @@ def table1(stream: str, n: int | None = None, order: str = "iid", seed: int = 7)
 
     Notes
     -----
-    The law: up to the 85 % quantile a power of u, whose exponent makes the mean right; above, geometric
+    The distribution: up to the 85 % quantile a power of u, whose exponent makes the mean right; above, geometric
     interpolation between the quantiles, with u to the fourth power before the maximum, which is rare.
 
     Examples
@@ -74,7 +74,7 @@ def table1(stream: str, n: int | None = None, order: str = "iid", seed: int = 7)
 
 
 def _rounded(u: Floats, row: Row, exponent: float) -> Integers:
-    """The law's values at u in (0, 1)."""
+    """The distribution's values at u in (0, 1)."""
     first = row.quantiles[0]
     values = row.least + (first - row.least) * (np.minimum(u, _KNOTS[0]) / _KNOTS[0]) ** exponent
     for k in range(1, len(_KNOTS)):
@@ -98,7 +98,7 @@ def _exponent(row: Row) -> float:
 
 
 def _score(order: str, n: int, generator: np.random.Generator) -> Floats:
-    """Where large values belong: the course of time over independent noise."""
+    """Order of large values: the course of time over independent noise."""
     noise = generator.standard_normal(n)
     if order == "diurnal":
         return noise - _WAVE * np.cos(2.0 * np.pi * DAYS * np.arange(n) / n)
@@ -110,7 +110,7 @@ def _score(order: str, n: int, generator: np.random.Generator) -> Floats:
 
 
 def _in_burst(n: int, generator: np.random.Generator) -> NDArray[np.bool_]:
-    """Whether a value lies in a burst: quiet stretches and bursts by turns, of geometric length."""
+    """Flags of values in a burst: quiet stretches and bursts by turns, of geometric length."""
     turns = 2 + int(2 * n / (_BURST + _QUIET)) * 2
     lengths = np.empty(turns, np.int64)
     lengths[::2] = generator.geometric(1.0 / _QUIET, lengths[::2].size)

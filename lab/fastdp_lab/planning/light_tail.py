@@ -1,4 +1,4 @@
-"""Whether a sample is light-tailed, and beyond which quantile: not private, for public or simulated data.
+"""Test for a light tail, and the quantile from which it holds: not private, for public or simulated data.
 
 Source: PAK Definition 12 and section V-B.
 """
@@ -16,7 +16,7 @@ from fastdp.errors import ParameterError
 from fastdp.kinds import Floats
 from fastdp_lab.planning.pak_formulas import checked, sorted_sample
 
-#: One-sided 99.9 % point of the Kolmogorov law, sqrt(ln(1000) / 2).
+#: One-sided 99.9 % point of the Kolmogorov distribution, sqrt(ln(1000) / 2).
 KOLMOGOROV = math.sqrt(math.log(1000.0) / 2.0)
 
 
@@ -29,7 +29,7 @@ class LightTail:
     light : bool
         No violation is larger than ``tolerance``.
     p, x_p, gamma : float
-        Share above the quantile, the quantile, and ln(1 / p) / x_p, the rate of the exponential law H.
+        Share above the quantile, the quantile, and ln(1 / p) / x_p, the rate of the exponential distribution H.
     largest_violation : float
         Supremum of H(x) - F(x) over x >= x_p, or 0: a probability.
     at : float

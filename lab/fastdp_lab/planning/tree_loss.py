@@ -1,7 +1,7 @@
 """Exact privacy loss of a step's split decisions (PHDStream section 3.5; the proof is in ``docs/phdstream.md``).
 
-For evaluation, never for release: it looks at the secret scores.  A decision is whether score + noise exceeds the
-threshold; its probabilities are tails of the discrete Laplace law, in closed form.  One event moves the scores on the
+For evaluation, never for release: it looks at the secret scores. A decision is whether score + noise exceeds the
+threshold; its probabilities are tails of discrete Laplace noise, in closed form. One event moves the scores on the
 path from the root to the leaf that holds it, by one point each, and what all other decisions were has the same
 probability with and without it.
 """

@@ -95,7 +95,7 @@ class Sweep:
         return f"{data_set} (synthetic)" if made else data_set
 
     def is_base(self, mechanism: str) -> bool:
-        """Whether it publishes zeros."""
+        """True if it publishes zeros."""
         return any(
             each["system"] == "base" for each in self._specification["mechanisms"] if each["name"] == mechanism
         )

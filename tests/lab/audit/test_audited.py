@@ -160,7 +160,7 @@ def test_two_looks_share_no_runs(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_noise_that_is_lost_in_the_shipped_choice_is_caught(
     monkeypatch: pytest.MonkeyPatch, method: str, name: str, x, x_adjacent
 ) -> None:
-    """Where scores keep their penalties and only the noise is a fiftieth."""
+    """Scores keep their penalties and only the noise is a fiftieth."""
     right = getattr(noisy_max_rule._NoisyMaxChooser, method)
 
     def weaker(chooser, *arguments):

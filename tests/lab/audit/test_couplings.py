@@ -69,10 +69,10 @@ def test_negative_controls_are_caught(name: str) -> None:
 
 def counted(claim: float, scale: int, shift: int, publish: Callable[[int, int], object]) -> Instance:
     """One count of 3 or 4 with a draw of this scale; the adjacent one's draw is shifted."""
-    law = sampler.laplace_distribution(scale)
+    distribution = sampler.laplace_distribution(scale)
 
     def seen(key: Key, count: int) -> Outputs:
-        yield "count", publish(count, int(sampler.draws(1, law, key, COUNT)[0]))
+        yield "count", publish(count, int(sampler.draws(1, distribution, key, COUNT)[0]))
 
     return Instance(claim, seen, 4, 3, lambda _, found: found.add(KEY, COUNT, 0, shift))
 
@@ -97,14 +97,16 @@ def test_a_check_sees_outputs_costs_and_scales() -> None:
     assert secret.unequal == ("scales",)
 
 
-@pytest.mark.parametrize(("law", "claim"), [(sampler.laplace_distribution(5), 1.2), (gaussian_distribution(5), 0.72)])
-def test_noise_of_sums_is_shifted_to_the_same_noisy_sums(law: Distribution, claim: float) -> None:
+@pytest.mark.parametrize(
+    ("distribution", "claim"), [(sampler.laplace_distribution(5), 1.2), (gaussian_distribution(5), 0.72)]
+)
+def test_noise_of_sums_is_shifted_to_the_same_noisy_sums(distribution: Distribution, claim: float) -> None:
     """By 1 and 5: six fifths of epsilon, or squares of 1 and 5 over twice that of sigma, 26 / 50."""
 
     def seen(key: Key, sums: list[int]) -> Outputs:
-        yield "sums", sums + PrefixNoise(key).draw(np.array(sums), law, binding.start_chain(key), 0)
+        yield "sums", sums + PrefixNoise(key).draw(np.array(sums), distribution, binding.start_chain(key), 0)
 
-    gaussian = isinstance(law, GaussianDistribution)
+    gaussian = isinstance(distribution, GaussianDistribution)
     exact = 26.0 / 50.0 if gaussian else 6.0 / 5.0
     for seed in range(8):
         found = Instance(claim, seen, [3, 9, 4], [4, 9, -1], concentrated=gaussian).check(seed)
@@ -113,18 +115,18 @@ def test_noise_of_sums_is_shifted_to_the_same_noisy_sums(law: Distribution, clai
 
 
 def test_draws_are_the_tables_wherever_they_are_asked_for() -> None:
-    law = sampler.laplace_distribution(8)
+    distribution = sampler.laplace_distribution(8)
     shifts = Shifts()
     shifts.add(KEY, COUNT, 5, 100)
     whole, moved, part, silent = (np.zeros(8, np.int64) for _ in range(4))
-    sampler.fill(whole, law, Table(3).key, COUNT)
-    sampler.fill(part[:3], law, Table(3).key, COUNT, 5)
+    sampler.fill(whole, distribution, Table(3).key, COUNT)
+    sampler.fill(part[:3], distribution, Table(3).key, COUNT, 5)
     table = Table(3, shifts)
-    sampler.fill(moved, law, table.key, COUNT)
+    sampler.fill(moved, distribution, table.key, COUNT)
     assert np.array_equal(moved - whole, [0, 0, 0, 0, 0, 100, 0, 0])
     assert np.array_equal(part[:3], whole[5:])
     assert table.losses()[0] == 12.5
-    sampler.fill(silent, law, Table(SPREADS.index(0.0)).key, COUNT)
+    sampler.fill(silent, distribution, Table(SPREADS.index(0.0)).key, COUNT)
     assert not silent.any()
 
 
@@ -162,9 +164,9 @@ def test_instances_of_tables_are_of_every_unit_noise_and_clip() -> None:
 
 def test_the_tail_of_a_draw_is_that_of_its_law() -> None:
     q = np.exp(-1.0 / 3.0)
-    law = np.array([(1.0 - q) / (1.0 + q) * q ** abs(k) for k in range(-200, 201)])
+    distribution = np.array([(1.0 - q) / (1.0 + q) * q ** abs(k) for k in range(-200, 201)])
     for least in (1, 2, 17):
-        assert tail(least, Fraction(3)) == pytest.approx(law[200 + least :].sum(), rel=1e-12)
+        assert tail(least, Fraction(3)) == pytest.approx(distribution[200 + least :].sum(), rel=1e-12)
     assert tail(0, Fraction(3)) == 1.0
 
 

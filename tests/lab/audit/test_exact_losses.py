@@ -25,11 +25,11 @@ def test_exact_winners_are_those_of_the_kernel(one_sided: bool) -> None:
     """Ties, which are frequent at this scale, included: they go to the lowest index."""
     counts, unit, penalties, runs = np.array([0, 1, 0, 1]), 1, np.array([0, 1, 1]), 200_000
     scores, scale = unit * np.cumsum(counts)[1:] - penalties, 1.5
-    law = (
+    distribution = (
         sampler.geometric_distribution(Fraction(3, 2)) if one_sided else sampler.laplace_distribution(Fraction(3, 2))
     )
     winners = np.empty(runs, np.int64)
-    noise = draw_noise(law, runs, 3, Key.from_seed(stat.seed(307)))
+    noise = draw_noise(distribution, runs, 3, Key.from_seed(stat.seed(307)))
     threshold_choice.choose_rows(counts.reshape(1, -1), unit, penalties, noise, winners)
     found = np.bincount(winners - 1, minlength=3)
     stat.accept(stat.chi_square_p(found, exact.winner_probabilities(scores, scale, one_sided=one_sided)))
@@ -41,7 +41,7 @@ def test_the_sum_of_a_choice_and_its_kernel_is_the_same() -> None:
     """Scores that are enumerated are those that win."""
     for rule in RULES.values():
         chooser = exact.observed(rule, small_task(1.0), [1, 2, 2])
-        law = exact.winner_probabilities(
+        distribution = exact.winner_probabilities(
             np.rint(chooser.scores() * (64 / chooser.sensitivity)).astype(np.int64),
             64.0,
             one_sided=chooser.distribution.one_sided,
@@ -49,17 +49,17 @@ def test_the_sum_of_a_choice_and_its_kernel_is_the_same() -> None:
         thetas = chooser.choices(Key.from_seed(stat.seed(309)), 100_000)
         assert chooser.choose(Key.from_seed(5)) == chooser.choices(Key.from_seed(5), 1)[0]
         found = [int((thetas == candidate).sum()) for candidate in np.arange(1.0, 5.0)]
-        stat.accept(stat.chi_square_p(np.array(found), law))
-        stat.reject(stat.chi_square_p(np.array(found), law[::-1]))
+        stat.accept(stat.chi_square_p(np.array(found), distribution))
+        stat.reject(stat.chi_square_p(np.array(found), distribution[::-1]))
 
 
 @pytest.mark.parametrize("name", ["laplace", "gaussian", "cauchy"])
 def test_exact_loss_of_smooth_noise(name: str) -> None:
     delta = 0.0 if name == "cauchy" else 1e-3
-    law = calibrate(name, 1.0, delta, 2.0)
-    loss = exact.smooth_noise_loss(law, 1.0, delta)
+    distribution = calibrate(name, 1.0, delta, 2.0)
+    loss = exact.smooth_noise_loss(distribution, 1.0, delta)
     assert 0.2 < loss.worst <= 1.0
-    assert exact.smooth_noise_loss(replace(law, a=16 * law.a), 1.0, delta).violated
+    assert exact.smooth_noise_loss(replace(distribution, a=16 * distribution.a), 1.0, delta).violated
 
 
 @pytest.mark.parametrize("beta", [0.006, 0.1, 0.4])
@@ -67,10 +67,10 @@ def test_exact_loss_of_smooth_noise(name: str) -> None:
 def test_kappa_hides_the_offset_and_costs_nothing(noise: str, beta: float) -> None:
     """PAK Eq. 11: with it the loss is the plain quantile's; without it more, at the paper's beta than is claimed."""
     rule = PAKQuantile(beta=beta, delta=1e-3, noise=noise)
-    law, offset = rule.smooth_noise(WIDE), rule.smooth_noise(WIDE).upper(beta)
-    plain = exact.smooth_noise_loss(law, 1.0, 1e-3)
-    hidden = exact.smooth_noise_loss(law, 1.0, 1e-3, kappa=rule.kappa(WIDE), offset=offset)
-    open_ = exact.smooth_noise_loss(law, 1.0, 1e-3, offset=offset)
+    distribution, offset = rule.smooth_noise(WIDE), rule.smooth_noise(WIDE).upper(beta)
+    plain = exact.smooth_noise_loss(distribution, 1.0, 1e-3)
+    hidden = exact.smooth_noise_loss(distribution, 1.0, 1e-3, kappa=rule.kappa(WIDE), offset=offset)
+    open_ = exact.smooth_noise_loss(distribution, 1.0, 1e-3, offset=offset)
     assert abs(hidden.worst - plain.worst) < 1e-3
     assert open_.worst > hidden.worst + 0.01
     assert open_.violated == (noise == "laplace" and beta == 0.006)
@@ -83,10 +83,10 @@ def test_exact_loss_of_a_step_with_half_of_its_noise() -> None:
     assert exact.split_loss(less, 1.0, data, 300, Key.from_seed(1)).violated
 
 
-@pytest.mark.parametrize("law", [SquareWave, StochasticRounding, Piecewise, Hybrid])
+@pytest.mark.parametrize("distribution", [SquareWave, StochasticRounding, Piecewise, Hybrid])
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0])
-def test_exact_loss_of_reports(law, epsilon: float) -> None:
-    loss = exact.local_report_loss(law(epsilon))
+def test_exact_loss_of_reports(distribution, epsilon: float) -> None:
+    loss = exact.local_report_loss(distribution(epsilon))
     assert epsilon * (1 - 1e-9) < loss.worst <= epsilon
     assert not loss.violated
 

@@ -80,12 +80,16 @@ class Table:
         self._drawn: dict[Name, int] = defaultdict(int)
         self._gaussian: set[Name] = set()
 
-    def __call__(self, name: Name, law: Distribution, start: int, out: Integers, sums: Integers | None) -> None:
+    def __call__(
+        self, name: Name, distribution: Distribution, start: int, out: Integers, sums: Integers | None
+    ) -> None:
         """As :class:`fastdp.noise.binding.NoiseTable`."""
-        end, gaussian = start + out.size, isinstance(law, GaussianDistribution)
-        scale = law.sigma if isinstance(law, GaussianDistribution) else law.scale
+        end, gaussian = start + out.size, isinstance(distribution, GaussianDistribution)
+        scale = distribution.sigma if isinstance(distribution, GaussianDistribution) else distribution.scale
         drawn = np.rint(self._draws(name, end)[start:] * (self._spread * float(scale))).astype(np.int64)
-        out[:] = np.abs(drawn) if not isinstance(law, GaussianDistribution) and law.one_sided else drawn
+        out[:] = (
+            np.abs(drawn) if not isinstance(distribution, GaussianDistribution) and distribution.one_sided else drawn
+        )
         for position, shift in self._shifts.by[name].items() if name in self._shifts.by else ():
             if start <= position < end:
                 out[position - start] += shift
@@ -208,7 +212,7 @@ class Finding(NamedTuple):
 
     @property
     def failed(self) -> bool:
-        """Whether the instance refutes the claim's proof."""
+        """True if the instance refutes the claim's proof."""
         return bool(self.unequal) or self.ratio > 1.0 + ROUNDING
 
 

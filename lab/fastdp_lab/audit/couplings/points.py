@@ -125,7 +125,7 @@ def _as_method(counter: Counter, follow: Any, work: Any, state: Integers, noise:
 
 
 def on_path(plan: CellParameters, tree: Tree, code: int) -> NDArray[np.bool_]:
-    """Which nodes hold the event's cell of the greatest depth."""
+    """Flags of nodes that hold the event's cell of the greatest depth."""
     widths = np.array([plan.fan_out ** (plan.max_depth - depth) for depth in tree.depth.tolist()], np.int64)
     return np.asarray(tree.code == code // widths)
 

@@ -293,7 +293,7 @@ def publisher(rng: Generator, kind: type = fastdp.StreamPublisher, **options: An
 
 
 def place_of(rng: Generator, size: int, holdout: int, borders: int) -> int:
-    """Where the streams differ: at an end, at a border of hold-outs or trees, or anywhere."""
+    """Position where the streams differ: at an end, at a border of hold-outs or trees, or anywhere."""
     marks = [0, holdout - 1, holdout, holdout + 1, size - 1]
     marks += [holdout + border + by for border in range(borders, size, borders) for by in (-1, 0)]
     inside = [mark for mark in marks if 0 <= mark < size]

@@ -1,4 +1,4 @@
-"""Closed forms of the laws of integer noise."""
+"""Closed forms of the distributions of integer noise."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def laplace_cells(edges: NDArray[np.float64], scale: float) -> NDArray[np.float6
     cells = []
     bounds = [-np.inf, *edges.tolist(), np.inf]
     for low, high in itertools.pairwise(bounds):
-        # The law is symmetric: [low, high) below zero mirrors (-high, -low] = [1 - high, 1 - low).
+        # The distribution is symmetric: [low, high) below zero mirrors (-high, -low] = [1 - high, 1 - low).
         total = 0.0
         for a, b in ((max(low, 1.0), high), (max(1.0 - high, 1.0), 1.0 - low)):
             if b > a:
@@ -27,7 +27,7 @@ def laplace_cells(edges: NDArray[np.float64], scale: float) -> NDArray[np.float6
 
 
 def geometric_cells(edges: NDArray[np.float64], scale: float) -> NDArray[np.float64]:
-    """Probabilities of [0, e_0), [e_0, e_1), ..., [e_last, inf) of the geometric law."""
+    """Probabilities of [0, e_0), [e_0, e_1), ..., [e_last, inf) of the geometric distribution."""
     bounds = np.concatenate([[0.0], edges])
     tails = np.exp(-bounds / scale)
     inner = tails[:-1] * -np.expm1(-np.diff(bounds) / scale)

@@ -1,4 +1,4 @@
-"""The samplers' laws: chi-square against closed forms, with power, and against independent samplers."""
+"""The samplers' distributions: chi-square against closed forms, with power, and against independent samplers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fastdp.noise import sampler
 from fastdp.noise.key import Key
 from fastdp.noise.words import Purpose, StreamId
 from tests import stat
-from tests.oracles import exact_noise, laws
+from tests.oracles import distributions, exact_noise
 
 HUNDRED_MILLION = 10**8
 BATCH = 2**22
@@ -30,14 +30,14 @@ def count_cells(draws, first_edge, width, cells):
 
 
 def histogram(
-    law: sampler.LaplaceDistribution, total: int, first_edge: int, width: int, size: int, seed: int
+    distribution: sampler.LaplaceDistribution, total: int, first_edge: int, width: int, size: int, seed: int
 ) -> np.ndarray:
     cells = np.zeros(size, np.int64)
     key = Key.from_seed(seed)
     batch = np.empty(BATCH, np.int64)
     for number, begin in enumerate(range(0, total, BATCH)):
         part = batch[: min(BATCH, total - begin)]
-        sampler.fill(part, law, key, StreamId(Purpose.DRAWS, number=number))
+        sampler.fill(part, distribution, key, StreamId(Purpose.DRAWS, number=number))
         count_cells(part, first_edge, width, cells)
     return cells
 
@@ -60,29 +60,29 @@ def test_discrete_laplace_over_a_hundred_million_draws(scale: int) -> None:
     layout = cell_layout(scale)
     observed = histogram(sampler.laplace_distribution(scale), HUNDRED_MILLION, *layout, stat.seed(11))
     assert observed.sum() == HUNDRED_MILLION
-    stat.accept(stat.chi_square_p(observed, laws.laplace_cells(edges(*layout), scale)))
+    stat.accept(stat.chi_square_p(observed, distributions.laplace_cells(edges(*layout), scale)))
     for wrong in (scale * 1.02, scale / 1.02):
-        stat.reject(stat.chi_square_p(observed, laws.laplace_cells(edges(*layout), wrong)))
+        stat.reject(stat.chi_square_p(observed, distributions.laplace_cells(edges(*layout), wrong)))
 
 
 @pytest.mark.parametrize("scale", [10, *(pytest.param(scale, marks=pytest.mark.statistical) for scale in (1, 2**22))])
 def test_geometric_over_ten_million_draws(scale: int) -> None:
     width = max(1, scale // 4)
     observed = histogram(sampler.geometric_distribution(scale), 10**7, width, width, 60, stat.seed(12))
-    stat.accept(stat.chi_square_p(observed, laws.geometric_cells(edges(width, width, 60), scale)))
-    stat.reject(stat.chi_square_p(observed, laws.geometric_cells(edges(width, width, 60), scale * 1.02)))
+    stat.accept(stat.chi_square_p(observed, distributions.geometric_cells(edges(width, width, 60), scale)))
+    stat.reject(stat.chi_square_p(observed, distributions.geometric_cells(edges(width, width, 60), scale * 1.02)))
 
 
 def test_two_word_draws_above_the_one_word_scale() -> None:
     scale = 2**44
     layout = cell_layout(scale)
     observed = histogram(sampler.laplace_distribution(scale), 10**6, *layout, stat.seed(13))
-    stat.accept(stat.chi_square_p(observed, laws.laplace_cells(edges(*layout), scale)))
-    stat.reject(stat.chi_square_p(observed, laws.laplace_cells(edges(*layout), scale * 1.1)))
+    stat.accept(stat.chi_square_p(observed, distributions.laplace_cells(edges(*layout), scale)))
+    stat.reject(stat.chi_square_p(observed, distributions.laplace_cells(edges(*layout), scale * 1.1)))
 
 
 def test_low_digits_are_uniform_at_large_scales() -> None:
-    """The lowest digits of a wide law are uniform: a sampler that rounds doubles would show here."""
+    """The lowest digits of a wide distribution are uniform: a sampler that rounds doubles would show here."""
     for scale in (2**40, 2**50):
         out = np.empty(2**20, np.int64)
         sampler.fill(out, sampler.laplace_distribution(scale), Key.from_seed(stat.seed(14)), StreamId(Purpose.DRAWS))
@@ -94,7 +94,7 @@ def test_low_digits_are_uniform_at_large_scales() -> None:
 
 def test_draws_are_independent() -> None:
     """Neighbours, and equal positions of different streams: signs and magnitudes against independence."""
-    law, key = sampler.laplace_distribution(1000), Key.from_seed(stat.seed(15))
+    distribution, key = sampler.laplace_distribution(1000), Key.from_seed(stat.seed(15))
     streams = []
     for stream in (
         StreamId(Purpose.TREE, 1, 0),
@@ -103,7 +103,7 @@ def test_draws_are_independent() -> None:
         StreamId(Purpose.THRESHOLD),
     ):
         out = np.empty(2**20, np.int64)
-        sampler.fill(out, law, key, stream)
+        sampler.fill(out, distribution, key, stream)
         streams.append(np.digitize(out, [-1000, -300, 0, 300, 1000]))
     first = streams[0]
     for a, b in ((first[:-1], first[1:]), *((first, other) for other in streams[1:])):
@@ -117,7 +117,7 @@ def test_draws_are_independent() -> None:
 def test_digit_sampler_agrees(scale: float) -> None:
     """An independent exact sampler follows the same closed form, and our draws are homogeneous with it."""
     layout = cell_layout(scale)
-    exact_cells = laws.laplace_cells(edges(*layout), scale)
+    exact_cells = distributions.laplace_cells(edges(*layout), scale)
     digits = exact_noise.laplace_by_digits(scale, 10**6, np.random.default_rng(stat.seed(16)))
     theirs = np.zeros(layout[2], np.int64)
     count_cells(digits, layout[0], layout[1], theirs)
@@ -138,5 +138,5 @@ def test_rational_sampler_agrees() -> None:
     layout = cell_layout(float(scale))
     counts = np.zeros(layout[2], np.int64)
     count_cells(draws, layout[0], layout[1], counts)
-    stat.accept(stat.chi_square_p(counts, laws.laplace_cells(edges(*layout), float(scale))))
-    stat.reject(stat.chi_square_p(counts, laws.laplace_cells(edges(*layout), float(scale) * 1.1)))
+    stat.accept(stat.chi_square_p(counts, distributions.laplace_cells(edges(*layout), float(scale))))
+    stat.reject(stat.chi_square_p(counts, distributions.laplace_cells(edges(*layout), float(scale) * 1.1)))

@@ -1,7 +1,7 @@
-"""Figures 2, 5, 6, 12 and 13 of PAK: distributions of values, beside the exponential law and over time.
+"""Figures 2, 5, 6, 12 and 13 of PAK: distributions of values, beside the exponential distribution and over time.
 
-laws.png (Figure 2): cumulative distributions.
-light_tails.png (Figure 5): the tail beside that of the exponential law with the same quantile.
+distributions.png (Figure 2): cumulative distributions.
+light_tails.png (Figure 5): the tail beside that of the exponential distribution with the same quantile.
 search.png (Figure 6): r x_p over x_(p^r), by which the paper chooses p_max.
 hours.png, days.png (Figures 12, 13): distributions by hour of the day and by day of the week.
 
@@ -46,7 +46,7 @@ class Timed:
     days: NDArray[np.int64]
 
 
-def laws(data: Path | None) -> list[Stream]:
+def distributions(data: Path | None) -> list[Stream]:
     """The real streams whose files are in the folder; without any, those that Tables I and II suggest."""
     if data is None:
         return synthetic()
@@ -88,7 +88,7 @@ def _synthetic_trips(n: int = 200_000) -> Timed:
 
 
 def _orders(path: Path) -> Stream:
-    """What a customer spent at one time, in pounds, without returns."""
+    """Amount of a purchase, in pounds, without returns."""
     import pyarrow.parquet as parquet
 
     table = parquet.read_table(path, columns=["time", "customer", "amount_pence"])
@@ -101,7 +101,7 @@ def _orders(path: Path) -> Stream:
     return Stream("wholesale orders", "pounds", 30_000.0, np.minimum(pounds, 30_000.0))
 
 
-def draw_laws(streams: list[Stream]) -> Any:
+def draw_distributions(streams: list[Stream]) -> Any:
     """Figure 2: where values are, up to the 99.9 % quantile, and how far away the bound is."""
     figure, axes = _grid(streams, "Figure 2 of PAK: cumulative distribution")
     for ax, stream in zip(axes, streams, strict=True):
@@ -117,8 +117,10 @@ def draw_laws(streams: list[Stream]) -> Any:
 
 
 def draw_light_tails(streams: list[Stream]) -> Any:
-    """Figure 5: 1 - F beyond the quantile at p = 0.005, beside the exponential law's, on a logarithmic axis."""
-    figure, axes = _grid(streams, f"Figure 5 of PAK: the tail beyond p = {P_MAX:g}, and the exponential law's")
+    """Figure 5: 1 - F beyond the quantile at p = 0.005, beside the exponential one, on a logarithmic axis."""
+    figure, axes = _grid(
+        streams, f"Figure 5 of PAK: the tail beyond p = {P_MAX:g}, and the exponential distribution's"
+    )
     handles: dict[str, Any] = {}
     for ax, stream in zip(axes, streams, strict=True):
         verdict = planning.check_light_tail(stream.values, P_MAX)
@@ -126,7 +128,7 @@ def draw_light_tails(streams: list[Stream]) -> Any:
         points = np.linspace(0.0, end, POINTS)
         above = 1.0 - _share_up_to(stream.values, points)
         (handles["values"],) = ax.plot(points, np.where(above > 0.0, above, np.nan), color=COLOURS[1])
-        (handles["exponential law"],) = ax.plot(points, np.exp(-verdict.gamma * points), color=TRUTH, linestyle="--")
+        (handles["exponential"],) = ax.plot(points, np.exp(-verdict.gamma * points), color=TRUTH, linestyle="--")
         ax.axvline(verdict.x_p, color=GREY, linewidth=0.8, linestyle=":")
         ax.set(yscale="log", ylim=(0.3 / stream.values.size, 1.5), xlabel=stream.unit)
         ax.set_title(f"{stream.name}: {'light' if verdict.light else 'not light'}-tailed", fontsize=9)
@@ -208,9 +210,9 @@ def _grid(streams: list[Stream], title: str) -> tuple[Any, list[Any]]:
 
 #: Figures by their number: the file's name, and what draws it.
 FIGURES: dict[int, tuple[str, Callable[[Path | None], Any]]] = {
-    2: ("laws", lambda data: draw_laws(laws(data))),
-    5: ("light_tails", lambda data: draw_light_tails(laws(data))),
-    6: ("search", lambda data: draw_search(laws(data))),
+    2: ("distributions", lambda data: draw_distributions(distributions(data))),
+    5: ("light_tails", lambda data: draw_light_tails(distributions(data))),
+    6: ("search", lambda data: draw_search(distributions(data))),
     12: ("hours", lambda data: draw_hours(trips(data))),
     13: ("days", lambda data: draw_days(trips(data))),
 }
