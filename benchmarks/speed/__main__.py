@@ -19,7 +19,7 @@ TIMED = {
     "batch": "many short streams in one call, many repetitions of one release",
     "local": "ToPL: the EM, reports and messages a second",
     "spatial": "PHDStream: whole runs, memory",
-    "tables": "totals of 10^7 rows from Parquet, beside the polars group-by",
+    "tables": "totals of 10^7 rows from Parquet beside polars; of many text keys beside pandas and DuckDB",
     "files": "publishers made, integers, state files, the ledger, a CSV file; beside syncs, SQLite, parsers",
 }
 #: The others have ``run``, whose parameters are the options.

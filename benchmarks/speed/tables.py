@@ -1,4 +1,4 @@
-"""Totals of 10^7 rows from a Parquet file, and of 10^6 rows in memory, beside the plain polars group-by."""
+"""Totals of 10^7 rows from Parquet and 10^6 in memory beside the polars group-by; of many text keys beside pandas."""
 
 from __future__ import annotations
 
@@ -31,6 +31,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "clip, keys and windows from the rows": {"keys": "public", "bound": 100.0},
 }
 PLAIN = "polars group-by"
+#: Rows, distinct texts and persons of the group "many text keys".
+TEXT_ROWS, TEXTS, PERSONS = 2 * 10**6, 358_000, 200_000
 
 
 def write_rows(path: Path, rows: int = ROWS) -> None:
@@ -103,9 +105,43 @@ def _grouped(frame: Any, cell: list[Any]) -> Any:
     return frame.group_by(cell).agg(pl.col("value").clip(0.0, 10.0).sum())
 
 
+def texts() -> Group:
+    """Frames of 358,000 text keys beside the pandas and DuckDB group-bys: whole calls, with their frames."""
+    import duckdb
+    import pandas as pd
+
+    generator, weights = np.random.default_rng(0), np.arange(1, TEXTS + 1) ** -0.5
+    places = generator.choice(TEXTS, TEXT_ROWS - TEXTS, p=weights / weights.sum())
+    names = np.array([f"/shop/{i:06x}/page" for i in generator.permutation(TEXTS)])
+    columns = {"key": names[generator.permutation(np.append(np.arange(TEXTS), places))]}
+    columns |= {"value": generator.exponential(1.0, TEXT_ROWS), "who": generator.integers(0, PERSONS, TEXT_ROWS)}
+    frame = pd.DataFrame(columns)
+    limit, listed, person = "pandas group-by", {"keys": names.tolist()}, {"unit": fastdp.Person("who", rows=10)}
+    found: dict[str, Task] = {
+        limit: lambda: frame.groupby("key")["value"].sum(),
+        "DuckDB group-by": lambda: duckdb.sql("select key, sum(value) from frame group by key").df(),
+    }
+    for name, given in (
+        ("keys given", listed),
+        ("private keys", {"delta": 1e-6}),
+        ("persons, keys given", listed | person),
+        ("persons, private keys", {"delta": 1e-6} | person),
+    ):
+        found[name] = partial(_framed, frame, "value", by="key", clip=10.0, epsilon=1.0, seed=1, **given)
+    return Group("tables of many text keys", {}, items=dict.fromkeys(found, TEXT_ROWS), slow=found, limit=limit)
+
+
+def _framed(frame: Any, *given: Any, **options: Any) -> Any:
+    """The whole call, with its frame; warnings of small samples are not told."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return fastdp.totals(frame, *given, **options).frame
+
+
 def groups(data: Path) -> Iterator[Callable[[], Group]]:
     del data
     yield memory
+    yield texts
     with tempfile.TemporaryDirectory() as folder:
         yield partial(parquet, Path(folder))
 

@@ -49,7 +49,8 @@ class Source:
     """Columns in use of a table, and the ``schema`` of all.
 
     ``read`` returns record batches, more than once if ``again``; ``rows``: their number, if known.  On an engine
-    ``add`` maps (plan, quantities) to exact sums, int64[n, W, K], and rows are never read here.
+    ``add`` maps (plan, quantities) to exact sums, int64[n, W, K], and rows are never read here; ``texts``: whether it
+    reads times of texts.
     """
 
     family: str
@@ -59,6 +60,7 @@ class Source:
     again: bool = True
     rows: int | None = None
     add: Callable[[Any, Any], Any] | None = None
+    texts: bool = True
 
     def batches(self) -> Batches:
         """Record batches of at most BATCH rows, in order; DataError for any reader's error."""
@@ -216,14 +218,18 @@ def check_types(
     zone = None
     if time is not None:
         found = source.schema[time]
-        # On an engine, rows are not parsed here.
-        texts = source.add is None and isinstance(found, (narwhals.String, narwhals.Categorical))
+        texts = isinstance(found, (narwhals.String, narwhals.Categorical))
         zone = "UTC" if how == "unit" else getattr(found, "time_zone", None)
         fits = {
             None: texts or isinstance(found, (narwhals.Datetime, narwhals.Date)),
-            "unit": found.is_integer() or (source.add is None and found.is_float()),
-            "format": texts or (source.add is None and found.is_integer()),
+            "unit": found.is_integer() or found.is_float(),
+            "format": texts or found.is_integer(),
         }[how]
+        if how != "unit" and (texts or how == "format") and not source.texts:
+            raise ParameterError(
+                f"time = {time!r}: expected timestamps or dates (to_timestamp makes them), or Unix times with "
+                "Time(unit=), because Spark has formats of its own"
+            )
         if not fits:
             raise ParameterError(
                 f"time = {time!r} holds {kind_of(found)} entries: expected dates, datetimes of one time zone "

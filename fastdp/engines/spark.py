@@ -251,7 +251,8 @@ class SparkTable:
             raise ParameterError(f"frame is a {type(self.frame).__name__}: expected a pyspark.sql.DataFrame")
         check_names(columns, self.frame.columns, self.frame)
         schema = narwhals.from_native(self.frame).collect_schema()
-        return Source("pandas", columns, schema, lambda: iter(()), add=partial(exact_sums, self.frame))
+        add = partial(exact_sums, self.frame)
+        return Source("pandas", columns, schema, lambda: iter(()), add=add, texts=False)
 
 
 def table(frame: Foreign) -> SparkTable:
@@ -261,7 +262,8 @@ def table(frame: Foreign) -> SparkTable:
     ----------
     frame : pyspark.sql.DataFrame
         Stored, so that a repeated task reads the same.  Times are timestamps, with or without a zone, dates, or
-        integers with ``Time(unit=)``; by default the zone is the session's for timestamps, and none for others.
+        numbers with ``Time(unit=)``; by default the zone is the session's for timestamps, and none for others.
+        Texts are no times here, because Spark has formats of its own: ``to_timestamp`` makes them.
 
     Returns
     -------
@@ -327,16 +329,20 @@ def _micros(frame: Foreign, time: Time, plan: TablePlan) -> Foreign:
     from pyspark.sql import functions as f
 
     kind = dict(frame.dtypes)[time.column]
+    factor = {"s": 10**6, "ms": 10**3, "us": 1}.get(time.unit or "")
     if time.unit is not None and kind in ("bigint", "int"):
-        factor = {"s": 10**6, "ms": 10**3, "us": 1}.get(time.unit)
         number = _column(time.column).cast("long")
         return f.call_function("div", number, f.lit(1000)) if factor is None else number * f.lit(factor)
+    if time.unit is not None and kind in ("double", "float"):
+        # As on one machine; NaN is greater than all numbers.
+        micros = _column(time.column).cast("double") * f.lit(1e-3 if factor is None else float(factor))
+        return f.when(f.abs(micros) < 2.0**62, f.floor(micros))
     if kind == "timestamp":
         return f.unix_micros(_column(time.column))
     if kind not in ("timestamp_ntz", "date"):
         raise ParameterError(
-            f"time = {time.column!r} holds {kind} entries: expected timestamps, dates or, with Time(unit=), whole "
-            "numbers on Spark (parse others first)"
+            f"time = {time.column!r} holds {kind} entries: expected timestamps, dates or, with Time(unit=), "
+            "numbers on Spark"
         )
     clock = _column(time.column).cast("timestamp_ntz")
     zone = None if plan.calendar is None else plan.calendar.time_zone

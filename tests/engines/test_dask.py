@@ -140,6 +140,36 @@ def test_sums_are_those_of_one_machine(readings: Path, name: str, client: Any) -
         assert table.clipped_rows == one.clipped_rows
 
 
+@pytest.mark.parametrize(
+    ("form", "more"),
+    [
+        ("%Y-%m-%dT%H:%M:%S", {}),
+        ("%d.%m.%Y %H:%M", {"format": "%d.%m.%Y %H:%M"}),
+        ("%Y%m%d", {"format": "%Y%m%d"}),
+        ("s", {"unit": "s"}),
+    ],
+)
+def test_times_are_read_as_on_one_machine(readings: Path, form: str, more: dict[str, Any], client: Any) -> None:
+    """Texts in ISO and other formats, whole numbers such as 20240329, and Unix times with a fraction."""
+    import dask.dataframe as dd
+    import pandas as pd
+
+    from fastdp.engines import dask
+
+    frame = pd.read_parquet(readings / "whole.parquet")
+    clock = frame["at"].dt.tz_localize(None)
+    if form == "s":
+        frame["at"] = clock.astype("M8[ms]").astype("int64") / 1000.0 + 0.25
+    else:
+        frame["at"] = clock.dt.strftime(form).astype("int64" if form == "%Y%m%d" else "str")
+    time = fastdp.Time("at", "1d", start="2024-03-29", stop="2024-04-02", zone="UTC" if form == "s" else None, **more)
+    options: dict[str, Any] = {"epsilon": 1.0, "key": bytes(32), "clip": 4.0}
+    one = fastdp.totals(frame, "kwh", time, **options)
+    assert fastdp.counts(frame, time, epsilon=1.0, seed=1).sum(0, 4) == pytest.approx(len(frame), abs=30)
+    parts = dask.table(dd.from_pandas(frame, npartitions=3))
+    assert fastdp.totals(parts, "kwh", time, **options).arrow.equals(one.arrow)
+
+
 def test_tables_in_every_zone(tmp_path: Path, client: Any) -> None:
     import dask.dataframe as dd
 

@@ -213,7 +213,7 @@ def test_what_spark_tables_refuse(session: Any, tmp_path: Path) -> None:
             flat.totals(table, "kwh", "at", "1h", ledger=ledger, stream="t", module=spark, **options, **wrong)
     with pytest.raises(ParameterError, match="column 'when'"):
         flat.counts(table, "when", "1h", module=spark, **options)
-    with pytest.raises(ParameterError, match="expected dates, datetimes"):
+    with pytest.raises(ParameterError, match="because Spark has formats of its own"):
         flat.counts(table, "meter", "1h", module=spark, **options)
     with pytest.raises(ParameterError, match="value = 'meter' holds"):
         flat.totals(table, "meter", "at", "1h", clip=4.0, module=spark, **options)
@@ -292,6 +292,26 @@ def test_several_statistics_of_unix_times(session: Any) -> None:
             for each in (frame, spark.table(session.createDataFrame(frame)))
         )
         assert_equal(one, two)
+
+
+def test_unix_times_with_a_fraction_and_texts_that_are_refused(session: Any) -> None:
+    from fastdp.engines import spark
+
+    frame = make_table()
+    frame["at"] = frame["at"].astype("int64") / 10**6 + 0.25
+    time = fastdp.Time("at", "1d", start="2024-03-29", stop="2024-04-02", unit="s", missing="drop")
+    options: dict[str, Any] = {"epsilon": 1.0, "key": bytes(32), "clip": 4.0}
+    frame.loc[frame.index[0], "at"] = np.nan
+    one, two = (
+        fastdp.totals(each, "kwh", time, **options) for each in (frame, spark.table(session.createDataFrame(frame)))
+    )
+    assert_equal(one, two)
+    frame["at"] = "2024-03-30"
+    texts = spark.table(session.createDataFrame(frame))
+    for given in ({}, {"format": "%Y-%m-%d"}):
+        time = fastdp.Time("at", "1d", start="2024-03-29", stop="2024-04-02", **given)
+        with pytest.raises(ParameterError, match="because Spark has formats of its own"):
+            fastdp.totals(texts, "kwh", time, **options)
 
 
 def test_what_spark_says_about_a_row_is_not_shown(session: Any) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fastdp_kernels._jit import kernel
+from fastdp_kernels._jit import inline, kernel
 from fastdp_kernels.streams.hierarchy_nodes import release_tree
 from fastdp_kernels.streams.online_pass import (
     add_noise,
@@ -98,6 +98,33 @@ def emit_rows(
         emit_blocks(totals[row, :k], predictions[row, : k + 1], block, int(np.int64(0)), target)
 
 
+@inline
+def _sum_row(values: np.ndarray, public: np.ndarray, sums: np.ndarray) -> bool:
+    """Sum a row by block; True if a value is NaN or infinite."""
+    block = int(public[3])
+    if block == 1:
+        return round_values(values, public[0], public[1], sums)
+    return sum_blocks(values, public[0], public[1], block, int(np.int64(0)), sums)
+
+
+@inline
+def _emit_row(
+    sums: np.ndarray, public: np.ndarray, noise: np.ndarray, tree_blocks: int, prediction: float, out: np.ndarray
+) -> None:
+    """Publish a row from its block sums, tree by tree."""
+    resolution, block = public[2], int(public[3])
+    closed = out.size // block
+    for tree, begin in enumerate(range(0, max(closed, 1), tree_blocks)):
+        closing, drawn = min(closed - begin, tree_blocks), noise[tree]
+        end = out.size if begin + closing == closed else (begin + closing) * block
+        own, target = sums[begin : begin + closing], out[begin * block : end]
+        if block == 1:
+            add_noise(own, drawn, resolution, target)
+        else:
+            zero = int(np.int64(0))
+            prediction = emit_sums(own, drawn[:closing], resolution, prediction, block, zero, target)
+
+
 @kernel
 def publish_rows(
     values: np.ndarray,
@@ -115,39 +142,33 @@ def publish_rows(
     ``publics``, float64[n, 4], as ``public`` there; ``noise``, ``tree_blocks`` as for :func:`close_rows`;
     ``predictions``, float64[n], of first blocks; ``out``: row i from ``out_starts[i]`` on.
     """
-    zero, sums, summed = int(np.int64(0)), np.empty(0, np.int64), False
+    sums, summed = np.empty(0, np.int64), False
     for row in range(starts.size):
+        after, first = row + 1, starts[row]
+        shared = after < starts.size and starts[after] == first and counts[after] == counts[row]
+        shared = shared and publics[after, 1] == publics[row, 1]
+        if shared or summed:
+            if not summed:
+                sums = np.empty(-(-counts[row] // int(publics[row, 3])), np.int64)
+                if _sum_row(values[first : first + counts[row]], publics[row], sums):
+                    return row
+            target = out[out_starts[row] : out_starts[row] + counts[row]]
+            _emit_row(sums, publics[row], noise[row], tree_blocks, predictions[row], target)
+            summed = shared
+            continue
         count, block, prediction = counts[row], int(publics[row, 3]), predictions[row]
-        steps_per_unit, top, resolution = publics[row, 0], publics[row, 1], publics[row, 2]
-        first, to, closed, after = starts[row], out_starts[row], count // block, row + 1
-        shared = (
-            after < starts.size and starts[after] == first and counts[after] == count and publics[after, 1] == top
-        )
-        if shared and not summed:
-            own = values[first : first + count]
-            if sums.size != -(-count // block):
-                sums = np.empty(-(-count // block), np.int64)
-            if (
-                round_values(own, steps_per_unit, top, sums)
-                if block == 1
-                else (sum_blocks(own, steps_per_unit, top, block, zero, sums))
-            ):
-                return row
+        closed = count // block
         for tree, begin in enumerate(range(0, max(closed, 1), tree_blocks)):
             closing, at = min(closed - begin, tree_blocks), begin * block
             end = count if begin + closing == closed else at + closing * block
-            target, drawn = out[to + at : to + end], noise[row, tree]
-            if not (shared or summed):
-                part = values[first + at : first + end]
-                _, prediction = publish(part, publics[row], drawn, zero, closing, zero, zero, prediction, target)
-                if np.isnan(prediction):
-                    return row
-            elif block == 1:
-                add_noise(sums[begin : begin + closing], drawn, resolution, target)
-            else:
-                given = sums[begin : begin + closing], drawn[:closing]
-                prediction = emit_sums(given[0], given[1], resolution, prediction, block, zero, target)
-        summed = shared
+            to = out_starts[row]
+            part, target = values[first + at : first + end], out[to + at : to + end]
+            zero = int(np.int64(0))
+            _, prediction = publish(
+                part, publics[row], noise[row, tree], zero, closing, zero, zero, prediction, target
+            )
+            if np.isnan(prediction):
+                return row
     return -1
 
 
