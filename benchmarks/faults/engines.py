@@ -18,7 +18,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -29,9 +29,12 @@ import fastdp
 from benchmarks.faults import processes
 from benchmarks.shared import table
 from fastdp.engines import Job
+from tests.engines import windows
 from tests.engines.scenes import expected, make_job, make_rows
 
 ROWS, STREAMS, MAX_KILLS = 1500, 20, 3
+#: Rows of jobs of windows, and of Flink's jobs, which last minutes.
+WINDOW_ROWS, FLINK_ROWS = 600, 3000
 #: Micro-batches of a streaming query, and kills before it may end: a session takes ten seconds to start.
 SPARK_FILES, SPARK_KILLS = 36, 9
 
@@ -45,9 +48,15 @@ class Tally:
     two_noises: int = 0
     lost: int = 0
     twice: int = 0
-    wanted: dict[Any, float] = field(default_factory=dict)
+    wanted: dict[Any, Any] = field(default_factory=dict)
 
-    def compare(self, found: list[tuple[Any, float]]) -> None:
+    def compare_windows(self, folder: Path, rows: list[Any], found: list[Any]) -> None:
+        """All windows that were ever visible, against one machine without kills."""
+        wanted = windows.expected(windows.make_job(folder), rows)
+        self.wanted = {(row["window"], row["shop.town"]): row for row in wanted}
+        self.compare([((row["window"], row["shop.town"]), row) for row in found])
+
+    def compare(self, found: list[tuple[Any, Any]]) -> None:
         """All that was ever visible, against one fleet without kills."""
         self.outputs += len(found)
         self.two_noises += sum(self.wanted[place] != value for place, value in found)
@@ -95,8 +104,45 @@ def _bytewax(folder: Path, rows: list[Any]) -> None:
     run_main(made, recovery_config=RecoveryConfig(folder / "recovery"), epoch_interval=timedelta(0, 0.03))
 
 
+def bytewax_windows(kills: int, chance: random.Random) -> Tally:
+    from bytewax.recovery import init_db_dir
+
+    tally = Tally()
+    while tally.kills < kills:
+        with tempfile.TemporaryDirectory(prefix="fastdp-engines-") as name:
+            folder, rows = Path(name), windows.make_rows(WINDOW_ROWS, seed=chance.randrange(2**32))
+            (folder / "recovery").mkdir()
+            init_db_dir(folder / "recovery", 1)
+            for delay in [*(chance.uniform(0.05, 1.5) for _ in range(MAX_KILLS)), None]:
+                end = processes.run(partial(_bytewax_windows, folder, rows), after=delay, log=folder / "log")
+                tally.kills += end.killed
+            if end.code:
+                raise RuntimeError((folder / "log").read_text()[-1500:])
+            tally.compare_windows(folder, rows, windows.logged(folder / "out"))
+    return tally
+
+
+def _bytewax_windows(folder: Path, rows: list[Any]) -> None:
+    from bytewax.recovery import RecoveryConfig
+    from bytewax.testing import run_main
+
+    from tests.engines.test_bytewax import windows_flow
+
+    log = windows.Log(folder / "out")
+
+    class Out(list[Any]):
+        def __iadd__(self, items: Any) -> Any:
+            for item in items:
+                log(item)
+            time.sleep(0.02)
+            return self
+
+    made = windows_flow(windows.with_ticks(rows, 1), windows.make_job(folder), Out(), batch=5)
+    run_main(made, recovery_config=RecoveryConfig(folder / "recovery"), epoch_interval=timedelta(0, 0.03))
+
+
 def quix(kills: int, chance: random.Random) -> Tally:
-    program = "from tests.engines.kafka import Broker; broker = Broker(); print(broker.address, flush=True)"
+    program = "from fastdp_lab.kafka import Broker; broker = Broker(); print(broker.address, flush=True)"
     with _broker("-c", f"import sys; {program}; sys.stdin.read()") as address:
         return _kafka(kills, chance, address, "at-least-once")
 
@@ -162,14 +208,14 @@ def _send(address: str, topic: str, rows: list[Any]) -> None:
 
 
 def _read(address: str, topic: str, committed: bool) -> list[Any]:
-    from tests.engines.kafka import read
+    from fastdp_lab.kafka import read
 
     return [[key, *json.loads(value)] for key, value in read(address, topic, committed=committed)]
 
 
 def _quix(address: str, trial: int, folder: Path, state: Path, delay: float | None, guarantee: str) -> None:
     from fastdp.engines import quix as engine
-    from tests.engines.kafka import application
+    from fastdp_lab.kafka import application
 
     app = application(
         address,
@@ -201,6 +247,105 @@ def _quix(address: str, trial: int, folder: Path, state: Path, delay: float | No
     published = engine.release(frame.apply(remember), make_job(folder))
     published.apply(lambda out: [numbers[0], out]).to_topic(given)
     app.run(timeout=8.0)
+
+
+def quix_windows(kills: int, chance: random.Random) -> Tally:
+    """Each worker finds its state in the changelog topic alone."""
+    from tests.engines.test_quix import run_windows, send_windows
+
+    tally, trial = Tally(), 0
+    program = "from fastdp_lab.kafka import Broker; broker = Broker(); print(broker.address, flush=True)"
+    options = {"consumer_extra_config": {"session.timeout.ms": 6000, "heartbeat.interval.ms": 500}}
+    while tally.kills < kills:
+        trial += 1
+        with (
+            _broker("-c", f"import sys; {program}; sys.stdin.read()") as address,
+            tempfile.TemporaryDirectory(prefix="fastdp-engines-") as name,
+        ):
+            folder, rows = Path(name), windows.make_rows(WINDOW_ROWS, seed=trial)
+            processes.run(partial(send_windows, address, "in", rows, 1))
+            for number, kill_at in enumerate([*(chance.randrange(1, 200) for _ in range(MAX_KILLS)), 0]):
+                work = partial(
+                    run_windows, address, folder, name=str(number), kill_at=kill_at, pause=0.004, **options
+                )
+                end = processes.run(work, log=folder / "log")
+                tally.kills += end.code == -signal.SIGKILL
+            if end.code:
+                raise RuntimeError((folder / "log").read_text()[-1500:])
+            found = processes.run(partial(_read_texts, address)).answer
+            rows_found = [json.loads(value) for value in found]
+            tally.compare_windows(
+                folder, rows, [{**row, "window": datetime.fromisoformat(row["window"])} for row in rows_found]
+            )
+    return tally
+
+
+def _read_texts(address: str) -> list[str]:
+    from fastdp_lab.kafka import read
+
+    return [value.decode() for _, value in read(address, "out")]
+
+
+def flink(kills: int, chance: random.Random) -> Tally:
+    """One job that restarts from its last checkpoint; its Python workers are killed."""
+    rows = make_rows(FLINK_ROWS, STREAMS)
+    with tempfile.TemporaryDirectory(prefix="fastdp-engines-") as name:
+        tally, folder = Tally(), Path(name)
+        tally.kills = _flink(folder, "serve_streams", kills, chance)
+        tally.wanted = expected(make_job(folder), rows)
+        tally.compare([(place, value) for _, value, place in windows.logged(folder / "out")])
+    return tally
+
+
+def flink_windows(kills: int, chance: random.Random) -> Tally:
+    rows = windows.make_rows(FLINK_ROWS)
+    with tempfile.TemporaryDirectory(prefix="fastdp-engines-") as name:
+        tally, folder = Tally(), Path(name)
+        tally.kills = _flink(folder, "serve_windows", kills, chance)
+        # The rows that end the input end an hour of windows besides.
+        found = [row for row in windows.logged(folder / "out") if row["window"] < windows.END]
+        tally.compare_windows(folder, rows, found)
+    return tally
+
+
+def _flink(folder: Path, serve: str, kills: int, chance: random.Random) -> int:
+    """Run a job to its end, and kill Python workers meanwhile; the number of kills."""
+    given = f"Path({str(folder)!r}), {FLINK_ROWS}"
+    program = f"from pathlib import Path; from tests.engines.test_flink import {serve}; {serve}({given})"
+    # Else functions run in threads of the program itself.
+    workers = {**os.environ, "_python_worker_execution_mode": "process"}
+    struck, seen, out = 0, 0, folder / "out"
+    with (
+        (folder / "log").open("wb") as log,
+        subprocess.Popen(
+            [sys.executable, "-W", "ignore", "-c", program],
+            start_new_session=True,
+            stdout=log,
+            stderr=log,
+            env=workers,
+        ) as child,
+    ):
+        while child.poll() is None:
+            time.sleep(chance.uniform(0.2, 2.0))
+            size = out.stat().st_size if out.exists() else 0
+            living = [
+                int(path.parent.name) for path in Path("/proc").glob("[0-9]*/cmdline") if _is_worker(path, child)
+            ]
+            # One for each piece of progress, or the job would never end.
+            if living and size > seen and struck < kills:
+                os.kill(chance.choice(living), signal.SIGKILL)
+                struck, seen = struck + 1, size
+    if child.returncode:
+        raise RuntimeError((folder / "log").read_text()[-1500:])
+    return struck
+
+
+def _is_worker(path: Path, child: subprocess.Popen[bytes]) -> bool:
+    """True for a Python worker of the program, with its Java in the program's session."""
+    try:
+        return b"pyflink.fn_execution" in path.read_bytes() and os.getsid(int(path.parent.name)) == child.pid
+    except OSError:
+        return False
 
 
 def ray(kills: int, chance: random.Random) -> Tally:
@@ -319,7 +464,9 @@ def _strike(child: subprocess.Popen[bytes], offsets: Path, chance: random.Random
 
 
 #: Each engine's share of the kills, by what one costs.
-SHARES = {bytewax: 0.5, quix: 0.1, quix_once: 0.1, ray: 0.14, dask: 0.08, spark: 0.08}
+SHARES = {bytewax: 0.4, bytewax_windows: 0.1, quix: 0.1, quix_once: 0.1, ray: 0.14, dask: 0.08, spark: 0.08}
+#: Run by name alone: minutes each, and Flink's need its environment.
+SHARES |= dict.fromkeys([quix_windows, flink, flink_windows], 0.0)
 
 
 def main(
@@ -335,7 +482,7 @@ def main(
     )
     lines, good = [], True
     for engine, share in SHARES.items():
-        if only in ("", engine.__name__):
+        if only == engine.__name__ or (not only and share):
             start = time.perf_counter()
             tally = engine(kills if only else max(1, round(share * kills)), random.Random(seed))
             good &= not tally.two_noises and not tally.lost and not tally.twice

@@ -1,15 +1,13 @@
-"""Quix Streams, on the mock broker inside librdkafka: python examples/engines/quix_meters.py (from the checkout)"""
+"""Quix Streams, on the mock broker inside librdkafka: python examples/engines/quix_meters.py"""
 
 import json
-import sys
 import tempfile
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[2]))
 from meters import JOB, readings, summarize
 
 from fastdp.engines import quix
-from tests.engines.kafka import Broker, application  # in production: quixstreams.Application(broker_address=...)
+from fastdp_lab.kafka import Broker, application  # in production: quixstreams.Application(broker_address=...)
 
 broker = Broker()
 rows = readings()

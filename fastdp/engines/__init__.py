@@ -6,18 +6,28 @@ Engines that store bytes by key use :class:`fastdp.engines.job.Job`, ones that r
 
 from __future__ import annotations
 
+import builtins
+import sys
 from typing import TYPE_CHECKING
 
 from fastdp._lazy import lazy_names
 
 if TYPE_CHECKING:
-    from fastdp.engines import bytewax, dask, flink, quix, ray, spark
+    from fastdp.engines import beam, bytewax, dask, flink, quix, ray, spark
     from fastdp.engines.job import Job
 
 _HOMES = {"fastdp.engines.job": ("Job",)}
 
-__all__ = ["Job", "bytewax", "dask", "flink", "quix", "ray", "spark"]
+__all__ = ["Job", "beam", "bytewax", "dask", "flink", "quix", "ray", "spark"]
 
 
+def _name_print() -> None:
+    """Make a ``print`` that PyFlink's workers put in place findable by name, without which numba does not load."""
+    home = sys.modules.get(builtins.print.__module__)
+    if not hasattr(home, "print"):
+        vars(home)["print"] = builtins.print
+
+
+_name_print()
 if not TYPE_CHECKING:
     __getattr__, __dir__ = lazy_names(__name__, __all__, _HOMES)

@@ -1,4 +1,4 @@
-"""Flink: a keyed process function whose state is bytes.  Source: PyFlink 2.3, ``KeyedProcessFunction``."""
+"""Flink (PyFlink 2.3): a ``KeyedProcessFunction`` whose state is bytes."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ def release(rows: Foreign, job: Job) -> Foreign:
     Parameters
     ----------
     rows : pyflink.datastream.DataStream
-        Of rows ``(id, value, *others)``; a value is a number, or a list of numbers of one stream in order (faster).
-        Rows of one id must come in order, from one partition of the source.
+        Of rows ``(id, value, *others)``, a value a number, or a list of numbers of one stream in order (faster);
+        those of one id in order and from one partition of the source.
     job : Job
         Mechanism, name and location of the secret.
 
     Returns
     -------
     pyflink.datastream.DataStream
-        Of rows ``(id, published, *others)``, without those within a hold-out.
+        Of rows ``(id, published, *others)`` after the hold-out.
 
     Notes
     -----
-    The state of an id is a ``ValueState`` of bytes.  Flink restores it together with the positions of the source, so
-    rows since the last checkpoint come again after a crash, and give the same output if they are the same.
+    The state of an id is a ``ValueState`` of bytes, restored together with the source's positions: rows since the
+    last checkpoint come again after a crash, and give the same output.
     """
     stream, types = engine("flink", "pyflink.datastream"), engine("flink", "pyflink.common").Types
     descriptor = engine("flink", "pyflink.datastream.state").ValueStateDescriptor
@@ -55,13 +55,12 @@ def windows(rows: Foreign, job: Job, shards: int = 16) -> Foreign:
     Parameters
     ----------
     rows : pyflink.datastream.DataStream
-        Of mappings from column names to entries, with timestamps and watermarks assigned.  The watermark is public
-        knowledge; rows behind it whose window is closed are dropped.
+        Of mappings from column names to entries, with timestamps and watermarks.  The watermark is public knowledge;
+        rows behind it whose window is closed are dropped.
     job : Job
         Of a :class:`fastdp.Windows`.
     shards : int
-        Number of shards over which persons are split; public.  The output does not depend on it, but the state does:
-        a job that restarts with another number is refused.
+        Public number of shards of persons, which belongs to the state: a restart with another one is refused.
 
     Returns
     -------

@@ -5,9 +5,13 @@ Source: ``StreamingDataFrame.apply(stateful=True)``, ``State.get_bytes`` and ``B
 
 from __future__ import annotations
 
+import base64
+from collections.abc import Callable, Mapping
+from datetime import datetime
+
 from fastdp.engines.job import OPEN_FLEETS, Foreign, Job, engine, is_many
-from fastdp.errors import ParameterError, StateError
-from fastdp.streams.fleet import Fleet
+from fastdp.engines.windows import Released, Shard, machine_of, merge
+from fastdp.errors import DataError, ParameterError, StateError
 
 #: Where the state of a key is in Quix's store.
 ENTRY = "fastdp"
@@ -35,7 +39,88 @@ def release(frame: Foreign, job: Job) -> Foreign:
     State and offsets are committed in one checkpoint.  With ``processing_guarantee="at-least-once"`` later messages
     come again after a crash, with the same output; with ``"exactly-once"`` readers see each output once.
     """
-    kind = engine("quix", "quixstreams.dataframe").StreamingDataFrame
+    checkpoint = _checkpoint(frame, job.resume, job.suspend)
+
+    def published(value: Foreign, key: Foreign, timestamp: int, headers: Foreign, state: Foreign) -> Foreign:
+        del timestamp, headers
+        many = is_many(value)
+        values = value if many else [value]
+        each = key.decode() if isinstance(key, bytes) else key
+        out = checkpoint.opened(state).publish([each] * len(values), values)[1].tolist()
+        return out if many or not out else out[0]
+
+    return frame.apply(published, stateful=True, metadata=True).filter(lambda out: out != [])
+
+
+def windows(frame: Foreign, job: Job) -> Foreign:
+    """Release the windows of messages under differential privacy; the partitions of the topic are the shards.
+
+    Parameters
+    ----------
+    frame : quixstreams.dataframe.StreamingDataFrame
+        Of one topic.  A message is a row, a mapping from column names to entries, or a list of rows; with a
+        :class:`fastdp.Person` its key is the person, so that a person's rows are in one partition.  A text, under any
+        key, is a tick of the public clock ("2024-05-01T12:00"), sent to each partition behind its rows up to then;
+        later ones are dropped.
+    job : Job
+        Of a :class:`fastdp.Windows`.
+
+    Returns
+    -------
+    quixstreams.dataframe.StreamingDataFrame
+        Of released rows with ``window`` (ISO text), keys, statistics and their intervals; the message key is the
+        window.
+
+    Notes
+    -----
+    Sealed sums of the partitions meet in a repartition topic of Quix.  Both guarantees of Quix count each message
+    once, as its state and offset are in one checkpoint; with "at-least-once" a window may be given again, the same.
+    """
+
+    def read(stored: bytes | None, number: int) -> Shard:
+        return Shard(job, (number, shards), stored)
+
+    machine, context = machine_of(job), engine("quix", "quixstreams.context")
+    checkpoint = _checkpoint(frame, read, Shard.to_bytes)
+    shards = frame.topics[0].broker_config.num_partitions
+    who = machine.plan.who
+
+    def collected(value: Foreign, key: Foreign, timestamp: int, headers: Foreign, state: Foreign) -> list[Foreign]:
+        del timestamp, headers, state
+        number = context.message_context().partition
+        # One state for a partition: `state` is that of the message key.
+        transaction = frame.processing_context.checkpoint.get_store_transaction(frame.stream_id, number)
+        shard = checkpoint.opened(transaction.as_state(prefix=ENTRY.encode()), number)
+        items = list(value) if is_many(value) else [value]
+        each = key.decode() if isinstance(key, bytes) else str(key)
+        if who is not None and any(isinstance(row, Mapping) and str(row.get(who)) != each for row in items):
+            raise DataError(
+                f"a message key is not the row's {who!r}: expected the person, whose rows share a partition"
+            )
+        shares = shard.consume(items)
+        return [{"window": str(window), "share": base64.b64encode(share).decode()} for window, share in shares]
+
+    def merged(value: Foreign, state: Foreign) -> list[Released]:
+        after, released = merge(job, shards, state.get_bytes(ENTRY), base64.b64decode(value["share"]))
+        if released:
+            state.delete(ENTRY)
+        else:
+            state.set_bytes(ENTRY, after)
+        return [{name: _as_json(entry) for name, entry in row.items()} for row in released]
+
+    shares = frame.apply(collected, stateful=True, metadata=True, expand=True)
+    return shares.group_by("window", key_serializer="str", key_deserializer="str").apply(
+        merged, stateful=True, expand=True
+    )
+
+
+def _as_json(entry: object) -> object:
+    return entry.isoformat() if isinstance(entry, datetime) else entry
+
+
+def _checkpoint(frame: Foreign, read: Callable[..., Foreign], write: Callable[[Foreign], bytes]) -> Foreign:
+    """A sink of which only `flush` is used: Quix calls it at the end of a checkpoint, before it writes the states."""
+    kind, sinks = engine("quix", "quixstreams.dataframe").StreamingDataFrame, engine("quix", "quixstreams.sinks")
     if not isinstance(frame, kind):
         raise ParameterError(f"frame is a {type(frame).__name__}: expected a quixstreams StreamingDataFrame")
     if not frame.processing_context.state_manager.using_changelogs:
@@ -43,26 +128,9 @@ def release(frame: Foreign, job: Job) -> Foreign:
             "use_changelog_topics = False: expected True, because on another worker a partition would find no state, "
             "and its streams would begin again"
         )
-    checkpoint = _checkpoint(job)
-    # A sink of which only `flush` is used: Quix calls it at the end of a checkpoint, before it writes the states.
-    frame.processing_context.sink_manager.register(checkpoint)
-
-    def published(value: Foreign, key: Foreign, timestamp: int, headers: Foreign, state: Foreign) -> Foreign:
-        del timestamp, headers
-        many = is_many(value)
-        values = value if many else [value]
-        each = key.decode() if isinstance(key, bytes) else key
-        out = checkpoint.fleet(state).publish([each] * len(values), values)[1].tolist()
-        return out if many or not out else out[0]
-
-    return frame.apply(published, stateful=True, metadata=True).filter(lambda out: out != [])
-
-
-def _checkpoint(job: Job) -> Foreign:
-    sinks = engine("quix", "quixstreams.sinks")
 
     class Checkpoint(sinks.BaseSink):  # type: ignore[misc, name-defined]
-        """Streams since the last checkpoint, sealed once at its end.
+        """Fleets or shards since the last checkpoint, sealed once at its end.
 
         Quix's transaction holds a mark meanwhile, which a cancelled checkpoint drops.
         """
@@ -70,10 +138,10 @@ def _checkpoint(job: Job) -> Foreign:
         def __init__(self) -> None:
             super().__init__()
             self._marks = 0
-            self._open: dict[bytes, tuple[Foreign, Fleet]] = {}
+            self._open: dict[bytes, tuple[Foreign, Foreign]] = {}
 
-        def fleet(self, state: Foreign) -> Fleet:
-            """Fleet of a stream; StateError if its last checkpoint was not flushed."""
+        def opened(self, state: Foreign, *more: Foreign) -> Foreign:
+            """What Quix's `state` holds, read with `more`; StateError if its last checkpoint was not flushed."""
             stored = state.get_bytes(ENTRY)
             if stored in self._open:
                 return self._open[stored][1]
@@ -84,18 +152,18 @@ def _checkpoint(job: Job) -> Foreign:
                 )
             if len(self._open) >= OPEN_FLEETS:
                 self.flush()
-            fleet = job.resume(stored)
+            opened = read(stored, *more)
             self._marks += 1
             mark = MARK + self._marks.to_bytes(8, "big")
             state.set_bytes(ENTRY, mark)
-            self._open[mark] = state, fleet
-            return fleet
+            self._open[mark] = state, opened
+            return opened
 
         def flush(self) -> None:
             """Write the sealed states to Quix's store."""
             ended, self._open = self._open, {}
-            for state, fleet in ended.values():
-                state.set_bytes(ENTRY, job.suspend(fleet))
+            for state, opened in ended.values():
+                state.set_bytes(ENTRY, write(opened))
 
         def on_paused(self) -> None:
             """Drop the open streams: Quix repeats the checkpoint."""
@@ -104,4 +172,6 @@ def _checkpoint(job: Job) -> Foreign:
         def add(self, *_: Foreign, **__: Foreign) -> None:
             """Do nothing: no message arrives here."""
 
-    return Checkpoint()
+    made = Checkpoint()
+    frame.processing_context.sink_manager.register(made)
+    return made

@@ -28,6 +28,10 @@ Published: TypeAlias = tuple[Indices, Floats]
 Share: TypeAlias = tuple[Column, Floats, int]
 
 
+#: The file of a folder that holds the parameters, once a shard has begun.
+JOB = "job.state"
+
+
 class Shard:
     """Shard k of n, `part` = (k, n), with one sealed state file for each batch."""
 
@@ -80,7 +84,7 @@ class Shard:
 
     def _agree(self) -> None:
         """StateError if the folder is another job's or has other shards; a new one records them."""
-        path = self._folder.parent / "job.state"
+        path = self._folder.parent / JOB
         if path.exists():
             self._job.from_bytes(path.read_bytes(), self._part[1])
         else:
@@ -119,6 +123,15 @@ class Shards(ABC):
         others = [path.name for path in self.folder.glob("shard-*") if not path.name.endswith(f"-of-{shards}")]
         if others:
             raise StateError(f"shards = {shards}: expected the number of this folder, which holds {others[0]}")
+        made = [f"shard-{k}-of-{shards}" for k in range(shards)]
+        lost = [name for name in made if not (self.folder / name).is_dir()]
+        if lost and (self.folder / JOB).exists():
+            raise StateError(
+                f"{self.folder} has lost {lost[0]}: expected the folders of all shards; its streams would begin "
+                "again and cost epsilon again"
+            )
+        for name in lost:
+            (self.folder / name).mkdir(mode=0o700)
         self._hold = atomic_files.Hold(os.open(self.folder, os.O_RDONLY)) if atomic_files.has_locks() else None
         if self._hold is not None and not atomic_files.lock(self._hold.descriptor):
             raise StateError(f"{self.folder} is used by another program: expected one program for a job")

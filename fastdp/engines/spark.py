@@ -21,6 +21,9 @@ from fastdp.tables.calendar import Time
 from fastdp.tables.plan import TablePlan
 from fastdp.tables.sums import NOT_FINITE, Quantity
 
+#: Columns of rows of streams: id, order, value.
+ROW = "fastdp_id", "fastdp_order", "fastdp_value"
+
 
 def release(frame: Foreign, job: Job, *, id: str, order: str, value: str, into: str = "published") -> Foreign:
     """Publish the streams of a finished data frame, each from its first row.
@@ -41,22 +44,33 @@ def release(frame: Foreign, job: Job, *, id: str, order: str, value: str, into: 
     pyspark.sql.DataFrame
         ``id``, ``order`` and ``into`` of the rows that publish.
     """
-    engine("spark", "pyspark")
-    rows = frame.select(id, order, frame[value].cast("double").alias(value))
+    rows, schema = _rows(frame, id, order, value, into)
     # All streams of a partition in turn: sorting by their ids too would cost more than the release.  Values break
     # ties of the order, so that the output does not follow the shuffle.
-    streams = rows.repartition(id).sortWithinPartitions(order, value)
+    streams = rows.repartition(ROW[0]).sortWithinPartitions(*ROW[1:])
 
     def work(batches: Iterator[Foreign]) -> Iterator[Foreign]:
         fleet = job.fleet()
         for batch in batches:
-            yield _published(fleet, batch, into)
+            yield _published(fleet, batch, [id, order, into])
 
-    schema = rows.select(id, order).schema.add(into, "double")
     return streams.mapInArrow(work, schema)
 
 
-def _published(fleet: Fleet, batch: Foreign, into: str) -> Foreign:
+def _rows(frame: Foreign, id: str, order: str, value: str, into: str) -> tuple[Foreign, Foreign]:
+    """The rows under names that Spark takes in a group, and the schema of what they publish."""
+    engine("spark", "pyspark")
+    check_names([id, order, value], frame.columns, frame)
+    kind = frame.schema[id].dataType.typeName()
+    if kind not in ("string", "byte", "short", "integer", "long"):
+        raise ParameterError(
+            f"id = {id!r} holds {kind} entries: expected texts or whole numbers (cast others to texts)"
+        )
+    plain = [_column(id).alias(ROW[0]), _column(order).alias(ROW[1]), _column(value).cast("double").alias(ROW[2])]
+    return frame.select(*plain), frame.select(_column(id), _column(order)).schema.add(into, "double")
+
+
+def _published(fleet: Fleet, batch: Foreign, names: list[str]) -> Foreign:
     """Published rows of an Arrow `batch`, on a worker."""
     import pyarrow as pa
 
@@ -65,7 +79,6 @@ def _published(fleet: Fleet, batch: Foreign, into: str) -> Foreign:
     kind = ids.type
     found = ids.to_numpy(zero_copy_only=False) if pa.types.is_integer(kind) else ids.to_pylist()
     rows, out = publish(fleet, found, numbers)
-    names = [*batch.schema.names[:2], into]
     kept = (ids, order) if rows.size == numbers.size else (ids.take(pa.array(rows)), order.take(pa.array(rows)))
     return pa.RecordBatch.from_arrays([*kept, pa.array(out)], names=names)
 
@@ -102,17 +115,16 @@ def release_stream(frame: Foreign, job: Job, *, id: str, order: str, value: str,
         def handleInputRows(self, key: Foreign, rows: Iterator[Foreign], timerValues: Foreign) -> Iterator[Foreign]:  # noqa: N802, N803
             import pandas as pd
 
-            ordered = pd.concat(list(rows)).sort_values([order, value])
-            numbers = ordered[value].to_numpy(np.float64)
+            ordered = pd.concat(list(rows)).sort_values(list(ROW[1:]))
+            numbers = ordered[ROW[2]].to_numpy(np.float64)
             each = key[0] if isinstance(key[0], str) else int(key[0])
             before = self.state.get()
             after, published, out = job.advance(before and before[0], [each] * numbers.size, numbers)
             self.state.update((after,))
-            yield ordered.iloc[published][[id, order]].assign(**{into: out})
+            yield ordered.iloc[published][list(ROW[:2])].set_axis([id, order], axis=1).assign(**{into: out})
 
-    rows = frame.select(id, order, frame[value].cast("double").alias(value))
-    schema = rows.select(id, order).schema.add(into, "double")
-    return rows.groupBy(id).transformWithStateInPandas(Streams(), schema, "Append", "None")
+    rows, schema = _rows(frame, id, order, value, into)
+    return rows.groupBy(ROW[0]).transformWithStateInPandas(Streams(), schema, "Append", "None")
 
 
 def windows(frame: Foreign, job: Job, shards: int = 16) -> Foreign:
@@ -121,13 +133,10 @@ def windows(frame: Foreign, job: Job, shards: int = 16) -> Foreign:
     Parameters
     ----------
     frame : pyspark.sql.DataFrame
-        A streaming one, ``withWatermark`` on the column of times, which are timestamps.  The watermark is public
-        knowledge; rows behind it are dropped.
-    job : Job
-        Of a :class:`fastdp.Windows`.
-    shards : int
-        Number of shards over which persons are split; public.  The output does not depend on it, but the state does:
-        a query that restarts with another number is refused.
+        A streaming one, ``withWatermark`` on the column of times (timestamps).  The watermark is public knowledge;
+        rows behind it are dropped.
+    job, shards
+        As for :func:`fastdp.engines.flink.windows`.
 
     Returns
     -------

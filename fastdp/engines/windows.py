@@ -1,8 +1,8 @@
-"""Windows inside engines: shards hold rows by person, and one release adds up their exact sums of each window.
+"""Windows inside engines: shards hold rows by person, and one release adds up their exact sums (``docs/engines.md``).
 
-An engine calls two functions from state to state.  :class:`Shard` collects rows; once the engine's clock passes the
-end of a window it gives the shard's :data:`Share`, exact sums without noise, sealed.  :func:`merge` adds the shares
-of a window, each shard's once, and releases it when all are there.  Source: ``docs/engines.md``.
+An engine calls two functions from state to state: :class:`Shard` collects rows and, once the clock passes the end of
+a window, gives its :data:`Share`, exact sums, sealed; :func:`merge` adds the shares, each shard's once, and releases
+the window when all are there.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class Shard:
     part : (int, int)
         Its number, and that of all shards; public.
     state : bytes, optional
-        From :meth:`to_bytes`; StateError if it is damaged, or of another job, parameter or number of shards.
+        Of :meth:`to_bytes`; StateError for a damaged or other one.
     """
 
     def __init__(self, job: Job, part: tuple[int, int], state: bytes | None = None) -> None:
@@ -117,12 +117,12 @@ class Shard:
         self._collect(times, values, keys, persons, None)
 
     def advance(self, to: Instant) -> list[tuple[int, Share]]:
-        """Move the clock; the number of each window that ends by then, and the shard's share of it."""
+        """Move the clock; number of each window that ends by then, and the shard's share."""
         first, sums = self._state.closed, self._collect(None, None, None, None, to)
         return [(first + i, self._share(first + i, sums[:, i : i + 1])) for i in range(sums.shape[1])]
 
     def consume(self, items: Sequence[Any]) -> list[tuple[int, Share]]:
-        """Rows (mappings) and ticks of the clock (times), in order; the shares that the ticks give."""
+        """Rows (mappings) and ticks of the clock (times), in order; the ticks' shares."""
         shares: list[tuple[int, Share]] = []
         for rows, group in groupby(items, lambda item: isinstance(item, Mapping)):
             if rows:
@@ -150,9 +150,9 @@ class Shard:
 
 
 def merge(job: Job, shards: int, state: Share | None, share: Share) -> tuple[Share, list[Released]]:
-    """State of a window with one more share, and the window's rows when those of all shards are there.
+    """State of a window with one more share, and the window's rows once all shards' are there.
 
-    A share that comes again changes nothing, and gives the rows again if it was the last one.
+    A share that comes again changes nothing; the last one gives the rows again.
     """
     new = _open(job, share, shards)
     have = new if state is None else _open(job, state, shards)
@@ -189,7 +189,7 @@ def _frame(table: Table) -> Foreign:
 
 
 def clock(job: Job, watermark: int) -> datetime | None:
-    """The engine's watermark, in milliseconds since 1970, as a time of the windows; None at the end of the input."""
+    """The engine's watermark, in milliseconds, as a time of the windows; None at the end of the input."""
     if abs(watermark) >= END:
         return None
     moment = datetime.fromtimestamp(watermark / 1000, UTC)
@@ -211,7 +211,7 @@ def _seal(job: Job, shards: int, content: Json) -> bytes:
 
 
 def _open(job: Job, state: bytes, shards: int) -> Json:
-    """Content of a sealed state or share; StateError if it is not of this job, its parameters and so many shards."""
+    """Content of a sealed state or share; StateError for another job's, parameters or number of shards."""
     opened = Seal(job.seal).open(bytes(state), "the state")
     with codec.decode_errors("the state"):
         content: Json = json.loads(opened.frames[0])

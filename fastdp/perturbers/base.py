@@ -157,10 +157,8 @@ class TreeRows:
 
     Attributes
     ----------
-    plan, epsilon
-        As for :meth:`Perturber.leaf_noise`.
-    key : Key
-        The secret of all streams.
+    plan, epsilon, key
+        As for :meth:`Perturber.leaf_noise`, of all streams.
     theta_steps, streams, trees : int64[n]
         Sensitivity, stream and tree number of each row.
     needed : int

@@ -86,17 +86,13 @@ class Step(NamedTuple):
 
     Attributes
     ----------
-    following : Progress
-        Progress after the values.
+    following, size
+        Progress after the values, and their number.
     noise : (int, int64[leaves]) or None
         The tree in use.
-    size : int
-        Number of values.
-    published : float64[size] or None
-        Published values, if computed.
-    write : callable
-        Otherwise writes them into an array.
-    blocks, before : float64
+    published, write
+        Published values, if computed; otherwise a call that writes them into an array.
+    blocks, before
         Of blocks that follow released sums: closed ones and the open one, and the memory before.
     """
 
@@ -144,12 +140,8 @@ class FixedBlocks:
 
     Attributes
     ----------
-    plan : HierarchyShape
-        Shape of the hierarchy.
-    grid : Grid
-        Integers that values are rounded to.
-    perturber, smoother, key
-        As given to the publisher.
+    plan, grid, perturber, smoother, key
+        As of the publisher.
     epsilon : float
         The perturber's budget.
     sums_releases : bool

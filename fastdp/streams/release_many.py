@@ -284,12 +284,8 @@ class RowPass:
 
     Attributes
     ----------
-    composition, key
+    composition, key, rows, ids
         Of all streams.
-    rows : StreamRows
-        The streams, longer than the hold-out.
-    ids : int64[n]
-        Their numbers.
     threads : int
         Largest number of threads.
     into : Release

@@ -106,15 +106,7 @@ class StreamState(NamedTuple):
 
 @dataclass(frozen=True)
 class Emission:
-    """Output of a batch, written when called, once recorded.
-
-    Attributes
-    ----------
-    parts : list of Step
-        Steps, in order.
-    size : int
-        Number of published values.
-    """
+    """Output of a batch, ``size`` values of the steps ``parts``, written when called, once recorded."""
 
     parts: list[Step]
     size: int

@@ -105,9 +105,18 @@ class Answers:
     ) -> Answer:
         """Answers about windows [start, stop) of each key, or each prefix of ``depth`` columns.
 
-        ``revised`` ones follow from all windows, by a model.
+        ``revised`` ones follow from all windows, by a model.  They are NaN where a key had not appeared by the start.
         """
         ask = _Ask(starts, stops, len(self._released.parents) if depth is None else depth, revised)
+        found, begins = self._about(statistic, ask), self._released.begins
+        if begins is None or ask.depth < len(self._released.parents):
+            return found
+        listed = found.estimate, found.std_error, found.low, found.high
+        estimate, error, low, high = (np.where(starts[:, None] < begins, np.nan, each) for each in listed)
+        return Answer(estimate, error, low, high, found.about)
+
+    def _about(self, statistic: Statistic, ask: _Ask) -> Answer:
+        """Answers, whatever windows of keys are released."""
         kind, column = statistic.kind, statistic.column
         if statistic.rank is not None or kind == "nunique":
             return replace(self._counted(statistic, ask), about=self._among_persons(COUNTED))
@@ -166,7 +175,7 @@ class Answers:
         """Sums by least squares or model."""
         i = self._index(name, column)
         exact = self._exact(i, ask)
-        if not (ask.revised and exact.value.size):
+        if not (ask.revised and exact.value.size) or self._released.begins is not None:
             return exact
         revised, resolution = self._revised(i), self._released.quantities[i].resolution
         value = revised.sums(ask.depth, ask.starts, ask.stops) * resolution

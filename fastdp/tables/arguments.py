@@ -14,7 +14,7 @@ from fastdp.data.column import Nonfinite
 from fastdp.errors import ParameterError
 from fastdp.kinds import Bounds, Keys
 from fastdp.record import Choice, Flag, Kind, Real, parameter, record
-from fastdp.tables.calendar import Calendar, Time, most_spans
+from fastdp.tables.calendar import Calendar, Time
 from fastdp.tables.columns import KeyRow
 from fastdp.tables.plan import OF_SUMS, ColumnPlan, KeyRule, TablePlan
 from fastdp.tables.sums import ROWS, Statistic
@@ -340,9 +340,7 @@ def check_online(plan: TablePlan) -> None:
             "per = None: expected the period in which a person's rows are bounded, such as '1d', because windows "
             "close one by one: a number of rows for life would be used up by the first ones"
         )
-    calendar, period = cast("Calendar", plan.calendar), plan.periods.every
-    begin = calendar.edge(plan.start or 0)
-    most = most_spans(calendar.every, period, calendar.time_zone, calendar.origin, begin)
+    calendar, period, most = cast("Calendar", plan.calendar), plan.periods.every, plan.windows_of_unit
     if most > 1 and plan.per_window is None:
         raise ParameterError(
             f"per_window = None: expected the rows of a person that count in one window, such as "

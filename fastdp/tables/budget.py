@@ -66,7 +66,7 @@ class Budget:
     def key_delta(self) -> float:
         """Delta of the choice of keys by counts: all, or half with Gaussian noise."""
         plan = self.plan
-        if plan.key_rule != "private" or (self.gaussian and plan.who is not None):
+        if plan.key_rule != "private" or (self.gaussian and plan.who is not None and not plan.online):
             return 0.0
         return plan.delta / 2.0 if self.gaussian else plan.delta
 
@@ -316,6 +316,13 @@ class Budget:
     def _keys(self) -> Guarantee:
         """Guarantee of the choice of keys; no epsilon by published counts."""
         plan, loss = self.plan, self.helper("keys")
+        if plan.online:
+            step = (
+                "a key appears once its running weight and fresh one-sided noise reach a threshold with one-sided "
+                "noise of the key: weights only grow, so all windows cost one choice; the chances that a unit's own "
+                "keys pass add up to delta over all windows"
+            )
+            return self._pure("keys", loss, step, 0.0 if self.gaussian else plan.delta)
         if plan.who is None:
             step = "a key is released if its noisy count of rows passes a threshold that delta gives"
             step += ", as it is published" if plan.selects_cells else ""

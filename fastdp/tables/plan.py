@@ -20,7 +20,7 @@ from fastdp.noise.draws import NoiseName
 from fastdp.tables import quantiles
 from fastdp.tables.beyond import Tail
 from fastdp.tables.budget import Budget
-from fastdp.tables.calendar import Calendar, Time, zone_rules
+from fastdp.tables.calendar import Calendar, Time, most_spans, zone_rules
 from fastdp.tables.columns import KeyRow
 from fastdp.tables.columns import Keys as KeySet
 from fastdp.tables.sums import COUNTS, FIRST_SUMS, ROWS, Measured, Quantity, Released, Statistic
@@ -121,6 +121,11 @@ class TablePlan:
         """Columns whose clip is chosen."""
         return [column for column in self.columns if column.chooses]
 
+    @cached_property
+    def has_entries(self) -> bool:
+        """True if there is a column of entries, of which distinct ones are counted."""
+        return any(column.entries for column in self.columns)
+
     @property
     def is_public(self) -> bool:
         """True if windows, keys and clips are public: one reading is enough."""
@@ -154,6 +159,14 @@ class TablePlan:
     def per_window(self) -> int | None:
         """Most rows of one unit in a window, if bounded."""
         return self.unit.per_window if isinstance(self.unit, Person) else None
+
+    @cached_property
+    def windows_of_unit(self) -> int:
+        """Most windows in which a period has rows."""
+        calendar, periods = self.calendar, self.periods
+        assert calendar is not None and periods is not None  # noqa: S101, PT018 - there is a clock
+        begin = calendar.edge(self.start or 0)
+        return most_spans(calendar.every, periods.every, calendar.time_zone, calendar.origin, begin)
 
     @cached_property
     def budget(self) -> Budget:

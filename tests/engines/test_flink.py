@@ -15,6 +15,12 @@ from tests.engines.scenes import expected, make_job, make_rows, needs
 pytestmark = [needs("pyflink"), pytest.mark.filterwarnings("ignore"), pytest.mark.slow]
 
 
+@pytest.fixture(autouse=True)
+def own_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processes, as on a cluster; else functions run in threads of this one."""
+    monkeypatch.setenv("_python_worker_execution_mode", "process")
+
+
 def environment(parallelism: int = 2, **options: str) -> Any:
     """An execution environment as small as it gets."""
     from pyflink.common import Configuration
@@ -56,7 +62,7 @@ def test_lists_are_published_as_lists(tmp_path: Path) -> None:
     assert found == expected(job, rows)
 
 
-def windows_of(made: Any, rows: list[Any], job: Any, shards: int) -> Any:
+def windows_of(made: Any, rows: list[Any], job: Any, shards: int, pause: float = 0.0) -> Any:
     """Released windows of rows in time order, whose watermark passes the end of all windows before the input ends."""
     from time import sleep
 
@@ -71,13 +77,44 @@ def windows_of(made: Any, rows: list[Any], job: Any, shards: int) -> Any:
 
     def slow(row: Any) -> Any:
         # Flink emits watermarks in intervals of processing time.
-        sleep(2.0 if row["kwh"] < 0 else 0.0)
+        sleep(2.0 if row["kwh"] < 0 else pause)
         return row
 
     beyond = {**rows[0], "at": windows.END + timedelta(hours=1)}
     given = made.from_collection([*rows, beyond, {**beyond, "kwh": -1.0}]).map(slow)
     strategy = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_minutes(1)).with_timestamp_assigner(Times())
     return flink.windows(given.assign_timestamps_and_watermarks(strategy), job, shards)
+
+
+#: Checkpoints, restarts and watermarks that follow each other soon.
+OFTEN = {
+    "pipeline.auto-watermark-interval": "20 ms",
+    "python.fn-execution.bundle.size": "1",
+    "execution.checkpointing.interval": "500 ms",
+    "restart-strategy.type": "fixed-delay",
+    "restart-strategy.fixed-delay.attempts": "1000",
+    "restart-strategy.fixed-delay.delay": "100 ms",
+}
+
+
+def serve_streams(folder: Path, count: int) -> None:
+    """A job that lasts, whose rows are logged; the harness kills its workers."""
+    from time import sleep
+
+    from fastdp.engines import flink
+
+    made = environment(2, **OFTEN)
+    # One worker paces rows, which keep their order.
+    given = made.from_collection(make_rows(count, 20)).map(lambda row: sleep(0.02) or row).set_parallelism(1)
+    flink.release(given, make_job(folder)).map(windows.Log(folder / "out")).print()
+    made.execute()
+
+
+def serve_windows(folder: Path, count: int) -> None:
+    made = environment(2, **OFTEN)
+    out = windows_of(made, windows.make_rows(count), windows.make_job(folder), 3, pause=0.02)
+    out.map(windows.Log(folder / "out")).print()
+    made.execute()
 
 
 @pytest.mark.parametrize(("workers", "shards"), [(1, 1), (2, 3)])

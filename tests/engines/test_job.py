@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -213,3 +215,21 @@ def test_secrets_are_found_or_refused(tmp_path: Path, monkeypatch: pytest.Monkey
         with pytest.raises(ParameterError, match=said) as found:
             _ = Job(machine, name="a", secret=secret).key
         assert "f00d" not in str(found.value)
+
+
+PYFLINK = """
+import builtins, sys, types
+home = types.ModuleType("worker")
+sys.modules["worker"] = home
+class Custom:
+    def print(self, *given): ...
+Custom.print.__module__ = "worker"
+builtins.print = Custom().print
+import fastdp.engines.job
+"""
+
+
+def test_kernels_load_where_a_worker_has_replaced_print() -> None:
+    """As PyFlink's workers do; numba looks for it in its module."""
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", PYFLINK], capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr.decode()[-1000:]

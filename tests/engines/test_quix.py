@@ -11,12 +11,14 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from time import sleep
 from typing import Any
 from unittest import mock
 
 import pytest
 
 from fastdp.errors import ParameterError, StateError
+from tests.engines import windows
 from tests.engines.scenes import Row, assert_altered_replay, counting_job, expected, make_job, make_rows, needs
 
 pytestmark = [needs("quixstreams"), pytest.mark.filterwarnings("ignore")]
@@ -50,7 +52,7 @@ def run(
 ) -> None:
     """One worker, until nothing comes any more."""
     from fastdp.engines import quix
-    from tests.engines.kafka import application
+    from fastdp_lab.kafka import application
 
     app = application(address, folder / f"state{name}", commit_interval=0.2, **options)
     taken, given = (
@@ -82,6 +84,13 @@ def worker(address: str, folder: Path, **options: Any) -> subprocess.Popen[bytes
     return subprocess.Popen([sys.executable, "-W", "ignore", "-c", program])
 
 
+@pytest.fixture
+def broker() -> Any:
+    from fastdp_lab.kafka import Broker
+
+    return Broker()
+
+
 class Store(dict[str, bytes]):
     """The state of a key in one transaction of Quix's store."""
 
@@ -92,12 +101,13 @@ class Store(dict[str, bytes]):
         self[entry] = value
 
 
-def test_states_are_written_once_a_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_states_are_written_once_a_checkpoint(tmp_path: Path, broker: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     from fastdp.engines import quix
+    from fastdp_lab.kafka import application
 
     monkeypatch.setattr(quix, "OPEN_FLEETS", 3)
     job, rows = make_job(tmp_path), make_rows(400, STREAMS)
-    checkpoint, kept, stores = quix._checkpoint(job), dict[str, Store](), dict[str, Store]()
+    kept, stores = dict[str, Store](), dict[str, Store]()
     sealed = 0
 
     def seal(fleet: Any) -> bytes:
@@ -106,13 +116,15 @@ def test_states_are_written_once_a_checkpoint(tmp_path: Path, monkeypatch: pytes
         return suspend(fleet)
 
     suspend = job.suspend
-    monkeypatch.setattr(job, "suspend", seal)
+    app = application(broker.address, tmp_path / "state")
+    frame = app.dataframe(app.topic("in"))
+    checkpoint = quix._checkpoint(frame, job.resume, seal)
     found: dict[int, float] = {}
 
     def consume(part: list[Row]) -> None:
         for stream, value, place in part:
             store = stores.setdefault(stream, Store(kept.get(stream, {})))
-            (found[place],) = checkpoint.fleet(store).publish([stream], [value])[1]
+            (found[place],) = checkpoint.opened(store).publish([stream], [value])[1]
 
     for begin in range(0, 400, 50):
         # A checkpoint that Quix gives up: what it published comes again.
@@ -134,14 +146,7 @@ def test_states_are_written_once_a_checkpoint(tmp_path: Path, monkeypatch: pytes
     assert found == expected(job, rows)
     assert sealed < 640
     with pytest.raises(StateError, match="not written at the end of its checkpoint"):
-        checkpoint.fleet(Store({"fastdp": quix.MARK + b"1"}))
-
-
-@pytest.fixture
-def broker() -> Any:
-    from tests.engines.kafka import Broker
-
-    return Broker()
+        checkpoint.opened(Store({"fastdp": quix.MARK + b"1"}))
 
 
 def by_stream(found: list[tuple[str, bytes]]) -> dict[str, list[float]]:
@@ -205,7 +210,7 @@ def test_killed_and_restarted_elsewhere(tmp_path: Path, broker: Any) -> None:
 
 @pytest.mark.slow
 def test_exactly_once_over_kills(tmp_path: Path) -> None:
-    from tests.engines.kafka import read, send
+    from fastdp_lab.kafka import read, send
 
     rows = make_rows(300, STREAMS)
     # What a killed worker left open ends soon.
@@ -222,7 +227,7 @@ def test_exactly_once_over_kills(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_an_altered_replay_meets_independent_noise(tmp_path: Path) -> None:
-    from tests.engines.kafka import Broker
+    from fastdp_lab.kafka import Broker
 
     # The store alone, without its changelog topic: it is copied to machines whose brokers have other messages.
     options = {"counting": True, "use_changelog_topics": False}
@@ -249,7 +254,7 @@ def test_another_number_of_partitions_is_refused(tmp_path: Path) -> None:
     from quixstreams.models.topics.exceptions import TopicConfigurationMismatch
 
     from fastdp.engines import quix
-    from tests.engines.kafka import Broker, application
+    from fastdp_lab.kafka import Broker, application
 
     broker = Broker()
     for partitions in (4, 8):
@@ -266,10 +271,73 @@ def test_another_number_of_partitions_is_refused(tmp_path: Path) -> None:
 
 def test_states_that_another_worker_would_not_find_are_refused(tmp_path: Path) -> None:
     from fastdp.engines import quix
-    from tests.engines.kafka import Broker, application
+    from fastdp_lab.kafka import Broker, application
 
     broker = Broker()
     app = application(broker.address, tmp_path / "state", use_changelog_topics=False)
     frame = app.dataframe(app.topic("in", value_deserializer="json", key_deserializer="str"))
     with pytest.raises(ParameterError, match="use_changelog_topics = False: expected True"):
         quix.release(frame, make_job(tmp_path))
+
+
+def send_windows(broker: Any, topic: str, rows: list[windows.Row], ticks: int = 3) -> None:
+    """Rows under their person, in the partition of this; the clock in every partition, behind its rows."""
+    import zlib
+
+    for item in windows.with_ticks(rows, ticks):
+        if isinstance(item, dict):
+            place = [zlib.crc32(item["who"].encode()) % 4]
+            key, value = item["who"], {**item, "at": item["at"].isoformat()}
+        else:
+            place, key, value = list(range(4)), "clock", item.isoformat()
+        for partition in place:
+            broker.producer.produce(topic, key=key, value=json.dumps(value).encode(), partition=partition)
+    assert broker.producer.flush(60) == 0
+
+
+def run_windows(
+    address: str, folder: Path, name: str = "", kill_at: int = 0, pause: float = 0.0, **options: Any
+) -> None:
+    """One worker, until nothing comes any more."""
+    from fastdp.engines import quix
+    from fastdp_lab.kafka import application
+
+    app = application(address, folder / f"state{name}", commit_interval=0.2, **options)
+    taken = app.topic("in", value_deserializer="json", key_deserializer="str")
+    given = app.topic("out", key_serializer="str", value_serializer="json")
+    count = 0
+
+    def look(_: Any) -> None:
+        nonlocal count
+        count += 1
+        sleep(pause)
+        if count == kill_at:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    frame = app.dataframe(taken).update(look)
+    quix.windows(frame, windows.make_job(folder)).to_topic(given)
+    app.run(timeout=15.0)
+
+
+def windows_worker(address: str, folder: Path, **options: Any) -> int:
+    given = ", ".join(f"{name}={value!r}" for name, value in options.items())
+    call = f"run_windows({address!r}, Path({str(folder)!r}), {given})"
+    program = f"from pathlib import Path; from tests.engines.test_quix import run_windows; {call}"
+    return subprocess.run([sys.executable, "-W", "ignore", "-c", program], check=False).returncode
+
+
+@pytest.mark.slow
+def test_windows_of_a_topic_whose_worker_is_killed(tmp_path: Path, broker: Any) -> None:
+    rows = windows.make_rows()
+    send_windows(broker, "in", rows)
+    options = {"consumer_extra_config": {"session.timeout.ms": 6000, "heartbeat.interval.ms": 1000}}
+    assert windows_worker(broker.address, tmp_path, name="one", kill_at=150, **options) == -signal.SIGKILL
+    # Another machine: no state but that of the changelog topic.
+    assert windows_worker(broker.address, tmp_path, name="two", **options) == 0
+    found = [json.loads(value) for _, value in broker.read("out")]
+    wanted = [
+        {**row, "window": row["window"].isoformat()} for row in windows.expected(windows.make_job(tmp_path), rows)
+    ]
+    once = {(row["window"], row["shop.town"]): row for row in found}
+    assert all(once[row["window"], row["shop.town"]] == row for row in found), "an output with two noises"
+    assert windows.in_order(list(once.values())) == wanted

@@ -206,3 +206,14 @@ def test_another_number_of_shards_and_a_second_program_are_refused(tmp_path: Pat
     with pytest.raises(StateError, match="shards = 4"):
         Here(job, tmp_path / "state", 4)
     assert {path.stat().st_mode & 0o077 for path in (tmp_path / "state").rglob("shard-*")} == {0}
+
+
+def test_a_shard_folder_that_was_lost_is_refused(tmp_path: Path) -> None:
+    import shutil
+
+    job = make_job(tmp_path)
+    with Here(job, tmp_path / "state", 3) as here:
+        here.publish(1, *batches()[0])
+    shutil.rmtree(tmp_path / "state" / "shard-1-of-3")
+    with pytest.raises(StateError, match="has lost shard-1-of-3: expected the folders of all shards"):
+        Here(job, tmp_path / "state", 3)

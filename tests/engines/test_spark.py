@@ -121,6 +121,21 @@ def test_streams_of_a_table(tmp_path: Path, session: Any, workers: int) -> None:
     session.conf.set("spark.sql.shuffle.partitions", "2")
 
 
+def test_names_with_dots_and_ids_of_other_types(tmp_path: Path, session: Any) -> None:
+    import pandas as pd
+
+    from fastdp.engines import spark
+
+    job, rows = make_job(tmp_path), make_rows(100)
+    names = {"id": "house.meter", "order": "at.place", "value": "kwh.sum"}
+    table = session.createDataFrame(pd.DataFrame([(*row[::2], row[1]) for row in rows], columns=list(names.values())))
+    published = spark.release(table, job, **names)
+    assert published.columns == ["house.meter", "at.place", "published"]
+    assert {row["at.place"]: row["published"] for row in published.collect()} == expected(job, rows)
+    with pytest.raises(ParameterError, match=r"id = 'kwh\.sum' holds double entries: expected texts or"):
+        spark.release(table, job, **names | {"id": "kwh.sum"})
+
+
 def test_another_number_of_partitions_after_a_restart(tmp_path: Path, session: Any) -> None:
     """The checkpoint has the number that decides where the state of a key is; a session's new one is not taken."""
     rows = make_rows(90)

@@ -1,4 +1,4 @@
-"""A Kafka broker from a package alone: the mock cluster inside librdkafka, reached by its port on this machine."""
+"""A Kafka broker from a package alone, for tests and examples: the mock cluster inside librdkafka."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ KEEP = {"retention.ms": "-1", "retention.bytes": "-1", "cleanup.policy": "delete
 
 
 class Broker:
-    """Lives as long as this object; topics exist from their first mention, with four partitions."""
+    """A mock broker that lives as long as this object; topics exist from their first mention, with four partitions.
+
+    ``address`` is its host and port, ``producer`` a producer of it.
+    """
 
     def __init__(self) -> None:
         from confluent_kafka import Producer
@@ -25,24 +28,28 @@ class Broker:
         self.address = f"{node.host}:{node.port}"
 
     def send(self, topic: str, rows: list[tuple[str, bytes]]) -> None:
+        """Send messages, keys and values, and wait until they are there."""
         send(self.address, topic, rows)
 
     def read(self, topic: str, *, committed: bool = False) -> list[tuple[str, bytes]]:
+        """All messages, partition by partition."""
         return read(self.address, topic, committed=committed)
 
 
 def send(address: str, topic: str, rows: list[tuple[str, bytes]]) -> None:
+    """:meth:`Broker.send` for the broker at `address`."""
     from confluent_kafka import Producer
 
     producer = Producer({"bootstrap.servers": address})
     for key, value in rows:
         producer.produce(topic, key=key, value=value)
         producer.poll(0)
-    assert producer.flush(120) == 0
+    if producer.flush(120):
+        raise TimeoutError("messages did not arrive within two minutes")
 
 
 def read(address: str, topic: str, *, committed: bool = False) -> list[tuple[str, bytes]]:
-    """All messages, partition by partition."""
+    """:meth:`Broker.read` for the broker at `address`."""
     from confluent_kafka import Consumer, TopicPartition
 
     consumer = Consumer(
@@ -77,7 +84,7 @@ def application(address: str, folder: Path, group: str = GROUP, **options: Any) 
     from quixstreams.models.topics import TopicAdmin, TopicManager
     from quixstreams.models.topics.topic import TopicConfig
 
-    class Admin(TopicAdmin):
+    class Admin(TopicAdmin):  # type: ignore[misc]
         """The mock broker knows neither DescribeConfigs nor CreateTopics; asking for a topic makes it."""
 
         def inspect_topics(self, topic_names: list[str], timeout: float = 30) -> dict[str, Any]:

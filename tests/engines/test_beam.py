@@ -1,0 +1,42 @@
+"""Beam on its direct runner, in this process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.engines import windows
+from tests.engines.scenes import expected, make_job, make_rows, needs
+
+pytestmark = [needs("apache_beam"), pytest.mark.filterwarnings("ignore"), pytest.mark.slow]
+
+
+def run(folder: Path, make: Any, rows: list[Any], moments: list[float]) -> list[Any]:
+    """What a pipeline makes of rows with these timestamps, which come out of order."""
+    import apache_beam as beam
+
+    with beam.Pipeline(runner="DirectRunner") as pipeline:
+        stamped = [beam.window.TimestampedValue(row, at) for row, at in zip(rows, moments, strict=True)]
+        given = pipeline | beam.Create(stamped[::2] + stamped[1::2]) | beam.Map(lambda each: each)
+        make(given) | beam.Map(windows.Log(folder / "out"))
+    return windows.logged(folder / "out")
+
+
+def test_streams_are_in_the_order_of_their_timestamps(tmp_path: Path) -> None:
+    from fastdp.engines import beam
+
+    job, rows = make_job(tmp_path), make_rows(300)
+    out = run(tmp_path, lambda given: beam.release(given, job), rows, [float(place) for _, _, place in rows])
+    assert {place: value for _, value, place in out} == expected(job, rows)
+
+
+@pytest.mark.parametrize("shards", [1, 4])
+def test_windows(tmp_path: Path, shards: int) -> None:
+    from fastdp.engines import beam
+
+    job, rows = windows.make_job(tmp_path), windows.make_rows()
+    moments = [row["at"].timestamp() for row in rows]
+    out = run(tmp_path, lambda given: beam.windows(given, job, windows.END, shards), rows, moments)
+    assert windows.in_order(out) == windows.expected(job, rows)
