@@ -24,22 +24,12 @@ from fastdp.state.driver import Publisher
 from fastdp.state.machine import Machine, Record, Transition, single_caller
 from fastdp.tables import one_row
 from fastdp.tables.appearing import KeyNoise, OnlineKeys, person_cells, single_kind, weights_of
+from fastdp.tables.arguments import PrivateKeys, Value, check_online, make_plan, names_of, statistics_of, values_of
 from fastdp.tables.calendar import Calendar, Time, as_instant
 from fastdp.tables.columns import Keys as KeySet
 from fastdp.tables.columns import as_arrow, digests_of, times_of, with_missing
 from fastdp.tables.persons import BatchRows, PersonRows, check_finite, column_values
-from fastdp.tables.plan import (
-    MAX_CELLS,
-    ColumnPlan,
-    PrivateKeys,
-    TablePlan,
-    Value,
-    check_online,
-    make_plan,
-    names_of,
-    statistics_of,
-    values_of,
-)
+from fastdp.tables.plan import MAX_CELLS, ColumnPlan, TablePlan
 from fastdp.tables.sums import CellRows, Measured, Quantity, Released, Statistic, exact_sums, release
 from fastdp.tables.table import Table
 from fastdp.tables.waiting import Waiting, row_parts

@@ -52,6 +52,7 @@ LARGE = {
 COUNT = StreamId(Purpose.COUNTER)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[pytest.mark.exhaustive] if name in LARGE else []) for name in SHIPPED]
 )
