@@ -268,9 +268,9 @@ class Answers:
         moved = found.moved(nothing, error + beyond, self._normal, 1.0 + ratio)
         if name != "count" and self._quantity(name, column).low < 0:
             return moved
-        # Rows were dropped, not added, and those that no number has would add to it.
-        least = found.moved(nothing, error, self._normal, 1.0 + ratio).low
-        return replace(moved, low=np.maximum(least, found.low))
+        # Rows were dropped, not added; those that no number has would add to a count.  In a sum values may differ.
+        least = found.moved(nothing, error, self._normal, 1.0 + ratio) if name == "count" else moved
+        return replace(moved, low=np.maximum(least.low, found.low))
 
     def _beyond(self, part: _Part, column: str, ask: _Ask) -> _Part | None:
         """Sums with their share beyond the clip; None if unknown."""

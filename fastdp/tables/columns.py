@@ -271,7 +271,7 @@ class Numbers:
         needed = self.size + (first.size if learns else 0)
         if 4 * needed > 3 * self._slots.size:
             slots = 1 << (2 * needed - 1).bit_length()
-            pairs: Integers = np.empty((slots, 2), np.int64)
+            pairs: Integers = np.empty((3 * slots // 4, 2), np.int64)
             pairs[: self.size] = self._pairs[: self.size]
             self._pairs, self._slots = pairs, np.full(slots, -1, np.int64)
             person_rows.place_pairs(self._key, pairs, self.size, self._slots)

@@ -24,22 +24,12 @@ from fastdp.state.driver import Publisher
 from fastdp.state.machine import Machine, Record, Transition, single_caller
 from fastdp.tables import one_row
 from fastdp.tables.appearing import KeyNoise, OnlineKeys, person_cells, single_kind, weights_of
+from fastdp.tables.arguments import PrivateKeys, Value, check_online, make_plan, names_of, statistics_of, values_of
 from fastdp.tables.calendar import Calendar, Time, as_instant
 from fastdp.tables.columns import Keys as KeySet
 from fastdp.tables.columns import as_arrow, digests_of, times_of, with_missing
 from fastdp.tables.persons import BatchRows, PersonRows, check_finite, column_values
-from fastdp.tables.plan import (
-    MAX_CELLS,
-    ColumnPlan,
-    PrivateKeys,
-    TablePlan,
-    Value,
-    check_online,
-    make_plan,
-    names_of,
-    statistics_of,
-    values_of,
-)
+from fastdp.tables.plan import MAX_CELLS, ColumnPlan, TablePlan
 from fastdp.tables.sums import CellRows, Measured, Quantity, Released, Statistic, exact_sums, release
 from fastdp.tables.table import Table
 from fastdp.tables.waiting import Waiting, row_parts
@@ -541,8 +531,10 @@ class Windows(Publisher[WindowsState]):
         Privacy loss for one unit over everything that is ever released.
     by : str or list of str, optional
         Names of the key columns.
-    keys : list or mapping
-        The released keys: texts, integers or bools; rows with others are dropped.
+    keys : list, mapping, PrivateKeys or None
+        The released keys: texts, integers or bools; rows with others are dropped.  :class:`fastdp.PrivateKeys`, or
+        None with ``delta``: a key appears once its noisy number of rows so far, or sum of persons' weights, passes a
+        noisy threshold, and is released from that window on.
     unit : Rows or Person
         As for :func:`fastdp.aggregate`.  Rows of a :class:`fastdp.Person` wait until their window closes; then those
         of least keyed hash count.  It needs ``per``; if that has rows in several windows, also ``per_window``, and
@@ -550,7 +542,7 @@ class Windows(Publisher[WindowsState]):
     bounds : dict, number, pair or Value
         Public clips of the columns: a bound is the clip.
     delta : float
-        Above 0: noise is Gaussian where its variance is smaller.
+        For private keys, over all windows; above 0 otherwise: noise is Gaussian where its variance is smaller.
     lateness : str or timedelta, optional
         Fixed length ("10min") by which the clock follows the latest time seen, then public knowledge.  By default
         :meth:`advance` alone moves it.
@@ -559,9 +551,9 @@ class Windows(Publisher[WindowsState]):
 
     Notes
     -----
-    Privacy: as of :func:`fastdp.aggregate`; a late row changes nothing.  Output does not depend on batches, and
-    equals ``fastdp.aggregate``'s with the same key and parameters on rows that are not late.  Shares of clipped and
-    dropped rows are not released; their budget is unspent.  Files, copies, replays: ``docs/state.md``.
+    Privacy: as of :func:`fastdp.aggregate`; a late row changes nothing.  Output does not depend on batches, and with
+    given keys equals ``fastdp.aggregate``'s with the same key and parameters on rows that are not late.  Shares of
+    clipped and dropped rows are not released; their budget is unspent.  Files, copies, replays: ``docs/state.md``.
 
     Examples
     --------

@@ -95,7 +95,7 @@ def ways_of(unit: Any, plan: Any) -> list[tuple[int, int]]:
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
 def test_the_oracle(unit: Any, noise: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same windows of the same keys, with the noise of given keys."""
-    monkeypatch.setattr("fastdp.tables.plan.with_noise", lambda plan: replace(plan, noise=noise))
+    monkeypatch.setattr("fastdp.tables.arguments.with_noise", lambda plan: replace(plan, noise=noise))
     options: dict[str, Any] = {"epsilon": 60.0} if unit is PERSON else {"epsilon": 12.0}
     windows, rows = windows_of(unit, **options), crowd(3)
     plan, composition = windows.machine.plan, windows._key.reveal()
