@@ -326,7 +326,8 @@ def _flink(folder: Path, serve: str, kills: int, chance: random.Random) -> int:
         ) as child,
     ):
         while child.poll() is None:
-            time.sleep(chance.uniform(0.2, 2.0))
+            # Past a checkpoint or two.
+            time.sleep(chance.uniform(0.5, 3.0))
             size = out.stat().st_size if out.exists() else 0
             living = [
                 int(path.parent.name) for path in Path("/proc").glob("[0-9]*/cmdline") if _is_worker(path, child)
