@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import copy
 import itertools
-import pickle
 import re
 from collections.abc import Callable
 from typing import Any
@@ -207,23 +205,6 @@ def test_repr_does_not_show_secrets(make, stream) -> None:
     assert "987654321" not in repr(make(seed=987654321))
     assert "n_seen=211" in repr(publisher)
     assert "epsilon=1" in repr(publisher)
-
-
-def test_no_pickles(make, compose) -> None:
-    for thing in (make(), compose(), fastdp.Key.random(), fastdp.Key.from_seed(1), {"a": [make()]}):
-        for protocol in range(2, pickle.HIGHEST_PROTOCOL + 1):
-            with pytest.raises(StateError, match="cannot be pickled"):
-                pickle.dumps(thing, protocol)
-
-
-def test_a_copy_has_noise_of_its_own(make, stream) -> None:
-    publisher = make()
-    publisher.publish(stream[:60])
-    expected = make().publish(stream)[20:]
-    for twin in (copy.copy(publisher), copy.deepcopy(publisher)):
-        assert twin.n_seen == 60
-        assert not np.array_equal(twin.publish(stream[60:]), expected)
-    assert np.array_equal(publisher.publish(stream[60:]), expected)
 
 
 NO_NUMBERS = ("text", ["a", "b"], [1j, 2], None, [None, 1.0], [[1], [1, 2]], [], [1.0, np.nan], [np.inf, 1.0], {})

@@ -18,8 +18,9 @@ PARTS = {
     "w_event": "w-event privacy: Adaptive beside Uniform, Sample, budget distribution and absorption",
     "pak": "PAK beside the plain binary tree and the authors' code",
     "local": "ToPL: theta and error on real streams, scales, exact ratios of report weights",
-    "tables": "hourly totals beside the textbook, revised windows, a person's day as the unit",
+    "tables": "coverage and errors of totals and means of six tables, clips, levels, persons beside OpenDP",
     "keys": "private keys of counts: numbers and recall beside OpenDP and the weighted Gaussian, rows and persons",
+    "appearing": "private keys online beside a batch selection again at each trigger",
     "gaussian": "prefix sums under (epsilon, delta) beside jax_privacy, dpcrpy and OpenDP; a person's many windows",
     "spatial": "PHDStream: errors and totals beside the authors' code, numbers of batches, exact losses",
 }

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
-from unittest.mock import patch
 
 import numpy as np
 from scipy import special
@@ -20,7 +18,7 @@ from scipy import special
 from benchmarks.shared import DATA, Data, table
 from fastdp.guarantee import gaussian_loss
 from fastdp.noise.draws import Distribution
-from fastdp.noise.gaussian import GaussianDistribution, gaussian_distribution
+from fastdp.noise.gaussian import GaussianDistribution
 from fastdp.noise.sampler import laplace_distribution
 from fastdp.tables import keys
 
@@ -163,17 +161,19 @@ def rows_of(pairs: Pairs, k: int) -> dict[str, str]:
     given = pairs.persons.astype(np.int64), pairs.keys.astype(np.int64), digests, np.zeros(persons, np.int64)
     words = np.random.default_rng(8).integers(-(2**62), 2**62, size)
     own = keys.weight_rule(EPSILON, DELTA, k)
-    passes = passing(own.distribution)(
-        keys.weigh(*given, words, own, SECRET), deviation(own.distribution), own.threshold
-    )
+
+    def weighed(weights: Any) -> Any:
+        _, codes, each = keys.weigh(*given, words, weights, SECRET)
+        return np.bincount(codes, each, size)
+
+    sums = weighed(keys.key_weights(own.distribution, k))
+    passes = passing(own.distribution)(sums, deviation(own.distribution), own.threshold)
     found["persons: fastdp"] = numbers(passes, frequent)
-    gopi = own._replace(distribution=gaussian_distribution(Fraction(16)))
-    weights = keys.weigh(*given, words, gopi, SECRET) / keys.WEIGHT
+    weights = weighed(keys.weights_of_norm(2, k)) / keys.WEIGHT
     sigma, least = weighted_gaussian(k)
     found["weighted Gaussian"] = numbers(gaussian(weights, sigma, least), frequent)
     # The same distinct keys, each of which counts as 1.
-    with patch.object(keys, "key_weights", lambda _, most: np.ones(most + 1, np.int64)):
-        once = keys.weigh(*given, words, gopi, SECRET)
+    once = weighed(np.ones(k + 1, np.int64))
     for name, scale, threshold in open_dp(k, True):
         passes = (laplace if name == "laplace" else gaussian)(once, scale, threshold + 1)
         found[f"persons: OpenDP, {name}"] = numbers(passes, frequent)

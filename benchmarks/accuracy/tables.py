@@ -5,15 +5,20 @@ Constants of the answers were chosen on the first three tables, but OF_TIME on a
 
 from __future__ import annotations
 
+import itertools
 import json
+import math
+import re
 from pathlib import Path
 from typing import Annotated, Any
+from unittest.mock import patch
 
 import numpy as np
 
 import fastdp
 from benchmarks import ROOT
 from benchmarks.shared import DATA, Data, Runs, inserted, markdown
+from fastdp.tables import budget
 from fastdp.tables.answers import Answers
 
 RESULTS, PAGE = ROOT / "benchmarks" / "results" / "tables.json", ROOT / "docs" / "tables.md"
@@ -21,8 +26,11 @@ EPSILONS = (0.1, 1.0)
 #: Tables on which nothing was chosen.
 UNTUNED = ("pedestrians", "pareto", "gamma")
 BEGIN = np.datetime64("2024-01-01", "us")
+RELEASES = {"sum": fastdp.totals, "mean": fastdp.means}
 ALL = np.zeros(1, np.int64), np.ones(1, np.int64)
-NAMES = ("table", "epsilon", "of", "span", "kind")
+#: Public bound of the amount of an order line.
+PERSONS_BOUND = 2000.0
+NAMES = ("statistic", "table", "epsilon", "of", "span", "kind")
 
 
 def frame(times: Any, keys: Any, values: Any) -> Any:
@@ -72,16 +80,18 @@ def tables(data: Path) -> dict[str, tuple[Any, str, float]]:
     return found
 
 
-def exact(rows: Any, every: str, bound: float) -> tuple[Any, list[str]]:
-    """True sums, float64[W, K], and the keys."""
+def exact(rows: Any, every: str, ends: tuple[float, float]) -> tuple[Any, Any, list[str]]:
+    """Sums of values clipped to `ends`, float64[W, K], numbers of rows, and the keys."""
     import pandas as pd
 
     windows = rows["time"].dt.floor({"1h": "h", "1d": "D"}[every])
     numbers = ((windows - windows.min()) // pd.Timedelta(every)).to_numpy()
     codes, keys = pd.factorize(rows["key"], sort=True)
     sums = np.zeros((numbers.max() + 1, len(keys)))
-    np.add.at(sums, (numbers, codes), np.clip(rows["x"], 0.0, bound))
-    return sums, list(keys)
+    counts = np.zeros(sums.shape)
+    np.add.at(sums, (numbers, codes), np.clip(rows["x"], *ends))
+    np.add.at(counts, (numbers, codes), 1.0)
+    return sums, counts, list(keys)
 
 
 def ranges(windows: int, rng: np.random.Generator) -> dict[str, tuple[Any, Any]]:
@@ -95,44 +105,80 @@ def ranges(windows: int, rng: np.random.Generator) -> dict[str, tuple[Any, Any]]
     }
 
 
+def answered(exact: tuple[Any, Any, Any], starts: Any, stops: Any, *, keys: bool, mean: bool) -> Any:
+    """The exact answers: sums over windows [start, stop), or means, NaN of no rows: float64[q, K]."""
+    found = []
+    for each in exact[:2]:
+        prefix = np.concatenate([np.zeros((1, each.shape[1])), np.cumsum(each, axis=0)])
+        answer = prefix[stops] - prefix[starts]
+        found.append(answer if keys else answer.sum(axis=1, keepdims=True))
+    sums, counts = found
+    return np.divide(sums, counts, out=np.full(sums.shape, np.nan), where=counts > 0.5) if mean else sums
+
+
 def sums(data: Path, runs: int) -> list[dict[str, Any]]:
-    """TRUE coverage and root mean square errors of totals: with keys (cells, keys) and without (all keys)."""
+    """Coverage and root mean square errors of totals and means: with keys (cells, keys) and without (all keys).
+
+    "covered" is about the number that the frame says ("about"), "whole" about the true one in any case.
+    """
     found = []
     for name, (rows, every, bound) in tables(data).items():
-        true, keys = exact(rows, every, bound)
-        by = {"all keys": (true.sum(axis=1, keepdims=True), {}), "keys": (true, {"by": "key", "keys": keys})}
-        for epsilon in EPSILONS:
+        true = exact(rows, every, (0.0, bound))
+        for epsilon, (statistic, release) in itertools.product(EPSILONS, RELEASES.items()):
+            mean = statistic == "mean"
             cells: dict[tuple[str, str, str], list[list[float]]] = {}
             about: list[str] = []
             for seed in range(runs):
                 rng = np.random.default_rng(seed)
-                for of, (wanted, given) in by.items():
+                for of, given in (("all keys", {}), ("keys", {"by": "key", "keys": true[2]})):
                     given = {"epsilon": epsilon, "bound": bound, "seed": f"{name} {seed}", **given}
-                    t = fastdp.totals(rows, "x", fastdp.Time("time", every=every), **given)
-                    said = t.arrow["about"][0].as_py() if "about" in t.arrow.column_names else "true"
+                    t = release(rows, "x", fastdp.Time("time", every=every), **given)
+                    answers, asked = Answers(t.released, 0.95), t.released.statistics[0]
+                    said = answers.about(asked, *ALL).about
                     about.append(said)
-                    for span, (starts, stops) in ranges(len(true), rng).items():
-                        prefix = np.concatenate([np.zeros((1, wanted.shape[1])), np.cumsum(wanted, axis=0)])
-                        answer = prefix[stops] - prefix[starts]
+                    claimed = true if said == "true" else exact(rows, every, t.released.tails["x"].clip)
+                    for span, (starts, stops) in ranges(len(true[0]), rng).items():
+                        whole, wanted = (
+                            answered(each, starts, stops, keys=of == "keys", mean=mean) for each in (true, claimed)
+                        )
+                        some = np.isfinite(whole)
                         for kind in ("estimate", "revised"):
-                            low, high = (
-                                each.reshape(answer.shape)
-                                for each in t.interval(starts, stops, revised=kind == "revised")
-                            )
-                            value = t.sum(starts, stops, revised=kind == "revised").reshape(answer.shape)
-                            # Only where the frame says that it is about the true answer.
-                            held = np.mean((low <= answer) & (answer <= high)) if said == "true" else np.nan
-                            error = float(np.mean((value - answer) ** 2))
-                            cells.setdefault((of, span, kind), []).append(
-                                [held, error, abs((value - answer).sum() / true.sum())]
-                            )
+                            answer = answers.about(asked, starts, stops, revised=kind == "revised")
+                            held = [
+                                float(np.mean(((answer.low <= each) & (each <= answer.high))[some]))
+                                for each in (wanted, whole)
+                            ]
+                            errors = (answer.estimate - whole)[some]
+                            share = abs(errors.sum() / whole[some].sum())
+                            cells.setdefault((of, span, kind), []).append([*held, np.mean(errors**2), share])
             for names, listed in cells.items():
-                held, error, _ = np.nanmean(listed, axis=0)
-                row = dict(zip(NAMES, (name, epsilon, *names), strict=True)) | {
-                    "true": about.count("true") / len(about)
-                }
-                share = float(np.median(listed, axis=0)[2])
-                found.append(row | {"covered": float(held), "error": float(np.sqrt(error)), "share": share})
+                covered, whole, error, _ = np.mean(listed, axis=0).tolist()
+                row = dict(zip(NAMES, (statistic, name, epsilon, *names), strict=True))
+                row |= {"true": about.count("true") / len(about), "covered": covered, "whole": whole}
+                found.append(row | {"error": math.sqrt(error), "share": float(np.median(listed, axis=0)[-1])})
+    return found
+
+
+def clips(data: Path, runs: int) -> list[dict[str, Any]]:
+    """Errors of totals of all keys over those with a clip chosen for single windows, not for days or weeks."""
+    found = []
+    for name, (rows, every, bound) in tables(data).items():
+        true = exact(rows, every, (0.0, bound))
+        for epsilon in EPSILONS:
+            errors: dict[str, list[list[float]]] = {"windows": [], "ranges": [], "all": []}
+            for seed in range(runs):
+                given = {"epsilon": epsilon, "bound": bound, "seed": f"{name} {seed}"}
+                own = fastdp.totals(rows, "x", fastdp.Time("time", every=every), **given)
+                with patch.object(budget, "SPANS", ()):
+                    alone = fastdp.totals(rows, "x", fastdp.Time("time", every=every), **given)
+                for span, (starts, stops) in ranges(len(true[0]), np.random.default_rng(seed)).items():
+                    answer = answered(true, starts, stops, keys=False, mean=False)[:, 0]
+                    errors[span].append([np.mean((t.sum(starts, stops) - answer) ** 2) for t in (own, alone)])
+            row = {"table": name, "epsilon": epsilon}
+            for span, listed in errors.items():
+                ours, other = np.sqrt(np.mean(listed, axis=0))
+                row[span] = f"{ours / other:.2f}"
+            found.append(row)
     return found
 
 
@@ -163,59 +209,159 @@ def levels(runs: int) -> list[dict[str, Any]]:
     return found
 
 
-def persons(data: Path, runs: int) -> list[dict[str, Any]]:
-    """Lines a day of customers with at most k rows: halves of the series and coverage of all windows together."""
+def order_lines(data: Path) -> Any:
+    """Order lines of customers: their days, numbers of customers and of lines of theirs, and amounts in pounds."""
     import pandas as pd
 
     lines = pd.read_parquet(data / "tables" / "retail_lines.parquet").dropna(subset="customer")
+    lines = lines[lines["amount_pence"] >= 0]
     days = lines["time"].dt.floor("D")
-    true = np.bincount((days - days.min()).dt.days)
-    half, found = true.size // 2, []
-    for k in (5, 20, 100):
-        ratios, held = [], []
+    numbers, owners = (days - days.min()).dt.days, pd.factorize(lines["customer"])[0]
+    return lines.assign(
+        day=numbers, owner=owners, rows=np.bincount(owners)[owners], x=lines["amount_pence"] / 100.0, one=1.0
+    )
+
+
+def open_dp(lines: Any, k: int, value: str, rng: np.random.Generator) -> Any:
+    """Daily sums by OpenDP of at most k rows of a person; a clip takes a tenth of epsilon 1 (the .99 quantile)."""
+    import opendp.prelude as dp
+
+    dp.enable_features("contrib")
+    own = lines.sample(frac=1.0, random_state=rng).groupby("owner").head(k)
+    values, loss = own[value].to_numpy(), 1.0
+    if value == "x":
+        candidates = np.geomspace(1.0, PERSONS_BOUND, 60).tolist()
+        domain = dp.vector_domain(dp.atom_domain(T=float, nan=False)), dp.symmetric_distance()
+        scores = dp.t.make_quantile_score_candidates(*domain, candidates, 0.99)
+        scale = dp.binary_search_param(
+            lambda each: scores >> dp.m.then_noisy_max(dp.max_divergence(), each, negate=True), k, loss / 10.0
+        )
+        chooser = scores >> dp.m.then_noisy_max(dp.max_divergence(), scale, negate=True)
+        top, loss = candidates[chooser(values.tolist())], loss * 0.9
+        values, k = np.minimum(values, top), k * top
+    sums = np.bincount(own["day"], values, int(lines["day"].max()) + 1)
+    noisy = dp.m.make_laplace(dp.vector_domain(dp.atom_domain(T=float, nan=False)), dp.l1_distance(T=float), k / loss)
+    return np.array(noisy(sums.tolist()))
+
+
+def textbook(lines: Any, k: int, value: str, rng: np.random.Generator) -> Any:
+    """Daily sums of k rows of a person, chosen at random, and Laplace noise of k times the bound."""
+    own = lines.sample(frac=1.0, random_state=rng).groupby("owner").head(k)
+    sums = np.bincount(own["day"], np.minimum(own[value], PERSONS_BOUND), int(lines["day"].max()) + 1)
+    return sums + rng.laplace(0.0, k * (PERSONS_BOUND if value == "x" else 1.0), sums.size)
+
+
+def persons(data: Path, runs: int) -> list[dict[str, Any]]:
+    """Lines a day of customers, and their amounts, with at most k rows of each, at epsilon 1.
+
+    "halves": the second half of the series over the first, as a share of the true quotient; "total": relative error.
+    "covered" is of days and about the number that the frame says: with "capped" at most 5 k rows of a person, each
+    an equal part; "all covered" the same of the sum of all days, "whole" of its true number.
+    """
+    lines, found = order_lines(data), []
+    days = int(lines["day"].max()) + 1
+    half, ends = days // 2, np.array([0, days // 2, days])
+
+    def exact(value: str, limit: float, top: float) -> Any:
+        """Daily sums in which each row of a person with more than `limit` rows is the same part of one."""
+        values = np.minimum(lines[value], top) * np.minimum(1.0, limit / lines["rows"])
+        return np.bincount(lines["day"], values, days)
+
+    def halves(sums: Any, true: Any) -> float:
+        first, second = np.diff(np.concatenate([[0.0], np.cumsum(sums)])[ends])
+        return float(second / first * true[:half].sum() / true[half:].sum())
+
+    for value, k in itertools.product(("one", "x"), (5, 20, 100, "auto")):
+        true, listed = exact(value, math.inf, PERSONS_BOUND), []
         for seed in range(runs):
-            t = fastdp.counts(lines, "time", "1d", epsilon=1.0, unit=fastdp.Person("customer", rows=k), seed=seed)
-            first, second = t.sum([0, half], [half, true.size])
-            ratios.append(second / first / (true[half:].sum() / true[:half].sum()))
-            low, high = t.interval(0, true.size)
-            held.append(low[0] <= true.sum() <= high[0])
-        about = t.arrow["about"][0].as_py()
-        found.append({"k": k, "halves": float(np.median(ratios)), "covered": float(np.mean(held)), "about": about})
+            given = {"epsilon": 1.0, "unit": fastdp.Person("customer", rows=k), "seed": seed}
+            if value == "x":
+                t = fastdp.totals(lines, "x", "time", "1d", bound=PERSONS_BOUND, **given)
+            else:
+                t = fastdp.counts(lines, "time", "1d", **given)
+            about = t.arrow["about"][0].as_py()
+            rows = k if isinstance(k, int) else int(re.findall(r"\(k = (\d+)\)", str(t.guarantee.derivation))[0])
+            top = t.released.tails["x"].clip[1] if about == "clipped" and value == "x" else PERSONS_BOUND
+            claimed = exact(value, rows * (1 if about == "counted" else 5), top)
+            held = []
+            for starts, stops in ((np.arange(days), np.arange(days) + 1), ([0], [days])):
+                low, high = t.interval(starts, stops)
+                answers = ([each[a:b].sum() for a, b in zip(starts, stops, strict=True)] for each in (claimed, true))
+                held += [np.mean((low <= each) & (each <= high)) for each in answers]
+            own, rng = t.sum(np.arange(days), np.arange(days) + 1), np.random.default_rng(seed)
+            rivals = [rival(lines, rows, value, rng) for rival in (open_dp, textbook)]
+            wrong = [abs(each.sum() / true.sum() - 1.0) for each in (own, *rivals)]
+            daily = [np.sqrt(np.mean((each - true) ** 2)) / true.mean() for each in (own, *rivals)]
+            listed.append([*(halves(each, true) for each in (own, *rivals)), *wrong, *daily, *held, rows, about])
+        columns = list(zip(*listed, strict=True))
+        *numbers, abouts = columns
+        middle = [float(np.median(each)) for each in numbers]
+        means = [float(np.mean(each)) for each in numbers[9:13]]
+        found.append(
+            {
+                "of": "lines" if value == "one" else "amounts",
+                "k": f"auto: {middle[13]:.0f}" if k == "auto" else str(k),
+                "about": ", ".join(sorted(set(abouts))),
+                "halves": middle[0],
+                "OpenDP's": middle[1],
+                "total": middle[3],
+                "OpenDP": middle[4],
+                "textbook": middle[5],
+                "a day": middle[6],
+                "OpenDP a day": middle[7],
+                "textbook a day": middle[8],
+                "covered": means[0],
+                "whole": means[1],
+                "all covered": means[2],
+                "all whole": means[3],
+            }
+        )
     return found
 
 
 def pages(results: dict[str, Any]) -> dict[str, str]:
     """Tables of the page by their marks."""
-    shown = []
-    for name in dict.fromkeys(row["table"] for row in results["sums"]):
-        for epsilon in EPSILONS:
-            own = [row for row in results["sums"] if (row["table"], row["epsilon"]) == (name, epsilon)]
-            estimates = {(row["of"], row["span"]): row for row in own if row["kind"] == "estimate"}
-            cells: list[object] = [f"{name}{' *' if name in UNTUNED else ''}", f"{epsilon:g}"]
-            for kind in ("estimate", "revised"):
-                cells.append(f"{min(row['covered'] for row in own if row['kind'] == kind):.0%}")
-            cells += [f"{own[0]['true']:.0%}", f"{estimates['all keys', 'all']['share']:.1%}"]
-            for key in (("all keys", "windows"), ("all keys", "ranges"), ("keys", "all")):
-                row = estimates[key]
-                cells.append("-" if row["before"] is None else f"{row['error'] / row['before']:.2f}")
-            shown.append(cells)
+    shown, groups = [], dict.fromkeys((row["statistic"], row["table"], row["epsilon"]) for row in results["sums"])
+    for statistic, name, epsilon in groups:
+        own = [
+            row
+            for row in results["sums"]
+            if (row["statistic"], row["table"], row["epsilon"]) == (statistic, name, epsilon)
+        ]
+        estimates = {(row["of"], row["span"]): row for row in own if row["kind"] == "estimate"}
+        cells: list[object] = [statistic, f"{name}{' *' if name in UNTUNED else ''}", f"{epsilon:g}"]
+        for kind in ("estimate", "revised"):
+            cells.append(f"{min(row['covered'] for row in own if row['kind'] == kind):.0%}")
+        cells += [f"{own[0]['true']:.0%}", f"{min(row['whole'] for row in own):.0%}"]
+        cells.append(f"{estimates['all keys', 'all']['share']:.1%}")
+        for key in (("all keys", "windows"), ("all keys", "ranges"), ("keys", "all")):
+            row = estimates[key]
+            cells.append("-" if row["before"] is None else f"{row['error'] / row['before']:.2f}")
+        shown.append(cells)
     heads = [
+        "of",
         "table",
         "epsilon",
-        "least covered",
+        "covered",
         "revised",
         "true",
-        "grand total's error",
+        "all covered",
+        "error",
         "windows",
         "ranges",
         "keys",
     ]
     out = {"sums": markdown(heads, shown)}
-    for name in ("levels", "persons"):
+    for name in ("levels", "clips"):
         out[name] = markdown(
             list(results[name][0]),
             [[str(v) if isinstance(v, bool) else v for v in row.values()] for row in results[name]],
         )
+    listed = results["persons"]
+    out["persons"] = markdown(
+        list(listed[0]),
+        [[f"{v:.2f}" if isinstance(v, float) else v for v in row.values()] for row in listed],
+    )
     return out
 
 
@@ -239,7 +385,8 @@ def run(
     old = {tuple(row[name] for name in NAMES): row["error"] for row in others}
     for row in rows:
         row["before"] = old.get(tuple(row[name] for name in NAMES))
-    results = {"runs": runs, "sums": rows, "levels": levels(runs), "persons": persons(data, runs)}
+    results = {"runs": runs, "sums": rows, "levels": levels(runs), "clips": clips(data, runs)}
+    results["persons"] = persons(data, runs)
     for name, text in pages(results).items():
         print(f"\n{name}\n\n{text}")
     if write:

@@ -27,8 +27,8 @@ table = fastdp.totals(frame, "kwh", "time", "1h", epsilon=1.0, bound=10.0)
 print(table)
 
 # %%
-# The truth is drawn because the data are synthetic; never draw a real truth beside its release. Where the truth is
-# above the interval, readings were clipped: an interval covers the sum of the clipped values.
+# The truth is drawn because the data are synthetic; never draw a real truth beside its release. Intervals are about
+# it where the column ``about`` says "true"; else they are about clipped values.
 
 truth = frame.groupby(frame["time"].dt.floor("1h"))["kwh"].sum()
 out = table.frame

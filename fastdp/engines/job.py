@@ -86,6 +86,11 @@ class Job:
                 f"lateness = {self.machine.lateness!r}: expected None in a job, whose clock is the engine's "
                 "watermark or a public tick (a shard's latest row is no common clock)"
             )
+        if isinstance(self.machine, WindowsMachine) and not self.machine.adds_up:
+            raise ParameterError(
+                "statistics, keys: expected counts, sums, means and variances of given keys in a job, because its "
+                "shards are added up (private keys, quantiles and nunique: fastdp.Windows in one process)"
+            )
         self.name, self.secret = name, secret
 
     def __repr__(self) -> str:

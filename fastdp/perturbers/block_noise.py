@@ -1,6 +1,6 @@
 """Flat: noise on every value (ToPS section 3, Appendix F); Blocks: noise on blocks sized by released sums.
 
-Closing: ``streams/adaptive_blocks.py``; length of the next: kernel ``block_lengths.py``; ``docs/adaptive.md``.
+Closing: ``streams/pipelines.py``; length of the next: kernel ``block_lengths.py``; ``docs/adaptive.md``.
 """
 
 from __future__ import annotations

@@ -24,11 +24,11 @@ from fastdp.tables.revised import Revised, local_patterns, revise
 from fastdp.tables.sums import ROWS, Quantity, Released, Statistic
 
 #: The sum beyond the clip is unknown if more than this share of the whole comes from values above all those whose
-#: number stands out of the noise; the true number of rows, if more than this share of those that count is dropped.
-UNSEEN, DROPPED = 0.5, 3.0
-#: Standard errors of the rows dropped in a part of the table, and in all, of which a person's count up to a limit: as
-#: shares of them.
-UNEVEN, CAPPED = 0.5, 0.2
+#: number stands out of the noise.
+UNSEEN = 0.5
+#: Standard errors, as shares of the rows dropped: of their number in a part of the table, and of the rows of a person
+#: beyond the limit up to which they are counted.
+UNEVEN, CAPPED = 0.5, 0.3
 #: Answers are about all rows and values; about at most five times ``rows`` of a person (others are in no number);
 #: about the rows that count; about clipped values, in sums of as many rows as "true" or "capped" are about.
 TRUE, LIMITED, COUNTED, CLIPPED = "true", "capped", "counted", "clipped"
@@ -105,9 +105,18 @@ class Answers:
     ) -> Answer:
         """Answers about windows [start, stop) of each key, or each prefix of ``depth`` columns.
 
-        ``revised`` ones follow from all windows, by a model.
+        ``revised`` ones follow from all windows, by a model.  They are NaN where a key had not appeared by the start.
         """
         ask = _Ask(starts, stops, len(self._released.parents) if depth is None else depth, revised)
+        found, begins = self._about(statistic, ask), self._released.begins
+        if begins is None or ask.depth < len(self._released.parents):
+            return found
+        listed = found.estimate, found.std_error, found.low, found.high
+        estimate, error, low, high = (np.where(starts[:, None] < begins, np.nan, each) for each in listed)
+        return Answer(estimate, error, low, high, found.about)
+
+    def _about(self, statistic: Statistic, ask: _Ask) -> Answer:
+        """Answers, whatever windows of keys are released."""
         kind, column = statistic.kind, statistic.column
         if statistic.rank is not None or kind == "nunique":
             return replace(self._counted(statistic, ask), about=self._among_persons(COUNTED))
@@ -166,7 +175,7 @@ class Answers:
         """Sums by least squares or model."""
         i = self._index(name, column)
         exact = self._exact(i, ask)
-        if not (ask.revised and exact.value.size):
+        if not (ask.revised and exact.value.size) or self._released.begins is not None:
             return exact
         revised, resolution = self._revised(i), self._released.quantities[i].resolution
         value = revised.sums(ask.depth, ask.starts, ask.stops) * resolution
@@ -245,20 +254,23 @@ class Answers:
         return replace(scaled.answer(), about=about, of_clipped=part.answer())
 
     def _scaled(self, found: _Part, name: str, column: str, ask: _Ask) -> _Part | None:
-        """Counts and sums scaled up for dropped rows; None if their number is unknown, or too large."""
+        """Counts and sums scaled up for dropped rows; None if their number is unknown."""
         rows = self._released.rows
         if rows is None or not found.value.size:
             return found
-        ratio = max(rows.dropped.value, 0.0) / max(rows.counted.value, 1.0)
-        if not rows.counted.known or ratio > DROPPED:
+        if not rows.counted.known:
             return None
-        error = (rows.dropped.variance + ratio**2 * rows.counted.variance) / rows.counted.value**2
-        own = self._share(name, column, ask)[0]
-        uneven = ratio**2 * ((UNEVEN * (1.0 - own)) ** 2 + CAPPED**2)
-        moved = found.moved(np.zeros_like(found.value), found.value**2 * (error + uneven), self._normal, 1.0 + ratio)
-        # Rows were dropped, not added.
-        positive = name == "count" or self._quantity(name, column).low >= 0
-        return replace(moved, low=np.maximum(moved.low, found.low)) if positive else moved
+        ratio = max(rows.dropped.value, 0.0) / rows.counted.value
+        relative = (rows.dropped.variance + ratio**2 * rows.counted.variance) / rows.counted.value**2
+        own, nothing = self._share(name, column, ask)[0], np.zeros_like(found.value)
+        error: Floats = found.value**2 * (relative + (UNEVEN * ratio * (1.0 - own)) ** 2)
+        beyond = found.value**2 * (CAPPED * ratio) ** 2
+        moved = found.moved(nothing, error + beyond, self._normal, 1.0 + ratio)
+        if name != "count" and self._quantity(name, column).low < 0:
+            return moved
+        # Rows were dropped, not added; those that no number has would add to a count.  In a sum values may differ.
+        least = found.moved(nothing, error, self._normal, 1.0 + ratio) if name == "count" else moved
+        return replace(moved, low=np.maximum(least.low, found.low))
 
     def _beyond(self, part: _Part, column: str, ask: _Ask) -> _Part | None:
         """Sums with their share beyond the clip; None if unknown."""

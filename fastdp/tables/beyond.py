@@ -19,10 +19,12 @@ from scipy.interpolate import PchipInterpolator
 from fastdp.kinds import Floats, Integers
 from fastdp.tables.consistent import grouped
 
-#: Neighbouring edges differ by this factor.
-FACTOR = 1.5
-#: Rows above an edge are known if they are so many standard deviations; above others they may be so many more.
-KNOWN, LIKELY = 6.0, 1.0
+#: Neighbouring edges differ by this factor; the first bin is at least so many of its powers wide, if there are more:
+#: a narrower one, of a clip just below an edge, has no exponent.
+FACTOR, NARROW = 1.5, 0.25
+#: Rows above an edge are known if they are so many standard deviations, those above the clip if they are fewer; above
+#: others they may be so many more.
+KNOWN, SEEN, LIKELY = 6.0, 4.5, 1.0
 #: Edges that the exponent of the tail is taken from, its usual value, and its limits.
 REACH, USUAL, LEAST, MOST = 3, 1.5, 1.5, 20.0
 #: Standard errors of the interpolation and of the tail, as shares of what they add.
@@ -33,10 +35,8 @@ OF_KEYS, OF_TIME = 1.25, 1.0
 POINTS = 16
 
 
-def tail_edges(
-    clip: tuple[float, float], bound: tuple[float, float] | None, grid: float = 0.0
-) -> tuple[Floats, Floats]:
-    """Public edges from either end of the clip to the bound's, as distances from 0, multiples of ``grid``.
+def tail_edges(clip: tuple[float, float], bound: tuple[float, float] | None) -> tuple[Floats, Floats]:
+    """Public edges from either end of the clip to the bound's, as distances from 0.
 
     No bins where the clip is the bound; one bin without an end where the bound is unknown or beyond 0.
     """
@@ -49,9 +49,8 @@ def tail_edges(
         elif near <= 0.0 or math.isinf(far):
             found.append(np.array([near, math.inf]))
         else:
-            bins = math.ceil(math.log(far / near) / math.log(FACTOR) - 1e-9)
-            edges = np.concatenate([[near], far * FACTOR ** -np.arange(bins - 1.0, -1.0, -1.0)])
-            found.append(np.unique(np.rint(edges / grid) * grid) if grid else edges)
+            bins = max(1, math.ceil(math.log(far / near) / math.log(FACTOR) - NARROW))
+            found.append(np.concatenate([[near], far * FACTOR ** -np.arange(bins - 1.0, -1.0, -1.0)]))
     return found[0], found[1]
 
 
@@ -109,10 +108,9 @@ def sum_beyond(edges: Floats, counts: Integers, variance: float) -> Beyond:
     size, clip = counts.size, float(edges[0])
     above = np.cumsum(counts[::-1])[::-1].astype(np.float64)
     error = np.sqrt(variance * np.arange(size, 0, -1))
-    clear = np.flatnonzero(above > KNOWN * error)
-    if not clear.size:
+    last = int(np.flatnonzero(above > KNOWN * error).max(initial=0))
+    if above[last] <= SEEN * error[last]:
         return Beyond(known=False)
-    last = int(clear[-1])
     rows = np.maximum.accumulate(above[last::-1])[::-1]
     first = max(0, last - REACH)
     falls = math.log(rows[first] / rows[last]) / math.log(edges[last] / edges[first]) if last else USUAL

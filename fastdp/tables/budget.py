@@ -66,7 +66,7 @@ class Budget:
     def key_delta(self) -> float:
         """Delta of the choice of keys by counts: all, or half with Gaussian noise."""
         plan = self.plan
-        if plan.key_rule != "private" or (self.gaussian and plan.who is not None):
+        if plan.key_rule != "private" or (self.gaussian and plan.who is not None and not plan.online):
             return 0.0
         return plan.delta / 2.0 if self.gaussian else plan.delta
 
@@ -198,12 +198,14 @@ class Budget:
 
     @cached_property
     def level_shares(self) -> dict[Level, Fraction]:
-        """Share of each level of a sum's budget, cells first; until the shares are known, theirs alone."""
-        plan = self.plan
-        if self.knows_levels and plan.nodes is not None and not self.cells_alone:
-            windows = (plan.stop or 0) - (plan.start or 0)
-            return consistent.level_shares(windows, plan.nodes, plan.levels, gaussian=self.gaussian)
-        return {Level(len(plan.by), True): Fraction(1) if self.knows_levels or not plan.levels else CELLS_SHARE}
+        """Share of each level of a sum's budget; the cells come first.  Until the levels are known: theirs alone."""
+        plan, cells = self.plan, Level(len(self.plan.by), True)
+        if not self.knows_levels:
+            return {cells: CELLS_SHARE if plan.levels else Fraction(1)}
+        if self.cells_alone:
+            return {cells: Fraction(1)}
+        windows = (plan.stop or 0) - (plan.start or 0)
+        return consistent.level_shares(windows, plan.nodes or (), plan.levels, gaussian=self.gaussian)
 
     @property
     def levels(self) -> list[Level]:
@@ -219,7 +221,7 @@ class Budget:
 
     def of(self, quantity: Quantity, level: Level | None) -> float:
         """Loss of one sum at one level (None: at all), or of counts."""
-        amount = self.rest[quantity.column] / len(self.plan.parts_of(quantity.column))
+        amount = self.rest[quantity.column] / len(self.plan.parts[quantity.column])
         return self._loss(amount * (1 if quantity.counts or level is None else self.level_shares[level]))
 
     def moved(self, quantity: Quantity, each: bool) -> int:
@@ -314,6 +316,13 @@ class Budget:
     def _keys(self) -> Guarantee:
         """Guarantee of the choice of keys; no epsilon by published counts."""
         plan, loss = self.plan, self.helper("keys")
+        if plan.online:
+            step = (
+                "a key appears once its running weight and fresh one-sided noise reach a threshold with one-sided "
+                "noise of the key: weights only grow, so all windows cost one choice; the chances that a unit's own "
+                "keys pass add up to delta over all windows"
+            )
+            return self._pure("keys", loss, step, 0.0 if self.gaussian else plan.delta)
         if plan.who is None:
             step = "a key is released if its noisy count of rows passes a threshold that delta gives"
             step += ", as it is published" if plan.selects_cells else ""

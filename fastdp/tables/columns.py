@@ -47,6 +47,8 @@ MISSING = np.frombuffer(hashlib.blake2b(b"", digest_size=16, person=b"fastdp mis
 MIN_SLOTS = 1024
 #: Spellings of entries that are not given, of which the digests are kept.
 MOST_UNKNOWN = 2**20
+#: Arrays of new entries of a column, before they are joined.
+MOST_CHUNKS = 64
 #: Share of distinct texts in a batch above which each row is looked up by itself.
 FEW = 0.25
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
@@ -55,7 +57,7 @@ _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 def digests_of(column: pa.Array) -> tuple[Integers, Flags | None]:
     """Person of each row as a 128-bit digest, int64[n, 2], and flags of rows that have one (None: all)."""
     entries, places, present = encoded(column)
-    digests = _with_missing(entries)
+    digests = with_missing(entries)
     return digests if places is None else digests.take(places, axis=0), present
 
 
@@ -202,7 +204,8 @@ def _digested(offsets: Integers, data: NDArray[np.uint8]) -> Integers:
     return found
 
 
-def _with_missing(entries: pa.Array) -> Integers:
+def with_missing(entries: pa.Array) -> Integers:
+    """Digests of entries, with one for a missing one: int64[n, 2]."""
     found = entry_digests(entries)
     if entries.null_count:
         found[entries.is_null().to_numpy(zero_copy_only=False)] = MISSING
@@ -219,7 +222,7 @@ def _spelling(entries: pa.Array, key: NDArray[np.uint64]) -> tuple[Integers, Int
         bits = np.frombuffer(entries.buffers()[1], f"i{kind.bit_width // 8}")[entries.offset :][:size]
         first, second = bits.astype(np.int64, copy=False), np.zeros(size, np.int64)
     else:
-        first, second = _with_missing(entries).T.copy()
+        first, second = with_missing(entries).T.copy()
     if entries.null_count:
         missing = entries.is_null().to_numpy(zero_copy_only=False)
         first, second = (np.where(missing, *pair) for pair in zip(MISSING.tolist(), (first, second), strict=True))
@@ -268,7 +271,7 @@ class Numbers:
         needed = self.size + (first.size if learns else 0)
         if 4 * needed > 3 * self._slots.size:
             slots = 1 << (2 * needed - 1).bit_length()
-            pairs: Integers = np.empty((slots, 2), np.int64)
+            pairs: Integers = np.empty((3 * slots // 4, 2), np.int64)
             pairs[: self.size] = self._pairs[: self.size]
             self._pairs, self._slots = pairs, np.full(slots, -1, np.int64)
             person_rows.place_pairs(self._key, pairs, self.size, self._slots)
@@ -409,7 +412,7 @@ class Entries:
         if given is not None:
             self.values.append(_listed(name, given))
             # In this order, as for a column of another type.
-            self.digests.of(*_with_missing(self.values[0]).T.copy())
+            self.digests.of(*with_missing(self.values[0]).T.copy())
             if self.digests.size < len(given):
                 raise ParameterError(
                     f"keys: {self.digests.size} entries of {name!r} are distinct: expected {len(given)}"
@@ -452,15 +455,18 @@ class Entries:
                     ) from None
                 table.numbers.add(_firsts(table.spellings.of(*_spelling(listed, self._key)), 0))
                 if known is not self.digests:
-                    known.of(*_with_missing(listed).T.copy())
+                    known.of(*with_missing(listed).T.copy())
         return self._spelled[kind]
 
     def _numbers(self, entries: pa.Array, table: _Spelled) -> Integers:
         before = self.digests.size
-        numbers = table.known.of(*_with_missing(entries).T.copy(), learns=self._given is None)
+        numbers = table.known.of(*with_missing(entries).T.copy(), learns=self._given is None)
         if self.digests.size > before and not self._persons:
             # In one spelling: that of the first row would depend on this row alone.
-            self.values.append(one_spelling(entries.take(import_tables()[1].array(_firsts(numbers, before)))))
+            _, arrow = import_tables()
+            self.values.append(one_spelling(entries.take(arrow.array(_firsts(numbers, before)))))
+            if len(self.values) > MOST_CHUNKS:
+                self.values = [arrow.concat_arrays(self.values)]
         return numbers
 
     def missing(self) -> int:
@@ -501,7 +507,7 @@ class Keys:
             for name, entries in zip(names, listed, strict=True)
         ]
         self._nodes = [Numbers() for _ in names]
-        self._words: Integers = np.empty(0, np.int64)
+        self._named: NDArray[np.uint64] = np.empty((0, 2), np.uint64)
         if rows is not None:
             self.codes([_listed(name, entries) for name, entries in zip(names, listed, strict=True)])
             self._learns = False
@@ -541,11 +547,14 @@ class Keys:
         self._entries[self.names.index(name)].of_type(kind)
 
     def words(self) -> Integers:
-        """64 bits of each key for hashes of rows: int64[K]."""
-        if self._words.size < self.size:
-            new = self.digests(first=self._words.size)[:, 0].view(np.int64)
-            self._words = np.concatenate([self._words, new])
-        return self._words
+        """64 bits of each key for the hash of a row, whatever its number: int64[K]."""
+        return self.named()[:, 0].view(np.int64)
+
+    def named(self) -> NDArray[np.uint64]:
+        """The keys' digests, remembered: uint64[K, 2]."""
+        if len(self._named) < self.size:
+            self._named = np.concatenate([self._named, self.digests(first=len(self._named))])
+        return self._named
 
     def digests(self, depth: int | None = None, first: int = 0) -> NDArray[np.uint64]:
         """128-bit digest of each node of a depth (by default keys) from `first` on: uint64[n, 2]."""
@@ -588,6 +597,15 @@ class Keys:
             sums = np.add.reduceat(sums[:, :, order], starts, axis=2) if starts.size else sums[:, :, :0]
         return sums if depth or not self.names or sums.shape[2] else np.zeros((*sums.shape[:2], 1), np.int64)
 
+    def kinds(self) -> list[pa.DataType | None]:
+        """Arrow types of the columns' entries; None before the first one."""
+        return [each.values[0].type if each.values else None for each in self._entries]
+
+    def entries(self, which: Integers) -> list[pa.Array]:
+        """Entries of keys by their numbers, one array for each column."""
+        paths = self._path(len(self.names))
+        return [entries.take(path[which]) for entries, path in zip(self._entries, paths, strict=True)]
+
     def missing(self) -> Flags:
         """Flags of keys with a missing entry."""
         found: Flags = np.zeros(self.size, np.bool_)
@@ -612,7 +630,8 @@ class Keys:
         found._entries, found._learns = self._entries, False
         node: Integers = np.zeros(which.size + others, np.int64)
         for nodes, entries, path in zip(found._nodes, self._entries, paths, strict=True):
-            node = nodes.of(node, np.append(path[order], [entries.missing()] * others))
+            last = [entries.missing()] if others else []
+            node = nodes.of(node, np.append(path[order], last).astype(np.int64))
         place: Integers = np.full(self.size, which.size if others else -1, np.int64)
         place[which[order]] = np.arange(which.size)
         return found, place

@@ -19,20 +19,12 @@ from fastdp.ledger.ledger import charge, stream_key
 from fastdp.noise.draws import noise_distribution
 from fastdp.noise.key import Key
 from fastdp.tables import choices, columns
+from fastdp.tables.arguments import PrivateKeys, Value, entries_of, make_plan, names_of, statistics_of
 from fastdp.tables.beyond import count_tail, tail_edges
 from fastdp.tables.calendar import Time
 from fastdp.tables.keys import choose_keys
 from fastdp.tables.persons import Kept, PersonRows, check_finite, read_rows
-from fastdp.tables.plan import (
-    Clips,
-    PrivateKeys,
-    TablePlan,
-    Value,
-    entries_of,
-    make_plan,
-    names_of,
-    statistics_of,
-)
+from fastdp.tables.plan import Clips, TablePlan
 from fastdp.tables.sums import (
     FIRST_SUMS,
     ROWS,

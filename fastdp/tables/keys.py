@@ -54,26 +54,29 @@ class KeyRule(NamedTuple):
 # Rows: counts, of which a unit has k.
 
 
-def count_rule(distribution: Distribution, contributions: int, delta: float, least: int = 1) -> KeyRule:
+def count_rule(
+    distribution: Distribution, contributions: int, delta: float, least: int = 1, power: int = 1
+) -> KeyRule:
     """The least T that a unit's own keys pass with total probability at most delta.
 
     A key of c rows passes with probability S(c); k rows in keys of at least `least` rows reach at most k max S(c) /
-    c.
+    c.  With `power` 2 (Laplace noise only) k is the root of the sum of squares of keys' rows.
     """
     reached = _laplace_reached if isinstance(distribution, LaplaceDistribution) else _gaussian_reached
     low, high = contributions, contributions + 1
-    while not reached(distribution, (least, contributions), delta, high):
+    while not reached(distribution, (least, contributions, power), delta, high):
         low, high = high, contributions + 2 * (high - contributions)
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if reached(distribution, (least, contributions), delta, middle) else (middle, high)
+        passed = reached(distribution, (least, contributions, power), delta, middle)
+        low, high = (low, middle) if passed else (middle, high)
     return KeyRule(distribution, high)
 
 
-def _laplace_reached(distribution: Distribution, counts: tuple[int, int], delta: float, threshold: int) -> bool:
+def _laplace_reached(distribution: Distribution, counts: tuple[int, int, int], delta: float, threshold: int) -> bool:
     """True if tails q^(T - c) / (1 + q), q = exp(-1 / scale), stay within delta, rounded up.
 
-    S(c) / c falls, then rises: its greatest value is at one of both `counts`.
+    S(c) / c^p falls, then rises: its greatest value is at one of both counts.
     """
     assert isinstance(distribution, LaplaceDistribution)  # noqa: S101 - the caller's choice
     exponent = _TAIL.divide(Decimal(distribution.scale.denominator), Decimal(distribution.scale.numerator))
@@ -83,19 +86,19 @@ def _laplace_reached(distribution: Distribution, counts: tuple[int, int], delta:
         power = _TAIL.exp(_TAIL.multiply(-exponent, Decimal(threshold - count)))
         return _TAIL.multiply(_TAIL.divide(power, one_plus_q), _SLACK)
 
-    least, k = counts
-    most = _TAIL.multiply(_TAIL.divide(Decimal(k), Decimal(least)), _SLACK)
+    least, k, p = counts
+    most = _TAIL.multiply(_TAIL.divide(Decimal(k) ** p, Decimal(least) ** p), _SLACK)
     return max(_TAIL.multiply(most, tail(least)), tail(k)) <= Decimal(delta)
 
 
-def _gaussian_reached(distribution: Distribution, counts: tuple[int, int], delta: float, threshold: int) -> bool:
+def _gaussian_reached(distribution: Distribution, counts: tuple[int, int, int], delta: float, threshold: int) -> bool:
     """As :func:`_laplace_reached`: P[Z >= m] is at most normal noise's at m - 1.
 
     Source: Canonne, Kamath and Steinke 2020, Proposition 25.
     """
     assert isinstance(distribution, GaussianDistribution)  # noqa: S101 - the caller's choice
     # All c up to 256; beyond them S of the greatest over the least c between two neighbours.
-    _, k = counts
+    _, k, _ = counts
     listed = np.unique([*range(1, min(k, 256) + 1), *np.geomspace(1, k, 2 + 64 * k.bit_length()).astype(np.int64)])
     least = np.minimum(np.append(0, listed[:-1]) + 1, listed)
     tails = special.ndtr((listed + 1.0 - threshold) / float(distribution.sigma))
@@ -110,7 +113,12 @@ def key_weights(distribution: Distribution, most: int) -> Integers:
 
     With Gaussian noise 1 / sqrt(m), with Laplace noise 1 / m.
     """
-    if isinstance(distribution, GaussianDistribution):
+    return weights_of_norm(2 if isinstance(distribution, GaussianDistribution) else 1, most)
+
+
+def weights_of_norm(power: int, most: int) -> Integers:
+    """The same by the norm, at most 1: that of sums or of squares."""
+    if power == 2:
         return np.array([0, *(math.isqrt(WEIGHT**2 // m) for m in range(1, most + 1))], np.int64)
     return np.append(0, WEIGHT // np.arange(1, most + 1))
 
@@ -121,10 +129,12 @@ def weigh(
     persons: Integers,
     periods: Integers,
     words: Integers,
-    rule: KeyRule,
+    weights: Integers,
     secret: Words,
-) -> Integers:
-    """Sum of each key's weights, from ``rule.most`` distinct keys of least keyed hash by person and period.
+) -> tuple[Integers, Integers, Integers]:
+    """Person and period, key, and weight, int64[m] each, of the distinct keys of least keyed hash.
+
+    Of each person and period as many have one as there are weights.
 
     Parameters
     ----------
@@ -134,6 +144,8 @@ def weigh(
         Of each group the person's digest, and the period.
     words : int64[keys]
         64 bits by each key's entries.
+    weights : int64[most + 1]
+        Of each key of a person with so many.
     secret : uint64[2]
         Key of the hash, for this purpose alone.
     """
@@ -141,11 +153,10 @@ def weigh(
     # Distinct ones: a group's keys.
     own, keys = np.divmod(pairs[np.diff(pairs, prepend=-1) > 0], np.int64(words.size))
     hashes = person_rows.hash_rows(secret, persons[own], periods[own], words[keys], np.empty((0, own.size)))
-    kept, _ = person_rows.least_rows(secret, own, hashes, np.zeros_like(own), 0, 0, rule.most, 0, len(persons))
+    given = np.zeros_like(own), 0, 0, weights.size - 1, 0, len(persons)
+    kept, _ = person_rows.least_rows(secret, own, hashes, *given)
     own, keys = own[kept], keys[kept]
-    sums: Integers = np.zeros(words.size, np.int64)
-    np.add.at(sums, keys, key_weights(rule.distribution, rule.most)[np.bincount(own, minlength=len(persons))[own]])
-    return sums
+    return own, keys, weights[np.bincount(own, minlength=len(persons))[own]]
 
 
 def weight_rule(epsilon: float, delta: float, most: int) -> KeyRule:

@@ -66,7 +66,16 @@ def arrow_table(released: Released, answers: Answers, depth: int) -> pa.Table:
     columns = _places(released, depth, {*numbers, *texts})
     columns |= {name: _arrow().array(array.ravel()) for name, array in numbers.items()}
     rows = (released.edges.size - 1) * released.sizes[depth]
-    return _arrow().table(columns | {name: _arrow().repeat(text, rows) for name, text in texts.items()})
+    found = _arrow().table(columns | {name: _arrow().repeat(text, rows) for name, text in texts.items()})
+    return _released_rows(found, released, depth)
+
+
+def _released_rows(table: pa.Table, released: Released, depth: int) -> pa.Table:
+    """The table without windows of keys before these appeared."""
+    if released.begins is None or depth < len(released.parents):
+        return table
+    late = np.arange(released.edges.size - 1)[:, None] >= released.begins
+    return table.filter(_arrow().array(late.ravel()))
 
 
 def _arrow() -> ModuleType:
@@ -99,10 +108,12 @@ def whole_numbers(
     first = np.arange(released.edges.size - 1)
     found: Integers = np.zeros((first.size, 1), np.int64)
     for level in range(depth + 1):
-        given = np.maximum(answers.about(statistic, first, first + 1, revised=revised, depth=level).estimate, 0.0)
+        given = answers.about(statistic, first, first + 1, revised=revised, depth=level).estimate
+        given = np.maximum(np.nan_to_num(given), 0.0)
         found = divided(found, given, released.parents[level - 1]) if level else np.rint(given).astype(np.int64)
     columns = _places(released, depth, {statistic.name})
-    return _arrow().table(columns | {statistic.name: _arrow().array(found.ravel())})
+    table = _arrow().table(columns | {statistic.name: _arrow().array(found.ravel())})
+    return _released_rows(table, released, depth)
 
 
 def divided(totals: Integers, wanted: Floats, parents: Integers) -> Integers:

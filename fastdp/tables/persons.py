@@ -17,7 +17,7 @@ from fastdp.kinds import Floats, Integers
 from fastdp.noise.key import Key
 from fastdp.tables.choices import dropped_rows
 from fastdp.tables.columns import Entries, Growing, Keys, Numbers, digests_of, floats_of, times_of
-from fastdp.tables.keys import KeyRule, weigh
+from fastdp.tables.keys import KeyRule, key_weights, weigh
 from fastdp.tables.plan import ColumnPlan, TablePlan
 from fastdp.tables.sums import MISSING_ENTRY, NOT_FINITE, CellRows
 from fastdp_kernels.tables import person_rows
@@ -75,7 +75,7 @@ def read_rows(
         if see_times is not None:
             see_times(times if present is None else times[present])
         windows = times if plan.calendar is None else plan.calendar.numbers(times)
-        listed = [_values(batch.column(column.name), column) for column in plan.columns]
+        listed = [column_values(batch.column(column.name), column) for column in plan.columns]
         values = listed[0][None] if len(listed) == 1 else np.stack(listed) if listed else np.empty((0, size))
         if who is not None:
             counted = (codes >= 0) & plan.has(windows)
@@ -86,7 +86,7 @@ def read_rows(
         yield BatchRows(CellRows(windows, codes, values), times, who)
 
 
-def _values(column: pa.Array, plan: ColumnPlan) -> Floats:
+def column_values(column: pa.Array, plan: ColumnPlan) -> Floats:
     """Values of a column, 0 for non-finite ones that count so; 52 bits of entries."""
     if plan.entries:
         digests, present = digests_of(column)
@@ -145,7 +145,11 @@ class PersonRows:
             persons, periods = (np.ascontiguousarray(each) for each in self._periods.pairs.T)
         groups, codes = self._groups.array, self._codes.array
         secret = np.frombuffer(key.derive("keys").reveal(), np.uint64)[:2]
-        return weigh(groups, codes, self.persons.digests.pairs[persons], periods, words, rule, secret)
+        sums: Integers = np.zeros(words.size, np.int64)
+        table, named = key_weights(rule.distribution, rule.most), self.persons.digests.pairs[persons]
+        _, keys, weights = weigh(groups, codes, named, periods, words, table, secret)
+        np.add.at(sums, keys, weights)
+        return sums
 
     def kept(self, plan: TablePlan, weights: Integers | None = None) -> Kept:
         """The rows that count; the collected ones leave memory."""

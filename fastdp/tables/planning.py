@@ -10,15 +10,16 @@ import numpy as np
 
 from fastdp import validation
 from fastdp.errors import ParameterError
-from fastdp.kinds import Bounds, Duration, Integers
+from fastdp.kinds import Bounds, Duration
 from fastdp.noise.draws import NoiseName
 from fastdp.releases.intervals import checked_confidence, wider_quantile
+from fastdp.tables.answers import Answers
+from fastdp.tables.arguments import PrivateKeys, Value, make_plan, statistics_of
 from fastdp.tables.calendar import Time
 from fastdp.tables.columns import Keys as KeySet
-from fastdp.tables.plan import MAX_CELLS, PrivateKeys, TablePlan, Value, make_plan, statistics_of
+from fastdp.tables.plan import MAX_CELLS, TablePlan
 from fastdp.tables.quantiles import prefix_variances
-from fastdp.tables.sums import ROWS, Measured, Quantity, Statistic, drawn, vectors
-from fastdp.tables.table import Table
+from fastdp.tables.sums import ROWS, Measured, Quantity, Released, Statistic, drawn, vectors
 from fastdp.units import ONE_ROW, Unit
 from fastdp.validation import DAY
 
@@ -233,7 +234,7 @@ def _planned(
     )
     span, tails = (first, first + windows), plan.unknown_tails(quantities)
     released = plan.released(span, keys, measured, tails, simulated=False)
-    table, errors = Table(released, confidence), {}
+    answers, errors = Answers(released, confidence), {}
     for each in plan.statistics:
         if each.rank is not None or each.kind == "nunique":
             errors[each.name] = _counted(plan, each, confidence)
@@ -243,7 +244,7 @@ def _planned(
             raise ParameterError(
                 f"rows = None: expected the rows of a window and key, which the error of {each.name} needs"
             )
-        errors[each.name] = _expected(table[each.name], known and each.kind in ("count", "sum", "mean"))
+        errors[each.name] = _expected(released, answers, each, known and each.kind in ("count", "sum", "mean"))
     shares: dict[str, float] = {}
     for part in budget.components():
         name = part.derivation[0].partition(" (")[0]
@@ -261,23 +262,20 @@ def _steps(q: Quantity, rows: float, mean: float) -> int:
     return round(rows * each / q.resolution)
 
 
-def _expected(table: Table, known: bool) -> Expected:
+def _expected(released: Released, answers: Answers, statistic: Statistic, known: bool) -> Expected:
     """Errors of the first key's middle window, and of a day, a week and a year."""
-    edges, length = table.released.edges, len(table)
-    start = np.array([length // 2])
+    windows, each = released.edges.size - 1, int(released.edges[1] - released.edges[0])
 
-    def half(first: Integers, last: Integers) -> float:
-        """Half the width of an interval."""
-        low, high = table.interval(first, last)
-        return float((np.ravel(high)[0] - np.ravel(low)[0]) / 2.0)
+    def over(first: int, count: int) -> tuple[float, float, float]:
+        """Estimate, standard error and half the interval's width of so many windows."""
+        found = answers.about(statistic, np.array([first]), np.array([first + count]))
+        half = (found.high - found.low) / 2.0
+        return float(found.estimate[0, 0]), float(found.std_error[0, 0]), float(half[0, 0])
 
-    each = int(edges[1] - edges[0])
-    longer = {name: span // each for name, span in SPANS.items() if table.released.every is not None and span > each}
-    begin = np.zeros(1, np.int64)
-    widths = {name: half(begin, begin + count) for name, count in longer.items() if 1 < count <= length}
-    value = float(np.ravel(table.estimate(start, start + 1))[0]) if known else None
-    error = float(np.ravel(table.std_error(start, start + 1))[0])
-    return Expected(error, half(start, start + 1), value, widths)
+    longer = {name: span // each for name, span in SPANS.items() if released.every is not None and span > each}
+    widths = {name: over(0, count)[2] for name, count in longer.items() if 1 < count <= windows}
+    value, error, half = over(windows // 2, 1)
+    return Expected(error, half, value if known else None, widths)
 
 
 def _counted(plan: TablePlan, each: Statistic, confidence: float) -> Expected:

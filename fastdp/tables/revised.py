@@ -63,7 +63,7 @@ class Smoothed:
         total = np.zeros(self.noise.size)
         for phases, kept in self.patterns:
             part = _project(phases, rest)
-            total += kept * float(part @ part)
+            total += kept * float(np.square(part).sum())
             rest = rest - part
         weights = np.bincount(self.block, fft.dct(rest, norm="ortho") ** 2, self.kept.shape[0])
         out: Floats = self.noise * (total + weights @ self.kept)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -292,6 +292,8 @@ class Released:
         The table's library.
     selection : KeyRule or None
         Noise and threshold of counts that chose keys.
+    begins : int64[K] or None
+        Each key's first window, before which nothing of it is released; None: 0.
     """
 
     edges: Integers
@@ -308,6 +310,15 @@ class Released:
     family: str = "pyarrow"
     selection: KeyRule | None = None
     others: DrawnNoise | None = None
+    begins: Integers | None = None
+
+    def since(self, begins: Integers) -> Released:
+        """The same, but for windows of keys before those numbers, in which they are 0."""
+        early = np.arange(self.edges.size - 1)[:, None] < begins
+        if not early.any():
+            return self
+        measured = tuple(replace(each, steps=np.where(early, 0, each.steps)) for each in self.measured)
+        return replace(self, measured=measured, begins=np.maximum(begins, 0))
 
     @property
     def keys(self) -> dict[str, list[object]]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 import logging
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
@@ -19,28 +19,21 @@ from fastdp.guarantee import Guarantee
 from fastdp.kinds import Array, Bounds, Duration, Flags, Floats, Instant, Integers, Keys
 from fastdp.noise.key import Key
 from fastdp.state import codec
-from fastdp.state.codec import Packed, expect
+from fastdp.state.codec import Packed
 from fastdp.state.driver import Publisher
 from fastdp.state.machine import Machine, Record, Transition, single_caller
+from fastdp.tables import one_row
+from fastdp.tables.appearing import KeyNoise, OnlineKeys, person_cells, single_kind, weights_of
+from fastdp.tables.arguments import PrivateKeys, Value, check_online, make_plan, names_of, statistics_of, values_of
 from fastdp.tables.calendar import Calendar, Time, as_instant
 from fastdp.tables.columns import Keys as KeySet
-from fastdp.tables.columns import as_arrow, digests_of, times_of
-from fastdp.tables.persons import BatchRows, PersonRows, check_finite
-from fastdp.tables.plan import (
-    OF_SUMS,
-    PrivateKeys,
-    TablePlan,
-    Value,
-    check_online,
-    make_plan,
-    names_of,
-    statistics_of,
-    values_of,
-)
+from fastdp.tables.columns import as_arrow, digests_of, times_of, with_missing
+from fastdp.tables.persons import BatchRows, PersonRows, check_finite, column_values
+from fastdp.tables.plan import MAX_CELLS, ColumnPlan, TablePlan
 from fastdp.tables.sums import CellRows, Measured, Quantity, Released, Statistic, exact_sums, release
 from fastdp.tables.table import Table
+from fastdp.tables.waiting import Waiting, row_parts
 from fastdp.units import LAST, ONE_ROW, Person, Rows, Unit, parse_length
-from fastdp_kernels.tables import person_rows
 
 #: Columns of a row that waits before bits of its values: two halves of the person's digest, instant, key.
 FACTS = 4
@@ -51,96 +44,39 @@ PART_ROWS = 2**20
 log = logging.getLogger("fastdp")
 
 
-@dataclass(frozen=True, eq=False)
-class Waiting:
-    """Rows of persons in open windows, chosen when their window closes.
-
-    Rows are appended, so states share them and a failed call changes nothing.  ``rows``, int64[capacity, 4 + values +
-    1]: the last column is the index of the previous row in the same window (-1: none); the last row the number
-    filled, by any state.  ``gone`` counts rows of closed windows, ``ends`` is each open window's last row or -1,
-    ``moved`` counts compactions.
-    """
-
-    rows: Integers
-    size: int
-    gone: int
-    ends: Integers
-    moved: int = 0
-
-    def __repr__(self) -> str:
-        return f"Waiting(windows={self.ends.size})"
-
-    @classmethod
-    def none(cls, values: int) -> Waiting:
-        """A state without rows and open windows."""
-        return cls(np.empty((0, FACTS + values + 1), np.int64), 0, 0, np.empty(0, np.int64))
-
-    def widened(self, windows: int) -> Waiting:
-        """A copy with at least `windows` open windows, and its own ``ends``."""
-        ends: Integers = np.full(max(windows, self.ends.size), -1, np.int64)
-        ends[: self.ends.size] = self.ends
-        return replace(self, ends=ends)
-
-    def compact(self) -> Waiting:
-        """The state without closed windows' rows, if many."""
-        live = self.size - self.gone
-        if self.gone <= max(live, SPARE):
-            return self
-        fresh = Waiting.none(self.rows.shape[1] - FACTS - 1).widened(self.ends.size)
-        for window in np.flatnonzero(self.ends >= 0).tolist():
-            rows = self.rows[person_rows.chained_rows(self.rows, self.ends[window : window + 1])]
-            fresh = fresh.with_rows(rows[:, :-1], np.full(len(rows), window))
-        return replace(fresh, moved=self.moved + 1)
-
-    def with_rows(self, said: Integers, windows: Integers) -> Waiting:
-        """The state with rows `said` in open `windows`; changes ``ends``: call :meth:`widened` first."""
-        rows, size = self.rows, self.size + len(said)
-        if size >= len(rows) or rows[-1, 0] != self.size:
-            # No free rows, or another state has filled them.
-            rows = np.empty((2 * size + 2, self.rows.shape[1]), np.int64)
-            rows[: self.size] = self.rows[: self.size]
-        rows[self.size : size, :-1] = said
-        person_rows.link_rows(windows, rows, self.size, self.ends)
-        rows[-1, 0] = size
-        return replace(self, rows=rows, size=size)
-
-    def of_first(self, windows: int) -> Integers:
-        """Rows of the first open windows: int64[n, 4 + values]."""
-        return self.rows[person_rows.chained_rows(self.rows, self.ends[:windows]), :-1]
-
-    def without_first(self, windows: int, rows: int) -> Waiting:
-        """The state after the first `windows`, with `rows` rows, closed."""
-        return replace(self, ends=self.ends[windows:], gone=self.gone + rows)
-
-    def alone(self) -> Waiting:
-        """A copy with rows of its own."""
-        return replace(self, rows=self.rows[: self.size].copy())
+#: The clock of a call with rows.
+_NEVER = int(np.iinfo(np.int64).min)
 
 
 class Batch(NamedTuple):
-    """Input of one call: instants, values (float64[c, n]), keys (-1: unlisted), persons; or the clock."""
+    """Input of one call: instants, values (float64[c, n]), keys, persons of rows; or the clock.
+
+    ``keys`` are numbers (-1: unlisted); of private keys they are columns of Arrow.  A tuple has that of one row: its
+    number, or a private key itself.
+    """
 
     times: Integers
     values: Floats
-    codes: Integers
+    keys: Any
     digests: Integers
     to: int
 
 
 @dataclass(frozen=True)
 class WindowsState:
-    """State between two calls; ``late``, ``sums`` and ``waiting`` are secret.
+    """State between two calls; ``late``, ``waiting`` and ``keys`` are secret.
 
-    ``n_seen``: calls that changed something; ``clock``, microseconds; ``closed``: first open window; ``late``: rows
-    after theirs closed.  With persons, ``waiting`` holds rows; else ``sums``, int64[Q, open windows, K].
+    ``n_seen`` counts calls that changed something.  Windows that end up to ``clock`` (microseconds) are closed;
+    ``closed`` is the number of the first open one, and ``late`` counts rows that came after theirs was closed.
+    ``waiting`` holds the open windows' rows, ``keys`` private keys.
     """
 
     n_seen: int
     clock: int
     closed: int
     late: int
-    sums: Integers
     waiting: Waiting
+    keys: OnlineKeys | None
 
     def __repr__(self) -> str:
         return f"WindowsState(n_seen={self.n_seen}, closed={self.closed})"
@@ -150,7 +86,7 @@ class WindowsState:
 class WindowsMachine(Machine[WindowsState]):
     """Public parameters of :class:`Windows`; times as ISO text."""
 
-    PARTS: ClassVar[codec.Parts] = {kind.__name__: kind for kind in (Time, Value, Rows, Person)}
+    PARTS: ClassVar[codec.Parts] = {kind.__name__: kind for kind in (Time, Value, Rows, Person, PrivateKeys)}
     rule: ClassVar[int] = TablePlan.rule
 
     #: Pairs of a column and a statistic, or its bounds.
@@ -179,10 +115,20 @@ class WindowsMachine(Machine[WindowsState]):
         """Sums of each cell, with noise."""
         return self.plan.quantities()
 
+    @property
+    def private(self) -> bool:
+        """True if keys are private."""
+        return self.plan.key_rule == "private"
+
     @cached_property
     def table(self) -> KeySet:
-        """Released keys, which find a row's key."""
-        return KeySet(self.plan.by, self.plan.keys)
+        """The given keys, which find the key of a row; none if keys are private."""
+        return KeySet(self.plan.by, () if self.private else self.plan.keys)
+
+    @cached_property
+    def appearing(self) -> KeyNoise:
+        """The rule by which private keys appear."""
+        return KeyNoise.of(self.plan)
 
     @property
     def calendar(self) -> Calendar:
@@ -198,8 +144,19 @@ class WindowsMachine(Machine[WindowsState]):
     def start(self, key: Key) -> WindowsState:
         """State before any row."""
         number = self.plan.start or 0
-        sums: Integers = np.zeros((len(self.quantities), 0, self.table.size), np.int64)
-        return WindowsState(0, self.calendar.edge(number), number, 0, sums, Waiting.none(len(self.plan.columns)))
+        keys = OnlineKeys.none(self.plan.by) if self.private else None
+        return WindowsState(0, self.calendar.edge(number), number, 0, self._none, keys)
+
+    @property
+    def _none(self) -> Waiting:
+        """No rows.  A row has window, key, instant, person and values; if rows merge, window, key, rows and sums."""
+        columns = 3 + len(self.quantities) if self.merges else 5 + len(self.plan.columns)
+        return Waiting.none(columns, merges=self.merges)
+
+    @cached_property
+    def merges(self) -> bool:
+        """True if rows of a cell are added up while they wait."""
+        return self.plan.who is None and not any(each.counts for each in self.quantities)
 
     # The call.
 
@@ -208,17 +165,43 @@ class WindowsMachine(Machine[WindowsState]):
         times, values, keys, who, to = batch
         zone = self.calendar.zone
         if to is not None:
-            moment = as_instant("to", to, zone)
-            none: Integers = np.empty(0, np.int64)
-            return Batch(none, np.empty((len(self.plan.columns), 0)), none, _no_persons(), moment)
+            return self._no_rows._replace(to=as_instant("to", to, zone))
         instants, present = times_of(as_arrow(times, "times"), zone, self.time)
         n = instants.size
         if present is not None and not present.all():
             raise DataError(f"times[{int(np.argmin(present))}] is missing: expected a time for every row")
-        floats = self._values(values, n)
-        codes = self._codes(keys, n)
-        digests = self._persons(who, n)
-        return Batch(instants, floats, codes, digests, int(np.iinfo(np.int64).min))
+        floats, named, digests = self._values(values, n), self._keys(keys, n), self._persons(who, n)
+        return Batch(instants, floats, named, digests, _NEVER)
+
+    def read_one(self, times: Any, values: Any, keys: Any, who: Any) -> Batch | None:
+        """The same of one row in plain types; None for other rows."""
+        plan = self.plan
+        moment = one_row.instant(times, self.calendar.zone)
+        number, key, person = one_row.number(values), one_row.only(keys), one_row.person(who)
+        simple = len(plan.columns) == (number is not None) == (values is not None)
+        simple &= len(plan.by) == (type(key) in (str, int)) == (keys is not None)
+        simple &= (plan.who is not None) == (person is not None) == (who is not None)
+        if moment is None or not simple or not math.isfinite(number or 0.0) or plan.has_entries:
+            return None
+        code = 0 if not plan.by else key if self.private else self._codes.get(key, -1)
+        if plan.by and code == -1 and not self.private:
+            code = int(self._keys(keys, 1)[0])
+            if code >= 0:
+                self._codes[key] = code
+        found = np.array([[] if number is None else [number]]).T
+        digests = _no_persons() if person is None else np.array([person])
+        return Batch(np.array([moment]), found, (code,), digests, _NEVER)
+
+    @cached_property
+    def _codes(self) -> dict[object, int]:
+        """Numbers of given keys by their entries."""
+        return {}
+
+    @cached_property
+    def _no_rows(self) -> Batch:
+        none: Integers = np.empty(0, np.int64)
+        keys: Any = [] if self.private else none
+        return Batch(none, np.empty((len(self.plan.columns), 0)), keys, _no_persons(), 0)
 
     def _values(self, values: Any, n: int) -> Floats:
         columns = self.plan.columns
@@ -235,12 +218,15 @@ class WindowsMachine(Machine[WindowsState]):
         found = np.empty((len(names), n))
         for into, column in zip(found, columns, strict=True):
             given = values[column.name] if mapped else values
+            if column.entries:
+                into[:] = _entries(given, column, n)
+                continue
             floats = as_floats(as_column([] if given is None else given, "values"))
             _same_length("values", floats.size, n)
             into[:] = np.where(np.isfinite(floats), floats, 0.0) if column.nonfinite == "zero" else floats
         return found
 
-    def _codes(self, keys: Any, n: int) -> Integers:
+    def _keys(self, keys: Any, n: int) -> Any:
         by = self.plan.by
         if not by:
             if keys is not None:
@@ -252,7 +238,7 @@ class WindowsMachine(Machine[WindowsState]):
         columns = [as_arrow(keys[name] if mapped else keys, "keys") for name in by]
         for column in columns:
             _same_length("keys", len(column), n)
-        return self.table.codes(columns)
+        return list(map(single_kind, columns)) if self.private else self.table.codes(columns)
 
     def _persons(self, who: Any, n: int) -> Integers:
         if self.plan.who is None:
@@ -266,49 +252,91 @@ class WindowsMachine(Machine[WindowsState]):
         return digests
 
     def parts(self, batch: Batch) -> tuple[Array, ...]:
-        return (*batch[:4], np.array([batch.to]))
+        """Everything in `batch` on which noise depends, as arrays."""
+        keys = batch.keys
+        if self.private:
+            columns = [single_kind(as_arrow(list(keys), "keys"))] if isinstance(keys, tuple) else keys
+            return (batch.times, batch.values, *map(with_missing, columns), batch.digests, np.array([batch.to]))
+        return (batch.times, batch.values, np.array(keys, np.int64), batch.digests, np.array([batch.to]))
 
     def step(self, state: WindowsState, batch: Batch, key: Key) -> Transition[WindowsState]:
-        after, sums = self.collect(state, batch, key)
-        return Transition(after, partial(self._emit, *self._measure(state.closed, sums, key)))
+        """State after the rows are added, and the release of the windows that the clock closes."""
+        after, first = self._added(state, batch), state.closed
+        if after.closed == first:
+            return Transition(after, partial(self._nothing, after, key))
+        after, exact, begins = self._closed(after, first, key)
+        table = self.table if after.keys is None else after.keys.shown[0]
+        return Transition(after, partial(self._emit, *self._measure(first, exact, key, table), begins))
 
     def collect(self, state: WindowsState, batch: Batch, key: Key) -> tuple[WindowsState, Integers]:
         """State after the rows are added, and exact sums of the windows that the clock closes, int64[Q, W, K].
 
-        Sums of shards add up to those of all rows, if a person's rows are in one shard.
+        Sums of shards add up to those of all rows, if a person's rows are in one shard and keys are given.
         """
-        calendar, first = self.calendar, state.closed
-        windows = calendar.numbers(batch.times)
-        clock, late = self._clock(state, batch, windows)
-        counted = (batch.codes >= 0) & ~late
-        closed = max(first, calendar.number(min(clock, LAST)))
-        open_to = max(closed, int(windows[counted].max(initial=first - 1)) + 1)
-        self._check_far(max(open_to - first, state.sums.shape[1], state.waiting.ends.size))
-        check_finite(batch.values[:, counted])
-        waiting = state.waiting
-        if self.plan.who is not None:
-            sums, waiting = self._close(waiting, batch, counted, (windows, first, closed, open_to), key)
-        else:
-            sums = _wide(state.sums, open_to - first)
-            rows = CellRows(windows, np.where(counted, batch.codes, -1), batch.values)
-            sums = sums + self._added(rows, (first, first + sums.shape[1]))
-        after = WindowsState(
-            n_seen=state.n_seen + bool(batch.times.size or clock > state.clock),
-            clock=clock,
-            closed=closed,
-            late=state.late + int(np.count_nonzero(late)),
-            sums=sums[:, closed - first :].copy(),
-            waiting=waiting,
-        )
-        return after, sums[:, : closed - first]
+        after, exact, _ = self._closed(self._added(state, batch), state.closed, key)
+        return after, exact[0]
+
+    @property
+    def adds_up(self) -> bool:
+        """True if sums of shards are those of all rows: of given keys, without counts that cells have alone."""
+        return not self.private and not any(each.counts for each in self.quantities)
 
     def publish(self, first: int, sums: Integers, key: Key) -> Released:
         """The release of windows from number `first` on, from the exact sums of :meth:`collect`."""
-        return self._emit(*self._measure(first, sums, key))
+        return self._emit(*self._measure(first, [sums], key, self.table), None)
 
-    def _measure(self, first: int, sums: Integers, key: Key) -> tuple[tuple[int, int], tuple[Measured, ...], Key]:
-        span = first, first + sums.shape[1]
-        return span, release(self.plan.budget, self.quantities, [sums], key, span, self.table), key
+    def _measure(
+        self, first: int, exact: list[Integers], key: Key, table: KeySet
+    ) -> tuple[tuple[int, int], tuple[Measured, ...], Key, KeySet]:
+        span = first, first + exact[0].shape[1]
+        return span, release(self.plan.budget, self.quantities, exact, key, span, table), key, table
+
+    def _added(self, state: WindowsState, batch: Batch) -> WindowsState:
+        """State after the rows are added and the clock is moved, before windows close."""
+        first, size, keys = state.closed, batch.times.size, state.keys
+        if isinstance(batch.keys, tuple):
+            clock, late, rows, keys = self._one(state, batch)
+        else:
+            windows = self.calendar.numbers(batch.times)
+            clock, lates = self._clock(state, batch, windows)
+            late, came = int(np.count_nonzero(lates)), np.flatnonzero(~lates)
+            if keys is None:
+                came = came[batch.keys[came] >= 0]
+                codes = batch.keys[came]
+            elif came.size:
+                keys, codes = keys.learned([column.take(came) for column in batch.keys])
+            rows = self._rows(batch, came, windows[came], codes) if came.size else None
+        waiting = state.waiting
+        if rows is not None:
+            self._check_far(int(rows[:, 0].max()) + 1 - first)
+            waiting = waiting.compact(first).with_rows(rows, first)
+        closed = first if clock == state.clock else max(first, self.calendar.number(min(clock, LAST)))
+        seen = state.n_seen + bool(size or clock > state.clock)
+        return WindowsState(seen, clock, closed, state.late + late, waiting, keys)
+
+    def _one(self, state: WindowsState, batch: Batch) -> tuple[int, int, Integers | None, OnlineKeys | None]:
+        """Clock, whether the row is late, the row as it waits (None: it does not), and keys after one row."""
+        moment, keys = batch.times.item(), state.keys
+        calendar, closed, clock = self.calendar, state.closed, state.clock
+        if self.delay is not None:
+            clock = max(clock, moment - self.delay)
+            closed = max(closed, calendar.number(clock))
+        window = calendar.number(moment) if calendar.fixed else int(calendar.numbers(batch.times)[0])
+        (code,) = batch.keys
+        if window < closed:
+            return clock, 1, None, keys
+        if keys is not None:
+            keys, code = keys.learned_one(code)
+        if code < 0:
+            return clock, 0, None, keys
+        row = [window, code]
+        if self.merges:
+            each = CellRows(_FIRST, _FIRST, batch.values)
+            row += [1, *exact_sums([each], self.quantities, self._single, 1)[0][:, 0, 0].tolist()]
+        else:
+            person = batch.digests[0].tolist() if batch.digests.size else (0, 0)
+            row += [moment, *person, *batch.values[:, 0].view(np.int64).tolist()]
+        return clock, 0, np.array([row]), keys
 
     def _clock(self, state: WindowsState, batch: Batch, windows: Integers) -> tuple[int, Flags]:
         """Clock after the batch, and flags of late rows, row by row."""
@@ -319,49 +347,95 @@ class WindowsMachine(Machine[WindowsState]):
         # A row never closes its own window, so it may count among those before it.
         return int(reached[-1]), windows < np.maximum(state.closed, self.calendar.numbers(reached))
 
-    def _close(
-        self, waiting: Waiting, batch: Batch, counted: Flags, span: tuple[Integers, int, int, int], key: Key
-    ) -> tuple[Integers, Waiting]:
-        """Exact sums of windows that close, from rows of least hash, and waiting rows."""
-        windows, first, closed, open_to = span
-        waiting = waiting.compact().widened(open_to - first)
-        if counted.any():
-            bits = np.ascontiguousarray(batch.values[:, counted]).view(np.int64)
-            said = (*batch.digests[counted].T, batch.times[counted], batch.codes[counted], *bits)
-            waiting = waiting.with_rows(np.column_stack(said), windows[counted] - first)
-        sums: Integers = np.zeros((len(self.quantities), closed - first, self.table.size), np.int64)
-        rows = waiting.of_first(closed - first)
-        if len(rows):
-            times, codes, *values = (np.ascontiguousarray(column) for column in rows.T[2:])
-            floats = np.array(values, np.int64).reshape(len(values), len(rows)).view(np.float64)
-            found = PersonRows(self.plan, key)
-            said = CellRows(self.calendar.numbers(times), codes, floats)
-            persons = found.persons.digests.of(*rows[:, :2].T.copy())
-            found.add(BatchRows(said, times, persons), self.table.words()[codes])
-            sums = self._added(found.kept(self.plan).rows, (first, closed))
-        return sums, waiting.without_first(closed - first, len(rows))
+    def _rows(self, batch: Batch, came: Integers, windows: Integers, codes: Integers) -> Integers:
+        """Rows as they wait: int64[m, columns]."""
+        values = np.ascontiguousarray(batch.values[:, came])
+        if self.merges:
+            found: Integers = np.empty((came.size, 3 + len(self.quantities)), np.int64)
+            found[:, 0], found[:, 1], found[:, 2] = windows, codes, 1
+            each = CellRows(np.zeros_like(came), np.arange(came.size), values)
+            found[:, 3:] = exact_sums([each], self.quantities, self._single, came.size)[0][:, 0].T
+            return found
+        check_finite(values)
+        persons = batch.digests[came] if self.plan.who is not None else np.zeros((came.size, 2), np.int64)
+        return np.column_stack((windows, codes, batch.times[came], persons, *values.view(np.int64)))
 
-    def _added(self, rows: CellRows, span: tuple[int, int]) -> Integers:
-        """Exact sums of rows in windows [first, last)."""
-        plan = replace(self.plan, start=span[0], stop=span[1])
-        return exact_sums([rows], self.quantities, plan, self.table.size)[0]
+    @cached_property
+    def _single(self) -> TablePlan:
+        """The plan of one window."""
+        return replace(self.plan, start=0, stop=1)
+
+    def _closed(
+        self, state: WindowsState, first: int, key: Key
+    ) -> tuple[WindowsState, list[Integers], Integers | None]:
+        """State without the windows from number `first` on, that close, and their exact numbers of keys that show.
+
+        With private keys also the windows in which these appeared.
+        """
+        plan, span = self.plan, (first, state.closed)
+        rows, keys = state.waiting.of_first(span[1] - first), state.keys
+        times, digests = np.ascontiguousarray(rows[:, 2]), np.ascontiguousarray(rows[:, 3:5])
+        said = CellRows(rows[:, 0], rows[:, 1], np.ascontiguousarray(rows[:, 5:].T).view(np.float64))
+        words = (self.table if keys is None else keys.table).words()
+        table, begins = self.table, None
+        if keys is not None:
+            if plan.who is None or plan.periods is None:
+                cells = said.windows, said.codes, rows[:, 2] if self.merges else np.ones_like(times)
+            else:
+                cells = person_cells(said, plan.periods.numbers(times), digests, words, weights_of(plan), key)
+            keys = keys.after(cells, span, plan.start or 0, self.appearing, key)
+            table, place = keys.shown
+            begins = keys.begins[np.argsort(place)[place.size - table.size :]]
+        plan.check_cells(span[1] - first, table.size)
+        if plan.who is not None:
+            found = PersonRows(plan, key)
+            found.add(BatchRows(said, times, found.persons.digests.of(*digests.T.copy())), words[said.codes])
+            said = found.kept(plan).rows
+        if keys is not None:
+            said = said._replace(codes=np.where(said.windows >= keys.begins[said.codes], place[said.codes], -1))
+        of_span = replace(plan, start=first, stop=span[1])
+        exact = exact_sums([] if self.merges else [said], self.quantities, of_span, table.size)
+        if self.merges:
+            inside = said.codes >= 0
+            for into, each in zip(exact[0], rows.T[3:, inside], strict=True):
+                np.add.at(into, (said.windows[inside] - first, said.codes[inside]), each)
+        after = replace(state, waiting=state.waiting.without_first(span[1] - first, len(rows)), keys=keys)
+        return after, exact, begins
 
     def _check_far(self, windows: int) -> None:
-        """DataError for more open windows than memory."""
-        try:
-            self.plan.check_cells(windows, self.table.size)
-        except ParameterError:
+        """Raise DataError for more open windows than fit in memory."""
+        if windows * max(1, self.table.size) > MAX_CELLS:
             raise DataError(
                 "a time lies too far behind the first open window: expected at most 2 * 10^8 open windows and keys, "
                 "so that they fit into memory (move the clock with advance)"
-            ) from None
+            )
 
-    def _emit(self, span: tuple[int, int], measured: tuple[Measured, ...], key: Key) -> Released:
+    def _nothing(self, state: WindowsState, key: Key) -> Released:
+        """The release of no window, which is that of the call before unless windows were closed."""
+        table = self.table if state.keys is None else state.keys.shown[0]
+        wanted = [table, state.closed, key.simulated]
+        if self._last[:3] != wanted:
+            plan = replace(self.plan, start=state.closed, stop=state.closed)
+            exact = exact_sums((), self.quantities, plan, table.size)
+            self._last[:] = [*wanted, self._emit(*self._measure(state.closed, exact, key, table), None)]
+        found: Released = self._last[3]
+        return found
+
+    @cached_property
+    def _last(self) -> list[Any]:
+        """Keys, window and kind of key of the last release of no window, and the release."""
+        return [None] * 4
+
+    def _emit(
+        self, span: tuple[int, int], measured: tuple[Measured, ...], key: Key, table: KeySet, begins: Integers | None
+    ) -> Released:
+        """The release of the closed windows, with its guarantee; ``begins`` are windows in which keys appeared."""
         if span[1] > span[0]:
             log.info("%d windows of %s closed", span[1] - span[0], self.calendar.every)
         tails = self.plan.unknown_tails(self.quantities)
-        found = self.plan.released(span, self.table, measured, tails, simulated=key.simulated)
-        return replace(found, guarantee=self.guarantee(key))
+        found = self.plan.released(span, table, measured, tails, simulated=key.simulated)
+        found = replace(found, guarantee=self.guarantee(key))
+        return found if begins is None else found.since(begins - span[0])
 
     def guarantee(self, key: Key) -> Guarantee:
         """Guarantee of everything that is ever released."""
@@ -377,54 +451,66 @@ class WindowsMachine(Machine[WindowsState]):
         return replace(state, waiting=state.waiting.alone())
 
     def pack(self, state: WindowsState) -> Packed:
-        live = state.waiting.of_first(state.waiting.ends.size)
-        return {**self._small(state), **({"log": _parts(live)} if self.plan.who is not None else {})}
+        """The state as JSON, with keys and waiting rows as parts of a log."""
+        parts = [] if state.keys is None else state.keys.parts(OnlineKeys.none(self.plan.by))
+        return {**_small(state), "log": [*parts, *row_parts(state.waiting.of_first(state.waiting.ends.size))]}
 
     def record(self, before: WindowsState, after: WindowsState) -> Record:
-        old, new = before.waiting, after.waiting
-        came = new.rows[old.size if old.moved == new.moved else old.size - old.gone : new.size, :-1]
-        return Record(self._small(after), _parts(came), old.moved != new.moved)
-
-    def _small(self, state: WindowsState) -> Packed:
-        names = [each.name for each in dataclasses.fields(state) if each.name != "waiting"]
-        return {"n_seen": state.n_seen, "state": {name: codec.describe(getattr(state, name)) for name in names}}
+        """Log record of one call: the small state, what is new of keys and rows, and True if rows were compacted."""
+        parts = [] if before.keys is None or after.keys is None else after.keys.parts(before.keys)
+        moved = before.waiting.moved != after.waiting.moved
+        return Record(_small(after), [*parts, *row_parts(after.waiting.came(before.waiting))], moved)
 
     def unpack(self, packed: Packed, key: Key) -> WindowsState:
-        values = len(self.plan.columns)
-        none = {"waiting": codec.describe(Waiting.none(values))}
-        state = super().unpack({**packed, "state": {**packed["state"], **none}}, key)
-        parts = [codec.unpack(part, "<i8") for part in packed.get("log", ())]
-        rows = np.concatenate([np.empty(0, np.int64), *parts]).reshape(-1, FACTS + values).astype(np.int64)
-        if rows[:, 3].min(initial=0) < 0 or rows[:, 3].max(initial=0) >= self.table.size:
+        """State restored from JSON and the log's parts; ValueError if it is invalid."""
+        state, found = self.start(key), [np.empty(0, np.int64)]
+        keys = state.keys
+        for part in packed.get("log", ()):
+            if keys is not None and ":" in part:
+                keys = keys.with_part(part)
+            else:
+                found.append(codec.unpack(part, "<i8").astype(np.int64))
+        rows = np.concatenate(found).reshape(-1, self._none.rows.shape[1] - 1)
+        size = keys.size if keys is not None else self.table.size
+        if rows[:, 1].min(initial=0) < 0 or rows[:, 1].max(initial=-1) >= size:
             raise ValueError("a key out of range")
-        places = self.calendar.numbers(rows[:, 2]) - state.closed
-        rows, places = rows[places >= 0], places[places >= 0]
-        self._check_far(int(places.max(initial=-1)) + 1)
-        waiting = state.waiting.widened(int(places.max(initial=-1)) + 1).with_rows(rows, places)
-        return replace(state, waiting=waiting)
+        n_seen, clock, closed, late = (codec.require_int(packed["state"][name]) for name in _NUMBERS)
+        state = WindowsState(n_seen, clock, closed, late, state.waiting, keys)
+        if state.n_seen != codec.require_int(packed["n_seen"]):
+            raise ValueError("a position out of range")
+        self.check_indices(state)
+        rows = rows[rows[:, 0] >= state.closed]
+        self._check_far(int(rows[:, 0].max(initial=state.closed)) + 1 - state.closed)
+        return replace(state, waiting=state.waiting.with_rows(rows, state.closed))
 
     def check_indices(self, state: WindowsState) -> None:
         like, calendar = self.start(Key(bytes(32), simulated=True)), self.calendar
-        expect(state.sums, np.empty((like.sums.shape[0], state.sums.shape[1], like.sums.shape[2]), np.int64))
         if min(state.n_seen, state.late) < 0 or state.closed < like.closed or state.clock < like.clock:
             raise ValueError("a position out of range")
         if calendar.number(min(state.clock, LAST)) > state.closed:
             raise ValueError("a clock behind an open window")
 
 
-def _parts(rows: Integers) -> list[str]:
-    """Rows as texts of a log, each small enough for a state file."""
-    return [codec.pack(rows[i : i + PART_ROWS], "<i8") for i in range(0, len(rows), PART_ROWS)]
+#: The place of one row.
+_FIRST: Integers = np.zeros(1, np.int64)
+#: Fields of a state that are numbers.
+_NUMBERS = ("n_seen", "clock", "closed", "late")
 
 
-def _wide(sums: Integers, windows: int) -> Integers:
-    wide: Integers = np.zeros((sums.shape[0], max(windows, sums.shape[1]), sums.shape[2]), np.int64)
-    wide[:, : sums.shape[1]] = sums
-    return wide
+def _small(state: WindowsState) -> Packed:
+    """A state without keys and rows."""
+    return {"n_seen": state.n_seen, "state": {name: getattr(state, name) for name in _NUMBERS}}
 
 
 def _no_persons() -> Integers:
     return np.empty((0, 2), np.int64)
+
+
+def _entries(given: Any, column: ColumnPlan, n: int) -> Floats:
+    """Entries of a column of which distinct ones are counted, as numbers."""
+    entries = as_arrow([] if given is None else given, "values")
+    _same_length("values", len(entries), n)
+    return column_values(entries, column)
 
 
 def _same_length(name: str, found: int, n: int) -> None:
@@ -445,8 +531,10 @@ class Windows(Publisher[WindowsState]):
         Privacy loss for one unit over everything that is ever released.
     by : str or list of str, optional
         Names of the key columns.
-    keys : list or mapping
-        The released keys: texts, integers or bools; rows with others are dropped.
+    keys : list, mapping, PrivateKeys or None
+        The released keys: texts, integers or bools; rows with others are dropped.  :class:`fastdp.PrivateKeys`, or
+        None with ``delta``: a key appears once its noisy number of rows so far, or sum of persons' weights, passes a
+        noisy threshold, and is released from that window on.
     unit : Rows or Person
         As for :func:`fastdp.aggregate`.  Rows of a :class:`fastdp.Person` wait until their window closes; then those
         of least keyed hash count.  It needs ``per``; if that has rows in several windows, also ``per_window``, and
@@ -454,7 +542,7 @@ class Windows(Publisher[WindowsState]):
     bounds : dict, number, pair or Value
         Public clips of the columns: a bound is the clip.
     delta : float
-        Above 0: noise is Gaussian where its variance is smaller.
+        For private keys, over all windows; above 0 otherwise: noise is Gaussian where its variance is smaller.
     lateness : str or timedelta, optional
         Fixed length ("10min") by which the clock follows the latest time seen, then public knowledge.  By default
         :meth:`advance` alone moves it.
@@ -463,9 +551,9 @@ class Windows(Publisher[WindowsState]):
 
     Notes
     -----
-    Privacy: as of :func:`fastdp.aggregate`; a late row changes nothing.  Output does not depend on batches, and
-    equals ``fastdp.aggregate``'s with the same key and parameters on rows that are not late.  Shares of clipped and
-    dropped rows are not released; their budget is unspent.  Files, copies, replays: ``docs/state.md``.
+    Privacy: as of :func:`fastdp.aggregate`; a late row changes nothing.  Output does not depend on batches, and with
+    given keys equals ``fastdp.aggregate``'s with the same key and parameters on rows that are not late.  Shares of
+    clipped and dropped rows are not released; their budget is unspent.  Files, copies, replays: ``docs/state.md``.
 
     Examples
     --------
@@ -492,7 +580,7 @@ class Windows(Publisher[WindowsState]):
         *,
         epsilon: float,
         by: str | Sequence[str] | None = None,
-        keys: Keys | None = None,
+        keys: Keys | PrivateKeys | None = None,
         unit: Unit = ONE_ROW,
         bounds: Mapping[str, Bounds | Value] | Bounds | Value | None = None,
         delta: float = 0.0,
@@ -502,13 +590,14 @@ class Windows(Publisher[WindowsState]):
     ) -> None:
         if not isinstance(time, Time):
             raise ParameterError(f"time = {validation.shown(time)}: expected a fastdp.Time with start=")
-        if by is not None and (keys is None or isinstance(keys, (str, PrivateKeys))):
-            raise ParameterError("keys: expected the list of keys, because windows close before all rows are there")
+        if by is not None and (isinstance(keys, str) or (keys is None and not delta)):
+            raise ParameterError(
+                "keys: expected the list of keys, or fastdp.PrivateKeys() with delta > 0, because windows close "
+                "before all rows are there"
+            )
         if time.start is None:
             raise ParameterError("start = None: expected where the first window begins, such as '2024-05-01'")
         asked = statistics_of(statistics)
-        if not {each.kind for each in asked} <= OF_SUMS | {"count"}:
-            raise ParameterError("statistics: expected no quantiles and no nunique, because windows close one by one")
         time = replace(time, start=_text(time.start), stop=None, origin=_text(time.origin))
         pairs = [[each.column, each.kind] for each in asked]
         machine = WindowsMachine(
@@ -518,7 +607,7 @@ class Windows(Publisher[WindowsState]):
         # As a state file holds them.
         listed = [list(row) if len(plan.by) > 1 else row[0] for row in plan.keys] if plan.by else None
         named = list(names_of("by", by)) if plan.by else None
-        machine = replace(machine, by=named, keys=listed)
+        machine = replace(machine, by=named, keys=plan.private or listed)
         self._begin(machine, Key.choose(seed, key).bind(machine.plan))
 
     @property
@@ -558,7 +647,9 @@ class Windows(Publisher[WindowsState]):
         """
         home = type(times).__module__.partition(".")[0]
         self._family = home if home in ("pandas", "polars") else "pyarrow"
-        return self._table(self._machine.read(times, values, keys, persons, None))
+        machine = self._machine
+        batch = machine.read_one(times, values, keys, persons)
+        return self._table(machine.read(times, values, keys, persons, None) if batch is None else batch)
 
     @single_caller
     def advance(self, to: Instant) -> Table:
@@ -567,7 +658,7 @@ class Windows(Publisher[WindowsState]):
 
     def _table(self, batch: Batch) -> Table:
         found: Released = self._call(batch)
-        return Table(replace(found, family=self._family))
+        return Table(found if found.family == self._family else replace(found, family=self._family))
 
 
 def _text(value: Instant | None) -> Any:

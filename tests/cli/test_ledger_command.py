@@ -83,19 +83,6 @@ def test_a_limit_that_renews_and_what_a_person_loses(account, complaint, budget)
     assert "'visits'  'at' from 1970-01-31 to 1970-02-01  epsilon = 0.0625" in account("show").output
 
 
-def test_parts_simulations_and_a_limit_of_ones_own(run, account, complaint, write_input, values, budget, tmp_path):
-    source, told = write_input(".npy", values), ("--ledger", budget, "--stream", "meter", "--quiet")
-    for day in ("monday", "tuesday"):
-        out = tmp_path / f"{day}.npy"
-        assert run(source, "-o", out, *told, "--part", day, "--limit", 0.5, seed=None).exit_code == 0
-    said = complaint(run(source, "-o", tmp_path / "again.npy", *told, "--part", "monday", "--limit", 0.5, seed=None))
-    assert "has 0.0 of 0.5 epsilon left (given as limit_epsilon= or --limit), this release needs 0.5" in said
-    done = run(source, "-o", tmp_path / "simulated.npy", *told[:4], "--part", "monday", "--limit", 0.5)
-    assert "(a simulation costs nothing)" in done.stderr
-    assert account("spent", "--stream", "meter").output.endswith("; no limit\n")
-    assert Ledger(budget).spent("meter").epsilon == 0.5
-
-
 def test_a_release_that_fails_costs_nothing_unless_its_values_were_read(run, write_input, values, budget, tmp_path):
     broken = np.where(np.arange(values.size) == 4000, np.nan, values)
     source, told = write_input(".npy", broken), ("--ledger", budget, "--stream", "meter", "--chunk-size", 500)
@@ -115,20 +102,6 @@ def test_a_release_that_fails_costs_nothing_unless_its_values_were_read(run, wri
         assert run(early, "-o", out, *told[:-2], "--chunk-size", 500, seed=None).exit_code == 1
     # That a value of the hold-out is missing was said, and is not said for free.
     assert account.spent("meter").epsilon == 2.0
-
-
-def test_a_slip_in_the_ledgers_name_is_an_error(run, complaint, write_input, values, tmp_path: Path) -> None:
-    source, told = write_input(".npy", values), ("--ledger", tmp_path / "bugdet", "--stream", "meter", "--quiet")
-    for more in ((), ("--limit-delta", 1e-6)):
-        said = complaint(run(source, "-o", tmp_path / "out.npy", *told, *more, seed=None))
-        assert said.startswith(f"--ledger {tmp_path / 'bugdet'}: no such file; expected a ledger")
-        assert not (tmp_path / "bugdet").exists()
-        assert not (tmp_path / "out.npy").exists()
-    limits = ("--limit", 0.5, "--limit-delta", 1e-6)
-    assert run(source, "-o", tmp_path / "out.npy", *told, *limits, seed=None).exit_code == 0
-    Ledger(tmp_path / "bugdet").spend(Guarantee(0.0, delta=1e-5), stream="meter")
-    said = complaint(run(source, "-o", tmp_path / "o.npy", *told, "--limit", 9, "--limit-delta", 1e-6, seed=None))
-    assert "has spent 1e-05 of 1e-06 delta already (given as limit_delta= or --limit-delta)" in said
 
 
 def test_a_limit_keeps_what_is_not_named(account, budget: Path) -> None:

@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fastdp.cli.writers import PointFolder
 from fastdp.ledger import Ledger
 
 PAID = ("--ledger", "budget", "--stream", "places", "--limit", 2)
@@ -109,16 +108,6 @@ def test_no_place_is_a_file_of_the_folder(option, synthesize, complaint, write_e
         result = synthesize(*given, "--force", "--limit", 2, "--stream", "places", *spare)
         assert "is named like a file of the output" in complaint(result)
         assert everything() == before
-
-
-def test_names_stay_when_their_number_grows(tmp_path: Path) -> None:
-    (tmp_path / "batch_999.csv").touch()
-    folder = PointFolder(tmp_path, "csv", ("x", "y"), force=True)
-    assert [folder.file(number).name for number in (0, 999, 1000)] == [
-        "batch_000.csv",
-        "batch_999.csv",
-        "batch_1000.csv",
-    ]
 
 
 def part(folder: Path) -> Path:

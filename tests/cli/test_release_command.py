@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import os
 import signal
-import struct
 import subprocess
 import time
 from pathlib import Path
@@ -115,33 +114,6 @@ def test_a_short_holdout_is_said_in_one_line(write_input, run, values, tmp_path)
     assert result.exit_code == 0
     assert result.stderr.startswith("Warning: holdout: 18 values are too few to choose a threshold")
     assert result.stderr.count("\n") == 1
-
-
-def test_a_progress_bar_where_somebody_watches(write_input, values, small_arguments, tmp_path):
-    pty = pytest.importorskip("pty")
-    termios, fcntl = pytest.importorskip("termios"), pytest.importorskip("fcntl")
-    main_end, terminal = pty.openpty()
-    # A terminal of no width gets no bar.
-    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 100, 0, 0))
-    arguments = [write_input(".csv", values), "-o", tmp_path / "out.npy", *small_arguments]
-    try:
-        told = python("-m", "fastdp", "release", *arguments)
-        subprocess.run(**told, stderr=terminal, check=True, timeout=900)
-        said = os.read(main_end, 100_000).decode()
-    finally:
-        os.close(terminal)
-        os.close(main_end)
-    assert "in.csv" in said
-    assert "%|" in said
-
-
-def test_output_has_the_permissions_of_the_umask(write_input, run, values, tmp_path):
-    before = os.umask(0o027)
-    try:
-        run(write_input(".npy", values), "-o", tmp_path / "out.npy")
-    finally:
-        os.umask(before)
-    assert (tmp_path / "out.npy").stat().st_mode & 0o777 == 0o640
 
 
 # Keys.

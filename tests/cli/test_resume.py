@@ -137,13 +137,6 @@ def test_an_input_that_has_grown_is_released_from_its_start(release, values, lin
     assert "fewer than the 8,642" in complaint(release("in.csv", "-o", "-"))
 
 
-def test_nothing_leaves_before_the_input_has_ended(release, values, lines, complaint) -> None:
-    """Its last value may be an altered one."""
-    Path("in.csv").write_text(lines(values) + "nan\n")
-    assert "value 4,322 is missing, NaN or infinite" in complaint(release("in.csv", "-o", "-"))
-    assert not Path("s").exists()
-
-
 def test_other_settings_are_refused(release, values, lines, complaint, monkeypatch) -> None:
     Path("in.csv").write_text(lines(values))
     assert release("in.csv", "-o", "-").exit_code == 0
@@ -234,25 +227,6 @@ def test_a_resumed_release_is_paid_for(release, values, lines, cut_short, compla
     assert [each.state for each in Ledger("budget").entries()] == ["spent"]
     assert release("in.csv", "-o", "-", *told).stdout == again.stdout
     assert len(Ledger("budget").entries()) == 1
-
-
-def test_behind_a_cancelled_reservation_there_is_a_new_one(release, values, lines, monkeypatch) -> None:
-    from fastdp.ledger.ledger import Reservation
-
-    def die(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    Path("in.csv").write_text(lines(values))
-    told = ("--ledger", "budget", "--stream", "meter", "--limit", 1)
-    with monkeypatch.context() as patch:
-        patch.setattr(Reservation, "commit", die)
-        assert release("in.csv", "-o", "-", *told).stdout == ""
-    account = Ledger("budget")
-    Reservation(account, account.entries()[0]).cancel()
-    first = release("in.csv", "-o", "-", *told).stdout
-    for _ in range(2):
-        assert [each.state for each in account.entries()] == ["cancelled", "spent"]
-        assert release("in.csv", "-o", "-", *told).stdout == first
 
 
 def test_errors_before_the_first_byte_cost_one_release_at_most(release, values, lines) -> None:

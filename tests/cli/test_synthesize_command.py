@@ -148,11 +148,6 @@ def test_summary_says_public_facts_only(write_events, synthesize, events, tmp_pa
     assert set(said) == {"time"}
 
 
-def test_quiet_says_nothing(write_events, synthesize):
-    result = synthesize(write_events(), "--quiet")
-    assert (result.exit_code, result.output) == (0, "")
-
-
 def test_earlier_files_need_force_and_none_is_left_over(write_events, synthesize, complaint, tmp_path):
     source = write_events()
     assert synthesize(source, batch=100).exit_code == 0

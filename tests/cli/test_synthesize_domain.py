@@ -99,11 +99,6 @@ def test_files_of_another_kind(geometries, found, command, complaint) -> None:
     assert "shapely" not in said
 
 
-def test_the_output_is_not_the_domain(command, complaint, tmp_path) -> None:
-    said = complaint(command(AREAS, "-o", tmp_path / "domain.geojson"))
-    assert said.endswith("is the domain's file; expected another file")
-
-
 def test_a_state_file_remembers_the_domain(command, complaint, tmp_path) -> None:
     state = ("--state", tmp_path / "state", "--clip")
     assert command(AREAS, *state).exit_code == 0

@@ -186,22 +186,6 @@ def test_files_of_others_are_not_replaced(go, synthesize, source, complaint) -> 
         assert contents() == whole
 
 
-def test_columns_that_are_renamed_mix_no_headings(go, cut_short, complaint, write_events) -> None:
-    cut_short(3)
-    before = contents()
-    write_events(names="time,x,y,event")
-    assert "columns = ['lon', 'lat'], now ['x', 'y']: expected the same command" in complaint(go())
-    assert contents() == before
-
-
-def test_files_that_are_there_stay_until_they_are_replaced(go, cut_short) -> None:
-    """By the same bytes: a run that is killed again takes nothing away."""
-    assert go().exit_code == 0
-    whole = contents()
-    cut_short(2, left=FILES)
-    assert contents() == whole
-
-
 def test_a_folder_that_may_not_be_written_costs_nothing(go, complaint, monkeypatch) -> None:
     Path("out").mkdir()
     monkeypatch.setattr("fastdp.cli.writers.os.access", lambda path, mode: not mode & os.W_OK)

@@ -65,16 +65,6 @@ def test_explaining_costs_nothing_and_fetching_twice_costs_twice(connection: Any
         relation.fetchall()
 
 
-def test_doubles_and_null(connection: Any) -> None:
-    register(connection, "private", sensitivity=1.0, epsilon=1.0, rows=4, kind="DOUBLE", resolution=0.25)
-    out = connection.sql("SELECT private(v) FROM (VALUES (1.5::DOUBLE), (NULL), (1e6)) t(v)").fetchall()
-    assert out[1] == (None,)
-    assert all((value * 4) % 1 == 0 for (value,) in (out[0], out[2]))
-    # Four values may each cross a border of the grid: scale (4 + 3) steps.
-    with pytest.raises(duckdb.Error, match="not a finite number"):
-        connection.sql("SELECT private('nan'::DOUBLE)").fetchall()
-
-
 def test_the_scale_covers_the_rounding_of_all_rows(connection: Any) -> None:
     size = 50_000
     register(connection, "p", sensitivity=1.0, epsilon=1.0, rows=size, kind="DOUBLE", resolution=2.0**-14)

@@ -108,6 +108,7 @@ def test_accounts_are_settled_as_the_oracle_says(focus: tuple[int, int] | None) 
         assert set(ups[3:]) == {b.CATCH_UP}, "a steep way back is met by short ranges"
 
 
+@pytest.mark.slow
 @given(
     white=st.floats(-8.0, 1.0),
     drift=st.floats(-20.0, -2.0),
@@ -282,6 +283,7 @@ def follow(name: str, epsilon: float, seed: int) -> tuple[np.ndarray, adaptive.L
     return memory, learner, units
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FOLLOWED)
 @pytest.mark.parametrize(("epsilon", "seed"), [(1.0, 1), (0.1, 2), (0.02, 3)])
 def test_a_threshold_that_follows_equals_the_oracle(name: str, epsilon: float, seed: int) -> None:

@@ -72,14 +72,6 @@ def test_cells_equal_brute_force() -> None:
             np.testing.assert_allclose(index.count(lower, upper), expected, rtol=1e-12, atol=1e-9)
 
 
-def test_a_cell_without_extent_is_in_or_out() -> None:
-    low, high = np.array([[0.5, 0.0], [2.0, 2.0]]), np.array([[0.5, 1.0], [2.0, 2.0]])
-    index = CellIndex(low, high, [8.0, 4.0])
-    lower = np.array([[0.5, 0.25], [0.0, 0.0], [0.6, 0.0], [2.0, 2.0], [2.1, 2.0]])
-    upper = np.array([[0.5, 0.50], [0.5, 1.0], [1.0, 1.0], [2.0, 2.0], [3.0, 3.0]])
-    assert index.count(lower, upper).tolist() == [2.0, 8.0, 0.0, 4.0, 0.0]
-
-
 def test_equal_points_and_huge_coordinates() -> None:
     same = np.full((1000, 2), 3.5)
     assert PointIndex(same).count([[3.5, 3.5], [3.6, 0.0]], [[3.5, 3.5], [9.0, 9.0]]).tolist() == [1000, 0]

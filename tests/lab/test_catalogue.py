@@ -147,14 +147,6 @@ def test_unknown_names_and_columns(tmp_path) -> None:
         catalogue.load("kosarak", "clicks", tmp_path)
 
 
-def test_every_entry_says_where_it_comes_from() -> None:
-    for name, entry in CATALOGUE.items():
-        assert entry.url is None or entry.url.rpartition("/")[2] == entry.file, name
-        assert entry.page.startswith("http"), name
-        assert entry.licence
-        assert entry.megabytes > 0.0
-
-
 def test_the_cache_folder(monkeypatch, tmp_path) -> None:
     monkeypatch.setenv("FASTDP_DATA", str(tmp_path))
     assert catalogue.cache_folder() == tmp_path

@@ -34,14 +34,6 @@ def test_noise_quantile_is_the_inverse_tail(noise: Any, beta: float) -> None:
     assert DISTRIBUTIONS[noise].sf(planning.noise_quantile(beta, noise)) == pytest.approx(beta, rel=1e-9)
 
 
-@pytest.mark.parametrize("epsilon", [0.05, 1.0, 3.0])
-def test_constants_by_hand(epsilon: float) -> None:
-    log = 20 * math.log(2)
-    assert planning.noise_scale(epsilon, DELTA) == epsilon / 2
-    assert planning.noise_scale(epsilon, DELTA, "gaussian") == pytest.approx(epsilon / math.sqrt(log), rel=1e-14)
-    assert planning.smoothing(epsilon, DELTA) == pytest.approx(epsilon / (2 * log), rel=1e-14)
-
-
 @pytest.mark.parametrize("noise", NOISES)
 @pytest.mark.parametrize("epsilon", [1e-6, 0.05, 1.0, 3.0])
 def test_kappa_is_the_fixed_point_of_equations_8_to_10(noise: Any, epsilon: float) -> None:
@@ -273,18 +265,6 @@ def test_light_tail_is_definition_12() -> None:
     uniform = planning.check_light_tail(np.arange(1, 10_001), 0.05, tolerance=1e-4)
     assert uniform.light
     assert uniform.violated_share == 0.0
-
-
-def test_light_tail_by_hand() -> None:
-    # p = 1/2: x_p = 2, H(x) = 1 - 2^(-x/2); below 8 F is 3/4 and H reaches 15/16.
-    check = planning.check_light_tail([1, 2, 2.5, 8], 0.5, tolerance=0.0)
-    assert (check.x_p, check.at, check.light) == (2.0, 8.0, False)
-    assert check.largest_violation == pytest.approx(15 / 16 - 3 / 4)
-    assert check.violated_share == 1.0
-    assert planning.check_light_tail([1, 2, 2.5, 8], 0.5, tolerance=0.19).light
-    constant = planning.check_light_tail([5.0] * 9)
-    assert constant.light
-    assert constant.largest_violation == constant.violated_share == 0.0
 
 
 def test_search_p_max() -> None:

@@ -71,10 +71,6 @@ def test_a_repetition_says_that_it_is_one_of_many_and_simulated() -> None:
     assert "would lose 3 epsilon" in guarantee.derivation[-1]
 
 
-def test_no_queries_have_no_answers() -> None:
-    assert repeat(make(PARTS["tops"]), VALUES, 3, queries=([], [])).answers.shape == (3, 0)
-
-
 def test_what_is_not_accepted() -> None:
     parts = PARTS["tops"]
     broken = VALUES.copy()

@@ -278,17 +278,3 @@ def test_the_published_circles() -> None:
         theirs, made = (np.hypot(*s.present(t).T) for s in (stream, ours))
         assert np.median(theirs) == pytest.approx(np.median(made), abs=0.03)
         assert theirs.std() == pytest.approx(made.std(), rel=0.1)
-
-
-def test_the_real_samples() -> None:
-    gowalla = load_gowalla(shared_file("data/gowalla_sample.csv.gz"), period=86_400.0, unsorted="raise")
-    assert len(gowalla.points) == 157_251
-    assert len(gowalla.starting_at(100).initial) == int(gowalla.cuts[100])
-    mortal = load_gowalla(shared_file("data/gowalla_sample.csv.gz"), period=86_400.0, deletion=True)
-    assert mortal.n_steps == gowalla.n_steps
-    day = gowalla.n_steps - 1
-    recent = gowalla.times[: gowalla.cuts[day]] > gowalla.times[0] + 86_400.0 * (day - 30)
-    assert len(mortal.present(day)) == pytest.approx(recent.sum(), abs=2)
-    pickups = load_pickups(shared_file("data/uber_nyc_b02512.csv.gz"), period=21_600.0, max_points=100_000, seed=1)
-    assert len(pickups.points) == 100_000
-    assert pickups.n_steps == 732

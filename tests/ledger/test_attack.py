@@ -102,6 +102,7 @@ def test_two_epsilons_under_one_secret_have_independent_noises(method: str) -> N
     reject(correlation_p((noise[0], noise[1] + shared)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ATTACKS)
 def test_the_attack_recovers_all_values_where_noise_follows_from_the_secret_alone(
     method: str, monkeypatch: pytest.MonkeyPatch

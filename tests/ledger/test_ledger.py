@@ -69,13 +69,6 @@ def test_parts_and_positions_have_budgets_of_their_own(ledger) -> None:
     assert account.entries("days")[0].extent == "part 'monday'"
 
 
-def test_an_object_has_a_limit_of_delta_of_its_own(ledger) -> None:
-    account = ledger(limit_delta=1e-6)
-    assert account.limit("meter") == Budget(math.inf, 1e-6)
-    with pytest.raises(BudgetError, match="delta left"):
-        account.spend(Guarantee(0.1, 1e-5), stream="meter")
-
-
 def test_limits_in_the_file_hold_for_everybody(ledger) -> None:
     ledger().set_limit(1.0, 1e-6)
     ledger().set_limit(3.0, stream="meter", note="decided in November")

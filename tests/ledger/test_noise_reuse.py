@@ -180,15 +180,6 @@ def test_what_was_cancelled_has_used_no_noise(ledger) -> None:
             each.reserve(tops(), stream="meter")
 
 
-def test_a_refusal_for_noise_comes_before_one_for_budget(ledger) -> None:
-    account = ledger(limit_epsilon=0.5)
-    account.spend(tops(), stream="meter")
-    with pytest.raises(BudgetError, match="the same secret and composition"):
-        account.spend(tops(), stream="meter")
-    with pytest.raises(BudgetError, match="epsilon left"):
-        account.spend(tops(prune=0), stream="meter")
-
-
 def test_what_draws_no_secret_noise_has_no_fingerprint(ledger, lines) -> None:
     account = ledger()
     plain: list[Any] = [

@@ -171,17 +171,6 @@ def test_a_longer_unit_counts_twice_in_its_own_periods_alone() -> None:
     assert odometer.of_person("s", MONTHLY, 24312).epsilon == 1.5
 
 
-def test_hours_of_a_month_with_a_change_of_the_clock() -> None:
-    """October has 745 hours in Berlin; each counts once."""
-    zone = "Europe/Berlin"
-    unit = UnitRows("who", 1, Period.of("1h", zone))
-    per = Period.of("1mo", zone)
-    ends = [int(pd.Timestamp(text, tz=zone).timestamp() * 1e6) for text in ("2025-10-01", "2025-11-01")]
-    made = Guarantee(0.001, 0.0, "u", "a", rows=unit, times=Times("at", zone, *ends))
-    odometer = odometer_of([Entry(1, "", "s", made, None, None, None, None, "", "spent")])
-    assert odometer.of_person("s", per, per.number(ends[0])).epsilon == 745 * written(0.001)
-
-
 def test_times_of_other_columns_and_zones_add_up() -> None:
     row = UNIT["row"]
     entries = [entry(row, 1.0, (0, 1)), entry(row, 0.5, (1, 2), "sent"), entry(row, 0.25, None)]

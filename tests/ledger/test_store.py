@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hmac
 import json
 import os
 import resource
@@ -25,7 +24,6 @@ from fastdp import Guarantee
 from fastdp.errors import ParameterError, StateError
 from fastdp.ledger import Ledger, store
 from fastdp.ledger.store import LedgerState, sealed
-from fastdp.noise.key import Key
 
 KEY = bytes(range(32))
 
@@ -288,14 +286,6 @@ def test_a_key_seals(path: Path, ledger) -> None:
         ledger()
 
 
-def test_every_ledger_has_a_sealing_key_of_its_own() -> None:
-    """Lines of one ledger are no lines of another under the same key, nor does the key itself seal anything."""
-    key = Key.from_bytes(KEY)
-    seals = {store.sealing(key, name)(b"line") for name in ("one", "two")}
-    seals |= {store.sealing(None, "one")(b"line"), hmac.digest(KEY, b"line", "sha256")}
-    assert len(seals) == 4
-
-
 def test_sealed_lines_that_make_no_sense_are_found(path: Path, filled: Ledger) -> None:
     filled.reserve(Guarantee(0.125), stream="other", start=5, stop=10)
     filled.close()
@@ -438,22 +428,6 @@ def test_a_new_file_under_the_name_is_opened(path: Path, filled: Ledger, tmp_pat
     with pytest.raises(StateError, match="lacks lines that this object has seen"):
         filled.remaining("meter")
     assert Ledger(path).remaining("meter").epsilon == 1.125
-
-
-def test_a_link_stays_a_link_and_one_ledger(tmp_path: Path, path: Path, ledger) -> None:
-    ledger().spend(Guarantee(0.5), stream="meter")
-    alias = tmp_path / "alias"
-    alias.symlink_to(path)
-    Ledger(alias).spend(Guarantee(0.5), stream="meter")
-    assert alias.is_symlink()
-    assert ledger().spent("meter").epsilon == 1.0
-
-
-def test_names_with_signs_of_an_address(tmp_path: Path) -> None:
-    for name in ("a b?mode=ro&x#y%20", "n\udcffl", "é"):
-        Ledger(tmp_path / name).spend(Guarantee(0.5), stream="meter")
-        Ledger(tmp_path / name).close()
-    assert len(list(tmp_path.iterdir())) == 3
 
 
 def test_two_that_make_one_file_make_one_ledger(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 import fastdp
 from fastdp import local, noise
-from fastdp.counters import RunningCounts, Simple
 from fastdp.errors import ParameterError
 from fastdp.noise.canonical import encode
 from fastdp.noise.key import Key
@@ -22,8 +21,7 @@ from fastdp.noise.words import Purpose
 from fastdp.perturbers import Blocks, Flat, Hierarchy
 from fastdp.streams.methods import Adaptive
 from fastdp.thresholds import Fixed, NoisyMax, ScaleFree, SmoothQuantile, SquareWave
-from fastdp_lab.baselines import FixedTree, OfflineOnStream
-from tests.noise.test_identities import MECHANISMS, SECRET, SQUARE, key_of, mechanisms
+from tests.noise.test_identities import MECHANISMS, SECRET, key_of, mechanisms
 from tests.noise_values import bound_key
 from tests.shared import release_many
 
@@ -124,61 +122,6 @@ def test_no_word_is_shared_by_two_hold_outs(threshold: Any) -> None:
     assert purposes[0] == purposes[1]
     same = {where for where in drawn[0] & drawn[1] if where[-1] >> 56 != Purpose.CHAIN}
     assert not same
-
-
-@pytest.mark.parametrize("at", [0, 17, 120])
-@pytest.mark.parametrize("perturber", [Flat(), Blocks("spike")], ids=str)
-def test_an_altered_stream_meets_fresh_noise_from_what_differs_on(perturber: Any, at: int) -> None:
-    """The same key and composition; blocks of one value."""
-    values = VALUES * 0.4
-    other = values.copy()
-    other[at] += 1.0
-    options = {"perturber": perturber, "max_range": 1, "epsilon": 0.1}
-    noise = [released(SECRET, each, **options)[1] - each for each in (values, other)]
-    assert np.allclose(noise[0][:at], noise[1][:at], atol=1e-2)
-    assert (np.abs(noise[0] - noise[1])[at:] > 1.0).mean() > 0.9
-
-
-@pytest.mark.parametrize("make", [fastdp.PHDStream, fastdp.AdaptivePHDStream, OfflineOnStream, FixedTree])
-def test_steps_share_no_word_once_their_inputs_differ(make: Any) -> None:
-    points = np.random.default_rng(1).random((40, 2))
-    options = {"period": 1} if make is fastdp.AdaptivePHDStream else {}
-    streams = [make(SQUARE, 1.0, max_depth=4, key=bound_key(1), **options) for _ in range(3)]
-    firsts = []
-    for t in range(3):
-        for k, stream in enumerate(streams):
-            stream.advance(points[: 40 - (k == 1 and t == 0) - (k == 2 and t == 1)])
-        firsts.append(words(streams[0]))
-    whole, early, late = map(words, streams)
-    assert len(firsts[0]) < len(firsts[1]) < len(whole)
-    assert not whole & early
-    assert whole & late == firsts[0]
-
-
-def test_counts_share_no_word_once_their_increments_differ() -> None:
-    one, two = (RunningCounts(Simple(), 1.0, key=bound_key(1)) for _ in range(2))
-    outs = [(one.step(t), two.step(t + (t == 2))) for t in range(5)]
-    assert [np.array_equal(a, b) for a, b in outs[:2]] == [True, True]
-    assert len(words(one) & words(two)) == 2
-    assert len(words(one)) == 5
-
-
-def test_the_truth_does_not_follow_from_two_budgets() -> None:
-    """With noise that is a function of the key alone, 2 out(.1) - out(.05) would be the stream."""
-    values = np.full(500, 10.0)
-    rows = [values] * 3
-    for release in (
-        lambda epsilon: released(SECRET, values, perturber=Flat(), epsilon=epsilon)[1],
-        lambda epsilon: released(SECRET, values, perturber=Hierarchy(prune=0), epsilon=epsilon)[1],
-        lambda epsilon: (
-            release_many(
-                rows, epsilon, 64.0, threshold=Fixed(20.0), smoother=None, perturber=Flat(), key=SECRET
-            ).values
-        ),
-    ):
-        one, two = release(0.1), release(0.05)
-        guess = 2.0 * one - two
-        assert np.abs(guess - 10.0).mean() > 100.0
 
 
 def test_many_streams_have_the_key_of_the_publisher() -> None:

@@ -80,9 +80,9 @@ def word(key):
     return int.from_bytes(key_digest(key)[:8], "little")
 
 
-def sip_key(composition):
-    """The key of the hashes of rows, from the secret of a composition (32 bytes)."""
-    message = (4).to_bytes(8, "big") + b"rows"
+def sip_key(composition, purpose=b"rows"):
+    """The key of the hashes of rows, or of persons' keys, from the secret of a composition (32 bytes)."""
+    message = len(purpose).to_bytes(8, "big") + purpose
     derived = hashlib.blake2b(message, digest_size=32, key=composition, person=b"fastdp derive 1").digest()
     return struct.unpack("<2Q", derived[:16])
 

@@ -54,9 +54,9 @@ def best(above, sizes, moved, epsilon, target, secret, label):
 
 
 def edges(near, far):
-    """The clip, and values up to the bound by factors of 1.5 from the bound down, as fractions of it."""
+    """The clip, and values up to the bound by factors of 1.5 from the bound down, none just above the clip."""
     found, factor = [far], 1.5
-    while far / factor > near * (1 + 1e-9):
+    while far / factor > near * 1.5**0.25:
         found.append(far / factor)
         factor *= 1.5
     return [near, *reversed(found)]

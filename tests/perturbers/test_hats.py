@@ -130,20 +130,6 @@ def publisher(**options: Any) -> StreamPublisher:
     return StreamPublisher(**{"epsilon": 1.0, "bound": 10.0, "smoother": Mean(), **given, **options})
 
 
-def test_a_stream_is_published_value_by_value_as_at_once() -> None:
-    values = np.random.default_rng(2).gamma(2.0, 2.0, 300)
-    whole = publisher().publish(values)
-    online = publisher()
-    parts = []
-    for part in np.split(values, [1, 2, 60, 64, 65, 200]):
-        parts.append(online.publish(part))
-        online = StreamPublisher.from_bytes(online.to_bytes())
-    assert np.array_equal(np.concatenate(parts), whole)
-    assert online.composition.perturber == Hierarchy(4, prune=1, basis="hats")
-    boxes = publisher(perturber=Hierarchy(4, prune=1))
-    assert not np.array_equal(boxes.publish(values), whole)
-
-
 def test_many_streams_have_the_noise_of_each_alone() -> None:
     values = np.random.default_rng(2).gamma(2.0, 2.0, (3, 150))
     together, again = (repeat(publisher(), values[0], 4).releases.values for _ in range(2))

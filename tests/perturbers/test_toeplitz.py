@@ -278,20 +278,6 @@ def test_sigma_covers_the_coefficients_and_the_roundings() -> None:
                 assert sigma * 0.25 <= 1.01 * math.sqrt(part._square) * steps
 
 
-def test_output_does_not_depend_on_chunks_nor_on_a_restart() -> None:
-    values = np.random.default_rng(2).random(3000) * 60.0
-    whole = publisher(Toeplitz(length=1000)).publish(values)
-    one = publisher(Toeplitz(length=1000))
-    parts = [one.publish(values[:1]), one.publish(values[1:999])]
-    state = one.to_bytes()
-    assert len(state) < 1024
-    loaded = fastdp.StreamPublisher.from_bytes(state)
-    assert loaded.composition == one.composition
-    parts += [loaded.publish(values[999:1001]), loaded.publish(values[1001:])]
-    np.testing.assert_array_equal(np.concatenate(parts), whole)
-    assert not np.array_equal(publisher(Toeplitz(length=999)).publish(values), whole)
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

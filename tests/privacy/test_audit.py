@@ -102,15 +102,6 @@ def test_the_bound_comes_near_a_known_loss() -> None:
     assert f"{result.epsilon_lower:.4f}" in text
 
 
-def test_the_same_seed_gives_the_same_audit_and_none_gives_another() -> None:
-    def hits(seed: int | None) -> tuple[int, int]:
-        result = fastdp.audit(Count(), 0, 1, trials=5_000, seed=seed)
-        return result.hits, result.hits_adjacent
-
-    assert hits(3) == hits(3)
-    assert len({hits(None) for _ in range(4)}) > 1
-
-
 def test_callables_get_a_generator_or_a_seed() -> None:
     def generated(data, generator):
         return data + generator.standard_exponential()

@@ -104,6 +104,7 @@ def test_an_altered_replay_meets_independent_noise(name: str) -> None:
     stat.accept(correlation_p(first, second))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", METHODS)
 def test_the_same_test_rejects_noise_tied_to_position_and_a_scale_off_by_a_tenth(name: str) -> None:
     first, second = replays(METHODS[name], unbound_key(secret(402).hex()))

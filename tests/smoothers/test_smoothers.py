@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -66,19 +65,8 @@ def test_the_median_stays_in_its_bins_whatever_they_hold() -> None:
 
 
 @pytest.mark.parametrize("name", ["recent", "mean", "median", "moving", "exponential"])
-def test_through_a_publisher_and_a_state_file(name: str, tmp_path: Path) -> None:
+def test_whatever_is_predicted_the_last_value_of_a_block_makes_its_sum_right(name: str) -> None:
     values = np.random.default_rng(82).gamma(2.0, 8.0, 4000)
-
-    def make() -> fastdp.ToPS:
-        return fastdp.ToPS(0.5, 200, 500, 1024, fan_out=4, prune=2, smoother=name, seed=3)
-
-    whole = make().publish(values)
-    publisher = make()
-    first = publisher.publish(values[:1777])
-    publisher.save(tmp_path / "s")
-    rest = fastdp.ToPS.load(tmp_path / "s").publish(values[1777:])
-    assert np.array_equal(np.concatenate([first, rest]), whole)
-    # Whatever is predicted, the last value of a block makes its sum right.
     totals, reference = (
         make_totals(
             fastdp.ToPS(0.5, 200, 500, 1024, fan_out=4, prune=2, smoother=each, key=bound_key(3)).release(values)

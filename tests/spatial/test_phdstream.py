@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 import itertools
 import math
-import pickle
 from fractions import Fraction
 from typing import Any
 
@@ -19,7 +17,7 @@ from fastdp.counters import BinaryTree, Block
 from fastdp.errors import DataError, ParameterError, StateError
 from fastdp.noise.key import repeating
 from fastdp.spatial import Box, decomposition, phdstream
-from fastdp.spatial.decomposition import PACKED_CAPACITY, KeptTree, Tree
+from fastdp.spatial.decomposition import PACKED_CAPACITY, Tree
 from fastdp_lab.baselines import FixedTree
 from tests.domains import Plain
 from tests.grid import exhaustive
@@ -30,7 +28,6 @@ from tests.spatial.streams import (
     Half,
     advanced,
     batches,
-    check_interrupt,
     clustered,
     compare,
     make,
@@ -189,25 +186,6 @@ def test_points_outside_can_be_clipped() -> None:
     points = clustered(400, 2, np.random.default_rng(3)) * 1.5 - 0.1
     clipping, plain = (make(outside=outside, seed=None, key=bound_key(5)) for outside in ("clip", "raise"))
     assert np.array_equal(clipping.step(points), plain.step(np.clip(points, 0, 1)))
-
-
-@pytest.mark.parametrize("counter", ["simple", "block"])
-def test_an_interrupt_leaves_the_batch_consumed_or_not(counter: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    check_interrupt(monkeypatch, KeptTree, "append", PHDStream, SQUARE, 1.0, counter)
-
-
-def test_a_copy_has_noise_of_its_own_and_the_batch_leaves_no_secret() -> None:
-    first, second = batches(2, 2, 1)
-    stream = advanced(make(), [first])
-    twin = copy.deepcopy(stream)
-    assert np.array_equal(twin.tree.counts, stream.tree.counts)
-    for one in (twin, stream):
-        one.step(*second)
-    assert not np.array_equal(twin._state.tree.released, stream._state.tree.released)
-    with pytest.raises(StateError, match="cannot be pickled"):
-        pickle.dumps(stream)
-    assert stream._state.tree.score.size == stream._state.tree.ends.size == 0
-    assert np.array_equal(stream.sample(), stream.sample())
 
 
 def test_the_constants_are_on_the_safe_side() -> None:

@@ -250,14 +250,6 @@ def test_paths_that_no_file_can_have(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert not list(tmp_path.iterdir())
 
 
-def test_a_current_folder_that_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "folder").mkdir()
-    monkeypatch.chdir(tmp_path / "folder")
-    (tmp_path / "folder").rmdir()
-    with pytest.raises(StateError, match="current folder that is gone"):
-        CASES["tops"].make().keep("s")
-
-
 @pytest.mark.skipif(not hasattr(os, "seteuid") or os.geteuid() != 0, reason="needs to change the user")
 def test_a_folder_that_may_not_be_entered(tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("closed")

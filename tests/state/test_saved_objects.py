@@ -225,17 +225,17 @@ def test_a_failed_write_consumes_nothing(tmp_path: Path, name: str) -> None:
 
 @table
 def test_a_file_cut_short_is_one_error_or_the_call_before(samples: dict[str, Path], name: str) -> None:
-    """A crash leaves the last record unfinished, and nothing was published for it yet; one object at every byte."""
+    """A crash leaves the last record unfinished, and nothing was published for it yet."""
     case, raw, path = CASES[name], samples[name].read_bytes(), samples[name].with_suffix(".short")
     state = ends_of_frames(raw)[0]
-    for size in range(0, state, 1 if name == "simple_counts" else 211):
+    for size in range(0, state, 7 if name == "simple_counts" else 997):
         path.write_bytes(raw[:size])
         with pytest.raises(StateError, match=r"altered|cut short"):
             load(case, path)
     last = ends_of_frames(raw)[-2] if len(ends_of_frames(raw)) > 1 else state
     path.write_bytes(raw[:last])
     before = place(load(case, path, moved=True))
-    for size in range(last + 1, len(raw), 1 if name == "simple_counts" else max(1, (len(raw) - last) // 5)):
+    for size in range(last + 1, len(raw), 7 if name == "simple_counts" else max(1, (len(raw) - last) // 5)):
         for zeros in (b"", bytes(len(raw) - size)):
             if raw[:size] + zeros == raw:
                 # What was cut off is zeros by chance.
@@ -412,17 +412,3 @@ def test_a_client_that_has_answered_remembers_it(tmp_path: Path) -> None:
     assert replayed.answer(fresh.to_text(), 12.5) == message, "words from the operating system, but not a second time"
     with pytest.raises(StateError, match="has answered"):
         load(case, path).answer(fresh, 12.5)
-
-
-def test_parts_of_your_own_cannot_be_saved(tmp_path: Path) -> None:
-    class Mine(Simple):
-        """A counter of the user's."""
-
-    for publisher in (
-        fastdp.counters.RunningCounts(Mine(), 1.0),
-        fastdp.PHDStream(fastdp.spatial.Box([0.0], [1.0]), 1.0, Mine()),
-    ):
-        with pytest.raises(StateError, match="a Mine of your own cannot be saved"):
-            publisher.save(tmp_path / "s")
-        assert not (tmp_path / "s").exists()
-        assert isinstance(copy.copy(publisher).counter, Mine), "copies need no names"

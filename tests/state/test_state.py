@@ -61,14 +61,6 @@ def test_the_size_of_a_sealed_file_does_not_tell_how_many_events_wait(tmp_path: 
     assert size & (size - 1) == 0
 
 
-def test_keeping_in_a_long_holdout_is_cheap(tmp_path: Path) -> None:
-    """The file holds the bins that are in use, not all of a million."""
-    publisher = make(bound=2**20, holdout=5000)
-    publisher.keep(tmp_path / "kept")
-    publisher.publish(stream()[:50])
-    assert (tmp_path / "kept").stat().st_size < 20_000
-
-
 def test_a_failed_write_consumes_nothing(tmp_path: Path) -> None:
     values, folder = stream(), tmp_path / "folder"
     folder.mkdir()
@@ -163,6 +155,7 @@ def test_a_restored_backup_is_noticed_whatever_its_generation(tmp_path: Path) ->
         first.publish(values[1600:1700])
 
 
+@pytest.mark.slow
 def test_two_processes_on_one_file_never_both_publish(tmp_path: Path) -> None:
     program = (
         "import sys, numpy as np, fastdp\n"

@@ -86,20 +86,6 @@ def test_a_refused_batch_is_not_consumed_and_the_stream_goes_on() -> None:
     assert publisher.n_seen == 2
 
 
-def test_a_stream_that_was_cut_goes_on_from_its_file(tmp_path: Path) -> None:
-    expected = KINDS["adaptive"]().publish(VALUES)
-    publisher = KINDS["adaptive"]()
-    publisher.keep(tmp_path / "state")
-    got = []
-    for out in publisher.stream(VALUES[:200]):
-        got.append(out)
-        if publisher.n_seen == 120:
-            break
-    loaded = fastdp.Adaptive.load(tmp_path / "state")
-    got += list(loaded.stream(VALUES[loaded.n_seen :]))
-    assert np.array_equal(np.concatenate(got), expected)
-
-
 def test_the_pages_program_goes_on_where_it_was_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = (Path(__file__).resolve().parents[2] / "docs" / "state.md").read_text()
     section = page.split("## Streams that never end\n")[1].split("\n## ")[0]
@@ -148,9 +134,3 @@ def test_the_log_says_what_is_public(kind: str, caplog: pytest.LogCaptureFixture
     assert all(record.levelno == logging.DEBUG for record in closed)
     assert bool(closed) == (kind in ("adaptive", "tops"))
     assert all(record.name == "fastdp" for record in caplog.records)
-
-
-def test_nothing_is_logged_above_info_and_nothing_by_default(capsys: pytest.CaptureFixture[str]) -> None:
-    fastdp.release(VALUES, 1.0, 40.0, seed=1)
-    KINDS["adaptive"]().publish(VALUES)
-    assert capsys.readouterr() == ("", "")

@@ -17,7 +17,7 @@ from fastdp.streams.methods import Adaptive
 from fastdp.thresholds import Fixed, ScaleFree
 from fastdp_kernels.streams import block_lengths as b
 from tests.grid import exhaustive
-from tests.noise_values import bound_key, chain_draws, chain_noise
+from tests.noise_values import chain_draws, chain_noise
 from tests.oracles import adaptive
 from tests.state.adaptive_publishers import CLOSINGS, fixed, make, stream
 
@@ -109,23 +109,6 @@ def test_noise_goes_on_from_pass_to_pass() -> None:
     again = fixed(**options)
     parts = [again.publish(part) for part in np.split(values, np.cumsum((1023, 1, 1, 999)))]
     assert np.array_equal(np.concatenate(parts), release.values)
-
-
-@pytest.mark.parametrize("closing", CLOSINGS)
-@pytest.mark.parametrize("power", [-40, -3, 1, 30])
-def test_units_change_nothing(closing: str, power: int) -> None:
-    """Values, bound, threshold and resolution times a power of two: everything exactly times it."""
-    values, unit = stream(4000), 2.0**power
-    options = {"closing": closing, "seed": None}
-    one = fixed(bound=200.0, key=bound_key(4), **options).release(values)
-    scaled = fixed(20.0 * unit, bound=200.0 * unit, resolution=2.0**-16 * unit, key=bound_key(4), **options)
-    two = scaled.release(values * unit)
-    assert np.array_equal(two.values, one.values * unit)
-    assert np.array_equal(two.revised, one.revised * unit)
-    assert two.threshold == one.threshold * unit
-    starts = np.arange(0, 3000, 7)
-    answers = [r.sum(starts, starts + 500, revised=True) for r in (one, two)]
-    assert np.array_equal(answers[1], answers[0] * unit)
 
 
 def growing(n: int = 8000, factor: float = 30.0) -> np.ndarray:

@@ -253,45 +253,6 @@ def test_parts_refuse_each_others_ids(monkeypatch: pytest.MonkeyPatch) -> None:
         Fleet.merge(parts)
 
 
-def test_ids_are_in_the_order_in_which_they_began() -> None:
-    fleet, ids = Fleet(adaptive(), key=SECRET), np.random.default_rng(3).integers(0, 300, 900)
-    fleet.publish(ids, np.ones(900))
-    assert fleet.ids.tolist() == list(dict.fromkeys(ids.tolist()))
-
-
-def test_every_life_of_an_id_has_noise_of_its_own() -> None:
-    """However often it was forgotten, and whether the whole fleet or a part forgot it."""
-    mine = int(np.argmax(Fleet.part_of(np.arange(9), 2)))
-
-    def live(fleet: Fleet) -> list[float]:
-        published = fleet.publish(np.full(200, mine), np.full(200, 5.0))[1].tolist()
-        fleet.forget([mine])
-        return published
-
-    fleet = Fleet(adaptive(), key=SECRET)
-    lives = [live(fleet)]
-    parts = fleet.split(2)
-    lives.append(live(parts[1]))
-    fleet = Fleet.merge(parts)
-    lives += [live(fleet) for _ in range(2)]
-    assert len(set(map(tuple, lives))) == 4
-
-
-def test_streams_that_begin_in_a_part_stay_theirs_behind_a_merge() -> None:
-    """A part grows by more rows than it needs."""
-    whole, fleet = (Fleet(adaptive(), key=SECRET) for _ in range(2))
-    values = values_for("spread", 40)
-    for each in (whole, fleet):
-        each.publish(np.arange(40), values)
-    parts = fleet.split(2)
-    for new in (40, 41, 42, 43):
-        parts[int(Fleet.part_of([new], 2)[0])].publish([new], [3.0])
-    whole.publish([40, 41, 42, 43], [3.0] * 4)
-    fleet = Fleet.merge(parts)
-    ids = np.repeat(np.arange(44), 5)
-    assert fleet.publish(ids, np.full(220, 7.0))[1].tolist() == whole.publish(ids, np.full(220, 7.0))[1].tolist()
-
-
 @pytest.mark.parametrize(
     ("ids", "values", "message"),
     [
@@ -459,21 +420,3 @@ def test_many_ids_of_a_call_are_found_in_any_order() -> None:
     assert places.ids().tolist() == given.tolist()  # type: ignore[union-attr]
     with pytest.raises(ValueError, match="more than once"):
         places.add(given[10:11])
-
-
-def test_streams_with_holdouts_rise_each_by_its_own_sums() -> None:
-    generator = np.random.default_rng(4)
-    steady = generator.exponential(1.0, 3000)
-    growing = steady * np.repeat([1.0, 30.0], [1024, 1976])
-
-    def made(key: fastdp.Key | None = None) -> fastdp.Adaptive:
-        return fastdp.Adaptive(epsilon=4.0, bound=100.0, holdout=1024, max_range=4096, key=key)
-
-    fleet = Fleet(made(), key=SECRET)
-    values = np.column_stack([steady, growing])
-    ids, out = fleet.publish(np.tile([1, 2], 3000), values.ravel())
-    for stream, column in ((1, steady), (2, growing)):
-        one = made(SECRET.of_stream(stream))
-        assert np.array_equal(out[ids == stream], one.publish(column))
-        memory = one._progress.smoother
-        assert (memory["unit"][0] > 2.0) == (stream == 2)

@@ -68,14 +68,6 @@ def test_a_rate_is_planned_for_a_year() -> None:
     assert made(every="h").max_range == 365 * 24
 
 
-def test_what_is_given_is_taken() -> None:
-    given = made(expected_length=5000, holdout=77, max_range=300)
-    assert (given.holdout, given.max_range) == (77, 300)
-    known = made(expected_length=5000, threshold=50.0)
-    assert (known.holdout, known.max_range) == (0, 5000)
-    assert made(expected_length=5000, threshold=50.0, holdout=3).holdout == 3
-
-
 def test_a_long_holdout_says_when_publishing_begins_and_what_would_be_sooner(monkeypatch: pytest.MonkeyPatch) -> None:
     class Noon(datetime):
         @classmethod

@@ -17,7 +17,7 @@ import fastdp
 from fastdp import counters, local, spatial
 from fastdp.data.column import PIECE
 from fastdp.errors import DataError, ParameterError, StateError
-from fastdp.perturbers import Blocks, Flat, Hierarchy
+from fastdp.perturbers import Blocks, Flat, Hierarchy, Toeplitz
 from fastdp.smoothers import Exponential, Mean, Median, MovingAverage, Recent
 from fastdp.thresholds import Fixed, NoisyMax
 from fastdp.thresholds.renewals import RenewFromHoldout, RenewFromPublished
@@ -72,6 +72,11 @@ PUBLISHERS: dict[str, Callable[..., Any]] = {
     "ToPS, wide": maker(fastdp.ToPS, fan_out=16, prune=1),
     "Flat": composed(threshold=Fixed(50.0), perturber=Flat()),
     "Blocks": composed(perturber=Blocks()),
+    "hats": composed(Recent(), perturber=Hierarchy(4, prune=1, basis="hats"), threshold=Fixed(20.0), holdout=0),
+    "Toeplitz": composed(perturber=Toeplitz(length=100), delta=1e-6),
+    "Toeplitz, endless": composed(perturber=Toeplitz(), threshold=Fixed(20.0), holdout=0, delta=1e-6),
+    "Gaussian": composed(Recent(), perturber=Hierarchy(4, prune=1, noise="gaussian"), delta=1e-6),
+    "Gaussian blocks": maker(fastdp.Adaptive, threshold=Fixed(20.0), holdout=0, delta=1e-6),
     "mean": composed(Mean()),
     "median": composed(Median()),
     "moving": composed(MovingAverage(3)),

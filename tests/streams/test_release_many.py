@@ -262,13 +262,6 @@ def test_values_that_are_not_finite() -> None:
         release_many(streams, EPSILON, BOUND, holdout=20, **fixed)
 
 
-def test_nothing_is_as_many_as_can_be() -> None:
-    assert len(release_many(np.empty((0, 50)), EPSILON, BOUND, seed=1)) == 0
-    assert release_many([], EPSILON, BOUND, seed=1).matrix.shape == (0, 0)
-    one = release_many([[5.0]], EPSILON, BOUND, threshold=Fixed(9.0), seed=1)
-    assert one.matrix.shape == (1, 1)
-
-
 ROWS = np.zeros((3, 50))
 
 

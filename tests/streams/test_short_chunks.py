@@ -109,26 +109,6 @@ def test_any_memory_of_floats(name: str) -> None:
         assert len({values for values, *_ in kernel.signatures}) <= most
 
 
-@pytest.mark.parametrize("name", SOME)
-@pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_a_value_that_is_not_finite_is_refused_or_counts_as_0(name: str, bad: float) -> None:
-    values = stream()
-    refusing, counting, zeros = PUBLISHERS[name](), *(PUBLISHERS[name](nonfinite="zero") for _ in range(2))
-    for publisher in (refusing, counting, zeros):
-        publisher.publish(values[:HOLDOUT])
-    out = np.full(3, 7.0)
-    for at in range(HOLDOUT, SIZE, 3):
-        # At every place of a block, and before a tree's first noise is drawn.
-        chunk = values[at : at + 3].copy()
-        chunk[at // 3 % 3] = bad
-        with pytest.raises(DataError, match=rf"chunk\[{at // 3 % 3}\]"):
-            refusing.publish(chunk, out=out)
-        assert (out == 7.0).all()
-        assert refusing.n_seen == at
-        refusing.publish(values[at : at + 3])
-        assert np.array_equal(counting.publish(chunk), zeros.publish(np.where(np.isfinite(chunk), chunk, 0.0)))
-
-
 @pytest.mark.parametrize("place", [HOLDOUT, HOLDOUT + 16, HOLDOUT + LONG, HOLDOUT + 3 * LONG + 4])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_a_refused_long_chunk_changes_nothing(place: int, dtype: str) -> None:

@@ -10,7 +10,6 @@ import pytest
 import fastdp
 from fastdp.errors import DataError, ParameterError, StateError
 from fastdp.local import Client, Hybrid, LogSquareWave, SquareWave, encode
-from fastdp.noise.key import Key
 from fastdp.thresholds import Fixed, NoisyMax
 from fastdp.thresholds import SquareWave as Rule
 from tests.noise_values import bound_key
@@ -141,12 +140,3 @@ def test_refused_reports_keep_the_places_of_the_others() -> None:
     assert server.publish(5).tolist() == [good.estimate(5)]
     assert server.receive(encode(good, [5, 7]) + encode(good, 9), most_reports=1).tolist() == [good.estimate(9)]
     assert server.refused.messages == 1
-
-
-def test_servers_of_one_machine_have_thresholds_of_their_own() -> None:
-    """A copy made before the choice shares the machine, and may choose another threshold."""
-    machine = fastdp.ToPLServer(epsilon=1.0, bound=64, holdout=100, max_range=256)._machine
-    for theta in (5.0, 7.0, 5.0):
-        hybrid = machine.hybrid(replace(machine.start(Key.from_seed(1)), theta=theta))
-        assert hybrid is not None
-        assert hybrid.high == theta

@@ -19,7 +19,7 @@ from fastdp.noise.key import Key
 from fastdp.noise.words import Purpose, StreamId, WordStream
 from fastdp.perturbers import Blocks
 from fastdp.streams.release import MAX_SHARE, WholeStream
-from fastdp.thresholds import Fixed, NoisyMax, PAKQuantile, ScaleFree
+from fastdp.thresholds import Fixed, NoisyMax, ScaleFree
 from tests.oracles import exact_noise
 from tests.oracles import scale_free as oracle
 from tests.state.adaptive_publishers import CLOSINGS, stream
@@ -97,14 +97,6 @@ def test_the_release_function_withholds_nothing_by_default() -> None:
     assert np.array_equal(
         known.values, fastdp.Adaptive(2.0, 100.0, threshold=50.0, max_range=3000, seed=1).publish(values)
     )
-
-
-def test_other_rules_take_a_tenth() -> None:
-    values = stream(3000)
-    assert whole(3000, threshold=NoisyMax()).share == MAX_SHARE
-    release = fastdp.release(values, 1.0, 100.0, seed=1, threshold=PAKQuantile(delta=1e-6))
-    assert release.guarantee.delta == 1e-6
-    assert release.guarantee.epsilon == pytest.approx(1.0)
 
 
 def test_too_few_values_are_warned_of_or_choose_nothing() -> None:

@@ -5,21 +5,19 @@ from __future__ import annotations
 import io
 import json
 import os
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 
-from benchmarks.accuracy import adaptive, plans, streams
+from benchmarks.accuracy import plans, streams
 from benchmarks.accuracy.adaptive import mechanisms
 from benchmarks.peers import online
 from benchmarks.speed import __main__ as speed
 from benchmarks.speed import batch, measure, summary
 from benchmarks.speed import streams as timed
-from benchmarks.speed.summary import ONE_CORE, Row, Summary, cells, read_rows, verdict
+from benchmarks.speed.summary import Row, Summary, cells, read_rows, verdict
 from benchmarks.tracking import compare
 from fastdp.noise.key import Key
 from fastdp_lab import sweeps
@@ -69,41 +67,6 @@ def test_fast_w_event_schemes_publish_what_the_slow_ones_do(scheme, w) -> None:
     expected, _ = oracle.release(scheme, values.tolist(), 50.0, 100, w, noise)
     assert found == pytest.approx(np.array(expected, float), rel=1e-9, abs=1e-9)
     assert scheme == "uniform" or w == 1 or np.unique(found).size < values.size, "or no step was left out"
-
-
-def test_no_w_values_choose_theta_and_enter_a_plan() -> None:
-    setting, parameters = replace(SETTING, epsilon=400.0), {"scheme": "uniform", "contributions": 40}
-
-    def theta(changed: int) -> float:
-        values = np.full(VALUES.size, 5.0)
-        values[SETTING.holdout - changed :] = 99.0
-        return plans.PLANS["w_event"].prepare(parameters, setting, values)(Key.from_seed(1)).theta
-
-    assert theta(0) == theta(39)
-    assert theta(0) != theta(1000)
-
-
-def test_windows_of_values_get_noise_of_their_own() -> None:
-    setting, edges = replace(SETTING, epsilon=100.0), np.arange(0, 4097, 64)
-    spreads = []
-    for w in (1, 40):
-        outcome = plans.PLANS["flat_blocks"].prepare({"length": 64, "contributions": w}, setting, VALUES)(
-            Key.from_seed(1)
-        )
-        prefix = np.concatenate([[0.0], np.cumsum(np.clip(VALUES, 0.0, outcome.theta)[SETTING.holdout :])])
-        errors = outcome.answer(edges[:-1], edges[1:]) - (prefix[edges[1:]] - prefix[edges[:-1]])
-        spreads.append(np.abs(errors).mean() * setting.epsilon / outcome.theta / w)
-    assert spreads == pytest.approx([1.0, 1.0], abs=0.4)
-
-
-def test_ratios_are_under_one_unit_of_privacy() -> None:
-    keys = [("a", 0.1, "1e3"), ("b", 0.1, "1e3")]
-    index = pd.MultiIndex.from_tuples(keys, names=["dataset", "epsilon", "workload"])
-    names = [adaptive.ADAPTIVE, "flat 256", adaptive.ADAPTIVE + adaptive.WINDOW, "BD" + adaptive.WINDOW]
-    mse = pd.DataFrame([[2.0, 6.0, 10.0, 40.0], [1.0, 0.5, 4.0, 4.0]], index, names)
-    expected = [[1.0, 3.0, 1.0, 4.0], [1.0, 0.5, 1.0, 1.0]]
-    assert adaptive.beside(mse).to_numpy() == pytest.approx(np.array(expected))
-    assert [adaptive.unit(name) for name in names] == ["one value"] * 2 + ["any 40 consecutive values"] * 2
 
 
 def test_halves_follow_from_names_alone() -> None:
@@ -206,13 +169,6 @@ def test_verdicts(measure: Any, median: float, expected: str) -> None:
     assert verdict(row, None) == summary.ABSENT
 
 
-def test_nothing_measured_is_said_and_nature_too(tmp_path: Path) -> None:
-    nothing = written(tmp_path / "speed.json")
-    for row in read_rows():
-        assert cells(nothing, row)[3] == summary.ABSENT
-    assert summary.second_core(nothing, Row("work", ("a",), parallel=""), "a") == ONE_CORE
-
-
 def test_pages_are_renewed_between_their_markers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     numbers, page = tmp_path / "speed.json", tmp_path / "page.md"
     written(numbers)
@@ -297,11 +253,3 @@ def test_the_ratio_is_of_least_times_and_the_median_over_pairs(monkeypatch: pyte
     monkeypatch.setattr(compare, "side", lambda tree: Process())
     with pytest.raises(SystemExit, match="task: the process"):
         compare.compare(compare.ROOT, compare.ROOT, ["task"])
-
-
-def test_alarms_count_both_directions(capsys: pytest.CaptureFixture[str]) -> None:
-    compare.show_alarms([{"a": (1.0, 1.0, 1.2), "b": (1.0, 1.0, 0.8), "c": (1.0, 1.0, 1.0), "d": (1.0, 1.0, 1.04)}])
-    shown = capsys.readouterr().out
-    lines = {line.split("|")[1].strip(): line.split("|")[2].strip() for line in shown.splitlines() if "%" in line}
-    assert lines == {"1.02": "3", "1.03": "3", "1.05": "2", "1.1": "2", "1.15": "2", "1.2": "1", "1.3": "0"}
-    assert "furthest apart: b 1.250" in shown

@@ -58,28 +58,6 @@ def test_parts_are_as_defined_and_sum_to_the_error(scene, name) -> None:
     assert split["smoothing"][1] == split["smoothing"][3] == 0.0, "whole blocks are not smoothed"
 
 
-def test_predictions_without_noise_are_made_once(scene) -> None:
-    for theta, block, smoother in (
-        (20.0, 16, Recent()),
-        (20.0, 16, Mean()),
-        (7.5, 16, Recent()),
-        (20.0, 4, Recent()),
-    ):
-        before, predicted = scene.noiseless(theta, block, smoother)
-        assert scene.noiseless(theta, block, smoother)[1] is predicted
-        sums = np.concatenate([[0.0], np.cumsum(np.clip(scene.body, 0.0, theta))])[::block]
-        np.testing.assert_allclose(before, sums, rtol=1e-12)
-        want = smoother.step(smoother.start(theta / 2.0, theta), np.diff(before) / block)[1]
-        np.testing.assert_array_equal(predicted, [theta / 2.0, *want])
-
-
-def test_clipped_prefixes_are_those_of_clipped_values(scene) -> None:
-    ends = np.arange(scene.body.size + 1)
-    for theta in (0.0, 0.5, 7.0, 21.5, 1e9):
-        naive = np.concatenate([[0.0], np.cumsum(np.clip(scene.body, 0.0, theta))])
-        np.testing.assert_allclose(scene.clipped(theta, ends), naive, atol=1e-6)
-
-
 def test_rows_are_the_metrics_of_their_queries(small, scene) -> None:
     found = sweeps.from_table(small)
     asked = found.workloads[0]
@@ -183,21 +161,6 @@ def test_a_cell_is_what_the_publisher_releases_under_its_key(small, scene) -> No
     assert len(seen) == 5
 
 
-def test_a_threshold_without_clip_may_exceed_the_bound_and_budgets_may_differ(scene) -> None:
-    """S-PAK as published: the noise grows with theta beyond the bound."""
-    setting = sweeps.Setting(1657.0, 500, scene.body.size, 2048, 0.05)
-    parameters = {
-        "threshold": {"part": "PAKQuantile", "p": 0.995, "clip": False},
-        "perturber": {"part": "Flat"},
-        "publish_epsilon": 2.0,
-    }
-    outcome = SYSTEMS["publisher"].build(setting, **parameters)(scene.values)(Key.from_seed(1))
-    assert outcome.theta > 1657.0
-    ones = np.arange(scene.body.size)
-    noise = outcome.answer(ones, ones + 1) - scene.body
-    assert np.std(noise) == pytest.approx(np.sqrt(2.0) * outcome.theta / 2.0, rel=0.1)
-
-
 @pytest.mark.parametrize("bound", [1657.0, 100.0, 33.3])
 def test_a_threshold_above_the_bound_is_what_the_publisher_releases(small, scene, bound: float) -> None:
     """Values stay within the bound, and so does what the parts of the error presume."""
@@ -261,24 +224,6 @@ def test_renewed_thresholds_have_no_parts(small, scene) -> None:
         next(measure(replace(found, truth="clipped"), scene, asked, 1, outcome))
     with pytest.raises(ParameterError, match=r"^mechanisms\[0\]\.renewal = .* where truth = 'clipped'"):
         replace(found, truth="clipped").check(scene)
-
-
-def test_the_threshold_sees_the_hold_out_and_nothing_else(small) -> None:
-    values = np.concatenate([np.full(500, 3.0), np.full(500, 90.0)])
-    setting = sweeps.Setting(100.0, 500, 500, 2048, 1.0)
-    parameters = {"threshold": {"part": "TruePercentile", "p": 0.999}, "perturber": {"part": "Flat"}}
-    run = SYSTEMS["publisher"].build(setting, **parameters)(values)
-    assert run(Key.from_seed(1)).theta == pytest.approx(3.0)
-    values[0] = 7.0
-    parameters["threshold"]["p"] = 1.0 - 1e-9
-    assert SYSTEMS["publisher"].build(setting, **parameters)(values)(Key.from_seed(1)).theta == pytest.approx(7.0)
-
-
-def test_a_length_class_begins_with_its_first_length() -> None:
-    starts, stops, groups = Workload(name="w", count=60, classes=(2, 3)).draw(4, 3, 1)
-    lengths, members = stops - starts, dict(groups)
-    for length, label in ((1, "[1, 2)"), (2, "[2, 3)"), (3, "[3, ...)")):
-        np.testing.assert_array_equal(members[label], np.flatnonzero(lengths == length))
 
 
 def test_a_worker_with_other_values_refuses(small) -> None:

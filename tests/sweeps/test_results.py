@@ -11,7 +11,7 @@ import pytest
 from fastdp.data.readers import read_table
 from fastdp.errors import DataError, FastDPError
 from fastdp_lab import sweeps
-from fastdp_lab.sweeps.figures import Sweep, averaged, curves, looks, ticks_of
+from fastdp_lab.sweeps.figures import Sweep, curves, looks
 from fastdp_lab.sweeps.results import PARTS, part_path, schema_of, write_part
 
 
@@ -38,12 +38,6 @@ def test_one_row_for_each_cell_and_group_of_queries(finished) -> None:
     assert (base["threshold"] == 0.0).all()
     assert (base["mse"] == base["truncation_mse"]).all()
     assert (base["noise_mse"] == 0.0).all()
-
-
-def test_every_repetition_has_noise_of_its_own(finished) -> None:
-    table = sweeps.load(finished)
-    noisy = table[(table["group"] == "all") & (table["mechanism"] != "Base")]
-    assert noisy["noise_mse"].nunique() == len(noisy)
 
 
 def test_pandas_polars_and_duckdb_read_the_file_without_us(finished) -> None:
@@ -83,6 +77,7 @@ def test_folders_that_hold_no_sweep(tmp_path, finished) -> None:
         sweeps.load(finished)
 
 
+@pytest.mark.slow
 def test_pictures_of_everything(small, tmp_path) -> None:
     pytest.importorskip("matplotlib", reason="matplotlib is not installed")
     small["datasets"][0]["order"] = "iid"
@@ -115,14 +110,6 @@ def test_pictures_that_cannot_be_drawn(finished, tmp_path, options, said) -> Non
     assert not (tmp_path / "pictures").exists()
 
 
-def test_a_group_that_is_not_there_is_refused(small, tmp_path) -> None:
-    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
-    del small["workloads"][1]
-    folder = sweeps.run(sweeps.from_table(small), tmp_path / "out")
-    with pytest.raises(DataError, match=r"group = 'short': expected one of 'all', '\["):
-        sweeps.draw(folder, tmp_path / "pictures", group="short")
-
-
 def test_a_panel_on_synthetic_data_says_so(small, tmp_path, monkeypatch) -> None:
     figure = pytest.importorskip("matplotlib.figure", reason="matplotlib is not installed").Figure
     small["mechanisms"] = small["mechanisms"][:1]
@@ -141,19 +128,6 @@ def test_curves_leave_out_missing_numbers() -> None:
     handles = curves(figure.subplots(), rows, "epsilon", "mse", looks(["a", "b"]))
     assert list(handles) == ["a"]
     assert handles["a"].get_xydata().tolist() == [[1.0, 2.0]]
-
-
-def test_averages_over_time() -> None:
-    pandas = pytest.importorskip("pandas")
-    rows = pandas.DataFrame({"cell": [1, 1, 1, 2], "group": ["x", "y", "x", "x"], "mse": [1.0, 5.0, np.nan, 7.0]})
-    means = averaged(rows, "mse")
-    assert means[["cell", "group", "mse"]].to_numpy().tolist() == [[1, "x", 1.0], [1, "y", 5.0], [2, "x", 7.0]]
-
-
-def test_ticks_do_not_touch() -> None:
-    assert ticks_of({0.01, 0.02, 0.03, 0.05, 0.07, 0.1}) == [0.01, 0.02, 0.05, 0.1]
-    assert ticks_of({0.3, 0.4, 0.7}) == [0.3, 0.7]
-    assert ticks_of(set()) == []
 
 
 def test_missing_numbers_are_null(small, tmp_path) -> None:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import errno
 import importlib
 import json
 import logging
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -45,6 +43,7 @@ def undisturbed(found, tmp_path, digest) -> str:
     return digest(sweeps.run(found, tmp_path / "undisturbed"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("workers", "mode"), [(2, "threads"), (4, "threads"), (2, "processes"), (4, "processes")])
 def test_any_number_of_workers_gives_the_same_bytes(found, tmp_path, digest, undisturbed, workers, mode) -> None:
     folder = sweeps.run(found, tmp_path / "out", workers=workers, mode=mode)
@@ -88,6 +87,7 @@ def _parts(folder: Path) -> int:
     return len(list((folder / "parts").glob("*.parquet")))
 
 
+@pytest.mark.slow
 def test_killed_three_times_at_random_points(tmp_path, digest) -> None:
     """SIGKILL to the whole group of processes, in the middle of a write; then the command again."""
     specification, output = many_small(tmp_path, 30, 5), tmp_path / "out"
@@ -262,6 +262,7 @@ def test_a_failing_cell_is_recorded_and_the_rest_goes_on(small, tmp_path, monkey
     assert 0 < counts["moody"] < 20
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize("error", [MemoryError("too large"), FileNotFoundError(2, "gone")])
 def test_what_the_machine_lacks_is_no_result(
@@ -295,6 +296,7 @@ def _die_as_worker(*arguments: Any) -> None:
     os._exit(9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ever", [False, True])
 def test_worker_processes_that_die(found, tmp_path, digest, undisturbed, monkeypatch, ever) -> None:
     """One is replaced; if they die for ever, the sweep ends."""
@@ -323,23 +325,7 @@ def test_an_interrupt_ends_the_workers(small, tmp_path, monkeypatch) -> None:
     assert threading.active_count() < 10
 
 
-def test_a_part_that_cannot_be_written_leaves_nothing(found, tmp_path, monkeypatch, digest, undisturbed) -> None:
-    real, left = os.fsync, [6]
-
-    def full(descriptor: int) -> None:
-        left[0] -= 1
-        if left[0] < 0:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        real(descriptor)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "fsync", full)
-        with pytest.raises(OSError, match=r"parts.*\.parquet"):
-            sweeps.run(found, tmp_path / "out")
-    assert all(each.suffix == ".parquet" for each in (tmp_path / "out" / "parts").iterdir())
-    assert digest(sweeps.run(found, tmp_path / "out")) == undisturbed
-
-
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="lists children in /proc")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_workers_end_with_the_sweep(tmp_path, number) -> None:
@@ -407,25 +393,10 @@ def test_an_estimate_counts_cells_and_rows(found, tmp_path) -> None:
     assert (folder / "results.parquet").stat().st_size < guess["table_bytes"] + 20_000
 
 
-def test_a_folder_that_cannot_be_locked(found, tmp_path, monkeypatch) -> None:
-    """Another sweep that is at work is one thing, a file system without locks another."""
-    import fcntl
-
-    reasons = {errno.EWOULDBLOCK: "another sweep writes", errno.ENOLCK: f"be locked: {os.strerror(errno.ENOLCK)}"}
-    for number, reason in reasons.items():
-
-        def flock(*_: object, number: int = number) -> None:
-            raise OSError(number, os.strerror(number))
-
-        monkeypatch.setattr(fcntl, "flock", flock)
-        with pytest.raises(StateError, match=reason):
-            sweeps.run(found, tmp_path / "out")
-    assert not (tmp_path / "out" / "manifest.json").exists()
-
-
 # A real Dask cluster of several worker processes on this machine.
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @needs_dask
 def test_a_cluster_with_a_killed_worker_gives_the_same_bytes(small, tmp_path, digest, monkeypatch) -> None:
@@ -484,19 +455,3 @@ def scheduler(tmp_path) -> Iterator[tuple[subprocess.Popen, str]]:
     finally:
         process.kill()
         process.wait()
-
-
-@needs_dask
-def test_a_scheduler_that_dies_is_one_line(tmp_path, scheduler) -> None:
-    """Of the command, with everything that Dask logs."""
-    out = tmp_path / "out"
-    options = ["sweep", many_small(tmp_path, 5, 7), "-o", out, "--scheduler", scheduler[1], "-q"]
-    sweep = subprocess.Popen(**python("-m", "fastdp", *options), stderr=subprocess.PIPE, text=True)
-    # Without workers no part is ever done.
-    while not (out / "manifest.json").exists() or not sweeps.read_manifest(out)["sessions"]:
-        assert sweep.poll() is None
-        time.sleep(0.01)
-    scheduler[0].kill()
-    said = sweep.communicate(timeout=900)[1]
-    assert sweep.returncode == 1
-    assert re.fullmatch(r"Error: the executor lost its workers or its scheduler \(.*\): .* to go on\n", said)

@@ -173,25 +173,7 @@ def test_maps_are_of_the_first_repetition(finished) -> None:
     assert maps["mse"].isna().all()
 
 
-def test_maps_alone(spatial, tmp_path) -> None:
-    spatial.update(workloads=spatial["workloads"][2:], mechanisms=spatial["mechanisms"][2:3], epsilons=[1.0])
-    folder = sweeps.run(sweeps.from_table(spatial), tmp_path / "out")
-    table = sweeps.load(folder)
-    assert not table["error"].notna().any()
-    assert set(table["repetition"]) == {0}
-    assert len(table) == 2 * 2 * 36
-
-
-def test_boxes_of_their_own_in_each_repetition(spatial, tmp_path) -> None:
-    spatial["workloads"] = [{"kind": "boxes", "times": 2, "count": 20, "fixed": False, "placement": "clipped"}]
-    spatial["datasets"][0]["deletion"] = False
-    spatial["mechanisms"] = spatial["mechanisms"][2:4]
-    table = sweeps.load(sweeps.run(sweeps.from_table(spatial), tmp_path / "out"))
-    truths = table.groupby(["repetition", "time", "group"])["truth"].nunique()
-    assert (truths == 1).all(), "all mechanisms are asked the same"
-    assert table[table["group"] == "large"].groupby("time")["truth"].nunique().tolist() == [3, 3]
-
-
+@pytest.mark.slow
 def test_pictures_from_result_files_alone(finished, tmp_path) -> None:
     pytest.importorskip("matplotlib", reason="matplotlib is not installed")
     drawn = sweeps.draw(finished, tmp_path / "all", metrics=["relative_error"], formats=["svg"])
@@ -218,10 +200,3 @@ def test_made_up_places(make) -> None:
     cells = np.floor(64 * (stream.points - stream.lower) / (stream.upper - stream.lower)).astype(int)
     _, counts = np.unique(cells, axis=0, return_counts=True)
     assert np.sort(counts)[::-1][:40].sum() > 1000
-
-
-def test_made_up_check_ins_are_taken_back() -> None:
-    stream = made_up_check_ins(3000, days=60, deletion=True, seed=1)
-    late = stream.times[-1] - 30 * 86_400.0
-    added = stream.cancels < 0
-    assert len(stream.present(stream.n_steps)) == np.count_nonzero(added & (stream.times > late))

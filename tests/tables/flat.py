@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import fastdp
-from fastdp.tables import plan
+from fastdp.tables import arguments as checks
 from fastdp.tables.beyond import Tail, tail_edges
 from fastdp.tables.plan import TablePlan
 from fastdp.tables.sums import Released
@@ -62,7 +62,7 @@ def noise_is(name: str | None) -> Any:
     """While it lasts, tables with a delta have this noise, whatever the rule would take."""
     with pytest.MonkeyPatch.context() as patch:
         if name is not None:
-            patch.setattr(plan, "with_noise", lambda own: replace(own, noise=name))
+            patch.setattr(checks, "with_noise", lambda own: replace(own, noise=name))
         yield
 
 
@@ -83,9 +83,9 @@ def make_plan(kind: str, noise: str | None = None, **given: Any) -> TablePlan:
     """A plan."""
     given = arguments(kind, **given)
     column = given.pop("value", "*")
-    asked = plan.statistics_of({column: STATISTICS[kind]})
+    asked = checks.statistics_of({column: STATISTICS[kind]})
     with noise_is(noise):
-        return plan.make_plan(asked, given.pop("time"), bounds=given.pop("bound", None), **given)
+        return checks.make_plan(asked, given.pop("time"), bounds=given.pop("bound", None), **given)
 
 
 def windows(every: Any = "1h", epsilon: Any = 1.0, start: Any = "2024-01-01", bound: Any = None, **given: Any) -> Any:

@@ -13,7 +13,13 @@ from tests.tables.test_consistent import TREES
 
 
 @pytest.mark.parametrize(
-    ("clip", "bound"), [((-1.0, 4.0), (-40.0, 100.0)), ((0.0, 4.0), (0.0, 4.0 * 1.5**7)), ((-3.0, 7.0), (-3.0, 7.1))]
+    ("clip", "bound"),
+    [
+        ((-1.0, 4.0), (-40.0, 100.0)),
+        ((0.0, 4.0), (0.0, 4.0 * 1.5**7)),
+        ((0.0, 3.9), (0.0, 4.0 * 1.5**7)),
+        ((-3.0, 7.0), (-3.0, 7.1)),
+    ],
 )
 def test_rows_in_bins_are_those_of_the_oracle(clip, bound):
     edges = tail_edges(clip, bound)
@@ -69,7 +75,7 @@ def test_the_excess_lies_within_its_errors(name, noise, beyond):
         assert found.known
         errors.append((found.excess - true.sum()) / math.sqrt(found.variance))
         # Of all values together.
-        assert abs(found.excess - true.sum()) < (0.03 if noise < 10.0 else 0.2) * values.sum()
+        assert abs(found.excess - true.sum()) < (0.04 if noise < 10.0 else 0.2) * values.sum()
         if not noise and name != "uniform":
             assert found.squares == pytest.approx((true**2).sum(), rel=0.3)
         assert 0.0 <= found.after <= found.excess

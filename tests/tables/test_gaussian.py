@@ -14,7 +14,7 @@ import pytest
 import fastdp
 from fastdp.errors import AccuracyWarning
 from fastdp.guarantee import zcdp_delta
-from fastdp.tables import plan
+from fastdp.tables import arguments
 from fastdp.tables.plan import TablePlan
 from fastdp.tables.sums import Quantity
 from tests.tables import flat
@@ -97,8 +97,8 @@ def test_several_sums_of_a_row_bring_gaussian_noise() -> None:
     """One row in m sums: m times the noise with Laplace noise, sqrt(m) times with Gaussian."""
 
     def of(m: int) -> TablePlan:
-        asked = plan.statistics_of({f"c{i}": "sum" for i in range(m)})
-        return plan.make_plan(
+        asked = arguments.statistics_of({f"c{i}": "sum" for i in range(m)})
+        return arguments.make_plan(
             asked, None, epsilon=1.0, delta=1e-6, bounds={f"c{i}": fastdp.Value(clip=1.0) for i in range(m)}
         )
 

@@ -14,8 +14,8 @@ import pytest
 
 import fastdp
 from fastdp.errors import ParameterError
+from fastdp.tables.arguments import check_online, make_plan, statistics_of
 from fastdp.tables.keys import KeyRule
-from fastdp.tables.plan import check_online, make_plan, statistics_of
 from tests.oracles import table_choices, tables
 from tests.tables.forced import Integers, Script, forced
 from tests.tables.losses import loss

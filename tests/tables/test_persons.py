@@ -282,3 +282,17 @@ def test_rows_need_both_a_time_and_a_person() -> None:
     options = {"who": "p", "contributions": 5, "start": "2024-01-01", "stop": "2024-01-02", "missing": "drop"}
     found = flat.counts(frame, every="1d", epsilon=1e3, seed=1, **options)
     assert flat.values(found.released, "count").tolist() == [[1.0]]
+
+
+def test_rows_are_counted_up_to_five_times_the_limit() -> None:
+    """Persons of 4 rows and of 12, of whom 2 count each: the frame says "capped", and 4 + 10 is the number."""
+    persons = np.repeat(np.arange(6000), np.tile([4, 12], 3000))
+    frame = as_family([(datetime(2024, 1, 1), "a", 1.0, person) for person in persons.tolist()], "pyarrow", Path())
+    with pytest.warns(AccuracyWarning, match="of the persons' rows are dropped"):
+        found = fastdp.counts(frame, "at", "1d", epsilon=4.0, unit=fastdp.Person("person", rows=2), seed=1)
+    assert found.arrow["about"][0].as_py() == "capped"
+    value, (low, high) = found.sum(0, 1)[0], found.interval(0, 1)
+    assert value == pytest.approx(3000 * 14, rel=0.05)
+    assert low[0] <= 3000 * 14 < 3000 * 16 <= high[0]
+    # Rows beyond the limit would add to the number.
+    assert high[0] - value > 3.0 * (value - low[0])

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import fastdp
-from fastdp.tables import plan
+from fastdp.tables import arguments
 from fastdp.tables.budget import OF_ALL
 from fastdp.tables.plan import _steps
 from fastdp.tables.sums import Quantity
@@ -37,11 +37,11 @@ def test_shares_are_those_that_are_documented(noise: str) -> None:
 
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
 def test_columns_share_by_weight_and_sums_and_levels_within(noise: str) -> None:
-    asked = plan.statistics_of({"a": ["sum", "var"], "b": "mean", "*": "count"})
+    asked = arguments.statistics_of({"a": ["sum", "var"], "b": "mean", "*": "count"})
     bounds = {"a": fastdp.Value(clip=1.0, weight=2.0), "b": fastdp.Value(clip=(-1.0, 2.0))}
     options = {"epsilon": 1.0, "delta": 1e-6, "by": ["k", "j"], "keys": {"k": [1, 2], "j": [3, 4, 5]}, "levels": True}
     with flat.noise_is(noise):
-        made = plan.make_plan(asked, fastdp.Time("at", "1h"), bounds=bounds, **options)
+        made = arguments.make_plan(asked, fastdp.Time("at", "1h"), bounds=bounds, **options)
     before = made.budget.guarantee(simulated=False).derivation
     made = made.settled(0, 24, 1, 2, 6)
     budget, power = made.budget, 2 if noise == "gaussian" else 1

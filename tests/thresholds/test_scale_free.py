@@ -297,12 +297,6 @@ def test_zeros_do_not_make_the_threshold_vanish(zeros: float, lengths: Any) -> N
         assert 30.0 < chooser_of(facts, values, ScaleFree(lengths=lengths)).choose(Key.from_seed(seed)) < 5000.0
 
 
-def test_a_stream_of_zeros_has_a_threshold_of_next_to_nothing() -> None:
-    facts = task(1.0, 20_000, 200.0, resolution=200.0 * 2.0**-32)
-    thetas = [chooser_of(facts, np.zeros(20_000)).choose(Key.from_seed(seed)) for seed in range(31)]
-    assert np.median(thetas) < 1e-3
-
-
 @pytest.mark.parametrize("rule", [ScaleFree(), NoisyMax()])
 def test_counts_are_copied_packed_and_drawn_for_under_the_holdouts_epsilon(rule: Threshold) -> None:
     facts = task(0.5, 500, publish_epsilon=2.0)

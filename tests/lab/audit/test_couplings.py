@@ -52,6 +52,7 @@ LARGE = {
 COUNT = StreamId(Purpose.COUNTER)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[pytest.mark.exhaustive] if name in LARGE else []) for name in SHIPPED]
 )
@@ -62,6 +63,7 @@ def test_shipped_publishers_are_coupled(name: str) -> None:
     assert all(one.compared for one in found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CONTROLS)
 def test_negative_controls_are_caught(name: str) -> None:
     assert any(findings(CONTROLS[name], 1, seed)[0].failed for seed in range(40)), f"{name} was not caught"
@@ -128,14 +130,6 @@ def test_draws_are_the_tables_wherever_they_are_asked_for() -> None:
     assert table.losses()[0] == 12.5
     sampler.fill(silent, distribution, Table(SPREADS.index(0.0)).key, COUNT)
     assert not silent.any()
-
-
-def test_shifts_of_draws_that_are_not_asked_for_cost_nothing() -> None:
-    shifts = Shifts()
-    shifts.add(KEY, COUNT, 8, 100)
-    table = Table(0, shifts)
-    sampler.fill(np.empty(8, np.int64), sampler.laplace_distribution(1), table.key, COUNT)
-    assert table.losses()[0] == 0.0
 
 
 def test_instances_reach_what_they_are_for() -> None:

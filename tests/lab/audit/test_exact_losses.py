@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from benchmarks.audit.parts import attack, draw_noise, with_split_noise
+from benchmarks.audit.parts import draw_noise, with_split_noise
 from fastdp.local import Hybrid, Piecewise, SquareWave, StochasticRounding
 from fastdp.noise import sampler
 from fastdp.noise.key import Key
@@ -100,10 +100,3 @@ def test_exact_loss_of_noisy_max(name: str) -> None:
     halved = exact.noisy_max_loss(rule, task, noise_factor=0.5)
     assert halved.violated
     assert halved.worst > 1.8 * 0.7
-
-
-def test_exact_loss_of_a_step() -> None:
-    data = attack(12, 1.0)
-    for repaired in (True, False):
-        plan = split_plan(1.0, 12, repaired=repaired)
-        assert exact.split_loss(plan, 1.0, data, 300, Key.from_seed(1)).violated == (not repaired)

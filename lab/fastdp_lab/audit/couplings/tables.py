@@ -68,7 +68,7 @@ def batch_release(kind: str, options: Json, key: Key, rows: Rows) -> list[Any]:
     options = dict(options)
     if options.pop("noise", None) == "gaussian":
         # Whatever the rule would take.
-        with mock.patch("fastdp.tables.plan.with_noise", lambda plan: replace(plan, noise="gaussian")):
+        with mock.patch("fastdp.tables.arguments.with_noise", lambda plan: replace(plan, noise="gaussian")):
             return [getattr(fastdp, kind)(frame, key=key, **options)]
     return [getattr(fastdp, kind)(frame, key=key, **options)]
 

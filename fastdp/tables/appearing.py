@@ -1,0 +1,258 @@
+"""Private keys online: a key appears when its noisy running weight passes a noisy threshold, once, and stays.
+
+In window t a key of running weight W passes if W + N >= T + Z, with fresh one-sided geometric noise N, and Z drawn
+once for the key.  Running weights only grow, so all windows together cost what one choice costs; N - Z is discrete
+Laplace noise, so T is that of one choice with a part of delta.  Proof: ``docs/privacy.md``, "Private keys online".
+"""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from fastdp.data.source import import_tables
+from fastdp.errors import DataError
+from fastdp.kinds import Flags, Integers
+from fastdp.noise import binding
+from fastdp.noise.key import Key
+from fastdp.noise.sampler import LaplaceDistribution, geometric_distribution, laplace_distribution
+from fastdp.state import codec
+from fastdp.tables.columns import Keys, Numbers, as_arrow
+from fastdp.tables.keys import MOST_KEYS, WEIGHT, count_rule, weigh, weights_of_norm
+from fastdp.tables.sums import CellRows
+from fastdp.tables.waiting import row_parts
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from fastdp.tables.plan import TablePlan
+
+#: In place of the window in which a key appears, while it is hidden.
+HIDDEN = int(np.iinfo(np.int64).max)
+#: Keys times windows whose noise is drawn at a time.
+CELLS = 2**22
+#: Keys that are remembered by their entries.
+MOST_KNOWN = 2**16
+#: Beginnings of texts in a state file's log.
+_NAMES, _NUMBERS = "names", "numbers"
+#: Rounding of a window's part of delta.
+_ROUNDING = 2.0**-40
+
+
+class KeyNoise(NamedTuple):
+    """Rule by which keys appear.
+
+    ``total`` is the largest norm of a unit's weights by key, that of sums (``power`` 1) or squares (2), ``least`` the
+    smallest weight of a key that has one, and ``loss`` the cost of the choice.
+    """
+
+    total: int
+    least: int
+    power: int
+    loss: float
+    delta: float
+
+    @classmethod
+    def of(cls, plan: TablePlan) -> KeyNoise:
+        """The rule of a plan: rows of a unit count 1 each, the distinct keys of a person and window have norm 1."""
+        loss, delta = plan.budget.helper("keys"), plan.budget.key_delta
+        if plan.who is None:
+            return cls(plan.contributions, 1, 1, loss, delta)
+        power = 2 if plan.budget.gaussian else 1
+        return cls(plan.windows_of_unit * WEIGHT, int(weights_of(plan)[-1]), power, loss, delta)
+
+    @property
+    def scale(self) -> Fraction:
+        """Scale of N and Z."""
+        return Fraction(self.total) / Fraction(self.loss)
+
+    @property
+    def noise(self) -> LaplaceDistribution:
+        """Distribution of N and Z."""
+        return geometric_distribution(self.scale)
+
+    def thresholds(self, first: int, last: int) -> Integers:
+        """T in the windows from number `first` to `last` - 1 since the start: int64[last - first]."""
+        octaves = np.array([number.bit_length() - 1 for number in range(first + 1, last + 1)], np.int64)
+        found, index = np.unique(octaves, return_inverse=True)
+        return np.array([_threshold(self, octave) for octave in found.tolist()], np.int64)[index]
+
+
+@lru_cache(maxsize=256)
+def _threshold(rule: KeyNoise, octave: int) -> int:
+    """T in windows 2^i to 2^(i + 1) - 1: all of them have 1 / ((i + 1) (i + 2)) of delta, whose sum is 1."""
+    part = rule.delta / (2.0**octave * (octave + 1) * (octave + 2)) * (1.0 - _ROUNDING)
+    return count_rule(laplace_distribution(rule.scale), rule.total, part, rule.least, rule.power).threshold
+
+
+def weights_of(plan: TablePlan) -> Integers:
+    """Weights of the distinct keys of a person in a window, by their number."""
+    return weights_of_norm(2 if plan.budget.gaussian else 1, min(plan.per_window or plan.contributions, MOST_KEYS))
+
+
+def person_cells(
+    rows: CellRows, units: Integers, digests: Integers, words: Integers, weights: Integers, key: Key
+) -> tuple[Integers, Integers, Integers]:
+    """Window, key and weight of each key of a person in a window, int64[m] each, from rows of persons.
+
+    ``units`` are the numbers of the rows' periods: what a person has in one changes no weight in another.
+    """
+    persons, periods, both = Numbers(), Numbers(), Numbers()
+    groups = both.of(periods.of(persons.of(*digests.T.copy()), units), rows.windows)
+    own, windows = both.pairs.T.copy()
+    secret = np.frombuffer(key.derive("keys").reveal(), np.uint64)[:2]
+    named = persons.pairs[periods.pairs[own, 0]]
+    of, keys, found = weigh(groups, rows.codes.astype(np.int64), named, windows, words, weights, secret)
+    return windows[of], keys, found
+
+
+def single_kind(column: pa.Array) -> pa.Array:
+    """A column of keys in one of few types, so that all batches have the same one."""
+    _, arrow = import_tables()
+    types = arrow.types
+    column = column.dictionary_decode() if types.is_dictionary(column.type) else column
+    kind = column.type
+    if types.is_null(kind) or types.is_large_string(kind) or types.is_string_view(kind):
+        return column.cast(arrow.string())
+    if types.is_integer(kind) and not types.is_uint64(kind):
+        return column.cast(arrow.int64())
+    return column.cast(arrow.float64()) if types.is_floating(kind) else column
+
+
+@dataclass(frozen=True, eq=False)
+class OnlineKeys:
+    """Keys so far, hidden ones too: secret, but for those in ``shown``.
+
+    ``table`` numbers the keys; later states share it, and ``size`` of its keys are of this state.  Of each key that
+    had rows in closed windows: ``weights``, their running sum, ``bars``, the noise Z of its threshold, and
+    ``begins``, the window in which it appeared.  ``known`` remembers the numbers of some keys.
+    """
+
+    table: Keys
+    size: int
+    weights: Integers
+    bars: Integers
+    begins: Integers
+    known: dict[object, int] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        return f"OnlineKeys(shown={self.shown[0].size})"
+
+    @classmethod
+    def none(cls, names: tuple[str, ...]) -> OnlineKeys:
+        """No keys."""
+        none: Integers = np.empty(0, np.int64)
+        return cls(Keys(names), 0, none, none, none)
+
+    @cached_property
+    def shown(self) -> tuple[Keys, Integers]:
+        """The keys that have appeared, sorted, and their numbers by those here (-1: hidden)."""
+        return self.table.chosen(self.begins < HIDDEN)
+
+    def learned(self, columns: list[pa.Array]) -> tuple[OnlineKeys, Integers]:
+        """The state with new keys of rows, and the number of each row's key."""
+        table = self.table
+        known = self.known
+        if table.size != self.size:
+            # Another state has more keys.
+            table, known = Keys(table.names), {}
+            table.codes(self.table.entries(np.arange(self.size)))
+        for name, column, kind in zip(table.names, columns, table.kinds(), strict=True):
+            if kind not in (None, column.type):
+                raise DataError(f"keys: entries of {name!r} are {column.type}: expected {kind}, as before")
+        codes = table.codes(columns)
+        if table.size == self.size and table is self.table:
+            return self, codes
+        found = replace(self, table=table, size=table.size, known=known)
+        # What is shown stays the same.
+        vars(found)["shown"] = self.shown
+        return found, codes
+
+    def learned_one(self, entry: object) -> tuple[OnlineKeys, int]:
+        """The same for the key of one row, of one column."""
+        code = self.known.get(entry, self.size)
+        if code < self.size:
+            return self, code
+        found, codes = self.learned([single_kind(as_arrow([entry], "keys"))])
+        if len(found.known) >= MOST_KNOWN:
+            found.known.clear()
+        code = found.known[entry] = int(codes[0])
+        return found, code
+
+    def after(
+        self, cells: tuple[Integers, Integers, Integers], span: tuple[int, int], start: int, rule: KeyNoise, key: Key
+    ) -> OnlineKeys:
+        """The state after the windows [first, last), from weights of cells: windows, keys, weights, int64[n] each."""
+        more = self.size - self.weights.size
+        running, begins = np.pad(self.weights, (0, more)), np.pad(self.begins, (0, more), constant_values=HIDDEN)
+        bars, named, zeros = self.bars, self.table.named()[: self.size], np.zeros((1, 1, more), np.int64)
+        if more:
+            noise = binding.draw_cells(zeros, [rule.noise], key.within("keys", "bars"), 0, named[bars.size :])
+            bars = np.append(bars, noise[0, 0])
+        windows, codes, weights = cells
+        hot = np.zeros(self.size, np.bool_)
+        hot[codes] = True
+        hidden = np.flatnonzero((begins == HIDDEN) & (hot | (running > 0)))
+        place: Integers = np.full(self.size, -1, np.int64)
+        place[hidden] = np.arange(hidden.size)
+        length = max(1, CELLS // max(1, hidden.size))
+        for first in range(span[0], span[1] if hidden.size else span[0], length):
+            last = min(first + length, span[1])
+            inside = (windows >= first) & (windows < last) & (place[codes] >= 0)
+            exact: Integers = np.zeros((last - first, hidden.size), np.int64)
+            np.add.at(exact, (windows[inside] - first, place[codes[inside]]), weights[inside])
+            exact[0] += running[hidden]
+            np.cumsum(exact, axis=0, out=exact)
+            own = key.within("keys", "windows")
+            noise = binding.draw_cells(exact[None], [rule.noise], own, first, named[hidden])[0]
+            bar = rule.thresholds(first - start, last - start)[:, None] + bars[hidden]
+            passed: Flags = (exact + noise >= bar) & (exact > 0)
+            come = passed.any(axis=0) & (begins[hidden] == HIDDEN)
+            begins[hidden[come]] = first + passed[:, come].argmax(axis=0)
+            running[hidden] = exact[-1]
+        return replace(self, weights=running, bars=bars, begins=begins)
+
+    # Parts of a state file's log, which begin with names.
+
+    def parts(self, before: OnlineKeys) -> list[str]:
+        """Texts of new keys, and of key, weight, bar and begin of each key that is not as it was."""
+        found = []
+        if self.size > before.size:
+            _, arrow = import_tables()
+            columns = self.table.entries(np.arange(before.size, self.size))
+            table = arrow.table(columns, [str(i) for i in range(len(columns))])
+            into = arrow.BufferOutputStream()
+            with arrow.ipc.new_stream(into, table.schema) as writer:
+                writer.write_table(table)
+            found.append(f"{_NAMES}:{base64.b64encode(into.getvalue()).decode()}")
+        if self.weights is not before.weights:
+            old = before.weights.size
+            numbers = np.column_stack((np.arange(self.weights.size), self.weights, self.bars, self.begins))
+            same = np.zeros(self.weights.size, np.bool_)
+            same[:old] = (self.weights[:old] == before.weights) & (self.begins[:old] == before.begins)
+            found += [f"{_NUMBERS}:{part}" for part in row_parts(numbers[~same])]
+        return found
+
+    def with_part(self, part: str) -> OnlineKeys:
+        """The state with a part that :meth:`parts` wrote; ValueError if it fits no keys."""
+        kind, _, text = part.partition(":")
+        if kind == _NAMES:
+            _, arrow = import_tables()
+            table = arrow.ipc.open_stream(base64.b64decode(text)).read_all()
+            return self.learned([column.combine_chunks() for column in table.columns])[0]
+        codes, *given = codec.unpack(text, "<i8").reshape(-1, 4).astype(np.int64).T
+        size = max(self.weights.size, int(codes.max(initial=-1)) + 1)
+        if kind != _NUMBERS or codes.min(initial=0) < 0 or size > self.size:
+            raise ValueError("a key out of range")
+        found = []
+        for old, new in zip((self.weights, self.bars, self.begins), given, strict=True):
+            whole: Integers = np.zeros(size, np.int64)
+            whole[: old.size] = old
+            whole[codes] = new
+            found.append(whole)
+        return replace(self, weights=found[0], bars=found[1], begins=found[2])

@@ -1,0 +1,394 @@
+"""Private keys online: against an oracle, exact losses of small streams, any cut of the rows, restarts, silence."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections import defaultdict
+from dataclasses import replace
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import mpmath
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import fastdp
+from fastdp.errors import DataError, ParameterError, StateError
+from fastdp.tables.appearing import KeyNoise, weights_of
+from tests.oracles import online_keys, persons
+
+BEGIN = datetime(2024, 1, 1)
+SECRET = bytes(range(32))
+ROW = fastdp.Rows()
+PERSON = fastdp.Person("person", 4, per="2h", per_window=2)
+#: Key, hour, person.
+Row = tuple[Any, int, int]
+
+
+def windows_of(unit: Any = ROW, **options: Any) -> fastdp.Windows:
+    given: dict[str, Any] = {"epsilon": 4.0, "delta": 1e-3, "by": "key", "key": SECRET, "unit": unit} | options
+    statistics = given.pop("statistics", {"*": "count"})
+    return fastdp.Windows(statistics, fastdp.Time("at", "1h", start=BEGIN), **given)
+
+
+def add(windows: fastdp.Windows, rows: list[Row], **more: Any) -> Any:
+    if windows.machine.plan.who is not None:
+        more["persons"] = [row[2] for row in rows]
+    times = np.array([BEGIN + timedelta(hours=row[1], minutes=row[2] % 60) for row in rows], "M8[us]")
+    return windows.add(times, keys=[row[0] for row in rows], **more)
+
+
+def run(windows: fastdp.Windows, rows: list[Row], stops: list[int]) -> list[Any]:
+    """Tables of a stream whose clock stops at these hours."""
+    found, first = [], 0
+    for stop in stops:
+        found.append(add(windows, [row for row in rows if first <= row[1] < stop]))
+        found.append(windows.advance(BEGIN + timedelta(hours=stop)))
+        first = stop
+    return found
+
+
+def cells(found: list[Any]) -> dict[tuple[int, Any], int]:
+    """Noisy sums of every released window and key."""
+    out = {}
+    for table in found:
+        released = table.released
+        begins = released.begins if released.begins is not None else np.zeros(released.sizes[-1], np.int64)
+        for w, edge in enumerate(released.edges[:-1].tolist()):
+            for k, key in enumerate(released.keys["key"]):
+                if w >= begins[k]:
+                    place = edge // 3_600_000_000, key
+                    assert place not in out
+                    out[place] = int(released.measured[0].steps[0, w, k])
+        assert table.arrow.num_rows == sum(int((np.arange(len(table)) >= b).sum()) for b in begins)
+    return out
+
+
+def crowd(seed: int, hours: int = 5, keys: int = 12, rows: int = 300) -> list[Row]:
+    """Rows of few frequent keys and some rare ones."""
+    rng = np.random.default_rng(seed)
+    named = np.minimum(rng.geometric(0.3, rows), keys)
+    return list(
+        zip(
+            [f"k{number}" for number in named],
+            rng.integers(0, hours, rows).tolist(),
+            rng.integers(0, 40, rows).tolist(),
+            strict=True,
+        )
+    )
+
+
+def ways_of(unit: Any, plan: Any) -> list[tuple[int, int]]:
+    """Keys of their own that a unit may have, and the weight of each, where the chance to pass is greatest."""
+    if isinstance(unit, fastdp.Rows):
+        return [(unit.k, 1), (1, unit.k)]
+    least, power = int(weights_of(plan)[-1]), 2 if plan.budget.gaussian else 1
+    total = plan.windows_of_unit * online_keys.WEIGHT
+    return [(mpmath.mpf(total) ** power / mpmath.mpf(least) ** power, least), (1, total)]
+
+
+@pytest.mark.parametrize("unit", [ROW, fastdp.Rows(3), PERSON])
+@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
+def test_the_oracle(unit: Any, noise: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same windows of the same keys, with the noise of given keys."""
+    monkeypatch.setattr("fastdp.tables.arguments.with_noise", lambda plan: replace(plan, noise=noise))
+    options: dict[str, Any] = {"epsilon": 60.0} if unit is PERSON else {"epsilon": 12.0}
+    windows, rows = windows_of(unit, **options), crowd(3)
+    plan, composition = windows.machine.plan, windows._key.reveal()
+    found = cells(run(windows, rows, [1, 2, 5]))
+    first, scale = plan.start, KeyNoise.of(plan).scale
+    sip = persons.sip_key(composition, b"keys")
+    weights: list[dict[Any, int]] = []
+    for hour in range(5):
+        inside = [(person, (key,)) for key, at, person in rows if at == hour]
+        if unit is PERSON:
+            power = 2 if noise == "gaussian" else 1
+            weights.append(dict(online_keys.weights_of(inside, 2, power, sip, first + hour)))
+        else:
+            each: dict[Any, int] = defaultdict(int)
+            for _, key in inside:
+                each[key] += 1
+            weights.append(each)
+    ways, delta = tuple(ways_of(unit, plan)), plan.budget.key_delta
+    limits = [online_keys.threshold(scale, ways, delta, number) for number in range(1, 6)]
+    wanted = online_keys.appear(weights, first, scale, limits, composition)
+    assert 2 < len(wanted) < 12
+    assert len(set(wanted.values())) > 1
+    assert set(found) == {(w, key[0]) for key, begin in wanted.items() for w in range(begin, first + 5)}
+
+
+def test_thresholds_share_delta() -> None:
+    """Parts of all windows add up to delta at most; the least thresholds that a part allows."""
+    rule = KeyNoise(3, 1, 1, 1.0, 1e-6)
+    limits = rule.thresholds(0, 300)
+    assert (np.diff(limits) >= 0).all()
+    assert sum(online_keys.part(1.0, number) for number in range(1, 2**12)) < 1
+    for number in (1, 2, 3, 4, 63, 64, 300):
+        ways = ((3, 1), (1, 3))
+        assert limits[number - 1] == online_keys.threshold(rule.scale, ways, 1e-6, number)
+    assert np.array_equal(rule.thresholds(60, 70), limits[60:70])
+
+
+# Exact losses of small streams.
+
+
+def paths(steps: int, most: int) -> list[tuple[int, ...]]:
+    """Running weights of one key, that grow by at most so much in all."""
+    return [path for path in itertools.product(range(most + 1), repeat=steps) if list(path) == sorted(path)]
+
+
+@pytest.mark.parametrize("k", [1, 2])
+def test_exact_losses_of_small_streams(k: int) -> None:
+    """All streams of three windows and one key, and all ways in which k rows come to them."""
+    delta = 0.02
+    rule = KeyNoise(k, 1, 1, 0.8, delta)
+    limits, scale = rule.thresholds(0, 3).tolist(), rule.scale
+    high = limits[-1]
+    worst, reached, losses = mpmath.mpf(0), mpmath.mpf(0), []
+    others = [(0, 0, 0), (0, 0, 1), (0, 1, 1), (1, 1, 1), (0, 0, high), (1, high - 1, high), (high, high, high)]
+    laws = {}
+
+    def law(path: tuple[int, ...]) -> list[Any]:
+        if path not in laws:
+            laws[path] = online_keys.outcome(path, limits, scale, 120)
+        return laws[path]
+
+    for base in others:
+        for more in paths(3, k):
+            pair = law(base), law(tuple(a + b for a, b in zip(base, more, strict=True)))
+            for one, other in (pair, pair[::-1]):
+                worst = max(worst, sum(max(p - mpmath.exp(0.8) * q, 0) for p, q in zip(one, other, strict=True)))
+                if base[0]:
+                    losses += [mpmath.log(p / q) for p, q in zip(one, other, strict=True)]
+            if not any(base):
+                reached = max(reached, sum(pair[1][:-1]))
+    assert worst <= delta
+    assert reached > 0.1 * delta
+    # A key that others have costs epsilon, and not less.
+    assert 0.95 * 0.8 < max(losses) <= 0.8 + 1e-9
+
+
+def test_keys_of_one_unit_share_delta() -> None:
+    """Two rows on two keys of their own, in any windows."""
+    rule = KeyNoise(2, 1, 1, 0.8, 0.02)
+    limits = rule.thresholds(0, 3).tolist()
+    single = [online_keys.outcome(path, limits, rule.scale, 120) for path in paths(3, 1) if any(path)]
+    for one, other in itertools.product(single, repeat=2):
+        assert 1 - one[-1] * other[-1] <= 0.02
+
+
+# Any cut, restarts, late rows.
+
+
+@given(st.data())
+def test_any_cut_gives_the_same(data: st.DataObject) -> None:
+    rows = crowd(data.draw(st.integers(0, 20)))
+    stops = sorted({*data.draw(st.lists(st.integers(1, 5), max_size=3)), 5})
+    unit = data.draw(st.sampled_from([fastdp.Rows(1), PERSON]))
+    whole = cells(run(windows_of(unit, epsilon=30.0), rows, [5]))
+    order = data.draw(st.permutations(range(len(rows))))
+    assert cells(run(windows_of(unit, epsilon=30.0), [rows[i] for i in order], stops)) == whole
+
+
+@pytest.mark.parametrize("unit", [ROW, PERSON])
+def test_row_by_row_with_lateness(unit: Any) -> None:
+    """A clock that the rows move, late rows among them; one row in a call, some, and all."""
+    rows = sorted(crowd(5, hours=8), key=lambda row: row[1] + row[2] % 3)
+    found = []
+    for length in (1, 7, len(rows)):
+        windows = windows_of(unit, epsilon=30.0, lateness="90min")
+        parts = [add(windows, rows[i : i + length]) for i in range(0, len(rows), length)]
+        found.append(
+            (cells([*parts, windows.advance(BEGIN + timedelta(hours=9))]), windows.late, windows.state.clock)
+        )
+    assert found[0] == found[1] == found[2]
+    assert len(found[0][0]) > 10
+    assert found[0][1] > 0
+
+
+def test_late_rows_are_in_no_state() -> None:
+    windows = windows_of()
+    windows.advance(BEGIN + timedelta(hours=2))
+    for row in ([("late", 0, 1)], [("late", 0, 1), ("later", 1, 1)]):
+        add(windows, row)
+    assert (windows.late, windows.state.keys.size) == (3, 0)
+
+
+@pytest.mark.parametrize("unit", [ROW, PERSON])
+def test_killed_and_restored(unit: Any, tmp_path: Path) -> None:
+    """After every call from the file, with and without a replay; and from bytes."""
+    rows = crowd(7)
+    wanted = cells(run(windows_of(unit, epsilon=30.0), rows, [1, 2, 3, 5]))
+    windows, path, found, first = windows_of(unit, epsilon=30.0), tmp_path / "kept", [], 0
+    windows.keep(path, SECRET)
+    for stop in (1, 2, 3, 5):
+        part = [row for row in rows if first <= row[1] < stop]
+        first = stop
+        add(windows, part)
+        # The answer was lost.
+        windows = fastdp.Windows.load(path, SECRET, replay=True)
+        with pytest.raises(DataError, match="differs from what the state file recorded"):
+            add(windows, [*part[:-1], ("other", *part[-1][1:])])
+        add(windows, part)
+        windows = fastdp.Windows.load(path, SECRET)
+        windows.advance(BEGIN + timedelta(hours=stop))
+        windows = fastdp.Windows.load(path, SECRET, replay=True)
+        found.append(windows.advance(BEGIN + timedelta(hours=stop)))
+        if stop == 2:
+            twin = fastdp.Windows.from_bytes(windows.to_bytes(SECRET), SECRET)
+            assert cells([add(twin, []), twin.advance(BEGIN + timedelta(hours=2))]) == {}
+    assert cells(found) == wanted
+
+
+def test_a_call_that_failed_leaves_no_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its keys take no numbers, so that a replay finds the state that was recorded."""
+    windows, path = windows_of(), tmp_path / "kept"
+    windows.keep(path, SECRET)
+    add(windows, [("a", 0, 1)])
+    with monkeypatch.context() as patch:
+        patch.setattr("os.fsync", lambda _: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+        with pytest.raises(StateError, match="could not be written"):
+            add(windows, [("lost", 0, 1), ("b", 0, 1)])
+    assert windows.state.keys.size == 1
+    for rows in ([("c", 0, 1)], [("b", 0, 2), ("lost", 0, 2)]):
+        add(windows, rows)
+        windows = fastdp.Windows.load(path, SECRET, replay=True)
+        add(windows, rows)
+    keys = windows.state.keys
+    assert [column.to_pylist() for column in keys.table.entries(np.arange(keys.size))] == [["a", "c", "b", "lost"]]
+
+
+def test_copies_learn_keys_apart() -> None:
+    import copy
+
+    windows = windows_of()
+    add(windows, [("a", 0, 1)])
+    twin = copy.copy(windows)
+    for each, names in ((windows, ["b", "c"]), (twin, ["d"]), (windows, ["d"]), (twin, ["b", "e"])):
+        for name in names:
+            add(each, [(name, 0, 1)])
+    for each, names in ((windows, "abcd"), (twin, "adbe")):
+        keys = each.state.keys
+        assert keys.table.entries(np.arange(keys.size))[0].to_pylist() == list(names)
+
+
+# What a key shows, and what it does not.
+
+
+def test_a_key_stays_and_its_early_windows_are_unknown() -> None:
+    windows = windows_of(epsilon=20.0)
+    (found,) = [table for table in run(windows, [("a", 2, i) for i in range(50)] + [("b", 0, 1)], [6]) if len(table)]
+    frame = found.arrow.to_pydict()
+    assert frame["key"] == ["a"] * 4
+    assert [each.hour for each in frame["window"]] == [2, 3, 4, 5]
+    assert np.rint(frame["estimate"]).tolist() == [50, 0, 0, 0]
+    assert frame["revised"] == frame["estimate"]
+    assert np.isnan(found.sum([0, 1, 0], [6, 2, 1])).all()
+    assert np.isnan(found.interval(0, 6)[0]).all()
+    assert round(found.sum(2, 6).item()) == 50
+    assert found.whole_numbers().to_pydict()["count"] == [50, 0, 0, 0]
+    assert round(found.level(0).sum(0, 6).item()) == 50
+    repr(found)
+    # Nothing comes any more, and the key stays.
+    later = windows.advance(BEGIN + timedelta(hours=8))
+    assert later.arrow.to_pydict()["key"] == ["a", "a"]
+    assert later.released.begins is None
+
+
+def test_a_key_without_rows_never_appears() -> None:
+    """Rows beyond a table of closed windows say nothing; noise alone would pass a low threshold often."""
+    windows = windows_of(epsilon=0.05, delta=0.9)
+    add(windows, [(f"k{i}", 1, i) for i in range(300)])
+    assert windows.advance(BEGIN + timedelta(hours=1)).keys["key"] == []
+    assert len(windows.advance(BEGIN + timedelta(hours=2)).keys["key"]) > 5
+
+
+def test_hidden_keys_are_in_no_log_and_no_error(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "fastdp")
+    heard = []
+    for names in (["a"], ["secret", "b", "c"]):
+        caplog.clear()
+        windows = windows_of(epsilon=1.0, delta=1e-6)
+        shown = [repr(add(windows, [(name, 0, 1) for name in names])), repr(windows), repr(windows.state)]
+        closed = windows.advance(BEGIN + timedelta(hours=2))
+        with pytest.raises(DataError) as error:
+            add(windows, [(7, 3, 1)])
+        shown += [repr(closed), repr(closed.arrow), repr(windows.state.keys), str(error.value)]
+        heard.append((caplog.messages, shown))
+    assert heard[0] == heard[1]
+    assert "secret" not in str(heard)
+
+
+def test_noise_follows_from_the_key_and_not_from_its_number() -> None:
+    rows = crowd(11)
+    others = [(f"x{i}", 0, i) for i in range(30)]
+    plain, mixed = (windows_of(epsilon=2.0) for _ in range(2))
+    one, other = cells(run(plain, rows, [5])), cells(run(mixed, others + rows, [5]))
+    assert one == {place: value for place, value in other.items() if place[1].startswith("k")}
+    bars = [
+        dict(zip(keys.table.entries(np.arange(keys.size))[0].to_pylist(), keys.bars.tolist(), strict=True))
+        for keys in (plain.state.keys, mixed.state.keys)
+    ]
+    assert bars[0] == {key: bar for key, bar in bars[1].items() if key in bars[0]}
+    assert len(set(bars[0].values())) > 3
+
+
+def test_keys_of_several_columns_and_types() -> None:
+    at = np.array([BEGIN] * 120, "M8[us]")
+    windows = windows_of(epsilon=20.0, by=["a", "b"])
+    windows.add(at, keys={"a": ["n"] * 120, "b": [1, 2, None] * 40})
+    found = windows.advance(BEGIN + timedelta(hours=1))
+    assert found.keys == {"a": ["n"] * 3, "b": [1, 2, None]}
+    again = fastdp.Windows.from_bytes(windows.to_bytes())
+    assert again.advance(BEGIN + timedelta(hours=2)).keys == found.keys
+    with pytest.raises(DataError, match="keys: entries of 'b' are string: expected int64, as before"):
+        windows.add(at[:1] + np.timedelta64(2, "h"), keys={"a": ["n"], "b": ["1"]})
+
+
+def test_the_guarantee() -> None:
+    windows = windows_of(PERSON, epsilon=1.0, delta=1e-9)
+    guarantee = windows.guarantee
+    assert (guarantee.epsilon, guarantee.delta, guarantee.unit) == (1.0, 1e-9, "one person in any period of 2h")
+    assert any("all windows cost one choice" in line for line in guarantee.derivation)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"delta": 0.0}, "keys: expected the list of keys, or fastdp.PrivateKeys"),
+        ({"delta": 0.0, "keys": fastdp.PrivateKeys()}, "delta = 0: expected above 0"),
+        ({"keys": "public"}, "keys: expected the list of keys, or fastdp.PrivateKeys"),
+        ({"by": None, "keys": fastdp.PrivateKeys()}, "keys: expected None without by="),
+        ({"unit": fastdp.Person("p", 3)}, "per = None: expected the period"),
+    ],
+)
+def test_wrong_parameters(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ParameterError, match=message):
+        windows_of(**options)
+
+
+def test_periods_shorter_than_windows_weigh_apart() -> None:
+    """A person's rows of one day change no weight of its rows of another day, in one window of a week."""
+    week = fastdp.Time("at", "1w", start="2024-01-01")
+    unit = fastdp.Person("person", 3, per="1d")
+    found = []
+    for days in ([(0, "a")], [(0, "a"), (1, "b")], [(0, "a"), (1, "b"), (1, "c"), (1, "a")]):
+        windows = fastdp.Windows({"*": "count"}, week, by="key", epsilon=1.0, delta=1e-6, unit=unit, key=SECRET)
+        at = np.array([BEGIN + timedelta(days=day) for day, _ in days], "M8[us]")
+        windows.add(at, keys=[key for _, key in days], persons=[7] * len(days))
+        windows.advance("2024-01-08")
+        found.append(windows.state.keys.weights.tolist())
+    one = online_keys.WEIGHT
+    assert found == [[one], [one, one], [one + one // 3, one // 3, one // 3]]
+
+
+def test_the_state_of_a_key_is_small() -> None:
+    windows = windows_of(delta=1e-9)
+    n = 20_000
+    windows.add(np.full(n, np.datetime64(BEGIN, "us")), keys=[f"key {i:08d}" for i in range(n)])
+    windows.advance(BEGIN + timedelta(hours=1))
+    assert len(windows.to_bytes()) < 100 * n
