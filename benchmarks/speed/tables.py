@@ -119,7 +119,7 @@ def texts() -> Group:
     limit, listed, person = "pandas group-by", {"keys": names.tolist()}, {"unit": fastdp.Person("who", rows=10)}
     found: dict[str, Task] = {
         limit: lambda: frame.groupby("key")["value"].sum(),
-        "DuckDB group-by": lambda: duckdb.sql("select key, sum(value) from frame group by key").df(),
+        "DuckDB group-by": lambda: duckdb.from_df(frame).aggregate("key, sum(value)").df(),
     }
     for name, given in (
         ("keys given", listed),

@@ -431,7 +431,7 @@ class Entries:
         found = table.spellings.of(*_spelling(entries, self._key))
         if table.spellings.size > before:
             others = entries.take(arrow.array(_firsts(found, before)))
-            table.numbers.add(self._numbers(others, table))
+            table.numbers.add(self._numbers(others))
             if self._given is not None and table.spellings.size > len(self._given) + MOST_UNKNOWN:
                 del self._spelled[_text_or(kind)]
         numbers = table.numbers.array.take(found)
@@ -442,9 +442,7 @@ class Entries:
         _, arrow = import_tables()
         kind = _text_or(kind)
         if kind not in self._spelled:
-            same = self._given is None or arrow.types.is_null(kind) or kind == _text_or(self.values[0].type)
-            known = self.digests if same else Numbers()
-            table = self._spelled[kind] = _Spelled(Numbers(), Growing(np.int64), known)
+            table = self._spelled[kind] = _Spelled(Numbers(), Growing(np.int64))
             if self._given is not None and not arrow.types.is_null(kind):
                 try:
                     listed = arrow.array(self._given, kind)
@@ -454,13 +452,11 @@ class Entries:
                         f"keys: entries of {self._name!r} are no {kind}: expected the type of the column"
                     ) from None
                 table.numbers.add(_firsts(table.spellings.of(*_spelling(listed, self._key)), 0))
-                if known is not self.digests:
-                    known.of(*with_missing(listed).T.copy())
         return self._spelled[kind]
 
-    def _numbers(self, entries: pa.Array, table: _Spelled) -> Integers:
+    def _numbers(self, entries: pa.Array) -> Integers:
         before = self.digests.size
-        numbers = table.known.of(*with_missing(entries).T.copy(), learns=self._given is None)
+        numbers = self.digests.of(*with_missing(entries).T.copy(), learns=self._given is None)
         if self.digests.size > before and not self._persons:
             # In one spelling: that of the first row would depend on this row alone.
             _, arrow = import_tables()
@@ -484,11 +480,10 @@ class Entries:
 
 @dataclass(frozen=True)
 class _Spelled:
-    """Spellings of one type by number, their entries' numbers, and the entries by digests of this type."""
+    """Spellings of one type by number, and the numbers of their entries."""
 
     spellings: Numbers
     numbers: Growing
-    known: Numbers
 
 
 def _text_or(kind: pa.DataType) -> pa.DataType:
@@ -531,9 +526,8 @@ class Keys:
         for i, column in enumerate(columns):
             entry, _ = self._entries[i].of(column)
             if i:
+                # Of given keys an unknown entry, or one that is not below the node, has the number -1.
                 node = self._nodes[i].of(node, entry, learns=self._learns)
-                # An entry and a node may be known, but not together.
-                node = node if self._learns else np.where(entry < 0, -1, node)
             else:
                 # Below the root an entry's node has its number.
                 new = np.arange(self._nodes[0].size, self._entries[0].digests.size)

@@ -62,10 +62,8 @@ def test_lists_are_published_as_lists(tmp_path: Path) -> None:
     assert found == expected(job, rows)
 
 
-def windows_of(made: Any, rows: list[Any], job: Any, shards: int, pause: float = 0.0) -> Any:
-    """Released windows of rows in time order, whose watermark passes the end of all windows before the input ends."""
-    from time import sleep
-
+def windows_of(rows: Any, job: Any, shards: int) -> Any:
+    """Released windows of a stream of rows whose watermark is a minute behind."""
     from pyflink.common import Duration, WatermarkStrategy
     from pyflink.common.watermark_strategy import TimestampAssigner
 
@@ -75,15 +73,8 @@ def windows_of(made: Any, rows: list[Any], job: Any, shards: int, pause: float =
         def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
             return int(value["at"].timestamp() * 1000)
 
-    def slow(row: Any) -> Any:
-        # Flink emits watermarks in intervals of processing time.
-        sleep(2.0 if row["kwh"] < 0 else pause)
-        return row
-
-    beyond = {**rows[0], "at": windows.END + timedelta(hours=1)}
-    given = made.from_collection([*rows, beyond, {**beyond, "kwh": -1.0}]).map(slow)
     strategy = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_minutes(1)).with_timestamp_assigner(Times())
-    return flink.windows(given.assign_timestamps_and_watermarks(strategy), job, shards)
+    return flink.windows(rows.assign_timestamps_and_watermarks(strategy), job, shards)
 
 
 #: Checkpoints, restarts and watermarks that follow each other soon.
@@ -97,22 +88,38 @@ OFTEN = {
 }
 
 
-def serve_streams(folder: Path, count: int) -> None:
-    """A job that lasts, whose rows are logged; the harness kills its workers."""
+def paced(made: Any, rows: list[Any], pause: float = 0.02) -> Any:
+    """Rows in order from a source whose place is in checkpoints; that of a collection begins again."""
     from time import sleep
 
+    from pyflink.common import Types, WatermarkStrategy
+    from pyflink.datastream.connectors.number_seq import NumberSequenceSource
+
+    def row_at(number: int) -> Any:
+        sleep(pause)
+        return rows[number]
+
+    numbers = NumberSequenceSource(0, len(rows) - 1)
+    given = made.from_source(numbers, WatermarkStrategy.no_watermarks(), "rows", Types.LONG())
+    return given.set_parallelism(1).map(row_at).set_parallelism(1)
+
+
+def serve_streams(folder: Path, count: int) -> None:
+    """A job that lasts, whose rows are logged; the harness kills its workers."""
     from fastdp.engines import flink
 
     made = environment(2, **OFTEN)
-    # One worker paces rows, which keep their order.
-    given = made.from_collection(make_rows(count, 20)).map(lambda row: sleep(0.02) or row).set_parallelism(1)
+    given = paced(made, make_rows(count, 20))
     flink.release(given, make_job(folder)).map(windows.Log(folder / "out")).print()
     made.execute()
 
 
 def serve_windows(folder: Path, count: int) -> None:
     made = environment(2, **OFTEN)
-    out = windows_of(made, windows.make_rows(count), windows.make_job(folder), 3, pause=0.02)
+    rows = windows.make_rows(count)
+    # A second of rows behind the end of all windows.
+    beyond = [{**rows[0], "at": windows.END + timedelta(hours=1)}] * 50
+    out = windows_of(paced(made, [*rows, *beyond]), windows.make_job(folder), 3)
     out.map(windows.Log(folder / "out")).print()
     made.execute()
 
@@ -120,9 +127,8 @@ def serve_windows(folder: Path, count: int) -> None:
 @pytest.mark.parametrize(("workers", "shards"), [(1, 1), (2, 3)])
 def test_windows_for_any_number_of_workers(tmp_path: Path, workers: int, shards: int) -> None:
     job, rows = windows.make_job(tmp_path), windows.make_rows()
-    made = environment(
-        workers, **{"pipeline.auto-watermark-interval": "20 ms", "python.fn-execution.bundle.size": "1"}
-    )
-    out = list(windows_of(made, rows, job, shards).execute_and_collect())
+    made = environment(workers, **OFTEN)
+    beyond = [{**rows[0], "at": windows.END + timedelta(hours=1)}] * 50
+    out = list(windows_of(paced(made, [*rows, *beyond], 0.005), job, shards).execute_and_collect())
     wanted = windows.expected(job, rows)
     assert windows.in_order(out)[: len(wanted)] == wanted

@@ -118,6 +118,8 @@ def test_persons_in_categories_are_their_names_in_every_batch() -> None:
     wanted = digests_of(pa.array(["ann", "bob", "cid"]))[0]
     assert np.array_equal(digests_of(batches[0])[0], wanted)
     assert np.array_equal(digests_of(batches[1])[0], wanted[::-1])
+    entries = columns.Entries("who", persons=True)
+    assert [entries.of(batch)[0].tolist() for batch in batches] == [[0, 1, 2], [2, 1, 0]]
     schema = pa.schema([("at", pa.timestamp("s")), ("who", batches[0].type)])
     rows = [
         pa.record_batch([pa.array([datetime(2024, 1, 1)] * 3, pa.timestamp("s")), b], schema=schema) for b in batches
