@@ -12,6 +12,7 @@ from datetime import datetime
 from fastdp.engines.job import OPEN_FLEETS, Foreign, Job, engine, is_many
 from fastdp.engines.windows import Released, Shard, machine_of, merge
 from fastdp.errors import DataError, ParameterError, StateError
+from fastdp.tables.columns import as_arrow, one_spelling
 
 #: Where the state of a key is in Quix's store.
 ENTRY = "fastdp"
@@ -93,9 +94,13 @@ def windows(frame: Foreign, job: Job) -> Foreign:
         shard = checkpoint.opened(transaction.as_state(prefix=ENTRY.encode()), number)
         items = list(value) if is_many(value) else [value]
         each = key.decode() if isinstance(key, bytes) else str(key)
-        if who is not None and any(isinstance(row, Mapping) and str(row.get(who)) != each for row in items):
+        rows = [row for row in items if isinstance(row, Mapping)]
+        # Two spellings of a person would be in two partitions.
+        once = who is None or not rows or one_spelling(as_arrow([each], "keys"))[0].as_py() == each
+        if not once or (who is not None and any(str(row.get(who)) != each for row in rows)):
             raise DataError(
-                f"a message key is not the row's {who!r}: expected the person, whose rows share a partition"
+                f"a message key is not the row's {who!r}, or not in one spelling: expected the person, Unicode in "
+                "form C and UUIDs in small letters, so that a person's rows share a partition"
             )
         shares = shard.consume(items)
         return [{"window": str(window), "share": base64.b64encode(share).decode()} for window, share in shares]

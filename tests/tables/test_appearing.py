@@ -307,6 +307,21 @@ def test_a_key_without_rows_never_appears() -> None:
     assert len(windows.advance(BEGIN + timedelta(hours=2)).keys["key"]) > 5
 
 
+def test_windows_that_close_together_and_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A key is not tested before its first row, and appears once, however many windows are drawn at a time."""
+    rows, found = [(f"k{i}", 1, i) for i in range(300)], []
+    for cells_at_a_time in (2**22, 1):
+        monkeypatch.setattr("fastdp.tables.appearing.CELLS", cells_at_a_time)
+        windows = windows_of(epsilon=0.05, delta=0.9)
+        add(windows, rows)
+        windows.advance(BEGIN + timedelta(hours=6))
+        begins = windows.state.keys.begins
+        found.append(begins.tolist())
+        assert begins.min() > windows.machine.plan.start
+    assert found[0] == found[1]
+    assert len(set(found[0])) > 3
+
+
 def test_hidden_keys_are_in_no_log_and_no_error(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, "fastdp")
     heard = []
