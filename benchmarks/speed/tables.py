@@ -128,6 +128,8 @@ def texts() -> Group:
         ("persons, private keys", {"delta": 1e-6} | person),
     ):
         found[name] = partial(_framed, frame, "value", by="key", clip=10.0, epsilon=1.0, seed=1, **given)
+        # To compile.
+        _framed(frame[:1000], "value", by="key", clip=10.0, epsilon=1.0, seed=1, **given)
     return Group("tables of many text keys", {}, items=dict.fromkeys(found, TEXT_ROWS), slow=found, limit=limit)
 
 

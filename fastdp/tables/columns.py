@@ -49,7 +49,7 @@ MIN_SLOTS = 1024
 MOST_UNKNOWN = 2**20
 #: Arrays of new entries of a column, before they are joined.
 MOST_CHUNKS = 64
-#: Share of distinct texts in a batch above which each row is looked up by itself.
+#: Known texts, as a share of a batch's rows, above which each row is looked up by itself.
 FEW = 0.25
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
@@ -406,7 +406,6 @@ class Entries:
     def __init__(self, name: str, given: list[object] | None = None, *, persons: bool = False) -> None:
         self._name, self._given, self._persons = name, given, persons
         self.digests, self.values = Numbers(), list[Any]()
-        self._few = True
         self._key = np.frombuffer(os.urandom(16), np.uint64)
         self._spelled: dict[Any, _Spelled] = {}
         if given is not None:
@@ -424,9 +423,8 @@ class Entries:
         if not self._persons:
             check_single(column)
         kind = column.type.value_type if arrow.types.is_dictionary(column.type) else column.type
-        entries, places, present = encoded(column, few=self._few)
-        self._few = len(entries) <= FEW * len(column)
         table = self.of_type(kind)
+        entries, places, present = encoded(column, few=table.spellings.size <= FEW * len(column))
         before = table.spellings.size
         found = table.spellings.of(*_spelling(entries, self._key))
         if table.spellings.size > before:
