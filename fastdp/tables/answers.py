@@ -261,11 +261,11 @@ class Answers:
     def _about_all(self, part: _Part, name: str, column: str, ask: _Ask) -> Answer:
         """True counts and sums if they are known, else clipped ones, else those of the rows that count."""
         whole = self._beyond(part, column, ask) if name == "total" else part
-        scaled = self._scaled(part if whole is None else whole, name, column, ask)
-        if scaled is None:
-            return replace(part.answer(), about=COUNTED)
-        about = CLIPPED if whole is None else self._among_persons(LIMITED)
-        return replace(scaled.answer(), about=about, of_clipped=part.answer())
+        found = part if whole is None else whole
+        scaled = self._scaled(found, name, column, ask)
+        known = COUNTED if scaled is None else self._among_persons(LIMITED)
+        answer = (found if scaled is None else scaled).answer()
+        return replace(answer, about=CLIPPED if whole is None else known, of_clipped=part.answer())
 
     def _scaled(self, found: _Part, name: str, column: str, ask: _Ask) -> _Part | None:
         """Counts and sums scaled up for dropped rows; None if their number is unknown."""
