@@ -13,6 +13,7 @@ from typing import Any
 
 import mpmath
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -375,15 +376,15 @@ BIG = 2**63
         ([[1], np.array([2, BIG], np.uint64)], [1, 2, None]),
         ([np.array([BIG], np.uint64), [1, -1]], [1, BIG, None]),
         ([[0.5], [2, 2**53 + 1]], [0.5, 2.0, None]),
-        ([np.array([BEGIN], f"M8[{unit}]") for unit in ("s", "ns", "us")], [BEGIN]),
+        ([pa.array([BEGIN], pa.timestamp(unit)) for unit in ("s", "ns", "us")], [BEGIN]),
     ],
 )
 def test_a_hidden_key_stops_no_later_rows(batches: list[Any], keys: list[Any]) -> None:
     """Of another type, keys are cast if they are equal to one of the first type, else missing; nothing fails."""
     windows = windows_of(epsilon=20.0)
     for batch in batches:
-        for key in batch:
-            given = np.full(60, key, batch.dtype) if isinstance(batch, np.ndarray) else [key] * 60
+        for i in range(len(batch)):
+            given = batch[i : i + 1] * 60 if isinstance(batch, list) else batch.take(np.full(60, i))
             windows.add(np.full(60, BEGIN, "M8[us]"), keys=given)
         windows = fastdp.Windows.from_bytes(windows.to_bytes())
     assert windows.advance(BEGIN + timedelta(hours=1)).keys == {"key": keys}

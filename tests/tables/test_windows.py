@@ -541,7 +541,7 @@ def test_dropped_rows_are_not_said_to_count(statistics: dict[str, Any]) -> None:
     found = windows.advance("2024-05-02")
     machine = windows.machine
     exact = np.zeros((len(machine.quantities), 1, 1), np.int64)
-    of_shards = Table(machine.publish(machine.plan.start or 0, exact, windows._key))
+    of_shards = Table(machine.publish(windows.state.closed, exact, windows._key))
     for table in (found, of_shards):
         for name in table.names:
             abouts = table[name].arrow["about"].to_pylist()
