@@ -262,3 +262,10 @@ def test_one_row_stops_no_job(tmp_path: Path, kind: str, caplog: pytest.LogCaptu
     assert in_order(out) == expected(job, [{**row, "who": texts.get(row["who"], row["who"])} for row in mixed])
     assert len(caplog.messages) == len(BAD) + 1
     assert all("much" not in said and "never" not in said for said in caplog.messages)
+
+
+def test_the_shard_of_a_row_is_its_own(tmp_path: Path) -> None:
+    """Arrow would make a date of a time behind a date, and the person would have rows in two shards."""
+    job, row = make_job(tmp_path), make_rows()[0]
+    rows = [{**row, "who": who} for who in (START.date(), START.replace(tzinfo=None), START.date())]
+    assert list(dict(sorted(owned(job, rows, 997).items())).values()) == [owned(job, [row], 997)[0] for row in rows]
