@@ -24,7 +24,7 @@ from fastdp.tables.beyond import count_tail, tail_edges
 from fastdp.tables.calendar import Time
 from fastdp.tables.keys import choose_keys
 from fastdp.tables.persons import Kept, PersonRows, check_finite, read_rows
-from fastdp.tables.plan import Clips, TablePlan
+from fastdp.tables.plan import MOST_ROWS, Clips, TablePlan
 from fastdp.tables.sums import (
     FIRST_SUMS,
     ROWS,
@@ -314,8 +314,6 @@ def _value(bound: Bounds | Value | None, clip: Bounds | None) -> Value:
 Reads = Callable[[], Iterator[CellRows]]
 #: Bytes of coded rows that are kept for a second reading.
 MOST_HELD = 2**28
-#: Most rows of a person that are chosen ("auto").
-MOST_ROWS = 10**6
 #: An end of a range, in steps, beyond all values.
 FAR = 2**50
 
@@ -352,12 +350,14 @@ class TableRelease:
         return None if self.key.simulated else self.key.fingerprint()
 
     def check(self) -> None:
-        """Refuse, before rows are read, wrong types of keys, choices on an engine, windows of no rows."""
+        """Refuse, before rows are read, wrong keys or no threshold of them, choices on an engine, windows of no rows."""
         plan = self.plan
         if plan.key_rule == "given":
             for name in plan.by:
                 if (type_of := arrow_type(self.source, name)) is not None:
                     self._keys.check_type(name, type_of)
+        if plan.key_rule == "private":
+            plan.budget.key_rule()
         if self.source.add is not None and any(q.counts for q in plan.quantities()):
             raise ParameterError("statistics: expected no quantiles and no nunique, because an engine adds up sums")
         if self.source.add is not None and not (plan.is_public and plan.who is None):
