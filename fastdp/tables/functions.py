@@ -350,14 +350,12 @@ class TableRelease:
         return None if self.key.simulated else self.key.fingerprint()
 
     def check(self) -> None:
-        """Refuse, before rows are read, wrong keys or no threshold of them, choices on an engine, windows of no rows."""
+        """Refuse, before rows are read, wrong types of keys, choices on an engine, windows of no rows."""
         plan = self.plan
         if plan.key_rule == "given":
             for name in plan.by:
                 if (type_of := arrow_type(self.source, name)) is not None:
                     self._keys.check_type(name, type_of)
-        if plan.key_rule == "private":
-            plan.budget.key_rule()
         if self.source.add is not None and any(q.counts for q in plan.quantities()):
             raise ParameterError("statistics: expected no quantiles and no nunique, because an engine adds up sums")
         if self.source.add is not None and not (plan.is_public and plan.who is None):

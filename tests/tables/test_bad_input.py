@@ -288,7 +288,6 @@ def test_keys_of_one_column_are_no_lists(ledger: fastdp.Ledger) -> None:
         ({"unit": fastdp.Person("who", rows="auto")}, "epsilon = 1e-09: .* noise that can be drawn .scale"),
         ({"unit": fastdp.Person("who", rows=2)}, "epsilon = 1e-09: .* noise that can be drawn .epsilon"),
         ({"unit": fastdp.Rows(1000), "epsilon": 1e-12}, "epsilon = 1e-12: .* noise that can be drawn .scale"),
-        ({"unit": fastdp.Person("who", rows=2), "by": "meter", "epsilon": 1e-5, "delta": 1e-6}, "sigma = "),
     ],
 )
 def test_noise_of_helpers_is_refused_before_the_charge(
