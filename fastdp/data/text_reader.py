@@ -167,7 +167,7 @@ class _Table:
             self._first = np.array([self._values(row, line)])
 
     def _choose(self, choose: Choose, row: Sequence[str]) -> bool:
-        """Choose the columns by the first row; True for a header."""
+        """Choose the columns by the first row; True for a header: names in place of numbers."""
         numeric = any(number(cell) is not None for cell in row)
         wanted = choose(() if numeric else row)
         named = any(column in row and not is_index(column) for column in wanted.values() if column is not None)

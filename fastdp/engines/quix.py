@@ -146,7 +146,7 @@ def _checkpoint(frame: Foreign, read: Callable[..., Foreign], write: Callable[[F
             self._open: dict[bytes, tuple[Foreign, Foreign]] = {}
 
         def opened(self, state: Foreign, *more: Foreign) -> Foreign:
-            """What Quix's `state` holds, read with `more`; StateError if its last checkpoint was not flushed."""
+            """Entries of Quix's `state`, read with `more`; StateError if its last checkpoint was not flushed."""
             stored = state.get_bytes(ENTRY)
             if stored in self._open:
                 return self._open[stored][1]

@@ -172,7 +172,7 @@ def merge(job: Job, shards: int, state: Share | None, share: Share) -> tuple[Sha
 
 def rows_of(table: Table) -> list[Released]:
     """Rows of a released table, without what a model says of several windows."""
-    rows: list[Released] = _frame(table).to_pylist()
+    rows: list[Released] = _published_columns(table).to_pylist()
     return rows
 
 
@@ -180,10 +180,11 @@ def schema_of(job: Job) -> Foreign:
     """Arrow schema of released rows."""
     machine = machine_of(job)
     nothing: Integers = np.zeros((len(machine.quantities), 0, machine.table.size), np.int64)
-    return _frame(Table(machine.publish(0, nothing, Key.from_seed(0).bind(machine.plan)))).schema
+    return _published_columns(Table(machine.publish(0, nothing, Key.from_seed(0).bind(machine.plan)))).schema
 
 
-def _frame(table: Table) -> Foreign:
+def _published_columns(table: Table) -> Foreign:
+    """Columns of released windows, without revised numbers, which rest on several windows."""
     frame = table.arrow
     return frame.select([name for name in frame.column_names if "revised" not in name]).replace_schema_metadata()
 

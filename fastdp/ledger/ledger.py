@@ -386,35 +386,36 @@ class Ledger:
             odometer.add(wanted, -1)
             before = odometer.total(stream, limit=limit)
             over = before if not before.within(limit) else after
-            part = 1 if Loss(over.epsilon, Fraction(0)).within(limit) else 0
-            name = Budget._fields[part]
-            own = self._limit[part] == limit[part] < _recorded(state, stream)[part]
-            whose = f" (given as limit_{name}= or --limit{'-delta' if part else ''})" if own else ""
+            # 0 is epsilon, 1 delta.
+            field = 1 if Loss(over.epsilon, Fraction(0)).within(limit) else 0
+            name = Budget._fields[field]
+            own = self._limit[field] == limit[field] < _recorded(state, stream)[field]
+            whose = f" (given as limit_{name}= or --limit{'-delta' if field else ''})" if own else ""
             if over is before:
-                said = f"has spent {rounded(before)[part]!r} of {limit[part]!r} {name} already{whose}"
+                said = f"has spent {rounded(before)[field]!r} of {limit[field]!r} {name} already{whose}"
             else:
                 needs = composition.alone(wanted.guarantee)
-                left = self._left(state, stream, Region.of(wanted))[part]
-                said = f"has {left!r} of {limit[part]!r} {name} left{whose}, "
-                said += f"this release needs {rounded(needs)[part]!r}"
+                left = self._left(state, stream, Region.of(wanted))[field]
+                said = f"has {left!r} of {limit[field]!r} {name} left{whose}, "
+                said += f"this release needs {rounded(needs)[field]!r}"
                 if after.epsilon > before.epsilon + needs.epsilon:
                     twice, by_rho = "beside a weaker unit a release counts twice", "not epsilons add up here but rhos"
                     why = twice if math.isinf(before.rho) else by_rho
-                    said += f" (in total {rounded(after)[part]!r}: {why})"
+                    said += f" (in total {rounded(after)[field]!r}: {why})"
             raise BudgetError(f"Refused: stream {stream!r} {said}. Nothing was recorded")
         for length, bound, per, number in _renewing(state, stream, Region.of(wanted)):
             after = odometer.of_person(stream, per, number)
             if not after.within(bound):
                 odometer.add(wanted, -1)
                 before = odometer.of_person(stream, per, number)
-                part = 1 if Loss(after.epsilon, Fraction(0)).within(bound) else 0
+                field = 1 if Loss(after.epsilon, Fraction(0)).within(bound) else 0
                 ends = " to ".join(shown_time(per.edge(each), per.time_zone) for each in (number, number + 1))
                 own = Region.of(wanted).axis != "" or number in odometer.released(stream, per)
                 when = f"from {ends}" if own else "in any period"
                 raise BudgetError(
-                    f"Refused: stream {stream!r} has cost a person {rounded(before)[part]!r} of {bound[part]!r} "
-                    f"{Budget._fields[part]} {when} (limit per {length}); with this release it would "
-                    f"be {rounded(after)[part]!r}. Nothing was recorded"
+                    f"Refused: stream {stream!r} has cost a person {rounded(before)[field]!r} of {bound[field]!r} "
+                    f"{Budget._fields[field]} {when} (limit per {length}); with this release it would "
+                    f"be {rounded(after)[field]!r}. Nothing was recorded"
                 )
 
     def _end(self, reserved: Entry, kind: str, stop: int | None = None) -> Entry:

@@ -95,7 +95,7 @@ class Counted(NamedTuple):
 
 @dataclass(frozen=True)
 class Tally:
-    """Sums, updated in place, and pending reports."""
+    """Sums, and reports that are recorded but not yet added: :meth:`finish` adds them in place."""
 
     totals: Integers
     refused: Refused = NONE_REFUSED

@@ -75,7 +75,7 @@ class Mechanism(ABC):
     #: D: the grid has STEPS + 1 points.
     STEPS: ClassVar[int] = 2**20
     #: Words of values and words of thresholds never meet: the level of their streams.
-    WORDS: ClassVar[int] = 0
+    WORD_LEVEL: ClassVar[int] = 0
 
     epsilon: float = parameter(LOCAL_EPSILON)
     low: float = parameter(Real(), default=-1.0)
@@ -175,7 +175,7 @@ class Mechanism(ABC):
         ParameterError
             If another argument is not accepted.
         """
-        source = Words(seed, key, self.WORDS, stream, start, (self._words,))
+        source = Words(seed, key, self.WORD_LEVEL, stream, start, (self._words,))
         if columns.is_number(values):
             x = self._step(values, "values")
             return self.distribution.report(source.few(1)[0], x)
@@ -321,7 +321,7 @@ class SquareWave(Mechanism):
     low + (high - low) (j - w) / STEPS, no unbiased estimate.
     """
 
-    WORDS: ClassVar[int] = 1
+    WORD_LEVEL: ClassVar[int] = 1
     rule: ClassVar[int] = 1
 
     low: float = parameter(Real(), default=0.0)

@@ -1,4 +1,4 @@
-"""The distribution for a budget, and arrays of exact draws for users."""
+"""The distribution for a budget, and arrays of exact draws for users; ``sampler`` and ``gaussian`` make the draws."""
 
 from __future__ import annotations
 

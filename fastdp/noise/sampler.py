@@ -320,7 +320,7 @@ def draw_rows(
     streams: Integers,
     numbers: Integers,
 ) -> Integers:
-    """Draws for many streams, int64[n, words.width], row i of ``law_of(scales[i])``."""
+    """Draws for many streams, int64[n, words.width], row i of ``distribution_of(scales[i])``."""
     rows: Integers = np.empty((streams.size, words.width), np.int64)
     distinct, which = distinct_of(scales)
     fill_rows(rows, [distribution_of(each) for each in distinct.tolist()], which, words, streams, numbers)
@@ -331,7 +331,7 @@ def draw_rows(
 #
 # ``decimal`` computes ln correctly rounded, so intervals with a proven width follow from plain calls.
 
-#: Digits by which the slack exceeds the rounding errors of the six operations in :func:`resolve`.
+#: Digits by which the slack exceeds the rounding errors of the six operations in :func:`_bounds`.
 GUARD = 6
 
 

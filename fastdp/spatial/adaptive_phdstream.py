@@ -227,7 +227,7 @@ class CountParameters:
         return self._estimated(tree, weight, gained / elapsed), growth
 
     def adjusted(self, counted: Tree, missing: float) -> Tree:
-        """The tree with `missing` more points, divided by noise variance (least squares)."""
+        """The tree with `missing` more points, divided in proportion to noise variance (least squares)."""
         return self._shrunken(counted, counted.released.astype(np.float64), missing)
 
     def forecast(self, counted: Tree, schedule: ReleaseSchedule, elapsed: int, missing: float = 0.0) -> Tree:

@@ -326,6 +326,7 @@ class RowPass:
             if into.nodes is not None:
                 self._release_nodes(batch, into.nodes.sums, into.tree_borders[places])
             if self.visit is not None:
+                into.values.flags.writeable = False
                 self.visit(which, into)
 
         threads = worth(self.threads, int(counts.sum()), BATCH_VALUES)

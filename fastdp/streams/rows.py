@@ -321,6 +321,7 @@ class MachineRows(Rows):
         return transitions
 
     def taken(self, which: Indices, key: Key) -> Self:
+        """Copy of some rows, with keys that check their draws apart from the originals' ones."""
         other = super().taken(which, key)
         keys, states = other.columns
         _fill(other.columns, [each.again() for each in keys], states)
@@ -331,6 +332,7 @@ class MachineRows(Rows):
         return [self._machine.pack(self._machine.settled(state)) for state in self.filled[1]], []
 
     def unpack(self, size: int, keys: Callable[[], list[Key]], described: list[Json], take: Take) -> None:
+        """Rows from packed states, which have no arrays to take."""
         own = keys()
         states = [self._machine.unpack(each, key) for each, key in zip(described, own, strict=True)]
         self.columns, self.size = (np.empty(size, object), np.empty(size, object)), size

@@ -28,8 +28,9 @@ from fastdp.thresholds.scale_free import MIN_COUNT, ScaleFree
 
 #: Counts of a choice stay below this, so that its scores fit; more rows count as so many.
 MAX_ROWS = 2**39
-#: Steps of a person's weight in the choice of a clip, which their rows share.
-WEIGHT = 2**12
+#: Steps of a person's weight in the choice of a clip, which their rows share, and parts of a step: for rows of
+#: persons with up to 2^26 of them.
+WEIGHT, FINE = 2**12, 2**14
 #: A clip among so many candidates, the lowest ones, is warned of.
 LOWEST = 10
 #: ln of the number of grid steps in the bound, for the choice.
@@ -161,6 +162,8 @@ class ValueCounts:
         self.bound = bound
         self.sides = [side for side, end in ((-1, -low), (1, high)) if end > 0.0]
         self._choosers = {side: self._chooser(side) for side in self.sides}
+        #: Parts of a step in which rows are counted.
+        self._fine = 1
 
     def _chooser(self, side: int) -> Any:
         """An empty histogram of one side."""
@@ -171,20 +174,19 @@ class ValueCounts:
         return abs(self.bound[side > 0])
 
     def observe(self, values: Floats) -> None:
-        """Add finite values; others of a side count as 0."""
+        """Add finite values; one of 0 or of the other sign counts as 0."""
         for side, chooser in self._choosers.items():
             chooser.observe(values if side > 0 else -values)
 
-    def weigh(self, values: Floats, weights: Integers) -> None:
-        """Add finite values that count so many times each, up to :data:`WEIGHT`."""
-        order = np.argsort(weights.astype(np.uint16), kind="stable")
-        times = np.bincount(weights)
-        ends = np.cumsum(times[times > 0])[:-1]
-        for weight, chosen in zip(np.flatnonzero(times), np.split(values[order], ends), strict=True):
+    def weigh(self, values: Floats, sizes: Integers) -> None:
+        """Add finite values, each of a person with so many of them and :data:`WEIGHT` - 1 steps in all."""
+        self._fine = FINE
+        for size in np.unique(sizes).tolist():
+            chosen = values[sizes == size]
             for side, chooser in self._choosers.items():
                 own = self._chooser(side)
                 own.observe(chosen if side > 0 else -chosen)
-                chooser.counts[:] += weight * own.counts
+                chooser.counts[:] += (WEIGHT - 1) * FINE // size * own.counts
 
     def candidates(self, side: int) -> Floats:
         """Rising candidates for an end."""
@@ -196,6 +198,10 @@ class ValueCounts:
     def counts(self, side: int) -> Integers:
         """Rows in each bin, up to the first candidate and between."""
         own = self._choosers[side].counts
+        if self._fine > 1:
+            # Sums from the top are rounded, not bins: a person moves those of both sides by WEIGHT steps in all.
+            above = np.cumsum(own[::-1]) // self._fine
+            own = np.diff(above, prepend=0)[::-1]
         return np.ascontiguousarray(np.minimum(own, MAX_ROWS // own.size))
 
 
@@ -364,7 +370,7 @@ def described(released: Released) -> list[tuple[str, str]]:
         share = "" if each.share is None else f", which cut about {each.share:.2g} of the rows"
         of = "values" if len(released.tails) == 1 else f"values of {column!r}"
         low, high = each.clip
-        known = all(end.known for end in each.ends)
+        known = each.counts.size and all(end.known for end in each.ends)
         about = "those beyond it are estimated" if known else "intervals are about clipped values"
         found.append(("clip", f"{of} were clipped to [{low:g}, {high:g}]{share}; {about}"))
     if not found:

@@ -416,7 +416,7 @@ class TableRelease:
                     if persons is None:
                         counters[column.name].observe(values)
                     else:
-                        counters[column.name].weigh(values, choices.WEIGHT // persons.kept.sizes[counted])
+                        counters[column.name].weigh(values, persons.kept.sizes[counted])
         numbers: Integers | None = None
         published = None
         if plan.key_rule in ("public", "private"):

@@ -14,7 +14,7 @@ pytestmark = [needs("apache_beam"), pytest.mark.filterwarnings("ignore"), pytest
 
 
 def run(folder: Path, make: Any, rows: list[Any], moments: list[float]) -> list[Any]:
-    """What a pipeline makes of rows with these timestamps, which come out of order."""
+    """Results of a pipeline of rows with these timestamps, which come out of order."""
     import apache_beam as beam
 
     with beam.Pipeline(runner="DirectRunner") as pipeline:

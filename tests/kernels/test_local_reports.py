@@ -160,7 +160,7 @@ def test_one_by_one_and_arrays_of_any_size_are_the_same_reports(mechanism) -> No
     whole = client.perturb(values, key=key, stream=9, start=0)
     words = np.empty(size, np.uint64)
     own = key.within(encode(identity(client)))
-    WordStream(own, StreamId(Purpose.LOCAL, client.WORDS, 9)).fill(words)
+    WordStream(own, StreamId(Purpose.LOCAL, client.WORD_LEVEL, 9)).fill(words)
     for i in [*range(70), CHUNK - 1, CHUNK, CHUNK + 1, size - 1]:
         report = client.distribution.report(int(words[i]), client.steps_of(float(values[i])))
         assert report == whole[i]

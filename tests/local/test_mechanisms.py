@@ -209,5 +209,5 @@ def test_a_key_needs_the_place_of_an_unused_word() -> None:
     with pytest.raises(ParameterError, match=r"start = None.*unused word"):
         Hybrid(1.0).perturb([0.1, 0.2], key=key)
     # Words of thresholds and of values never meet: their streams have levels of their own.
-    assert {make.WORDS for make in (StochasticRounding, Piecewise, Hybrid)} == {0}
-    assert SquareWave.WORDS == 1
+    assert {make.WORD_LEVEL for make in (StochasticRounding, Piecewise, Hybrid)} == {0}
+    assert SquareWave.WORD_LEVEL == 1

@@ -98,7 +98,7 @@ def test_streams_and_starts_of_reports(monkeypatch: pytest.MonkeyPatch, mechanis
 
 def test_thresholds_and_values_of_reports_have_words_of_their_own() -> None:
     """Both begin at word 0 of a key's stream 0."""
-    assert {SquareWave.WORDS, Hybrid.WORDS} == {0, 1}
+    assert {SquareWave.WORD_LEVEL, Hybrid.WORD_LEVEL} == {0, 1}
     words = [Words(None, bytes(32), level, 0, 0).few(4) for level in (0, 1)]
     assert words[0] != words[1]
 

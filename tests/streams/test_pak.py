@@ -63,6 +63,15 @@ def test_a_stream_has_no_value_more_than_its_length() -> None:
         publisher.publish([1.0])
 
 
+def test_levels_for_a_power_of_two() -> None:
+    """A value enters floor(log2 N) + 1 nodes; with log2 N the first of 8 values would cost 4/3 epsilon."""
+    for n, levels in ((7, 3), (8, 4), (9, 4), (2**20, 21)):
+        text = "\n".join(make(threshold=Fixed(20.0), length=n).guarantee.derivation)
+        assert f"at most {levels} nodes" in text
+        entered = max(sum(1 for j in range(n.bit_length()) if (i | ((1 << j) - 1)) + 1 <= n) for i in (0,))
+        assert entered == levels
+
+
 def test_the_guarantee_adds_up() -> None:
     guarantee = make(seed=None).guarantee
     assert (guarantee.epsilon, guarantee.delta, guarantee.arithmetic) == (1.0, 1e-9, "real")

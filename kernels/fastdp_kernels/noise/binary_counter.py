@@ -95,7 +95,7 @@ def count_on(
     return int(exact)
 
 
-# Counter blocks of the words of many rows.
+# AES-CTR's counter blocks (not the binary counter's nodes) of the words of many rows.
 
 
 @kernel

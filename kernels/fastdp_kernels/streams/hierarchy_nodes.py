@@ -20,7 +20,7 @@ from fastdp_kernels.streams.online_pass import add_noise, round_values
 # Only differences that no consistent integer tree T changes are ever rounded, and int64 sums wrap, so
 # f(T + N) = T + f(N) holds exactly, modulo 2^64, for every T.
 
-#: Leaves.
+#: Leaves of all trees that are drawn at once, so that they stay in the cache.
 CACHED = 2**16
 
 
