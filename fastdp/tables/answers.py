@@ -80,6 +80,11 @@ class _Part:
         )
         return _Part(value, factor**2 * self.variance + variance, low, high)
 
+    def within(self, low: Floats, high: Floats) -> _Part:
+        """These sums in an interval with these ends."""
+        high = np.maximum(low, high)
+        return _Part(np.clip(self.value, low, high), self.variance, low, high)
+
     def answer(self) -> Answer:
         return Answer(self.value, np.sqrt(self.variance), self.low, self.high)
 
@@ -119,7 +124,7 @@ class Answers:
         """Answers, whatever windows of keys are released."""
         kind, column = statistic.kind, statistic.column
         if statistic.rank is not None or kind == "nunique":
-            return replace(self._counted(statistic, ask), about=self._among_persons(COUNTED))
+            return replace(self._counted(statistic, ask), about=COUNTED if self._lacks(ask) else TRUE)
         if kind in ("count", "sum"):
             name = "count" if kind == "count" else "total"
             part = self._part(name, column, ask)
@@ -132,14 +137,22 @@ class Answers:
             whole = self._beyond(first, column, ask)
             limits = -float(tail.edges[0][-1]), float(tail.edges[1][-1])
             mean = None if whole is None else self._mean(whole, count, centre, limits)
-            return _with_clipped(mean, clipped, self._among_persons(COUNTED))
+            return _with_clipped(mean, clipped, COUNTED if self._lacks(ask) else TRUE)
         square = self._quantity("square", column)
         second = self._part("square", column, ask)
         found = self._variance(second, first, count, (square.centre - quantity.centre) * square.grid, tail.clip)
         return replace(found if kind == "var" else _root(found), about=CLIPPED)
 
     def _among_persons(self, about: str) -> str:
-        return TRUE if self._released.rows is None else about
+        return about if self._released.has_persons else TRUE
+
+    def _begun(self, ask: _Ask) -> bool:
+        """True if sums over keys lack rows of windows before a key appeared."""
+        return self._released.begins is not None and ask.depth < len(self._released.parents)
+
+    def _lacks(self, ask: _Ask) -> bool:
+        """True if rows may be in no number: persons' dropped ones, or those before a key appeared."""
+        return self._released.has_persons or self._begun(ask)
 
     # Sums as they were released.
 
@@ -163,7 +176,8 @@ class Answers:
         half = noise.quantiles(np.ones(1, np.int64), self._confidence)[0]
         value = steps[0][ask.starts]
         error = np.full(value.shape, math.sqrt(noise.variance))
-        return Answer(value, error, np.maximum(value - half, 0.0), np.maximum(value + half, 0.0))
+        value, low, high = (np.maximum(end, 0.0) for end in (value, value - half, value + half))
+        return Answer(value, error, low, high)
 
     def _quantity(self, name: str, column: str) -> Quantity:
         return self._released.quantities[self._index(name, column)]
@@ -256,9 +270,9 @@ class Answers:
     def _scaled(self, found: _Part, name: str, column: str, ask: _Ask) -> _Part | None:
         """Counts and sums scaled up for dropped rows; None if their number is unknown."""
         rows = self._released.rows
-        if rows is None or not found.value.size:
+        if not found.value.size or not self._lacks(ask):
             return found
-        if not rows.counted.known:
+        if rows is None or not rows.counted.known or self._begun(ask):
             return None
         ratio = max(rows.dropped.value, 0.0) / rows.counted.value
         relative = (rows.dropped.variance + ratio**2 * rows.counted.variance) / rows.counted.value**2
@@ -270,7 +284,7 @@ class Answers:
             return moved
         # Rows were dropped, not added; those that no number has would add to a count.  In a sum values may differ.
         least = found.moved(nothing, error, self._normal, 1.0 + ratio) if name == "count" else moved
-        return replace(moved, low=np.maximum(least.low, found.low))
+        return moved.within(np.maximum(least.low, found.low), moved.high)
 
     def _beyond(self, part: _Part, column: str, ask: _Ask) -> _Part | None:
         """Sums with their share beyond the clip; None if unknown."""
@@ -286,7 +300,7 @@ class Answers:
         edges = self._released.tails[column].edges
         least = np.maximum(moved.low, part.low) if edges[0].size == 1 else moved.low
         most = np.minimum(moved.high, part.high) if edges[1].size == 1 else moved.high
-        return replace(moved, low=least, high=most)
+        return moved.within(least, most)
 
     def _seen(self, column: str, low: Beyond, high: Beyond) -> bool:
         """True if enough of the sum comes from values that released numbers count."""

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from fastdp.data.source import import_tables
-from fastdp.errors import DataError
 from fastdp.kinds import Flags, Integers
 from fastdp.noise import binding
 from fastdp.noise.key import Key
@@ -112,7 +111,7 @@ def person_cells(
 
 
 def single_kind(column: pa.Array) -> pa.Array:
-    """A column of keys in one of few types, so that all batches have the same one."""
+    """A column of keys in one of few types."""
     _, arrow = import_tables()
     types = arrow.types
     column = column.dictionary_decode() if types.is_dictionary(column.type) else column
@@ -121,7 +120,32 @@ def single_kind(column: pa.Array) -> pa.Array:
         return column.cast(arrow.string())
     if types.is_integer(kind) and not types.is_uint64(kind):
         return column.cast(arrow.int64())
+    if types.is_timestamp(kind):
+        return column.cast(arrow.timestamp("us", kind.tz), safe=False)
     return column.cast(arrow.float64()) if types.is_floating(kind) else column
+
+
+def of_kind(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    """A column of keys in this type: each entry that has no equal in it is missing, whatever the others are."""
+    _, arrow = import_tables()
+    import pyarrow.compute as compute
+
+    types = arrow.types
+    if column.type == kind:
+        return column
+    numbers = [types.is_integer(each) or types.is_floating(each) for each in (column.type, kind)]
+    zoned = [types.is_timestamp(each) and each.tz is not None for each in (column.type, kind)]
+    if all(zoned):
+        return column.cast(kind)
+    if types.is_integer(column.type) and types.is_string(kind):
+        return column.cast(kind)
+    if not all(numbers):
+        return arrow.nulls(len(column), kind)
+    found = column.cast(kind, safe=False)
+    # Too large a number, or a fraction, does not come back, or has another sign.
+    same = compute.equal(found.cast(column.type, safe=False), column)
+    sign = compute.equal(*(compute.less(each, arrow.scalar(0, each.type)) for each in (found, column)))
+    return compute.if_else(compute.and_(same, sign), found, arrow.scalar(None, kind))
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,10 +186,9 @@ class OnlineKeys:
             # Another state has more keys.
             table, known = Keys(table.names), {}
             table.codes(self.table.entries(np.arange(self.size)))
-        for name, column, kind in zip(table.names, columns, table.kinds(), strict=True):
-            if kind not in (None, column.type):
-                raise DataError(f"keys: entries of {name!r} are {column.type}: expected {kind}, as before")
-        codes = table.codes(columns)
+        # An error would tell of a hidden key: its type.
+        kinds = zip(columns, table.kinds(), strict=True)
+        codes = table.codes([column if kind is None else of_kind(column, kind) for column, kind in kinds])
         if table.size == self.size and table is self.table:
             return self, codes
         found = replace(self, table=table, size=table.size, known=known)

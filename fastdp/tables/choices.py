@@ -370,7 +370,7 @@ def described(released: Released) -> list[tuple[str, str]]:
         share = "" if each.share is None else f", which cut about {each.share:.2g} of the rows"
         of = "values" if len(released.tails) == 1 else f"values of {column!r}"
         low, high = each.clip
-        known = all(end.known for end in each.ends)
+        known = each.counts.size and all(end.known for end in each.ends)
         about = "those beyond it are estimated" if known else "intervals are about clipped values"
         found.append(("clip", f"{of} were clipped to [{low:g}, {high:g}]{share}; {about}"))
     if not found:

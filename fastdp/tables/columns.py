@@ -458,10 +458,19 @@ class Entries:
         if self.digests.size > before and not self._persons:
             # In one spelling: that of the first row would depend on this row alone.
             _, arrow = import_tables()
-            self.values.append(one_spelling(entries.take(arrow.array(_firsts(numbers, before)))))
+            found = one_spelling(entries.take(arrow.array(_firsts(numbers, before))))
+            if not self.has_values:
+                # A missing entry has no type.
+                self.values = [arrow.nulls(len(each), found.type) for each in self.values]
+            self.values.append(found)
             if len(self.values) > MOST_CHUNKS:
                 self.values = [arrow.concat_arrays(self.values)]
         return numbers
+
+    @property
+    def has_values(self) -> bool:
+        """True if an entry is not missing."""
+        return any(each.null_count < len(each) for each in self.values)
 
     def missing(self) -> int:
         """Number of the missing entry, which is added."""
@@ -590,8 +599,8 @@ class Keys:
         return sums if depth or not self.names or sums.shape[2] else np.zeros((*sums.shape[:2], 1), np.int64)
 
     def kinds(self) -> list[pa.DataType | None]:
-        """Arrow types of the columns' entries; None before the first one."""
-        return [each.values[0].type if each.values else None for each in self._entries]
+        """Arrow types of the columns' entries; None before the first one that is not missing."""
+        return [each.values[0].type if each.has_values else None for each in self._entries]
 
     def entries(self, which: Integers) -> list[pa.Array]:
         """Entries of keys by their numbers, one array for each column."""

@@ -285,7 +285,7 @@ class Released:
     tails : dict of str to Tail
         Of each column with values.
     rows : RowNumbers or None
-        With persons.
+        With persons, but online.
     taken : tuple of str
         Ends taken from the table, perhaps within windows: "first", "last".
     family : str
@@ -319,6 +319,12 @@ class Released:
             return self
         measured = tuple(replace(each, steps=np.where(early, 0, each.steps)) for each in self.measured)
         return replace(self, measured=measured, begins=np.maximum(begins, 0))
+
+    @property
+    def has_persons(self) -> bool:
+        """True if the unit is a person, of whose rows a bounded number count."""
+        rows = self.guarantee.rows
+        return rows is not None and rows.who is not None
 
     @property
     def keys(self) -> dict[str, list[object]]:

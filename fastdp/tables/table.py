@@ -277,14 +277,23 @@ class Table:
             if len(self) and not self._keys:
                 error = "no key was released: none is listed, or with delta none has enough rows"
             if len(self) and self._keys:
-                starts = np.unique(np.minimum([0, 1, 2, 3, len(self) - 1], len(self) - 1))
+                k, begin = self._first_key
+                starts = np.unique(np.minimum([*range(begin, begin + 4), len(self) - 1], len(self) - 1))
                 answer = self._answers.about(statistic, starts, starts + 1, depth=self._depth)
-                first, half = preview(answer.estimate[:, 0]), (answer.high - answer.low)[0, 0] / 2.0
-                error = f"std_error {answer.std_error[0, 0]:.4g}, {self.confidence:.3g} interval +-{half:.4g}"
+                first, half = preview(answer.estimate[:, k]), (answer.high - answer.low)[0, k] / 2.0
+                error = f"std_error {answer.std_error[0, k]:.4g}, {self.confidence:.3g} interval +-{half:.4g}"
                 error += " in every window" if statistic.kind in ("sum", "count") else " in the first window"
             name = "estimate" if len(self.released.statistics) == 1 else statistic.name
             found += [(name, first), ("error", error)]
         return [*found, *choices.described(self.released), ("guarantee", str(self.guarantee))]
+
+    @property
+    def _first_key(self) -> tuple[int, int]:
+        """Number of the key that appeared first, and of its first window."""
+        begins = self.released.begins
+        if begins is None or self._depth < len(self.released.parents):
+            return 0, 0
+        return int(np.argmin(begins)), int(begins.min())
 
     @property
     def _one(self) -> Statistic:

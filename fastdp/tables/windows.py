@@ -534,7 +534,8 @@ class Windows(Publisher[WindowsState]):
     keys : list, mapping, PrivateKeys or None
         The released keys: texts, integers or bools; rows with others are dropped.  :class:`fastdp.PrivateKeys`, or
         None with ``delta``: a key appears once its noisy number of rows so far, or sum of persons' weights, passes a
-        noisy threshold, and is released from that window on.
+        noisy threshold, and is released from that window on.  The type of a column's first private keys is public;
+        those of another type that have no equal in it are missing.
     unit : Rows or Person
         As for :func:`fastdp.aggregate`.  Rows of a :class:`fastdp.Person` wait until their window closes; then those
         of least keyed hash count.  It needs ``per``; if that has rows in several windows, also ``per_window``, and

@@ -5,9 +5,13 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+import fastdp
 from fastdp.errors import ParameterError
+from fastdp.guarantee import Guarantee
 from fastdp.releases.intervals import laplace_sum_quantile, laplace_variance
 from fastdp.tables.answers import Answers
+from fastdp.tables.sums import Number, RowNumbers
+from fastdp.units import UnitRows
 from tests.tables import flat
 from tests.tables.released import STEP, noise, table
 
@@ -171,3 +175,28 @@ def test_the_standard_error_of_a_mean_has_both_errors():
     wanted = np.sqrt(variances["deviation"] + mean**2 * variances["count"]) / count
     np.testing.assert_allclose(released.std_error(np.arange(6), np.arange(1, 7)), wanted)
     assert (np.abs(mean) > 3.0).all()
+
+
+@pytest.mark.parametrize("kind", ["counts", "totals"])
+def test_an_estimate_lies_in_its_interval(kind):
+    """Noisy sums below zero too, scaled up for dropped rows."""
+    rows = RowNumbers(Number(1e4, 1.0), Number(2e4, 1.0))
+    guarantee = Guarantee(0.5, unit="one person", adjacency="add or remove one person", rows=UnitRows("person"))
+    t = table(kind, np.zeros((2000, 1)), rows=rows, guarantee=guarantee)
+    starts = np.arange(2000)
+    for revised in (False, True):
+        estimate = t.estimate(starts, starts + 1, revised=revised)
+        low, high = t.interval(starts, starts + 1, revised=revised)
+        assert (low <= estimate).all()
+        assert (estimate <= high).all()
+    assert (t.released.measured[0].steps < 0).any()
+
+
+def test_a_number_of_distinct_entries_lies_in_its_interval():
+    time = fastdp.Time("at", "1h", start="2024-05-01")
+    windows = fastdp.Windows({"v": "nunique"}, time, epsilon=0.5, seed=1)
+    t = windows.advance("2024-05-11")
+    starts = np.arange(len(t))
+    estimate, (low, high) = t.estimate(starts, starts + 1), t.interval(starts, starts + 1)
+    assert (low <= estimate).all()
+    assert (estimate <= high).all()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import re
 from collections import defaultdict
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -12,6 +13,7 @@ from typing import Any
 
 import mpmath
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -330,9 +332,8 @@ def test_hidden_keys_are_in_no_log_and_no_error(caplog: pytest.LogCaptureFixture
         windows = windows_of(epsilon=1.0, delta=1e-6)
         shown = [repr(add(windows, [(name, 0, 1) for name in names])), repr(windows), repr(windows.state)]
         closed = windows.advance(BEGIN + timedelta(hours=2))
-        with pytest.raises(DataError) as error:
-            add(windows, [(7, 3, 1)])
-        shown += [repr(closed), repr(closed.arrow), repr(windows.state.keys), str(error.value)]
+        shown += [repr(add(windows, [(7, 3, 1)])), repr(add(windows, [(None, 3, 1)]))]
+        shown += [repr(closed), repr(closed.arrow), repr(windows.state.keys)]
         heard.append((caplog.messages, shown))
     assert heard[0] == heard[1]
     assert "secret" not in str(heard)
@@ -360,8 +361,57 @@ def test_keys_of_several_columns_and_types() -> None:
     assert found.keys == {"a": ["n"] * 3, "b": [1, 2, None]}
     again = fastdp.Windows.from_bytes(windows.to_bytes())
     assert again.advance(BEGIN + timedelta(hours=2)).keys == found.keys
-    with pytest.raises(DataError, match="keys: entries of 'b' are string: expected int64, as before"):
-        windows.add(at[:1] + np.timedelta64(2, "h"), keys={"a": ["n"], "b": ["1"]})
+
+
+BIG = 2**63
+
+
+@pytest.mark.parametrize(
+    ("batches", "keys"),
+    [
+        ([[None], [1, 2, 3]], [1, 2, 3, None]),
+        ([[None, None], [1.5]], [1.5, None]),
+        ([[1], [None], ["x", "y"], [2.0, 2.5]], [1, 2, None]),
+        ([["x"], [7], np.array([BIG], np.uint64), [True]], ["7", str(BIG), "x", None]),
+        ([[1], np.array([2, BIG], np.uint64)], [1, 2, None]),
+        ([np.array([BIG], np.uint64), [1, -1]], [1, BIG, None]),
+        ([[0.5], [2, 2**53 + 1]], [0.5, 2.0, None]),
+        ([pa.array([BEGIN], pa.timestamp(unit)) for unit in ("s", "ns", "us")], [BEGIN]),
+    ],
+)
+def test_a_hidden_key_stops_no_later_rows(batches: list[Any], keys: list[Any]) -> None:
+    """Of another type, keys are cast if they are equal to one of the first type, else missing; nothing fails."""
+    windows = windows_of(epsilon=20.0)
+    for batch in batches:
+        for i in range(len(batch)):
+            given = batch[i : i + 1] * 60 if isinstance(batch, list) else batch.take(np.full(60, i))
+            windows.add(np.full(60, BEGIN, "M8[us]"), keys=given)
+        windows = fastdp.Windows.from_bytes(windows.to_bytes())
+    assert windows.advance(BEGIN + timedelta(hours=1)).keys == {"key": keys}
+
+
+def test_an_entry_is_cast_whatever_its_batch_holds() -> None:
+    found = []
+    for batch in ([1.0, 2.5], [1.0]):
+        windows = windows_of(epsilon=20.0)
+        windows.add(np.full(60, BEGIN, "M8[us]"), keys=[1] * 60)
+        windows.add(np.full(60 * len(batch), BEGIN, "M8[us]"), keys=batch * 60)
+        found.append(cells([windows.advance(BEGIN + timedelta(hours=1))]))
+    assert found[0].items() > found[1].items()
+
+
+def test_a_key_that_appears_late_is_shown_from_there() -> None:
+    """And totals of windows that lack its earlier rows are not said to be true."""
+    windows = windows_of(epsilon=20.0)
+    add(windows, [("a", 2, i) for i in range(50)] + [("b", 4, i) for i in range(50)] + [("a", 0, 1)])
+    found = windows.advance(BEGIN + timedelta(hours=6))
+    assert found.released.begins.tolist() == [2, 4]
+    assert "nan" not in repr(found)
+    assert re.search(r"estimate +50", repr(found))
+    assert set(found.arrow["about"].to_pylist()) == {"true"}
+    assert set(found.level(0).arrow["about"].to_pylist()) == {"counted"}
+    windows.advance(BEGIN + timedelta(hours=7))
+    assert set(windows.advance(BEGIN + timedelta(hours=8)).level(0).arrow["about"].to_pylist()) == {"true"}
 
 
 def test_the_guarantee() -> None:

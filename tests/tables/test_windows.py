@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 import fastdp
 from fastdp.errors import DataError, ParameterError, StateError
+from fastdp.tables.table import Table
 from tests.tables import flat
 from tests.tables.rows import SECRET, as_family, random_rows
 
@@ -526,3 +527,32 @@ def test_rows_before_the_lateness_do_not_move_the_clock_back() -> None:
     windows.add([datetime(2024, 1, 1, 0, 10)])
     again = fastdp.Windows.from_bytes(windows.to_bytes())
     assert again.advance("2024-01-01T02:00").released.cells("count").shape == (2, 1)
+
+
+@pytest.mark.parametrize("statistics", [{"*": "count"}, {"v": "sum"}, {"v": ["sum", "mean"], "*": "count"}])
+def test_dropped_rows_are_not_said_to_count(statistics: dict[str, Any]) -> None:
+    """Of 20 rows of a person 2 count, and online no released number tells of the others."""
+    time = fastdp.Time("at", "1d", start="2024-05-01")
+    unit = fastdp.Person("who", rows=2, per="1d")
+    bounds = 10.0 if "v" in statistics else None
+    windows = fastdp.Windows(statistics, time, epsilon=5.0, unit=unit, bounds=bounds, seed=1)
+    at = np.datetime64("2024-05-01") + np.arange(4000).astype("timedelta64[s]")
+    windows.add(at, np.full(4000, 2.0) if bounds else None, None, np.repeat(np.arange(200), 20))
+    found = windows.advance("2024-05-02")
+    machine = windows.machine
+    exact = np.zeros((len(machine.quantities), 1, 1), np.int64)
+    of_shards = Table(machine.publish(windows.state.closed, exact, windows._key))
+    for table in (found, of_shards):
+        for name in table.names:
+            abouts = table[name].arrow["about"].to_pylist()
+            assert len(abouts) == 1
+            assert abouts[0] in ("counted", "clipped")
+
+
+def test_nothing_beyond_the_clip_is_said_to_be_estimated() -> None:
+    time = fastdp.Time("at", "1d", start="2024-05-01")
+    windows = fastdp.Windows({"v": "sum"}, time, epsilon=5.0, bounds=10.0, seed=1)
+    windows.add(np.full(9, np.datetime64("2024-05-01")), np.full(9, 50.0))
+    shown = repr(windows.advance("2024-05-02"))
+    assert "estimated" not in shown
+    assert "intervals are about clipped values" in shown
