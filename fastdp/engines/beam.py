@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from fastdp import validation
 from fastdp.engines.job import Foreign, Job, Row, engine, key_of, publish_row
-from fastdp.engines.windows import Released, Shard, Share, clock, columns_of, machine_of, merge, owners
+from fastdp.engines.windows import Released, Shard, Share, clock, machine_of, merge, owned
 from fastdp.kinds import Instant
 from fastdp.tables.calendar import as_instant
 
@@ -142,7 +142,7 @@ def windows(rows: Foreign, job: Job, until: Instant, shards: int = 16) -> Foreig
             timer: Foreign = beam.DoFn.TimerParam(TIMER),
         ) -> Iterator[tuple[int, Share]]:
             shard = Shard(job, (number, shards), state.read())
-            shard.add(columns_of(job, list(rows.read())))
+            shard.take(list(rows.read()))
             rows.clear()
             yield from shard.advance(clock(job, at.micros // 1000) or until)
             state.write(shard.to_bytes())
@@ -160,12 +160,12 @@ def windows(rows: Foreign, job: Job, until: Instant, shards: int = 16) -> Foreig
             state.clear() if released else state.write(after)
             yield from released
 
-    owned = rows | "fastdp: shards" >> beam.Map(
-        lambda row: (int(owners(job, columns_of(job, [row]), shards)[0]), row)
+    shared = rows | "fastdp: shards" >> beam.FlatMap(
+        lambda row: [(number, row) for number in owned(job, [row], shards).values()]
     )
     # Each shard has a timer from the start, so that windows without rows are released too.
     starts = rows.pipeline | "fastdp: starts" >> beam.Create([(number, None) for number in range(shards)])
-    keyed = (owned | _whole(beam), starts) | "fastdp: all" >> beam.Flatten()
+    keyed = (shared | _whole(beam), starts) | "fastdp: all" >> beam.Flatten()
     shares = keyed | "fastdp: collect" >> beam.ParDo(Collect())
     return shares | "fastdp: merge" >> beam.ParDo(Merge())
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from operator import itemgetter
 
 from fastdp import validation
 from fastdp.engines.job import Foreign, Job, Row, engine, publish
-from fastdp.engines.windows import Released, Shard, Share, columns_of, machine_of, merge, owners
+from fastdp.engines.windows import Released, Shard, Share, machine_of, merge, owned
 from fastdp.streams.fleet import Fleet
 
 
@@ -88,10 +88,11 @@ def windows(step_id: str, up: Foreign, job: Job, shards: int = 16) -> Foreign:
     machine_of(job)
 
     def route(items: list[Foreign]) -> list[tuple[str, tuple[int, Foreign]]]:
-        rows = columns_of(job, [item for item in items if isinstance(item, Mapping)])
-        whose = iter(owners(job, rows, shards).tolist())
-        keyed = [(item, [next(whose)] if isinstance(item, Mapping) else range(shards)) for item in items]
-        return [(str(k), (k, item)) for item, owned in keyed for k in owned]
+        places = [i for i, item in enumerate(items) if isinstance(item, Mapping)]
+        whose: dict[int, Sequence[int]] = dict.fromkeys(range(len(items)), range(shards)) | dict.fromkeys(places, ())
+        for row, k in owned(job, [items[i] for i in places], shards).items():
+            whose[places[row]] = [k]
+        return [(str(k), (k, item)) for i, item in enumerate(items) for k in whose[i]]
 
     class Collect(operators.StatefulBatchLogic):  # type: ignore[misc, name-defined]
         """One shard of the job's windows in Bytewax's operator."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from fastdp import validation
 from fastdp.engines.job import Foreign, Job, Row, engine, key_of, publish_row
-from fastdp.engines.windows import Released, Shard, Share, clock, columns_of, machine_of, merge, owners
+from fastdp.engines.windows import Released, Shard, Share, clock, machine_of, merge, owned
 
 
 def release(rows: Foreign, job: Job) -> Foreign:
@@ -106,7 +106,7 @@ def windows(rows: Foreign, job: Job, shards: int = 16) -> Foreign:
             if to is None:
                 return
             shard = self._shard(ctx.get_current_key())
-            shard.add(columns_of(job, list(self.rows.get())))
+            shard.take(list(self.rows.get()))
             self.rows.clear()
             yield from shard.advance(to)
             self.state.update(shard.to_bytes())
@@ -126,11 +126,11 @@ def windows(rows: Foreign, job: Job, shards: int = 16) -> Foreign:
                 self.state.update(after)
             yield from released
 
-    def owned(row: Mapping[str, Any]) -> tuple[int, Foreign]:
-        return int(owners(job, columns_of(job, [row]), shards)[0]), row
+    def route(row: Mapping[str, Any]) -> Iterator[tuple[int, Foreign]]:
+        yield from ((number, row) for number in owned(job, [row], shards).values())
 
     # Each shard has a timer from the start, so that windows without rows are released too.
     numbers = rows.get_execution_environment().from_collection(list(range(shards)))
     starts = numbers.map(lambda number: (number, None))
-    keyed = rows.map(owned).union(starts).key_by(itemgetter(0), types.INT())
+    keyed = rows.flat_map(route).union(starts).key_by(itemgetter(0), types.INT())
     return keyed.process(Collect()).key_by(itemgetter(0), types.LONG()).process(Merge())

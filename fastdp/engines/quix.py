@@ -10,9 +10,8 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 
 from fastdp.engines.job import OPEN_FLEETS, Foreign, Job, engine, is_many
-from fastdp.engines.windows import Released, Shard, machine_of, merge
+from fastdp.engines.windows import Released, Shard, is_person, machine_of, merge
 from fastdp.errors import DataError, ParameterError, StateError
-from fastdp.tables.columns import as_arrow, one_spelling
 
 #: Where the state of a key is in Quix's store.
 ENTRY = "fastdp"
@@ -60,9 +59,9 @@ def windows(frame: Foreign, job: Job) -> Foreign:
     ----------
     frame : quixstreams.dataframe.StreamingDataFrame
         Of one topic.  A message is a row, a mapping from column names to entries, or a list of rows; with a
-        :class:`fastdp.Person` its key is the person, so that a person's rows are in one partition.  A text, under any
-        key, is a tick of the public clock ("2024-05-01T12:00"), sent to each partition behind its rows up to then;
-        later ones are dropped.
+        :class:`fastdp.Person` its key is the person, so that a person's rows are in one partition, else DataError, of
+        which the application's ``on_processing_error`` decides.  A text, under any key, is a tick of the public clock
+        ("2024-05-01T12:00"), sent to each partition behind its rows up to then; later ones are dropped.
     job : Job
         Of a :class:`fastdp.Windows`.
 
@@ -83,25 +82,30 @@ def windows(frame: Foreign, job: Job) -> Foreign:
 
     machine, context = machine_of(job), engine("quix", "quixstreams.context")
     checkpoint = _checkpoint(frame, read, Shard.to_bytes)
+    models, reader = engine("quix", "quixstreams.models"), frame.topics[0]._key_deserializer
+    plain = models.StringDeserializer, models.BytesDeserializer, models.IntegerDeserializer
+    if machine.plan.who is not None and not isinstance(reader, plain):
+        raise ParameterError(
+            f"key_deserializer is a {type(reader).__name__}: expected 'str', 'bytes' or 'int', because others read "
+            "keys of several partitions as one person"
+        )
     shards = frame.topics[0].broker_config.num_partitions
     who = machine.plan.who
 
     def collected(value: Foreign, key: Foreign, timestamp: int, headers: Foreign, state: Foreign) -> list[Foreign]:
         del timestamp, headers, state
+        items = list(value) if is_many(value) else [value]
+        each = key.decode() if isinstance(key, bytes) else str(key)
+        persons = [row.get(who) for row in items if isinstance(row, Mapping)]
+        if who is not None and persons and (key is None or not is_person(each, persons)):
+            raise DataError(
+                f"a message key is not the row's {who!r} in its one spelling: expected a text in Unicode's form C, "
+                "UUIDs in small letters, whole numbers as 7, not 7.0, so that a person's rows share a partition"
+            )
         number = context.message_context().partition
         # One state for a partition: `state` is that of the message key.
         transaction = frame.processing_context.checkpoint.get_store_transaction(frame.stream_id, number)
         shard = checkpoint.opened(transaction.as_state(prefix=ENTRY.encode()), number)
-        items = list(value) if is_many(value) else [value]
-        each = key.decode() if isinstance(key, bytes) else str(key)
-        rows = [row for row in items if isinstance(row, Mapping)]
-        # Two spellings of a person would be in two partitions.
-        once = who is None or not rows or one_spelling(as_arrow([each], "keys"))[0].as_py() == each
-        if not once or (who is not None and any(str(row.get(who)) != each for row in rows)):
-            raise DataError(
-                f"a message key is not the row's {who!r}, or not in one spelling: expected the person, Unicode in "
-                "form C and UUIDs in small letters, so that a person's rows share a partition"
-            )
         shares = shard.consume(items)
         return [{"window": str(window), "share": base64.b64encode(share).decode()} for window, share in shares]
 

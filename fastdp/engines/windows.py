@@ -8,10 +8,11 @@ the window when all are there.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import groupby
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -25,7 +26,7 @@ from fastdp.state import codec
 from fastdp.state.sealed_file import Seal
 from fastdp.streams.fleet import refuse_other
 from fastdp.streams.ids import parts_of
-from fastdp.tables.columns import as_arrow, digests_of
+from fastdp.tables.columns import as_arrow, digests_of, texts_of
 from fastdp.tables.table import Table
 from fastdp.tables.windows import WindowsMachine
 
@@ -35,6 +36,8 @@ Columns: TypeAlias = Mapping[str, Foreign]
 Share: TypeAlias = bytes
 #: A released row: window, keys, statistics with their intervals.
 Released: TypeAlias = Json
+T = TypeVar("T")
+log = logging.getLogger("fastdp")
 #: Watermarks from here on, in milliseconds, are the end of the input, which is no public time.
 END = 2**53
 
@@ -81,6 +84,47 @@ def owners(job: Job, rows: Columns, shards: int) -> Indices:
     return owned
 
 
+def is_person(key: str, persons: Sequence[object]) -> bool:
+    """True if `key` is the text that all of `persons` are digested as: one person has no second key."""
+    # Equal representations of one type are one person; each type alone, as Arrow would give all of them one.
+    distinct = {(type(each), repr(each)): each for each in persons}.values()
+    return all(texts_of(as_arrow([each], "persons"))[0].as_py() == key for each in distinct)
+
+
+def owned(job: Job, rows: Sequence[Mapping[str, object]], shards: int) -> dict[int, int]:
+    """Shard of each row by its place, without rows that are dropped."""
+    read = _read(job, rows, lambda columns: owners(job, columns, shards))
+    return {place: owner for places, whose in read for place, owner in zip(places, whose.tolist(), strict=True)}
+
+
+def _read(
+    job: Job, rows: Sequence[Mapping[str, object]], call: Callable[[Columns], T]
+) -> Iterator[tuple[Sequence[int], T]]:
+    """Places of rows and the answer of `call` to their columns, each of one type: a row changes no other.
+
+    A row that is not accepted alone is dropped, so that it cannot stop the job; the log says why.
+    """
+    waiting: list[Sequence[int]] = [range(len(rows))] if len(rows) else []
+    while waiting:
+        places = waiting.pop()
+        parts: dict[object, list[int]] = {}
+        try:
+            columns = columns_of(job, [rows[i] for i in places])
+            if all(len(set(map(type, column))) == 1 for column in columns.values()):
+                yield places, call(columns)
+                continue
+            kinds = zip(*(map(type, column) for column in columns.values()), strict=True)
+            for i, kind in zip(places, kinds, strict=True):
+                parts.setdefault(kind, []).append(i)
+        except (DataError, ParameterError) as error:
+            if len(places) == 1:
+                log.warning("a row was dropped: %s", error)
+                continue
+            middle = len(places) // 2
+            parts = {0: list(places[:middle]), 1: list(places[middle:])}
+        waiting += parts.values()
+
+
 class Shard:
     """Shard k of n of a job's windows, `part` = (k, n): open windows' rows, or their sums.
 
@@ -116,6 +160,11 @@ class Shard:
         persons = None if plan.who is None else rows[plan.who]
         self._collect(times, values, keys, persons, None)
 
+    def take(self, rows: Sequence[Mapping[str, object]]) -> None:
+        """Add rows, without those that are not accepted."""
+        for _ in _read(self._job, rows, self.add):
+            pass
+
     def advance(self, to: Instant) -> list[tuple[int, Share]]:
         """Move the clock; number of each window that ends by then, and the shard's share."""
         first, sums = self._state.closed, self._collect(None, None, None, None, to)
@@ -126,7 +175,7 @@ class Shard:
         shares: list[tuple[int, Share]] = []
         for rows, group in groupby(items, lambda item: isinstance(item, Mapping)):
             if rows:
-                self.add(columns_of(self._job, list(group)))
+                self.take(list(group))
             else:
                 shares += [share for to in group for share in self.advance(to)]
         return shares
@@ -160,7 +209,10 @@ def merge(job: Job, shards: int, state: Share | None, share: Share) -> tuple[Sha
         if have["window"] != new["window"]:
             raise StateError(f"a share of window {new['window']}: expected one of window {have['window']}")
         sums = codec.restore(Integers, have["sums"])
-        if not set(new["parts"]) <= set(have["parts"]):
+        again = set(new["parts"]) & set(have["parts"])
+        if again and again != set(new["parts"]):
+            raise StateError(f"a share of shards {new['parts']}: expected none of {sorted(again)}, or all again")
+        if not again:
             sums = sums + codec.restore(Integers, new["sums"])
             have = {**have, "parts": sorted([*have["parts"], *new["parts"]]), "sums": codec.describe(sums)}
     after = share if have is new else _seal(job, shards, have)

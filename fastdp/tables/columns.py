@@ -113,8 +113,8 @@ def check_single(column: pa.Array, *, uuids: bool = False) -> None:
         )
 
 
-def _texts(entries: pa.Array) -> pa.LargeStringArray:
-    """Entries as texts, equal if they name one person."""
+def texts_of(entries: pa.Array) -> pa.LargeStringArray:
+    """Entries as the texts that are digested, equal if they name one person."""
     _, arrow = import_tables()
     import pyarrow.compute as compute
 
@@ -150,7 +150,7 @@ def one_spelling(entries: pa.Array) -> pa.Array:
     types, kind = arrow.types, entries.type
     if types.is_floating(kind):
         return compute.add(entries, arrow.scalar(0.0, kind))
-    return _texts(entries).cast(kind) if _is_text(kind) else entries
+    return texts_of(entries).cast(kind) if _is_text(kind) else entries
 
 
 def _text(entry: object) -> str:
@@ -189,7 +189,7 @@ def _instants(entries: pa.TimestampArray) -> pa.LargeStringArray:
 
 def entry_digests(entries: pa.Array) -> Integers:
     """Digests of entries, equal if they name one person or key: int64[n, 2]."""
-    return _digested(*_bytes_of(_texts(entries)))
+    return _digested(*_bytes_of(texts_of(entries)))
 
 
 def _bytes_of(texts: pa.LargeStringArray) -> tuple[Integers, NDArray[np.uint8]]:

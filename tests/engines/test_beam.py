@@ -37,6 +37,10 @@ def test_windows(tmp_path: Path, shards: int) -> None:
     from fastdp.engines import beam
 
     job, rows = windows.make_job(tmp_path), windows.make_rows()
-    moments = [row["at"].timestamp() for row in rows]
-    out = run(tmp_path, lambda given: beam.windows(given, job, windows.END, shards), rows, moments)
+    rows = [{**row, "who": "7"} if k % 3 else row for k, row in enumerate(rows)]
+    # A person of two types is one; rows that are not accepted are dropped.
+    given = [{**row, "who": 7} if k % 3 == 1 else row for k, row in enumerate(rows)]
+    given += [{**rows[0], "who": None}, {**rows[0], "kwh": "much"}]
+    moments = [row["at"].timestamp() for row in given]
+    out = run(tmp_path, lambda each: beam.windows(each, job, windows.END, shards), given, moments)
     assert windows.in_order(out) == windows.expected(job, rows)

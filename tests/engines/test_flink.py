@@ -127,8 +127,12 @@ def serve_windows(folder: Path, count: int) -> None:
 @pytest.mark.parametrize(("workers", "shards"), [(1, 1), (2, 3)])
 def test_windows_for_any_number_of_workers(tmp_path: Path, workers: int, shards: int) -> None:
     job, rows = windows.make_job(tmp_path), windows.make_rows()
+    rows = [{**row, "who": "7"} if k % 3 else row for k, row in enumerate(rows)]
     made = environment(workers, **OFTEN)
     beyond = [{**rows[0], "at": windows.END + timedelta(hours=1)}] * 50
-    out = list(windows_of(paced(made, [*rows, *beyond], 0.005), job, shards).execute_and_collect())
+    # A person of two types is one; rows that are not accepted are dropped.
+    given = [{**row, "who": 7} if row["who"] == "7" and k % 2 else row for k, row in enumerate(rows)]
+    given[20:20] = [{**rows[20], "who": None}, {**rows[20], "kwh": "much"}]
+    out = list(windows_of(paced(made, [*given, *beyond], 0.005), job, shards).execute_and_collect())
     wanted = windows.expected(job, rows)
     assert windows.in_order(out)[: len(wanted)] == wanted

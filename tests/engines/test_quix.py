@@ -17,7 +17,7 @@ from unittest import mock
 
 import pytest
 
-from fastdp.errors import ParameterError, StateError
+from fastdp.errors import DataError, ParameterError, StateError
 from tests.engines import windows
 from tests.engines.scenes import Row, assert_altered_replay, counting_job, expected, make_job, make_rows, needs
 
@@ -278,6 +278,27 @@ def test_states_that_another_worker_would_not_find_are_refused(tmp_path: Path) -
     frame = app.dataframe(app.topic("in", value_deserializer="json", key_deserializer="str"))
     with pytest.raises(ParameterError, match="use_changelog_topics = False: expected True"):
         quix.release(frame, make_job(tmp_path))
+
+
+def test_a_person_has_one_key_in_a_topic(tmp_path: Path, broker: Any) -> None:
+    """Under a second key, in another partition, the rows of a person would count again."""
+    from fastdp.engines import quix
+    from fastdp_lab.kafka import application
+
+    job, app = windows.make_job(tmp_path), application(broker.address, tmp_path / "state")
+    read = app.dataframe(app.topic("json", value_deserializer="json", key_deserializer="json"))
+    with pytest.raises(ParameterError, match="key_deserializer is a JSONDeserializer: expected 'str', 'bytes' or"):
+        quix.windows(read, job)
+    frame = app.dataframe(app.topic("in", value_deserializer="json", key_deserializer="str"))
+    with mock.patch.object(type(frame), "apply") as apply:
+        quix.windows(frame, job)
+    collected = apply.call_args_list[0].args[0]
+    row = windows.make_rows()[0]
+    spelled = [("7.0", 7.0), ("-0.0", -0.0), ("1e3", 1e3), ("a\u0308", "a\u0308"), ("None", None), (None, "None")]
+    for key, who in spelled:
+        for value in ({**row, "who": who}, [{**row, "who": who}, {**row, "who": who}]):
+            with pytest.raises(DataError, match="a message key is not the row's 'who' in its one spelling"):
+                collected(value, key, 0, None, None)
 
 
 def send_windows(broker: Any, topic: str, rows: list[windows.Row], ticks: int = 3) -> None:

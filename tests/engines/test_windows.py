@@ -12,7 +12,7 @@ import pytest
 
 import fastdp
 from fastdp.engines import Job
-from fastdp.engines.windows import Columns, Shard, columns_of, merge, owners
+from fastdp.engines.windows import Columns, Shard, columns_of, is_person, merge, owned, owners
 from fastdp.errors import BudgetError, DataError, ParameterError, StateError
 from tests.engines import scenes
 from tests.engines.windows import END, MINUTE, START, Row, expected, in_order, make_job, make_rows, make_windows
@@ -186,3 +186,79 @@ def test_rows_that_are_not_accepted_are_refused_before_they_count(tmp_path: Path
     assert shard.next_end == before
     shard.add(columns_of(job, rows))
     assert len(shard.advance(END)) == 8
+
+
+def test_a_partly_known_share_is_refused(tmp_path: Path) -> None:
+    job = make_job(tmp_path)
+    shares = [Shard(job, (k, 4)).advance(START + MINUTE)[0][1] for k in range(4)]
+    first, _ = merge(job, 4, shares[0], shares[1])
+    second, _ = merge(job, 4, shares[1], shares[2])
+    with pytest.raises(StateError, match=r"a share of shards \[1, 2\]: expected none of \[1\], or all again"):
+        merge(job, 4, first, second)
+    # One that is there whole changes nothing.
+    whole, _ = merge(job, 4, first, shares[2])
+    again, _ = merge(job, 4, whole, second)
+    assert merge(job, 4, again, shares[3])[1] == merge(job, 4, whole, shares[3])[1] != []
+
+
+ONE = "6fa459ea-ee8a-3ca4-894e-db777e160355"
+SPELLED: dict[str, list[Any]] = {
+    "7": [7, 7.0, "7"],
+    "0": [0, -0.0, "0"],
+    "1000": [1000, 1e3],
+    "7.5": [7.5, "7.5"],
+    "100000000000000000000": [1e20],
+    "\u00e4": ["\u00e4", "a\u0308"],
+    ONE: [ONE, ONE.upper()],
+}
+
+
+@pytest.mark.parametrize("key", list(SPELLED))
+def test_a_person_has_one_key(key: str) -> None:
+    """Another key would be another partition, where the person's rows count again."""
+    persons = SPELLED[key]
+    assert is_person(key, persons)
+    for each in {"7.0", "-0.0", "1000.0", "1e3", "1e+20", "7.50", "a\u0308", ONE.upper(), *map(str, persons)} - {key}:
+        assert not is_person(each, persons)
+    assert not is_person(key, [*persons, "other"])
+    assert not any(is_person(str(each), [each]) for each in (None, True, [1], float("nan")))
+
+
+BAD: list[dict[str, Any]] = [
+    {"who": None},
+    {"who": [1]},
+    {"who": {}},
+    {"kwh": float("nan")},
+    {"kwh": None},
+    {"kwh": "much"},
+    {"kwh": [1.0]},
+    {"at": None},
+    {"at": "never"},
+    {"at": 10**30},
+    {"shop.town": ["a"]},
+]
+
+
+@pytest.mark.parametrize("kind", ["batch", "one by one"])
+def test_one_row_stops_no_job(tmp_path: Path, kind: str, caplog: pytest.LogCaptureFixture) -> None:
+    """A row that is not accepted is dropped; rows of several types are all taken."""
+    job, rows = make_job(tmp_path), make_rows(200)
+    mixed = [{**row, "who": [7, 7.0, "7", "ann", 0.5, 2**53 + 1][k % 6]} for k, row in enumerate(rows)]
+    lacking = {name: entry for name, entry in rows[9].items() if name != "who"}
+    given = [*mixed[:50], lacking, *({**mixed[9], **change} for change in BAD), *mixed[50:]]
+    shards = [Shard(job, (k, 3)) for k in range(3)]
+    batches = [given] if kind == "batch" else [[row] for row in given]
+    for batch in batches:
+        whose = owned(job, batch, 3)
+        for k, shard in enumerate(shards):
+            shard.take([batch[i] for i, owner in whose.items() if owner == k])
+    states, out = dict[int, bytes](), list[Row]()
+    for shard in shards:
+        for window, share in shard.advance(END):
+            states[window], released = merge(job, 3, states.get(window), share)
+            out += released
+    # Whatever its type, a person is one: as texts on one machine.
+    texts = {7: "7", 0.5: "0.5", 2**53 + 1: str(2**53 + 1)}
+    assert in_order(out) == expected(job, [{**row, "who": texts.get(row["who"], row["who"])} for row in mixed])
+    assert len(caplog.messages) == len(BAD) + 1
+    assert all("much" not in said and "never" not in said for said in caplog.messages)
