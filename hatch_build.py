@@ -8,6 +8,7 @@ when it loads them: hence the tag of the oldest systems that Numba itself runs o
 from __future__ import annotations
 
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -32,11 +33,20 @@ class KernelsHook(BuildHookInterface):
         """Compile, and add the kernels to the wheel."""
         if not self._levels or version == "editable":
             return
+        here = (sys.platform, platform.machine(), platform.libc_ver()[0])
+        if here != ("linux", "x86_64", "glibc"):
+            raise RuntimeError(
+                f"FASTDP_LEVELS on {' '.join(here)}: expected Linux on x86-64 with glibc, or no levels"
+            )
         root = Path(self.root)
         paths = os.pathsep.join([str(root), str(root / "kernels")])
-        for level in self._levels:
-            command = [sys.executable, "-m", "fastdp", "compile", "--level", level]
-            subprocess.run(command, check=True, env={**os.environ, "PYTHONPATH": paths})  # noqa: S603 - ours
+        try:
+            for level in self._levels:
+                command = [sys.executable, "-m", "fastdp", "compile", "--level", level]
+                subprocess.run(command, check=True, env={**os.environ, "PYTHONPATH": paths})  # noqa: S603 - ours
+        except BaseException:
+            self._remove()
+            raise
         python = f"cp{sys.version_info.major}{sys.version_info.minor}"
         build_data["pure_python"] = False
         build_data["tag"] = f"{python}-{python}-manylinux_2_17_x86_64"
@@ -44,5 +54,9 @@ class KernelsHook(BuildHookInterface):
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
         """Remove the kernels from the checkout, which would hide that something is compiled."""
-        for folder in Path(self.root, "kernels").rglob("_compiled") if self._levels else ():
+        if self._levels:
+            self._remove()
+
+    def _remove(self) -> None:
+        for folder in list(Path(self.root, "kernels").rglob("_compiled")):
             shutil.rmtree(folder)

@@ -350,7 +350,7 @@ class TrueLengths(AdaptiveBlocks):
             parts = [*parts[:-1], noisy.blocks[:-1], noisy.blocks[-1:]]
             self._silent[progress.n_seen] = true
         blocks, theta = np.concatenate(parts), progress.theta_steps * self.grid.resolution
-        emit = partial(self._emit, blocks, begun, theta, np.empty(0))
+        emit = partial(self._emit, blocks, begun, theta, None)
         return Step(progress, noise, values.size, write=emit, blocks=blocks, before=step.before)
 
 

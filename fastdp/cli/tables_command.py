@@ -266,7 +266,7 @@ def columns_of(name: str, texts: Sequence[str]) -> dict[str, list[str]]:
 
 
 def bounds_of(options: Json) -> dict[str, fastdp.Value]:
-    """:class:`fastdp.Value` of columns with bound or clip."""
+    """:class:`fastdp.Value` of columns with bound or clip; click.UsageError if one has neither."""
     listed = {name: columns_of(name, options[name]) for name in ("bound", "clip", "weight")}
     try:
         numbers = {
@@ -280,6 +280,13 @@ def bounds_of(options: Json) -> dict[str, fastdp.Value]:
         for column, ends in columns.items():
             one = ends[0] if len(ends) == 1 else ends
             given.setdefault(column, {"nonfinite": options["nonfinite"]})[name] = one
+    for column, kinds in columns_of("stat", options["stat"]).items():
+        # Of distinct entries, and of the rows, there is none.
+        if column != "*" and kinds != ["nunique"] and not {"bound", "clip"} & set(given.get(column, ())):
+            raise click.UsageError(
+                f"Expected --bound {column}=HIGH, the public largest value (or LOW,HIGH), or --clip {column}=HIGH if "
+                "that is known."
+            )
     return {column: fastdp.Value(**each) for column, each in given.items()}
 
 

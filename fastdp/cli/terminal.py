@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import signal
 import sys
 import warnings
@@ -19,6 +20,20 @@ from tqdm import tqdm
 
 from fastdp.errors import AccuracyWarning, FastDPError, ParameterError, StateError
 
+#: Options whose names differ from those of Python's arguments.
+OTHER_NAMES = {"unit": "time-unit", "format": "time-format", "keys": "key"}
+
+
+def in_options(message: str) -> str:
+    """A message of Python's functions with options for arguments: ``--nonfinite zero``, ``--every``."""
+
+    def option(found: re.Match[str]) -> str:
+        return f"--{OTHER_NAMES.get(found[1], found[1])}" + (f" {found[2]}" if found[2] else "")
+
+    message = re.sub(r"(?:time=)?(?:fastdp\.)?\b(?:Time|Value)\((?:\.\.\., )?(\w+=[^()]*)\)", r"\1", message)
+    names = "nonfinite|missing|start|stop|unit|format|every|clip|rows|per|by|keys"
+    return re.sub(rf"\b({names})=(?:'(\w+)'|(?=[\s,)]|$))", option, message)
+
 
 @contextmanager
 def plain_errors() -> Iterator[None]:
@@ -27,7 +42,7 @@ def plain_errors() -> Iterator[None]:
         with _plain_warnings():
             yield
     except FastDPError as error:
-        raise click.ClickException(str(error)) from error
+        raise click.ClickException(in_options(str(error))) from error
     except OSError as error:
         if error.errno == errno.EPIPE:
             raise
@@ -43,7 +58,7 @@ def _plain_warnings() -> Iterator[None]:
 
         def say(message: Warning | str, category: type[Warning], *origin: Any, **more: Any) -> None:
             if issubclass(category, AccuracyWarning):
-                click.echo(f"Warning: {message}", err=True)
+                click.echo(f"Warning: {in_options(str(message))}", err=True)
             else:
                 show(message, category, *origin, **more)
 

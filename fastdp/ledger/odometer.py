@@ -356,8 +356,8 @@ class Odometer:
         ]
 
     def _classes(self, account: int) -> Iterator[int]:
-        """Yield the measures of pure releases' classes."""
-        measure: int | None = OWN_RHO
+        """Yield the measures of pure releases' classes, which lie above all others."""
+        measure: int | None = SPAN_RHO
         asked = "SELECT min(measure) FROM level WHERE account = ? AND measure > ?"
         while (measure := self._db.execute(asked, (account, measure)).fetchone()[0]) is not None:
             yield measure

@@ -16,7 +16,7 @@ from fastdp.kinds import Bounds, Keys
 from fastdp.record import Choice, Flag, Kind, Real, parameter, record
 from fastdp.tables.calendar import Calendar, Time
 from fastdp.tables.columns import KeyRow
-from fastdp.tables.plan import OF_SUMS, ColumnPlan, KeyRule, TablePlan
+from fastdp.tables.plan import MOST_ROWS, OF_SUMS, ColumnPlan, KeyRule, TablePlan
 from fastdp.tables.sums import ROWS, Statistic
 from fastdp.units import ONE_ROW, Column, Person, Rows, Unit
 
@@ -288,6 +288,7 @@ def make_plan(
     # Laws that cannot be drawn are refused before any row is read.
     for quantity, level in itertools.product(plan.quantities(), plan.budget.levels):
         plan.budget.distribution(quantity, level)
+    replace(plan, chosen_rows=MOST_ROWS).budget.check_helpers()
     return plan
 
 

@@ -13,15 +13,18 @@ from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from fastdp.errors import ParameterError
 from fastdp.guarantee import Guarantee, parallel, sequential, zcdp_loss
 from fastdp.noise.draws import Distribution, concentrated, l2_square, noise_distribution
 from fastdp.noise.gaussian import GaussianDistribution
-from fastdp.noise.sampler import laplace_distribution
+from fastdp.noise.sampler import geometric_distribution, laplace_distribution
 from fastdp.tables import consistent
-from fastdp.tables.choices import MOST_DROPPED, ColumnTask
+from fastdp.tables.choices import MAX_ROWS, MOST_DROPPED, UNIT, WEIGHT, ColumnTask
 from fastdp.tables.consistent import Level
 from fastdp.tables.keys import MOST_KEYS, KeyRule, count_rule, shared_weight_rule, weight_rule
 from fastdp.tables.sums import ROWS, Quantity
+from fastdp.thresholds.base import ThresholdTask
+from fastdp.thresholds.noisy_max import score_unit
 from fastdp.units import UnitRows
 from fastdp.validation import DAY
 
@@ -144,6 +147,32 @@ class Budget:
         alike, wanted = plan.first_sum(column) == "total", self.rows_above(column)
         losses = counting, choosing, tail, plan.noise
         return ColumnTask((own.low, own.high), plan.contributions, wanted, *losses, alike, *public)
+
+    def check_helpers(self) -> None:
+        """ParameterError for a helper whose noise cannot be drawn, whatever the rows are."""
+        plan, times = self.plan, {"dropped": MOST_DROPPED}
+        try:
+            for (purpose, column), loss in self.helpers.items():
+                if purpose in ("counted", "dropped", "others", "tail"):
+                    noise_distribution(plan.noise, times.get(purpose, 1) * plan.contributions, 1, loss)
+                elif purpose == "auto":
+                    geometric_distribution(UNIT / Fraction(loss))
+                elif purpose == "rows":
+                    laplace_distribution(self._weights / Fraction(loss))
+                elif purpose == "clip":
+                    own = plan.column(column)
+                    # At least 2^-34 where the choice takes less than its share: see ``choices``.
+                    each = float(Fraction(loss) / self._weights)
+                    score_unit(ThresholdTask(each, max(-own.low, own.high), MAX_ROWS, MAX_ROWS, 1.0), counts=2)
+        except ParameterError as error:
+            raise ParameterError(
+                f"epsilon = {plan.epsilon!r}: expected shares that buy noise that can be drawn ({error})"
+            ) from None
+
+    @property
+    def _weights(self) -> Fraction:
+        """Most by which a unit changes the counts that choose a clip."""
+        return Fraction(WEIGHT if self.plan.who is not None else self.plan.contributions)
 
     def key_rule(self) -> KeyRule:
         """Noise and threshold of the choice of keys."""

@@ -24,7 +24,7 @@ from fastdp.tables.beyond import count_tail, tail_edges
 from fastdp.tables.calendar import Time
 from fastdp.tables.keys import choose_keys
 from fastdp.tables.persons import Kept, PersonRows, check_finite, read_rows
-from fastdp.tables.plan import Clips, TablePlan
+from fastdp.tables.plan import MOST_ROWS, Clips, TablePlan
 from fastdp.tables.sums import (
     FIRST_SUMS,
     ROWS,
@@ -314,8 +314,6 @@ def _value(bound: Bounds | Value | None, clip: Bounds | None) -> Value:
 Reads = Callable[[], Iterator[CellRows]]
 #: Bytes of coded rows that are kept for a second reading.
 MOST_HELD = 2**28
-#: Most rows of a person that are chosen ("auto").
-MOST_ROWS = 10**6
 #: An end of a range, in steps, beyond all values.
 FAR = 2**50
 

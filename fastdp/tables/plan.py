@@ -35,6 +35,8 @@ OF_SUMS = {"sum", "mean", "var", "std"}
 MAX_CELLS = 2 * 10**8
 #: The noise of a release whose persons' rows are chosen ("auto") is that of less variance for so many.
 NOMINAL_ROWS = 20
+#: Most rows of a person that are chosen.
+MOST_ROWS = 10**6
 #: Bits of the largest square of a deviation, in steps of a square's resolution.
 SQUARE_BITS = 32
 #: Ends of the clip by column.

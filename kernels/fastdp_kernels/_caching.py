@@ -42,7 +42,11 @@ def _features_of_target() -> frozenset[str]:
     name, features = getattr(config, "CPU_NAME", None), getattr(config, "CPU_FEATURES", None)
     if features:
         return frozenset(each[1:] for each in features.split(",") if each.startswith("+"))
-    return frozenset(LEVELS.get(name, ())) if name else _PROCESSOR
+    found = frozenset(LEVELS.get(name, ())) if name else _PROCESSOR
+    if features is None and not getattr(config, "ENABLE_AVX", True):
+        # As Numba does, for kernels that it compiles.
+        return frozenset(each for each in found if not each.startswith("avx"))
+    return found
 
 
 _PROCESSOR = _features_of_processor()

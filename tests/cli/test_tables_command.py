@@ -9,6 +9,7 @@ from click.testing import CliRunner
 
 import fastdp
 from fastdp.cli import main
+from fastdp.cli.terminal import in_options
 from fastdp.guarantee import Guarantee
 from fastdp.ledger import Ledger
 
@@ -61,6 +62,24 @@ def test_a_bound_or_a_clip_is_asked_for_by_its_option(kind, source, run):
     done = run(kind, source, *TOTALS, "-o", "out.csv")
     assert done.exit_code == 2
     assert "Expected --bound, the public largest value (or LOW,HIGH), or --clip" in done.output
+
+
+def test_a_column_without_a_bound_is_told_its_option(source, run):
+    asked = ["--stat", "kwh=mean", "--stat", "*=count", "--stat", "city=nunique", "--epsilon", "1"]
+    for given in (["aggregate", source, *WINDOWS, *asked, "--weight", "kwh=2", "-o", "out.csv"], ["plan", *asked]):
+        done = run(*given)
+        assert done.exit_code == 2
+        assert "Expected --bound kwh=HIGH, the public largest value (or LOW,HIGH), or --clip kwh=HIGH" in done.output
+
+
+def test_messages_name_options(run, tmp_path):
+    for row, told in (("2026-01-01,", "(--nonfinite zero makes"), (",1", "(--missing drop drops such rows)")):
+        (tmp_path / "in.csv").write_text(f"at,kwh\n2026-01-02,1.5\n{row}\n")
+        done = run("totals", tmp_path / "in.csv", *TOTALS, "--clip", 2, "-o", "out.csv")
+        assert done.exit_code == 1
+        assert told in done.stderr
+    said = "time=fastdp.Time(..., start=, stop=), Time(unit=), fewer keys (keys=), every = '1d', clip=2.0"
+    assert in_options(said) == "--start, --stop, --time-unit, fewer keys (--key), every = '1d', clip=2.0"
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".csv", ".csv.gz", "-"])

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 import fastdp
 from fastdp import Guarantee, Person, Rows, Time
 from fastdp.errors import BudgetError, ParameterError
+from fastdp.guarantee import zcdp_epsilon
 from fastdp.ledger import Budget, Entry, Ledger
 from fastdp.ledger.odometer import EVERYWHERE, Odometer, Region
 from fastdp.units import Period, Times, UnitRows
@@ -158,6 +159,15 @@ def test_deltas_and_rhos_of_a_person() -> None:
         odometer_of([entry(UNIT["day"], 0.5, (0, 59), **gaussian)]).of_person("s", MONTHLY, 24312).delta >= once.delta
     )
     assert math.isinf(odometer_of([entry(UNIT["day"], math.inf, (3, 4))]).of_person("s", MONTHLY, 24312).epsilon)
+
+
+def test_rhos_of_days_compose_by_divergences() -> None:
+    """Sums for each period, beside those of a day, are no pure losses."""
+    gaussian = {"delta": 1e-6, "rho": 0.02}
+    days = odometer_of(entry(UNIT["day"], 0.9, (0, 2), **gaussian) for _ in range(10))
+    found = days.total("s")
+    assert found.rho == 10 * written(0.02)
+    assert float(found.epsilon) == pytest.approx(zcdp_epsilon(0.2, 1e-5), rel=1e-9)
 
 
 def test_a_longer_unit_counts_twice_in_its_own_periods_alone() -> None:

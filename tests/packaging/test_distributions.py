@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import platform
 import re
+import runpy
 import subprocess
 import sys
 import tarfile
@@ -11,6 +13,7 @@ import zipfile
 from email import message_from_string
 from email.message import Message
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -66,6 +69,44 @@ def test_the_citation_is_of_this_version() -> None:
     named = re.findall(r"^repository-code: (\S+)$", text, re.M)
     source = PROJECT["project"].get("urls", {}).get("Source")
     assert named == ([] if source is None else [source])
+
+
+def kernels_hook(root: Path) -> Any:
+    """The hook of a wheel's build in a checkout."""
+    pytest.importorskip("hatchling", reason="needs the dependency group package")
+    hook: Any = runpy.run_path(str(ROOT / "hatch_build.py"))["KernelsHook"]
+    return hook(str(root), {}, None, None, str(root / "dist"), "wheel")
+
+
+def test_a_failed_level_leaves_no_kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "kernels" / "fastdp_kernels" / "_compiled"
+
+    def compiles(command: list[str], **options: object) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        if command[-1] == "x86-64-v4":
+            raise subprocess.CalledProcessError(1, command)
+
+    monkeypatch.setenv("FASTDP_LEVELS", "x86-64-v3 x86-64-v4")
+    monkeypatch.setattr(subprocess, "run", compiles)
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setattr(platform, "machine", lambda: "x86_64")
+    monkeypatch.setattr(platform, "libc_ver", lambda: ("glibc", "2.31"))
+    with pytest.raises(subprocess.CalledProcessError):
+        kernels_hook(tmp_path).initialize("standard", {"artifacts": []})
+    assert folder.parent.exists()
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize("here", [("darwin", "x86_64", ""), ("linux", "aarch64", "glibc"), ("linux", "x86_64", "")])
+def test_levels_are_of_linux_alone(
+    here: tuple[str, str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FASTDP_LEVELS", "x86-64-v3")
+    monkeypatch.setattr(sys, "platform", here[0])
+    monkeypatch.setattr(platform, "machine", lambda: here[1])
+    monkeypatch.setattr(platform, "libc_ver", lambda: (here[2], ""))
+    with pytest.raises(RuntimeError, match="expected Linux on x86-64 with glibc"):
+        kernels_hook(tmp_path).initialize("standard", {"artifacts": []})
 
 
 @pytest.fixture(scope="module")

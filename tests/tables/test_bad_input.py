@@ -282,6 +282,24 @@ def test_keys_of_one_column_are_no_lists(ledger: fastdp.Ledger) -> None:
     assert spent(ledger) == 0.0
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"unit": fastdp.Person("who", rows="auto")}, "epsilon = 1e-09: .* noise that can be drawn .scale"),
+        ({"unit": fastdp.Person("who", rows=2)}, "epsilon = 1e-09: .* noise that can be drawn .epsilon"),
+        ({"unit": fastdp.Rows(1000), "epsilon": 1e-12}, "epsilon = 1e-12: .* noise that can be drawn .scale"),
+    ],
+)
+def test_noise_of_helpers_is_refused_before_the_charge(
+    options: dict[str, Any], message: str, ledger: fastdp.Ledger
+) -> None:
+    with pytest.raises(ParameterError, match=message):
+        fastdp.aggregate(
+            GOOD, {"kwh": "sum"}, **({"epsilon": 1e-9, "bounds": 10.0} | options), ledger=ledger, stream="meters"
+        )
+    assert not list(ledger.entries())
+
+
 def columns_of_persons() -> dict[str, Any]:
     names = pd.Series(["person 987654", "person 9876541", "person 987654"])
     return {
