@@ -6,6 +6,7 @@ import hashlib
 import math
 import os
 import struct
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, tzinfo
@@ -497,6 +498,10 @@ def _text_or(kind: pa.DataType) -> pa.DataType:
     return import_tables()[1].large_string() if _is_text(kind) else kind
 
 
+#: Held while keys are looked up, which adds spellings: copies of a publisher, and shards in threads, share them.
+_CODES = threading.Lock()
+
+
 class Keys:
     """Keys by number: the given ones, or those of rows as they arrive; a path of nodes, one for each key column."""
 
@@ -529,6 +534,10 @@ class Keys:
 
         ``rows``: their number, without key columns.
         """
+        with _CODES:
+            return self._codes(columns, rows)
+
+    def _codes(self, columns: Sequence[pa.Array], rows: int) -> Integers:
         node: Integers = np.zeros(len(columns[0]) if columns else rows, np.int64)
         for i, column in enumerate(columns):
             entry, _ = self._entries[i].of(column)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import sys
+import threading
 import unicodedata
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -192,3 +194,31 @@ def test_what_names_nobody_is_refused() -> None:
     odd = pa.ExtensionArray.from_storage(pa.fixed_shape_tensor(pa.int8(), [2]), tensor)
     with pytest.raises(DataError):
         digests_of(odd)
+
+
+def test_threads_share_the_spellings_of_keys() -> None:
+    """Copies of a publisher, and shards in threads, look keys up in one object, which learns spellings meanwhile."""
+    names = [f"k{n}" for n in range(400)]
+    keys, wrong = columns.Keys(["key"], [(name,) for name in names]), list[object]()
+
+    def look_up(thread: int) -> None:
+        for k in range(200):
+            spelled = [names[(thread + k) % 400], f"unknown {thread} {k}", names[k]]
+            try:
+                found = keys.codes([pa.array(spelled)]).tolist()
+            except IndexError as error:
+                wrong.append(error)
+            else:
+                wrong.extend([found] if found != [(thread + k) % 400, -1, k] else [])
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [threading.Thread(target=look_up, args=(number,)) for number in range(4)]
+        for each in threads:
+            each.start()
+        for each in threads:
+            each.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert not wrong
