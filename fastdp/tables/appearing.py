@@ -180,12 +180,8 @@ class OnlineKeys:
 
     def learned(self, columns: list[pa.Array]) -> tuple[OnlineKeys, Integers]:
         """The state with new keys of rows, and the number of each row's key."""
-        table = self.table
-        known = self.known
-        if table.size != self.size:
-            # Another state has more keys.
-            table, known = Keys(table.names), {}
-            table.codes(self.table.entries(np.arange(self.size)))
+        # Another state may have more keys.
+        table, known = (self.table, self.known) if self.table.size == self.size else (self._own_table(), {})
         # An error would tell of a hidden key: its type.
         kinds = zip(columns, table.kinds(), strict=True)
         codes = table.codes([column if kind is None else of_kind(column, kind) for column, kind in kinds])
@@ -195,6 +191,17 @@ class OnlineKeys:
         # What is shown stays the same.
         vars(found)["shown"] = self.shown
         return found, codes
+
+    def _own_table(self) -> Keys:
+        table = Keys(self.table.names)
+        table.codes(self.table.entries(np.arange(self.size)))
+        return table
+
+    def alone(self) -> OnlineKeys:
+        """A copy whose table no other state shares."""
+        found = replace(self, table=self._own_table(), known={})
+        vars(found)["shown"] = self.shown
+        return found
 
     def learned_one(self, entry: object) -> tuple[OnlineKeys, int]:
         """The same for the key of one row, of one column."""

@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -161,13 +161,10 @@ class ValueCounts:
         low, high = bound
         self.bound = bound
         self.sides = [side for side, end in ((-1, -low), (1, high)) if end > 0.0]
-        self._choosers = {side: self._chooser(side) for side in self.sides}
+        tasks = {side: _threshold_task(self.top(side), Fraction(1), 1.0, MAX_ROWS) for side in self.sides}
+        self._choosers = {side: ScaleFree().chooser(task) for side, task in tasks.items()}
         #: Parts of a step in which rows are counted.
         self._fine = 1
-
-    def _chooser(self, side: int) -> Any:
-        """An empty histogram of one side."""
-        return ScaleFree().chooser(_threshold_task(self.top(side), Fraction(1), 1.0, MAX_ROWS))
 
     def top(self, side: int) -> float:
         """Distance of the bound's end from 0."""
@@ -180,13 +177,11 @@ class ValueCounts:
 
     def weigh(self, values: Floats, sizes: Integers) -> None:
         """Add finite values, each of a person with so many of them and :data:`WEIGHT` - 1 steps in all."""
-        self._fine = FINE
-        for size in np.unique(sizes).tolist():
-            chosen = values[sizes == size]
-            for side, chooser in self._choosers.items():
-                own = self._chooser(side)
-                own.observe(chosen if side > 0 else -chosen)
-                chooser.counts[:] += (WEIGHT - 1) * FINE // size * own.counts
+        self._fine, shares = FINE, (WEIGHT - 1) * FINE // sizes
+        for side, chooser in self._choosers.items():
+            bins = np.minimum(np.searchsorted(self.candidates(side), side * values), chooser.counts.size - 1)
+            # Doubles are exact up to 2^53, the parts of 2^27 persons.
+            chooser.counts[:] += np.bincount(bins, shares, chooser.counts.size).astype(np.int64)
 
     def candidates(self, side: int) -> Floats:
         """Rising candidates for an end."""
@@ -197,12 +192,10 @@ class ValueCounts:
 
     def counts(self, side: int) -> Integers:
         """Rows in each bin, up to the first candidate and between."""
-        own = self._choosers[side].counts
-        if self._fine > 1:
-            # Sums from the top are rounded, not bins: a person moves those of both sides by WEIGHT steps in all.
-            above = np.cumsum(own[::-1]) // self._fine
-            own = np.diff(above, prepend=0)[::-1]
-        return np.ascontiguousarray(np.minimum(own, MAX_ROWS // own.size))
+        # Sums from the top are rounded and cut off, not bins: a unit then moves all of them in one direction, and
+        # those of both sides by WEIGHT steps in all.
+        above = np.minimum(np.cumsum(self._choosers[side].counts[::-1]) // self._fine, MAX_ROWS)
+        return np.ascontiguousarray(np.diff(above, prepend=0)[::-1])
 
 
 def choose_clip(task: ColumnTask, found: ValueCounts, key: Key, counted: Number | None = None) -> Clip:

@@ -440,15 +440,18 @@ class WindowsMachine(Machine[WindowsState]):
     def guarantee(self, key: Key) -> Guarantee:
         """Guarantee of everything that is ever released."""
         whole = self.plan.budget.guarantee(simulated=key.simulated)
-        if self.lateness is None:
-            return whole
-        step = "the latest time of the rows so far is public knowledge: it moves the clock (lateness=)"
-        return replace(whole, derivation=(*whole.derivation, step))
+        steps = []
+        if self.private:
+            steps.append("the type of the first entry in each key column is public knowledge")
+        if self.lateness is not None:
+            steps.append("the latest time of the rows so far is public knowledge: it moves the clock (lateness=)")
+        return replace(whole, derivation=(*whole.derivation, *steps))
 
     # State files.
 
     def rekeyed(self, state: WindowsState, key: Key) -> WindowsState:
-        return replace(state, waiting=state.waiting.alone())
+        keys = None if state.keys is None else state.keys.alone()
+        return replace(state, waiting=state.waiting.alone(), keys=keys)
 
     def pack(self, state: WindowsState) -> Packed:
         """The state as JSON, with keys and waiting rows as parts of a log."""

@@ -1,6 +1,6 @@
 """Naive reports of the local model: every distribution as a list of cells of words, walked or bisected.
 
-Sources: ToPL Appendix E.1 and E.2 (variances, window lengths), the integer form as in the project's design: near
+Sources: ToPL Appendix E.1 and E.2 (variances, window lengths), the integer form of ``fastdp.local.reports``: near
 weight a, far weight b the largest with N floor(b e^epsilon) + D b <= S, left-over dealt out in turn.
 """
 

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 import fastdp
 from fastdp.errors import DataError, ParameterError, StateError
-from fastdp.tables.appearing import KeyNoise, weights_of
+from fastdp.tables.appearing import KeyNoise, OnlineKeys, weights_of
 from tests.oracles import online_keys, persons
 
 BEGIN = datetime(2024, 1, 1)
@@ -457,3 +457,14 @@ def test_the_state_of_a_key_is_small() -> None:
     windows.add(np.full(n, np.datetime64(BEGIN, "us")), keys=[f"key {i:08d}" for i in range(n)])
     windows.advance(BEGIN + timedelta(hours=1))
     assert len(windows.to_bytes()) < 100 * n
+
+
+def test_a_copy_learns_keys_of_its_own() -> None:
+    """A state and its copy share no table: keys that one learns, in another thread even, leave the other as it is."""
+    first, _ = OnlineKeys.none(("key",)).learned([pa.array(["a", "b"])])
+    copy = first.alone()
+    theirs, _ = copy.learned([pa.array(["c"])])
+    mine, codes = first.learned([pa.array(["d", "c", "a"])])
+    assert codes.tolist() == [2, 3, 0]
+    assert (first.table.size, theirs.table.size, mine.table.size) == (4, 3, 4)
+    assert theirs.table is not mine.table

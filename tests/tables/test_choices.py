@@ -150,7 +150,8 @@ def test_candidates_and_counts_of_both_sides():
 def test_more_rows_than_scores_hold_count_as_so_many():
     found = counted([5.0])
     found._choosers[1].counts[3] = 2**50
-    assert found.counts(1)[3] == choices.MAX_ROWS // found.counts(1).size
+    assert found.counts(1)[3] == choices.MAX_ROWS - 1, "one row lies above"
+    assert found.counts(1).sum() == choices.MAX_ROWS
 
 
 def test_each_end_is_scale_frees_choice_of_its_side(monkeypatch):
@@ -229,6 +230,18 @@ def test_a_person_moves_the_counts_of_a_choice_by_one_weight():
         assert sum(each[1].sum() for each in above) > 0.9 * choices.WEIGHT, "however many rows"
     one = of_persons([4, 1], [5.0, 5.0, 5.0, -3.0, 5.0])
     assert [int(one.counts(side)[1:].sum()) for side in (-1, 1)] == [1023, 3071 + 4095]
+
+
+def test_a_person_beside_more_rows_than_scores_hold_moves_no_count_back():
+    """Sums from the top move in one direction, also where they are cut off."""
+    found = [of_persons([3] * 5, np.tile([1.0, 3.0, 9.0], 5)), of_persons([3] * 4, np.tile([1.0, 3.0, 9.0], 4))]
+    sums = []
+    for each in found:
+        each._choosers[1].counts[40] += 2**62
+        sums.append(np.cumsum(each.counts(1)[::-1]))
+    assert (sums[0] >= sums[1]).all()
+    assert (sums[0] - sums[1]).max() <= choices.WEIGHT
+    assert sums[0].max() == choices.MAX_ROWS
 
 
 def test_a_choice_without_rows_of_persons():
