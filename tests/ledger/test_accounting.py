@@ -187,6 +187,7 @@ def test_releases_that_cost_nothing_or_everything() -> None:
     assert not total(without).within(Budget(1e300, math.inf))
     assert total(without).within(Budget(math.inf, math.inf))
     assert left(Budget(2.0, math.inf), Loss(0, 0), Loss(math.inf, 0)).epsilon == 0.0
+    assert left(Budget(2.0, math.inf), Loss(3, 0), Loss(0, 0)) == Budget(0.0, 0.0)
     # Both are forgotten when they are taken back, as is a unit that did not meet.
     odometer, others = odometer_of([entry(0.5)]), [entry(math.inf, delta=0.25), entry(0.25, unit="one person")]
     for other in others:

@@ -39,6 +39,8 @@ def test_ten_tenths_make_one(ledger) -> None:
     assert account.spend(Guarantee(5.0, simulated=True), stream="meter").state == "spent"
     assert account.spent("meter").epsilon == 1.0
     assert account.streams == ["meter", "other"]
+    with pytest.raises(BudgetError, match=r"this release needs 3\.7\d*e-06\. Nothing"):
+        ledger(limit_delta=1e-6).spend(Guarantee(1.0, numeric_distance=1e-6), stream="other")
 
 
 @pytest.mark.parametrize("spent", [1e-17, 0.1 + 2.0**-55])

@@ -27,6 +27,7 @@ from fastdp import Guarantee
 from fastdp.errors import BudgetError, ParameterError, StateError
 from fastdp.ledger import Ledger, store
 from fastdp.ledger.store import LedgerState, sealed
+from fastdp.noise.key import Key
 from tests.oracles import ledger as oracle
 from tests.shared import python
 
@@ -228,6 +229,8 @@ def test_a_key_seals(path: Path, ledger) -> None:
     with pytest.raises(ParameterError, match="key: expected 32 bytes, a Key or None, got str"):
         ledger(key="a passphrase")
     assert ledger(key=KEY).verify().lines == 2
+    one, other = (store.sealing(Key.from_bytes(KEY), name)(b"line") for name in ("one", "other"))
+    assert one != other, "each ledger has a key of its own"
     # Sealed again without the key, by SHA-256, it is not accepted.
     account.close()
     edit(path, "UPDATE line SET body = replace(body, 'hmac-sha256', 'sha256') WHERE id = 0")
