@@ -151,13 +151,13 @@ def call(group: str, function: Callable[..., Any], given: list[str] | None = Non
     return int(function(**options) or 0)
 
 
-def parts(pattern: str) -> dict[str, str]:
-    """First lines of the docstrings of modules that have a function ``run``; none is imported."""
-    texts = {path: path.read_text() for path in sorted((ROOT / "benchmarks").glob(pattern))}
+def parts(group: str, function: str = "run") -> dict[str, str]:
+    """First lines of the docstrings of a group's modules that have this function; none is imported."""
+    texts = {path: path.read_text() for path in sorted((ROOT / "benchmarks" / group).glob("*.py"))}
     return {
         path.stem: (ast.get_docstring(ast.parse(text)) or "").partition("\n")[0]
         for path, text in texts.items()
-        if "\ndef run(" in text
+        if f"\ndef {function}(" in text and not path.stem.startswith("_")
     }
 
 
@@ -167,7 +167,7 @@ def run_part(group: str, arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog=f"python -m benchmarks {group}")
     commands = parser.add_subparsers(dest="part", required=True)
     run: Callable[..., Any] = print
-    for name, summary in parts(f"{group}/*.py").items():
+    for name, summary in parts(group).items():
         command = commands.add_parser(name, help=summary, description=summary)
         if name in given[:1]:
             run = importlib.import_module(f"benchmarks.{group}.{name}").run
