@@ -179,7 +179,7 @@ def test_pages_are_renewed_between_their_markers(tmp_path: Path, capsys: pytest.
     assert "old" in page.read_text()
     assert speed.main([*command, "--write", "--pages", str(page)]) == 0
     text = page.read_text()
-    assert text.startswith("before\n<!-- speed: short -->\n\n| work |")
+    assert text.startswith("before\n<!-- speed: short -->\n\n| speed |")
     assert text.endswith("|\n\n<!-- /speed -->\nafter\n")
     assert "old" not in text
     assert speed.main([*command, "--check", "--pages", str(page)]) == 0
