@@ -1,4 +1,4 @@
-"""Threshold rule without units, ours in place of ToPS Eq. 6, whose c has the unit of a value (``docs/tops.md``)."""
+"""Threshold rule without units, in place of ToPS Eq. 6, whose c has the unit of a value (``docs/streams.md``)."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ GUIDES = sorted([*DOCS.glob("tutorials/*.md"), *DOCS.glob("howto/*.md")])
 #: Each takes a second and more of computing.
 LONG = {"many_meters", "auditing", "choosing"}
 #: Pages beside the guides whose Python runs from top to bottom, and what they print.
-RUNS = {"adaptive": "", "intervals": "", "w_event": "", "tables": "", "ledger": "has 0.0 of 1.0 epsilon left"}
+RUNS = {"streams": "", "tables": "", "ledger": "has 0.0 of 1.0 epsilon left"}
 
 
 @pytest.fixture
