@@ -7,7 +7,8 @@ pi j / N,
 
 is the sum of P[|S + c N| <= t] over integers c: P[|S| <= t], and at most P[|S| >= N - t] too much.  Errors, each
 below 10^-12: aliasing by Chernoff's bound, which sets N; the sum's end by an integral, which sets the number of
-terms; rounding, as absolute terms sum to less than ten.  For m = 2 and 3, which need most terms, the tail has a closed form.
+terms; rounding, as absolute terms sum to less than ten.  For m = 2 and 3, which would need most terms, the tail has a
+closed form.
 """
 
 from __future__ import annotations
