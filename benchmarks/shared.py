@@ -107,15 +107,6 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) 
     print(f"\n{title}\n\n" + "\n".join(f"| {line} |" for line in lines) + "\n", flush=True)
 
 
-def inserted(page: str, begin: str, end: str, text: str) -> str:
-    """The page with this text between two marks; SystemExit if they are not there."""
-    head, first, rest = page.partition(begin)
-    _, last, tail = rest.partition(end)
-    if not (first and last):
-        raise SystemExit(f"the page lacks {begin!r} or, after it, {end!r}")
-    return head + first + text + last + tail
-
-
 def add_options(parser: argparse.ArgumentParser, function: Callable[..., object]) -> None:
     """An option for each keyword of `function`, and its other parameters as positional arguments.
 

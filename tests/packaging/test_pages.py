@@ -212,9 +212,8 @@ def test_the_reference_lists_every_public_name_once() -> None:
     assert missing <= {"fastdp.smoothers.SmootherState"}, missing  # a type of NumPy's
 
 
-def test_tables_of_the_page_are_those_of_results_that_reach_the_targets() -> None:
-    """As the page and the design state them; the benchmark makes the results."""
-    page, results = (DOCS / "tables.md").read_text(), json.loads(tables.RESULTS.read_text())
-    assert tables.filled(page, tables.pages(results)) == page
+def test_results_of_tables_reach_the_targets() -> None:
+    """As the page states them; the benchmark makes the results."""
+    results = json.loads(tables.RESULTS.read_text())
     assert min(row["covered"] for row in results["sums"]) >= 0.9
     assert min(min(row["covered"], row["all covered"]) for row in results["persons"]) >= 0.9
