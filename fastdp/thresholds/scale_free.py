@@ -201,7 +201,7 @@ class _ScaleFreeChooser(CountedHoldout):
 
     def __init__(self, rule: ScaleFree, task: ThresholdTask, above: float | None) -> None:
         self._top = Grid(task.bound, task.resolution).bound_steps
-        self.candidates, *self._eighths = _candidates(self._top)
+        self.candidates, self._first, self._borders = _candidates(self._top)
         self.count_epsilon, self._epsilon = _budgets(task) if above is None else (0.0, task.epsilon)
         self._above = task.holdout if above is None else above
         self.unit = score_unit(replace(task, epsilon=self._epsilon), counts=2)
@@ -232,8 +232,8 @@ class _ScaleFreeChooser(CountedHoldout):
     def observe(self, values: Floats) -> None:
         floats = as_floats(as_column(values, "values"))
         scratch = np.empty(threshold_choice.PIECE, np.uint32), np.zeros((3, self._counts.size), np.int64)
-        per_unit = 1.0 / self._task.resolution
-        threshold_choice.bin_eighths(floats, per_unit, float(self._top), *self._eighths, *scratch, self._counts)
+        grid = 1.0 / self._task.resolution, float(self._top)
+        threshold_choice.bin_eighths(floats, *grid, self._first, self._borders, *scratch, self._counts)
 
     @property
     def above_lowest(self) -> int:

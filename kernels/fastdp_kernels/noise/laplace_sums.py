@@ -74,7 +74,7 @@ def _beyond(t: float, scale: float, m: float) -> float:
     else:
         squares = first * first + 2.0 * first * mean + mean * (1.0 + 2.0 * mean)
         average = 0.5 * (squares + 3.0 * a * (first + mean) + 3.0 * a * a - 1.0)
-    return 2.0 * math.tanh(0.5 / scale) ** m * math.exp(-first / scale) * (1.0 + mean) * average
+    return float(2.0 * math.tanh(0.5 / scale) ** m * math.exp(-first / scale) * (1.0 + mean) * average)
 
 
 @kernel

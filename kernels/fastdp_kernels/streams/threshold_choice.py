@@ -85,7 +85,7 @@ def _bin_of_eighth(
     steps = step_bits(value, steps_per_unit, top) - ROUNDER_BITS
     # The exponent and three bits of the mantissa: which eighth of an octave.
     eighth = np.uint32((bits_of(real_of(max(steps, np.int64(1)))) >> 49) - EIGHTHS)
-    return first[eighth] + np.int64(borders[eighth] < steps)
+    return np.int64(first[eighth] + np.int64(borders[eighth] < steps))
 
 
 @kernel
