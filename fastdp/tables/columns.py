@@ -140,7 +140,24 @@ def texts_of(entries: pa.Array) -> pa.LargeStringArray:
     if types.is_timestamp(kind):
         return _instants(entries)
     # Few columns of persons are of other types.
-    return arrow.array([_text(entry) for entry in entries.to_pylist()], text)
+    return arrow.array([None if entry is None else _text(entry) for entry in entries.to_pylist()], text)
+
+
+def as_texts(column: pa.Array) -> pa.LargeStringArray:
+    """Keys as texts, equal if they name one key; NaN and infinity are missing."""
+    _, arrow = import_tables()
+    import pyarrow.compute as compute
+
+    check_single(column, uuids=True)
+    types = arrow.types
+    column = column.dictionary_decode() if types.is_dictionary(column.type) else column
+    kind = column.type
+    if types.is_timestamp(kind):
+        column = column.cast(arrow.timestamp("us", kind.tz and "UTC"), safe=False)
+    if types.is_floating(kind):
+        column = compute.if_else(compute.is_finite(column), column, arrow.scalar(None, kind))
+    shows = types.is_temporal(kind) or types.is_boolean(kind)
+    return column.cast(arrow.large_string()) if shows else texts_of(column)
 
 
 def one_spelling(entries: pa.Array) -> pa.Array:
@@ -606,10 +623,6 @@ class Keys:
             starts = np.searchsorted(parents[order], np.arange(int(parents.max(initial=-1)) + 1))
             sums = np.add.reduceat(sums[:, :, order], starts, axis=2) if starts.size else sums[:, :, :0]
         return sums if depth or not self.names or sums.shape[2] else np.zeros((*sums.shape[:2], 1), np.int64)
-
-    def kinds(self) -> list[pa.DataType | None]:
-        """Arrow types of the columns' entries; None before the first one that is not missing."""
-        return [each.values[0].type if each.has_values else None for each in self._entries]
 
     def entries(self, which: Integers) -> list[pa.Array]:
         """Entries of keys by their numbers, one array for each column."""
