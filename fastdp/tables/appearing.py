@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from fastdp.data.source import import_tables
+from fastdp.data.source import arrow
 from fastdp.kinds import Flags, Integers
 from fastdp.noise import binding
 from fastdp.noise.key import Key
@@ -213,7 +213,6 @@ class OnlineKeys:
         """Texts of new keys, and of key, weight, bar and begin of each key that is not as it was."""
         found = []
         if self.size > before.size:
-            _, arrow = import_tables()
             columns = self.table.entries(np.arange(before.size, self.size))
             table = arrow.table(columns, [str(i) for i in range(len(columns))])
             into = arrow.BufferOutputStream()
@@ -232,7 +231,6 @@ class OnlineKeys:
         """The state with a part that :meth:`parts` wrote; ValueError if it fits no keys."""
         kind, _, text = part.partition(":")
         if kind == _NAMES:
-            _, arrow = import_tables()
             table = arrow.ipc.open_stream(base64.b64decode(text)).read_all()
             return self.learned([column.combine_chunks() for column in table.columns])[0]
         codes, *given = codec.unpack(text, "<i8").reshape(-1, 4).astype(np.int64).T
