@@ -278,7 +278,7 @@ def engine(extra: str, module: str) -> Foreign:
 
 
 def _is_bound(machine: Machine[Any]) -> bool:
-    """True if noise is bound to earlier values; users' mechanisms must ensure it (``docs/state.md``)."""
+    """True if noise is bound to earlier values; users' own must be (``docs/tutorials/own_mechanism.md``)."""
     if not isinstance(machine, Schedule):
         return type(machine) in (*MACHINES.values(), WindowsMachine) or not type(machine).__module__.startswith(
             "fastdp."
