@@ -1,7 +1,7 @@
 """PHDStream with cells chosen from released counts, so that the counts get all of epsilon.
 
 After the first batch only noisy counts of disjoint cells are released, and each event is in one of them; where past
-counts say too little, PrivTree chooses the cells with half of epsilon.  Ours; proof: ``docs/phdstream.md``.
+counts say too little, PrivTree chooses the cells with half of epsilon.  Ours; proof: ``docs/points.md``.
 """
 
 from __future__ import annotations
@@ -425,7 +425,7 @@ class AdaptivePHDStream(SpatialPublisher[AdaptiveState]):
     PrivTree chooses the first cells.  Later ones follow from released counts, so that the counts get all of epsilon;
     cells are counted every few steps and forecast in between.  If much of a count is in cells that past ones did not
     cut, PrivTree chooses for 32 steps (with ``period``, once).  For many batches and releases that may lag; see
-    ``docs/phdstream.md``, "The better of the two".
+    ``docs/points.md``, "Counts alone".
 
     Parameters
     ----------

@@ -5,7 +5,7 @@ counts in its leaves and appends it to the *kept tree*, from which the next step
 written nodes never change.  The *counted tree* is that of the last count.
 
 PrivTree is one step on an empty tree.  A step is a pure function of (kept tree, batch, step number, key).  Proof:
-``docs/phdstream.md``.
+``docs/points.md``.
 """
 
 from __future__ import annotations

@@ -208,7 +208,7 @@ class PrivTree:
 
     Notes
     -----
-    Privacy: ``docs/phdstream.md``.  Counts have noise of scale 2 / epsilon, and are made non-negative and consistent.
+    Privacy: ``docs/points.md``.  Counts have noise of scale 2 / epsilon, and are made non-negative and consistent.
     """
 
     rule: ClassVar[int] = 1

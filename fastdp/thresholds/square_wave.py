@@ -100,7 +100,7 @@ POWER = 0.03
 #: Prior of each logarithm of a share: normal with this precision, so that no tail falls without end.
 PRECISION = 3e-4
 #: Factor on the estimate's squared bias: an unobserved tail may be longer than the extrapolated one
-#: (``docs/topl.md``).
+#: (``docs/local.md``).
 DOUBT = 5.0
 MAX_STEPS = 200
 #: Added to the diagonal of a numerically singular system, relative to its largest entry.
@@ -242,7 +242,7 @@ class SquareWave:
         code does.  The logarithmic scale is always accelerated.
     scale : "linear" or "logarithmic"
         Linear as in the paper.  Logarithmic: :class:`fastdp.local.LogSquareWave` on [bound / 2^14, bound]; with
-        "concave", ToPL's default, or "sw-w", the mean of resampled estimates with the tail cut (``docs/topl.md``).
+        "concave", ToPL's default, or "sw-w", the mean of resampled estimates with the tail cut (``docs/local.md``).
 
     Notes
     -----

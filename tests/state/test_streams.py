@@ -1,4 +1,4 @@
-"""The programs of docs/state.md: ``publisher.stream`` with its log, and a mechanism of one's own."""
+"""``publisher.stream`` with its log, and a mechanism of one's own, as on their pages."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from fastdp.state import Publisher
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastdp.errors.AccuracyWarning")
 
+DOCS = Path(__file__).resolve().parents[2] / "docs"
 VALUES = np.arange(300.0) % 37
 
 KINDS: dict[str, Any] = {
@@ -127,21 +128,18 @@ def test_the_log_says_what_is_public(kind: str, caplog: pytest.LogCaptureFixture
 BATCH, NEXT = [20, 30, 25], [1, 2, 3, 400]
 
 
-def program(section: str) -> dict[str, Any]:
-    """The names that a section's program leaves in the working folder."""
-    page = (Path(__file__).resolve().parents[2] / "docs" / "state.md").read_text()
-    (code,) = [
-        part.split("```")[0] for part in page.split(f"## {section}\n")[1].split("\n## ")[0].split("```python\n")[1:]
-    ]
-    assert len(code.splitlines()) <= 40
+def run_page(text: str) -> dict[str, Any]:
+    """The names that the first programs of a page leave in the working folder."""
+    program = "".join(part.split("```")[0] for part in text.split("```python\n")[1:3])
+    assert len(program.splitlines()) <= 44
     names: dict[str, Any] = {"__name__": "page"}
-    exec(compile(code, "docs/state.md", "exec", dont_inherit=True), names)  # noqa: S102 - the project's own page
+    exec(compile(program, "docs", "exec", dont_inherit=True), names)  # noqa: S102 - the project's own page
     return names
 
 
 def test_the_pages_program_goes_on_where_it_was_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    names = program("Streams that never end")
+    names = run_page((DOCS / "state.md").read_text().split("## Streams that never end\n")[1].split("\n## ")[0])
     assert (len(names["before"]), len(names["after"])) == (90, 60)
     assert fastdp.Adaptive.load("sensor.state").n_seen == 150
     assert [out.size for out in names["outputs"]] == [1] * 90
@@ -149,7 +147,7 @@ def test_the_pages_program_goes_on_where_it_was_killed(tmp_path: Path, monkeypat
 
 def test_a_mechanism_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    page = program("Your own mechanism")
+    page = run_page((DOCS / "tutorials" / "own_mechanism.md").read_text())
     assert page["again"] == page["first"]
     assert page["sums"].state.n_seen == 3
 

@@ -1,4 +1,4 @@
-"""Errata of the papers that a computation shows; the tables are in docs/tops.md, topl.md and pak.md."""
+"""Errata of the papers that a computation shows; the tables are in docs/explanation/papers.md."""
 
 from __future__ import annotations
 
