@@ -1,6 +1,6 @@
 """Flat: noise on every value (ToPS section 3, Appendix F); Blocks: noise on blocks sized by released sums.
 
-Closing: ``streams/pipelines.py``; length of the next: kernel ``block_lengths.py``; ``docs/adaptive.md``.
+Closing: ``streams/pipelines.py``; length of the next: kernel ``block_lengths.py``; ``docs/streams.md``.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ class Blocks(Flat):
     Notes
     -----
     Privacy: pure epsilon, or (epsilon, delta) with Gaussian noise: a block's end depends only on sums released before
-    it began, and a value moves one sum by at most theta (``docs/adaptive.md``).
+    it began, and a value moves one sum by at most theta (``docs/streams.md``).
     """
 
     closing: Closing = parameter(Choice(get_args(Closing)), default="spread")

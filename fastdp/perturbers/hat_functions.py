@@ -2,7 +2,7 @@
 
 Level j has knots b^j leaves apart, with hats that fall linearly from 1 to 0 at the next knots and sum to 1 at every
 leaf, so a value moves a level's sums by theta in total.  The sums times b^j, integers, are released
-(``docs/hats.md``).
+(``docs/streams.md``).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class HatsShape(HierarchyShape):
         """Largest difference, in leaf noise scales s, of numbers that :func:`make_hats_consistent` subtracts.
 
         On the highest level, n = b^j: Z is within 64 n s, and C z0, of squared weights n (2 n^2 + 1) / 3, within 23
-        roots of it or 146 n, except with probability e^-63 (``docs/hats.md``).
+        roots of it or 146 n, except with probability e^-63 (``docs/streams.md``).
         """
         if self.levels == 1:
             return 0

@@ -1,4 +1,4 @@
-"""Hierarchy of ToPS (sections 3.4 and 3.5, Eq. 7, Appendix C; ``docs/tops.md``)."""
+"""Hierarchy of ToPS (sections 3.4 and 3.5, Eq. 7, Appendix C; ``docs/streams.md``)."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Hierarchy:
         s, lowest levels without noise; by default the minimiser of ToPS Eq. 7.
     basis : "boxes" or "hats"
         Weights of a level's sums: boxes, as in the paper, or hat functions, with a fifth less noise in ranges; only
-        with ``consistent`` and Laplace noise (``docs/hats.md``).
+        with ``consistent`` and Laplace noise (``docs/streams.md``).
     noise : "laplace" or "gaussian"
         Gaussian noise has sigma theta sqrt(levels) / epsilon; epsilon as for :class:`Flat`.
 

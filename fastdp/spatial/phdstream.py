@@ -449,7 +449,7 @@ class PHDStream(SpatialPublisher[PHDState]):
     Notes
     -----
     Privacy: streams are adjacent if they differ in one event, an addition or a removal in one batch.  An event enters
-    one step's split decisions, one cell's counter and that of all points (``docs/privacy.md``, section 9).  Number
+    one step's split decisions, one cell's counter and that of all points (``docs/points.md``).  Number
     and times of batches are public, sizes are not released.
 
     The first batch may hold everything so far.  PHDStream keeps no points: removing one that was never added is not

@@ -1,4 +1,4 @@
-"""ToPS (CCS 2021, Algorithm 1) and Adaptive (``docs/adaptive.md``) with their defaults."""
+"""ToPS (CCS 2021, Algorithm 1) and Adaptive (``docs/streams.md``) with their defaults."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ class Adaptive(StreamPublisher):
     contributions : int
         w: epsilon is for any w consecutive values together (w-event privacy), or for any w events.
     delta : float
-        Above 0: Gaussian noise, and an (epsilon, delta)-DP release (``docs/gaussian.md``).
+        Above 0: Gaussian noise, and an (epsilon, delta)-DP release (``docs/noise.md``).
     expected_length, every
         As for :class:`fastdp.ToPS`.
     resolution, nonfinite, seed, key
@@ -165,7 +165,7 @@ class Adaptive(StreamPublisher):
     Notes
     -----
     Privacy: pure epsilon, or (epsilon, delta) with ``delta``; exact on this machine, for the unit that ``guarantee``
-    names.  A block's length follows from sums released before it, and a value enters one sum (``docs/adaptive.md``).
+    names.  A block's length follows from sums released before it, and a value enters one sum (``docs/streams.md``).
 
     Error: published values answer at once; ``release(...).sum(..., revised=True)`` and ``.revised`` use everything
     released so far, several times better for ranges up to 10^5 values.

@@ -1,4 +1,4 @@
-"""PAK: running sums of a stream whose bound is too high or unknown (NDSS 2019, Mechanism 1; ``docs/pak.md``)."""
+"""PAK: running sums of a stream whose bound is too high or unknown (NDSS 2019, Mechanism 1; ``docs/streams.md``)."""
 
 from __future__ import annotations
 
@@ -522,7 +522,7 @@ class PAK(Publisher[PAKState]):
     Notes
     -----
     Privacy: the first m values spend epsilon_1 on tau and epsilon_2 on their sum (sequential), the others epsilon in
-    a binary tree (parallel); proof and errata: ``docs/privacy.md``, section 7, ``docs/pak.md``.  Sums are exact;
+    a binary tree (parallel); proof: ``docs/streams.md``, "PAK".  Sums are exact;
     tau's noise is stated for real arithmetic.  After an interrupt compare ``n_seen``.
 
     Averages are post-processing: at most 2 floor(log2 N) + 1 nodes are left in a difference of sums, on average about

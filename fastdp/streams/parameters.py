@@ -224,7 +224,7 @@ class StreamParameters:
     def distance(self) -> float:
         """Total variation distance of a unit's noise from rounded normal noise; 1 if not used.
 
-        A discrete Gaussian of sigma >= 16 is within 1 / (20 sigma^2) (``docs/gaussian.md``).
+        A discrete Gaussian of sigma >= 16 is within 1 / (20 sigma^2) (``docs/noise.md``).
         """
         draws = getattr(self.perturber, "moved_draws", None)
         # Blocks share their budget with a threshold that sees the same values (WholeStream).

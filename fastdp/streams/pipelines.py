@@ -1,7 +1,7 @@
 """From clipped to published values: blocks of fixed length, and blocks whose length follows released sums.
 
 A pipeline is a pure function from (progress, values) to (progress, published values); kernels do the arithmetic.
-Sources: ToPS Algorithm 1, lines 11 to 28, as read in ``docs/tops.md``; ``docs/adaptive.md``.
+Sources: ToPS Algorithm 1, lines 11 to 28, as read in ``docs/explanation/papers.md``; ``docs/streams.md``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The publisher of streams for every composition (ToPS section 3.2, Algorithm 1; ``docs/tops.md``)."""
+"""The publisher of streams for every composition (ToPS section 3.2, Algorithm 1; ``docs/streams.md``)."""
 
 from __future__ import annotations
 

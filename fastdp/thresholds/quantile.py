@@ -3,8 +3,8 @@
 Source: PAK (NDSS 2019) section IV-C, Eq. 11 and 12; ToPS section 5.4, Appendix B.  The quantile of m sorted values
 has rank P = ceil(p m) in [1, m], p read as a decimal; PAK counts values strictly below, which is no rank under ties.
 
-Privacy holds in real arithmetic (``docs/privacy.md``, section 3): the noise is a double and its scale depends on
-data.
+Privacy holds in real arithmetic (``docs/streams.md``, "Smooth sensitivity"): the noise is a double and its scale
+depends on data.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ from fastdp_kernels.streams import online_pass, threshold_choice
 #     The logarithm of the density has slope at most gamma, and stretching changes it by at most max(1, gamma - 1) b.
 #
 # The scale kappa S/a is computed in doubles.  :func:`decay_table` and :meth:`SmoothNoise.scale` leave a margin for
-# every rounding, so that the inequalities above hold for the doubles themselves (``docs/privacy.md``, section 3).
+# every rounding, so that the inequalities above hold for the doubles themselves: ``docs/streams.md``.
 
 #: Tails go down to 2^-960, an ordinary float whose noise is one too.
 MAX_TAIL_BITS = 959
@@ -131,7 +131,7 @@ class SmoothNoise:
 
     @property
     def numeric_distance(self) -> float:
-        """Total variation distance of a drawn theta from the exact distribution (``docs/pak.md``)."""
+        """Total variation distance of a drawn theta from the exact distribution (``docs/streams.md``)."""
         return {"laplace": 2.0**-25, "gaussian": 2.0**-22, "cauchy": 2.0**-16}[self.name]
 
     def draw(self, key: Key) -> float:
