@@ -88,7 +88,7 @@ class VectorNoise:
         return float(2.0 ** (finest - fine))
 
     def _steps(self, resolution: float, distance: Fraction | None = None) -> Fraction:
-        """L1 distance, at most ceil(A) + n - 1 steps, of values that move by `distance`, by default the sensitivity."""
+        """L1 distance, at most ceil(A) + n - 1 steps, of values that move by `distance` (the sensitivity)."""
         moved = Fraction(self.sensitivity) if distance is None else distance
         if self.integers or not moved:
             return moved

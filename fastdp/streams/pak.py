@@ -214,7 +214,7 @@ def usual_threshold(delta: object, clip: bool) -> PAKQuantile:
 
 
 class RunningSum(NamedTuple):
-    """An immutable binary counter over N values in [0, theta], pure epsilon: noise of scale theta levels / epsilon."""
+    """An immutable binary counter over N values in [0, theta], epsilon-DP: noise theta levels / epsilon."""
 
     key: Key
     #: Number of the counter in the stream.

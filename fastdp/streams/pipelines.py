@@ -137,7 +137,7 @@ class FixedBlocks:
         return PrefixNoise(self.key)
 
     def open(self, progress: Progress, theta: float) -> Progress:
-        """Progress at the start of publishing with `theta`, predicting theta / 2 or, after a renewal, the last one."""
+        """Progress at the start of publishing with `theta`; predicts theta / 2 or, after a renewal, the last one."""
         steps = self.grid.snap(theta)
         top = steps * self.grid.resolution
         first = min(progress.prediction, top) if progress.cycle else top / 2.0
@@ -171,7 +171,7 @@ class FixedBlocks:
         published: Floats,
         public: Floats,
     ) -> Published:
-        """Publish `values` in one pass, before the step is recorded; no progress if a tree ends or one is not finite."""
+        """Publish `values` in one pass, before the step is recorded; no progress if a tree ends within them."""
         # By position: names, and _replace, cost more than the kernels of a short call.
         n_seen, cycle, held, released, theta, blocks, filled, total, prediction, memory, chain = progress
         size, (block, tree_blocks) = values.size, self.sizes
