@@ -164,10 +164,7 @@ class Hierarchy:
         return constant(plan, max_range) / (1.0 if self.noise == "laplace" else 2.0 * plan.levels)
 
     def group_square(self, plan: HierarchyShape, size: int) -> Fraction:
-        """Upper bound on the squared L2 sensitivity of `size` consecutive values, in squares of one's.
-
-        On a level of W values a node they add at most min(size, W) thetas to each, size in total.
-        """
+        """Upper bound on the squared L2 sensitivity of `size` consecutive values: size min(size, W) a level."""
         widths = [plan.block * plan.fan_out**level for level in range(plan.levels)]
         return Fraction(sum(size * min(size, width) for width in widths), plan.levels)
 
