@@ -7,7 +7,6 @@ from functools import partial
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from fastdp.noise import binding, gaussian, sampler
 from fastdp.noise.binding import PrefixNoise
@@ -203,35 +202,3 @@ def test_sums_that_share_words_are_told(monkeypatch: pytest.MonkeyPatch) -> None
     with pytest.raises(DrawnTwiceError, match="drawn before") as error:
         cells(zeros, [LAW], key, 8)
     assert "'a'" not in str(error.value)
-
-
-@pytest.mark.statistical
-def test_noises_of_an_altered_replay_are_independent() -> None:
-    sums = np.zeros(200_001, np.int64)
-    altered = sums.copy()
-    altered[0] = 1
-    (key, chain), (_, other) = fresh(5), fresh(5)
-    one = PrefixNoise(key).draw(sums, LAW, chain, 0) / 2.0**34
-    two = PrefixNoise(key).draw(altered, LAW, other, 0) / 2.0**34
-    table = cells(np.zeros((2, 66_667, 3), np.int64), [LAW, LAW], key).reshape(2, -1) / 2.0**34
-    pairs = [(one, two), (one[1:], one[:-1]), (one[1:], two[:-1]), tuple(table), (table[0][3:], table[0][:-3])]
-    # Products of independent normal draws have mean 0 and variance 1.
-    for left, right in pairs:
-        products = left * right
-        stat.accept(2.0 * stats.norm.sf(abs(products.mean()) * np.sqrt(products.size)))
-    stat.accept(stats.kstest(table[0], "norm").pvalue)
-
-
-def test_another_key_stream_or_index_has_other_noise() -> None:
-    sums = np.zeros(100, np.int64)
-    key, chain = fresh()
-    start = chain + np.uint64(1)
-    first = PrefixNoise(key).draw(sums, LAW, chain.copy(), 0)
-    others = [
-        PrefixNoise(key).draw(sums, LAW, start, 0),
-        PrefixNoise(key.within("other")).draw(sums, LAW, chain.copy(), 0),
-        PrefixNoise(key.of_stream(300)).draw(sums, LAW, chain.copy(), 0),
-        PrefixNoise(key).draw(sums, LAW, chain.copy(), 1),
-    ]
-    for other in others:
-        assert (other != first).all()

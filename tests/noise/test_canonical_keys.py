@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fastdp
-from fastdp import local, noise
+from fastdp import noise
 from fastdp.errors import ParameterError
 from fastdp.noise.canonical import encode
 from fastdp.noise.key import Key
@@ -23,7 +23,6 @@ from fastdp.streams.methods import Adaptive
 from fastdp.thresholds import Fixed, NoisyMax, ScaleFree, SmoothQuantile, SquareWave
 from tests.noise.test_identities import MECHANISMS, SECRET, key_of, mechanisms
 from tests.noise_values import bound_key
-from tests.shared import release_many
 
 VALUES = np.arange(300.0) * 7.0 % 41.0
 
@@ -124,19 +123,6 @@ def test_no_word_is_shared_by_two_hold_outs(threshold: Any) -> None:
     assert not same
 
 
-def test_many_streams_have_the_key_of_the_publisher() -> None:
-    parts = {"threshold": Fixed(20.0), "perturber": Flat(), "max_range": 64, "holdout": 0, "resolution": 2.0**-10}
-    rows = [VALUES, VALUES[:100]]
-    common: dict[str, Any] = {"epsilon": 1.0, "bound": 64.0, "smoother": None, "key": SECRET, "ids": [5, 0]}
-    many = release_many(rows, **common, **parts)
-    for row, number, values in zip(many, (5, 0), rows, strict=True):
-        _, alone = released(Key.from_bytes(SECRET).of_stream(number), values, perturber=Flat())
-        assert np.array_equal(row.values, alone)
-    for changed_part in ({"perturber": Hierarchy(4, prune=0)}, {"max_range": 65}, {"threshold": Fixed(21.0)}):
-        other = release_many(rows, 1.0, 64.0, smoother=None, key=SECRET, ids=[5, 0], **{**parts, **changed_part})
-        assert (other[0].values != many[0].values).mean() > 0.9
-
-
 def test_release_takes_the_name_of_the_stream() -> None:
     names = (None, "a", "b")
     outs = [
@@ -159,17 +145,6 @@ def test_draws_belong_to_their_law_and_number() -> None:
     assert np.array_equal(
         noise.discrete_laplace(2.5, 9, key=SECRET), noise.discrete_laplace(Fraction(5, 2), 9, key=SECRET)
     )
-
-
-@pytest.mark.parametrize("kind", [local.SquareWave, local.Piecewise, local.Hybrid, local.StochasticRounding])
-def test_reports_belong_to_their_mechanism(kind: Any) -> None:
-    """Words differ for another epsilon or domain, for which the same words would give related reports."""
-    values = np.full(300, 0.5)
-    others = [kind(1.0, 0.0, 1.0), kind(1.0 + 2.0**-40, 0.0, 1.0), kind(1.0, 0.0, 1.0 + 2.0**-40)]
-    reports = [mechanism.perturb(values, key=SECRET, start=0) for mechanism in others]
-    for one, two in itertools.combinations(reports, 2):
-        assert (one != two).mean() > 0.2
-    assert np.array_equal(reports[0], kind(1.0, 0.0, 1.0).perturb(values, key=SECRET, start=0))
 
 
 # The encoding.

@@ -109,21 +109,6 @@ def test_nodes_and_values_see_the_same_memory(monkeypatch: pytest.MonkeyPatch) -
     assert np.array_equal(release.nodes.sums[0, :64], release.values)
 
 
-def test_flat_gives_each_value_noise_of_its_own() -> None:
-    out = compose(Flat()).publish(np.zeros(200_000))
-    assert out.var() == pytest.approx(2 * (20 / 0.7) ** 2, rel=0.05)
-    assert not np.array_equal(out[:65_536], out[65_536:131_072])
-    assert compose(Flat(), seed=None).guarantee.epsilon == 0.7
-
-
-def test_an_inconsistent_hierarchy_spends_its_epsilon_on_all_levels() -> None:
-    guarantee = compose(Hierarchy(2, consistent=False, prune=0), seed=None).guarantee
-    assert (guarantee.epsilon, guarantee.arithmetic) == (0.7, "exact")
-    assert "6 levels" in "\n".join(guarantee.derivation)
-    out = compose(Hierarchy(2, consistent=False, prune=0)).publish(np.zeros(64 * 2000))
-    assert out.var() == pytest.approx(2 * (20 * 6 / 0.7) ** 2, rel=0.05)
-
-
 def test_zeros() -> None:
     zeros = fastdp_lab.baselines.Zeros(holdout=3)
     assert zeros.publish([1, 2]).size == 0

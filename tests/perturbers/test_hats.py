@@ -19,7 +19,6 @@ from fastdp.smoothers import Mean
 from fastdp.streams.publisher import StreamPublisher
 from fastdp.thresholds import Fixed, NoisyMax
 from fastdp_kernels.noise import hats as kernels
-from fastdp_lab.repetitions import repeat
 from tests.oracles import hats as oracle
 
 SHAPES = [(2, 16), (2, 100), (3, 81), (4, 60), (5, 20), (16, 20), (16, 300)]
@@ -130,13 +129,6 @@ def publisher(**options: Any) -> StreamPublisher:
     return StreamPublisher(**{"epsilon": 1.0, "bound": 10.0, "smoother": Mean(), **given, **options})
 
 
-def test_many_streams_have_the_noise_of_each_alone() -> None:
-    values = np.random.default_rng(2).gamma(2.0, 2.0, (3, 150))
-    together, again = (repeat(publisher(), values[0], 4).releases.values for _ in range(2))
-    assert np.array_equal(together, again)
-    assert len({row.tobytes() for row in together.reshape(4, -1)}) == 4
-
-
 def test_its_guarantee_and_what_is_refused() -> None:
     guarantee = publisher().guarantee
     assert (guarantee.epsilon, guarantee.arithmetic) == (1.0, "exact")
@@ -168,15 +160,6 @@ def test_the_default_grid_holds_the_whole_sums_of_long_trees(fan_out: int, epsil
 def test_a_grid_too_fine_for_sums_of_hats_is_refused_before_there_are_values() -> None:
     with pytest.raises(ParameterError, match=r"^resolution = .*noise of hats may reach .* expected a coarser"):
         publisher(perturber=Hierarchy(2, prune=0, basis="hats"), max_range=2**17, resolution=2.0**-30, epsilon=0.1)
-
-
-@pytest.mark.parametrize(("fan_out", "max_range"), [(2, 64), (3, 200)])
-def test_how_far_sums_of_hats_reach(fan_out: int, max_range: int) -> None:
-    plan = made(fan_out, max_range)[1]
-    n = fan_out ** (plan.levels - 1)
-    weights = [n - abs(k) for k in range(-n, n + 1)]
-    root = 23 * math.sqrt(sum(weight**2 for weight in weights))
-    assert math.ceil(64 * n + max(root, 146 * n)) <= plan.reach <= math.ceil(64 * n + max(root, 146 * n)) + 1
 
 
 def test_a_single_level_has_no_hats() -> None:

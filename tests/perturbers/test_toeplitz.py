@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy import linalg, stats
+from scipy import linalg
 
 import fastdp
 from fastdp.errors import ParameterError
@@ -17,7 +17,6 @@ from fastdp.perturbers.toeplitz import EPOCH, HEADROOM, MAX_DEVIATION, _sigma
 from fastdp.releases.intervals import correlated_variances
 from fastdp.smoothers import Recent
 from fastdp_kernels.noise import correlated_noise
-from fastdp_lab.repetitions import repeat
 from tests.oracles import toeplitz as oracle
 
 THETA = 50.0
@@ -73,14 +72,6 @@ def test_error_of_windows_in_closed_form() -> None:
     for window in (1, 8, 30):
         exact = oracle.window_variance(factor, window)
         assert toeplitz.window_error(mu, theta, window) == pytest.approx(exact, rel=2e-3)
-
-
-@pytest.mark.parametrize("length", [2, 5, 64, 1024, 2**16])
-def test_no_worse_than_the_square_root(length: int) -> None:
-    part = Toeplitz(length=length)
-    mu, theta = numbers(part)
-    error = part._square * toeplitz.prefix_error(mu, theta, length)
-    assert error <= 1.003 * oracle.root_error(length)
 
 
 @pytest.mark.parametrize("length", [2**k for k in range(8, 21, 2)])
@@ -188,29 +179,6 @@ def test_intervals_state_the_sigma_that_is_drawn() -> None:
         assert float(composition.noise.draw(theta).scale) == pytest.approx(float(drawn), rel=1e-9)
 
 
-@pytest.mark.statistical
-def test_intervals_cover_sums_and_windows() -> None:
-    values, inside = np.full(120, 20.0), 0
-    first, last = np.array([0, 0, 40, 100, 7]), np.array([1, 120, 60, 120, 110])
-    runs = 600
-    for seed in range(runs):
-        release = publisher(Toeplitz(length=70), seed=seed).release(values)
-        low, high = release.interval(first, last)
-        truth = 20.0 * (last - first)
-        inside += int(((low <= truth) & (truth <= high)).sum())
-    # Correlated answers: five a run.
-    assert 0.93 < inside / (5 * runs) < 0.97
-    low, high = release.interval([3], [3])
-    assert (low[0], high[0]) == (0.0, 0.0)
-    errors = release.std_error([0], [120])
-    assert errors[0] == pytest.approx(high_of(release) / stats.norm.ppf(0.975), rel=1e-6)
-
-
-def high_of(release: fastdp.Release) -> float:
-    low, high = release.interval([0], [120])
-    return float(high[0] - low[0]) / 2.0
-
-
 def both(mu: np.ndarray) -> np.ndarray:
     return mu[:, None] + mu[None] - mu[:, None] * mu[None]
 
@@ -290,13 +258,6 @@ def test_sigma_covers_the_coefficients_and_the_roundings() -> None:
 def test_parameters(arguments: dict, message: str) -> None:
     with pytest.raises(ParameterError, match=message):
         Toeplitz(**arguments)
-
-
-def test_repetitions_are_single_releases() -> None:
-    values, key = np.full(50, 3.0), fastdp.Key.from_seed(1)
-    releases = repeat(publisher(Toeplitz(), seed=None, key=key), values, 3).releases
-    alone = publisher(Toeplitz(), seed=None, key=key.of_stream(2)).release(values)
-    assert np.array_equal(releases[2].values, alone.values)
 
 
 @pytest.mark.parametrize(

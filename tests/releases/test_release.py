@@ -69,16 +69,6 @@ def test_a_release_shows_what_was_published_in_five_lines(method: str, n: int) -
     assert max(map(len, shown)) < 200
 
 
-def test_many_releases_show_in_five_lines() -> None:
-    many = fastdp.release_many(np.full((3000, 40), 7.0), 1.0, 50, seed=1, holdout=10)
-    shown = repr(many).splitlines()
-    assert shown[0] == "Release of 3,000 streams, 90,000 values, each after a hold-out of 10"
-    assert f"{many.thresholds[-1]:.6g}" in shown[2]
-    assert shown[3].endswith(str(many.guarantee))
-    assert len(shown) <= 5
-    assert max(map(len, shown)) < 200
-
-
 def test_any_block_length_and_any_prediction() -> None:
     """By hand: Recent would predict the open block as the mean of the block before."""
     for block, rest in itertools.product((2, 3, 5, 9, 16), (0, 1)):

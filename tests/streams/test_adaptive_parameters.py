@@ -19,6 +19,7 @@ from fastdp.thresholds.renewals import RenewFromHoldout, RenewFromPublished
 from fastdp_kernels.streams import block_lengths as b
 from fastdp_kernels.streams import seasons
 from tests.grid import exhaustive
+from tests.state.adaptive_publishers import CLOSINGS
 
 RENEWALS = (RenewFromHoldout(), RenewFromPublished(0.2))
 
@@ -56,56 +57,6 @@ def test_the_end_of_the_hold_out_is_released() -> None:
     assert first == pytest.approx([8.0], abs=0.01)
 
 
-@pytest.mark.filterwarnings("ignore:threshold:fastdp.errors.AccuracyWarning")
-def test_short_and_long_ranges() -> None:
-    for max_range, closing in itertools.product((1, 2, 3, 4, 5, 127, 128, 2**40), ("spread", "spike", "none")):
-        publisher = Adaptive(1.0, 10.0, 64, max_range, perturber=Blocks(closing), seed=1, threshold=NoisyMax())
-        published_and_seen_again(publisher, np.linspace(0.0, 9.0, 3000))
-        longest = max(max_range.bit_length() - 3, 0)
-        assert publisher._progress.smoother["exponent"][0] <= longest
-
-
-def test_little_and_much_budget() -> None:
-    for closing, epsilon in itertools.product(
-        ("spread", "spike", "none"), (2.0**-20, 2.0**-6, 2.0**10, 2.0**30, 2.0**40)
-    ):
-        values = np.tile([1.0, 2.0, 3.0, 6.0], 1000)
-        publisher = Adaptive(
-            epsilon, 10.0, 0, 2**12, perturber=Blocks(closing), threshold=Fixed(8.0), resolution=2.0**-8, seed=1
-        )
-        out = published_and_seen_again(publisher, values)
-        if epsilon >= 2.0**30 and closing == "spike":
-            assert np.array_equal(out, values), "blocks of one value, and no noise"
-        if epsilon >= 2.0**30 and closing == "spread":
-            assert out[1:].sum() == pytest.approx(values[:-1].sum(), abs=16.0)
-
-
-@pytest.mark.filterwarnings("ignore:threshold:fastdp.errors.AccuracyWarning")
-def test_small_and_large_bounds() -> None:
-    for bound in (1e-250, 1e-30, 1.0, 1e30, 1e250):
-        values = np.linspace(0.0, 1.0, 3000) * bound
-        published_and_seen_again(Adaptive(1.0, bound, 300, 2**10, seed=1, threshold=NoisyMax()), values)
-        published_and_seen_again(Adaptive(1.0, bound, threshold=Fixed(bound), max_range=2**10, seed=1), values)
-    key = Key(bytes(32), simulated=True, binding=Binding.COMPOSITION)
-    unit = np.random.default_rng(1).random(3000)
-    for options in ({"holdout": 300}, {"threshold": Fixed(1.0)}):
-        expected = Adaptive(1.0, 1.0, max_range=2**10, key=key.again(), **options).publish(unit)
-        for scale in (2.0**-830, 2.0**-100, 2.0**100, 2.0**830):
-            scaled = options if "holdout" in options else {"threshold": Fixed(scale)}
-            publisher = Adaptive(1.0, scale, max_range=2**10, key=key.again(), **scaled)
-            # Of one key, whose noise is in grid steps: the unit does not matter, to the last bit.
-            assert np.array_equal(publisher.publish(unit * scale), expected * scale)
-
-
-@pytest.mark.parametrize(("max_range", "expected"), [(1, 2.0), (2, 2.0), (3, 2.0), (4, 3.0), (5, 4.0), (6, 5.0)])
-def test_the_noise_of_short_ranges_is_that_of_one_block(max_range: int, expected: float) -> None:
-    """K = 3 (max(1, r / 3) / length - 1 / 3): the first blocks hold one value, and no range holds less."""
-    perturber = Blocks()
-    plan = perturber.plan(1.0, max_range)
-    assert plan.first == 0
-    assert perturber.noise_constant(plan, max_range) == pytest.approx(expected, rel=1e-12)
-
-
 def test_the_kernels_public_numbers() -> None:
     """Variance of a sum's noise, in squared thresholds; the first block is a 64th of the longest range at most."""
     for epsilon, max_range in itertools.product((1e-6, 0.01, 1.0, 100.0), (1, 2, 63, 64, 127, 128, 1000, 2**20)):
@@ -116,6 +67,11 @@ def test_the_kernels_public_numbers() -> None:
         if epsilon < 1e-3:
             assert 2.0 * longest > max_range / 64.0, "as long as it may be where noise is all that counts"
         assert 2.0 ** shape["most"][0] <= max(1.0, max_range / 4.0) < 2.0 ** (shape["most"][0] + 1) + 1.0
+    # K = 3 (max(1, r / 3) / length - 1 / 3): the first blocks hold one value, and no range holds less.
+    for max_range, expected in ((1, 2.0), (2, 2.0), (3, 2.0), (4, 3.0), (5, 4.0), (6, 5.0)):
+        plan = Blocks().plan(1.0, max_range)
+        assert plan.first == 0
+        assert Blocks().noise_constant(plan, max_range) == pytest.approx(expected, rel=1e-12)
 
 
 RENEWED = {"threshold": NoisyMax(), "perturber": Blocks()}
@@ -148,31 +104,49 @@ def test_a_focus_is_one_length_or_two_in_order(focus: Any) -> None:
         Blocks(focus=focus)
 
 
-DAY = 96
-KINDS = [{"bound": 200.0, "threshold": 40.0}, {"sensitivity": 1}, {"bound": 200.0, "holdout": 600}]
+@pytest.mark.filterwarnings("ignore:threshold:fastdp.errors.AccuracyWarning")
+def test_any_range_budget_and_bound() -> None:
+    for max_range, closing in itertools.product((1, 2, 3, 4, 5, 127, 128, 2**40), CLOSINGS):
+        publisher = Adaptive(1.0, 10.0, 64, max_range, perturber=Blocks(closing), seed=1, threshold=NoisyMax())
+        published_and_seen_again(publisher, np.linspace(0.0, 9.0, 3000))
+        longest = max(max_range.bit_length() - 3, 0)
+        assert publisher._progress.smoother["exponent"][0] <= longest
+    values = np.tile([1.0, 2.0, 3.0, 6.0], 1000)
+    for closing, epsilon in itertools.product(CLOSINGS, (2.0**-20, 2.0**-6, 2.0**10, 2.0**30, 2.0**40)):
+        options = {"perturber": Blocks(closing), "threshold": Fixed(8.0), "resolution": 2.0**-8}
+        out = published_and_seen_again(Adaptive(epsilon, 10.0, 0, 2**12, **options, seed=1), values)
+        if epsilon >= 2.0**30 and closing == "spike":
+            assert np.array_equal(out, values), "blocks of one value, and no noise"
+        if epsilon >= 2.0**30 and closing == "spread":
+            assert out[1:].sum() == pytest.approx(values[:-1].sum(), abs=16.0)
+    for bound in (1e-250, 1e-30, 1.0, 1e30, 1e250):
+        values = np.linspace(0.0, 1.0, 3000) * bound
+        published_and_seen_again(Adaptive(1.0, bound, 300, 2**10, seed=1, threshold=NoisyMax()), values)
+        published_and_seen_again(Adaptive(1.0, bound, threshold=Fixed(bound), max_range=2**10, seed=1), values)
 
 
-def counts(n: int = 8000) -> np.ndarray:
-    rate = 8.0 + 6.0 * np.sin(np.arange(n) * 2 * np.pi / DAY)
-    return np.random.default_rng(1).poisson(rate).astype(np.float64)
-
-
-def with_season(**options: Any) -> Adaptive:
-    usual = {"epsilon": 0.8, "max_range": 4096, "seed": 4}
-    blocks = Blocks(options.pop("closing", "spread"), season=options.pop("season", DAY))
-    return Adaptive(**{**usual, "perturber": blocks, **options})
+@pytest.mark.parametrize("scale", [2.0**-830, 2.0**-100, 2.0**100, 2.0**830])
+def test_the_unit_of_values_does_not_matter(scale: float) -> None:
+    """Of one key, whose noise is in grid steps: to the last bit."""
+    key = Key(bytes(32), simulated=True, binding=Binding.COMPOSITION)
+    unit = np.random.default_rng(1).random(3000)
+    for options, scaled in (({"holdout": 300},) * 2, ({"threshold": Fixed(1.0)}, {"threshold": Fixed(scale)})):
+        expected = Adaptive(1.0, 1.0, max_range=2**10, key=key.again(), **options).publish(unit)
+        publisher = Adaptive(1.0, scale, max_range=2**10, key=key.again(), **scaled)
+        assert np.array_equal(publisher.publish(unit * scale), expected * scale)
 
 
 def test_states_of_another_size_or_season_are_refused() -> None:
-    values, daily, plain = counts(), with_season(**KINDS[0]), with_season(**KINDS[0], season=None)
+    options = {"epsilon": 0.8, "max_range": 4096, "bound": 200.0, "threshold": 40.0, "seed": 4}
+    daily, plain = (Adaptive(**options, perturber=Blocks(season=season)) for season in (96, None))
     for each in (daily, plain):
-        each.publish(values[:3000])
-    assert plain._progress.smoother.dtype == b.MEMORY
-    assert daily._progress.smoother.dtype == seasons.SEASON
-    other = daily._progress.smoother.copy()
+        each.publish(np.arange(3000.0) % 11)
+    memories = daily._progress.smoother, plain._progress.smoother
+    assert [memory.dtype for memory in memories] == [seasons.SEASON, b.MEMORY]
+    other = memories[0].copy()
     other["period"] = 97.0
     assert daily._pipeline.fits(daily._progress)
     assert not daily._pipeline.fits(daily._progress._replace(smoother=other))
-    for one, memory in ((daily, plain._progress.smoother), (plain, daily._progress.smoother)):
+    for one, memory in ((daily, memories[1]), (plain, memories[0])):
         with pytest.raises(ValueError, match="out of range"):
             one._pipeline.remembered(memory.view(np.float64))

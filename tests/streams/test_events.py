@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import fastdp
@@ -85,20 +85,19 @@ def test_release_equals_the_oracle(epsilon: float, sensitivity: float, closing: 
     assert release.offset == 0
 
 
-@given(
-    value=st.floats(-1e9, 1e9),
-    moved=st.floats(-1.0, 1.0),
-    sensitivity=st.sampled_from([1.0, 0.1, 3.0]),
-    power=st.integers(0, 12),
-)
+@pytest.mark.parametrize("sensitivity", [1.0, 0.1, 3.0])
+@given(value=st.floats(-1e9, 1e9), moved=st.floats(-1.0, 1.0), power=st.integers(0, 12))
+@example(value=0.5, moved=1.0, power=0)
+@example(value=-0.5, moved=-1.0, power=0)
+@example(value=0.49999999999999994, moved=1.0, power=0)
+@example(value=2.0**40 + 0.5, moved=0.0, power=0)
 def test_an_event_moves_a_rounded_value_by_at_most_the_sensitivity(
-    value: float, moved: float, sensitivity: float, power: int
+    sensitivity: float, value: float, moved: float, power: int
 ) -> None:
+    """Halves are rounded up: with ties to even 0.5 and 1.5 would be two steps apart."""
     resolution = 2.0 ** (math.frexp(sensitivity)[1] - 1 - power)
-    grid = make_event_grid(sensitivity, resolution, 1.0, 16)
-    other = value + moved * sensitivity
-    far = Fraction(other) - Fraction(value)
-    if abs(far) > Fraction(sensitivity):
+    grid, other = make_event_grid(sensitivity, resolution, 1.0, 16), value + moved * sensitivity
+    if abs(Fraction(other) - Fraction(value)) > Fraction(sensitivity):
         other = value
     pair = np.array([value, other])
     sums = [steps_of(grid, pair[k : k + 1]) for k in range(2)]
@@ -136,34 +135,12 @@ def test_the_guarantee_names_the_event() -> None:
         ({"bound": 3.0}, "expected one of them, because a value that an event moves"),
         ({"holdout": 5}, "holdout = 5: expected None with a sensitivity"),
         ({"threshold": 3.0}, "expected None with a sensitivity, because nothing is clipped"),
-        ({"sensitivity": 0.0}, "sensitivity = 0.0: expected a number above 0"),
         ({"sensitivity": None}, "bound = None: expected a number, the public upper bound of a value"),
         ({"resolution": 0.3}, "resolution = 0.3: expected a power of two"),
         ({"resolution": 2.0}, "resolution = 2.0: expected a power of two up to the sensitivity"),
         ({"epsilon": 1e-18}, "no grid fits"),
-        ({"contributions": 0}, "contributions = 0: expected a whole number"),
     ],
 )
 def test_what_does_not_fit_is_refused(options: dict[str, Any], said: str) -> None:
-    with pytest.raises(ParameterError) as error:
+    with pytest.raises(ParameterError, match=said):
         make(**options)
-    assert said in str(error.value)
-
-
-@pytest.mark.parametrize(
-    "value", [0.5, -0.5, 1.5, -1.5, 2.5, 0.49999999999999994, -0.5000000000000001, 2.0**40 + 0.5]
-)
-def test_halves_are_rounded_up(value: float) -> None:
-    """With ties to even 0.5 and 1.5 would be two steps apart."""
-    grid = make_event_grid(1.0, 1.0, 1.0, 16)
-    assert [steps_of(grid, np.array([value]))] == in_steps(np.array([value]), 1.0, grid.bound_steps)
-
-
-@pytest.mark.parametrize("length", [1, 10, 37, 1000])
-@pytest.mark.parametrize("exponent", range(7))
-def test_noise_of_counts_is_that_of_whole_positions(length: int, exponent: int) -> None:
-    block = 2**exponent
-    if length % block and block % length:
-        return
-    found = b.noise_of_count(float(length), float(block))
-    assert found == pytest.approx(adaptive.noise_of_count(length, block), rel=1e-12)

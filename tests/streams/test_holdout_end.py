@@ -83,8 +83,11 @@ RULES = [
 
 
 @pytest.mark.filterwarnings("ignore::fastdp.errors.AccuracyWarning")
-@pytest.mark.parametrize("make", [parts, blocks, pak, adaptive])
-@pytest.mark.parametrize("rule", RULES, ids=repr)
+@pytest.mark.parametrize(
+    ("make", "rule"),
+    [*((make, rule) for make in (parts, blocks, pak, adaptive) for rule in RULES), (topl, None)],
+    ids=repr,
+)
 def test_what_is_behind_the_hold_out_has_no_influence_on_any_threshold(make: Maker, rule) -> None:
     """The same key, the same hold-out: the same theta to the bit, whatever follows and wherever the stream is cut."""
     if make is pak and isinstance(rule, ScaleFree):
@@ -94,21 +97,7 @@ def test_what_is_behind_the_hold_out_has_no_influence_on_any_threshold(make: Mak
     thetas = set()
     for following in (0.0, BOUND):
         values[chosen:] = following
-        thetas |= {theta_of(make(rule), values, cut) for cut in (0, chosen, chosen + 1)}
-    assert len(thetas) == 1
-
-
-@pytest.mark.parametrize("cut", [0, 11, 12, 13])
-def test_reports_behind_the_hold_out_choose_nothing(cut: int) -> None:
-    values = np.linspace(1.0, 9.0, 20)
-    thetas = set()
-    for following in (0.0, BOUND):
-        values[HOLDOUT:] = following
-        simulation = topl()
-        simulation.publish(values[:cut])
-        simulation.publish(values[cut:])
-        assert simulation.server.n_collected == HOLDOUT
-        thetas.add(simulation.threshold)
+        thetas |= {theta_of(make(rule), values, cut) for cut in (0, chosen - 1, chosen, chosen + 1)}
     assert len(thetas) == 1
 
 
@@ -128,37 +117,6 @@ def test_rows_look_at_their_hold_outs_only(perturber) -> None:
     assert np.array_equal(*thetas)
 
 
-def later_thetas(renewal, values: np.ndarray, cut: int) -> list[float]:
-    """Theta after each value."""
-    publisher = blocks(renewal=renewal)
-    publisher.publish(values[:cut])
-    thetas = []
-    for value in values[cut:]:
-        publisher.publish([value])
-        thetas.append(publisher.threshold)
-    return thetas
-
-
-@pytest.mark.parametrize("cut", [0, 27, 28, 29, 33, 34])
-def test_a_later_threshold_looks_at_what_was_withheld_for_it(cut: int) -> None:
-    """12 values choose, 16 are published, 6 are withheld, 16 are published."""
-    values = np.full(40, 3.0)
-    values[27], values[28], values[33], values[34] = 61.0, 5.0, 6.0, 62.0
-    assert later_thetas(RenewFromHoldout(holdout=6), values, cut)[-6:] == [6.0] * 6
-    values[33] = 4.0
-    assert later_thetas(RenewFromHoldout(holdout=6), values, cut)[-6:] == [5.0] * 6
-
-
-@pytest.mark.parametrize("cut", [0, 11, 12, 27, 28])
-def test_a_refined_threshold_looks_at_the_period_before_it(cut: int) -> None:
-    values = np.full(40, 3.0)
-    values[11], values[12], values[27], values[28] = 4.0, 5.0, 6.0, 62.0
-    thetas = later_thetas(RenewFromPublished(share=0.5), values, cut)
-    assert thetas[-12:] == [6.0] * 12
-    values[27] = 3.0
-    assert later_thetas(RenewFromPublished(share=0.5), values, cut)[-12:] == [5.0] * 12
-
-
 def test_what_stands_for_withheld_values_is_no_value_that_theta_forbids() -> None:
     """The mean of what a period released, cut at 0 and at theta, whatever the noise was."""
     imputed = []
@@ -172,3 +130,22 @@ def test_what_stands_for_withheld_values_is_no_value_that_theta_forbids() -> Non
     assert min(imputed) == 0.0
     assert max(imputed) <= 1.0
     assert len(set(imputed)) > 3
+
+
+@pytest.mark.parametrize("cut", [0, 11, 12, 27, 28, 29, 33, 34])
+@pytest.mark.parametrize(
+    ("renewal", "period", "counts", "behind"),
+    [(RenewFromHoldout(holdout=6), 28, 33, 34), (RenewFromPublished(share=0.5), 12, 27, 28)],
+)
+def test_a_later_threshold_looks_at_its_own_values(renewal, period: int, counts: int, behind: int, cut: int) -> None:
+    """12 values choose, 16 are published; then 6 are withheld, or the 16 refine theta."""
+    values = np.full(40, 3.0)
+    values[period - 1], values[period], values[behind] = 61.0 if period > 12 else 4.0, 5.0, 62.0
+    for last, expected in ((6.0, 6.0), (4.0, 5.0)):
+        values[counts] = last
+        publisher, thetas = blocks(renewal=renewal), []
+        publisher.publish(values[:cut])
+        for value in values[cut:]:
+            publisher.publish([value])
+            thetas.append(publisher.threshold)
+        assert thetas[-6:] == [expected] * 6

@@ -15,10 +15,8 @@ from fastdp.noise import sampler
 from fastdp.noise.key import Key
 from fastdp.noise.words import Purpose, StreamId
 from fastdp.thresholds import Fixed, NoisyMax
-from tests import stat
 from tests.noise_values import bound_key, tree_key
 from tests.oracles import binary_counter as oracle
-from tests.oracles import distributions
 
 
 def stream(n: int) -> np.ndarray:
@@ -128,24 +126,6 @@ def test_the_law_holds_at_the_extremes() -> None:
         # Every node's noise, exactly: seven levels share epsilon, and one value moves a node by at most theta.
         distribution = publisher._state.tree.distribution
         assert 7 * Fraction(theta_steps) / distribution.scale == Fraction(epsilon)
-
-
-@pytest.mark.statistical
-@pytest.mark.parametrize("epsilon", [0.3, 5.0])
-def test_noise_on_a_grid_of_one_step(epsilon: float) -> None:
-    """Resolution = bound: sums of bits, with discrete Laplace noise of scale levels / epsilon; not that of a real."""
-    scale, runs = 7 / epsilon, 4000
-    noise = np.array(
-        [make(threshold=Fixed(100.0), length=64, epsilon=epsilon, resolution=100.0, seed=seed).publish(np.zeros(1))[0]
-         for seed in range(runs)]
-    ) / 100.0  # fmt: skip
-    size = int(6 * scale) + 2
-    first = -size
-    cells = np.bincount(np.clip(noise.astype(np.int64) - first + 1, 0, 2 * size + 1), minlength=2 * size + 2)
-    edges = first + np.arange(2 * size + 1, dtype=np.float64)
-    stat.accept(stat.chi_square_p(cells, distributions.laplace_cells(edges, scale)))
-    # One level too few would break the claim, and is seen.
-    stat.reject(stat.chi_square_p(cells, distributions.laplace_cells(edges, 5 / epsilon)))
 
 
 @pytest.mark.parametrize(

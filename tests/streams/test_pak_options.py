@@ -12,7 +12,6 @@ from fastdp.thresholds import Fixed, NoisyMax, PAKQuantile, SmoothQuantile, quan
 from tests.noise_values import bound_key
 from tests.oracles import binary_counter as oracle
 from tests.oracles import moving_average as moving_average
-from tests.shared import real_stream
 from tests.streams.test_pak import node_noise, stream
 
 LENGTH, HOLDOUT = 400, 150
@@ -37,25 +36,6 @@ def test_averages_equal_the_oracles(average: int | str, lag_sums: bool) -> None:
     publisher = make_average(lag_sums=lag_sums, average=average, seed=None, key=bound_key(6))
     assert np.allclose(publisher.publish(values), expected, rtol=1e-13, atol=1e-12)
     assert publisher.running_sum == sums[-1]
-
-
-@pytest.mark.statistical
-def test_shared_nodes_cancel() -> None:
-    """The variance over w^2 is that of the nodes in one of the two sums only; the bounds in PAK's notes hold."""
-    length, window, theta, epsilon = 64, 4, 10.0, 1.0
-    counts = np.array([moving_average.nodes_in_the_difference(t, window) for t in range(window + 1, length + 1)])
-    assert counts.max() <= 2 * 6 + 1
-    assert counts.mean() <= np.log2(window) + 2
-    errors = []
-    for seed in range(3000):
-        publisher = make_average(threshold=Fixed(theta), length=length, average=window, epsilon=epsilon, seed=seed)
-        errors.append(publisher.publish(np.zeros(length))[window:])
-    node = 2.0 * (theta * 7 / epsilon) ** 2
-    measured = np.var(errors, axis=0) * window**2 / node
-    # Laplace noise: a variance from 3000 runs is good to sqrt(5 / 3000) = 4 %; 60 of them, so 5 of those.
-    assert np.all(np.abs(measured / counts - 1.0) < 0.21)
-    independent = np.array([t.bit_count() + (t - window).bit_count() for t in range(window + 1, length + 1)])
-    assert np.abs(measured / independent - 1.0).max() > 0.5
 
 
 DELTA = 1e-9
@@ -118,31 +98,6 @@ def test_the_grid_holds_the_highest_tau_there_is(rule: type, noise: str, monkeyp
     total = publisher._plan.bound_steps * 700 + 2 * levels * 64 * scale
     assert total <= 2**62
     assert words.word_at is not quantile.word_at
-
-
-@pytest.mark.statistical
-def test_tau_as_in_the_published_code() -> None:
-    pos_holdout = real_stream(length=65_536)
-    """Medians of S-PAK before the clip: 1.6e6, 2.5e5 and 9.2e4 (p = .995; the reference's 1000 runs)."""
-    n = 2**20 + pos_holdout.size
-    for epsilon, published in ((0.01, 1.6e6), (0.05, 2.5e5), (0.1, 9.2e4)):
-        rule = PAKQuantile(p=0.995, delta=1.0 / n**2, clip=False)
-        thetas = []
-        for seed in range(60):
-            publisher = fastdp.PAK(
-                epsilon,
-                1.0 / n**2,
-                1657,
-                n,
-                holdout=pos_holdout.size,
-                threshold=rule,
-                share=0.999,
-                seed=seed,
-                clip=False,
-            )
-            publisher.publish(pos_holdout)
-            thetas.append(publisher.threshold)
-        assert np.median(thetas) == pytest.approx(published, rel=0.25)
 
 
 @pytest.mark.parametrize(

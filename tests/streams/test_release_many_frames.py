@@ -15,9 +15,9 @@ import pytest
 import fastdp
 from fastdp.errors import DataError, ParameterError
 from fastdp.noise.key import Key
-from fastdp.perturbers import Blocks, Hierarchy
+from fastdp.perturbers import Hierarchy
 from fastdp.smoothers import Recent
-from fastdp.thresholds import Fixed, NoisyMax, ScaleFree
+from fastdp.thresholds import Fixed
 from tests.shared import release_many
 
 EPSILON, BOUND = 1.0, 100.0
@@ -68,41 +68,6 @@ def alone(values: np.ndarray, name: int | str, **parts: Any) -> fastdp.Release:
     parts = {"perturber": Hierarchy(), "smoother": Recent(), **parts}
     own = Key.from_bytes(SECRET).of_stream(name)
     return fastdp.StreamPublisher(epsilon=EPSILON, bound=BOUND, key=own, **parts).release(values)
-
-
-PARTS: dict[str, dict[str, Any]] = {
-    "recent": {"perturber": Hierarchy(4, prune=1), "smoother": Recent()},
-    "noisy max": {"perturber": Hierarchy(4, prune=1), "smoother": Recent(), "threshold": NoisyMax(), "holdout": 20},
-    "nodes": {"perturber": Hierarchy(2, consistent=False, prune=0), "smoother": None, "max_range": 16},
-    "blocks": {"perturber": Blocks(), "smoother": None},
-    "spikes, held": {"perturber": Blocks("spike"), "smoother": None, "holdout": 40},
-    "blocks, scale-free": {"perturber": Blocks(), "smoother": None, "threshold": ScaleFree(), "holdout": 30},
-}
-
-
-@pytest.mark.filterwarnings("ignore::fastdp.errors.AccuracyWarning")
-@pytest.mark.parametrize("ids", [NAMES, [5, 0, 2**32 - 2, 17], ["a", 5, 0, "5"]], ids=["names", "numbers", "both"])
-@pytest.mark.parametrize("parts", PARTS.values(), ids=PARTS)
-def test_each_stream_is_what_its_own_publisher_releases(parts: dict[str, Any], ids: list[Any]) -> None:
-    parts = {**COMMON, **parts}
-    streams = ragged()
-    many = release_many(streams, EPSILON, BOUND, ids=ids, key=SECRET, **parts)
-    assert list(many.ids) == ids
-    for place, (name, stream) in enumerate(zip(ids, streams, strict=True)):
-        one = alone(stream, name, **parts)
-        for of_many in (many[place], *([many[name]] if isinstance(name, str) else [])):
-            assert np.array_equal(one.values, of_many.values)
-            assert (one.threshold, one.offset, one.block) == (of_many.threshold, of_many.offset, of_many.block)
-            assert np.array_equal(one.revised, of_many.revised)
-            asked = ([0, 3, 0], [1, 5, one.values.size])
-            for revised in (False, True):
-                assert np.array_equal(one.sum(*asked, revised), of_many.sum(*asked, revised))
-            assert np.array_equal(many.sum(*asked, streams=place), one.sum(*asked))
-            assert of_many.noise == one.noise
-            if one.nodes is not None:
-                assert of_many.nodes is not None
-                assert np.array_equal(one.nodes.sums, of_many.nodes.sums, equal_nan=True)
-    assert many.guarantee == release_many(streams, EPSILON, BOUND, key=SECRET, **parts).guarantee
 
 
 def test_a_mapping() -> None:

@@ -90,33 +90,11 @@ def test_the_release_function_withholds_nothing_by_default() -> None:
     values = stream(3000)
     release = fastdp.release(values, 2.0, 100.0, seed=1)
     assert (release.offset, len(release)) == (0, 3000)
-    assert repr(release).startswith("Release of 3,000 values\n")
     assert np.array_equal(release.values, whole(3000, 2.0).release(values).values)
     known = fastdp.release(values, 2.0, 100.0, seed=1, threshold=50.0)
+    by_hand = fastdp.Adaptive(2.0, 100.0, threshold=50.0, max_range=3000, seed=1)
     assert known.threshold == 50.0
-    assert np.array_equal(
-        known.values, fastdp.Adaptive(2.0, 100.0, threshold=50.0, max_range=3000, seed=1).publish(values)
-    )
-
-
-def test_too_few_values_are_warned_of_or_choose_nothing() -> None:
-    """Far too few to choose from: the bound, so that nothing is clipped, for no part of epsilon."""
-    with pytest.warns(AccuracyWarning, match=r"300 are too few .* is chosen poorly; .* \(threshold=50.0\)$"):
-        poor = fastdp.release(np.full(300, 3.0), 1.0, 100.0, seed=1)
-    assert poor.threshold < 100.0
-    with pytest.warns(AccuracyWarning, match="100 are too few to choose .* is the bound, 100: nothing is clipped"):
-        bound = fastdp.release(np.full(100, 3.0), 0.1, 100.0, seed=1)
-    assert bound.threshold == 100.0
-    assert bound.guarantee.epsilon == 0.1
-    assert not any("threshold" in step for step in bound.guarantee.derivation)
-
-
-def test_a_theta_that_clips_nearly_everything_is_warned_of() -> None:
-    """Of 20,000 values 100 are not 0: too few for the rule, which nothing public shows before theta is chosen."""
-    values = np.where(np.arange(20_000) % 200, 0.0, 100.0)
-    with pytest.warns(AccuracyWarning, match=r"e-0\d was chosen, next to nothing beside the bound, 100; .*50\.0\)$"):
-        release = fastdp.release(values, 1.0, 100.0, seed=1)
-    assert release.threshold < 1e-5
+    assert np.array_equal(known.values, by_hand.publish(values))
 
 
 def test_noise_is_bound_to_what_it_protects() -> None:
@@ -124,19 +102,15 @@ def test_noise_is_bound_to_what_it_protects() -> None:
     other = values.copy()
     other[1500] = 90.0 if values[1500] < 50.0 else 1.0
     given = {"max_range": 2000, "resolution": 1.0, "key": Key.from_bytes(SECRET), "threshold": ScaleFree()}
-    one, again = (WholeStream(2000, 1.0, 100.0, **given) for _ in range(2))
-    first = one.release(values)
-    assert np.array_equal(first.values, again.release(values).values)
     # The same choice of theta from the same values in another order; then the sums differ, and their noise with them.
-    turned = WholeStream(2000, 1.0, 100.0, **given).release(values[::-1])
+    first, again, turned = (
+        WholeStream(2000, 1.0, 100.0, **given).release(each) for each in (values, values, values[::-1])
+    )
+    assert np.array_equal(first.values, again.values)
     assert turned.threshold == first.threshold
     assert not np.array_equal(turned.revision.totals[:3], first.revision.totals[:3])
-    altered = WholeStream(2000, 1.0, 100.0, **given).publisher((other,))
-    kept = WholeStream(2000, 1.0, 100.0, **given).publisher((values,))
+    altered, kept = (WholeStream(2000, 1.0, 100.0, **given).publisher((each,)) for each in (other, values))
     assert altered._key == kept._key
-    # Another number of values is another composition.
-    assert WholeStream(2001, 1.0, 100.0, **given).noise_fingerprint != one.noise_fingerprint
-    assert WholeStream(2000, 1.0, 100.0, **{**given, "max_range": 1999}).noise_fingerprint != one.noise_fingerprint
     # The share that chooses theta may be the same for w values together: the noise must not be.
     given["threshold"] = NoisyMax()
     single, pairs = (WholeStream(2000, 1.0, 100.0, contributions=w, **given) for w in (1, 2))
@@ -160,10 +134,9 @@ def test_a_ledger_is_charged_before_the_values_are_looked_at(tmp_path: Any) -> N
     with pytest.raises(BudgetError, match="noise"):
         fastdp.release(values, 0.5, 100.0, **said)
     fastdp.release(values, 0.75, 100.0, **said)
-    spent, recorded = account.spent("meter").epsilon, list(account.entries())[-1]
-    assert math.isclose(spent, 1.25)
-    assert recorded.mechanism["class"] == "WholeStream"
-    assert recorded.mechanism["parameters"]["size"] == 3000
+    assert math.isclose(account.spent("meter").epsilon, 1.25)
+    recorded = list(account.entries())[-1]
+    assert (recorded.mechanism["class"], recorded.mechanism["parameters"]["size"]) == ("WholeStream", 3000)
     assert recorded.guarantee.derivation[0].startswith("threshold, from all values")
 
 
@@ -173,10 +146,25 @@ def test_values_are_checked() -> None:
     with pytest.raises(DataError, match=r"values\[1\]: not a finite number"):
         fastdp.release([1.0, math.inf] * 500, 1.0, 100.0, seed=1)
     holes = np.where(np.arange(2000) % 9 == 0, np.nan, 5.0)
-    zeros = np.where(np.isnan(holes), 0.0, holes)
-    one, two = (whole(2000, nonfinite="zero").release(v) for v in (holes, zeros))
+    one, two = (whole(2000, nonfinite="zero").release(each) for each in (holes, np.nan_to_num(holes)))
     assert np.array_equal(one.values, two.values)
     for rule in ("linear", object()):
         with pytest.raises(ParameterError, match="threshold"):
             fastdp.release([1.0] * 100, 1.0, 100.0, seed=1, threshold=rule)
     assert whole(5, threshold=Fixed(3.0)).release([1.0] * 5).threshold == 3.0
+
+
+def test_few_values_and_a_theta_that_clips_nearly_everything_are_warned_of() -> None:
+    """Far too few to choose from: the bound, so that nothing is clipped, for no part of epsilon."""
+    with pytest.warns(AccuracyWarning, match=r"300 are too few .* is chosen poorly; .* \(threshold=50.0\)$"):
+        poor = fastdp.release(np.full(300, 3.0), 1.0, 100.0, seed=1)
+    assert poor.threshold < 100.0
+    with pytest.warns(AccuracyWarning, match="100 are too few to choose .* is the bound, 100: nothing is clipped"):
+        bound = fastdp.release(np.full(100, 3.0), 0.1, 100.0, seed=1)
+    assert (bound.threshold, bound.guarantee.epsilon) == (100.0, 0.1)
+    assert not any("threshold" in step for step in bound.guarantee.derivation)
+    # Of 20,000 values 100 are not 0: too few for the rule, which nothing public shows before theta is chosen.
+    values = np.where(np.arange(20_000) % 200, 0.0, 100.0)
+    with pytest.warns(AccuracyWarning, match=r"e-0\d was chosen, next to nothing beside the bound, 100; .*50\.0\)$"):
+        release = fastdp.release(values, 1.0, 100.0, seed=1)
+    assert release.threshold < 1e-5

@@ -12,7 +12,6 @@ from scipy import special, stats
 
 import fastdp
 from fastdp.errors import ParameterError
-from fastdp.integer_grid import Grid
 from fastdp.noise.key import Key
 from fastdp.thresholds import NoisyMax, PAKQuantile, SmoothQuantile, ThresholdTask, TruePercentile, quantile
 from fastdp.thresholds.quantile import (
@@ -278,28 +277,6 @@ def test_cauchy_type_noise_is_pure(epsilon: float, gamma: float) -> None:
     assert loss(SmoothNoise("cauchy", 8 * noise.a, 8 * noise.b, gamma)) > epsilon
 
 
-def test_two_neighbouring_holdouts() -> None:
-    """Releases from two streams that differ in one value, with the kernel's own smooth sensitivities."""
-    generator = np.random.default_rng(4)
-    facts = task(1.0, 40, bound=1000.0, max_range=100)
-    for rule in (SmoothQuantile(0.9), PAKQuantile(0.9, beta=0.1), SmoothQuantile(0.9, noise="gaussian")):
-        noise, delta = rule.smooth_noise(facts), rule.guarantee(facts).delta
-        kappa, offset = (rule.kappa(facts), noise.upper(0.1)) if isinstance(rule, PAKQuantile) else (1.0, 0.0)
-        decay = decay_table(noise.b, 40).tolist()
-        for _ in range(20):
-            one = np.sort(generator.geometric(0.02, 40)).clip(0, 1000)
-            two = one.copy()
-            two[generator.integers(0, 40)] = generator.choice([0, 1000])
-            centres, scales = [], []
-            for held in (one.tolist(), sorted(two.tolist())):
-                scales.append(kappa * oracle.smooth_sensitivity(held, 1000, 36, decay) / noise.a)
-                centres.append(held[35] + scales[-1] * offset)
-            z = np.linspace(-60, 60, 400_001)
-            q = density(noise, (centres[0] + scales[0] * z - centres[1]) / scales[1]) * scales[0] / scales[1]
-            excess = np.maximum(density(noise, z) - math.e * q, 0.0).sum() * (z[1] - z[0])
-            assert excess <= delta
-
-
 # Published distributions.
 
 
@@ -356,30 +333,6 @@ def test_true_percentiles_are_not_private() -> None:
 def test_deltas_that_do_not_go_with_the_noise_are_refused(noise: Any, delta: float) -> None:
     with pytest.raises(ParameterError, match=f"^delta = {delta}: expected"):
         SmoothQuantile(noise=noise, delta=delta)
-
-
-RULES = [SmoothQuantile(0.9), SmoothQuantile(0.9, noise="cauchy"), PAKQuantile(0.9, beta=0.2), TruePercentile(0.9)]
-
-
-@pytest.mark.parametrize("rule", RULES)
-def test_chunks_order_copies_and_packing_do_not_matter(rule: Any) -> None:
-    generator = np.random.default_rng(6)
-    values = generator.gamma(2.0, 20.0, 3000) - 5.0
-    facts, key = task(2.0, 3000, bound=150.0, resolution=2.0**-10), Key.from_seed(5)
-    whole = rule.start(facts)
-    whole.observe(values)
-    parts = rule.start(facts)
-    for piece in np.split(generator.permutation(values), [0, 1, 2, 1023, 1024, 1025, 2500, 3000]):
-        before = parts.pack().tolist()
-        parts, older = parts.copy(), parts
-        parts.observe(piece)
-        assert older.pack().tolist() == before
-    again = rule.start(facts)
-    again.unpack(parts.pack())
-    theta = whole.choose(key)
-    assert theta == parts.choose(key) == again.choose(key) == whole.choose(key)
-    assert facts.resolution <= theta <= facts.bound
-    assert whole.pack().max() == Grid(150.0, 2.0**-10).bound_steps
 
 
 def test_packed_values_that_do_not_fit_are_refused() -> None:
