@@ -1,4 +1,4 @@
-"""Units of privacy of tables, as given and as comparable values (``docs/privacy.md``, section 11)."""
+"""Units of privacy of tables, as given and as comparable values (``docs/privacy.md``, section 3)."""
 
 from __future__ import annotations
 

@@ -6,9 +6,7 @@ that they draw themselves is floating-point Laplace, which is NOT safe to releas
 
 from __future__ import annotations
 
-import importlib
 import importlib.metadata
-import importlib.util
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -151,21 +149,6 @@ def pegasus_buckets(given: Given) -> Released:
     return _blocks(given.body, BUCKET, lambda sums: theta * mechanism.release(sums / theta, given.generator)[1])
 
 
-def dpcrpy(given: Given) -> Released:
-    """A mechanism of dpcrpy for running sums, one block of it for the whole stream of buckets."""
-    library = importlib.import_module("dpcrpy")
-    np.random.seed(int(given.generator.integers(2**32)))  # noqa: NPY002 - what dpcrpy draws from
-    noise = library.noiMech.LapNoiMech(given.setting.epsilon)
-
-    def noisy(sums: Floats) -> Floats:
-        order = max(1, (sums.size - 1).bit_length())
-        mechanism = getattr(library, given.parameters["mechanism"])(order, noiMech=noise)
-        running = np.array([float(mechanism.dpRelease(bucket)[0]) for bucket in sums / given.theta])
-        return given.theta * np.diff(running, prepend=0.0)
-
-    return _blocks(given.body, BUCKET, noisy)
-
-
 def holdout_mean(given: Given) -> Released:
     """The mean of the hold-out, with a quarter of its budget, times the length."""
     true = float(given.held.mean())
@@ -192,7 +175,6 @@ PLANS = {
     "shrunken_tree": Plan(shrunken_tree),
     "pegasus": Plan(pegasus_buckets),
     "w_event": Plan(w_event_scheme, ("scheme", "contributions")),
-    "dpcrpy": Plan(dpcrpy, ("mechanism",)),
 }
 
 
@@ -245,8 +227,3 @@ def register() -> None:
 def entry_points() -> dict[str, importlib.metadata.EntryPoint]:
     """Mechanisms of one's own, by name."""
     return {point.name: point for point in importlib.metadata.entry_points(group="fastdp.benchmarks")}
-
-
-def dpcrpy_mechanisms() -> tuple[str, ...]:
-    """Those that take part: binary tree and Honaker's, if the library is there."""
-    return ("BinMech", "Honaker") if importlib.util.find_spec("dpcrpy") else ()

@@ -17,11 +17,11 @@ import numpy as np
 
 import fastdp
 from benchmarks import ROOT
-from benchmarks.shared import DATA, Data, Runs, inserted, markdown
+from benchmarks.shared import DATA, Data, Runs, markdown
 from fastdp.tables import budget
 from fastdp.tables.answers import Answers
 
-RESULTS, PAGE = ROOT / "benchmarks" / "results" / "tables.json", ROOT / "docs" / "tables.md"
+RESULTS = ROOT / "benchmarks" / "results" / "tables.json"
 EPSILONS = (0.1, 1.0)
 #: Tables on which nothing was chosen.
 UNTUNED = ("pedestrians", "pareto", "gamma")
@@ -320,7 +320,7 @@ def persons(data: Path, runs: int) -> list[dict[str, Any]]:
 
 
 def pages(results: dict[str, Any]) -> dict[str, str]:
-    """Tables of the page by their marks."""
+    """The printed tables, by name."""
     shown, groups = [], dict.fromkeys((row["statistic"], row["table"], row["epsilon"]) for row in results["sums"])
     for statistic, name, epsilon in groups:
         own = [
@@ -365,18 +365,11 @@ def pages(results: dict[str, Any]) -> dict[str, str]:
     return out
 
 
-def filled(page: str, listed: dict[str, str]) -> str:
-    """The page with its tables between their marks."""
-    for name, text in listed.items():
-        page = inserted(page, f"<!-- {name} -->\n", "<!-- end -->", f"\n{text}\n\n")
-    return page
-
-
 def run(
     *,
     runs: Runs = 12,
     before: Annotated[str, "file with the rows of a run at another commit"] = "",
-    write: Annotated[bool, "results/tables.json and the tables of docs/tables.md"] = False,
+    write: Annotated[bool, f"keep the numbers in {RESULTS.name}"] = False,
     data: Data = DATA,
 ) -> None:
     """TRUE coverage and errors of tables; `before` adds the errors of another commit beside."""
@@ -391,4 +384,3 @@ def run(
         print(f"\n{name}\n\n{text}")
     if write:
         RESULTS.write_text(json.dumps(results, indent=1) + "\n")
-        PAGE.write_text(filled(PAGE.read_text(), pages(results)))

@@ -1,6 +1,6 @@
 """Intervals of answers: exact quantiles of sums of noise, and a model of the variance hidden in cut blocks.
 
-Post-processing; derivations and measured coverage: ``docs/intervals.md``.
+Post-processing; derivations and measured coverage: ``docs/streams.md``.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def _quantiles(scale: float, counts: tuple[int, ...], confidence: float) -> Floa
     return out
 
 
-#: Factor on model-based half-widths, chosen on streams (``docs/intervals.md``).
+#: Factor on model-based half-widths, chosen on streams (``docs/streams.md``).
 MODEL_WIDTH = 1.25
 
 

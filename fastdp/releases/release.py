@@ -271,7 +271,7 @@ class Release:
         Notes
         -----
         For full blocks the interval is exact (consistent hierarchies: a bound); otherwise it rests on a model
-        (``docs/intervals.md``).  It is for values clipped to their block's theta and rounded to the grid.  StateError
+        (``docs/streams.md``).  It is for values clipped to their block's theta and rounded to the grid.  StateError
         if the release does not state its noise: a renewed threshold, or a foreign perturber.
         """
         whose, first, last = self._queries(starts, stops, streams)

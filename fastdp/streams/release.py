@@ -60,7 +60,7 @@ def release(
     """Release a finished array of values under differential privacy, by :class:`fastdp.Adaptive`.
 
     Nothing is withheld: the threshold is chosen from all values, for at most a tenth of epsilon
-    (``docs/adaptive.md``, "Nothing withheld").  Other methods: ``fastdp.ToPS(epsilon, bound,
+    (``docs/streams.md``, "Nothing withheld").  Other methods: ``fastdp.ToPS(epsilon, bound,
     expected_length=len(values)).release(values)``.
 
     Parameters
@@ -76,7 +76,7 @@ def release(
     contributions : int
         Number of consecutive values, or of events, that epsilon protects together.
     delta : float
-        Above 0: Gaussian noise, and an (epsilon, delta)-DP release, for units of many values (``docs/gaussian.md``).
+        Above 0: Gaussian noise, and an (epsilon, delta)-DP release, for units of many values (``docs/noise.md``).
     threshold : Threshold or float, optional
         A rule of :mod:`fastdp.thresholds`, or a publicly known threshold, which costs nothing.
     season, focus : optional
@@ -181,7 +181,7 @@ class WholeStream:
     Notes
     -----
     Privacy: every value enters the choice of theta and one published sum: sequential composition
-    (``docs/adaptive.md``, "Nothing withheld"), with noise bound to the input, and to theta and the sums so far.
+    (``docs/streams.md``, "Nothing withheld"), with noise bound to the input, and to theta and the sums so far.
     """
 
     holdout = 0

@@ -1,6 +1,6 @@
 """Private choices and numbers before the sums: clip, rows beyond it, rows counted and dropped.
 
-Choices are noisy max over monotone counts (``docs/privacy.md``, "Tables").
+Choices are noisy max over monotone counts (``docs/tables.md``, "Proofs").
 """
 
 from __future__ import annotations

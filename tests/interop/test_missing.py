@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from fastdp.data import source
 from fastdp.errors import DataError, ParameterError
 
 
@@ -26,6 +27,8 @@ def test_a_missing_tool_is_named(missing: str, told: str, monkeypatch: pytest.Mo
     frame = pd.DataFrame({"id": ["a"] * 9, "v": [1.0] * 9})
     for name in (missing, *(name for name in sys.modules if name.startswith(f"{missing}."))):
         monkeypatch.setitem(sys.modules, name, None)
+    # No attribute of it is known yet.
+    monkeypatch.setattr(source, "narwhals", source._Module("narwhals.stable.v2"))
     calls = {
         "opendp": [lambda: opendp.make_discrete_laplace(None, None, 1.0, 1.0)],
         "polars": [lambda: polars.add_noise("n", 1.0, 1.0)],

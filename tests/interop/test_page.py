@@ -1,4 +1,4 @@
-"""The examples of docs/interop.md and docs/batch.md run as printed."""
+"""The examples of docs/interop.md and docs/many_streams.md run as printed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_the_page_has_an_example_for_each_tool() -> None:
 
 
 def test_the_examples_run() -> None:
-    examples = blocks("batch.md") + INTEROP
+    examples = blocks("many_streams.md") + INTEROP
     missing = [tool for tool in ("opendp", "duckdb", "polars", "pandas") if find_spec(tool) is None]
     runnable = [each for each in examples if not any(f"import {tool}" in each for tool in missing)]
     done = run_python("-W", "error", "-c", "\n".join(runnable))

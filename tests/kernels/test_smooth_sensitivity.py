@@ -136,17 +136,21 @@ def test_pos() -> None:
 
 @given(
     st.integers(1, 2**45).flatmap(lambda top: st.tuples(st.just(top), st.lists(st.integers(0, top), max_size=40))),
-    st.integers(2, 9),
+    st.integers(2, 5),
+    st.sampled_from([1, 60]),
 )
-def test_bins_by_eighths_of_octaves_are_those_of_a_search(values: tuple[int, list[int]], per_octave: int) -> None:
+def test_bins_by_eighths_of_octaves_are_those_of_a_search(
+    values: tuple[int, list[int]], per_octave: int, repeats: int
+) -> None:
     top, steps = values
     grid = np.rint(top * 2.0 ** (-np.arange(60 * per_octave) / per_octave)).astype(np.int64)
     candidates = np.unique(np.maximum(np.append(grid, top), 1))
-    first = first_of_eighths(candidates)
     near = np.clip(np.concatenate([candidates - 1, candidates, candidates + 1]), 0, top)
-    every = np.concatenate([np.array(steps, np.int64), near])
+    # Also more than a piece of values, which four histograms count.
+    every = np.tile(np.concatenate([np.array(steps, np.int64), near]), repeats)
     counts = np.zeros(candidates.size, np.int64)
-    threshold_choice.bin_eighths(every, first, candidates, counts)
+    scratch = np.empty(threshold_choice.PIECE, np.uint32), np.zeros((3, candidates.size), np.int64)
+    threshold_choice.bin_eighths(0.5 * every, 2.0, float(top), *first_of_eighths(candidates), *scratch, counts)
     assert np.array_equal(counts, np.bincount(np.searchsorted(candidates, every), minlength=candidates.size))
 
 

@@ -28,8 +28,9 @@ PAGES = sorted([*ROOT.glob("*.md"), *(page for page in DOCS.rglob("*.md") if "_b
 GUIDES = sorted([*DOCS.glob("tutorials/*.md"), *DOCS.glob("howto/*.md")])
 #: Each takes a second and more of computing.
 LONG = {"many_meters", "auditing", "choosing"}
+PROOFS = ("privacy", "noise", "streams", "tables", "points", "local")
 #: Pages beside the guides whose Python runs from top to bottom, and what they print.
-RUNS = {"adaptive": "", "intervals": "", "w_event": "", "tables": "", "ledger": "has 0.0 of 1.0 epsilon left"}
+RUNS = {"streams": "", "tables": "", "ledger": "has 0.0 of 1.0 epsilon left"}
 
 
 @pytest.fixture
@@ -50,7 +51,7 @@ def blocks(page: Path) -> list[str]:
 
 
 def test_links_lead_to_files() -> None:
-    assert len(PAGES) > 50
+    assert len(PAGES) > 40
     for page in PAGES:
         for target in re.findall(r"\]\(([^)#\s]+)", page.read_text()):
             made = "gallery/" in target  # by the site's build, from examples/gallery
@@ -138,14 +139,14 @@ def test_commands_of_the_pages_have_the_options_that_they_are_given() -> None:
                 given = set(re.findall(r"(?<!\S)(--?[a-z][a-z-]*)", rest))
                 assert given <= known[name], f"{page}: {name} {given - known[name]}"
                 seen += len(given)
-    assert seen > 100
+    assert seen > 60
 
 
 def test_the_tests_that_proofs_lean_on_exist() -> None:
-    text = (DOCS / "privacy.md").read_text()
+    text = "".join((DOCS / f"{name}.md").read_text() for name in PROOFS)
     files = re.findall(r"tests/[\w/]+\.py|\btest_\w+\.py", text)
     names = set(re.findall(r"\btest_\w+\b(?!\.py)", text))
-    assert len(files) > 10
+    assert len(files) > 40
     known = {path.name for path in ROOT.glob("tests/**/*.py")}
     assert {Path(file).name for file in files} <= known
     assert all((ROOT / file).exists() for file in files if "/" in file)
@@ -153,7 +154,7 @@ def test_the_tests_that_proofs_lean_on_exist() -> None:
     assert names <= defined, names - defined
 
 
-#: What makes an output follow the run, or the partition: the program on the page must notice.
+#: What makes an output follow the run, or the partition: the example must notice.
 MISTAKES = {
     "as printed": ("", "", 0),
     "no key": ("ids=ids, key=key,", "ids=ids,", 1),
@@ -164,16 +165,16 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("mistake", ["as printed", *exhaustive(*list(MISTAKES)[1:])])
-def test_the_scale_out_example_runs_and_notices_mistakes(mistake: str, tmp_path: Path) -> None:
-    (block,) = blocks(DOCS / "scale_out.md")
+def test_the_example_of_many_tasks_runs_and_notices_mistakes(mistake: str, tmp_path: Path) -> None:
+    block = (ROOT / "examples" / "many_tasks.py").read_text()
     right, wrong, count = MISTAKES[mistake]
     assert not right or block.count(right) == count
-    script = tmp_path / "scale_out.py"
+    script = tmp_path / "many_tasks.py"
     script.write_text(block.replace(right, wrong) if right else block)
     done = run_python(script, TMPDIR=str(tmp_path))
     if right:
         assert done.returncode == 1
-        assert re.search("AssertionError: (a retry differs|the output follows the partition)", done.stderr)
+        assert re.search("^(a retry differs|the output follows the partition)$", done.stderr, re.M)
     else:
         assert done.returncode == 0, done.stderr
         assert done.stdout == "60 streams, spent: epsilon = 1.0\n"
@@ -212,9 +213,8 @@ def test_the_reference_lists_every_public_name_once() -> None:
     assert missing <= {"fastdp.smoothers.SmootherState"}, missing  # a type of NumPy's
 
 
-def test_tables_of_the_page_are_those_of_results_that_reach_the_targets() -> None:
-    """As the page and the design state them; the benchmark makes the results."""
-    page, results = (DOCS / "tables.md").read_text(), json.loads(tables.RESULTS.read_text())
-    assert tables.filled(page, tables.pages(results)) == page
+def test_results_of_tables_reach_the_targets() -> None:
+    """As the page states them; the benchmark makes the results."""
+    results = json.loads(tables.RESULTS.read_text())
     assert min(row["covered"] for row in results["sums"]) >= 0.9
     assert min(min(row["covered"], row["all covered"]) for row in results["persons"]) >= 0.9

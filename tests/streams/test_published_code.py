@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.accuracy import local, methods, published, thresholds
+from benchmarks.accuracy import local, methods, published
 from benchmarks.accuracy.published import TOLERANCE, Row, composed, hierarchy
 from benchmarks.accuracy.streams import STREAMS
 from benchmarks.shared import DATA
@@ -66,17 +66,17 @@ def test_methods_agree_with_the_published_code(name: str) -> None:
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("epsilon", thresholds.EPSILONS)
+@pytest.mark.parametrize("epsilon", methods.EPSILONS)
 def test_thresholds_agree_with_the_published_code(epsilon: float) -> None:
     """Figure 7 on POS; S-P is left out, half of whose thetas are 0 and the rest anywhere."""
     table, thetas = reference(), published.read(published.THRESHOLDS)
-    rows = [row for row in thresholds.private_rules() if row.method in ("NM-E", "S-PAK")]
+    rows = [row for row in methods.private_rules() if row.method in ("NM-E", "S-PAK")]
     found = medians("POS", rows, epsilon, THRESHOLD_RUNS)
     theta = found["threshold"]["S-PAK"] / thetas["pos", "theta eps=range_eps", "S-PAK", epsilon].theta
     assert 1 / TOLERANCE < theta < TOLERANCE
     # The error under S-PAK, whose theta is beyond every value, is noise: theta squared.
     for name, allowed in (("NM-E", TOLERANCE), ("S-PAK", TOLERANCE**2)):
-        factor = found["mse"][name] / table["pos", thresholds.EXPERIMENT, name, epsilon].mse
+        factor = found["mse"][name] / table["pos", methods.EXPERIMENT, name, epsilon].mse
         assert 1 / allowed < factor < allowed, name
 
 

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pytest
 
 import fastdp
+from fastdp.data import source
 from fastdp.errors import BudgetError, DataError, ParameterError
 from tests.tables import flat
 from tests.tables.rows import as_family, random_rows
@@ -234,6 +235,8 @@ def test_many_keys_fit_an_entry(ledger: fastdp.Ledger) -> None:
 
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "narwhals.stable.v2", None)
+    # No attribute of it is known yet.
+    monkeypatch.setattr(source, "narwhals", source._Module("narwhals.stable.v2"))
     with pytest.raises(ParameterError, match=r"pip install 'fastdp-streams\[tables\]'"):
         flat.counts(GOOD, "at", "1h", epsilon=1.0)
 
