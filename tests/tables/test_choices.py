@@ -78,7 +78,7 @@ def test_counts_of_one_purpose_have_the_noise_of_the_oracle():
 
 def test_the_best_candidate_is_that_of_the_oracle():
     generator = np.random.default_rng(1)
-    for moved, epsilon, target in itertools.product((1, 7), (0.02, 1.0, 30.0), (0.5, 40.0)):
+    for moved, epsilon, target in itertools.product((1, 7), (0.02, 0.1, 1.0, 30.0), (0.5, 40.0, 90.0)):
         above = np.sort(generator.integers(0, 400, 9))[::-1].copy()
         sizes = np.array([0.1 * 1.5**i for i in range(9)])
         given = above.tolist(), sizes.tolist(), moved, epsilon, target
