@@ -1,8 +1,4 @@
-"""States of a fleet's streams as columns, one entry a stream, and the pass that consumes values of any of them.
-
-The streams of an :class:`fastdp.Adaptive` with a public threshold have one compiled pass; those of any other machine
-take its steps one after another.
-"""
+"""States of a fleet's streams as columns, one entry a stream, and the pass that consumes values of any of them."""
 
 from __future__ import annotations
 
