@@ -45,17 +45,11 @@ MAX_EXPONENT = 300
 
 @dataclass(frozen=True, eq=False)
 class ReleasedNodes:
-    """Noisy sums of all nodes of an inconsistent hierarchy.
+    """Noisy sums of all nodes of an inconsistent hierarchy."""
 
-    Attributes
-    ----------
-    sums : float64[trees, nodes]
-        In units of the input, leaves first; NaN for incomplete nodes.
-    leaves, fan_out, levels, tree_values : int
-        Shape of a tree, and its number of values.
-    """
-
+    #: float64[trees, nodes]. In units of the input, leaves first; NaN for incomplete nodes.
     sums: Floats
+    #: `leaves`, `fan_out`, `levels`, `tree_values`: Shape of a tree, and its number of values.
     leaves: int
     fan_out: int
     levels: int

@@ -64,25 +64,17 @@ class _Form(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class RevisedStream:
-    """Answers from all released sums of blocks, smoothed along time.
+    """Answers from all released sums of blocks, smoothed along time."""
 
-    Attributes
-    ----------
-    exponents, totals : float64[J]
-        Lengths 2^k of blocks and their released sums, in thresholds.
-    threshold : float
-        The first theta.
-    memory, shape : records
-        First state of the kernels, and their public parameters.
-    season : float, optional
-        The public period, in values; by default estimated.
-    """
-
+    #: `exponents`, `totals`: float64[J]. Lengths 2^k of blocks and their released sums, in thresholds.
     exponents: Floats
     totals: Floats
+    #: The first theta.
     threshold: float
+    #: `memory`, `shape`: First state of the kernels, and their public parameters.
     memory: Records
     shape: Records
+    #: The public period, in values; by default estimated.
     season: float | None = None
 
     def __repr__(self) -> str:

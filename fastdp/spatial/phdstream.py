@@ -1,8 +1,4 @@
-"""PHDStream (2024): private synthetic points that follow a set through additions and removals.
-
-Algorithms 6 and 7, with a score for which the privacy claim holds, and a count of all points.  Readings, errata and
-proofs: ``docs/points.md``.  Which cells split: :mod:`fastdp.spatial.decomposition` and the kernel ``privtree``.
-"""
+"""PHDStream (2024): private synthetic points that follow a set through additions and removals; ``docs/points.md``."""
 
 from __future__ import annotations
 

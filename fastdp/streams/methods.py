@@ -231,10 +231,7 @@ def paced(
     every: str | float | timedelta | None,
     *rest: object,
 ) -> StreamParameters:
-    """Composition of a method's arguments; `rest`: fields of StreamParameters from ``resolution`` on.
-
-    Warns if the hold-out lasts long.
-    """
+    """Composition of a method's arguments; `rest`: fields of StreamParameters from ``resolution`` on."""
     seconds = None if every is None else _seconds(every)
     length = None if seconds is None else max(1, int(min(PLANNED / seconds, 2.0**50)))
     if expected_length is not None:
@@ -259,10 +256,7 @@ def paced(
 
 
 def _holdout(usual: StreamParameters, length: int, seconds: float | None) -> int:
-    """Default hold-out: up to a quarter of `length`; with ``ScaleFree`` the fewest that choose well.
-
-    If those take longer than a week: the fewest without a warning, or a week.
-    """
+    """Default hold-out: the fewest values that choose well, up to a quarter of `length` and, if possible, a week."""
     most = max(1, min(DEFAULT_HOLDOUT, length // HOLDOUT_PART))
     rule = usual.threshold
     if not isinstance(rule, ScaleFree):

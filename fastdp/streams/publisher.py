@@ -300,11 +300,7 @@ class StreamPublisher(Publisher[StreamState]):
         ids: Values | Sequence[int | str] | None = None,
         threads: int = 1,
     ) -> Release:
-        """Release many finished streams, each with noise of its own (once, by a fresh publisher).
-
-        Parameters and errors as of :func:`fastdp.release_many`; stream i is a publisher's with
-        ``key=key.of_stream(ids[i])``.
-        """
+        """Release many finished streams (once, by a fresh publisher); arguments as of :func:`fastdp.release_many`."""
         from fastdp.data.frames import as_streams
 
         threads = validation.threads(threads)

@@ -172,10 +172,7 @@ def _candidates(top: int) -> tuple[Integers, Integers, Integers]:
 
 
 def first_of_eighths(candidates: Integers) -> tuple[Integers, Integers]:
-    """Index of the first candidate not below 2^e (1 + k / 8), at 8 e + k, and itself: int64[504] each.
-
-    Candidates are at least an eighth apart, so an eighth of an octave has values of two bins at most.
-    """
+    """Index of the first candidate not below 2^e (1 + k / 8), at 8 e + k, and itself: int64[504] each."""
     eighth = np.arange(63 * 8)
     first = np.searchsorted(candidates, np.ldexp(1.0 + eighth % 8 / 8.0, eighth // 8))
     return first, candidates[np.minimum(first, candidates.size - 1)]
