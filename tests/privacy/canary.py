@@ -72,7 +72,7 @@ def logged() -> Iterator[list[str]]:
 
 
 def said_by(error: BaseException) -> list[str]:
-    """Everything an error shows but lines of code: text, arguments, notes, attributes; those of the errors behind it."""
+    """Everything an error shows but code: text, arguments, notes, attributes; and those of the errors behind it."""
     lines: list[str] = []
     link: BaseException | None = error
     while link is not None:

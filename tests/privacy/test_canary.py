@@ -67,6 +67,7 @@ def argument_cases(folder: Path, inputs: Callable[[str, str], Iterable[tuple[str
 ERRORS = (FastDPError, FileNotFoundError)
 
 
+@pytest.mark.slow
 def test_no_call_shows_the_canary(tmp_path: Path) -> None:
     # Foreign errors of calls without a check of their own, such as a text in place of bytes, show nothing either.
     judge(argument_cases(tmp_path, canary.inputs), (*ERRORS, TypeError, ValueError), 4000, taken=True)

@@ -126,6 +126,9 @@ def test_entries_of_another_type_are_refused(field: str, wrong: Any) -> None:
     record = codec.describe(Record(1, 0.5, None, np.zeros(1, np.int64), np.zeros(1)))
     with pytest.raises((ValueError, TypeError)):
         codec.restore(Record, {**record, field: wrong})
+    if field == "count":
+        with pytest.raises(ValueError, match="whole number"):
+            codec.require_int(wrong)
 
 
 def test_documents_are_the_same_but_for_how_arrays_are_packed() -> None:
