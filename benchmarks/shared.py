@@ -89,7 +89,9 @@ def cell(value: object) -> str:
     """A text as it is, a number to three digits, "-" for none."""
     if isinstance(value, float | np.floating):
         return f"{value:,.0f}" if 1000.0 <= abs(value) < 1e9 else f"{value:.3g}"
-    return "-" if value is None else f"{value:,}" if isinstance(value, int | np.integer) else str(value)
+    if isinstance(value, int | np.integer) and not isinstance(value, bool):
+        return f"{value:,}"
+    return "-" if value is None else str(value)
 
 
 def markdown(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:

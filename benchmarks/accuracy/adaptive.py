@@ -22,15 +22,11 @@ from benchmarks.accuracy.streams import REAL, REPORTING, TUNING, half
 from benchmarks.shared import DATA, Data, geometric, table
 from fastdp.errors import AccuracyWarning
 from fastdp_lab import sweeps
-from fastdp_lab.baselines.w_event import SCHEMES
 
 TOPS = "ToPS, scale-free theta"
 PAPER = "ToPS, paper"
 ADAPTIVE = "Adaptive, looking back"
 ONLINE = "Adaptive, as published"
-#: Names of mechanisms whose epsilon is for any W consecutive values end so.
-W = 40
-WINDOW = f", w = {W}"
 #: Plans among which the best of a cell, and the best for all classes, are looked for.
 PLANS = ("flat ", "shrunken ", "hold-out ")
 #: What the design asks: ToPS / Adaptive in the geometric mean over real streams, by class; share of the best plan.
@@ -63,7 +59,7 @@ def spread(frame: Any) -> float:
 def show(frame: Any, classes: Sequence[str]) -> None:
     """Print all tables."""
     mse = errors(frame)
-    plans = [name for name in mse.columns if name.startswith(PLANS) and not name.endswith(WINDOW)]
+    plans = [name for name in mse.columns if name.startswith(PLANS)]
     gain = mse[[TOPS]].to_numpy() / mse[[ADAPTIVE, ONLINE, *plans]]
     order = list(reversed(classes))
     by_class = gain.unstack("workload").map("{:.3g}".format)
@@ -100,11 +96,9 @@ def show(frame: Any, classes: Sequence[str]) -> None:
     _by_class(
         own, "dataset", order, "MSE of the paper's ToPS (c = 60) / Adaptive: geometric mean over budgets (least)"
     )
-    every = beside(mse)
-    units = every.rename(columns=lambda name: f"{name} (epsilon for {unit(name)})")
-    long = units.melt(ignore_index=False, value_name="ratio").reset_index()
-    title = f"Every mechanism and what its epsilon is for: MSE / MSE of {ADAPTIVE} under epsilon for the same unit, "
-    _by_class(long, "mechanism", order, f"{title}geometric mean over all streams and budgets (least)")
+    every = (mse.div(mse[ADAPTIVE], axis=0)).melt(ignore_index=False, value_name="ratio").reset_index()
+    title = f"Every mechanism: MSE / MSE of {ADAPTIVE}, geometric mean over all streams and budgets (least)"
+    _by_class(every, "mechanism", order, title)
 
 
 def _by_class(frame: Any, key: str, order: Sequence[str], title: str) -> None:
@@ -128,17 +122,6 @@ def _summary(title: str, mine: str, gain: Any, plans: Sequence[str], order: Sequ
     return rows
 
 
-def beside(mse: Any) -> Any:
-    """MSE over that of Adaptive's revised answers, whose epsilon has the same unit."""
-    windows = mse.columns.str.endswith(WINDOW)
-    return mse / np.where(windows, mse[[ADAPTIVE + WINDOW]], mse[[ADAPTIVE]])
-
-
-def unit(mechanism: str) -> str:
-    """Unit that epsilon protects."""
-    return f"any {W} consecutive values" if mechanism.endswith(WINDOW) else "one value"
-
-
 EPSILONS = (0.01, 0.05, 0.1, 0.2, 1.0)
 #: Longest query of each class.
 CLASSES = {"1e3": 1000, "1e4": 10_000, "1e5": 100_000, "2^20": shared.MAX_RANGE}
@@ -147,46 +130,19 @@ QUERIES = 400
 
 
 def mechanisms() -> list[dict[str, Any]]:
-    """Tables of a specification: ToPS first, Adaptive, the plans in its way, and mechanisms from elsewhere.
-
-    The name of each whose epsilon is for any w consecutive values says so; of the others it is for one value.
-    """
-    scale_free = {"part": "ScaleFree"}
+    """Tables of a specification: ToPS first, Adaptive, the plans in its way, and mechanisms from elsewhere."""
     tops = {"system": "publisher", "perturber": {"part": "Hierarchy"}, "smoother": {"part": "Recent"}}
     return [
-        {"name": TOPS, "threshold": scale_free, **tops},
+        {"name": TOPS, "threshold": {"part": "ScaleFree"}, **tops},
         {"name": PAPER, "system": "tops"},
-        *_adaptive(""),
+        {"name": ADAPTIVE, "system": "adaptive"},
+        {"name": ONLINE, "system": "as_published"},
         *({"name": f"flat {length:,}", "system": "flat_blocks", "length": length} for length in FLAT),
         {"name": "shrunken ToPS", "system": "shrunken_tree"},
         {"name": "hold-out mean", "system": "holdout_mean"},
         {"name": "PeGaSus, groups", "system": "pegasus"},
         *({"name": name, "system": name} for name in plans.entry_points()),
-        {"name": "Laplace a value (Uniform, w = 1)", **_scheme("uniform", 1)},
-        {"name": "BD, w = 1", **_scheme("distribution", 1)},
-        {"name": "BA, w = 1", **_scheme("absorption", 1)},
-        {"name": f"{TOPS}{WINDOW}", "threshold": scale_free, **tops, "contributions": W},
-        *_adaptive(WINDOW, contributions=W),
-        *(
-            {"name": f"flat {length:,}{WINDOW}", "system": "flat_blocks", "length": length, "contributions": W}
-            for length in FLAT
-        ),
-        *(
-            {"name": f"{name}{WINDOW}", **_scheme(scheme, W)}
-            for name, scheme in zip(("Uniform", "Sample", "BD", "BA"), SCHEMES, strict=True)
-        ),
     ]
-
-
-def _adaptive(ending: str, **options: Any) -> list[dict[str, Any]]:
-    return [
-        {"name": f"{ADAPTIVE}{ending}", "system": "adaptive", **options},
-        {"name": f"{ONLINE}{ending}", "system": "as_published", **options},
-    ]
-
-
-def _scheme(scheme: str, w: int) -> dict[str, Any]:
-    return {"system": "w_event", "scheme": scheme, "contributions": w}
 
 
 def run(

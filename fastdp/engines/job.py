@@ -61,7 +61,7 @@ class Job:
     pickled job holds the secret's location; :meth:`to_bytes` seals by AES-256-GCM a state without the secret.
 
     Privacy: one stream's for each value.  Equal replays give equal output; others independent noise from the first
-    differing block on, at the cost of one more release of later values (``docs/privacy.md``, section 13).
+    differing block on, at the cost of one more release of later values (``docs/noise.md``, section 2).
     """
 
     def __init__(

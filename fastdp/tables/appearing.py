@@ -2,7 +2,7 @@
 
 In window t a key of running weight W passes if W + N >= T + Z, with fresh one-sided geometric noise N, and Z drawn
 once for the key.  Running weights only grow, so all windows together cost what one choice costs; N - Z is discrete
-Laplace noise, so T is that of one choice with a part of delta.  Proof: ``docs/privacy.md``, "Private keys online".
+Laplace noise, so T is that of one choice with a part of delta.  Proof: ``docs/tables.md``, "Private keys online".
 """
 
 from __future__ import annotations

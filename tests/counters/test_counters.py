@@ -7,8 +7,6 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from fastdp.counters import BinaryTree, Block, RunningCounts, SelectiveCounting, Simple, event_guarantee
 from fastdp.errors import DataError, ParameterError
@@ -112,16 +110,6 @@ def test_the_distribution_of_the_error(counter, steps: int, draws: int) -> None:
     stat.reject(p_value(variance * 1.21))
 
 
-@given(order=st.permutations(range(6)), steps=st.integers(1, 12))
-def test_sums_are_independent_of_each_other(order: list[int], steps: int) -> None:
-    noise = np.random.default_rng(steps).integers(-9, 9, (steps, 6))
-    for counter in (Block(3), BinaryTree(5)):
-        one, other = np.zeros((6, counter.width), np.int64), np.zeros((6, counter.width), np.int64)
-        for row in noise:
-            assert np.array_equal(counter.step(one, row)[order], counter.step(other, row[order]))
-        assert np.array_equal(one[order], other)
-
-
 def test_only_active_sums_count() -> None:
     counts = RunningCounts(Block(2), 1.0, 3, seed=1)
     counts.step([1, 2, 3])
@@ -138,12 +126,6 @@ def test_bad_values_are_refused() -> None:
         with pytest.raises(DataError, match="values"):
             counts.step(wrong)
         assert np.array_equal(counts.step([1, 2, 3]), reference.step([1, 2, 3]))
-
-
-def test_selectors_and_counters_are_needed() -> None:
-    for counters, selector, name in (([], Parity(Key.random()), "counters"), ([Simple()], None, "selector")):
-        with pytest.raises(ParameterError, match=name):
-            SelectiveCounting(counters, selector, 1.0)
 
 
 class Parity:
