@@ -479,7 +479,7 @@ def draw_online(rng: Generator, kind: str, keys: str, **fixed: Any) -> TableInst
     if keys != "private":
         return instance
     with of_noise(options) as given:
-        machine = fastdp.Windows(**given, seed=0).machine
+        machine: Any = fastdp.Windows(**given, seed=0).machine
     rule, start = machine.appearing, machine.plan.start - FIRST
     thresholds = dict(enumerate(rule.thresholds(0, HOURS + 2).tolist(), start))
     return OnlineKeysInstance(**vars(instance), thresholds=thresholds, scale=rule.scale)
