@@ -267,6 +267,7 @@ COLUMNS = [
     pd.Series([987654.25, 1.0]),
     pl.Series(NAMES),
     NAMES,
+    NAMES[:2],
     np.array(NAMES),
     pd.DataFrame({"who": NAMES}),
 ]
