@@ -198,6 +198,13 @@ def test_restarts_parts_and_threads_change_nothing(actions: Any, kind: str, text
     assert sorted(map(str, fleet.ids)) == sorted(map(str, publishers))
 
 
+def test_threads_keep_the_order_of_every_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fastdp.streams.rows, "MIN_PER_THREAD", 1)
+    ids, values = np.arange(1200) % 4, values_for("spread", 1200)
+    single, three = (Fleet(adaptive(), key=SECRET, threads=n).publish(ids, values)[1] for n in (1, 3))
+    assert np.array_equal(single, three)
+
+
 def one(kind: str, stream: Any, life: int) -> Any:
     """The publisher of a stream in one of its lives."""
     fresh = template(kind, SECRET.of_stream(stream))
