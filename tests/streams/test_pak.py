@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from fractions import Fraction
 from typing import Any
@@ -43,26 +42,23 @@ def node_noise(key: Key, levels: int, theta_steps: int, epsilon: float, length: 
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 4, 7, 8, 9, 63, 64, 65, 500])
-def test_the_tree_equals_the_papers(n: int) -> None:
+@pytest.mark.parametrize("resolution", [None, 0.25, 60.0, 100.0])
+def test_the_tree_equals_the_papers(n: int, resolution: float | None) -> None:
+    """Any epsilon, down to a grid of a single step: integer noise of just the scale that epsilon asks for."""
     values = stream(n)
-    publisher = make(threshold=Fixed(20.0), length=n)
-    out = publisher.publish(values)
-    per_unit = round(1 / publisher.resolution)
-    steps = (np.minimum(values, 20.0) * per_unit).astype(np.int64).tolist()
-    levels = n.bit_length()
-    expected = oracle.running_sums(steps, node_noise(publisher._key, levels, 20 * per_unit, 1.0, n))
-    assert out.tolist() == [e * publisher.resolution for e in expected]
-    assert publisher.running_sum == out[-1]
-
-
-def test_a_stream_has_no_value_more_than_its_length() -> None:
-    publisher = make(threshold=Fixed(20.0), length=5)
-    assert publisher.publish(stream(3)).size == 3
-    with pytest.raises(DataError, match="chunk has 3 values: expected at most 2, the stream has 5"):
-        publisher.publish(stream(3))
-    assert publisher.publish(stream(2)).size == 2
-    with pytest.raises(DataError, match="expected at most 0"):
-        publisher.publish([1.0])
+    for theta, epsilon in ((20.0, 1.0), (100.0, 1e-3), (100.0, 0.1), (100.0, 30.0), (100.0, 1e6)):
+        publisher = make(threshold=Fixed(theta), length=n, epsilon=epsilon, resolution=resolution)
+        out, step, levels = publisher.publish(values), publisher.resolution, n.bit_length()
+        theta_steps = round(publisher.threshold / step)
+        assert theta_steps == max(1, int(theta / step))
+        steps = np.minimum(np.rint(values / step), theta_steps).astype(np.int64).tolist()
+        expected = oracle.running_sums(steps, node_noise(publisher._key, levels, theta_steps, epsilon, n))
+        assert out.tolist() == [e * step for e in expected]
+        assert publisher.running_sum == out[-1]
+        # Levels share epsilon, and one value moves a node by at most theta.
+        assert levels * Fraction(theta_steps) / publisher._state.tree.distribution.scale == Fraction(epsilon)
+        with pytest.raises(DataError, match=f"expected at most 0, the stream has {n}"):
+            publisher.publish([1.0])
 
 
 def test_levels_for_a_power_of_two() -> None:
@@ -113,23 +109,6 @@ def test_the_holdout_is_forgotten_and_delta_is_the_users() -> None:
     with pytest.raises(ParameterError, match=r"delta = 0.0.*cauchy"):
         make(delta=0.0)
     assert make(delta=0.0, threshold=fastdp.thresholds.SmoothQuantile(noise="cauchy")).guarantee.delta == 0.0
-
-
-def test_the_law_holds_at_the_extremes() -> None:
-    """Any epsilon, down to a grid of a single step: integer noise of just the scale that epsilon asks for."""
-    for resolution, epsilon in itertools.product((None, 0.25, 60.0, 100.0), (1e-3, 0.1, 1.0, 30.0, 1e3, 1e6)):
-        values = stream(100)
-        publisher = make(threshold=Fixed(100.0), length=100, epsilon=epsilon, resolution=resolution)
-        out = publisher.publish(values)
-        step = publisher.resolution
-        theta_steps = round(publisher.threshold / step)
-        assert theta_steps == max(1, int(100 / step))
-        steps = np.minimum(np.rint(values / step), theta_steps).astype(np.int64).tolist()
-        expected = oracle.running_sums(steps, node_noise(publisher._key, 7, theta_steps, epsilon, 100))
-        assert out.tolist() == [e * step for e in expected]
-        # Every node's noise, exactly: seven levels share epsilon, and one value moves a node by at most theta.
-        distribution = publisher._state.tree.distribution
-        assert 7 * Fraction(theta_steps) / distribution.scale == Fraction(epsilon)
 
 
 @pytest.mark.parametrize(
