@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 import pytest
@@ -80,24 +79,6 @@ def test_the_guarantee_adds_up() -> None:
     for epsilon in (0.1, 0.3, 0.7, 1.1):
         for share in (0.1, 0.35, 0.85, 0.9):
             assert make(epsilon=epsilon, share=share, threshold=NoisyMax()).guarantee.epsilon <= epsilon
-
-
-def test_a_value_opens_streams_for_its_own_nodes_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Most heights have no new node; a cipher for each of them made one call 20 times as long."""
-    publisher = fastdp.PAK(1.0, 1e-9, 100.0, 2**33, threshold=Fixed(100.0), seed=1)
-    drawn: list[int] = []
-    of_nodes = sampler.node_words
-
-    def watched(*names: Any) -> Any:
-        words, offsets = of_nodes(*names)
-        drawn.append(words.size)
-        return words, offsets
-
-    monkeypatch.setattr(sampler, "node_words", watched)
-    for position in range(8):
-        publisher.publish([1.0])
-        # The node of height h ends with value position + 1 where 2^h divides that; two words a block.
-        assert drawn.pop() == 2 * sum((position + 1) % 2**h == 0 for h in range(34))
 
 
 def test_the_holdout_is_forgotten_and_delta_is_the_users() -> None:
@@ -251,20 +232,6 @@ def test_noise_follows_tau_and_values_the_bound() -> None:
     noise = node_noise(publisher._key, (500).bit_length(), round(theta / step), 0.1, 500)
     rises = np.array(oracle.running_sums(steps, noise), dtype=np.float64) * step
     assert np.allclose(out[1:] - out[0], rises, rtol=1e-12)
-
-
-def test_the_clip_is_all_that_differs() -> None:
-    """Same key, same grid: where tau is below the bound, both publish the same."""
-    values = stream(700)
-    options = {
-        "epsilon": 30.0,
-        "delta": 0.2,
-        "threshold": SmoothQuantile(p=0.5, delta=0.2, clip=False),
-        "resolution": 2.0**-10,
-    }
-    clipped, unclipped = (make_unclipped(**options, clip=clip, seed=None, key=bound_key(6)) for clip in (True, False))
-    assert np.array_equal(clipped.publish(values), unclipped.publish(values))
-    assert clipped.threshold == unclipped.threshold < 100
 
 
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
