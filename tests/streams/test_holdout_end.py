@@ -1,4 +1,4 @@
-"""What a threshold looks at, the first and later ones; renewals against periods under fixed thresholds."""
+"""Values that choose the first threshold and later ones; renewals against periods under fixed thresholds."""
 
 from __future__ import annotations
 
