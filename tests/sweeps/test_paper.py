@@ -16,16 +16,19 @@ from benchmarks.accuracy.streams import STREAMS
 from benchmarks.paper import __main__ as paper
 from benchmarks.paper import pak_distributions, pak_figures, pak_runs, pak_tables, phd_streams, tops
 from benchmarks.paper.tops import STAND_INS, with_real_streams
-from fastdp.spatial import Box
 from fastdp_lab.datasets import concentric_circles, made_up_check_ins, made_up_pickups
-from fastdp_lab.sweeps import figures, from_table, load, read_manifest, run
+from fastdp_lab.sweeps import from_table, load, read_manifest, run
 
 figure_of = pytest.importorskip("matplotlib.figure", reason="matplotlib is not installed")
+
 shapely = pytest.importorskip("shapely", reason="the extra 'geo' (shapely) is not installed")
 
 HOLDOUT, LENGTH = 300, 8192
+
 OURS = [name for name in paper.ITEMS if not name.startswith("phd")]
+
 PICTURES = [name for name in OURS if "table" not in name]
+
 SWEEPS = [name for name in OURS if paper.ITEMS[name].sweep]
 
 
@@ -69,16 +72,6 @@ def test_a_sweep_is_run_once_and_drawn_by_group(tmp_path, monkeypatch, capsys) -
     assert "small" in capsys.readouterr().out
 
 
-def test_the_streams_characteristics_and_counters(capsys, monkeypatch, tmp_path) -> None:
-    monkeypatch.setattr(tops, "table1", lambda name: np.arange(1, 1001))
-    tops.characteristics(None)
-    said = capsys.readouterr().out
-    assert "| dns     | ToPS      | 1,141,961 | 2,000  | 63  | 85" in said
-    assert "| pos     | synthetic | 1,000     | 1,657  | 850 | 950   | 995   | 1,000" in said
-    monkeypatch.setattr(phd_streams, "HORIZONS", (16,))
-    assert all(path.stat().st_size > 5000 for path in phd_streams.counters(tmp_path))
-
-
 @pytest.fixture
 def titles(monkeypatch) -> list[str]:
     """Titles of the panels that are saved; nothing is drawn to a file, which takes most of the time."""
@@ -96,8 +89,6 @@ def titles(monkeypatch) -> list[str]:
 
 
 # ToPS and PAK.
-
-
 @pytest.fixture
 def real(tmp_path) -> Path:
     """A folder with a short stream under the name of every real one."""
@@ -191,19 +182,6 @@ def test_a_folder_of_real_streams_replaces_every_synthetic_one(name, real) -> No
     assert [each["name"] for each in left if "generator" in each] == ["Fare"]
 
 
-def test_both_prunes_are_shown() -> None:
-    """The published code's, 3 levels up to epsilon = 0.05 and 2 above, and the print's."""
-    for name in ("tops_figure_2", "tops_figure_3", "tops_figure_4", "tops_figure_5", "tops_figure_10"):
-        table = table_of(name)
-        printed = {each["name"] for each in table["mechanisms"] if each["name"].endswith("Eq. 7")}
-        assert printed
-        for each in table["mechanisms"]:
-            if f"{each['name']}, Eq. 7" in printed:
-                assert each["perturber"]["prune"] == (3 if max(each["epsilons"]) <= 0.05 else 2)
-            elif each["name"] in printed:
-                assert "prune" not in each["perturber"]
-
-
 def test_base_knows_where_the_truth_of_figure_5_ends(small, titles, tmp_path) -> None:
     """Its error is that of zeros beside the clipped truth, not 0."""
     make("tops_figure_5", tmp_path / "out", None)
@@ -215,21 +193,7 @@ def test_base_knows_where_the_truth_of_figure_5_ends(small, titles, tmp_path) ->
     assert (base.set_index("dataset")["truth"] == beside).all()
 
 
-def test_variants_share_a_colour_where_colours_do_not_suffice() -> None:
-    few = figures.looks(["a", "a, b", "zero"], lambda name: name == "zero")
-    assert few["a"]["color"] != few["a, b"]["color"]
-    assert few["zero"]["color"] == figures.GREY
-    names = [f"{kind}{variant}" for variant in ("", ", dashed") for kind in "abcde"]
-    many = figures.looks(["zero", *names], lambda name: name == "zero")
-    for kind in "abcde":
-        first, second = many[kind], many[f"{kind}, dashed"]
-        assert first["color"] == second["color"]
-        assert (first["linestyle"], second["linestyle"]) == ("-", "--")
-    assert len({many[kind]["color"] for kind in "abcde"}) == 5
-
-
 # PHDStream.
-
 #: Part of the Earth, with most cities of the synthetic check-ins.
 CONTINENTS = [shapely.box(-125, 25, -70, 50), shapely.box(-10, 36, 40, 65)]
 
@@ -332,10 +296,3 @@ def test_errors_against_a_parameter(parameter, titles, tmp_path) -> None:
     phd_streams.draw_against(folder, parameter)
     sizes = ("small", "medium", "large")
     assert titles == [f"tiny | circles (synthetic), {size} boxes" for size in sizes]
-
-
-def test_a_box_is_framed() -> None:
-    ax = figure_of.Figure().subplots()
-    phd_streams.draw_domain(ax, Box((0, 1), (2, 4)))
-    (frame,) = ax.patches
-    assert (*frame.get_xy(), frame.get_width(), frame.get_height()) == (0, 1, 2, 3)
