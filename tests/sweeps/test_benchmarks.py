@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from pathlib import Path
 from typing import Any
@@ -11,14 +10,11 @@ import numpy as np
 import pytest
 
 from benchmarks.accuracy import plans
-from benchmarks.accuracy.adaptive import mechanisms
 from benchmarks.speed import __main__ as speed
 from benchmarks.speed import measure, summary
 from benchmarks.speed import streams as timed
 from benchmarks.speed.summary import Row, Summary, cells, read_rows, verdict
-from benchmarks.tracking import compare
 from fastdp.noise.key import Key
-from fastdp_lab import sweeps
 from fastdp_lab.sweeps import Setting
 
 # The plans that Adaptive is measured against.
@@ -41,20 +37,6 @@ def test_without_noise_whole_blocks_are_exact(plan, parameters, whole) -> None:
     assert outcome.answer(starts, stops) == pytest.approx(expected, rel=1e-3)
     noiseless = outcome.exact(lambda ends: prefix[ends], stops) - outcome.exact(lambda ends: prefix[ends], starts)
     assert noiseless == pytest.approx(expected, rel=1e-3)
-
-
-def test_all_mechanisms_of_the_benchmark_run(tmp_path, monkeypatch) -> None:
-    for name in plans.PLANS:
-        monkeypatch.setitem(sweeps.SYSTEMS, name, None)  # taken out again afterwards
-    plans.register()
-    size = {"epsilons": [100.0], "metrics": ["mse", "parts"], "holdout": 2000, "max_range": 4096}
-    data = {"name": "POS", "generator": "table1", "stream": "pos", "n": 6096}
-    asked = {"kind": "random_ranges", "count": 20, "max_range": 500}
-    table = {**size, "datasets": [data], "mechanisms": mechanisms(), "workloads": [asked]}
-    frame = sweeps.load(sweeps.run(sweeps.from_table(table), tmp_path / "out"))
-    assert set(frame["mechanism"]) == {each["name"] for each in mechanisms()}
-    assert frame["error"].isna().all()
-    assert (frame["mse"] > 0.0).all()
 
 
 # The table of speed: generated from measured numbers, with every target named and misses marked.
@@ -165,27 +147,3 @@ def test_committed_numbers_rows_and_pages_agree() -> None:
         assert wanted
         assert wanted - today <= {"streams/consistency: OpenDP b-ary tree, floats"}
     assert speed.main(["summary", "--check"]) == 0
-
-
-# The comparison over commits: turns of processor time, ratios, and what its alarms count.
-class Process:
-    """A side whose calls take so many nanoseconds, one turn after the other."""
-
-    args = ("side",)
-
-    def __init__(self, *turns: float) -> None:
-        self.stdin, self.stdout = io.StringIO(), io.StringIO("".join(f"{each}\n" for each in turns))
-
-    def communicate(self) -> None:
-        """Ends."""
-
-
-def test_the_ratio_is_of_least_times_and_the_median_over_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compare, "TURNS", 2)
-    # The first turn of each side is a warm-up.
-    sides = iter([[1, 200, 100], [1, 900, 110], [1, 100, 300], [1, 300, 900], [1, 50, 60], [1, 60, 80]])
-    monkeypatch.setattr(compare, "side", lambda tree: Process(*next(sides)))
-    assert compare.compare(compare.ROOT, compare.ROOT, ["task"]) == {"task": (50.0, 60.0, 60.0 / 50.0)}
-    monkeypatch.setattr(compare, "side", lambda tree: Process())
-    with pytest.raises(SystemExit, match="task: the process"):
-        compare.compare(compare.ROOT, compare.ROOT, ["task"])
