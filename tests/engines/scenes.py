@@ -100,6 +100,8 @@ def make_session(workers: int = 2) -> Any:
     store = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     options = {
         "spark.python.daemon.module": "tests.engines.spark_daemon",
+        # Java that compiles little: each session lives for seconds.
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "OFF",
