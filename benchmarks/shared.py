@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import ast
 import importlib
 import importlib.metadata
 import inspect
@@ -10,7 +11,7 @@ import os
 import platform
 import shlex
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
 from types import UnionType
@@ -88,7 +89,9 @@ def cell(value: object) -> str:
     """A text as it is, a number to three digits, "-" for none."""
     if isinstance(value, float | np.floating):
         return f"{value:,.0f}" if 1000.0 <= abs(value) < 1e9 else f"{value:.3g}"
-    return "-" if value is None else f"{value:,}" if isinstance(value, int | np.integer) else str(value)
+    if isinstance(value, int | np.integer) and not isinstance(value, bool):
+        return f"{value:,}"
+    return "-" if value is None else str(value)
 
 
 def markdown(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
@@ -105,15 +108,6 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) 
     cells.insert(1, ["-" * width for width in widths])
     lines = (" | ".join(each.ljust(width) for each, width in zip(row, widths, strict=True)) for row in cells)
     print(f"\n{title}\n\n" + "\n".join(f"| {line} |" for line in lines) + "\n", flush=True)
-
-
-def inserted(page: str, begin: str, end: str, text: str) -> str:
-    """The page with this text between two marks; SystemExit if they are not there."""
-    head, first, rest = page.partition(begin)
-    _, last, tail = rest.partition(end)
-    if not (first and last):
-        raise SystemExit(f"the page lacks {begin!r} or, after it, {end!r}")
-    return head + first + text + last + tail
 
 
 def add_options(parser: argparse.ArgumentParser, function: Callable[..., object]) -> None:
@@ -150,13 +144,23 @@ def call(group: str, function: Callable[..., Any], given: list[str] | None = Non
     return int(function(**options) or 0)
 
 
-def run_part(group: str, parts: Mapping[str, str], arguments: list[str] | None = None) -> int:
+def parts(group: str, function: str = "run") -> dict[str, str]:
+    """First lines of the docstrings of a group's modules that have this function; none is imported."""
+    texts = {path: path.read_text() for path in sorted((ROOT / "benchmarks" / group).glob("*.py"))}
+    return {
+        path.stem: (ast.get_docstring(ast.parse(text)) or "").partition("\n")[0]
+        for path, text in texts.items()
+        if f"\ndef {function}(" in text and not path.stem.startswith("_")
+    }
+
+
+def run_part(group: str, arguments: list[str] | None = None) -> int:
     """Call ``run`` of one module of a group with the options that are its parameters; only that one is imported."""
     given = sys.argv[1:] if arguments is None else arguments
     parser = argparse.ArgumentParser(prog=f"python -m benchmarks {group}")
     commands = parser.add_subparsers(dest="part", required=True)
     run: Callable[..., Any] = print
-    for name, summary in parts.items():
+    for name, summary in parts(group).items():
         command = commands.add_parser(name, help=summary, description=summary)
         if name in given[:1]:
             run = importlib.import_module(f"benchmarks.{group}.{name}").run

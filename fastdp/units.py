@@ -1,4 +1,4 @@
-"""Units of privacy of tables, as given and as comparable values (``docs/privacy.md``, section 11)."""
+"""Units of privacy of tables, as given and as comparable values (``docs/privacy.md``, section 3)."""
 
 from __future__ import annotations
 
@@ -181,23 +181,15 @@ def local_time(moment: int, zone: tzinfo | None) -> datetime:
 
 
 class Period(NamedTuple):
-    """Consecutive spans of time, in any one of which a unit has its rows.
+    """Consecutive spans of time, in any one of which a unit has its rows."""
 
-    Attributes
-    ----------
-    measure : "months", "days" or "microseconds"
-        Unit of the length; months begin on their first day, days at midnight.
-    length : int
-        Length of one span.
-    begin : int
-        Offset of a span's start: a month since year 0, an ordinal day or an instant.
-    time_zone : str or None
-        Of midnight.
-    """
-
+    #: Unit of the length; months begin on their first day, days at midnight.
     measure: Literal["months", "days", "microseconds"]
+    #: Length of one span.
     length: int
+    #: Offset of a span's start: a month since year 0, an ordinal day or an instant.
     begin: int
+    #: Of midnight.
     time_zone: str | None
 
     def is_within(self, longer: Period) -> bool:
@@ -257,20 +249,13 @@ class Period(NamedTuple):
 
 
 class Times(NamedTuple):
-    """Public instants [start, stop) of a column: rows at others change nothing of a release.
+    """Public instants [start, stop) of a column: rows at others change nothing of a release."""
 
-    Attributes
-    ----------
-    column : str
-        The column of times.
-    time_zone : str or None
-        Of the windows.
-    start, stop : int
-        Microseconds since 1970-01-01, in UTC, or of the local clock without a zone.
-    """
-
+    #: The column of times.
     column: str
+    #: Of the windows.
     time_zone: str | None
+    #: `start`, `stop`: Microseconds since 1970-01-01, in UTC, or of the local clock without a zone.
     start: int
     stop: int
 
@@ -298,20 +283,13 @@ def shown_time(moment: int, time_zone: str | None) -> str:
 
 
 class UnitRows(NamedTuple):
-    """The rows that one unit adds or removes, as a comparable value.
+    """The rows that one unit adds or removes, as a comparable value."""
 
-    Attributes
-    ----------
-    who : str or None
-        Column of persons, all of whose rows are the unit; None for up to `most` rows of anyone.
-    most : int
-        Number of rows; 1 together with `who`.
-    period : Period or None
-        The rows lie in one of these spans.
-    """
-
+    #: Column of persons, all of whose rows are the unit; None for up to `most` rows of anyone.
     who: str | None = None
+    #: Number of rows; 1 together with `who`.
     most: int = 1
+    #: The rows lie in one of these spans.
     period: Period | None = None
 
     def times(self, weaker: UnitRows) -> int | None:

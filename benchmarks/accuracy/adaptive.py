@@ -1,4 +1,4 @@
-"""Every stream, budget, plan and class of query lengths: one sweep, one table, one picture.
+"""Every stream, budget, plan and class of query lengths: one sweep, one table.
 
 Real streams are used where their files are; synthetic ones (the quantiles and means of ToPS Table 1 in four orders,
 and streams that outgrow their hold-out) always.  A short stream is extended by its reverse.  Every cell has seeds of
@@ -22,15 +22,11 @@ from benchmarks.accuracy.streams import REAL, REPORTING, TUNING, half
 from benchmarks.shared import DATA, Data, geometric, table
 from fastdp.errors import AccuracyWarning
 from fastdp_lab import sweeps
-from fastdp_lab.baselines.w_event import SCHEMES
 
 TOPS = "ToPS, scale-free theta"
 PAPER = "ToPS, paper"
 ADAPTIVE = "Adaptive, looking back"
 ONLINE = "Adaptive, as published"
-#: Names of mechanisms whose epsilon is for any W consecutive values end so.
-W = 40
-WINDOW = f", w = {W}"
 #: Plans among which the best of a cell, and the best for all classes, are looked for.
 PLANS = ("flat ", "shrunken ", "hold-out ")
 #: What the design asks: ToPS / Adaptive in the geometric mean over real streams, by class; share of the best plan.
@@ -60,10 +56,10 @@ def spread(frame: Any) -> float:
     return float((by_cell.quantile(0.75) / by_cell.quantile(0.25)).median())
 
 
-def show(frame: Any, classes: Sequence[str], picture: Path | None) -> None:
-    """Print all tables; draw if there is a place for it."""
+def show(frame: Any, classes: Sequence[str]) -> None:
+    """Print all tables."""
     mse = errors(frame)
-    plans = [name for name in mse.columns if name.startswith(PLANS) and not name.endswith(WINDOW)]
+    plans = [name for name in mse.columns if name.startswith(PLANS)]
     gain = mse[[TOPS]].to_numpy() / mse[[ADAPTIVE, ONLINE, *plans]]
     order = list(reversed(classes))
     by_class = gain.unstack("workload").map("{:.3g}".format)
@@ -100,13 +96,9 @@ def show(frame: Any, classes: Sequence[str], picture: Path | None) -> None:
     _by_class(
         own, "dataset", order, "MSE of the paper's ToPS (c = 60) / Adaptive: geometric mean over budgets (least)"
     )
-    every = beside(mse)
-    units = every.rename(columns=lambda name: f"{name} (epsilon for {unit(name)})")
-    long = units.melt(ignore_index=False, value_name="ratio").reset_index()
-    title = f"Every mechanism and what its epsilon is for: MSE / MSE of {ADAPTIVE} under epsilon for the same unit, "
-    _by_class(long, "mechanism", order, f"{title}geometric mean over all streams and budgets (least)")
-    if picture is not None:
-        _draw(gain, every, plans, classes, picture)
+    every = (mse.div(mse[ADAPTIVE], axis=0)).melt(ignore_index=False, value_name="ratio").reset_index()
+    title = f"Every mechanism: MSE / MSE of {ADAPTIVE}, geometric mean over all streams and budgets (least)"
+    _by_class(every, "mechanism", order, title)
 
 
 def _by_class(frame: Any, key: str, order: Sequence[str], title: str) -> None:
@@ -130,70 +122,6 @@ def _summary(title: str, mine: str, gain: Any, plans: Sequence[str], order: Sequ
     return rows
 
 
-def beside(mse: Any) -> Any:
-    """MSE over that of Adaptive's revised answers, whose epsilon has the same unit."""
-    windows = mse.columns.str.endswith(WINDOW)
-    return mse / np.where(windows, mse[[ADAPTIVE + WINDOW]], mse[[ADAPTIVE]])
-
-
-def unit(mechanism: str) -> str:
-    """Unit that epsilon protects."""
-    return f"any {W} consecutive values" if mechanism.endswith(WINDOW) else "one value"
-
-
-def _draw(gain: Any, every: Any, plans: Sequence[str], classes: Sequence[str], picture: Path) -> None:
-    """By class: Adaptive against the best fixed plan in hindsight, a point a cell; below, every mechanism."""
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    from matplotlib import pyplot, ticker
-
-    figure, rows = pyplot.subplots(
-        2, len(classes), figsize=(3.2 * len(classes), 9.6), height_ratios=(3, 5), sharey="row", layout="constrained"
-    )
-    budgets = sorted(set(gain.index.get_level_values("epsilon")))
-    colours = pyplot.get_cmap("viridis")(np.linspace(0.0, 0.9, len(budgets)))
-    columns = sorted(every.columns, key=lambda name: name.endswith(WINDOW), reverse=True)
-    best = gain[list(plans)].max(axis=1)
-    ends = [0.8 * min(best.min(), gain[ADAPTIVE].min()), 1.25 * max(best.max(), gain[ADAPTIVE].max())]
-    for axis, below, name in zip(*rows, reversed(classes), strict=True):
-        here = gain.index.get_level_values("workload") == name
-        for colour, epsilon in zip(colours, budgets, strict=True):
-            cells = here & (gain.index.get_level_values("epsilon") == epsilon)
-            axis.scatter(best[cells], gain.loc[cells, ADAPTIVE], 14, color=colour, label=f"epsilon {epsilon:g}")
-        axis.plot(ends, ends, color="0.4", linewidth=0.8)
-        axis.plot(ends, [OF_BEST * end for end in ends], color="0.4", linewidth=0.8, linestyle=":")
-        axis.set(xscale="log", yscale="log", xlim=ends, ylim=ends, title=f"ranges up to {name}")
-        axis.set_aspect("equal")
-        for side in (axis.xaxis, axis.yaxis):
-            side.set_major_locator(ticker.LogLocator(numticks=7))
-            side.set_minor_locator(ticker.NullLocator())
-        logs = np.log10(every.loc[every.index.get_level_values("workload") == name, columns])
-        for place, column in enumerate(columns):
-            colour = "tab:red" if column.endswith(WINDOW) else "tab:blue"
-            low, middle, high = logs[column].quantile([0.1, 0.5, 0.9])
-            below.plot([10**low, 10**high], [place, place], color=colour, alpha=0.4)
-            below.plot(10**middle, place, "o", color=colour, markersize=4)
-        below.axvline(1.0, color="0.4", linewidth=0.8)
-        below.set(xscale="log")
-        below.xaxis.set_major_locator(ticker.LogLocator(numticks=6))
-        below.xaxis.set_minor_locator(ticker.NullLocator())
-        axis.grid(alpha=0.3)
-        below.grid(alpha=0.3)
-    rows[0][0].set(ylabel="ToPS / Adaptive (looking back)")
-    rows[0][1].set_xlabel("MSE of ToPS / best fixed plan in hindsight (dotted: 0.8 of it)", fontsize=10)
-    rows[1][0].set_yticks(range(len(columns)), columns, fontsize=7)
-    figure.supxlabel(
-        "MSE / Adaptive (looking back) with epsilon for the same unit, median and 80 % of cells; "
-        f"blue: epsilon is for one value, red: for any {W} consecutive values",
-        fontsize=10,
-    )
-    rows[0][0].legend(fontsize=7)
-    figure.savefig(picture, dpi=130)
-    pyplot.close(figure)
-    print(f"picture: {picture}")
-
-
 EPSILONS = (0.01, 0.05, 0.1, 0.2, 1.0)
 #: Longest query of each class.
 CLASSES = {"1e3": 1000, "1e4": 10_000, "1e5": 100_000, "2^20": shared.MAX_RANGE}
@@ -202,47 +130,19 @@ QUERIES = 400
 
 
 def mechanisms() -> list[dict[str, Any]]:
-    """Tables of a specification: ToPS first, Adaptive, the plans in its way, and mechanisms from elsewhere.
-
-    The name of each whose epsilon is for any w consecutive values says so; of the others it is for one value.
-    """
-    scale_free = {"part": "ScaleFree"}
+    """Tables of a specification: ToPS first, Adaptive, the plans in its way, and mechanisms from elsewhere."""
     tops = {"system": "publisher", "perturber": {"part": "Hierarchy"}, "smoother": {"part": "Recent"}}
     return [
-        {"name": TOPS, "threshold": scale_free, **tops},
+        {"name": TOPS, "threshold": {"part": "ScaleFree"}, **tops},
         {"name": PAPER, "system": "tops"},
-        *_adaptive(""),
+        {"name": ADAPTIVE, "system": "adaptive"},
+        {"name": ONLINE, "system": "as_published"},
         *({"name": f"flat {length:,}", "system": "flat_blocks", "length": length} for length in FLAT),
         {"name": "shrunken ToPS", "system": "shrunken_tree"},
         {"name": "hold-out mean", "system": "holdout_mean"},
         {"name": "PeGaSus, groups", "system": "pegasus"},
-        *({"name": f"dpcrpy {name}", "system": "dpcrpy", "mechanism": name} for name in plans.dpcrpy_mechanisms()),
         *({"name": name, "system": name} for name in plans.entry_points()),
-        {"name": "Laplace a value (Uniform, w = 1)", **_scheme("uniform", 1)},
-        {"name": "BD, w = 1", **_scheme("distribution", 1)},
-        {"name": "BA, w = 1", **_scheme("absorption", 1)},
-        {"name": f"{TOPS}{WINDOW}", "threshold": scale_free, **tops, "contributions": W},
-        *_adaptive(WINDOW, contributions=W),
-        *(
-            {"name": f"flat {length:,}{WINDOW}", "system": "flat_blocks", "length": length, "contributions": W}
-            for length in FLAT
-        ),
-        *(
-            {"name": f"{name}{WINDOW}", **_scheme(scheme, W)}
-            for name, scheme in zip(("Uniform", "Sample", "BD", "BA"), SCHEMES, strict=True)
-        ),
     ]
-
-
-def _adaptive(ending: str, **options: Any) -> list[dict[str, Any]]:
-    return [
-        {"name": f"{ADAPTIVE}{ending}", "system": "adaptive", **options},
-        {"name": f"{ONLINE}{ending}", "system": "as_published", **options},
-    ]
-
-
-def _scheme(scheme: str, w: int) -> dict[str, Any]:
-    return {"system": "w_event", "scheme": scheme, "contributions": w}
 
 
 def run(
@@ -254,7 +154,7 @@ def run(
     real: Annotated[bool, "real streams alone"] = False,
     data: Data = DATA,
 ) -> None:
-    """Run the sweep, print tables, draw."""
+    """Run the sweep, print tables."""
     # Some hold-outs are short on purpose.
     warnings.simplefilter("ignore", AccuracyWarning)
     plans.register()
@@ -273,4 +173,4 @@ def run(
     with tempfile.TemporaryDirectory() as scratch:
         folder = output or Path(scratch)
         sweeps.run(sweeps.from_table(table), folder, data=data, workers=workers, progress=True)
-        show(sweeps.load(folder), tuple(CLASSES), folder / "accuracy.png" if output else None)
+        show(sweeps.load(folder), tuple(CLASSES))

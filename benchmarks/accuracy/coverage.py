@@ -2,7 +2,7 @@
 
 Ranges of whole blocks first, where the distribution is exact; then ranges at any place on every stream, by epsilon
 and length, published and revised.  Ranges of one release share noise, so that what counts is the number of releases.
-``-o`` keeps the numbers (JSON), ``--docs`` writes the tables into ``docs/intervals.md``.
+``-o`` keeps the numbers (JSON): ``benchmarks/results/coverage.json``.
 """
 
 from __future__ import annotations
@@ -18,10 +18,9 @@ from typing import Annotated, Any
 import numpy as np
 
 import fastdp
-from benchmarks import ROOT
 from benchmarks.accuracy import streams
 from benchmarks.accuracy.streams import ORDERS, SYNTHETIC
-from benchmarks.shared import DATA, Data, Floats, inserted, markdown, prefix_sums, table
+from benchmarks.shared import DATA, Data, Floats, prefix_sums, table
 from fastdp.errors import AccuracyWarning
 from fastdp.perturbers import Blocks, Flat, Hierarchy
 from fastdp.releases.release import Release
@@ -34,8 +33,6 @@ ALIGNED = 1_000_000
 #: Values of a release of aligned queries, and blocks of the longest query.
 VALUES, LONGEST = 4096, 64
 THETA, EPSILON = 15.0, 0.5
-RESULTS = ROOT / "benchmarks" / "results" / "coverage.json"
-PAGE = ROOT / "docs" / "intervals.md"
 SYSTEMS: dict[str, Any] = {"adaptive": fastdp.Adaptive, "tops": fastdp.ToPS}
 
 
@@ -135,25 +132,6 @@ def seconds(folder: Path) -> dict[str, float]:
     return {"first": times[0], "again": min(times[1:])}
 
 
-def tables(found: dict[str, Any]) -> str:
-    """The page's tables."""
-    kinds = [
-        [row["kind"], row["queries"], percent(row["published"]), percent(row["revised"])] for row in found["aligned"]
-    ]
-    text = markdown(["whole blocks", "queries", "published", "revised"], kinds)
-    for method in dict.fromkeys(row["method"] for row in found["any_place"]):
-        rows = [row for row in found["any_place"] if row["method"] == method]
-        lines: dict[tuple[str, float], list[str]] = {}
-        for row in rows:
-            cell = f"{percent(row['published'])}, {percent(row['revised'])} ({row['width']:.1f})"
-            lines.setdefault((row["stream"], row["epsilon"]), []).append(cell)
-        heads = ["stream", "epsilon", *(f"up to {length:,}" for length in LENGTHS)]
-        cells = markdown(heads, [[stream, f"{epsilon:g}", *each] for (stream, epsilon), each in lines.items()])
-        text += f'\n\n`method="{method}"`, {rows[0]["releases"]} releases a cell:\n\n{cells}'
-    first, again = (1e3 * found["seconds"][name] for name in ("first", "again"))
-    return f"{text}\n\n200 intervals take {again:.2f} ms, the first 200 of a release {first:.1f} ms."
-
-
 def percent(share: float) -> str:
     return f"{100.0 * share:.1f}"
 
@@ -164,15 +142,10 @@ def run(
     repetitions: Annotated[int, "releases a cell"] = 40,
     aligned: Annotated[int, "ranges of whole blocks of each kind"] = ALIGNED,
     method: Annotated[Sequence[str], "methods", list(SYSTEMS)] = tuple(SYSTEMS),
-    docs: Annotated[bool, f"write the tables of {RESULTS.name} into {PAGE.name}"] = False,
     data: Data = DATA,
 ) -> None:
     """Measure, keep, show."""
     warnings.simplefilter("ignore", AccuracyWarning)
-    if docs:
-        text = tables(json.loads(RESULTS.read_text())) + "\n"
-        PAGE.write_text(inserted(PAGE.read_text(), "<!-- coverage: begin -->\n", "<!-- coverage: end -->", text))
-        return
     blocks, places = list(aligned_ranges(aligned)), list(any_place(data, repetitions, method))
     found: dict[str, Any] = {"aligned": blocks, "any_place": places, "seconds": seconds(data)}
     if output:

@@ -1,11 +1,11 @@
-"""Every method of ToPS section 5 on one stream: the paper's four metrics, beside the published code's MSE."""
+"""Every method of ToPS section 5, and ways to choose theta, on one stream: four metrics beside the published MSE."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Annotated, Any
 
+from benchmarks import shared
 from benchmarks.accuracy import published
 from benchmarks.accuracy.published import Row, composed, hierarchy, published_prune, ratio, read, shown_theta
 from benchmarks.accuracy.streams import STREAMS
@@ -68,17 +68,27 @@ def second_phase(epsilon: float) -> list[Row]:
     ]
 
 
-#: A method, another one, and what the paper's text says of the ratio of their MSE.
-RATIOS = (
-    ("H_2", "H_16", "5"),
-    ("H_16", "H_16^c", "about 2"),
-    ("H_16^c", "pruned H_16^c, Recent", "10"),
-    ("pruned H_16^c, Recent", "pruned H_16^c, Mean", "below 1"),
-    ("NM-E + H_2", TOPS.format("Recent"), "-"),
-    ("PAK, theta <= B", TOPS.format("Recent"), "-"),
-    ("PAK: S-PAK + H_2", TOPS.format("Recent"), "10^7 to 10^11"),
-)
-_COLUMNS = ("method", "theta", "MSE", "MAE", "MMSE", "MMAE", "published MSE", "ratio")
+#: Budget of the hierarchy under which ways to choose theta are compared (section 5.4).
+RANGE_EPSILON = shared.EPSILON
+EXPERIMENT = f"ell_est range_eps={RANGE_EPSILON:g}"
+
+
+def private_rules() -> list[Row]:
+    """The rules of Figure 7 under one hierarchy, for which noisy max prepares whatever the threshold's budget is."""
+    pruned = hierarchy(prune=published_prune(RANGE_EPSILON))
+
+    def under(name: str, method: str = "", **threshold: Any) -> Row:
+        return Row(name, composed(threshold, pruned, RECENT, publish_epsilon=RANGE_EPSILON), EXPERIMENT, method)
+
+    smooth, pak = ({"part": part, "p": 0.995} for part in ("SmoothQuantile", "PAKQuantile"))
+    return [
+        under("NM-E", "NM-E", part="NoisyMax"),
+        under("NM-E, exponential noise", part="NoisyMax", noise="exponential"),
+        under("S-P, theta <= B", **smooth),
+        under("S-P", "S-P", **smooth, clip=False),
+        under("S-PAK, theta <= B", **pak),
+        under("S-PAK", "S-PAK", **pak, clip=False),
+    ]
 
 
 def run(
@@ -89,35 +99,23 @@ def run(
     epsilons: Annotated[Sequence[float], "budgets"] = EPSILONS,
     reference: published.Reference = published.ACCURACY,
 ) -> None:
-    known, ratios = read(reference), []
+    known = read(reference)
     for epsilon in epsilons:
-        setting = f"eps = {epsilon:g}, pruned levels: {published_prune(epsilon)}; 200 random ranges, medians of"
-        setting += f" {runs} runs; n = r = 2^20, m = 65,536"
-        ours: dict[str, float] = {}
-        theirs: dict[str, float] = {}
-        fixed = f"theta = true 95th percentile (NOT PRIVATE), truth cut off, {setting}"
         for title, rows, truth in (
-            (f"both phases, {setting}", end_to_end(epsilon), "raw"),
-            (fixed, second_phase(epsilon), "clipped"),
+            (f"both phases, pruned levels: {published_prune(epsilon)}", end_to_end(epsilon), "raw"),
+            ("theta = true 95th percentile (NOT PRIVATE), truth cut off", second_phase(epsilon), "clipped"),
+            (f"ways to choose theta, hierarchy at eps = {RANGE_EPSILON:g}", private_rules(), "raw"),
         ):
             found, lines = published.medians(data, stream, rows, epsilon, runs, truth=truth), []
             for row in rows:
-                there = known.get((STREAMS[stream].reference, row.experiment, row.method, epsilon))
+                theirs = known.get((STREAMS[stream].reference, row.experiment, row.method, epsilon))
                 theta, *errors = found.loc[row.name]
-                ours[row.name] = errors[0]
-                theirs |= {} if there is None else {row.name: there.mse}
-                mse = theirs.get(row.name)
-                shown = [f"{error:.3g}" for error in errors]
-                lines.append([row.name, shown_theta(theta), *shown, mse and f"{mse:.3g}", ratio(errors[0], mse)])
-            table(f"{stream}, {title}", _COLUMNS, lines)
-        for worse, better, paper in RATIOS:
-            factors = [_factor(each.get(worse), each.get(better)) for each in (ours, theirs)]
-            ratios.append([worse, better, f"{epsilon:g}", *factors, paper])
-    table(f"{stream}: ratios of MSE", ("method", "over", "eps", "fastdp", "published code", "paper"), ratios)
+                shown = [shown_theta(theta), *(f"{error:.3g}" for error in errors)]
+                lines.append([row.name, *shown, *(["-", "-"] if theirs is None else _beside(errors[0], theirs.mse))])
+            columns = ["method", "theta", "MSE", "MAE", "MMSE", "MMAE", "published MSE", "ratio"]
+            size = f"200 random ranges, medians of {runs} runs; n = r = 2^20, m = 65,536"
+            table(f"{stream}, eps = {epsilon:g}, {title}; {size}", columns, lines)
 
 
-def _factor(worse: float | None, better: float | None) -> str:
-    if worse is None or better is None:
-        return "-"
-    factor = worse / better
-    return f"{factor:.2f}" if factor < 1000.0 else f"10^{math.log10(factor):.1f}"
+def _beside(measured: float, theirs: float) -> list[str]:
+    return [f"{theirs:.3g}", ratio(measured, theirs)]

@@ -6,9 +6,7 @@ that they draw themselves is floating-point Laplace, which is NOT safe to releas
 
 from __future__ import annotations
 
-import importlib
 import importlib.metadata
-import importlib.util
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -17,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.peers.online import PeGaSus, w_event
+from benchmarks.peers.online import PeGaSus
 from benchmarks.shared import prefix_sums
 from fastdp import validation
 from fastdp.noise.key import Key
@@ -26,7 +24,6 @@ from fastdp.smoothers import Recent
 from fastdp.streams.methods import Adaptive
 from fastdp.streams.publisher import StreamPublisher
 from fastdp.thresholds import Fixed, ScaleFree
-from fastdp_lab.baselines.w_event import SCHEMES
 from fastdp_lab.sweeps import SYSTEMS, RunResult, Setting, System
 from fastdp_lab.sweeps.systems import Floats, Indices, Prepare, Run
 
@@ -37,26 +34,25 @@ Before = Callable[[Indices], Floats]
 #: Values of a bucket, for mechanisms that were made for counts.
 BUCKET = 1024
 
-#: Noisy prefix sums, and the same from exact ones where noise decides nothing else.
-Released = tuple[Before, Callable[[Before, Indices], Floats] | None]
+#: Noisy prefix sums, and the same from exact ones.
+Released = tuple[Before, Callable[[Before, Indices], Floats]]
 
 
 @dataclass(frozen=True)
 class Given:
-    """Inputs of a plan: its parameters, the stream, theta, w, and noise of this run."""
+    """Inputs of a plan: its parameters, the stream, theta, and noise of this run."""
 
     parameters: dict[str, Any]
     setting: Setting
     values: Floats
     theta: float
-    contributions: int
     generator: np.random.Generator
     key: Key
 
     @property
     def scale(self) -> float:
-        """w theta / epsilon."""
-        return self.contributions * self.theta / self.setting.epsilon
+        """theta / epsilon."""
+        return self.theta / self.setting.epsilon
 
     @property
     def held(self) -> Floats:
@@ -70,37 +66,28 @@ class Given:
 
 
 class Plan(NamedTuple):
-    """A mechanism that is no publisher: theta as Adaptive chooses it, then a plan of its own.
-
-    ``contributions`` is w: epsilon is for any w consecutive values.  The last w - 1 values of the hold-out choose
-    nothing, so that no w consecutive values enter theta and the plan.
-    """
+    """A mechanism that is no publisher: theta as Adaptive chooses it, then a plan of its own."""
 
     release: Callable[[Given], Released]
     accepted: tuple[str, ...] = ()
 
     def build(self, setting: Setting, **parameters: Any) -> Prepare:
         """As :class:`fastdp_lab.sweeps.System` has it."""
-        validation.integer("contributions", parameters.get("contributions", 1), 1, max(setting.holdout, 1))
         if "length" in self.accepted:
             validation.integer("length", parameters.get("length"), 1)
-        if "scheme" in self.accepted:
-            validation.choice("scheme", parameters.get("scheme"), SCHEMES)
         return partial(self.prepare, parameters, setting)
 
     def prepare(self, parameters: dict[str, Any], setting: Setting, values: Floats) -> Run:
-        w = parameters.get("contributions", 1)
-        like = Adaptive(setting.epsilon, setting.bound, setting.holdout, setting.max_range, contributions=w, seed=0)
-        held = setting.holdout - (w - 1)
-        chooser = ScaleFree().start(replace(like.composition.task, holdout=held))
-        chooser.observe(values[:held])
+        like = Adaptive(setting.epsilon, setting.bound, setting.holdout, setting.max_range, seed=0)
+        # Adaptive keeps some of the hold-out for its warm-up; here all of it chooses theta.
+        chooser = ScaleFree().start(replace(like.composition.task, holdout=setting.holdout))
+        chooser.observe(values[: setting.holdout])
 
         def run(key: Key) -> RunResult:
             theta = chooser.choose(key)
             generator = np.random.default_rng(int.from_bytes(key.derive("plan").reveal()[:8], "little"))
-            released, exact = self.release(Given(parameters, setting, values, theta, w, generator, key))
-            answer = lambda starts, stops: released(stops) - released(starts)  # noqa: E731
-            return RunResult(answer, theta, exact=exact, splits=exact is not None)
+            released, exact = self.release(Given(parameters, setting, values, theta, generator, key))
+            return RunResult(lambda starts, stops: released(stops) - released(starts), theta, exact=exact)
 
         return run
 
@@ -136,34 +123,10 @@ def flat_blocks(given: Given) -> Released:
     return _blocks(given.body, int(given.parameters["length"]), lambda sums: sums + draw(0.0, given.scale, sums.size))
 
 
-def w_event_scheme(given: Given) -> Released:
-    """Uniform, Sample, budget distribution or budget absorption, whose answers are sums of published values."""
-    body, draw = given.body, given.generator.laplace
-    noises = draw(size=body.size), draw(size=body.size)
-    scheme, epsilon = given.parameters["scheme"], given.setting.epsilon
-    running = prefix_sums(w_event(scheme, body, given.theta, epsilon, given.contributions, noises))
-    return (lambda stops: running[stops]), None
-
-
 def pegasus_buckets(given: Given) -> Released:
     """PeGaSus with whole groups, on sums of buckets: medians of groups."""
     mechanism, theta = PeGaSus(given.setting.epsilon), given.theta
     return _blocks(given.body, BUCKET, lambda sums: theta * mechanism.release(sums / theta, given.generator)[1])
-
-
-def dpcrpy(given: Given) -> Released:
-    """A mechanism of dpcrpy for running sums, one block of it for the whole stream of buckets."""
-    library = importlib.import_module("dpcrpy")
-    np.random.seed(int(given.generator.integers(2**32)))  # noqa: NPY002 - what dpcrpy draws from
-    noise = library.noiMech.LapNoiMech(given.setting.epsilon)
-
-    def noisy(sums: Floats) -> Floats:
-        order = max(1, (sums.size - 1).bit_length())
-        mechanism = getattr(library, given.parameters["mechanism"])(order, noiMech=noise)
-        running = np.array([float(mechanism.dpRelease(bucket)[0]) for bucket in sums / given.theta])
-        return given.theta * np.diff(running, prepend=0.0)
-
-    return _blocks(given.body, BUCKET, noisy)
 
 
 def holdout_mean(given: Given) -> Released:
@@ -187,12 +150,10 @@ def shrunken_tree(given: Given) -> Released:
 
 
 PLANS = {
-    "flat_blocks": Plan(flat_blocks, ("length", "contributions")),
+    "flat_blocks": Plan(flat_blocks, ("length",)),
     "holdout_mean": Plan(holdout_mean),
     "shrunken_tree": Plan(shrunken_tree),
     "pegasus": Plan(pegasus_buckets),
-    "w_event": Plan(w_event_scheme, ("scheme", "contributions")),
-    "dpcrpy": Plan(dpcrpy, ("mechanism",)),
 }
 
 
@@ -245,8 +206,3 @@ def register() -> None:
 def entry_points() -> dict[str, importlib.metadata.EntryPoint]:
     """Mechanisms of one's own, by name."""
     return {point.name: point for point in importlib.metadata.entry_points(group="fastdp.benchmarks")}
-
-
-def dpcrpy_mechanisms() -> tuple[str, ...]:
-    """Those that take part: binary tree and Honaker's, if the library is there."""
-    return ("BinMech", "Honaker") if importlib.util.find_spec("dpcrpy") else ()

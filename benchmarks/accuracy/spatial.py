@@ -1,4 +1,4 @@
-"""PHDStream and its baselines beside the authors' code: errors, totals, numbers of batches, exact losses."""
+"""PHDStream and its baselines beside the authors' code: errors and totals."""
 
 from __future__ import annotations
 
@@ -21,13 +21,11 @@ from fastdp_lab.baselines import FixedTree, OfflineOnBatch, OfflineOnStream
 from fastdp_lab.datasets import (
     SpatialStream,
     concentric_circles,
-    cut_events,
     load_circles,
     load_gowalla,
     load_pickups,
 )
 from fastdp_lab.datasets.files import DAY
-from fastdp_lab.planning.tree_loss import noted_steps, tree_step_loss
 from fastdp_lab.queries.boxes import BoxQueries, PointIndex, paper_queries, relative_error
 
 EPSILONS = (0.5, 1.0)
@@ -54,43 +52,14 @@ def _of(kind: Callable[..., Any], *arguments: Any, **options: Any) -> Callable[.
     return lambda domain, epsilon, seed: kind(domain, epsilon, *arguments, max_depth=DEPTH, seed=seed, **options)
 
 
-class Merged:
-    """A system that gets its batches, but for the first, by so many at once, and releases the same in between.
-
-    The same guarantee, and as late as :class:`AdaptivePHDStream` with that period, but for its forecast.
-    """
-
-    def __init__(self, system: Any, batches: int) -> None:
-        self.system, self.batches = system, batches
-        self._waiting: list[tuple[Floats, Floats]] = []
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.system, name)
-
-    def advance(self, added: Floats, removed: Floats | None = None) -> None:
-        if removed is None:
-            self.system.advance(added)
-            return
-        self._waiting.append((added, removed))
-        if len(self._waiting) == self.batches:
-            self.system.advance(*(np.concatenate(parts) for parts in zip(*self._waiting, strict=True)))
-            self._waiting.clear()
-
-
 def _phd(counter: str, score: str) -> Callable[..., Any]:
     return _of(PHDStream, counter, score=score, **PAPER)
-
-
-def _merged(batches: int) -> Callable[..., Any]:
-    return lambda *given: Merged(_of(PHDStream, **PAPER)(*given), batches)
 
 
 METHODS = (
     Method("repaired", "simple", _phd("simple", "repaired"), "phd_fix_proj"),
     Method("repaired", "block", _phd("block", "repaired"), "phd_fix_proj"),
     Method("adaptive", "counts alone", _of(AdaptivePHDStream)),
-    Method("repaired, batches merged by 8", "simple", _merged(8)),
-    Method("repaired, batches merged by 16", "simple", _merged(16)),
     Method("paper's score", "simple", _phd("simple", "paper"), "phd"),
     Method("paper's score", "block", _phd("block", "paper"), "phd"),
     Method("Baseline 1 (not private)", "none", _of(OfflineOnStream), "b1", offline=True),
@@ -98,8 +67,6 @@ METHODS = (
     Method("Baseline 3", "simple", _of(FixedTree, NAMED_COUNTERS["simple"]), "b3"),
     Method("Baseline 3", "block", _of(FixedTree, NAMED_COUNTERS["block"]), "b3"),
 )
-PHDSTREAM, ADAPTIVE = METHODS[0], METHODS[2]
-PROMPT = Method("adaptive", "every batch", _of(AdaptivePHDStream, period=1))
 
 
 @dataclass(frozen=True)
@@ -261,127 +228,21 @@ def read_published(path: Path) -> Published:
     return found
 
 
-EPSILON = 1.0
-#: Batches behind the first one.
-NUMBERS = (5, 10, 20, 50, 100, 200)
-#: Share of the first one; None for one like the others.
-INITIAL = (None, 0.1)
-LOOKS = 5
-
-
-def show_batches(data: Path, names: Sequence[str], runs: int) -> None:
-    rows: list[list[object]] = []
-    for name, initial, number in itertools.product(names, INITIAL, NUMBERS):
-        scene = _recut(SCENES[name](data), number, initial)
-        cells = [
-            np.mean([measure(scene, method, EPSILON, seed).errors[0] for seed in range(runs)], axis=0)
-            for method in (PHDSTREAM, ADAPTIVE, PROMPT)
-        ]
-        phd, adaptive, prompt = (float(each.mean()) for each in cells)
-        ratios = [phd / adaptive, float(cells[0][-1] / cells[1][-1]), phd / prompt]
-        shown = [f"{each:.3f}" for each in (phd, adaptive, prompt)] + [f"{each:.2f}" for each in ratios]
-        rows.append([name, "as others" if initial is None else f"{initial:g}", number, *shown])
-    columns = ["PHDStream", "adaptive", "adaptive, period=1", "ratio", "ratio at the end", "ratio, period=1"]
-    title = f"Small queries, average relative error of sampled points, eps {EPSILON:g}, mean over {runs} seeds and "
-    table(f"{title}{LOOKS} times", ["stream", "first batch", "further ones", *columns], rows)
-
-
-def _recut(scene: Scene, number: int, initial: float | None) -> Scene:
-    stream = scene.stream
-    events = len(stream.points)
-    first = 1 / (number + 1) if initial is None else initial
-    size = -(-(events - int(first * events)) // number)
-    cut = cut_events(
-        stream.name, stream.lower, stream.upper, stream.points, cancels=stream.cancels, batch=size, initial=first
-    )
-    times = tuple(np.linspace(cut.n_steps / LOOKS, cut.n_steps, LOOKS).astype(int).tolist())
-    return Scene(scene.name, cut, scene.placement, times)
-
-
-SCORES = ("repaired", "paper")
-ATTACKS = 200
-ATTACK_DEPTH = 18
-
-
-def step_loss(system: PHDStream, added: Floats, removed: Floats | None) -> float:
-    """Consume one batch; the worst log-likelihood ratio of its decisions, over what is claimed for them."""
-    with noted_steps() as steps:
-        system.advance(added, removed)
-    return tree_step_loss(system._plan, steps[system.n_steps - 1]).worst / (system.epsilon / 2)
-
-
-def run_losses(stream: SpatialStream, epsilon: float, score: str, seed: int, retention: int) -> Floats:
-    """Of every step of a whole run, the initial set's included."""
-    system = PHDStream(
-        Box(stream.lower, stream.upper),
-        epsilon,
-        **{"max_depth": DEPTH, "score": score, "seed": seed, "retention": retention, **PAPER},
-    )
-    batches = [(stream.initial, None), *stream.batches]
-    return np.array([step_loss(system, added, removed) for added, removed in batches])
-
-
-def attack_loss(epsilon: float, score: str, seed: int) -> float:
-    """Additions in one deep cell, removals in its siblings: printed scores lie at the threshold along the path."""
-    system = PHDStream(Box(0, 1), epsilon, max_depth=ATTACK_DEPTH, score=score, seed=seed, **PAPER)
-    penalty = system._plan.bias / system._plan.unit
-    # The cell at depth i is to hold a little more than i penalties.
-    wanted = [round((i + 0.15) * penalty) for i in range(ATTACK_DEPTH)]
-    siblings = [0.75 * 2.0**-i for i in range(ATTACK_DEPTH - 1)]
-    removed = np.repeat(siblings, np.diff(wanted))
-    return step_loss(system, np.zeros((wanted[-1], 1)), removed[:, None])
-
-
-def show_losses(data: Path, scenes: Sequence[str], runs: int) -> None:
-    """Whole runs, then the adversary; in units of the claimed eps / 2."""
-    rows: list[list[object]] = []
-    for name, epsilon, score, retention in itertools.product(scenes, EPSILONS, SCORES, (16, 2**40)):
-        scene = SCENES[name](data)
-        losses = [run_losses(scene.stream, epsilon, score, seed, retention) for seed in range(runs)]
-        worst, steps = np.array([each.max() for each in losses]), np.concatenate(losses)
-        spread = [f"{each:.2f}" for each in (worst.min(), np.median(worst), worst.max())]
-        above = [f"{np.count_nonzero(each > 1.0):,} of {each.size:,}" for each in (worst, steps)]
-        forgotten = "nothing" if retention > DEPTH else "as usual"
-        rows.append([scene.name, f"{epsilon:g}", score, forgotten, *spread, *above])
-    title = "Exact loss of all split decisions of a step, in units of the claimed eps / 2, the worst of a run; depth "
-    columns = ["least run", "median run", "largest run", "runs above the claim", "steps above the claim"]
-    table(f"{title}{DEPTH}, Simple, {runs} seeds", ["stream", "eps", "score", "forgotten", *columns], rows)
-    rows = []
-    for epsilon, score in itertools.product(EPSILONS, SCORES):
-        found = np.array([attack_loss(epsilon, score, seed) for seed in range(ATTACKS)])
-        shares = [f"{np.mean(found > limit):.1%}" for limit in (1.0, 2.0)]
-        rows.append([f"{epsilon:g}", score, f"{np.median(found):.2f}", f"{found.max():.2f}", *shares])
-    title = (
-        f"One batch of an adversary (additions in one deep cell, removals beside its path), depth {ATTACK_DEPTH}, "
-    )
-    columns = ["eps", "score", "median", "largest", "above 1", "above 2"]
-    table(f"{title}{ATTACKS} seeds, same units", columns, rows)
-
-
-PARTS = ("accuracy", "totals", "batches", "losses")
-
-
 def run(
     *,
     runs: Annotated[int, "releases of each kind, at least 2"] = 20,
     streams: Annotated[Sequence[str], "data sets", list(SCENES)] = tuple(SCENES),
-    only: Annotated[Sequence[str], "which tables", PARTS] = PARTS,
     reference: Annotated[Path, "the authors' figures"] = PUBLISHED,
     data: Data = DATA,
 ) -> None:
-    if {"accuracy", "totals"} & set(only):
-        for name in streams:
-            show(SCENES[name](data), runs, read_published(reference), only)
-    if "batches" in only:
-        show_batches(data, streams, runs)
-    if "losses" in only:
-        show_losses(data, streams, runs)
+    published = read_published(reference)
+    for name in streams:
+        show(SCENES[name](data), runs, published)
 
 
-def show(scene: Scene, runs: int, published: Published, parts: Sequence[str]) -> None:
-    """Errors, errors over time, and totals; of the reference at the times that it has."""
-    errors, over_time, totals = [], [], []
-    shown_times = [k for k in range(len(scene.times)) if k % 2 == 0 or k == len(scene.times) - 1]
+def show(scene: Scene, runs: int, published: Published) -> None:
+    """Errors and totals; of the reference at the times that it has."""
+    errors, totals = [], []
     for epsilon, method in itertools.product(EPSILONS, METHODS):
         found = [measure(scene, method, epsilon, seed) for seed in range(runs)]
         by_set, total = np.array([each.errors for each in found]), np.array([each.totals for each in found])
@@ -389,34 +250,20 @@ def show(scene: Scene, runs: int, published: Published, parts: Sequence[str]) ->
         key = scene.reference, method.reference, method.counter, epsilon
         for k, asked in enumerate(SETS):
             cells += _cells(by_set[:, k], published.get((*key, asked), {}), scene.times)
-        small = by_set[:, 0].mean(axis=1)
-        leaves = f"{np.mean([each.leaves[-1] for each in found]):,.0f}"
-        errors.append([*name, *cells, f"{small.min():.3f} to {small.max():.3f}", leaves])
-        theirs = published.get((*key, "small"), {})
-        if method.counter != "block" or method.name == "repaired":
-            means = by_set[:, 0].mean(axis=0)
-            over_time.append([*name, *(f"{means[k]:.3f}" for k in shown_times)])
-            if theirs:
-                there = [theirs.get(scene.times[k]) for k in shown_times]
-                shown = [one and f"{one[0]:.3f}" for one in there]
-                over_time.append([name[0], f"{method.name}, reference", method.counter, *shown])
-        last, end = total[:, -1], theirs.get(scene.times[-1])
+        small, leaves = by_set[:, 0].mean(axis=1), np.mean([each.leaves[-1] for each in found])
+        errors.append([*name, *cells, f"{small.min():.3f} to {small.max():.3f}", f"{leaves:,.0f}"])
+        last, end = total[:, -1], published.get((*key, "small"), {}).get(scene.times[-1])
         shown = [f"{each:.3f}" for each in (total.mean(), last.mean(), last.std(ddof=1) / np.sqrt(runs))]
         totals.append([*name, *shown, f"{last.min():.3f} to {last.max():.3f}", end and end[1]])
-    names = ["eps", "method", "counter"]
-    if "accuracy" in parts:
-        heads = [head for asked in SETS for head in (asked, "reference", "ratio")]
-        table(
-            f"{scene.name}: {scene.stream!r}; average relative error of sampled points, mean over {runs} seeds and "
-            f"{len(scene.times)} times (those that the reference has, where it is there); queries {scene.placement}",
-            [*names, *heads, "small, runs, all times", "leaves at the end"],
-            errors,
-        )
-        title = f"{scene.name}: average relative error of small queries after batch t, means of {runs} seeds"
-        table(title, [*names, *(f"t = {scene.times[k]}" for k in shown_times)], over_time)
-    if "totals" in parts:
-        columns = ["mean over times", "at the end", "its standard error", "runs", "reference, end"]
-        table(f"{scene.name}: released total over true total, {runs} seeds", [*names, *columns], totals)
+    names, heads = ["eps", "method", "counter"], [head for asked in SETS for head in (asked, "reference", "ratio")]
+    table(
+        f"{scene.name}: {scene.stream!r}; average relative error of sampled points, mean over {runs} seeds and "
+        f"{len(scene.times)} times (those that the reference has, where it is there); queries {scene.placement}",
+        [*names, *heads, "small, runs, all times", "leaves at the end"],
+        errors,
+    )
+    columns = ["mean over times", "at the end", "its standard error", "runs", "reference, end"]
+    table(f"{scene.name}: released total over true total, {runs} seeds", [*names, *columns], totals)
 
 
 def _cells(ours: Floats, theirs: dict[int, tuple[float, float]], times: tuple[int, ...]) -> list[str]:

@@ -17,11 +17,11 @@ import numpy as np
 
 import fastdp
 from benchmarks import ROOT
-from benchmarks.shared import DATA, Data, Runs, inserted, markdown
+from benchmarks.shared import DATA, Data, Runs, table
 from fastdp.tables import budget
 from fastdp.tables.answers import Answers
 
-RESULTS, PAGE = ROOT / "benchmarks" / "results" / "tables.json", ROOT / "docs" / "tables.md"
+RESULTS = ROOT / "benchmarks" / "results" / "tables.json"
 EPSILONS = (0.1, 1.0)
 #: Tables on which nothing was chosen.
 UNTUNED = ("pedestrians", "pareto", "gamma")
@@ -30,7 +30,7 @@ RELEASES = {"sum": fastdp.totals, "mean": fastdp.means}
 ALL = np.zeros(1, np.int64), np.ones(1, np.int64)
 #: Public bound of the amount of an order line.
 PERSONS_BOUND = 2000.0
-NAMES = ("statistic", "table", "epsilon", "of", "span", "kind")
+NAMES, KINDS = ["statistic", "table", "epsilon", "of", "span", "kind"], ("estimate", "revised")
 
 
 def frame(times: Any, keys: Any, values: Any) -> Any:
@@ -116,69 +116,62 @@ def answered(exact: tuple[Any, Any, Any], starts: Any, stops: Any, *, keys: bool
     return np.divide(sums, counts, out=np.full(sums.shape, np.nan), where=counts > 0.5) if mean else sums
 
 
-def sums(data: Path, runs: int) -> list[dict[str, Any]]:
+def sums(data: Path, runs: int) -> Any:
     """Coverage and root mean square errors of totals and means: with keys (cells, keys) and without (all keys).
 
     "covered" is about the number that the frame says ("about"), "whole" about the true one in any case.
     """
+    import pandas as pd
+
     found = []
     for name, (rows, every, bound) in tables(data).items():
         true = exact(rows, every, (0.0, bound))
+        doors = {"all keys": {}, "keys": {"by": "key", "keys": true[2]}}
         for epsilon, (statistic, release) in itertools.product(EPSILONS, RELEASES.items()):
-            mean = statistic == "mean"
-            cells: dict[tuple[str, str, str], list[list[float]]] = {}
-            about: list[str] = []
             for seed in range(runs):
                 rng = np.random.default_rng(seed)
-                for of, given in (("all keys", {}), ("keys", {"by": "key", "keys": true[2]})):
-                    given = {"epsilon": epsilon, "bound": bound, "seed": f"{name} {seed}", **given}
-                    t = release(rows, "x", fastdp.Time("time", every=every), **given)
+                for of, given in doors.items():
+                    public = {"epsilon": epsilon, "bound": bound, "seed": f"{name} {seed}", **given}
+                    t = release(rows, "x", fastdp.Time("time", every=every), **public)
                     answers, asked = Answers(t.released, 0.95), t.released.statistics[0]
                     said = answers.about(asked, *ALL).about
-                    about.append(said)
                     claimed = true if said == "true" else exact(rows, every, t.released.tails["x"].clip)
-                    for span, (starts, stops) in ranges(len(true[0]), rng).items():
+                    for (span, (starts, stops)), kind in itertools.product(ranges(len(true[0]), rng).items(), KINDS):
                         whole, wanted = (
-                            answered(each, starts, stops, keys=of == "keys", mean=mean) for each in (true, claimed)
+                            answered(each, starts, stops, keys=of == "keys", mean=statistic == "mean")
+                            for each in (true, claimed)
                         )
                         some = np.isfinite(whole)
-                        for kind in ("estimate", "revised"):
-                            answer = answers.about(asked, starts, stops, revised=kind == "revised")
-                            held = [
-                                float(np.mean(((answer.low <= each) & (each <= answer.high))[some]))
-                                for each in (wanted, whole)
-                            ]
-                            errors = (answer.estimate - whole)[some]
-                            share = abs(errors.sum() / whole[some].sum())
-                            cells.setdefault((of, span, kind), []).append([*held, np.mean(errors**2), share])
-            for names, listed in cells.items():
-                covered, whole, error, _ = np.mean(listed, axis=0).tolist()
-                row = dict(zip(NAMES, (statistic, name, epsilon, *names), strict=True))
-                row |= {"true": about.count("true") / len(about), "covered": covered, "whole": whole}
-                found.append(row | {"error": math.sqrt(error), "share": float(np.median(listed, axis=0)[-1])})
-    return found
+                        answer = answers.about(asked, starts, stops, revised=kind == "revised")
+                        held = [np.mean(((answer.low <= x) & (x <= answer.high))[some]) for x in (wanted, whole)]
+                        errors = (answer.estimate - whole)[some]
+                        share = abs(errors.sum() / whole[some].sum())
+                        row = [statistic, name, epsilon, of, span, kind, said == "true", *held]
+                        found.append([*row, np.mean(errors**2), share])
+    frame = pd.DataFrame(found, columns=[*NAMES, "true", "covered", "whole", "error", "share"])
+    frame["true"] = frame.groupby(NAMES[:3])["true"].transform("mean")
+    by_cell = frame.groupby(NAMES, sort=False)
+    means = by_cell.mean().assign(share=by_cell["share"].median())
+    return means.assign(error=np.sqrt(means["error"])).reset_index()
 
 
 def clips(data: Path, runs: int) -> list[dict[str, Any]]:
     """Errors of totals of all keys over those with a clip chosen for single windows, not for days or weeks."""
     found = []
-    for name, (rows, every, bound) in tables(data).items():
-        true = exact(rows, every, (0.0, bound))
-        for epsilon in EPSILONS:
-            errors: dict[str, list[list[float]]] = {"windows": [], "ranges": [], "all": []}
-            for seed in range(runs):
-                given = {"epsilon": epsilon, "bound": bound, "seed": f"{name} {seed}"}
-                own = fastdp.totals(rows, "x", fastdp.Time("time", every=every), **given)
-                with patch.object(budget, "SPANS", ()):
-                    alone = fastdp.totals(rows, "x", fastdp.Time("time", every=every), **given)
-                for span, (starts, stops) in ranges(len(true[0]), np.random.default_rng(seed)).items():
-                    answer = answered(true, starts, stops, keys=False, mean=False)[:, 0]
-                    errors[span].append([np.mean((t.sum(starts, stops) - answer) ** 2) for t in (own, alone)])
-            row = {"table": name, "epsilon": epsilon}
-            for span, listed in errors.items():
-                ours, other = np.sqrt(np.mean(listed, axis=0))
-                row[span] = f"{ours / other:.2f}"
-            found.append(row)
+    for (name, (rows, every, bound)), epsilon in itertools.product(tables(data).items(), EPSILONS):
+        true, time = exact(rows, every, (0.0, bound)), fastdp.Time("time", every=every)
+        errors: dict[str, list[list[float]]] = {}
+        for seed in range(runs):
+            given = {"epsilon": epsilon, "bound": bound, "seed": f"{name} {seed}"}
+            own = fastdp.totals(rows, "x", time, **given)
+            with patch.object(budget, "SPANS", ()):
+                alone = fastdp.totals(rows, "x", time, **given)
+            for span, (starts, stops) in ranges(len(true[0]), np.random.default_rng(seed)).items():
+                answer = answered(true, starts, stops, keys=False, mean=False)[:, 0]
+                off = [np.mean((t.sum(starts, stops) - answer) ** 2) for t in (own, alone)]
+                errors.setdefault(span, []).append(off)
+        means = {span: np.sqrt(np.mean(listed, axis=0)) for span, listed in errors.items()}
+        found.append({"table": name, "epsilon": epsilon, **{s: f"{a / b:.2f}" for s, (a, b) in means.items()}})
     return found
 
 
@@ -188,24 +181,17 @@ def levels(runs: int) -> list[dict[str, Any]]:
 
     towns = [(f"r{town // 12}", f"t{town}") for town in range(96)]
     rows = pd.DataFrame([town for town in towns for _ in range(50)], columns=["region", "town"])
+    given: dict[str, Any] = {"by": ["region", "town"], "keys": towns, "epsilon": 1.0}
     found = []
     for asked in (False, True):
-        errors: dict[int, list[Any]] = {0: [], 1: [], 2: []}
+        errors: dict[str, list[Any]] = {"country": [], "region": [], "town": []}
         for seed in range(20 * runs):
-            t = fastdp.aggregate(
-                rows, {"*": "count"}, by=["region", "town"], keys=towns, epsilon=1.0, levels=asked, seed=seed
-            )
-            for depth, each in errors.items():
-                each.append(Answers(t.released, 0.95).about(*t.released.statistics, *ALL, depth=depth).estimate)
-        names = ("country", "region", "town")
-        found.append(
-            {
-                "levels": asked,
-                **{
-                    name: float(np.std(errors[depth] - np.mean(errors[depth], 0))) for depth, name in enumerate(names)
-                },
-            }
-        )
+            t = fastdp.aggregate(rows, {"*": "count"}, levels=asked, seed=seed, **given)
+            answers = Answers(t.released, 0.95)
+            for depth, each in enumerate(errors.values()):
+                each.append(answers.about(*t.released.statistics, *ALL, depth=depth).estimate)
+        deviations = {name: float(np.std(each - np.mean(each, 0))) for name, each in errors.items()}
+        found.append({"levels": asked, **deviations})
     return found
 
 
@@ -293,102 +279,44 @@ def persons(data: Path, runs: int) -> list[dict[str, Any]]:
             wrong = [abs(each.sum() / true.sum() - 1.0) for each in (own, *rivals)]
             daily = [np.sqrt(np.mean((each - true) ** 2)) / true.mean() for each in (own, *rivals)]
             listed.append([*(halves(each, true) for each in (own, *rivals)), *wrong, *daily, *held, rows, about])
-        columns = list(zip(*listed, strict=True))
-        *numbers, abouts = columns
-        middle = [float(np.median(each)) for each in numbers]
-        means = [float(np.mean(each)) for each in numbers[9:13]]
+        *numbers, abouts = zip(*listed, strict=True)
+        middle, means = ([float(of(each)) for each in numbers] for of in (np.median, np.mean))
+        names = ("halves", "OpenDP's", "", "total", "OpenDP", "textbook", "a day", "OpenDP a day", "textbook a day")
         found.append(
             {
                 "of": "lines" if value == "one" else "amounts",
                 "k": f"auto: {middle[13]:.0f}" if k == "auto" else str(k),
                 "about": ", ".join(sorted(set(abouts))),
-                "halves": middle[0],
-                "OpenDP's": middle[1],
-                "total": middle[3],
-                "OpenDP": middle[4],
-                "textbook": middle[5],
-                "a day": middle[6],
-                "OpenDP a day": middle[7],
-                "textbook a day": middle[8],
-                "covered": means[0],
-                "whole": means[1],
-                "all covered": means[2],
-                "all whole": means[3],
+                **{name: number for name, number in zip(names, middle, strict=False) if name},
+                **dict(zip(("covered", "whole", "all covered", "all whole"), means[9:13], strict=True)),
             }
         )
     return found
 
 
-def pages(results: dict[str, Any]) -> dict[str, str]:
-    """Tables of the page by their marks."""
-    shown, groups = [], dict.fromkeys((row["statistic"], row["table"], row["epsilon"]) for row in results["sums"])
-    for statistic, name, epsilon in groups:
-        own = [
-            row
-            for row in results["sums"]
-            if (row["statistic"], row["table"], row["epsilon"]) == (statistic, name, epsilon)
-        ]
-        estimates = {(row["of"], row["span"]): row for row in own if row["kind"] == "estimate"}
-        cells: list[object] = [statistic, f"{name}{' *' if name in UNTUNED else ''}", f"{epsilon:g}"]
-        for kind in ("estimate", "revised"):
-            cells.append(f"{min(row['covered'] for row in own if row['kind'] == kind):.0%}")
-        cells += [f"{own[0]['true']:.0%}", f"{min(row['whole'] for row in own):.0%}"]
-        cells.append(f"{estimates['all keys', 'all']['share']:.1%}")
-        for key in (("all keys", "windows"), ("all keys", "ranges"), ("keys", "all")):
-            row = estimates[key]
-            cells.append("-" if row["before"] is None else f"{row['error'] / row['before']:.2f}")
-        shown.append(cells)
-    heads = [
-        "of",
-        "table",
-        "epsilon",
-        "covered",
-        "revised",
-        "true",
-        "all covered",
-        "error",
-        "windows",
-        "ranges",
-        "keys",
-    ]
-    out = {"sums": markdown(heads, shown)}
-    for name in ("levels", "clips"):
-        out[name] = markdown(
-            list(results[name][0]),
-            [[str(v) if isinstance(v, bool) else v for v in row.values()] for row in results[name]],
-        )
-    listed = results["persons"]
-    out["persons"] = markdown(
-        list(listed[0]),
-        [[f"{v:.2f}" if isinstance(v, float) else v for v in row.values()] for row in listed],
-    )
-    return out
+def show(results: dict[str, Any]) -> None:
+    import pandas as pd
 
-
-def filled(page: str, listed: dict[str, str]) -> str:
-    """The page with its tables between their marks."""
-    for name, text in listed.items():
-        page = inserted(page, f"<!-- {name} -->\n", "<!-- end -->", f"\n{text}\n\n")
-    return page
+    shown = []
+    for (statistic, name, epsilon), own in pd.DataFrame(results["sums"]).groupby(NAMES[:3], sort=False):
+        least = own.groupby("kind")["covered"].min()
+        total = own.query("kind == 'estimate' and of == 'all keys' and span == 'all'")["share"].item()
+        shares = [f"{each:.0%}" for each in (*least[list(KINDS)], own["true"].iloc[0], own["whole"].min())]
+        shown.append([statistic, f"{name}{' *' * (name in UNTUNED)}", f"{epsilon:g}", *shares, f"{total:.1%}"])
+    table("sums", ["of", "table", "epsilon", "covered", "revised", "true", "all covered", "error"], shown)
+    for name in ("levels", "clips", "persons"):
+        table(name, list(results[name][0]), [list(row.values()) for row in results[name]])
 
 
 def run(
     *,
     runs: Runs = 12,
-    before: Annotated[str, "file with the rows of a run at another commit"] = "",
-    write: Annotated[bool, "results/tables.json and the tables of docs/tables.md"] = False,
+    write: Annotated[bool, f"keep the numbers in {RESULTS.name}"] = False,
     data: Data = DATA,
 ) -> None:
-    """TRUE coverage and errors of tables; `before` adds the errors of another commit beside."""
-    rows = sums(data, runs)
-    others = json.loads(Path(before).read_text()) if before else []
-    old = {tuple(row[name] for name in NAMES): row["error"] for row in others}
-    for row in rows:
-        row["before"] = old.get(tuple(row[name] for name in NAMES))
-    results = {"runs": runs, "sums": rows, "levels": levels(runs), "clips": clips(data, runs)}
-    results["persons"] = persons(data, runs)
-    for name, text in pages(results).items():
-        print(f"\n{name}\n\n{text}")
+    """TRUE coverage and errors of tables."""
+    results = {"runs": runs, "sums": sums(data, runs).to_dict("records"), "levels": levels(runs)}
+    results |= {"clips": clips(data, runs), "persons": persons(data, runs)}
+    show(results)
     if write:
         RESULTS.write_text(json.dumps(results, indent=1) + "\n")
-        PAGE.write_text(filled(PAGE.read_text(), pages(results)))

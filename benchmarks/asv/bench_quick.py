@@ -15,7 +15,7 @@ import fastdp
 from benchmarks import shared
 from benchmarks.shared import item_counts
 from benchmarks.speed import batch
-from benchmarks.speed.inputs import LENGTH, LONG_CHUNK, Tree, begun, circles, started
+from benchmarks.speed.inputs import LENGTH, Tree, begun, circles, endless_pak, started
 from benchmarks.speed.local import plain_steps, report_values
 from fastdp import local
 from fastdp.noise import Key, discrete_laplace
@@ -25,9 +25,14 @@ from fastdp_lab.queries.workloads import random_ranges
 Task = Callable[[], Any]
 
 
-def _publish(name: str, size: int) -> Task:
-    publisher, chunk = begun(name), item_counts(size)
+def _publish(publisher: Any, size: int) -> Task:
+    chunk = item_counts(size)
+    begun(publisher)
     return lambda: publisher.publish(chunk)
+
+
+def _endless(system: Callable[..., Any], **options: Any) -> Any:
+    return system(shared.EPSILON, shared.BOUND, max_range=shared.MAX_RANGE, seed=1, **options)
 
 
 def _release(system: Callable[..., Any]) -> Task:
@@ -105,10 +110,10 @@ TASKS: dict[str, Callable[[], Task]] = {
     "2^18 draws": _draws,
     "fan-out-16 consistency": _consistency,
     "noisy max": _threshold,
-    "ToPS, s = 1, 65,536 values": lambda: _publish("ToPS, prune 1", LONG_CHUNK),
-    "ToPS, s = 2, one value": lambda: _publish("ToPS, prune 2", 1),
-    "Adaptive, 65,536 values": lambda: _publish("Adaptive, spread", LONG_CHUNK),
-    "PAK, 4,096 values": lambda: _publish("PAK", 4096),
+    "ToPS, s = 1, 65,536 values": lambda: _publish(_endless(fastdp.ToPS, prune=1), 65_536),
+    "ToPS, s = 2, one value": lambda: _publish(_endless(fastdp.ToPS, prune=2), 1),
+    "Adaptive, 65,536 values": lambda: _publish(_endless(fastdp.Adaptive), 65_536),
+    "PAK, 4,096 values": lambda: _publish(endless_pak(), 4096),
     "ToPS, whole": lambda: _release(fastdp.ToPS),
     "Adaptive, whole": lambda: _release(fastdp.Adaptive),
     "200 range queries": _queries,

@@ -1,15 +1,15 @@
-"""``python -m benchmarks.audit``: audit everything with many runs, and write the tables of ``docs/audit.md``."""
+"""``python -m benchmarks.audit``: audit everything with many runs; ``results/audit.json`` keeps the rows."""
 
 from __future__ import annotations
 
-import re
+import json
 import secrets
 import sys
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 from typing import Annotated
 
+from benchmarks import ROOT
 from benchmarks.audit.catalogue import exact_controls, negative_controls, own_cases
 from benchmarks.audit.couplings import CONTROLS as COUPLING_CONTROLS
 from benchmarks.audit.couplings import SHIPPED as SHIPPED_COUPLINGS
@@ -20,6 +20,9 @@ from fastdp_lab.audit.runs import Case
 #: A negative control is audited with so many runs, one after the other, until its claim is refuted.
 LOOKS = tuple(factor * 10**power for power in range(3, 10) for factor in (1, 3))
 GROUPS = ("shipped", "exact", "controls", "couplings")
+#: Cells by column, of each row by group and name.
+Rows = dict[str, dict[str, dict[str, str]]]
+RESULTS = ROOT / "benchmarks" / "results" / "audit.json"
 
 
 def main(
@@ -27,7 +30,7 @@ def main(
     *,
     trials: Annotated[int | None, "at most so many runs on each input"] = None,
     seed: Annotated[int | None, "to repeat the audit; by default fresh randomness"] = None,
-    write: Annotated[Path | None, "put the rows into the tables of this page"] = None,
+    write: Annotated[bool, f"keep the rows in {RESULTS.name}"] = False,
 ) -> int:
     """Audit everything with many runs; exits with 1 if a shipped claim is refuted, or a negative control is not."""
     jobs = all_jobs(trials, seed)
@@ -35,7 +38,7 @@ def main(
     if unknown := set(only) - names - set(GROUPS):
         raise SystemExit(f"unknown: {', '.join(sorted(unknown))}; expected {', '.join((*GROUPS, *names))}")
     wrong: list[str] = []
-    rows: dict[str, dict[str, tuple[str, ...]]] = {group: {} for group in GROUPS}
+    rows: Rows = {group: {} for group in GROUPS}
     for group, several in jobs.items():
         for name, run in several.items():
             if only and not {group, name} & set(only):
@@ -46,10 +49,11 @@ def main(
                 cells = (*cells[:-1], "caught" if line.failed else "NOT CAUGHT")
             if line.failed != control:
                 wrong.append(name)
-            rows[group][name] = cells
+            rows[group][name] = dict(zip(line.columns[1:], cells[1:], strict=True))
             print(f"| {' | '.join(cells)} |", flush=True)
-    if write is not None:
-        write.write_text(with_rows(write.read_text(), rows, {g: [*jobs[g]] for g in GROUPS}))
+    if write:
+        kept = with_rows(json.loads(RESULTS.read_text()), rows, {group: [*jobs[group]] for group in GROUPS})
+        RESULTS.write_text(json.dumps(kept, indent=1) + "\n")
     if wrong:
         print(f"not as expected: {', '.join(wrong)}", file=sys.stderr)
     return int(bool(wrong))
@@ -83,18 +87,12 @@ def caught(case: Case, trials: int | None, seed: int | None) -> Line:
     return line
 
 
-def with_rows(page: str, rows: dict[str, dict[str, tuple[str, ...]]], order: dict[str, list[str]]) -> str:
-    """The page with these rows in its tables (``<!-- table: GROUP -->`` to ``<!-- end -->``); others stay."""
-    for group, names in order.items():
-        start = re.search(rf"<!-- table: {group} -->\n(.*?)<!-- end -->", page, re.DOTALL)
-        if start is None:
-            raise SystemExit(f"the page has no table {group!r}: expected a line <!-- table: {group} -->")
-        columns, line, *old = (tuple(line.strip("| ").split(" | ")) for line in start[1].splitlines())
-        known = {row[0]: row for row in old} | rows.get(group, {})
-        cells = [columns, line, *(known[name] for name in names if name in known)]
-        table = "".join(f"| {' | '.join(row)} |\n" for row in cells)
-        page = page[: start.start(1)] + table + page[start.end(1) :]
-    return page
+def with_rows(kept: Rows, rows: Rows, order: dict[str, list[str]]) -> Rows:
+    """The kept rows of these names, with the new ones in their places."""
+    known = {group: kept.get(group, {}) | rows.get(group, {}) for group in order}
+    return {
+        group: {name: known[group][name] for name in names if name in known[group]} for group, names in order.items()
+    }
 
 
 if __name__ == "__main__":

@@ -169,7 +169,7 @@ def leaking_piecewise(epsilon: float) -> ManyRuns:
     """The piecewise mechanism with the error of the published code of ToPL.
 
     One name stands for the domain's lower end and for the near interval's: the loop over users overwrites the first,
-    and the reports are scaled back with what the last user's value left there (``docs/topl.md``).  Data: the users'
+    and the reports are scaled back with what the last user's value left there (``docs/local.md``).  Data: the users'
     values, in [-1, 1]; outputs are all their reports.
     """
 

@@ -34,6 +34,7 @@ from fastdp.streams.pipelines import AdaptiveBlocks, Progress, Step, TreeNoise
 from fastdp.streams.publisher import StreamPublisher
 from fastdp.streams.release import WholeStream
 from fastdp.streams.stream_machine import Schedule, StreamState, fill_in
+from fastdp.tables import appearing
 from fastdp.tables import choices as table_choices
 from fastdp.tables.budget import Budget
 from fastdp.tables.sums import Quantity
@@ -284,6 +285,27 @@ def logs_late_rows(generator: Generator) -> TableInstance:
     return with_release(right, released)
 
 
+def keys_online(generator: Generator, target: Any, name: str, other: Any) -> TableInstance:
+    """Counts of private keys online, with something in place of an attribute."""
+    with mock.patch.object(target, name, other):
+        instance = draw_online(generator, "counts", "private", unit="row", noise="laplace")
+    return patched(instance, target, name, other)
+
+
+def delta_of_each_window(generator: Generator) -> TableInstance:
+    """Keys pass in each window with all of delta."""
+    right = appearing._threshold
+    return keys_online(
+        generator, appearing, "_threshold", lambda rule, _: right(rule._replace(delta=2 * rule.delta), 0)
+    )
+
+
+def half_noise_of_keys(generator: Generator) -> TableInstance:
+    """Keys have half of their noise."""
+    right = appearing.KeyNoise.scale.fget  # type: ignore[attr-defined]
+    return keys_online(generator, appearing.KeyNoise, "scale", property(lambda rule: right(rule) / 2))
+
+
 #: Each must fail in some instance.
 TABLE_CONTROLS: dict[str, Draw] = {
     "control-table-half-sensitivity": half_sensitivity,
@@ -296,6 +318,8 @@ TABLE_CONTROLS: dict[str, Draw] = {
     "control-windows-persons-by-batch": persons_by_batch,
     "control-table-warns-of-rows": warns_of_rows,
     "control-windows-logs-late-rows": logs_late_rows,
+    "control-windows-delta-of-each": delta_of_each_window,
+    "control-windows-half-noise-of-keys": half_noise_of_keys,
 }
 
 

@@ -1,9 +1,7 @@
-"""Figures 2, 5, 6, 12 and 13 of PAK: distributions of values, beside the exponential distribution and over time.
+"""Figures 5 and 6 of PAK: tails beside the exponential distribution, and the search for p_max.
 
-distributions.png (Figure 2): cumulative distributions.
 light_tails.png (Figure 5): the tail beside that of the exponential distribution with the same quantile.
 search.png (Figure 6): r x_p over x_(p^r), by which the paper chooses p_max.
-hours.png, days.png (Figures 12, 13): distributions by hour of the day and by day of the week.
 
 The paper's streams, train trips and a supermarket's bills, are not public.  Bike trips and a wholesaler's orders are
 the nearest real ones at hand.  All of this looks at values without noise: public data only.
@@ -12,13 +10,10 @@ the nearest real ones at hand.  All of this looks at values without noise: publi
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from datetime import UTC
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from benchmarks.accuracy.streams import STREAMS
 from benchmarks.paper.pak_runs import Stream, synthetic
@@ -30,27 +25,15 @@ from fastdp_lab.sweeps.figures import COLOURS, GREY, TRUTH, grid, legend
 BIKES, RETAIL = "tables/bike_trips.parquet", "tables/retail_lines.parquet"
 #: p of Figure 6, one line each.
 SHARES = (0.1, 0.05, 0.01, 0.005)
-#: Hours that share a curve of Figure 12.
-HOURS = ((0, 6), (6, 10), (10, 16), (16, 20), (20, 24))
-DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 POINTS = 400
 WIDTH, HEIGHT = 3.3, 2.9
-
-
-@dataclass(frozen=True)
-class Timed:
-    """A stream with the hour of the day and the day of the week (0 is Monday) of each value, int64[n] each."""
-
-    stream: Stream
-    hours: NDArray[np.int64]
-    days: NDArray[np.int64]
 
 
 def distributions(data: Path | None) -> list[Stream]:
     """The real streams whose files are in the folder; without any, those that Tables I and II suggest."""
     if data is None:
         return synthetic()
-    found = [trips(data).stream] if (data / BIKES).exists() else []
+    found = [_trips(data / BIKES)] if (data / BIKES).exists() else []
     found += [_orders(data / RETAIL)] if (data / RETAIL).exists() else []
     for name, unit in (("taxi distance", "0.01 mile"), ("smart meter", "Wh"), ("POS", "items")):
         if STREAMS[name].there(data):
@@ -58,33 +41,11 @@ def distributions(data: Path | None) -> list[Stream]:
     return found or synthetic()
 
 
-def trips(data: Path | None) -> Timed:
-    """Bike trips with their local time of departure; without the file, exponential ones that last longer at noon."""
-    if data is None or not (data / BIKES).exists():
-        return _synthetic_trips()
-    from zoneinfo import ZoneInfo
-
+def _trips(path: Path) -> Stream:
     import pyarrow.parquet as parquet
 
-    table = parquet.read_table(data / BIKES, columns=["time", "duration_s"])
-    # Few different hours, so that each is converted once.
-    hours, which = np.unique(table["time"].to_numpy().astype("datetime64[h]"), return_inverse=True)
-    zone = ZoneInfo("America/Los_Angeles")
-    local = [each.replace(tzinfo=UTC).astimezone(zone) for each in hours.astype("datetime64[s]").tolist()]
-    minutes = np.minimum(table["duration_s"].to_numpy() / 60.0, 1440.0)
-    return Timed(
-        Stream("bike trips", "minutes", 1440.0, minutes),
-        np.array([each.hour for each in local])[which],
-        np.array([each.weekday() for each in local])[which],
-    )
-
-
-def _synthetic_trips(n: int = 200_000) -> Timed:
-    generator = np.random.default_rng(12)
-    hours, days = generator.integers(0, 24, n), generator.integers(0, 7, n)
-    scale = 28.0 * (1.0 + 0.25 * np.sin(hours / 24.0 * 2.0 * np.pi) + 0.1 * (days >= len(DAYS) - 2))
-    minutes = np.minimum(generator.gamma(2.0, scale / 2.0), 1440.0)
-    return Timed(Stream("trips (synthetic)", "minutes", 1440.0, minutes), hours, days)
+    minutes = parquet.read_table(path, columns=["duration_s"])["duration_s"].to_numpy() / 60.0
+    return Stream("bike trips", "minutes", 1440.0, np.minimum(minutes, 1440.0))
 
 
 def _orders(path: Path) -> Stream:
@@ -99,21 +60,6 @@ def _orders(path: Path) -> Stream:
     _, which = np.unique(pairs, axis=1, return_inverse=True)
     pounds = np.bincount(which.reshape(-1), amounts[sold]) / 100.0
     return Stream("wholesale orders", "pounds", 30_000.0, np.minimum(pounds, 30_000.0))
-
-
-def draw_distributions(streams: list[Stream]) -> Any:
-    """Figure 2: where values are, up to the 99.9 % quantile, and how far away the bound is."""
-    figure, axes = _grid(streams, "Figure 2 of PAK: cumulative distribution")
-    for ax, stream in zip(axes, streams, strict=True):
-        end = float(np.quantile(stream.values, 0.999))
-        points = np.linspace(0.0, end, POINTS)
-        ax.plot(points, _share_up_to(stream.values, points), color=COLOURS[1])
-        ax.axhline(1.0 - P_MAX, color=GREY, linewidth=0.8, linestyle="--")
-        ax.set_title(f"{stream.name}\nbound {stream.bound / end:.1f} times the 99.9 % quantile", fontsize=9)
-        ax.set(xlabel=stream.unit, ylim=(0.0, 1.02))
-        ax.locator_params(axis="x", nbins=5)
-    axes[0].set_ylabel("share of values up to x")
-    return figure
 
 
 def draw_light_tails(streams: list[Stream]) -> Any:
@@ -155,39 +101,6 @@ def draw_search(streams: list[Stream]) -> Any:
     return figure
 
 
-def draw_hours(timed: Timed) -> Any:
-    """Figure 12: distributions by hour of departure."""
-    groups = {f"{a} to {b} h": (timed.hours >= a) & (timed.hours < b) for a, b in HOURS}
-    return _over_time(timed.stream, groups, "Figure 12 of PAK, in kind: by hour of the day")
-
-
-def draw_days(timed: Timed) -> Any:
-    """Figure 13: distributions by day of the week."""
-    groups = {name: timed.days == k for k, name in enumerate(DAYS)}
-    return _over_time(timed.stream, groups, "Figure 13 of PAK, in kind: by day of the week")
-
-
-def _over_time(stream: Stream, groups: dict[str, NDArray[np.bool_]], title: str) -> Any:
-    """Density of the body, and the share above x, a curve for each group."""
-    figure, axes = grid(1, 2, title, width=4.4, height=3.1, sharex="none")
-    handles: dict[str, Any] = {}
-    values = stream.values
-    body, top = float(np.quantile(values, 0.97)), float(values.max())
-    edges, points = np.linspace(0.0, body, 61), np.geomspace(body / 60.0, top, POINTS)
-    for k, (name, which) in enumerate(groups.items()):
-        group, look = values[which], {"color": COLOURS[k % len(COLOURS)], "linewidth": 1.2}
-        counts = np.histogram(group, edges)[0] / (group.size * (edges[1] - edges[0]))
-        (handles[name],) = axes[0, 0].plot((edges[1:] + edges[:-1]) / 2.0, counts, **look)
-        above = 1.0 - _share_up_to(group, points)
-        axes[0, 1].plot(points, np.where(above > 0.0, above, np.nan), **look)
-    axes[0, 0].set(xlabel=stream.unit, ylabel="density", ylim=(0.0, None))
-    axes[0, 1].set(xscale="log", yscale="log", xlabel=stream.unit, ylabel="share of values above x")
-    axes[0, 0].set_title(f"{stream.name}: body", fontsize=10)
-    axes[0, 1].set_title(f"{stream.name}: tail", fontsize=10)
-    legend(figure, handles)
-    return figure
-
-
 def _share_up_to(values: Floats, points: Floats) -> Floats:
     shares: Floats = np.searchsorted(np.sort(values), points, side="right") / values.size
     return shares
@@ -210,11 +123,8 @@ def _grid(streams: list[Stream], title: str) -> tuple[Any, list[Any]]:
 
 #: Figures by their number: the file's name, and what draws it.
 FIGURES: dict[int, tuple[str, Callable[[Path | None], Any]]] = {
-    2: ("distributions", lambda data: draw_distributions(distributions(data))),
     5: ("light_tails", lambda data: draw_light_tails(distributions(data))),
     6: ("search", lambda data: draw_search(distributions(data))),
-    12: ("hours", lambda data: draw_hours(trips(data))),
-    13: ("days", lambda data: draw_days(trips(data))),
 }
 
 

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from time import process_time
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 
 import fastdp
 from benchmarks.shared import Floats, table
-from benchmarks.speed import measure
 from benchmarks.speed.measure import keep, stay_on_one_core
 
 #: Of the dictionary: each takes milliseconds to make.
 PUBLISHERS = 1_000
 SEAL = bytes(range(32))
-#: Of ``--growth``: from 10^4 to 10^7 streams, 8 GB.
-FIRST, LAST = 4, 7
 #: Seconds of the first value of each stream and of further ones; bytes; seconds of snapshot and restart; its bytes.
 Row = tuple[float, float, float, float, float, float]
 
@@ -26,15 +22,8 @@ def adaptive(key: fastdp.Key | None = None) -> fastdp.Adaptive:
     return fastdp.Adaptive(epsilon=0.5, bound=100.0, threshold=20.0, max_range=4096, key=key)
 
 
-def run(
-    *,
-    most: Annotated[int, "streams of the largest fleet"] = 10**6,
-    growth: Annotated[bool, "from 10^4 to 10^7 streams (needs 8 GB)"] = False,
-    plot: Annotated[Path | None, "a picture of seconds and bytes"] = None,
-) -> None:
-    # The second number of a decade is its middle.
-    middles = sorted({round(10.0 ** (k / 2)) for k in range(2 * FIRST, 2 * LAST + 1)})
-    sizes = middles if growth else [10**k for k in range(3, 9) if 10**k <= most]
+def run(*, most: Annotated[int, "streams of the largest fleet (10^7 need 8 GB)"] = 10**6) -> None:
+    sizes = [10**k for k in range(3, 9) if 10**k <= most]
     print(f"Processor seconds; process {stay_on_one_core()}.")
     # Kernels and the cipher, once.
     fastdp.Fleet.from_bytes(adaptive_fleet(np.arange(10), np.ones(10)).to_bytes(SEAL), SEAL)
@@ -44,8 +33,6 @@ def run(
     table("Fleet of Adaptive: seconds of one core", [*columns, "restart", "bytes a stream there"], cells)
     loop, fleet = dictionary(), rows[-1][1] / sizes[-1]
     print(f"Dictionary of {PUBLISHERS:,} publishers: {1e6 * loop:.3g} us a value; the fleet: {1e6 * fleet:.3g}.")
-    if plot is not None:
-        draw(sizes, rows, plot)
 
 
 def adaptive_fleet(ids: object, values: Floats) -> fastdp.Fleet:
@@ -91,20 +78,3 @@ def dictionary() -> float:
     for number, value in zip(publishers, values, strict=True):
         publishers[number].publish([value])
     return (process_time() - begin) / PUBLISHERS
-
-
-def draw(sizes: list[int], rows: list[Row], path: Path) -> None:
-    def seconds(axes: Any) -> None:
-        names = {0: "first value of each", 4: "restart", 3: "sealed snapshot", 1: "a further value of each"}
-        lines = {name: (sizes, [row[column] for row in rows]) for column, name in names.items()}
-        limit = {"1 us a stream": (sizes, [size * 1e-6 for size in sizes])}
-        text = {"xlabel": "streams", "ylabel": "processor seconds", "title": "Fleet of Adaptive, one core"}
-        measure.panel(axes, lines, dotted=limit, yscale="log", **text)
-
-    def memory(axes: Any) -> None:
-        names = {2: "state in memory, without ids", 5: "sealed snapshot, with ids"}
-        lines = {name: (sizes, [row[column] for row in rows]) for column, name in names.items()}
-        text = {"xlabel": "streams", "ylabel": "bytes a stream", "title": "After the first values"}
-        measure.panel(axes, lines, ylim=(0, 400), **text)
-
-    measure.draw(path, seconds, memory)

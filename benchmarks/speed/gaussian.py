@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable
 from typing import Any
 
@@ -35,15 +34,6 @@ def gaussian_sampler() -> Group:
     tasks["NumPy Generator.standard_normal into memory at hand, float (unsafe)"] = lambda: generator.standard_normal(
         out=out
     )
-    if importlib.util.find_spec("jax") is not None:
-        import jax
-
-        jax.config.update("jax_enable_x64", True)
-        drawn = jax.jit(lambda key: jax.random.normal(key, (DRAWS,)) * 2.0**22)
-        keys = iter(range(2**30))
-        tasks["jax.random.normal, compiled, float (unsafe)"] = lambda: drawn(
-            jax.random.key(next(keys))
-        ).block_until_ready()
     slow: dict[str, Callable[[], Any]] = {}
     if open_dp.INSTALLED:
         zeros = [0] * OPENDP_DRAWS

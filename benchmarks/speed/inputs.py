@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -16,7 +15,7 @@ from benchmarks.shared import DATA, Floats, item_counts
 from fastdp import PHDStream, local
 from fastdp.guarantee import Guarantee
 from fastdp.ledger import Entry, Ledger
-from fastdp.perturbers import Blocks, Hierarchy
+from fastdp.perturbers import Hierarchy
 from fastdp.perturbers.hierarchy import HierarchyShape, consistency_weights
 from fastdp.spatial import Box
 from fastdp.thresholds import PAKQuantile
@@ -140,31 +139,13 @@ def started(present: int, depth: int, system: Any = PHDStream) -> Any:
 
 # Endless streams, and ledgers.
 
-CHUNK, LONG_CHUNK = 4096, 65_536
 LENGTH = shared.HOLDOUT + shared.PUBLISHED
-#: Publishers of an endless stream for ranges up to so many values.
-PUBLISHERS: dict[str, Callable[[int], Any]] = {
-    **{
-        f"ToPS, prune {prune}": lambda r, prune=prune: fastdp.ToPS(
-            shared.EPSILON, shared.BOUND, max_range=r, prune=prune, seed=1
-        )
-        for prune in range(4)
-    },
-    **{
-        f"Adaptive, {closing}": lambda r, closing=closing: fastdp.Adaptive(
-            shared.EPSILON, shared.BOUND, max_range=r, perturber=Blocks(closing), seed=1
-        )
-        for closing in ("spread", "spike", "none")
-    },
-    "PAK": lambda r: endless_pak(),
-}
 
 
-def begun(name: str) -> Any:
-    """A publisher that has chosen its threshold and made its tree."""
-    publisher = PUBLISHERS[name](shared.MAX_RANGE)
+def begun(publisher: Any) -> Any:
+    """The publisher, which has chosen its threshold and made its tree."""
     publisher.publish(item_counts(shared.HOLDOUT))
-    publisher.publish(item_counts(CHUNK))
+    publisher.publish(item_counts(4096))
     return publisher
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import fastdp
 from benchmarks import shared
 from benchmarks.peers import numpy_peers
-from benchmarks.shared import Floats, table
+from benchmarks.shared import Floats
 from benchmarks.speed.inputs import client, output_counts
 from benchmarks.speed.measure import Group, Task
 from fastdp import local
@@ -142,25 +142,3 @@ def groups(data: Path) -> Iterator[Callable[[], Group]]:
     del data
     yield from (partial(square_wave, epsilon) for epsilon in EPSILONS)
     yield from (plain_steps, reports, one_report, server)
-
-
-def more(data: Path) -> None:
-    """Quality of the estimates: likelihood beside the plain EM's, frequencies beside dense matrix products'."""
-    del data
-    rows = []
-    for epsilon in EPSILONS:
-        distribution, counts = client(epsilon).distribution, output_counts(epsilon)
-        found = {name: estimate(distribution, epsilon, counts, **options) for name, options in VARIANTS.items()}
-        matrix, cells = dense(epsilon)
-        steps = found[PLAIN].iterations
-        theirs, _ = numpy_peers.estimate(*numpy_peers.dense_products(matrix), cells, -math.inf, steps)
-        own = np.full(BINS, 1.0 / BINS)
-        square_wave_em.iterate_plain(
-            transition(distribution, BINS, cells.astype(np.int64)), False, -math.inf, steps, own
-        )
-        for name, each in found.items():
-            gain = each.log_likelihood - found[PLAIN].log_likelihood
-            off = f"{np.abs(own - theirs).max():.1e}" if name == PLAIN else "-"
-            rows.append([f"{epsilon:g}", name, f"{each.iterations:,}", f"{gain:+.3f}", off])
-    columns = ["eps", "what", "steps", "log-likelihood over plain EM", "largest distance from dense EM"]
-    table(f"Square-wave EM, d = {BINS:,}, 65,536 reports of POS (or a stream like it)", columns, rows)

@@ -86,34 +86,6 @@ for _ in range({chunks}):
 print(peak() - before)
 """
 )
-#: The same over further steps of PHDStream, after 500.
-SPATIAL_RISE = (
-    _PEAK
-    + """
-from benchmarks.speed.spatial import Endless
-endless = Endless()
-endless.run(500)
-before = peak()
-endless.run({steps})
-print(peak() - before)
-"""
-)
-#: Peak memory of circles with deletion, every step sampled; traced: of what the run alone allocated.
-SPATIAL_PEAK = (
-    _PEAK
-    + """
-import tracemalloc
-from benchmarks.speed.spatial import whole_run
-from fastdp_lab.datasets import concentric_circles
-whole_run(concentric_circles(5_000, seed=0), 1.0, "simple", seed=0).sample()
-stream = concentric_circles(seed=0)
-traced = {traced}
-if traced:
-    tracemalloc.start()
-whole_run(stream, 1.0, "simple", seed=0, sampled=True)
-print(tracemalloc.get_traced_memory()[1] if traced else peak())
-"""
-)
 
 
 def number(script: str, cache: Path | None = None) -> float:

@@ -41,7 +41,7 @@ class Row:
     peers: Mapping[str, str] = field(default_factory=dict)
     reference: Mapping[str, float] = field(default_factory=dict)
     parallel: str | None = None
-    readme: bool = False
+    page: Literal["", "speed", "readme"] = ""
 
     @property
     def rises(self) -> bool:
@@ -193,28 +193,24 @@ def full(summary: Summary) -> str:
 
 
 def costs(summary: Summary) -> str:
-    """Cost of a user's calls, without targets: every measured task once, shares of a limit left out."""
-    rows, seen = [], set[str]()
+    """Cost of a user's calls, without targets."""
+    rows = []
     for row in read_rows():
-        if row.measure not in ("share", "times") and seen.isdisjoint(row.own):
+        if row.page:
             work, _, _, alone, two, *_ = cells(summary, row)
-            rows.append([work, alone, "-" if two in (ONE_CORE, ABSENT) else two])
-            seen.update(row.own)
+            rows.append([work, alone.partition(" (")[0], "-" if two in (ONE_CORE, ABSENT) else two])
     return markdown(["work", "one core", "two cores"], rows)
 
 
 def short(summary: Summary) -> str:
-    """README's: targets and what was found."""
+    """README's: the main costs, beside peers."""
     rows = []
     for row in read_rows():
-        if row.readme:
-            work, target, stretch, alone, two, judged, *others = cells(summary, row)
-            goal = f"{target}; {stretch}" if row.target is not None else "-"
-            marked = f"{alone} {judged}" if "below" in judged else alone
-            beside = "; ".join(text for text in others if text != "-") or "-"
-            rows.append([work, goal, marked, "-" if two == ONE_CORE else two, beside])
-    columns = ["work", "target; stretch", "measured, one core", "two cores", "cost over np.copyto; peers' over ours"]
-    return markdown(columns, rows)
+        if row.page == "readme":
+            work, _, _, alone, _, judged, *_, peers = cells(summary, row)
+            median = alone.partition(" (")[0]
+            rows.append([work, f"{median} {judged}" if "below" in judged else median, peers])
+    return markdown(["speed", "median", "peers' cost over ours"], rows)
 
 
 def origin(summary: Summary) -> str:

@@ -4,7 +4,7 @@ Detail within a block: hats and their energies
 
 A released sum is spread evenly over its block, which hides what happens within. The error of the running sum is
 zero at the block's ends. Halfway it is half the difference of the two halves, and it is linear on both sides: a
-hat. Each half has a hat of its own, and so on; the whole error is the sum of these hats. ``docs/adaptive.md``
+hat. Each half has a hat of its own, and so on; the whole error is the sum of these hats. ``docs/streams.md``
 derives the length of a block from their mean squares, the energies.
 """
 

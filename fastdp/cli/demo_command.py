@@ -61,6 +61,7 @@ def run_demo(picture: Path | None, epsilon: float, seed: int | None, n: int | No
     click.echo(as_table(facts.items()))
     queries = f"the sums over {QUERIES} random ranges, and of the {BINS} means drawn"
     click.echo(f"\nError (root mean square) of {queries}:\n\n{as_table(_errors(truth, private, paper))}")
+    click.echo("\nSmoothing (revised) has a bias, which adds up in long sums, where noise cancels.")
     if picture is not None:
         click.echo("\n" + _draw(truth, private, paper, picture, epsilon, n))
 

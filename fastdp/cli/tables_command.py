@@ -23,7 +23,7 @@ from fastdp.cli.ledger_command import Account
 from fastdp.cli.options import fields_of, with_options
 from fastdp.cli.resume import secret_of
 from fastdp.cli.terminal import STANDARD, as_table, check_picture, check_separate, running, seconds
-from fastdp.data.source import Source, arrow_type, import_tables, open_dataset, open_source
+from fastdp.data.source import Source, arrow, arrow_type, open_dataset, open_source
 from fastdp.engines.job import Foreign, engine
 from fastdp.errors import DataError, ParameterError
 from fastdp.kinds import Json
@@ -336,7 +336,6 @@ def _frame(source: str) -> Foreign:
     """The input's path, or Arrow batches of a CSV stream."""
     if source != STANDARD and not source.lower().endswith(".csv.gz"):
         return source
-    _, arrow = import_tables()
     try:
         return _arrow_csv().open_csv(sys.stdin.buffer if source == STANDARD else arrow.input_stream(source))
     except arrow.ArrowInvalid:
@@ -373,7 +372,6 @@ def _keys(frame: Foreign, options: Json) -> Foreign:
 
 def _typed(entries: list[Foreign], name: str, source: Source) -> list[Foreign]:
     """Entries of keys in the type of the column `name`: numbers, dates, times, truth values."""
-    _, arrow = import_tables()
     kind = arrow_type(source, name)
     kind = kind.value_type if kind is not None and arrow.types.is_dictionary(kind) else kind
     try:

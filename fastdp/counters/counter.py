@@ -119,7 +119,7 @@ class Block:
         B, values of a block; the paper uses 8.
     settles : bool
         In PHDStream: a cell that is no longer a leaf ends its block early, at no cost.  The paper's counter does not,
-        and biases sums: a node that looks small by chance is merged and keeps its noise (``docs/phdstream.md``).
+        and biases sums: a node that looks small by chance is merged and keeps its noise (``docs/points.md``).
 
     Notes
     -----
@@ -167,7 +167,7 @@ class BinaryTree:
         error remains.
     settles : bool
         In PHDStream: a cell that is no longer a leaf ends its tree with one more noisy sum.  Otherwise a bias makes
-        the counter useless there (``docs/phdstream.md``).
+        the counter useless there (``docs/points.md``).
 
     Notes
     -----

@@ -321,7 +321,7 @@ class SelectiveCounting(Publisher[SelectiveState]):
 
     Notes
     -----
-    Theorem 4.2: epsilon_M + epsilon_C, the selector's and one counter's (``docs/privacy.md``, section 8).
+    Theorem 4.2: epsilon_M + epsilon_C, the selector's and one counter's (``docs/points.md``, "Counters").
 
     :meth:`load` and :meth:`from_bytes` take the selector as ``selector``.  Copies are refused: a copy's selector
     would reuse its noise.

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from fastdp.data.column import as_array, as_column, as_floats, is_number, kind_of, open_arrow
-from fastdp.data.source import import_tables, open_source
+from fastdp.data.source import arrow, open_source
 from fastdp.errors import DataError, ParameterError
 from fastdp.kinds import Array, Floats, Frame, Indices, Values
 
@@ -147,7 +147,6 @@ class FrameSource:
 
         ``lengths``, int64[n]: values of each stream from position ``offset`` on.
         """
-        arrow = import_tables()[1]
         which = np.repeat(np.arange(lengths.size), lengths)
         positions = np.arange(which.size) - np.repeat(np.cumsum(lengths) - lengths, lengths) + offset
         named = {self.value if name == "values" else name: arrow.array(column) for name, column in columns.items()}
@@ -220,7 +219,7 @@ def _table(frame: Frame, columns: dict[str, str]) -> pa.Table:
 def _wide(frame: Any, family: str, time: str | None) -> Streams:
     """Streams from each column except `time`, in order or sorted by time."""
     if family == "duckdb" or hasattr(frame, "collect"):
-        frame = import_tables()[1].table(frame if family == "duckdb" else frame.collect())
+        frame = arrow.table(frame if family == "duckdb" else frame.collect())
     times, order = None, None
     if time is not None:
         times = _table(frame, {"time": time}).column(0)
@@ -261,7 +260,6 @@ def _long(frame: Frame, family: str, value: str, by: str, time: str | None) -> S
 
 def _codes(column: pa.ChunkedArray, by: str) -> tuple[Indices, list[int | str]]:
     """Stream number of each row, and the ids; DataError for other types."""
-    arrow = import_tables()[1]
     coded = arrow.types.is_dictionary(column.type)
     kind = column.type.value_type if coded else column.type
     texts = arrow.types.is_string(kind) or arrow.types.is_large_string(kind) or arrow.types.is_string_view(kind)
@@ -296,7 +294,6 @@ def _order(codes: Indices, clock: Array | None) -> Indices | None:
 
 def _clock(times: pa.ChunkedArray, time: str) -> Array:
     """Times as sortable numbers; DataError for other or missing ones."""
-    arrow = import_tables()[1]
     kind = times.type
     if times.null_count:
         raise DataError(f"{time}: {times.null_count} of {len(times)} rows have no time; expected one in every row")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -31,17 +32,30 @@ FORMATS = {".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".arrow": "ip
 FAMILIES = ("pandas", "polars", "pyarrow", "duckdb")
 
 
-def import_tables() -> tuple[Any, Any]:
-    """The modules narwhals and pyarrow; ParameterError with the install command."""
-    try:
-        import narwhals.stable.v2 as narwhals
-        import pyarrow
-    except ImportError:
-        raise ParameterError(
-            "data frames and tables are read with narwhals and pyarrow, which are not both installed: expected "
-            "pip install 'fastdp-streams[tables]'"
-        ) from None
-    return narwhals, pyarrow
+class _Module:
+    """A module that is imported when it is first used; ParameterError with the install command."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, attribute: str) -> Any:
+        if attribute.startswith("_"):
+            raise AttributeError(attribute)
+        try:
+            *_, module = map(importlib.import_module, ("narwhals.stable.v2", "pyarrow", self._name))
+        except ImportError:
+            raise ParameterError(
+                "data frames and tables are read with narwhals and pyarrow, which are not both installed: expected "
+                "pip install 'fastdp-streams[tables]'"
+            ) from None
+        found = getattr(module, attribute)
+        setattr(self, attribute, found)
+        return found
+
+
+narwhals: Any = _Module("narwhals.stable.v2")
+arrow: Any = _Module("pyarrow")
+compute: Any = _Module("pyarrow.compute")
 
 
 @dataclass(frozen=True)
@@ -78,7 +92,6 @@ class Source:
 
     def table(self) -> pa.Table:
         """All columns as one Arrow table."""
-        narwhals, arrow = import_tables()
         batches = list(self.batches())
         if batches:
             return arrow.Table.from_batches(batches)
@@ -108,21 +121,21 @@ def open_source(frame: Frame | EngineTable, columns: Sequence[str], dictionary: 
     """
     if hasattr(type(frame), "ENGINE"):
         return cast("EngineTable", frame).open(columns, dictionary)
-    narwhals, arrow = import_tables()
-    chosen, opened = list(dict.fromkeys(columns)), cast("Any", frame)
+    # A missing package is an error of its own.
+    wrap, chosen, opened = narwhals.from_native, list(dict.fromkeys(columns)), cast("Any", frame)
     if isinstance(frame, (str, os.PathLike)):
         opened = open_dataset(Path(validation.path("frame", frame)), dictionary)
     if hasattr(opened, "scanner") and hasattr(opened, "schema"):
         check_names(chosen, opened.schema.names, opened)
-        schema = narwhals.from_native(opened.schema.empty_table()).collect_schema()
+        schema = wrap(opened.schema.empty_table()).collect_schema()
         # Few batches are read ahead, so that memory stays small.
         ahead = {"batch_size": BATCH, "batch_readahead": 2, "fragment_readahead": 1}
         return Source("pyarrow", chosen, schema, lambda: iter(opened.scanner(chosen, **ahead).to_batches()))
     try:
-        wrapped = narwhals.from_native(opened)
+        wrapped = wrap(opened)
         schema = wrapped.collect_schema()
     except TypeError:
-        return _stream(opened, chosen, narwhals, arrow)
+        return _stream(opened, chosen)
     except Exception:  # columns with one name, which narwhals refuses in words of its own
         raise DataError(
             f"frame: a {type(frame).__name__} whose columns cannot be named; expected distinct names"
@@ -135,11 +148,11 @@ def open_source(frame: Frame | EngineTable, columns: Sequence[str], dictionary: 
     unknown = [name for name in chosen if schema[name] == narwhals.Unknown]
     if unknown:
         # Narwhals does not know pandas' times in zones such as America/Los_Angeles; Arrow does.
-        schema = {**schema, **_arrow_types(wrapped.head(0).select(unknown), narwhals)}
+        schema = {**schema, **_arrow_types(wrapped.head(0).select(unknown))}
     return Source(family, chosen, schema, lambda: _eager(wrapped.select(chosen)), rows=len(wrapped))
 
 
-def _arrow_types(frame: Any, narwhals: Any) -> dict[str, Any]:
+def _arrow_types(frame: Any) -> dict[str, Any]:
     try:
         return dict(narwhals.from_native(frame.to_arrow()).collect_schema())
     except Exception:  # complex numbers, say
@@ -163,7 +176,7 @@ def open_dataset(path: Path, dictionary: Sequence[str] = ()) -> Dataset:
         raise ParameterError(f"frame = {str(path)!r}: could not be read ({reason})") from None
 
 
-def _stream(frame: Any, chosen: list[str], narwhals: Any, arrow: Any) -> Source:
+def _stream(frame: Any, chosen: list[str]) -> Source:
     """A source from a stream that can be read once."""
     try:
         reader = frame if hasattr(frame, "read_next_batch") else arrow.RecordBatchReader.from_stream(frame)
@@ -214,7 +227,6 @@ def check_types(
 
     ``how``: "unit" or "format" for times that are numbers or no ISO texts.
     """
-    narwhals, _ = import_tables()
     zone = None
     if time is not None:
         found = source.schema[time]
@@ -251,7 +263,6 @@ def check_types(
 
 def arrow_type(source: Source, name: str) -> pa.DataType | None:
     """Arrow type of a column; None if unknown before rows are read."""
-    narwhals, _ = import_tables()
     try:
         return narwhals.Schema({name: source.schema[name]}).to_arrow().field(name).type
     except Exception:  # types that narwhals has no Arrow type for

@@ -61,7 +61,7 @@ class Job:
     pickled job holds the secret's location; :meth:`to_bytes` seals by AES-256-GCM a state without the secret.
 
     Privacy: one stream's for each value.  Equal replays give equal output; others independent noise from the first
-    differing block on, at the cost of one more release of later values (``docs/privacy.md``, section 13).
+    differing block on, at the cost of one more release of later values (``docs/noise.md``, section 2).
     """
 
     def __init__(
@@ -278,7 +278,7 @@ def engine(extra: str, module: str) -> Foreign:
 
 
 def _is_bound(machine: Machine[Any]) -> bool:
-    """True if noise is bound to earlier values; users' mechanisms must ensure it (``docs/state.md``)."""
+    """True if noise is bound to earlier values; users' own must be (``docs/tutorials/own_mechanism.md``)."""
     if not isinstance(machine, Schedule):
         return type(machine) in (*MACHINES.values(), WindowsMachine) or not type(machine).__module__.startswith(
             "fastdp."

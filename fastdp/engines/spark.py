@@ -11,7 +11,7 @@ from typing import ClassVar
 import numpy as np
 
 from fastdp import validation
-from fastdp.data.source import Source, check_names, import_tables
+from fastdp.data.source import Source, arrow, check_names, narwhals
 from fastdp.engines.job import Foreign, Job, engine, publish
 from fastdp.engines.windows import Released, Shard, clock, machine_of, merge, names_of, owners, schema_of
 from fastdp.errors import DataError, ParameterError
@@ -161,7 +161,7 @@ def windows(frame: Foreign, job: Job, shards: int = 16) -> Foreign:
     plain = {name: f"fastdp_{i}" for i, name in enumerate(names)}
 
     def owned(column: Foreign) -> Foreign:
-        return import_tables()[1].array(owners(job, {who or at: column}, shards), "int32")
+        return arrow.array(owners(job, {who or at: column}, shards), "int32")
 
     class Collect(processor):  # type: ignore[misc, valid-type]
         """Keeps the open windows of a shard."""
@@ -255,7 +255,6 @@ class SparkTable:
     def open(self, columns: Sequence[str], dictionary: Sequence[str]) -> Source:
         """The columns as a source with ``add``, their names checked."""
         engine("spark", "pyspark")
-        narwhals, _ = import_tables()
         if not hasattr(self.frame, "sparkSession"):
             raise ParameterError(f"frame is a {type(self.frame).__name__}: expected a pyspark.sql.DataFrame")
         check_names(columns, self.frame.columns, self.frame)
@@ -390,7 +389,6 @@ def _coded(grouped: Foreign, frame: Foreign, plan: TablePlan) -> Foreign:
 
     if not plan.by:
         return grouped
-    _, arrow = import_tables()
     names = [f"fastdp_key_{k}" for k in range(len(plan.by))]
     columns = {name: [row[k] for row in plan.keys] for k, name in enumerate(names)}
     keys = frame.sparkSession.createDataFrame(arrow.table({**columns, KEY: range(len(plan.keys))}))

@@ -161,7 +161,7 @@ def float_above(amount: Fraction | float) -> float:
 #
 # r(epsilon) = ln(cosh(a epsilon) / cosh(epsilon / 2)) / (order - 1),
 #
-# below epsilon, and below order epsilon^2 / 2.  A rho costs order times it.  The proof is in ``docs/gaussian.md``.
+# below epsilon, and below order epsilon^2 / 2.  A rho costs order times it.  The proof is in ``docs/noise.md``.
 #
 # Source: Kairouz, Oh and Viswanath 2015 (randomised response dominates); Mironov 2017 (divergences add up); Feldman
 # and Zrnic 2021 (also if releases are chosen adaptively, at one order); Canonne, Kamath and Steinke 2020,

@@ -51,7 +51,7 @@ class Ledger:
 
     Notes
     -----
-    Privacy: exact basic composition (``docs/privacy.md``, section 11) of releases with independent noise: one whose
+    Privacy: exact basic composition (``docs/privacy.md``, section 3) of releases with independent noise: one whose
     noise an entry has already, or is unknown, is refused.  Two names of one stream, shares that overlap and a secret
     used elsewhere cannot be detected.
 

@@ -3,7 +3,7 @@
 A pure epsilon has the rho epsilon^2 / 2; a release with a delta and no rho has none.  Once a stream has a rho,
 epsilon is the least of its sum, of the rhos' at the summed delta, and of the Renyi divergences'.
 
-Source: ToPS section 2.4; Rogers et al. 2016 (filters for adaptive budgets); ``docs/privacy.md``, section 11.
+Source: ToPS section 2.4; Rogers et al. 2016 (filters for adaptive budgets); ``docs/privacy.md``, section 3.
 """
 
 from __future__ import annotations

@@ -338,20 +338,13 @@ if hasattr(os, "register_at_fork"):
 
 @dataclass(frozen=True)
 class Verification:
-    """Result of :meth:`Ledger.verify`.
+    """Result of :meth:`Ledger.verify`."""
 
-    Attributes
-    ----------
-    lines : int
-        Lines with the right seal.
-    head : str
-        Last seal: keep it elsewhere to detect missing last lines.
-    reserved : list of int
-        Reservations never ended, which count as spent.
-    """
-
+    #: Lines with the right seal.
     lines: int
+    #: Last seal: keep it elsewhere to detect missing last lines.
     head: str
+    #: Reservations never ended, which count as spent.
     reserved: list[int]
 
 

@@ -1,8 +1,4 @@
-"""Server's side of the local model: mergeable integer statistics of reports.
-
-Reports may be collected on many machines.  Clients are not trusted: anything malformed or out of range is counted and
-left out.
-"""
+"""Server's side of the local model: mergeable integer statistics of reports, whose senders are not trusted."""
 
 from __future__ import annotations
 

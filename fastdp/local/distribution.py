@@ -221,10 +221,7 @@ def in_cells(distribution: WindowDistribution, counts: Integers, cells: int) -> 
 
 
 def transition(distribution: WindowDistribution, bins: int, counts: Integers) -> Reports:
-    """Reports by output cell with their transition matrix: entry (k, i) is flat_k + peak_k F_ki.
-
-    The window of input t, uniform in its bin, is [t, t + N); output j is [j, j + 1).  Columns add up to 1.
-    """
+    """Reports by output cell with their transition matrix: entry (k, i) is flat_k + peak_k F_ki."""
     from fastdp_kernels.local.square_wave_em import Reports
 
     outputs = cell_edges(distribution, counts.size)

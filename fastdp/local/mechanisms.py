@@ -1,8 +1,4 @@
-"""Mechanisms of the local model: square waves for distributions, three for means (ToPL Appendix E).
-
-A value is clipped to [low, high] and rounded to a grid step; an integer distribution turns it and one random word
-into a report.
-"""
+"""Mechanisms of the local model: square waves for distributions, three for means (ToPL Appendix E)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Random words, and distributions of a report as integer weights: epsilon is an inequality of integers.
 
-One uniform word of ``total`` decides the report of grid step x in 0..D; ``weight(x, output)`` counts its words, and
-two weights of an output differ by a factor of at most e^epsilon.  Source: ToPL Appendix E; the integer form is ours.
+One uniform word of ``total`` decides; two weights of an output differ by a factor of at most e^epsilon.
 """
 
 from __future__ import annotations

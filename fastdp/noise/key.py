@@ -246,7 +246,7 @@ class Key:
         """Key of one of many streams, with independent noise.
 
         `stream` is a number from 0 to 2^32 - 2, for which a publisher releases the same as
-        :func:`fastdp.release_many` (``docs/batch.md``), or a name.
+        :func:`fastdp.release_many` (``docs/many_streams.md``), or a name.
         """
         family = _public_digest(self._secret, b"streams")
         if isinstance(stream, str):

@@ -257,11 +257,7 @@ def _mean_inside(width: int, max_range: int) -> Fraction:
 
 
 def _mean_square(block: int, width: int, max_range: int) -> Fraction:
-    """Mean over ranges of the sum over nodes of (closed leaves in the range)^2 / width.
-
-    Leaf k closes in [a, b) if a < (k + 1) block <= b, so x <= y both do in (x + 1) block (r + 1 - (y + 1) block)
-    ranges.
-    """
+    """Mean over ranges of the sum over nodes of (closed leaves in the range)^2 / width."""
     leaves = max_range // block
     whole, rest = divmod(leaves, width)
 

@@ -1,6 +1,6 @@
 """Flat: noise on every value (ToPS section 3, Appendix F); Blocks: noise on blocks sized by released sums.
 
-Closing: ``streams/pipelines.py``; length of the next: kernel ``block_lengths.py``; ``docs/adaptive.md``.
+Closing: ``streams/pipelines.py``; length of the next: kernel ``block_lengths.py``; ``docs/streams.md``.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ class Blocks(Flat):
     Notes
     -----
     Privacy: pure epsilon, or (epsilon, delta) with Gaussian noise: a block's end depends only on sums released before
-    it began, and a value moves one sum by at most theta (``docs/adaptive.md``).
+    it began, and a value moves one sum by at most theta (``docs/streams.md``).
     """
 
     closing: Closing = parameter(Choice(get_args(Closing)), default="spread")
@@ -201,10 +201,7 @@ class Blocks(Flat):
         return BlocksShape(**sizes, first=first, usual=usual)
 
     def noise_constant(self, plan: HierarchyShape, max_range: int) -> float:
-        """K of a range of r / 3 over first blocks, times THETA_WEIGHT.
-
-        A focus does not change it: theta for short ranges would cut off mass that adds up.
-        """
+        """K of a range of r / 3 over first blocks, times THETA_WEIGHT; a focus does not change it."""
         assert isinstance(plan, BlocksShape)  # noqa: S101 - made by plan()
         return self._variance * THETA_WEIGHT * (max(1.0, max_range / 3.0) / 2.0**plan.usual - 1.0 / 3.0)
 
@@ -225,10 +222,7 @@ class Blocks(Flat):
         return 2.0 if self.noise == "laplace" else 1.0
 
     def warm_up(self, holdout: int) -> int:
-        """Last values of the hold-out that are released as sums and do not choose theta.
-
-        The greatest power of two up to an eighth of `holdout`, or 0 below 16.
-        """
+        """Values released as sums that do not choose theta: a power of two up to an eighth of `holdout`."""
         return 0 if holdout < 2 * WARM_UP else 1 << ((holdout // WARM_UP).bit_length() - 1)
 
     def shape(self, epsilon: float, max_range: int, warm_up: int, *, events: bool = False) -> Records:

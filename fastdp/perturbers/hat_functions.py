@@ -1,8 +1,6 @@
 """Hat functions in place of boxes: shape and tables of a hierarchy of hats, and its noise made consistent.
 
-Level j has knots b^j leaves apart, with hats that fall linearly from 1 to 0 at the next knots and sum to 1 at every
-leaf, so a value moves a level's sums by theta in total.  The sums times b^j, integers, are released
-(``docs/hats.md``).
+The sums times b^j, integers, are released (``docs/streams.md``, "ToPS: trees").
 """
 
 from __future__ import annotations
@@ -39,7 +37,7 @@ class HatsShape(HierarchyShape):
         """Largest difference, in leaf noise scales s, of numbers that :func:`make_hats_consistent` subtracts.
 
         On the highest level, n = b^j: Z is within 64 n s, and C z0, of squared weights n (2 n^2 + 1) / 3, within 23
-        roots of it or 146 n, except with probability e^-63 (``docs/hats.md``).
+        roots of it or 146 n, except with probability e^-63 (``docs/streams.md``).
         """
         if self.levels == 1:
             return 0
@@ -48,18 +46,12 @@ class HatsShape(HierarchyShape):
 
 
 class HatTables(NamedTuple):
-    """Covariances that least squares needs on the levels above the leaves.
+    """Covariances that least squares needs on the levels above the leaves."""
 
-    Attributes
-    ----------
-    starts : int64[levels]
-        Each level's first knot below, then their number.
-    diagonal, beside : float64[knots]
-        Variance of a knot's sum as estimated by the level below, and covariance with the next knot's, for noise of
-        variance 1; more distant covariances, below 0.001, are omitted.
-    """
-
+    #: int64[levels]. Each level's first knot below, then their number.
     starts: Integers
+    #: `diagonal`, `beside`: float64[knots]. Variance of a knot's sum as estimated by the level below, and covariance
+    #: with the next knot's, for noise of variance 1; more distant covariances, below 0.001, are omitted.
     diagonal: Floats
     beside: Floats
 
@@ -95,8 +87,7 @@ def _spread_patch(found: Floats, diagonal: Floats, beside: Floats) -> None:
 def make_hats_consistent(nodes: Integers, plan: HierarchyShape) -> Integers:
     """Consistent noise of the leaves, int64[leaves], from that of all `nodes`, which is overwritten.
 
-    N = z0 + f(Z - C z0) with integers in brackets, so a leaf x + N = y0 + f(Y - C y0) is a function of the noisy
-    sums, however f rounds.
+    N = z0 + f(Z - C z0), so x + N is a function of the noisy sums, however f rounds.
     """
     leaves = nodes[: plan.leaves]
     corrections = _corrections(leaves, nodes[plan.leaves :], plan)
@@ -133,10 +124,7 @@ def hats_constant(plan: HierarchyShape, max_range: int) -> float:
 
 
 def hats_variance(plan: HierarchyShape, start: int, stop: int) -> float:
-    """Variance of the sum of leaves [`start`, `stop`), for noise of variance 1.
-
-    Within 0.4 % for b >= 3, 6 % for b = 2: covariances are omitted.
-    """
+    """Variance of the sum of leaves [`start`, `stop`), noise of variance 1: within 0.4 % (b >= 3), 6 % (b = 2)."""
     inside: Integers = np.zeros(plan.leaves, np.int64)
     inside[start:stop] = 1
     if plan.levels == 1:

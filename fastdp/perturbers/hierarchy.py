@@ -1,4 +1,4 @@
-"""Hierarchy of ToPS (sections 3.4 and 3.5, Eq. 7, Appendix C; ``docs/tops.md``)."""
+"""Hierarchy of ToPS (sections 3.4 and 3.5, Eq. 7, Appendix C; ``docs/streams.md``)."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Hierarchy:
         s, lowest levels without noise; by default the minimiser of ToPS Eq. 7.
     basis : "boxes" or "hats"
         Weights of a level's sums: boxes, as in the paper, or hat functions, with a fifth less noise in ranges; only
-        with ``consistent`` and Laplace noise (``docs/hats.md``).
+        with ``consistent`` and Laplace noise (``docs/streams.md``).
     noise : "laplace" or "gaussian"
         Gaussian noise has sigma theta sqrt(levels) / epsilon; epsilon as for :class:`Flat`.
 
@@ -77,7 +77,7 @@ class Hierarchy:
     -----
     Privacy: a value enters one node of each released level, whose sums get exact discrete Laplace noise of scale
     theta * levels / epsilon: epsilon in total (sequential), and for further trees (parallel).  Consistency is an
-    integer function of noisy sums (``docs/noise.md``, section 6).
+    integer function of noisy sums (``docs/noise.md``, section 5).
     """
 
     fan_out: int = parameter(Whole(2, 1024), default=16)
@@ -164,10 +164,7 @@ class Hierarchy:
         return constant(plan, max_range) / (1.0 if self.noise == "laplace" else 2.0 * plan.levels)
 
     def group_square(self, plan: HierarchyShape, size: int) -> Fraction:
-        """Upper bound on the squared L2 sensitivity of `size` consecutive values, in squares of one's.
-
-        On a level of W values a node they add at most min(size, W) thetas to each, size in total.
-        """
+        """Upper bound on the squared L2 sensitivity of `size` consecutive values: size min(size, W) a level."""
         widths = [plan.block * plan.fan_out**level for level in range(plan.levels)]
         return Fraction(sum(size * min(size, width) for width in widths), plan.levels)
 

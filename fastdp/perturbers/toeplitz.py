@@ -1,10 +1,7 @@
 """Correlated Gaussian noise, under which sums of published values err little at any length.
 
-Integers z are drawn and y = C^-1 z added.  ``docs/gaussian.md`` proves that the output is private, rounding included:
-given earlier outputs only a value's own z is unknown, so the stream is a sequence of discrete Gaussian mechanisms.
-
-Source: Dvijotham, McMahan, Pillutla, Steinke and Thakurta 2024 (the matrices); Denisov et al. 2022, Theorem 2.1; the
-proof for integers is ours.
+Integers z are drawn and y = C^-1 z added; proof: ``docs/noise.md``, section 8.  Source: Dvijotham, McMahan, Pillutla,
+Steinke and Thakurta 2024 (the matrices); Denisov et al. 2022, Theorem 2.1.
 """
 
 from __future__ import annotations
@@ -181,7 +178,7 @@ class Toeplitz:
 
     Notes
     -----
-    Privacy: (epsilon, delta), with the publisher's ``delta``; exact on this machine (``docs/gaussian.md``).  Prefix
+    Privacy: (epsilon, delta), with the publisher's ``delta``; exact on this machine (``docs/noise.md``).  Prefix
     sums over T = 2^20 values have a mean squared error of 495 theta^2 at (1, 1e-6).  Memory: 10 numbers.  Source:
     Dvijotham et al. 2024.
 
@@ -334,11 +331,7 @@ class Toeplitz:
 
 @lru_cache(maxsize=256)
 def _sigma(part: Toeplitz, theta_steps: int, epsilon: float) -> float:
-    """Deviation of z in grid steps: L2 sensitivity, with a bound on rounding, over the budget.
-
-    Later z of streams that differ in one value differ by c_j theta, by 1 from rounding to integers, and by rounding
-    of doubles in two sums (``docs/gaussian.md``).
-    """
+    """Deviation of z in grid steps: L2 sensitivity, with a bound on rounding (``docs/noise.md``), over the budget."""
     near, weights, _, mu = part._coefficients
     doubles = 2.0**-51 * float((weights / mu).sum()) + 2.0**-47 * float(weights.sum() + near.sum())
     root = math.sqrt(part.epoch)

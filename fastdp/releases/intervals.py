@@ -1,6 +1,6 @@
 """Intervals of answers: exact quantiles of sums of noise, and a model of the variance hidden in cut blocks.
 
-Post-processing; derivations and measured coverage: ``docs/intervals.md``.
+Post-processing; derivations and measured coverage: ``docs/streams.md``.
 """
 
 from __future__ import annotations
@@ -90,48 +90,36 @@ def _quantiles(scale: float, counts: tuple[int, ...], confidence: float) -> Floa
     return out
 
 
-#: Factor on model-based half-widths, chosen on streams (``docs/intervals.md``).
+#: Factor on model-based half-widths, chosen on streams (``docs/streams.md``).
 MODEL_WIDTH = 1.25
 
 
 @dataclass(frozen=True)
 class SumNoise:
-    """Noise of a release's sums, in public numbers.
+    """Noise of a release's sums, in public numbers."""
 
-    Attributes
-    ----------
-    kind : str
-        "blocks": one draw per block; "tree": leaves of a consistent hierarchy; "nodes": independent nodes; "counter":
-        a binary counter; "correlated": :class:`fastdp.perturbers.Toeplitz`; "reports": one per value.
-    per_threshold, more : float
-        Scale, or sigma, of a draw: ``per_threshold`` times theta, and ``more`` grid steps.
-    resolution : float
-        One grid step, in units of the input.
-    bounded : bool
-        True if values are clipped to [0, theta].
-    fan_out, levels, tree_blocks : int
-        Of a consistent hierarchy: b, released levels, blocks of one tree.
-    gaussian : bool
-        True if draws are discrete Gaussian.
-    rates, weights, epoch
-        Correlated noise: coefficients B_n = sum over i of weights_i (1 - rates_i)^n, the constant first, restarted
-        after ``epoch`` values.
-    report_variance : float
-        Reports: the largest variance of one, in squared steps.
-    """
-
+    #: "blocks": one draw per block; "tree": leaves of a consistent hierarchy; "nodes": independent nodes; "counter":
+    #: a binary counter; "correlated": :class:`fastdp.perturbers.Toeplitz`; "reports": one per value.
     kind: Literal["blocks", "tree", "nodes", "counter", "correlated", "reports"]
+    #: `per_threshold`, `more`: Scale, or sigma, of a draw: ``per_threshold`` times theta, and ``more`` grid steps.
     per_threshold: float
+    #: One grid step, in units of the input.
     resolution: float
+    #: True if values are clipped to [0, theta].
     bounded: bool = True
+    #: `fan_out`, `levels`, `tree_blocks`: Of a consistent hierarchy: b, released levels, blocks of one tree.
     fan_out: int = 2
     levels: int = 1
     tree_blocks: int = 1
+    #: True if draws are discrete Gaussian.
     gaussian: bool = False
     more: float = 0.0
+    #: `rates`, `weights`, `epoch`: Correlated noise: coefficients B_n = sum over i of weights_i (1 - rates_i)^n, the
+    #: constant first, restarted after ``epoch`` values.
     rates: tuple[float, ...] = ()
     weights: tuple[float, ...] = ()
     epoch: int = 1
+    #: Reports: the largest variance of one, in squared steps.
     report_variance: float = 0.0
 
     def draw(self, threshold: float) -> DrawnNoise:
@@ -141,27 +129,18 @@ class SumNoise:
 
 @dataclass(frozen=True)
 class ErrorBars:
-    """Errors of some answers around their centres.
+    """Errors of some answers around their centres."""
 
-    Attributes
-    ----------
-    centre : float64[q]
-        Noisy sums of full blocks, and shares of cut ones.
-    noise, resolution
-        Distribution of a draw in grid steps, and a step in units of the input.
-    draws : int64[q]
-        Number of independent draws.
-    weight : float64[q] or float
-        Factor of their sum; 1 if exact.
-    model, width
-        Variance hidden in cut blocks, and the factor on its interval.
-    """
-
+    #: float64[q]. Noisy sums of full blocks, and shares of cut ones.
     centre: Floats
+    #: `noise`, `resolution`: Distribution of a draw in grid steps, and a step in units of the input.
     noise: DrawnNoise
     resolution: float
+    #: int64[q]. Number of independent draws.
     draws: Indices
+    #: float64[q] or float. Factor of their sum; 1 if exact.
     weight: Floats | float = 1.0
+    #: `model`, `width`: Variance hidden in cut blocks, and the factor on its interval.
     model: Floats | float = 0.0
     width: float = MODEL_WIDTH
 

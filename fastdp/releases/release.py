@@ -45,17 +45,11 @@ MAX_EXPONENT = 300
 
 @dataclass(frozen=True, eq=False)
 class ReleasedNodes:
-    """Noisy sums of all nodes of an inconsistent hierarchy.
+    """Noisy sums of all nodes of an inconsistent hierarchy."""
 
-    Attributes
-    ----------
-    sums : float64[trees, nodes]
-        In units of the input, leaves first; NaN for incomplete nodes.
-    leaves, fan_out, levels, tree_values : int
-        Shape of a tree, and its number of values.
-    """
-
+    #: float64[trees, nodes]. In units of the input, leaves first; NaN for incomplete nodes.
     sums: Floats
+    #: `leaves`, `fan_out`, `levels`, `tree_values`: Shape of a tree, and its number of values.
     leaves: int
     fan_out: int
     levels: int
@@ -271,7 +265,7 @@ class Release:
         Notes
         -----
         For full blocks the interval is exact (consistent hierarchies: a bound); otherwise it rests on a model
-        (``docs/intervals.md``).  It is for values clipped to their block's theta and rounded to the grid.  StateError
+        (``docs/streams.md``).  It is for values clipped to their block's theta and rounded to the grid.  StateError
         if the release does not state its noise: a renewed threshold, or a foreign perturber.
         """
         whose, first, last = self._queries(starts, stops, streams)

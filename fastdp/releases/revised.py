@@ -1,4 +1,4 @@
-"""Revised streams: all released sums, smoothed along time, with a repeating pattern (``docs/adaptive.md``)."""
+"""Revised streams: all released sums, smoothed along time, with a repeating pattern (``docs/streams.md``)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fastdp.releases.intervals import ErrorBars, SumNoise, hidden_of_ends
 from fastdp_kernels.streams import block_lengths, revision, wave_filter
 
 #: Revised sums of aligned groups of 32, 64, ... blocks stay within so many standard deviations of the noise of those
-#: released: larger moves are a bias that adds up (``docs/adaptive.md``, "Looking back").
+#: released: larger moves are a bias that adds up (``docs/streams.md``).
 KEPT_BLOCKS = 32
 MAX_MOVED = 1.0
 #: Relative error of a pattern within a block, in standard deviations.
@@ -64,25 +64,17 @@ class _Form(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class RevisedStream:
-    """Answers from all released sums of blocks, smoothed along time.
+    """Answers from all released sums of blocks, smoothed along time."""
 
-    Attributes
-    ----------
-    exponents, totals : float64[J]
-        Lengths 2^k of blocks and their released sums, in thresholds.
-    threshold : float
-        The first theta.
-    memory, shape : records
-        First state of the kernels, and their public parameters.
-    season : float, optional
-        The public period, in values; by default estimated.
-    """
-
+    #: `exponents`, `totals`: float64[J]. Lengths 2^k of blocks and their released sums, in thresholds.
     exponents: Floats
     totals: Floats
+    #: The first theta.
     threshold: float
+    #: `memory`, `shape`: First state of the kernels, and their public parameters.
     memory: Records
     shape: Records
+    #: The public period, in values; by default estimated.
     season: float | None = None
 
     def __repr__(self) -> str:

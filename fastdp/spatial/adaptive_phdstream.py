@@ -1,8 +1,4 @@
-"""PHDStream with cells chosen from released counts, so that the counts get all of epsilon.
-
-After the first batch only noisy counts of disjoint cells are released, and each event is in one of them; where past
-counts say too little, PrivTree chooses the cells with half of epsilon.  Ours; proof: ``docs/phdstream.md``.
-"""
+"""PHDStream with cells chosen from released counts, so that the counts get all of epsilon; ``docs/points.md``."""
 
 from __future__ import annotations
 
@@ -119,8 +115,7 @@ class ReleaseSchedule:
     ) -> ReleaseSchedule:
         """Schedule after a count with this `growth`, of `total` points before it.
 
-        `noise`: variance of one count; `most`: longest period, None if fixed.  Noise is fresh, so products are
-        unbiased.
+        `noise`: variance of one count; `most`: longest period, None if fixed.
         """
         moved, found = growth.own - growth.even, growth.counts - growth.even
         per_step = 1.0 / growth.elapsed**2
@@ -425,7 +420,7 @@ class AdaptivePHDStream(SpatialPublisher[AdaptiveState]):
     PrivTree chooses the first cells.  Later ones follow from released counts, so that the counts get all of epsilon;
     cells are counted every few steps and forecast in between.  If much of a count is in cells that past ones did not
     cut, PrivTree chooses for 32 steps (with ``period``, once).  For many batches and releases that may lag; see
-    ``docs/phdstream.md``, "The better of the two".
+    ``docs/points.md``, "Counts alone".
 
     Parameters
     ----------

@@ -1,11 +1,8 @@
 """Tree of cells as columns, one private step on it, and its form in state files.
 
-Cells are stored breadth first, the children of a cell side by side.  A step cuts the *step tree* from the root down,
-counts in its leaves and appends it to the *kept tree*, from which the next step starts.  Kept trees share memory:
-written nodes never change.  The *counted tree* is that of the last count.
-
-PrivTree is one step on an empty tree.  A step is a pure function of (kept tree, batch, step number, key).  Proof:
-``docs/phdstream.md``.
+Cells are stored breadth first, siblings side by side.  A step cuts the *step tree* from the root down, counts in its
+leaves and appends it to the *kept tree*; kept trees share memory.  The *counted tree* is that of the last count.
+Proof: ``docs/points.md``.
 """
 
 from __future__ import annotations
@@ -48,43 +45,34 @@ _NO_REALS: Floats = np.empty(0)
 
 
 class Tree(NamedTuple):
-    """Tree of v cells; unused columns are empty.
+    """Tree of v cells; unused columns are empty."""
 
-    Attributes
-    ----------
-    starts : int64[max_depth + 2]
-        First node of each depth.
-    parent, first, code, origin : int64[v]
-        Parent, first child (-1 for a leaf), path code, node of the tree before (-1 if new).
-    released : int64[v]
-        Counter increments at the node and below it.
-    measure, held, projected : float64[v]
-        Measure of the cell, G and s+.
-    leaves : int64[l]
-        The leaves with a measure above 0.
-    weight, variance, rate : int64[v], float64[v], float64[v]
-        Of counted trees: noise variance of the count and of G, in one count's; growth per step.
-    split, state : int64[v], int64[v, width]
-        Of kept trees: last step that split the node (-1: none); counters, secret.
-    score, ends : int64[v], int64[v, 4]
-        Score in units of 1 / K, ranges of sorted events; secret, never kept.
-    """
-
+    #: int64[max_depth + 2]. First node of each depth.
     starts: Integers = _NONE
+    #: `parent`, `first`, `code`, `origin`: int64[v]. Parent, first child (-1 for a leaf), path code, node of the tree
+    #: before (-1 if new).
     parent: Integers = _NONE
     first: Integers = _NONE
     code: Integers = _NONE
     origin: Integers = _NONE
+    #: int64[v]. Counter increments at the node and below it.
     released: Integers = _NONE
+    #: `measure`, `held`, `projected`: float64[v]. Measure of the cell, G and s+.
     measure: Floats = _NO_REALS
     held: Floats = _NO_REALS
     projected: Floats = _NO_REALS
+    #: int64[l]. The leaves with a measure above 0.
     leaves: Integers = _NONE
+    #: `weight`, `variance`, `rate`: int64[v], float64[v], float64[v]. Of counted trees: noise variance of the count
+    #: and of G, in one count's; growth per step.
     weight: Integers = _NONE
     variance: Floats = _NO_REALS
     rate: Floats = _NO_REALS
+    #: `split`, `state`: int64[v], int64[v, width]. Of kept trees: last step that split the node (-1: none); counters,
+    #: secret.
     split: Integers = _NONE
     state: Integers = _NONE
+    #: `score`, `ends`: int64[v], int64[v, 4]. Score in units of 1 / K, ranges of sorted events; secret, never kept.
     score: Integers = _NONE
     ends: Integers = _NONE
 
@@ -256,10 +244,7 @@ def grow(
 
 
 def _walk_down(plan: CellParameters, starts: Integers, columns: Mapping[str, Array]) -> Iterator[tuple[int, int]]:
-    """Yield ranges of levels to decide at once, with measures filled in.
-
-    A cut whose children all have measure 0, by rounding, is undone: they could not be counted or sampled.
-    """
+    """Yield ranges of levels to decide at once, with measures; a cut whose children all measure 0 is undone."""
     level, stride = 0, plan.max_depth + 1 if plan.uniform else 1
     while level <= plan.max_depth and starts[level + 1] > starts[level]:
         if not plan.uniform:
@@ -325,10 +310,7 @@ def counted_leaves(plan: CellParameters, tree: Tree) -> tuple[Tree, Integers]:
 
 
 def _route_strays(plan: CellParameters, tree: Tree, net: Integers) -> None:
-    """Count points in a leaf outside the domain, within tolerance of its border, in the nearest sibling inside.
-
-    Tree and point alone determine the leaf, so an event still enters one counter.
-    """
+    """Count points of a leaf outside the domain in the nearest sibling inside, by tree and point alone."""
     strays = np.diff(tree.ends[:, :2])[:, 0] - np.diff(tree.ends[:, 2:])[:, 0]
     barren = (tree.first < 0) & (tree.measure <= 0.0) & (strays != 0)
     for node in np.flatnonzero(barren).tolist():

@@ -131,7 +131,7 @@ def _corner(name: str, values: Values) -> Floats:
 def as_points(values: Values | None, name: str, dim: int | None = None) -> Floats:
     """Points as float64[n, d]; DataError unless they are a table of finite numbers of `dim` columns.
 
-    Memory is shared if possible.  With `dim`, None and an empty list mean no points; one dimension may be a column.
+    With `dim`, None and an empty list mean no points; one dimension may be a column.
     """
     accepted = f"finite real numbers, one row of {'d' if dim is None else dim} coordinates for each point"
     if values is None and dim is not None:

@@ -214,10 +214,7 @@ class Polygons(Map):
 
 @dataclass
 class _Cut:
-    """Polygons of the area inside a cell and, once points are drawn there, their triangles.
-
-    ``triangles``, float64[n, 3, 2], hold a corner and the two sides from it.
-    """
+    """Polygons of the area inside a cell and, once drawn from, triangles, float64[n, 3, 2]: corner and two sides."""
 
     pieces: Geometries
     triangles: Floats = field(default_factory=lambda: np.empty((0, 3, 2)))
@@ -469,10 +466,7 @@ def simple_parts(geometries: Geometries) -> Geometries:
 
 
 def plane_scales(lower: Floats, upper: Floats, geographic: bool) -> Floats:
-    """Factors, float64[2], from coordinates to the plane of measurement: 1, or kilometres at the middle latitude.
-
-    One linear map for the full domain leaves shares of area unchanged.
-    """
+    """Factors, float64[2], from coordinates to the plane of measurement: 1, or kilometres at the middle latitude."""
     if not geographic:
         return np.ones(2)
     greatest = np.array([180.0, 90.0]) + TOLERANCE

@@ -1,8 +1,4 @@
-"""PHDStream (2024): private synthetic points that follow a set through additions and removals.
-
-Algorithms 6 and 7, with a score for which the privacy claim holds, and a count of all points.  Readings, errata and
-proofs: ``docs/phdstream.md``.  Which cells split: :mod:`fastdp.spatial.decomposition` and the kernel ``privtree``.
-"""
+"""PHDStream (2024): private synthetic points that follow a set through additions and removals; ``docs/points.md``."""
 
 from __future__ import annotations
 
@@ -449,7 +445,7 @@ class PHDStream(SpatialPublisher[PHDState]):
     Notes
     -----
     Privacy: streams are adjacent if they differ in one event, an addition or a removal in one batch.  An event enters
-    one step's split decisions, one cell's counter and that of all points (``docs/privacy.md``, section 9).  Number
+    one step's split decisions, one cell's counter and that of all points (``docs/points.md``).  Number
     and times of batches are public, sizes are not released.
 
     The first batch may hold everything so far.  PHDStream keeps no points: removing one that was never added is not

@@ -112,9 +112,8 @@ class ReleasedTree:
     def std_error(self, lower: Values, upper: Values) -> Counts:
         """Root mean square error of :meth:`count`, by a model: float, or float64[q].
 
-        Each cell in or cut by the box has the noise of its counts; points of a cut cell, and those its noise may
-        hide, may be anywhere in it.  Gain and bias of consistent counts are ignored.  StateError if the noise is
-        unknown.
+        Points of a cut cell, and those its noise may hide, may be anywhere in it; gain and bias of consistency are
+        ignored.  StateError if the noise is unknown.
         """
         if self._variance is None:
             raise StateError("this tree does not state the noise of its counts: expected that of a PHDStream")
@@ -208,7 +207,7 @@ class PrivTree:
 
     Notes
     -----
-    Privacy: ``docs/phdstream.md``.  Counts have noise of scale 2 / epsilon, and are made non-negative and consistent.
+    Privacy: ``docs/points.md``.  Counts have noise of scale 2 / epsilon, and are made non-negative and consistent.
     """
 
     rule: ClassVar[int] = 1

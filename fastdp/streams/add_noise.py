@@ -35,19 +35,7 @@ ADJACENCY = "add, remove or replace one contribution, which moves the values by 
 
 @dataclass(frozen=True)
 class VectorNoise:
-    """The Laplace mechanism on a vector of at most ``size`` numbers.
-
-    Parameters
-    ----------
-    sensitivity, epsilon : float
-        As for :func:`add_noise`.
-    size : int
-        Public bound on the number of entries.
-    integers : bool
-        True for integers, with step 1.
-    wanted : float or None
-        The caller's resolution.
-    """
+    """The Laplace mechanism on a vector of at most ``size`` numbers; ``wanted``: the caller's resolution."""
 
     rule: ClassVar[int] = 1
 
@@ -88,10 +76,7 @@ class VectorNoise:
         return float(2.0 ** (finest - fine))
 
     def _steps(self, resolution: float, distance: Fraction | None = None) -> Fraction:
-        """L1 distance of rounded values, in steps, if values move by `distance` (by default the sensitivity).
-
-        A steps over n values become at most ceil(A) + n - 1; integers move by as much as the values.
-        """
+        """L1 distance, at most ceil(A) + n - 1 steps, of values that move by `distance` (the sensitivity)."""
         moved = Fraction(self.sensitivity) if distance is None else distance
         if self.integers or not moved:
             return moved
@@ -127,10 +112,7 @@ class VectorNoise:
         )
 
     def noisy(self, column: Array, key: Key, nonfinite: Nonfinite = "raise", *, bound: bool = False) -> Array:
-        """The column (at most ``size`` numbers) with noise: int64 or float64.
-
-        `bound` binds the noise to the values, for a key that may meet others; `nonfinite` as for :func:`add_noise`.
-        """
+        """The column with noise, int64 or float64; `bound` binds it to the values, for a key that may meet others."""
         steps = self._in_steps(column, nonfinite)
         if bound:
             key, _ = step_key(key.bind(self), "", 0, steps)

@@ -176,10 +176,7 @@ class Fleet:
 
     @property
     def noise_fingerprint(self) -> str | None:
-        """Fingerprint common to all streams of secret and mechanism; None for a simulation.
-
-        A ledger refuses a second fleet, job or publisher of these streams.
-        """
+        """Fingerprint of secret and mechanism, by which a ledger refuses a second use; None for a simulation."""
         if self._key.simulated:
             return None
         return f"{self.machine.bind(self._secret.of_stream(0)).family.hex()}:*"
@@ -263,9 +260,9 @@ class Fleet:
 
     @single_caller
     def forget(self, ids: Column) -> None:
-        """Drop streams that have ended; an unknown id is a DataError, and nothing is forgotten.
+        """Drop streams that have ended; an unknown id is a DataError.
 
-        An id that appears again starts a new stream with its own noise, by a counter for each forgotten id.
+        An id that appears again starts a new stream with its own noise.
         """
         found = self._checked(ids)
         rows = self._places.find(found)
@@ -343,10 +340,7 @@ class Fleet:
 
     @single_caller
     def split(self, n: int) -> list[Fleet]:
-        """Split the fleet into `n` shards that publish side by side; this object refuses further calls.
-
-        A shard refuses ids that :meth:`part_of` assigns elsewhere.
-        """
+        """Split the fleet into `n` shards that publish side by side; this object refuses further calls."""
         self._check()
         if self._part is not None:
             raise StateError("split() of a part: expected a whole fleet; merge its parts first")
@@ -416,9 +410,8 @@ class Fleet:
     def to_bytes(self, key: bytes | str | None = None) -> bytes:
         """The state as bytes for :meth:`from_bytes`.
 
-        Continue from them or this fleet, not both: with noise drawn in trees (:class:`fastdp.ToPS`), other values
-        would get the same noise.  `key`, 32 bytes or a passphrase, encrypts and authenticates (AES-256-GCM); without
-        it all secrets are in clear.
+        Continue from them or this fleet, not both: noise trees (:class:`fastdp.ToPS`) would meet other values.
+        `key`, 32 bytes or a passphrase, encrypts (AES-256-GCM); without it all secrets are in clear.
         """
         self._check()
         content, data = self._pack()

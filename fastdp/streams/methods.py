@@ -1,4 +1,4 @@
-"""ToPS (CCS 2021, Algorithm 1) and Adaptive (``docs/adaptive.md``) with their defaults."""
+"""ToPS (CCS 2021, Algorithm 1) and Adaptive (``docs/streams.md``) with their defaults."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ class Adaptive(StreamPublisher):
     contributions : int
         w: epsilon is for any w consecutive values together (w-event privacy), or for any w events.
     delta : float
-        Above 0: Gaussian noise, and an (epsilon, delta)-DP release (``docs/gaussian.md``).
+        Above 0: Gaussian noise, and an (epsilon, delta)-DP release (``docs/noise.md``).
     expected_length, every
         As for :class:`fastdp.ToPS`.
     resolution, nonfinite, seed, key
@@ -165,7 +165,7 @@ class Adaptive(StreamPublisher):
     Notes
     -----
     Privacy: pure epsilon, or (epsilon, delta) with ``delta``; exact on this machine, for the unit that ``guarantee``
-    names.  A block's length follows from sums released before it, and a value enters one sum (``docs/adaptive.md``).
+    names.  A block's length follows from sums released before it, and a value enters one sum (``docs/streams.md``).
 
     Error: published values answer at once; ``release(...).sum(..., revised=True)`` and ``.revised`` use everything
     released so far, several times better for ranges up to 10^5 values.
@@ -231,10 +231,7 @@ def paced(
     every: str | float | timedelta | None,
     *rest: object,
 ) -> StreamParameters:
-    """Composition of a method's arguments; `rest`: fields of StreamParameters from ``resolution`` on.
-
-    Warns if the hold-out lasts long.
-    """
+    """Composition of a method's arguments; `rest`: fields of StreamParameters from ``resolution`` on."""
     seconds = None if every is None else _seconds(every)
     length = None if seconds is None else max(1, int(min(PLANNED / seconds, 2.0**50)))
     if expected_length is not None:
@@ -259,10 +256,7 @@ def paced(
 
 
 def _holdout(usual: StreamParameters, length: int, seconds: float | None) -> int:
-    """Default hold-out: up to a quarter of `length`; with ``ScaleFree`` the fewest that choose well.
-
-    If those take longer than a week: the fewest without a warning, or a week.
-    """
+    """Default hold-out: the fewest values that choose well, up to a quarter of `length` and, if possible, a week."""
     most = max(1, min(DEFAULT_HOLDOUT, length // HOLDOUT_PART))
     rule = usual.threshold
     if not isinstance(rule, ScaleFree):

@@ -1,4 +1,4 @@
-"""PAK: running sums of a stream whose bound is too high or unknown (NDSS 2019, Mechanism 1; ``docs/pak.md``)."""
+"""PAK: running sums of a stream whose bound is too high or unknown (NDSS 2019, Mechanism 1; ``docs/streams.md``)."""
 
 from __future__ import annotations
 
@@ -119,10 +119,7 @@ class PAKParameters(Keyed):
 
     @cached_property
     def grid(self) -> Grid:
-        """The grid from 0 to the highest threshold, proved to fit int64.
-
-        That is the bound, or with ``clip=False`` a value that noise exceeds with probability 2^-54.
-        """
+        """The grid to the bound; ``clip=False``: to a value that noise exceeds with probability 2^-54."""
         top = self.bound if self.clip else self._highest()
         least = self.epsilon_lag if self.holdout else self.epsilon
         levels = max(self.length - self.holdout, self.holdout).bit_length()
@@ -217,37 +214,23 @@ def usual_threshold(delta: object, clip: bool) -> PAKQuantile:
 
 
 class RunningSum(NamedTuple):
-    """An immutable binary counter over N values, starting from a base sum.
-
-    Pure epsilon for values in [0, theta] (replace one): each enters at most ``levels`` nodes, with exact discrete
-    Laplace noise of scale theta levels / epsilon, in grid steps.
-
-    Attributes
-    ----------
-    number : int
-        Number of the counter in the stream.
-    length : int
-        N.
-    levels : int
-        floor(log2 N) + 1.
-    theta_steps : int
-        Sensitivity, in grid steps.
-    seen : int
-        Values counted.
-    total : int
-        Base plus exact sum, in grid steps.  Secret.
-    above : int64[levels + 1]
-        Noise of the open nodes, summed from each height up.  Secret.
-    """
+    """An immutable binary counter over N values in [0, theta], epsilon-DP: noise theta levels / epsilon."""
 
     key: Key
+    #: Number of the counter in the stream.
     number: int
+    #: N.
     length: int
+    #: floor(log2 N) + 1.
     levels: int
+    #: Sensitivity, in grid steps.
     theta_steps: int
     distribution: sampler.LaplaceDistribution
+    #: Values counted.
     seen: int
+    #: Base plus exact sum, in grid steps. Secret.
     total: int
+    #: int64[levels + 1]. Noise of the open nodes, summed from each height up. Secret.
     above: Integers
 
     def __repr__(self) -> str:
@@ -286,8 +269,7 @@ def averages(
 ) -> tuple[Floats, Integers]:
     """Average for each running sum, float64[k], and the last sums, `recent` for the next call.
 
-    With S_t the sum after t values (`position`: the last): (S_t - S_{t-w}) / w if S_{t-w} was published, else S_t /
-    t; `window` w, or None for all.  `sums` are int64[k] grid steps (modulo 2^64).
+    (S_t - S_{t-w}) / w if S_{t-w} was published, else S_t / t; `window` None for all.  `sums`: int64[k] modulo 2^64.
     """
     counts = np.arange(position - sums.size + 1, position + 1, dtype=np.float64)
     out: Floats = np.multiply(sums, resolution, dtype=np.float64) / counts
@@ -306,26 +288,17 @@ NO_STEPS: Integers = np.empty(0, np.int64)
 
 
 class PAKState(NamedTuple):
-    """State of a PAK stream.
+    """State of a PAK stream."""
 
-    Attributes
-    ----------
-    lag : float64[m]
-        The hold-out, written in place; dropped once the threshold is chosen.  Secret.
-    n_seen : int
-        Values consumed.
-    tree : RunningSum or None
-        Counter after the hold-out.
-    running : float or None
-        The running sum released last.
-    recent : int64[at most w]
-        The last sums, in grid steps, for averages.
-    """
-
+    #: float64[m]. The hold-out, written in place; dropped once the threshold is chosen. Secret.
     lag: Floats
+    #: Values consumed.
     n_seen: int = 0
+    #: Counter after the hold-out.
     tree: RunningSum | None = None
+    #: The running sum released last.
     running: float | None = None
+    #: int64[at most w]. The last sums, in grid steps, for averages.
     recent: Integers = NO_STEPS
 
     def __repr__(self) -> str:
@@ -522,7 +495,7 @@ class PAK(Publisher[PAKState]):
     Notes
     -----
     Privacy: the first m values spend epsilon_1 on tau and epsilon_2 on their sum (sequential), the others epsilon in
-    a binary tree (parallel); proof and errata: ``docs/privacy.md``, section 7, ``docs/pak.md``.  Sums are exact;
+    a binary tree (parallel); proof: ``docs/streams.md``, "PAK".  Sums are exact;
     tau's noise is stated for real arithmetic.  After an interrupt compare ``n_seen``.
 
     Averages are post-processing: at most 2 floor(log2 N) + 1 nodes are left in a difference of sums, on average about
@@ -622,10 +595,7 @@ class PAK(Publisher[PAKState]):
 
     @single_caller
     def release(self, values: Values) -> Release:
-        """Publish a full array at once, longer than the hold-out (a fresh publisher of plain sums only).
-
-        Its values are differences of neighbouring running sums, so a range sum is a difference of two.
-        """
+        """Publish a full array, longer than the hold-out, at once (a fresh publisher of plain sums only)."""
         self.check_plain()
         sums = self._call(Column(as_whole(values, self.n_seen, self.holdout), "values"))
         steps = np.diff(sums) if self.holdout else np.diff(sums, prepend=0.0)

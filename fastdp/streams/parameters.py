@@ -224,7 +224,7 @@ class StreamParameters:
     def distance(self) -> float:
         """Total variation distance of a unit's noise from rounded normal noise; 1 if not used.
 
-        A discrete Gaussian of sigma >= 16 is within 1 / (20 sigma^2) (``docs/gaussian.md``).
+        A discrete Gaussian of sigma >= 16 is within 1 / (20 sigma^2) (``docs/noise.md``).
         """
         draws = getattr(self.perturber, "moved_draws", None)
         # Blocks share their budget with a threshold that sees the same values (WholeStream).
@@ -267,11 +267,7 @@ class StreamParameters:
 
     @property
     def group_square(self) -> int | Fraction:
-        """Squared L2 sensitivity of all contributions together, in squares of one's.
-
-        For j + l = w, that of l is at most l / w of that of w, and (j / w)^2 + l / w <= 1: j values may choose a
-        threshold for 1 / w of the loss each while the others enter sums.
-        """
+        """Squared L2 sensitivity of all contributions, in squares of one's: (j / w)^2 + l / w <= 1 for j + l = w."""
         w = self.contributions
         square = getattr(self.perturber, "group_square", None)
         return w * w if square is None else cast("int | Fraction", square(self.plan, w))
@@ -409,11 +405,7 @@ def encoded(composition: object, secret: Key) -> bytes:
 
 
 def of_stream(composition: StreamParameters) -> Guarantee:
-    """Guarantee of an endless stream.
-
-    Threshold and perturber see disjoint values (parallel, ToPS section 2.4); a renewal from published values shares
-    their budget (sequential).
-    """
+    """Guarantee of an endless stream: threshold and perturber parallel, renewals from published values sequential."""
     chosen = composition.threshold.guarantee(composition.task)
     whole = composition.perturber.guarantee(composition.plan, composition.publish_epsilon).of("perturber")
     if composition.rises:
@@ -438,10 +430,7 @@ def of_stream(composition: StreamParameters) -> Guarantee:
 
 
 def in_units(composition: StreamParameters, member: Guarantee, meets: str = "") -> Guarantee:
-    """`member`, for one value, restated for events or several contributions.
-
-    `meets`: parts that a value enters, if others than hold-out and block or tree.
-    """
+    """`member`, for one value, restated for events or contributions; `meets`: other parts that a value enters."""
     w, unit, adjacency = composition.contributions, member.unit, member.adjacency
     if composition.sensitivity is not None:
         moves = f"moves one value by at most {composition.sensitivity:g}"

@@ -1,7 +1,7 @@
 """From clipped to published values: blocks of fixed length, and blocks whose length follows released sums.
 
-A pipeline is a pure function from (progress, values) to (progress, published values); kernels do the arithmetic.
-Sources: ToPS Algorithm 1, lines 11 to 28, as read in ``docs/tops.md``; ``docs/adaptive.md``.
+Pure functions from (progress, values) to (progress, published values); kernels do the arithmetic.  ToPS Algorithm 1,
+lines 11 to 28; ``docs/streams.md``.
 """
 
 from __future__ import annotations
@@ -36,44 +36,29 @@ NO_RECORDS: Records = np.empty(0, [])
 
 
 class Progress(NamedTuple):
-    """State between two chunks, except the hold-out's summary and the noise (a function of the key).
+    """State between two chunks, except the hold-out's summary and the noise (a function of the key)."""
 
-    Attributes
-    ----------
-    n_seen : int
-        Values consumed.
-    cycle : int
-        Thresholds chosen so far.
-    held : int
-        Values withheld for the next threshold (:class:`fastdp.thresholds.renewals.RenewFromHoldout`).
-    released : int
-        Sum released under this threshold, in grid steps, if a renewal needs it.
-    theta_steps : int
-        The threshold in grid steps; first 0.
-    blocks : int
-        Closed blocks.
-    filled : int
-        Values in the open block.
-    open_sum : int
-        Their exact sum, in grid steps.  Secret.
-    prediction : float
-        Published for each value of the open block.
-    smoother : float64[any]
-        State of the smoother, or of correlated noise (secret).
-    chain : uint64[4 or 0]
-        Chain key of bound noise (:mod:`fastdp.noise.binding`).  Secret.
-    """
-
+    #: Values consumed.
     n_seen: int = 0
+    #: Thresholds chosen so far.
     cycle: int = 0
+    #: Values withheld for the next threshold (:class:`fastdp.thresholds.renewals.RenewFromHoldout`).
     held: int = 0
+    #: Sum released under this threshold, in grid steps, if a renewal needs it.
     released: int = 0
+    #: The threshold in grid steps; first 0.
     theta_steps: int = 0
+    #: Closed blocks.
     blocks: int = 0
+    #: Values in the open block.
     filled: int = 0
+    #: Their exact sum, in grid steps. Secret.
     open_sum: int = 0
+    #: Published for each value of the open block.
     prediction: float = 0.0
+    #: float64[any]. State of the smoother, or of correlated noise (secret).
     smoother: SmootherState | Records = NO_FLOATS
+    #: uint64[4 or 0]. Chain key of bound noise (:mod:`fastdp.noise.binding`). Secret.
     chain: Chain = NO_CHAIN
 
     def __repr__(self) -> str:
@@ -82,25 +67,17 @@ class Progress(NamedTuple):
 
 
 class Step(NamedTuple):
-    """Progress after some values, and their output.
+    """Progress after some values, and their output."""
 
-    Attributes
-    ----------
-    following, size
-        Progress after the values, and their number.
-    noise : (int, int64[leaves]) or None
-        The tree in use.
-    published, write
-        Published values, if computed; otherwise a call that writes them into an array.
-    blocks, before
-        Of blocks that follow released sums: closed ones and the open one, and the memory before.
-    """
-
+    #: `following`, `size`: Progress after the values, and their number.
     following: Progress
+    #: (int, int64[leaves]) or None. The tree in use.
     noise: TreeNoise | None
     size: int
+    #: `published`, `write`: Published values, if computed; otherwise a call that writes them into an array.
     published: Floats | None = None
     write: Callable[[Floats], object] | None = None
+    #: `blocks`, `before`: Of blocks that follow released sums: closed ones and the open one, and the memory before.
     blocks: Records = NO_RECORDS
     before: Records = NO_RECORDS
 
@@ -136,24 +113,17 @@ def nodes_scratch(plan: HierarchyShape) -> Integers:
 
 @dataclass(frozen=True)
 class FixedBlocks:
-    """Turns clipped values into noisy block sums, and these into published values, in buffers of its own.
+    """Turns clipped values into noisy block sums, and these into published values, in buffers of its own."""
 
-    Attributes
-    ----------
-    plan, grid, perturber, smoother, key
-        As of the publisher.
-    epsilon : float
-        The perturber's budget.
-    sums_releases : bool
-        True keeps ``Progress.released``.
-    """
-
+    #: `plan`, `grid`, `perturber`, `smoother`, `key`: As of the publisher.
     plan: HierarchyShape
     grid: Grid
     perturber: Perturber
     smoother: Smoother | None
+    #: The perturber's budget.
     epsilon: float
     key: Key
+    #: True keeps ``Progress.released``.
     sums_releases: bool = False
 
     @cached_property
@@ -167,11 +137,7 @@ class FixedBlocks:
         return PrefixNoise(self.key)
 
     def open(self, progress: Progress, theta: float) -> Progress:
-        """Progress at the start of publishing with `theta`.
-
-        The first block predicts theta / 2 a value (Appendix D, u_0), after a renewal the last prediction, clipped to
-        theta.
-        """
+        """Progress at the start of publishing with `theta`; predicts theta / 2 or, after a renewal, the last one."""
         steps = self.grid.snap(theta)
         top = steps * self.grid.resolution
         first = min(progress.prediction, top) if progress.cycle else top / 2.0
@@ -193,10 +159,7 @@ class FixedBlocks:
         return (self.every or self.plan.block % online_pass.LANES == 0) and self.in_one_pass(theta_steps)
 
     def in_one_pass(self, theta_steps: int) -> bool:
-        """True if one pass can read, perturb and publish values.
-
-        Noise must be independent of sums, and predictions need the last mean only.
-        """
+        """True if one pass can publish: noise independent of sums, predictions from the last mean."""
         ready = not self.sums_releases and self.distributions[theta_steps] is None
         return ready and (self.every or type(self.smoother) is Recent)
 
@@ -208,10 +171,7 @@ class FixedBlocks:
         published: Floats,
         public: Floats,
     ) -> Published:
-        """Publish `values` into `published` in one pass, before the step is recorded.
-
-        Returns no progress if a tree ends within them, or if one is not finite.
-        """
+        """Publish `values` in one pass, before the step is recorded; no progress if a tree ends within them."""
         # By position: names, and _replace, cost more than the kernels of a short call.
         n_seen, cycle, held, released, theta, blocks, filled, total, prediction, memory, chain = progress
         size, (block, tree_blocks) = values.size, self.sizes
@@ -363,10 +323,7 @@ class FixedBlocks:
     def _add_noise(
         self, progress: Progress, noise: TreeNoise | None, sums: Integers
     ) -> tuple[TreeNoise | None, int, Chain, SmootherState]:
-        """Turn closed blocks' sums into released totals, in place and tree by tree.
-
-        Returns the last tree's noise, the sum released under the threshold, the chain key and noise memory.
-        """
+        """Turn closed blocks' sums into released totals, in place; last tree's noise, released sum, chain, memory."""
         begin, released, chain, memory = 0, progress.released, progress.chain, progress.smoother
         distribution = self.distributions[progress.theta_steps]
         if distribution is not None:
@@ -421,25 +378,18 @@ FIRST_EVENTS = 1e6
 
 @dataclass(frozen=True)
 class AdaptiveBlocks:
-    """Turns clipped values into noisy block sums, and these into predictions and lengths of later blocks.
+    """Turns clipped values into noisy block sums, and these into predictions and lengths of later blocks."""
 
-    Attributes
-    ----------
-    plan, grid, perturber, epsilon, key
-        As of :class:`FixedBlocks`.
-    max_range, warm_up : int
-        r, and the number of values released as blocks before anything is published.
-    rises : bool
-        True if theta follows a stream that outgrows its hold-out.
-    """
-
+    #: `plan`, `grid`, `perturber`, `epsilon`, `key`: As of :class:`FixedBlocks`.
     plan: HierarchyShape
     grid: Grid
     perturber: Blocks
     epsilon: float
     key: Key
+    #: `max_range`, `warm_up`: r, and the number of values released as blocks before anything is published.
     max_range: int
     warm_up: int
+    #: True if theta follows a stream that outgrows its hold-out.
     rises: bool
 
     @cached_property
@@ -590,10 +540,7 @@ class AdaptiveBlocks:
     def publish(
         self, progress: Progress, noise: TreeNoise | None, values: Floats, published: Floats, public: Floats
     ) -> Published:
-        """Publish values that leave the block open, so that nothing is released.
-
-        Returns no progress if they fill it, or if one is not finite.
-        """
+        """Publish values that leave the block open; no progress if they fill it, or if one is not finite."""
         n_seen, cycle, held, released, steps, blocks, filled, total, prediction, memory, chain = progress
         total, prediction = adaptive_pass.publish_open(values, public, filled, total, memory, published)
         if prediction != prediction:  # NaN

@@ -1,4 +1,4 @@
-"""The publisher of streams for every composition (ToPS section 3.2, Algorithm 1; ``docs/tops.md``)."""
+"""The publisher of streams for every composition (ToPS section 3.2, Algorithm 1; ``docs/streams.md``)."""
 
 from __future__ import annotations
 
@@ -300,11 +300,7 @@ class StreamPublisher(Publisher[StreamState]):
         ids: Values | Sequence[int | str] | None = None,
         threads: int = 1,
     ) -> Release:
-        """Release many finished streams, each with noise of its own (once, by a fresh publisher).
-
-        Parameters and errors as of :func:`fastdp.release_many`; stream i is a publisher's with
-        ``key=key.of_stream(ids[i])``.
-        """
+        """Release many finished streams (once, by a fresh publisher); arguments as of :func:`fastdp.release_many`."""
         from fastdp.data.frames import as_streams
 
         threads = validation.threads(threads)

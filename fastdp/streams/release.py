@@ -60,7 +60,7 @@ def release(
     """Release a finished array of values under differential privacy, by :class:`fastdp.Adaptive`.
 
     Nothing is withheld: the threshold is chosen from all values, for at most a tenth of epsilon
-    (``docs/adaptive.md``, "Nothing withheld").  Other methods: ``fastdp.ToPS(epsilon, bound,
+    (``docs/streams.md``, "Nothing withheld").  Other methods: ``fastdp.ToPS(epsilon, bound,
     expected_length=len(values)).release(values)``.
 
     Parameters
@@ -76,7 +76,7 @@ def release(
     contributions : int
         Number of consecutive values, or of events, that epsilon protects together.
     delta : float
-        Above 0: Gaussian noise, and an (epsilon, delta)-DP release, for units of many values (``docs/gaussian.md``).
+        Above 0: Gaussian noise, and an (epsilon, delta)-DP release, for units of many values (``docs/noise.md``).
     threshold : Threshold or float, optional
         A rule of :mod:`fastdp.thresholds`, or a publicly known threshold, which costs nothing.
     season, focus : optional
@@ -157,31 +157,13 @@ NEXT_TO_NOTHING = 2.0**-26
 class WholeStream:
     """:class:`fastdp.Adaptive` on a finished array of known size.
 
-    Parameters
-    ----------
-    size : int
-        n, the number of values: public.
-    threshold : Threshold, optional
-        Chooses theta from all values, by default ``ScaleFree()``; :class:`fastdp.thresholds.Fixed` uses none.
-    epsilon, bound, max_range, perturber, contributions, delta, resolution, nonfinite, key
-        As for :class:`fastdp.Adaptive`.
-
-    Attributes
-    ----------
-    share : float
-        Share of epsilon (with Gaussian noise of x, rho = x^2 / 2) for the threshold, by public numbers; 0 if theta is
-        public.
-
-    Warns
-    -----
-    AccuracyWarning
-        If a tenth of epsilon is too little to choose a threshold well (if far too little, theta is the bound); if the
-        chosen theta clips nearly everything.
+    ``share`` of epsilon, by public numbers, chooses theta; an AccuracyWarning says if that is too little, or if theta
+    clips nearly everything.
 
     Notes
     -----
     Privacy: every value enters the choice of theta and one published sum: sequential composition
-    (``docs/adaptive.md``, "Nothing withheld"), with noise bound to the input, and to theta and the sums so far.
+    (``docs/streams.md``, "Nothing withheld"), with noise bound to the input, and to theta and the sums so far.
     """
 
     holdout = 0

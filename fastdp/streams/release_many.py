@@ -163,10 +163,7 @@ def release_rows(
     threads: int,
     visit: Visit | None = None,
 ) -> Release:
-    """Release of all streams `found`, stream i with the key ``secret.of_stream(ids[i])``.
-
-    With `visit` nothing is kept: it is called with indices of some streams and their release, until all were.
-    """
+    """Release of all streams, stream i under ``secret.of_stream(ids[i])``; `visit` gets them in groups instead."""
     rows, holdout, plan = found.rows, int(composition.holdout), composition.plan
     check_lengths(rows.lengths, holdout)
     if secret.member:
@@ -256,50 +253,34 @@ def guarantee_of_many(one: Guarantee) -> Guarantee:
 
 @dataclass(frozen=True)
 class RowBatch:
-    """Some streams, after their hold-outs.
+    """Some streams, after their hold-outs."""
 
-    Attributes
-    ----------
-    values : float64, one-dimensional
-        Contains all of them.
-    starts, counts : int64[n]
-        Start and number of values, at least 1, of each.
-    steps, tops : int64[n], float64[n]
-        Thresholds, and largest values after clipping, in grid steps.
-    streams : int64[n]
-        Stream numbers of their noise.
-    """
-
+    #: Contains all of them.
     values: Floats
+    #: `starts`, `counts`: int64[n]. Start and number of values, at least 1, of each.
     starts: Indices
     counts: Indices
+    #: `steps`, `tops`: int64[n], float64[n]. Thresholds, and largest values after clipping, in grid steps.
     steps: Indices
     tops: Floats
+    #: int64[n]. Stream numbers of their noise.
     streams: Indices
 
 
 @dataclass(frozen=True)
 class RowPass:
-    """One pass over finished streams whose blocks have a fixed length, under a key without a stream number.
+    """One pass over finished streams whose blocks have a fixed length, under a key without a stream number."""
 
-    Attributes
-    ----------
-    composition, key, rows, ids
-        Of all streams.
-    threads : int
-        Largest number of threads.
-    into : Release
-        Receives values, thresholds and nodes, unless there is `room`.
-    room, visit : callable, optional
-        Release of given streams, to be filled, and the call that then receives it.
-    """
-
+    #: `composition`, `key`, `rows`, `ids`: Of all streams.
     composition: StreamParameters
     key: Key
     rows: StreamRows
     ids: Indices
+    #: Largest number of threads.
     threads: int
+    #: Receives values, thresholds and nodes, unless there is `room`.
     into: Release
+    #: `room`, `visit`: Release of given streams, to be filled, and the call that then receives it.
     room: Callable[[Indices], Release] | None = None
     visit: Visit | None = None
 

@@ -1,8 +1,4 @@
-"""States of a fleet's streams as columns, one entry a stream, and the pass that consumes values of any of them.
-
-The streams of an :class:`fastdp.Adaptive` with a public threshold have one compiled pass; those of any other machine
-take its steps one after another.
-"""
+"""States of a fleet's streams as columns, one entry a stream, and the pass that consumes values of any of them."""
 
 from __future__ import annotations
 
@@ -123,15 +119,6 @@ class AdaptiveRows(Rows):
     """Streams of an :class:`fastdp.Adaptive` with a public threshold, which have one compiled pass.
 
     Columns: records of the kernel, and the numbers by scale of each memory.
-
-    Parameters
-    ----------
-    pipeline : AdaptiveBlocks
-        Of the streams.
-    machine : Schedule
-        Of an :class:`fastdp.Adaptive` without a hold-out.
-    key : Key
-        Of the composition, without a stream number.
     """
 
     def __init__(self, pipeline: AdaptiveBlocks, machine: Schedule, key: Key) -> None:

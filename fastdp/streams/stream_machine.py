@@ -1,7 +1,4 @@
-"""The step of a stream: hold-out, warm-up, publishing and renewed thresholds (ToPS sections 3.2 and 7).
-
-:meth:`Schedule.step` cuts a batch at the borders of these stages and gives each piece to the chooser or the pipeline.
-"""
+"""The step of a stream: hold-out, warm-up, publishing and renewed thresholds (ToPS sections 3.2 and 7)."""
 
 from __future__ import annotations
 
@@ -52,24 +49,15 @@ UNKNOWN = np.empty(0)
 
 
 class StreamState(NamedTuple):
-    """State of a stream.
+    """State of a stream."""
 
-    Attributes
-    ----------
-    progress : Progress
-        Counters and sums.
-    chooser : Chooser or None
-        Collects values for the next threshold; it has not seen ``pending``.
-    noise : (int, int64[leaves]) or None
-        The tree in use; a cache.
-    pending : sequence of float64 arrays
-        Values for the chooser, whose copy would cost a pass over the hold-out a chunk.  ``UNKNOWN`` after an
-        interrupt.
-    """
-
+    #: Counters and sums.
     progress: Progress
+    #: Collects values for the next threshold; it has not seen ``pending``.
     chooser: Chooser | None
+    #: (int, int64[leaves]) or None. The tree in use; a cache.
     noise: TreeNoise | None = None
+    #: Values for the chooser, whose copy would cost a pass over the hold-out a chunk. ``UNKNOWN`` after an interrupt.
     pending: Sequence[Floats] = ()
 
     def __repr__(self) -> str:
@@ -291,10 +279,7 @@ class Schedule(Machine[StreamState]):
     def _in_new_memory(
         self, batch: Column, part: Array, pipeline: Pipeline, progress: Progress, *, refines: bool
     ) -> tuple[Floats | None, Iterable[tuple[int, Array]]]:
-        """Output buffer for one stage, and values in chunks for one pass.
-
-        No buffer if non-finite values may be replaced: they are read before noise is drawn.
-        """
+        """Output buffer, unless non-finite values may be replaced, and values in chunks for one pass."""
         new_memory = part.size >= LONG and batch.new_memory and self.composition.nonfinite == "raise"
         if not new_memory or isinstance(pipeline, AdaptiveBlocks) or not pipeline.is_long_pass(progress.theta_steps):
             return None, pieces(part)

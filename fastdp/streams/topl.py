@@ -1,8 +1,4 @@
-"""ToPL: streams in the local model, as a server or with simulated users (CCS 2021, section 4).
-
-Each user reports once.  The first m reports, square waves, choose the threshold; later users clip at it and report by
-the hybrid mechanism.  Range sums add up reports.
-"""
+"""ToPL: streams in the local model, as a server or with simulated users (CCS 2021, section 4)."""
 
 from __future__ import annotations
 
@@ -63,24 +59,16 @@ class Op(NamedTuple):
 
 @dataclass(frozen=True)
 class ServerState:
-    """State of the server.
+    """State of the server."""
 
-    Attributes
-    ----------
-    tally : Tally or None
-        Reports for the threshold; None if public.
-    theta : float or None
-        The threshold, chosen from ``distribution``.
-    refused : Refused
-        Reports and messages refused later.
-    n_published : int
-        Estimates published.
-    """
-
+    #: Reports for the threshold; None if public.
     tally: Tally | None
+    #: The threshold, chosen from ``distribution``.
     theta: float | None = None
     distribution: Distribution | None = None
+    #: Reports and messages refused later.
     refused: Refused = NONE_REFUSED
+    #: Estimates published.
     n_published: int = 0
 
 
@@ -441,9 +429,8 @@ class ToPLServer(Publisher[ServerState]):
     def receive(self, data: bytes | bytearray | memoryview, *, most_reports: int | None = None) -> Floats:
         """Process messages of :meth:`fastdp.local.Client.answer`; estimates of hybrid reports in order, float64[k].
 
-        Malformed messages, and those out of range or for another announcement, are counted in ``refused``; so are
-        those of more than `most_reports`: 1 if every message is one user's (``docs/sharp_edges.md``).  Theta is
-        chosen as soon as m reports are in, for the next announcement.
+        Messages that are malformed, out of range, for another announcement or of more than `most_reports` are counted
+        in ``refused``.  Theta is chosen once m reports are in.
         """
         most = as_most_reports(most_reports)
         published: Floats = self._call(Op("receive", data, (as_bytes(data), str(most).encode()), most))

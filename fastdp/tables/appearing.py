@@ -2,7 +2,7 @@
 
 In window t a key of running weight W passes if W + N >= T + Z, with fresh one-sided geometric noise N, and Z drawn
 once for the key.  Running weights only grow, so all windows together cost what one choice costs; N - Z is discrete
-Laplace noise, so T is that of one choice with a part of delta.  Proof: ``docs/privacy.md``, "Private keys online".
+Laplace noise, so T is that of one choice with a part of delta.  Proof: ``docs/tables.md``, "Private keys online".
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from fastdp.data.source import import_tables
+from fastdp.data.source import arrow
 from fastdp.kinds import Flags, Integers
 from fastdp.noise import binding
 from fastdp.noise.key import Key
 from fastdp.noise.sampler import LaplaceDistribution, geometric_distribution, laplace_distribution
 from fastdp.state import codec
-from fastdp.tables.columns import Keys, Numbers, as_arrow
+from fastdp.tables.columns import Keys, Numbers, as_arrow, as_texts
 from fastdp.tables.keys import MOST_KEYS, WEIGHT, count_rule, weigh, weights_of_norm
 from fastdp.tables.sums import CellRows
 from fastdp.tables.waiting import row_parts
@@ -110,44 +110,6 @@ def person_cells(
     return windows[of], keys, found
 
 
-def single_kind(column: pa.Array) -> pa.Array:
-    """A column of keys in one of few types."""
-    _, arrow = import_tables()
-    types = arrow.types
-    column = column.dictionary_decode() if types.is_dictionary(column.type) else column
-    kind = column.type
-    if types.is_null(kind) or types.is_large_string(kind) or types.is_string_view(kind):
-        return column.cast(arrow.string())
-    if types.is_integer(kind) and not types.is_uint64(kind):
-        return column.cast(arrow.int64())
-    if types.is_timestamp(kind):
-        return column.cast(arrow.timestamp("us", kind.tz), safe=False)
-    return column.cast(arrow.float64()) if types.is_floating(kind) else column
-
-
-def of_kind(column: pa.Array, kind: pa.DataType) -> pa.Array:
-    """A column of keys in this type: each entry that has no equal in it is missing, whatever the others are."""
-    _, arrow = import_tables()
-    import pyarrow.compute as compute
-
-    types = arrow.types
-    if column.type == kind:
-        return column
-    numbers = [types.is_integer(each) or types.is_floating(each) for each in (column.type, kind)]
-    zoned = [types.is_timestamp(each) and each.tz is not None for each in (column.type, kind)]
-    if all(zoned):
-        return column.cast(kind)
-    if types.is_integer(column.type) and types.is_string(kind):
-        return column.cast(kind)
-    if not all(numbers):
-        return arrow.nulls(len(column), kind)
-    found = column.cast(kind, safe=False)
-    # Too large a number, or a fraction, does not come back, or has another sign.
-    same = compute.equal(found.cast(column.type, safe=False), column)
-    sign = compute.equal(*(compute.less(each, arrow.scalar(0, each.type)) for each in (found, column)))
-    return compute.if_else(compute.and_(same, sign), found, arrow.scalar(None, kind))
-
-
 @dataclass(frozen=True, eq=False)
 class OnlineKeys:
     """Keys so far, hidden ones too: secret, but for those in ``shown``.
@@ -182,9 +144,7 @@ class OnlineKeys:
         """The state with new keys of rows, and the number of each row's key."""
         # Another state may have more keys.
         table, known = (self.table, self.known) if self.table.size == self.size else (self._own_table(), {})
-        # An error would tell of a hidden key: its type.
-        kinds = zip(columns, table.kinds(), strict=True)
-        codes = table.codes([column if kind is None else of_kind(column, kind) for column, kind in kinds])
+        codes = table.codes(columns)
         if table.size == self.size and table is self.table:
             return self, codes
         found = replace(self, table=table, size=table.size, known=known)
@@ -208,7 +168,7 @@ class OnlineKeys:
         code = self.known.get(entry, self.size)
         if code < self.size:
             return self, code
-        found, codes = self.learned([single_kind(as_arrow([entry], "keys"))])
+        found, codes = self.learned([as_texts(as_arrow([entry], "keys"))])
         if len(found.known) >= MOST_KNOWN:
             found.known.clear()
         code = found.known[entry] = int(codes[0])
@@ -253,7 +213,6 @@ class OnlineKeys:
         """Texts of new keys, and of key, weight, bar and begin of each key that is not as it was."""
         found = []
         if self.size > before.size:
-            _, arrow = import_tables()
             columns = self.table.entries(np.arange(before.size, self.size))
             table = arrow.table(columns, [str(i) for i in range(len(columns))])
             into = arrow.BufferOutputStream()
@@ -272,7 +231,6 @@ class OnlineKeys:
         """The state with a part that :meth:`parts` wrote; ValueError if it fits no keys."""
         kind, _, text = part.partition(":")
         if kind == _NAMES:
-            _, arrow = import_tables()
             table = arrow.ipc.open_stream(base64.b64decode(text)).read_all()
             return self.learned([column.combine_chunks() for column in table.columns])[0]
         codes, *given = codec.unpack(text, "<i8").reshape(-1, 4).astype(np.int64).T

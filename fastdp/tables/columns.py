@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastdp.data.column import as_floats
-from fastdp.data.source import import_tables
+from fastdp.data.source import arrow, compute
 from fastdp.errors import DataError, ParameterError
 from fastdp.kinds import Array, Flags, Floats, Integers
 from fastdp.tables.calendar import Time, localised
@@ -64,7 +64,6 @@ def digests_of(column: pa.Array) -> tuple[Integers, Flags | None]:
 
 def encoded(column: pa.Array, *, few: bool = True) -> tuple[pa.Array, Integers | None, Flags | None]:
     """Entries that rows have, each row's index in them, and flags of rows with an entry (None: all)."""
-    _, arrow = import_tables()
     check_single(column, uuids=True)
     # Of UUIDs, Arrow encodes the bytes that they are stored as.
     stored = column.storage if isinstance(column, arrow.ExtensionArray) else column
@@ -93,17 +92,16 @@ def encoded(column: pa.Array, *, few: bool = True) -> tuple[pa.Array, Integers |
 
 def _is_number(kind: pa.DataType) -> bool:
     """True for numbers, dates and times of 8 to 64 bits."""
-    return bool(import_tables()[1].types.is_primitive(kind)) and kind.bit_width >= 8
+    return bool(arrow.types.is_primitive(kind)) and kind.bit_width >= 8
 
 
 def _is_text(kind: pa.DataType) -> bool:
-    types = import_tables()[1].types
+    types = arrow.types
     return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
 
 
 def check_single(column: pa.Array, *, uuids: bool = False) -> None:
     """DataError for lists, structures or extension types."""
-    _, arrow = import_tables()
     if arrow.types.is_nested(column.type):
         raise DataError("keys and persons: a column holds lists or structures; expected single entries")
     name = getattr(column.type, "extension_name", None)
@@ -116,9 +114,6 @@ def check_single(column: pa.Array, *, uuids: bool = False) -> None:
 
 def texts_of(entries: pa.Array) -> pa.LargeStringArray:
     """Entries as the texts that are digested, equal if they name one person."""
-    _, arrow = import_tables()
-    import pyarrow.compute as compute
-
     if isinstance(entries, arrow.ExtensionArray):
         check_single(entries, uuids=True)
         entries = entries.storage
@@ -140,14 +135,25 @@ def texts_of(entries: pa.Array) -> pa.LargeStringArray:
     if types.is_timestamp(kind):
         return _instants(entries)
     # Few columns of persons are of other types.
-    return arrow.array([_text(entry) for entry in entries.to_pylist()], text)
+    return arrow.array([None if entry is None else _text(entry) for entry in entries.to_pylist()], text)
+
+
+def as_texts(column: pa.Array) -> pa.LargeStringArray:
+    """Keys as texts, equal if they name one key; NaN and infinity are missing."""
+    check_single(column, uuids=True)
+    types = arrow.types
+    column = column.dictionary_decode() if types.is_dictionary(column.type) else column
+    kind = column.type
+    if types.is_timestamp(kind):
+        column = column.cast(arrow.timestamp("us", kind.tz and "UTC"), safe=False)
+    if types.is_floating(kind):
+        column = compute.if_else(compute.is_finite(column), column, arrow.scalar(None, kind))
+    shows = types.is_temporal(kind) or types.is_boolean(kind)
+    return column.cast(arrow.large_string()) if shows else texts_of(column)
 
 
 def one_spelling(entries: pa.Array) -> pa.Array:
     """Entries in one spelling: form C, UUIDs in small letters, no negative zero."""
-    _, arrow = import_tables()
-    import pyarrow.compute as compute
-
     types, kind = arrow.types, entries.type
     if types.is_floating(kind):
         return compute.add(entries, arrow.scalar(0.0, kind))
@@ -165,7 +171,6 @@ def _text(entry: object) -> str:
 
 
 def _uuids(entries: pa.FixedSizeBinaryArray) -> pa.LargeStringArray:
-    _, arrow = import_tables()
     n = len(entries)
     raw = np.frombuffer(entries.buffers()[1], np.uint8)[entries.offset * _BYTES :][: n * _BYTES].reshape(n, _BYTES)
     texts = np.full((n, _LENGTH), ord("-"), np.uint8)
@@ -176,9 +181,6 @@ def _uuids(entries: pa.FixedSizeBinaryArray) -> pa.LargeStringArray:
 
 def _instants(entries: pa.TimestampArray) -> pa.LargeStringArray:
     """Points in time as texts, different with and without a zone."""
-    _, arrow = import_tables()
-    import pyarrow.compute as compute
-
     each = _PER_SECOND[entries.type.unit]
     seconds, parts = np.divmod(entries.cast(arrow.int64()).fill_null(0).to_numpy(), each)
     texts = [arrow.array(number).cast(arrow.large_string()) for number in (seconds, parts * (10**9 // each))]
@@ -218,7 +220,7 @@ def _spelling(entries: pa.Array, key: NDArray[np.uint64]) -> tuple[Integers, Int
     kind, size = entries.type, len(entries)
     if _is_text(kind):
         first, second = np.empty(size, np.int64), np.empty(size, np.int64)
-        person_rows.hash_texts(key, *_bytes_of(entries.cast(import_tables()[1].large_string())), first, second)
+        person_rows.hash_texts(key, *_bytes_of(entries.cast(arrow.large_string())), first, second)
     elif _is_number(kind):
         bits = np.frombuffer(entries.buffers()[1], f"i{kind.bit_width // 8}")[entries.offset :][:size]
         first, second = bits.astype(np.int64, copy=False), np.zeros(size, np.int64)
@@ -290,7 +292,6 @@ def times_of(column: pa.Array, zone: tzinfo | None, time: Time | None = None) ->
 
     Dates, timestamps, ISO texts, or by ``time.unit`` and ``time.format``.
     """
-    _, arrow = import_tables()
     column = _parsed(column, time)
     kind, present = column.type, None
     if column.null_count:
@@ -315,9 +316,6 @@ def times_of(column: pa.Array, zone: tzinfo | None, time: Time | None = None) ->
 
 def _parsed(column: pa.Array, time: Time | None) -> pa.Array:
     """Texts and numbers as timestamps, by `time`; others unchanged."""
-    _, arrow = import_tables()
-    import pyarrow.compute as compute
-
     types, kind = arrow.types, column.type
     if types.is_dictionary(kind):
         column = column.dictionary_decode()
@@ -346,7 +344,6 @@ def _parsed(column: pa.Array, time: Time | None) -> pa.Array:
 
 
 def _iso_texts(column: pa.StringArray) -> pa.TimestampArray:
-    _, arrow = import_tables()
     try:
         return column.cast(arrow.timestamp("us"))
     except arrow.ArrowInvalid:
@@ -355,7 +352,6 @@ def _iso_texts(column: pa.StringArray) -> pa.TimestampArray:
 
 def as_arrow(values: Any, name: str) -> pa.Array:
     """A list, array or series as one Arrow array; else DataError."""
-    _, arrow = import_tables()
     try:
         found = values.to_arrow() if hasattr(values, "to_arrow") else values
         if isinstance(found, arrow.ChunkedArray):
@@ -365,21 +361,21 @@ def as_arrow(values: Any, name: str) -> pa.Array:
         if isinstance(found, np.ndarray) and found.dtype.kind == "M":
             # Arrow has no minutes and hours.
             found = found.astype("datetime64[us]")
-        # Arrow gives all entries the type of the first one, so one row would change the others.
-        listed = isinstance(found, (list, tuple)) or getattr(getattr(found, "dtype", None), "kind", None) == "O"
-        if name == "times" and listed:
-            # NaT is no datetime that has or lacks a zone.
+        if isinstance(found, arrow.Array):
+            return found
+        array = arrow.array(found, from_pandas=True)
+        if arrow.types.is_timestamp(array.type) and getattr(getattr(found, "dtype", None), "kind", "O") == "O":
+            # Arrow gives all entries the zone of the first one, so one row would change the others.  NaT has none.
             zoned = {each.tzinfo is None for each in found if isinstance(each, datetime) and each == each}
             if len(zoned) > 1:
                 raise TypeError
-        return found if isinstance(found, arrow.Array) else arrow.array(found, from_pandas=True)
+        return array
     except Exception:  # Arrow's words may quote an entry
         raise DataError(f"{name} is a {type(values).__name__}: expected a column of one type") from None
 
 
 def floats_of(column: pa.Array) -> Floats:
     """Values as float64[n]; missing ones are NaN."""
-    _, arrow = import_tables()
     if column.type != arrow.float64():
         column = column.cast(arrow.float64(), safe=False)
     return as_floats(column.to_numpy(zero_copy_only=False))
@@ -420,7 +416,6 @@ class Entries:
 
     def of(self, column: pa.Array) -> tuple[Integers, Flags | None]:
         """Number of each row's entry, -1 for one that is not given, and flags of rows with an entry (None: all)."""
-        _, arrow = import_tables()
         if not self._persons:
             check_single(column)
         kind = column.type.value_type if arrow.types.is_dictionary(column.type) else column.type
@@ -436,21 +431,25 @@ class Entries:
         numbers = table.numbers.array.take(found)
         return numbers if places is None else numbers[places], present
 
-    def of_type(self, kind: pa.DataType) -> _Spelled:
-        """Numbers of spellings of this type; ParameterError unless given entries can have it."""
-        _, arrow = import_tables()
+    def of_type(self, kind: pa.DataType, *, refuses: bool = False) -> _Spelled:
+        """Numbers of spellings of this type; with ``refuses`` ParameterError if given entries cannot have it.
+
+        A type that rows alone decide is never refused: its entries are the given ones that they name.
+        """
         kind = _text_or(kind)
         if kind not in self._spelled:
             table = self._spelled[kind] = _Spelled(Numbers(), Growing(np.int64))
-            if self._given is not None and not arrow.types.is_null(kind):
-                try:
-                    listed = arrow.array(self._given, kind)
-                except Exception:  # keys are public, but Arrow's words are long
-                    del self._spelled[kind]
+            try:
+                listed = arrow.array(self._given or [], kind)
+                if arrow.types.is_integer(kind) and listed.to_pylist() != (self._given or []):
+                    # Arrow cuts fractions off.
+                    raise TypeError
+                table.numbers.add(_firsts(table.spellings.of(*_spelling(listed, self._key)), 0))
+            except Exception:  # keys are public, but Arrow's words are long
+                if refuses:
                     raise ParameterError(
                         f"keys: entries of {self._name!r} are no {kind}: expected the type of the column"
                     ) from None
-                table.numbers.add(_firsts(table.spellings.of(*_spelling(listed, self._key)), 0))
         return self._spelled[kind]
 
     def _numbers(self, entries: pa.Array) -> Integers:
@@ -458,7 +457,6 @@ class Entries:
         numbers = self.digests.of(*with_missing(entries).T.copy(), learns=self._given is None)
         if self.digests.size > before and not self._persons:
             # In one spelling: that of the first row would depend on this row alone.
-            _, arrow = import_tables()
             found = one_spelling(entries.take(arrow.array(_firsts(numbers, before))))
             if not self.has_values:
                 # A missing entry has no type.
@@ -475,12 +473,11 @@ class Entries:
 
     def missing(self) -> int:
         """Number of the missing entry, which is added."""
-        kind = self.values[0].type if self.values else import_tables()[1].null()
-        return int(self.of(import_tables()[1].nulls(1, kind))[0][0])
+        kind = self.values[0].type if self.values else arrow.null()
+        return int(self.of(arrow.nulls(1, kind))[0][0])
 
     def take(self, numbers: Integers) -> pa.Array:
         """The entries with these numbers."""
-        _, arrow = import_tables()
         entries = arrow.chunked_array(self.values) if self.values else arrow.nulls(0)
         found = entries.take(arrow.array(numbers))
         return found.combine_chunks() if self.values else found
@@ -495,7 +492,7 @@ class _Spelled:
 
 
 def _text_or(kind: pa.DataType) -> pa.DataType:
-    return import_tables()[1].large_string() if _is_text(kind) else kind
+    return arrow.large_string() if _is_text(kind) else kind
 
 
 #: Held while keys are looked up, which adds spellings: copies of a publisher, and shards in threads, share them.
@@ -553,8 +550,8 @@ class Keys:
 
     def check_type(self, name: str, kind: pa.DataType) -> None:
         """ParameterError unless given entries can have this Arrow type."""
-        check_single(import_tables()[1].nulls(0, kind))
-        self._entries[self.names.index(name)].of_type(kind)
+        check_single(arrow.nulls(0, kind))
+        self._entries[self.names.index(name)].of_type(kind, refuses=True)
 
     def words(self) -> Integers:
         """64 bits of each key for the hash of a row, whatever its number: int64[K]."""
@@ -607,10 +604,6 @@ class Keys:
             sums = np.add.reduceat(sums[:, :, order], starts, axis=2) if starts.size else sums[:, :, :0]
         return sums if depth or not self.names or sums.shape[2] else np.zeros((*sums.shape[:2], 1), np.int64)
 
-    def kinds(self) -> list[pa.DataType | None]:
-        """Arrow types of the columns' entries; None before the first one that is not missing."""
-        return [each.values[0].type if each.has_values else None for each in self._entries]
-
     def entries(self, which: Integers) -> list[pa.Array]:
         """Entries of keys by their numbers, one array for each column."""
         paths = self._path(len(self.names))
@@ -628,9 +621,6 @@ class Keys:
 
         With ``others`` one more key, the last, has missing entries, and all keys without a flag have its number.
         """
-        _, arrow = import_tables()
-        import pyarrow.compute as compute
-
         which = np.flatnonzero(flags)
         paths = [path[which] for path in self._path(len(self.names))]
         columns = [entries.take(path) for entries, path in zip(self._entries, paths, strict=True)]
@@ -649,7 +639,6 @@ class Keys:
 
 def _listed(name: str, entries: list[object]) -> pa.Array:
     """Given entries of a key column; ParameterError for several types."""
-    _, arrow = import_tables()
     try:
         found = arrow.array(entries)
     except Exception:  # keys are public, but Arrow's words are long

@@ -137,7 +137,7 @@ def aggregate(
     -----
     Privacy: each row is in one window and key, whose integer sums get exact discrete Laplace or Gaussian noise, bound
     to them: the same secret, parameters and rows give the same output, altered rows independent noise from the first
-    sum that differs. Proof: ``docs/privacy.md``, "Tables".  Columns and their sums divide the budget by weight; all
+    sum that differs. Proof: ``docs/tables.md``, "Proofs".  Columns and their sums divide the budget by weight; all
     means share the number of rows. A window without rows is released as any other.
 
     Examples

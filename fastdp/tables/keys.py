@@ -1,4 +1,4 @@
-"""Private keys, by counts of rows or weights of persons (``docs/privacy.md``, "Tables").
+"""Private keys, by counts of rows or weights of persons (``docs/tables.md``, "Proofs").
 
 Rows: a key's noisy count is published if it reaches a threshold.  Persons: each gives its distinct keys weights of
 norm 1, and keys are chosen by noisy sums.  Source: Gopi, Gulhane, Kulkarni, Shen, Shokouhi and Yekhanin 2020,
@@ -161,7 +161,7 @@ def weigh(
 
 def weight_rule(epsilon: float, delta: float, most: int) -> KeyRule:
     """Noise and threshold of sums of weights for (`epsilon`, `delta`), beside pure losses."""
-    # A discrete Gaussian of sigma >= 16 steps is within 1 / (20 sigma^2) of rounded normal noise (docs/gaussian.md).
+    # A discrete Gaussian of sigma >= 16 steps is within 1 / (20 sigma^2) of rounded normal noise (docs/noise.md).
     loss = gaussian_loss(epsilon, delta)
     distance = most * loss**2 / (20.0 * float(WEIGHT) ** 2) + 2.0**-90
     loss, laplace = gaussian_loss(epsilon, delta, distance), _laplace_rule(epsilon, delta, most)

@@ -7,14 +7,13 @@ import json
 import zipfile
 from collections.abc import Callable, Sequence, Set
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
 from fastdp import validation
 from fastdp._version import __version__
-from fastdp.data.source import import_tables
+from fastdp.data.source import arrow
 from fastdp.errors import ParameterError
 from fastdp.kinds import Array, Floats, Integers, Json
 from fastdp.releases.pictures import ESTIMATE, band, check_axes, new_axes, save
@@ -64,9 +63,9 @@ def arrow_table(released: Released, answers: Answers, depth: int) -> pa.Table:
             texts[f"{statistic.name}_about"] = texts.pop("about")
         numbers |= dict(zip(names, listed, strict=True))
     columns = _places(released, depth, {*numbers, *texts})
-    columns |= {name: _arrow().array(array.ravel()) for name, array in numbers.items()}
+    columns |= {name: arrow.array(array.ravel()) for name, array in numbers.items()}
     rows = (released.edges.size - 1) * released.sizes[depth]
-    found = _arrow().table(columns | {name: _arrow().repeat(text, rows) for name, text in texts.items()})
+    found = arrow.table(columns | {name: arrow.repeat(text, rows) for name, text in texts.items()})
     return _released_rows(found, released, depth)
 
 
@@ -75,17 +74,12 @@ def _released_rows(table: pa.Table, released: Released, depth: int) -> pa.Table:
     if released.begins is None or depth < len(released.parents):
         return table
     late = np.arange(released.edges.size - 1)[:, None] >= released.begins
-    return table.filter(_arrow().array(late.ravel()))
-
-
-def _arrow() -> ModuleType:
-    arrow: ModuleType = import_tables()[1]
-    return arrow
+    return table.filter(arrow.array(late.ravel()))
 
 
 def _places(released: Released, depth: int, taken: Set[str]) -> dict[str, pa.Array]:
     """Columns of windows and keys, with names besides `taken`."""
-    arrow, windows, size = _arrow(), released.edges.size - 1, released.sizes[depth]
+    windows, size = released.edges.size - 1, released.sizes[depth]
     columns = {}
     if released.every is not None:
         kind = arrow.timestamp("us", released.time_zone)
@@ -112,7 +106,7 @@ def whole_numbers(
         given = np.maximum(np.nan_to_num(given), 0.0)
         found = divided(found, given, released.parents[level - 1]) if level else np.rint(given).astype(np.int64)
     columns = _places(released, depth, {statistic.name})
-    table = _arrow().table(columns | {statistic.name: _arrow().array(found.ravel())})
+    table = arrow.table(columns | {statistic.name: arrow.array(found.ravel())})
     return _released_rows(table, released, depth)
 
 
@@ -139,7 +133,6 @@ def readable(table: pa.Table, family: str) -> pa.Table:
     fixed = OFFSET.fullmatch(table.schema.field(WINDOW).type.tz or "")
     if family != "polars" or not fixed or fixed[3] == "00":
         return table
-    _, arrow = import_tables()
     return table.set_column(0, WINDOW, table[WINDOW].cast(arrow.timestamp("us", "UTC")))
 
 

@@ -23,11 +23,11 @@ from fastdp.state.codec import Packed
 from fastdp.state.driver import Publisher
 from fastdp.state.machine import Machine, Record, Transition, single_caller
 from fastdp.tables import one_row
-from fastdp.tables.appearing import KeyNoise, OnlineKeys, person_cells, single_kind, weights_of
+from fastdp.tables.appearing import KeyNoise, OnlineKeys, person_cells, weights_of
 from fastdp.tables.arguments import PrivateKeys, Value, check_online, make_plan, names_of, statistics_of, values_of
 from fastdp.tables.calendar import Calendar, Time, as_instant
 from fastdp.tables.columns import Keys as KeySet
-from fastdp.tables.columns import as_arrow, digests_of, times_of, with_missing
+from fastdp.tables.columns import as_arrow, as_texts, digests_of, times_of, with_missing
 from fastdp.tables.persons import BatchRows, PersonRows, check_finite, column_values
 from fastdp.tables.plan import MAX_CELLS, ColumnPlan, TablePlan
 from fastdp.tables.sums import CellRows, Measured, Quantity, Released, Statistic, exact_sums, release
@@ -35,15 +35,7 @@ from fastdp.tables.table import Table
 from fastdp.tables.waiting import Waiting, row_parts
 from fastdp.units import LAST, ONE_ROW, Person, Rows, Unit, parse_length
 
-#: Columns of a row that waits before bits of its values: two halves of the person's digest, instant, key.
-FACTS = 4
-#: Rows of closed windows stay as long as they are no more than the others, or than these.
-SPARE = 1024
-#: Rows that wait, in one part of a state file's log.
-PART_ROWS = 2**20
 log = logging.getLogger("fastdp")
-
-
 #: The clock of a call with rows.
 _NEVER = int(np.iinfo(np.int64).min)
 
@@ -238,7 +230,7 @@ class WindowsMachine(Machine[WindowsState]):
         columns = [as_arrow(keys[name] if mapped else keys, "keys") for name in by]
         for column in columns:
             _same_length("keys", len(column), n)
-        return list(map(single_kind, columns)) if self.private else self.table.codes(columns)
+        return list(map(as_texts, columns)) if self.private else self.table.codes(columns)
 
     def _persons(self, who: Any, n: int) -> Integers:
         if self.plan.who is None:
@@ -255,7 +247,7 @@ class WindowsMachine(Machine[WindowsState]):
         """Everything in `batch` on which noise depends, as arrays."""
         keys = batch.keys
         if self.private:
-            columns = [single_kind(as_arrow(list(keys), "keys"))] if isinstance(keys, tuple) else keys
+            columns = [as_texts(as_arrow(list(keys), "keys"))] if isinstance(keys, tuple) else keys
             return (batch.times, batch.values, *map(with_missing, columns), batch.digests, np.array([batch.to]))
         return (batch.times, batch.values, np.array(keys, np.int64), batch.digests, np.array([batch.to]))
 
@@ -441,8 +433,6 @@ class WindowsMachine(Machine[WindowsState]):
         """Guarantee of everything that is ever released."""
         whole = self.plan.budget.guarantee(simulated=key.simulated)
         steps = []
-        if self.private:
-            steps.append("the type of the first entry in each key column is public knowledge")
         if self.lateness is not None:
             steps.append("the latest time of the rows so far is public knowledge: it moves the clock (lateness=)")
         return replace(whole, derivation=(*whole.derivation, *steps))
@@ -537,8 +527,7 @@ class Windows(Publisher[WindowsState]):
     keys : list, mapping, PrivateKeys or None
         The released keys: texts, integers or bools; rows with others are dropped.  :class:`fastdp.PrivateKeys`, or
         None with ``delta``: a key appears once its noisy number of rows so far, or sum of persons' weights, passes a
-        noisy threshold, and is released from that window on.  The type of a column's first private keys is public;
-        those of another type that have no equal in it are missing.
+        noisy threshold, and is released from that window on, as a text: its type might be that of a single row.
     unit : Rows or Person
         As for :func:`fastdp.aggregate`.  Rows of a :class:`fastdp.Person` wait until their window closes; then those
         of least keyed hash count.  It needs ``per``; if that has rows in several windows, also ``per_window``, and

@@ -1,4 +1,4 @@
-"""NM-E: theta by noisy max over integer scores (ToPS sections 2.3 and 3.3, Eq. 5 and 6; ``docs/tops.md``)."""
+"""NM-E: theta by noisy max over integer scores (ToPS sections 2.3 and 3.3, Eq. 5 and 6; ``docs/streams.md``)."""
 
 from __future__ import annotations
 

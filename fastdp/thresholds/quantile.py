@@ -1,10 +1,7 @@
 """S-P and S-PAK: a quantile of the hold-out with noise scaled to its smooth sensitivity.
 
-Source: PAK (NDSS 2019) section IV-C, Eq. 11 and 12; ToPS section 5.4, Appendix B.  The quantile of m sorted values
-has rank P = ceil(p m) in [1, m], p read as a decimal; PAK counts values strictly below, which is no rank under ties.
-
-Privacy holds in real arithmetic (``docs/privacy.md``, section 3): the noise is a double and its scale depends on
-data.
+Source: PAK (NDSS 2019) section IV-C, Eq. 11 and 12; ToPS section 5.4, Appendix B.  P = ceil(p m) in [1, m], p read as
+a decimal.  Privacy in real arithmetic: ``docs/streams.md``, "Smooth sensitivity".
 """
 
 from __future__ import annotations
@@ -55,7 +52,7 @@ from fastdp_kernels.streams import online_pass, threshold_choice
 #     The logarithm of the density has slope at most gamma, and stretching changes it by at most max(1, gamma - 1) b.
 #
 # The scale kappa S/a is computed in doubles.  :func:`decay_table` and :meth:`SmoothNoise.scale` leave a margin for
-# every rounding, so that the inequalities above hold for the doubles themselves (``docs/privacy.md``, section 3).
+# every rounding, so that the inequalities above hold for the doubles themselves: ``docs/streams.md``.
 
 #: Tails go down to 2^-960, an ordinary float whose noise is one too.
 MAX_TAIL_BITS = 959
@@ -88,21 +85,14 @@ def decay_table(b: float, holdout: int) -> Floats:
 
 @dataclass(frozen=True)
 class SmoothNoise:
-    """Symmetric distribution of Z with the constants that make f + S/a Z private; made by :func:`calibrate`.
+    """Symmetric distribution of Z with the constants that make f + S/a Z private; made by :func:`calibrate`."""
 
-    Attributes
-    ----------
-    name : str
-        "laplace", "gaussian" or "cauchy".
-    a, b : float
-        Tolerated shift, in Z's scale; log of the largest ratio of neighbours' smooth sensitivities S.
-    gamma : float
-        Exponent of the Cauchy-type density.
-    """
-
+    #: "laplace", "gaussian" or "cauchy".
     name: str
+    #: `a`, `b`: Tolerated shift, in Z's scale; log of the largest ratio of neighbours' smooth sensitivities S.
     a: float
     b: float
+    #: Exponent of the Cauchy-type density.
     gamma: float
 
     def scale(self, values: Integers, bound: int, rank: int, kappa: float = 1.0) -> float:
@@ -131,15 +121,11 @@ class SmoothNoise:
 
     @property
     def numeric_distance(self) -> float:
-        """Total variation distance of a drawn theta from the exact distribution (``docs/pak.md``)."""
+        """Total variation distance of a drawn theta from the exact distribution (``docs/streams.md``)."""
         return {"laplace": 2.0**-25, "gaussian": 2.0**-22, "cauchy": 2.0**-16}[self.name]
 
     def draw(self, key: Key) -> float:
-        """One draw of Z by inverse CDF: a word's lowest bit is the sign, the others begin the tail probability.
-
-        Small tails take further words: with fewer than 53 bits, distant thetas would have gaps that differ between
-        neighbours.
-        """
+        """One draw of Z by inverse CDF; small tails take further words, as gaps would differ between neighbours."""
         stream = StreamId(Purpose.THRESHOLD)
         word = word_at(key, stream, 0)
         leading, bits = word >> 1, 63

@@ -1,4 +1,4 @@
-"""Threshold rule without units, ours in place of ToPS Eq. 6, whose c has the unit of a value (``docs/tops.md``)."""
+"""Threshold rule without units, in place of ToPS Eq. 6, whose c has the unit of a value (``docs/streams.md``)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from fastdp.thresholds.noisy_max import (
     noise_distribution,
     score_unit,
 )
-from fastdp_kernels.streams import online_pass, threshold_choice
+from fastdp_kernels.streams import threshold_choice
 
 #: Neighbouring candidates: three of them make a factor of 1.5, which is where the second count is taken.
 PER_REACH = 3
@@ -160,21 +160,22 @@ def _constant(task: ThresholdTask) -> float:
 
 
 @lru_cache(maxsize=256)
-def _candidates(top: int) -> tuple[Integers, Integers]:
+def _candidates(top: int) -> tuple[Integers, Integers, Integers]:
     """Rising distinct candidates, and :func:`first_of_eighths` of them."""
     count = math.ceil(PER_REACH * math.log(top) / math.log(REACH)) + 1
     steps = np.rint(top * float(REACH) ** (np.arange(1 - count, 1) / PER_REACH)).astype(np.int64)
     candidates = np.unique(np.maximum(steps, 1))
-    first = first_of_eighths(candidates)
-    for array in (candidates, first):
+    found = candidates, *first_of_eighths(candidates)
+    for array in found:
         array.flags.writeable = False
-    return candidates, first
+    return found
 
 
-def first_of_eighths(candidates: Integers) -> Integers:
-    """First candidate not below 2^e (1 + k / 8), at 8 e + k: int64[504]."""
+def first_of_eighths(candidates: Integers) -> tuple[Integers, Integers]:
+    """Index of the first candidate not below 2^e (1 + k / 8), at 8 e + k, and itself: int64[504] each."""
     eighth = np.arange(63 * 8)
-    return np.searchsorted(candidates, np.ldexp(1.0 + eighth % 8 / 8.0, eighth // 8))
+    first = np.searchsorted(candidates, np.ldexp(1.0 + eighth % 8 / 8.0, eighth // 8))
+    return first, candidates[np.minimum(first, candidates.size - 1)]
 
 
 def _nearest(candidates: Integers) -> NDArray[np.intp]:
@@ -197,7 +198,7 @@ class _ScaleFreeChooser(CountedHoldout):
 
     def __init__(self, rule: ScaleFree, task: ThresholdTask, above: float | None) -> None:
         self._top = Grid(task.bound, task.resolution).bound_steps
-        self.candidates, self._first = _candidates(self._top)
+        self.candidates, self._first, self._borders = _candidates(self._top)
         self.count_epsilon, self._epsilon = _budgets(task) if above is None else (0.0, task.epsilon)
         self._above = task.holdout if above is None else above
         self.unit = score_unit(replace(task, epsilon=self._epsilon), counts=2)
@@ -227,9 +228,9 @@ class _ScaleFreeChooser(CountedHoldout):
 
     def observe(self, values: Floats) -> None:
         floats = as_floats(as_column(values, "values"))
-        steps: Integers = np.empty(floats.size, np.int64)
-        online_pass.round_values(floats, 1.0 / self._task.resolution, float(self._top), steps)
-        threshold_choice.bin_eighths(steps, self._first, self.candidates, self._counts)
+        scratch = np.empty(threshold_choice.PIECE, np.uint32), np.zeros((3, self._counts.size), np.int64)
+        grid = 1.0 / self._task.resolution, float(self._top)
+        threshold_choice.bin_eighths(floats, *grid, self._first, self._borders, *scratch, self._counts)
 
     @property
     def above_lowest(self) -> int:

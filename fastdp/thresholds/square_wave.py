@@ -59,10 +59,7 @@ def range_errors(
 
 
 def prune_tail(distribution: Distribution) -> Distribution:
-    """SW-W: `distribution` cut where, after its mode, five estimates in a row are below 0.01 %.
-
-    More than 1,024 bins take a longer run and smaller share, in proportion.
-    """
+    """SW-W: `distribution` cut after its mode where five estimates in a row are below 0.01 % (of 1,024 bins)."""
     frequencies = distribution.frequencies
     after = int(frequencies.argmax()) + 1
     finer = max(1.0, frequencies.size / PAPER_BINS)
@@ -100,7 +97,7 @@ POWER = 0.03
 #: Prior of each logarithm of a share: normal with this precision, so that no tail falls without end.
 PRECISION = 3e-4
 #: Factor on the estimate's squared bias: an unobserved tail may be longer than the extrapolated one
-#: (``docs/topl.md``).
+#: (``docs/local.md``).
 DOUBT = 5.0
 MAX_STEPS = 200
 #: Added to the diagonal of a numerically singular system, relative to its largest entry.
@@ -156,10 +153,7 @@ def _matrix(window: WindowDistribution, bins: int, cells: int) -> Floats:
 
 
 def fit(matrix: Floats, counts: Floats) -> tuple[Floats, float, int, bool]:
-    """Most likely log-concave shares under the priors, float64[bins], by Fisher scoring; `matrix`: cells by bins.
-
-    Also log-likelihood, number of steps, and True if converged.
-    """
+    """Most likely log-concave shares, float64[bins], by Fisher scoring; log-likelihood, steps, True if converged."""
     bins, n = matrix.shape[1], float(counts.sum())
     # The first bin is free.
     bend: Floats = -np.diff(np.eye(bins), 2, axis=0)[1:]
@@ -242,7 +236,7 @@ class SquareWave:
         code does.  The logarithmic scale is always accelerated.
     scale : "linear" or "logarithmic"
         Linear as in the paper.  Logarithmic: :class:`fastdp.local.LogSquareWave` on [bound / 2^14, bound]; with
-        "concave", ToPL's default, or "sw-w", the mean of resampled estimates with the tail cut (``docs/topl.md``).
+        "concave", ToPL's default, or "sw-w", the mean of resampled estimates with the tail cut (``docs/local.md``).
 
     Notes
     -----

@@ -1,12 +1,14 @@
-"""Budgets on the command line, as somebody who reads --help uses them."""
+"""Budgets on the command line; nothing is spent, removed or overwritten before inputs and outputs are in order."""
 
 from __future__ import annotations
 
 import contextlib
+import itertools
+import os
 import sqlite3
+import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,9 +16,11 @@ from click.testing import CliRunner, Result
 
 from fastdp import Guarantee
 from fastdp.cli import main
+from fastdp.cli.writers import PointFolder
 from fastdp.errors import ParameterError
 from fastdp.ledger import Ledger
 from fastdp.units import Period, Times, UnitRows
+from tests.cli.conftest import BOX
 
 
 @pytest.fixture
@@ -32,13 +36,6 @@ def account(budget: Path) -> Callable[..., Result]:
         return CliRunner().invoke(main, ["ledger", command, str(budget), *map(str, arguments)])
 
     return account
-
-
-def points(folder: Path, count: int = 60) -> Path:
-    rows = np.random.default_rng(2).random((count, 2))
-    path = folder / "points.csv"
-    path.write_text("x,y\n" + "".join(f"{x},{y}\n" for x, y in rows.tolist()))
-    return path
 
 
 def test_a_stream_is_released_until_its_limit(run, account, complaint, write_input, values, budget, tmp_path) -> None:
@@ -116,35 +113,6 @@ def test_a_limit_keeps_what_is_not_named(account, budget: Path) -> None:
     assert Ledger(budget).verify().lines == 6
 
 
-def test_points_spend_too(account, budget: Path, tmp_path: Path) -> None:
-    told = ["--epsilon", "0.5", "--box", *["0", "0", "1", "1"], "--batch", "20"]
-    spend = ["--ledger", str(budget), "--stream", "places", "--limit", "1"]
-
-    def synthesize(name: str, *more: str) -> Result:
-        source = str(points(tmp_path))
-        return CliRunner().invoke(main, ["synthesize", source, "-o", str(tmp_path / name), *told, *spend, *more])
-
-    done = synthesize("first")
-    assert done.exit_code == 0, done.output
-    assert "stream 'places' has cost epsilon = 0.5" in done.stderr
-    assert synthesize("second", "--quiet").exit_code == 0
-    refused = synthesize("third")
-    assert refused.exit_code == 1
-    assert "has 0.0 of 1.0 epsilon left" in refused.stderr
-    assert not (tmp_path / "third").exists()
-    assert "for one event (one addition or one removal) (add or remove one event)" in account("spent").output
-    # What was written before a failure stays written.
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fastdp.cli.writers.PointFolder.write", _refuse)
-        failed = synthesize("fourth", "--limit", "2")
-    assert failed.exit_code == 1
-    assert account("verify").output.endswith("Reserved and never committed, so counted as spent: 5\n")
-
-
-def _refuse(*_: Any) -> None:
-    raise ParameterError("output batch_000.csv: exists already")
-
-
 def test_a_key_of_ones_own(run, account, complaint, write_input, values, budget: Path, tmp_path: Path) -> None:
     key = tmp_path / "seal.key"
     key.write_text("0123456789abcdef" * 4 + "\n")
@@ -174,20 +142,6 @@ def test_damage_is_one_line(account, complaint, budget: Path) -> None:
     assert "is damaged at line 2: its lines were altered" in complaint(account("verify"))
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (("--limit", "1"), "--limit needs --ledger"),
-        (("--ledger-key-file", "k"), "--ledger-key-file needs --ledger"),
-        (("--ledger", "budget"), "--ledger needs --stream"),
-    ],
-)
-def test_options_that_need_each_other(run, arguments: tuple[str, ...], words: str, tmp_path: Path) -> None:
-    done = run("in.npy", "-o", tmp_path / "out.npy", *arguments)
-    assert done.exit_code == 2
-    assert words in done.stderr
-
-
 def test_what_does_not_depend_on_the_values_costs_nothing(run, complaint, write_input, values, budget, tmp_path):
     told = ("-o", tmp_path / "out.npy", "--ledger", budget, "--stream", "meter")
     account, words = Ledger(budget), write_input(".csv", values)
@@ -214,12 +168,6 @@ def test_what_does_not_depend_on_the_values_costs_nothing(run, complaint, write_
     assert run(words, *told, "--method", "pak", "--length", 5000, seed=None).exit_code == 0
 
 
-def spoilt(events: np.ndarray, column: int, entry: float) -> np.ndarray:
-    table = events.copy()
-    table[7, column] = entry
-    return table
-
-
 @pytest.mark.parametrize(
     ("column", "entry", "said"),
     [
@@ -232,12 +180,13 @@ def spoilt(events: np.ndarray, column: int, entry: float) -> np.ndarray:
 def test_an_error_about_events_leaves_the_budget_spent(
     synthesize, write_events, events, complaint, budget, tmp_path, column: int, entry: float, said: str
 ) -> None:
-    source = write_events(table=spoilt(events, column, entry))
+    spoilt = events.copy()
+    spoilt[7, column] = entry
     key = tmp_path / "key"
     key.write_text("0123456789abcdef" * 4)
     key.chmod(0o600)
     told = ("--time", "time", "--ledger", budget, "--stream", "places", "--limit", 9, "--key-file", key)
-    assert said in complaint(synthesize(source, *told, "--quiet"))
+    assert said in complaint(synthesize(write_events(table=spoilt), *told, "--quiet"))
     assert [each.state for each in Ledger(budget).entries()] == ["reserved"]
     assert not (tmp_path / "out").exists()
     # Whether anything was released under this noise is unknown to the ledger.
@@ -268,3 +217,165 @@ def test_what_does_not_depend_on_the_events_costs_nothing(
     (folder / "batch_000.csv").touch()
     assert "of an earlier run" in complaint(synthesize(source, *told))
     assert Ledger(budget).entries() == []
+
+
+PAID = ("--ledger", "budget", "--stream", "places", "--limit", 2)
+
+#: Of a batch that no later run has.
+PART = ".batch_007.csv.0123456789abcdef.tmp"
+
+
+def everything() -> dict[str, bytes | None]:
+    return {str(path): path.read_bytes() if path.is_file() else None for path in sorted(Path().rglob("*"))}
+
+
+@pytest.fixture
+def older(synthesize, write_events) -> Path:
+    """An earlier run's folder, which another run may replace."""
+    assert synthesize(write_events(), batch=100).exit_code == 0
+    return Path("out")
+
+
+def test_only_plain_files_are_in_the_places_of_batches(synthesize, complaint, older) -> None:
+    Path("elsewhere.csv").write_text("precious")
+    odd = older / "batch_004.csv"
+    odd.unlink()
+    for make in (odd.mkdir, lambda: odd.symlink_to("../elsewhere.csv"), lambda: odd.symlink_to("../nowhere.csv")):
+        make()
+        before = everything()
+        said = complaint(synthesize("in.csv", "--force", "--state", "s", *PAID))
+        assert "holds batch_004.csv, which is no plain file" in said
+        assert everything() == before
+        odd.unlink() if odd.is_symlink() else odd.rmdir()
+
+
+def test_a_missing_package_is_missed_before_anything_is_spent(
+    synthesize, run, complaint, older, write_input, values, monkeypatch
+) -> None:
+    write_input(".npy", values)
+    before = everything()
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    paid = ("--state", "s", *PAID)
+    assert "need pyarrow" in complaint(synthesize("in.csv", "--force", "--format", "parquet", *paid))
+    assert "need pyarrow" in complaint(run("in.npy", "-o", "o.parquet", *paid, seed=None))
+    assert everything() == before
+
+
+PLACES = {
+    "input": None,
+    "state file": "--state",
+    "ledger": "--ledger",
+    "key file": "--key-file",
+    "ledger key file": "--ledger-key-file",
+    "output": None,
+}
+
+
+@pytest.mark.parametrize(("first", "second"), list(itertools.combinations(PLACES, 2)))
+@pytest.mark.parametrize("command", ["release", "synthesize"])
+def test_all_places_are_apart(
+    command, first, second, run, synthesize, write_events, write_input, values, complaint
+) -> None:
+    for name in ("key", "seal"):
+        Path(name).touch(mode=0o600)
+        Path(name).write_bytes(name[:1].encode() * 32)
+    write_events()
+    write_input(".csv", values, "numbers")
+    Ledger("budget").set_limit(epsilon=9)
+    usual = ("numbers.csv" if command == "release" else "in.csv", "s", "budget", "key", "seal", "out")
+    where = dict(zip(PLACES, usual, strict=True))
+    # One is there, or will be; the other way there is a link's.
+    Path("link").symlink_to(where[first])
+    where[second] = "link"
+    options = [each for what, option in PLACES.items() if option for each in (option, where[what])]
+    before = everything()
+    start = run if command == "release" else synthesize
+    folder = {} if command == "release" else {"folder": where["output"]}
+    output = ("-o", where["output"]) if command == "release" else ()
+    seed = {"seed": None} if command == "release" else {}
+    result = start(where["input"], *output, *options, "--stream", "places", "--force", **folder, **seed)
+    assert f"is the {first}; expected another file" in complaint(result)
+    assert everything() == before
+
+
+@pytest.mark.parametrize("option", ["--state", "--ledger", "--key-file", "--ledger-key-file", None])
+def test_no_place_is_a_file_of_the_folder(option, synthesize, complaint, write_events, older) -> None:
+    inside = older / "batch_099.csv"
+    write_events().rename(inside)
+    Path("link.csv").symlink_to(inside)
+    spare = () if option == "--ledger" else ("--ledger", "budget")
+    before = everything()
+    for path in (inside, "link.csv"):
+        given = (path,) if option is None else ("in.csv", option, path)
+        result = synthesize(*given, "--force", "--limit", 2, "--stream", "places", *spare)
+        assert "is named like a file of the output" in complaint(result)
+        assert everything() == before
+
+
+def part(folder: Path) -> Path:
+    folder.mkdir(exist_ok=True)
+    (folder / PART).write_text("part of a release")
+    return folder / PART
+
+
+def test_parts_of_killed_runs_are_removed(synthesize, write_events) -> None:
+    def go() -> int:
+        return synthesize(write_events(), "--force").exit_code
+
+    left = part(Path("out"))
+    assert go() == 0
+    assert not left.exists()
+    # One that a process is about to complete stays.
+    fcntl = pytest.importorskip("fcntl")
+    with part(Path("out")).open("rb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        assert go() == 0
+        assert left.exists()
+    assert go() == 0
+    assert not left.exists()
+
+
+@pytest.mark.skipif(os.name != "posix" or sys.platform == "darwin", reason="names are any bytes on Linux")
+@pytest.mark.parametrize("state", [(), ("--state", "s")])
+def test_names_that_are_no_text(
+    state, run: Callable, synthesize: Callable, write_events, write_input, values: np.ndarray
+) -> None:
+    odd = os.fsdecode(b"n\xffl.csv")
+    write_events().rename(odd)
+    assert synthesize(odd, *PAID, *state).exit_code == 0
+    write_input(".csv", values).rename(odd)
+    state = state and ("--state", "t")
+    result = run(odd, "-o", os.fsdecode(b"\xff.csv"), *PAID, "--stream", "numbers", *state, seed=None)
+    assert result.exit_code == 0, result.output
+    assert all(entry.note.endswith("input n\\xffl.csv") for entry in Ledger("budget").entries())
+
+
+@pytest.fixture
+def in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+pytestmark = pytest.mark.usefixtures("in_folder")
+
+
+def test_points_spend_too(account, budget: Path, synthesize, write_events, complaint, monkeypatch) -> None:
+    source, told = write_events(), ("--epsilon", 0.5, "--quiet", "--ledger", budget, "--stream", "places", "--limit")
+
+    def spend(folder: str, limit: int = 1) -> Result:
+        # Fresh noise each time: the same would be no release of its own.
+        return CliRunner().invoke(
+            main, [*map(str, ["synthesize", source, "-o", folder, *BOX, "--batch", 300, *told, limit])]
+        )
+
+    for name in ("first", "second"):
+        assert spend(name).exit_code == 0
+    assert "has 0.0 of 1.0 epsilon left" in complaint(spend("third"))
+    assert not Path("third").exists()
+    assert "for one event (one addition or one removal) (add or remove one event)" in account("spent").output
+
+    def refuse(*_: object) -> None:
+        raise ParameterError("output batch_000.csv: exists already")
+
+    monkeypatch.setattr(PointFolder, "write", refuse)
+    assert spend("fourth", 2).exit_code == 1
+    assert account("verify").output.endswith("Reserved and never committed, so counted as spent: 5\n")

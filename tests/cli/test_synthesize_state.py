@@ -13,24 +13,22 @@ import numpy as np
 import pytest
 
 from fastdp.cli.ledger_command import Account
-from fastdp.cli.resume import fingerprint
 from fastdp.cli.writers import PointFolder
 from fastdp.ledger import Ledger
 from fastdp.ledger.ledger import Reservation
 
 RESERVE = Ledger.reserve
+
 METHODS = {"phdstream": (), "adaptive": ("--method", "adaptive", "--period", 2)}
+
 PAID = ("--ledger", "budget", "--stream", "places", "--limit", 2)
+
 FILES = [f"batch_00{k}.csv" for k in range(5)]
 
 
-@pytest.fixture(autouse=True)
-def in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-
-
 @pytest.fixture
-def source(write_events) -> Path:
+def source(write_events, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
     return write_events()
 
 
@@ -139,12 +137,6 @@ def test_altered_batches_get_nothing(go, cut_short, complaint, events, write_eve
     assert written() == FILES
 
 
-def test_a_point_that_goes_is_no_point_that_comes() -> None:
-    points = np.arange(6.0).reshape(3, 2)
-    kinds = [fingerprint(points[:k], points[k:]).tobytes() for k in range(4)]
-    assert len({*kinds}) == 4
-
-
 def test_other_settings_and_keys_are_refused(go, synthesize, source, complaint, run, write_input, values) -> None:
     key = write_key()
     assert go(*key).exit_code == 0
@@ -184,14 +176,6 @@ def test_files_of_others_are_not_replaced(go, synthesize, source, complaint) -> 
         assert Path("out", name).read_bytes() == b"foreign"
         assert go("--force").exit_code == 0
         assert contents() == whole
-
-
-def test_a_folder_that_may_not_be_written_costs_nothing(go, complaint, monkeypatch) -> None:
-    Path("out").mkdir()
-    monkeypatch.setattr("fastdp.cli.writers.os.access", lambda path, mode: not mode & os.W_OK)
-    assert complaint(go(*PAID)).endswith("out: no permission to write in it")
-    assert not Path("s").exists()
-    assert not Path("budget").exists()
 
 
 def states() -> list[str]:
@@ -240,8 +224,15 @@ def test_a_kill_beside_the_ledger_is_not_charged_twice(moment, go, monkeypatch) 
     assert written() == FILES
 
 
-def test_a_refusal_by_the_ledger_leaves_no_state_file(go, run, write_input, values, complaint) -> None:
+def test_refusals_by_the_ledger_or_the_folder_leave_no_new_state_file(
+    go, run, cut_short, write_input, values, complaint, monkeypatch
+) -> None:
     key = write_key()
+    with monkeypatch.context() as patch:
+        Path("out").mkdir()
+        patch.setattr("fastdp.cli.writers.os.access", lambda path, mode: not mode & os.W_OK)
+        assert complaint(go(*PAID)).endswith("out: no permission to write in it")
+        assert not Path("budget").exists()
     assert "--limit), this release needs" in complaint(go(*PAID, *key, "--limit", 1))
     assert not Path("s").exists()
     # Its key would bind what comes next.
@@ -252,23 +243,19 @@ def test_a_refusal_by_the_ledger_leaves_no_state_file(go, run, write_input, valu
     assert not Path("t").exists()
 
 
-def test_a_refusal_by_the_ledger_leaves_a_release_that_was_begun(go, cut_short, complaint) -> None:
-    cut_short(2, *PAID)
-    account = Ledger("budget")
-    # By hand, and wrongly so: files are out.
-    Reservation(account, account.entries()[0]).cancel()
-    state = Path("s").read_bytes()
-    assert "--limit), this release needs" in complaint(go(*PAID, "--limit", 1))
-    assert Path("s").read_bytes() == state
-
-
-def test_a_reservation_is_for_the_settings_that_it_was_made_for(go, monkeypatch) -> None:
+def test_a_reservation_is_of_a_release_and_its_settings(go, cut_short, complaint, monkeypatch) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(PointFolder, "clear", die)
         assert go(*PAID, "--epsilon", 0.125).exit_code == 1
     # Nothing was written: another epsilon may come, but not at the price of the first.
-    assert go(*PAID, "--limit", 3).exit_code == 0
-    assert [(entry.guarantee.epsilon, entry.state) for entry in Ledger("budget").entries()] == [
+    cut_short(2, *PAID, "--limit", 3)
+    account = Ledger("budget")
+    assert [(each.guarantee.epsilon, each.state) for each in account.entries()] == [
         (0.125, "reserved"),
-        (2.0, "spent"),
+        (2, "reserved"),
     ]
+    # By hand, and wrongly so: files are out.
+    Reservation(account, account.entries()[1]).cancel()
+    state = Path("s").read_bytes()
+    assert "--limit), this release needs" in complaint(go(*PAID, "--limit", 1))
+    assert Path("s").read_bytes() == state

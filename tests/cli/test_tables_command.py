@@ -12,29 +12,22 @@ from fastdp.cli import main
 from fastdp.cli.terminal import in_options
 from fastdp.guarantee import Guarantee
 from fastdp.ledger import Ledger
+from tests.tables import flat
 
 pytest.importorskip("narwhals", reason="needs fastdp-streams[tables]")
+
 pa = pytest.importorskip("pyarrow", reason="needs fastdp-streams[tables]")
-from pyarrow import csv, parquet  # noqa: E402 - behind the check that it is there
-
-from tests.tables import flat  # noqa: E402
-
-ROWS = 4000
+csv = pytest.importorskip("pyarrow.csv")
+parquet = pytest.importorskip("pyarrow.parquet")
 
 
 @pytest.fixture(scope="module")
 def readings():
-    rng = np.random.default_rng(3)
-    times = np.datetime64("2024-03-30T00:00") + rng.integers(0, 4 * 86_400, ROWS).astype("timedelta64[s]")
-    return pa.table(
-        {
-            "at": pa.array(times, pa.timestamp("us")),
-            "city": pa.array(rng.choice(["Rome", "Oslo", "Bern, old"], ROWS)),
-            "floor": pa.array(rng.integers(1, 4, ROWS)),
-            "kwh": rng.gamma(2.0, 1.0, ROWS).round(2),
-            "meter": pa.array(rng.integers(0, 500, ROWS)),
-        }
-    )
+    rng, rows = np.random.default_rng(3), 4000
+    times = np.datetime64("2024-03-30T00:00") + rng.integers(0, 4 * 86_400, rows).astype("timedelta64[s]")
+    columns = {"city": rng.choice(["Rome", "Oslo", "Bern, old"], rows), "floor": rng.integers(1, 4, rows)}
+    columns |= {"kwh": rng.gamma(2.0, 1.0, rows).round(2), "meter": rng.integers(0, 500, rows)}
+    return pa.table({"at": pa.array(times, pa.timestamp("us")), **columns})
 
 
 @pytest.fixture
@@ -54,32 +47,8 @@ def run(tmp_path, monkeypatch):
 
 
 WINDOWS = ["--time", "at", "--every", "6h"]
+
 TOTALS = [*WINDOWS, "--value", "kwh", "--epsilon", "1", "--seed", "5"]
-
-
-@pytest.mark.parametrize("kind", ["totals", "means"])
-def test_a_bound_or_a_clip_is_asked_for_by_its_option(kind, source, run):
-    done = run(kind, source, *TOTALS, "-o", "out.csv")
-    assert done.exit_code == 2
-    assert "Expected --bound, the public largest value (or LOW,HIGH), or --clip" in done.output
-
-
-def test_a_column_without_a_bound_is_told_its_option(source, run):
-    asked = ["--stat", "kwh=mean", "--stat", "*=count", "--stat", "city=nunique", "--epsilon", "1"]
-    for given in (["aggregate", source, *WINDOWS, *asked, "--weight", "kwh=2", "-o", "out.csv"], ["plan", *asked]):
-        done = run(*given)
-        assert done.exit_code == 2
-        assert "Expected --bound kwh=HIGH, the public largest value (or LOW,HIGH), or --clip kwh=HIGH" in done.output
-
-
-def test_messages_name_options(run, tmp_path):
-    for row, told in (("2026-01-01,", "(--nonfinite zero makes"), (",1", "(--missing drop drops such rows)")):
-        (tmp_path / "in.csv").write_text(f"at,kwh\n2026-01-02,1.5\n{row}\n")
-        done = run("totals", tmp_path / "in.csv", *TOTALS, "--clip", 2, "-o", "out.csv")
-        assert done.exit_code == 1
-        assert told in done.stderr
-    said = "time=fastdp.Time(..., start=, stop=), Time(unit=), fewer keys (keys=), every = '1d', clip=2.0"
-    assert in_options(said) == "--start, --stop, --time-unit, fewer keys (--key), every = '1d', clip=2.0"
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".csv", ".csv.gz", "-"])
@@ -107,26 +76,12 @@ def test_times_that_are_numbers_and_texts(readings, run, tmp_path):
         ("unix", at.cast("int64"), ["--time-unit", "s"], {"unit": "s"}),
         ("days", days, ["--time-format", "%Y%m%d"], {"format": "%Y%m%d"}),
     ):
-        parquet.write_table(
-            readings.set_column(readings.schema.get_field_index("at"), "at", column), f"{name}.parquet"
-        )
-        done = run(
-            "counts",
-            f"{name}.parquet",
-            "--time",
-            "at",
-            "--every",
-            "1d",
-            *option,
-            "--epsilon",
-            1,
-            "--seed",
-            5,
-            "-o",
-            f"{name}.csv",
-        )
+        table, source = readings.set_column(0, "at", column), tmp_path / f"{name}.parquet"
+        parquet.write_table(table, source)
+        told = ["--time", "at", "--every", "1d", *option, "--epsilon", 1, "--seed", 5, "-o", f"{name}.csv"]
+        done = run("counts", source, *told)
         assert done.exit_code == 0, done.output
-        wanted = fastdp.counts(tmp_path / f"{name}.parquet", fastdp.Time("at", "1d", **given), epsilon=1.0, seed=5)
+        wanted = fastdp.counts(source, fastdp.Time("at", "1d", **given), epsilon=1.0, seed=5)
         assert csv.read_csv(f"{name}.csv")["estimate"].to_pylist() == wanted.arrow["estimate"].to_pylist()
 
 
@@ -165,7 +120,8 @@ def test_where_keys_come_from(source, run, tmp_path):
 
 @pytest.mark.parametrize("suffix", ["parquet", "csv", "npz"])
 def test_outputs_say_what_they_are(suffix, source, run, tmp_path):
-    result = run("totals", source, *TOTALS, "--clip", "4", "-o", f"out.{suffix}")
+    pytest.importorskip("matplotlib", reason="needs fastdp-streams[plot]")
+    result = run("totals", source, *TOTALS, "--clip", "4", "-o", f"out.{suffix}", "--plot", "out.png")
     assert result.exit_code == 0, result.output
     if suffix == "parquet":
         facts = json.loads(parquet.read_schema("out.parquet").metadata[b"fastdp"])
@@ -176,30 +132,17 @@ def test_outputs_say_what_they_are(suffix, source, run, tmp_path):
     guarantee = Guarantee.from_dict(facts["guarantee"])
     assert (guarantee.epsilon, guarantee.simulated) == (1.0, True)
     assert facts["clip"] == {"kwh": [0.0, 4.0]}
+    assert (tmp_path / "out.png").read_bytes().startswith(b"\x89PNG")
     assert result.stderr.startswith("Totals of 16 windows of 6h, 2024-03-30 00:00 to 2024-04-03 00:00\n")
     clip = "clip       values were clipped to [0, 4]"
-    for line in (clip, f"output     out.{suffix}", "SIMULATED"):
+    for line in (clip, f"output     out.{suffix}", "picture    out.png", "SIMULATED"):
         assert line in result.stderr
-
-
-def test_standard_output_is_a_table_and_nothing_else(source, run, tmp_path):
-    result = run("totals", source, *TOTALS, "--clip", 4, "-o", "-", "--quiet")
-    assert result.stderr == ""
-    shown = result.stdout.splitlines()
-    own = ("estimate", "std_error", "low", "high", "revised", "revised_low", "revised_high")
-    assert shown[0] == ",".join(
-        f'"{name}"' for name in ("window", *own, "clipped", "clipped_low", "clipped_high", "about")
-    )
-    assert len(shown) == 17
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["readings.parquet"]
-
-
-def test_a_picture(source, run, tmp_path):
-    pytest.importorskip("matplotlib", reason="needs fastdp-streams[plot]")
-    result = run("totals", source, *TOTALS, "--clip", 4, "-o", "out.csv", "--plot", "out.png")
-    assert result.exit_code == 0, result.output
-    assert (tmp_path / "out.png").read_bytes().startswith(b"\x89PNG")
-    assert "picture    out.png" in result.stderr
+    before = sorted(tmp_path.iterdir())
+    piped = run("totals", source, *TOTALS, "--clip", 4, "-o", "-", "--quiet")
+    assert piped.stderr == ""
+    assert piped.stdout.startswith('"window","estimate","std_error","low","high","revised"')
+    assert piped.stdout.count("\n") == 17
+    assert sorted(tmp_path.iterdir()) == before
 
 
 def test_a_ledger_is_charged_and_refuses(source, run, tmp_path):
@@ -241,33 +184,6 @@ def test_what_could_not_be_written_costs_nothing(source, run, tmp_path):
     assert (tmp_path / "there.csv").read_text() == "kept"
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--by", "city"], "--by needs the keys"),
-        (["--key", "Rome"], "need --by"),
-        (["--by", "city", "--key", "Rome", "--public-keys"], "exclude each other"),
-        (["--by", "floor", "--key", "ground"], "an entry is no int64: expected the type of column 'floor'"),
-        (["--by", "city", "--by", "floor", "--key", "Rome"], "expected 2 entries, one for each --by"),
-        (["--by", "town", "--key", "Rome"], "column 'town': expected one of the table's columns, 'at', 'city'"),
-        (["--every", "1hour"], "every = '1hour': expected a length such as '15min'"),
-        (["--time", "when"], "column 'when': expected one of the table's columns"),
-        (["--time", "kwh"], "time = 'kwh' holds"),
-        (["--epsilon", "0"], "epsilon"),
-        (["--confidence", "2"], "confidence"),
-        (["--seed", "1", "--key-file", "k"], "--seed and --key-file exclude each other"),
-        (["--limit", "1"], "--limit needs --ledger"),
-        (["--ledger", "budget"], "--ledger needs --stream"),
-    ],
-)
-def test_plain_errors(options, message, source, run, tmp_path):
-    result = run("counts", source, *WINDOWS, "--epsilon", "1", "-o", "out.csv", *options)
-    assert result.exit_code in (1, 2)
-    assert message in result.stderr
-    assert "Traceback" not in result.output
-    assert not (tmp_path / "out.csv").exists()
-
-
 @pytest.mark.parametrize("ending", ["parquet", "csv"])
 def test_keys_are_dates_times_and_truth_values(ending, run, tmp_path):
     days = np.array(["2024-03-30", "2024-03-31", "2024-04-01"], "M8[D]").repeat(40)
@@ -300,32 +216,12 @@ def test_keys_are_dates_times_and_truth_values(ending, run, tmp_path):
 
 
 def test_the_others_of_private_keys(source, run):
-    options = ["--by", "meter", "--epsilon", 1, "--delta", 1e-6, "--seed", 1, "-o", "out.parquet", "--force"]
-    assert run("counts", source, *options, "--others").exit_code == 0
-    found = parquet.read_table("out.parquet")
-    wanted = fastdp.counts(
-        str(source), by="meter", keys=fastdp.PrivateKeys(others=True), epsilon=1.0, delta=1e-6, seed=1
-    )
+    told = ["--by", "meter", "--epsilon", 1, "--delta", 1e-6, "--seed", 1, "-o", "out.parquet", "--others"]
+    assert run("counts", source, *told).exit_code == 0
+    found, keys = parquet.read_table("out.parquet"), fastdp.PrivateKeys(others=True)
+    wanted = fastdp.counts(str(source), by="meter", keys=keys, epsilon=1.0, delta=1e-6, seed=1)
     assert found.equals(wanted.arrow)
     assert found["meter"].to_pylist()[-1] is None
-    for more in (["--public-keys"], ["--key", "7"]):
-        assert "--others need --by and --delta" in run("counts", source, *options, "--others", *more).stderr
-
-
-def test_bounds_that_are_no_numbers(source, run):
-    for text in ("ten", "1,2,3", ""):
-        result = run("totals", source, *TOTALS, "--bound", text, "-o", "out.csv")
-        assert result.exit_code == 2
-        assert "neither a number nor two separated by a comma" in result.stderr
-
-
-def test_text_that_is_no_csv(run, tmp_path):
-    with gzip.open(tmp_path / "bad.csv.gz", "wt") as file:
-        file.write("at,kwh\n1,2,3,secret\n")
-    result = run("totals", "bad.csv.gz", *TOTALS, "--bound", 1, "-o", "out.csv")
-    assert result.exit_code == 1
-    assert "not readable as CSV" in result.stderr
-    assert "secret" not in result.output
 
 
 def test_the_same_key_gives_the_same_bytes(source, run, tmp_path):
@@ -337,3 +233,72 @@ def test_the_same_key_gives_the_same_bytes(source, run, tmp_path):
     assert (tmp_path / "a.parquet").read_bytes() == (tmp_path / "b.parquet").read_bytes()
     assert run("counts", source, *options, "--stream", "other", "--force").exit_code == 0
     assert (tmp_path / "a.parquet").read_bytes() != (tmp_path / "b.parquet").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("command", "options", "message"),
+    [
+        ("totals", [], "Expected --bound, the public largest value (or LOW,HIGH), or --clip"),
+        ("means", [], "Expected --bound, the public largest value (or LOW,HIGH), or --clip"),
+        *[
+            ("totals", ["--bound", text], "neither a number nor two separated by a comma")
+            for text in ("ten", "1,2,3", "")
+        ],
+        *[
+            (
+                command,
+                [*asked, *more],
+                "Expected --bound kwh=HIGH, the public largest value (or LOW,HIGH), or --clip kwh",
+            )
+            for asked in [["--stat", "kwh=mean", "--stat", "*=count", "--stat", "city=nunique"]]
+            for command, more in (("aggregate", ["--weight", "kwh=2"]), ("plan", []))
+        ],
+        ("counts", ["--by", "city"], "--by needs the keys"),
+        ("counts", ["--key", "Rome"], "need --by"),
+        ("counts", ["--by", "city", "--key", "Rome", "--public-keys"], "exclude each other"),
+        ("counts", ["--by", "floor", "--key", "ground"], "an entry is no int64: expected the type of column 'floor'"),
+        ("counts", ["--by", "city", "--by", "floor", "--key", "Rome"], "expected 2 entries, one for each --by"),
+        (
+            "counts",
+            ["--by", "town", "--key", "Rome"],
+            "column 'town': expected one of the table's columns, 'at', 'city'",
+        ),
+        ("counts", ["--every", "1hour"], "every = '1hour': expected a length such as '15min'"),
+        ("counts", ["--time", "when"], "column 'when': expected one of the table's columns"),
+        ("counts", ["--time", "kwh"], "time = 'kwh' holds"),
+        ("counts", ["--epsilon", "0"], "epsilon"),
+        ("counts", ["--confidence", "2"], "confidence"),
+        ("counts", ["--seed", "1", "--key-file", "k"], "--seed and --key-file exclude each other"),
+        ("counts", ["--limit", "1"], "--limit needs --ledger"),
+        ("counts", ["--ledger", "budget"], "--ledger needs --stream"),
+        *[
+            ("counts", ["--by", "meter", "--delta", 1e-6, "--others", *more], "--others need --by and --delta")
+            for more in (["--public-keys"], ["--key", "7"])
+        ],
+    ],
+)
+def test_refusals_name_options(command, options, message, source, run, tmp_path):
+    value = ["--value", "kwh"] if command in ("totals", "means") else []
+    table = [source, *WINDOWS, *value, "-o", "out.csv"] if command != "plan" else []
+    result = run(command, *table, "--epsilon", "1", *options)
+    assert result.exit_code in (1, 2)
+    assert message in result.stderr
+    assert "Traceback" not in result.output
+    assert not (tmp_path / "out.csv").exists()
+
+
+def test_files_that_are_refused(run, tmp_path):
+    heading = "at,kwh\n2026-01-02,1.5\n"
+    for content, told in (
+        (heading + "2026-01-01,\n", "(--nonfinite zero makes"),
+        (heading + ",1\n", "(--missing drop drops such rows)"),
+        ("at,kwh\n1,2,3,secret\n", "not readable as CSV"),
+    ):
+        with gzip.open(tmp_path / "in.csv.gz", "wt") as file:
+            file.write(content)
+        done = run("totals", "in.csv.gz", *TOTALS, "--clip", 2, "-o", "out.csv")
+        assert done.exit_code == 1
+        assert told in done.stderr
+        assert "secret" not in done.output
+    said = "time=fastdp.Time(..., start=, stop=), Time(unit=), fewer keys (keys=), every = '1d', clip=2.0"
+    assert in_options(said) == "--start, --stop, --time-unit, fewer keys (--key), every = '1d', clip=2.0"

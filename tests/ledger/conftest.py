@@ -2,12 +2,30 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
 
-from fastdp.ledger import Ledger
+from fastdp import Guarantee
+from fastdp.ledger import Entry, Ledger
+from fastdp.ledger.odometer import Odometer
+
+
+def entry(
+    loss: float | Guarantee, part: str | None = None, start: int | None = None, stop: int | None = None, **said
+) -> Entry:
+    """A release of stream s."""
+    state = said.pop("state", "spent")
+    guarantee = loss if isinstance(loss, Guarantee) else Guarantee(loss, **said)
+    return Entry(1, "", "s", guarantee, part, start, stop, None, "", state)
+
+
+def odometer_of(entries: Iterable[Entry]) -> Odometer:
+    made = Odometer()
+    for each in entries:
+        made.add(each)
+    return made
 
 
 @pytest.fixture
@@ -18,11 +36,7 @@ def path(tmp_path: Path) -> Path:
 @pytest.fixture
 def ledger(path: Path) -> Callable[..., Ledger]:
     """Another object for the same file."""
-
-    def ledger(**options) -> Ledger:
-        return Ledger(path, **options)
-
-    return ledger
+    return lambda **options: Ledger(path, **options)
 
 
 @pytest.fixture

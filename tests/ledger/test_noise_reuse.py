@@ -1,32 +1,41 @@
-"""A ledger takes the noise of one secret, composition and stream once; a reservation is resumed with the same."""
+"""The noise of one secret, composition and stream is taken once, or it could be attacked; what errors give back."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections import deque
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from numpy.typing import NDArray
+from scipy import stats
 
 import fastdp
 import fastdp_lab
 from fastdp import Guarantee
 from fastdp.counters import BinaryTree, RunningCounts, SelectiveCounting, event_guarantee
 from fastdp.engines import Job
-from fastdp.errors import BudgetError, ParameterError, StateError
+from fastdp.errors import BudgetError, DataError, FastDPError, ParameterError, StateError
 from fastdp.ledger import Ledger
+from fastdp.noise import sampler
+from fastdp.noise.binding import Name, given
 from fastdp.noise.key import Key
+from fastdp.noise.sampler import LaplaceDistribution
+from fastdp.noise.words import Purpose, StreamId
 from fastdp.perturbers import Blocks, Hierarchy
 from fastdp.smoothers import Recent
 from fastdp.spatial import Box, PrivTree
 from fastdp_lab.baselines.w_event import WEvent
-from tests.shared import release_many
-from tests.tables import flat
+from tests.shared import finished, release_many
+from tests.stat import accept, reject
 
 SECRET = bytes(range(32))
 SQUARE = Box([0, 0], [1, 1])
 VALUES = np.random.default_rng(3).gamma(2.0, 10.0, 400)
+pytestmark = pytest.mark.filterwarnings("ignore::fastdp.errors.AccuracyWarning")
 
 
 def tops(**changed: Any) -> fastdp.ToPS:
@@ -59,15 +68,17 @@ PUBLISHERS: dict[str, Callable[..., Any]] = {
 
 @pytest.mark.parametrize("make", PUBLISHERS.values(), ids=PUBLISHERS)
 def test_a_second_entry_with_the_same_noise_is_refused(ledger, lines, make: Callable[..., Any]) -> None:
-    account = ledger()
-    first = account.spend(make(key=SECRET), stream="meter")
+    account, publisher = ledger(), make(key=SECRET)
+    first = account.spend(publisher, stream="meter")
     assert first.fingerprint == make(key=SECRET).noise_fingerprint
-    assert first == ledger().entries()[0]
+    assert (first.guarantee, first) == (publisher.guarantee, ledger().entries()[0])
+    assert first.mechanism["class"] == type(publisher).__name__
+    assert not {"seed", "key"} & set(first.mechanism["parameters"])
     before = lines()
     assert SECRET.hex() not in str(before)
     for other in (account, ledger()):
         for call in (other.spend, other.reserve):
-            for where in ({"stream": "meter"}, {"stream": "another"}, {"stream": "another", "note": "x"}):
+            for where in ({"stream": "meter"}, {"stream": "another", "note": "x"}):
                 with pytest.raises(BudgetError) as caught:
                     call(make(key=SECRET), **where)
                 for words in (
@@ -110,39 +121,39 @@ def test_many_streams_are_one_entry_with_the_noise_of_all(ledger, kind: str) -> 
 
 
 FRAME = pd.DataFrame({"at": pd.date_range("2026-01-01", periods=48, freq="h"), "value": 1.0, "by": ["a", "b"] * 24})
+DAYS = fastdp.Time("at", "1d")
 #: How a table comes to its keys.
 KEY_RULES: dict[str, dict[str, Any]] = {
-    "none": {},
-    "given": {"by": "by", "keys": ["a", "b"]},
-    "public": {"by": "by", "keys": "public"},
+    "none": {}, "given": {"by": "by", "keys": ["a", "b"]}, "public": {"by": "by", "keys": "public"},
     "private": {"by": "by", "delta": 1e-6},
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("rule", KEY_RULES)
 def test_tables_with_private_keys_and_all_others_have_a_fingerprint(ledger, rule: str) -> None:
     account = ledger()
-    for count, (name, more) in enumerate((("totals", {"clip": 2.0}), ("counts", {}), ("means", {"clip": 2.0})), 1):
-        said = {"epsilon": 0.5, "key": SECRET, "ledger": account, "stream": "meter", **more, **KEY_RULES[rule]}
-        where = ("at", "1d") if name == "counts" else ("value", "at", "1d")
-        getattr(flat, name)(FRAME, *where, **said)
+    for count, asked in enumerate(({"value": "sum"}, {"*": "count"}, {"value": "mean"}), 1):
+        said = {"epsilon": 0.5, "key": SECRET, "ledger": account, "stream": "meter", **KEY_RULES[rule]}
+        said["bounds"] = None if "*" in asked else fastdp.Value(clip=2.0)
+        fastdp.aggregate(FRAME, asked, DAYS, **said)
         with pytest.raises(BudgetError, match=f"same secret and composition were used by entry {2 * count - 1} on"):
-            getattr(flat, name)(FRAME.iloc[:-1], *where, **said)
+            fastdp.aggregate(FRAME.iloc[:-1], asked, DAYS, **said)
     assert len({each.fingerprint for each in account.entries()} - {None}) == 3
 
 
 def public_objects() -> dict[str, Any]:
-    """All that a user may hold and that states a guarantee, under one key where it takes one."""
     key = SECRET
     released = tops(key=key[::-1]).release(VALUES)
     return {
         **{name: make(key=key) for name, make in PUBLISHERS.items()},
         "Fleet": fastdp.Fleet(fastdp.Adaptive(0.5, 100.0, threshold=5.0), key=key),
         "Job": Job(fastdp.Adaptive(0.5, 100.0, threshold=5.0), name="job", secret=lambda: key),
-        "Windows": flat.windows("1d", 0.5, "2026-01-01", counts=True, key=key),
+        "Windows": fastdp.Windows(
+            {"*": "count"}, fastdp.Time("times", "1d", start="2026-01-01"), epsilon=0.5, key=key
+        ),
         "Release": released,
         "Release of many": release_many(VALUES.reshape(2, -1), 0.5, bound=100.0, threshold=20.0, key=key),
-        "Table": flat.counts(FRAME, "at", "1d", epsilon=0.5, key=key),
+        "Table": fastdp.counts(FRAME, DAYS, epsilon=0.5, key=key),
         "SquareWave": fastdp.local.SquareWave(0.5),
         "of one's own": type("Own", (), {"guarantee": Guarantee(0.5)})(),
     }
@@ -191,9 +202,10 @@ def test_what_draws_no_secret_noise_has_no_fingerprint(ledger, lines) -> None:
     assert '"fingerprint": "' not in str(lines())
 
 
-class TestResume:
-    """``Ledger.resume``."""
+# Ledger.resume.
 
+
+class TestResume:
     def test_a_release_that_was_killed_is_repeated_on_its_own_reservation(self, ledger, lines) -> None:
         reserved = ledger(limit_epsilon=0.5).reserve(tops(), stream="meter").entry
         first = tops().release(VALUES)  # and the process dies here
@@ -249,7 +261,6 @@ class TestResume:
 
 
 def test_release_resumes_by_its_publisher(ledger) -> None:
-    """A reservation of ``fastdp.release``: the publisher with the same parameters and the stream's key may resume."""
     account = ledger()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fastdp.Adaptive, "release", _die)
@@ -266,3 +277,185 @@ def test_release_resumes_by_its_publisher(ledger) -> None:
 
 def _die(*_: object) -> None:
     raise KeyboardInterrupt
+
+
+# The attack: noise of one word has twice the scale in the second release, so 2 out1 - out2 would be the data.
+
+BOUND, THETA, HOLDOUT = 256.0, 128.0, 20_000
+LONG = np.random.default_rng(11).gamma(2.0, 8.0, 2**17).round(1)
+EPSILONS = (0.1, 0.05)
+Floats = NDArray[np.float64]
+Noises = tuple[Floats, Floats]
+
+
+def _streams(method: str, **options: Any) -> tuple[Floats, Noises]:
+    made = [finished(method, LONG.size, e, BOUND, key=SECRET, **options).release(LONG) for e in EPSILONS]
+    return _attack(LONG[made[0].offset :], [one.values for one in made], [one.threshold for one in made])
+
+
+def _blocks() -> tuple[Floats, Noises]:
+    """Sums of blocks, whose borders may differ: 2 S1 - S2 against 2 T1 - T2 of the truth."""
+    made = [
+        fastdp.release(LONG, epsilon, BOUND, key=SECRET, threshold=THETA).revision for epsilon in (4096.0, 2048.0)
+    ]
+    before = np.append(0.0, np.cumsum(np.minimum(LONG, THETA)))
+    count = min(one.totals.size for one in made)
+    totals = [one.totals[:count] * THETA for one in made]
+    truths = [before[one.edges[1 : count + 1]] - before[one.edges[:count]] for one in made]
+    noise = totals[0] - truths[0], totals[1] - truths[1]
+    return 2.0 * noise[0] - noise[1], noise
+
+
+def _attack(truth: Floats, outs: list[Floats], thetas: list[float]) -> tuple[Floats, Noises]:
+    """How far the attack is off for each value that both thresholds let through, and the noises of all values."""
+    ratio = (thetas[1] / EPSILONS[1]) / (thetas[0] / EPSILONS[0])
+    guess = (ratio * outs[0] - outs[1]) / (ratio - 1.0)
+    noise = outs[0] - np.minimum(truth, thetas[0]), outs[1] - np.minimum(truth, thetas[1])
+    return (guess - truth)[truth <= min(thetas)], noise
+
+
+ATTACKS: Mapping[str, Callable[[], tuple[Floats, Noises]]] = {
+    "tops": lambda: _streams("tops", prune=0, holdout=HOLDOUT),
+    "pak": lambda: _streams("pak", holdout=HOLDOUT, delta=1e-9),
+    "adaptive": _blocks,
+}
+
+
+def recovered(errors: Floats) -> float:
+    """Share of the values that the attack finds, to a millionth of the bound."""
+    return float(np.mean(np.abs(errors) < 1e-6 * BOUND))
+
+
+def correlation_p(noise: Noises) -> float:
+    """Two-sided, of the correlation among those of all circular shifts, which keep what correlates along time."""
+    first, second = (one - one.mean() for one in noise)
+    spectrum = np.fft.rfft(first) * np.conj(np.fft.rfft(second))
+    at_shifts = np.fft.irfft(spectrum, first.size)
+    return float(2.0 * stats.norm.sf(abs(at_shifts[0]) / at_shifts[1:].std()))
+
+
+@pytest.mark.parametrize("method", ATTACKS)
+def test_two_epsilons_under_one_secret_have_independent_noises(method: str) -> None:
+    errors, noise = ATTACKS[method]()
+    # By chance a guess may hit.
+    assert recovered(errors) < 0.01
+    assert noise[0].size > 100_000
+    accept(correlation_p(noise))
+    # A twentieth of one noise in the other would be seen.
+    shared = 0.05 * noise[1].std() / noise[0].std() * noise[0]
+    reject(correlation_p((noise[0], noise[1] + shared)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ATTACKS)
+def test_the_attack_recovers_all_values_where_noise_follows_from_the_secret_alone(
+    method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As before noise was bound to the composition: the attack above can succeed."""
+
+    def table(
+        name: Name, distribution: LaplaceDistribution, start: int, out: np.ndarray, sums: np.ndarray | None
+    ) -> None:
+        # Not by its labels, of which theta is one.
+        sampler.fill(out, distribution, Key.from_seed(repr(name[1:])), StreamId(Purpose.TREE), start)
+
+    def unbound(self: Key, *_: object) -> Key:
+        return given(table)
+
+    for name in ("bind", "bound"):
+        monkeypatch.setattr(Key, name, unbound)
+    errors, noise = ATTACKS[method]()
+    assert recovered(errors) == 1.0
+    reject(correlation_p(noise))
+
+
+def test_reports_of_the_local_model_are_independent_too() -> None:
+    _, noise = _streams("topl", holdout=HOLDOUT)
+    accept(correlation_p(noise))
+
+
+# Cost of an error: nothing before the data are looked at, and the whole release afterwards.
+
+BROKEN = np.where(np.arange(400) == 7, math.nan, VALUES)
+WORDS = [*VALUES[:399].tolist(), "canary"]
+
+
+def refused(account: fastdp.Ledger, error: type[Exception], values: Any, **options: Any) -> None:
+    with pytest.raises(error):
+        fastdp.release(values, 0.5, 100.0, ledger=account, stream="meter", **options)
+
+
+@pytest.mark.parametrize("threshold", [None, 50.0])
+@pytest.mark.parametrize(
+    "values",
+    [BROKEN, BROKEN.tolist(), WORDS, deque(WORDS), np.array(WORDS, dtype=object)],
+    ids=["NaN", "NaN in a list", "word", "word in a deque", "word in an array"],
+)
+def test_an_error_about_the_data_leaves_the_budget_spent(ledger, threshold: float | None, values: Any) -> None:
+    """A caller who could ask for nothing would learn of every value whether it is a number."""
+    account = ledger(limit_epsilon=1.0)
+    for count in (1, 2):
+        refused(account, DataError, values, threshold=threshold)
+        assert [each.state for each in account.entries()] == ["reserved"] * count
+    assert account.remaining("meter").epsilon == 0.0
+
+
+@pytest.mark.parametrize(
+    ("error", "values", "options"),
+    [
+        (ParameterError, VALUES, {"season": 1.0}), (ParameterError, WORDS, {"focus": 0}),
+        (ParameterError, BROKEN, {"threshold": 101.0}), (DataError, [], {}), (DataError, [], {"threshold": 50.0}),
+        (DataError, BROKEN.reshape(200, 2), {}), (DataError, np.array(WORDS, dtype=object).reshape(200, 2), {}),
+        (DataError, "canary", {}), (DataError, 1.0, {}), (DataError, np.array(["a"] * 400), {}),
+    ],
+)  # fmt: skip
+def test_what_does_not_depend_on_the_data_costs_nothing(
+    ledger, error: type[Exception], values: Any, options: dict[str, Any]
+) -> None:
+    account = ledger()
+    refused(account, error, values, **options)
+    assert account.entries() == []
+
+
+@pytest.mark.parametrize(
+    "kinds",
+    [
+        (DataError,), (OSError, FastDPError), (ValueError,), (Exception,), (BaseException,), OSError, [OSError],
+        (1,), (int,),
+    ],
+)  # fmt: skip
+def test_no_reservation_is_given_back_for_errors_that_the_data_cause(ledger, kinds: Any) -> None:
+    account = ledger()
+    with pytest.raises(ParameterError, match=r"cancel_on = .*expected a tuple of exception classes"):
+        account.reserve(Guarantee(0.5), stream="meter", cancel_on=kinds)
+    assert account.entries() == []
+    with pytest.raises(OSError, match="busy"), account.reserve(Guarantee(0.5), stream="meter", cancel_on=(OSError,)):
+        raise OSError("busy")
+    assert account.entries()[0].state == "cancelled"
+
+
+#: Of a table of 40 rows, changes by which a row is refused.
+BROKEN_TABLES = {
+    "NaN": {"value": [1.0] * 39 + [math.nan]},
+    "infinite": {"value": [1.0] * 39 + [math.inf]},
+    "no time": {"at": [*pd.date_range("2026-01-01", periods=39, freq="h"), pd.NaT]},
+    "no person": {"who": [*map(str, range(39)), None]},
+}
+
+
+@pytest.mark.parametrize("name", BROKEN_TABLES)
+def test_budget_is_never_given_back_on_an_error_that_depends_on_data(ledger, name: str) -> None:
+    """Of tables and of numbers: an error tells something about a row, and is paid for."""
+    account = ledger()
+    plain = {"at": pd.date_range("2026-01-01", periods=40, freq="h"), "value": 1.0, "who": range(40)}
+    for count, call in enumerate((fastdp.totals, fastdp.means), 1):
+        time = fastdp.Time("at", "1d", start="2026-01-01", stop="2026-01-03")
+        said = {"epsilon": 0.5, "clip": 2.0, "unit": fastdp.Person("who")}
+        with pytest.raises(DataError):
+            call(pd.DataFrame(plain | BROKEN_TABLES[name]), "value", time, ledger=account, stream="meter", **said)
+        assert [each.state for each in account.entries()] == ["reserved"] * count
+    for each in (math.nan, math.inf):
+        with pytest.raises(DataError):
+            fastdp.add_noise([1.0, each], 1.0, 0.5, ledger=account, stream="sums")
+    assert [each.state for each in account.entries("sums")] == ["reserved"] * 2
+    assert account.spent("sums").epsilon == 1.0

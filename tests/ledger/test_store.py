@@ -1,8 +1,9 @@
-"""The file: what `verify` finds, files that are no ledger, locks, copies, and a full disk."""
+"""The file: what ``verify`` finds, files that are no ledger, locks, kills, interrupts; objects in turns."""
 
 from __future__ import annotations
 
 import contextlib
+import copy
 import json
 import os
 import resource
@@ -10,8 +11,10 @@ import shutil
 import signal
 import sqlite3
 import stat as file_modes
+import subprocess
 import sys
 import threading
+from fractions import Fraction
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -21,9 +24,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastdp import Guarantee
-from fastdp.errors import ParameterError, StateError
+from fastdp.errors import BudgetError, ParameterError, StateError
 from fastdp.ledger import Ledger, store
 from fastdp.ledger.store import LedgerState, sealed
+from fastdp.noise.key import Key
+from tests.oracles import ledger as oracle
+from tests.shared import python
 
 KEY = bytes(range(32))
 
@@ -75,18 +81,14 @@ def test_it_is_owner_only_one_file_and_readable(path: Path, filled: Ledger, line
             call(path)
 
 
-def test_each_record_is_synced_and_its_journal_gone(path: Path, filled: Ledger) -> None:
+def test_each_record_is_synced_and_its_journal_gone(path: Path, filled: Ledger, tmp_path: Path) -> None:
+    """So a copy of the file alone, as a backup makes it, has every release."""
     db = filled._store._db
     assert db.execute("PRAGMA synchronous").fetchone() == (3,)
     assert db.execute("PRAGMA journal_mode").fetchone() == ("delete",)
     assert [each.name for each in path.parent.iterdir()] == ["budget"]
-
-
-def test_a_copy_of_an_open_ledger_has_every_release(path: Path, filled: Ledger, tmp_path: Path) -> None:
-    """Of the file alone, as a backup makes it: also of a process that is killed later."""
     shutil.copy(path, tmp_path / "copy")
     assert Ledger(tmp_path / "copy").entries() == filled.entries()
-    assert Ledger(tmp_path / "copy").limit("meter").epsilon == 2.0
 
 
 def test_a_copy_that_was_made_during_a_call_is_refused(path: Path, filled: Ledger, tmp_path: Path) -> None:
@@ -109,36 +111,8 @@ def test_a_copy_that_was_made_during_a_call_is_refused(path: Path, filled: Ledge
     Ledger(torn).verify()
 
 
-def test_the_journal_of_a_killed_call_is_needed(path: Path, filled: Ledger) -> None:
-    """With it the call is undone; without it the first page and the lines differ."""
-    before, real = contents(path), os.fork()
-    if not real:
-        store._LOCK.acquire()
-        db = filled._store._opened()
-        # Pages leave memory before the end of the call: all but the first.
-        db.execute("PRAGMA cache_size = 1")
-        db.execute("BEGIN IMMEDIATE")
-        state = LedgerState(db, filled._store._mac)
-        for _ in range(60):
-            state.append({"kind": "limit", "stream": "s" * 150, "per": None, "epsilon": 1.0, "note": "n" * 500})
-        os._exit(0)
-    os.waitpid(real, 0)
-    journal, raw = path.with_name("budget-journal"), path.read_bytes()
-    assert journal.stat().st_size > 512
-    kept = journal.read_bytes()
-    journal.unlink()
-    with pytest.raises(StateError, match="is damaged"):
-        Ledger(path).verify()
-    path.write_bytes(raw)
-    journal.touch(0o600)
-    journal.write_bytes(kept)
-    assert Ledger(path).verify().lines == 5
-    assert contents(path) == before
-
-
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, bytes]:
-    """A closed ledger, and its bytes."""
     path = tmp_path_factory.mktemp("ledger") / "budget"
     account = Ledger(path, key=KEY)
     account.set_limit(2.0)
@@ -167,54 +141,32 @@ def test_verify_finds_a_changed_byte_of_what_is_recorded(whole: tuple[Path, byte
 
 
 EDITS = {
-    "a byte": ("UPDATE line SET body = replace(body, '0.5', '0.4') WHERE id = 2", "line 2: its lines were altered"),
-    "cut out": ("DELETE FROM line WHERE id = 2", "line 2: its lines were altered, reordered or cut out"),
-    "twice": ("INSERT INTO line SELECT 5, body, seal FROM line WHERE id = 4", "its last line is not the one"),
-    "two at once": (
-        "INSERT INTO line SELECT 5, body, seal FROM line WHERE id = 4; PRAGMA user_version = 5",
-        "line 5: its lines were altered",
-    ),
-    "swapped": (
-        "UPDATE line SET body = (SELECT b.body FROM line AS b WHERE b.id = 5 - line.id) WHERE id IN (2, 3)",
-        "line 2",
-    ),
-    "another number": ("UPDATE line SET id = 9 WHERE id = 4", "its last line is not the one"),
-    "another number twice": (
-        "UPDATE line SET id = 9 WHERE id = 4; PRAGMA user_version = 9",
-        "line 4: it says to be line 4",
-    ),
-    "its seal": ("UPDATE line SET seal = zeroblob(32) WHERE id = 4", "line 4"),
-    "no text": ("UPDATE line SET body = x'00ff' WHERE id = 3", "line 3: no entry"),
-    "the last line": ("DELETE FROM line WHERE id = 4", "its last line is not the one that its first page names"),
-    "the last line twice": (
-        "DELETE FROM line WHERE id = 4; PRAGMA user_version = 3",
-        "table 'release' does not follow from its lines",
-    ),
-    "a state": ("UPDATE release SET state = 'cancelled' WHERE id = 3", "table 'release'"),
-    "a fingerprint": ("UPDATE release SET fingerprint = 'x' WHERE id = 3", "table 'release'"),
-    "a limit": ("UPDATE limits SET epsilon = 9", "table 'limits'"),
-    "a count": ("UPDATE stream_account SET releases = 0", "table 'stream_account'"),
-    "a sum": ("UPDATE level SET sum = x'0000'", "table 'level'"),
-    "no sums": ("DELETE FROM level", "table 'level'"),
-    "a trigger": (
-        "CREATE TRIGGER free AFTER INSERT ON level BEGIN UPDATE level SET sum = x'0000'; END",
-        "table 'sqlite_schema'",
-    ),
+    "UPDATE line SET body = replace(body, '0.5', '0.4') WHERE id = 2": "line 2: its lines were altered",
+    "DELETE FROM line WHERE id = 2": "line 2: its lines were altered, reordered or cut out",
+    "INSERT INTO line SELECT 5, body, seal FROM line WHERE id = 4": "its last line is not the one",
+    "UPDATE line SET id = 9 WHERE id = 4; PRAGMA user_version = 9": "line 4: it says to be line 4",
+    "UPDATE line SET seal = zeroblob(32) WHERE id = 4": "line 4",
+    "UPDATE line SET body = x'00ff' WHERE id = 3": "line 3: no entry",
+    "DELETE FROM line WHERE id = 4": "its last line is not the one that its first page names",
+    "DELETE FROM line WHERE id = 4; PRAGMA user_version = 3": "table 'release' does not follow from its lines",
+    "UPDATE release SET state = 'cancelled' WHERE id = 3": "table 'release'",
+    "UPDATE limits SET epsilon = 9": "table 'limits'",
+    "UPDATE stream_account SET releases = 0": "table 'stream_account'",
+    "UPDATE level SET sum = x'0000'": "table 'level'",
+    "CREATE TRIGGER t AFTER INSERT ON level BEGIN UPDATE level SET sum = x'00'; END": "table 'sqlite_schema'",
 }
 
 
-@pytest.mark.parametrize("name", EDITS)
-def test_verify_names_what_was_changed(path: Path, filled: Ledger, name: str) -> None:
-    statement, words = EDITS[name]
+@pytest.mark.parametrize("statement", EDITS)
+def test_verify_names_what_was_changed(path: Path, filled: Ledger, statement: str) -> None:
     filled.verify()
     filled.close()
     edit(path, statement)
-    with pytest.raises(StateError, match=f"is damaged.*{words}"):
+    with pytest.raises(StateError, match=f"is damaged.*{EDITS[statement]}"):
         Ledger(path).verify()
 
 
 def test_verify_finds_an_index_that_differs_from_its_table(path: Path, filled: Ledger) -> None:
-    """Totals are read from an index."""
     filled.close()
     with contextlib.closing(sqlite3.connect(path)) as db:
         right = db.execute("SELECT sum, start, account, measure, scope, part FROM level").fetchall()
@@ -277,6 +229,8 @@ def test_a_key_seals(path: Path, ledger) -> None:
     with pytest.raises(ParameterError, match="key: expected 32 bytes, a Key or None, got str"):
         ledger(key="a passphrase")
     assert ledger(key=KEY).verify().lines == 2
+    one, other = (store.sealing(Key.from_bytes(KEY), name)(b"line") for name in ("one", "other"))
+    assert one != other, "each ledger has a key of its own"
     # Sealed again without the key, by SHA-256, it is not accepted.
     account.close()
     edit(path, "UPDATE line SET body = replace(body, 'hmac-sha256', 'sha256') WHERE id = 0")
@@ -317,15 +271,11 @@ def test_sealed_lines_that_make_no_sense_are_found(path: Path, filled: Ledger) -
             Ledger(path).verify()
 
 
+NO_LEDGERS = [b"", b"time,epsilon\n1,2\n", b"[]\n", b"[" * 100_000 + b"\n", b"SQLite format 3\0", b'{"a": 1}\n']
+
+
 def test_files_that_are_no_ledger(tmp_path: Path, path: Path, ledger) -> None:
-    for nothing in (
-        b"",
-        b"time,epsilon\n1,2\n",
-        b"[]\n",
-        b"[" * 100_000 + b"\n",
-        b"SQLite format 3\0",
-        b'{"a": 1}\n',
-    ):
+    for nothing in NO_LEDGERS:
         path.write_bytes(nothing)
         path.chmod(0o600)
         with pytest.raises(StateError, match=r"is no fastdp ledger, or was cut short|is damaged"):
@@ -336,21 +286,17 @@ def test_files_that_are_no_ledger(tmp_path: Path, path: Path, ledger) -> None:
     path.chmod(0o600)
     with pytest.raises(StateError, match="is no fastdp ledger"):
         ledger()
-    path.unlink()
-    ledger().close()
-    edit(path, "DELETE FROM line")
-    with pytest.raises(StateError, match="is no fastdp ledger, or was cut short"):
-        ledger()
-    path.unlink()
-    ledger().close()
-    edit(path, "UPDATE line SET body = replace(body, '\"fastdp_ledger\": 2', '\"fastdp_ledger\": 3')")
-    with pytest.raises(StateError, match="has lines of format 3: this fastdp reads format 2"):
-        ledger()
-    path.unlink()
-    ledger().close()
-    edit(path, "PRAGMA journal_mode = WAL")
-    with pytest.raises(StateError, match="expected a rollback journal"):
-        ledger()
+    for statement, words in (
+        ("DELETE FROM line", "is no fastdp ledger, or was cut short"),
+        ("UPDATE line SET body = replace(body, '\"fastdp_ledger\": 2', '\"fastdp_ledger\": 3')",
+         "has lines of format 3: this fastdp reads format 2"),
+        ("PRAGMA journal_mode = WAL", "expected a rollback journal"),
+    ):  # fmt: skip
+        path.unlink()
+        ledger().close()
+        edit(path, statement)
+        with pytest.raises(StateError, match=words):
+            ledger()
     path.unlink()
     with pytest.raises(StateError, match="could not be opened: No such file"):
         ledger(create=False)
@@ -374,29 +320,26 @@ def test_a_file_that_is_locked_for_long(path: Path, filled: Ledger, monkeypatch:
     assert account.spend(Guarantee(0.25), stream="meter").id == 5
 
 
-@pytest.mark.parametrize("call", ["spend", "reserve", "set_limit", "commit"])
-def test_a_full_disk_records_nothing(path: Path, filled: Ledger, call: str) -> None:
+def test_a_full_disk_records_nothing(path: Path, filled: Ledger) -> None:
     held = filled.reserve(Guarantee(0.125), stream="other")
-    filled.close()
-    before = contents(path)
-    calls = {
-        "spend": lambda: filled.spend(Guarantee(0.25), stream="meter"),
-        "reserve": lambda: filled.reserve(Guarantee(0.25), stream="meter"),
-        "set_limit": lambda: filled.set_limit(9.0),
-        "commit": held.commit,
-    }
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    assert filled.remaining("meter").epsilon == 1.25
-    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limits[1]))
-    try:
-        with pytest.raises(StateError, match=r"ledger .*could not be read or written .* Nothing was recorded"):
-            calls[call]()
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    assert filled.remaining("meter").epsilon == 1.25
-    assert contents(path) == before
-    calls[call]()
-    assert filled.verify().lines == 7
+    for call in (
+        lambda: filled.spend(Guarantee(0.25), stream="meter"),
+        lambda: filled.reserve(Guarantee(0.25), stream="meter"),
+        lambda: filled.set_limit(9.0),
+        held.commit,
+    ):
+        filled.close()
+        before, left = contents(path), filled.remaining("meter")
+        resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limits[1]))
+        try:
+            with pytest.raises(StateError, match=r"ledger .*could not be read or written .* Nothing was recorded"):
+                call()
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        assert (filled.remaining("meter"), contents(path)) == (left, before)
+        call()
+    assert filled.verify().lines == 10
 
 
 def test_a_file_that_is_replaced_during_a_call_pays_for_no_release(
@@ -469,7 +412,6 @@ def test_a_call_within_a_call_undoes_it(filled: Ledger, monkeypatch: pytest.Monk
 
 
 def test_an_object_in_threads_while_processes_are_forked(path: Path, filled: Ledger) -> None:
-    """No child has a file that is open in its parent."""
     filled.set_limit(None)
     children, forks = [], 8
 
@@ -535,3 +477,154 @@ def test_an_interrupt_anywhere_leaves_a_ledger_that_goes_on(path: Path, filled: 
         at, count = at + 1, now + 1
     assert at > 150
     assert filled.verify().lines == count + 3
+
+
+# Other processes.
+
+RACE = """
+import sys
+from fastdp import Guarantee, Ledger
+from fastdp.errors import BudgetError
+path, count = sys.argv[1], int(sys.argv[2])
+account = Ledger(path)
+print("ready", flush=True)
+sys.stdin.readline()
+won = 0
+for _ in range(count):
+    try:
+        account.spend(Guarantee(1 / 16), stream="meter")
+        won += 1
+    except BudgetError:
+        pass
+print(won, flush=True)
+"""
+
+
+def test_a_limit_holds_however_many_race_for_it(path: Path) -> None:
+    Ledger(path).set_limit(1.0)
+    pipe = subprocess.PIPE
+    running = [subprocess.Popen(**python("-c", RACE, path, 12), stdin=pipe, stdout=pipe, text=True) for _ in range(3)]
+    for one in running:
+        assert one.stdout.readline() == "ready\n"
+    for one in running:
+        one.stdin.write("\n")
+        one.stdin.flush()
+    assert sum(int(one.communicate(timeout=300)[0]) for one in running) == 16
+    assert Ledger(path).verify().lines == 2 + 16
+    assert Ledger(path).spent("meter").epsilon == 1.0
+
+
+def spend_once(path: Path, fatal: int) -> tuple[bool, int]:
+    """Record a release in a child that is killed at a step of SQLite; whether it told of it, and how many steps."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:
+        steps = 0
+
+        def step() -> int:
+            nonlocal steps
+            steps += 1
+            if steps == fatal:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return 0
+
+        try:
+            account = Ledger(path)
+            account._store._db.set_progress_handler(step, 1)
+            account.spend(Guarantee(1 / 64), stream="meter", start=0, stop=9)
+            os.write(writing, str(steps).encode())
+        finally:
+            os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading) as pipe:
+        told = pipe.read()
+    os.waitpid(child, 0)
+    return bool(told), int(told or 0)
+
+
+def test_a_process_killed_at_any_step_leaves_each_release_that_it_told_of(path: Path) -> None:
+    """Readable, whole, and none of them lost; what was not told may be recorded."""
+    Ledger(path).set_limit(9.0)
+    recorded, steps = 1, spend_once(path, 0)[1]
+    assert steps > 100
+    for number in range(60):
+        # The last ones are behind the last step.
+        told, _ = spend_once(path, 1 + number * steps // 58)
+        account = Ledger(path)
+        assert account.verify().lines == 2 + len(account.entries())
+        assert recorded + told <= len(account.entries()) <= recorded + 1
+        recorded = len(account.entries())
+    assert 1 < recorded < 60
+    assert account.spent("meter").epsilon == recorded / 64
+
+
+# Objects in turns.
+
+EPSILONS = st.sampled_from([1 / 64, 1 / 16, 0.1, 0.3])
+PLACES = 4
+SPANS = st.just((None, None)) | st.tuples(st.integers(0, PLACES - 1), st.none() | st.integers(1, PLACES)).map(
+    lambda span: (span[0], None if span[1] is None else max(span[0] + 1, span[1]))
+)
+WHERE = st.tuples(st.sampled_from([None, None, "a", "b"]), SPANS)
+STEPS = st.one_of(
+    st.tuples(st.just("spend"), EPSILONS, WHERE),
+    st.tuples(st.just("reserve"), EPSILONS, WHERE),
+    st.tuples(st.sampled_from(["commit", "cancel"]), st.integers(0, 9), st.booleans()),
+    st.tuples(st.just("limit"), st.sampled_from([0.25, 1.0, None]), st.none()),
+    st.tuples(st.just("close"), st.none(), st.none()),
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(steps=st.lists(st.tuples(st.integers(0, 2), STEPS), max_size=14), asked=WHERE)
+def test_objects_in_turns_agree_with_the_oracle(tmp_path_factory: pytest.TempPathFactory, steps, asked) -> None:
+    path = tmp_path_factory.mktemp("ledger") / "budget"
+    first = Ledger(path)
+    accounts = [first, Ledger(path), copy.copy(first)]
+    releases: dict[int, oracle.Release] = {}
+    reserved, most = [], None
+
+    def worst(more: list[oracle.Release], among: oracle.Where = (None, None, None)) -> Fraction:
+        return oracle.worst([*releases.values(), *more], PLACES + 1, among)
+
+    for which, (what, amount, where) in steps:
+        account = accounts[which]
+        if what in ("spend", "reserve"):
+            part, (start, stop) = where
+            release = (oracle.written(amount), part, start, stop)
+            call, said = getattr(account, what), {"stream": "meter", "part": part, "start": start, "stop": stop}
+            if most is not None and worst([release]) > oracle.written(most):
+                with pytest.raises(BudgetError, match=r"Refused: .* Nothing was recorded"):
+                    call(Guarantee(amount), **said)
+                continue
+            made = call(Guarantee(amount), **said)
+            if what == "reserve":
+                reserved.append(made)
+                made = made.entry
+            releases[made.id] = release
+        elif what in ("commit", "cancel") and reserved:
+            one = reserved.pop(amount % len(reserved))
+            one._ledger = account
+            loss, part, start, stop = releases[one.entry.id]
+            if what == "cancel":
+                one.cancel()
+                del releases[one.entry.id]
+            elif where and start is not None:
+                one.commit(stop=start + 1)
+                releases[one.entry.id] = loss, part, start, start + 1
+            else:
+                one.commit()
+        elif what == "limit":
+            account.set_limit(amount)
+            most = amount
+        elif what == "close":
+            account.close()
+        if most is not None:
+            met = worst([], (asked[0], *asked[1]))
+            rest = accounts[which].remaining("meter", part=asked[0], start=asked[1][0], stop=asked[1][1]).epsilon
+            left = oracle.written(most) - met if worst([]) <= oracle.written(most) else Fraction(0)
+            assert max(left, Fraction(0)) * (1 - Fraction(1, 2**50)) <= oracle.written(rest) <= max(left, Fraction(0))
+    for account in [*accounts, Ledger(path)]:
+        assert worst([]) <= oracle.written(account.spent("meter").epsilon) <= worst([]) * (1 + Fraction(1, 2**52))
+        assert account.limit("meter") == Ledger(path).limit("meter")
+        assert account.verify().reserved == [one.entry.id for one in sorted(reserved, key=lambda one: one.entry.id)]

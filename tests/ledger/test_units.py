@@ -1,26 +1,29 @@
-"""Units of tables: which imply which, by brute force over tables, and random mixtures against the oracle."""
+"""Units of tables, by brute force over tables; days and budgets that renew, and what a person loses."""
 
 from __future__ import annotations
 
-import json
 import math
-from datetime import date, datetime
+from datetime import date, timedelta
 from itertools import combinations, product
+from zoneinfo import ZoneInfo
 
+import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastdp import Guarantee, Ledger
+import fastdp
+from fastdp import Guarantee, Ledger, Person, Rows, Time
 from fastdp.errors import BudgetError, ParameterError
-from fastdp.ledger import Entry, compose
-from fastdp.ledger.odometer import Odometer
+from fastdp.guarantee import zcdp_epsilon
+from fastdp.ledger import Budget, Entry, compose
+from fastdp.ledger.odometer import EVERYWHERE, Odometer, Region
 from fastdp.tables.calendar import Calendar
-from fastdp.tables.table import Table
-from fastdp.units import Period, UnitRows
+from fastdp.units import Period, Times, UnitRows
+from tests.ledger.conftest import entry, odometer_of
 from tests.oracles import ledger as oracle
-from tests.tables import flat
+from tests.oracles.ledger import written
 
 #: Four days over the end of a month; the first of February is a Sunday.
 DAYS = [date(2026, 1, 30), date(2026, 1, 31), date(2026, 2, 1), date(2026, 2, 2)]
@@ -87,7 +90,6 @@ EDGES = {name: neighbours(unit) for name, unit in UNITS.items()}
 
 
 def test_each_implication_is_a_path_of_changes_and_as_short_as_that() -> None:
-    """Every change of the weaker unit, in every table."""
     for one, other in product(UNITS, UNITS):
         times = UNITS[one].times(UNITS[other])
         assert times == (1 if one == other else IMPLIED.get((one, other))), (one, other)
@@ -104,7 +106,6 @@ def test_each_implication_is_a_path_of_changes_and_as_short_as_that() -> None:
 
 
 def test_periods_that_lie_in_others() -> None:
-    """Each edge of the longer one is one of the shorter, over years; a zone or an origin of another kind never."""
     origin = {"origin": "2026-01-06"}
     calendars = [
         Calendar(every, zone, **where)
@@ -127,16 +128,12 @@ def test_periods_that_lie_in_others() -> None:
     week, shifted = Calendar("1w").period, Calendar("7d", origin="2026-01-05").period
     assert week == shifted
     assert not Calendar("1w", "UTC").period.is_within(week)
-    assert not week.is_within(MONTH)
+    assert not week.is_within(UNITS["person a month"].period)
     assert not Calendar("1h").period.is_within(DAY)
 
 
 def guarantee(name: str, epsilon: float, delta: float = 0.0, distance: float = 0.0, **said) -> Guarantee:
     return Guarantee(epsilon, delta, name, f"of {name}", numeric_distance=distance, rows=UNITS[name], **said)
-
-
-def entry(made: Guarantee) -> Entry:
-    return Entry(1, "", "s", made, None, None, None, None, "", "spent")
 
 
 RELEASES = st.builds(
@@ -162,9 +159,7 @@ def total(releases: list[Guarantee]) -> tuple[str, oracle.Fraction, oracle.Fract
 
 @given(st.lists(RELEASES, min_size=1, max_size=7))
 def test_random_mixtures_equal_the_oracle(releases: list[Guarantee]) -> None:
-    found, odometer = total(releases), Odometer()
-    for each in releases:
-        odometer.add(entry(each))
+    found, odometer = total(releases), odometer_of(map(entry, releases))
     if found is None:
         with pytest.raises(ParameterError, match=r"stream 's' with the units .*expected one that all others imply"):
             odometer.total("s")
@@ -179,90 +174,329 @@ def test_random_mixtures_equal_the_oracle(releases: list[Guarantee]) -> None:
     assert loss.epsilon <= epsilon if concentrated else loss.epsilon == epsilon
 
 
-@given(st.lists(RELEASES, min_size=2, max_size=6), st.sampled_from([0.5, 1.0, 2.5]))
-def test_a_limit_holds_for_the_weakest_unit(tmp_path_factory: pytest.TempPathFactory, releases, limit: float) -> None:
-    ledger = Ledger(tmp_path_factory.mktemp("ledger") / "budget")
-    ledger.set_limit(limit, stream="s")
-    held: list[Guarantee] = []
-    for each in releases:
-        each = Guarantee(each.epsilon, 0.0, each.unit, each.adjacency, rows=each.rows)
-        found = total([*held, each])
-        if found is not None and found[1] <= oracle.written(limit):
-            ledger.spend(each, stream="s")
-            held.append(each)
-            assert oracle.written(ledger.spent("s").epsilon) == found[1]
-        else:
-            with pytest.raises(ParameterError if found is None else BudgetError):
-                ledger.spend(each, stream="s")
-    assert [each.guarantee.epsilon for each in ledger.entries()] == [each.epsilon for each in held]
-    assert not held or ledger.verify().lines == len(held) + 2
-    ledger.close()
+FIRST = date(2026, 1, 1)
+MONTHS = [range(31), range(31, 59), range(59, 90)]
+DAILY, MONTHLY = Period("days", 1, 0, None), Period("months", 1, 0, None)
+UNIT = {"row": UnitRows(), "day": UnitRows("who", 1, DAILY), "month": UnitRows("who", 1, MONTHLY)}
+#: Days of the unit's periods, and how often it counts for one row.
+COUNTS = {"row": (1, 1), "day": (1, 2), "month": (31, 2)}
 
 
+def moment(day: int) -> int:
+    return ((FIRST - date(1970, 1, 1)).days + day) * 86_400_000_000
+
+
+def day_entry(unit: UnitRows, epsilon: float, span: tuple[int, int] | None, column: str = "at", **said) -> Entry:
+    times = None if span is None else Times(column, said.pop("zone", None), *map(moment, span))
+    return entry(Guarantee(epsilon, said.pop("delta", 0.0), str(unit), "of it", rows=unit, times=times, **said))
+
+
+def of_days(*entries: tuple, **said) -> Odometer:
+    return odometer_of(day_entry(*each, **said) for each in entries)
+
+
+SPANS = st.none() | st.tuples(st.integers(0, 89), st.integers(1, 40)).map(lambda s: (s[0], min(90, sum(s))))
+BORDERS = st.none() | st.sampled_from([(0, 31), (31, 59), (0, 59), (59, 90)])
+EPSILONS = st.sampled_from([0.1, 0.25, 0.3, 1.0])
+OF_DAYS = st.one_of(
+    st.tuples(st.sampled_from(["row", "day"]), EPSILONS, SPANS), st.tuples(st.just("month"), EPSILONS, BORDERS)
+)
+
+
+@given(st.lists(OF_DAYS, min_size=1, max_size=9), st.tuples(st.integers(0, 88), st.integers(1, 30)))
+def test_days_equal_the_oracle(drawn: list, asked: tuple[int, int]) -> None:
+    made = [(UNIT[name], epsilon, span) for name, epsilon, span in drawn]
+    odometer = of_days(*made)
+    weakest = next(name for name in ("row", "day", "month") if name in {drawn_name for drawn_name, _, _ in drawn})
+    releases = [
+        (written(epsilon), span, COUNTS[name][0], 1 if name == weakest else 2) for name, epsilon, span in drawn
+    ]
+    assert odometer.total("s").epsilon == oracle.worst_day(releases, range(90))
+    among = range(asked[0], min(90, sum(asked)))
+    region = Region.at(Times("at", None, moment(among.start), moment(among.stop)))
+    assert odometer.total("s", region).epsilon == oracle.worst_day(releases, range(90), among)
+    persons = [release for release, (name, _, _) in zip(releases, drawn, strict=True) if name != "row"]
+    for number, month in enumerate(MONTHS):
+        assert odometer.of_person("s", MONTHLY, 2026 * 12 + number).epsilon == oracle.person(persons, month)
+    # A release that is taken back leaves nothing.
+    odometer.add(day_entry(*made[0]), -1)
+    assert odometer.of_person("s", MONTHLY, 24312) == of_days(*made[1:]).of_person("s", MONTHLY, 24312)
+
+
+def inside(table: frozenset[int], days: tuple[int, int] | None) -> frozenset[int]:
+    """Rows of a table that a release of these days reads."""
+    return table if days is None else frozenset(row for row in table if ROWS[row][2] in DAYS[slice(*days)])
+
+
+def steps(unit: str, one: frozenset[int], other: frozenset[int]) -> int:
+    """Number of changes of a unit between two tables; 9 if there are more than a few."""
+    reached, seen = {one}, {one}
+    for count in range(9):
+        if other in reached:
+            return count
+        reached = set().union(*(EDGES[unit][table] for table in reached)) - seen
+        seen |= reached
+    return 9
+
+
+@pytest.mark.parametrize(
+    "releases",
+    [
+        [("row", 1.0, (0, 1)), ("row", 0.5, (1, 3)), ("row", 0.25, (0, 4))],
+        [("person a day", 1.0, (0, 1)), ("person a day", 0.5, (1, 3)), ("person a day", 0.25, None)],
+        [("person a day", 1.0, (1, 2)), ("person a month", 0.5, (0, 2)), ("person a month", 0.25, (2, 4))],
+        [("person a month", 1.0, (0, 2)), ("row", 0.5, (2, 4)), ("row", 0.25, (1, 2))],
+        [("2 rows a day", 1.0, (0, 1)), ("2 rows a day", 0.5, (3, 4)), ("row", 0.25, (0, 2))],
+        [("person", 1.0, None), ("person a day", 0.5, (0, 1)), ("person a day", 0.5, (3, 4))],
+    ],
+)
+def test_no_pair_of_tables_loses_more_than_the_ledger_says(releases: list) -> None:
+    """By all pairs of 128 tables: a release loses epsilon for every change of its unit between the rows it reads."""
+    begin = (DAYS[0] - FIRST).days
+    spans = [None if days is None else (begin + days[0], begin + days[1]) for _, _, days in releases]
+    # The unit of a month is one of all its days, not of those two that the tables have.
+    whole = {(0, 2): (0, 31), (2, 4): (31, 59)}
+    entries = []
+    for (name, epsilon, days), span in zip(releases, spans, strict=True):
+        unit = UNITS[name]
+        entries.append((unit, epsilon, whole[days] if unit.period == MONTH and days is not None else span))
+    odometer = of_days(*entries)
+    names = {name for name, _, _ in releases}
+    weakest = next(name for name in names if all(UNITS[one].times(UNITS[name]) for one in names))
+    claimed, most = odometer.total("s").epsilon, 0.0
+    for one, nearby in EDGES[weakest].items():
+        for other in nearby:
+            lost = sum(e * steps(name, inside(one, days), inside(other, days)) for name, e, days in releases)
+            most = max(most, lost)
+            assert lost <= claimed, (one, other)
+    assert most >= claimed / 2
+    if not any(UNITS[name].period for name in names) or "row" in names:
+        return
+    # All rows of a person in one month change, in any way.
+    for number, month in enumerate((1, 2)):
+        bound = odometer.of_person("s", MONTHLY, 2026 * 12 + number).epsilon
+        mine = [row for row, (who, _, day) in enumerate(ROWS) if who == "p" and day.month == month]
+        for one in EDGES[weakest]:
+            other = one - frozenset(mine)
+            lost = sum(e * steps(name, inside(one, days), inside(other, days)) for name, e, days in releases)
+            assert lost <= bound
+
+
+def test_deltas_and_rhos_of_a_person() -> None:
+    """Of disjoint days deltas and rhos add up; a release of m days is one of m changes for a person."""
+    gaussian = {"delta": 1e-9, "rho": 0.01}
+    per_day = UNIT["day"]
+    loss = of_days(*((per_day, 0.5, (day, day + 1)) for day in range(31)), **gaussian).of_person("s", MONTHLY, 24312)
+    assert (loss.delta, loss.rho) == (31 * written(1e-9), 31 * written(0.01))
+    assert 2.0 < loss.epsilon < 5.0 < 31 * 0.5
+    once, everywhere, two_months = (
+        of_days((per_day, 0.5, span), **gaussian).of_person("s", MONTHLY, 24312) for span in ((0, 31), None, (0, 59))
+    )
+    assert once.rho == 31**2 * written(0.01)
+    assert once.delta >= 31 * math.exp(30 * 0.5) * 1e-9 * (1 - 1e-12)
+    assert (everywhere.epsilon, everywhere.rho) == (once.epsilon, once.rho)
+    assert everywhere.delta == pytest.approx(float(once.delta))
+    assert two_months.delta >= once.delta, "an earlier part of the release has its share of delta"
+    assert math.isinf(of_days((per_day, math.inf, (3, 4))).of_person("s", MONTHLY, 24312).epsilon)
+    # Sums for each period, beside those of a day, are no pure losses.
+    days = of_days(*[(per_day, 0.9, (0, 2))] * 10, delta=1e-6, rho=0.02).total("s")
+    assert days.rho == 10 * written(0.02)
+    assert float(days.epsilon) == pytest.approx(zcdp_epsilon(0.2, 1e-5), rel=1e-9)
+
+
+def test_a_longer_unit_counts_twice_in_its_own_periods_alone() -> None:
+    """All rows of a person's year go and those of the other months come back; another year has its own releases."""
+    year = UnitRows("who", 1, Period("months", 12, 0, None))
+    odometer = of_days((UNIT["day"], 0.25, (3, 4)), (year, 0.5, (0, 365)), (year, 1.0, (365, 730)))
+    found = [odometer.of_person("s", MONTHLY, 24312 + month).epsilon for month in (0, 1, 12, 24)]
+    assert found == [1.25, 1.0, 2.0, 0.0]
+    odometer.add(day_entry(year, 0.125, None))
+    assert odometer.of_person("s", MONTHLY, 24312).epsilon == 1.5
+
+
+def test_times_of_other_columns_and_zones_add_up() -> None:
+    row = UNIT["row"]
+    for other in (day_entry(row, 0.5, (1, 2), "sent"), day_entry(row, 0.5, (1, 2), zone="Europe/Berlin")):
+        entries = [day_entry(row, 1.0, (0, 1)), other, day_entry(row, 0.25, None)]
+        assert odometer_of(entries).total("s").epsilon == 1.75
+    # Times that cut a period, and units without periods, are no shares.
+    for unit in (UNIT["day"], UnitRows("who"), UnitRows(None, 3)):
+        halves = [Times("at", None, moment(day) + 43_200_000_000, moment(day + 1)) for day in (0, 1)]
+        entries = [entry(1.0, unit="u", adjacency="a", rows=unit, times=times) for times in halves]
+        assert odometer_of(entries).total("s", EVERYWHERE).epsilon == 2.0
+
+
+# As users meet them.
+
+RNG = np.random.default_rng(5)
 FRAME = pd.DataFrame(
     {
-        "person": ["a", "a", "b"] * 20,
-        "device": ["x", "y", "y"] * 20,
-        "at": [datetime(2026, 1, 5), datetime(2026, 2, 5), datetime(2026, 1, 7)] * 20,
+        "at": pd.Timestamp("2026-01-01") + pd.to_timedelta(RNG.integers(0, 90 * 86_400, 3000), unit="s"),
+        "kwh": RNG.gamma(2.0, 1.0, 3000),
+        "who": RNG.integers(0, 40, 3000),
+        "town": RNG.choice(["a", "b", "c"], 3000),
     }
 )
 
 
-class TestTables:
-    """Units of tables, as users meet them."""
+def day(number: int, last: int | None = None, column: str = "at", **said) -> Time:
+    begin = FIRST + timedelta(number)
+    return Time(column, "12h", start=begin, stop=FIRST + timedelta(number + 1 if last is None else last), **said)
 
-    def count(self, ledger: Ledger, every: str = "1d", **said) -> Table:
-        said = {"who": "person", "contributions": 2, **said}
-        return flat.counts(
-            FRAME, "at", every, epsilon=0.5, start="2026-01-01", stop="2026-03-01", ledger=ledger, stream="s", **said
-        )
 
-    def test_a_person_counts_twice_for_a_person_a_month(self, ledger) -> None:
-        """With one row of a person that counts, whoever removes that month's row moves the other month's too."""
-        account = ledger(limit_epsilon=2.0)
-        self.count(account)
-        assert account.spent("s").unit == "one person"
-        self.count(account, period="1mo")
-        spent = account.spent("s")
-        assert (spent.unit, spent.epsilon) == ("one person in any period of 1mo", 1.5)
-        with pytest.raises(
-            BudgetError, match=r"needs 0\.5 \(in total 2\.5: beside a weaker unit a release counts twice"
-        ):
-            self.count(account)
-        self.count(account, period="1mo")
-        assert account.spent("s").epsilon == 2.0
-        assert Guarantee.from_dict(spent.to_dict()) == Guarantee.from_dict(json.loads(spent.to_json())) == spent
+def nightly(ledger: Ledger, time: Time, epsilon: float = 1.0, unit=Rows(), **said):  # noqa: B008
+    return fastdp.counts(FRAME, time, epsilon=epsilon, unit=unit, ledger=ledger, stream="m", **said)
 
-    @pytest.mark.parametrize(
-        ("first", "second"),
-        [
-            ({"who": "person"}, {"who": "device"}),
-            ({"period": "1mo"}, {"period": "1w"}),
-            ({"period": "1d"}, {"period": "1d", "zone": "Asia/Tokyo"}),
-            ({"period": "1w"}, {"period": "1w", "origin": "2026-01-01"}),
-            ({"who": None}, {"who": None, "contributions": 3, "period": "1mo"}),
-        ],
-        ids=["another column", "weeks in months", "another zone", "another origin", "3 rows a month beside 2 rows"],
+
+def test_nights_under_the_limit_of_one_and_corrections(ledger) -> None:
+    account = ledger(limit_epsilon=1.0)
+    person = Person("who", rows=2, per="1d")
+    for night in (*range(4), 40, 80):
+        table = nightly(account, day(night), unit=person)
+    assert "rows at other times than 'at' from 2026-03-22 to 2026-03-23 change nothing that is released" in (
+        table.guarantee.derivation
     )
-    def test_what_does_not_follow_is_refused_with_both_units(self, ledger, first, second) -> None:
-        account = ledger()
-        self.count(account, **first)
-        with pytest.raises(
-            ParameterError, match=r"stream 's' with the units .*; .*expected one that all others imply"
-        ):
-            self.count(account, **second)
-        assert len(account.entries()) == 1
+    assert account.spent("m").epsilon == 1.0
+    with pytest.raises(BudgetError, match=r"has 0\.0 of 1\.0 epsilon left .* needs 0\.25\. Nothing was recorded"):
+        nightly(account, day(3), 0.25, person)
+    # A correction adds up on its day, and on no other.
+    ledger().close()
+    account = ledger(limit_epsilon=1.5)
+    nightly(account, day(3), 0.5, person)
+    assert account.spent("m").epsilon == 1.5
+    left = {night: account.remaining("m", times=nightly(account, day(night), 0.125, person).guarantee.times).epsilon
+            for night in (2, 50)}  # fmt: skip
+    assert left == {2: 0.375, 50: 1.375}
+    assert account.entries("m")[0].extent == "'at' from 2026-01-01 to 2026-01-02"
+    # Without a public start and stop a release meets every day.
+    with pytest.raises(BudgetError):
+        nightly(account, Time("at", "12h", start=FIRST), 0.25, person)
+    assert account.remaining("m").epsilon == 0.0
+    assert account.verify().lines > 8
 
-    def test_rows_and_persons_meet_in_one_row(self, ledger) -> None:
-        account = ledger()
-        self.count(account, who=None, contributions=3)
-        with pytest.raises(ParameterError, match=r"3 rows of the table .*; one person in any period of 1mo"):
-            self.count(account, period="1mo")
-        self.count(account, who=None, contributions=1)
-        self.count(account, period="1mo")
-        spent = account.spent("s")
-        assert (spent.unit, spent.epsilon) == ("one row of the table", 2.0)
-        assert sum("each counts" in line for line in spent.derivation) == 2
+
+def test_a_monthly_limit_renews_with_the_time_of_the_data(ledger) -> None:
+    account, person = ledger(), Person("who", rows=2, per="1d")
+    account.set_limit(1.0, per="1mo", stream="m", note="the board")
+    assert account.limits("1mo") == {"m": Budget(1.0, math.inf)}
+    assert account.limits() == {}
+    assert account.limit("m", "1mo") == Budget(1.0, math.inf)
+    for night in (0, 12, 30):
+        nightly(account, day(night), 0.25, person)
+    wanted = (
+        r"stream 'm' has cost a person 0\.75 of 1\.0 epsilon from 2026-01-01 to 2026-02-01 \(limit per 1mo\); with "
+    )
+    with pytest.raises(BudgetError, match=wanted + r"this release it would be 1\.25\. Nothing was recorded"):
+        nightly(account, day(30), 0.5, person)
+    # Four days of one release are four changes for a person.
+    with pytest.raises(BudgetError, match=r"it would be 1\.75"):
+        nightly(account, day(4, 8), 0.25, person)
+    assert account.remaining("m", times=Times("at", None, moment(4), moment(8))).epsilon == 0.0625
+    nightly(account, day(30), 0.25, person)
+    # February has a limit of its own, whenever it is asked; January stays spent.
+    nightly(account, day(31, 35), 0.25, person)
+    for night in (3, 33):
+        with pytest.raises(BudgetError):
+            nightly(account, day(night), 0.25, person)
+    assert account.by_period("m", "1mo") == {"2026-01-01": Budget(1.0, 0.0), "2026-02-01": Budget(1.0, 0.0)}
+    assert account.by_period("m") == {"2026-01-01": Budget(2.0, 0.0)}
+    assert account.remaining("m").epsilon == 0.0
+    # A release without public times counts in every month, for each of its days.
+    with pytest.raises(BudgetError):
+        nightly(account, Time("at", "1d"), 0.001, person)
+    account.set_limit(1.0, per="1mo", stream="other")
+    with pytest.raises(
+        BudgetError, match=r"0\.0 of 1\.0 epsilon in any period \(limit per 1mo\); .* it would be 7\.75"
+    ):
+        fastdp.counts(FRAME, Time("at", "1d"), epsilon=0.25, unit=person, ledger=account, stream="other")
+    account.set_limit(2.0, per="1mo", stream="m")
+    nightly(account, Time("at", "1d"), 0.03125, person)
+    assert account.by_period("m", "1mo")[None] == Budget(31 * 0.03125, 0.0)
+    assert account.by_period("m", "1mo")["2026-02-01"] == Budget(1.0 + 28 * 0.03125, 0.0)
+    said = account.report().splitlines()
+    assert said[1] == "  a person, in the period from 2026-01-01 on (1y): epsilon = 13.40625"
+    assert (
+        said[2]
+        == "  a person, in the period from 2026-01-01 on (1mo): epsilon = 1.96875; limit epsilon = 2.0 in each"
+    )
+    assert account.verify().reserved == []
+
+
+def test_units_that_are_longer_or_have_no_period_do_not_renew(ledger) -> None:
+    account = ledger()
+    account.set_limit(1.0, per="1mo")
+    nightly(account, day(0, 90), 0.75, Person("who", rows=3))
+    with pytest.raises(BudgetError, match=r"has 0\.25 of 1\.0 epsilon left, this release needs 0\.75"):
+        nightly(account, day(31, 59), 0.75, Person("who", rows=3))
+    assert account.by_period("m", "1mo") == {}
+    assert account.report("m").splitlines()[-1] == (
+        "  per 1mo; limit epsilon = 1.0 in each, which does not renew: no unit has periods so short"
+    )
+    weeks = Time("at", "1d", start="2025-12-29", stop="2026-01-05")
+    with pytest.raises(ParameterError, match=r"cross the ends of the limit's \(2025-12-01 to 2026-01-01\)"):
+        fastdp.counts(FRAME, weeks, epsilon=0.5, unit=Rows(2, per="1w"), ledger=account, stream="weeks")
+    assert account.entries("weeks") == []
+
+
+@pytest.mark.filterwarnings("ignore::fastdp.errors.AccuracyWarning")
+@pytest.mark.parametrize("kind", ["counts", "totals", "means"])
+@pytest.mark.parametrize(
+    ("unit", "keys"),
+    [(Rows(), "given"), (Rows(4, per="1d"), None), (Rows(4, per="1d"), "private"),
+     (Person("who", rows=2, per="1d"), "given"), (Person("who", rows=2, per="1d"), "private")],
+    ids=str,
+)  # fmt: skip
+def test_rows_at_other_times_change_nothing(kind: str, unit, keys: str | None) -> None:
+    """Clip, keys, choices and reports come from rows inside; the noise is that of one key."""
+    times = FRAME["at"].between("2026-01-11", "2026-02-10", inclusive="left")
+    wild = FRAME.assign(kwh=math.nan, town="elsewhere", who=7)[~times]
+    said = {} if kind == "counts" else {"value": "kwh", "bound": 20.0}
+    if keys is not None:
+        said |= {"by": "town", "keys": ["a", "b"]} if keys == "given" else {"by": "town", "delta": 1e-6}
+    time = Time("at", "1d", start="2026-01-11", stop="2026-02-10")
+    tables = [
+        getattr(fastdp, kind)(frame, time=time, unit=unit, epsilon=4.0, seed=3, **said)
+        for frame in (FRAME, FRAME[times], pd.concat([wild, FRAME[times], wild]))
+    ]
+    assert tables[0].guarantee.times == Times("at", None, moment(10), moment(40))
+    for other in tables[1:]:
+        pd.testing.assert_frame_equal(tables[0].frame, other.frame)
+        assert (tables[0].clipped_rows, tables[0].dropped_rows) == (other.clipped_rows, other.dropped_rows)
+
+
+def test_times_of_a_guarantee() -> None:
+    whole = {"start": "2026-01-01", "stop": "2026-02-01"}
+    plans = {
+        "one row": (Time("at", "1h", **whole), Rows(), True),
+        "no stop": (Time("at", "1h", start="2026-01-01"), Rows(), False),
+        "k rows": (Time("at", "1h", **whole), Rows(3), False),
+        "a person": (Time("at", "1h", **whole), Person("who"), False),
+        "whole weeks": (Time("at", "1d", start="2026-01-05", stop="2026-01-19"), Rows(3, per="1w"), True),
+        "half a week": (Time("at", "1d", **whole), Rows(3, per="1w"), False),
+    }
+    for name, (time, unit, public) in plans.items():
+        made = fastdp.counts(FRAME, time, epsilon=1.0, unit=unit, seed=1).guarantee
+        assert (made.times is not None) == public, name
+        assert Guarantee.from_dict(made.to_dict()) == made
+    berlin = ZoneInfo("Europe/Berlin")
+    frame = FRAME.assign(at=FRAME["at"].dt.tz_localize(berlin, nonexistent="shift_forward"))
+    made = fastdp.counts(frame, Time("at", "1h", **whole), epsilon=1.0, seed=1).guarantee.times
+    assert made == Times("at", "Europe/Berlin", moment(0) - 3_600_000_000, moment(31) - 3_600_000_000)
+    for wrong in (["at", None, 1], ["at", None, 2, 1], ["at", None, 0.0, 1], [None, None, 0, 1], ["at", 3, 0, 1]):
+        with pytest.raises(ParameterError, match="column, zone and two instants"):
+            Guarantee.from_dict(Guarantee(1.0).to_dict() | {"times": wrong})
+
+
+def test_periods_of_all_kinds() -> None:
+    """Spans of any length and zone: each begins where the one before ends, and holds the instants between."""
+    zones = (None, "UTC", "Europe/Berlin", "+02:00")
+    for length, zone in product(("90min", "1d", "2d", "1w", "2w", "1mo", "3mo", "1y"), zones):
+        period = Period.of(length, zone)
+        for at in (moment(0), moment(86) + 7_200_000_000, -(10**15) - 1):
+            number = period.number(at)
+            assert period.edge(number) <= at < period.edge(number + 1)
+            assert period.between(period.edge(number), period.edge(number + 5)) == 5
+            assert period.between(period.edge(number), period.edge(number + 1) - 1) is None
 
 
 @pytest.mark.parametrize(

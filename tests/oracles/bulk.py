@@ -1,6 +1,6 @@
 """Noise bound to sums by AES, naively: whole numbers of 128 bits, one question at a time, the draw in 200 digits.
 
-Source: ``docs/noise.md``, section 1, and ``docs/privacy.md``, section 13.
+Source: ``docs/noise.md``, sections 1 and 2.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Cells chosen from released counts, as docs/phdstream.md ("Counts alone") tells it; slow and readable.
+"""Cells chosen from released counts, as docs/points.md ("Counts alone") tells it; slow and readable.
 
 A node is its path, a tuple of digits, as in ``phdstream``; all cells have equal parts.  ``own`` is what was counted
 at a node while it was a leaf, or below it before it was merged.  Noise is handed in: ``cell_noise(t, j)`` for the

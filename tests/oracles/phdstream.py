@@ -1,4 +1,4 @@
-"""PHDStream as the paper tells it (Algorithms 3, 5, 6, 7), with the repairs of docs/phdstream.md; slow and readable.
+"""PHDStream as the paper tells it (Algorithms 3, 5, 6, 7), with the repairs of docs/points.md; slow and readable.
 
 A node is its path from the root, a tuple of digits.  Cn, the sum of a node's counter increments, is kept for every
 node; G = Ca + Cn + Cd is computed from it afresh, by definition.  Noise is handed in: ``split_noise(t, i)`` for the

@@ -1,4 +1,4 @@
-"""The smoothers of ToPS Appendix D in plain Python, one block at a time (readings of docs/tops.md)."""
+"""The smoothers of ToPS Appendix D in plain Python, one block at a time (readings of docs/explanation/papers.md)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Windows of a table, naively: a dictionary of exact sums, datetime and zoneinfo, noise drawn from words by hand.
 
-Sources: ``docs/privacy.md``, "Tables"; ``docs/noise.md``, sections 1 and 13.
+Sources: ``docs/tables.md``, "Proofs"; ``docs/noise.md``, sections 1 and 2.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""ToPS in plain Python, as the paper tells it (with the readings of docs/tops.md).
+"""ToPS in plain Python, as the paper tells it (with the readings of docs/explanation/papers.md).
 
 Section 3.3, Eq. 5 and 6 (threshold); Appendix C, Eq. 10 and 11 (consistency) in exact integers;
 Algorithm 1 and Appendix D (publishing).  Noise comes in from outside.

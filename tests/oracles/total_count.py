@@ -1,4 +1,4 @@
-"""A count of all points beside those of the cells, as docs/phdstream.md tells it; slow and readable.
+"""A count of all points beside those of the cells, as docs/points.md tells it; slow and readable.
 
 Block counter of all points (Algorithm 9) and least squares, on top of the naive versions of both PHDStreams.  Noise
 is handed in: ``noise(t, 0)`` for step t.

@@ -1,4 +1,4 @@
-"""The proof of noise bound in bulk (``docs/privacy.md``, section 13), on blocks that are small enough to try all."""
+"""The proof of noise bound in bulk (``docs/noise.md``, section 2), on blocks that are small enough to try all."""
 
 from __future__ import annotations
 

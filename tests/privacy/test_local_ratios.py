@@ -9,7 +9,6 @@ from fractions import Fraction
 import mpmath
 import pytest
 
-from benchmarks.accuracy.local import largest_ratio
 from fastdp.local import Hybrid, Piecewise, SquareWave, StochasticRounding
 from fastdp.local.reports import (
     WORDS,
@@ -61,6 +60,13 @@ def excess(ratio: Fraction, epsilon: float) -> mpmath.mpf:
     """ratio / e^epsilon - 1."""
     with mpmath.workdps(200):
         return mpmath.mpf(ratio.numerator) / ratio.denominator / mpmath.exp(mpmath.mpf(epsilon)) - 1
+
+
+def largest_ratio(distribution: ReportDistribution, inputs: Iterable[int], outputs: Iterable[int]) -> Fraction:
+    """Over every pair of the inputs and every one of the outputs."""
+    inputs = list(inputs)
+    weights = ([distribution.weight(x, output) for x in inputs] for output in outputs)
+    return max(Fraction(max(each), min(each)) for each in weights)
 
 
 @pytest.mark.parametrize("epsilon", SMALL_EPSILONS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from fastdp_lab.planning.tree_loss import tree_step_loss
 from tests.domains import HalfBox, Plain
 from tests.grid import exhaustive
 from tests.noise_values import bound_key, step_keys, unbound_key
-from tests.oracles import counts_alone
+from tests.oracles import counts_alone, total_count
 from tests.spatial import streams
 from tests.spatial.streams import SQUARE, advanced, batches, check_interrupt, clustered, compare, noises, reference
 
@@ -33,7 +34,13 @@ CASES = [
     (2, 3, 4, {"max_period": 4}),
     (2, 2, 0, {"max_period": 3}),
     (1, 5, 2, {"max_period": 5, "shrink": False}),
-    *exhaustive((2, 2, 6, {"period": 3, "shrink": False}), (3, 2, 5, {})),
+    (2, 2, 5, {"max_period": 4, "total_share": 0.05}),
+    *exhaustive(
+        (2, 2, 6, {"period": 3, "shrink": False}),
+        (3, 2, 5, {}),
+        (2, 2, 5, {"period": 1, "total_share": 0.05}),
+        (2, 2, 5, {"period": 2, "shrink": False, "total_share": 0.05}),
+    ),
 ]
 
 
@@ -50,11 +57,14 @@ def moving(steps: int, dim: int, seed: int) -> list[tuple[np.ndarray, np.ndarray
 )
 @pytest.mark.parametrize(("dim", "fan_out", "max_depth", "options"), CASES)
 def test_equals_the_naive_version(dim: int, fan_out: int, max_depth: int, options: dict, stream_of) -> None:
-    domain = Box([0.0] * dim, [1.0] * dim)
+    """With a count of all points it goes on from bytes, also between two counts."""
+    domain, share = Box([0.0] * dim, [1.0] * dim), options.get("total_share")
     stream = make(domain, **{"epsilon": 2.0, "fan_out": fan_out, "max_depth": max_depth, **options})
     counting, steps, sizes = stream._machine.counting, stream_of(dim), set()
     followed = counting.noise, counting.first, stream.shrink, stream.period, stream.max_period
     naive, noise = counts_alone.Follower(reference(stream), *followed), noises(stream, steps)
+    if share:
+        naive.total_counter = total_count.Total(noise["total"], 2 / (Fraction(share) * 2))
     for t, (added, removed) in enumerate(steps):
         stream.advance(added, removed)
         batch = added.tolist(), removed.tolist()
@@ -63,13 +73,16 @@ def test_equals_the_naive_version(dim: int, fan_out: int, max_depth: int, option
         compare(stream, expected)
         sizes.add(len(expected))
         assert stream._state.recount == naive.recounts
+        if share:
+            stream = AdaptivePHDStream.from_bytes(stream.to_bytes())
+            compare(stream, expected)
+            assert naive.total_counter.times == stream._state.total.steps
     # Trees of two levels have few shapes.
     assert max_depth == 0 or len(sizes) > min(max_depth - 1, 2), "cells were cut and merged"
-    assert len(steps) == 24 or set(naive.kinds) == ({False, True} if max_depth else {False}), "cells of both kinds"
+    assert share or len(steps) == 24 or set(naive.kinds) == ({False, True} if max_depth else {False})
 
 
 def test_an_event_is_counted_once_whatever_becomes_of_its_cell() -> None:
-    """Without noise to speak of all events show, after splits and merges, additions and removals."""
     stream = make(epsilon=200.0, max_depth=6, max_period=5)
     points, present = clustered(2000, 2, np.random.default_rng(1)), 0
     held = []
@@ -87,7 +100,6 @@ def test_an_event_is_counted_once_whatever_becomes_of_its_cell() -> None:
 
 
 def test_what_is_released_between_counts_does_not_depend_on_the_batches() -> None:
-    """Cells, counts and times of one event more or less are the same until the event is counted."""
     one, other = (make(period=4, seed=None, key=unbound_key(5)) for _ in range(2))
     for t, (added, removed) in enumerate(batches(13, 2, 3)):
         one.advance(added, removed)
@@ -101,7 +113,6 @@ def test_what_is_released_between_counts_does_not_depend_on_the_batches() -> Non
 
 @pytest.mark.parametrize("size", [40_000, 300_000])
 def test_events_wait_for_their_count_however_many_they_are(size: int) -> None:
-    """When a count is made follows from past releases: neither the number of events nor their kind hastens it."""
     one, many = make(period=4, max_depth=4), make(period=4, max_depth=4)
     crowd = np.full((size, 2), 0.3)
     for step in range(1, 9):
@@ -113,7 +124,6 @@ def test_events_wait_for_their_count_however_many_they_are(size: int) -> None:
 
 
 def test_cells_are_chosen_before_the_batch_is_looked_at() -> None:
-    """The same past with any present has the same cells: that is what leaves all of epsilon to the counts."""
     ways = [clustered(400, 2, np.random.default_rng(7)), np.full((900, 2), 0.99), None]
     cells = []
     for last in ways:
@@ -123,14 +133,10 @@ def test_cells_are_chosen_before_the_batch_is_looked_at() -> None:
     assert len(cells[0]) > 9
 
 
-def test_noise_after_the_first_batch_has_all_of_epsilon() -> None:
-    stream = make(epsilon=0.25)
-    assert stream._machine.counting.distribution == sampler.laplace_distribution(Simple().draws / 0.25)
-    assert stream._plan.cell_distribution == sampler.laplace_distribution(2 / 0.25)
-
-
 def test_the_noise_is_that_of_the_key_step_and_place() -> None:
     stream = advanced(make(epsilon=0.02, period=2, max_depth=0), [(None, None)] * 3)
+    assert stream._machine.counting.distribution == sampler.laplace_distribution(Simple().draws / Fraction(0.02))
+    assert stream._plan.cell_distribution == sampler.laplace_distribution(2 / Fraction(0.02))
     keys, drawn = step_keys(stream, [(np.empty((0, 2)), np.empty((0, 2)))] * 3), []
     for distribution, step in ((stream._plan.cell_distribution, 0), (stream._machine.counting.distribution, 2)):
         noise = np.empty(1, np.int64)
@@ -155,7 +161,6 @@ def test_an_interrupt_leaves_the_batch_consumed_or_not(monkeypatch: pytest.Monke
 
 
 def test_the_period_follows_what_moves() -> None:
-    """It grows if cells change as expected and falls if not; never by more than half."""
     generator = np.random.default_rng(5)
     size = 400
     estimate = np.full(size, 50.0)
@@ -176,7 +181,6 @@ def test_the_period_follows_what_moves() -> None:
 
 
 def test_cells_do_not_pile_up_where_there_is_next_to_no_noise() -> None:
-    """The cells among which a cell's count was shared out are not cut again for ever."""
     stream = advanced(make(epsilon=60.0, period=1, max_depth=20), batches(6, 2, 1))
     assert stream.total > 200
     assert stream.tree.n_leaves < 20 * stream.total
@@ -193,7 +197,6 @@ def test_the_schedule_after_a_jump() -> None:
 
 
 def test_how_cells_are_chosen_does_not_follow_from_what_waits() -> None:
-    """One event more waits: until it is counted nothing differs; a removal then changes one count by one, no cell."""
     steps = moving(20, 2, 3)
     at = 14
     three = [make(period=2, epsilon=4.0, seed=None, key=unbound_key(5)) for _ in range(3)]

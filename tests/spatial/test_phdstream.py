@@ -1,4 +1,4 @@
-"""PHDStream: equal to the paper's algorithm on the same noise; memory, any domain, bad input, interrupts."""
+"""PHDStream: equal to the paper's algorithm on the same noise; memory, any domain, bad input; intervals of counts."""
 
 from __future__ import annotations
 
@@ -13,16 +13,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastdp import AdaptivePHDStream, PHDStream
-from fastdp.counters import BinaryTree, Block
+from fastdp.counters import BinaryTree, Block, Simple
 from fastdp.errors import DataError, ParameterError, StateError
+from fastdp.noise import sampler
 from fastdp.noise.key import repeating
-from fastdp.spatial import Box, decomposition, phdstream
+from fastdp.releases.intervals import MODEL_WIDTH, laplace_variance, wider_quantile
+from fastdp.spatial import Box, PrivTree, decomposition, phdstream
 from fastdp.spatial.decomposition import PACKED_CAPACITY, Tree
 from fastdp_lab.baselines import FixedTree
 from tests.domains import Plain
 from tests.grid import exhaustive
 from tests.noise_values import bound_key
+from tests.oracles import phdstream as oracle
+from tests.oracles import total_count
 from tests.spatial.streams import (
+    DEFAULT_SHARES,
     KINDS,
     SQUARE,
     Half,
@@ -35,43 +40,51 @@ from tests.spatial.streams import (
     reference,
 )
 
+#: Dimension, fan-out, depth, counter, retention, score, and the share of a count of all points.
 CASES = [
-    (1, 2, 6, "simple", 3, "repaired"),
-    (2, 2, 5, Block(3), 2, "repaired"),
-    (2, 3, 3, BinaryTree(4), 1, "repaired"),
-    (2, 2, 0, "simple", 1, "repaired"),
-    (1, 5, 2, Block(1), 1, "repaired"),
-    (2, 2, 1, BinaryTree(1), 1, "paper"),
-    (1, 3, 4, BinaryTree(4, settles=True), 0, "repaired"),
+    (1, 2, 6, "simple", 3, "repaired", 0.0),
+    (2, 2, 5, Block(3), 2, "repaired", 0.0),
+    (2, 3, 3, BinaryTree(4), 1, "repaired", 0.0),
+    (2, 2, 0, "simple", 1, "repaired", 0.0),
+    (1, 5, 2, Block(1), 1, "repaired", 0.0),
+    (2, 2, 1, BinaryTree(1), 1, "paper", 0.0),
+    (1, 3, 4, BinaryTree(4, settles=True), 0, "repaired", 0.0),
+    (1, 2, 4, "simple", 2, "repaired", 0.05),
+    (2, 3, 4, "simple", 2, "repaired", 0.5),
     *exhaustive(
-        (2, 2, 6, "simple", 0, "repaired"),
-        (2, 2, 6, "simple", 2, "paper"),
-        (3, 2, 5, "simple", 100, "repaired"),
-        (2, 2, 5, Block(3, settles=True), 2, "repaired"),
-        (2, 2, 6, BinaryTree(64, settles=True), 3, "paper"),
+        (2, 2, 6, "simple", 0, "repaired", 0.0),
+        (2, 2, 6, "simple", 2, "paper", 0.0),
+        (3, 2, 5, "simple", 100, "repaired", 0.0),
+        (2, 2, 5, Block(3, settles=True), 2, "repaired", 0.0),
+        (2, 2, 6, BinaryTree(64, settles=True), 3, "paper", 0.0),
     ),
 ]
 
 
-@pytest.mark.parametrize(("dim", "fan_out", "max_depth", "counter", "retention", "score"), CASES)
-def test_equals_the_paper_with_its_repairs(dim, fan_out, max_depth, counter, retention, score) -> None:
+@pytest.mark.parametrize(("dim", "fan_out", "max_depth", "counter", "retention", "score", "share"), CASES)
+def test_equals_the_paper_with_its_repairs(dim, fan_out, max_depth, counter, retention, score, share) -> None:
     options = {"fan_out": fan_out, "max_depth": max_depth, "retention": retention, "score": score}
-    stream = make(PHDStream, Box([0.0] * dim, [1.0] * dim), 2.0, counter, **options)
-    naive, steps, deepest = reference(stream), batches(7, dim, 11 + dim), 0
-    noise = noises(stream, steps)
+    stream = make(PHDStream, Box([0.0] * dim, [1.0] * dim), 2.0, counter, total_share=share, **options)
+    steps, deepest = batches(18, dim, 11 + dim, size=8) if share else batches(7, dim, 11 + dim), 0
+    naive, noise = reference(stream, total_count.Stream if share else oracle.Stream), noises(stream, steps)
+    if share:
+        # Block, of which an event enters two sums.
+        total = total_count.Total(noise["total"], 2 / (Fraction(share) * 2))
+        naive.follow(total, total_count.laplace_variance(1 / (Fraction(3, 5) * Fraction(1 - share) * 2)))
     for added, removed in steps:
         stream.advance(added, removed)
         expected = naive.step(added.tolist(), removed.tolist(), noise["split"], noise["cell"], noise["settle"])
         compare(stream, expected)
-        assert stream.total == max(0.0, float(naive.held(())))
         assert stream.n_nodes == len(naive.own)
+        if not share:
+            assert stream.total == max(0.0, float(naive.held(())))
         deepest = max(deepest, int(stream.tree.depths.max()))
+    assert not share or stream._state.total.released == total.counter.g
     assert deepest == max_depth or (deepest >= 3 and dim == 3)
 
 
 @pytest.mark.parametrize(("kind", "max_depth"), [(PHDStream, 3), (PHDStream, 30), (AdaptivePHDStream, 12)])
 def test_arrays_may_be_just_long_enough(kind: Any, max_depth: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Down to the last node, of the greatest depth and of a smaller one; too short ones are made longer."""
     steps = batches(1 if kind is PHDStream else 4, 2, 1, size=40 if kind is PHDStream else 300)
     options = {} if kind is PHDStream else {"period": 1}
 
@@ -134,16 +147,60 @@ def test_events_of_one_person_share_epsilon(kind: Any, options: dict[str, Any]) 
     assert any("group privacy" in line for line in guarantee.derivation)
 
 
-def test_the_guarantee_says_what_holds() -> None:
-    for epsilon in (0.1, 0.3, 1.0, 7.0):
-        for kind in KINDS:
-            guarantee = make(kind, epsilon=epsilon).guarantee
-            assert (guarantee.epsilon, guarantee.delta, guarantee.simulated) == (epsilon, 0.0, True)
-            assert "one event" in guarantee.unit
+both = pytest.mark.parametrize("kind", KINDS)
+
+
+@both
+@pytest.mark.parametrize("epsilon", [0.1, 0.3, 1.0, 7.0])
+def test_the_guarantee_says_what_holds(kind: Any, epsilon: float) -> None:
+    guarantee = make(kind, epsilon=epsilon).guarantee
+    assert (guarantee.epsilon, guarantee.delta, guarantee.simulated) == (epsilon, 0.0, True)
+    assert "one event" in guarantee.unit
+    assert not any("whole (" in step for step in guarantee.derivation)
+    assert not kind(SQUARE, 1.0).guarantee.simulated
+    for share in (0.01, 0.05, 1 / 3, 0.5):
+        guarantee = make(kind, epsilon=epsilon, total_share=share).guarantee
+        assert epsilon * (1 - 1e-15) <= guarantee.epsilon <= epsilon
+        assert sum("count of the whole" in step for step in guarantee.derivation) == 1
+    default = make(kind, epsilon=epsilon, total_share=DEFAULT_SHARES[kind]).guarantee
+    assert default == kind(SQUARE, epsilon, max_depth=8, seed=5).guarantee
+    # Noise has the scales that add up to it.
+    stream = make(kind, epsilon=epsilon, total_share=0.25, sensitivity=2)
+    plan, machine = stream._plan, stream._machine
+    assert machine.total.distribution == sampler.laplace_distribution(
+        Fraction(4) / (Fraction(0.25) * Fraction(epsilon))
+    )
+    spent = 2 * (plan.epsilon_tree + plan.epsilon_count + machine.total.epsilon)
+    assert 1 - 1e-15 < float(spent) / epsilon <= 1
+    if kind is PHDStream:
         paper = make(epsilon=epsilon, score="paper", max_depth=20).guarantee
         assert paper.epsilon == pytest.approx(epsilon / 2 * (20 / 3 + 1))
         assert any("NOT proved" in line for line in paper.derivation)
-    assert not PHDStream(SQUARE, 1.0).guarantee.simulated
+
+
+@both
+def test_every_event_is_in_the_count_of_all_points_once(kind: Any) -> None:
+    stream, steps = make(kind, epsilon=2000.0, max_depth=5, total_share=0.05), batches(40, 2, 6)
+    for number, (added, removed) in enumerate(steps, 1):
+        stream.advance(added, removed)
+        last = getattr(stream._state, "last_count", number)
+        assert stream._state.total.released == sum(len(more) - len(less) for more, less in steps[:last])
+    # No step leaves such a state.
+    machine = stream._machine
+    packed = machine.pack(stream._state)
+    machine.unpack(packed, stream._key)
+    total = packed["state"]["total"]
+    row = {"shape": [1, 1], "data": total["row"]["data"]}
+    for change in ({"released": 2**63}, {"steps": total["steps"] + 1}, {"row": row}, None):
+        wrong = None if change is None else {**total, **change}
+        with pytest.raises((ValueError, LookupError, TypeError)):
+            machine.unpack({**packed, "state": {**packed["state"], "total": wrong}}, stream._key)
+
+
+@pytest.mark.parametrize(("epsilon", "share"), [(1e-9, 1e-9), (0.1, 5e-324)])
+def test_a_share_of_next_to_nothing_is_refused(epsilon: float, share: float) -> None:
+    with pytest.raises(ParameterError, match="epsilon is too small"):
+        phdstream.TotalCounter.of_share(epsilon, 1, share)
 
 
 def test_batches_may_be_empty_and_remove_more_than_was_added() -> None:
@@ -200,7 +257,6 @@ def test_the_constants_are_on_the_safe_side() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_points_on_the_border_of_a_domain_are_counted(kind: Any) -> None:
-    """They may lie in a cell without any of the domain; a cell beside counts them."""
     points = np.column_stack([np.full(1500, 0.5), np.random.default_rng(1).uniform(0.0, 0.7, 1500)])
     for depth in (1, 6, 12):
         stream = make(kind, Half(), 50.0, max_depth=depth, **({} if kind is PHDStream else {"period": 2}))
@@ -263,8 +319,6 @@ def test_a_cell_whose_parts_have_no_measure_is_not_cut(kind: Any, fan_out: int) 
 
 
 def test_domains_of_ones_own() -> None:
-    """One that snaps is asked to; measures that are none are refused and change nothing."""
-
     class Snapping(Half):
         def snap(self, points):
             return np.minimum(points, [0.25, 1.0])
@@ -309,7 +363,6 @@ def test_depths_whose_borders_floats_cannot_tell_are_refused() -> None:
 
 @pytest.mark.parametrize("counter", ["simple", "block", "binary"])
 def test_a_state_is_a_value(counter: str) -> None:
-    """A state may be stepped from twice, and is what it was after others have followed it."""
     stream = PHDStream(SQUARE, 1.0, counter, max_depth=8, retention=3, seed=1)
     generator = np.random.default_rng(2)
     machine, key, state = stream._machine, stream._key, stream._state
@@ -331,3 +384,60 @@ def test_a_state_is_a_value(counter: str) -> None:
     # Counters that settle pack every tree.
     shared = any(one[3].kept.nodes is two[3].kept.nodes for one, two in itertools.pairwise(kept))
     assert shared == (counter != "binary")
+
+
+# Intervals of counts in boxes: noise of the cells inside, and what cut cells hide.
+
+POINTS = np.random.default_rng(1).beta(2.0, 5.0, (3000, 2))
+
+
+def stream_of(**options) -> PHDStream:
+    return advanced(PHDStream(SQUARE, **({"epsilon": 1.0, "max_depth": 6, "seed": 1} | options)),
+                    [(batch, None) for batch in np.array_split(POINTS, 3)])  # fmt: skip
+
+
+@pytest.mark.parametrize("counter", [Simple(), Block(4), BinaryTree(16), BinaryTree(6)])
+def test_open_draws_are_those_of_the_counters_errors(counter) -> None:
+    # One draw of size 1 in each of many counters: a draw that is open shows in that counter's error.
+    steps = 40
+    state = np.zeros((steps, counter.width), np.int64)
+    errors = np.zeros(steps, np.int64)
+    for number in range(steps):
+        errors += counter.step(state, (np.arange(steps) == number).astype(np.int64))
+        assert np.abs(errors).sum() == counter.open_draws(number + 1)
+
+
+def test_errors_of_whole_and_of_cut_cells() -> None:
+    made = stream_of()
+    cells, variance = made.tree, 3 * laplace_variance(made._plan.cell_distribution.scale)
+    np.testing.assert_allclose(made.std_error(cells.lower[:9], cells.upper[:9]), np.sqrt(variance))
+    assert made.std_error([0.0, 0.0], [1.0, 1.0]) == pytest.approx(np.sqrt(cells.n_leaves * variance))
+    assert made.interval([0.5, 0.5], [0.5, 0.7]) == (0.0, 0.0)
+    # One cell that is cut hides where its points are.
+    made = stream_of(max_depth=0)
+    count, found = made.total, made.std_error([0.0, 0.0], [0.5, 0.5])
+    assert found**2 == pytest.approx(variance / 16 + (count + np.sqrt(variance)) ** 2 * 3 / 16)
+    low, high = made.interval([0.0, 0.0], [0.5, 0.5], 0.8)
+    half = MODEL_WIDTH * wider_quantile(0.8) * found
+    assert (low, high) == (max(0.0, count / 4 - half), pytest.approx(count / 4 + half))
+
+
+def test_intervals_hold_their_answers_and_most_of_the_truth() -> None:
+    made = stream_of()
+    corners = np.sort(np.random.default_rng(2).random((2, 200, 2)), axis=0)
+    low, high = made.interval(*corners)
+    answers = made.count(*corners)
+    assert (low <= answers).all()
+    assert (answers <= high).all()
+    truth = ((corners[0][:, None] <= POINTS) & (corners[1][:, None] > POINTS)).all(axis=2).sum(axis=1)
+    assert np.mean((low <= truth) & (truth <= high)) > 0.94
+
+
+def test_what_has_no_interval_says_why() -> None:
+    with pytest.raises(ParameterError, match="confidence"):
+        stream_of().interval([0.0, 0.0], [0.5, 0.5], 2.0)
+    # Points that wait for the next count are in no released number.
+    waiting = advanced(AdaptivePHDStream(SQUARE, 1.0, seed=1), [(POINTS, None)])
+    for made in (waiting, PrivTree(SQUARE, epsilon=1.0, seed=1).fit(POINTS)):
+        with pytest.raises(StateError, match="does not state the noise"):
+            made.interval([0.0, 0.0], [0.5, 0.5])

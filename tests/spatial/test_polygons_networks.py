@@ -16,12 +16,10 @@ from fastdp.spatial.maps import EARTH_RADIUS, draw_pieces
 from tests import stat
 
 shapely = pytest.importorskip("shapely", reason="the extra 'geo' (shapely, geopandas) is not installed")
-
 KM = EARTH_RADIUS * math.pi / 180
 
 
 def grid(domain, columns: int, rows: int) -> tuple[np.ndarray, np.ndarray]:
-    """Cells that tile the domain's bounding box."""
     xs = np.linspace(domain.lower[0], domain.upper[0], columns + 1)
     ys = np.linspace(domain.lower[1], domain.upper[1], rows + 1)
     lower = np.stack(np.meshgrid(xs[:-1], ys[:-1]), -1).reshape(-1, 2)
@@ -37,23 +35,33 @@ def star(corners: int = 2001):
     return shapely.Polygon(outline, [[(-0.5, -0.5), (0.5, -0.5), (0.2, 0.6)]])
 
 
-def test_area_of_a_triangle_by_hand() -> None:
+def test_areas_and_lengths_by_hand() -> None:
+    """A road along the border of two cells belongs to one of them; the last cells hold the last border."""
     domain = Polygons(shapely.Polygon([(0, 0), (4, 0), (0, 2)]))
     assert (domain.lower.tolist(), domain.upper.tolist(), domain.area) == ([0, 0], [4, 2], 4.0)
     assert domain.measure(*grid(domain, 2, 1)).tolist() == [3.0, 1.0]
     assert domain.measure([[3.0, 1.0]], [[4.0, 2.0]]).tolist() == [0.0]
     assert domain.contains([[0, 0], [1, 1], [2, 1], [2.1, 1], [5, 5]]).tolist() == [True, True, True, False, False]
+    roads = [[(0, 0), (4, 0)], [(2, 0), (2, 2)], [(4, 0), (4, 2)], [(0, 2), (4, 2)]]
+    domain = Network([shapely.LineString(road) for road in roads])
+    assert domain.length == 12.0
+    assert domain.measure(*grid(domain, 2, 1)).tolist() == [4.0, 8.0]
+    assert domain.measure(*grid(domain, 2, 2)).tolist() == [2.0, 4.0, 2.0, 4.0]
+    flat = Network(shapely.LineString([(0, 5), (2, 5)]))
+    assert (flat.lower.tolist(), flat.upper.tolist()) == ([0.0, 4.0], [2.0, 6.0])
+    assert flat.measure([flat.lower], [flat.upper]).tolist() == [2.0]
 
 
-def test_areas_add_up_and_equal_shapelys() -> None:
-    shape = star()
-    domain = Polygons(shape)
-    lower, upper = grid(domain, 37, 23)
-    areas = domain.measure(lower, upper)
-    assert areas.sum() == pytest.approx(domain.area, rel=1e-12)
-    assert domain.area == pytest.approx(shape.area, rel=1e-12)
-    whole = shapely.area(shapely.intersection(shapely.box(*lower.T, *upper.T), shape))
-    np.testing.assert_allclose(areas, whole, atol=1e-12)
+@pytest.mark.parametrize("kind", ["polygons", "network"])
+def test_measures_add_up_and_equal_shapelys(kind: str) -> None:
+    roads = [shapely.LineString(each) for each in np.random.default_rng(5).random((60, 7, 2))]
+    domain = Polygons(star()) if kind == "polygons" else Network(roads)
+    lower, upper = grid(domain, 13, 17)
+    found = domain.measure(lower, upper)
+    shape, size = (star(), shapely.area) if kind == "polygons" else (shapely.union_all(roads), shapely.length)
+    assert found.sum() == pytest.approx(size(shape), rel=1e-12)
+    whole = size(shapely.intersection(shapely.box(*lower.T, *upper.T), shape))
+    np.testing.assert_allclose(found, whole, atol=1e-9)
 
 
 def test_overlaps_and_islands_count_once() -> None:
@@ -115,28 +123,6 @@ def test_pieces_are_drawn_within_their_cells() -> None:
     assert 900 < np.sum(chosen == 0) < 1100
 
 
-def test_lengths_by_hand_and_on_borders() -> None:
-    """A road along the border of two cells belongs to one of them; the last cells hold the last border."""
-    roads = [[(0, 0), (4, 0)], [(2, 0), (2, 2)], [(4, 0), (4, 2)], [(0, 2), (4, 2)]]
-    domain = Network([shapely.LineString(road) for road in roads])
-    assert domain.length == 12.0
-    assert domain.measure(*grid(domain, 2, 1)).tolist() == [4.0, 8.0]
-    assert domain.measure(*grid(domain, 2, 2)).tolist() == [2.0, 4.0, 2.0, 4.0]
-    flat = Network(shapely.LineString([(0, 5), (2, 5)]))
-    assert (flat.lower.tolist(), flat.upper.tolist()) == ([0.0, 4.0], [2.0, 6.0])
-    assert flat.measure([flat.lower], [flat.upper]).tolist() == [2.0]
-
-
-def test_lengths_equal_shapelys() -> None:
-    roads = [shapely.LineString(each) for each in np.random.default_rng(5).random((60, 7, 2))]
-    domain = Network(roads)
-    lower, upper = grid(domain, 13, 17)
-    lengths = domain.measure(lower, upper)
-    assert lengths.sum() == pytest.approx(sum(road.length for road in roads))
-    cut = shapely.intersection(shapely.box(*lower.T, *upper.T), shapely.union_all(roads))
-    np.testing.assert_allclose(lengths, shapely.length(cut), atol=1e-9)
-
-
 def test_a_street_graph() -> None:
     def edges(data: bool) -> list:
         assert data
@@ -182,7 +168,6 @@ def test_degrees() -> None:
 
 
 def test_a_hair_beyond_the_earth_is_accepted() -> None:
-    """Natural Earth's land ends at 180.00000000000006 degrees; a thousandth of a degree is a mistake."""
     land = Polygons(shapely.box(170, -90 - 1e-9, 180.00000000000006, 0), geographic=True)
     assert land.upper[0] == 180.00000000000006
     street = shapely.LineString([(-180 - 5e-8, 0), (0, 90 + 5e-8)])

@@ -1,11 +1,14 @@
-"""Interrupts in the last steps of a call: it is consumed or not, and what follows is as if there had been none."""
+"""One call at a time, and interrupts: a call is consumed or not, and what follows is as if there had been none."""
 
 from __future__ import annotations
 
 import contextlib
 import copy
+import linecache
 import os
+import shutil
 import signal
+import subprocess
 import sys
 import threading
 from collections.abc import Callable
@@ -23,12 +26,14 @@ from fastdp.perturbers import Hierarchy
 from fastdp.smoothers import Recent
 from fastdp.state import atomic_files, sealed_file
 from fastdp.state.driver import Publisher
+from fastdp.state.machine import CallGuard, single_caller
 from fastdp.streams import pipelines, stream_machine
 from fastdp.thresholds import NoisyMax, noisy_max
 from fastdp.thresholds.renewals import RenewFromPublished
 from tests.state.saved_objects import CASES, golden_cut
 
 SOURCES = str(Path(fastdp.__file__).parent)
+
 NAMES = ["tops", "stream_publisher", "pak", "topl", "topl_server", "sums", "tree_counts", "selective_counting"]
 
 
@@ -115,61 +120,29 @@ def test_behind_a_write_a_call_is_consumed_or_not(
 @pytest.mark.skipif(not atomic_files.has_locks(), reason="needs flock")
 # Between open() and the block that closes it the file is closed by being collected.
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
-def test_an_interrupted_write_leaves_no_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Or nobody could write in that folder as long as the process lives."""
+def test_a_kept_traceback_keeps_no_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a debugger, a notebook, and the block that handles the interrupt do: the next call goes on."""
     monkeypatch.setattr(atomic_files, "LOCK_TRIES", 1)
-    at, strikes = 0, True
-    while strikes:
+    at, kept = 0, None
+    while not at or kept is not None:
         at += 1
-        publisher, interrupt = (
-            CASES["simple_counts"].make(),
-            Interrupt(at, (sealed_file.__file__, atomic_files.__file__)),
-        )
+        publisher = CASES["simple_counts"].make()
         publisher.keep(tmp_path / str(at))
-
-        def step(publisher: Any = publisher, strike: Interrupt = interrupt) -> None:
-            strike.arm()
-            publisher.step([1, 2, 3])
-
-        strikes = interrupt.strikes(step)
-    assert at > 40
-
-
-def _interrupted_at_all_places(sources: tuple[str, ...], make: Callable[[int], Callable[[], object]]) -> int:
-    """Interrupt a call at every place, and call again while the traceback is kept; how many places there were."""
-    at = 0
-    while True:
-        at += 1
-        call, interrupt = make(at), Interrupt(at, (*sources, atomic_files.__file__, contextlib.__file__))
+        interrupt = Interrupt(at, (sealed_file.__file__, atomic_files.__file__, contextlib.__file__))
         before, kept = sys.gettrace(), None
         try:
             interrupt.arm()
-            call()
+            publisher.step([1, 2, 3])
         except KeyboardInterrupt as error:
             kept = error
         finally:
             sys.settrace(before)
         try:
-            call()
+            publisher.step([1, 2, 3])
         except StateError as error:
             # A write that took place without the call's end; nothing else.
             assert "not as this publisher left it" in str(error), str(error)  # noqa: PT017 - most calls raise nothing
-        if kept is None:
-            return at
-
-
-@pytest.mark.skipif(not atomic_files.has_locks(), reason="needs flock")
-@pytest.mark.filterwarnings("ignore::ResourceWarning")
-def test_a_kept_traceback_keeps_no_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As a debugger, a notebook, and the block that handles the interrupt do: the next call goes on."""
-    monkeypatch.setattr(atomic_files, "LOCK_TRIES", 1)
-
-    def step(at: int) -> Callable[[], object]:
-        publisher = CASES["simple_counts"].make()
-        publisher.keep(tmp_path / str(at))
-        return lambda: publisher.step([1, 2, 3])
-
-    assert _interrupted_at_all_places((sealed_file.__file__,), step) > 100
+    assert at > 100
 
 
 @pytest.mark.skipif(not atomic_files.has_locks(), reason="needs flock")
@@ -282,3 +255,145 @@ def test_reports_and_their_sums_come_together() -> None:
         assert np.array_equal(collector.totals[2], first)
     assert counts == {100, 200}
     assert at > 10
+
+
+class Thing:
+    def __init__(self) -> None:
+        self._guard = CallGuard()
+        self.count = 0
+
+    @single_caller
+    def work(self, action=None) -> int:
+        """Counts."""
+        if action is not None:
+            action()
+        self.count += 1
+        return self.count
+
+
+def test_a_second_call_is_refused_while_the_first_goes_on() -> None:
+    thing = Thing()
+
+    def again() -> None:
+        with pytest.raises(StateError, match="two threads at once"):
+            thing.work()
+
+    def elsewhere() -> None:
+        thread = threading.Thread(target=again)
+        thread.start()
+        thread.join()
+
+    assert thing.work(again) == 1
+    assert thing.work(elsewhere) == 2
+    assert thing.work() == 3
+
+
+def test_calls_never_overlap() -> None:
+    thing, inside, most = Thing(), [], []
+
+    def action() -> None:
+        inside.append(1)
+        most.append(len(inside))
+        inside.pop()
+
+    def many() -> None:
+        for _ in range(3000):
+            with contextlib.suppress(StateError):
+                thing.work(action)
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [threading.Thread(target=many) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(before)
+    assert max(most) == 1
+    assert thing.work() == thing.count
+
+
+def test_interrupts_on_any_line_leave_nothing_locked() -> None:
+    """But for the line that ends a call: it is one step of the interpreter, which looks for signals behind it."""
+    left = [0]
+
+    def interrupt(frame, event, _argument):
+        code = frame.f_code
+        if event == "line" and code.co_name in ("guarded", "work"):
+            if "discard" in linecache.getline(code.co_filename, frame.f_lineno):
+                return interrupt
+            left[0] -= 1
+            if left[0] < 0:
+                raise KeyboardInterrupt
+        return interrupt
+
+    survived = 0
+    for skipped in range(40):
+        thing, left[0] = Thing(), skipped
+        sys.settrace(interrupt)
+        try:
+            thing.work()
+        except KeyboardInterrupt:
+            survived += 1
+        finally:
+            sys.settrace(None)
+        assert thing.work() >= 1
+        if left[0] >= 0:
+            break
+    assert survived > 5
+
+
+#: The first process of a PID namespace forks into another one, where the child is the first as well.
+FORKS = """
+import ctypes, os, sys
+from fastdp.state.machine import CallGuard, single_caller
+from fastdp.errors import StateError
+from fastdp.state import atomic_files
+
+class Thing:
+    def __init__(self):
+        self._guard = CallGuard()
+
+    @single_caller
+    def work(self):
+        return 1
+
+thing, number = Thing(), os.getpid()
+folder = atomic_files.Hold(os.open(sys.argv[1], os.O_RDONLY))
+assert atomic_files.lock(folder.descriptor)
+if sys.argv[2] == "namespace" and ctypes.CDLL(None).unshare(0x20000000):
+    sys.exit(77)
+# Foreign code forks without Python's hooks.
+child = ctypes.PyDLL(None).fork() if sys.argv[2] == "foreign" else os.fork()
+if not child:
+    folder.release()
+    try:
+        thing.work()
+    except StateError as error:
+        os._exit((20 if "forked" in str(error) else 30) + (os.getpid() == number))
+    os._exit(40)
+status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+assert thing.work() == 1
+atomic_files.LOCK_TRIES = 1
+assert not atomic_files.lock(os.open(sys.argv[1], os.O_RDONLY)), "the child gave its parent's lock back"
+sys.exit(status)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.parametrize("where", ["process", "namespace", "foreign"])
+def test_a_forked_child_is_refused_even_with_its_parents_number(where: str, tmp_path) -> None:
+    start: list[str] = []
+    if where == "namespace":
+        start = [shutil.which("unshare") or "unshare", "--pid", "--fork"]
+        try:
+            subprocess.run([*start, "true"], check=True, capture_output=True)
+        except (OSError, subprocess.CalledProcessError) as error:
+            pytest.skip(f"no new PID namespace here: {error}")
+    command = [*start, sys.executable, "-c", FORKS, str(tmp_path), where]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode == 77:
+        pytest.skip("no second PID namespace here")
+    assert done.returncode == {"process": 20, "namespace": 21, "foreign": 20}[where], done.stderr

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import errno
+import hashlib
 import hmac
 import json
 import os
@@ -11,25 +12,25 @@ import shutil
 import struct
 import unicodedata
 import zlib
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from fastdp.errors import ParameterError, StateError
+from fastdp.errors import DataError, ParameterError, StateError
 from fastdp.local import Piecewise, SumCollector, encode
-from fastdp.state import atomic_files, codec, driver, sealed_file
+from fastdp.noise import Key
+from fastdp.state import Machine, Publisher, Transition, atomic_files, codec, driver, sealed_file
+from fastdp.state.driver import Replay, as_one
+from fastdp.state.sealed_file import StateFile
+from fastdp.streams.stream_machine import Schedule
 from tests.state.saved_objects import CASES, KEY, golden_cut, is_empty
 
 KIND = type(CASES["tops"].make())
+
 HEADER = sealed_file.HEADER
-
-
-def rewritten(path: Path, change) -> None:
-    """Another content in a plain file, sealed like the first."""
-    file = sealed_file.StateFile(path)
-    file.write(json.dumps(change(driver.read_file(file)[0])).encode(), None)
 
 
 def kept(name: str, path: Path, calls: int | None = None, key: bytes | str | None = None):
@@ -159,18 +160,6 @@ def test_a_record_that_an_interrupt_took_back_is_not_in_the_file(
     assert np.array_equal(np.concatenate(parts), np.concatenate(undisturbed("tops")[1:]))
 
 
-def _repacked(content: Any) -> Any:
-    """As another zlib would have packed it."""
-    if isinstance(content, dict):
-        return {name: _repacked(value) for name, value in content.items()}
-    if isinstance(content, list):
-        return [_repacked(value) for value in content]
-    try:
-        return base64.b64encode(zlib.compress(zlib.decompress(base64.b64decode(content)), 9)).decode()
-    except (ValueError, TypeError, zlib.error):
-        return content
-
-
 @pytest.mark.parametrize("name", ["tops", "stream_publisher", "adaptive", "pak", "topl", "sums", "tree_counts"])
 def test_a_replay_does_not_depend_on_how_arrays_are_packed(tmp_path: Path, name: str) -> None:
     case, path = CASES[name], tmp_path / "kept"
@@ -214,23 +203,6 @@ def test_a_child_forked_during_a_write_holds_no_lock(tmp_path: Path, request: py
     assert publisher.n_steps == 2
 
 
-@pytest.mark.skipif(not hasattr(os, "fork") or not atomic_files.has_locks(), reason="needs fork and flock")
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_a_child_does_not_give_its_parents_lock_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(atomic_files, "LOCK_TRIES", 1)
-    hold, other = (atomic_files.Hold(os.open(tmp_path, os.O_RDONLY)) for _ in range(2))
-    assert atomic_files.lock(hold.descriptor)
-    child = os.fork()
-    if not child:
-        hold.release()
-        os._exit(0)
-    assert os.waitpid(child, 0)[1] == 0
-    assert not atomic_files.lock(other.descriptor)
-    hold.release()
-    assert atomic_files.lock(other.descriptor)
-    other.release()
-
-
 ODD_PATHS = {
     "x" * 300: StateError,
     "a\0b": ParameterError,
@@ -248,20 +220,6 @@ def test_paths_that_no_file_can_have(tmp_path: Path, monkeypatch: pytest.MonkeyP
         with pytest.raises(error, match=r"path|file"):
             call(path)
     assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.skipif(not hasattr(os, "seteuid") or os.geteuid() != 0, reason="needs to change the user")
-def test_a_folder_that_may_not_be_entered(tmp_path_factory: pytest.TempPathFactory) -> None:
-    folder = tmp_path_factory.mktemp("closed")
-    folder.chmod(0o644)
-    publisher = CASES["tops"].make()
-    os.seteuid(65534)
-    try:
-        for call in (publisher.keep, publisher.save, KIND.load):
-            with pytest.raises(StateError, match="Permission denied"):
-                call(folder / "s")
-    finally:
-        os.seteuid(0)
 
 
 def test_spellings_of_a_passphrase(tmp_path: Path) -> None:
@@ -374,13 +332,6 @@ def test_a_small_file_does_not_inflate_to_all_memory(tmp_path: Path, monkeypatch
         codec.pack(np.zeros(2**12, np.int64), "<i8")
 
 
-@pytest.mark.parametrize("change", [lambda raw: raw[:-1], lambda raw: raw + b"x"])
-def test_packed_numbers_end_where_they_end(change) -> None:
-    packed = base64.b64decode(codec.pack(np.arange(9), "<i8"))
-    with pytest.raises(ValueError, match="cut short, or followed"):
-        codec.unpack(base64.b64encode(change(packed)).decode(), "<i8")
-
-
 @pytest.mark.parametrize("name", ["tops", "pak", "simple_counts", "phdstream"])
 @pytest.mark.parametrize("key", [None, KEY])
 @pytest.mark.parametrize("replay", [False, True])
@@ -470,3 +421,179 @@ def test_a_record_that_was_interrupted_before_it_took_effect_can_be_replayed(
             publisher.publish(case.calls[2])
     published = publisher.publish(case.calls[2])
     assert np.array_equal(KIND.load(path, replay=True).publish(case.calls[2]), published)
+
+
+def test_a_replay_needs_all_of_the_recorded_values() -> None:
+    key = Key.from_seed(1)
+    recorded = Replay.of(PARTS[0], key)
+    recorded.check(PARTS[0], key)
+    recorded.check(np.concatenate([PARTS[0], [9.0]]), key)
+    for size in (0, 4):
+        with pytest.raises(DataError, match="at least the 5 values"):
+            recorded.check(PARTS[0][:size], key)
+    for wrong in (PARTS[0] + 1.0, PARTS[0][::-1].copy()):
+        with pytest.raises(DataError, match="differs"):
+            recorded.check(wrong, key)
+    with pytest.raises(DataError, match="differs"):
+        recorded.check(PARTS[0], Key.from_seed(2))
+    with pytest.raises(DataError, match="differs"):
+        recorded.check(PARTS[0], key, recorded.digest)
+
+
+def test_parts_of_a_batch_do_not_run_together() -> None:
+    batches = [(b"ab", b"c"), (b"a", b"bc"), (b"abc",), (b"abc", b""), (b"", b"abc"), (b"ab", b"c", b"")]
+    assert len({as_one(*batch).tobytes() for batch in batches}) == len(batches)
+    arrays = [(PARTS[0][:2], PARTS[0][2:]), (PARTS[0][:3], PARTS[0][3:])]
+    assert as_one(*arrays[0]).tobytes() != as_one(*arrays[1]).tobytes()
+
+
+@dataclass(frozen=True)
+class Place:
+    """A state with an index."""
+
+    n_seen: int
+    index: int
+
+
+@dataclass(frozen=True)
+class Counting(Machine[Place]):
+    """Calls, modulo a length."""
+
+    length: int
+
+    def start(self, key: Key) -> Place:
+        """Nothing."""
+        return Place(0, 0)
+
+    def step(self, state: Place, batch: Any, key: Key) -> Transition[Place]:
+        """One call more."""
+        return Transition(Place(state.n_seen + 1, (state.index + 1) % self.length), lambda: state.index)
+
+    def check_indices(self, state: Place) -> None:
+        """In range."""
+        if not 0 <= state.index < self.length:
+            raise ValueError("an index out of range")
+
+
+def test_a_whole_file_is_followed_by_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or a crash could leave the old name, without any of the records since."""
+    synced, real = [], os.fsync
+
+    def watching(descriptor: int) -> None:
+        synced.append("folder" if os.path.samestat(os.fstat(descriptor), tmp_path.stat()) else "file")
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", watching)
+    publisher = Publisher(Counting(3), seed=1)
+    publisher.keep(tmp_path / "kept")
+    assert synced == ["file", "folder"]
+    publisher.step(1)
+    assert synced == ["file", "folder", "file"], "a record is one sync"
+    Publisher.load(tmp_path / "kept", machine=Counting).step(2)
+    assert synced[3:] == ["file", "folder"], "the first write after loading is whole"
+
+
+def test_records_come_to_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By number and by bytes, then one state takes their place; nothing is lost."""
+    for name, most, numbers in (("MAX_RECORDS", 3, [2, 3, 4, 1, 2, 3, 4, 1, 2]), ("SPARE_BYTES", 1, [1] * 9)):
+        with monkeypatch.context() as patch:
+            patch.setattr(driver, name, most)
+            publisher = Publisher(Counting(3), seed=1)
+            publisher.keep(tmp_path / name)
+            found = [publisher.step(1) is None or len(StateFile(tmp_path / name).open()[0]) for _ in range(9)]
+            assert found == numbers
+            assert Publisher.load(tmp_path / name, machine=Counting).state == Place(9, 0)
+
+
+def rewritten(path: Path, change) -> None:
+    """Another content in a plain file, sealed like the first."""
+    file = StateFile(path)
+    file.write(json.dumps(change(driver.read_file(file)[0])).encode(), None)
+
+
+def altered(path: Path, within: str | None = None, **changes: Any) -> None:
+    """A kept file with another present position."""
+
+    def change(content: Any) -> Any:
+        (content["now"] if within is None else content["now"][within]).update(changes)
+        return content
+
+    rewritten(path, change)
+
+
+PARTS = [np.arange(5.0), np.arange(3.0), np.full(4, 2.0)]
+
+
+def test_the_digest_rolls_on_with_every_call(tmp_path: Path) -> None:
+    def digests(name: str, parts: list[np.ndarray]) -> list[str]:
+        publisher = CASES["adaptive_fixed"].make()
+        publisher.keep(tmp_path / name)
+        return [publisher.digest, *(publisher.publish(part) is not None and publisher.digest for part in parts)]
+
+    found = digests("one", PARTS)
+    assert digests("two", PARTS) == found
+    other = digests("three", [PARTS[0] + 1.0, *PARTS[1:]])
+    assert not set(found[1:]) & set(other), "equal calls behind different ones are not the same"
+    expected, keyed = "", {"key": CASES["adaptive_fixed"].make()._key.reveal(), "person": b"fastdp replay 1"}
+    assert found[0] == expected
+    for part, digest in zip(PARTS, found[1:], strict=True):
+        expected = hashlib.blake2b(bytes.fromhex(expected) + part.tobytes(), **keyed).hexdigest()
+        assert digest == expected
+
+
+def test_packed_numbers_end_where_they_end() -> None:
+    packed = base64.b64decode(codec.pack(np.arange(9), "<i8"))
+    for wrong in (packed[:-1], packed + b"x"):
+        with pytest.raises(ValueError, match="cut short, or followed"):
+            codec.unpack(base64.b64encode(wrong).decode(), "<i8")
+
+
+def _repacked(content: Any) -> Any:
+    """As another zlib would have packed it."""
+    if isinstance(content, dict):
+        return {name: _repacked(value) for name, value in content.items()}
+    if isinstance(content, list):
+        return [_repacked(value) for value in content]
+    try:
+        return base64.b64encode(zlib.compress(zlib.decompress(base64.b64decode(content)), 9)).decode()
+    except (ValueError, TypeError, zlib.error):
+        return content
+
+
+def counting(path: Path) -> tuple[Any, dict[str, Any]]:
+    publisher = Publisher(Counting(3), seed=1)
+    publisher.keep(path)
+    publisher.step(1)
+    return Publisher, {"machine": Counting}
+
+
+#: Of these the position is the state's own number, which the file has once.
+ONCE = [name for name, case in CASES.items() if isinstance(case.make()._machine, Schedule)]
+
+
+@pytest.mark.parametrize("name", ["counting", *(name for name in CASES if name not in ONCE)])
+def test_a_position_that_is_not_the_states_is_refused(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "kept"
+    if name == "counting":
+        kind, options = counting(path)
+    else:
+        kind, options = type(kept(name, path)[0]), CASES[name].options
+    place = driver.read_file(StateFile(path))[0]["now"]["n_seen"]
+    altered(path, n_seen=place)
+    assert kind.load(path, moved=True, **options) is not None
+    altered(path, n_seen=place + 1)
+    with pytest.raises(StateError, match="damaged"):
+        kind.load(path, moved=True, **options)
+
+
+def test_states_out_of_range_are_refused(tmp_path: Path) -> None:
+    counting(tmp_path / "counting")
+    altered(tmp_path / "counting", state={"n_seen": 1, "index": 3})
+    with pytest.raises(StateError, match="an index out of range"):
+        Publisher.load(tmp_path / "counting", machine=Counting)
+    server, _ = kept("topl_server", tmp_path / "kept", 4)
+    assert server.threshold is not None
+    for theta in (-1.0, 0.0, 64.5, float("nan")):
+        altered(tmp_path / "kept", "state", theta=theta)
+        with pytest.raises(StateError, match="damaged"):
+            type(server).load(tmp_path / "kept", moved=True)

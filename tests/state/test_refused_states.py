@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 
 import numpy as np
 import pytest
@@ -12,8 +13,13 @@ from fastdp.errors import StateError
 from fastdp.perturbers import Hierarchy
 from fastdp.spatial import decomposition, domains
 from fastdp.spatial.decomposition import KEPT, describe_tree, restore_tree
-from fastdp.state import codec
+from fastdp.state import codec, driver
+from fastdp.state.sealed_file import StateFile
 from fastdp.thresholds import Fixed
+from fastdp_kernels.streams import block_lengths as b
+from tests.state.adaptive_publishers import CLOSINGS
+from tests.state.adaptive_publishers import make as make_adaptive
+from tests.state.adaptive_publishers import stream as paced
 from tests.state.saved_objects import CASES, stream
 
 pytest.importorskip("shapely")
@@ -36,29 +42,6 @@ def test_trees_that_no_step_makes_are_refused(cut: list[int], size: int) -> None
         decomposition.shape(deep, 1 + 2 * deep.size, publisher._plan)
 
 
-def kept_again(kept, plan):
-    """Through the columns of a state file."""
-    return restore_tree(describe_tree(kept, KEPT), KEPT, plan)
-
-
-@pytest.mark.parametrize("name", ["cut", "released", "measure", "state", "split"])
-def test_kept_trees_that_no_step_leaves_are_refused(name: str) -> None:
-    case = CASES["phdstream_tree"]
-    publisher = case.make()
-    case.run(publisher, case.calls[0])
-    kept, plan = publisher._state.kept.tree, publisher._plan
-    described = describe_tree(kept, KEPT)
-    for again in (kept_again(kept, plan), restore_tree(described, KEPT, plan)):
-        assert all(np.array_equal(getattr(again, each), getattr(kept, each)) for each in ("first", *KEPT))
-    array = np.flatnonzero(kept.first >= 0) if name == "cut" else getattr(kept, name)
-    wrongs = [array[:-1], array[:, None]]
-    if name == "cut":
-        wrongs += [array + 1, array + 10**6, np.maximum(array, 1)]
-    for wrong in wrongs:
-        with pytest.raises(ValueError, match=r"shape|tree"):
-            restore_tree({**described, name: codec.describe(wrong)}, KEPT, plan)
-
-
 def at_cut(name: str, calls: int):
     publisher = CASES[name].make()
     for chunk in CASES[name].calls[:calls]:
@@ -70,37 +53,9 @@ def is_refused(publisher, wrong: dict) -> bool:
     """The publisher's own place is one, the wrong one is not, and changes nothing."""
     place = publisher._machine.pack(publisher._state)
     publisher._state = publisher._machine.unpack(place, publisher._key)
-    with pytest.raises(ValueError, match=r"out of|no tree|shape|no cell|wait"):
+    with pytest.raises(ValueError, match=r"out of|no tree|shape|no cell|wait|in place of"):
         publisher._state = publisher._machine.unpack(wrong, publisher._key)
     return bool(publisher._machine.pack(publisher._state) == place)
-
-
-@pytest.mark.parametrize(
-    ("entry", "value"),
-    [("exponent", value) for value in (5.5, -1.0, 11.0, 60.0, 1e300)]
-    + [("last", value) for value in (4.5, -1.0, 11.0, 1e300)]
-    + [("position", 1080.5)]
-    + [(entry, value) for entry in ("level", "energies") for value in (np.nan, np.inf)],
-)
-def test_memories_of_blocks_whose_indices_are_out_of_range_are_refused(entry: str, value: float) -> None:
-    """Kernels use three entries as indices and lengths."""
-    publisher = at_cut("adaptive", 4)
-    memory = publisher._state.progress.smoother.copy()
-    memory[entry] = value
-    numbers = codec.pack(memory.view(np.float64), "<f8")
-    assert is_refused(publisher, {**publisher._machine.pack(publisher._state), "smoother": numbers})
-
-
-def test_positions_of_blocks_that_are_out_of_range_are_refused() -> None:
-    publisher = at_cut("adaptive", 4)
-    place, memory = publisher._machine.pack(publisher._state), publisher._state.progress.smoother
-    for change in (
-        {"blocks": -1},
-        {"filled": place["filled"] + 32, "n_seen": place["n_seen"] + 32},
-        {"smoother": codec.pack(memory.view(np.float64)[:-1], "<f8")},
-        {"smoother": codec.pack(np.empty(0), "<f8")},
-    ):
-        assert is_refused(publisher, {**place, **change})
 
 
 @pytest.mark.parametrize(
@@ -133,34 +88,6 @@ def test_smoothers_of_ones_own_need_not_know_their_memories() -> None:
     publisher._state = publisher._machine.unpack(publisher._machine.pack(publisher._state), publisher._key)
     memory = codec.pack(np.array([np.nan]), "<f8")
     assert is_refused(publisher, {**publisher._machine.pack(publisher._state), "smoother": memory})
-
-
-def counted(name: str, calls: int, steps: int, row: int):
-    """Another number of steps, and another first number in a row of a counter that is at work."""
-    publisher = at_cut(name, calls)
-    state = publisher._state
-    rows = state.rows.copy()
-    rows[1, 0] = row
-    return publisher, dataclasses.replace(state, n_seen=steps if steps >= 0 else state.n_seen, rows=rows)
-
-
-@pytest.mark.parametrize(
-    ("name", "steps", "row"),
-    [
-        ("tree_counts", -1, -1), ("tree_counts", -1, 5), ("tree_counts", -1, 2**62), ("block_counts", -1, -1),
-        ("block_counts", -1, 4), ("block_counts", 2**40 + 1, 3),
-    ],
-)  # fmt: skip
-def test_rows_of_counters_that_no_steps_leave_are_refused(name: str, steps: int, row: int) -> None:
-    publisher, state = counted(name, 3, steps, row)
-    assert is_refused(publisher, publisher._machine.pack(state))
-
-
-def test_counters_end_where_their_words_do() -> None:
-    publisher, state = counted("block_counts", 3, 2**40, 3)
-    publisher._state = publisher._machine.unpack(publisher._machine.pack(state), publisher._key)
-    with pytest.raises(StateError, match="steps were taken"):
-        publisher.step([1, 2, 3])
 
 
 @pytest.mark.parametrize("name", ["phdstream", "phdstream_polygons", "phdstream_tree"])
@@ -217,14 +144,6 @@ def test_more_points_than_memory_holds_are_one_error(points: float) -> None:
         tree.sample(1)
 
 
-def test_a_place_without_its_count_is_one_error() -> None:
-    publisher = at_cut("tops", 1)
-    wrong = publisher._machine.pack(publisher._state)
-    del wrong["n_seen"]
-    with pytest.raises(KeyError):
-        publisher._state = publisher._machine.unpack(wrong, publisher._key)
-
-
 @pytest.mark.parametrize("name", ["adaptive_phdstream", "adaptive_phdstream_paced"])
 def test_a_schedule_is_checked_before_the_first_batch(name: str) -> None:
     publisher = at_cut(name, 0)
@@ -234,14 +153,102 @@ def test_a_schedule_is_checked_before_the_first_batch(name: str) -> None:
         assert is_refused(publisher, publisher._machine.pack(wrong))
 
 
-def _schedule(**change):
-    return lambda state: {"schedule": dataclasses.replace(state.schedule, **change)}
+@pytest.mark.parametrize("field", ["scale", "low", "n_seen"])
+def test_a_record_has_all_of_its_fields(field: str) -> None:
+    """With a default too: a file of the present format has written it."""
+    if field == "n_seen":
+        publisher = at_cut("tops", 1)
+        wrong = publisher._machine.pack(publisher._state)
+        del wrong["n_seen"]
+        with pytest.raises(KeyError):
+            publisher._machine.unpack(wrong, publisher._key)
+        return
+    distribution = at_cut("topl_server", 3).distribution
+    described = codec.describe(distribution)
+    del described[field]
+    with pytest.raises(KeyError, match=field):
+        codec.restore(type(distribution), described)
 
 
-def _counted(**change):
-    return lambda state: {
-        "counted": state.counted._replace(**{n: f(getattr(state.counted, n)) for n, f in change.items()})
-    }
+@pytest.mark.parametrize("n", [100, 560, 600, 1111, 6000])
+@pytest.mark.parametrize("closing", CLOSINGS)
+def test_positions_out_of_range_are_refused(n: int, closing: str) -> None:
+    """Kernels use three entries of a memory as indices and lengths."""
+    publisher = make_adaptive(closing=closing)
+    publisher.publish(paced(n))
+    place, memory = publisher._machine.pack(publisher._state), publisher._progress.smoother
+    numbers = b.MEMORY.itemsize // 8
+    changes: dict[str, list[object]] = {
+        "n_seen": [-1, float(n), "7"], "cycle": [1.0, -1], "held": [-1, 0.0], "blocks": [-1, 3.0],
+        "filled": [-1, 2.0, *([2**40] if memory.size else [])], "open_sum": [1.0],
+        "theta_steps": [-1, 1.5, 2**62 if memory.size else 10], "prediction": ["x", 3],
+        "smoother": [packed(each) for each in (np.zeros(3), np.zeros(numbers + 1), np.full(numbers, np.inf))],
+    }  # fmt: skip
+    if memory.size:
+        position, exponent = memory["position"][0], memory["exponent"][0]
+        changes["smoother"] += [packed(np.empty(0))] + [
+            packed(memory, entry, value)
+            for entry, values in {
+                "position": [position + 0.5, -1.0, np.nan, np.inf], "decided": [position + 1.0, -1.0, 0.5],
+                "exponent": [-1.0, exponent + 0.5, 60.0, 1e18, np.nan], "last": [-1.0, 0.5, 41.0, 1e18, np.nan],
+                "energies": [np.nan, np.inf], "level": [np.nan, np.inf],
+            }.items()
+            for value in values
+        ]  # fmt: skip
+    else:
+        changes["smoother"].append(packed(np.zeros(numbers)))
+    for name, wrong in changes.items():
+        assert all(is_refused(publisher, {**place, name: value}) for value in wrong)
+
+
+def kept_again(kept, plan):
+    """Through the columns of a state file."""
+    return restore_tree(describe_tree(kept, KEPT), KEPT, plan)
+
+
+@pytest.mark.parametrize("name", ["cut", "released", "measure", "state", "split"])
+def test_kept_trees_that_no_step_leaves_are_refused(name: str) -> None:
+    publisher = at_cut("phdstream_tree", 1)
+    kept, plan = publisher._state.kept.tree, publisher._plan
+    described, again = describe_tree(kept, KEPT), kept_again(kept, plan)
+    assert all(np.array_equal(getattr(again, each), getattr(kept, each)) for each in ("first", *KEPT))
+    array = np.flatnonzero(kept.first >= 0) if name == "cut" else getattr(kept, name)
+    wrongs = [array[:-1], array[:, None]]
+    if name == "cut":
+        wrongs += [array + 1, array + 10**6, np.maximum(array, 1)]
+    for wrong in wrongs:
+        with pytest.raises(ValueError, match=r"shape|tree"):
+            restore_tree({**described, name: codec.describe(wrong)}, KEPT, plan)
+
+
+def packed(memory: np.ndarray, place: str | None = None, value: float = 0.0) -> str:
+    """A memory as a file has it, with another number in a place."""
+    changed = memory.copy()
+    if place is not None:
+        changed[place] = value
+    return codec.pack(changed.view(np.float64), "<f8")
+
+
+@pytest.mark.parametrize(
+    ("name", "steps", "row"),
+    [
+        ("tree_counts", None, -1), ("tree_counts", None, 5), ("tree_counts", None, 2**62), ("block_counts", None, -1),
+        ("block_counts", None, 4), ("block_counts", 2**40 + 1, 3), ("block_counts", 2**40, 3),
+    ],
+)  # fmt: skip
+def test_rows_of_counters_that_no_steps_leave_are_refused(name: str, steps: int | None, row: int) -> None:
+    """Another number of steps, and another first number in a row of a counter that is at work."""
+    publisher = at_cut(name, 3)
+    rows = publisher._state.rows.copy()
+    rows[1, 0] = row
+    wrong = dataclasses.replace(publisher._state, n_seen=steps or publisher._state.n_seen, rows=rows)
+    if steps != 2**40:
+        assert is_refused(publisher, publisher._machine.pack(wrong))
+        return
+    # There the words of a counter end.
+    publisher._state = publisher._machine.unpack(publisher._machine.pack(wrong), publisher._key)
+    with pytest.raises(StateError, match="steps were taken"):
+        publisher.step([1, 2, 3])
 
 
 @pytest.mark.parametrize(
@@ -252,11 +259,22 @@ def _counted(**change):
         lambda state: {"added": (state.added[0][::-1], state.added[1])},
         lambda state: {"added": (state.added[0] + 2**6, state.added[1])},
         lambda state: {"removed": (state.removed[0] - 2**6, state.removed[1])},
-        lambda state: {"n_steps": 0, "counted": None}, lambda state: {"counted": None}, _schedule(period=2),
-        _schedule(period=4), _schedule(weight=1.5), _schedule(products=np.nan), _schedule(squares=-1.0),
-        _schedule(costs=np.zeros(4)), _schedule(costs=np.full(3, np.inf)), _counted(weight=lambda array: array[:-1]),
-        _counted(weight=lambda array: -array - 1), _counted(variance=lambda array: array - 1e9),
-        _counted(rate=lambda array: array + np.nan), _counted(held=lambda array: array[:-1]),
+        lambda state: {"n_steps": 0, "counted": None}, lambda state: {"counted": None},
+        *[
+            lambda state, change=change: {"schedule": dataclasses.replace(state.schedule, **change)}
+            for change in (
+                {"period": 2}, {"period": 4}, {"weight": 1.5}, {"products": np.nan}, {"squares": -1.0},
+                {"costs": np.zeros(4)}, {"costs": np.full(3, np.inf)},
+            )
+        ],
+        *[
+            lambda state, n=name, f=f: {"counted": state.counted._replace(**{n: f(getattr(state.counted, n))})}
+            for name, f in (
+                ("weight", lambda array: array[:-1]), ("weight", lambda array: -array - 1),
+                ("variance", lambda array: array - 1e9), ("rate", lambda array: array + np.nan),
+                ("held", lambda array: array[:-1]),
+            )
+        ],
     ],
 )  # fmt: skip
 def test_trees_that_no_count_leaves_are_refused(change) -> None:
@@ -267,11 +285,42 @@ def test_trees_that_no_count_leaves_are_refused(change) -> None:
     assert is_refused(publisher, publisher._machine.pack(wrong))
 
 
-@pytest.mark.parametrize("field", ["scale", "low"])
-def test_a_record_has_all_of_its_fields(field: str) -> None:
-    """With a default too: a file of the present format has written it."""
-    distribution = at_cut("topl_server", 3).distribution
-    described = codec.describe(distribution)
-    del described[field]
-    with pytest.raises(KeyError, match=field):
-        codec.restore(type(distribution), described)
+@pytest.mark.parametrize(
+    ("name", "calls", "damages"),
+    [
+        (
+            "tops",
+            5,
+            {
+                ("now", "blocks"): [-5], ("now", "theta_steps"): [10**17], ("now", "filled"): [10**6],
+                ("now", "n_seen"): [-3], ("now", "holdout"): ["?"], ("composition", "perturber", "name"): ["os"],
+                ("composition", "epsilon"): ["many"], ("secret",): ["zz"], ("now",): [None],
+            },
+        ),
+        ("pak", 1, {("now", "n_seen"): [29], ("now", "lag"): ["?"]}),
+        (
+            "pak_averages",
+            3,
+            {
+                ("now", "counter"): [None], ("now", "n_seen"): [301], ("now", "counter", "seen"): [10**6],
+                ("now", "counter", "above"): [[0]], ("now", "counter", "total"): [2**70],
+                ("now", "counter", "theta_steps"): [10**15, 0], ("now", "recent"): ["?"],
+                ("composition", "average"): [2], ("composition", "threshold", "name"): ["os"],
+            },
+        ),
+    ],
+)  # fmt: skip
+def test_damage_within_an_authentic_file_is_one_error(tmp_path, name: str, calls: int, damages: dict) -> None:
+    publisher = at_cut(name, calls)
+    publisher.save(tmp_path / "saved")
+    content = driver.read_file(StateFile(tmp_path / "saved"))[0]
+    for where, value in ((where, value) for where, values in damages.items() for value in values):
+        broken = json.loads(json.dumps(content))
+        inner = broken
+        for step in where[:-1]:
+            inner = inner[step]
+        inner[where[-1]] = value
+        (tmp_path / "broken").unlink(missing_ok=True)
+        StateFile(tmp_path / "broken").write(json.dumps(broken).encode(), None)
+        with pytest.raises(StateError, match="damaged"):
+            type(publisher).load(tmp_path / "broken")

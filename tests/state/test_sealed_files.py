@@ -1,17 +1,28 @@
-"""The header of a state file, write by write, and a failed write."""
+"""State files frame by frame, records as JSON and back to the last bit, trees and codes at their borders."""
 
 from __future__ import annotations
 
+import json
 import os
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
+from fastdp import AdaptivePHDStream, PHDStream
 from fastdp.errors import StateError
-from fastdp.state import atomic_files, sealed_file
+from fastdp.spatial import Box
+from fastdp.spatial.decomposition import KEPT, check_codes, describe_tree, shape
+from fastdp.state import atomic_files, codec, sealed_file
 from fastdp.state.sealed_file import StateFile
+from fastdp.thresholds import NoisyMax
+from fastdp.thresholds.base import ThresholdTask
 
 KEY = bytes(range(32))
+
 NONCE = slice(-12, None)
 
 
@@ -27,6 +38,7 @@ def test_every_write_has_a_nonce_of_its_own_and_the_next_generation(tmp_path: Pa
     other = StateFile(tmp_path / "other", KEY).write(b"the same", None)
     assert len({header[NONCE] for header in [*headers, other]}) == 21
     assert [file.seal.generation(header, "state") for header in headers] == list(range(1, 21))
+    assert len({file.seal.frame(headers[0], 1, b"same")[12:24] for _ in range(50)}) == 50
 
 
 @pytest.mark.parametrize("key", [None, KEY])
@@ -48,31 +60,18 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(
     assert (frames, stamp[: sealed_file.HEADER.size]) == ([b"old"], header)
 
 
-def frames_of(sealing: sealed_file.Seal, payloads: list[bytes]) -> tuple[bytes, list[bytes]]:
-    """Header and frames; the first frame is in :meth:`Seal.pack`."""
-    header, raw = sealing.pack(payloads[0])
-    others = [sealing.frame(header, number, payload) for number, payload in enumerate(payloads[1:], 1)]
-    return header, [raw[len(header) :], *others]
-
-
 @pytest.mark.parametrize("key", [None, KEY])
 def test_frames_stand_at_their_places(key: bytes | None) -> None:
     """An old record in a later one's place would take a publisher back."""
     sealing = sealed_file.Seal(key)
-    header, frames = frames_of(sealing, [b"state", b"one", b"two"])
+    header, raw = sealing.pack(b"state")
+    frames = [raw[len(header) :], *(sealing.frame(header, k, each) for k, each in ((1, b"one"), (2, b"two")))]
     assert sealing.open(header + b"".join(frames), "s").frames == [b"state", b"one", b"two"]
-    for order in ((0, 2, 1), (0, 1, 1), (0, 2), (1, 0)):
+    for begin, order in ((header, (0, 2, 1)), (header, (0, 1, 1)), (header, (0, 2)), (header, (1, 0))):
         with pytest.raises(StateError, match="altered"):
-            sealing.open(header + b"".join(frames[number] for number in order), "s")
-    other, _ = frames_of(sealing, [b"state"])
+            sealing.open(begin + b"".join(frames[number] for number in order), "s")
     with pytest.raises(StateError, match="altered"):
-        sealing.open(other + b"".join(frames), "s")
-
-
-def test_frames_have_nonces_of_their_own() -> None:
-    sealing = sealed_file.Seal(KEY)
-    header, _ = sealing.pack(b"state")
-    assert len({sealing.frame(header, 1, b"same")[12:24] for _ in range(50)}) == 50
+        sealing.open(sealing.pack(b"state")[0] + b"".join(frames), "s")
 
 
 def test_a_salt_serves_one_passphrase() -> None:
@@ -93,7 +92,102 @@ def test_a_small_state_does_not_inflate_to_all_memory(monkeypatch: pytest.Monkey
         sealed_file.Seal().pack(bytes(2**20))
 
 
-def test_a_record_is_written_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@dataclass(frozen=True)
+class Record:
+    """All that a record may hold."""
+
+    count: int
+    share: float
+    name: str | None
+    whole: NDArray[np.int64]
+    real: NDArray[np.float64]
+    pairs: tuple[tuple[int, float], ...] = ()
+
+
+def test_records_come_back_to_the_last_bit() -> None:
+    whole = np.array([[-(2**63), 2**63 - 1], [2**32, -1]])
+    real = np.array([0.1, -0.0, 5e-324, 1.7976931348623157e308, np.pi])
+    record = Record(2**70, 0.1, None, whole, real, ((1, 0.5), (2, 0.25)))
+    again = codec.restore(Record, json.loads(json.dumps(codec.describe(record))))
+    assert (again.count, again.share, again.name, again.pairs) == (2**70, 0.1, None, record.pairs)
+    assert again.whole.dtype == np.int64
+    assert again.real.dtype == np.float64
+    assert np.array_equal(again.whole, whole)
+    assert again.real.tobytes() == real.tobytes()
+    assert codec.restore(Record, {**codec.describe(record), "name": "x"}).name == "x"
+
+
+@pytest.mark.parametrize(
+    ("field", "wrong"),
+    [("share", 1), ("name", 3), ("pairs", [[1, 2]])]
+    + [("count", wrong) for wrong in (2.0, True, "2", None, np.int64(2))],
+)
+def test_entries_of_another_type_are_refused(field: str, wrong: Any) -> None:
+    record = codec.describe(Record(1, 0.5, None, np.zeros(1, np.int64), np.zeros(1)))
+    with pytest.raises((ValueError, TypeError)):
+        codec.restore(Record, {**record, field: wrong})
+
+
+def test_documents_are_the_same_but_for_how_arrays_are_packed() -> None:
+    first, second = np.arange(50), np.arange(50)
+    text = codec.pack(first, "<i8")
+    assert codec.same({"a": [1, {"b": text}]}, {"a": [1, {"b": codec.pack(second, "<i8")}]})
+    second[7] = 0
+    one, two = {"a": 1}, {"a": 1, "b": 1}
+    others = [({"b": 1}, one), (two, one), (one, two), ([1, 2], [1]), ([1], [1, 2]), ("one", "two"), (1, 2)]
+    assert not any(codec.same(*each) for each in [({"a": text}, {"a": codec.pack(second, "<i8")}), *others])
+
+
+def test_a_part_of_ones_own_is_not_taken_for_one_of_the_same_name() -> None:
+    known = {"Record": Record}
+    stranger = type("Record", (), {})()
+    with pytest.raises(StateError, match="of your own"):
+        codec.describe_part(stranger, known)
+
+
+def plan_of(max_depth: int) -> Any:
+    return AdaptivePHDStream(Box([0.0], [1.0]), 1.0, max_depth=max_depth)._plan
+
+
+def test_codes_of_a_batch_ascend_within_the_domain() -> None:
+    plan = plan_of(4)
+    for right in ([], [0], [15], [3, 3, 9]):
+        check_codes(np.array(right, np.int64), plan)
+    for wrong in ([-1], [16], [4, 3], [0, 15, 14], [[1, 2]]):
+        with pytest.raises(ValueError, match="codes"):
+            check_codes(np.array(wrong, np.int64), plan)
+
+
+def test_trees_are_as_deep_as_the_plan_at_most() -> None:
+    cut, size = np.array([0, 1, 3, 5]), 9
+    first, starts = shape(cut, size, plan_of(4))
+    assert first.tolist() == [1, 3, -1, 5, -1, 7, -1, -1, -1]
+    assert starts.tolist() == [0, 1, 3, 5, 7, 9]
+    with pytest.raises(ValueError, match="deeper"):
+        shape(cut, size, plan_of(3))
+
+
+def test_a_publisher_refuses_a_resident_tree_that_no_step_leaves() -> None:
+    """Not only the check does: a place with such a tree is none."""
+    publisher = PHDStream(Box([0.0], [1.0]), 1.0, max_depth=4, seed=1)
+    publisher.advance(np.linspace(0.0, 1.0, 50)[:, None])
+    place = publisher._machine.pack(publisher._state)
+    publisher._state = publisher._machine.unpack(place, publisher._key)
+    kept = publisher._state.kept.tree
+    wrong = kept._replace(released=kept.released + 2**62)
+    state = {**place["state"], "kept": describe_tree(wrong, KEPT)}
+    with pytest.raises(ValueError, match="out of range"):
+        publisher._state = publisher._machine.unpack({**place, "state": state}, publisher._key)
+
+
+@pytest.mark.parametrize("packed", [[0, -1], [-1, 1]])
+def test_counts_and_bins_below_0_are_refused(packed: list[int]) -> None:
+    chooser = NoisyMax().start(ThresholdTask(1.0, 100.0, 10, 16, 1.0))
+    with pytest.raises(ValueError, match="negative"):
+        chooser.unpack(np.array(packed))
+
+
+def test_a_record_is_written_whole_and_in_a_locked_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The system may write less than it is given."""
     file = StateFile(tmp_path / "state", KEY)
     header = file.write(b"state", None)
@@ -101,9 +195,6 @@ def test_a_record_is_written_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(os, "write", lambda descriptor, data: real(descriptor, data[:1000]))
     file.append(file.seal.frame(header, 1, b"record"), (tmp_path / "state").stat().st_size)
     assert file.open()[0] == [b"state", b"record"]
-
-
-def test_a_folder_that_stays_locked_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(atomic_files, "lock", lambda descriptor: False)
-    with pytest.raises(StateError, match="stayed locked"), StateFile(tmp_path / "state").locked():
+    with pytest.raises(StateError, match="stayed locked"), file.locked():
         pass

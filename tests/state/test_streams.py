@@ -1,4 +1,4 @@
-"""``publisher.stream``: iterables, generators and async ones, chunks and single values; and what the logger says."""
+"""``publisher.stream`` with its log, and a mechanism of one's own, as on their pages."""
 
 from __future__ import annotations
 
@@ -12,12 +12,15 @@ import numpy as np
 import pytest
 
 import fastdp
-from fastdp.errors import DataError, ParameterError
+from fastdp.errors import DataError, ParameterError, StateError
 from fastdp.spatial import Box
+from fastdp.state import Publisher
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastdp.errors.AccuracyWarning")
 
+DOCS = Path(__file__).resolve().parents[2] / "docs"
 VALUES = np.arange(300.0) % 37
+
 KINDS: dict[str, Any] = {
     "adaptive": lambda: fastdp.Adaptive(1.0, 40.0, 50, 64, seed=1),
     "tops": lambda: fastdp.ToPS(1.0, 40.0, 50, 64, fan_out=2, prune=1, seed=1),
@@ -86,18 +89,6 @@ def test_a_refused_batch_is_not_consumed_and_the_stream_goes_on() -> None:
     assert publisher.n_seen == 2
 
 
-def test_the_pages_program_goes_on_where_it_was_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    page = (Path(__file__).resolve().parents[2] / "docs" / "state.md").read_text()
-    section = page.split("## Streams that never end\n")[1].split("\n## ")[0]
-    (program,) = [part.split("```")[0] for part in section.split("```python\n")[1:]]
-    monkeypatch.chdir(tmp_path)
-    names: dict[str, Any] = {"__name__": "page"}
-    exec(compile(program, "docs/state.md", "exec", dont_inherit=True), names)  # noqa: S102 - the project's own page
-    assert (len(names["before"]), len(names["after"])) == (90, 60)
-    assert fastdp.Adaptive.load("sensor.state").n_seen == 150
-    assert [out.size for out in names["outputs"]] == [1] * 90
-
-
 def test_batches_of_points_are_tuples_or_arrays() -> None:
     points = [np.array([[0.2, 0.3], [0.7, 0.1]]), (np.array([[0.5, 0.5]]), np.array([[0.2, 0.3]])), np.empty((0, 2))]
     made = [fastdp.PHDStream(Box([0, 0], [1, 1]), 4.0, seed=1) for _ in range(2)]
@@ -115,8 +106,6 @@ def test_what_is_no_iterable_of_batches_is_refused(given: Any) -> None:
 
 
 # Logging.
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_log_says_what_is_public(kind: str, caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
     publisher = KINDS[kind]()
@@ -134,3 +123,51 @@ def test_the_log_says_what_is_public(kind: str, caplog: pytest.LogCaptureFixture
     assert all(record.levelno == logging.DEBUG for record in closed)
     assert bool(closed) == (kind in ("adaptive", "tops"))
     assert all(record.name == "fastdp" for record in caplog.records)
+
+
+BATCH, NEXT = [20, 30, 25], [1, 2, 3, 400]
+
+
+def run_page(text: str) -> dict[str, Any]:
+    """The names that the first programs of a page leave in the working folder."""
+    program = "".join(part.split("```")[0] for part in text.split("```python\n")[1:3])
+    assert len(program.splitlines()) <= 44
+    names: dict[str, Any] = {"__name__": "page"}
+    exec(compile(program, "docs", "exec", dont_inherit=True), names)  # noqa: S102 - the project's own page
+    return names
+
+
+def test_the_pages_program_goes_on_where_it_was_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    names = run_page((DOCS / "state.md").read_text().split("## Streams that never end\n")[1].split("\n## ")[0])
+    assert (len(names["before"]), len(names["after"])) == (90, 60)
+    assert fastdp.Adaptive.load("sensor.state").n_seen == 150
+    assert [out.size for out in names["outputs"]] == [1] * 90
+
+
+def test_a_mechanism_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    page = run_page((DOCS / "tutorials" / "own_mechanism.md").read_text())
+    assert page["again"] == page["first"]
+    assert page["sums"].state.n_seen == 3
+
+    def fresh() -> Publisher[Any]:
+        return Publisher(page["BatchSums"](epsilon=1.0, bound=100), seed=1)
+
+    def noises(*batches: list[int]) -> list[int]:
+        sums = fresh()
+        return [sums.step(batch) - sum(batch) for batch in batches]
+
+    assert noises(BATCH) == noises(BATCH)
+    assert len({*noises(BATCH, BATCH, BATCH), *noises([20, 30, 26]), *noises([20, 30, 24])}) > 3
+    loaded, unbroken = Publisher.load("sums.state", machine=page["BatchSums"]), fresh()
+    assert loaded.state == page["sums"].state
+    unbroken.step(BATCH)
+    assert loaded.step(NEXT) == unbroken.step(NEXT)
+    with pytest.raises(StateError, match="not as this publisher left it"):
+        page["sums"].step(NEXT)
+    other = type("Other", (page["BatchSums"],), {})
+    with pytest.raises(StateError, match="holds a BatchSums: expected a Other"):
+        Publisher.from_bytes(fresh().to_bytes(), machine=other)
+    with pytest.raises(StateError, match="machine = None"):
+        Publisher.from_bytes(fresh().to_bytes())

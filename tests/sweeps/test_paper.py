@@ -164,10 +164,8 @@ def test_panels_say_which_streams_they_show(name, small, titles, real, tmp_path)
     for data in (None, real):
         titles.clear()
         make(name, tmp_path / f"out_{data is None}", data)
-        # The folder of real streams has no bike trips.
-        synthetic = data is None or name in ("pak_figure_12", "pak_figure_13")
         assert titles
-        assert all(("synthetic" in title) == synthetic for title in titles), titles
+        assert all(("synthetic" in title) == (data is None) for title in titles), titles
 
 
 @pytest.mark.slow

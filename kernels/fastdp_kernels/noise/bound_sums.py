@@ -1,6 +1,6 @@
 """Blocks for AES, for noise bound to sums: questions about sums, and for words.
 
-Source: Bellare, Guerin and Rogaway 1995 (XOR MACs); ``docs/privacy.md``, section 13.
+Source: Bellare, Guerin and Rogaway 1995 (XOR MACs); ``docs/noise.md``, section 2.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 F(chain, index, total) is 64 bytes of ChaCha20 under a 256-bit chain key, with the block's index and exact sum as
 counter and nonce: the next chain key, and random words.  A chain key shows no noise before it; proof:
-``docs/privacy.md``, section 13.
+``docs/noise.md``, section 2.
 
 Source: RFC 8439 section 2.3; Bernstein 2008 (64-bit counter and nonce); Bellare, Canetti and Krawczyk 1996
 (cascades).

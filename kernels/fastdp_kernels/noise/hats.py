@@ -1,7 +1,7 @@
 """Noise of a hierarchy of hat functions made consistent: maps between levels of knots, and tridiagonal systems.
 
 Leaves are at 0, 1, ..., n - 1; level j has n / b^j + 1 knots, b^j apart.  The order of operations is fixed, so every
-machine gives the same numbers (``docs/hats.md``).
+machine gives the same numbers (``docs/streams.md``).
 """
 
 from __future__ import annotations

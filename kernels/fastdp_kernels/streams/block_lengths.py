@@ -4,7 +4,7 @@ A block of g values releases one sum with noise of variance nu.  Long blocks hav
 changes within them: the squared difference of neighbouring sums of 2^k values has the mean h_k + 2 nu, where h_k, the
 energy at scale k, is hidden by a block of 2^(k+1) values.  h_k is estimated at the blocks' scale and coarser ones;
 finer ones are extrapolated.  Sums are in units of the threshold, variances of its square; derivations:
-``docs/adaptive.md``.
+``docs/streams.md``.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The online pass: values to block sums, released totals to published values (ToPS Algorithm 1, lines 11 to 28).
 
 A value is clipped, rounded to the grid and added to its block; published is the prediction, or, for a block's last
-value, the released total less the block's published values (``docs/tops.md``).  g = block length, ``filled`` = values
-in the open block.
+value, the released total less the block's published values (``docs/streams.md``).  g = block length, ``filled`` =
+values in the open block.
 """
 
 from __future__ import annotations

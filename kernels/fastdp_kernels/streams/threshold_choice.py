@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from fastdp_kernels._jit import bits_of, inline, kernel
+from fastdp_kernels._jit import bits_of, inline, kernel, real_of
 from fastdp_kernels.noise.double_double import two_product
-from fastdp_kernels.streams.online_pass import finite_flag
+from fastdp_kernels.streams.online_pass import ROUNDER_BITS, finite_flag, step_bits
 
 # Noisy max over a histogram (ToPS section 2.3, Eq. 2; section 3.3, Eq. 6), in integers.
 #
@@ -48,40 +48,72 @@ def bin_pieces(values: np.ndarray, step: float, bins: np.ndarray, lanes: np.ndar
     scratch.
     """
     flags = np.int64(0)
-    second, third, fourth = lanes[0], lanes[1], lanes[2]
     pieces = values.size // PIECE
     for piece in range(pieces):
         part = values[piece * PIECE : (piece + 1) * PIECE]
         for i in range(PIECE):
             flags |= finite_flag(part[i])
             bins[i] = np.uint32(np.int32(_bin(part[i], step, counts.size)))
-        for i in range(0, PIECE, 4):
-            counts[bins[i]] += 1
-            second[bins[i + 1]] += 1
-            third[bins[i + 2]] += 1
-            fourth[bins[i + 3]] += 1
-    for j in range(counts.size):
-        counts[j] += second[j] + third[j] + fourth[j]
+        _count(bins, counts, lanes)
+    _join(lanes, counts)
     for i in range(pieces * PIECE, values.size):
         flags |= finite_flag(values[i])
         counts[np.int64(_bin(values[i], step, counts.size))] += 1
     return bool(flags < 0)
 
 
-@kernel
-def bin_eighths(steps: np.ndarray, first: np.ndarray, candidates: np.ndarray, counts: np.ndarray) -> None:
-    """Add each value to the bin of the least candidate not below it.
+@inline
+def _count(bins: np.ndarray, counts: np.ndarray, lanes: np.ndarray) -> None:
+    second, third, fourth = lanes[0], lanes[1], lanes[2]
+    for i in range(0, PIECE, 4):
+        counts[bins[i]] += 1
+        second[bins[i + 1]] += 1
+        third[bins[i + 2]] += 1
+        fourth[bins[i + 3]] += 1
 
-    ``steps``: int64[n] from 0 to the largest candidate, below 2^53; ``first``, int64[63 * 8]: at 8 e + k the first
-    candidate not below 2^e (1 + k / 8); ``candidates``: rising; ``counts``: int64[J].
+
+@inline
+def _join(lanes: np.ndarray, counts: np.ndarray) -> None:
+    for j in range(counts.size):
+        counts[j] += lanes[0, j] + lanes[1, j] + lanes[2, j]
+
+
+@inline
+def _bin_of_eighth(
+    value: float, steps_per_unit: float, top: float, first: np.ndarray, borders: np.ndarray
+) -> np.int64:
+    steps = step_bits(value, steps_per_unit, top) - ROUNDER_BITS
+    # The exponent and three bits of the mantissa: which eighth of an octave.
+    eighth = np.uint32((bits_of(real_of(max(steps, np.int64(1)))) >> 49) - EIGHTHS)
+    return np.int64(first[eighth] + np.int64(borders[eighth] < steps))
+
+
+@kernel
+def bin_eighths(
+    values: np.ndarray,
+    steps_per_unit: float,
+    top: float,
+    first: np.ndarray,
+    borders: np.ndarray,
+    bins: np.ndarray,
+    lanes: np.ndarray,
+    counts: np.ndarray,
+) -> None:
+    """Round finite values to steps, and add each to the bin of the least candidate not below it.
+
+    ``top``: the largest candidate, below 2^51; ``first``, ``borders``, int64[63 * 8]: at 8 e + k the index of the
+    first candidate not below 2^e (1 + k / 8), and itself; the next one is beyond that eighth of an octave; scratch as
+    of :func:`bin_pieces`; ``counts``: int64[J].
     """
-    for i in range(steps.size):
-        # The exponent and three bits of the mantissa: which eighth of an octave.
-        eighth = (bits_of(np.float64(steps[i])) >> 49) - EIGHTHS
-        j = first[eighth] if steps[i] > 1 else 0
-        while candidates[j] < steps[i]:
-            j += 1
-        counts[j] += 1
+    pieces = values.size // PIECE
+    for piece in range(pieces):
+        part = values[piece * PIECE : (piece + 1) * PIECE]
+        for i in range(PIECE):
+            bins[i] = np.uint32(_bin_of_eighth(part[i], steps_per_unit, top, first, borders))
+        _count(bins, counts, lanes)
+    _join(lanes, counts)
+    for i in range(pieces * PIECE, values.size):
+        counts[_bin_of_eighth(values[i], steps_per_unit, top, first, borders)] += 1
 
 
 @inline

@@ -2,7 +2,7 @@
 
 Source: Kellaris, Papadopoulos, Xiao and Papadias 2014, "Differentially private event sequences over infinite streams"
 (VLDB).  There a value is a vector of counts; here it is one number in [0, bound], and the unit any w consecutive
-values.  Each step has a budget, and those of any w consecutive steps add up to at most epsilon (``docs/privacy.md``).
+values.  Each step has a budget, and those of any w consecutive steps add up to at most epsilon (``docs/streams.md``).
 """
 
 from __future__ import annotations

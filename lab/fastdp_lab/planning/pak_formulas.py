@@ -2,8 +2,8 @@
 
 Source: PAK Eq. 1, 3, 5, 11, 13, 14, 16 to 19, sections IV-C and VI-B.  The threshold is
 x + kappa SS / a (Z + G^-1(1 - beta)) with Z from the standard Laplace or Gaussian distribution function G (``noise``)
-and SS the b-smooth sensitivity of x.  The constants are the paper's; docs/pak.md lists where they are loose, and the
-claims that they do not prove.  Names are the paper's, and their ranges stand in ``RANGES``:
+and SS the b-smooth sensitivity of x.  The constants are the paper's; docs/explanation/papers.md lists where
+they are loose, and the claims that they do not prove.  Names are the paper's, and their ranges stand in ``RANGES``:
 
 * ``epsilon``, ``delta``: budget of the threshold (eps1), or of the tree; ``bound``: B; ``n``, ``m``: lengths of the
   stream and of its first part, the hold-out;

@@ -1,4 +1,4 @@
-"""Exact privacy loss of a step's split decisions (PHDStream section 3.5; the proof is in ``docs/phdstream.md``).
+"""Exact privacy loss of a step's split decisions (PHDStream section 3.5; the proof is in ``docs/points.md``).
 
 For evaluation, never for release: it looks at the secret scores. A decision is whether score + noise exceeds the
 threshold; its probabilities are tails of discrete Laplace noise, in closed form. One event moves the scores on the

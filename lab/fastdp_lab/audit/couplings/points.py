@@ -2,7 +2,7 @@
 
 An event shifts one draw of each noisy sum that it enters, and the draws of the split decisions on its path whose
 scores are above the floor.  A decision is all that its draw decides, so it costs the logarithm of the ratio of its
-tails, not the shift (``docs/phdstream.md``, "Proof of the repaired step").
+tails, not the shift (``docs/points.md``, "One step of PHDStream").
 """
 
 from __future__ import annotations
