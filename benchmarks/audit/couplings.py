@@ -9,6 +9,7 @@ import itertools
 import logging
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
@@ -34,6 +35,7 @@ from fastdp.streams.pipelines import AdaptiveBlocks, Progress, Step, TreeNoise
 from fastdp.streams.publisher import StreamPublisher
 from fastdp.streams.release import WholeStream
 from fastdp.streams.stream_machine import Schedule, StreamState, fill_in
+from fastdp.tables import appearing
 from fastdp.tables import choices as table_choices
 from fastdp.tables.budget import Budget
 from fastdp.tables.sums import Quantity
@@ -171,8 +173,10 @@ SHIPPED: dict[str, Draw] = {
 #: Of the public windows.
 START, STOP = 60, 240
 _SENSITIVITY, _NUMBER = Quantity.sensitivity.fget, table_choices.noisy_number
-#: Totals without a choice of a clip.
+_THRESHOLD, _KEY_SCALE = appearing._threshold, appearing.KeyNoise.scale.fget
+#: Totals without a choice of a clip; private keys online.
 _PLAIN: dict[str, Any] = {"kind": "totals", "keys": "none", "chooses": False}
+_KEYS_ONLINE: dict[str, Any] = {"kind": "counts", "keys": "private", "unit": "row", "noise": "laplace"}
 
 
 def otherwise(make: Draw, released: Callable[[Release, Key, Any], list[Any]]) -> Draw:
@@ -187,14 +191,19 @@ def otherwise(make: Draw, released: Callable[[Release, Key, Any], list[Any]]) ->
     return control
 
 
-def patched(target: Any, name: str, other: Any, **given: Any) -> Draw:
-    """Tables with something in place of an attribute."""
+def patched(target: Any, name: str, other: Any, *, online: bool = False, **given: Any) -> Draw:
+    """Tables, or windows, with something in place of an attribute."""
+    put = partial(mock.patch.object, target, name, property(other) if isinstance(target, type) else other)
+
+    def make(generator: Generator) -> Instance:
+        with put() if online else nullcontext():
+            return (draw_online if online else draw)(generator, **given)
 
     def released(right: Release, key: Key, rows: Any) -> list[Any]:
-        with mock.patch.object(target, name, property(other) if isinstance(target, type) else other):
+        with put():
             return right(key, rows)
 
-    return otherwise(partial(draw, **given), released)
+    return otherwise(make, released)
 
 
 def keys_that_count(right: Release, key: Key, rows: Rows) -> list[Any]:
@@ -275,6 +284,16 @@ TABLE_CONTROLS: dict[str, Draw] = {
     ),
     "control-table-warns-of-rows": otherwise(partial(draw, kind="counts", keys="none"), warns_of_rows),
     "control-windows-logs-late-rows": otherwise(partial(draw_online, kind="totals", keys="none"), logs_late_rows),
+    # Keys pass in each window with all of delta.
+    "control-windows-delta-of-each": patched(
+        *(appearing, "_threshold", lambda rule, _: _THRESHOLD(rule._replace(delta=2 * rule.delta), 0)),
+        online=True,
+        **_KEYS_ONLINE,
+    ),
+    # Keys have half of their noise.
+    "control-windows-half-noise-of-keys": patched(
+        *(appearing.KeyNoise, "scale", lambda rule: _KEY_SCALE(rule) / 2), online=True, **_KEYS_ONLINE
+    ),
 }
 
 

@@ -104,7 +104,7 @@ def discrete_laplace(
     ----------
     scale : float or Fraction
         s in [2^-40, 2^56], an exact rational; s = sensitivity / epsilon makes the Laplace mechanism on integers pure
-        epsilon-DP on the machine (``docs/noise.md``, section 2; :func:`fastdp.add_noise`).
+        epsilon-DP on the machine (``docs/noise.md``, section 3; :func:`fastdp.add_noise`).
     size : int or tuple of int
         Number of draws, at most 2^33, or shape; optional with ``out``.
     out : int64 array, C-contiguous and writable, optional
@@ -169,7 +169,7 @@ def discrete_gaussian(
     ----------
     sigma : float or Fraction
         In [2^-10, 2^44], an exact rational.  Integers of L2 sensitivity D get rho-zCDP, rho = D^2 / (2 sigma^2), on
-        the machine (``docs/noise.md``, section 8).
+        the machine (``docs/noise.md``, section 6).
     size, out, rng, stream, seed, key
         As for :func:`fastdp.discrete_laplace`, and its errors.
 

@@ -1,4 +1,4 @@
-"""Exact discrete Gaussian noise; proof in ``docs/noise.md``, section 8.
+"""Exact discrete Gaussian noise; proof in ``docs/noise.md``, section 6.
 
 Strips of integers cover the curve; doubles decide nearly every draw, exact arithmetic with further words the others.
 Source: Canonne, Kamath and Steinke 2020 (the distribution); the sampler is ours.

@@ -77,7 +77,7 @@ class Hierarchy:
     -----
     Privacy: a value enters one node of each released level, whose sums get exact discrete Laplace noise of scale
     theta * levels / epsilon: epsilon in total (sequential), and for further trees (parallel).  Consistency is an
-    integer function of noisy sums (``docs/noise.md``, section 6).
+    integer function of noisy sums (``docs/noise.md``, section 5).
     """
 
     fan_out: int = parameter(Whole(2, 1024), default=16)

@@ -35,19 +35,7 @@ ADJACENCY = "add, remove or replace one contribution, which moves the values by 
 
 @dataclass(frozen=True)
 class VectorNoise:
-    """The Laplace mechanism on a vector of at most ``size`` numbers.
-
-    Parameters
-    ----------
-    sensitivity, epsilon : float
-        As for :func:`add_noise`.
-    size : int
-        Public bound on the number of entries.
-    integers : bool
-        True for integers, with step 1.
-    wanted : float or None
-        The caller's resolution.
-    """
+    """The Laplace mechanism on a vector of at most ``size`` numbers; ``wanted``: the caller's resolution."""
 
     rule: ClassVar[int] = 1
 

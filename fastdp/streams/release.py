@@ -157,26 +157,8 @@ NEXT_TO_NOTHING = 2.0**-26
 class WholeStream:
     """:class:`fastdp.Adaptive` on a finished array of known size.
 
-    Parameters
-    ----------
-    size : int
-        n, the number of values: public.
-    threshold : Threshold, optional
-        Chooses theta from all values, by default ``ScaleFree()``; :class:`fastdp.thresholds.Fixed` uses none.
-    epsilon, bound, max_range, perturber, contributions, delta, resolution, nonfinite, key
-        As for :class:`fastdp.Adaptive`.
-
-    Attributes
-    ----------
-    share : float
-        Share of epsilon (with Gaussian noise of x, rho = x^2 / 2) for the threshold, by public numbers; 0 if theta is
-        public.
-
-    Warns
-    -----
-    AccuracyWarning
-        If a tenth of epsilon is too little to choose a threshold well (if far too little, theta is the bound); if the
-        chosen theta clips nearly everything.
+    ``share`` of epsilon, by public numbers, chooses theta; an AccuracyWarning says if that is too little, or if theta
+    clips nearly everything.
 
     Notes
     -----

@@ -119,15 +119,6 @@ class AdaptiveRows(Rows):
     """Streams of an :class:`fastdp.Adaptive` with a public threshold, which have one compiled pass.
 
     Columns: records of the kernel, and the numbers by scale of each memory.
-
-    Parameters
-    ----------
-    pipeline : AdaptiveBlocks
-        Of the streams.
-    machine : Schedule
-        Of an :class:`fastdp.Adaptive` without a hold-out.
-    key : Key
-        Of the composition, without a stream number.
     """
 
     def __init__(self, pipeline: AdaptiveBlocks, machine: Schedule, key: Key) -> None:

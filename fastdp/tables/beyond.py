@@ -67,24 +67,16 @@ def count_tail(values: Floats, edges: tuple[Floats, Floats]) -> Integers:
 
 @dataclass(frozen=True)
 class Beyond:
-    """The sum beyond one end of a clip, in distance from it.
+    """The sum beyond one end of a clip, in distance from it."""
 
-    Attributes
-    ----------
-    excess, variance
-        Sum of (x - clip)+, and its variance by noise and model.
-    squares
-        Sum of ((x - clip)+)^2.
-    known
-        False if the rows do not stand out of the noise; the excess is then 0.
-    after
-        Part of the excess beyond the last edge that stands out.
-    """
-
+    #: `excess`, `variance`: Sum of (x - clip)+, and its variance by noise and model.
     excess: float = 0.0
     variance: float = 0.0
+    #: Sum of ((x - clip)+)^2.
     squares: float = 0.0
+    #: False if the rows do not stand out of the noise; the excess is then 0.
     known: bool = True
+    #: Part of the excess beyond the last edge that stands out.
     after: float = 0.0
 
     def variances(self, part: Floats, node: Floats) -> Floats:
@@ -143,26 +135,17 @@ def sum_beyond(edges: Floats, counts: Integers, variance: float) -> Beyond:
 
 @dataclass(frozen=True, eq=False)
 class Tail:
-    """Released facts about the values of one column beyond its clip, in all released cells together.
+    """Released facts about the values of one column beyond its clip, in all released cells together."""
 
-    Attributes
-    ----------
-    clip : (float, float)
-        Its ends.
-    edges : (float64[], float64[])
-        Of :func:`tail_edges`.
-    counts : int64[J]
-        Released numbers of rows in bins, if known.
-    variance : float
-        Of the noise of each.
-    share : float or None
-        Estimated share of rows beyond the clip, if known.
-    """
-
+    #: Its ends.
     clip: tuple[float, float]
+    #: (float64[], float64[]). Of :func:`tail_edges`.
     edges: tuple[Floats, Floats]
+    #: int64[J]. Released numbers of rows in bins, if known.
     counts: Integers
+    #: Of the noise of each.
     variance: float
+    #: Estimated share of rows beyond the clip, if known.
     share: float | None = None
 
     @classmethod

@@ -92,35 +92,24 @@ def best_candidate(
 
 @dataclass(frozen=True)
 class ColumnTask:
-    """Public numbers on which the choices about one column depend.
+    """Public numbers on which the choices about one column depend."""
 
-    Attributes
-    ----------
-    bound : (float, float)
-        The widest clip.
-    contributions : int
-        Rows of a unit that count.
-    wanted : float
-        Rows beyond the clip for which noise and clipping err alike.
-    counting, choosing, tail : float
-        Losses, epsilon or x with rho = x^2 / 2, of the numbers of rows above the lowest candidates, at most of the
-        choice of the clip, and of the numbers of rows in bins beyond it.
-    noise : "laplace" or "gaussian"
-        Of released numbers; choices are pure.
-    alike : bool
-        True if noise follows the clip's greater end, so that both may be as far from 0.
-    column, cells, epsilon
-        For messages.
-    """
-
+    #: The widest clip.
     bound: tuple[float, float]
+    #: Rows of a unit that count.
     contributions: int
+    #: Rows beyond the clip for which noise and clipping err alike.
     wanted: float
+    #: `counting`, `choosing`, `tail`: Losses, epsilon or x with rho = x^2 / 2, of the numbers of rows above the
+    #: lowest candidates, at most of the choice of the clip, and of the numbers of rows in bins beyond it.
     counting: float
     choosing: float
     tail: float
+    #: Of released numbers; choices are pure.
     noise: NoiseName
+    #: True if noise follows the clip's greater end, so that both may be as far from 0.
     alike: bool
+    #: `column`, `cells`, `epsilon`: For messages.
     column: str
     cells: int
     epsilon: float

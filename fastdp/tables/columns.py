@@ -361,14 +361,15 @@ def as_arrow(values: Any, name: str) -> pa.Array:
         if isinstance(found, np.ndarray) and found.dtype.kind == "M":
             # Arrow has no minutes and hours.
             found = found.astype("datetime64[us]")
-        # Arrow gives all entries the type of the first one, so one row would change the others.
-        listed = isinstance(found, (list, tuple)) or getattr(getattr(found, "dtype", None), "kind", None) == "O"
-        if name == "times" and listed:
-            # NaT is no datetime that has or lacks a zone.
+        if isinstance(found, arrow.Array):
+            return found
+        array = arrow.array(found, from_pandas=True)
+        if arrow.types.is_timestamp(array.type) and getattr(getattr(found, "dtype", None), "kind", "O") == "O":
+            # Arrow gives all entries the zone of the first one, so one row would change the others.  NaT has none.
             zoned = {each.tzinfo is None for each in found if isinstance(each, datetime) and each == each}
             if len(zoned) > 1:
                 raise TypeError
-        return found if isinstance(found, arrow.Array) else arrow.array(found, from_pandas=True)
+        return array
     except Exception:  # Arrow's words may quote an entry
         raise DataError(f"{name} is a {type(values).__name__}: expected a column of one type") from None
 
@@ -430,20 +431,25 @@ class Entries:
         numbers = table.numbers.array.take(found)
         return numbers if places is None else numbers[places], present
 
-    def of_type(self, kind: pa.DataType) -> _Spelled:
-        """Numbers of spellings of this type; ParameterError unless given entries can have it."""
+    def of_type(self, kind: pa.DataType, *, refuses: bool = False) -> _Spelled:
+        """Numbers of spellings of this type; with ``refuses`` ParameterError if given entries cannot have it.
+
+        A type that rows alone decide is never refused: its entries are the given ones that they name.
+        """
         kind = _text_or(kind)
         if kind not in self._spelled:
             table = self._spelled[kind] = _Spelled(Numbers(), Growing(np.int64))
-            if self._given is not None and not arrow.types.is_null(kind):
-                try:
-                    listed = arrow.array(self._given, kind)
-                except Exception:  # keys are public, but Arrow's words are long
-                    del self._spelled[kind]
+            try:
+                listed = arrow.array(self._given or [], kind)
+                if arrow.types.is_integer(kind) and listed.to_pylist() != (self._given or []):
+                    # Arrow cuts fractions off.
+                    raise TypeError
+                table.numbers.add(_firsts(table.spellings.of(*_spelling(listed, self._key)), 0))
+            except Exception:  # keys are public, but Arrow's words are long
+                if refuses:
                     raise ParameterError(
                         f"keys: entries of {self._name!r} are no {kind}: expected the type of the column"
                     ) from None
-                table.numbers.add(_firsts(table.spellings.of(*_spelling(listed, self._key)), 0))
         return self._spelled[kind]
 
     def _numbers(self, entries: pa.Array) -> Integers:
@@ -545,7 +551,7 @@ class Keys:
     def check_type(self, name: str, kind: pa.DataType) -> None:
         """ParameterError unless given entries can have this Arrow type."""
         check_single(arrow.nulls(0, kind))
-        self._entries[self.names.index(name)].of_type(kind)
+        self._entries[self.names.index(name)].of_type(kind, refuses=True)
 
     def words(self) -> Integers:
         """64 bits of each key for the hash of a row, whatever its number: int64[K]."""

@@ -64,35 +64,15 @@ class ColumnPlan:
 
 @dataclass(frozen=True)
 class TablePlan:
-    """All public parameters of a release of a table.
-
-    Attributes
-    ----------
-    time, calendar : Time, Calendar or None
-        None: no windows.
-    periods : Calendar or None
-        Periods in which a unit's rows are bounded; None: one.
-    levels : bool or None
-        True: totals of prefixes and over all windows too; None: where they are cheap.
-    start, stop : int or None
-        Numbers of the first window, and after the last.
-    online : bool
-        True if a public clock closes windows.
-    cells, nodes : int, tuple of int or None
-        Windows times keys; key prefixes by depth.
-    chosen_rows : int
-        With ``Person(rows="auto")``: rows that count, once chosen.
-    spent : dict of str to float
-        Loss of each clip's choice.
-    taken : tuple of str
-        Ends of the time taken from the table: "first", "last".
-    """
+    """All public parameters of a release of a table."""
 
     statistics: tuple[Statistic, ...]
     columns: tuple[ColumnPlan, ...]
+    #: `time`, `calendar`: None: no windows.
     time: Time | None
     unit: Unit
     calendar: Calendar | None
+    #: Periods in which a unit's rows are bounded; None: one.
     periods: Calendar | None
     epsilon: float
     delta: float = 0.0
@@ -100,15 +80,22 @@ class TablePlan:
     key_rule: KeyRule = "none"
     keys: tuple[KeyRow, ...] = ()
     private: PrivateKeys | None = None
+    #: True: totals of prefixes and over all windows too; None: where they are cheap.
     levels: bool | None = None
     noise: NoiseName = "laplace"
+    #: `start`, `stop`: Numbers of the first window, and after the last.
     start: int | None = None
     stop: int | None = None
+    #: True if a public clock closes windows.
     online: bool = False
+    #: `cells`, `nodes`: Windows times keys; key prefixes by depth.
     cells: int | None = None
     nodes: tuple[int, ...] | None = None
+    #: With ``Person(rows="auto")``: rows that count, once chosen.
     chosen_rows: int = NOMINAL_ROWS
+    #: Loss of each clip's choice.
     spent: Mapping[str, float] = field(default_factory=dict)
+    #: Ends of the time taken from the table: "first", "last".
     taken: tuple[str, ...] = ()
 
     rule: ClassVar[int] = 2

@@ -214,22 +214,14 @@ def exact_sums(
 
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """Noisy numbers of the nodes of one level with independent noise.
-
-    Attributes
-    ----------
-    level : Level
-    quantities : tuple of Quantity
-        Sums, or the one whose counts these are.
-    steps : int64[n, W or 1, K_depth]
-        Sums in steps of resolution, or counts.
-    noise : tuple of DrawnNoise
-        Of each quantity, in steps.
-    """
+    """Noisy numbers of the nodes of one level with independent noise."""
 
     level: Level
+    #: Sums, or the one whose counts these are.
     quantities: tuple[Quantity, ...]
+    #: int64[n, W or 1, K_depth]. Sums in steps of resolution, or counts.
     steps: Integers
+    #: Of each quantity, in steps.
     noise: tuple[DrawnNoise, ...]
 
 
@@ -263,53 +255,37 @@ class RowNumbers:
 
 @dataclass(frozen=True, eq=False)
 class Released:
-    """Everything that was released of a table; nothing in it is private.
+    """Everything that was released of a table; nothing in it is private."""
 
-    Attributes
-    ----------
-    edges : int64[W + 1]
-        Borders of the windows: microseconds since 1970-01-01, in UTC, or of the local clock; 0 and 1 without times.
-    time_zone : str or None
-        Zone of the windows.
-    every : str or None
-        Length of the windows.
-    nodes : tuple of dict
-        By depth from 0: the first key columns with entries of every prefix; the last are keys.
-    parents : tuple of int64[K_depth]
-        By depth from 1: each node's number one depth above.
-    statistics : tuple of Statistic
-        A mean is centre + deviation / count, or total / count, a variance square / count less the squared mean
-        deviation.
-    measured : tuple of Measured
-        Sums, the cells' first, and counts.
-    tails : dict of str to Tail
-        Of each column with values.
-    rows : RowNumbers or None
-        With persons, but online.
-    taken : tuple of str
-        Ends taken from the table, perhaps within windows: "first", "last".
-    family : str
-        The table's library.
-    selection : KeyRule or None
-        Noise and threshold of counts that chose keys.
-    begins : int64[K] or None
-        Each key's first window, before which nothing of it is released; None: 0.
-    """
-
+    #: int64[W + 1]. Borders of the windows: microseconds since 1970-01-01, in UTC, or of the local clock; 0 and 1
+    #: without times.
     edges: Integers
+    #: Zone of the windows.
     time_zone: str | None
+    #: Length of the windows.
     every: str | None
+    #: By depth from 0: the first key columns with entries of every prefix; the last are keys.
     nodes: tuple[dict[str, list[object]], ...]
+    #: tuple of int64[K_depth]. By depth from 1: each node's number one depth above.
     parents: tuple[Integers, ...]
+    #: A mean is centre + deviation / count, or total / count, a variance square / count less the squared mean
+    #: deviation.
     statistics: tuple[Statistic, ...]
+    #: Sums, the cells' first, and counts.
     measured: tuple[Measured, ...]
+    #: Of each column with values.
     tails: dict[str, Tail]
     guarantee: Guarantee = field(repr=False)
+    #: With persons, but online.
     rows: RowNumbers | None = None
+    #: Ends taken from the table, perhaps within windows: "first", "last".
     taken: tuple[str, ...] = ()
+    #: The table's library.
     family: str = "pyarrow"
+    #: Noise and threshold of counts that chose keys.
     selection: KeyRule | None = None
     others: DrawnNoise | None = None
+    #: int64[K] or None. Each key's first window, before which nothing of it is released; None: 0.
     begins: Integers | None = None
 
     def since(self, begins: Integers) -> Released:

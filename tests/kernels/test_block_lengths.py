@@ -1,29 +1,33 @@
-"""Lengths that follow what was released: against the oracle, and functions of released sums alone."""
+"""Adaptive block lengths, seasons, revision and waves against their oracles."""
 
 from __future__ import annotations
 
 import itertools
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastdp_kernels.streams import adaptive_pass
+from fastdp_kernels.streams import adaptive_pass, revision, seasons, wave_filter
 from fastdp_kernels.streams import block_lengths as b
 from tests.kernels.adaptive_runs import (
     THETA_STEPS,
     no_counts,
     public,
+    public_of,
     revise,
     run_kernel,
     run_oracle,
     shape_of,
     start,
     sum_adaptive,
+    sums_before,
 )
 from tests.kernels.streams_for_adaptive import STREAMS, laplace, make_stream
-from tests.oracles import adaptive
+from tests.oracles import adaptive, waves
+from tests.oracles.seasons import Follower
 
 close = {"rtol": 1e-9, "atol": 1e-9}
 #: Of the block left open.
@@ -32,21 +36,15 @@ LEFT_OPEN = ["exponent", "prediction", "extra"]
 
 @pytest.mark.parametrize("name", STREAMS)
 @pytest.mark.parametrize(
-    ("epsilon", "exponent", "limit", "spreads"),
-    [(0.02, 0, 0, True), (0.5, 0, 0, True), (0.5, 5, 1024, True), (0.5, 9, 256, False), (20.0, 3, 256, False)],
+    ("epsilon", "exponent", "limit", "spreads", "focus"),
+    [
+        *((0.02, 0, 0, True, None), (0.5, 0, 0, True, None), (0.5, 5, 1024, True, None)),
+        *((0.5, 9, 256, False, None), (20.0, 3, 256, False, None)),
+        *((0.5, 4, 512, True, focus) for focus in ((1, 1), (700, 700), (30, 9000))),
+    ],
 )
-def test_the_pass_equals_the_oracle(name: str, epsilon: float, exponent: int, limit: int, spreads: bool) -> None:
-    check_pass(name, epsilon, exponent, limit, spreads)
-
-
-@pytest.mark.parametrize("name", STREAMS)
-@pytest.mark.parametrize("focus", [(1, 1), (700, 700), (30, 9000)])
-def test_the_pass_with_a_focus_equals_the_oracle(name: str, focus: tuple[int, int]) -> None:
-    check_pass(name, 0.5, 4, 512, True, focus=focus)
-
-
-def check_pass(
-    name: str, epsilon: float, exponent: int, limit: int, spreads: bool, focus: tuple[int, int] | None = None
+def test_the_pass_equals_the_oracle(
+    name: str, epsilon: float, exponent: int, limit: int, spreads: bool, focus: tuple[int, int] | None
 ) -> None:
     p = public(epsilon=epsilon, limit=limit, spreads=spreads, focus=focus)
     n = 10_000
@@ -55,45 +53,27 @@ def check_pass(
     expected = run_oracle(p, steps, noise, exponent)
     assert got.blocks["exponent"][:-1].tolist() == [block.exponent for block in expected.blocks]
     assert got.blocks["released"][:-1].tolist() == [block.total for block in expected.blocks]
-    np.testing.assert_allclose(
-        got.blocks["prediction"][:-1], [block.prediction for block in expected.blocks], **close
-    )
-    np.testing.assert_allclose(got.blocks["extra"][:-1], [block.extra for block in expected.blocks], **close)
-    assert got.memory["exponent"][0] == expected.exponent
-    assert got.memory["position"][0] == expected.position
+    for field in ("prediction", "extra"):
+        wanted = [getattr(block, field) for block in expected.blocks]
+        np.testing.assert_allclose(got.blocks[field][:-1], wanted, **close)
+    for field in ("exponent", "position", "white", "drift", "level", "variance", "carry"):
+        np.testing.assert_allclose(got.memory[field][0], getattr(expected, field), **close)
     assert got.counters.tolist()[0][:2] == (n - expected.position, int(steps[expected.position :].sum()))
-    signal = [expected.white, expected.drift, expected.level, expected.variance, expected.carry]
-    np.testing.assert_allclose(
-        [
-            got.memory["white"][0],
-            got.memory["drift"][0],
-            got.memory["level"][0],
-            got.memory["variance"][0],
-            got.memory["carry"][0],
-        ],
-        signal,
-        **close,
-    )
     np.testing.assert_allclose(got.published, adaptive.published(expected, n, spikes=not spreads), **close)
 
 
 def test_the_first_choice_is_the_oracles() -> None:
-    for epsilon in (2.0**-10, 0.01, 0.05, 0.5, 5.0, 2.0**20):
-        for max_range in (1, 2, 3, 4, 100, 2**14, 2**20, 2**40):
-            p = public(epsilon=epsilon, max_range=max_range)
-            for white, drift, seen in ((0.02, 0.02 / max_range, 0), (0.5, 0.0, 3), (0.0, 1e-6, 5), (0.0, 0.0, 2)):
-                expected = adaptive.choose_exponent(white, drift, seen, p)
-                assert b.choose_exponent(white, drift, seen, shape_of(p)[0]) == expected, (epsilon, max_range, seen)
-
-
-@pytest.mark.parametrize("max_range", [1, 100, 2**16])
-def test_the_first_choice_with_a_focus_is_the_oracles(max_range: int) -> None:
-    for epsilon in (0.05, 5.0):
-        for focus in ((1, max_range), (max_range, max_range)):
-            p = public(epsilon=epsilon, max_range=max_range, focus=focus)
-            for white, drift, seen in ((0.02, 0.02 / max_range, 0), (0.5, 0.0, 3)):
-                expected = adaptive.choose_exponent(white, drift, seen, p)
-                assert b.choose_exponent(white, drift, seen, shape_of(p)[0]) == expected, (epsilon, focus, seen)
+    cases = itertools.product(
+        (2.0**-10, 0.01, 0.05, 0.5, 5.0, 2.0**20), (1, 2, 3, 4, 100, 2**14, 2**20, 2**40), (None, 1, 0)
+    )
+    for epsilon, max_range, shortest in cases:
+        focus = None if shortest is None else (shortest or max_range, max_range)
+        if focus and max_range > 2**16:
+            continue
+        p = public(epsilon=epsilon, max_range=max_range, focus=focus)
+        for white, drift, seen in ((0.02, 0.02 / max_range, 0), (0.5, 0.0, 3), (0.0, 1e-6, 5), (0.0, 0.0, 2)):
+            expected = adaptive.choose_exponent(white, drift, seen, p)
+            assert b.choose_exponent(white, drift, seen, shape_of(p)[0]) == expected, (epsilon, focus, seen)
 
 
 @pytest.mark.parametrize("focus", [None, (1, 1), (1000, 1000), (1000, 100_000), (2**20, 2**20)])
@@ -216,17 +196,6 @@ def test_any_cut_and_any_batch_of_noise_gives_the_same(cuts: list[int], noises: 
     assert np.array_equal(counters[["filled", "open_sum"]], whole.counters[["filled", "open_sum"]])
 
 
-def test_values_that_are_not_finite_are_noticed_anywhere() -> None:
-    p = public()
-    blocks, noise = np.empty(1001, adaptive_pass.BLOCK), np.zeros(1000, np.int64)
-    for place, wrong in itertools.product((0, 7, 8, 100, 999), (np.nan, np.inf, -np.inf)):
-        values = np.full(1000, 5.0)
-        values[place] = wrong
-        places = {"counters": no_counts(), "memory": start(p, 3), "blocks": blocks}
-        consumed = sum_adaptive(values, 1.0, 10.0, 10.0, shape_of(p), None, noise=noise, **places)
-        assert consumed == -1
-
-
 @pytest.mark.parametrize(("mean", "factor"), [(0.9, 1.0), (0.6, b.MAX_RISE)])
 def test_behind_a_rise_blocks_are_no_longer_than_a_span(mean: float, factor: float) -> None:
     """And where most is cut off, theta rises to the hold-out's mean itself."""
@@ -313,3 +282,284 @@ def test_a_threshold_that_follows_equals_the_oracle(name: str, epsilon: float, s
         assert memory["unit"][0] == 1.0, "or noise would be that of a threshold far above all values"
     elif level > 1.0:
         assert level < memory["unit"][0] < 10 * level
+
+
+PERIOD = 96.0
+
+
+@dataclass
+class Pass:
+    """Results of the kernels."""
+
+    blocks: np.ndarray
+    memory: np.ndarray
+    published: np.ndarray
+
+
+def shape_for(p: adaptive.Public) -> np.ndarray:
+    shape = shape_of(p)
+    if p.rises:
+        shape["top_unit"][0] = p.top
+    if p.events:
+        shape["queries"] = adaptive.query_lengths(p)
+        shape["events"][0] = 1.0
+    return shape
+
+
+def begin(p: adaptive.Public, exponent: int, period: float) -> np.ndarray:
+    memory = np.zeros(1, seasons.SEASON)
+    memory["period"] = period
+    b.start_memory(0.5, 0.25, exponent, p.rises and not p.events, shape_for(p), memory["plain"])
+    return memory
+
+
+def run(
+    p: adaptive.Public, steps: np.ndarray, noise: np.ndarray, exponent: int, period: float = PERIOD, cut: int = 2**40
+) -> Pass:
+    """The pass in chunks of ``cut`` values, each of them again from where theta rose."""
+    memory, counters = begin(p, exponent, period), no_counts()
+    closed, at, out, rows = 0, 0, np.empty(steps.size), []
+    while at < steps.size:
+        part, filled = steps[at : at + cut - at % cut].astype(np.float64), int(counters["filled"][0])
+        top = -(2.0**60) if p.events else float(int(memory["plain"]["unit"][0] * THETA_STEPS))
+        blocks, bends = np.zeros(noise.size - closed + 1, adaptive_pass.BLOCK), np.empty(part.size)
+        shape = shape_for(p)
+        consumed = adaptive_pass.sum_bound(
+            *(part, public_of(1.0, top, float(THETA_STEPS)), shape, b.lengths_of_events(shape)),
+            *(noise[closed:], np.empty(0, np.uint64), np.empty(0)),
+            *(counters, memory["plain"], blocks, memory, bends),
+        )
+        assert consumed == part.size or counters["stopped"][0] == adaptive_pass.ROSE, "more noise was needed"
+        new, mine = int(counters["closed"][0]), out[at : at + consumed]
+        adaptive_pass.emit_adaptive(blocks[: new + 1], filled, 1.0, False, bool(p.events), mine)
+        mine += bends[:consumed]
+        rows.append(blocks[:new])
+        at, closed = at + consumed, closed + new
+        counters["closed"] = counters["stopped"] = 0
+    return Pass(np.concatenate([*rows, blocks[new : new + 1]]), memory, out)
+
+
+def daily(n: int, seed: int, period: float = PERIOD) -> np.ndarray:
+    """A day, a week and a level that wanders, in [0, THETA_STEPS]."""
+    generator, at = np.random.default_rng(seed), np.arange(n)
+    day = 200 * np.sin(2 * np.pi * at / period) + 80 * np.cos(6 * np.pi * at / period)
+    week = 90 * np.sin(2 * np.pi * at / period / 7)
+    level = 400 + np.cumsum(generator.normal(0.0, 1.0, n))
+    return np.rint(np.clip(level + day + week + generator.normal(0.0, 60.0, n), 0, THETA_STEPS)).astype(np.int64)
+
+
+def follow_seasons(
+    p: adaptive.Public, steps: np.ndarray, noise: np.ndarray, exponent: int, period: float
+) -> Follower:
+    """The oracle on the same stream."""
+    follower = Follower(adaptive.Learner(p, 0.5, 0.25, exponent), period, seasons)
+    drawn, at = iter(noise.tolist()), 0
+    while at + 2**follower.plain.exponent <= steps.size:
+        length = 2**follower.plain.exponent
+        part = steps[at : at + length]
+        if p.rises:
+            part = np.minimum(part, int(follower.plain.unit * THETA_STEPS))
+        follower.close(float(part.sum() + next(drawn)) / THETA_STEPS)
+        at += length
+    return follower
+
+
+def check_equal(found: Pass, follower: Follower, n: int) -> None:
+    assert found.blocks["exponent"][:-1].tolist() == [block.exponent for block in follower.plain.blocks]
+    assert found.memory["gained"][0] == pytest.approx(follower.gained, rel=1e-6)
+    assert found.memory["left"]["white"][0] == pytest.approx(follower.left.white, rel=1e-6, abs=1e-12)
+    assert found.memory["left"]["drift"][0] == pytest.approx(follower.left.drift, rel=1e-6, abs=1e-12)
+    np.testing.assert_allclose(found.published, follower.published(n), rtol=0, atol=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("n", "epsilon", "exponent", "events"),
+    [(1000, 3.0, 3, False), (2000, 0.8, 4, False), (1200, 0.3, 0, True), (1000, 1.5, 0, True)],
+)
+def test_published_values_equal_the_oracle(n: int, epsilon: float, exponent: int, events: bool) -> None:
+    """Also with a period that is no whole number, in blocks that are too long for it or still open."""
+    period = 96.5
+    p = public(epsilon=epsilon, max_range=2**11, **({"events": b, "first": 0} if events else {}))
+    steps, noise = daily(n, 1, period), laplace(n, THETA_STEPS / epsilon, 2)
+    follower = follow_seasons(p, steps, noise, exponent, period)
+    assert follower.gained > 0.5
+    longest = 2 ** max(block.exponent for block in follower.plain.blocks)
+    assert (longest > seasons.REACH * period) == (epsilon == 0.3)
+    check_equal(run(p, steps, noise, exponent, period), follower, n)
+
+
+def test_under_a_theta_that_rises_too() -> None:
+    """A block's noise then counts as several of the first theta's."""
+    n = 1200
+    p = public(epsilon=4.0, max_range=2**11, limit=128, rises=True, top=8.0)
+    steps = daily(n, 3) * np.where(np.arange(n) < 400, 1, 4)
+    shape = shape_for(p)
+    assert shape["top_unit"][0] == 8.0
+    noise = laplace(n, THETA_STEPS / 4.0, 3)
+    found, follower = run(p, steps, noise, 3), follow_seasons(p, steps, noise, 3, PERIOD)
+    assert found.memory["plain"]["unit"][0] == pytest.approx(follower.plain.unit)
+    assert follower.plain.unit > 2.0
+    check_equal(found, follower, n)
+
+
+@given(st.integers(1, 700), st.integers(0, 3))
+@settings(max_examples=8)
+def test_chunks_do_not_matter(cut: int, seed: int) -> None:
+    p = public(epsilon=1.0, max_range=2**11)
+    steps, noise = daily(3000, seed), laplace(3000, THETA_STEPS, seed)
+    one, several = run(p, steps, noise, 3), run(p, steps, noise, 3, cut=cut)
+    assert np.array_equal(one.blocks, several.blocks)
+    assert np.array_equal(one.memory, several.memory)
+    assert np.array_equal(one.published, several.published)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_everything_public_is_a_function_of_released_sums_of_seasons(seed: int) -> None:
+    """The proof's step: other values, and noise that makes up for them, give the same of everything."""
+    p, n = public(epsilon=1.0, max_range=2**11), 6000
+    first, second = daily(n, seed), daily(n, seed + 50, 70.0)
+    noise = laplace(n, THETA_STEPS, seed)
+    one = run(p, first, noise, 3)
+    edges = np.concatenate([[0], np.cumsum(2 ** one.blocks["exponent"][:-1].astype(np.int64))])
+    moved = np.diff(np.concatenate([[0], np.cumsum(first - second)])[edges])
+    assert (moved != 0).mean() > 0.5
+    assert one.memory["gained"][0] > 0.0
+    adjusted = noise.copy()
+    adjusted[: moved.size] += moved
+    two = run(p, second, adjusted, 3)
+    assert np.array_equal(one.blocks, two.blocks)
+    assert np.array_equal(one.memory, two.memory)
+    assert np.array_equal(one.published, two.published)
+
+
+def test_a_block_is_bent_about_the_mean_that_it_accounts_for() -> None:
+    """So sums of whole blocks, and what is made up for, are as without bends."""
+    p, n = public(epsilon=1.0, max_range=2**11), 6000
+    found = run(p, daily(n, 5), laplace(n, THETA_STEPS, 5), 3)
+    at, bent = 0, 0
+    for exponent, _, prediction, extra, catch in found.blocks[:-1].tolist():
+        length = 1 << int(exponent)
+        values = found.published[at : at + length] - extra * (np.arange(length) < catch)
+        assert values.mean() == pytest.approx(prediction, abs=1e-12)
+        assert values.min() > -1e-12
+        assert values.max() < 1.0 + 1e-12
+        assert np.unique(values.round(14)).size <= 128
+        bent += values.max() - values.min() > 0.05
+        at += length
+    assert bent > 20
+
+
+@given(
+    totals=st.lists(st.one_of(st.floats(-1e9, 1e9), st.floats(-1.0, 40.0)), max_size=60),
+    epsilon=st.sampled_from([2.0**-20, 0.01, 1.0, 2.0**10, 2.0**30]),
+    exponent=st.integers(0, 8),
+    period=st.sampled_from([2.0, 7.5, 96.0, 2.0**40]),
+    events=st.booleans(),
+)
+@settings(max_examples=20)
+def test_numbers_stay_finite_whatever_is_released_of_seasons(
+    totals: list[float], epsilon: float, exponent: int, period: float, events: bool
+) -> None:
+    p = public(epsilon=epsilon, **({"events": b, "first": 0} if events else {}))
+    memory, shape = begin(p, exponent, period), shape_for(p)
+    for total in totals:
+        plain = memory["plain"][0]
+        closed, before = int(plain["exponent"]), [float(plain[name]) for name in ("level", "unit", "last")]
+        b.close_block(plain, total, shape[0], b.lengths_of_events(shape))
+        seasons.follow_season(memory[0], total, closed, *before, shape[0])
+        assert np.isfinite(memory.view(np.float64)).all()
+        bends = np.empty(min(1 << int(plain["exponent"]), 512))
+        seasons.bend(memory[0], shape[0], 0, bends)
+        assert np.isfinite(bends).all()
+        assert events or 0.0 <= plain["prediction"] <= 1.0
+        entries = np.arange(seasons.STATES)
+        assert memory["covariance"][0, entries * (entries + 3) // 2].min() >= 0.0
+
+
+@pytest.mark.parametrize("name", STREAMS)
+@pytest.mark.parametrize(("epsilon", "exponent"), [(0.05, 6), (0.5, 0), (20.0, 6)])
+def test_levels_means_and_sums_equal_the_oracle(name: str, epsilon: float, exponent: int) -> None:
+    p = public(epsilon=epsilon, max_range=2**12)
+    n = 1500
+    steps, noise = make_stream(name, n, 5), laplace(n, THETA_STEPS / epsilon, 6)
+    got, learner = run_kernel(p, steps, noise, exponent), run_oracle(p, steps, noise, exponent)
+    means, levels = revise(p, start(p, exponent), got.blocks)
+    expected = adaptive.levels_given_all(learner)
+    scale = max(1.0, np.abs(expected).max())
+    np.testing.assert_allclose(levels, expected, rtol=1e-9, atol=1e-9 * scale)
+    np.testing.assert_allclose(means, adaptive.block_means(learner, expected), rtol=1e-9, atol=1e-9 * scale)
+    values = adaptive.revised(got.blocks["exponent"][:-1], means, levels, n)
+    stops = np.arange(n + 1)
+    sums = sums_before(got.blocks, means, levels, stops)
+    np.testing.assert_allclose(sums, np.concatenate([[0.0], np.cumsum(values)]), rtol=1e-9, atol=1e-8 * scale)
+
+
+def test_what_the_warm_up_said_is_where_the_revision_begins() -> None:
+    p = public(limit=1024)
+    steps, noise = make_stream("wandering", 12_000, 7), laplace(12_000, THETA_STEPS / 0.5, 8)
+    learner = run_oracle(p, steps, noise, 6)
+    held = run_kernel(p, steps[:1024], noise, 6)
+    skip = int(held.counters["closed"][0])
+    assert held.counters["filled"][0] == 0, "a block ends where the warm-up does"
+    rest = run_kernel(p, steps[1024:], noise[skip:], 0, memory=held.memory)
+    means, levels = revise(p, held.memory, rest.blocks)
+    expected = adaptive.levels_given_all(learner, skip)
+    np.testing.assert_allclose(levels, expected, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(means, adaptive.block_means(learner, expected, skip), rtol=1e-9, atol=1e-9)
+
+
+def test_under_a_pattern_levels_are_those_of_what_is_left() -> None:
+    """As if the rest had been released, with the noise that the sums had; of a theta that rose as well."""
+    p = public(max_range=2**12)
+    got = run_kernel(p, make_stream("wandering", 6000, 9), laplace(6000, THETA_STEPS / 0.5, 10), 0)
+    exponents, totals = got.blocks["exponent"][:-1].copy(), got.blocks["released"][:-1].copy()
+    pattern = 0.1 * np.sin(np.arange(totals.size))
+
+    def revised(sums: np.ndarray, explained: np.ndarray, noises: np.ndarray, unit: float) -> list[np.ndarray]:
+        memory = start(p, 0)
+        memory["unit"], memory["reference"] = unit, 0.0 if explained.size else -1.0
+        means, levels, *others = np.empty((5, totals.size))
+        arrays = (exponents, sums, explained, means, levels, noises, *others)
+        revision.revise_blocks(memory, shape_of(p), None, *arrays)
+        return [means, levels, *others]
+
+    for unit in (1.0, 1.5):
+        expected = revised(totals - pattern, np.empty(0), np.empty(totals.size), unit)
+        found = revised(totals, pattern, np.full(totals.size, unit**2), 1.0)
+        assert not np.array_equal(found, revised(totals, np.empty(0), np.empty(totals.size), unit))
+        for mine, theirs in zip(found, expected, strict=True):
+            np.testing.assert_array_equal(mine, theirs)
+
+
+def test_without_a_closed_block_there_is_a_level() -> None:
+    out = np.empty(3)
+    empty = np.empty(0)
+    revision.sum_revised(
+        *(np.zeros(1, np.int64), empty, np.array([0.5]), np.zeros(1), 62, np.empty(0, np.int64)),
+        *(np.array([0, 1, 10]), out),
+    )
+    assert out.tolist() == [0.0, 0.5, 5.0]
+
+
+def distribution_of(seed: int, count: int, size: int) -> tuple[np.ndarray, ...]:
+    generator = np.random.default_rng(seed)
+    rows = generator.normal(size=(count, size))
+    gaps = np.concatenate([[0.0], generator.uniform(0.5, 4.0, count - 1)])
+    noises, rates, spreads = (generator.uniform(0.1, 2.0, n) for n in (count, size, size))
+    # One entry that stands still, and one that is known.
+    rates[-1], spreads[-2:] = 0.0, (0.0, 1.0)
+    return rows, noises, gaps, rates, generator.normal(size=size), spreads
+
+
+@pytest.mark.parametrize(("seed", "count", "size"), [(1, 1, 3), (2, 2, 3), (3, 30, 3), (4, 25, 7)])
+def test_likelihood_and_states_equal_the_oracle(seed: int, count: int, size: int) -> None:
+    distribution = distribution_of(seed, count, size)
+    rows, noises, gaps, rates, start, spreads = distribution
+    totals = np.random.default_rng(seed + 100).normal(size=count) * 3.0
+    errors, gains, states = np.empty(count), np.empty((count, size)), np.empty((count, size))
+    found = wave_filter.filter_waves(totals, rows, noises, gaps, rates, start, spreads, errors, gains)
+    assert found == pytest.approx(waves.log_likelihood(totals, *distribution), rel=1e-9)
+    without = wave_filter.filter_waves(totals, rows, noises, gaps, rates, start, spreads, errors, np.empty((0, size)))
+    assert without == found
+    wave_filter.smooth_waves(rows, errors, gains, gaps, rates, start, spreads, states)
+    np.testing.assert_allclose(states, waves.states(totals, *distribution), rtol=1e-8, atol=1e-9)

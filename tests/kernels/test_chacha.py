@@ -151,15 +151,6 @@ def test_indices_carry(first: int) -> None:
     assert chain.astype("<u8").tobytes() == noise.chain
 
 
-def test_noise_follows_all_sums_up_to_its_own_and_no_later_one() -> None:
-    distribution, sums = sampler.laplace_distribution(2**30), list(range(20))
-    drawn = np.array(draw(sums, distribution, words_of(KEY)))
-    for changed in range(20):
-        again = np.array(draw([total + (i == changed) for i, total in enumerate(sums)], distribution, words_of(KEY)))
-        assert np.array_equal(again[:changed], drawn[:changed])
-        assert (again[changed:] != drawn[changed:]).all()
-
-
 def test_a_word_whose_further_bits_would_change_the_draw_is_doubtful() -> None:
     """The uniform number lies in [u, u + 1) / 2^63: for small u the draws of both ends are far apart."""
     distribution, noise = sampler.laplace_distribution(Fraction(2**20)).constants, np.empty(1, np.int64)

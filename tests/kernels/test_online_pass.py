@@ -1,4 +1,4 @@
-"""The online pass, the noisy-max scan and range sums against naive versions."""
+"""The online pass, short chunks, trees of nodes, consistency, range sums: against naive versions."""
 
 from __future__ import annotations
 
@@ -6,8 +6,22 @@ import itertools
 
 import numpy as np
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
-from fastdp_kernels.streams import online_pass, ranges, threshold_choice
+from fastdp.perturbers import Blocks
+from fastdp.perturbers.hierarchy import HierarchyShape, consistency_weights
+from fastdp_kernels.streams import (
+    adaptive_pass,
+    block_lengths,
+    hierarchy_nodes,
+    online_pass,
+    ranges,
+    threshold_choice,
+)
+from fastdp_kernels.streams.hierarchy_nodes import PIECE, release_tree
+from tests.kernels.adaptive_runs import public_of, sum_adaptive
+from tests.oracles import nodes as oracle
 from tests.oracles import tops
 
 RESOLUTION = 2.0**-6
@@ -43,24 +57,15 @@ def test_block_sums_equal_python_integers() -> None:
 
 
 def test_non_finite_values_are_noticed_anywhere() -> None:
-    for wrong, position in itertools.product((np.nan, -np.nan, np.inf, -np.inf), (0, 4, 5, 8, 12, 16)):
-        values = np.array([1.7976931348623157e308, -1e308, 5e-324, -0.0, 3.0] + [2.0] * 12)
-        sums, steps = np.empty(5, np.int64), np.empty(17, np.int64)
-        assert not online_pass.sum_blocks(values, 1.0, 10.0, 4, 1, sums)
-        assert not online_pass.round_values(values, 1.0, 10.0, steps)
-        values[position] = wrong
-        assert online_pass.sum_blocks(values, 1.0, 10.0, 4, 1, sums)
-        assert online_pass.round_values(values, 1.0, 10.0, steps)
-
-
-def test_non_finite_values_are_noticed_in_long_chunks() -> None:
-    for block, position, wrong in itertools.product(
-        (4, 16), (2, 3, 17, 3_002, 3_003, 5_000, 5_999), (np.nan, -np.inf)
-    ):
-        values, sums = np.arange(6_000.0), np.empty(1_501, np.int64)
-        assert not online_pass.sum_blocks(values, 1.0, 10.0, block, 1, sums)
-        values[position] = wrong
-        assert online_pass.sum_blocks(values, 1.0, 10.0, block, 1, sums)
+    for size, wrong in itertools.product((17, 6000), (np.nan, -np.nan, np.inf, -np.inf)):
+        values = np.array([1.7976931348623157e308, -1e308, 5e-324, -0.0, 3.0] + [2.0] * (size - 5))
+        for block, position in itertools.product((4, 16), (0, 4, 5, 8, 12, 16, size - 1)):
+            sums, steps = np.empty(size // 4 + 1, np.int64), np.empty(size, np.int64)
+            broken = values.copy()
+            broken[position] = wrong
+            for each, seen in ((values, False), (broken, True)):
+                assert online_pass.sum_blocks(each, 1.0, 10.0, block, 1, sums) is seen
+                assert online_pass.round_values(each, 1.0, 10.0, steps) is seen
 
 
 def test_largest_threshold_rounds_exactly() -> None:
@@ -151,30 +156,6 @@ def test_range_sums() -> None:
         assert out == pytest.approx([values[a:b].sum() for a, b in zip(starts, stops, strict=True)], abs=1e-9)
 
 
-@pytest.mark.parametrize("block", [16, 32, 48, 256])
-def test_one_pass_equals_sums_noise_and_output(block: int) -> None:
-    count, top, first = 150, 640.0, 3.25
-    values, noise = stream(count * block, block), np.random.default_rng(block).integers(-10_000, 10_000, count)
-    sums, predictions, expected = np.empty(count, np.int64), np.empty(count + 1), np.empty(values.size)
-    assert not online_pass.sum_blocks(values, 1 / RESOLUTION, top, block, 0, sums)
-    totals = np.empty(count)
-    online_pass.add_noise(sums, noise, RESOLUTION, totals)
-    predictions[0], predictions[1:] = first, totals / block
-    online_pass.emit_blocks(totals, predictions, block, 0, expected)
-    published = np.empty(values.size)
-    public = np.array([1 / RESOLUTION, top, RESOLUTION, block])
-    following = online_pass.publish(values, public, noise, 0, count, 0, 0, first, published)[1]
-    assert published.tobytes() == expected.tobytes()
-    assert following == predictions[-1]
-    # Integers are converted into the output, which is then published in place.
-    place = values.copy()
-    shared = place[:]
-    shared.flags.writeable = False
-    following = online_pass.publish(shared, public, noise, 0, count, 0, 0, first, place)[1]
-    assert place.tobytes() == expected.tobytes()
-    assert following == predictions[-1]
-
-
 @pytest.mark.parametrize(("count", "block"), [(4, 16), (70, 16), (4, 64)])
 def test_one_pass_detects_non_finite_values_anywhere(count: int, block: int) -> None:
     noise, last, public = np.zeros(count, np.int64), block * count, np.array([1.0, 2000.0, 1.0, block])
@@ -219,6 +200,237 @@ def test_whole_numbers_are_published_as_their_doubles_are(block: int, count: int
     for top in (640.0, 2.0**51):
         both = [np.empty(values.size), np.empty(values.size)]
         public = np.array([1 / RESOLUTION, top, RESOLUTION, block])
-        for given, out in zip((values, values.astype(float)), both, strict=True):
-            assert np.isfinite(online_pass.publish(given, public, noise, 0, count, 0, 0, 3.25, out)[1])
+        for each, out in zip((values, values.astype(float)), both, strict=True):
+            assert np.isfinite(online_pass.publish(each, public, noise, 0, count, 0, 0, 3.25, out)[1])
         assert both[0].tobytes() == both[1].tobytes()
+
+
+TOP = 2000.0
+BAD = (np.nan, np.inf, -np.inf)
+
+
+def values_of(seed: int, size: int) -> np.ndarray:
+    """Some below 0, some above the threshold."""
+    return np.random.default_rng(seed).normal(4.0, 5.0, size)
+
+
+def by_arrays(values: np.ndarray, block: int, noise: np.ndarray, filled: int, open_sum: int, first: float):
+    """Sums, noise and output array by array; what is left open, and its prediction."""
+    closing = noise.size
+    sums = np.zeros(closing + 1, np.int64)
+    touched = sums[: -(-(filled + values.size) // block)]
+    assert not online_pass.sum_blocks(values, 1 / RESOLUTION, TOP, block, filled, touched)
+    sums[0] += open_sum
+    totals = np.empty(closing)
+    online_pass.add_noise(sums[:closing], noise, RESOLUTION, totals)
+    if block == 1:
+        return 0, first, totals
+    predictions = np.concatenate([[first], totals / block])
+    out = np.empty(values.size)
+    online_pass.emit_blocks(totals, predictions, block, filled, out)
+    return sums[closing], predictions[closing], out
+
+
+@example(seed=1, block=16, size=150 * 16, before=0, leaf=0)
+@example(seed=2, block=48, size=70 * 48, before=0, leaf=0)
+@example(seed=3, block=256, size=150 * 256, before=0, leaf=0)
+@given(
+    seed=st.integers(0, 2**32),
+    block=st.integers(1, 40),
+    size=st.integers(0, 200),
+    before=st.integers(0, 39),
+    leaf=st.integers(0, 5),
+)
+def test_fixed_blocks_are_those_of_the_arrays(seed: int, block: int, size: int, before: int, leaf: int) -> None:
+    """Also published in place: integers are converted into the output."""
+    values, filled = values_of(seed, size), before % block
+    closing = (filled + size) // block
+    noise = np.random.default_rng(seed + 1).integers(-(2**40), 2**40, leaf + closing + 3)
+    open_sum, first = (3 * filled, 2.5) if filled else (0, 2.5)
+    expected = by_arrays(values, block, noise[leaf : leaf + closing], filled, open_sum, first)
+    public, place = np.array([1 / RESOLUTION, TOP, RESOLUTION, block]), values.copy()
+    shared = place[:]
+    shared.flags.writeable = False
+    for given_values, out in ((values, np.empty(size)), (shared, place)):
+        found = online_pass.publish(given_values, public, noise, leaf, closing, filled, open_sum, first, out)
+        assert found == expected[:2]
+        assert np.array_equal(out, expected[2])
+
+
+@pytest.mark.parametrize("block", [1, 4])
+@pytest.mark.parametrize("bad", BAD)
+def test_a_value_that_is_not_finite_is_reported_wherever_it_is(block: int, bad: float) -> None:
+    public, noise, out = np.array([1.0, 100.0, 1.0, block]), np.zeros(20, np.int64), np.empty(11)
+    for place in range(11):
+        values = np.ones(11)
+        values[place] = bad
+        assert np.isnan(online_pass.publish(values, public, noise, 0, 13 // block, 2 % block, 0, 1.0, out)[1])
+        for top in (100.0, -100.0):
+            memory = opened(5)
+            assert np.isnan(
+                adaptive_pass.publish_open(values, public_of(1.0, top, 1.0).view(np.float64), 0, 0, memory, out)[1]
+            )
+
+
+def opened(exponent: int) -> np.ndarray:
+    """A memory with an open block whose first values make up for something."""
+    memory = np.zeros(1, block_lengths.MEMORY)
+    memory["exponent"][0], memory["unit"][0] = exponent, 1.0
+    memory["prediction"][0], memory["extra"][0] = 0.37, -0.05
+    memory["catch"][0] = 7.0
+    return memory
+
+
+@example(seed=0, size=2, filled=30, events=False)
+@given(seed=st.integers(0, 2**32), size=st.integers(0, 70), filled=st.integers(0, 31), events=st.booleans())
+def test_open_blocks_are_those_of_the_arrays(seed: int, size: int, filled: int, events: bool) -> None:
+    values, theta, top = values_of(seed, size), 9.0, -TOP if events else TOP
+    memory, steps = opened(5), theta / RESOLUTION
+    kept, out = memory.copy(), np.empty(size)
+    total, prediction = adaptive_pass.publish_open(
+        values, public_of(1 / RESOLUTION, top, steps, theta).view(np.float64), filled, 11, memory, out
+    )
+    assert np.array_equal(memory, kept)
+    if filled + size >= 32:
+        assert np.isnan(prediction)
+        return
+    shape = Blocks().shape(1.0, 2**16, 0, events=events)
+    counters = np.array([(filled, 11, 0, 0, 0, 0)], adaptive_pass.COUNTERS)
+    blocks, expected = np.empty(1, adaptive_pass.BLOCK), np.empty(size)
+    nothing = np.empty(0, np.int64)
+    lengths = block_lengths.lengths_of_events(shape)
+    public = 1 / RESOLUTION, top, steps, shape, lengths
+    used = sum_adaptive(values, *public, noise=nothing, counters=counters, memory=memory, blocks=blocks)
+    adaptive_pass.emit_adaptive(blocks, filled, theta, False, events, expected)
+    assert (used, counters["filled"][0], counters["open_sum"][0]) == (size, filled + size, total)
+    assert prediction == memory["prediction"][0] * theta
+    assert np.array_equal(out, expected)
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+@pytest.mark.parametrize(
+    ("fan_out", "levels", "tops"),
+    # Pieces of one leaf, of whole trees, of parts of a tree; nodes wider than a piece; several tops.
+    [(2, 1, 5), (2, 4, 1), (2, 4, 3), (2, 13, 1), (3, 8, 1), (16, 4, 1), (1500, 2, 2)],
+)
+def test_every_node_is_its_leaves_and_its_noise(fan_out: int, levels: int, tops: int, in_place: bool) -> None:
+    leaves = tops * fan_out ** (levels - 1)
+    widths = [leaves // fan_out**level for level in range(levels)]
+    generator = np.random.default_rng(leaves)
+    for n in {1, leaves // 2, leaves - 1, leaves, min(leaves, PIECE + 1)} - {0}:
+        values = generator.uniform(-1.0, 30.0, n)
+        noise = generator.integers(-(2**40), 2**40, sum(widths))
+        rounded = np.rint(np.clip(values / RESOLUTION, 0.0, 160.0)).astype(np.int64)
+        expected = np.array(oracle.noisy_sums(rounded.tolist(), noise, leaves, fan_out, levels)) * RESOLUTION
+        out = noise.copy().view(np.float64) if in_place else np.empty(noise.size)
+        given = out.view(np.int64) if in_place else noise
+        scratch = np.empty(2 * max(PIECE, fan_out) + leaves, np.int64)
+        release_tree(
+            values,
+            1.0 / RESOLUTION,
+            160.0,
+            given,
+            fan_out,
+            levels,
+            leaves,
+            RESOLUTION,
+            scratch,
+            out,
+        )
+        start = 0
+        for level, width in enumerate(widths):
+            complete = n // fan_out**level
+            assert np.array_equal(out[start : start + complete], expected[start : start + complete])
+            assert np.isnan(out[start + complete : start + width]).all()
+            start += width
+
+
+SHAPES = [(2, 1, 1), (2, 1, 5), (2, 3, 4), (3, 2, 4), (5, 1, 3), (16, 1, 2), (16, 3, 2), (16, 2, 3), (7, 5, 1)]
+
+
+def plan(fan_out: int, tops_: int, levels: int) -> HierarchyShape:
+    leaves = tops_ * fan_out ** (levels - 1)
+    return HierarchyShape(fan_out, levels, 0, levels, 1, tops_, leaves, leaves)
+
+
+def split(nodes: np.ndarray, shape: HierarchyShape) -> list[np.ndarray]:
+    """Levels from the flat layout, leaves first."""
+    levels, start, width = [], 0, shape.leaves
+    for _ in range(shape.levels):
+        levels.append(nodes[start : start + width])
+        start, width = start + width, width // shape.fan_out
+    return levels
+
+
+def truth_tree(leaves: np.ndarray, shape: HierarchyShape) -> np.ndarray:
+    """A consistent integer tree with these leaves."""
+    levels = [leaves]
+    for _ in range(shape.levels - 1):
+        levels.append(levels[-1].reshape(-1, shape.fan_out).sum(axis=1))
+    return np.concatenate(levels)
+
+
+def run(nodes: np.ndarray, shape: HierarchyShape) -> np.ndarray:
+    out = nodes.copy()
+    hierarchy_nodes.make_consistent(out[None], shape.tops, shape.fan_out, shape.levels, consistency_weights(shape))
+    return out
+
+
+def random_nodes(shape: HierarchyShape, generator: np.random.Generator) -> np.ndarray:
+    scale = int(generator.choice([1, 3, 1000, 2**33, 2**50]))
+    return np.rint(generator.laplace(0, scale, shape.nodes)).astype(np.int64)
+
+
+def test_a_thousand_random_trees() -> None:
+    generator = np.random.default_rng(31)
+    for number in range(1000):
+        shape = plan(*SHAPES[number % len(SHAPES)])
+        noise = random_nodes(shape, generator)
+        done = run(noise, shape)
+        levels = split(done, shape)
+        for below, above in itertools.pairwise(levels):
+            assert np.array_equal(below.reshape(-1, shape.fan_out).sum(axis=1), above), "children sum to the parent"
+        truth = truth_tree(generator.integers(0, int(generator.choice([1, 100, 2**40])) + 1, shape.leaves), shape)
+        assert np.array_equal(run(noise + truth, shape), done + truth), "f(T + N) = T + f(N)"
+
+
+def test_wrapping_around_keeps_both_properties() -> None:
+    """Even where sums overflow int64, f is a map of the noisy counts modulo 2^64."""
+    generator = np.random.default_rng(32)
+    for shape in (plan(16, 2, 3), plan(2, 3, 4), plan(3, 2, 4)):
+        noise = generator.integers(-(2**63), 2**63, shape.nodes)
+        truth = truth_tree(generator.integers(-(2**63), 2**63, shape.leaves), shape)
+        assert np.array_equal(run(noise + truth, shape), run(noise, shape) + truth)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_equals_the_oracle(shape: tuple[int, int, int]) -> None:
+    generator = np.random.default_rng(33)
+    for _ in range(10):
+        form = plan(*shape)
+        noise = random_nodes(form, generator)
+        expected = tops.consistent_integers(split(noise, form), form.fan_out)
+        for ours, theirs in zip(split(run(noise, form), form), expected, strict=True):
+            assert ours.tolist() == theirs
+
+
+@pytest.mark.parametrize(("fan_out", "levels"), [(16, 2), (2, 13), (3, 11)])
+def test_trees_that_are_settled_in_groups_do_not_touch_each_other(fan_out: int, levels: int) -> None:
+    each = max(1, hierarchy_nodes.CACHED // fan_out ** (levels - 1))
+    shape = plan(fan_out, 2 * each + 1, levels)
+    noise = random_nodes(shape, np.random.default_rng(36))
+    rows = np.concatenate([level.reshape(shape.tops, -1) for level in split(noise, shape)], axis=1)
+    hierarchy_nodes.make_consistent(rows, 1, fan_out, levels, consistency_weights(shape))
+    done = np.concatenate([level.reshape(shape.tops, -1) for level in split(run(noise, shape), shape)], axis=1)
+    assert np.array_equal(done, rows)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_is_least_squares_but_for_rounding(shape: tuple[int, int, int]) -> None:
+    form = plan(*shape)
+    noise = np.rint(np.random.default_rng(34).laplace(0, 1e6, form.nodes)).astype(np.int64)
+    exact = tops.least_squares(split(noise, form), form.fan_out)
+    ours = run(noise, form)[: form.leaves]
+    assert np.abs(ours - exact).max() <= 2.0 * form.levels
+    unfinished = noise[: form.leaves]
+    assert form.levels == 1 or np.abs(unfinished - exact).max() > 1e4, "the comparison must be able to fail"

@@ -1,21 +1,33 @@
-"""Noise bound to sums by AES in bulk: the naive rule, altered replays, and keys that follow each other."""
+"""Noise bound in bulk, and words drawn once."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from collections.abc import Callable
 from fractions import Fraction
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
-from scipy import stats
 
+import fastdp
 from fastdp.noise import binding, gaussian, sampler
+from fastdp.noise import key as drawn_once
+from fastdp.noise import words as key_words
 from fastdp.noise.binding import PrefixNoise
 from fastdp.noise.gaussian import GaussianDistribution, gaussian_distribution
-from fastdp.noise.key import Binding, DrawnTwiceError, Key
+from fastdp.noise.key import Binding, DrawnTwiceError, DrawnWords, Key
+from fastdp.noise.words import Purpose, StreamId, WordStream, joined_words, node_words
+from fastdp.perturbers import Flat, Hierarchy
 from fastdp.tables.columns import Keys
+from fastdp.thresholds import Fixed
+from fastdp_kernels.noise import binary_counter, bound_sums
+from fastdp_kernels.streams import adaptive_pass
 from tests import stat
 from tests.oracles import bulk as oracle
+from tests.shared import release_many
 
 LAW = gaussian_distribution(Fraction(2**34))
 DISTRIBUTIONS = {
@@ -205,33 +217,170 @@ def test_sums_that_share_words_are_told(monkeypatch: pytest.MonkeyPatch) -> None
     assert "'a'" not in str(error.value)
 
 
-@pytest.mark.statistical
-def test_noises_of_an_altered_replay_are_independent() -> None:
-    sums = np.zeros(200_001, np.int64)
-    altered = sums.copy()
-    altered[0] = 1
-    (key, chain), (_, other) = fresh(5), fresh(5)
-    one = PrefixNoise(key).draw(sums, LAW, chain, 0) / 2.0**34
-    two = PrefixNoise(key).draw(altered, LAW, other, 0) / 2.0**34
-    table = cells(np.zeros((2, 66_667, 3), np.int64), [LAW, LAW], key).reshape(2, -1) / 2.0**34
-    pairs = [(one, two), (one[1:], one[:-1]), (one[1:], two[:-1]), tuple(table), (table[0][3:], table[0][:-3])]
-    # Products of independent normal draws have mean 0 and variance 1.
-    for left, right in pairs:
-        products = left * right
-        stat.accept(2.0 * stats.norm.sf(abs(products.mean()) * np.sqrt(products.size)))
-    stat.accept(stats.kstest(table[0], "norm").pvalue)
+@pytest.mark.parametrize(("start", "count"), [(0, 1), (9, 1), (5, 100), (0, 10), (9, 2), (49, 1)])
+def test_words_that_overlap_are_refused(start: int, count: int) -> None:
+    """Side by side they pass in any order; other keys and numbers have words of their own."""
+    secret = bound_key()
+    for first in (10, 0, 20, 40, 30):
+        read(secret, first, 10)
+    read(secret, 0, 10, number=1)
+    read(secret.of_stream(0), 0, 10)
+    read(secret.within("theta", 1), 0, 10)
+    with drawn_once.repeating():
+        read(secret, 0, 10)
+    read(secret.again(), 0, 10)
+    for again in (secret, secret.within("theta", 1))[: 1 + (start < 10)]:
+        with pytest.raises(DrawnTwiceError) as error:
+            read(again, start, count)
+        assert "0001020304" not in str(error.value).replace("\\x", "")
+    joined_words(secret, ((StreamId(Purpose.DRAWS, 1), 5), (StreamId(Purpose.DRAWS, 2), 3)), 4)
+    WordStream(secret, StreamId(Purpose.DRAWS, 2, 4), 3).fill(np.empty(1, np.uint64))
+    with pytest.raises(DrawnTwiceError):
+        WordStream(secret, StreamId(Purpose.DRAWS, 2, 4), 2).fill(np.empty(1, np.uint64))
 
 
-def test_another_key_stream_or_index_has_other_noise() -> None:
-    sums = np.zeros(100, np.int64)
-    key, chain = fresh()
-    start = chain + np.uint64(1)
-    first = PrefixNoise(key).draw(sums, LAW, chain.copy(), 0)
-    others = [
-        PrefixNoise(key).draw(sums, LAW, start, 0),
-        PrefixNoise(key.within("other")).draw(sums, LAW, chain.copy(), 0),
-        PrefixNoise(key.of_stream(300)).draw(sums, LAW, chain.copy(), 0),
-        PrefixNoise(key).draw(sums, LAW, chain.copy(), 1),
-    ]
-    for other in others:
-        assert (other != first).all()
+def test_what_a_failed_call_drew_is_forgotten():
+    record = DrawnWords()
+    record.add(("secret", 0), 0, 10)
+    mark = record.mark
+    record.add(("secret", 0), 10, 20)
+    record.add(("secret", 1), 5, 6)
+    record.forget(mark)
+    record.add(("secret", 0), 10, 20)
+    record.add(("secret", 1), 5, 6)
+    with pytest.raises(DrawnTwiceError):
+        record.add(("secret", 0), 9, 10)
+
+
+# The counters that were encrypted, whatever was asked for.
+
+
+@pytest.mark.parametrize("consistent", [False, True])
+def test_noise_of_many_streams_that_repeats_is_seen(consistent: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every 8,192 words, where the number of a block would have 12 bits; a buffer that is not filled again."""
+    options = {"perturber": Hierarchy(2, prune=0, consistent=consistent), "threshold": Fixed(1.0), "seed": 1}
+
+    def release(streams: int, length: int) -> None:
+        release_many(np.ones((streams, length)), 1.0, 1.0, smoother=None, max_range=length, resolution=1.0, **options)
+
+    def wrapping(common: np.ndarray, names: np.ndarray, members: np.ndarray, counters: np.ndarray) -> None:
+        low = common.copy().view(">u8")
+        low[1::2] &= 2**12 - 1
+        write(low.view(np.uint64), names, members, counters)
+
+    def stale(cipher: object, blocks: memoryview, out: memoryview) -> None:
+        if not calls:
+            encrypt(cipher, blocks, out)
+        calls.append(None)
+
+    write, encrypt, calls = binary_counter.write_counters, key_words.encrypt_blocks, []
+    release(2, 2**14)
+    with monkeypatch.context() as patch:
+        patch.setattr(binary_counter, "write_counters", wrapping)
+        with pytest.raises(DrawnTwiceError):
+            release(2, 2**14)
+    monkeypatch.setattr(key_words, "encrypt_blocks", stale)
+    # More streams than one part has.
+    with pytest.raises(DrawnTwiceError):
+        release(64, 2**10)
+
+
+def test_nodes_of_a_counter_that_share_a_block_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    def shared(*given: np.ndarray) -> int:
+        blocks = counters_of(*given)
+        given[-2][:blocks, 0] = given[-2][0, 0]
+        return blocks
+
+    counters_of = binary_counter.node_counters
+    monkeypatch.setattr(binary_counter, "node_counters", shared)
+    with pytest.raises(DrawnTwiceError):
+        node_words(bound_key(), StreamId(Purpose.COUNTER), 0, 8, 4)
+
+
+def test_a_cipher_that_counts_otherwise_is_seen() -> None:
+    stream = WordStream(bound_key(), StreamId(Purpose.DRAWS))
+    stream._encryptor = WordStream(bound_key(), StreamId(Purpose.DRAWS), 2)._encryptor
+    with pytest.raises(DrawnTwiceError, match="not those of the counters"):
+        stream.fill(np.empty(10, np.uint64))
+
+
+def test_adaptive_blocks_and_fleets_whose_chain_stands_still_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    def one() -> fastdp.Adaptive:
+        return fastdp.Adaptive(epsilon=8.0, bound=4.0, threshold=4.0, max_range=4, seed=1)
+
+    def standing(place: int, kernel: Callable[..., int]) -> Callable[..., int]:
+        def still(*given: np.ndarray) -> int:
+            before = given[place].copy()
+            done = kernel(*given)
+            given[place][:] = before
+            return done
+
+        return still
+
+    one().publish(np.ones(50))
+    monkeypatch.setattr(adaptive_pass, "sum_bound", standing(5, adaptive_pass.sum_bound))
+    with pytest.raises(DrawnTwiceError):
+        one().publish(np.ones(50))
+    ids, publish_rows = np.arange(50) % 5, adaptive_pass.publish_rows
+
+    def still_chains(*given: np.ndarray) -> int:
+        before = given[10]["chain"].copy()
+        done = publish_rows(*given)
+        given[10]["chain"] = before
+        return done
+
+    fastdp.Fleet(one(), key=bytes(32)).publish(ids, np.ones(50))
+    monkeypatch.setattr(adaptive_pass, "publish_rows", still_chains)
+    with pytest.raises(DrawnTwiceError):
+        fastdp.Fleet(one(), key=bytes(32)).publish(ids, np.ones(50))
+
+
+def test_the_suite_runs_with_it_and_others_do_not() -> None:
+    assert drawn_once.ENABLED
+    code = "from fastdp.noise import Key; from fastdp.noise.key import Binding; "
+    code += "print(Key(bytes(32), simulated=True, binding=Binding.COMPOSITION).drawn)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={"PATH": ""}, check=False)
+    assert done.stdout == "None\n"
+
+
+def bound_key() -> Key:
+    return Key(bytes(range(32)), simulated=True, binding=Binding.COMPOSITION)
+
+
+def read(secret: Key, start: int, count: int, number: int = 0) -> None:
+    WordStream(secret, StreamId(Purpose.DRAWS, number=number), start).fill(np.empty(count, np.uint64))
+
+
+def publisher_of(perturber: Any) -> fastdp.StreamPublisher:
+    options = {"epsilon": 1.0, "bound": 8, "holdout": 0, "max_range": 16, "seed": 1, "smoother": None}
+    return fastdp.StreamPublisher(threshold=Fixed(4.0), perturber=perturber, **options)
+
+
+@pytest.mark.parametrize("perturber", [Hierarchy(2, prune=0), Hierarchy(2, consistent=False, prune=0)])
+def test_a_tree_number_or_a_chain_that_stands_still_is_seen(perturber: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = type(perturber).leaf_noise
+    monkeypatch.setattr(type(perturber), "leaf_noise", lambda *given: real(*given[:-1], 0))
+    with pytest.raises(DrawnTwiceError):
+        publisher_of(perturber).publish(np.ones(40))
+    stuck = publisher_of(Flat())
+    before = stuck._state.progress
+    stuck.publish(np.ones(5))
+    back = stuck._state.progress._replace(chain=before.chain, blocks=before.blocks)
+    stuck._state = stuck._state._replace(progress=back)
+    with pytest.raises(DrawnTwiceError):
+        stuck.publish(np.ones(5))
+
+
+def test_a_kernel_that_leaves_the_chain_or_repeats_words_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    def once(answers: np.ndarray, chain: np.ndarray) -> None:
+        follow(answers, chain)
+        answers[:] = answers[-1]
+
+    follow = bound_sums.follow
+    for wrong, said in (
+        (lambda answers, chain: follow(answers, chain.copy()), "chain key is the same"),
+        (once, "the same words"),
+    ):
+        monkeypatch.setattr(bound_sums, "follow", wrong)
+        with pytest.raises(DrawnTwiceError, match=said):
+            publisher_of(Flat()).publish(np.ones(5))

@@ -1,25 +1,26 @@
-"""Discrete Gaussian noise: strips that cover the curve, doubles that agree with exact arithmetic, draws."""
+"""Exact Gaussian noise, and the samplers that anyone may call."""
 
 from __future__ import annotations
 
+import inspect
 import math
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
 import mpmath
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from numpy.typing import NDArray
-from scipy import stats
 
 import fastdp
 from fastdp.errors import ParameterError
-from fastdp.noise import Key, gaussian
-from fastdp.noise.draws import discrete_gaussian
+from fastdp.noise import Key, discrete_laplace, gaussian, geometric, sampler
+from fastdp.noise.draws import _Draws, discrete_gaussian
 from fastdp.noise.gaussian import GaussianDistribution, gaussian_distribution
-from fastdp.noise.words import Purpose, StreamId, word_at, words_at
+from fastdp.noise.words import Purpose, StreamId, word_at
+from tests import stat
+from tests.oracles import distributions
 from tests.stat import accept, chi_square_p, reject
 
 KEY = Key.from_seed("gaussian")
@@ -153,59 +154,79 @@ def test_the_law(sigma: float) -> None:
     reject(p_value(draws, 1.05 * sigma, 60))
 
 
-MILLIONS = [pytest.param(10, marks=pytest.mark.statistical), pytest.param(100, marks=pytest.mark.exhaustive)]
+#: By name: the function, its distribution, and how words become draws.
+DRAWS: dict[str, tuple[Callable[..., Any], Callable[..., Any], Callable[..., Any]]] = {
+    "discrete_laplace": (discrete_laplace, sampler.laplace_distribution, sampler.fill),
+    "geometric": (geometric, sampler.geometric_distribution, sampler.fill),
+    "discrete_gaussian": (discrete_gaussian, gaussian.gaussian_distribution, gaussian.fill),
+}
+every = pytest.mark.parametrize("draw", [each[0] for each in DRAWS.values()], ids=DRAWS)
 
 
-@pytest.mark.parametrize("millions", MILLIONS)
-@pytest.mark.parametrize("sigma", [1.0, 10.0, 1e3, 2.0**22, 2.0**36])
-def test_the_law_over_many_draws(sigma: float, millions: int) -> None:
-    # Every integer where there are few, else bins between integers, of nearly equal probability.
-    edges = np.arange(-80.0, 80.0)
-    if sigma > 10.0:
-        edges = np.unique(np.floor(sigma * stats.norm.ppf(np.linspace(0, 1, 201)[1:-1])))
-    observed = np.zeros(edges.size + 1, np.int64)
-    for part in range(millions // 10):
-        draws = discrete_gaussian(sigma, 10**7, seed=5, stream=part)
-        observed += np.bincount(np.searchsorted(edges, draws - 0.5), minlength=edges.size + 1)
-    for factor in (1.0, 1.02):
-        if sigma <= 10.0:
-            inside = exact_law(factor * sigma, 160)[80:241]
-            below = np.cumsum(np.append(exact_law(factor * sigma, 160)[:81].sum(), inside[1:-1]))
-        else:
-            # The sum of a smooth curve over integers is its integral between half-integers, to far below what shows.
-            below = stats.norm.cdf((edges + 0.5) / (factor * sigma))
-        p = chi_square_p(observed, np.diff(below, prepend=0.0, append=1.0))
-        (accept if factor == 1.0 else reject)(p)
+@pytest.mark.parametrize("name", DRAWS)
+def test_they_are_the_sampler(name: str) -> None:
+    draw, distribution, fill = DRAWS[name]
+    expected = np.empty(1000, np.int64)
+    key = Key.from_seed(3).bind(_Draws(name, 5, 2))
+    fill(expected, distribution(Fraction(2.5)), key, StreamId(Purpose.DRAWS, number=4))
+    assert np.array_equal(draw(2.5, 1000, seed=3, stream=4), expected)
+    assert np.array_equal(draw(Fraction(5, 2), 10, seed=3, stream=4), expected[:10])
+    assert not np.array_equal(draw(2.5, 1000, seed=3), expected)
+    assert not np.array_equal(draw(2.5, 1000), draw(2.5, 1000))
+    assert draw(2.5, 0).shape == (0,)
+    assert getattr(fastdp.noise if name == "geometric" else fastdp, name) is draw
 
 
-@given(st.lists(st.integers(0, 2**33 - 1), min_size=1, max_size=20), st.integers(0, 255))
-@settings(deadline=None, max_examples=30)
-def test_words_at_positions(positions: list[int], refinement: int) -> None:
-    stream = STREAM._replace(refinement=refinement)
-    found = words_at(KEY.of_stream(3), stream, np.array(sorted(positions)))
-    assert found.tolist() == [word_at(KEY.of_stream(3), stream, position) for position in sorted(positions)]
+@every
+def test_shapes_and_memory_of_ones_own(draw) -> None:
+    flat = draw(2.5, 24, seed=3)
+    assert np.array_equal(draw(2.5, (2, 3, 4), seed=3), flat.reshape(2, 3, 4))
+    assert draw(2.5, (), seed=3) == flat[0]
+    assert draw(2.5, (3, 0)).shape == (3, 0)
+    out = np.zeros((4, 6), np.int64)
+    for size in (None, (4, 6)):
+        out[:] = 0
+        assert draw(2.5, size, out, seed=3) is out
+        assert np.array_equal(out.reshape(-1), flat)
+    read_only = out.copy()
+    read_only.flags.writeable = False
+    for wrong in (out.T, out[:, ::2], out.astype(np.int32), out.astype(float), out.tolist(), read_only):
+        with pytest.raises(ParameterError, match=r"^out: expected a writable, C-contiguous int64 array"):
+            draw(2.5, None, wrong)
+    with pytest.raises(ParameterError, match=r"^size = \(6, 4\): expected \(4, 6\), the shape of out"):
+        draw(2.5, (6, 4), out)
+    with pytest.raises(ParameterError, match=r"^size = None: expected"):
+        draw(2.5)
 
 
-def test_words_at_ends_where_a_stream_does() -> None:
-    with pytest.raises(OverflowError, match="beyond its"):
-        words_at(KEY, STREAM, np.array([2**33]))
+@every
+def test_a_generator_is_a_seed_and_a_key_a_key(draw) -> None:
+    generators = [np.random.default_rng(5) for _ in range(2)]
+    first, second = (draw(2.5, 100, rng=generators[0]) for _ in range(2))
+    assert not np.array_equal(first, second)
+    assert np.array_equal(draw(2.5, 100, rng=generators[1]), first)
+    # Refused calls leave it where it was.
+    refused = [{"seed": 1}, *({"stream": stream} for stream in (-1, 2**40))]
+    refused += [{next(iter(inspect.signature(draw).parameters)): s} for s in (0.0, -1.0, math.nan, "3", 10**400)]
+    refused += [{"size": size} for size in (-1, 2.5, (2, -1), (2**20, 2**20))]
+    for wrong in refused:
+        with pytest.raises(ParameterError, match=next(iter(wrong))):
+            draw(**{next(iter(inspect.signature(draw).parameters)): 2.5, "size": 3, "rng": generators[1], **wrong})
+    assert np.array_equal(draw(2.5, 100, rng=generators[1]), second)
+    key = Key.from_seed(1).of_stream("a")
+    assert np.array_equal(draw(2.5, 9, rng=key), draw(2.5, 9, key=key))
+    for wrong in (np.random.RandomState(1), 1, bytes(32)):
+        with pytest.raises(ParameterError, match=r"^rng is a .*: expected a numpy.random.Generator or a fastdp.Key"):
+            draw(2.5, 3, rng=wrong)
+    with pytest.raises(ParameterError, match=r"^rng: expected None beside seed or key"):
+        draw(2.5, 3, rng=key, key=key)
 
 
-@pytest.mark.parametrize("sigma", [0.0, -1.0, math.nan, 2.0**45, 2.0**-11])
-def test_parameters(sigma: float) -> None:
-    with pytest.raises(ParameterError, match="sigma"):
-        discrete_gaussian(sigma, 3)
-
-
-def test_shapes_and_memory() -> None:
-    out = np.empty((3, 4), np.int64)
-    assert fastdp.discrete_gaussian(2.0, out=out, rng=np.random.default_rng(1)) is out
-    assert fastdp.discrete_gaussian(Fraction(2), (2, 5)).shape == (2, 5)
-
-
-def test_seeds_and_streams() -> None:
-    one, again = discrete_gaussian(4.0, 50, seed=1), discrete_gaussian(4.0, 50, seed=1)
-    np.testing.assert_array_equal(one, again)
-    assert not np.array_equal(one, discrete_gaussian(4.0, 50, seed=1, stream=1))
-    assert not np.array_equal(one, discrete_gaussian(4.0, 50, seed=2))
-    assert discrete_gaussian(4.0, 50).size == 50
+def test_their_laws() -> None:
+    edges = np.arange(-30.0, 31.0)
+    counts = np.histogram(discrete_laplace(3.0, 10**6, seed=stat.seed(71)), [-np.inf, *edges, np.inf])[0]
+    stat.accept(stat.chi_square_p(counts, distributions.laplace_cells(edges, 3.0)))
+    stat.reject(stat.chi_square_p(counts, distributions.laplace_cells(edges, 3.3)))
+    counts = np.histogram(geometric(3.0, 10**6, seed=stat.seed(72)), [0, *range(1, 41), np.inf])[0]
+    stat.accept(stat.chi_square_p(counts, distributions.geometric_cells(np.arange(1.0, 41.0), 3.0)))
+    stat.reject(stat.chi_square_p(counts, distributions.geometric_cells(np.arange(1.0, 41.0), 3.3)))

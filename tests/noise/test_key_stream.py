@@ -1,13 +1,16 @@
-"""The key stream: AES-256 in counter mode, by stream id and position; and keys."""
+"""Keys and their words; every parameter of a composition is in its key, by one fixed encoding."""
 
 from __future__ import annotations
 
 import copy
+import itertools
 import os
 import pickle
 import secrets
+from contextlib import suppress
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -18,7 +21,8 @@ from fastdp.errors import ParameterError, StateError
 from fastdp.noise import key as keys
 from fastdp.noise import sampler
 from fastdp.noise import words as key_stream
-from fastdp.noise.key import Key
+from fastdp.noise.canonical import encode
+from fastdp.noise.key import Binding, Key
 from fastdp.noise.sampler import Pieces
 from fastdp.noise.words import (
     CHUNK,
@@ -31,6 +35,8 @@ from fastdp.noise.words import (
     word_at,
     words_at,
 )
+from fastdp.spatial import Box
+from tests.oracles import words as oracle
 
 
 def block_cipher_words(key: Key, stream: StreamId, count: int, member: int = 0) -> list[int]:
@@ -127,7 +133,10 @@ def test_a_library_without_that_xts_uses_the_bare_cipher(monkeypatch: pytest.Mon
     assert not key_stream.xts_is_ecb()
     secret, blocks = bytes(range(32)), bytes(key_stream.MIN_XTS)
     oracle = Cipher(algorithms.AES(secret), modes.ECB()).encryptor()  # noqa: S305 - the bare cipher is the oracle
-    assert key_stream.block_cipher(secret, len(blocks)).update(blocks) == oracle.update(blocks)
+    expected = oracle.update(blocks)
+    assert key_stream.block_cipher(secret, len(blocks)).update(blocks) == expected
+    with suppress(UnsupportedAlgorithm):
+        assert real(secret).update(blocks) == expected
 
 
 def test_gcm_reads_a_stream_to_its_end() -> None:
@@ -165,6 +174,9 @@ def test_a_stream_ends_before_the_next_one(key: Key) -> None:
         sampler.fill(np.empty(3, np.int64), sampler.laplace_distribution(2), key, stream, 2**33 - 2)
     with pytest.raises(OverflowError):
         RowWords(Key.from_seed(1), [(stream, 2**33 + 1)])
+    for seen, after in ((-1, 1), (2**33 - 1, 2**33 + 1)):
+        with pytest.raises(OverflowError, match="8589934592 words"):
+            sampler.draw_nodes(sampler.laplace_distribution(3), Key.from_seed(1), 0, seen, after, 34)
 
 
 @pytest.mark.parametrize("least", [0, 2**14])
@@ -236,20 +248,12 @@ def test_keys() -> None:
     assert Key.from_seed(1) == Key.from_seed(1) != Key.from_seed(2)
     assert Key.from_seed(1) != Key.from_seed("1")
     assert Key.random() != Key.random()
-    assert Key.from_seed(1).simulated
-    assert not Key.random().simulated
-    assert Key.from_seed(1).derive("a", 1) != Key.from_seed(1).derive("a1")
-    assert Key.from_seed(1).derive("a").simulated
+    assert (Key.from_seed(1).simulated, Key.random().simulated) == (True, False)
     assert Key.from_seed(7).reveal().hex() not in repr(Key.from_seed(7)) + repr(Key.random())
-    with pytest.raises(ParameterError, match="32 bytes"):
-        Key.from_bytes(b"short")
     with pytest.raises(ParameterError, match="not both"):
         Key.choose(1, bytes(32))
-    for wrong in (-1, 1.5, None, True):
-        with pytest.raises(ParameterError, match="seed"):
-            Key.from_seed(wrong)  # type: ignore[arg-type]
     numbered = [Key.from_seed(1).of_stream(number) for number in (0, 1)]
-    assert len({Key.from_seed(1), *numbered}) == len({str(key) for key in (Key.from_seed(1), *numbered)}) == 3
+    assert len({str(key) for key in (Key.from_seed(1), *numbered)}) == 3
     assert len({key.derive("a") for key in (Key.from_seed(1), *numbered)}) == 3
     assert all(key.simulated and key.derive("a").member == 0 for key in numbered)
     with pytest.raises(ParameterError, match="no stream number yet"):
@@ -257,10 +261,9 @@ def test_keys() -> None:
     for outside in (-1, 2**32 - 1, 0.0):
         with pytest.raises(ParameterError, match=r"^stream = "):
             Key.from_seed(1).of_stream(outside)  # type: ignore[arg-type]
-    with pytest.raises(StateError, match="pickled"):
-        pickle.dumps(Key.from_seed(1))
-    with pytest.raises(StateError, match="pickled"):
-        copy.copy(Key.from_seed(1))
+    for copied in (pickle.dumps, copy.copy):
+        with pytest.raises(StateError, match="pickled"):
+            copied(Key.from_seed(1))
 
 
 @pytest.mark.parametrize("scale", [0.5, 1e3, 2.0**39, 2.0**45])
@@ -283,10 +286,19 @@ def test_nodes_drawn_together_are_those_drawn_height_by_height(
             assert np.array_equal(noise[offsets[height] + first : offsets[height] + stop], apart)
 
 
-def test_doubtful_draws_of_nodes_are_settled_by_their_own_words(monkeypatch: pytest.MonkeyPatch) -> None:
+PIECES = [
+    ((StreamId(Purpose.TREE, 1), 300), (StreamId(Purpose.TREE, 2), 17), (StreamId(Purpose.TREE, 3), 1)),
+    ((StreamId(Purpose.THRESHOLD), 7),),
+    ((StreamId(Purpose.TREE, 1), 2**13), (StreamId(Purpose.TREE, 2), 2)),
+]
+
+
+def test_doubtful_draws_of_nodes_and_pieces_are_settled_by_their_own_words(monkeypatch: pytest.MonkeyPatch) -> None:
     """If doubles and pairs of them decide nothing, exact arithmetic gives the draws of :func:`fill`."""
-    distribution, key = sampler.laplace_distribution(Fraction(1000)), Key.from_seed(5)
+    distribution, key, pieces = sampler.laplace_distribution(Fraction(1000)), Key.from_seed(5), PIECES[0]
     expected, places = sampler.draw_nodes(distribution, key, 0, 5, 17, 6)
+    one_by_one, settled = np.empty((2, 318), np.int64)
+    sampler.fill_one_by_one(one_by_one, distribution, key, pieces, 2)
 
     def doubtful(words: np.ndarray, *rest: Any) -> int:
         rest[-1][:] = np.arange(words.size)
@@ -299,13 +311,8 @@ def test_doubtful_draws_of_nodes_are_settled_by_their_own_words(monkeypatch: pyt
     for height in range(6):
         used = slice(offsets[height] + (5 >> height), offsets[height] + (17 >> height))
         assert np.array_equal(noise[used], expected[used])
-
-
-PIECES = [
-    ((StreamId(Purpose.TREE, 1), 300), (StreamId(Purpose.TREE, 2), 17), (StreamId(Purpose.TREE, 3), 1)),
-    ((StreamId(Purpose.THRESHOLD), 7),),
-    ((StreamId(Purpose.TREE, 1), 2**13), (StreamId(Purpose.TREE, 2), 2)),
-]
+    sampler.fill_pieces(settled, distribution, key, pieces, 2)
+    assert np.array_equal(settled, one_by_one)
 
 
 @pytest.mark.parametrize("number", [0, 1, 2**40 - 1])
@@ -336,23 +343,104 @@ def test_streams_drawn_together_are_those_drawn_one_by_one(scale: float, one_sid
         assert np.array_equal(together, apart)
 
 
-def test_doubtful_draws_of_pieces_are_settled_by_their_own_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    distribution, key, pieces = sampler.laplace_distribution(Fraction(1000)), Key.from_seed(5), PIECES[0]
-    expected, settled = np.empty((2, 318), np.int64)
-    sampler.fill_one_by_one(expected, distribution, key, pieces, 2)
-
-    def doubtful(words: np.ndarray, *rest: Any) -> int:
-        rest[-1][:] = np.arange(words.size)
-        return int(words.size)
-
-    monkeypatch.setattr(sampler.guarded_log, "draw_double", doubtful)
-    monkeypatch.setattr(sampler.double_double, "draw_double_double", lambda *rest: rest[-2])
-    sampler.fill_pieces(settled, distribution, key, pieces, 2)
-    assert np.array_equal(settled, expected)
+SECRET = bytes(range(32))
+VALUES: list[Any] = [
+    None, True, False, 0, 1, -1, 12, 2**70, 0.0, 1.0, -1.5, 0.1, 0.1 + 2.0**-56, float("inf"), "", "1", "12", "i",
+    "ä", b"", b"1", b"12", [], [[]], [None], [1], ["1"], [1, 2], [12], [[1], 2], [1, [2]], ["a", 1], {}, {"a": 1},
+    {"a": 1.0}, {"a": "1"}, {"a": {"b": 1}}, {"a": 1, "b": 2}, {"a": 2, "b": 1}, ["a", "b"], ["ab", ""],
+]  # fmt: skip
 
 
-def test_words_of_nodes_end_with_their_stream() -> None:
-    distribution = sampler.laplace_distribution(Fraction(3))
-    for seen, after in ((-1, 1), (2**33 - 1, 2**33 + 1)):
-        with pytest.raises(OverflowError, match="8589934592 words"):
-            sampler.draw_nodes(distribution, Key.from_seed(1), 0, seen, after, 34)
+@dataclass(frozen=True)
+class Mine:
+    """A part of one's own."""
+
+    size: Any = 1
+
+
+@dataclass(frozen=True)
+class Other:
+    """Another one, with the same parameters."""
+
+    size: Any = 1
+
+
+@dataclass(frozen=True)
+class Mechanism:
+    """A mechanism of one's own."""
+
+    epsilon: float
+    inner: Any
+    rule: ClassVar[int] = 7
+
+
+def root(secret: bytes = SECRET) -> Key:
+    return Key(secret, simulated=False)
+
+
+def test_encodings_are_those_of_the_design_and_all_different() -> None:
+    encodings = [encode(value) for value in VALUES]
+    assert encodings == [oracle.encoded(value) for value in VALUES]
+    assert len(set(encodings)) == len(VALUES)
+    for one, two in itertools.permutations(encodings, 2):
+        assert not one.startswith(two), "none begins another"
+    assert encode(-0.0) == encode(0.0)
+    assert encode((1, "a")) == encode([1, "a"])
+    assert encode({"b": 1, "a": 2}) == encode({"a": 2, "b": 1})
+    assert encode(np.int64(7)) == encode(7)
+    assert encode(np.float32(0.5)) == encode(0.5)
+    with pytest.raises(TypeError):
+        encode(object())
+
+
+def test_keys_are_those_of_the_design() -> None:
+    name, part = f"{__name__}.Mechanism", oracle.Part(f"{__name__}.Mine", 1, {"size": 3})
+    mechanism = Mechanism(0.5, Mine(3))
+    bound = root().bind(mechanism)
+    assert bound.reveal() == oracle.bound(SECRET, name, 7, {"epsilon": 0.5, "inner": part})
+    assert bound.binding is Binding.COMPOSITION
+    assert bound.bind(Mine()) is bound, "a composition's key is bound already"
+    inner = bound.within("theta", 17)
+    assert inner.reveal() == oracle.within(bound.reveal(), "theta", 17)
+    assert inner.binding is Binding.COMPOSITION
+    assert root().of_stream("meters").reveal() == oracle.within(SECRET, "stream", "meters")
+    numbered = root().of_stream(5)
+    assert (numbered.reveal(), numbered.member) == (SECRET, 6)
+    assert numbered.within("theta", 17).member == numbered.bind(mechanism).member == 6
+
+
+def test_whatever_differs_has_a_key_of_its_own() -> None:
+    key = root()
+    others = [
+        key, key.of_stream("a"), key.of_stream("b"), key.bind(Mine()), key.bind(Other()), key.bind(Mine(2)),
+        key.bind(Mine(1.0)), key.bind(Mine({"x": 1})), key.bind(Mine({"y": 1})), key.bind(Mine(Mine())),
+        key.bind(Mine(Mine(2))), key.bind(Mine(Other())), key.bind(Mine(Box([0.0], [1.0]))),
+        key.bind(Mine(Box([0.0], [2.0]))), key.within("a"), key.within("b"), key.within("a", "b"), key.within("ab"),
+        key.derive("a"), key.derive("a", "b"), key.derive("ab"), key.derive("a", 1), key.derive("a1"),
+        key.of_stream(0).derive("a"), key.of_stream(1).derive("a"), key.bind(Mine()).within("a"),
+        key.bind(Mine()).derive("a"),
+    ]  # fmt: skip
+    assert len({other.reveal() for other in others}) == len(others)
+    prints = [key.of_stream(number).fingerprint() for number in (0, 1, 255, 256, 2**16, 2**32 - 2)]
+    prints += [other.fingerprint() for other in others]
+    assert len(set(prints)) == len(prints)
+    assert all(len(part) == 32 for digits in prints for part in digits.split(":"))
+    assert all(part not in key.reveal().hex() for digits in prints for part in digits.split(":"))
+    assert Key.from_seed(1).reveal() != Key.from_seed("1").reveal()
+    real, simulated = Key(SECRET, simulated=False), Key(SECRET, simulated=True)
+    assert real != simulated
+    assert real.of_stream(0) != real
+    assert SECRET.hex() not in repr(real) + repr(simulated) + repr(real.of_stream(0))
+    for made in (simulated.bind(Mine()), simulated.within("a"), simulated.derive("a"), simulated.of_stream(3)):
+        assert made.simulated
+
+
+@pytest.mark.parametrize("name", ["_secret", "binding", "drawn", "member", "simulated", "another"])
+def test_a_key_never_changes(name: str) -> None:
+    """Publishers share keys: one that changed would take the noise of all of them along."""
+    key = Key.from_seed(1)
+    with pytest.raises(AttributeError, match="a Key does not change"):
+        setattr(key, name, None)
+    with pytest.raises(AttributeError, match="a Key does not change"):
+        delattr(key, name)
+    assert key == Key.from_seed(1)

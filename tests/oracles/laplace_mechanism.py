@@ -1,6 +1,6 @@
 """The Laplace mechanism on a vector, naively: fractions, AES one block at a time, draws in 200 digits.
 
-Sources: ``docs/noise.md``, sections 1 and 2; RFC 7693.
+Sources: ``docs/noise.md``, sections 1 and 3; RFC 7693.
 """
 
 from __future__ import annotations

@@ -133,14 +133,6 @@ def test_parameters(options: dict, message: str) -> None:
         publisher(Flat(noise="gaussian"), **options)
 
 
-@pytest.mark.parametrize("part", PARTS.values(), ids=PARTS)
-def test_a_fleet_gives_what_a_publisher_gives(part) -> None:
-    values, key = np.random.default_rng(5).random(300) * 9.0, Key.from_seed("fleet")
-    at_once = publisher(part, max_range=64, seed=None, key=key.of_stream(7)).publish(values)
-    _, fleet = fastdp.Fleet(publisher(part, max_range=64), key=key).publish(np.full(300, 7), values)
-    np.testing.assert_array_equal(fleet, at_once)
-
-
 @pytest.mark.parametrize("scale", [Fraction(1, 3), 3, 2**30])
 def test_settled_draws_of_a_chain_equal_those_of_the_oracle(scale: Fraction) -> None:
     """Words by hand; a distribution that rejects often reaches into further outputs of the block function."""
@@ -163,16 +155,6 @@ def test_trees_draw_from_the_words_of_their_levels() -> None:
         gaussian.fill(expected, distribution, key.again(), StreamId(Purpose.TREE, level + 1, 3))
         np.testing.assert_array_equal(nodes[start : start + width], expected)
         start += width
-
-
-@pytest.mark.parametrize("group", [1, 2])
-def test_a_threshold_with_a_delta_has_no_rho(group: int) -> None:
-    """For several values together, too: their sums' rho says nothing of the threshold."""
-    rule = SmoothQuantile(p=0.5, delta=0.2)
-    with pytest.raises(ParameterError, match=r"threshold = .*: expected one with pure epsilon"):
-        publisher(Flat(noise="gaussian"), threshold=rule, holdout=100, contributions=group)
-    with pytest.raises(ParameterError, match=r"threshold = SmoothQuantile.*: expected one with pure epsilon"):
-        fastdp.release(np.ones(500), 1.0, 8.0, seed=1, delta=1e-6, threshold=rule, contributions=group)
 
 
 @pytest.mark.parametrize("rule", [Fixed(2.0), NoisyMax()])

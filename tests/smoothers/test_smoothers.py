@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fastdp
-from fastdp.errors import ParameterError
 from fastdp.smoothers import Exponential, Mean, Median, MovingAverage, Recent
 from fastdp.smoothers.smoothers import BINS
 from fastdp_kernels.streams import windows
@@ -78,18 +77,6 @@ def test_whatever_is_predicted_the_last_value_of_a_block_makes_its_sum_right(nam
 
 def make_totals(release: fastdp.Release) -> np.ndarray:
     return release.values[: len(release) // 16 * 16].reshape(-1, 16).sum(axis=1)
-
-
-def test_windows_that_make_no_sense() -> None:
-    for wrong in (0, -1, 1.5, "8", 10**6):
-        with pytest.raises(ParameterError, match="window"):
-            MovingAverage(wrong)
-
-
-def test_alphas_that_make_no_sense() -> None:
-    for wrong in (0.0, -0.1, 1.1, float("nan"), "half"):
-        with pytest.raises(ParameterError, match="alpha"):
-            Exponential(wrong)
 
 
 def test_halves_of_blocks_are_no_blocks_though_they_add_up() -> None:

@@ -1,23 +1,34 @@
-"""Adaptive whole: against the oracle, any chunking, units, accounts, and the stream seen again."""
+"""Adaptive whole: oracles of values and events, thetas that rise, parameters, several values together."""
 
 from __future__ import annotations
 
 import itertools
+import math
 import warnings
 from collections.abc import Callable
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
-from fastdp.errors import AccuracyWarning
-from fastdp.perturbers import Blocks
+import fastdp
+from fastdp.errors import AccuracyWarning, ParameterError
+from fastdp.guarantee import Guarantee, fraction_of, of_group
+from fastdp.integer_grid import make_event_grid
+from fastdp.noise.key import Binding, Key
+from fastdp.perturbers import Blocks, Flat, Hierarchy
+from fastdp.smoothers import Recent
 from fastdp.streams import pipelines
 from fastdp.streams.methods import Adaptive
-from fastdp.thresholds import Fixed, ScaleFree
+from fastdp.thresholds import Fixed, NoisyMax, ScaleFree, SmoothQuantile
+from fastdp.thresholds.renewals import RenewFromHoldout, RenewFromPublished
 from fastdp_kernels.streams import block_lengths as b
+from fastdp_kernels.streams import seasons
 from tests.grid import exhaustive
-from tests.noise_values import chain_draws, chain_noise
+from tests.noise_values import bound_key, chain_draws, chain_noise
 from tests.oracles import adaptive
 from tests.state.adaptive_publishers import CLOSINGS, fixed, make, stream
 
@@ -237,11 +248,318 @@ def test_lengths_for_a_focus_are_the_oracles(focus: int | tuple[int, int]) -> No
     np.testing.assert_allclose(release.values, expected, rtol=1e-9, atol=2e-8)
 
 
-@pytest.mark.parametrize(("r", "first"), [(2**20, 8), (2**17, 8), (2**24, 12), (2**12, 6), (2**5, 0)])
-def test_a_focus_begins_with_short_blocks(r: int, first: int) -> None:
-    for focus in (r, "longest"):
-        assert Blocks(focus=focus).shape(0.01, r, 0)["first"][0] == first
-    assert Blocks().shape(0.01, 2**20, 0)["first"][0] > 8
-    assert Blocks(focus=2).plan(0.01, 2**20).usual == Blocks().plan(0.01, 2**20).first, (
-        "theta is that without a focus"
+RENEWALS = (RenewFromHoldout(), RenewFromPublished(0.2))
+
+
+def published_and_seen_again(publisher: Adaptive, values: np.ndarray) -> np.ndarray:
+    """All of it, and what must hold whatever the parameters."""
+    release = publisher.release(values)
+    assert release.values.size == release.revised.size == values.size - publisher.holdout
+    assert np.isfinite(release.values).all()
+    assert np.isfinite(release.revised).all()
+    assert np.isfinite(release.sum(0, len(release), revised=True)).all()
+    assert np.isfinite(publisher._progress.smoother.view(np.float64)).all()
+    return release.values
+
+
+@pytest.mark.parametrize(
+    ("holdout", "warm_up"), [(1, 0), (2, 0), (15, 0), (16, 2), (31, 2), (32, 4), *exhaustive((65_536, 8192))]
+)
+def test_a_share_of_the_hold_out_is_a_warm_up(holdout: int, warm_up: int) -> None:
+    publisher = Adaptive(1.0, 10.0, holdout, seed=1, threshold=NoisyMax())
+    assert publisher.holdout == holdout
+    assert publisher.composition.warm_up == warm_up
+    assert publisher.composition.task.holdout == holdout - warm_up
+    assert warm_up & (warm_up - 1) == 0
+    values = np.resize([0.5, 3.0], holdout + 100)
+    assert published_and_seen_again(publisher, values).size == 100
+    online = Adaptive(1.0, 10.0, holdout, seed=1, threshold=NoisyMax())
+    assert sum(online.publish(values[i : i + 1]).size for i in range(min(holdout, 40))) == 0
+
+
+def test_the_end_of_the_hold_out_is_released() -> None:
+    """Its noisy sums enter the first published value."""
+    values = np.repeat([2.0, 8.0, 0.0], [700, 64, 1])  # 64 is the greatest power of two up to 764 / 8
+    first = Adaptive(1e4, 10.0, 764, threshold=Fixed(10.0), seed=1).publish(values)
+    assert first == pytest.approx([8.0], abs=0.01)
+
+
+def test_the_kernels_public_numbers() -> None:
+    """Variance of a sum's noise, in squared thresholds; the first block is a 64th of the longest range at most."""
+    for epsilon, max_range in itertools.product((1e-6, 0.01, 1.0, 100.0), (1, 2, 63, 64, 127, 128, 1000, 2**20)):
+        shape = Blocks().shape(epsilon, max_range, 0)
+        assert shape["noise"][0] == pytest.approx(2.0 / epsilon**2, rel=1e-12)
+        longest = 2.0 ** shape["first"][0]
+        assert longest <= max(1.0, max_range / 64.0)
+        if epsilon < 1e-3:
+            assert 2.0 * longest > max_range / 64.0, "as long as it may be where noise is all that counts"
+        assert 2.0 ** shape["most"][0] <= max(1.0, max_range / 4.0) < 2.0 ** (shape["most"][0] + 1) + 1.0
+    # K = 3 (max(1, r / 3) / length - 1 / 3): the first blocks hold one value, and no range holds less.
+    for max_range, expected in ((1, 2.0), (2, 2.0), (3, 2.0), (4, 3.0), (5, 4.0), (6, 5.0)):
+        plan = Blocks().plan(1.0, max_range)
+        assert plan.first == 0
+        assert Blocks().noise_constant(plan, max_range) == pytest.approx(expected, rel=1e-12)
+
+
+RENEWED = {"threshold": NoisyMax(), "perturber": Blocks()}
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    *(({"epsilon": epsilon}, "epsilon.*expected") for epsilon in (1e-200, 5e-324, 1e200, 1.7e308, 2.0**41)),
+    *(({"bound": bound}, "bound.*expected") for bound in (None, 1e-300, 1e300)),
+    ({"holdout": 0}, "holdout.*expected"),
+    ({"resolution": 101.0}, "resolution.*expected"),
+    *(({**RENEWED, "renewal": each}, r"renewal = .*expected None.*one threshold") for each in RENEWALS),
+    ({**RENEWED, "smoother": Recent()}, r"smoother = .*expected None.*predict it themselves"),
+    ({"epsilon": 1e6, "delta": 1e-9}, r"^epsilon = 1000000.0, delta = 1e-09: .* expected a smaller epsilon$"),
+    (
+        {"epsilon": 1e3, "sensitivity": 2.0**-10, "bound": None, "delta": 1e-9, "resolution": 2.0**-60},
+        r"^epsilon = .* expected a larger epsilon, or a coarser resolution= than 8.67",
+    ),
+    ({"perturber": Blocks(focus=200)}, "^focus = 200: expected at most max_range = 100"),
+]
+
+
+@pytest.mark.parametrize(("options", "told"), REFUSED)
+def test_arguments_that_do_not_fit_each_other_are_refused(options: dict[str, Any], told: str) -> None:
+    kind = fastdp.StreamPublisher if "threshold" in options else Adaptive
+    with pytest.raises(ParameterError, match=told):
+        kind(**{"epsilon": 1.0, "bound": 100.0, "max_range": 100, **options})
+
+
+@pytest.mark.parametrize("focus", [(5, 2), (5, 2, 1)])
+def test_a_focus_is_one_length_or_two_in_order(focus: Any) -> None:
+    with pytest.raises(ParameterError, match=r"the shortest length first|focus has 3 entries"):
+        Blocks(focus=focus)
+
+
+@pytest.mark.filterwarnings("ignore:threshold:fastdp.errors.AccuracyWarning")
+def test_any_range_budget_and_bound() -> None:
+    for max_range, closing in itertools.product((1, 2, 3, 4, 5, 127, 128, 2**40), CLOSINGS):
+        publisher = Adaptive(1.0, 10.0, 64, max_range, perturber=Blocks(closing), seed=1, threshold=NoisyMax())
+        published_and_seen_again(publisher, np.linspace(0.0, 9.0, 3000))
+        longest = max(max_range.bit_length() - 3, 0)
+        assert publisher._progress.smoother["exponent"][0] <= longest
+    values = np.tile([1.0, 2.0, 3.0, 6.0], 1000)
+    for closing, epsilon in itertools.product(CLOSINGS, (2.0**-20, 2.0**-6, 2.0**10, 2.0**30, 2.0**40)):
+        options = {"perturber": Blocks(closing), "threshold": Fixed(8.0), "resolution": 2.0**-8}
+        out = published_and_seen_again(Adaptive(epsilon, 10.0, 0, 2**12, **options, seed=1), values)
+        if epsilon >= 2.0**30 and closing == "spike":
+            assert np.array_equal(out, values), "blocks of one value, and no noise"
+        if epsilon >= 2.0**30 and closing == "spread":
+            assert out[1:].sum() == pytest.approx(values[:-1].sum(), abs=16.0)
+    for bound in (1e-250, 1e-30, 1.0, 1e30, 1e250):
+        values = np.linspace(0.0, 1.0, 3000) * bound
+        published_and_seen_again(Adaptive(1.0, bound, 300, 2**10, seed=1, threshold=NoisyMax()), values)
+        published_and_seen_again(Adaptive(1.0, bound, threshold=Fixed(bound), max_range=2**10, seed=1), values)
+
+
+@pytest.mark.parametrize("scale", [2.0**-830, 2.0**-100, 2.0**100, 2.0**830])
+def test_the_unit_of_values_does_not_matter(scale: float) -> None:
+    """Of one key, whose noise is in grid steps: to the last bit."""
+    key = Key(bytes(32), simulated=True, binding=Binding.COMPOSITION)
+    unit = np.random.default_rng(1).random(3000)
+    for options, scaled in (({"holdout": 300},) * 2, ({"threshold": Fixed(1.0)}, {"threshold": Fixed(scale)})):
+        expected = Adaptive(1.0, 1.0, max_range=2**10, key=key.again(), **options).publish(unit)
+        publisher = Adaptive(1.0, scale, max_range=2**10, key=key.again(), **scaled)
+        assert np.array_equal(publisher.publish(unit * scale), expected * scale)
+
+
+def test_states_of_another_size_or_season_are_refused() -> None:
+    options = {"epsilon": 0.8, "max_range": 4096, "bound": 200.0, "threshold": 40.0, "seed": 4}
+    daily, plain = (Adaptive(**options, perturber=Blocks(season=season)) for season in (96, None))
+    for each in (daily, plain):
+        each.publish(np.arange(3000.0) % 11)
+    memories = daily._progress.smoother, plain._progress.smoother
+    assert [memory.dtype for memory in memories] == [seasons.SEASON, b.MEMORY]
+    other = memories[0].copy()
+    other["period"] = 97.0
+    assert daily._pipeline.fits(daily._progress)
+    assert not daily._pipeline.fits(daily._progress._replace(smoother=other))
+    for one, memory in ((daily, memories[1]), (plain, memories[0])):
+        with pytest.raises(ValueError, match="out of range"):
+            one._pipeline.remembered(memory.view(np.float64))
+
+
+def counts(n: int) -> np.ndarray:
+    """Days of 48 values, and weeks that differ."""
+    generator = np.random.default_rng(3)
+    t = np.arange(n)
+    return generator.poisson(20 + 15 * np.sin(t * 2 * np.pi / 48) + 5 * (t // 336 % 2)).astype(float)
+
+
+def make_events(epsilon: float = 1.0, sensitivity: float = 1.0, **options: Any) -> fastdp.Adaptive:
+    blocks = Blocks(options.pop("closing", "spread"))
+    usual = {"max_range": 4096, "seed": 1, "perturber": blocks}
+    return fastdp.Adaptive(epsilon, sensitivity=sensitivity, **{**usual, **options})
+
+
+def learner_of_events(publisher: fastdp.Adaptive) -> adaptive.Learner:
+    shape = publisher._pipeline.shape
+    public = adaptive.Public(
+        noise=2.0 / publisher.epsilon**2,
+        max_range=publisher.max_range,
+        prior_white=1.0,
+        prior_drift=0.0,
+        least=0,
+        most=int(shape["most"][0]),
+        first=0,
+        limit=0,
+        spreads=publisher.composition.perturber.closing == "spread",
+        constants=b,
+        events=b,
     )
+    return adaptive.Learner(public, 0.0, pipelines.FIRST_EVENTS * (1.0 + public.noise), 0)
+
+
+def in_steps(values: np.ndarray, resolution: float, limit: int) -> list[int]:
+    """Halves up, saturated."""
+    exact = [math.floor(Fraction(value) / Fraction(resolution) + Fraction(1, 2)) for value in values.tolist()]
+    return [min(max(step, -limit), limit) for step in exact]
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "sensitivity", "closing"),
+    [(0.05, 1.0, "spread"), (0.5, 0.3, "spread"), (3.0, 1.0, "spread"), (0.5, 1.0, "spike"), (0.5, 2.5, "none")],
+)
+def test_release_equals_the_oracle_of_events(epsilon: float, sensitivity: float, closing: str) -> None:
+    values = counts(700) - 12.3
+    publisher = make_events(epsilon, sensitivity, closing=closing)
+    release = publisher.release(values)
+    grid = publisher.composition.grid
+    steps = math.ceil(Fraction(sensitivity) / Fraction(grid.resolution))
+    learner = learner_of_events(publisher)
+    noise = chain_noise(publisher._key, steps, epsilon)
+    adaptive.release(in_steps(values, grid.resolution, grid.bound_steps), noise, steps, learner)
+    theta = steps * grid.resolution
+    assert release.threshold == theta
+    assert release.revision.exponents.tolist() == [block.exponent for block in learner.blocks]
+    assert min(release.revision.exponents) == 0
+    expected = adaptive.published(learner, values.size, spikes=closing == "spike")
+    np.testing.assert_allclose(release.values, expected * theta, rtol=1e-7, atol=1e-7)
+    levels = adaptive.levels_given_all(learner)
+    means = adaptive.kept_means(learner, adaptive.block_means(learner, levels))
+    # No stream has seen six such periods: without a pattern.
+    release = release.with_season(2.0**40)
+    np.testing.assert_allclose(release.revision.means, means * theta, rtol=1e-5, atol=1e-5)
+    assert release.offset == 0
+
+
+@pytest.mark.parametrize("sensitivity", [1.0, 0.1, 3.0])
+@given(value=st.floats(-1e9, 1e9), moved=st.floats(-1.0, 1.0), power=st.integers(0, 12))
+@example(value=0.5, moved=1.0, power=0)
+@example(value=-0.5, moved=-1.0, power=0)
+@example(value=0.49999999999999994, moved=1.0, power=0)
+@example(value=2.0**40 + 0.5, moved=0.0, power=0)
+def test_an_event_moves_a_rounded_value_by_at_most_the_sensitivity(
+    sensitivity: float, value: float, moved: float, power: int
+) -> None:
+    """Halves are rounded up: with ties to even 0.5 and 1.5 would be two steps apart."""
+    resolution = 2.0 ** (math.frexp(sensitivity)[1] - 1 - power)
+    grid, other = make_event_grid(sensitivity, resolution, 1.0, 16), value + moved * sensitivity
+    if abs(Fraction(other) - Fraction(value)) > Fraction(sensitivity):
+        other = value
+    pair = np.array([value, other])
+    sums = [steps_of(grid, pair[k : k + 1]) for k in range(2)]
+    assert sums == in_steps(pair, resolution, grid.bound_steps)
+    assert abs(sums[0] - sums[1]) <= grid.snap(0.0)
+
+
+def steps_of(grid: Any, values: np.ndarray) -> int:
+    """The open sum of a publisher's pass, without noise in it."""
+    from fastdp_kernels.streams import adaptive_pass
+    from tests.kernels.adaptive_runs import no_counts, sum_adaptive
+
+    shape, memory = np.zeros(1, b.SHAPE), np.zeros(1, b.MEMORY)
+    memory["exponent"][0] = 10.0
+    counters = no_counts()
+    places = {"counters": counters, "memory": memory, "blocks": np.empty(1, adaptive_pass.BLOCK)}
+    public = 1.0 / grid.resolution, -float(grid.bound_steps), 1.0, shape, np.ones(5)
+    assert sum_adaptive(values, *public, noise=np.empty(0, np.int64), **places) == values.size
+    return int(counters["open_sum"][0])
+
+
+def test_the_guarantee_names_the_event() -> None:
+    said = make_events(0.5, 2.0).guarantee
+    assert (said.epsilon, said.delta, said.arithmetic) == (0.5, 0.0, "exact")
+    assert said.unit == "one event"
+    assert said.adjacency == "add or remove one event (moves one value by at most 2)"
+    several = make_events(0.5, 2.0, contributions=3).guarantee
+    assert several.epsilon == 0.5
+    assert several.unit == "any 3 events"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"bound": 3.0}, "expected one of them, because a value that an event moves"),
+        ({"holdout": 5}, "holdout = 5: expected None with a sensitivity"),
+        ({"threshold": 3.0}, "expected None with a sensitivity, because nothing is clipped"),
+        ({"sensitivity": None}, "bound = None: expected a number, the public upper bound of a value"),
+        ({"resolution": 0.3}, "resolution = 0.3: expected a power of two"),
+        ({"resolution": 2.0}, "resolution = 2.0: expected a power of two up to the sensitivity"),
+        ({"epsilon": 1e-18}, "no grid fits"),
+    ],
+)
+def test_what_does_not_fit_is_refused(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(ParameterError, match=said):
+        make_events(**options)
+
+
+PARTS: dict[str, dict[str, Any]] = {
+    "adaptive": {"perturber": Blocks()},
+    "tops": {"perturber": Hierarchy(4, prune=1), "smoother": Recent()},
+    "flat": {"perturber": Flat(), "renewal": RenewFromPublished(0.25, 1)},
+    "withheld": {"perturber": Hierarchy(2, prune=0), "renewal": RenewFromHoldout(1, 8)},
+}
+VALUES = np.arange(400.0) * 7 % 31
+
+
+def of_parts(name: str, **options: Any) -> fastdp.StreamPublisher:
+    usual = {"threshold": NoisyMax(step=1.0), "bound": 64.0, "holdout": 32, "max_range": 64, "resolution": 2.0**-8}
+    return fastdp.StreamPublisher(**{**usual, **PARTS[name], "key": bound_key(1), **options})
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_each_value_has_its_part_of_epsilon(name: str) -> None:
+    together, alone = of_parts(name, epsilon=2.0, contributions=8), of_parts(name, epsilon=0.25)
+    assert np.array_equal(together.publish(VALUES), alone.publish(VALUES))
+    assert together.threshold == alone.threshold
+    said, each = together.guarantee, alone.guarantee
+    assert (said.epsilon, each.epsilon) == (2.0, 0.25)
+    assert (said.unit, said.adjacency) == ("any 8 consecutive values", "replace them")
+    assert said.arithmetic == each.arithmetic == "exact"
+    assert set(each.derivation) < set(said.derivation)
+    assert "contributions=8" in repr(together)
+    again = fastdp.StreamPublisher.from_bytes(together.to_bytes())
+    assert (again.contributions, again.guarantee) == (8, said)
+    assert np.array_equal(again.publish(VALUES), together.publish(VALUES))
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 0.1, 0.3, 1e-3, 7.7])
+@pytest.mark.parametrize("w", [1, 3, 7, 10, 49, 1000])
+def test_parts_never_add_up_to_more(epsilon: float, w: int) -> None:
+    part = fraction_of(epsilon, w)
+    assert w * Fraction(part) <= Fraction(epsilon) < w * Fraction(part) * (1 + Fraction(1, 2**50))
+
+
+def test_a_group_with_a_delta_or_without_privacy() -> None:
+    member = Guarantee(fraction_of(0.5, 5), delta=1e-6)
+    said = of_group(member, 5, 0.5, "five", "replace them", "step")
+    exact = 1e-6 * sum(np.exp(member.epsilon * k) for k in range(5))
+    assert exact <= said.delta <= 5e-6 * np.exp(0.4) * 1.001
+    assert of_group(Guarantee(np.inf), 2, 1.0, "two", "replace them", "step").epsilon == np.inf
+    with pytest.raises(ValueError, match="lose more"):
+        of_group(Guarantee(0.3), 2, 0.5, "two", "replace them", "step")
+    quantile = fastdp.Adaptive(1.0, 50.0, 100, threshold=SmoothQuantile(delta=1e-6), contributions=4, seed=1)
+    assert quantile.guarantee.delta > 4e-6
+
+
+def test_systems_and_release_pass_it_on() -> None:
+    for made in (
+        fastdp.ToPS(1.0, 64.0, 32, 64, contributions=4, seed=1),
+        fastdp.Adaptive(1.0, 64.0, threshold=Fixed(31.0), contributions=4, seed=1),
+    ):
+        assert made.guarantee.unit == "any 4 consecutive values"
+    released = fastdp.release(VALUES, 1.0, 64.0, threshold=31.0, seed=1, contributions=4)
+    assert released.guarantee.unit == "any 4 consecutive values"
+    with pytest.raises(ParameterError, match="share of epsilon above 0"):
+        fastdp.ToPS(5e-324, 64.0, 32, 64, contributions=4, seed=1)

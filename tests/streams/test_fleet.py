@@ -18,7 +18,8 @@ import fastdp
 from fastdp.counters import BinaryTree, RunningCounts
 from fastdp.errors import BudgetError, DataError, ParameterError, StateError
 from fastdp.noise import binding
-from fastdp.perturbers import Blocks, Flat
+from fastdp.perturbers import Blocks, Flat, Hierarchy
+from fastdp.smoothers import Recent
 from fastdp.state import machine
 from fastdp.state.machine import Machine, Transition
 from fastdp.streams.fleet import Fleet
@@ -35,6 +36,14 @@ def adaptive(closing: Any = "spread", **others: Any) -> fastdp.StreamPublisher:
     return fastdp.Adaptive(epsilon=2.0, bound=100.0, threshold=20.0, max_range=256, perturber=blocks, **others)
 
 
+GAUSSIAN: dict[str, tuple[Any, Any]] = {
+    "gaussian": (Flat(noise="gaussian"), None),
+    "gaussian tree": (Hierarchy(2, prune=1, noise="gaussian"), Recent()),
+    "gaussian nodes": (Hierarchy(2, prune=0, consistent=False, noise="gaussian"), None),
+    "gaussian blocks": (Blocks(noise="gaussian"), None),
+}
+
+
 def template(kind: str, key: fastdp.Key | None = None) -> Any:
     """A publisher of each kind of fleet."""
     if kind in ("spread", "spike"):
@@ -49,10 +58,10 @@ def template(kind: str, key: fastdp.Key | None = None) -> Any:
         return fastdp.Adaptive(epsilon=2.0, bound=100.0, holdout=20, max_range=64, key=key)
     if kind == "tops":
         return fastdp.ToPS(epsilon=2.0, bound=100.0, holdout=16, max_range=64, prune=1, key=key)
-    if kind == "flat":
-        return fastdp.StreamPublisher(
-            threshold=20.0, perturber=Flat(), epsilon=2.0, bound=100.0, max_range=64, key=key
-        )
+    if kind in GAUSSIAN or kind == "flat":
+        more = {"delta": 1e-6, "smoother": GAUSSIAN[kind][1]} if kind in GAUSSIAN else {}
+        parts = {"threshold": 20.0, "perturber": GAUSSIAN[kind][0] if more else Flat(), "max_range": 64}
+        return fastdp.StreamPublisher(**parts, epsilon=2.0, bound=100.0, key=key, **more)
     return RunningCounts(BinaryTree(64), 2.0, key=key)
 
 
@@ -105,7 +114,7 @@ def test_a_ledger_takes_the_noise_of_a_fleet_and_of_its_streams_once(
     assert Fleet(adaptive(), seed=1).noise_fingerprint is None
 
 
-KINDS = ["spread", "season", "spike", "events", "windows", "holdout", "tops", "flat", "counts"]
+KINDS = ["spread", "season", "spike", "events", "windows", "holdout", "tops", "flat", "counts", *GAUSSIAN]
 
 
 @pytest.mark.filterwarnings("ignore::fastdp.errors.AccuracyWarning")
@@ -128,7 +137,10 @@ def test_every_stream_is_what_a_publisher_of_its_own_publishes(kind: str, texts:
         place = [k for k, each in enumerate(ids) if each == stream]
         name = stream if texts else int(stream)
         assert mine == alone(kind, name, values[place]).tolist()
-    assert isinstance(fleet._rows, AdaptiveRows if kind in ("spread", "spike", "events", "windows") else MachineRows)
+    assert isinstance(
+        fleet._rows,
+        AdaptiveRows if kind in ("spread", "spike", "events", "windows", "gaussian blocks") else MachineRows,
+    )
 
 
 STREAMS = st.lists(st.integers(0, 9), min_size=1, max_size=40)
@@ -191,6 +203,16 @@ def test_threads_keep_the_order_of_every_stream(monkeypatch: pytest.MonkeyPatch)
     ids, values = np.arange(1200) % 4, values_for("spread", 1200)
     single, three = (Fleet(adaptive(), key=SECRET, threads=n).publish(ids, values)[1] for n in (1, 3))
     assert np.array_equal(single, three)
+
+
+def test_streams_that_begin_in_a_part_go_on_behind_a_merge() -> None:
+    parts, ids = Fleet(adaptive(), key=SECRET).split(2), np.arange(40)
+    for k, owner in zip(ids.tolist(), Fleet.part_of(ids, 2), strict=True):
+        parts[owner].publish([k], [1.0])
+    whole = Fleet.merge(parts)
+    for count in (2, 3):
+        expected = [alone("spread", k, np.ones(count))[-1] for k in ids.tolist()]
+        assert whole.publish(ids, np.ones(40))[1].tolist() == expected
 
 
 def one(kind: str, stream: Any, life: int) -> Any:

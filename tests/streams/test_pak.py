@@ -1,24 +1,24 @@
-"""PAK whole: against the binary mechanism of the paper, any chunking, guarantee, levels, bad input."""
+"""PAK whole and its moving averages: against the oracles, levels, guarantee, errata, unclipped values."""
 
 from __future__ import annotations
 
-import itertools
+import math
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 import pytest
 
 import fastdp
 from fastdp.errors import DataError, ParameterError, StateError
-from fastdp.noise import sampler
+from fastdp.local import Distribution, Hybrid
+from fastdp.noise import sampler, words
 from fastdp.noise.key import Key
 from fastdp.noise.words import Purpose, StreamId
-from fastdp.thresholds import Fixed, NoisyMax
-from tests import stat
+from fastdp.thresholds import Fixed, NoisyMax, PAKQuantile, SmoothQuantile, quantile
+from fastdp.thresholds.square_wave import range_errors
 from tests.noise_values import bound_key, tree_key
 from tests.oracles import binary_counter as oracle
-from tests.oracles import distributions
+from tests.oracles import moving_average as moving_average
 
 
 def stream(n: int) -> np.ndarray:
@@ -41,26 +41,23 @@ def node_noise(key: Key, levels: int, theta_steps: int, epsilon: float, length: 
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 4, 7, 8, 9, 63, 64, 65, 500])
-def test_the_tree_equals_the_papers(n: int) -> None:
+@pytest.mark.parametrize("resolution", [None, 0.25, 60.0, 100.0])
+def test_the_tree_equals_the_papers(n: int, resolution: float | None) -> None:
+    """Any epsilon, down to a grid of a single step: integer noise of just the scale that epsilon asks for."""
     values = stream(n)
-    publisher = make(threshold=Fixed(20.0), length=n)
-    out = publisher.publish(values)
-    per_unit = round(1 / publisher.resolution)
-    steps = (np.minimum(values, 20.0) * per_unit).astype(np.int64).tolist()
-    levels = n.bit_length()
-    expected = oracle.running_sums(steps, node_noise(publisher._key, levels, 20 * per_unit, 1.0, n))
-    assert out.tolist() == [e * publisher.resolution for e in expected]
-    assert publisher.running_sum == out[-1]
-
-
-def test_a_stream_has_no_value_more_than_its_length() -> None:
-    publisher = make(threshold=Fixed(20.0), length=5)
-    assert publisher.publish(stream(3)).size == 3
-    with pytest.raises(DataError, match="chunk has 3 values: expected at most 2, the stream has 5"):
-        publisher.publish(stream(3))
-    assert publisher.publish(stream(2)).size == 2
-    with pytest.raises(DataError, match="expected at most 0"):
-        publisher.publish([1.0])
+    for theta, epsilon in ((20.0, 1.0), (100.0, 1e-3), (100.0, 0.1), (100.0, 30.0), (100.0, 1e6)):
+        publisher = make(threshold=Fixed(theta), length=n, epsilon=epsilon, resolution=resolution)
+        out, step, levels = publisher.publish(values), publisher.resolution, n.bit_length()
+        theta_steps = round(publisher.threshold / step)
+        assert theta_steps == max(1, int(theta / step))
+        steps = np.minimum(np.rint(values / step), theta_steps).astype(np.int64).tolist()
+        expected = oracle.running_sums(steps, node_noise(publisher._key, levels, theta_steps, epsilon, n))
+        assert out.tolist() == [e * step for e in expected]
+        assert publisher.running_sum == out[-1]
+        # Levels share epsilon, and one value moves a node by at most theta.
+        assert levels * Fraction(theta_steps) / publisher._state.tree.distribution.scale == Fraction(epsilon)
+        with pytest.raises(DataError, match=f"expected at most 0, the stream has {n}"):
+            publisher.publish([1.0])
 
 
 def test_levels_for_a_power_of_two() -> None:
@@ -84,24 +81,6 @@ def test_the_guarantee_adds_up() -> None:
             assert make(epsilon=epsilon, share=share, threshold=NoisyMax()).guarantee.epsilon <= epsilon
 
 
-def test_a_value_opens_streams_for_its_own_nodes_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Most heights have no new node; a cipher for each of them made one call 20 times as long."""
-    publisher = fastdp.PAK(1.0, 1e-9, 100.0, 2**33, threshold=Fixed(100.0), seed=1)
-    drawn: list[int] = []
-    of_nodes = sampler.node_words
-
-    def watched(*names: Any) -> Any:
-        words, offsets = of_nodes(*names)
-        drawn.append(words.size)
-        return words, offsets
-
-    monkeypatch.setattr(sampler, "node_words", watched)
-    for position in range(8):
-        publisher.publish([1.0])
-        # The node of height h ends with value position + 1 where 2^h divides that; two words a block.
-        assert drawn.pop() == 2 * sum((position + 1) % 2**h == 0 for h in range(34))
-
-
 def test_the_holdout_is_forgotten_and_delta_is_the_users() -> None:
     publisher = make(threshold=NoisyMax())
     publisher.publish(stream(300))
@@ -111,41 +90,6 @@ def test_the_holdout_is_forgotten_and_delta_is_the_users() -> None:
     with pytest.raises(ParameterError, match=r"delta = 0.0.*cauchy"):
         make(delta=0.0)
     assert make(delta=0.0, threshold=fastdp.thresholds.SmoothQuantile(noise="cauchy")).guarantee.delta == 0.0
-
-
-def test_the_law_holds_at_the_extremes() -> None:
-    """Any epsilon, down to a grid of a single step: integer noise of just the scale that epsilon asks for."""
-    for resolution, epsilon in itertools.product((None, 0.25, 60.0, 100.0), (1e-3, 0.1, 1.0, 30.0, 1e3, 1e6)):
-        values = stream(100)
-        publisher = make(threshold=Fixed(100.0), length=100, epsilon=epsilon, resolution=resolution)
-        out = publisher.publish(values)
-        step = publisher.resolution
-        theta_steps = round(publisher.threshold / step)
-        assert theta_steps == max(1, int(100 / step))
-        steps = np.minimum(np.rint(values / step), theta_steps).astype(np.int64).tolist()
-        expected = oracle.running_sums(steps, node_noise(publisher._key, 7, theta_steps, epsilon, 100))
-        assert out.tolist() == [e * step for e in expected]
-        # Every node's noise, exactly: seven levels share epsilon, and one value moves a node by at most theta.
-        distribution = publisher._state.tree.distribution
-        assert 7 * Fraction(theta_steps) / distribution.scale == Fraction(epsilon)
-
-
-@pytest.mark.statistical
-@pytest.mark.parametrize("epsilon", [0.3, 5.0])
-def test_noise_on_a_grid_of_one_step(epsilon: float) -> None:
-    """Resolution = bound: sums of bits, with discrete Laplace noise of scale levels / epsilon; not that of a real."""
-    scale, runs = 7 / epsilon, 4000
-    noise = np.array(
-        [make(threshold=Fixed(100.0), length=64, epsilon=epsilon, resolution=100.0, seed=seed).publish(np.zeros(1))[0]
-         for seed in range(runs)]
-    ) / 100.0  # fmt: skip
-    size = int(6 * scale) + 2
-    first = -size
-    cells = np.bincount(np.clip(noise.astype(np.int64) - first + 1, 0, 2 * size + 1), minlength=2 * size + 2)
-    edges = first + np.arange(2 * size + 1, dtype=np.float64)
-    stat.accept(stat.chi_square_p(cells, distributions.laplace_cells(edges, scale)))
-    # One level too few would break the claim, and is seen.
-    stat.reject(stat.chi_square_p(cells, distributions.laplace_cells(edges, 5 / epsilon)))
 
 
 @pytest.mark.parametrize(
@@ -239,3 +183,158 @@ def test_clipping_at_r_tau() -> None:
     capped = make(threshold=NoisyMax(), tail_factor=100.0)
     capped.publish(stream(700))
     assert capped.threshold == 100
+
+
+LENGTH, HOLDOUT = 400, 150
+
+
+def counts(n: int = LENGTH) -> np.ndarray:
+    return np.floor(np.random.default_rng(103).gamma(2.0, 6.0, n) * 4) / 4
+
+
+def make_average(**options) -> fastdp.PAK:
+    settings = {"epsilon": 1.0, "delta": 1e-6, "bound": 100, "length": LENGTH, "holdout": HOLDOUT, "seed": 6}
+    return fastdp.PAK(**{**settings, **options})
+
+
+@pytest.mark.parametrize("lag_sums", [False, True])
+@pytest.mark.parametrize("average", ["all", 1, 2, 7, 64, 149, 150, 151, 250, 399, 400])
+def test_averages_equal_the_oracles(average: int | str, lag_sums: bool) -> None:
+    values = counts()
+    sums = make_average(lag_sums=lag_sums, seed=None, key=bound_key(6)).publish(values)
+    by_position = {LENGTH - sums.size + 1 + i: s for i, s in enumerate(sums.tolist())}
+    expected = moving_average.averages(by_position, None if average == "all" else average)
+    publisher = make_average(lag_sums=lag_sums, average=average, seed=None, key=bound_key(6))
+    assert np.allclose(publisher.publish(values), expected, rtol=1e-13, atol=1e-12)
+    assert publisher.running_sum == sums[-1]
+
+
+DELTA = 1e-9
+
+
+def make_unclipped(**options) -> fastdp.PAK:
+    settings = {"epsilon": 0.1, "delta": DELTA, "bound": 100, "length": 700, "holdout": 200, "seed": 6, "clip": False}
+    return fastdp.PAK(**{**settings, **options})
+
+
+def test_noise_follows_tau_and_values_the_bound() -> None:
+    """Beyond the bound tau buys nothing but noise; values are what they would be with the plain tree."""
+    values = stream(700)
+    values[[300, 400]] = 150.0  # beyond the public bound: cut off at it
+    publisher = make_unclipped()
+    out = publisher.publish(values)
+    theta = publisher.threshold
+    assert theta is not None
+    assert theta > 10 * publisher.bound
+    step = publisher.resolution
+    per_unit = round(1 / step)
+    steps = (np.minimum(values[200:], 100.0) * per_unit).astype(np.int64).tolist()
+    noise = node_noise(publisher._key, (500).bit_length(), round(theta / step), 0.1, 500)
+    rises = np.array(oracle.running_sums(steps, noise), dtype=np.float64) * step
+    assert np.allclose(out[1:] - out[0], rises, rtol=1e-12)
+
+
+@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
+@pytest.mark.parametrize("rule", [PAKQuantile, SmoothQuantile])
+def test_the_grid_holds_the_highest_tau_there_is(rule: type, noise: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The word with the largest noise, and the largest smooth sensitivity that the bound allows."""
+    publisher = make_unclipped(threshold=rule(p=0.5, delta=DELTA, noise=noise, clip=False), tail_factor=1.5)
+    monkeypatch.setattr(quantile, "word_at", lambda *_: 0)
+    # Half zeros, half the bound: the quantile's smooth sensitivity is the bound itself.
+    values = np.resize([0.0, 100.0], 200)
+    publisher.publish(values)
+    highest = publisher._plan.grid.bound
+    assert publisher.threshold is not None
+    assert 0.95 * highest < publisher.threshold < highest
+    plain = make_unclipped(threshold=publisher._plan.threshold)
+    plain.publish(values)
+    assert publisher.threshold == pytest.approx(1.5 * plain.threshold, rel=1e-6), "not cut off by the grid's end"
+    levels = (500).bit_length()
+    scale = publisher.threshold / publisher.resolution * levels / 0.1
+    assert scale <= 2**56
+    total = publisher._plan.bound_steps * 700 + 2 * levels * 64 * scale
+    assert total <= 2**62
+    assert words.word_at is not quantile.word_at
+
+
+@pytest.mark.parametrize(
+    "rule", [NoisyMax(), Fixed(100.0), PAKQuantile(delta=DELTA), SmoothQuantile(noise="cauchy", clip=False)]
+)
+def test_rules_without_an_end_or_with_one_of_their_own_are_refused(rule: object) -> None:
+    with pytest.raises(ParameterError, match=r"threshold = .*expected PAKQuantile\(clip=False\)"):
+        make_unclipped(threshold=rule)
+
+
+@pytest.mark.parametrize(
+    ("options", "words_said"),
+    [
+        ({"epsilon": 1e-7}, r"clip = False: r tau may reach .* expected at most the bound, 100"),
+        ({"epsilon": 1e-3, "length": 2**33, "resolution": 1e-4}, r"r tau may reach .*at most 2\^62 fit"),
+        ({"resolution": 1e-9}, r"clip = False: r tau may reach .* resolution = 1e-09"),
+        ({"delta": 0.02}, r"beta = 0.006: kappa = .* is not positive"),
+    ],
+)
+def test_what_does_not_fit_is_refused_at_once(options: dict, words_said: str) -> None:
+    with pytest.raises(ParameterError, match=words_said):
+        make_unclipped(**options)
+
+
+def mean_over_ranges(r: int, power: int) -> Fraction:
+    """Of length^power, over all r (r + 1) / 2 ranges within r values."""
+    ranges = [stop - start for start in range(r) for stop in range(start + 1, r + 1)]
+    assert len(ranges) == r * (r + 1) // 2
+    return Fraction(sum(length**power for length in ranges), len(ranges))
+
+
+def test_the_objective_has_the_mean_square() -> None:
+    """All values are near 100: clipped at theta, a range of j values loses about j (100 - theta)."""
+    r, frequencies = 300, np.zeros(100)
+    frequencies[-1] = 1.0
+    near = Distribution(frequencies, 0.0, 100.0, "em", 1, True, 0.0, 1)
+    candidates, errors = range_errors(near, r, 1.0, "corrected")
+    bias = errors - r / 3 * Hybrid(1.0).worst_variance * (candidates / 2) ** 2
+    expected = float(mean_over_ranges(r, 2)) * (99.5 - candidates) ** 2
+    assert bias[:90] == pytest.approx(expected[:90], rel=0.011)
+
+
+def test_the_sum_of_the_hold_out_must_be_clipped() -> None:
+    """PAK Mechanism 1, line 2: noise tau / eps_2 on values up to B.
+
+    All of the first m values are 0, or one of them is B.  If all are 0, tau is at most some thousandths of B, so that
+    the noise of their sum stays below B / 2; with one B the sum exceeds B / 2 at least half of the time: a delta
+    above 0.4 in place of 2^-20.
+    """
+    m, bound, epsilon, delta, beta = 65_536, 1.0, 1.0, 2.0**-20, 0.006
+    above = m - math.ceil(0.995 * m)
+    first, second = 0.85 * epsilon, 0.15 * epsilon
+    a, b, g = first / 2, first / (2 * math.log(1 / delta)), -math.log(2 * beta)
+    kappa = 1 / (1 - math.expm1(b) * g / a)
+    # Zeros alone: the largest weight of a pair that reaches the bound is that of k = m - P.
+    tau_scale = kappa * bound * math.exp(-b * above) / a
+    # tau <= (g + 40) tau_scale but for e^-40 / 2; then P[sum > B / 2] is at most half of e^(-eps_2 B / (2 tau)).
+    zeros = math.exp(-40) / 2 + math.exp(-second * bound / 2 / ((g + 40) * tau_scale)) / 2
+    # One value B: the noise is symmetric about B, so P[sum > B / 2] >= 1/2.
+    assert 0.5 - math.exp(epsilon) * zeros > 0.4 > 1e5 * delta
+
+
+@pytest.mark.parametrize("lag_sums", [False, True])
+def test_the_sum_of_the_hold_out_is_clipped(lag_sums: bool) -> None:
+    """The same noise, one value 1,000 in place of 0, tau = 10: the sum moves by tau."""
+    values = np.zeros(100)
+    sums = []
+    for last in (0.0, 1000.0):
+        values[-1] = last
+        publisher = fastdp.PAK(
+            1.0, 1e-6, 1000.0, 200, holdout=100, threshold=Fixed(10.0), lag_sums=lag_sums, resolution=1.0, seed=1
+        )
+        sums.append(publisher.publish(values))
+    moved = sums[1] - sums[0]
+    assert moved[-1] == 10.0
+    assert moved[:-1].tolist() == [0.0] * (moved.size - 1)
+
+
+@pytest.mark.parametrize("window", [1, 4, 64, 512])
+def test_nodes_that_two_running_sums_share_cancel(window: int) -> None:
+    counts = [moving_average.nodes_in_the_difference(t, window) for t in range(window + 1, 4097)]
+    assert max(counts) <= 2 * 12 + 1
+    assert np.mean(counts) <= np.log2(window) + 2

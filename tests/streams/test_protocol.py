@@ -280,14 +280,6 @@ def test_rejected_chunks_change_nothing(name: str, steps: list[tuple[int, list[t
     assert np.array_equal(np.concatenate(parts), undisturbed(name)[0])
 
 
-def test_a_rejected_release_leaves_a_fresh_publisher(make, stream) -> None:
-    publisher = make()
-    with pytest.raises(DataError):
-        publisher.release([*stream, np.nan])
-    assert (publisher.n_seen, publisher.n_published, publisher.threshold) == (0, 0, None)
-    assert np.array_equal(publisher.release(stream).values, whole(make, stream))
-
-
 @pytest.mark.parametrize("name", [name for name in PUBLISHERS if not name.startswith("PAK")])
 def test_nonfinite_zero_and_values_out_of_bounds(name: str) -> None:
     for seed in range(6):

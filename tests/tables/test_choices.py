@@ -9,6 +9,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import fastdp
@@ -22,6 +23,7 @@ from fastdp.tables.sums import Number
 from fastdp.thresholds import scale_free
 from tests.oracles import scale_free as naive
 from tests.oracles import table_choices, words
+from tests.tables import flat
 
 TASK = ColumnTask((-40.0, 100.0), 1, 300.0, 0.01, 0.2, 0.14, "laplace", False, "euro", 24, 2.0)
 KEY = fastdp.Key.from_seed(4)
@@ -51,9 +53,6 @@ def refunds(n=40_000):
     return np.where(generator.random(n) < 0.3, -generator.exponential(0.5, n), generator.exponential(4.0, n))
 
 
-# Released numbers.
-
-
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
 def test_a_number_has_exact_noise_bound_to_it(noise):
     found = choices.noisy_number(1000, 3, 0.5, noise, KEY)
@@ -77,12 +76,9 @@ def test_counts_of_one_purpose_have_the_noise_of_the_oracle():
     assert choices.noisy_counts([5, 70], 4, 0.5, KEY, "rows").tolist() == [5 + noise[0], 70 + noise[1]]
 
 
-# Noisy max over counts above candidates.
-
-
 def test_the_best_candidate_is_that_of_the_oracle():
     generator = np.random.default_rng(1)
-    for moved, epsilon, target in itertools.product((1, 7), (0.02, 1.0, 30.0), (0.5, 40.0)):
+    for moved, epsilon, target in itertools.product((1, 7), (0.02, 0.1, 1.0, 30.0), (0.5, 40.0, 90.0)):
         above = np.sort(generator.integers(0, 400, 9))[::-1].copy()
         sizes = np.array([0.1 * 1.5**i for i in range(9)])
         given = above.tolist(), sizes.tolist(), moved, epsilon, target
@@ -142,12 +138,8 @@ def test_candidates_and_counts_of_both_sides():
         assert int(counts[1:].sum()) == len(inside), "zeros and the other side lie below the lowest candidate"
         for i, candidate in enumerate(candidates):
             assert counts[i + 1 :].sum() == sum(v > candidate for v in inside)
-    assert ValueCounts((2.0, 9.0)).sides == [1]
-    assert ValueCounts((-9.0, -2.0)).sides == [-1]
-    assert ValueCounts((0.0, 9.0)).sides == [1]
-
-
-def test_more_rows_than_scores_hold_count_as_so_many():
+    assert [ValueCounts(bound).sides for bound in ((2.0, 9.0), (-9.0, -2.0), (0.0, 9.0))] == [[1], [-1], [1]]
+    # More rows than scores hold count as so many.
     found = counted([5.0])
     found._choosers[1].counts[3] = 2**50
     assert found.counts(1)[3] == choices.MAX_ROWS - 1, "one row lies above"
@@ -210,14 +202,12 @@ def test_where_noise_follows_the_greater_end_both_are_as_far():
 
 
 def of_persons(rows_of_each, values):
-    """Counts in which each person's rows share WEIGHT steps."""
     found = ValueCounts(TASK.bound)
     found.weigh(np.asarray(values, float), np.repeat(rows_of_each, rows_of_each))
     return found
 
 
 def test_a_person_moves_the_counts_of_a_choice_by_one_weight():
-    """However many rows they have: by brute force, without each person in turn."""
     sizes, values = np.array([1, 3, 7, 5000]), refunds(5011)
     every, ends = of_persons(sizes, values), np.append(0, np.cumsum(sizes))
     for i in range(sizes.size):
@@ -228,12 +218,15 @@ def test_a_person_moves_the_counts_of_a_choice_by_one_weight():
         assert all((each >= 0).all() for each in above), "in one direction"
         assert sum(each[1:].max() for each in above) <= choices.WEIGHT
         assert sum(each[1].sum() for each in above) > 0.9 * choices.WEIGHT, "however many rows"
+
+    nobody = ValueCounts(TASK.bound)
+    nobody.weigh(np.empty(0), np.empty(0, np.int64))
+    assert not any(nobody.counts(side).any() for side in nobody.sides)
     one = of_persons([4, 1], [5.0, 5.0, 5.0, -3.0, 5.0])
     assert [int(one.counts(side)[1:].sum()) for side in (-1, 1)] == [1023, 3071 + 4095]
 
 
 def test_a_person_beside_more_rows_than_scores_hold_moves_no_count_back():
-    """Sums from the top move in one direction, also where they are cut off."""
     found = [of_persons([3] * 5, np.tile([1.0, 3.0, 9.0], 5)), of_persons([3] * 4, np.tile([1.0, 3.0, 9.0], 4))]
     sums = []
     for each in found:
@@ -242,12 +235,6 @@ def test_a_person_beside_more_rows_than_scores_hold_moves_no_count_back():
     assert (sums[0] >= sums[1]).all()
     assert (sums[0] - sums[1]).max() <= choices.WEIGHT
     assert sums[0].max() == choices.MAX_ROWS
-
-
-def test_a_choice_without_rows_of_persons():
-    found = ValueCounts(TASK.bound)
-    found.weigh(np.empty(0), np.empty(0, np.int64))
-    assert not any(found.counts(side).any() for side in found.sides)
 
 
 def test_noise_of_a_choice_for_persons_follows_one_person(monkeypatch):
@@ -277,7 +264,6 @@ def test_a_side_with_next_to_no_rows_has_no_end_of_its_own():
 
 @pytest.mark.parametrize(("bound", "sign"), [((20.0, 100.0), 1.0), ((-100.0, -20.0), -1.0)])
 def test_a_bound_on_one_side_of_zero_keeps_its_nearer_end(bound, sign):
-    """Both are mirror images, and the clip has a width even where all values lie at its nearer end."""
     values = sign * np.random.default_rng(3).uniform(20.0, 60.0, 20_000)
     clip = quietly(choices.choose_clip, replace(TASK, bound=bound), counted(values, bound), KEY)
     near, far = (clip.low, clip.high) if sign > 0 else (clip.high, clip.low)
@@ -287,20 +273,66 @@ def test_a_bound_on_one_side_of_zero_keeps_its_nearer_end(bound, sign):
     assert max(narrow[:2], key=abs) == 30.0 * sign
 
 
-def test_warnings_of_a_poor_clip():
+@pytest.mark.parametrize(("places", "expected"), [((9, 9), 1), ((9, 10), 0), ((10, 9), 0)])
+def test_warnings_of_a_poor_clip(places, expected, monkeypatch):
     assert said(choices.choose_clip, TASK, counted(refunds()), KEY) == []
     (few,) = [each for each in said(choices.choose_clip, TASK, counted(refunds(60)), KEY) if "too few" in each]
     assert few.startswith("euro: an estimated ")
     nothing = said(choices.choose_clip, TASK, counted(np.zeros(20_000)), KEY)
     assert any("next to nothing beside the bound, 100" in each or "too few" in each for each in nothing)
-
-
-@pytest.mark.parametrize(("places", "expected"), [((9, 9), 1), ((9, 10), 0), ((10, 9), 0)])
-def test_a_clip_of_next_to_nothing_on_both_sides_is_warned_of(places, expected, monkeypatch):
+    # Next to nothing on both sides.
     found = counted(refunds())
     chosen = iter([float(found.candidates(side)[place]) for side, place in zip((-1, 1), places, strict=True)])
     monkeypatch.setattr(scale_free._ScaleFreeChooser, "choose", lambda *_: next(chosen))
     assert len(said(choices.choose_clip, TASK, found, KEY)) == expected
+
+
+def test_zeros_do_not_choose_the_clip():
+    """Delays, 52 % of them 0: the clip was the lowest candidate, and the total of a year next to nothing."""
+    generator = np.random.default_rng(1)
+    values = np.where(generator.random(100_000) < 0.52, 0.0, generator.lognormal(2.3, 1.0, 100_000))
+    table = pa.table({"second": 3600 * (np.arange(100_000) * 2400 // 100_000), "v": values})
+    for epsilon in (0.1, 0.3):
+        given = {"epsilon": epsilon, "bound": 1440.0, "seed": 1}
+        t = quietly(lambda given=given: fastdp.totals(table, "v", fastdp.Time("second", "1h", unit="s"), **given))
+        assert 10.0 < flat.clip(t.released)[1] < 200.0
+        assert t.sum(0, len(t))[0] > 0.5 * values.sum()
+
+
+@pytest.mark.parametrize(
+    ("every", "windows", "together"),
+    [("1h", 500, 24), ("15min", 500, 96), ("1h", 10, 10), ("1d", 3, 3), ("36h", 500, 7 * 24 / 36),
+     ("1w", 500, 365 / 7), ("1mo", 500, 365 / 31), ("1y", 50, 1), ("1h", 0, 1)],
+)  # fmt: skip
+def test_the_clip_is_for_sums_of_longer_spans(every: str, windows: int, together: float) -> None:
+    plan = flat.make_plan("totals", epsilon=1.0, every=every, bound=10.0, levels=False).settled(0, windows, 3)
+    assert plan.budget.together == pytest.approx(together)
+    rest = 0.99 * (1.0 - 0.005 - 0.075 - 0.08)
+    alone = 3 * max(1, windows) * np.sqrt(2.0) / rest
+    assert plan.budget.rows_above("values") == pytest.approx(
+        (alone if windows else np.sqrt(2.0) / rest) / together**0.25
+    )
+
+
+def test_the_chosen_clip_is_near_the_best() -> None:
+    import pyarrow as pa
+
+    generator = np.random.default_rng(3)
+    values = generator.lognormal(0.0, 1.0, 120_000)
+    hours = np.repeat(np.arange(1200), 100)
+    table = pa.table({"at": np.datetime64("2024-01-01", "s") + hours.astype("timedelta64[h]"), "kwh": values})
+    sums_of = values.reshape(240, 500)
+
+    def error(theta: float) -> float:
+        return 5 * 2 * theta**2 + float(np.mean(np.maximum(sums_of - theta, 0.0).sum(axis=1) ** 2))
+
+    best = min(error(theta) for theta in np.geomspace(0.1, 100.0, 100))
+    for bound in (60.0, 1e6):
+        sums = flat.totals(table, "kwh", "at", "1h", epsilon=1.0, bound=bound, seed=2).released
+        assert flat.clip(sums) is not None
+        assert error(flat.clip(sums)[1]) < 1.33 * best
+        # As small a share as a good choice needs, beside those for rows beyond the clip and for all rows.
+        assert float(flat.noise(sums, "total").scale) * sums.quantities[0].resolution < 1.27 * flat.clip(sums)[1]
 
 
 # Rows beyond the clip.
@@ -353,7 +385,6 @@ def test_most_rows_beyond_the_clip_are_warned_of():
 
 
 def test_dropped_rows_of_a_person_are_bounded():
-    """Sums over persons by hand, and all neighbours: one person more or less moves them by 4 k at most."""
     generator = np.random.default_rng(5)
     groups = np.concatenate([generator.integers(0, 6, 40), np.full(50, 6)])
     kept = generator.random(90) < 0.4
@@ -379,14 +410,8 @@ def test_numbers_of_rows_have_noise_of_their_sensitivity():
     assert many.endswith(where)
 
 
-def test_candidates_for_the_rows_of_a_person():
-    assert choices.row_candidates(1).tolist() == [1]
-    assert choices.row_candidates(5).tolist() == [1, 2, 5]
-    assert choices.row_candidates(365).tolist() == [1, 2, 5, 10, 20, 50, 100, 200, 365]
-    assert choices.row_candidates(10**6).tolist()[-4:] == [100_000, 200_000, 500_000, 1_000_000]
-
-
 def test_rows_are_chosen_by_how_many_persons_have_more_than_are_counted(monkeypatch):
+    assert choices.row_candidates(365).tolist() == [1, 2, 5, 10, 20, 50, 100, 200, 365]
     totals = np.array([1, 5, 6, 10, 11, 25, 26, 50, 500])
     asked = []
     monkeypatch.setattr(choices, "best_candidate", lambda *given: asked.append(given) or 3)

@@ -1,15 +1,21 @@
-"""Private keys: thresholds against exact tails, weights of persons, the choice, and intervals that know of it."""
+"""Private keys: thresholds against exact tails, weights, the choice, its intervals; rows of all others as one key."""
 
 from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
+from datetime import datetime, timedelta
 from fractions import Fraction
 from itertools import combinations_with_replacement
+from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import mpmath
 import numpy as np
+import pandas as pd
+import pyarrow as pa
 import pytest
 
 import fastdp
@@ -18,7 +24,13 @@ from fastdp.guarantee import zcdp_delta, zcdp_loss
 from fastdp.noise.gaussian import gaussian_distribution
 from fastdp.noise.sampler import laplace_distribution
 from fastdp.tables import keys
-from tests.oracles import bulk, table_choices, words
+from fastdp.tables.arguments import check_online, make_plan, statistics_of
+from fastdp.tables.columns import Keys
+from fastdp.tables.keys import KeyRule
+from tests.oracles import bulk, table_choices, tables, words
+from tests.tables.forced import Integers, Script, forced
+from tests.tables.losses import loss
+from tests.tables.rows import SECRET, as_family, below, composition, random_rows
 
 
 def partitions(k):
@@ -55,9 +67,6 @@ def test_a_large_k_has_a_threshold_at_once():
     exact = keys.count_rule(distribution, 4096, 1e-6).threshold
     assert exact <= keys.count_rule(distribution, 4097, 1e-6).threshold <= exact * 1.001
     assert keys.count_rule(distribution, 2**40, 1e-6).threshold > 2**40
-
-
-# Weights.
 
 
 GAUSSIAN, LAPLACE = gaussian_distribution(Fraction(99)), laplace_distribution(Fraction(7, 2))
@@ -97,7 +106,6 @@ def test_weights_of_the_oracle(distribution, most):
 
 
 def test_a_person_moves_the_weights_by_one_at_most():
-    """All sets of keys of one person beside two others, and rows of its keys repeated: squares of changes."""
     digests, periods = np.array([[1, 2], [3, 4], [5, 6]]), np.zeros(3, np.int64)
     named, secret = np.arange(6) * 77, np.array([5, 9], np.uint64)
     others = [(0, 0), (0, 1), (1, 1), (1, 2), (1, 3)]
@@ -118,7 +126,6 @@ def test_a_person_moves_the_weights_by_one_at_most():
 
 
 def passes(rule, weight):
-    """Probability that a key of this weight passes."""
     if hasattr(rule.distribution, "scale"):
         return table_choices.laplace_tail(
             mpmath.mpf(rule.distribution.scale.numerator) / rule.distribution.scale.denominator,
@@ -129,7 +136,6 @@ def passes(rule, weight):
 
 
 def spent_of(epsilon, delta, arm):
-    """Rule, and delta that the others' weights leave, by the share of new keys."""
     loss = zcdp_loss(epsilon, delta)
 
     def spent(rule, new):
@@ -151,7 +157,6 @@ def spent_of(epsilon, delta, arm):
     ("epsilon", "delta", "most"), [(1.0, 1e-6, 1), (1.0, 1e-6, 2), (1.0, 1e-6, 6), (0.1, 1e-9, 30), (4.0, 1e-4, 9)]
 )
 def test_new_keys_and_moved_weights_share_delta(arm, epsilon, delta, most):
-    """Any t of a person's m keys are new: they pass, or the others' noise fails, with at most delta."""
     rule_of, spent = spent_of(epsilon, delta, arm)
     rule = rule_of(epsilon, delta, most)
     weights = keys.key_weights(rule.distribution, most).tolist()
@@ -173,7 +178,6 @@ def test_new_keys_and_moved_weights_share_delta(arm, epsilon, delta, most):
 
 @pytest.mark.parametrize("most", [1, 3])
 def test_exact_losses_of_small_choices(most, monkeypatch):
-    """Probabilities of all sets of keys, with and without a person, for weights of few steps."""
     monkeypatch.setattr(keys, "WEIGHT", 2**7)
     epsilon, delta = 1.0, 1e-2
     rule = keys.weight_rule(epsilon, delta, most)
@@ -202,9 +206,6 @@ def test_a_delta_that_rounding_eats_is_for_laplace_noise_or_refused():
     assert hasattr(keys.weight_rule(100.0, 1e-6, 30).distribution, "scale")
     with pytest.raises(ParameterError, match="delta = 1e-06"):
         keys.shared_weight_rule(1.0, 0.5, 1.0, 1e-6, 3)
-
-
-# The choice.
 
 
 def test_the_choice_has_the_noise_of_cells():
@@ -236,7 +237,6 @@ def test_the_choice_has_the_noise_of_cells():
 @pytest.mark.parametrize("distribution", [laplace_distribution(Fraction(7, 2)), gaussian_distribution(Fraction(9))])
 @pytest.mark.parametrize("confidence", [0.5, 0.95, 0.999])
 def test_intervals_hold_counts_of_keys_that_passed(distribution, confidence):
-    """Coverage by the noise's distribution given that it passed, summed exactly, on either side."""
     rule = keys.count_rule(distribution, 1, 1e-4)
     numbers = np.arange(rule.threshold, rule.threshold + 1500)
     low, high = keys.selected_interval(numbers, rule, confidence)
@@ -264,7 +264,6 @@ def test_intervals_hold_counts_of_keys_that_passed(distribution, confidence):
 
 
 def test_intervals_of_a_table_know_that_its_keys_were_chosen_by_its_counts():
-    """95 % of released keys, of which many lie about the threshold; without the selection fewer."""
     import pyarrow as pa
 
     sizes = np.random.default_rng(3).integers(5, 30, 600)
@@ -283,3 +282,216 @@ def test_intervals_of_a_table_know_that_its_keys_were_chosen_by_its_counts():
     assert found > 1000
     assert inside > 0.95 * found
     assert plain < inside
+
+
+def test_rare_keys_are_not_released_and_private_ones_cost_their_share() -> None:
+    rows = [(datetime(2024, 3, 29, 1), "rare", 1.0, 0)] + [
+        (row[0], "often", *row[2:]) for row in random_rows(300, 11)
+    ]
+    frame = as_family(rows, "pyarrow", Path())
+    for epsilon, often in ((3.0, ["often"]), (0.01, [])):
+        released = fastdp.counts(frame, by="meter", delta=1e-9, epsilon=epsilon, seed=1).released
+        assert (released.keys["meter"], released.guarantee.delta) == (often, 1e-9)
+
+
+@pytest.mark.parametrize("columns", [1, 2])
+def test_rows_of_equal_keys_are_counted_together(columns: int) -> None:
+    import pyarrow as pa
+
+    def counted(*batches: list[float | None]) -> dict[Any, int]:
+        keys, codes = Keys(["k"] * columns), []
+        for batch in batches:
+            codes += keys.codes([pa.array(batch, pa.float64())] * columns).tolist()
+        chosen, place = keys.chosen(np.ones(keys.size, bool))
+        return dict(zip(chosen.columns()["k"], np.bincount(place[codes]).tolist(), strict=True))
+
+    nan = float("nan")
+    whole = counted([-0.0, 0.0, *[-0.0] * 5, nan, None], [nan, nan, 1.0])
+    fewer = counted([0.0, *[-0.0] * 5, nan, None], [nan, nan, 1.0])
+    assert list(map(str, whole)) in (["0.0", "1.0", "nan", "None"], ["-0.0", "1.0", "nan", "None"])
+    assert list(whole.values()) == [7, 1, 3, 1]
+    assert list(fewer.values()) == [6, 1, 3, 1]
+    given = Keys(["k"] * columns, [(each,) * columns for each in (0.0, 1.0, nan, None)])
+    column = pa.array([-0.0, 0.0, nan, None, 1.0, 2.0], pa.float64())
+    assert given.codes([column] * columns).tolist() == [0, 0, 2, 3, 1, -1]
+    # The digest of a key is that of its entries, wherever it stands.
+    other = Keys(["k"] * columns, [(None,) * columns, (1.0,) * columns])
+    assert np.array_equal(other.digests()[[1, 0]], given.digests()[[1, 3]])
+
+
+# Rows of keys that are not released as one more key.
+
+OTHERS = fastdp.PrivateKeys(others=True)
+NO_KEYS = bytes.fromhex("4f53cda18c2baa0c0354bb5f9a3ecbe5ed12ab4d8e11ba873c2f11161202b945")
+EPSILON, DELTA, HOUR = 1.0, 1e-3, 3_600_000_000
+#: Of the composition.
+OWN = {"epsilon": EPSILON, "delta": DELTA, "by": ["name", "number"], "key_rule": "private", "keys": NO_KEYS}
+Rows = list[tuple[datetime, str | None, int | None]]
+
+
+def rows_of_few_keys() -> Rows:
+    generator, found = np.random.default_rng(1), Rows()
+    listed: list[tuple[str | None, int | None]] = [("a", 1), ("a", 2), ("b", 1), ("c", 3), ("c", 4), ("d", 1)]
+    listed = [key for key in listed for _ in range(generator.integers(30, 60))]
+    listed += [("e", i) for i in range(40) for _ in range(1 + i % 2)] + [("a", None)] * 70 + [(None, None)] * 80
+    for place in generator.permutation(len(listed)):
+        at = datetime(2024, 1, 1) + timedelta(minutes=int(generator.integers(0, 3 * 24 * 60)))
+        found.append((at, *listed[place]))
+    return found
+
+
+def frame_of(rows: Rows) -> pa.Table:
+    times, names, numbers = (list(column) for column in zip(*rows, strict=True))
+    return pa.table(
+        {"at": pa.array(times, pa.timestamp("us")), "name": names, "number": pa.array(numbers, pa.int64())}
+    )
+
+
+def with_others(rows: Rows, released: Sequence[tuple]) -> list[tuple]:
+    return [
+        (at, key if key in released and None not in key else (None, None), 1.0)
+        for at, key in ((row[0], row[1:]) for row in rows)
+    ]
+
+
+def keys_of(found: Any) -> list[tuple]:
+    return list(zip(*found.keys.values(), strict=True))
+
+
+@pytest.mark.parametrize("share", [0.25, 0.5])
+def test_windows_have_the_others_sums_and_noise_of_the_oracle(share: float) -> None:
+    rows, private = rows_of_few_keys(), fastdp.PrivateKeys(share, others=True)
+    given: dict[str, Any] = {"by": ["name", "number"], "keys": private, "epsilon": EPSILON, "delta": DELTA}
+    found = fastdp.counts(frame_of(rows), "at", "1d", key=SECRET, **given).released
+    keys = keys_of(found)
+    assert keys == [*sorted(keys[:-1]), (None, None)]
+    assert 3 <= len(keys) <= 7
+    first = tables.window(tables.instant(datetime(2024, 1, 1), None), "1d", None)
+    exact = tables.exact_sums(with_others(rows, keys), "1d", None, keys, first, first + 3, lambda _: 1)
+    assert sum(map(sum, exact)) == len(rows)
+    parameters = composition(
+        every=["1d", tables.rules(None), 0, 24 * 3_600_000_000],
+        start=None,
+        **OWN,
+        share=[share, "others"],
+    )
+    own = tables.words.bound(SECRET, "TablePlan", 2, parameters)
+    loss_of = below(1 - Fraction(share))
+    labels = [("count", 0, 1, 0, 1.0, 1.0, loss_of)]
+    (wanted,) = tables.noisy([exact], own, labels, first, keys, [1 / Fraction(loss_of)])
+    assert found.cells("count").tolist() == wanted
+
+
+def test_counts_that_choose_keys_have_the_others_number_of_the_oracle() -> None:
+    rows = rows_of_few_keys()
+    given: dict[str, Any] = {"by": ["name", "number"], "keys": OTHERS, "epsilon": EPSILON, "delta": DELTA}
+    table = fastdp.counts(frame_of(rows), key=SECRET, **given)
+    keys, cells = keys_of(table.released), table.released.cells("count")[0].tolist()
+    assert 3 <= len(keys) <= 7
+    parameters = composition(
+        every=None,
+        start=0,
+        share=[0.25, "others"],
+        **OWN,
+    )
+    own = tables.words.bound(SECRET, "TablePlan", 2, parameters)
+    share = below(Fraction(EPSILON) / 20)
+    rest = sum(key == (None, None) for _, key, _ in with_others(rows, keys))
+    within = tables.words.within(tables.words.within(own, "others"), 1, share)
+    assert cells[-1] == rest + table_choices.bound_noise(within, [rest], [1 / Fraction(share)])[0]
+    # The counts of keys have the rest of epsilon.
+    noise = table.released.measured[0].noise[0]
+    assert float(noise.scale) == pytest.approx(1 / 0.95)
+    assert table.std_error(0, 1)[0, -1] == pytest.approx(float(table.released.others.variance) ** 0.5)
+    parts = [part for part in table.guarantee.derivation if part.startswith("others (epsilon = 0.05)")]
+    assert len(parts) == 1
+
+
+@pytest.mark.parametrize("options", [{}, {"time": "at", "every": "1d"}, {"unit": fastdp.Person("who", rows=3)}])
+def test_intervals_hold_the_others(options: dict[str, Any]) -> None:
+    rows, inside, whole, runs = rows_of_few_keys(), 0, 0, 60
+    frame = frame_of(rows).append_column("who", pa.array(np.arange(len(rows)) % 400))
+    for seed in range(runs):
+        given: dict[str, Any] = {"by": ["name", "number"], "keys": OTHERS, "epsilon": 3.0, "delta": DELTA}
+        table = fastdp.counts(frame, seed=seed, **given, **options)
+        truth = sum(key == (None, None) for _, key, _ in with_others(rows, keys_of(table.released)))
+        for revised in (False, True):
+            low, high = (end[0, -1] for end in table.interval(0, len(table), revised=revised))
+            inside += low <= truth <= high
+        low, high = (end[0] for end in table.level(0).interval(0, len(table)))
+        whole += low <= len(rows) <= high
+    assert inside >= 0.9 * 2 * runs
+    assert whole >= 0.9 * runs
+
+
+def test_missing_entries_are_the_others_in_every_type() -> None:
+    for column in (
+        pa.array([7] * 500 + [None] * 900 + [8] * 3),
+        pa.array([0.5] * 500 + [None] * 900 + [8.5] * 3),
+        pa.array(["x"] * 500 + [None] * 900 + ["y"] * 3),
+        pa.array(["x"] * 500 + [None] * 900 + ["y"] * 3).dictionary_encode(),
+    ):
+        table = fastdp.counts(pa.table({"key": column}), by="key", keys=OTHERS, epsilon=2.0, delta=1e-6, seed=1)
+        assert table.keys["key"] == [column[0].as_py(), None]
+        assert table.estimate(0, 1)[0] == pytest.approx([500.0, 903.0], abs=100.0)
+        assert table.arrow["key"].null_count == 1
+        plain = fastdp.counts(pa.table({"key": column}), by="key", epsilon=2.0, delta=1e-6, seed=1)
+        assert plain.keys["key"] == [column[0].as_py(), None]
+
+
+def test_others_alone_where_no_key_is_released() -> None:
+    for size in (0, 3):
+        frame = pd.DataFrame({"key": [f"k{i}" for i in range(size)]}, dtype=object)
+        table = fastdp.counts(frame, by="key", keys=OTHERS, epsilon=1.0, delta=1e-6, seed=3)
+        assert table.keys["key"] == [None]
+        assert table.frame["key"].isna().tolist() == [True]
+        low, high = (end[0, 0] for end in table.interval(0, 1))
+        assert low <= size <= high
+
+
+def test_sums_means_and_quantiles_of_the_others() -> None:
+    generator = np.random.default_rng(0)
+    frame = pd.DataFrame({"k": generator.choice(3, 3000) * 10, "v": generator.uniform(0.0, 4.0, 3000)})
+    rare = pd.DataFrame({"k": np.arange(1000, 2000), "v": 9.0})
+    wanted = {"v": ["sum", "mean", "median"], "*": "count"}
+    given: dict[str, Any] = {"by": "k", "epsilon": 5.0, "delta": 1e-6, "bounds": fastdp.Value(clip=10.0), "seed": 2}
+    table = fastdp.aggregate(pd.concat([frame, rare]), wanted, keys=OTHERS, **given)
+    last = {name: table[name].estimate(0, 1)[0, -1] for name in table.names}
+    assert table.keys["k"] == [0, 10, 20, None]
+    assert last == pytest.approx({"v_sum": 9000.0, "v_mean": 9.0, "v_median": 9.0, "count": 1000.0}, rel=0.05)
+
+
+@pytest.mark.parametrize("row", ["a", "c", "d"])
+def test_the_exact_loss_beside_counts_that_choose_keys(row: str) -> None:
+    names = ["a"] * 4 + ["b"] * 3 + ["c"] * 90
+    seen = []
+    for listed in (names, [*names, row]):
+        with forced(Script(keys=(("a",), ("b",)))) as hidden:
+            given: dict[str, Any] = {"by": "key", "keys": OTHERS, "epsilon": 0.7, "delta": 1e-3, "seed": 1}
+            table = fastdp.counts(pa.table({"key": listed}), **given)
+        # The counts of cells are drawn, and replaced by those that chose the keys.
+        assert isinstance(hidden[-1], Integers)
+        seen.append((hidden[:-1], table.released.cells("count").tolist()))
+    (here, shown), (there, other) = seen
+    assert shown == other
+    assert len(here) == 2
+    found = loss(here, there)
+    assert found.epsilon <= Fraction(0.7)
+    assert found.alone <= 1e-3
+    if row == "c":
+        assert found.epsilon > Fraction(0.69), "both its key's count and the others'"
+
+
+def test_the_others_name_their_noise_and_are_no_part_of_windows() -> None:
+    frame = pa.table({"key": ["a"] * 900})
+    given: dict[str, Any] = {"by": "key", "epsilon": 1.0, "delta": 1e-6, "seed": 1}
+    plain, more = (fastdp.counts(frame, keys=keys, **given) for keys in (fastdp.PrivateKeys(), OTHERS))
+    assert isinstance(plain.released.selection, KeyRule)
+    assert plain.released.others is None
+    assert more.released.selection.distribution.scale > plain.released.selection.distribution.scale
+    given = {"epsilon": 1.0, "by": "key", "keys": OTHERS, "delta": 1e-6}
+    plan = make_plan(statistics_of({"*": "count"}), fastdp.Time("at", "1h", start="2024-01-01"), **given)
+    with pytest.raises(ParameterError, match="others = True: expected False"):
+        check_online(plan)
+    with pytest.raises(ParameterError, match="others"):
+        fastdp.PrivateKeys(others="yes")  # type: ignore[arg-type]

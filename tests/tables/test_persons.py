@@ -1,23 +1,32 @@
-"""Rows of a person that count: those of least hash, against an oracle, in any order, and whatever others do."""
+"""Rows of a person that count: those of least hash, in any order, whatever others do; who is one person."""
 
 from __future__ import annotations
 
+import hashlib
+import sys
+import threading
+import unicodedata
 from collections import Counter
-from datetime import datetime
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import fastdp
+from fastdp.data import source
 from fastdp.errors import AccuracyWarning, DataError
 from fastdp.noise.key import Key
-from fastdp.tables.columns import Numbers
+from fastdp.tables import columns, functions
+from fastdp.tables.columns import Numbers, as_arrow, digests_of, entry_digests
 from fastdp.tables.persons import BatchRows, Kept, PersonRows
 from fastdp.tables.sums import CellRows
 from tests.oracles import tables
@@ -28,6 +37,7 @@ HOUR = 3_600_000_000
 WEEK = {"start": "2024-01-01", "stop": "2024-01-08"}
 #: Person, hour, key: few, so that rows repeat.
 ROW = st.tuples(st.integers(0, 3), st.integers(0, 30), st.integers(0, 1))
+LIMIT = st.integers(1, 5)
 #: A few rows only, so that the warning says nothing.
 few_rows = pytest.mark.filterwarnings("ignore::fastdp.errors.AccuracyWarning")
 
@@ -49,9 +59,6 @@ def kept_rows(rows: list[tuple], period: str | None, most: int, per_window: int 
     cells = zip(kept.rows.windows, kept.rows.codes, strict=True)
     assert sorted(cells) == sorted((h // 4, k) for _, h, k in told.elements())
     return kept, told
-
-
-LIMIT = st.integers(1, 5)
 
 
 @given(st.lists(ROW, max_size=40), st.permutations(range(40)), st.none() | st.just("12h"), LIMIT, st.none() | LIMIT)
@@ -142,7 +149,6 @@ def test_tables_with_persons(
 @pytest.mark.parametrize("keys", [["a", "b"], "public", None])
 @pytest.mark.parametrize("sums", [{"bound": 3.0}, {"clip": 2.0}])
 def test_the_order_of_rows_and_batches_changes_no_byte(keys: Any, sums: dict[str, float]) -> None:
-    """Under one key, with keys of every rule and with a clip that is chosen or known."""
     rows = random_rows(400, 7)
     delta = {"delta": 1e-2} if keys is None else {}
     options: dict[str, Any] = {"by": "meter", "keys": keys, "who": "person", "contributions": 9, "epsilon": 50.0}
@@ -166,7 +172,6 @@ def test_the_order_of_rows_and_batches_changes_no_byte(keys: Any, sums: dict[str
 
 
 def crowd(n: int = 20_000) -> pd.DataFrame:
-    """Rows of 500 users in one week, in the order of time."""
     generator = np.random.default_rng(0)
     seconds = np.sort(generator.integers(0, 7 * 86_400, n))
     at = np.datetime64("2024-01-01") + seconds.astype("timedelta64[s]")
@@ -176,7 +181,6 @@ def crowd(n: int = 20_000) -> pd.DataFrame:
 @few_rows
 @pytest.mark.parametrize("online", [False, True])
 def test_days_have_their_shape(online: bool) -> None:
-    """Ten rows of some forty in a week: every day has its share, however early it is."""
     frame, days = crowd(), []
     options: dict[str, Any] = (
         {"contributions": 14, "per_window": 2, "period": "1w"} if online else {"contributions": 10}
@@ -197,17 +201,7 @@ def test_days_have_their_shape(online: bool) -> None:
 
 
 @few_rows
-def test_hours_of_a_day_are_flat() -> None:
-    found = flat.counts(
-        *(crowd(60_000), "at", "1h"), epsilon=1e4, who="user", contributions=5, period="1d", key=SECRET, **WEEK
-    )
-    hours = flat.values(found.released, "count").reshape(7, 24).sum(axis=0)
-    assert np.abs(hours / hours.mean() - 1.0).max() < 0.1
-
-
-@few_rows
 def test_equal_rows_each_count() -> None:
-    """900 equal rows of a person on Monday and 100 on Tuesday are kept 9 to 1, in dates without a time of day."""
     at = np.array(["2024-01-01"] * 900 + ["2024-01-02"] * 100, "M8[s]")
     frame = pd.DataFrame({"at": np.tile(at, 200), "who": np.repeat(np.arange(200), 1000)})
     found = flat.counts(
@@ -248,18 +242,6 @@ def test_values_are_checked_before_a_secret_chooses_rows() -> None:
     assert flat.totals(frame, "kwh", "at", "1d", seed=1, start="2024-01-02", stop="2024-01-03", **options)
 
 
-def test_most_rows_dropped_is_reported() -> None:
-    rows = [(datetime(2024, 1, 1), "a", 1.0, person) for person in range(2000) for _ in range(4)]
-    frame = as_family(rows, "pyarrow", Path())
-    options = {"epsilon": 5.0, "who": "person", "seed": 1}
-    with pytest.warns(AccuracyWarning, match="of the persons' rows are dropped"):
-        cut = flat.counts(frame, "at", "1d", contributions=3, **options).released
-    assert flat.kept_rows(cut) == pytest.approx(0.75, abs=0.1)
-    assert fastdp.tables.table.Table(cut).dropped_rows == pytest.approx(1.0 - flat.kept_rows(cut))
-    whole = flat.counts(frame, "at", "1d", contributions=4, **options).released
-    assert flat.kept_rows(whole) > 0.9
-
-
 @given(st.lists(st.integers(0, 2000), min_size=1, max_size=6))
 def test_a_table_of_numbers_grows(sizes: list[int]) -> None:
     numbers, wanted = Numbers(), {}
@@ -285,7 +267,6 @@ def test_rows_need_both_a_time_and_a_person() -> None:
 
 
 def test_rows_are_counted_up_to_five_times_the_limit() -> None:
-    """Persons of 4 rows and of 12, of whom 2 count each: the frame says "capped", and 4 + 10 is the number."""
     persons = np.repeat(np.arange(6000), np.tile([4, 12], 3000))
     frame = as_family([(datetime(2024, 1, 1), "a", 1.0, person) for person in persons.tolist()], "pyarrow", Path())
     with pytest.warns(AccuracyWarning, match="of the persons' rows are dropped"):
@@ -296,3 +277,267 @@ def test_rows_are_counted_up_to_five_times_the_limit() -> None:
     assert low[0] <= 3000 * 14 < 3000 * 16 <= high[0]
     # Rows beyond the limit would add to the number.
     assert high[0] - value > 3.0 * (value - low[0])
+
+
+# Who is one person, and which spellings are one key.
+
+NAME = "e\u0301lodie \U0001f600"
+ID = UUID("abcdef01-2345-6789-abcd-ef0123456789")
+AT = datetime(9998, 12, 31, 23, 59, 59)
+#: Of each person the spellings.
+PERSONS: dict[str, list[Any]] = {
+    "a whole number": [
+        *(pa.array([7], kind) for kind in (pa.int8(), pa.uint64(), pa.float32(), pa.float64(), pa.float16())),
+        pa.array([Decimal("7.00")]),
+        pa.array(["7"]),
+        pa.array([7.0, 0.25]),
+        pa.array([7.0, None]),
+        pa.array([None, 7]).slice(1),
+        pa.array([7, 9]).dictionary_encode(),
+        pa.array([7.0, float("nan")]),
+    ],
+    "a large number": [
+        pa.array([2**64 - 2**11], pa.uint64()),
+        pa.array([2.0**64 - 2**11]),
+        pa.array([str(2**64 - 2**11)]),
+    ],
+    "a fraction": [pa.array([0.5]), pa.array([Decimal(".500")]), pa.array([0.5, 7.0]), pa.array([0.5], pa.float32())],
+    "a name": [
+        *(pa.array([unicodedata.normalize(form, NAME)]) for form in ("NFC", "NFD")),
+        *(pa.array([NAME], kind) for kind in (pa.large_string(), pa.string_view())),
+        pa.array(["x", NAME]).dictionary_encode().slice(1),
+    ],
+    "a uuid": [
+        pa.array([ID]),
+        pa.array([ID.bytes]),
+        pa.array([ID.bytes], pa.binary(16)),
+        pa.array([None, ID.bytes], pa.binary(16)).slice(1),
+        pa.DictionaryArray.from_arrays(pa.array([0]), pa.array([ID])),
+        pa.array([str(ID)]),
+        pa.array([str(ID).upper()]),
+        pa.array([str(ID).upper()]).dictionary_encode(),
+    ],
+    "a time": [pa.array([AT], pa.timestamp(unit)) for unit in ("s", "ms", "us")],
+    "an instant": [
+        *(pa.array([AT.replace(tzinfo=UTC)], pa.timestamp(unit, "UTC")) for unit in ("s", "us")),
+        pa.array([AT.replace(tzinfo=UTC)], pa.timestamp("us", "Europe/Paris")),
+    ],
+    "a time of now": [pa.array([datetime(2024, 1, 1, 1, 1, 1, 5)], pa.timestamp(unit)) for unit in ("us", "ns")],
+    "a day": [pa.array([date(2024, 1, 1)], kind) for kind in (pa.date32(), pa.date64())],
+    **{
+        f"{text!r}": [pa.array([text])]
+        for text in ("07", "7.0", "seven", "Seven", " seven", "", str(ID)[:-1], "a" * 300)
+    },
+    "true": [pa.array([True])],
+    "bytes": [pa.array([b"seven"])],
+}
+
+
+def test_one_person_has_one_digest_and_no_other_person_has_it() -> None:
+    found = {name: {digests_of(array)[0][0].tobytes() for array in columns} for name, columns in PERSONS.items()}
+    found["a name"] = {digests_of(array)[0][-1].tobytes() for array in PERSONS["a name"]}
+    assert {name: len(digests) for name, digests in found.items()} == dict.fromkeys(PERSONS, 1)
+    assert len(set.union(*found.values())) == len(PERSONS)
+    sliced = pa.array(["x", "seven"]).slice(1)
+    assert np.array_equal(entry_digests(sliced.cast(pa.large_string())), digests_of(pa.array(["seven"]))[0])
+    for text, array in (("seven", sliced), ("-7", pa.array([-7])), ("0", pa.array([-0.0]))):
+        wanted = hashlib.blake2b(text.encode(), digest_size=16, person=b"fastdp person").digest()
+        assert digests_of(array)[0].tobytes() == wanted
+
+
+def test_missing_persons_are_missing() -> None:
+    """Else all of them were one person, whose rows one of them changes."""
+    for kind in (pa.string(), pa.float64(), pa.int64(), pa.binary(16), pa.timestamp("us"), pa.null()):
+        digests, present = digests_of(pa.array([None, None], kind))
+        assert (digests.shape, present.tolist()) == ((2, 2), [False, False])
+        assert digests_of(pa.array([], kind))[0].shape == (0, 2)
+    array = pa.DictionaryArray.from_arrays(pa.array([0, 1, None, 1]), pa.array(["a", None]))
+    assert digests_of(array)[1].tolist() == [True, False, False, False]
+
+
+@pytest.mark.filterwarnings("ignore::fastdp.errors.AccuracyWarning")
+def test_persons_in_categories_are_their_names_in_every_batch() -> None:
+    names = ["ann", "bob", "cid", "ann", "bob", "cid"]
+    batches = [
+        pa.DictionaryArray.from_arrays(pa.array([0, 1, 2]), pa.array(order)) for order in (names[:3], names[2::-1])
+    ]
+    wanted = digests_of(pa.array(["ann", "bob", "cid"]))[0]
+    assert np.array_equal(digests_of(batches[0])[0], wanted)
+    assert np.array_equal(digests_of(batches[1])[0], wanted[::-1])
+    entries = columns.Entries("who", persons=True)
+    assert [entries.of(batch)[0].tolist() for batch in batches] == [[0, 1, 2], [2, 1, 0]]
+    schema = pa.schema([("at", pa.timestamp("s")), ("who", batches[0].type)])
+    rows = [
+        pa.record_batch([pa.array([datetime(2024, 1, 1)] * 3, pa.timestamp("s")), b], schema=schema) for b in batches
+    ]
+    reader = pa.RecordBatchReader.from_batches(schema, [rows[0], rows[1].slice(0, 1), rows[1].slice(0, 1)])
+    found = flat.counts(
+        *(reader, "at", "1d"), epsilon=1e4, who="who", contributions=2, period="1d", start="2024-01-01", seed=1
+    )
+    # Ann, Bob, and two of Cid's three rows, for which the answer is scaled up.
+    assert found.released.cells("count").tolist() == [[4]]
+    assert found.sum(0, 1) == pytest.approx(5.0, abs=0.1)
+
+
+@pytest.mark.parametrize("rows", [1, 100])
+@pytest.mark.parametrize("given", [False, True])
+def test_an_entry_has_one_number_in_all_batches_spellings_and_types(
+    monkeypatch: pytest.MonkeyPatch, given: bool, rows: int
+) -> None:
+    monkeypatch.setattr(columns, "MOST_UNKNOWN", 1)
+    listed = [unicodedata.normalize("NFC", NAME), "b", str(ID)]
+    texts = [listed[0], NAME, str(ID).upper(), None, "x", "y", str(ID), "b", "z", "x"]
+    wanted = [0, 0, 2, -1, -1, -1, 2, 1, -1, -1] if given else [0, 0, 1, 2, 3, 4, 1, 5, 6, 3]
+    entries = columns.Entries("key", listed if given else None)
+    for kind in (pa.string(), pa.large_string(), pa.dictionary(pa.int32(), pa.string()), pa.string_view()):
+        array = pa.array(np.repeat(np.array(texts, object), rows)).cast(kind)
+        numbers, present = entries.of(array.slice(0, 6 * rows))
+        more, _ = entries.of(array.slice(6 * rows))
+        found = [*numbers.tolist(), *more.tolist()]
+        pairs = set(zip(found, np.repeat(wanted, rows).tolist(), strict=True))
+        # Of rows the missing entry may come last.
+        assert all(one == other for one, other in pairs) or (not given and len(pairs) == len(set(wanted)))
+        assert max(found) == max(wanted)
+        assert present is not None
+        assert np.flatnonzero(~present).tolist() == list(range(3 * rows, 4 * rows))
+    learned = columns.Entries("key", listed if given else None)
+    numbers, _ = learned.of(pa.array(texts))
+    spelled = [listed[0], listed[0], str(ID), None, "x", "y", str(ID), "b", "z", "x"]
+    known = np.flatnonzero(numbers >= 0)
+    assert learned.take(numbers[known]).to_pylist() == [spelled[i] for i in known]
+
+
+def test_numbers_are_entries_by_value_in_every_type() -> None:
+    entries = columns.Entries("key", [3, -1, 0])
+    for kind in (pa.int8(), pa.uint64(), pa.float32(), pa.float64(), pa.int64()):
+        if kind != pa.uint64():
+            assert entries.of(pa.array([0, 3, 5, None, -1, 3]).cast(kind))[0].tolist() == [2, 0, -1, -1, 1, 0]
+    assert entries.of(pa.array([None, None]))[0].tolist() == [-1, -1]
+    zeros = columns.Entries("key")
+    assert zeros.of(pa.array([-0.0, 0.0, float("nan"), float("-nan")]))[0].tolist() == [0, 0, 1, 1]
+    assert str(zeros.take(np.array([0]))[0]) == "0.0"
+
+
+def test_a_person_is_one_whatever_type_a_batch_has() -> None:
+    """pandas reads numbers with a gap as floats, and as texts where one of them is none: still the same persons."""
+    windows = flat.windows("1h", 1e3, "2024-01-01", counts=True, who=True, period="1h", seed=1)
+    at = np.array(["2024-01-01T00:10"], "M8[s]")
+    for name in (7, 7.0, "7", Decimal("7.00"), np.int8(7)):
+        windows.add(at, persons=[name])
+    for name in (7.5, "07", "seven"):
+        windows.add(at, persons=[name])
+    assert windows.advance("2024-01-01T01:00").sum(0, 1) == pytest.approx(4.0, abs=0.1)
+
+
+def test_what_names_nobody_is_refused() -> None:
+    for array in (pa.array([["a"]]), as_arrow([{"a": 1}], "persons")):
+        with pytest.raises(DataError, match="lists or structures"):
+            digests_of(array)
+    tensor = pa.array([[1, 2]], pa.list_(pa.int8(), 2))
+    odd = pa.ExtensionArray.from_storage(pa.fixed_shape_tensor(pa.int8(), [2]), tensor)
+    with pytest.raises(DataError):
+        digests_of(odd)
+
+
+def test_threads_share_the_spellings_of_keys() -> None:
+    names = [f"k{n}" for n in range(400)]
+    keys, wrong = columns.Keys(["key"], [(name,) for name in names]), list[object]()
+
+    def look_up(thread: int) -> None:
+        for k in range(200):
+            spelled = [names[(thread + k) % 400], f"unknown {thread} {k}", names[k]]
+            try:
+                found = keys.codes([pa.array(spelled)]).tolist()
+            except IndexError as error:
+                wrong.append(error)
+            else:
+                wrong.extend([found] if found != [(thread + k) % 400, -1, k] else [])
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [threading.Thread(target=look_up, args=(number,)) for number in range(4)]
+        for each in threads:
+            each.start()
+        for each in threads:
+            each.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert not wrong
+
+
+# keys="public": the keys of all rows, so that no rule that drops rows, and so no person, moves them.
+
+N = 2_000
+#: Options, and the array and entry by which the rows with key c of all but one person are dropped.
+FORMS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "who": ({"who": "who"}, {}),
+    "who, period": ({"who": "who", "period": "1d"}, {}),
+    "who, per_window": ({"who": "who", "contributions": 2, "per_window": 1}, {}),
+    "start": ({"start": "2024-01-01"}, {"at": "2023-06-01"}),
+    "start, stop, who": ({"start": "2024-01-01", "stop": "2024-01-02", "who": "who"}, {"at": "2025-06-01"}),
+    "no time": ({"missing": "drop"}, {"at": None}),
+    "no person": ({"missing": "drop", "who": "who"}, {"who": None}),
+}
+
+
+def persons(with_one_more: bool, drops: dict[str, Any]) -> pd.DataFrame:
+    """2,000 persons with a row of key a and then one of key c, and perhaps a person with one row, of key c."""
+    frame = pd.DataFrame(
+        {"at": pd.Timestamp("2024-01-01"), "k": ["a", "c"] * N, "who": [i // 2 for i in range(2 * N)]}
+    )
+    for array, entry in drops.items():
+        frame.loc[frame["k"] == "c", array] = pd.Timestamp(entry) if array == "at" and entry else entry
+    one = pd.DataFrame({"at": [pd.Timestamp("2024-01-01")], "k": ["c"], "who": [N]})
+    return pd.concat([frame, one], ignore_index=True) if with_one_more else frame
+
+
+@few_rows
+@pytest.mark.parametrize("stored", ["pandas", "parquet"])
+@pytest.mark.parametrize("form", FORMS)
+def test_one_person_moves_keys_and_report_by_one(form: str, stored: str, tmp_path: Path) -> None:
+    options, drops = FORMS[form]
+    found = []
+    for with_one_more in (False, True):
+        frame: Any = persons(with_one_more, drops)
+        if stored == "parquet":
+            frame.to_parquet(tmp_path / "rows.parquet", row_group_size=300)
+            frame = tmp_path / "rows.parquet"
+        # Next to no noise.
+        found.append(flat.counts(frame, "at", "1d", by="k", keys="public", epsilon=1e6, seed=1, **options).released)
+    assert [sums.keys for sums in found] == [{"k": ["a", "c"]}] * 2
+    assert abs(found[1].cells("count") - found[0].cells("count")).sum() == 1
+    without, with_one_more = (flat.kept_rows(sums) for sums in found)
+    assert (without is None) is ("who" not in options)
+    if without is not None:
+        assert abs(with_one_more - without) < 2 / N
+
+
+@few_rows
+def test_keys_of_other_windows_and_persons_have_sums_of_noise_alone() -> None:
+    frame = persons(False, {"at": "2023-06-01"}).assign(v=1.0)
+    found = flat.totals(
+        *(frame, "v", "at", "1d"), by="k", keys="public", bound=4.0, epsilon=1e6, start="2024-01-01", seed=1
+    )
+    assert found.released.keys == {"k": ["a", "c"]}
+    assert flat.values(found.released, "total").tolist() == [pytest.approx([N, 0.0], abs=0.01)]
+    assert "keys='public'" in " ".join(found.guarantee.derivation)
+
+
+@few_rows
+@pytest.mark.parametrize("held", [0, 5_000, 2**28])
+def test_rows_are_read_once_if_they_fit_into_memory(monkeypatch: pytest.MonkeyPatch, held: int) -> None:
+    """Columns that do not fit are read again, from the first row on."""
+    read: list[int] = []
+
+    def batches(begin: Any) -> Any:
+        read.append(1)
+        return begin()
+
+    monkeypatch.setattr(source, "BATCH", 300)
+    eager = source._eager
+    monkeypatch.setattr(source, "_eager", lambda frame: batches(lambda: eager(frame)))
+    monkeypatch.setattr(functions, "MOST_HELD", held)
+    found = flat.counts(persons(False, {}), "at", "1d", by="k", keys="public", epsilon=1e6, seed=1).released
+    assert found.cells("count").tolist() == [[N, N]]
+    assert len(read) == (1 if held > 5_000 else 2)

@@ -1,17 +1,22 @@
-"""Consequences of public parameters: shares of the budget, clips in steps, texts about the ends."""
+"""Consequences of public parameters: shares of the budget, which noise and its costs, errors before any data."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
 
 import fastdp
+from fastdp.errors import AccuracyWarning, ParameterError
+from fastdp.guarantee import zcdp_delta
 from fastdp.tables import arguments
 from fastdp.tables.budget import OF_ALL
-from fastdp.tables.plan import _steps
+from fastdp.tables.plan import TablePlan, _steps
 from fastdp.tables.sums import Quantity
 from tests.tables import flat
 
@@ -20,7 +25,6 @@ PRIVATE: dict[str, Any] = {"by": "k", "delta": 1e-6, "who": "p", "bound": 10.0}
 
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
 def test_shares_are_those_that_are_documented(noise: str) -> None:
-    """A quarter for keys; for all helpers together at most a quarter: of epsilon, or of rho."""
     made = flat.make_plan("totals", every="1h", epsilon=2.0, noise=noise, **PRIVATE).settled(0, 10, 3)
     power, budget = 2 if noise == "gaussian" else 1, made.budget
     parts = [budget.helper(each) for each in ("keys", "counted", "dropped")]
@@ -92,7 +96,6 @@ def test_a_clip_is_rounded_to_a_step_that_it_holds() -> None:
     ],
 )
 def test_ends_that_are_taken_are_said(given: dict[str, str], said: str | None) -> None:
-    """Before the table is read, and after."""
     made = flat.make_plan("counts", every="1h", epsilon=1.0, **given)
     for each in (made, made.settled(0, 5, 1)):
         lines = [line for line in each.budget.guarantee(simulated=False).derivation if "public knowledge" in line]
@@ -100,7 +103,6 @@ def test_ends_that_are_taken_are_said(given: dict[str, str], said: str | None) -
 
 
 def test_the_callers_word_is_said() -> None:
-    """Without persons nothing bounds the rows of a unit; with them nothing is taken on trust."""
     for given, said in (({}, False), ({"contributions": 3}, True), ({"contributions": 3, "who": "p"}, False)):
         made = flat.make_plan("counts", every="1h", epsilon=1.0, start="2024-01-01", stop="2024-01-02", **given)
         lines = made.budget.guarantee(simulated=False).derivation
@@ -112,3 +114,227 @@ def test_a_row_moves_a_total_by_the_farther_end(bound: tuple[float, float]) -> N
     made = flat.make_plan("totals", every="1h", epsilon=1.0, bound=bound, resolution=1.0)
     (total,) = made.quantities()
     assert total.sensitivity == 7
+
+
+# fastdp.plan.
+
+UNITS = [fastdp.Rows(), fastdp.Rows(5), fastdp.Person("who", rows=4, per="1d")]
+
+
+@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+@pytest.mark.parametrize("levels", [None, True, False])
+def test_errors_are_those_of_a_release(unit: fastdp.Rows, delta: float, levels: bool | None) -> None:
+    wanted = {"kwh": ["sum", "mean", "median"], "*": "count"}
+    given = {"epsilon": 0.8, "unit": unit, "delta": delta, "levels": levels, "bounds": fastdp.Value(clip=2.0)}
+    plan = fastdp.plan(wanted, every="1h", windows=48, keys=3, rows=10, mean=1.0, **given)
+    rows = 48 * 3 * 10
+    frame = pd.DataFrame(
+        {
+            "at": np.repeat(pd.date_range("2026-01-01", periods=48, freq="1h"), 30),
+            "key": np.tile(np.repeat(range(3), 10), 48),
+            "who": range(rows),
+            "kwh": 1.0,
+        }
+    )
+    time = fastdp.Time("at", "1h", start="2026-01-01", stop="2026-01-03")
+    table = fastdp.aggregate(frame, wanted, time, by="key", keys=[0, 1, 2], seed=1, **given)
+    for name in ("kwh_sum", "count"):
+        # With persons true numbers have the error of the rows dropped besides.
+        real = table[name].released
+        assert plan.errors[name].std_error <= float(table[name].std_error(24, 25)[0, 0]) * (1 + 1e-9), real.rows
+        if not isinstance(unit, fastdp.Person):
+            assert plan.errors[name].std_error == pytest.approx(float(table[name].std_error(24, 25)[0, 0]), rel=0.02)
+    assert plan.errors["kwh_sum"].value == pytest.approx(10.0, rel=1e-6)
+    assert plan.errors["kwh_median"].in_rows
+    assert sum(plan.shares.values()) == pytest.approx(1.0, abs=1e-6)
+    assert plan.noise in str(plan)
+
+
+def test_one_sum_by_hand() -> None:
+    plan = fastdp.plan({"kwh": "sum"}, epsilon=0.5, bounds=fastdp.Value(clip=4.0), unit=fastdp.Rows(3))
+    epsilon = 0.5 * plan.shares["sums"]
+    assert plan.std_error == pytest.approx(math.sqrt(2.0) * 3 * 4.0 / epsilon, rel=1e-6)
+    assert plan.half_width == pytest.approx(math.log(20.0) * 3 * 4.0 / epsilon, rel=1e-6)
+
+
+def test_the_epsilon_of_a_width() -> None:
+    wanted = {"statistics": {"*": "count"}, "every": "1d", "windows": 30, "keys": 4}
+    plan = fastdp.plan(half_width=12.0, **wanted)
+    assert plan.half_width <= 12.0
+    assert fastdp.plan(epsilon=plan.epsilon * 0.9, **wanted).half_width > 12.0
+    with pytest.raises(ParameterError, match=r"half_width = 1e-09: expected a width"):
+        fastdp.plan({"kwh": "sum"}, half_width=1e-9, bounds=1e6)
+
+
+def test_noise_as_large_as_the_number_is_said() -> None:
+    drowned = fastdp.plan({"*": "count"}, epsilon=0.1, every="1h", windows=24, rows=3)
+    assert "noise is as large as the number" in str(drowned)
+    assert "noise is as large" not in str(fastdp.plan({"*": "count"}, epsilon=1.0, every="1h", windows=24, rows=300))
+
+
+def test_private_keys_and_chosen_rows_have_their_shares() -> None:
+    person = fastdp.Person("who", rows="auto")
+    plan = fastdp.plan(
+        {"*": "count"}, epsilon=1.0, delta=1e-6, keys=fastdp.PrivateKeys(share=0.3), unit=person, rows=50
+    )
+    assert plan.shares["keys"] == pytest.approx(0.3)
+    assert plan.shares["rows = 'auto'"] == pytest.approx(0.02)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({}, "epsilon = None, half_width = None: expected one of"),
+        ({"epsilon": 1.0, "half_width": 2.0}, "expected one of the two"),
+        ({"epsilon": -1.0}, "epsilon = -1.0: expected"),
+        ({"epsilon": 1.0, "windows": 0}, "windows = 0: expected"),
+        ({"epsilon": 1.0, "every": "soon"}, "every = 'soon': expected"),
+        ({"epsilon": 1.0, "rows": 0.0}, "rows = 0.0: expected"),
+        ({"epsilon": 1.0, "confidence": 1.0}, "confidence = 1.0: expected"),
+    ],
+)
+def test_wrong_arguments_are_refused(given: dict[str, object], message: str) -> None:
+    with pytest.raises(ParameterError, match=message):
+        fastdp.plan({"*": "count"}, **given)
+    with pytest.raises(ParameterError, match="rows = None: expected the rows"):
+        fastdp.plan({"kwh": "mean"}, epsilon=1.0, bounds=1.0)
+
+
+# Gaussian noise.
+
+DAY = {"every": "30min", "start": "2024-05-01", "stop": "2024-05-02"}
+PERSON = {"who": "home", "contributions": 48, "per_window": 1, "period": "1d"}
+
+
+def homes(count: int = 40) -> pd.DataFrame:
+    at = pd.date_range("2024-05-01", periods=48, freq="30min")
+    rng = np.random.default_rng(3)
+    frames = [pd.DataFrame({"at": at, "home": f"h{i}", "kwh": rng.random(48)}) for i in range(count)]
+    return pd.concat(frames, ignore_index=True)
+
+
+def plan_of(kind="totals", **options) -> TablePlan:
+    bound = {} if kind == "counts" else {"clip": 1.0}
+    return flat.make_plan(kind, **{**DAY, **PERSON, **bound, "epsilon": 1.0, "delta": 1e-6, **options})
+
+
+@pytest.mark.parametrize(
+    "other", [{"name": "count"}, {"low": -1}, {"high": 7}, {"centre": 1}, {"resolution": 0.5}, {"grid": 0.5}]
+)
+def test_noise_under_another_clip_has_words_of_its_own(other: dict[str, Any]) -> None:
+    (total,) = flat.make_plan("totals", every="1h", epsilon=1.0, bound=(0.0, 5.0), resolution=1.0).quantities()
+    assert replace(total, **other).labels != total.labels
+
+
+@pytest.mark.parametrize("kind", ["totals", "counts", "means"])
+@pytest.mark.parametrize("options", [{}, {"period": None}, {"by": "k", "noise": "gaussian"}], ids=["", "all", "keys"])
+def test_rhos_of_all_parts_fit_the_budget(kind, options) -> None:
+    if kind != "counts":
+        options = {**options, "clip": None, "bound": 1.0}
+    made = plan_of(kind, **options)
+    budget = made.budget
+    assert budget.gaussian
+    # From the distributions that are drawn.
+    rho = Fraction(0)
+    for level in budget.levels:
+        for q in made.quantities():
+            square = budget.moved(q, level.each) * q.sensitivity**2
+            rho += Fraction(square) / (2 * budget.distribution(q, level).sigma ** 2)
+    parts = [budget.helper(each) for each in ("counted", "dropped", "keys")]
+    parts += [budget.helper(each, column.name) for column in made.columns for each in ("rows", "clip", "tail")]
+    for part in parts:
+        rho += Fraction(part) ** 2 / 2
+    assert zcdp_delta(float(rho), 1.0) <= budget.noise_delta * (1.0 + 1e-9)
+    assert float(rho) == pytest.approx(budget.loss**2 / 2, rel=1e-6)
+    promised = budget.guarantee(simulated=False)
+    assert (promised.epsilon, promised.delta) == (1.0, 1e-6)
+    assert math.isinf(promised.rho) == (made.key_rule == "private")
+
+
+def test_a_person_moves_the_sums_by_the_root() -> None:
+    assert plan_of().budget.moved(Quantity("count"), True) == 48
+    assert plan_of(contributions=50, per_window=4).budget.moved(Quantity("count"), True) == 12 * 16 + 4
+    # Over all windows a person's rows are in one sum.
+    assert plan_of().budget.moved(Quantity("count"), False) == 48**2
+    made = plan_of()
+    (total,), budget = made.quantities(), made.budget
+    sigma = float(budget.distribution(total, budget.levels[0]).sigma)
+    # Shares of rho for the rows that count, for those that are dropped and, of the rest, for those beyond the clip.
+    assert sigma == pytest.approx(math.sqrt(48) * total.high / (budget.loss * math.sqrt(0.96 * 0.99)))
+
+
+def test_a_delta_brings_the_better_noise() -> None:
+    assert plan_of().noise == "gaussian"
+    few = plan_of(contributions=4)
+    assert (few.noise, few.delta, few.budget.guarantee(simulated=False).delta) == ("laplace", 0.0, 0.0)
+    # All rows of a person may lie in one window.
+    assert plan_of(per_window=None).noise == "laplace"
+    # Persons' private keys need the delta themselves, or share the Gaussian noise's; those of rows have half of it.
+    assert plan_of(by="k", noise="laplace").budget.key_delta == 1e-6
+    assert plan_of(by="k", contributions=1).noise == "laplace"
+    assert plan_of(by="k").noise == "gaussian"
+    assert plan_of(by="k").budget.key_delta == 0.0
+
+
+def test_several_sums_of_a_row_bring_gaussian_noise() -> None:
+    def of(m: int) -> TablePlan:
+        asked = arguments.statistics_of({f"c{i}": "sum" for i in range(m)})
+        return arguments.make_plan(
+            asked, None, epsilon=1.0, delta=1e-6, bounds={f"c{i}": fastdp.Value(clip=1.0) for i in range(m)}
+        )
+
+    one, many = of(1), of(40)
+    assert (one.noise, many.noise) == ("laplace", "gaussian")
+    laplace, gaussian = replace(many, noise="laplace").budget, many.budget
+    alone = replace(one, noise="gaussian", delta=1e-6).budget
+    (q, *_), level = many.quantities(), gaussian.levels[0]
+    ratio = float(gaussian.distribution(q, level).sigma / alone.distribution(q, level).sigma)
+    assert ratio == pytest.approx(math.sqrt(40), rel=1e-6)
+    assert float(gaussian.distribution(q, level).sigma) < math.sqrt(2.0) * float(laplace.distribution(q, level).scale)
+
+
+def test_noise_is_bound_to_the_sums_and_smaller() -> None:
+    frame = homes()
+    given = {**DAY, **PERSON, "clip": 1.0, "epsilon": 1.0, "seed": 4}
+    gaussian = flat.totals(frame, "kwh", "at", delta=1e-6, **given)
+    laplace = flat.totals(frame, "kwh", "at", **given)
+    again = flat.totals(frame.sample(frac=1.0, random_state=1), "kwh", "at", delta=1e-6, **given)
+    one, two, other = (t.released.cells("total") for t in (gaussian, again, laplace))
+    np.testing.assert_array_equal(one, two)
+    assert not np.array_equal(one, other)
+    noises = {t: flat.noise(t.released, "total") for t in (gaussian, laplace)}
+    assert noises[gaussian].variance < 0.25 * noises[laplace].variance
+    # An altered row meets other noise in its window.
+    frame.loc[frame["at"] == frame["at"].iloc[20], "kwh"] += 0.25
+    altered = flat.totals(frame, "kwh", "at", delta=1e-6, **given).released.cells("total")
+    assert np.flatnonzero(altered != one).tolist() == [20]
+    assert abs(int(altered[20, 0] - one[20, 0])) > 2**20
+    assert gaussian.released.guarantee.delta == 1e-6
+
+
+def test_intervals_cover() -> None:
+    frame, inside = homes(10), 0
+    exact = frame.groupby("at")["kwh"].sum().to_numpy()
+    for seed in range(30):
+        table = flat.totals(frame, "kwh", "at", clip=1.0, epsilon=1.0, delta=1e-6, seed=seed, **DAY, **PERSON)
+        found = table.frame
+        inside += int(((found["low"] <= exact) & (exact <= found["high"])).sum())
+    assert 0.92 < inside / 1440 < 0.98
+
+
+def test_a_clip_that_is_chosen_costs_its_share_of_rho() -> None:
+    with pytest.warns(AccuracyWarning):
+        table = flat.totals(homes(), "kwh", "at", bound=8.0, epsilon=1.0, delta=1e-6, seed=1, **DAY, **PERSON)
+    assert any(line.startswith("clip") for line in table.released.guarantee.derivation)
+    assert table.released.guarantee.rho < 0.0244
+
+
+@pytest.mark.parametrize("who", [None, "p"])
+def test_keys_and_noise_share_delta(who) -> None:
+    made = flat.make_plan(
+        "totals", every="1h", epsilon=2.0, noise="gaussian", by="k", delta=1e-6, who=who, bound=10.0
+    )
+    budget = made.budget
+    assert (budget.key_delta, budget.noise_delta) == ((5e-7, 5e-7) if who is None else (0.0, 1e-6))
+    assert math.isinf(budget.guarantee(simulated=False).rho)

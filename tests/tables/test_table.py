@@ -1,21 +1,28 @@
+"""Views of a table: frames of every family, print, files, pictures; what was cut; a table without keys."""
+
 from __future__ import annotations
 
 import json
+import re
+import warnings
 from datetime import datetime
+from pathlib import Path
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 import fastdp
-from fastdp.errors import ParameterError
+from benchmarks.accuracy import counts_mode
+from fastdp.errors import AccuracyWarning, ParameterError
 from fastdp.guarantee import Guarantee
 from tests.tables import flat
 from tests.tables.released import table
 
 pa = pytest.importorskip("pyarrow", reason="needs pyarrow")
 pytest.importorskip("fastdp_kernels")
-
 COLUMNS = ["window", "meter", "estimate", "std_error", "low", "high", "revised", "revised_low", "revised_high"]
 COLUMNS += ["clipped", "clipped_low", "clipped_high", "about"]
 TRUE = 30.0 + 10.0 * np.sin(np.arange(120) / 4.0)[:, None] * np.array([1.0, 2.0])
@@ -57,31 +64,27 @@ def test_the_frame_is_of_the_family_that_came_in(family):
         assert str(found["window"][0]) == str(first)
 
 
-def test_naive_times_stay_naive():
+def test_naive_times_stay_naive_and_keys_may_have_taken_names():
     frame = table("counts", TRUE, keys=KEYS, time_zone=None).frame
     assert frame.schema.field("window").type == pa.timestamp("us")
-    assert table("counts", TRUE, keys=KEYS).frame.schema.field("window").type == pa.timestamp(
-        "us", "Australia/Melbourne"
-    )
-
-
-def test_keys_of_several_columns_and_taken_names():
-    keys = {"low": [1, 2], "fastdp": ["x", None]}
-    frame = table("counts", TRUE, keys=keys).frame
+    frame = table("counts", TRUE, keys={"low": [1, 2], "fastdp": ["x", None]}).frame
+    assert frame.schema.field("window").type == pa.timestamp("us", "Australia/Melbourne")
     assert frame.column_names[:4] == ["window", "low_key", "fastdp_key", "estimate"]
     assert frame.to_pydict()["fastdp_key"][:4] == ["x", None, "x", None]
+    named = table("counts", TRUE[:, :1], keys={"low": ["a"], "low_key": ["b"]}).frame
+    assert named.column_names[:3] == ["window", "low_key_key", "low_key"]
+    assert [named[name][0].as_py() for name in named.column_names[1:3]] == ["a", "b"]
 
 
-def test_five_lines_say_what_was_released():
+def test_five_lines_and_html_say_what_was_released():
     for kind, text in (("totals", "0.95 interval +-"), ("counts", "nothing is clipped")):
         shown = repr(table(kind, TRUE, keys=KEYS))
         assert len(shown.splitlines()) == 5
         assert text in shown
         assert shown.startswith(f"{kind.capitalize()} of 120 windows of 1h x 2 keys (meter), 2015-03-28 11:00 to")
         assert "epsilon = 0.5 for one row of the table" in shown
-
-
-def test_html_is_a_short_table_with_escaped_keys():
+    one = table("counts", np.full((1, 1), 7.0), keys={"k": ["a"]})
+    assert one.title().startswith("Counts of 1 window of 1h x 1 key (k), ")
     html = table("totals", TRUE, keys=KEYS)._repr_html_()
     assert html.count("<tr>") == 9
     assert "b&lt;i&gt;" in html
@@ -137,12 +140,9 @@ def test_files_are_not_replaced_by_accident(tmp_path):
         t.write(tmp_path / name.removesuffix(".json"), overwrite=True)
         for path in tmp_path.iterdir():
             path.unlink()
-
-
-@pytest.mark.parametrize("name", ["private.txt", "private", "private.csv.json"])
-def test_other_files_are_refused(name, tmp_path):
-    with pytest.raises(ParameterError, match=r"expected a name that ends in \.parquet, \.csv, \.npz"):
-        table("totals", TRUE, keys=KEYS).write(tmp_path / name)
+    for name in ("private.txt", "private", "private.csv.json"):
+        with pytest.raises(ParameterError, match=r"expected a name that ends in \.parquet, \.csv, \.npz"):
+            t.write(tmp_path / name)
     assert not list(tmp_path.iterdir())
 
 
@@ -163,36 +163,24 @@ def test_pictures_show_up_to_six_keys_one_below_the_other(tmp_path):
         assert axes[0].get_title(loc="left") == ("all 7 keys of k" if count == 7 else "k = key 0")
 
 
-def test_a_picture_of_many_windows_shows_days():
-    pytest.importorskip("matplotlib", reason="needs matplotlib")
-    t = table("counts", np.full((24 * 100, 1), 50.0))
-    ax = t.plot()
-    assert ax.get_lines()[0].get_ydata().size == 100
-    np.testing.assert_allclose(ax.get_lines()[0].get_ydata()[3], t.sum(72, 96)[0] / 24)
-    with pytest.raises(ParameterError, match="expected at least one"):
-        table("counts", np.zeros((0, 1))).plot()
-
-
-def test_a_release_without_keys_says_why_it_is_empty():
-    said = str(table("counts", np.zeros((24, 0)), keys={"k": []}))
-    assert "24 windows of 1h x 0 keys (k)" in said
-    assert "no key was released: none is listed, or with delta none has enough rows" in said
-
-
-def test_drawing_on_axes_of_the_caller():
+def test_a_picture_of_many_windows_shows_days_on_axes_of_the_caller_too():
     pytest.importorskip("matplotlib", reason="needs matplotlib")
     from matplotlib.figure import Figure
 
+    t = table("counts", np.full((24 * 100, 1), 50.0))
+    days = t.plot().get_lines()[0].get_ydata()
+    assert days.size == 100
+    np.testing.assert_allclose(days[3], t.sum(72, 96)[0] / 24)
+    with pytest.raises(ParameterError, match="expected at least one"):
+        table("counts", np.zeros((0, 1))).plot()
     ax = Figure().subplots()
     assert table("means", (TRUE, TRUE), keys=KEYS).plot(ax=ax) is ax
     assert ax.get_title(loc="left") == "all 2 keys of meter"
     assert ax.get_ylabel() == "mean, windows of 1h"
 
 
-@pytest.mark.parametrize("offset", ["+02:00", "-05:30"])
-@pytest.mark.parametrize("family", ["pandas", "pyarrow", "polars"])
+@pytest.mark.parametrize(("family", "offset"), [("pandas", "+02:00"), ("pyarrow", "-05:30"), ("polars", "+02:00")])
 def test_zones_that_are_offsets(family, offset, tmp_path):
-    """As pandas reads them from ISO text; everything that shows a time knows them."""
     pd, pl = pytest.importorskip("pandas"), pytest.importorskip("polars")
     pytest.importorskip("matplotlib")
     at = pd.date_range("2024-03-30T00:00" + offset, periods=96, freq="30min")
@@ -215,12 +203,169 @@ def test_zones_that_are_offsets(family, offset, tmp_path):
     assert len(windows.advance(at[-1].to_pydatetime()).frame) == 1
 
 
-def test_one_window_of_one_key_is_singular():
-    one = table("counts", np.full((1, 1), 7.0), keys={"k": ["a"]})
-    assert one.title().startswith("Counts of 1 window of 1h x 1 key (k), ")
+# What was cut.
+
+HOUR = np.timedelta64(1, "h")
 
 
-def test_key_columns_never_take_the_place_of_each_other():
-    named = table("counts", TRUE[:, :1], keys={"low": ["a"], "low_key": ["b"]}).frame
-    assert named.column_names[:3] == ["window", "low_key_key", "low_key"]
-    assert [named[name][0].as_py() for name in named.column_names[1:3]] == ["a", "b"]
+def table_of(values: np.ndarray, hours: int = 240, **columns: Any) -> pa.Table:
+    at = np.datetime64("2024-01-01", "s") + (np.arange(values.size) * hours // values.size) * HOUR
+    return pa.table({"at": at, "v": values, **columns})
+
+
+def totals(values: np.ndarray, *, every: str = "1h", hours: int = 240, **options: Any) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", AccuracyWarning)
+        given = {"epsilon": 1.0, "seed": 1, **options}
+        return flat.totals(table_of(values, hours), "v", "at", every, **given)
+
+
+def test_the_share_of_rows_beyond_the_clip_is_released() -> None:
+    values = np.random.default_rng(3).exponential(1.0, 50_000)
+    for clip, true in ((1.0, np.exp(-1.0)), ((0.5, 2.0), 1.0 - np.exp(-0.5) + np.exp(-2.0)), (1e6, 0.0)):
+        found = totals(values, clip=clip).clipped_rows
+        # Noise of scale 100 in each of two counts.
+        assert found == pytest.approx(true, abs=0.03)
+        assert found != true or not true
+    chosen = totals(values, bound=100.0)
+    assert chosen.clipped_rows == pytest.approx(np.mean(values > flat.clip(chosen.released)[1]), abs=0.03)
+    means = flat.means(table_of(values), "v", "at", "1d", epsilon=1.0, clip=1.0, seed=1)
+    assert means.clipped_rows == pytest.approx(np.exp(-1.0), abs=0.03)
+
+
+def test_it_is_unknown_where_rows_are_few_or_nothing_is_clipped() -> None:
+    assert totals(np.ones(500), clip=0.5).clipped_rows is None
+    assert flat.counts(table_of(np.ones(5000)), "at", "1d", epsilon=1.0, seed=1).clipped_rows is None
+    windows = flat.windows("1h", epsilon=1.0, start="2024-01-01", bound=0.5, seed=1)
+    windows.add(np.full(50_000, np.datetime64("2024-01-01", "s")), np.ones(50_000))
+    closed = windows.advance("2024-01-01T01:00")
+    assert (closed.clipped_rows, closed.dropped_rows) == (None, None)
+
+
+def caught(call: Any) -> list[str]:
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always", AccuracyWarning)
+        call()
+    assert {each.filename for each in found} <= {__file__}, "at the line of the caller"
+    return [str(each.message) for each in found]
+
+
+def persons(k: int, period: str | None) -> list[str]:
+    """Warnings of k rows of a person, of 5,000 persons with 4 rows a day each."""
+    who = np.tile(np.repeat(np.arange(5000), 4), 2)
+    time = fastdp.Time("at", "1d", start="2024-01-01", stop="2024-01-03")
+    frame, unit = table_of(np.ones(who.size), hours=48, who=who), fastdp.Person("who", k, period)
+    return caught(lambda: fastdp.counts(frame, time, epsilon=1.0, unit=unit, seed=1))
+
+
+@pytest.mark.parametrize("period", [None, "1d"])
+def test_many_persons_and_most_rows_cut_are_warned_of(period: str | None) -> None:
+    k = 4 if period else 8
+    assert persons(k, period) == []
+    (said,) = persons(k // 2, period)
+    assert "of the persons' rows are dropped" in said
+    assert ("a per= shorter than 1d" in said) is (period == "1d")
+    frame, time = table_of(np.random.default_rng(4).random(20_000)), fastdp.Time("at", "1h")
+    for clip, count in ((0.6, 0), (0.3, 1), ((0.2, 0.8), 0), ((0.4, 0.6), 1)):
+        bound = fastdp.Value(clip=clip)
+        warned = caught(lambda bound=bound: fastdp.totals(frame, "v", time, epsilon=1.0, bound=bound, seed=1))
+        assert len(warned) == count
+        assert clip != 0.3 or warned[0].startswith(("v: an estimated 69", "v: an estimated 7"))
+
+
+def test_what_was_cut_is_in_print_frame_file_and_picture(tmp_path: Path) -> None:
+    pd = pytest.importorskip("pandas")
+    pytest.importorskip("matplotlib", reason="needs matplotlib")
+    who = np.arange(20_000) % 2000
+    frame = pd.DataFrame(table_of(np.random.default_rng(5).exponential(1.0, who.size), who=who).to_pydict())
+    options = {"who": "who", "contributions": 5, "clip": 1.0, "start": "2024-01-01", "stop": "2024-01-11"}
+    with pytest.warns(AccuracyWarning):
+        t = flat.totals(frame, "v", "at", "1d", epsilon=5.0, seed=1, **options)
+    assert t.clipped_rows == pytest.approx(np.exp(-1.0), abs=0.1)
+    assert t.dropped_rows == pytest.approx(0.5, abs=0.1)
+    rows, cut_off = (
+        f"cut about {t.clipped_rows:.2g} of the rows",
+        f"about {t.dropped_rows:.2g} of their rows were dropped",
+    )
+    assert rows in str(t)
+    assert cut_off in str(t)
+    assert cut_off in t._repr_html_()
+    said = {"clipped_rows": {"v": t.clipped_rows}, "dropped_rows": t.dropped_rows}
+    assert said.items() <= t.frame.attrs["fastdp"].items()
+    assert said.items() <= json.loads(t.arrow.schema.metadata[b"fastdp"]).items()
+    for name in ("t.parquet", "t.csv", "t.npz"):
+        t.write(tmp_path / name)
+    assert said.items() <= json.loads(pq.read_schema(tmp_path / "t.parquet").metadata[b"fastdp"]).items()
+    assert said.items() <= json.loads((tmp_path / "t.csv.json").read_text()).items()
+    assert said.items() <= json.loads(str(np.load(tmp_path / "t.npz")["fastdp"])).items()
+    caption = t.plot(tmp_path / "t.png").get_xlabel()
+    assert rows in caption
+    assert f"persons: {cut_off}" in caption
+
+
+@pytest.mark.parametrize("kind", ["totals", "counts", "means"])
+@pytest.mark.parametrize("family", ["pandas", "pyarrow", "duckdb"])
+def test_no_private_key_fails_nothing(kind: str, family: str, tmp_path: Path) -> None:
+    pytest.importorskip(family, reason=f"needs {family}")
+    frame = table_of(np.ones(240), k=[f"key {i}" for i in range(240)])
+    if family != "pyarrow":
+        from fastdp.data.frames import in_family
+
+        frame = in_family(frame, family)
+    value, bound = ((), {}) if kind == "counts" else (("v",), {"bound": 5.0})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", AccuracyWarning)
+        options = {"by": "k", "delta": 1e-9, "epsilon": 0.5, "seed": 1, **bound}
+        t = getattr(flat, kind)(frame, *value, "at", "1d", **options)
+    assert len(t.arrow) == 0
+    assert "window" in t.frame.columns if family != "pyarrow" else t.frame.schema.names
+    assert "no key was released" in str(t)
+    assert "no key was released" in t._repr_html_()
+    answer = t.mean if kind == "means" else t.sum
+    for revised in (False, True):
+        assert answer([0, 1], [3, 2], revised=revised).shape == (2, 0)
+        assert t.std_error(0, 3, revised=revised).shape == (1, 0)
+        assert [end.shape for end in t.interval(0, 3, revised=revised)] == [(1, 0)] * 2
+    for name in ("t.parquet", "t.csv", "t.npz"):
+        t.write(tmp_path / name)
+    pytest.importorskip("matplotlib", reason="needs matplotlib")
+    ax = t.plot(tmp_path / "t.png")
+    assert (tmp_path / "t.png").stat().st_size > 1000
+    assert [text.get_text() for text in ax.texts] == ["no key was released"]
+    t.plot(ax=ax)
+
+
+# Advice of docs/howto/choosing.md for counts: fastdp.counts of rows, or fastdp.release of their numbers.
+
+PAGE = Path(__file__).parents[2] / "docs" / "howto" / "choosing.md"
+BEGIN = np.datetime64("2024-01-01", "s")
+
+
+def test_the_limits_of_the_page_are_the_measured_ones() -> None:
+    listed = re.findall(r"^\| (below|above) (\d+) \|", PAGE.read_text(), re.MULTILINE)
+    assert [(word, float(limit)) for word, limit in listed] == [
+        ("below", counts_mode.LOW),
+        ("above", counts_mode.HIGH),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("expected", "length", "most"), [(0.05, 24, 0.6), (4.0, 1, 1.0), (40.0, 1, 1.05), (40.0, 24, 1.15)]
+)
+def test_the_advised_door_has_the_lesser_error(expected: float, length: int, most: float) -> None:
+    rng, epsilon, hours = np.random.default_rng(1), 0.1, np.arange(24 * 200)
+    rates = expected / epsilon * (1.0 + 0.8 * np.sin(2.0 * np.pi * hours / 24))
+    numbers = rng.poisson(rates).astype(float)
+    rows = pa.table({"time": BEGIN + 3600 * np.repeat(hours, numbers.astype(int))})
+    time = fastdp.Time("time", "1h", start=str(BEGIN), stop=str(BEGIN + 3600 * hours.size))
+    squares = {"counts": 0.0, "release": 0.0}
+    for seed in range(3):
+        table = fastdp.counts(rows, time, epsilon=epsilon, seed=seed)
+        release = fastdp.release(numbers, epsilon=epsilon, sensitivity=1, seed=seed)
+        answers = {"counts": table.sum(hours, hours + 1, revised=True), "release": release.revised}
+        for door, values in answers.items():
+            errors = np.concatenate([[0.0], np.cumsum(values - numbers)])
+            squares[door] += float(np.mean((errors[length:] - errors[:-length]) ** 2))
+    ours = counts_mode.advised(expected, length)
+    (other,) = squares.keys() - {ours}
+    assert squares[ours] <= most**2 * squares[other]

@@ -505,6 +505,9 @@ def test_times_with_and_without_a_zone_are_not_mixed(kind: Any) -> None:
     assert windows.n_seen == 0
     windows.add(kind([aware, aware]))
     windows.add(kind([naive, naive]))
+    windows = flat.windows("1h", 1.0, "2024-01-01", counts=True, zone="UTC", period="1h", who=True, seed=1)
+    with pytest.raises(DataError, match=r"persons is .* expected a column of one type"):
+        windows.add([aware, aware], persons=kind([aware, naive]))
 
 
 def test_late_rows_and_unknown_keys_are_in_no_log(caplog: pytest.LogCaptureFixture) -> None:

@@ -1,9 +1,11 @@
-"""S-P, S-PAK and true percentiles: constants, noise, privacy, the published distributions, the protocol."""
+"""Quantiles as thresholds, and every rule within publishers."""
 
 from __future__ import annotations
 
 import csv
 import math
+import warnings
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -11,10 +13,19 @@ import pytest
 from scipy import special, stats
 
 import fastdp
-from fastdp.errors import ParameterError
-from fastdp.integer_grid import Grid
+from fastdp.errors import AccuracyWarning, ParameterError
 from fastdp.noise.key import Key
-from fastdp.thresholds import NoisyMax, PAKQuantile, SmoothQuantile, ThresholdTask, TruePercentile, quantile
+from fastdp.perturbers import Flat, Hierarchy
+from fastdp.thresholds import (
+    NoisyMax,
+    PAKQuantile,
+    ScaleFree,
+    SmoothQuantile,
+    SquareWave,
+    ThresholdTask,
+    TruePercentile,
+    quantile,
+)
 from fastdp.thresholds.quantile import (
     CELLS,
     SmoothNoise,
@@ -278,28 +289,6 @@ def test_cauchy_type_noise_is_pure(epsilon: float, gamma: float) -> None:
     assert loss(SmoothNoise("cauchy", 8 * noise.a, 8 * noise.b, gamma)) > epsilon
 
 
-def test_two_neighbouring_holdouts() -> None:
-    """Releases from two streams that differ in one value, with the kernel's own smooth sensitivities."""
-    generator = np.random.default_rng(4)
-    facts = task(1.0, 40, bound=1000.0, max_range=100)
-    for rule in (SmoothQuantile(0.9), PAKQuantile(0.9, beta=0.1), SmoothQuantile(0.9, noise="gaussian")):
-        noise, delta = rule.smooth_noise(facts), rule.guarantee(facts).delta
-        kappa, offset = (rule.kappa(facts), noise.upper(0.1)) if isinstance(rule, PAKQuantile) else (1.0, 0.0)
-        decay = decay_table(noise.b, 40).tolist()
-        for _ in range(20):
-            one = np.sort(generator.geometric(0.02, 40)).clip(0, 1000)
-            two = one.copy()
-            two[generator.integers(0, 40)] = generator.choice([0, 1000])
-            centres, scales = [], []
-            for held in (one.tolist(), sorted(two.tolist())):
-                scales.append(kappa * oracle.smooth_sensitivity(held, 1000, 36, decay) / noise.a)
-                centres.append(held[35] + scales[-1] * offset)
-            z = np.linspace(-60, 60, 400_001)
-            q = density(noise, (centres[0] + scales[0] * z - centres[1]) / scales[1]) * scales[0] / scales[1]
-            excess = np.maximum(density(noise, z) - math.e * q, 0.0).sum() * (z[1] - z[0])
-            assert excess <= delta
-
-
 # Published distributions.
 
 
@@ -328,17 +317,6 @@ def test_shares_off_the_range_agree_with_the_published_code(
 # Guarantees.
 
 
-def test_guarantees_say_what_they_rest_on() -> None:
-    for rule in (SmoothQuantile(), SmoothQuantile(noise="gaussian"), PAKQuantile(), PAKQuantile(noise="gaussian")):
-        guarantee = rule.guarantee(task())
-        assert (guarantee.epsilon, guarantee.delta, guarantee.arithmetic) == (0.05, 1.0 / N**2, "real")
-        assert "smooth sensitivity" in guarantee.derivation[0]
-    assert SmoothQuantile(delta=1e-6).guarantee(task()).delta == 1e-6
-    for pure in (SmoothQuantile(noise="cauchy"), SmoothQuantile(noise="cauchy", delta=0)):
-        assert (pure.guarantee(task()).delta, pure.guarantee(task()).arithmetic) == (0.0, "real")
-        assert "pure epsilon" in pure.guarantee(task()).derivation[0]
-
-
 def test_true_percentiles_are_not_private() -> None:
     guarantee = TruePercentile(0.95).guarantee(task())
     assert guarantee.epsilon == math.inf
@@ -356,30 +334,6 @@ def test_true_percentiles_are_not_private() -> None:
 def test_deltas_that_do_not_go_with_the_noise_are_refused(noise: Any, delta: float) -> None:
     with pytest.raises(ParameterError, match=f"^delta = {delta}: expected"):
         SmoothQuantile(noise=noise, delta=delta)
-
-
-RULES = [SmoothQuantile(0.9), SmoothQuantile(0.9, noise="cauchy"), PAKQuantile(0.9, beta=0.2), TruePercentile(0.9)]
-
-
-@pytest.mark.parametrize("rule", RULES)
-def test_chunks_order_copies_and_packing_do_not_matter(rule: Any) -> None:
-    generator = np.random.default_rng(6)
-    values = generator.gamma(2.0, 20.0, 3000) - 5.0
-    facts, key = task(2.0, 3000, bound=150.0, resolution=2.0**-10), Key.from_seed(5)
-    whole = rule.start(facts)
-    whole.observe(values)
-    parts = rule.start(facts)
-    for piece in np.split(generator.permutation(values), [0, 1, 2, 1023, 1024, 1025, 2500, 3000]):
-        before = parts.pack().tolist()
-        parts, older = parts.copy(), parts
-        parts.observe(piece)
-        assert older.pack().tolist() == before
-    again = rule.start(facts)
-    again.unpack(parts.pack())
-    theta = whole.choose(key)
-    assert theta == parts.choose(key) == again.choose(key) == whole.choose(key)
-    assert facts.resolution <= theta <= facts.bound
-    assert whole.pack().max() == Grid(150.0, 2.0**-10).bound_steps
 
 
 def test_packed_values_that_do_not_fit_are_refused() -> None:
@@ -409,3 +363,75 @@ def test_theta_is_at_most_the_bound() -> None:
     whole = NoisyMax(step=1.0).start(ThresholdTask(1000.0, 10.5, 500, 64, 0.5))
     whole.observe(np.full(500, 10.5))
     assert whole.choose(keys(1)[0]) == 10.5
+
+
+TREE, NODES = Hierarchy(4, prune=1), Hierarchy(2, consistent=False, prune=0)
+HOLDOUT = 1500
+CASES = [
+    (SmoothQuantile(0.9), TREE, (1.0, 1.0 / (HOLDOUT + 256) ** 2, "real")),
+    (SmoothQuantile(0.9, noise="cauchy"), TREE, (1.0, 0.0, "real")),
+    (PAKQuantile(0.9, beta=0.2), TREE, (1.0, 1.0 / (HOLDOUT + 256) ** 2, "real")),
+    (TruePercentile(0.9), TREE, (math.inf, 0.0, "exact")),
+    (SquareWave(bins=64), TREE, (1.0, 0.0, "exact")),
+    *((ScaleFree(), perturber, (1.0, 0.0, "exact")) for perturber in (TREE, NODES, Flat())),
+]
+
+
+@pytest.mark.parametrize(("rule", "perturber", "promise"), CASES)
+def test_publishers_take_each_rule(rule: Any, perturber: Any, promise: tuple[float, float, str]) -> None:
+    def made() -> fastdp.StreamPublisher:
+        parts = {"threshold": rule, "perturber": perturber, "smoother": fastdp.smoothers.Recent()}
+        if perturber != TREE:
+            del parts["smoother"]
+        return fastdp.StreamPublisher(**parts, epsilon=1.0, bound=100, holdout=HOLDOUT, max_range=256, seed=3)
+
+    values = np.random.default_rng(9).gamma(2.0, 10.0, HOLDOUT + 200)
+    release, publisher = made().release(values), made()
+    guarantee, task = release.guarantee, publisher.composition.task
+    assert (guarantee.epsilon, guarantee.delta, guarantee.arithmetic) == promise
+    assert any("NOT PRIVATE" in step for step in guarantee.derivation) == math.isinf(promise[0])
+    assert task.noise_constant == perturber.noise_constant(publisher.plan, 256)
+    assert 0.0 < release.threshold <= 100.0
+    publisher.publish(values[:123])
+    loaded = fastdp.StreamPublisher.from_bytes(publisher.to_bytes())
+    rest = [loaded.publish(part) for part in np.split(values[123:], [HOLDOUT - 124, HOLDOUT - 122])]
+    assert (np.concatenate(rest) == release.values).all()
+    assert loaded.threshold == release.threshold
+
+
+RULES: list[Any] = [
+    *(SmoothQuantile(0.9), SmoothQuantile(0.9, noise="cauchy"), PAKQuantile(0.9, beta=0.2), TruePercentile(0.9)),
+    *(SquareWave(bins=128), ScaleFree(), NoisyMax(step=1.0)),
+]
+
+
+@pytest.mark.parametrize("rule", RULES, ids=repr)
+def test_chunks_order_copies_and_packing_do_not_matter(rule: Any) -> None:
+    generator = np.random.default_rng(6)
+    values = generator.gamma(2.0, 20.0, 3000) - 5.0
+    facts = ThresholdTask(2.0, 150.0, 3000, 2**20, 2.0**-10, noise_constant=100.0, publish_epsilon=4.0)
+    key = Key.from_seed(5)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", AccuracyWarning)
+        whole, parts, again, other = (rule.start(facts) for _ in range(4))
+    whole.observe(values)
+    # Reports go out in the order of the values.
+    ordered = values if isinstance(rule, SquareWave) else generator.permutation(values)
+    for piece in np.split(ordered, [0, 1, 2, 1023, 1024, 1025, 2500, 3000]):
+        before = parts.pack().tolist()
+        parts, older = parts.copy(), parts
+        parts.observe(piece)
+        assert older.pack().tolist() == before
+    again.unpack(parts.pack())
+    other.observe(values[:9])
+    other.unpack(parts.pack())
+    # Choosing changes nothing.
+    thetas = [chooser.choose(key) for chooser in (whole, parts, again, other, whole)]
+    assert len(set(thetas)) == 1
+    assert facts.resolution <= thetas[0] <= facts.bound
+    if isinstance(rule, (NoisyMax, ScaleFree)):
+        spent = Fraction(getattr(whole, "count_epsilon", 0.0)) + whole.sensitivity / whole.distribution.scale
+        assert Fraction(2.0) * (1 - Fraction(1, 2**50)) <= spent <= Fraction(2.0), "the hold-out's"
+        for packed in ([-1, 1], [0, -1]):
+            with pytest.raises(ValueError, match="negative"):
+                other.unpack(np.array(packed, np.int64))

@@ -297,21 +297,6 @@ def test_zeros_do_not_make_the_threshold_vanish(zeros: float, lengths: Any) -> N
         assert 30.0 < chooser_of(facts, values, ScaleFree(lengths=lengths)).choose(Key.from_seed(seed)) < 5000.0
 
 
-@pytest.mark.parametrize("rule", [ScaleFree(), NoisyMax()])
-def test_counts_are_copied_packed_and_drawn_for_under_the_holdouts_epsilon(rule: Threshold) -> None:
-    facts = task(0.5, 500, publish_epsilon=2.0)
-    chooser = chooser_of(facts, [1, 2, 2, 9], rule)
-    again = chooser.copy()
-    again.observe(np.array([3.0]))
-    assert chooser.counts.sum() == again.counts.sum() - 1 == 4
-    again.unpack(chooser.pack())
-    assert np.array_equal(again.counts, chooser.counts)
-    for packed in ([-1, 1], [0, -1]):
-        with pytest.raises(ValueError, match="negative"):
-            again.unpack(np.array(packed, np.int64))
-    assert chooser.distribution.scale == chooser.sensitivity / Fraction(0.5)
-
-
 def test_the_penalty_of_noisy_max_is_that_of_equation_6() -> None:
     """(3 m theta) / (c r epsilon) sqrt(2 (b - 1) log_b(r)^3), epsilon that of the noise in use; the first is free."""
     chooser = NoisyMax().start(task(0.5, 500, 99.5, publish_epsilon=2.0))
@@ -321,21 +306,3 @@ def test_the_penalty_of_noisy_max_is_that_of_equation_6() -> None:
 
 
 # Histograms of NoisyMax.
-
-
-def test_histograms_are_copied_replaced_and_checked() -> None:
-    chooser, other = (chooser_of(task(bound=10.5), values, NoisyMax(step=1.0)) for values in ([1.0, 2.0], [9.0]))
-    kept = chooser.pack()
-    chooser.copy().observe(np.array([5.0]))
-    assert chooser.pack().tolist() == kept.tolist()
-    other.unpack(kept)
-    assert other.pack().tolist() == kept.tolist()
-    for wrong in ([-1, 1], [1, -1]):
-        with pytest.raises(ValueError, match="negative"):
-            other.unpack(np.array(wrong))
-
-
-def test_the_highest_candidate_is_the_bound() -> None:
-    chooser = chooser_of(task(64.0, bound=10.5), np.full(1000, 10.5), NoisyMax(step=1.0))
-    assert chooser.scores().size == 11
-    assert chooser.choose(Key.from_seed(1)) == 10.5

@@ -31,7 +31,7 @@ LOWEST = np.int64(0x3FE6A09E00000000)
 SHIFT = np.int64(0x3FF0000000000000 - 0x3FE6A09E00000000)
 RECIPROCAL = np.int64(2046 << 52)
 
-# The constants of the error bound proved in docs/noise.md, section 3.
+# The constants of the error bound proved in docs/noise.md, section 4.
 ERROR_SCALE = 4.0 * 2.0**-53
 ERROR_VALUE = 8.0 * 2.0**-53
 ERROR_WORD = 2.0
