@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -213,7 +213,7 @@ class Run:
         made: list[Publisher] = []
         reservation: Json | None = None
 
-        def released(opened: Source) -> Iterator[tuple[Array, ...]]:
+        def released(opened: Source) -> Generator[tuple[Array, ...], None, None]:
             nonlocal reservation
             if opened.unit == "values" and opened.total is not None:
                 # Their number is public, so an error about it costs nothing.
