@@ -190,11 +190,6 @@ def _instants(entries: pa.TimestampArray) -> pa.LargeStringArray:
     )
 
 
-def entry_digests(entries: pa.Array) -> Integers:
-    """Digests of entries, equal if they name one person or key: int64[n, 2]."""
-    return _digested(*_bytes_of(texts_of(entries)))
-
-
 def _bytes_of(texts: pa.LargeStringArray) -> tuple[Integers, NDArray[np.uint8]]:
     """Begin of each text, int64[n + 1], in the bytes of all."""
     _, ends, data = texts.buffers()
@@ -209,7 +204,7 @@ def _digested(offsets: Integers, data: NDArray[np.uint8]) -> Integers:
 
 def with_missing(entries: pa.Array) -> Integers:
     """Digests of entries, with one for a missing one: int64[n, 2]."""
-    found = entry_digests(entries)
+    found = _digested(*_bytes_of(texts_of(entries)))
     if entries.null_count:
         found[entries.is_null().to_numpy(zero_copy_only=False)] = MISSING
     return found
@@ -458,18 +453,13 @@ class Entries:
         if self.digests.size > before and not self._persons:
             # In one spelling: that of the first row would depend on this row alone.
             found = one_spelling(entries.take(arrow.array(_firsts(numbers, before))))
-            if not self.has_values:
+            if all(each.null_count == len(each) for each in self.values):
                 # A missing entry has no type.
                 self.values = [arrow.nulls(len(each), found.type) for each in self.values]
             self.values.append(found)
             if len(self.values) > MOST_CHUNKS:
                 self.values = [arrow.concat_arrays(self.values)]
         return numbers
-
-    @property
-    def has_values(self) -> bool:
-        """True if an entry is not missing."""
-        return any(each.null_count < len(each) for each in self.values)
 
     def missing(self) -> int:
         """Number of the missing entry, which is added."""
@@ -531,21 +521,18 @@ class Keys:
 
         ``rows``: their number, without key columns.
         """
-        with _CODES:
-            return self._codes(columns, rows)
-
-    def _codes(self, columns: Sequence[pa.Array], rows: int) -> Integers:
         node: Integers = np.zeros(len(columns[0]) if columns else rows, np.int64)
-        for i, column in enumerate(columns):
-            entry, _ = self._entries[i].of(column)
-            if i:
-                # Of given keys an unknown entry, or one that is not below the node, has the number -1.
-                node = self._nodes[i].of(node, entry, learns=self._learns)
-            else:
-                # Below the root an entry's node has its number.
-                new = np.arange(self._nodes[0].size, self._entries[0].digests.size)
-                self._nodes[0].of(np.zeros_like(new), new)
-                node = entry
+        with _CODES:
+            for i, column in enumerate(columns):
+                entry, _ = self._entries[i].of(column)
+                if i:
+                    # Of given keys an unknown entry, or one that is not below the node, has the number -1.
+                    node = self._nodes[i].of(node, entry, learns=self._learns)
+                else:
+                    # Below the root an entry's node has its number.
+                    new = np.arange(self._nodes[0].size, self._entries[0].digests.size)
+                    self._nodes[0].of(np.zeros_like(new), new)
+                    node = entry
         return node
 
     def check_type(self, name: str, kind: pa.DataType) -> None:

@@ -364,7 +364,7 @@ PUBLIC = (
 def inputs(call: str, argument: str) -> Iterator[tuple[str, Any]]:
     """Wrong inputs of an argument that takes data; none of another one.  Pictures have them by name."""
     if not any(call.startswith(begin) and argument in names for begin, names in PUBLIC):
-        named = call.startswith("plots.") and argument in ("counts", "errors", "released", "rows")
+        named = call.startswith("plots.") and argument == "rows"
         for kind, bad in ((kind, bad) for several in DATA.get(argument, ()) for kind, bad in several().items()):
             if kind not in SHOWN.get(argument, ()):
                 yield kind, {"a": bad} if named else bad

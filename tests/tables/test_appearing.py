@@ -194,7 +194,7 @@ def running(unit: Any, rows: list[Row]) -> dict[Any, tuple[int, ...]]:
         keys = windows.state.keys
         assert keys.shown[0].size == 0
         names = keys.table.entries(np.arange(keys.size))[0].to_pylist()
-        for name, weight in zip(names, keys.weights.tolist(), strict=True):
+        for name, weight in zip(names, keys.facts[:, 0].tolist(), strict=True):
             found[name][hour] = weight
     return {name: tuple(each) for name, each in found.items()}
 
@@ -387,7 +387,7 @@ def test_noise_follows_from_the_key_and_not_from_its_number() -> None:
     one, other = cells(run(plain, rows, [5])), cells(run(mixed, others + rows, [5]))
     assert one == {place: value for place, value in other.items() if place[1].startswith("k")}
     bars = [
-        dict(zip(keys.table.entries(np.arange(keys.size))[0].to_pylist(), keys.bars.tolist(), strict=True))
+        dict(zip(keys.table.entries(np.arange(keys.size))[0].to_pylist(), keys.facts[:, 1].tolist(), strict=True))
         for keys in (plain.state.keys, mixed.state.keys)
     ]
     assert bars[0] == {key: bar for key, bar in bars[1].items() if key in bars[0]}
@@ -480,7 +480,7 @@ def test_periods_shorter_than_windows_weigh_apart() -> None:
         at = np.array([BEGIN + timedelta(days=day) for day, _ in days], "M8[us]")
         windows.add(at, keys=[key for _, key in days], persons=[7] * len(days))
         windows.advance("2024-01-08")
-        found.append(windows.state.keys.weights.tolist())
+        found.append(windows.state.keys.facts[:, 0].tolist())
     one = online_keys.WEIGHT
     assert found == [[one], [one, one], [one + one // 3, one // 3, one // 3]]
 
