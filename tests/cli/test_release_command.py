@@ -101,7 +101,7 @@ def test_inputs_and_outputs_of_another_kind(refused, run, complaint, write_input
         (locked / "out.npy", f"output {locked / 'out.npy'}: no permission to write in {locked}"),
     ):
         assert said in complaint(run(source, "-o", out, "--force"))
-    assert "epsilon = -1.0: expected a number above 0" in refused(source, "--epsilon", "-1")
+    assert "--epsilon -1.0: expected a number above 0" in refused(source, "--epsilon", "-1")
     assert "expected at most 4000" in refused(source, "--method", "pak", "--length", 4000)
 
 

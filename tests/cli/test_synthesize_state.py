@@ -142,7 +142,7 @@ def test_other_settings_and_keys_are_refused(go, synthesize, source, complaint, 
     assert go(*key).exit_code == 0
     state = Path("s").read_bytes()
     said = complaint(go(*key, "--epsilon", 1, "--method", "adaptive"))
-    assert "is of a release with method = 'phdstream', now 'adaptive', epsilon = 2.0, now 1.0: expected" in said
+    assert "is of a release with --method 'phdstream', now 'adaptive', --epsilon 2.0, now 1.0: expected" in said
     assert "box = [0.0, 0.0, 10.0, 5.0], now [0.0, 0.0, 10.0, 6.0]" in complaint(go(*key, "--box", 0, 0, 10, 6))
     assert "batch = 300, now 200" in complaint(go(*key, batch=200))
     write_key(8)
