@@ -8,7 +8,8 @@ from __future__ import annotations
 import itertools
 import logging
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
@@ -34,6 +35,7 @@ from fastdp.streams.pipelines import AdaptiveBlocks, Progress, Step, TreeNoise
 from fastdp.streams.publisher import StreamPublisher
 from fastdp.streams.release import WholeStream
 from fastdp.streams.stream_machine import Schedule, StreamState, fill_in
+from fastdp.tables import appearing
 from fastdp.tables import choices as table_choices
 from fastdp.tables.budget import Budget
 from fastdp.tables.sums import Quantity
@@ -79,6 +81,7 @@ from fastdp_lab.audit.couplings.tables import (
 
 #: Values of a stream on which blocks have changed their length.
 LONG = 1200
+BINARY = Hierarchy(2, prune=0)
 
 
 def turning(generator: Generator) -> tuple[Make, Floats, Floats, int]:
@@ -169,133 +172,128 @@ SHIPPED: dict[str, Draw] = {
 
 #: Of the public windows.
 START, STOP = 60, 240
+_SENSITIVITY, _NUMBER = Quantity.sensitivity.fget, table_choices.noisy_number
+_THRESHOLD, _KEY_SCALE = appearing._threshold, appearing.KeyNoise.scale.fget
+#: Totals without a choice of a clip; private keys online.
+_PLAIN: dict[str, Any] = {"kind": "totals", "keys": "none", "chooses": False}
+_KEYS_ONLINE: dict[str, Any] = {"kind": "counts", "keys": "private", "unit": "row", "noise": "laplace"}
 
 
-def with_release(instance: TableInstance, other: Release) -> TableInstance:
-    """The same tables, released otherwise."""
-    return replace(instance, release=other, publish=partial(see_release, other))
+def otherwise(make: Draw, released: Callable[[Release, Key, Any], list[Any]]) -> Draw:
+    """The same tables, released otherwise; the function takes the right release first."""
+
+    def control(generator: Generator) -> Instance:
+        instance = make(generator)
+        assert isinstance(instance, TableInstance)
+        other = partial(released, instance.release)
+        return replace(instance, release=other, publish=partial(see_release, other))
+
+    return control
 
 
-def patched(instance: TableInstance, target: Any, name: str, other: Any) -> TableInstance:
-    """The same tables, with something in place of an attribute."""
+def patched(target: Any, name: str, other: Any, *, online: bool = False, **given: Any) -> Draw:
+    """Tables, or windows, with something in place of an attribute."""
+    put = partial(mock.patch.object, target, name, property(other) if isinstance(target, type) else other)
 
-    def released(key: Key, rows: Any) -> list[Any]:
-        with mock.patch.object(target, name, other):
-            return instance.release(key, rows)
+    def make(generator: Generator) -> Instance:
+        with put() if online else nullcontext():
+            return (draw_online if online else draw)(generator, **given)
 
-    return with_release(instance, released)
+    def released(right: Release, key: Key, rows: Any) -> list[Any]:
+        with put():
+            return right(key, rows)
 
-
-def half_sensitivity(generator: Generator) -> TableInstance:
-    """Noise for half of what a row moves a sum by."""
-    right = Quantity.sensitivity.fget
-    half = property(lambda quantity: max(1, right(quantity) // 2))
-    return patched(draw(generator, "totals", "none", chooses=False), Quantity, "sensitivity", half)
+    return otherwise(make, released)
 
 
-def high_less_low(generator: Generator) -> TableInstance:
-    """Noise for the width of a clip both of whose ends lie above 0."""
-    instance = draw(generator, "totals", "given", chooses=False, bound=(-10.0, 10.0), clip=(5.0, 10.0))
-    return patched(instance, Quantity, "sensitivity", property(lambda quantity: quantity.high - quantity.low))
-
-
-def keys_that_count(generator: Generator) -> TableInstance:
+def keys_that_count(right: Release, key: Key, rows: Rows) -> list[Any]:
     """Public keys of the rows that count, in place of all rows."""
-    right = draw(generator, "totals", "public", chooses=False, time=Time("at", "1h", start=at(START), stop=at(STOP)))
-
-    def released(key: Key, rows: Rows) -> list[Any]:
-        return right.release(key, [row for row in rows if START <= row.minute < STOP])
-
-    return with_release(right, released)
+    return right(key, [row for row in rows if START <= row.minute < STOP])
 
 
-def delta_and_a_half(generator: Generator) -> TableInstance:
-    """Gaussian noise for all of delta, beside private keys that have half of it."""
-    instance = draw(
-        generator, "totals", "private", unit="row", noise="gaussian", chooses=False, bound=10.0, clip=10.0
-    )
-    return patched(instance, Budget, "noise_delta", property(lambda budget: budget.plan.delta))
-
-
-def key_delta_and_a_half(generator: Generator) -> TableInstance:
-    """Keys pass with one and a half times the probability that delta allows."""
-    instance = draw(generator, "counts", "private", unit="row", noise="laplace")
-    return patched(
-        instance, Budget, "key_delta", property(lambda budget: (0.5 if budget.gaussian else 1.5) * budget.plan.delta)
-    )
-
-
-def clip_of_the_largest(generator: Generator) -> TableInstance:
+def clip_of_the_largest(right: Any, key: Key, rows: Rows) -> list[Any]:
     """A known clip, but not above the largest value."""
-    right = draw(generator, "totals", "none", chooses=False, bound=10.0, clip=10.0)
-    kind, options = right.release.args  # type: ignore[attr-defined]
-
-    def released(key: Key, rows: Rows) -> list[Any]:
-        largest = max(0.5, min(10.0, *(row.value for row in rows)))
-        return batch_release(kind, {**options, "clip": largest}, key, rows)
-
-    return with_release(right, released)
+    kind, options = right.args
+    return batch_release(kind, {**options, "clip": max(0.5, min(10.0, *(row.value for row in rows)))}, key, rows)
 
 
-def persons_of_k(generator: Generator) -> TableInstance:
-    """Numbers of rows that count and that are dropped have a quarter of their noise."""
-    right = table_choices.noisy_number
-    instance = draw(generator, "totals", "none", unit="person", noise="laplace", chooses=False, bound=10.0, clip=4.0)
-    other = lambda exact, sensitivity, budget, *more: right(exact, sensitivity, 4.0 * budget, *more)  # noqa: E731
-    return patched(instance, table_choices, "noisy_number", other)
-
-
-def persons_by_batch(generator: Generator) -> TableInstance:
+def persons_by_batch(right: Release, key: Key, batches: Sequence[tuple[int, Rows]]) -> list[Any]:
     """A person of one batch is another one in the next."""
-    right = draw_online(generator, "counts", "none", unit="person in a period")
-
-    def released(key: Key, batches: Sequence[tuple[int, Rows]]) -> list[Any]:
-        named = [
+    return right(
+        key,
+        [
             (clock, [row._replace(person=f"{row.person} {number}") for row in rows])
             for number, (clock, rows) in enumerate(batches)
-        ]
-        return right.release(key, named)
-
-    return with_release(right, released)
+        ],
+    )
 
 
-def warns_of_rows(generator: Generator) -> TableInstance:
+def warns_of_rows(right: Release, key: Key, rows: Rows) -> list[Any]:
     """A warning where a table has few rows."""
-    right = draw(generator, "counts", "none")
-
-    def released(key: Key, rows: Rows) -> list[Any]:
-        if len(rows) < 6:
-            warnings.warn("few rows", stacklevel=1)
-        return right.release(key, rows)
-
-    return with_release(right, released)
+    if len(rows) < 6:
+        warnings.warn("few rows", stacklevel=1)
+    return right(key, rows)
 
 
-def logs_late_rows(generator: Generator) -> TableInstance:
+def logs_late_rows(right: Release, key: Key, batches: Sequence[tuple[int, Rows]]) -> list[Any]:
     """A log line where a row comes late."""
-    right = draw_online(generator, "totals", "none")
-
-    def released(key: Key, batches: Sequence[tuple[int, Rows]]) -> list[Any]:
-        for before, (_, rows) in itertools.pairwise(batches):
-            if any(row.minute < before[0] - 60 for row in rows):
-                logging.getLogger("fastdp").info("late rows")
-        return right.release(key, batches)
-
-    return with_release(right, released)
+    for before, (_, rows) in itertools.pairwise(batches):
+        if any(row.minute < before[0] - 60 for row in rows):
+            logging.getLogger("fastdp").info("late rows")
+    return right(key, batches)
 
 
 #: Each must fail in some instance.
 TABLE_CONTROLS: dict[str, Draw] = {
-    "control-table-half-sensitivity": half_sensitivity,
-    "control-table-high-less-low": high_less_low,
-    "control-table-keys-that-count": keys_that_count,
-    "control-table-delta-and-a-half": delta_and_a_half,
-    "control-table-key-delta": key_delta_and_a_half,
-    "control-table-clip-of-largest": clip_of_the_largest,
-    "control-table-persons-of-k": persons_of_k,
-    "control-windows-persons-by-batch": persons_by_batch,
-    "control-table-warns-of-rows": warns_of_rows,
-    "control-windows-logs-late-rows": logs_late_rows,
+    # Noise for half of what a row moves a sum by.
+    "control-table-half-sensitivity": patched(
+        Quantity, "sensitivity", lambda quantity: max(1, _SENSITIVITY(quantity) // 2), **_PLAIN
+    ),
+    # Noise for the width of a clip both of whose ends lie above 0.
+    "control-table-high-less-low": patched(
+        *(Quantity, "sensitivity", lambda quantity: quantity.high - quantity.low),
+        **{**_PLAIN, "keys": "given", "bound": (-10.0, 10.0), "clip": (5.0, 10.0)},
+    ),
+    "control-table-keys-that-count": otherwise(
+        partial(draw, **{**_PLAIN, "keys": "public"}, time=Time("at", "1h", start=at(START), stop=at(STOP))),
+        keys_that_count,
+    ),
+    # Gaussian noise for all of delta, beside private keys that have half of it.
+    "control-table-delta-and-a-half": patched(
+        *(Budget, "noise_delta", lambda budget: budget.plan.delta),
+        **{**_PLAIN, "keys": "private", "unit": "row", "noise": "gaussian", "bound": 10.0, "clip": 10.0},
+    ),
+    # Keys pass with one and a half times the probability that delta allows.
+    "control-table-key-delta": patched(
+        *(Budget, "key_delta", lambda budget: (0.5 if budget.gaussian else 1.5) * budget.plan.delta),
+        kind="counts",
+        keys="private",
+        unit="row",
+        noise="laplace",
+    ),
+    "control-table-clip-of-largest": otherwise(partial(draw, **_PLAIN, bound=10.0, clip=10.0), clip_of_the_largest),
+    # Numbers of rows that count and that are dropped have a quarter of their noise.
+    "control-table-persons-of-k": patched(
+        table_choices,
+        "noisy_number",
+        lambda exact, sensitivity, budget, *more: _NUMBER(exact, sensitivity, 4.0 * budget, *more),
+        **{**_PLAIN, "unit": "person", "noise": "laplace", "bound": 10.0, "clip": 4.0},
+    ),
+    "control-windows-persons-by-batch": otherwise(
+        partial(draw_online, kind="counts", keys="none", unit="person in a period"), persons_by_batch
+    ),
+    "control-table-warns-of-rows": otherwise(partial(draw, kind="counts", keys="none"), warns_of_rows),
+    "control-windows-logs-late-rows": otherwise(partial(draw_online, kind="totals", keys="none"), logs_late_rows),
+    # Keys pass in each window with all of delta.
+    "control-windows-delta-of-each": patched(
+        *(appearing, "_threshold", lambda rule, _: _THRESHOLD(rule._replace(delta=2 * rule.delta), 0)),
+        online=True,
+        **_KEYS_ONLINE,
+    ),
+    # Keys have half of their noise.
+    "control-windows-half-noise-of-keys": patched(
+        *(appearing.KeyNoise, "scale", lambda rule: _KEY_SCALE(rule) / 2), online=True, **_KEYS_ONLINE
+    ),
 }
 
 
@@ -427,40 +425,42 @@ class PrintedTree(BinaryTree):
         return super().draws - 1
 
 
-def _scheduled(make: Make, kind: type[Schedule]) -> Make:
-    """Publishers with another schedule."""
+def of_values(
+    size: int,
+    kind: type = StreamPublisher,
+    *,
+    schedule: type[Schedule] | None = None,
+    place: int | None = None,
+    **given: Any,
+) -> Draw:
+    """Streams of so many values behind the hold-out, by publishers of this kind or with this schedule."""
 
-    def other(key: Key) -> StreamPublisher:
-        publisher = make(key=key)
-        changed: StreamPublisher = publisher._of(kind(publisher.composition), publisher._key.again())
-        return changed
+    def control(generator: Generator) -> Instance:
+        make = publisher(generator, kind, **given)
+        make = make if schedule is None else partial(_scheduled, make, schedule)
+        return of_stream(generator, make, size, saves=False, place=place)
 
-    return other
+    return control
 
 
-def peeking_threshold(generator: Generator) -> Instance:
-    """The streams differ in the value behind the hold-out."""
-    make = publisher(generator, perturber=Hierarchy(2, prune=0), threshold=ScaleFree(), holdout=3, epsilon=6.0)
-    return of_stream(generator, _scheduled(make, PeekingSchedule), 12, saves=False, place=0)
+def _scheduled(make: Make, kind: type[Schedule], key: Key) -> StreamPublisher:
+    """The publisher with another schedule."""
+    right = make(key=key)
+    changed: StreamPublisher = right._of(kind(right.composition), right._key.again())
+    return changed
 
 
 def true_lengths(generator: Generator) -> Instance:
     """At the value that changes the true lengths."""
     make, x, there, place = turning(generator)
-    return of_pair(generator, _scheduled(make, TrueLengthsSchedule), x, there, [place], saves=False)
-
-
-def shared_trees(generator: Generator) -> Instance:
-    """Several trees."""
-    return of_stream(generator, publisher(generator, perturber=SharedNoise(2, prune=0)), 40, saves=False)
+    return of_pair(generator, partial(_scheduled, make, TrueLengthsSchedule), x, there, [place], saves=False)
 
 
 def refined_free(generator: Generator) -> Instance:
     """Published values choose the next threshold with half of epsilon more, which the claim leaves out."""
     epsilon, renewal = float(pick(generator, 0.5, 1.0, 6.0)), RenewFromPublished(1 / 3, 1)
-    options = {"threshold": ScaleFree(), "max_range": 4, "epsilon": 1.5 * epsilon}
-    make = publisher(generator, perturber=Hierarchy(2, prune=0), renewal=renewal, **options)
-    return replace(of_stream(generator, make, 30, saves=False), claim=epsilon)
+    options = {"threshold": ScaleFree(), "max_range": 4, "epsilon": 1.5 * epsilon, "perturber": BINARY}
+    return replace(of_values(30, renewal=renewal, **options)(generator), claim=epsilon)
 
 
 class FreeChoice(WholeStream):
@@ -469,29 +469,6 @@ class FreeChoice(WholeStream):
     def __init__(self, *given: Any, **options: Any) -> None:
         super().__init__(*given, **options)
         self.composition = replace(self.composition, epsilon=self.epsilon)
-
-
-def choice_free(generator: Generator) -> Instance:
-    """The threshold's share is not paid."""
-    return whole(generator, FreeChoice)
-
-
-def withheld_mean(generator: Generator) -> Instance:
-    """Withheld values are published as their mean."""
-    make = publisher(generator, perturber=Hierarchy(2, prune=0), renewal=RenewFromHoldout(1, 5), max_range=4)
-    return of_stream(generator, _scheduled(make, WithheldMeanSchedule), 40, saves=False)
-
-
-def short_scale(generator: Generator) -> Instance:
-    """Noise for theta less one step."""
-    make = publisher(generator, perturber=ShortFlat(), threshold=Fixed(8.0), resolution=0.1)
-    return of_stream(generator, make, 10, saves=False)
-
-
-def value_shown(generator: Generator) -> Instance:
-    """The last value is shown while its block is open."""
-    options = {"perturber": Hierarchy(2, prune=1), "smoother": Recent(), "threshold": Fixed(8.0), "max_range": 8}
-    return of_stream(generator, publisher(generator, LastValueShown, **options), 15, saves=False)
 
 
 def recounted(generator: Generator) -> Instance:
@@ -521,11 +498,6 @@ def settling_free(generator: Generator) -> Instance:
     )
 
 
-def printed_tree(generator: Generator) -> Instance:
-    """Noise for one sum too few, wherever the event is in all of them."""
-    return running_counts(generator, PrintedTree(4))
-
-
 def papers_score(generator: Generator) -> Instance:
     """The printed score, on a batch that keeps it at the threshold along a path, under the claim that is printed."""
     added, removed = (points.reshape(-1, 1) for points in attack(20, 1.0))
@@ -536,26 +508,34 @@ def papers_score(generator: Generator) -> Instance:
     return replace(right, claim=2.0)
 
 
-def one_counter_key(generator: Generator) -> Instance:
-    """Two counters with one noise."""
-    return selective_counting(generator, lambda key: OneCounterKey.of(key, key.given, ()))
-
-
 #: Each must fail in some instance.
 CONTROLS: dict[str, Draw] = {
-    "control-threshold-peeking": peeking_threshold,
+    "control-threshold-peeking": of_values(
+        12, schedule=PeekingSchedule, place=0, perturber=BINARY, threshold=ScaleFree(), holdout=3, epsilon=6.0
+    ),
     "control-true-lengths": true_lengths,
-    "control-trees-share": shared_trees,
+    "control-trees-share": of_values(40, perturber=SharedNoise(2, prune=0)),
     "control-refined-free": refined_free,
-    "control-choice-free": choice_free,
-    "control-withheld-mean": withheld_mean,
-    "control-theta-less-one": short_scale,
-    "control-value-shown": value_shown,
+    # The threshold's share is not paid.
+    "control-choice-free": partial(whole, kind=FreeChoice),
+    "control-withheld-mean": of_values(
+        40, schedule=WithheldMeanSchedule, perturber=BINARY, renewal=RenewFromHoldout(1, 5), max_range=4
+    ),
+    "control-theta-less-one": of_values(10, perturber=ShortFlat(), threshold=Fixed(8.0), resolution=0.1),
+    "control-value-shown": of_values(
+        *(15, LastValueShown),
+        perturber=Hierarchy(2, prune=1),
+        smoother=Recent(),
+        threshold=Fixed(8.0),
+        max_range=8,
+    ),
     "control-recounted": recounted,
     "control-settling-free": settling_free,
-    "control-log2-levels": printed_tree,
+    # Noise for one sum too few, wherever the event is in all of them.
+    "control-log2-levels": partial(running_counts, counter=PrintedTree(4)),
     "control-papers-score": papers_score,
-    "control-selective-one-key": one_counter_key,
+    # Two counters with one noise.
+    "control-selective-one-key": partial(selective_counting, key_of=lambda key: OneCounterKey.of(key, key.given, ())),
     "control-events-half": partial(events, factor=0.5),
     "control-windows-less-one": partial(windows, claimed=-1),
     **TABLE_CONTROLS,

@@ -47,10 +47,6 @@ class Runs:
     clipped: Floats
 
     @property
-    def factor_of_medians(self) -> float:
-        return float(np.median(np.abs(self.plain)) / np.median(np.abs(self.pak)))
-
-    @property
     def factor_of_means(self) -> float:
         return float(np.mean(np.abs(self.plain)) / np.mean(np.abs(self.pak)))
 

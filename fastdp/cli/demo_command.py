@@ -13,6 +13,7 @@ from fastdp import validation
 from fastdp.cli.options import with_options
 from fastdp.cli.terminal import as_table, plain_errors, rate, seconds
 from fastdp.kinds import Floats, Indices, Integers
+from fastdp.releases import pictures
 from fastdp.releases.release import Release
 from fastdp.streams.methods import Adaptive, ToPS
 
@@ -24,6 +25,8 @@ BINS = 120
 WARM_RUNS = 9
 #: Begin and end of the synthetic day.
 HOURS = (10.0, 34.0)
+#: Colours of the releases; the last is drawn above the others.
+LINES = {"ToPS": "#8d99ae", "Adaptive, as published": "#e9a23b", "Adaptive, revised": pictures.PRIVATE}
 
 
 @click.command()
@@ -40,12 +43,11 @@ def demo(picture: Path, epsilon: float, seed: int | None, no_picture: bool) -> N
     The data are generated, so the truth may be shown; "fastdp release" never shows it.
     """
     with plain_errors():
-        run_demo(None if no_picture else picture, epsilon, seed)
+        _run(None if no_picture else picture, epsilon, seed)
 
 
-def run_demo(picture: Path | None, epsilon: float, seed: int | None, n: int | None = None) -> None:
-    """Print the demonstration on `n` values, by default a day, and draw `picture`."""
-    n = DAY_LENGTH if n is None else n
+def _run(picture: Path | None, epsilon: float, seed: int | None) -> None:
+    n = DAY_LENGTH
     values = dns_like_day(n).astype(np.float64)
     holdout = min(HOLDOUT, n // 4)
     timed = [_release_and_time(system, values, epsilon, holdout, seed) for system in (Adaptive, ToPS)]
@@ -63,7 +65,7 @@ def run_demo(picture: Path | None, epsilon: float, seed: int | None, n: int | No
     click.echo(f"\nError (root mean square) of {queries}:\n\n{as_table(_errors(truth, private, paper))}")
     click.echo("\nSmoothing (revised) has a bias, which adds up in long sums, where noise cancels.")
     if picture is not None:
-        click.echo("\n" + _draw(truth, private, paper, picture, epsilon, n))
+        click.echo("\n" + _draw(truth, private, paper, picture, epsilon))
 
 
 def _release_and_time(
@@ -111,26 +113,41 @@ def _errors(truth: Floats, private: Release, paper: Release) -> list[tuple[str, 
     ]
 
 
-def _draw(truth: Floats, private: Release, paper: Release, picture: Path, epsilon: float, n: int) -> str:
+def _draw(truth: Floats, private: Release, paper: Release, picture: Path, epsilon: float) -> str:
     """Draw the plot; returns a line of text about it."""
-    from fastdp.plots import truth_and_releases
-
-    first, last = HOURS
-    begin = first + (last - first) * private.offset / n
     try:
-        truth_and_releases(
-            truth,
-            {"ToPS": paper.values, "Adaptive, as published": private.values, "Adaptive, revised": private.revised},
-            picture,
-            span=(begin, last),
-            title=f"A synthetic day of DNS queries and its private releases, epsilon = {epsilon:g}",
-            bins=BINS,
-            clock=True,
-            x_label="time of day",
-            y_label=f"queries per interval\n(means of {BINS} stretches)",
-        )
+        figure = pictures.new_figure(9.0, 5.4)
     except ImportError:
         return "No picture: matplotlib is not installed (pip install 'fastdp-streams[plot]')."
+    from matplotlib.ticker import FuncFormatter, MultipleLocator
+
+    first, last = HOURS
+    begin = first + (last - first) * private.offset / DAY_LENGTH
+    edges = np.linspace(0, truth.size, BINS + 1).astype(np.int64)
+    hours = begin + (last - begin) * (np.arange(BINS) + 0.5) / BINS
+    true, *means = (
+        np.add.reduceat(values, edges[:-1]) / np.diff(edges)
+        for values in (truth, paper.values, private.values, private.revised)
+    )
+    upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
+    upper.plot(hours, true, color=pictures.TRUTH, linewidth=3.0, alpha=0.45, label="truth")
+    lower.axhline(0.0, color=pictures.TRUTH, linewidth=0.8)
+    for (name, colour), line in zip(LINES.items(), means, strict=True):
+        upper.plot(hours, line, color=colour, linewidth=1.3, label=name)
+        lower.plot(hours, line - true, color=colour, linewidth=1.2)
+    upper.set(
+        ylim=(1.05 * min(0.0, np.min(means)), None), ylabel=f"queries per interval\n(means of {BINS} stretches)"
+    )
+    upper.legend(frameon=False, loc="best")
+    title = f"A synthetic day of DNS queries and its private releases, epsilon = {epsilon:g}"
+    upper.set_title(title, loc="left", fontsize=11)
+    lower.set(ylabel="release\nminus truth", xlabel="time of day", xlim=(begin, last))
+    lower.xaxis.set_major_locator(MultipleLocator(4))
+    lower.xaxis.set_major_formatter(FuncFormatter(lambda hour, _: f"{round(hour) % 24}:00"))
+    for ax in (upper, lower):
+        pictures.tidy(ax)
+    figure.align_ylabels()
+    pictures.save(figure, picture)
     return f"Picture: {picture}"
 
 

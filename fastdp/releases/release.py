@@ -385,7 +385,7 @@ class Release:
         axes.legend(frameon=False, loc="best")
         axes.margins(x=0.0)
         if path is not None:
-            pictures.save(axes, path)
+            pictures.save(axes.figure, path)
         return axes
 
     @property

@@ -145,7 +145,7 @@ def _is_list(values: object) -> bool:
 #: The threshold costs at most this share of epsilon, or of rho.
 MAX_SHARE = 0.1
 #: So many noise scales separate the candidates of a threshold that is well chosen (``resolved`` of its chooser):
-#: with more, the share costs more than a better theta saves (``python -m benchmarks accuracy short --shares``).
+#: with more, the share costs more than a better theta saves (``accuracy short --shares`` of commit 921ab19).
 WELL_CHOSEN = 2.0
 #: Below the first the user is warned; below the second a choice of theta is worthless.
 POORLY_CHOSEN = 1.0

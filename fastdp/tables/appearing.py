@@ -11,7 +11,7 @@ import base64
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -115,15 +115,13 @@ class OnlineKeys:
     """Keys so far, hidden ones too: secret, but for those in ``shown``.
 
     ``table`` numbers the keys; later states share it, and ``size`` of its keys are of this state.  Of each key that
-    had rows in closed windows: ``weights``, their running sum, ``bars``, the noise Z of its threshold, and
-    ``begins``, the window in which it appeared.  ``known`` remembers the numbers of some keys.
+    had rows in closed windows ``facts``, int64[n, 3], hold the running sum of weights, the noise Z of its threshold,
+    and the window in which it appeared.  ``known`` remembers the numbers of some keys.
     """
 
     table: Keys
     size: int
-    weights: Integers
-    bars: Integers
-    begins: Integers
+    facts: Integers
     known: dict[object, int] = field(default_factory=dict)
 
     def __repr__(self) -> str:
@@ -132,8 +130,12 @@ class OnlineKeys:
     @classmethod
     def none(cls, names: tuple[str, ...]) -> OnlineKeys:
         """No keys."""
-        none: Integers = np.empty(0, np.int64)
-        return cls(Keys(names), 0, none, none, none)
+        return cls(Keys(names), 0, np.empty((0, 3), np.int64))
+
+    @property
+    def begins(self) -> Integers:
+        """Window in which each key appeared, or HIDDEN: int64[n]."""
+        return self.facts[:, 2]
 
     @cached_property
     def shown(self) -> tuple[Keys, Integers]:
@@ -143,23 +145,19 @@ class OnlineKeys:
     def learned(self, columns: list[pa.Array]) -> tuple[OnlineKeys, Integers]:
         """The state with new keys of rows, and the number of each row's key."""
         # Another state may have more keys.
-        table, known = (self.table, self.known) if self.table.size == self.size else (self._own_table(), {})
-        codes = table.codes(columns)
-        if table.size == self.size and table is self.table:
-            return self, codes
-        found = replace(self, table=table, size=table.size, known=known)
-        # What is shown stays the same.
-        vars(found)["shown"] = self.shown
-        return found, codes
-
-    def _own_table(self) -> Keys:
-        table = Keys(self.table.names)
-        table.codes(self.table.entries(np.arange(self.size)))
-        return table
+        state = self if self.table.size == self.size else self.alone()
+        codes = state.table.codes(columns)
+        return state if state.table.size == state.size else state._with(size=state.table.size), codes
 
     def alone(self) -> OnlineKeys:
         """A copy whose table no other state shares."""
-        found = replace(self, table=self._own_table(), known={})
+        table = Keys(self.table.names)
+        table.codes(self.table.entries(np.arange(self.size)))
+        return self._with(table=table, known={})
+
+    def _with(self, **changes: Any) -> OnlineKeys:
+        """The state with changes that leave alone what is shown."""
+        found = replace(self, **changes)
         vars(found)["shown"] = self.shown
         return found
 
@@ -178,12 +176,12 @@ class OnlineKeys:
         self, cells: tuple[Integers, Integers, Integers], span: tuple[int, int], start: int, rule: KeyNoise, key: Key
     ) -> OnlineKeys:
         """The state after the windows [first, last), from weights of cells: windows, keys, weights, int64[n] each."""
-        more = self.size - self.weights.size
-        running, begins = np.pad(self.weights, (0, more)), np.pad(self.begins, (0, more), constant_values=HIDDEN)
-        bars, named, zeros = self.bars, self.table.named()[: self.size], np.zeros((1, 1, more), np.int64)
-        if more:
-            noise = binding.draw_cells(zeros, [rule.noise], key.within("keys", "bars"), 0, named[bars.size :])
-            bars = np.append(bars, noise[0, 0])
+        old, named, new = len(self.facts), self.table.named()[: self.size], np.zeros((self.size, 3), np.int64)
+        new[:old], new[old:, 2] = self.facts, HIDDEN
+        if self.size > old:
+            own, zeros = key.within("keys", "bars"), np.zeros((1, 1, self.size - old), np.int64)
+            new[old:, 1] = binding.draw_cells(zeros, [rule.noise], own, 0, named[old:])[0, 0]
+        running, bars, begins = new.T
         windows, codes, weights = cells
         hot = np.zeros(self.size, np.bool_)
         hot[codes] = True
@@ -205,7 +203,7 @@ class OnlineKeys:
             come = passed.any(axis=0) & (begins[hidden] == HIDDEN)
             begins[hidden[come]] = first + passed[:, come].argmax(axis=0)
             running[hidden] = exact[-1]
-        return replace(self, weights=running, bars=bars, begins=begins)
+        return replace(self, facts=new)
 
     # Parts of a state file's log, which begin with names.
 
@@ -219,12 +217,11 @@ class OnlineKeys:
             with arrow.ipc.new_stream(into, table.schema) as writer:
                 writer.write_table(table)
             found.append(f"{_NAMES}:{base64.b64encode(into.getvalue()).decode()}")
-        if self.weights is not before.weights:
-            old = before.weights.size
-            numbers = np.column_stack((np.arange(self.weights.size), self.weights, self.bars, self.begins))
-            same = np.zeros(self.weights.size, np.bool_)
-            same[:old] = (self.weights[:old] == before.weights) & (self.begins[:old] == before.begins)
-            found += [f"{_NUMBERS}:{part}" for part in row_parts(numbers[~same])]
+        if self.facts is not before.facts:
+            changed = np.ones(len(self.facts), np.bool_)
+            changed[: len(before.facts)] = (self.facts[: len(before.facts)] != before.facts).any(axis=1)
+            numbers = np.column_stack((np.flatnonzero(changed), self.facts[changed]))
+            found += [f"{_NUMBERS}:{part}" for part in row_parts(numbers)]
         return found
 
     def with_part(self, part: str) -> OnlineKeys:
@@ -233,14 +230,10 @@ class OnlineKeys:
         if kind == _NAMES:
             table = arrow.ipc.open_stream(base64.b64decode(text)).read_all()
             return self.learned([column.combine_chunks() for column in table.columns])[0]
-        codes, *given = codec.unpack(text, "<i8").reshape(-1, 4).astype(np.int64).T
-        size = max(self.weights.size, int(codes.max(initial=-1)) + 1)
-        if kind != _NUMBERS or codes.min(initial=0) < 0 or size > self.size:
+        given = codec.unpack(text, "<i8").reshape(-1, 4).astype(np.int64)
+        size = max(len(self.facts), int(given[:, 0].max(initial=-1)) + 1)
+        if kind != _NUMBERS or given[:, 0].min(initial=0) < 0 or size > self.size:
             raise ValueError("a key out of range")
-        found = []
-        for old, new in zip((self.weights, self.bars, self.begins), given, strict=True):
-            whole: Integers = np.zeros(size, np.int64)
-            whole[: old.size] = old
-            whole[codes] = new
-            found.append(whole)
-        return replace(self, weights=found[0], bars=found[1], begins=found[2])
+        facts = np.pad(self.facts, ((0, size - len(self.facts)), (0, 0)))
+        facts[given[:, 0]] = given[:, 1:]
+        return replace(self, facts=facts)

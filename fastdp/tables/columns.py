@@ -190,11 +190,6 @@ def _instants(entries: pa.TimestampArray) -> pa.LargeStringArray:
     )
 
 
-def entry_digests(entries: pa.Array) -> Integers:
-    """Digests of entries, equal if they name one person or key: int64[n, 2]."""
-    return _digested(*_bytes_of(texts_of(entries)))
-
-
 def _bytes_of(texts: pa.LargeStringArray) -> tuple[Integers, NDArray[np.uint8]]:
     """Begin of each text, int64[n + 1], in the bytes of all."""
     _, ends, data = texts.buffers()
@@ -209,7 +204,7 @@ def _digested(offsets: Integers, data: NDArray[np.uint8]) -> Integers:
 
 def with_missing(entries: pa.Array) -> Integers:
     """Digests of entries, with one for a missing one: int64[n, 2]."""
-    found = entry_digests(entries)
+    found = _digested(*_bytes_of(texts_of(entries)))
     if entries.null_count:
         found[entries.is_null().to_numpy(zero_copy_only=False)] = MISSING
     return found
@@ -361,14 +356,15 @@ def as_arrow(values: Any, name: str) -> pa.Array:
         if isinstance(found, np.ndarray) and found.dtype.kind == "M":
             # Arrow has no minutes and hours.
             found = found.astype("datetime64[us]")
-        # Arrow gives all entries the type of the first one, so one row would change the others.
-        listed = isinstance(found, (list, tuple)) or getattr(getattr(found, "dtype", None), "kind", None) == "O"
-        if name == "times" and listed:
-            # NaT is no datetime that has or lacks a zone.
+        if isinstance(found, arrow.Array):
+            return found
+        array = arrow.array(found, from_pandas=True)
+        if arrow.types.is_timestamp(array.type) and getattr(getattr(found, "dtype", None), "kind", "O") == "O":
+            # Arrow gives all entries the zone of the first one, so one row would change the others.  NaT has none.
             zoned = {each.tzinfo is None for each in found if isinstance(each, datetime) and each == each}
             if len(zoned) > 1:
                 raise TypeError
-        return found if isinstance(found, arrow.Array) else arrow.array(found, from_pandas=True)
+        return array
     except Exception:  # Arrow's words may quote an entry
         raise DataError(f"{name} is a {type(values).__name__}: expected a column of one type") from None
 
@@ -430,20 +426,25 @@ class Entries:
         numbers = table.numbers.array.take(found)
         return numbers if places is None else numbers[places], present
 
-    def of_type(self, kind: pa.DataType) -> _Spelled:
-        """Numbers of spellings of this type; ParameterError unless given entries can have it."""
+    def of_type(self, kind: pa.DataType, *, refuses: bool = False) -> _Spelled:
+        """Numbers of spellings of this type; with ``refuses`` ParameterError if given entries cannot have it.
+
+        A type that rows alone decide is never refused: its entries are the given ones that they name.
+        """
         kind = _text_or(kind)
         if kind not in self._spelled:
             table = self._spelled[kind] = _Spelled(Numbers(), Growing(np.int64))
-            if self._given is not None and not arrow.types.is_null(kind):
-                try:
-                    listed = arrow.array(self._given, kind)
-                except Exception:  # keys are public, but Arrow's words are long
-                    del self._spelled[kind]
+            try:
+                listed = arrow.array(self._given or [], kind)
+                if arrow.types.is_integer(kind) and listed.to_pylist() != (self._given or []):
+                    # Arrow cuts fractions off.
+                    raise TypeError
+                table.numbers.add(_firsts(table.spellings.of(*_spelling(listed, self._key)), 0))
+            except Exception:  # keys are public, but Arrow's words are long
+                if refuses:
                     raise ParameterError(
                         f"keys: entries of {self._name!r} are no {kind}: expected the type of the column"
                     ) from None
-                table.numbers.add(_firsts(table.spellings.of(*_spelling(listed, self._key)), 0))
         return self._spelled[kind]
 
     def _numbers(self, entries: pa.Array) -> Integers:
@@ -452,18 +453,13 @@ class Entries:
         if self.digests.size > before and not self._persons:
             # In one spelling: that of the first row would depend on this row alone.
             found = one_spelling(entries.take(arrow.array(_firsts(numbers, before))))
-            if not self.has_values:
+            if all(each.null_count == len(each) for each in self.values):
                 # A missing entry has no type.
                 self.values = [arrow.nulls(len(each), found.type) for each in self.values]
             self.values.append(found)
             if len(self.values) > MOST_CHUNKS:
                 self.values = [arrow.concat_arrays(self.values)]
         return numbers
-
-    @property
-    def has_values(self) -> bool:
-        """True if an entry is not missing."""
-        return any(each.null_count < len(each) for each in self.values)
 
     def missing(self) -> int:
         """Number of the missing entry, which is added."""
@@ -525,27 +521,24 @@ class Keys:
 
         ``rows``: their number, without key columns.
         """
-        with _CODES:
-            return self._codes(columns, rows)
-
-    def _codes(self, columns: Sequence[pa.Array], rows: int) -> Integers:
         node: Integers = np.zeros(len(columns[0]) if columns else rows, np.int64)
-        for i, column in enumerate(columns):
-            entry, _ = self._entries[i].of(column)
-            if i:
-                # Of given keys an unknown entry, or one that is not below the node, has the number -1.
-                node = self._nodes[i].of(node, entry, learns=self._learns)
-            else:
-                # Below the root an entry's node has its number.
-                new = np.arange(self._nodes[0].size, self._entries[0].digests.size)
-                self._nodes[0].of(np.zeros_like(new), new)
-                node = entry
+        with _CODES:
+            for i, column in enumerate(columns):
+                entry, _ = self._entries[i].of(column)
+                if i:
+                    # Of given keys an unknown entry, or one that is not below the node, has the number -1.
+                    node = self._nodes[i].of(node, entry, learns=self._learns)
+                else:
+                    # Below the root an entry's node has its number.
+                    new = np.arange(self._nodes[0].size, self._entries[0].digests.size)
+                    self._nodes[0].of(np.zeros_like(new), new)
+                    node = entry
         return node
 
     def check_type(self, name: str, kind: pa.DataType) -> None:
         """ParameterError unless given entries can have this Arrow type."""
         check_single(arrow.nulls(0, kind))
-        self._entries[self.names.index(name)].of_type(kind)
+        self._entries[self.names.index(name)].of_type(kind, refuses=True)
 
     def words(self) -> Integers:
         """64 bits of each key for the hash of a row, whatever its number: int64[K]."""

@@ -8,6 +8,7 @@ norm 1, and keys are chosen by noisy sums.  Source: Gopi, Gulhane, Kulkarni, She
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable
 from decimal import Context, Decimal
 from fractions import Fraction
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 WEIGHT = 2**30
 #: Distinct keys of a person that have a weight.
 MOST_KEYS = 1024
+#: Thresholds lie below.
+MOST_THRESHOLD = 2**62
 #: Digits of a threshold's tail, and by how much it is rounded up.
 _TAIL = Context(prec=60)
 _SLACK = Decimal(1) + Decimal(10) ** -40
@@ -63,14 +66,8 @@ def count_rule(
     c.  With `power` 2 (Laplace noise only) k is the root of the sum of squares of keys' rows.
     """
     reached = _laplace_reached if isinstance(distribution, LaplaceDistribution) else _gaussian_reached
-    low, high = contributions, contributions + 1
-    while not reached(distribution, (least, contributions, power), delta, high):
-        low, high = high, contributions + 2 * (high - contributions)
-    while high - low > 1:
-        middle = (low + high) // 2
-        passed = reached(distribution, (least, contributions, power), delta, middle)
-        low, high = (low, middle) if passed else (middle, high)
-    return KeyRule(distribution, high)
+    given, above = (distribution, (least, contributions, power), delta), range(contributions + 1, MOST_THRESHOLD)
+    return KeyRule(distribution, above[bisect_left(above, True, key=lambda threshold: reached(*given, threshold))])
 
 
 def _laplace_reached(distribution: Distribution, counts: tuple[int, int, int], delta: float, threshold: int) -> bool:

@@ -271,7 +271,7 @@ def draw(sums: Released, answers: Answers, depth: int, path: str | Path | None, 
         axes[0].figure.suptitle(_title(sums), x=0.01, ha="left", fontsize=9)
     _clock(axes[len(panels) - 1], sums)
     if path is not None:
-        save(axes[0], path)
+        save(axes[0].figure, path)
     return axes[0] if len(panels) == 1 else axes
 
 
@@ -342,7 +342,7 @@ def _without_keys(sums: Released, path: str | Path | None, ax: Axes | None) -> A
     ax.text(0.5, 0.5, "no key was released", ha="center", va="center", transform=ax.transAxes)
     ax.set_xlabel(_caption(sums))
     if path is not None:
-        save(ax, path)
+        save(ax.figure, path)
     return ax
 
 

@@ -24,12 +24,12 @@ from fastdp.state.driver import Publisher
 from fastdp.state.machine import Machine, Record, Transition, single_caller
 from fastdp.tables import one_row
 from fastdp.tables.appearing import KeyNoise, OnlineKeys, person_cells, weights_of
-from fastdp.tables.arguments import PrivateKeys, Value, check_online, make_plan, names_of, statistics_of, values_of
+from fastdp.tables.arguments import PrivateKeys, Value, check_online, make_plan, statistics_of, values_of
 from fastdp.tables.calendar import Calendar, Time, as_instant
 from fastdp.tables.columns import Keys as KeySet
 from fastdp.tables.columns import as_arrow, as_texts, digests_of, times_of, with_missing
 from fastdp.tables.persons import BatchRows, PersonRows, check_finite, column_values
-from fastdp.tables.plan import MAX_CELLS, ColumnPlan, TablePlan
+from fastdp.tables.plan import MAX_CELLS, TablePlan
 from fastdp.tables.sums import CellRows, Measured, Quantity, Released, Statistic, exact_sums, release
 from fastdp.tables.table import Table
 from fastdp.tables.waiting import Waiting, row_parts
@@ -197,47 +197,31 @@ class WindowsMachine(Machine[WindowsState]):
 
     def _values(self, values: Any, n: int) -> Floats:
         columns = self.plan.columns
-        if not columns:
-            if values is not None:
-                raise DataError(f"values is a {type(values).__name__}: expected None, because rows are counted")
-            return np.empty((0, n))
-        names = [column.name for column in columns]
-        mapped = isinstance(values, Mapping)
-        if (mapped or len(names) > 1) and not (mapped and set(names) <= set(values)):
-            raise DataError(
-                f"values is a {type(values).__name__}: expected a mapping with a column for each of {names}"
-            )
-        found = np.empty((len(names), n))
-        for into, column in zip(found, columns, strict=True):
-            given = values[column.name] if mapped else values
+        found = np.empty((len(columns), n))
+        given = _columns("values", values, [column.name for column in columns], ", because rows are counted")
+        for into, column, each in zip(found, columns, given, strict=True):
             if column.entries:
-                into[:] = _entries(given, column, n)
+                entries = as_arrow(each, "values")
+                _same_length("values", len(entries), n)
+                into[:] = column_values(entries, column)
                 continue
-            floats = as_floats(as_column([] if given is None else given, "values"))
+            floats = as_floats(as_column(each, "values"))
             _same_length("values", floats.size, n)
             into[:] = np.where(np.isfinite(floats), floats, 0.0) if column.nonfinite == "zero" else floats
         return found
 
     def _keys(self, keys: Any, n: int) -> Any:
-        by = self.plan.by
-        if not by:
-            if keys is not None:
-                raise DataError(f"keys is a {type(keys).__name__}: expected None without by=")
-            return np.zeros(n, np.int64)
-        mapped = isinstance(keys, Mapping)
-        if (mapped or len(by) > 1) and not (mapped and set(by) <= set(keys)):
-            raise DataError(f"keys is a {type(keys).__name__}: expected a mapping with a column for each of {by}")
-        columns = [as_arrow(keys[name] if mapped else keys, "keys") for name in by]
+        columns = [as_arrow(each, "keys") for each in _columns("keys", keys, self.plan.by, " without by=")]
         for column in columns:
             _same_length("keys", len(column), n)
-        return list(map(as_texts, columns)) if self.private else self.table.codes(columns)
+        return list(map(as_texts, columns)) if self.private else self.table.codes(columns, n)
 
     def _persons(self, who: Any, n: int) -> Integers:
-        if self.plan.who is None:
-            if who is not None:
-                raise DataError(f"persons is a {type(who).__name__}: expected None without unit=fastdp.Person")
+        wanted = [] if self.plan.who is None else [self.plan.who]
+        given = _columns("persons", who, wanted, " without unit=fastdp.Person")
+        if not given:
             return _no_persons()
-        digests, named = digests_of(as_arrow([] if who is None else who, "persons"))
+        digests, named = digests_of(as_arrow(given[0], "persons"))
         _same_length("persons", len(digests), n)
         if named is not None and not named.all():
             raise DataError(f"persons[{int(np.argmin(named))}] is missing: expected the person of every row")
@@ -245,11 +229,11 @@ class WindowsMachine(Machine[WindowsState]):
 
     def parts(self, batch: Batch) -> tuple[Array, ...]:
         """Everything in `batch` on which noise depends, as arrays."""
-        keys = batch.keys
+        keys, named = batch.keys, list[Array]()
         if self.private:
-            columns = [as_texts(as_arrow(list(keys), "keys"))] if isinstance(keys, tuple) else keys
-            return (batch.times, batch.values, *map(with_missing, columns), batch.digests, np.array([batch.to]))
-        return (batch.times, batch.values, np.array(keys, np.int64), batch.digests, np.array([batch.to]))
+            keys = [as_texts(as_arrow(list(keys), "keys"))] if isinstance(keys, tuple) else keys
+            named = list(map(with_missing, keys))
+        return batch.times, batch.values, *(named or [np.array(keys, np.int64)]), batch.digests, np.array([batch.to])
 
     def step(self, state: WindowsState, batch: Batch, key: Key) -> Transition[WindowsState]:
         """State after the rows are added, and the release of the windows that the clock closes."""
@@ -499,11 +483,16 @@ def _no_persons() -> Integers:
     return np.empty((0, 2), np.int64)
 
 
-def _entries(given: Any, column: ColumnPlan, n: int) -> Floats:
-    """Entries of a column of which distinct ones are counted, as numbers."""
-    entries = as_arrow([] if given is None else given, "values")
-    _same_length("values", len(entries), n)
-    return column_values(entries, column)
+def _columns(name: str, given: Any, wanted: Sequence[str], why: str) -> list[Any]:
+    """A column for each of those wanted, from one or a mapping; DataError for others."""
+    if not wanted and given is not None:
+        raise DataError(f"{name} is a {type(given).__name__}: expected None{why}")
+    mapped = isinstance(given, Mapping)
+    if (mapped or len(wanted) > 1) and not (mapped and set(wanted) <= set(given)):
+        raise DataError(
+            f"{name} is a {type(given).__name__}: expected a mapping with a column for each of {list(wanted)}"
+        )
+    return [given[each] if mapped else [] if given is None else given for each in wanted]
 
 
 def _same_length(name: str, found: int, n: int) -> None:
@@ -599,8 +588,7 @@ class Windows(Publisher[WindowsState]):
         plan = machine.plan
         # As a state file holds them.
         listed = [list(row) if len(plan.by) > 1 else row[0] for row in plan.keys] if plan.by else None
-        named = list(names_of("by", by)) if plan.by else None
-        machine = replace(machine, by=named, keys=plan.private or listed)
+        machine = replace(machine, by=list(plan.by) or None, keys=plan.private or listed)
         self._begin(machine, Key.choose(seed, key).bind(machine.plan))
 
     @property

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import gzip
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,14 +11,11 @@ from click.testing import CliRunner, Result
 
 import fastdp
 from fastdp.cli import main
-from tests.shared import python
 
 OPTIONS = {"epsilon": 0.5, "bound": 200.0, "holdout": 1000, "max_range": 4096, "seed": 5}
-#: The systems of the central model by the command's name for them; the first is its default.
-SYSTEMS = {"adaptive": fastdp.Adaptive, "tops": fastdp.ToPS}
+
 BOX = ["--box", "0", "0", "10", "5"]
-#: Events of the stream of points.
-N_EVENTS = 1_234
+
 ARGUMENTS = ["--epsilon", "0.5", "--bound", "200", "--holdout", "1000", "--max-range", "4096"]
 
 
@@ -36,19 +32,10 @@ def publish() -> Callable[..., np.ndarray]:
     def publish(stream: np.ndarray, method: str = "adaptive", **options: Any) -> np.ndarray:
         if "season" in options:
             options["perturber"] = fastdp.perturbers.Blocks(season=options.pop("season"))
-        return SYSTEMS[method](**{**OPTIONS, **options}).publish(stream)
+        kind = {"adaptive": fastdp.Adaptive, "tops": fastdp.ToPS}[method]
+        return kind(**{**OPTIONS, **options}).publish(stream)
 
     return publish
-
-
-@pytest.fixture(scope="session")
-def simulate() -> Callable[..., fastdp.ToPL]:
-    """The library's own simulation of the local model for the options that ``run`` passes."""
-
-    def simulate(**options: Any) -> fastdp.ToPL:
-        return fastdp.ToPL(**{**OPTIONS, **options})
-
-    return simulate
 
 
 @pytest.fixture(scope="session")
@@ -67,22 +54,6 @@ def run() -> Callable[..., Result]:
         return CliRunner().invoke(main, ["release", *usual, *seeded, *map(str, arguments)], input=stdin)
 
     return run
-
-
-@pytest.fixture
-def command() -> Callable[..., subprocess.CompletedProcess[bytes]]:
-    """``python -m fastdp`` in a process of its own."""
-
-    def command(*arguments: object, **options: Any) -> subprocess.CompletedProcess[bytes]:
-        told = python("-m", "fastdp", *arguments)
-        return subprocess.run(**told, capture_output=True, timeout=900, check=False, **options)
-
-    return command
-
-
-@pytest.fixture(scope="session")
-def small_arguments() -> list[str]:
-    return [*ARGUMENTS, "--seed", "5"]
 
 
 def _lines(stream: np.ndarray) -> str:
@@ -124,8 +95,7 @@ def read_output() -> Callable[[Path], np.ndarray]:
         name = path.name
         if name.endswith((".csv", ".csv.gz")):
             raw = path.read_bytes()
-            text = (gzip.decompress(raw) if name.endswith(".gz") else raw).decode()
-            heading, *rest = text.splitlines()
+            heading, *rest = (gzip.decompress(raw) if name.endswith(".gz") else raw).decode().splitlines()
             assert heading == "value"
             return np.array([float(line) for line in rest])
         if name.endswith(".npy"):
@@ -197,3 +167,7 @@ def synthesize(tmp_path: Path) -> Callable[..., Result]:
         return CliRunner().invoke(main, ["synthesize", *map(str, given)])
 
     return synthesize
+
+
+#: Events of the stream of points.
+N_EVENTS = 1_234

@@ -19,6 +19,7 @@ from click.testing import CliRunner, Result
 import fastdp
 from fastdp.cli import main
 from fastdp.guarantee import Guarantee
+from tests.cli.conftest import ARGUMENTS
 from tests.shared import python, run_python
 
 INPUTS = (".csv", ".csv.gz", ".txt", ".txt.gz", ".npy", ".npz", ".parquet")
@@ -124,9 +125,9 @@ def _size(folder: Path) -> int:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_interrupted(number, values, lines, small_arguments, tmp_path):
+def test_interrupted(number, values, lines, tmp_path):
     """A stream cut off by Ctrl-C or a polite kill leaves neither output nor temporary file."""
-    told = ("release", "-", "-o", tmp_path / "out.csv", *small_arguments, "--chunk-size", 500)
+    told = ("release", "-", "-o", tmp_path / "out.csv", *ARGUMENTS, "--seed", 5, "--chunk-size", 500)
     # A shell starts background jobs with SIGINT ignored, and a child inherits that; a handler is reset in it.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
@@ -159,10 +160,10 @@ def test_interrupted(number, values, lines, small_arguments, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_reader_of_standard_output_goes_away(small_arguments, values, lines, tmp_path):
+def test_the_reader_of_standard_output_goes_away(values, lines, tmp_path):
     source = tmp_path / "in.csv"
     source.write_text(lines(np.tile(values, 50)))
-    told = python("-m", "fastdp", "release", source, "-o", "-", "--chunk-size", 100, *small_arguments)
+    told = python("-m", "fastdp", "release", source, "-o", "-", "--chunk-size", 100, *ARGUMENTS, "--seed", 5)
     with subprocess.Popen(**told, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stderr is not None

@@ -113,8 +113,10 @@ def test_the_distribution_of_the_error(counter, steps: int, draws: int) -> None:
 def test_only_active_sums_count() -> None:
     counts = RunningCounts(Block(2), 1.0, 3, seed=1)
     counts.step([1, 2, 3])
-    before = counts.released
+    before, state = counts.released, counts._state
+    rows = state.rows.copy()
     counts.step([5], np.array([1]))
+    assert np.array_equal(state.rows, rows), "a step leaves the state before it"
     assert np.array_equal(counts.released[[0, 2]], before[[0, 2]])
     assert counts._state.rows[:, 0].tolist() == [1, 0, 1]
     assert counts.n_steps == 2
@@ -126,6 +128,10 @@ def test_bad_values_are_refused() -> None:
         with pytest.raises(DataError, match="values"):
             counts.step(wrong)
         assert np.array_equal(counts.step([1, 2, 3]), reference.step([1, 2, 3]))
+    for active in ([0, 0], [-1], [5], [0.5], [[0]]):
+        with pytest.raises(DataError, match=r"^active"):
+            counts.step([1] * len(active), active)
+    assert counts.n_steps == 1
 
 
 class Parity:
@@ -208,11 +214,3 @@ def test_selectors_are_not_trusted() -> None:
         with pytest.raises(ParameterError, match="selector chose no counter"):
             counting.step(5)
         assert counting.n_steps == 0
-
-
-@pytest.mark.parametrize("wrong", [[0, 0], [-1], [5], [0.5], [[0]]])
-def test_active_sums_that_make_no_sense(wrong) -> None:
-    counts = RunningCounts(Simple(), 1.0, 3, seed=1)
-    with pytest.raises(DataError, match=r"^active"):
-        counts.step([1] * len(wrong), wrong)
-    assert counts.n_steps == 0

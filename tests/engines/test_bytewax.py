@@ -202,9 +202,7 @@ def test_windows_aborted_and_recovered(tmp_path: Path) -> None:
         given = items if stop is None else [*items[:stop], TestingSource.ABORT(), *items[stop:]]
         flow = windows_flow(given, job, out, batch=10)
         run_main(flow, recovery_config=RecoveryConfig(recovery), epoch_interval=timedelta(0, 0.01))
-    once = {(row["window"], row["shop.town"]): row for row in out}
-    assert all(once[row["window"], row["shop.town"]] == row for row in out), "an output with two noises"
-    assert windows.in_order(list(once.values())) == windows.expected(job, windows.make_rows())
+    windows.assert_released(out, job, windows.make_rows())
     changed = windows.make_job(tmp_path, epsilon=0.5)
     for other, shards, said in ((job, 8, "shards = 4 in the state, 8"), (changed, 4, "epsilon = 1.0 in the state")):
         flow = windows_flow([*items, windows.END], other, out, shards=shards)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
+from fastdp.cli import main
 from tests.engines.scenes import needs, write_secret
 
 pytestmark = [needs("pandas", "pyarrow", "narwhals"), pytest.mark.filterwarnings("ignore"), pytest.mark.slow]
@@ -31,20 +30,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     frame.to_csv(made / "clock.csv", index=False)
     frame.assign(at=frame["at"].dt.tz_localize("America/Los_Angeles")).to_parquet(made / "zone.parquet")
     write_secret(made)
-    (made / "secret").chmod(0o600)
     return made
 
 
 def run(*arguments: object, code: int = 0, **environment: str) -> str:
-    """The command in a process of its own; what it says."""
-    made = subprocess.run(
-        [sys.executable, "-W", "ignore", "-m", "fastdp", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        env={**os.environ, **environment},
-    )
-    assert made.returncode == code, made.stderr
-    return made.stderr
+    """The command in this process; its output."""
+    done = CliRunner().invoke(main, [str(each) for each in arguments], env=environment)
+    assert done.exit_code == code, done.output
+    return done.output
 
 
 def release(folder: Path, source: str, kind: str, *more: str, **environment: str) -> bytes:
@@ -56,29 +49,23 @@ def release(folder: Path, source: str, kind: str, *more: str, **environment: str
     return out.read_bytes()
 
 
-@pytest.fixture(scope="module")
-def scheduler() -> Iterator[str]:
-    from distributed import LocalCluster
-
-    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
-        yield cluster.scheduler_address
-
-
 @needs("distributed")
 @pytest.mark.parametrize("source", ["zone.parquet", "clock.csv"])
-def test_dask(folder: Path, source: str, scheduler: str) -> None:
+def test_dask(folder: Path, source: str, client: Any) -> None:
     alone = release(folder, source, "totals")
     assert release(folder, source, "totals", "--engine", "dask") == alone
-    assert release(folder, source, "totals", "--engine", "dask", "--scheduler", scheduler) == alone
-    by_name = release(folder, source, "counts", "--engine", "dask", FASTDP_DASK_SCHEDULER=scheduler)
+    address = client.scheduler.address
+    assert release(folder, source, "totals", "--engine", "dask", "--scheduler", address) == alone
+    by_name = release(folder, source, "counts", "--engine", "dask", FASTDP_DASK_SCHEDULER=address)
     assert by_name == release(folder, source, "counts")
 
 
 @needs("pyspark")
 @pytest.mark.parametrize(("source", "kind"), [("zone.parquet", "counts"), ("clock.csv", "totals")])
-def test_spark(folder: Path, source: str, kind: str) -> None:
-    alone = release(folder, source, kind)
-    assert release(folder, source, kind, "--engine", "spark", "--master", "local[2]") == alone
+def test_spark(folder: Path, source: str, kind: str, session: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The command sets the zone of the session that is there, and narwhals asks a session for it once.
+    monkeypatch.setattr(type(session), "_instantiatedSession", session.newSession())
+    assert release(folder, source, kind, "--engine", "spark", "--master", "local[2]") == release(folder, source, kind)
 
 
 def test_what_the_options_refuse(folder: Path) -> None:

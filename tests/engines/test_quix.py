@@ -1,17 +1,21 @@
-"""Quix Streams on the mock broker of librdkafka: workers, a kill, both guarantees."""
+"""Quix Streams on brokers in memory: workers, kills, both guarantees."""
 
 from __future__ import annotations
 
+import itertools
 import json
+import multiprocessing
 import os
 import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
-from time import sleep
 from typing import Any
 from unittest import mock
 
@@ -19,10 +23,14 @@ import pytest
 
 from fastdp.errors import DataError, ParameterError, StateError
 from tests.engines import windows
+from tests.engines.conftest import environment
 from tests.engines.scenes import Row, assert_altered_replay, counting_job, expected, make_job, make_rows, needs
 
 pytestmark = [needs("quixstreams"), pytest.mark.filterwarnings("ignore")]
 STREAMS = 7
+#: Workers are forked from a process that has imported all.
+WORKERS = multiprocessing.get_context("forkserver")
+WORKERS.set_forkserver_preload(["tests.engines.test_quix", "fastdp.engines.quix", "fastdp_lab.kafka", "quixstreams"])
 
 
 def messages(rows: list[Row], size: int = 5) -> list[tuple[str, bytes]]:
@@ -36,52 +44,86 @@ def messages(rows: list[Row], size: int = 5) -> list[tuple[str, bytes]]:
 
 
 @contextmanager
-def own_broker() -> Iterator[str]:
-    """A broker whose transactions end as those of Kafka do."""
+def own_broker() -> Iterator[tuple[str, Callable[[], object]]]:
+    """Address of a broker whose transactions end as those of Kafka do, and a call that lets open ones time out."""
     pipe = subprocess.PIPE
     with subprocess.Popen(
         [sys.executable, "-m", "tests.engines.broker"], stdin=pipe, stdout=pipe, text=True
     ) as child:
+        assert child.stdin is not None
         assert child.stdout is not None
-        yield child.stdout.readline().strip()
+        ask = child.stdin, child.stdout
+
+        def expire() -> None:
+            ask[0].write("\n")
+            ask[0].flush()
+            ask[1].readline()
+
+        yield child.stdout.readline().strip(), expire
         child.kill()
 
 
-def run(
-    address: str, folder: Path, *, kill_at: int = 0, name: str = "", counting: bool = False, **options: Any
+def serve(
+    address: str,
+    folder: Path,
+    make: Callable[[Path, Any], Any],
+    *,
+    kill_at: int = 0,
+    name: str = "",
+    pause: float = 0.0,
+    **options: Any,
 ) -> None:
-    """One worker, until nothing comes any more."""
-    from fastdp.engines import quix
+    """One worker, until nothing comes any more, or it kills itself."""
     from fastdp_lab.kafka import application
 
     app = application(address, folder / f"state{name}", commit_interval=0.2, **options)
-    taken, given = (
-        app.topic("in", value_deserializer="json", key_deserializer="str"),
-        app.topic("out", key_serializer="str", value_serializer="json"),
-    )
-    job = counting_job(folder) if counting else make_job(folder)
-    frame = app.dataframe(taken)
-    # A worker that stays alone finds its state without the changelog topic that a release demands.
-    alone = mock.patch.object(type(frame.processing_context.state_manager), "using_changelogs", True)
-    with alone if options.get("use_changelog_topics") is False else nullcontext():
-        frame = quix.release(frame, job).to_topic(given)
-    count = 0
+    taken = app.topic("in", value_deserializer="json", key_deserializer="str")
+    given = app.topic("out", key_serializer="str", value_serializer="json")
+    count = itertools.count(1)
 
     def look(_: Any) -> None:
-        nonlocal count
-        count += 1
-        if count == kill_at:
+        time.sleep(pause)
+        if next(count) == kill_at:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    frame.update(look)
-    app.run(timeout=float(options.get("patience", 15.0)))
+    make(folder, app.dataframe(taken).update(look)).to_topic(given)
+    app.run(timeout=1.5)
 
 
-def worker(address: str, folder: Path, **options: Any) -> subprocess.Popen[bytes]:
-    given = ", ".join(f"{name}={value!r}" for name, value in options.items())
-    call = f"run({address!r}, Path({str(folder)!r}), {given})"
-    program = f"from pathlib import Path; from tests.engines.test_quix import run; {call}"
-    return subprocess.Popen([sys.executable, "-W", "ignore", "-c", program])
+def streams(folder: Path, frame: Any) -> Any:
+    from fastdp.engines import quix
+
+    return quix.release(frame, make_job(folder))
+
+
+def counts(folder: Path, frame: Any) -> Any:
+    """Alone: a store that is copied to machines without its changelog topic, which a release demands."""
+    from fastdp.engines import quix
+
+    with mock.patch.object(type(frame.processing_context.state_manager), "using_changelogs", True):
+        return quix.release(frame, counting_job(folder))
+
+
+def released(folder: Path, frame: Any) -> Any:
+    from fastdp.engines import quix
+
+    return quix.windows(frame, windows.make_job(folder))
+
+
+def start(*arguments: Any, **options: Any) -> Any:
+    """:func:`serve` in a process of its own."""
+    with environment():
+        child = WORKERS.Process(target=serve, args=arguments, kwargs=options)
+        child.start()
+    return child
+
+
+def ended(*arguments: Any, **options: Any) -> int | None:
+    """How it ended: 0, or minus the signal."""
+    child = start(*arguments, **options)
+    child.join(300)
+    code: int | None = child.exitcode
+    return code
 
 
 @pytest.fixture
@@ -164,23 +206,6 @@ def wanted(folder: Path, rows: list[Row]) -> dict[str, list[float]]:
     return out
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("workers", [1, 2, 4])
-def test_the_same_bytes_for_any_number_of_workers(tmp_path: Path, broker: Any, workers: int) -> None:
-    rows = make_rows(300, STREAMS)
-    broker.send("in", messages(rows))
-    running = [worker(broker.address, tmp_path, name=str(k)) for k in range(workers)]
-    ended = [each.wait(300) for each in running]
-    # A commit while another worker leaves the group ends a worker; who runs it starts it again.
-    for number, code in enumerate(ended):
-        if code:
-            assert worker(broker.address, tmp_path, name=str(number)).wait(300) == 0
-    if any(ended):
-        assert_whole(by_stream(broker.read("out")), wanted(tmp_path, rows))
-    else:
-        assert by_stream(broker.read("out")) == wanted(tmp_path, rows)
-
-
 def assert_whole(found: dict[Any, list[Any]], given: dict[Any, list[Any]]) -> None:
     """Nothing is lost; what came again, from the last checkpoint on, is the same."""
     assert set(found) == set(given)
@@ -194,50 +219,54 @@ def assert_whole(found: dict[Any, list[Any]], given: dict[Any, list[Any]]) -> No
 
 
 @pytest.mark.slow
-def test_killed_and_restarted_elsewhere(tmp_path: Path, broker: Any) -> None:
-    # At least once: the mock broker forgets offsets that are sent to a transaction.
+def test_two_workers_of_a_group(tmp_path: Path, broker: Any) -> None:
     rows = make_rows(300, STREAMS)
-    sent = messages(rows)
-    broker.send("in", sent)
-    options = {"consumer_extra_config": {"session.timeout.ms": 6000, "heartbeat.interval.ms": 1000}}
-    assert worker(broker.address, tmp_path, name="one", kill_at=25, **options).wait(300) == -signal.SIGKILL
-    # Another machine: no state but that of the changelog topic.
-    assert worker(broker.address, tmp_path, name="two", **options).wait(300) == 0
-    found, given = broker.read("out"), wanted(tmp_path, rows)
-    assert len(found) >= len(sent)
-    assert_whole(by_stream(found), given)
+    broker.send("in", messages(rows))
+    both = [start(broker.address, tmp_path, streams, name=str(k)) for k in range(2)]
+    deadline = time.monotonic() + 300
+    # What came before the group was whole may come again.
+    while (
+        sum(len(each) for each in by_stream(broker.read("out")).values()) < len(rows) and time.monotonic() < deadline
+    ):
+        time.sleep(0.2)
+    for each in both:
+        each.kill()
+    assert_whole(by_stream(broker.read("out")), wanted(tmp_path, rows))
+
+
+ONCE = {"processing_guarantee": "exactly-once"}
 
 
 @pytest.mark.slow
-def test_exactly_once_over_kills(tmp_path: Path) -> None:
+@pytest.mark.parametrize("options", [{}, ONCE])
+def test_killed_and_restarted_elsewhere(tmp_path: Path, options: dict[str, str]) -> None:
     from fastdp_lab.kafka import read, send
 
     rows = make_rows(300, STREAMS)
-    # What a killed worker left open ends soon.
-    options = {"processing_guarantee": "exactly-once", "producer_extra_config": {"transaction.timeout.ms": 8000}}
-    with own_broker() as address:
+    with own_broker() as (address, expire):
         send(address, "in", messages(rows))
-        for number, kill_at in enumerate((5, 25, 40)):
+        for number, kill_at in enumerate((25, 40)):
             # Another machine each time: no state but that of the changelog topic.
-            ended = worker(address, tmp_path, name=str(number), kill_at=kill_at, **options).wait(300)
-            assert ended == -signal.SIGKILL
-        assert worker(address, tmp_path, name="last", **options).wait(300) == 0
-        assert by_stream(read(address, "out", committed=True)) == wanted(tmp_path, rows)
+            assert ended(address, tmp_path, streams, name=str(number), kill_at=kill_at, **options) == -signal.SIGKILL
+            expire()
+        assert ended(address, tmp_path, streams, name="last", **options) == 0
+        found = by_stream(read(address, "out", committed=options == ONCE))
+    if options == ONCE:
+        assert found == wanted(tmp_path, rows)
+    assert_whole(found, wanted(tmp_path, rows))
 
 
 @pytest.mark.slow
 def test_an_altered_replay_meets_independent_noise(tmp_path: Path) -> None:
-    from fastdp_lab.kafka import Broker
-
-    # The store alone, without its changelog topic: it is copied to machines whose brokers have other messages.
-    options = {"counting": True, "use_changelog_topics": False}
+    from fastdp_lab.kafka import read, send
 
     def restored(name: str, increments: list[int]) -> list[float]:
-        broker = Broker()
         # Several checkpoints: the last ones read what the first ones wrote.
-        broker.send("in", [("a", json.dumps(increments[k : k + 3]).encode()) for k in range(0, len(increments), 3)])
-        assert worker(broker.address, tmp_path, name=name, **options).wait(300) == 0
-        return by_stream(broker.read("out"))["a"]
+        given = [("a", json.dumps(increments[k : k + 3]).encode()) for k in range(0, len(increments), 3)]
+        with own_broker() as (address, _):
+            send(address, "in", given)
+            assert ended(address, tmp_path, counts, name=name, pause=0.005, use_changelog_topics=False) == 0
+            return by_stream(read(address, "out"))["a"]
 
     restored("saved", [1] * 30)
     found = []
@@ -301,10 +330,11 @@ def test_a_person_has_one_key_in_a_topic(tmp_path: Path, broker: Any) -> None:
                 collected(value, key, 0, None, None)
 
 
-def send_windows(broker: Any, topic: str, rows: list[windows.Row], ticks: int = 3) -> None:
-    """Rows under their person, in the partition of this; the clock in every partition, behind its rows."""
-    import zlib
+def send_windows(address: str, rows: list[windows.Row], ticks: int = 3) -> None:
+    """Rows under their person, in the partition of this; the clock in every partition, after its rows."""
+    from confluent_kafka import Producer
 
+    producer = Producer({"bootstrap.servers": address})
     for item in windows.with_ticks(rows, ticks):
         if isinstance(item, dict):
             place = [zlib.crc32(item["who"].encode()) % 4]
@@ -312,53 +342,24 @@ def send_windows(broker: Any, topic: str, rows: list[windows.Row], ticks: int = 
         else:
             place, key, value = list(range(4)), "clock", item.isoformat()
         for partition in place:
-            broker.producer.produce(topic, key=key, value=json.dumps(value).encode(), partition=partition)
-    assert broker.producer.flush(60) == 0
+            producer.produce("in", key=key, value=json.dumps(value).encode(), partition=partition)
+    assert producer.flush(60) == 0
 
 
-def run_windows(
-    address: str, folder: Path, name: str = "", kill_at: int = 0, pause: float = 0.0, **options: Any
-) -> None:
-    """One worker, until nothing comes any more."""
-    from fastdp.engines import quix
-    from fastdp_lab.kafka import application
+def read_windows(address: str) -> list[windows.Row]:
+    from fastdp_lab.kafka import read
 
-    app = application(address, folder / f"state{name}", commit_interval=0.2, **options)
-    taken = app.topic("in", value_deserializer="json", key_deserializer="str")
-    given = app.topic("out", key_serializer="str", value_serializer="json")
-    count = 0
-
-    def look(_: Any) -> None:
-        nonlocal count
-        count += 1
-        sleep(pause)
-        if count == kill_at:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    frame = app.dataframe(taken).update(look)
-    quix.windows(frame, windows.make_job(folder)).to_topic(given)
-    app.run(timeout=15.0)
-
-
-def windows_worker(address: str, folder: Path, **options: Any) -> int:
-    given = ", ".join(f"{name}={value!r}" for name, value in options.items())
-    call = f"run_windows({address!r}, Path({str(folder)!r}), {given})"
-    program = f"from pathlib import Path; from tests.engines.test_quix import run_windows; {call}"
-    return subprocess.run([sys.executable, "-W", "ignore", "-c", program], check=False).returncode
+    rows = [json.loads(value) for _, value in read(address, "out")]
+    return [{**row, "window": datetime.fromisoformat(row["window"])} for row in rows]
 
 
 @pytest.mark.slow
-def test_windows_of_a_topic_whose_worker_is_killed(tmp_path: Path, broker: Any) -> None:
+def test_windows_of_a_topic_whose_worker_is_killed(tmp_path: Path) -> None:
     rows = windows.make_rows()
-    send_windows(broker, "in", rows)
-    options = {"consumer_extra_config": {"session.timeout.ms": 6000, "heartbeat.interval.ms": 1000}}
-    assert windows_worker(broker.address, tmp_path, name="one", kill_at=150, **options) == -signal.SIGKILL
-    # Another machine: no state but that of the changelog topic.
-    assert windows_worker(broker.address, tmp_path, name="two", **options) == 0
-    found = [json.loads(value) for _, value in broker.read("out")]
-    wanted = [
-        {**row, "window": row["window"].isoformat()} for row in windows.expected(windows.make_job(tmp_path), rows)
-    ]
-    once = {(row["window"], row["shop.town"]): row for row in found}
-    assert all(once[row["window"], row["shop.town"]] == row for row in found), "an output with two noises"
-    assert windows.in_order(list(once.values())) == wanted
+    with own_broker() as (address, _):
+        send_windows(address, rows)
+        assert ended(address, tmp_path, released, name="one", kill_at=150) == -signal.SIGKILL
+        # Another machine: no state but that of the changelog topic.
+        assert ended(address, tmp_path, released, name="two") == 0
+        found = read_windows(address)
+    windows.assert_released(found, windows.make_job(tmp_path), rows)

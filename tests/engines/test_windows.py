@@ -15,7 +15,18 @@ from fastdp.engines import Job
 from fastdp.engines.windows import Columns, Shard, columns_of, is_person, merge, owned, owners
 from fastdp.errors import BudgetError, DataError, ParameterError, StateError
 from tests.engines import scenes
-from tests.engines.windows import END, MINUTE, START, Row, expected, in_order, make_job, make_rows, make_windows
+from tests.engines.windows import (
+    END,
+    MINUTE,
+    START,
+    Row,
+    assert_released,
+    expected,
+    in_order,
+    make_job,
+    make_rows,
+    make_windows,
+)
 
 
 def taken(rows: Columns, places: Any) -> Columns:
@@ -64,10 +75,8 @@ def test_any_shards_and_batches_give_what_one_machine_gives(
 ) -> None:
     job, rows = make_job(tmp_path, persons), make_rows()
     found = run(job, cut(rows, batches, np.random.default_rng(shards)), shards, again=batches // 2)
-    once = {(row["window"], row["shop.town"]): row for row in found}
     # A repeated batch gives its windows again, with the same numbers.
-    assert all(once[row["window"], row["shop.town"]] == row for row in found)
-    assert in_order(list(once.values())) == expected(job, rows)
+    assert_released(found, job, rows)
 
 
 def test_sums_are_true_where_noise_is_small(tmp_path: Path) -> None:

@@ -100,6 +100,13 @@ def in_order(rows: list[Row]) -> list[Row]:
     return sorted(rows, key=lambda row: (row["window"], row["shop.town"]))
 
 
+def assert_released(found: list[Row], job: Job, rows: list[Row]) -> None:
+    """All windows, each with one noise however often it came."""
+    once = {(row["window"], row["shop.town"]): row for row in found}
+    assert all(once[row["window"], row["shop.town"]] == row for row in found), "an output with two noises"
+    assert in_order(list(once.values())) == expected(job, rows)
+
+
 def with_ticks(rows: list[Row], every: int = 3) -> list[Any]:
     """Rows with the clock among them: after all rows of so many windows, the time."""
     found: list[Any] = []

@@ -11,7 +11,7 @@ import pytest
 
 from fastdp.spatial import CellIndex
 from fastdp.spatial.released_tree import LEAF
-from fastdp_kernels.points import box_queries, cell_codes
+from fastdp_kernels.points import cell_codes
 from fastdp_lab.queries.boxes import PointIndex
 from tests import stat
 from tests.oracles import boxes
@@ -126,29 +126,6 @@ def test_points_equal_brute_force() -> None:
             counts = PointIndex(points).count(lower, upper)
             assert counts.dtype == np.int64
             assert counts.tolist() == boxes.count_points(points.tolist(), lower.tolist(), upper.tolist())
-
-
-@pytest.mark.parametrize("dim", [1, 2, 3])
-@pytest.mark.parametrize("n", [1, 2, 64, 1000])
-def test_the_tree_halves_its_nodes(n: int, dim: int) -> None:
-    """Each node's items are parted by a plane across their widest axis, which is what makes counting fast."""
-    generator = np.random.default_rng(n)
-    for keys in (
-        generator.random((n, dim)),
-        generator.integers(0, 3, (n, dim)) / 1.0,
-        np.arange(n * dim * 1.0)[::-1],
-    ):
-        given_keys = np.ascontiguousarray(keys.reshape(n, dim))
-        levels = max(0, n.bit_length() - 3)
-        items, order = given_keys.copy(), np.arange(n)
-        box_queries.sort_into_tree(items, levels, order)
-        assert sorted(order.tolist()) == list(range(n))
-        assert np.array_equal(given_keys[order], items)
-        for level in range(levels):
-            for k in range(2**level):
-                low, middle, high = (((2 * k + side) * n) >> (level + 1) for side in range(3))
-                axis = np.argmax(np.ptp(items[low:high], axis=0))
-                assert items[low:middle, axis].max() <= items[middle:high, axis].min()
 
 
 def test_cells_equal_brute_force() -> None:

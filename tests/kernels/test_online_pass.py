@@ -57,24 +57,15 @@ def test_block_sums_equal_python_integers() -> None:
 
 
 def test_non_finite_values_are_noticed_anywhere() -> None:
-    for wrong, position in itertools.product((np.nan, -np.nan, np.inf, -np.inf), (0, 4, 5, 8, 12, 16)):
-        values = np.array([1.7976931348623157e308, -1e308, 5e-324, -0.0, 3.0] + [2.0] * 12)
-        sums, steps = np.empty(5, np.int64), np.empty(17, np.int64)
-        assert not online_pass.sum_blocks(values, 1.0, 10.0, 4, 1, sums)
-        assert not online_pass.round_values(values, 1.0, 10.0, steps)
-        values[position] = wrong
-        assert online_pass.sum_blocks(values, 1.0, 10.0, 4, 1, sums)
-        assert online_pass.round_values(values, 1.0, 10.0, steps)
-
-
-def test_non_finite_values_are_noticed_in_long_chunks() -> None:
-    for block, position, wrong in itertools.product(
-        (4, 16), (2, 3, 17, 3_002, 3_003, 5_000, 5_999), (np.nan, -np.inf)
-    ):
-        values, sums = np.arange(6_000.0), np.empty(1_501, np.int64)
-        assert not online_pass.sum_blocks(values, 1.0, 10.0, block, 1, sums)
-        values[position] = wrong
-        assert online_pass.sum_blocks(values, 1.0, 10.0, block, 1, sums)
+    for size, wrong in itertools.product((17, 6000), (np.nan, -np.nan, np.inf, -np.inf)):
+        values = np.array([1.7976931348623157e308, -1e308, 5e-324, -0.0, 3.0] + [2.0] * (size - 5))
+        for block, position in itertools.product((4, 16), (0, 4, 5, 8, 12, 16, size - 1)):
+            sums, steps = np.empty(size // 4 + 1, np.int64), np.empty(size, np.int64)
+            broken = values.copy()
+            broken[position] = wrong
+            for each, seen in ((values, False), (broken, True)):
+                assert online_pass.sum_blocks(each, 1.0, 10.0, block, 1, sums) is seen
+                assert online_pass.round_values(each, 1.0, 10.0, steps) is seen
 
 
 def test_largest_threshold_rounds_exactly() -> None:
@@ -165,30 +156,6 @@ def test_range_sums() -> None:
         assert out == pytest.approx([values[a:b].sum() for a, b in zip(starts, stops, strict=True)], abs=1e-9)
 
 
-@pytest.mark.parametrize("block", [16, 32, 48, 256])
-def test_one_pass_equals_sums_noise_and_output(block: int) -> None:
-    count, top, first = 150, 640.0, 3.25
-    values, noise = stream(count * block, block), np.random.default_rng(block).integers(-10_000, 10_000, count)
-    sums, predictions, expected = np.empty(count, np.int64), np.empty(count + 1), np.empty(values.size)
-    assert not online_pass.sum_blocks(values, 1 / RESOLUTION, top, block, 0, sums)
-    totals = np.empty(count)
-    online_pass.add_noise(sums, noise, RESOLUTION, totals)
-    predictions[0], predictions[1:] = first, totals / block
-    online_pass.emit_blocks(totals, predictions, block, 0, expected)
-    published = np.empty(values.size)
-    public = np.array([1 / RESOLUTION, top, RESOLUTION, block])
-    following = online_pass.publish(values, public, noise, 0, count, 0, 0, first, published)[1]
-    assert published.tobytes() == expected.tobytes()
-    assert following == predictions[-1]
-    # Integers are converted into the output, which is then published in place.
-    place = values.copy()
-    shared = place[:]
-    shared.flags.writeable = False
-    following = online_pass.publish(shared, public, noise, 0, count, 0, 0, first, place)[1]
-    assert place.tobytes() == expected.tobytes()
-    assert following == predictions[-1]
-
-
 @pytest.mark.parametrize(("count", "block"), [(4, 16), (70, 16), (4, 64)])
 def test_one_pass_detects_non_finite_values_anywhere(count: int, block: int) -> None:
     noise, last, public = np.zeros(count, np.int64), block * count, np.array([1.0, 2000.0, 1.0, block])
@@ -264,6 +231,9 @@ def by_arrays(values: np.ndarray, block: int, noise: np.ndarray, filled: int, op
     return sums[closing], predictions[closing], out
 
 
+@example(seed=1, block=16, size=150 * 16, before=0, leaf=0)
+@example(seed=2, block=48, size=70 * 48, before=0, leaf=0)
+@example(seed=3, block=256, size=150 * 256, before=0, leaf=0)
 @given(
     seed=st.integers(0, 2**32),
     block=st.integers(1, 40),
@@ -272,15 +242,19 @@ def by_arrays(values: np.ndarray, block: int, noise: np.ndarray, filled: int, op
     leaf=st.integers(0, 5),
 )
 def test_fixed_blocks_are_those_of_the_arrays(seed: int, block: int, size: int, before: int, leaf: int) -> None:
+    """Also published in place: integers are converted into the output."""
     values, filled = values_of(seed, size), before % block
     closing = (filled + size) // block
     noise = np.random.default_rng(seed + 1).integers(-(2**40), 2**40, leaf + closing + 3)
     open_sum, first = (3 * filled, 2.5) if filled else (0, 2.5)
     expected = by_arrays(values, block, noise[leaf : leaf + closing], filled, open_sum, first)
-    public, out = np.array([1 / RESOLUTION, TOP, RESOLUTION, block]), np.empty(size)
-    found = online_pass.publish(values, public, noise, leaf, closing, filled, open_sum, first, out)
-    assert found == expected[:2]
-    assert np.array_equal(out, expected[2])
+    public, place = np.array([1 / RESOLUTION, TOP, RESOLUTION, block]), values.copy()
+    shared = place[:]
+    shared.flags.writeable = False
+    for given_values, out in ((values, np.empty(size)), (shared, place)):
+        found = online_pass.publish(given_values, public, noise, leaf, closing, filled, open_sum, first, out)
+        assert found == expected[:2]
+        assert np.array_equal(out, expected[2])
 
 
 @pytest.mark.parametrize("block", [1, 4])

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fastdp.counters import BinaryTree, Block, Simple
-from fastdp.errors import DataError, ParameterError, StateError
+from fastdp.errors import StateError
 from fastdp.noise import sampler
 from fastdp.noise.words import Purpose, StreamId
 from fastdp.spatial import Box, PrivTree
@@ -16,6 +16,7 @@ from fastdp_lab.baselines.points import FixedTree, OfflineOnBatch, OfflineOnStre
 from tests.noise_values import step_keys, unbound_key
 
 SQUARE = Box([0.0, 0.0], [1.0, 1.0])
+
 ALL = [OfflineOnStream, OfflineOnBatch, FixedTree]
 
 
@@ -94,17 +95,3 @@ def test_baseline_3_counts_in_fixed_cells(counter) -> None:
         assert stream.total == max(exact.sum(), 0)
     assert stream.guarantee.epsilon == 0.8
     assert stream.guarantee.simulated
-
-
-@pytest.mark.parametrize("baseline", ALL)
-def test_bad_input_changes_nothing(baseline) -> None:
-    one, other = baseline(SQUARE, 1.0, seed=6), baseline(SQUARE, 1.0, seed=6)
-    for stream in (one, other):
-        stream.advance(points(300, 1))
-    with pytest.raises(DataError, match=r"a point outside the domain \(1 of 2 entries\)"):
-        one.step([[0.5, 0.5], [2.0, 0.5]])
-    assert one.n_steps == 1
-    assert np.array_equal(one.step(points(50, 2)), other.step(points(50, 2)))
-    for name, value in (("epsilon", 0), ("fan_out", 1), ("max_depth", -1), ("outside", "no"), ("domain", None)):
-        with pytest.raises(ParameterError, match=name):
-            baseline(**{"domain": SQUARE, "epsilon": 1.0, name: value})

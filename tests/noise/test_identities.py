@@ -97,6 +97,12 @@ TIME = fastdp.Time("at", "1h", start="2024-01-01")
 SUM, COUNT, HEAVY = Statistic("sum", "kwh"), Statistic("count"), fastdp.Value(10.0, weight=2.0)
 MANY = fastdp.Person("who", rows=48, per="1d", per_window=1)
 PERSON, ONLINE = fastdp.Person("who", rows=3, per="6h"), fastdp.Person("who", rows=12, per="6h", per_window=2)
+BLOCKS = [
+    *(Blocks("spike"), Blocks("none"), Blocks(focus=8), Blocks(focus=(8, 16)), Blocks(rising=False)),
+    *(Blocks(season=8), Blocks(season=8.5)),
+]
+CHANGES = {"every": "2h", "start": "2024-01-02", "origin": "2024-01-01T01:00", "zone": "Europe/Berlin"}
+TIMES = [replace(TIME, **{name: value}) for name, value in CHANGES.items()]
 
 MECHANISMS: dict[str, Mechanism] = {
     "StreamPublisher": Mechanism(
@@ -112,10 +118,7 @@ MECHANISMS: dict[str, Mechanism] = {
         fastdp.ToPS,
         {**COMPOSED, "prune": 1, "fan_out": 4},
         {
-            **OTHERS,
-            "prune": [0, 2],
-            "fan_out": [2],
-            "smoother": ["mean"],
+            **OTHERS, "prune": [0, 2], "fan_out": [2], "smoother": ["mean"],
             "threshold": [NoisyMax(c=59.0, fan_out=4), NoisyMax(noise="exponential", fan_out=4), 9.0],
         },
     ),
@@ -123,12 +126,7 @@ MECHANISMS: dict[str, Mechanism] = {
         Adaptive,
         {**COMPOSED, "threshold": NoisyMax()},
         {
-            **OTHERS,
-            "perturber": [
-                *(Blocks("spike"), Blocks("none"), Blocks(focus=8), Blocks(focus=(8, 16)), Blocks(rising=False)),
-                *(Blocks(season=8), Blocks(season=8.5)),
-            ],
-            "threshold": [Fixed(9.0), NoisyMax(noise="exponential")],
+            **OTHERS, "perturber": BLOCKS, "threshold": [Fixed(9.0), NoisyMax(noise="exponential")],
             "delta": [1e-6, 1e-9],
         },
     ),
@@ -162,10 +160,8 @@ MECHANISMS: dict[str, Mechanism] = {
         SelectiveCounting,
         {"counters": [Simple(), Block(8)], "selector": Alternating(), "epsilon": 1.0},
         {
-            "counters": [[Block(8), Simple()], [Simple()], [Simple(), Block(9)]],
-            "selector": [Turns()],
-            "epsilon": [2.0],
-            "dimension": [2],
+            "counters": [[Block(8), Simple()], [Simple()], [Simple(), Block(9)]], "selector": [Turns()],
+            "epsilon": [2.0], "dimension": [2],
         },
     ),
     "PHDStream": Mechanism(
@@ -192,30 +188,17 @@ MECHANISMS: dict[str, Mechanism] = {
         WEvent,
         {"scheme": "uniform", "epsilon": 1.0, "bound": 64.0, "contributions": 3, "resolution": 0.5},
         {
-            "scheme": ["sample", "distribution", "absorption"],
-            "epsilon": [2.0],
-            "bound": [65.0],
-            "contributions": [4],
-            "resolution": [0.25],
+            "scheme": ["sample", "distribution", "absorption"], "epsilon": [2.0], "bound": [65.0],
+            "contributions": [4], "resolution": [0.25],
         },
     ),
     "whole stream": Mechanism(
         WholeStream,
         {"size": 500, "epsilon": 1.0, "bound": 64.0, "max_range": 64, "threshold": NoisyMax(), "resolution": 0.5},
         {
-            "size": [501],
-            "epsilon": [2.0],
-            "bound": [65.0],
-            "max_range": [65],
-            "perturber": [
-                *(Blocks("spike"), Blocks("none"), Blocks(focus=8), Blocks(focus=(8, 16)), Blocks(rising=False)),
-                *(Blocks(season=8), Blocks(season=8.5)),
-            ],
-            "threshold": [Fixed(9.0), NoisyMax(noise="exponential")],
-            "contributions": [2],
-            "delta": [1e-6, 1e-9],
-            "resolution": [0.25],
-            "nonfinite": ["zero"],
+            "size": [501], "epsilon": [2.0], "bound": [65.0], "max_range": [65], "perturber": BLOCKS,
+            "threshold": [Fixed(9.0), NoisyMax(noise="exponential")], "contributions": [2], "delta": [1e-6, 1e-9],
+            "resolution": [0.25], "nonfinite": ["zero"],
         },
     ),
     "totals": Mechanism(
@@ -223,25 +206,15 @@ MECHANISMS: dict[str, Mechanism] = {
         {"statistics": [SUM], "time": TIME, "epsilon": 1.0, "bounds": 10.0, "by": "at"}
         | {"keys": ["a"], "unit": PERSON},
         {
-            "time": [
-                replace(TIME, every="2h"),
-                replace(TIME, start="2024-01-02"),
-                replace(TIME, start=None),
-                replace(TIME, origin="2024-01-01T01:00"),
-                replace(TIME, zone="Europe/Berlin"),
-            ],
+            "time": [*TIMES, replace(TIME, start=None)],
             "statistics": [
-                [Statistic("mean", "kwh")],
-                [SUM, COUNT],
-                {"statistics": [COUNT], "bounds": None},
+                [Statistic("mean", "kwh")], [SUM, COUNT], {"statistics": [COUNT], "bounds": None},
                 {"statistics": [SUM, Statistic("sum", "euro")], "bounds": {"kwh": 10.0, "euro": 10.0}},
                 {"statistics": [SUM, Statistic("sum", "euro")], "bounds": {"kwh": HEAVY, "euro": 10.0}},
                 {"statistics": [SUM, Statistic("mean", "euro")], "bounds": {"kwh": 10.0, "euro": 10.0}},
             ],
             "unit": [
-                fastdp.Person("who", rows=2, per="6h"),
-                fastdp.Person("who", rows=3, per="3h"),
-                fastdp.Person("who", rows=3, per="6h", per_window=1),
+                *(replace(PERSON, **change) for change in ({"rows": 2}, {"per": "3h"}, {"per_window": 1})),
                 fastdp.Rows(3, per="6h"),
             ],
             "epsilon": [2.0],
@@ -261,22 +234,13 @@ MECHANISMS: dict[str, Mechanism] = {
         {"statistics": {"kwh": "sum"}, "time": TIME, "epsilon": 1.0, "bounds": 10.0, "unit": ONLINE},
         {
             "statistics": [{"statistics": {"kwh": "mean"}}, {"statistics": {"kwh": "sum", "*": "count"}}],
-            "time": [
-                replace(TIME, every="2h"),
-                replace(TIME, start="2024-01-02"),
-                replace(TIME, origin="2024-01-01T01:00"),
-                replace(TIME, zone="Europe/Berlin"),
-            ],
+            "time": TIMES,
             "epsilon": [2.0],
             "bounds": [11.0, fastdp.Value(10.0, resolution=0.5), fastdp.Value(10.0, nonfinite="zero")],
             "delta": [{"delta": 1e-6, "unit": fastdp.Person("who", rows=48, per="1d", per_window=2)}],
             "by": [],
             "keys": [],
-            "unit": [
-                fastdp.Person("who", rows=13, per="6h", per_window=2),
-                fastdp.Person("who", rows=12, per="3h", per_window=2),
-                fastdp.Person("who", rows=12, per="6h", per_window=1),
-            ],
+            "unit": [replace(ONLINE, **change) for change in ({"rows": 13}, {"per": "3h"}, {"per_window": 1})],
         },
     ),
     "add_noise": Mechanism(
@@ -454,21 +418,6 @@ def test_reports_belong_to_the_rule_of_their_mechanism(monkeypatch: pytest.Monke
     assert (report() != before).mean() > 0.2
 
 
-def test_a_class_of_ones_own_has_rule_1_until_it_says_otherwise() -> None:
-    class Own(Flat):
-        """With another distribution than it had."""
-
-    first = identity(Own())
-    Own.rule = 2
-    assert (first.rule, identity(Own()).rule) == (1, 2)
-
-
-def test_fractions_and_nested_parts_have_an_identity() -> None:
-    nested = identity({"part": Hierarchy(prune=0), "list": [Fraction(1, 3), Flat()]})
-    assert nested["part"].parameters["fan_out"] == 16
-    assert encode(nested) != encode(identity({"part": Hierarchy(prune=0), "list": [Fraction(1, 3), Blocks()]}))
-
-
 class Scaled(Flat):
     """No dataclass of its own: its constructor sets what no field names."""
 
@@ -520,51 +469,28 @@ class Other(NamedTuple):
 
 
 def test_attributes_in_slots_and_classes_of_named_tuples_are_in_the_key() -> None:
-    parts = [Beside(1), Beside(2), One(), One(2), Other(), [1], Derived(1), Derived(2)]
+    nested = [{"part": Hierarchy(prune=0), "list": [Fraction(1, 3), each]} for each in (Flat(), Blocks())]
+    parts = [Beside(1), Beside(2), One(), One(2), Other(), [1], Derived(1), Derived(2), *nested]
     assert len({encode(identity(part)) for part in parts}) == len(parts)
-
-
-@pytest.mark.parametrize("array", [np.array([1, "a"], object), np.zeros(2, [("a", "i4"), ("b", "f4")])])
-def test_arrays_whose_bytes_do_not_say_all_have_no_identity(array: np.ndarray) -> None:
-    with pytest.raises(TypeError, match="no encoding"):
-        identity(array)
-
-
-def test_a_rule_that_is_raised_is_raised_for_subclasses_with_one_of_their_own(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    class Own(Flat):
-        rule = 2
-
-    assert identity(Own()).rule == 2
-    monkeypatch.setattr(Flat, "rule", 2)
-    assert identity(Own()).rule == 3
-    canonical.check_rule(Own, 3)
-    with pytest.raises(ValueError, match="expected 3"):
-        canonical.check_rule(Own, 2)
+    for array in (np.array([1, "a"], object), np.zeros(2, [("a", "i4"), ("b", "f4")])):
+        with pytest.raises(TypeError, match="no encoding"):
+            identity(array)
 
 
 VALUES = np.arange(300.0) * 7.0 % 41.0
 
 
 def test_events_and_paces_are_in_the_key() -> None:
-    made = [
-        Adaptive(1.0, sensitivity=1.0, key=SECRET),
-        Adaptive(1.0, sensitivity=2.0, key=SECRET),
-        Adaptive(1.0, sensitivity=1.0, contributions=2, key=SECRET),
-        Adaptive(1.0, 1.0, threshold=1.0, key=SECRET),
-        Adaptive(1.0, 1.0, expected_length=10**5, key=SECRET),
-        Adaptive(1.0, 1.0, expected_length=10**6, key=SECRET),
-        Adaptive(1.0, 1.0, threshold=1.0, perturber=Blocks(focus="longest"), key=SECRET),
-        Adaptive(1.0, 1.0, threshold=1.0, perturber=Blocks(focus=100), key=SECRET),
+    options: list[dict[str, Any]] = [
+        *({"sensitivity": 1.0}, {"sensitivity": 2.0}, {"sensitivity": 1.0, "contributions": 2}),
+        *({"bound": 1.0, "expected_length": 10**5}, {"bound": 1.0, "expected_length": 10**6}),
+        *({"bound": 1.0, "threshold": 1.0, **more} for more in ({}, {"delta": 1e-6}, {"delta": 1e-9})),
+        *({"bound": 1.0, "threshold": 1.0, "perturber": Blocks(focus=focus)} for focus in ("longest", 100)),
     ]
+    flat = {"threshold": Fixed(3.0), "perturber": Flat(noise="gaussian"), "epsilon": 1.0, "bound": 8.0, "key": SECRET}
+    made: list[Any] = [fastdp.StreamPublisher(**flat, delta=delta) for delta in (1e-6, 1e-9)]
+    made += [Adaptive(1.0, **each, key=SECRET) for each in options]
     assert len({publisher._key.reveal() for publisher in made}) == len(made)
-
-
-def test_deltas_are_in_the_key() -> None:
-    parts: dict[str, Any] = {"threshold": Fixed(3.0), "perturber": Flat(noise="gaussian"), "epsilon": 1.0}
-    made = [fastdp.StreamPublisher(**parts, bound=8.0, delta=delta, key=SECRET) for delta in (1e-6, 1e-9)]
-    assert made[0]._key.reveal() != made[1]._key.reveal()
 
 
 def test_mechanisms_streams_and_secrets_have_keys_of_their_own() -> None:
@@ -572,13 +498,6 @@ def test_mechanisms_streams_and_secrets_have_keys_of_their_own() -> None:
     secrets = [secret, Key.from_bytes(bytes(32)), *(secret.of_stream(s) for s in ("a", "b", 0, 1, 2**32 - 2))]
     keys = [key_of(name, each) for name in MECHANISMS for each in secrets]
     assert len(set(keys)) == len(keys)
-
-
-@mechanisms
-def test_a_numbered_stream_keeps_its_number(name: str) -> None:
-    """So that many streams share one cipher, and each is what a publisher of its own releases."""
-    secret = Key.from_bytes(SECRET)
-    assert key_of(name, secret.of_stream(7)) == key_of(name).of_stream(7)
 
 
 def test_a_part_without_readable_parameters_needs_a_seed() -> None:
@@ -719,3 +638,17 @@ def test_the_encoding_can_be_read_back(value: Any) -> None:
     found, rest = decode(encode(value))
     assert rest == b""
     assert typed(found) == typed(value)
+
+
+def test_rules_of_classes_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Own(Flat):
+        """With another distribution than it had."""
+
+    first = identity(Own())
+    Own.rule = 2
+    assert (first.rule, identity(Own()).rule) == (1, 2)
+    monkeypatch.setattr(Flat, "rule", 2)
+    assert identity(Own()).rule == 3
+    canonical.check_rule(Own, 3)
+    with pytest.raises(ValueError, match="expected 3"):
+        canonical.check_rule(Own, 2)

@@ -1,12 +1,7 @@
-"""Naive noise: the formula in 200 digits, and two samplers that share nothing with it.
-
-Sources: inversion of the geometric tail (``docs/noise.md``); binary digits of a
-geometric variable; Canonne, Kamath and Steinke 2020, Algorithms 1 and 2.
-"""
+"""Naive noise: the formula in 200 digits (``docs/noise.md``), and a sampler by digits that shares nothing with it."""
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 from fractions import Fraction
 
@@ -67,35 +62,3 @@ def geometric_by_digits(scale: float, size: int, generator: np.random.Generator)
 def laplace_by_digits(scale: float, size: int, generator: np.random.Generator) -> NDArray[np.int64]:
     """Discrete Laplace as the difference of two independent geometric variables."""
     return geometric_by_digits(scale, size, generator) - geometric_by_digits(scale, size, generator)
-
-
-def bernoulli_exp(gamma: Fraction, source: random.Random) -> bool:
-    """True with probability exp(-gamma) (CKS 2020, Algorithm 1)."""
-    while gamma > 1:
-        if not _bernoulli_exp_unit(Fraction(1), source):
-            return False
-        gamma -= 1
-    return _bernoulli_exp_unit(gamma, source)
-
-
-def _bernoulli_exp_unit(gamma: Fraction, source: random.Random) -> bool:
-    k = 1
-    while source.randrange(gamma.denominator * k) < gamma.numerator:
-        k += 1
-    return k % 2 == 1
-
-
-def laplace_by_rationals(scale: Fraction, source: random.Random) -> int:
-    """One discrete Laplace draw in rational arithmetic (CKS 2020, Algorithm 2)."""
-    t, s = scale.numerator, scale.denominator
-    while True:
-        u = source.randrange(t)
-        if not bernoulli_exp(Fraction(u, t), source):
-            continue
-        v = 0
-        while bernoulli_exp(Fraction(1), source):
-            v += 1
-        value = (u + t * v) // s
-        negative = source.randrange(2) == 1
-        if not (negative and value == 0):
-            return -value if negative else value

@@ -1,7 +1,9 @@
-"""Wheel and sdist hold the packages and nothing stray, and the metadata are for users."""
+"""Wheel and sdist hold the packages alone, metadata are for users; what imports what; planted mistakes fit."""
 
 from __future__ import annotations
 
+import ast
+import importlib
 import platform
 import re
 import runpy
@@ -18,6 +20,9 @@ from typing import Any
 import pytest
 
 import fastdp
+from benchmarks.mutation.matching import plant
+from benchmarks.mutation.table import TABLES, mutations
+from tests.shared import run_python
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -41,7 +46,6 @@ def names(requirements: list[str]) -> set[str]:
 
 
 def test_all_that_is_installed_is_pinned() -> None:
-    """README's test command gives the same versions tomorrow: fuzzers, Flink and Beam are not part of ``.ci/run``."""
     pinned = {line.partition("==")[0].lower() for line in (ROOT / "constraints.txt").read_text().splitlines()}
     project, groups = PROJECT["project"], PROJECT["dependency-groups"]
     extras = [each for name, each in project["optional-dependencies"].items() if name not in ("flink", "beam")]
@@ -72,7 +76,6 @@ def test_the_citation_is_of_this_version() -> None:
 
 
 def kernels_hook(root: Path) -> Any:
-    """The hook of a wheel's build in a checkout."""
     pytest.importorskip("hatchling", reason="needs the dependency group package")
     hook: Any = runpy.run_path(str(ROOT / "hatch_build.py"))["KernelsHook"]
     return hook(str(root), {}, None, None, str(root / "dist"), "wheel")
@@ -161,3 +164,178 @@ def test_the_sdist_holds_what_is_in_the_repository(built: Path) -> None:
     assert {name for name in inside if name not in known.stdout.split("\n")} <= {"PKG-INFO"}
     assert {"fastdp", "kernels", "lab", "tests", "docs", "LICENSE", "README.md", "CHANGELOG.md"} <= tops
     assert ".ci" not in tops
+
+
+# Imports: a light facade, three files that name the compiler, no global randomness in kernels.
+
+KERNELS = ROOT / "kernels" / "fastdp_kernels"
+#: The laboratory may use all of these: error classes, and the noise table of couplings.
+OPEN = {"fastdp.errors", "fastdp.noise.binding"}
+
+
+def run(program: str, *flags: str) -> str:
+    return run_python(*flags, "-c", program, check=True).stdout
+
+
+def test_importing_fastdp_loads_nothing_heavy() -> None:
+    heavy = "numba scipy cryptography matplotlib pandas polars pyarrow click tqdm numpy"
+    program = f"import sys, fastdp; print([name for name in {heavy.split()!r} if name in sys.modules])"
+    assert run(program).strip() == "[]"
+    assert run(f"import fastdp.cli; {program}").strip() in ("[]", "['click']")
+    for name in fastdp.__all__:
+        assert getattr(fastdp, name) is not None
+    assert set(fastdp.__all__) <= set(dir(fastdp))
+    assert (ROOT / "fastdp" / "py.typed").exists()
+    assert (KERNELS / "py.typed").exists()
+
+
+def test_streams_import_no_package_of_an_extra() -> None:
+    program = """
+import sys, numpy as np, fastdp
+fastdp.release(np.ones(2000), epsilon=1, bound=10).sum([0], [10])
+publisher = fastdp.Adaptive(epsilon=1.0, bound=10.0, threshold=5.0)
+publisher.publish(np.ones(10))
+fastdp.Adaptive.from_bytes(publisher.to_bytes(b"k" * 32), b"k" * 32)
+fastdp.Fleet(fastdp.Adaptive(epsilon=1.0, bound=10.0, threshold=5.0)).publish([1, 2], [1.0, 2.0])
+fastdp.release_many(np.ones((3, 50)), 1.0, bound=10.0, threshold=5.0)
+extras = "matplotlib pandas polars pyarrow narwhals dask pooch shapely geopandas msgspec duckdb opendp"
+print([name for name in extras.split() if name in sys.modules])
+"""
+    assert run(program).strip() == "[]"
+
+
+def test_readme_python_runs() -> None:
+    text = (ROOT / "README.md").read_text()
+    blocks = [part.split("```")[0] for part in text.split("```python\n")[1:]]
+    assert blocks
+    for block in blocks:
+        run(block, "-W", "error")
+
+
+def test_three_files_name_the_compiler() -> None:
+    for source in KERNELS.rglob("*.py"):
+        names = set()
+        for node in ast.walk(ast.parse(source.read_text())):
+            if isinstance(node, ast.Import):
+                names |= {alias.name.partition(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                names.add((node.module or "").partition(".")[0])
+        assert source.name in ("_caching.py", "_jit.py", "_lanes.py") or not names & {"numba", "llvmlite"}
+        assert not names & {"random", "secrets", "fastdp"}
+        code = source.read_text()
+        assert "np.random" not in code
+        assert "fastmath=" not in code
+
+
+def test_a_kernel_is_compiled_anew_when_any_kernel_file_changed() -> None:
+    from fastdp_kernels import _caching
+    from fastdp_kernels.noise import double_double, guarded_log
+    from fastdp_kernels.streams import hierarchy_nodes, online_pass, ranges, threshold_choice
+
+    for dispatcher in (
+        hierarchy_nodes.make_consistent,
+        double_double.draw_double_double,
+        guarded_log.draw_double,
+        threshold_choice.choose_rows,
+        online_pass.sum_blocks,
+        ranges.sum_ranges,
+    ):
+        assert dispatcher._cache._own._cache_file._source_stamp == _caching._STAMP
+
+
+def test_the_laboratory_uses_public_names() -> None:
+    """But for those of ``lab_imports.toml``, each with its reason; a row that is no longer needed must go."""
+    found: dict[str, set[str]] = {}
+    for source in (ROOT / "lab" / "fastdp_lab").rglob("*.py"):
+        for node in ast.walk(ast.parse(source.read_text())):
+            if isinstance(node, ast.Import):
+                assert not any(alias.name.startswith(("fastdp.", "fastdp_kernels")) for alias in node.names), source
+            module = node.module or "" if isinstance(node, ast.ImportFrom) else ""
+            if module.partition(".")[0] in ("fastdp", "fastdp_kernels") and module not in OPEN:
+                public = getattr(importlib.import_module(module), "__all__", ())
+                names = {alias.name for alias in node.names} - {*public}
+                if names:
+                    found.setdefault(module, set()).update(names)
+    listed = tomllib.loads((Path(__file__).parent / "lab_imports.toml").read_text())
+    assert all(row["reason"] for row in listed.values())
+    rows = {(module, name) for module, row in listed.items() for name in row["names"]}
+    used = {(module, name) for module, names in found.items() for name in names}
+    assert not used - rows, f"not public, so the laboratory may not import them: {sorted(used - rows)}"
+    assert not rows - used, f"no longer imported; remove them from lab_imports.toml: {sorted(rows - used)}"
+
+
+# Planted mistakes stay plantable: a table that its source has outgrown would say nothing of the tests any more.
+
+
+def test_each_mistake_has_its_place_its_tests_and_a_name() -> None:
+    found = list(mutations())
+    assert {mutation.area for mutation in found} == {table.stem for table in TABLES.glob("*.toml")}
+    assert [f"{each.label}: {problem}" for each in found if (problem := each.problem(ROOT))] == []
+    labels = [mutation.label for mutation in found]
+    assert len(labels) == len(set(labels))
+
+
+SOURCE = """
+LIMIT = 3
+
+class Counter:
+    def step(self, values, key):
+        total = 0
+        for value in values:
+            total += value  # exact
+        return draw(total, key=key), f"{total} of {LIMIT}"
+
+    def other(self, values, key):
+        return draw(values, key=key)
+"""
+RENAMED = """
+LIMIT = 3
+
+class Counter:
+    def step(self, batch, secret):
+        if batch:
+            partial = 0
+            for each in batch:
+                # The value.
+                partial += each
+            return draw(
+                partial,
+                key=secret,
+            ), f"{partial} of {LIMIT}"
+
+    def other(self, values, key):
+        return draw(values, key=0)
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "planted", "renamed"),
+    [
+        ("            total += value\n", "            total -= value\n", "total -= value", "partial -= each\n   "),
+        ("draw(total, key=key)", "draw(key, key=value)", "draw(key, key=value)", "draw(secret, key=value)"),
+        ('f"{total} of', 'f"{total + 1} of', 'f"{total + 1} of', 'f"{partial + 1} of'),
+        ("        total = 0", "        n = 0\n        total = n", "\n        total = n", "\n            partial = n"),
+        ("for value in values:\n", "for key in values:\n", "for key in values:\n", "for key in batch:\n"),
+    ],
+)
+def test_a_mistake_is_planted_under_other_local_names(old: str, new: str, planted: str, renamed: str) -> None:
+    for source, text in ((SOURCE, planted), (RENAMED, renamed)):
+        found = plant(source, old, new)
+        assert text in found
+        compile(found, "planted", "exec")
+
+
+def test_a_place_is_never_guessed() -> None:
+    old, new = "draw(numbers, key=secret)", "draw(0, key=secret)"
+    with pytest.raises(ValueError, match="0 times, and 2 times"):
+        plant(SOURCE, old, new)
+    assert plant(SOURCE, old, new, within="Counter.other").endswith("return draw(0, key=key)\n")
+    with pytest.raises(ValueError, match="0 functions or classes are called third"):
+        plant(SOURCE, old, new, within="Counter.third")
+    # LIMIT is a global; ``total`` and ``value`` are two variables; an attribute is none.
+
+    assert "total += secret" in plant(SOURCE, "n += x", "n += secret")
+    assert "total += key" in plant(SOURCE, "n += x", "n += secret", beside="draw(n, key=secret)")
+    for text in ("draw(LIMIT, key=key)", "total += total", "self.total"):
+        with pytest.raises(ValueError, match="0 times, and 0 times"):
+            plant(SOURCE, text, "")

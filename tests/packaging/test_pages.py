@@ -1,11 +1,14 @@
-"""Pages that make promises: links lead somewhere, Python runs, options and tests exist, tables are the results'."""
+"""Pages and docstrings that make promises: links lead somewhere, Python runs, options, tests and names exist."""
 
 from __future__ import annotations
 
+import ast
 import contextlib
+import doctest
 import importlib
 import inspect
 import json
+import pkgutil
 import re
 import warnings
 from collections.abc import Iterator
@@ -35,7 +38,6 @@ RUNS = {"streams": "", "tables": "", "ledger": "has 0.0 of 1.0 epsilon left"}
 
 @pytest.fixture
 def quiet(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
-    """A folder of its own, pictures without a window, warnings as errors."""
     monkeypatch.chdir(tmp_path)
     with contextlib.suppress(ImportError):
         import matplotlib as mpl
@@ -114,7 +116,6 @@ def test_an_example_of_the_gallery_draws(script: Path) -> None:
 
 
 def commands() -> dict[str, set[str]]:
-    """Every command and its options."""
     found: dict[str, set[str]] = {}
 
     def collect(command: click.Command, name: str) -> None:
@@ -181,7 +182,6 @@ def test_the_example_of_many_tasks_runs_and_notices_mistakes(mistake: str, tmp_p
 
 
 def listed() -> dict[str, list[str]]:
-    """Module to the names that its page of the reference lists."""
     out: dict[str, list[str]] = {}
     for page in (DOCS / "reference" / "api").glob("*.md"):
         for block in re.findall(r"```\{eval-rst\}\n(.*?)```", page.read_text(), re.S):
@@ -214,7 +214,79 @@ def test_the_reference_lists_every_public_name_once() -> None:
 
 
 def test_results_of_tables_reach_the_targets() -> None:
-    """As the page states them; the benchmark makes the results."""
     results = json.loads(tables.RESULTS.read_text())
     assert min(row["covered"] for row in results["sums"]) >= 0.9
     assert min(min(row["covered"], row["all covered"]) for row in results["persons"]) >= 0.9
+
+
+# Docstrings: a public method has one, or one of a base or of another class of its folder.
+
+NEEDS = {"pd": "pandas", "dp": "opendp", "pl": "polars"}
+
+
+def test_every_name_at_the_top_level_has_an_example() -> None:
+    named = {name: getattr(fastdp, name) for name in fastdp.__all__}
+    lacking = [
+        name
+        for name, value in named.items()
+        if (inspect.isclass(value) or inspect.isfunction(value)) and ">>>" not in (value.__doc__ or "")
+    ]
+    assert not lacking, lacking
+
+
+def methods(kind: type) -> list[str]:
+    kinds = (classmethod, staticmethod, property)
+    return [
+        name
+        for name, value in vars(kind).items()
+        if not name.startswith("_") and (inspect.isfunction(value) or isinstance(value, kinds))
+    ]
+
+
+def packages() -> list[str]:
+    found = (m.name for m in pkgutil.walk_packages(fastdp.__path__, "fastdp.") if "__main__" not in m.name)
+    return ["fastdp", *found]
+
+
+def test_every_public_method_is_documented() -> None:
+    owners: dict[str, list[type]] = {}
+    for name in packages():
+        for kind in vars(importlib.import_module(name)).values():
+            if inspect.isclass(kind) and kind.__module__ == name and not kind.__name__.startswith("_"):
+                owners.setdefault(name.rpartition(".")[0], []).append(kind)
+    for folder, kinds in owners.items():
+        documented = {name for kind in kinds for name in methods(kind) if inspect.getdoc(vars(kind)[name])}
+        lacking = [
+            f"{folder}.{kind.__name__}.{name}"
+            for kind in kinds
+            for name in methods(kind)
+            if name not in documented and not inspect.getdoc(getattr(kind, name))
+        ]
+        assert not lacking, lacking
+
+
+def test_no_docstring_begins_with_a_relative_clause() -> None:
+    found = []
+    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    for folder in ("fastdp", "kernels", "lab", "tests", "benchmarks", "examples"):
+        for path in (Path(__file__).parents[2] / folder).rglob("*.py"):
+            nodes = (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, kinds))
+            texts = (ast.get_docstring(node) or "" for node in nodes)
+            found += [f"{path}: {text}" for text in texts if re.match(r"(What|Where|Which|Whether)\b", text)]
+    assert not found, found
+
+
+def modules() -> list[str]:
+    return sorted(name for name in packages() if ">>>" in inspect.getsource(importlib.import_module(name)))
+
+
+@pytest.mark.parametrize("name", modules())
+def test_examples_run(name: str, tmp_path, monkeypatch) -> None:
+    source = inspect.getsource(module := importlib.import_module(name))
+    for alias, package in NEEDS.items():
+        if f">>> import {package}" in source or f"as {alias}" in source:
+            pytest.importorskip(package, reason=f"the example needs {package}")
+    monkeypatch.chdir(tmp_path)
+    result = doctest.testmod(module)
+    assert result.attempted > 0
+    assert result.failed == 0

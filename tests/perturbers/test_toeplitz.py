@@ -84,13 +84,6 @@ def test_error_of_windows_in_closed_form() -> None:
         assert toeplitz.window_error(mu, theta, window) == pytest.approx(exact, rel=2e-3)
 
 
-@pytest.mark.parametrize("length", [2**k for k in range(8, 21, 2)])
-def test_any_length_errs_at_most_half_more(length: int) -> None:
-    mu, theta = numbers(Toeplitz())
-    error = Toeplitz()._square * toeplitz.prefix_error(mu, theta, length)
-    assert error <= 1.47 * oracle.root_error(length)
-
-
 def test_the_stated_error_at_a_million_values() -> None:
     """505 theta^2 is the square root's with normal noise; here with all that discreteness and rounding cost."""
     composition = publisher(Toeplitz(length=2**20)).composition

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fastdp.errors import ParameterError
-from fastdp.plots.points import MAX_DRAWN, counters_compared, errors_over_time, points_and_cells
+from fastdp.plots import MAX_DRAWN, points_and_cells
 from fastdp_lab.datasets import concentric_circles
 
 pytest.importorskip("matplotlib")
@@ -43,28 +43,6 @@ def test_many_points_are_thinned() -> None:
     assert MAX_DRAWN / 2 < len(figure.axes[0].collections[0].get_offsets()) <= MAX_DRAWN
 
 
-def test_errors_over_time(tmp_path) -> None:
-    times = np.arange(0, 150, 10)
-    runs = 0.3 + 0.05 * np.random.default_rng(2).random((5, 15))
-    figure = errors_over_time(times, {"PHDStream": runs, "Baseline 1": runs[0] / 2}, tmp_path / "e.svg", title="t")
-    first, second = figure.axes[0].lines
-    np.testing.assert_allclose(first.get_ydata(), runs.mean(axis=0))
-    np.testing.assert_allclose(second.get_ydata(), runs[0] / 2)
-    assert len(figure.axes[0].collections) == 1
-    assert [text.get_text() for text in figure.axes[0].get_legend().get_texts()] == ["PHDStream", "Baseline 1"]
-    assert figure.axes[0].get_ylim()[0] == 0.0
-    assert errors_over_time(times, {"a": runs}, logarithmic=True).axes[0].get_yscale() == "log"
-    assert errors_over_time([3], {"a": [1.0]}).axes
-
-
-def test_counters_compared() -> None:
-    said = {"simple": [[1.0, 4.0], [3.0, 0.0]], "block": [[2.0, 2.0]]}
-    lines = counters_compared([1.0, 2.0], said).axes[0].lines
-    assert lines[0].get_ydata().tolist() == [1.0, 2.0]
-    assert lines[1].get_ydata().tolist() == [1.0, 0.0]
-    assert lines[0].get_xdata().tolist() == [1.0, 2.0]
-
-
 CLOUD = np.zeros((3, 2))
 
 
@@ -76,9 +54,6 @@ CLOUD = np.zeros((3, 2))
         (lambda: points_and_cells({"true": [CLOUD]}, cells={"other": [(LOW, LOW)]}), "cells"),
         (lambda: points_and_cells({"true": [CLOUD]}, columns=["a", "b"]), "columns"),
         (lambda: points_and_cells({"true": [CLOUD]}, "p.nothing"), "suffix"),
-        (lambda: errors_over_time([1, 2], {}), "errors"),
-        (lambda: errors_over_time([1, 2], {"a": [1.0]}), r"errors\[0\]"),
-        (lambda: counters_compared([1, 2], {"a": [1.0]}), r"counts\[0\]"),
     ],
 )
 def test_what_does_not_fit_is_named(call, words: str) -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import logging
 import re
-import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
@@ -72,8 +72,8 @@ def logged() -> Iterator[list[str]]:
 
 
 def said_by(error: BaseException) -> list[str]:
-    """Everything an error shows: text, repr, arguments, notes, attributes, and those of the errors behind it."""
-    lines = list(traceback.TracebackException.from_exception(error, capture_locals=False).format(chain=True))
+    """Everything an error shows but code: text, arguments, notes, attributes; and those of the errors behind it."""
+    lines: list[str] = []
     link: BaseException | None = error
     while link is not None:
         lines += [str(link), repr(link), repr(link.args), repr(getattr(link, "__notes__", ())), repr(vars(link))]
@@ -140,7 +140,12 @@ def not_finite(bad: float) -> list[float]:
 
 
 def columns() -> dict[str, Any]:
-    """Columns that no publisher takes."""
+    """Columns that no publisher takes; only a generator is used up."""
+    return {**_columns(), "generator": iter([CANARY, TEXT])}
+
+
+@functools.cache
+def _columns() -> dict[str, Any]:
     texts, decimals = ["1", TEXT], [Decimal("1"), Decimal(str(CANARY))]
     frame = {"a": [1.0, CANARY], "b": [2.0, CANARY]}
     return {
@@ -182,7 +187,6 @@ def columns() -> dict[str, Any]:
         "bytearray": bytearray(TEXT.encode()),
         "mapping": {TEXT: CANARY},
         "set": {CANARY},
-        "generator": iter([CANARY, TEXT]),
         "foreign": Quoting(),
         "foreign Arrow": QuotingArrow(),
         "foreign in a list": [Quoting()],
@@ -211,6 +215,7 @@ def columns() -> dict[str, Any]:
     }
 
 
+@functools.cache
 def points() -> dict[str, Any]:
     """Points that no publisher of a unit square takes."""
     return {
@@ -244,6 +249,7 @@ def points() -> dict[str, Any]:
     }
 
 
+@functools.cache
 def increments() -> dict[str, Any]:
     """Increments of two sums that no counter takes, whole numbers that no report is, and choices of a selector."""
     return {
@@ -261,6 +267,7 @@ def increments() -> dict[str, Any]:
     }
 
 
+@functools.cache
 def singles() -> dict[str, Any]:
     """Single values, keys and messages of a client."""
     return {
@@ -275,7 +282,12 @@ def singles() -> dict[str, Any]:
 
 
 def tables() -> dict[str, Any]:
-    """Frames whose columns are no times, values, keys or persons."""
+    """Frames whose columns are no times, values, keys or persons; only a reader is used up."""
+    return {**_tables(), "keys, reader": pa.Table.from_pandas(_tables()["keys"]).to_reader()}
+
+
+@functools.cache
+def _tables() -> dict[str, Any]:
     at = pd.to_datetime(["2024-01-01", "2024-01-02"])
     good = pd.DataFrame({"at": at, "kwh": [1.0, CANARY], "key": ["a", TEXT], "who": [1, WHOLE]})
     changed = {
@@ -296,7 +308,6 @@ def tables() -> dict[str, Any]:
         "values, polars": pl.from_pandas(frames["values"]),
         "times, lazy": pl.from_pandas(frames["times"]).lazy(),
         "a missing person, Arrow": pa.Table.from_pandas(frames["a missing person"]),
-        "keys, reader": pa.Table.from_pandas(frames["keys"]).to_reader(),
         "far times": pa.table({"at": pa.array([WHOLE * 10**9] * 2, pa.timestamp("s")), "kwh": [1.0, 2.0]}),
     }
 
@@ -353,7 +364,7 @@ PUBLIC = (
 def inputs(call: str, argument: str) -> Iterator[tuple[str, Any]]:
     """Wrong inputs of an argument that takes data; none of another one.  Pictures have them by name."""
     if not any(call.startswith(begin) and argument in names for begin, names in PUBLIC):
-        named = call.startswith("plots.") and argument in ("counts", "errors", "released", "rows")
+        named = call.startswith("plots.") and argument == "rows"
         for kind, bad in ((kind, bad) for several in DATA.get(argument, ()) for kind, bad in several().items()):
             if kind not in SHOWN.get(argument, ()):
                 yield kind, {"a": bad} if named else bad

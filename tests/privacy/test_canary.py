@@ -67,6 +67,7 @@ def argument_cases(folder: Path, inputs: Callable[[str, str], Iterable[tuple[str
 ERRORS = (FastDPError, FileNotFoundError)
 
 
+@pytest.mark.slow
 def test_no_call_shows_the_canary(tmp_path: Path) -> None:
     # Foreign errors of calls without a check of their own, such as a text in place of bytes, show nothing either.
     judge(argument_cases(tmp_path, canary.inputs), (*ERRORS, TypeError, ValueError), 4000, taken=True)
@@ -80,7 +81,7 @@ def test_no_argument_shows_a_column(tmp_path: Path) -> None:
 
 
 def test_no_publisher_shows_the_canary_behind_its_first_values() -> None:
-    """Nor in a stream of single values and chunks, in a release, repeated ones, and what a rule looks at."""
+    """Nor in a release, repeated ones, and what a rule looks at."""
 
     def cases() -> Iterator[Case]:
         task = thresholds.ThresholdTask(1.0, BOUND, 8, 64, 1.0)
@@ -98,8 +99,6 @@ def test_no_publisher_shows_the_canary_behind_its_first_values() -> None:
             for name, make in PUBLISHERS.items():
                 yield f"{name}.publish: {kind}", lambda make=make, one=one: publish(make, one())
                 yield f"{name}.release: {kind}", lambda make=make, one=one: make().release(one())
-                if kind != "scalar array":
-                    yield f"{name}.stream: {kind}", lambda make=make, one=one: [*make().stream([1.0, [2.0], one()])]
                 if isinstance(make(), fastdp.StreamPublisher):
                     yield f"repeat: {kind}", lambda make=make, one=one: repeat(make(), one(), 2, progress=True)
             many = lambda one=one: fastdp.release_many([[1.0, 2.0, 3.0], one()], 1.0, BOUND, holdout=1)  # noqa: E731

@@ -8,14 +8,16 @@ import numpy as np
 import pytest
 
 from benchmarks.audit import row_kernels
-from benchmarks.audit.parts import attack, draw_noise, splits
+from benchmarks.audit.parts import LOOKED_AT, THETA, VALUES, BlocksTrials, attack, draw_noise, splits
 from fastdp.counters.counter import Simple
 from fastdp.noise import sampler
 from fastdp.noise.key import Key
 from fastdp.noise.words import Purpose, StreamId
 from fastdp.spatial import Box, decomposition
 from fastdp.spatial.domains import CellParameters, encode
+from fastdp.streams.pipelines import Progress
 from fastdp_lab.audit.exact import split_plan
+from tests.noise_values import chain_draws, chain_noise
 from tests.oracles import binary_counter
 
 
@@ -69,3 +71,18 @@ def test_trees_without_room_go_on_behind_the_same_words() -> None:
     assert {tuple(row) for row in out[out[:, 0] < 0].tolist()} == {(-1, -1)}, "some lack room, and say so"
     row_kernels.split_trees(*constants, *codes, 0, np.concatenate(blocks, axis=1), out)
     assert np.array_equal(mechanism.draw_trials(data, 300, key), out)
+
+
+def test_rows_of_blocks_are_runs_of_the_publishers_pipeline() -> None:
+    trials = BlocksTrials(1.0, THETA)
+    values = np.random.default_rng(1).integers(0, THETA + 1, VALUES).astype(np.float64)
+    pipeline = trials.pipeline
+    step = pipeline.prepare(pipeline.open(Progress(), float(THETA)), None, values)
+    closed = step.blocks[:-1][:LOOKED_AT]
+    ends = np.cumsum(2 ** closed["exponent"].astype(np.int64))
+    sums = np.add.reduceat(values[: ends[-1]], np.concatenate([[0], ends[:-1]])).astype(np.int64)
+    exact = np.concatenate([sums, np.zeros(LOOKED_AT - sums.size, np.int64)])
+    row = trials.release(values, chain_draws(chain_noise(pipeline.key, THETA, 1.0), exact)[None])[0]
+    assert row[: 2 * len(closed) : 2].tolist() == closed["exponent"].tolist()
+    assert row[1 : 2 * len(closed) : 2] == pytest.approx(closed["released"] * THETA)
+    assert (row[2 * len(closed) :].reshape(-1, 2) == [-1, 0]).all()

@@ -246,30 +246,6 @@ def test_with_season_says_what_it_expects() -> None:
         other.with_season(100)
 
 
-def test_a_pattern_has_no_more_points_than_values(monkeypatch: pytest.MonkeyPatch) -> None:
-    generator = np.random.default_rng(3)
-    edges = np.concatenate([[0], np.cumsum(2 ** generator.integers(0, 3, 50))])
-    sums, variances = Sums(edges, generator.normal(20.0, 9.0, 50), np.full(50, 2.0)), np.array([0.5, 0.02, 3.0])
-    end = int(edges[-1]) + 4
-    found = _Model(sums, (4.0,)).waves(variances, end)
-    np.testing.assert_array_equal(found.points, np.arange(end + 1))
-    # Its integrals are taken in parts.
-    monkeypatch.setattr(revised, "AT_ONCE", 7)
-    np.testing.assert_allclose(_Model(sums, (4.0,)).waves(variances, end).sums, found.sums, rtol=1e-12, atol=1e-12)
-
-
-def test_what_a_pattern_hides_within_blocks() -> None:
-    edges = np.array([0, 64, 128, 132, 260])
-    points = np.arange(261.0)
-    waves = revised.Waves((100.0,), points, 30.0 * np.sin(points / 15.0))
-    for found, a, b in zip(waves.hidden(edges), *(edges.tolist()[k:] for k in (0, 1)), strict=False):
-        sums, parts = waves.before(np.arange(a, b + 1)), [k for k in waves.split(edges) if a < k < b]
-        share = [(k - a) / (b - a) for k in parts]
-        off = [sums[k - a] - sums[0] - s * (sums[-1] - sums[0]) for k, s in zip(parts, share, strict=True)]
-        rates = [(x**2) / ((b - a) * s * (1.0 - s)) for x, s in zip(off, share, strict=True)]
-        assert found == pytest.approx(max(rates, default=0.0))
-
-
 def test_clear_sums_of_a_stream_that_stands_still_keep_their_digits() -> None:
     edges, noises = np.arange(0, 256 * 301, 256), np.full(300, 0.02)
     totals = 256e6 + np.random.default_rng(1).laplace(0.0, 0.1, 300)

@@ -18,7 +18,7 @@ from fastdp.spatial import Box
 from fastdp.spatial.decomposition import KEPT, check_codes, describe_tree, shape
 from fastdp.state import atomic_files, codec, sealed_file
 from fastdp.state.sealed_file import StateFile
-from fastdp.thresholds import NoisyMax
+from fastdp.thresholds import Fixed, NoisyMax
 from fastdp.thresholds.base import ThresholdTask
 
 KEY = bytes(range(32))
@@ -126,6 +126,9 @@ def test_entries_of_another_type_are_refused(field: str, wrong: Any) -> None:
     record = codec.describe(Record(1, 0.5, None, np.zeros(1, np.int64), np.zeros(1)))
     with pytest.raises((ValueError, TypeError)):
         codec.restore(Record, {**record, field: wrong})
+    if field == "count":
+        with pytest.raises(ValueError, match="whole number"):
+            codec.require_int(wrong)
 
 
 def test_documents_are_the_same_but_for_how_arrays_are_packed() -> None:
@@ -180,10 +183,10 @@ def test_a_publisher_refuses_a_resident_tree_that_no_step_leaves() -> None:
         publisher._state = publisher._machine.unpack({**place, "state": state}, publisher._key)
 
 
-@pytest.mark.parametrize("packed", [[0, -1], [-1, 1]])
-def test_counts_and_bins_below_0_are_refused(packed: list[int]) -> None:
-    chooser = NoisyMax().start(ThresholdTask(1.0, 100.0, 10, 16, 1.0))
-    with pytest.raises(ValueError, match="negative"):
+@pytest.mark.parametrize(("rule", "packed"), [(NoisyMax(), [0, -1]), (NoisyMax(), [-1, 1]), (Fixed(1.0), [1])])
+def test_packed_holdouts_that_no_rule_leaves_are_refused(rule: Any, packed: list[int]) -> None:
+    chooser = rule.start(ThresholdTask(1.0, 100.0, 10, 16, 1.0))
+    with pytest.raises(ValueError, match=r"negative|no data"):
         chooser.unpack(np.array(packed))
 
 

@@ -204,3 +204,13 @@ def test_outputs_leave_behind_the_write(tmp_path: Path) -> None:
     assert not out.any()
     (tmp_path / "aside").rename(tmp_path / "kept")
     assert np.array_equal(publisher.publish(stream()[2000:]), make().publish(stream())[1000:])
+
+
+def test_a_file_keeps_its_protection(tmp_path: Path) -> None:
+    make().save(tmp_path / "s", KEY)
+    loaded = fastdp.ToPS.load(tmp_path / "s", KEY)
+    for call in (loaded.save, loaded.keep):
+        for key in (None, "word"):
+            with pytest.raises(StateError, match="expected key = 32 bytes"):
+                call(tmp_path / "s", key)
+    loaded.keep(tmp_path / "s", KEY)

@@ -248,16 +248,6 @@ def test_lengths_for_a_focus_are_the_oracles(focus: int | tuple[int, int]) -> No
     np.testing.assert_allclose(release.values, expected, rtol=1e-9, atol=2e-8)
 
 
-@pytest.mark.parametrize(("r", "first"), [(2**20, 8), (2**17, 8), (2**24, 12), (2**12, 6), (2**5, 0)])
-def test_a_focus_begins_with_short_blocks(r: int, first: int) -> None:
-    for focus in (r, "longest"):
-        assert Blocks(focus=focus).shape(0.01, r, 0)["first"][0] == first
-    assert Blocks().shape(0.01, 2**20, 0)["first"][0] > 8
-    assert Blocks(focus=2).plan(0.01, 2**20).usual == Blocks().plan(0.01, 2**20).first, (
-        "theta is that without a focus"
-    )
-
-
 RENEWALS = (RenewFromHoldout(), RenewFromPublished(0.2))
 
 

@@ -198,6 +198,23 @@ def test_restarts_parts_and_threads_change_nothing(actions: Any, kind: str, text
     assert sorted(map(str, fleet.ids)) == sorted(map(str, publishers))
 
 
+def test_threads_keep_the_order_of_every_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fastdp.streams.rows, "MIN_PER_THREAD", 1)
+    ids, values = np.arange(1200) % 4, values_for("spread", 1200)
+    single, three = (Fleet(adaptive(), key=SECRET, threads=n).publish(ids, values)[1] for n in (1, 3))
+    assert np.array_equal(single, three)
+
+
+def test_streams_that_begin_in_a_part_go_on_behind_a_merge() -> None:
+    parts, ids = Fleet(adaptive(), key=SECRET).split(2), np.arange(40)
+    for k, owner in zip(ids.tolist(), Fleet.part_of(ids, 2), strict=True):
+        parts[owner].publish([k], [1.0])
+    whole = Fleet.merge(parts)
+    for count in (2, 3):
+        expected = [alone("spread", k, np.ones(count))[-1] for k in ids.tolist()]
+        assert whole.publish(ids, np.ones(40))[1].tolist() == expected
+
+
 def one(kind: str, stream: Any, life: int) -> Any:
     """The publisher of a stream in one of its lives."""
     fresh = template(kind, SECRET.of_stream(stream))

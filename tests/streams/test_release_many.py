@@ -515,19 +515,6 @@ def test_queries_by_name() -> None:
         many.sum(0, 1, streams=["b", "c"])
 
 
-def test_the_calling_thread_works_beside_the_others() -> None:
-    """Three slabs that wait for each other need three threads, of which the caller is one."""
-    meeting, seen = Barrier(3), set()
-
-    def work(_slab: int) -> None:
-        meeting.wait(60)
-        seen.add(get_ident())
-
-    concurrently(3, work, range(3))
-    assert len(seen) == 3
-    assert get_ident() in seen
-
-
 @pytest.mark.parametrize("wrong", [{3}, {4, 3, 20}, set(range(40))])
 def test_the_first_error_in_the_order_of_slabs_is_raised(wrong) -> None:
     """After batches 3 and 4 fail together, nothing is begun."""

@@ -28,8 +28,7 @@ from fastdp.streams import methods
 from fastdp.streams.add_noise import VectorNoise
 from fastdp.streams.release import MAX_SHARE, WholeStream
 from fastdp.thresholds import Fixed, NoisyMax, ScaleFree
-from tests import stat
-from tests.oracles import distributions, exact_noise, laplace_mechanism
+from tests.oracles import exact_noise, laplace_mechanism
 from tests.oracles import scale_free as oracle
 from tests.state.adaptive_publishers import CLOSINGS, stream
 
@@ -247,14 +246,6 @@ def test_the_default_grid_adds_at_most_a_thousandth() -> None:
         assert sensitivity <= steps * Fraction(noise.resolution) <= Fraction(sensitivity) * Fraction(1002, 1000)
     # Noise that does not fit a fine grid has a coarser one.
     assert VectorNoise(1.0, 1e-14, 1, False).scale <= 2**56
-
-
-def test_their_law() -> None:
-    edges = np.arange(-30.0, 31.0)
-    noise = fastdp.add_noise(np.full(10**6, 41), 2, 0.5, seed=stat.seed(73)) - 41
-    counts = np.histogram(noise, [-np.inf, *edges, np.inf])[0]
-    stat.accept(stat.chi_square_p(counts, distributions.laplace_cells(edges, 4.0)))
-    stat.reject(stat.chi_square_p(counts, distributions.laplace_cells(edges, 4.4)))
 
 
 def noisy(values: Any, **more: Any) -> Any:

@@ -16,6 +16,7 @@ from fastdp_lab.sweeps.runner import check_data
 pytest.importorskip("pyarrow", reason="sweeps write Parquet")
 
 HERE = Path(__file__).parent
+
 SMALL, SPATIAL = (tomllib.loads((HERE / f"{name}.toml").read_text()) for name in ("small", "spatial"))
 
 
@@ -33,7 +34,7 @@ def spatial() -> dict[str, Any]:
 
 @pytest.fixture
 def digest() -> Callable[[Path], str]:
-    return lambda folder: hashlib.sha256((folder / "results.parquet").read_bytes()).hexdigest()
+    return digest_of
 
 
 def complaint(tables: dict[str, Any], folder: Path = Path()) -> str:
@@ -50,3 +51,19 @@ def many_small(folder: Path, repetitions: int, cells: int) -> Path:
         text = text.replace(f"{name} = {SMALL[name]}", f"{name} = {number}")
     (folder / "spec.toml").write_text(text)
     return folder / "spec.toml"
+
+
+def digest_of(folder: Path) -> str:
+    return hashlib.sha256((folder / "results.parquet").read_bytes()).hexdigest()
+
+
+@pytest.fixture(scope="session")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The small sweep by one worker without interruption, to be read alone."""
+    return sweeps.run(sweeps.from_table(copy.deepcopy(SMALL)), tmp_path_factory.mktemp("whole") / "out")
+
+
+@pytest.fixture(scope="session")
+def undisturbed(whole: Path) -> str:
+    """Digest of its table."""
+    return digest_of(whole)

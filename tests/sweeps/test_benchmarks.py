@@ -2,39 +2,25 @@
 
 from __future__ import annotations
 
-import io
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from benchmarks.accuracy import plans, streams
-from benchmarks.accuracy.adaptive import mechanisms
+from benchmarks.accuracy import plans
 from benchmarks.speed import __main__ as speed
-from benchmarks.speed import batch, measure, summary
+from benchmarks.speed import measure, summary
 from benchmarks.speed import streams as timed
 from benchmarks.speed.summary import Row, Summary, cells, read_rows, verdict
-from benchmarks.tracking import compare
 from fastdp.noise.key import Key
-from fastdp_lab import sweeps
 from fastdp_lab.sweeps import Setting
 
 # The plans that Adaptive is measured against.
-
 SETTING = Setting(bound=100.0, holdout=2000, published=4096, max_range=4096, epsilon=1e7)
+
 VALUES = np.clip(np.random.default_rng(1).gamma(2.0, 8.0, 6096), 0.0, 90.0)
-
-
-def test_shrinking_keeps_sums_and_pulls_children_together() -> None:
-    leaves = np.random.default_rng(2).normal(10.0, 3.0, 16 * 16 * 2 + 5)
-    shrunken = plans.shrink(leaves, 16, 3, 9.0)
-    assert shrunken.size == leaves.size
-    assert shrunken[: 2 * 256].sum() == pytest.approx(leaves[: 2 * 256].sum())
-    assert plans.shrink(leaves, 16, 3, 0.0) == pytest.approx(leaves), "without noise nothing moves"
-    assert np.ptp(plans.shrink(leaves, 16, 3, 1e9)[:256]) < 1e-6 * np.ptp(leaves)
 
 
 @pytest.mark.parametrize(
@@ -53,37 +39,7 @@ def test_without_noise_whole_blocks_are_exact(plan, parameters, whole) -> None:
     assert noiseless == pytest.approx(expected, rel=1e-3)
 
 
-def test_halves_follow_from_names_alone() -> None:
-    names = [*streams.REAL, *streams.GROWTHS, *(f"{s} {o}" for s in streams.SYNTHETIC for o in streams.ORDERS)]
-    halves = {name: streams.half(name) for name in names}
-    assert 0.3 < np.mean([each == streams.TUNING for each in halves.values()]) < 0.7
-    assert (halves["POS"], halves["MSNBC"]) == (streams.TUNING, streams.REPORTING), "the rule may not change"
-
-
-@pytest.mark.parametrize("growth", streams.GROWTHS)
-def test_growing_streams_outgrow_their_holdout(growth: str) -> None:
-    values = streams.growing(growth, 2**18)
-    ratio = values[-2000:].mean() / values[: 2**16].mean()
-    assert ratio == pytest.approx(streams.GROWTHS[growth][1], rel=0.15)
-
-
-def test_all_mechanisms_of_the_benchmark_run(tmp_path, monkeypatch) -> None:
-    for name in plans.PLANS:
-        monkeypatch.setitem(sweeps.SYSTEMS, name, None)  # taken out again afterwards
-    plans.register()
-    size = {"epsilons": [100.0], "metrics": ["mse", "parts"], "holdout": 2000, "max_range": 4096}
-    data = {"name": "POS", "generator": "table1", "stream": "pos", "n": 6096}
-    asked = {"kind": "random_ranges", "count": 20, "max_range": 500}
-    table = {**size, "datasets": [data], "mechanisms": mechanisms(), "workloads": [asked]}
-    frame = sweeps.load(sweeps.run(sweeps.from_table(table), tmp_path / "out"))
-    assert set(frame["mechanism"]) == {each["name"] for each in mechanisms()}
-    assert frame["error"].isna().all()
-    assert (frame["mse"] > 0.0).all()
-
-
 # The table of speed: generated from measured numbers, with every target named and misses marked.
-
-
 def task(*seconds: float, items: int = 1) -> dict[str, Any]:
     return {**measure.spread(seconds), "runs": len(seconds), "items": items, "unit": "s"}
 
@@ -191,45 +147,3 @@ def test_committed_numbers_rows_and_pages_agree() -> None:
         assert wanted
         assert wanted - today <= {"streams/consistency: OpenDP b-ary tree, floats"}
     assert speed.main(["summary", "--check"]) == 0
-
-
-@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="this system binds no threads to cores")
-def test_tasks_with_threads_run_on_all_cores(monkeypatch) -> None:
-    cores, seen = os.sched_getaffinity(0), {}
-    monkeypatch.setattr(measure, "_CORES", cores)
-    tasks = {name: lambda name=name: seen.update({name: os.sched_getaffinity(0)}) for name in ("alone", "threads")}
-    try:
-        measure.stay_on_one_core()
-        measure.side_by_side(tasks, 1, threaded=("threads",))
-    finally:
-        os.sched_setaffinity(0, cores)
-    assert seen["threads"] == cores
-    assert len(seen["alone"]) == 1
-    group = batch.repetitions(1_200, 0)
-    assert set(group.threaded) < set(group.tasks)
-
-
-# The comparison over commits: turns of processor time, ratios, and what its alarms count.
-
-
-class Process:
-    """A side whose calls take so many nanoseconds, one turn after the other."""
-
-    args = ("side",)
-
-    def __init__(self, *turns: float) -> None:
-        self.stdin, self.stdout = io.StringIO(), io.StringIO("".join(f"{each}\n" for each in turns))
-
-    def communicate(self) -> None:
-        """Ends."""
-
-
-def test_the_ratio_is_of_least_times_and_the_median_over_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compare, "TURNS", 2)
-    # The first turn of each side is a warm-up.
-    sides = iter([[1, 200, 100], [1, 900, 110], [1, 100, 300], [1, 300, 900], [1, 50, 60], [1, 60, 80]])
-    monkeypatch.setattr(compare, "side", lambda tree: Process(*next(sides)))
-    assert compare.compare(compare.ROOT, compare.ROOT, ["task"]) == {"task": (50.0, 60.0, 60.0 / 50.0)}
-    monkeypatch.setattr(compare, "side", lambda tree: Process())
-    with pytest.raises(SystemExit, match="task: the process"):
-        compare.compare(compare.ROOT, compare.ROOT, ["task"])

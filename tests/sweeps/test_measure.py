@@ -92,29 +92,6 @@ def test_rows_are_the_metrics_of_their_queries(small, scene) -> None:
     assert set(rows) >= {"all", "[1000, ...)"}
 
 
-def test_clipped_truth_leaves_no_truncation(small, scene) -> None:
-    small["truth"] = "clipped"
-    found = sweeps.from_table(small)
-    asked = Workload(name="w", count=40)
-    starts, stops, _ = asked.draw(scene.size, 2048, 9)
-    release = fastdp.ToPS(0.5, 1657, 500, 2048, seed=2).release(scene.values)
-    outcome = RunResult(release.sum, release.threshold, release.block, Recent())
-    ((*_, row),) = measure(found, scene, asked, 9, outcome)
-    by_name = dict(zip(columns(found.metrics), row, strict=True))
-    clipped = np.minimum(scene.body, release.threshold)
-    truth = np.array([clipped[a:b].sum() for a, b in zip(starts, stops, strict=True)])
-    assert by_name["truncation_mse"] == 0.0
-    assert by_name["mse"] == pytest.approx(metrics.mse(truth, release.sum(starts, stops)))
-
-
-def test_a_timeline_covers_the_stream_once() -> None:
-    starts, stops, groups = Workload(name="t", kind="timeline", count=7).draw(100, 10, 0)
-    assert starts[0] == 0
-    assert stops[-1] == 100
-    np.testing.assert_array_equal(starts[1:], stops[:-1])
-    assert [label for label, _ in groups] == [str(k) for k in range(7)]
-
-
 def test_queries_are_shared_by_mechanisms_and_new_in_each_repetition(small) -> None:
     found = sweeps.from_table(small)
     root, first, second = Key.from_seed(3), *found.datasets
@@ -187,20 +164,35 @@ def test_a_threshold_above_the_bound_is_what_the_publisher_releases(small, scene
     assert np.mean(ratios) == pytest.approx(1.0, rel=0.5)
 
 
-def test_blocks_that_follow_the_stream_have_no_parts_of_noise(small, scene) -> None:
-    parameters = {"threshold": {"part": "NoisyMax"}, "perturber": {"part": "Blocks"}}
-    setting = sweeps.Setting(1657.0, 500, scene.body.size, 2048, 1.0)
-    outcome = SYSTEMS["publisher"].build(setting, **parameters)(scene.values)(Key.from_seed(1))
-    asked = Workload(name="w", count=40)
+def test_a_worker_with_other_values_refuses(small) -> None:
     found = sweeps.from_table(small)
-    ((*_, row),) = measure(found, scene, asked, 9, outcome)
-    by_name = dict(zip(columns(found.metrics), row, strict=True))
-    assert np.isnan(by_name["noise_mse"])
-    assert np.isnan(by_name["smoothing_mse"])
-    assert not np.isnan(by_name["truncation_mse"])
+    part = next(parts(found))
+    digest = load_truth(part.cells[0][0].data_set, Path()).facts["sha256"]
+    assert repr(run_part(found, part, Path(), digest)) == repr(run_part(found, part, Path()))
+    with pytest.raises(DataError, match="a worker has other values"):
+        run_part(found, part, Path(), "0" * 32)
 
 
-def test_renewed_thresholds_have_no_parts(small, scene) -> None:
+@pytest.mark.parametrize(
+    "name", ["tops", "adaptive", "uniform", "sample", "budget-distribution", "budget-absorption"]
+)
+def test_values_protected_together_share_epsilon_in_sweeps(scene, name) -> None:
+    setting = sweeps.Setting(1657.0, 500, scene.body.size, 1024, 1.0)
+    stream, key = np.concatenate([scene.body[:500], scene.body]), Key.from_seed(2)
+    outcome = SYSTEMS[name].build(setting, contributions=4)(stream)(key)
+    starts, stops = np.array([0, 3]), np.array([900, 9])
+    if name in ("tops", "adaptive"):
+        kind = {"tops": fastdp.ToPS, "adaptive": fastdp.Adaptive}[name]
+        release = kind(1.0, 1657.0, 500, 1024, contributions=4, key=key).release(stream)
+        assert outcome.theta == release.threshold
+        expected = release.sum(starts, stops, **({"revised": True} if name == "adaptive" else {}))
+    else:
+        values = fastdp_lab.baselines.WEvent(name.rpartition("-")[2], 1.0, 1657.0, 4, key=key).release(stream).values
+        expected = [values[500:][a:b].sum() for a, b in zip(starts, stops, strict=True)]
+    assert outcome.answer(starts, stops) == pytest.approx(expected)
+
+
+def test_renewed_thresholds_and_blocks_that_follow_have_no_parts_of_noise(small, scene) -> None:
     small["mechanisms"] = [
         {
             "name": "renewed",
@@ -211,57 +203,18 @@ def test_renewed_thresholds_have_no_parts(small, scene) -> None:
         }
     ]
     small["max_range"] = 256
-    found = sweeps.from_table(small)
+    found, asked = sweeps.from_table(small), Workload(name="w", count=9)
     setting = sweeps.Setting(1657.0, 500, scene.size, 256, 1.0)
-    parameters = found.mechanisms[0].parameters
-    outcome = SYSTEMS["publisher"].build(setting, **parameters)(scene.values)(Key.from_seed(1))
-    asked = Workload(name="w", count=9)
-    ((*_, row),) = measure(found, scene, asked, 9, outcome)
-    by_name = dict(zip(columns(found.metrics), row, strict=True))
-    assert np.isnan(by_name["noise_mse"])
-    assert by_name["mse"] > 0.0
+    blocks = {"threshold": {"part": "NoisyMax"}, "perturber": {"part": "Blocks"}}
+    for parameters in (blocks, found.mechanisms[0].parameters):
+        outcome = SYSTEMS["publisher"].build(setting, **parameters)(scene.values)(Key.from_seed(1))
+        ((*_, row),) = measure(found, scene, asked, 9, outcome)
+        by_name = dict(zip(columns(found.metrics), row, strict=True))
+        assert np.isnan(by_name["noise_mse"])
+        assert np.isnan(by_name["smoothing_mse"])
+        assert np.isnan(by_name["truncation_mse"]) == (parameters is not blocks)
+        assert by_name["mse"] > 0.0
     with pytest.raises(ParameterError, match="no one threshold to clip at"):
         next(measure(replace(found, truth="clipped"), scene, asked, 1, outcome))
     with pytest.raises(ParameterError, match=r"^mechanisms\[0\]\.renewal = .* where truth = 'clipped'"):
         replace(found, truth="clipped").check(scene)
-
-
-def test_a_worker_with_other_values_refuses(small) -> None:
-    found = sweeps.from_table(small)
-    part = next(parts(found))
-    digest = load_truth(part.cells[0][0].data_set, Path()).facts["sha256"]
-    assert repr(run_part(found, part, Path(), digest)) == repr(run_part(found, part, Path()))
-    with pytest.raises(DataError, match="a worker has other values"):
-        run_part(found, part, Path(), "0" * 32)
-
-
-@pytest.mark.parametrize("name", ["uniform", "sample", "budget-distribution", "budget-absorption"])
-def test_baselines_of_w_event_privacy_run_by_name(scene, name) -> None:
-    setting = sweeps.Setting(1657.0, 500, scene.body.size, 1024, 1.0)
-    stream = np.concatenate([np.full(500, 3.0), scene.body])
-    outcome = SYSTEMS[name].build(setting, contributions=8)(stream)(Key.from_seed(2))
-    scheme = name.rpartition("-")[2]
-    expected = experiments_w_event(scheme, stream)[500:]
-    assert outcome.answer(np.array([0, 3]), np.array([2500, 9])).tolist() == [
-        pytest.approx(expected[:2500].sum()),
-        pytest.approx(expected[3:9].sum()),
-    ]
-
-
-def experiments_w_event(scheme: str, stream: np.ndarray) -> np.ndarray:
-    return fastdp_lab.baselines.WEvent(scheme, 1.0, 1657.0, 8, key=Key.from_seed(2)).release(stream).values
-
-
-@pytest.mark.parametrize("name", ["tops", "adaptive"])
-def test_values_protected_together_share_epsilon_in_sweeps(scene, name) -> None:
-    setting = sweeps.Setting(1657.0, 500, scene.body.size, 1024, 1.0)
-    stream = np.concatenate([scene.body[:500], scene.body])
-    outcome = SYSTEMS[name].build(setting, contributions=4)(stream)(Key.from_seed(2))
-    kind = {"tops": fastdp.ToPS, "adaptive": fastdp.Adaptive}[name]
-    release = kind(1.0, 1657.0, 500, 1024, contributions=4, key=Key.from_seed(2)).release(stream)
-    ends = np.array([0]), np.array([900])
-    assert outcome.theta == release.threshold
-    revised = {"revised": True} if name == "adaptive" else {}
-    assert outcome.answer(*ends) == release.sum(*ends, **revised)
-    with pytest.raises(ParameterError, match="contributions = 4: expected no threshold_epsilon"):
-        SYSTEMS["tops"].build(setting, contributions=4, publish_epsilon=0.5)

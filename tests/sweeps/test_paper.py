@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -16,16 +15,19 @@ from benchmarks.accuracy.streams import STREAMS
 from benchmarks.paper import __main__ as paper
 from benchmarks.paper import pak_distributions, pak_figures, pak_runs, pak_tables, phd_streams, tops
 from benchmarks.paper.tops import STAND_INS, with_real_streams
-from fastdp.spatial import Box
 from fastdp_lab.datasets import concentric_circles, made_up_check_ins, made_up_pickups
-from fastdp_lab.sweeps import figures, from_table, load, read_manifest, run
+from fastdp_lab.sweeps import from_table, load, read_manifest
 
 figure_of = pytest.importorskip("matplotlib.figure", reason="matplotlib is not installed")
+
 shapely = pytest.importorskip("shapely", reason="the extra 'geo' (shapely) is not installed")
 
 HOLDOUT, LENGTH = 300, 8192
+
 OURS = [name for name in paper.ITEMS if not name.startswith("phd")]
+
 PICTURES = [name for name in OURS if "table" not in name]
+
 SWEEPS = [name for name in OURS if paper.ITEMS[name].sweep]
 
 
@@ -69,16 +71,6 @@ def test_a_sweep_is_run_once_and_drawn_by_group(tmp_path, monkeypatch, capsys) -
     assert "small" in capsys.readouterr().out
 
 
-def test_the_streams_characteristics_and_counters(capsys, monkeypatch, tmp_path) -> None:
-    monkeypatch.setattr(tops, "table1", lambda name: np.arange(1, 1001))
-    tops.characteristics(None)
-    said = capsys.readouterr().out
-    assert "| dns     | ToPS      | 1,141,961 | 2,000  | 63  | 85" in said
-    assert "| pos     | synthetic | 1,000     | 1,657  | 850 | 950   | 995   | 1,000" in said
-    monkeypatch.setattr(phd_streams, "HORIZONS", (16,))
-    assert all(path.stat().st_size > 5000 for path in phd_streams.counters(tmp_path))
-
-
 @pytest.fixture
 def titles(monkeypatch) -> list[str]:
     """Titles of the panels that are saved; nothing is drawn to a file, which takes most of the time."""
@@ -96,8 +88,6 @@ def titles(monkeypatch) -> list[str]:
 
 
 # ToPS and PAK.
-
-
 @pytest.fixture
 def real(tmp_path) -> Path:
     """A folder with a short stream under the name of every real one."""
@@ -168,13 +158,6 @@ def test_panels_say_which_streams_they_show(name, small, titles, real, tmp_path)
         assert all(("synthetic" in title) == (data is None) for title in titles), titles
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in OURS if "table" in name])
-def test_every_table_is_printed(name, small, real, tmp_path, capsys) -> None:
-    make(name, tmp_path / "out", real)
-    assert len(capsys.readouterr().out.splitlines()) > 5
-
-
 @pytest.mark.parametrize("name", SWEEPS)
 def test_a_folder_of_real_streams_replaces_every_synthetic_one(name, real) -> None:
     before, after = table_of(name)["datasets"], with_real_streams(table_of(name), real)["datasets"]
@@ -191,73 +174,8 @@ def test_a_folder_of_real_streams_replaces_every_synthetic_one(name, real) -> No
     assert [each["name"] for each in left if "generator" in each] == ["Fare"]
 
 
-def test_both_prunes_are_shown() -> None:
-    """The published code's, 3 levels up to epsilon = 0.05 and 2 above, and the print's."""
-    for name in ("tops_figure_2", "tops_figure_3", "tops_figure_4", "tops_figure_5", "tops_figure_10"):
-        table = table_of(name)
-        printed = {each["name"] for each in table["mechanisms"] if each["name"].endswith("Eq. 7")}
-        assert printed
-        for each in table["mechanisms"]:
-            if f"{each['name']}, Eq. 7" in printed:
-                assert each["perturber"]["prune"] == (3 if max(each["epsilons"]) <= 0.05 else 2)
-            elif each["name"] in printed:
-                assert "prune" not in each["perturber"]
-
-
-def test_base_knows_where_the_truth_of_figure_5_ends(small, titles, tmp_path) -> None:
-    """Its error is that of zeros beside the clipped truth, not 0."""
-    make("tops_figure_5", tmp_path / "out", None)
-    found = load(tmp_path / "out")
-    base = found[found["mechanism"] == "Base"]
-    assert (base["answer"] == 0.0).all()
-    assert (base["mse"] > 0.0).all()
-    beside = found[found["mechanism"] == "H_2"].set_index("dataset")["truth"]
-    assert (base.set_index("dataset")["truth"] == beside).all()
-
-
-def test_variants_share_a_colour_where_colours_do_not_suffice() -> None:
-    few = figures.looks(["a", "a, b", "zero"], lambda name: name == "zero")
-    assert few["a"]["color"] != few["a, b"]["color"]
-    assert few["zero"]["color"] == figures.GREY
-    names = [f"{kind}{variant}" for variant in ("", ", dashed") for kind in "abcde"]
-    many = figures.looks(["zero", *names], lambda name: name == "zero")
-    for kind in "abcde":
-        first, second = many[kind], many[f"{kind}, dashed"]
-        assert first["color"] == second["color"]
-        assert (first["linestyle"], second["linestyle"]) == ("-", "--")
-    assert len({many[kind]["color"] for kind in "abcde"}) == 5
-
-
-# PHDStream.
-
 #: Part of the Earth, with most cities of the synthetic check-ins.
 CONTINENTS = [shapely.box(-125, 25, -70, 50), shapely.box(-10, 36, 40, 65)]
-
-
-def _land(folder: Path) -> Path:
-    path = folder / phd_streams.LAND
-    path.write_text(shapely.to_geojson(shapely.MultiPolygon(CONTINENTS)))
-    return path
-
-
-@pytest.fixture
-def places(tmp_path: Path) -> Path:
-    """A folder of ``--data`` with tiny files in the forms of the real ones."""
-    folder = tmp_path / "places"
-    folder.mkdir()
-    _land(folder)
-    day = np.arange(400) * 86_400.0
-    for seed, (file, times, low, high) in enumerate(
-        (
-            (phd_streams.GOWALLA, day, (-100, 40), (-90, 45)),
-            (phd_streams.PICKUPS, day / 16, (-74, 40.7), (-73.9, 40.8)),
-        ),
-        1,
-    ):
-        found = np.random.default_rng(seed).uniform(low, high, (400, 2))
-        rows = np.column_stack([times, found[:, 1], found[:, 0]])
-        np.savetxt(folder / file, rows, delimiter=",", header="t,lat,lon", comments="", fmt="%.6f")
-    return folder
 
 
 @pytest.fixture
@@ -275,7 +193,9 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("name", [f"phd_figure_{k}" for k in (3, 4, 5, 6, 7, 8, 9)])
 def test_synthetic_panels_of_points_say_so(name, few, titles, tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(phd_streams, "land", lambda *_: _land(tmp_path))
+    land = tmp_path / phd_streams.LAND
+    land.write_text(shapely.to_geojson(shapely.MultiPolygon(CONTINENTS)))
+    monkeypatch.setattr(phd_streams, "land", lambda *_: land)
     assert shared.call("paper", paper.main, [name, "-o", str(tmp_path / "out")]) == 0
     said = ["synthetic" in title.partition(" | ")[2] for title in titles]
     # Figure 4 shows domains: land and a public box are no data.
@@ -284,58 +204,21 @@ def test_synthetic_panels_of_points_say_so(name, few, titles, tmp_path, monkeypa
     assert len(list((tmp_path / "out" / name).glob("*.png"))) == 1
 
 
-@pytest.mark.parametrize(
-    ("name", "words"), [("phd_figure_5", ("Gowalla", "Gowalla", "Uber")), ("phd_figure_6", ("Gowalla, on land",) * 4)]
-)
-def test_real_points_take_their_place(name, words, few, places, titles, tmp_path) -> None:
-    assert shared.call("paper", paper.main, [name, "-o", str(tmp_path / "out"), "--data", str(places)]) == 0
-    said = [title.partition(" | ")[2] for title in titles]
-    assert all(title.startswith(word) for title, word in zip(said, words, strict=True))
-    assert (tmp_path / "out" / f"{name}_real").is_dir()
-    assert not any("synthetic" in title for title in said)
-
-
-def test_check_ins_of_the_last_days_and_land(places, tmp_path) -> None:
-    scene = phd_streams.check_ins(places, start=100)
-    assert scene.first == 200
-    assert (scene.stream.n_steps, len(scene.stream.initial)) == (200, 200)
-    assert phd_streams.check_ins(places).stream.n_steps == 400
-    pytest.importorskip("pyogrio", reason="the extra 'geo' (geopandas) is not installed")
-    domain, _ = phd_streams.read_domain(phd_streams.land(None, tmp_path))
-    assert domain.contains([[-100, 40], [100, 30], [0, -80], [-30, 30]]).tolist() == [True, True, False, False]
-    assert json.loads((tmp_path / "land.geojson").read_text())["type"] == "FeatureCollection"
-
-
-def test_sweeps_on_real_points(places) -> None:
+def test_sweeps_on_real_points(tmp_path: Path) -> None:
+    """Without their files nothing changes."""
     data = [
         {"name": "Check-ins with deletion", "generator": "check_ins", "deletion": True, "start": [50, 100]},
-        {"name": "Check-ins", "generator": "check_ins", "start": 7},
         {"name": "Pickups on streets", "generator": "pickups", "domain": "streets", "start": 2},
         {"name": "Circles", "generator": "circles", "deletion": True},
     ]
     table = {**TINY, "datasets": data}
-    found = from_table(phd_streams.with_real_points(table, places)).datasets
-    names = ["Gowalla with deletion, start=150", "Gowalla with deletion, start=200", "Gowalla"]
+    assert phd_streams.with_real_points(table, tmp_path)["datasets"] == data
+    for file in (phd_streams.GOWALLA, phd_streams.PICKUPS):
+        rows = np.column_stack([86_400.0 * np.arange(400), np.full(400, 40.5), np.full(400, -73.5)])
+        np.savetxt(tmp_path / file, rows, delimiter=",", header="t,lat,lon", comments="", fmt="%.6f")
+    found = from_table(phd_streams.with_real_points(table, tmp_path)).datasets
+    names = ["Gowalla with deletion, start=150", "Gowalla with deletion, start=200"]
     assert [each.name for each in found] == [*names, "Uber pickups on synthetic streets", "Circles"]
-    assert [each.start for each in found] == [150, 200, 107, 2, 0]
-    assert [each.kind for each in found] == ["file", "file", "file", "file", "generator"]
+    assert [each.start for each in found] == [150, 200, 2, 0]
+    assert [each.kind for each in found] == ["file", "file", "file", "generator"]
     assert found[0].parameters["deletion"] is True
-    # Without the files nothing changes.
-    assert phd_streams.with_real_points(table, places.parent)["datasets"] == data
-
-
-@pytest.mark.parametrize("parameter", ["sensitivity", "batch"])
-def test_errors_against_a_parameter(parameter, titles, tmp_path) -> None:
-    key = "mechanisms" if parameter == "sensitivity" else "datasets"
-    table = {**TINY, "epsilons": [1.0, 2.0], "repetitions": 2, key: [{**TINY[key][0], parameter: [10, 40]}]}
-    folder = run(from_table(table), tmp_path / "out")
-    phd_streams.draw_against(folder, parameter)
-    sizes = ("small", "medium", "large")
-    assert titles == [f"tiny | circles (synthetic), {size} boxes" for size in sizes]
-
-
-def test_a_box_is_framed() -> None:
-    ax = figure_of.Figure().subplots()
-    phd_streams.draw_domain(ax, Box((0, 1), (2, 4)))
-    (frame,) = ax.patches
-    assert (*frame.get_xy(), frame.get_width(), frame.get_height()) == (0, 1, 2, 3)

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import CancelledError, Executor, Future, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from importlib.util import find_spec
@@ -35,12 +35,6 @@ needs_dask = pytest.mark.skipif(find_spec("distributed") is None, reason="Dask i
 @pytest.fixture
 def found(small) -> sweeps.Specification:
     return sweeps.from_table(small)
-
-
-@pytest.fixture
-def undisturbed(found, tmp_path, digest) -> str:
-    """Digest of the table of one worker without interruption."""
-    return digest(sweeps.run(found, tmp_path / "undisturbed"))
 
 
 @pytest.mark.slow
@@ -189,15 +183,7 @@ def test_one_runner_at_a_time_and_a_session_of_each(found, tmp_path, digest, und
     assert digest(folder) == undisturbed
 
 
-def test_another_version_does_not_go_on(found, tmp_path, monkeypatch) -> None:
-    with monkeypatch.context() as patch:
-        patch.setattr(results.fastdp, "__version__", "0.0.1")
-        begun(found, tmp_path / "out")
-    with pytest.raises(DataError, match=r"begun by fastdp 0\.0\.1, this is .*expected that version, or a new folder"):
-        sweeps.run(found, tmp_path / "out")
-
-
-def test_damaged_parts_are_run_again(found, tmp_path, digest, undisturbed) -> None:
+def test_damaged_parts_are_run_again(found, tmp_path, digest, undisturbed, monkeypatch) -> None:
     begun(found, tmp_path / "out")
     paths = sorted((tmp_path / "out" / "parts").glob("*.parquet"))
     content = paths[2].read_bytes()
@@ -217,12 +203,10 @@ def test_damaged_parts_are_run_again(found, tmp_path, digest, undisturbed) -> No
     (folder / "results.parquet").write_bytes(b"x")
     with pytest.raises(DataError, match=r"results\.parquet: damaged"):
         sweeps.load(folder)
-
-
-def test_parts_that_are_always_damaged_end_the_sweep(found, tmp_path, monkeypatch) -> None:
+    # Parts that are always damaged end the sweep.
     monkeypatch.setattr(results, "write_part", lambda folder, name, *_: results.part_path(folder, name).touch())
     with pytest.warns(RuntimeWarning), pytest.raises(StateError, match="damaged 3 times"):
-        sweeps.run(found, tmp_path / "out")
+        sweeps.run(found, tmp_path / "always")
 
 
 def moody(setting: sweeps.Setting, *, always: bool = False) -> Callable[..., Any]:
@@ -377,25 +361,7 @@ def test_an_executor_that_is_lost_is_one_error(found, tmp_path, name) -> None:
     assert caught.value.__suppress_context__, "no traceback of the executor's"
 
 
-@pytest.mark.parametrize(("option", "value"), [("workers", 0), ("mode", "fibres")])
-def test_options_are_checked(found, tmp_path, option, value) -> None:
-    with pytest.raises(FastDPError, match=f"{option} = "):
-        sweeps.run(found, tmp_path / "out", **{option: value})
-    assert not (tmp_path / "out").exists()
-
-
-def test_an_estimate_counts_cells_and_rows(found, tmp_path) -> None:
-    guess = sweeps.estimate(found)
-    folder = sweeps.run(found, tmp_path / "out")
-    assert (guess["cells"], guess["parts"]) == (120, 18)
-    assert guess["rows"] == pytest.approx(len(sweeps.load(folder)), rel=0.05)
-    assert guess["seconds"] > 0.0
-    assert (folder / "results.parquet").stat().st_size < guess["table_bytes"] + 20_000
-
-
 # A real Dask cluster of several worker processes on this machine.
-
-
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @needs_dask
@@ -441,17 +407,21 @@ def test_without_an_answer_and_without_logs(monkeypatch) -> None:
     assert [log.getEffectiveLevel() for log in logs] == before
 
 
-@pytest.fixture
-def scheduler(tmp_path) -> Iterator[tuple[subprocess.Popen, str]]:
-    """A scheduler without workers, and its address."""
-    file, none = tmp_path / "scheduler.json", subprocess.DEVNULL
-    command = ["distributed.cli.dask_scheduler", "--port", "0", "--no-dashboard", "--scheduler-file", str(file)]
-    process = subprocess.Popen(**python("-m", *command), stdout=none, stderr=none)
-    try:
-        while not file.exists() or not file.read_text().endswith("}"):
-            assert process.poll() is None
-            time.sleep(0.01)
-        yield process, json.loads(file.read_text())["address"]
-    finally:
-        process.kill()
-        process.wait()
+def test_an_estimate_counts_cells_and_rows_and_options_are_checked(found, whole, tmp_path) -> None:
+    guess = sweeps.estimate(found)
+    assert (guess["cells"], guess["parts"]) == (120, 18)
+    assert guess["rows"] == pytest.approx(len(sweeps.load(whole)), rel=0.05)
+    assert guess["seconds"] > 0.0
+    assert (whole / "results.parquet").stat().st_size < guess["table_bytes"] + 20_000
+    for option, value in (("workers", 0), ("mode", "fibres")):
+        with pytest.raises(FastDPError, match=f"{option} = "):
+            sweeps.run(found, tmp_path / "out", **{option: value})
+    assert not (tmp_path / "out").exists()
+
+
+def test_another_version_does_not_go_on(found, tmp_path, monkeypatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(results.fastdp, "__version__", "0.0.1")
+        begun(found, tmp_path / "out")
+    with pytest.raises(DataError, match=r"begun by fastdp 0\.0\.1, this is .*expected that version, or a new folder"):
+        sweeps.run(found, tmp_path / "out")

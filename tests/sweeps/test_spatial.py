@@ -14,7 +14,7 @@ from fastdp.errors import FastDPError
 from fastdp.noise.key import Key
 from fastdp.spatial import Box
 from fastdp_lab import sweeps
-from fastdp_lab.datasets import concentric_circles, made_up_check_ins, made_up_pickups
+from fastdp_lab.datasets import concentric_circles
 from fastdp_lab.sweeps.runner import check_data
 from fastdp_lab.sweeps.specification import parts, query_seed
 from fastdp_lab.sweeps.study import load_truth
@@ -108,17 +108,6 @@ def test_domains_that_are_no_box(spatial, tmp_path) -> None:
     assert complaint(spatial, tmp_path).startswith(f"domain {tmp_path / 'sea.geojson'}: cannot be read (No such")
 
 
-def test_a_download(spatial, tmp_path, monkeypatch) -> None:
-    monkeypatch.setenv("FASTDP_DATA", str(tmp_path))
-    spatial["datasets"] = [{"name": "Gowalla", "download": "gowalla", "batch": 2}]
-    spatial["workloads"] = [{"kind": "boxes", "count": 5, "times": 2}]
-    assert complaint(spatial).endswith("run: fastdp datasets --download gowalla")
-    line = "{}\t2010-10-19T23:55:2{}Z\t30.2359091167\t-97.7951395833\t22847\n"
-    with gzip.open(tmp_path / "loc-gowalla_totalCheckins.txt.gz", "wt") as file:
-        file.writelines(line.format(k, 9 - k) for k in range(6))
-    assert check_data(sweeps.from_table(spatial), Path())["Gowalla"]["events"] == 6
-
-
 def test_numbers_are_those_of_the_publisher_under_the_cell_s_key(finished) -> None:
     """By hand: the stream, the boxes, the noise, and the formulas of section 5.4."""
     found, table = sweeps.from_table(SPATIAL), sweeps.load(finished)
@@ -187,16 +176,3 @@ def test_pictures_from_result_files_alone(finished, tmp_path) -> None:
         *("mse_over_time_small.png", "mse_small.png", "total_over_time.png", "map_0.png", "map_1.png")
     ]
     assert all(path.read_bytes().startswith(b"\x89PNG") for path in some)
-
-
-@pytest.mark.parametrize("make", [made_up_pickups, made_up_check_ins])
-def test_made_up_places(make) -> None:
-    stream, again, other = (make(2000, days=10, seed=seed) for seed in (1, 1, 2))
-    np.testing.assert_array_equal(stream.points, again.points)
-    assert not np.array_equal(stream.points, other.points)
-    assert len(stream.points) == 2000
-    assert stream.n_steps in ((39, 40) if make is made_up_pickups else (9, 10))
-    # Half of all lies in a tiny part of the box.
-    cells = np.floor(64 * (stream.points - stream.lower) / (stream.upper - stream.lower)).astype(int)
-    _, counts = np.unique(cells, axis=0, return_counts=True)
-    assert np.sort(counts)[::-1][:40].sum() > 1000

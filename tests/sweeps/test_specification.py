@@ -20,37 +20,19 @@ from tests.sweeps.conftest import HERE, complaint
 
 PAPER = Path(__file__).parents[2] / "benchmarks" / "paper"
 
-
-def put(tables, path, value) -> None:
-    *way, last = path
-    for step in way:
-        tables = tables[step]
-    tables[last] = value
-
-
 REFUSALS = tomllib.loads((HERE / "refusals.toml").read_text())
 
 
-@pytest.mark.parametrize(("path", "value", "said"), REFUSALS["small"])
-def test_wrong_values_are_named_by_their_key(small, path, value, said) -> None:
-    put(small, path, value)
-    assert complaint(small).startswith(said)
-
-
-@pytest.mark.parametrize(("path", "value", "said"), REFUSALS["spatial"])
-def test_wrong_values_of_points_are_named_by_their_key(spatial, path, value, said) -> None:
-    put(spatial, path, value)
-    assert complaint(spatial).startswith(said)
-
-
-def test_missing_keys(small) -> None:
-    del small["epsilons"]
-    assert complaint(small) == "epsilons is missing: expected a value for it"
-    small["epsilons"] = [1.0]
-    del small["mechanisms"][1]["threshold"]
-    assert complaint(small) == "mechanisms[1].threshold is missing: expected a table with its part"
-    small["mechanisms"][1]["threshold"] = {"p": 0.9}
-    assert complaint(small).startswith("mechanisms[1].threshold.part = None: expected one of")
+@pytest.mark.parametrize(
+    ("kind", "path", "value", "said"), [(kind, *each) for kind in REFUSALS for each in REFUSALS[kind]]
+)
+def test_wrong_values_are_named_by_their_key(small, spatial, kind, path, value, said) -> None:
+    tables = inner = {"small": small, "spatial": spatial}[kind]
+    *way, last = path
+    for step in way:
+        inner = inner[step]
+    inner[last] = value
+    assert complaint(tables).startswith(said)
 
 
 def test_files_that_are_missing_or_need_a_column(small, tmp_path) -> None:
@@ -67,43 +49,6 @@ def test_files_that_are_missing_or_need_a_column(small, tmp_path) -> None:
     np.save(tmp_path / "nan.npy", np.full(900, np.nan))
     small["datasets"][0] = {"name": "mine", "file": str(tmp_path / "nan.npy"), "bound": 3}
     assert complaint(small) == "datasets[0]: mine holds NaN or infinity: expected finite values"
-
-
-def test_a_download_that_is_not_there_says_how_to_get_it(small, tmp_path, monkeypatch) -> None:
-    monkeypatch.setenv("FASTDP_DATA", str(tmp_path))
-    small["datasets"] = [{"name": "clicks", "download": "kosarak"}]
-    assert complaint(small).endswith("run: fastdp datasets --download kosarak")
-
-
-def test_no_toml(tmp_path) -> None:
-    (tmp_path / "bad.toml").write_text("a = \n")
-    with pytest.raises(DataError, match=r"bad\.toml: not readable as TOML"):
-        sweeps.read_specification(tmp_path / "bad.toml")
-    (tmp_path / "odd.toml").write_text("epsilons = 3\n")
-    with pytest.raises(ParameterError, match=r"odd\.toml: datasets is missing"):
-        sweeps.read_specification(tmp_path / "odd.toml")
-
-
-def test_python_objects_are_checked_like_tables(small) -> None:
-    for field, value in (("metrics", ("rmse",)), ("name", ""), ("truth", "cut"), ("epsilons", (1.0, 1.0))):
-        with pytest.raises(ParameterError, match=rf"^{field}.* = .*: expected"):
-            replace(sweeps.from_table(small), **{field: value})
-
-
-def test_numbers_of_numpy_are_numbers(small) -> None:
-    want = sweeps.from_table(small)
-    small.update(epsilons=[np.float64(0.1), np.int64(1)], repetitions=np.int64(5), holdout=np.int64(500))
-    assert sweeps.from_table(small) == want
-
-
-def test_labels_name_the_fields_that_differ(small) -> None:
-    parts = [{"part": "NoisyMax", "c": 20.0}, {"part": "NoisyMax", "step": 20.0}]
-    small["mechanisms"] = [{"name": "P", "system": "publisher", "threshold": parts, "perturber": {"part": "Flat"}}]
-    found = sweeps.from_table(small)
-    assert [each.name for each in found.mechanisms] == [
-        "P, threshold=NoisyMax/c=20.0",
-        "P, threshold=NoisyMax/step=20.0",
-    ]
 
 
 def test_lists_expand_to_a_grid(small) -> None:
@@ -184,3 +129,30 @@ def test_where_hold_out_and_published_part_are_one_a_short_stream_is_reflected(s
     apart = sweeps.from_table({**small, "datasets": [{**table, "overlap": False}]}).datasets[0]
     with pytest.raises(DataError, match="holdout = 900: expected less than the 400 values"):
         apart.load(tmp_path)
+
+
+def test_tables_and_objects_are_checked(small, tmp_path, monkeypatch) -> None:
+    whole = sweeps.from_table(small)
+    numbers = {"epsilons": [np.float64(0.1), np.int64(1)], "repetitions": np.int64(5), "holdout": np.int64(500)}
+    assert sweeps.from_table({**small, **numbers}) == whole
+    for field, value in (("metrics", ("rmse",)), ("name", ""), ("truth", "cut"), ("epsilons", (1.0, 1.0))):
+        with pytest.raises(ParameterError, match=rf"^{field}.* = .*: expected"):
+            replace(whole, **{field: value})
+    for text, said in (("a = \n", r"bad\.toml: not readable as TOML"), ("epsilons = 3\n", "datasets is missing")):
+        (tmp_path / "bad.toml").write_text(text)
+        with pytest.raises((DataError, ParameterError), match=said):
+            sweeps.read_specification(tmp_path / "bad.toml")
+    del small["epsilons"]
+    assert complaint(small) == "epsilons is missing: expected a value for it"
+    small["epsilons"] = [1.0]
+    del small["mechanisms"][1]["threshold"]
+    assert complaint(small) == "mechanisms[1].threshold is missing: expected a table with its part"
+    small["mechanisms"][1]["threshold"] = {"p": 0.9}
+    assert complaint(small).startswith("mechanisms[1].threshold.part = None: expected one of")
+    parts = [{"part": "NoisyMax", "c": 20.0}, {"part": "NoisyMax", "step": 20.0}]
+    small["mechanisms"] = [{"name": "P", "system": "publisher", "threshold": parts, "perturber": {"part": "Flat"}}]
+    labels = [each.name for each in sweeps.from_table(small).mechanisms]
+    assert labels == ["P, threshold=NoisyMax/c=20.0", "P, threshold=NoisyMax/step=20.0"]
+    monkeypatch.setenv("FASTDP_DATA", str(tmp_path))
+    small["datasets"] = [{"name": "clicks", "download": "kosarak"}]
+    assert complaint(small).endswith("run: fastdp datasets --download kosarak")

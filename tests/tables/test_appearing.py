@@ -28,6 +28,7 @@ BEGIN = datetime(2024, 1, 1)
 SECRET = bytes(range(32))
 ROW = fastdp.Rows()
 PERSON = fastdp.Person("person", 4, per="2h", per_window=2)
+HOURLY = fastdp.Person("person", 2, per="1h")
 #: Key, hour, person.
 Row = tuple[Any, int, int]
 
@@ -182,6 +183,45 @@ def test_keys_of_one_unit_share_delta() -> None:
     single = [online_keys.outcome(path, limits, rule.scale, 120) for path in paths(3, 1) if any(path)]
     for one, other in itertools.product(single, repeat=2):
         assert 1 - one[-1] * other[-1] <= 0.02
+
+
+def running(unit: Any, rows: list[Row]) -> dict[Any, tuple[int, ...]]:
+    """Running weight of each key in three windows, in which none appears."""
+    windows, found = windows_of(unit, delta=1e-99), defaultdict(lambda: [0, 0, 0])
+    for hour in range(3):
+        add(windows, [row for row in rows if row[1] == hour])
+        windows.advance(BEGIN + timedelta(hours=hour + 1))
+        keys = windows.state.keys
+        assert keys.shown[0].size == 0
+        names = keys.table.entries(np.arange(keys.size))[0].to_pylist()
+        for name, weight in zip(names, keys.facts[:, 0].tolist(), strict=True):
+            found[name][hour] = weight
+    return {name: tuple(each) for name, each in found.items()}
+
+
+@pytest.mark.parametrize(
+    ("unit", "noise"), [(fastdp.Rows(2), "laplace"), (PERSON, "laplace"), (PERSON, "gaussian"), (HOURLY, "gaussian")]
+)
+def test_weights_of_all_neighbours(unit: Any, noise: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All that one unit may have on three keys beside others: weights rise, by no more than the noise is for."""
+    monkeypatch.setattr("fastdp.tables.arguments.with_noise", lambda plan: replace(plan, noise=noise))
+    rule = KeyNoise.of(windows_of(unit).machine.plan)
+    person, last = not isinstance(unit, fastdp.Rows), 1 if unit is PERSON else 0
+    crowd = [("a", 0, 1), ("a", 2, 1), ("b", 1, 2), ("b", 1, 3)]
+    cells = list(itertools.product("abc", range(last + 1 if person else 3), [0]))
+    most = len(cells) if person else unit.k
+    before, norms = running(unit, crowd), set()
+    ways = itertools.combinations if person else itertools.combinations_with_replacement
+    for count in range(1, most + 1):
+        for own in ways(cells, count):
+            # A person's rows come twice, which changes nothing.
+            after = running(unit, [*own, *crowd, *(own if person else ())])
+            moved = [np.subtract(path, before.get(key, (0, 0, 0))) for key, path in after.items()]
+            assert all((np.diff(each, prepend=0) >= 0).all() for each in moved)
+            norms.add(sum(each[-1] ** rule.power for each in moved))
+            assert all(each[-1] == 0 or each[-1] >= rule.least for each in moved)
+    limit = rule.total**rule.power
+    assert (1 - 1e-8) * limit < max(norms) <= limit
 
 
 # Any cut, restarts, late rows.
@@ -347,7 +387,7 @@ def test_noise_follows_from_the_key_and_not_from_its_number() -> None:
     one, other = cells(run(plain, rows, [5])), cells(run(mixed, others + rows, [5]))
     assert one == {place: value for place, value in other.items() if place[1].startswith("k")}
     bars = [
-        dict(zip(keys.table.entries(np.arange(keys.size))[0].to_pylist(), keys.bars.tolist(), strict=True))
+        dict(zip(keys.table.entries(np.arange(keys.size))[0].to_pylist(), keys.facts[:, 1].tolist(), strict=True))
         for keys in (plain.state.keys, mixed.state.keys)
     ]
     assert bars[0] == {key: bar for key, bar in bars[1].items() if key in bars[0]}
@@ -440,7 +480,7 @@ def test_periods_shorter_than_windows_weigh_apart() -> None:
         at = np.array([BEGIN + timedelta(days=day) for day, _ in days], "M8[us]")
         windows.add(at, keys=[key for _, key in days], persons=[7] * len(days))
         windows.advance("2024-01-08")
-        found.append(windows.state.keys.weights.tolist())
+        found.append(windows.state.keys.facts[:, 0].tolist())
     one = online_keys.WEIGHT
     assert found == [[one], [one, one], [one + one // 3, one // 3, one // 3]]
 

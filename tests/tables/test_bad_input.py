@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from datetime import datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -111,9 +112,20 @@ def test_errors_about_rows_are_charged(convert, changed, options, message, ledge
 
 @pytest.mark.parametrize("convert", [pd.DataFrame, pl.from_pandas, pa.Table.from_pandas, pa.RecordBatch.from_pandas])
 def test_keys_of_another_type_are_refused_and_charge_nothing(convert: Any, ledger: fastdp.Ledger) -> None:
-    for by, keys in (("meter", [1, 2]), ("who", ["1", "2"]), (["meter", "who"], [("x", "y")])):
+    for by, keys in (("meter", [1, 2]), ("who", ["1", "2"]), (["meter", "who"], [("x", "y")]), ("who", [1.5, 2.0])):
         assert "are no" in refused(ledger, convert(GOOD), by=by, keys=keys)
     assert spent(ledger) == 0.0
+
+
+@pytest.mark.parametrize(
+    "entries", [[1, 7, 1], [1, None, 1], [Decimal(1), Decimal("7.5"), Decimal(1)], ["1", "7", "1"]]
+)
+def test_a_type_that_rows_decide_is_not_refused(entries: list[Any], ledger: fastdp.Ledger) -> None:
+    """A column of objects: after the charge an error would tell of its entries; those that name a key are in it."""
+    frame = GOOD.assign(meter=pd.Series(entries, dtype=object))
+    options = {"epsilon": 1e3, "ledger": ledger, "stream": "s", "seed": 1}
+    found = flat.counts(frame, "at", "1d", by="meter", keys=["x", "1"], **options)
+    assert np.rint(found.estimate(0, 1)).tolist() == [[0, 2]]
 
 
 def test_keys_are_single_entries(ledger: fastdp.Ledger) -> None:
@@ -255,6 +267,7 @@ COLUMNS = [
     pd.Series([987654.25, 1.0]),
     pl.Series(NAMES),
     NAMES,
+    NAMES[:2],
     np.array(NAMES),
     pd.DataFrame({"who": NAMES}),
 ]

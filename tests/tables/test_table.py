@@ -1,4 +1,4 @@
-"""What a table shows: frames of every family, print, files, pictures; what was cut; a table without keys."""
+"""Views of a table: frames of every family, print, files, pictures; what was cut; a table without keys."""
 
 from __future__ import annotations
 

@@ -58,68 +58,6 @@ def append_parts(
         ends[c, 3] = r
 
 
-@inline
-def append_two(
-    node: int,
-    c: int,
-    width: np.int64,
-    added: np.ndarray,
-    removed: np.ndarray,
-    parent: np.ndarray,
-    code: np.ndarray,
-    ends: np.ndarray,
-) -> None:
-    """:func:`append_parts` of a cell cut in two."""
-    a = ends[node, 0]
-    r = ends[node, 2]
-    a_stop = ends[node, 1]
-    r_stop = ends[node, 3]
-    own = 2 * code[node]
-    a_cut = before(added, a, a_stop, (own + 1) * width)
-    r_cut = before(removed, r, r_stop, (own + 1) * width)
-    parent[c] = node
-    parent[c + 1] = node
-    code[c] = own
-    code[c + 1] = own + 1
-    ends[c, 0] = a
-    ends[c, 1] = a_cut
-    ends[c, 2] = r
-    ends[c, 3] = r_cut
-    ends[c + 1, 0] = a_cut
-    ends[c + 1, 1] = a_stop
-    ends[c + 1, 2] = r_cut
-    ends[c + 1, 3] = r_stop
-
-
-@inline
-def take_two(
-    c: int,
-    first: int,
-    whole: float,
-    equal: bool,
-    kept: np.ndarray,
-    origin: np.ndarray,
-    released: np.ndarray,
-    measure: np.ndarray,
-) -> None:
-    """Write the numbers of two children: kept nodes ``first`` and the next, or new ones (-1)."""
-    if first >= 0:
-        origin[c] = first
-        origin[c + 1] = first + 1
-        released[c] = kept[first].released
-        released[c + 1] = kept[first + 1].released
-        measure[c] = kept[first].measure
-        measure[c + 1] = kept[first + 1].measure
-    else:
-        origin[c] = -1
-        origin[c + 1] = -1
-        released[c] = 0
-        released[c + 1] = 0
-        if equal:
-            measure[c] = whole / 2
-            measure[c + 1] = whole / 2
-
-
 @kernel
 def descend(
     level: int,
@@ -210,10 +148,6 @@ def descend(
             node = parent[c]
             o = origin[node]
             known = kept[o].first if o >= 0 and kept[o].split >= since else -1
-            if fan_out == 2:
-                append_two(node, c, width, added, removed, parent, code, ends)
-                take_two(c, known, measure[node], equal, kept, origin, released, measure)
-                continue
             append_parts(node, c, fan_out, width, added, removed, parent, code, ends)
             for j in range(fan_out):
                 origin[c + j] = known + j if known >= 0 else -1

@@ -3,38 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from fractions import Fraction
 
 import numpy as np
 import pytest
 
-from benchmarks.audit.parts import draw_noise, with_split_noise
+from benchmarks.audit.parts import with_split_noise
 from fastdp.local import Hybrid, Piecewise, SquareWave, StochasticRounding
-from fastdp.noise import sampler
 from fastdp.noise.key import Key
 from fastdp.thresholds import PAKQuantile
 from fastdp.thresholds.quantile import calibrate
-from fastdp_kernels.streams import threshold_choice
 from fastdp_lab.audit import exact
 from fastdp_lab.audit.exact import RULES, WIDE, small_task, split_plan
 from tests import stat
-
-
-@pytest.mark.parametrize("one_sided", [False, True])
-def test_exact_winners_are_those_of_the_kernel(one_sided: bool) -> None:
-    """Ties, which are frequent at this scale, included: they go to the lowest index."""
-    counts, unit, penalties, runs = np.array([0, 1, 0, 1]), 1, np.array([0, 1, 1]), 200_000
-    scores, scale = unit * np.cumsum(counts)[1:] - penalties, 1.5
-    distribution = (
-        sampler.geometric_distribution(Fraction(3, 2)) if one_sided else sampler.laplace_distribution(Fraction(3, 2))
-    )
-    winners = np.empty(runs, np.int64)
-    noise = draw_noise(distribution, runs, 3, Key.from_seed(stat.seed(307)))
-    threshold_choice.choose_rows(counts.reshape(1, -1), unit, penalties, noise, winners)
-    found = np.bincount(winners - 1, minlength=3)
-    stat.accept(stat.chi_square_p(found, exact.winner_probabilities(scores, scale, one_sided=one_sided)))
-    last_wins = exact.winner_probabilities(scores[::-1], scale, one_sided=one_sided)[::-1]
-    stat.reject(stat.chi_square_p(found, last_wins))
 
 
 def test_the_sum_of_a_choice_and_its_kernel_is_the_same() -> None:

@@ -8,14 +8,16 @@ noise knows how far they move.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from decimal import Context, Decimal
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 from unittest import mock
 
 import numpy as np
@@ -24,12 +26,16 @@ import fastdp
 from fastdp import Key
 from fastdp.guarantee import zcdp_loss
 from fastdp.kinds import Integers, Json
-from fastdp.noise.words import Purpose
+from fastdp.noise import binding
+from fastdp.noise.words import Purpose, StreamId
 from fastdp_lab.audit.couplings import check
 from fastdp_lab.audit.couplings.check import BoundSums, Finding, Generator, Instance, Outputs, Shifts, Table, pick
 from fastdp_lab.audit.runs import TABLES_INSTALLED
 
 BEGIN = datetime(2024, 1, 1)
+#: Number of the hour that begins there.
+FIRST = (BEGIN - datetime(1970, 1, 1)) // timedelta(hours=1)
+CELL = StreamId(Purpose.CELL)
 #: Noise that lets any small count pass, and noise that lets any candidate win.
 SURE, WINS = 2**40, 2**55
 #: Of values; and how many of the candidates for the clip, from the bound down, may win.
@@ -49,6 +55,8 @@ class Row(NamedTuple):
 
 
 Rows = Sequence[Row]
+#: Running weights of keys by the name of their noise, and window.
+Tests = dict[check.Name, dict[int, int]]
 #: A release under a key, of rows or of batches of them: tables in order.
 Release = Callable[[Key, Any], list[Any]]
 
@@ -65,16 +73,25 @@ def batch_release(kind: str, options: Json, key: Key, rows: Rows) -> list[Any]:
     types = {"at": pyarrow.timestamp("us"), "key": pyarrow.string(), "person": pyarrow.string()}
     schema = pyarrow.schema({**types, "value": pyarrow.float64()})
     frame = pyarrow.Table.from_pylist([{"at": at(row.minute), **row._asdict()} for row in rows], schema)
-    options = dict(options)
-    if options.pop("noise", None) == "gaussian":
-        # Whatever the rule would take.
-        with mock.patch("fastdp.tables.arguments.with_noise", lambda plan: replace(plan, noise="gaussian")):
-            return [getattr(fastdp, kind)(frame, key=key, **options)]
-    return [getattr(fastdp, kind)(frame, key=key, **options)]
+    with of_noise(options) as given:
+        return [getattr(fastdp, kind)(frame, key=key, **given)]
+
+
+@contextmanager
+def of_noise(options: Json) -> Iterator[Json]:
+    """Arguments of a call whose noise is as the options say, whatever the rule would take."""
+    given, noise = {name: each for name, each in options.items() if name != "noise"}, options.get("noise", "laplace")
+    with mock.patch("fastdp.tables.arguments.with_noise", lambda plan: replace(plan, noise=noise)):
+        yield given
 
 
 def online_release(options: Json, saved: int, key: Key, batches: Sequence[tuple[int, Rows]]) -> list[Any]:
     """A ``fastdp.Windows``: rows are added, then the clock moves; the state is saved after one of the calls."""
+    with of_noise(options) as given:
+        return _online(given, saved, key, batches)
+
+
+def _online(options: Json, saved: int, key: Key, batches: Sequence[tuple[int, Rows]]) -> list[Any]:
     windows = fastdp.Windows(key=key, **options)
     persons = isinstance(options["unit"], fastdp.Person)
     given = {"values": "*" not in options["statistics"], "keys": options.get("by"), "persons": persons}
@@ -210,6 +227,76 @@ class TableInstance(Instance):
         after.loss += float(max(0, there - here - step) / scale)
 
 
+# Private keys online.
+
+
+@contextmanager
+def keys_named(hides: bool = False) -> Iterator[Tests]:
+    """Name the noise of private keys online by key, with windows as positions; if it ``hides`` no key passes.
+
+    Gives the running weight of each key, by the name of its fresh noise, in each window in which it is tested.
+    """
+    tests: Tests = defaultdict(dict)
+
+    def draw_cells(sums: Integers, distributions: Any, key: Any, first: int, rows: Any) -> Integers:
+        if key.labels[-2:-1] != ("keys",):
+            return binding.draw_cells(sums, distributions, key, first, rows)
+        noise, fresh = sums.copy(), key.labels[-1] == "windows"
+        for k, row in enumerate(rows.tolist()):
+            own, out = key.within(*row), noise[0, :, k].copy()
+            own.given.fill(out, distributions[0], own, CELL, first - FIRST if fresh else 0)
+            noise[0, :, k] = out if fresh or not hides else SURE
+            weights = {first - FIRST + i: weight for i, weight in enumerate(sums[0, :, k].tolist()) if weight}
+            tests[check.name_of(own, CELL)] |= weights if fresh else {}
+        return noise
+
+    with mock.patch("fastdp.tables.appearing.binding", mock.Mock(draw_cells=draw_cells)):
+        yield tests
+
+
+@dataclass(frozen=True)
+class OnlineKeysInstance(TableInstance):
+    """Two streams of private keys; the coupling is the one of ``docs/privacy.md``."""
+
+    #: Threshold of each window, by its number since BEGIN, and the scale of the noise of keys.
+    thresholds: dict[int, int] = field(default_factory=dict)
+    scale: Fraction = Fraction(1)
+
+    def check(self, seed: int) -> Finding:
+        """Let each key appear in some window, or never, by noise that just passes; then force all sums equal."""
+        rng, event, alone = np.random.default_rng(seed), 0.0, list[check.Name]()
+        before, after = Shifts(), Shifts()
+        with keys_named(hides=True) as mine:
+            self.release(Table(seed).key, self.x)
+        with keys_named(hides=True) as others:
+            self.release(Table(seed).key, self.x_adjacent)
+        for name in sorted(mine.keys() | others.keys(), key=repr):
+            own, there = mine[name], others[name]
+            bar = name._replace(labels=("keys", "bars", *name.labels[2:]))
+            # A test in one stream alone fails but for an event of small probability.
+            single = {
+                window: weight for window, weight in (own | there).items() if (window in own) != (window in there)
+            }
+            event += sum(tail(self.thresholds[window] - weight, self.scale) for window, weight in single.items())
+            needed = {window: max(0, self.thresholds[window] - own[window]) for window in sorted(own.keys() & there)}
+            alone += [] if needed else [name, bar]
+            passes = pick(rng, None, *needed)
+            noise = {window: max(0, least - (window != passes)) for window, least in needed.items()}
+            begins = next((window for window, least in needed.items() if noise[window] == least), None)
+            before.fixed |= {bar: {0: 0}, name: noise | dict.fromkeys(single, -SURE)}
+            after.fixed |= {bar: {0: 0}, name: dict(before.fixed[name])}
+            last = begins if begins is not None else max(needed, default=None)
+            moved = there[last] - own[last] if last is not None else 0
+            if moved > 0:
+                after.fixed[bar][0] = after.by[bar][0] = moved
+            elif moved and begins is not None:
+                after.fixed[name][begins] -= moved
+                after.by[name][begins] = -moved
+        with keys_named():
+            found = self.coupled(Table(seed, before), lambda sums: Table(seed, after, sums), *alone)
+        return found._replace(ratio=max(found.ratio, event / self.delta))
+
+
 def _least(passes: Callable[[int], bool], step: int, high: int) -> int:
     """The least noise from 0 on that passes, or at most a step more; ``high`` is tried first."""
     if passes(0):
@@ -295,7 +382,6 @@ def tables_of(rng: Generator, choice: Choice, contributions: int) -> tuple[list[
 def options_of(rng: Generator, choice: Choice) -> Json:
     """The parameters of a call."""
     options: Json = {"epsilon": pick(rng, 0.5, 1.0, 6.0)}
-    noise: Literal["gaussian"] | None = "gaussian" if choice.noise == "gaussian" else None
     if choice.kind != "counts":
         resolution = pick(rng, None, 0.5)
         # On a coarse grid several candidates are one clip, which does not tell the winner.
@@ -308,10 +394,10 @@ def options_of(rng: Generator, choice: Choice) -> Json:
     options["unit"] = unit_of(rng, choice.unit)
     if choice.keys != "none":
         options["by"] = "key"
-    if choice.keys in ("given", "public"):
-        options["keys"] = "public" if choice.keys == "public" else ["b", "a", "q"]
-    if noise is not None:
-        options["noise"] = noise
+    if choice.keys != "none":
+        private = fastdp.PrivateKeys(others=pick(rng, False, True))
+        options["keys"] = {"given": ["b", "a", "q"], "public": "public", "private": private}[choice.keys]
+    options["noise"] = choice.noise
     if choice.noise == "gaussian" or choice.keys == "private":
         options["delta"] = pick(rng, 1e-6, 0.01)
     ends = {"start": at(60), "stop": at(60 * 4)} if pick(rng, False, True) else {}
@@ -369,22 +455,34 @@ def instance_of(
 
 def draw_online(rng: Generator, kind: str, keys: str, **fixed: Any) -> TableInstance:
     """An instance of ``fastdp.Windows``: the same rows in the same batches, but the unit's; some come late."""
-    unit = fixed.pop("unit", None) or pick(rng, *UNITS)
+    choice = Choice(kind, keys, pick(rng, *UNITS), pick(rng, *NOISES), False)
+    choice = choice._replace(**{name: fixed.pop(name) for name in tuple(fixed) if name in Choice._fields})
     # Windows close one by one: persons are bounded in a period, and in each of its windows.
-    unit = "person in a period" if "person" in unit else unit
-    choice = Choice(kind, keys, unit, "laplace", False)
+    person, choice = (
+        "person" in choice.unit,
+        choice._replace(unit=choice.unit.replace("person", "person in a period")),
+    )
     given = {**options_of(rng, choice), **fixed}
     statistics = {"totals": {"value": "sum"}, "counts": {"*": "count"}, "means": {"value": "mean"}}[kind]
     options: Json = {"statistics": statistics, "time": fastdp.Time("at", "1h", start=at(pick(rng, 0, 60)))}
-    options |= {name: given[name] for name in ("epsilon", "unit", "by", "keys") if name in given}
+    options |= {name: given[name] for name in ("epsilon", "delta", "unit", "by", "keys", "noise") if name in given}
     if kind != "counts":
         options["bounds"] = given["bound"]
-    if "person" in unit:
+    if keys == "private":
+        options["keys"] = fastdp.PrivateKeys()
+    if person:
         each = pick(rng, 1, 2)
         options["unit"] = fastdp.Person("person", 2 * each, per="2h", per_window=each)
     pair = tables_of(rng, choice, rows_in(options["unit"]))
     release = partial(online_release, options, int(rng.integers(-1, 3)))
-    return instance_of(rng, choice, options, batched(rng, *pair), release)
+    instance = instance_of(rng, choice, options, batched(rng, *pair), release)
+    if keys != "private":
+        return instance
+    with of_noise(options) as given:
+        machine: Any = fastdp.Windows(**given, seed=0).machine
+    rule, start = machine.appearing, machine.plan.start - FIRST
+    thresholds = dict(enumerate(rule.thresholds(0, HOURS + 2).tolist(), start))
+    return OnlineKeysInstance(**vars(instance), thresholds=thresholds, scale=rule.scale)
 
 
 def batched(rng: Generator, others: list[Row], both: list[Row]) -> tuple[Any, Any]:
@@ -411,5 +509,5 @@ if TABLES_INSTALLED:
     TABLES |= {
         f"windows-{kind}-{keys}": partial(draw_online, kind=kind, keys=keys)
         for kind in KINDS
-        for keys in ("none", "given")
+        for keys in ("none", "given", "private")
     }

@@ -1,7 +1,4 @@
-"""Plots of spatial streams; each function returns a figure and, given a path, writes it.
-
-Figures show true data: use them for evaluation and synthetic data, never in a release.
-"""
+"""Pictures of points (extra ``plot``), which may show true data: for evaluation, never in a release."""
 
 from __future__ import annotations
 
@@ -13,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fastdp import validation
-from fastdp.data.column import as_reals
 from fastdp.errors import ParameterError
 from fastdp.kinds import Floats, Values
-from fastdp.plots.streams import PRIVATE, TRUTH, finish, new_figure, tidy
+from fastdp.releases.pictures import PRIVATE, TRUTH, new_figure, save
 from fastdp.spatial.domains import Corners, as_box, as_boxes, as_points
 
 if TYPE_CHECKING:
@@ -27,11 +23,6 @@ if TYPE_CHECKING:
 MAX_DRAWN = 50_000
 #: Width of a picture in inches, and characters of its label in one.
 PANEL, CHARACTERS = 2.9, 12
-#: Lines of a comparison; colour and dash differ, so that they can be distinguished in print.
-_COLOURS = (PRIVATE, "#2e6f9e", "#66a182", "#edae49", "#7b5ea7", "#8c564b", "#222222")
-_GAPS = ((5, 1.5), (1.2, 1.2), (6, 1.5, 1.2, 1.5), (3, 1), (8, 2))
-_DASHES: tuple[Any, ...] = ("-", *((0, gaps) for gaps in _GAPS), ":")
-
 Cells = tuple[Values, Values]
 
 
@@ -94,7 +85,7 @@ def points_and_cells(
         low, high = as_box("box", box)
 
     aspect = float(np.clip((high[1] - low[1]) / (high[0] - low[0]), 0.3, 3.0))
-    figure = new_figure((PANEL * width + 0.4, PANEL * aspect * len(clouds) + 0.5))
+    figure = new_figure(PANEL * width + 0.4, PANEL * aspect * len(clouds) + 0.5)
     axes = figure.subplots(len(clouds), width, squeeze=False, sharex=True, sharey=True)
     for i, (name, row) in enumerate(clouds.items()):
         for j, points in enumerate(row):
@@ -110,98 +101,9 @@ def points_and_cells(
             if i == 0 and columns is not None:
                 ax.set_title(columns[j], fontsize=10)
         axes[i, 0].set_ylabel(fill(name, int(CHARACTERS * PANEL * aspect)), fontsize=10)
-    return finish(figure, path)
-
-
-@validation.plain
-def errors_over_time(
-    times: Values,
-    errors: Mapping[str, Values],
-    path: str | Path | None = None,
-    *,
-    title: str = "",
-    x_label: str = "batch",
-    y_label: str = "average relative error",
-    logarithmic: bool = False,
-) -> Figure:
-    """Draw the error of each method over time (PHDStream Figures 1 and 10 to 19).
-
-    Parameters
-    ----------
-    times : array-like[T]
-        The x axis.
-    errors : mapping of str to array-like[T] or array-like[runs, T]
-        One to seven methods; of several runs the mean, with a band from minimum to maximum.
-    path : str or Path, optional
-        Output file; its suffix chooses the format.
-    title, x_label, y_label : str
-        Texts.
-    logarithmic : bool
-        True for a logarithmic y axis.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-
-    Raises
-    ------
-    ParameterError, ImportError
-        If lengths differ, or there are too many methods; without matplotlib.
-    """
-    moments = as_reals(times, "times")
-    table = {name: np.atleast_2d(as_reals(values, f"errors[{k}]")) for k, (name, values) in enumerate(errors.items())}
-    if not 1 <= len(table) <= len(_COLOURS):
-        raise ParameterError(f"errors of {len(table)} methods: expected 1 to {len(_COLOURS)}")
-    for k, runs in enumerate(table.values()):
-        if (
-            moments.ndim != 1
-            or not moments.size
-            or runs.ndim != 2
-            or runs.shape[1:] != moments.shape
-            or not len(runs)
-        ):
-            raise ParameterError(f"errors[{k}] has shape {runs.shape}, times {moments.shape}: expected [T] both")
-    figure = new_figure((7.5, 4.5))
-    ax = figure.subplots()
-    for (name, runs), colour, dash in zip(table.items(), _COLOURS, _DASHES, strict=False):
-        if len(runs) > 1:
-            ax.fill_between(moments, runs.min(axis=0), runs.max(axis=0), color=colour, alpha=0.15, linewidth=0)
-        ax.plot(moments, runs.mean(axis=0), color=colour, linestyle=dash, linewidth=1.6, label=name)
-    if logarithmic:
-        ax.set_yscale("log")
-    else:
-        ax.set_ylim(bottom=0.0)
-    ax.set_xlim(moments.min(), moments.max() if moments.size > 1 else moments.min() + 1.0)
-    ax.set(xlabel=x_label, ylabel=y_label)
-    if title:
-        ax.set_title(title, loc="left", fontsize=11)
-    tidy(ax)
-    ax.legend(frameon=False, fontsize=9)
-    return finish(figure, path)
-
-
-@validation.plain
-def counters_compared(
-    truth: Values,
-    counts: Mapping[str, Values],
-    path: str | Path | None = None,
-    *,
-    title: str = "",
-) -> Figure:
-    """Draw the mean absolute error of counters over time (PHDStream Figure 2), as :func:`errors_over_time`.
-
-    `truth`, [T]: true counts after each activation; `counts`: released ones by counter, [runs, T].
-    """
-    exact = as_reals(truth, "truth")
-    errors: dict[str, Floats] = {}
-    for k, (name, said) in enumerate(counts.items()):
-        table = np.atleast_2d(as_reals(said, f"counts[{k}]"))
-        if exact.ndim != 1 or table.ndim != 2 or table.shape[1:] != exact.shape or not len(table):
-            raise ParameterError(f"counts[{k}] has shape {table.shape}: expected [runs, {exact.size}]")
-        errors[name] = np.abs(table - exact).mean(axis=0)
-    return errors_over_time(
-        np.arange(1, exact.size + 1), errors, path, title=title, x_label="activation", y_label="mean absolute error"
-    )
+    if path is not None:
+        save(figure, path)
+    return figure
 
 
 def _row(name: str, row: Any) -> Any:
