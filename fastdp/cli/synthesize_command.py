@@ -15,7 +15,7 @@ from fastdp import AdaptivePHDStream, PHDStream, validation
 from fastdp.cli.ledger_command import Account
 from fastdp.cli.options import options_of, parameters_of, with_options
 from fastdp.cli.release_command import with_progress
-from fastdp.cli.resume import fingerprint, noise_of
+from fastdp.cli.resume import noise_of
 from fastdp.cli.terminal import as_table, check_picture, check_separate, printable, progress, running, seconds
 from fastdp.cli.writers import PointFolder, keep_outside
 from fastdp.data.readers import Events, heading_of, read_events
@@ -25,6 +25,7 @@ from fastdp.record import Real, Whole, parameter, record
 from fastdp.spatial import Box, Domain
 from fastdp.spatial.map_files import read_domain
 from fastdp.spatial.phdstream import SpatialPublisher
+from fastdp.state.driver import as_one
 from fastdp.validation import DAY, FIXED, split_duration
 
 METHODS = {"phdstream": PHDStream, "adaptive": AdaptivePHDStream}
@@ -144,7 +145,7 @@ def synthesize(ctx: click.Context, /, **given: Any) -> None:
             batches = _batches(source, events, publisher.domain, cuts, clip=clip)
             if resume.kept:
                 for added, removed in batches:
-                    resume.follow(fingerprint(added, removed))
+                    resume.follow(as_one(added, removed))
             # A state file that cannot be written is no reason to remove the files of another release.
             resume.begin()
             folder.clear()

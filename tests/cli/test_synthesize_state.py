@@ -56,7 +56,7 @@ def cut_short(go, monkeypatch: pytest.MonkeyPatch) -> Callable:
 
         with monkeypatch.context() as patch:
             patch.setattr(PointFolder, "write", interrupted)
-            assert go(*arguments, **options).exit_code == 1
+            assert go(*arguments, **options).exit_code == 130
         assert written() == (FILES[:number] if left is None else left)
 
     return cut_short
@@ -217,7 +217,7 @@ def test_a_kill_beside_the_ledger_is_not_charged_twice(moment, go, monkeypatch) 
     where, name, death, left = MOMENTS[moment]
     with monkeypatch.context() as patch:
         patch.setattr(where, name, death)
-        assert go(*PAID).exit_code == 1
+        assert go(*PAID).exit_code == 130
     assert states() == left
     assert go(*PAID).exit_code == 0
     assert states() == ["spent"]

@@ -84,6 +84,8 @@ def test_words_of_a_block_by_index_sum_and_output() -> None:
             chacha.further_words(words_of(KEY), index, np.int64(total), output, out)
             chain, words = oracle.outputs(KEY, index, total, output)
             assert out.astype("<u8").tobytes() == chain + struct.pack("<4Q", *words)
+            further = [binding.word_of(words_of(KEY), index, total, 4 * output + k) for k in range(4)]
+            assert further == list(words)
 
 
 def test_bound_draws_equal_the_oracle() -> None:

@@ -377,6 +377,10 @@ def test_states_of_another_size_or_season_are_refused() -> None:
     for one, memory in ((daily, memories[1]), (plain, memories[0])):
         with pytest.raises(ValueError, match="out of range"):
             one._pipeline.remembered(memory.view(np.float64))
+    tree = fastdp.ToPS(0.8, 200.0, 0, 64, fan_out=4, prune=1, threshold=40.0, seed=4)
+    tree.publish([1.0])
+    fits = [tree._pipeline.fits(tree._progress._replace(filled=filled)) for filled in (3, 4)]
+    assert fits == [True, False]
 
 
 def counts(n: int) -> np.ndarray:

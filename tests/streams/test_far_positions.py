@@ -113,6 +113,13 @@ def test_numbers_of_streams_under_one_secret(monkeypatch: pytest.MonkeyPatch) ->
     assert not drawn.repeated
 
 
+def test_streams_of_public_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+    with record(monkeypatch) as drawn:
+        draws = [fastdp.noise.discrete_laplace(1e6, 8, stream=stream, seed=1) for stream in FARTHEST]
+    assert len({tuple(row.tolist()) for row in draws}) == len(FARTHEST)
+    assert not drawn.repeated
+
+
 def test_counters_of_selective_counting(monkeypatch: pytest.MonkeyPatch) -> None:
     """300 counters, each at its first step: as many keys."""
 

@@ -136,18 +136,27 @@ def test_a_choice_and_the_sum_of_its_holdout_have_noise_of_that_holdout() -> Non
     values = stream(200)
     drawn: list[bytes] = []
     for lag in (values, values[::-1].copy(), values):
-        publisher = make(threshold=NoisyMax(), epsilon=0.05)
+        publisher = make(threshold=NoisyMax(), epsilon=0.05, share=0.8)
         with pytest.MonkeyPatch.context() as patch:
-            real = sampler.fill
+            real, of_sums = sampler.fill, []
 
-            def fill(out, distribution, key, stream, start=0, real=real) -> None:
+            def fill(out, distribution, key, stream, start=0, real=real, of_sums=of_sums) -> None:
+                real(out, distribution, key, stream, start)
                 if stream.purpose in (Purpose.THRESHOLD, Purpose.LAG):
                     drawn.append(key.reveal())
-                real(out, distribution, key, stream, start)
+                if stream.purpose is Purpose.LAG:
+                    of_sums += [distribution.scale, int(out[0])]
 
             patch.setattr(sampler, "fill", fill)
             patch.setattr(sampler, "fill_pieces", sampler.fill_one_by_one)
-            publisher.publish(lag)
+            assert publisher.publish(lag[:199]).size == 0
+            assert publisher.threshold is None
+            first, theta, step = publisher.publish(lag[199:]), publisher.threshold, publisher.resolution
+        assert first.size == 1
+        scale, noise = of_sums
+        assert scale == Fraction(round(theta / step)) / Fraction(publisher._plan.epsilon_lag)
+        assert publisher._plan.epsilon_lag == pytest.approx(0.05 * 0.2)
+        assert first[0] == (int(np.rint(np.minimum(lag, theta) / step).sum()) + noise) * step
     choices, sums = drawn[::2], drawn[1::2]
     for keys in (choices, sums):
         assert keys[0] == keys[2] != keys[1]
@@ -157,20 +166,6 @@ def test_the_grid_has_room_for_the_running_sums_of_a_longer_holdout() -> None:
     """Their tree has more levels than that of the other values."""
     with pytest.raises(ParameterError, match="no grid fits"):
         fastdp.PAK(epsilon=2.0**-47, delta=1e-6, bound=10.0, length=1000, holdout=990, lag_sums=True)
-
-
-@pytest.mark.statistical
-def test_the_sum_of_the_holdout_comes_first() -> None:
-    values = stream(700)
-    errors = []
-    for seed in range(300):
-        publisher = make(threshold=NoisyMax(), seed=seed, share=0.8)
-        assert publisher.publish(values[:199]).size == 0
-        assert publisher.threshold is None
-        first = publisher.publish(values[199:200])
-        assert first.size == 1
-        errors.append((first[0] - np.minimum(values[:200], publisher.threshold).sum()) / publisher.threshold)
-    assert np.std(errors) == pytest.approx(np.sqrt(2) / 0.2, rel=0.25)
 
 
 def test_clipping_at_r_tau() -> None:
