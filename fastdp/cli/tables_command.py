@@ -34,22 +34,24 @@ from fastdp.state.atomic_files import check_target
 from fastdp.tables.output import description_of, kind_of
 from fastdp.tables.table import Table
 
-EPILOG = """
-\b
-Examples
+EXAMPLES = {
+    "totals": """
   fastdp totals readings.parquet --time timestamp --every 1h --value kwh --epsilon 1 --bound 10 -o private.parquet
   fastdp totals readings.csv --time timestamp --every 1d --by household --keys-file households.csv --value kwh
       --epsilon 1 --bound 10 -o private.csv --plot private.png
+  fastdp totals readings/ --time at --every 1h --value kwh --start 2026-01-01 --stop 2027-01-01 --clip 10 --epsilon 1
+      --engine spark --master spark://host:7077 -o private.parquet""",
+    "counts": """
   fastdp counts trips.parquet --time start --every 1h --by station --key Embarcadero --key Caltrain
       --epsilon 0.5 --zone America/Los_Angeles -o private.parquet
-  fastdp means trips.parquet --time start --every 1d --value minutes --epsilon 1 --clip 60 -o private.parquet
   fastdp counts orders.csv --time at --every 1d --by country --delta 1e-6 --person customer --rows 20
-      --per 1d --epsilon 1 -o private.csv --ledger budget --stream orders --limit 2
+      --per 1d --epsilon 1 -o private.csv --ledger budget --stream orders --limit 2""",
+    "means": """
+  fastdp means trips.parquet --time start --every 1d --value minutes --epsilon 1 --clip 60 -o private.parquet""",
+    "aggregate": """
   fastdp aggregate visits.csv --stat minutes=sum,mean,p95 --stat "*=count" --bound minutes=600 --time ts
-      --time-unit s --every 1d --by path --delta 1e-6 --person visitor --rows 20 --epsilon 2 -o private.parquet
-  fastdp totals readings/ --time at --every 1h --value kwh --start 2026-01-01 --stop 2027-01-01 --clip 10 --epsilon 1
-      --engine spark --master spark://host:7077 -o private.parquet
-"""
+      --time-unit s --every 1d --by path --delta 1e-6 --person visitor --rows 20 --epsilon 2 -o private.parquet""",
+}
 INTRODUCTION = """
 IN is a .parquet, .csv, .csv.gz or .arrow file with named columns, in any order of rows, or - for CSV on standard
 input. OUT is a .parquet, .csv or .npz file: a row for each window and key, with columns window (its start), the
@@ -152,8 +154,9 @@ def _command(name: str) -> click.Command:
     source = click.argument("source", metavar="IN", type=click.Path(exists=True, allow_dash=True))
     more_of_means = "OUT also has the noisy total and count of each window." if name == "means" else ""
     told = COMMANDS[name][1], more_of_means, INTRODUCTION.format(columns=SEVERAL if several else ONE)
+    examples = f"\b\nExamples{EXAMPLES[name]}"
     function = source(decorate(partial(_run, name)))
-    return click.command(name, help="\n\n".join(filter(None, map(str.strip, told))), epilog=EPILOG)(function)
+    return click.command(name, help="\n\n".join(filter(None, map(str.strip, told))), epilog=examples)(function)
 
 
 def rows_of(ctx: click.Context, param: click.Parameter, text: str) -> int | str:
