@@ -49,7 +49,7 @@ def cut_short(release, monkeypatch: pytest.MonkeyPatch) -> Callable:
         with monkeypatch.context() as patch:
             patch.setattr(writers.shutil, "copyfileobj", part)
             result = release("in.csv", "-o", "-", *arguments)
-        assert result.exit_code == 1
+        assert result.exit_code == 130
         assert len(result.stdout) == count
         return result.stdout
 

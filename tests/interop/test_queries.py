@@ -41,7 +41,6 @@ def test_an_aggregated_column(lazy: bool, engine: Any) -> None:
 
 
 def test_floats_are_add_noises_and_the_filter_comes_after(monkeypatch: pytest.MonkeyPatch) -> None:
-
     monkeypatch.setattr("fastdp.interop.polars.Key.choose", lambda *_: bound_key(3))
     private = add_noise("km", 2, 0.5, kind="Float64", resolution=0.25)
     out = FRAME.lazy().with_columns(private).filter(pl.col("station") == 3).collect()["km"].to_list()

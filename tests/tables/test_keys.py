@@ -370,10 +370,7 @@ def test_windows_have_the_others_sums_and_noise_of_the_oracle(share: float) -> N
     exact = tables.exact_sums(with_others(rows, keys), "1d", None, keys, first, first + 3, lambda _: 1)
     assert sum(map(sum, exact)) == len(rows)
     parameters = composition(
-        every=["1d", tables.rules(None), 0, 24 * 3_600_000_000],
-        start=None,
-        **OWN,
-        share=[share, "others"],
+        every=["1d", tables.rules(None), 0, 24 * 3_600_000_000], start=None, **OWN, share=[share, "others"]
     )
     own = tables.words.bound(SECRET, "TablePlan", 2, parameters)
     loss_of = below(1 - Fraction(share))
@@ -388,12 +385,7 @@ def test_counts_that_choose_keys_have_the_others_number_of_the_oracle() -> None:
     table = fastdp.counts(frame_of(rows), key=SECRET, **given)
     keys, cells = keys_of(table.released), table.released.cells("count")[0].tolist()
     assert 3 <= len(keys) <= 7
-    parameters = composition(
-        every=None,
-        start=0,
-        share=[0.25, "others"],
-        **OWN,
-    )
+    parameters = composition(every=None, start=0, share=[0.25, "others"], **OWN)
     own = tables.words.bound(SECRET, "TablePlan", 2, parameters)
     share = below(Fraction(EPSILON) / 20)
     rest = sum(key == (None, None) for _, key, _ in with_others(rows, keys))
