@@ -109,6 +109,26 @@ def link_to_repository(app: Sphinx, docname: str, source: list[str]) -> None:
     source[0] = re.sub(r"\[([^\]]*)\]\((\.\./[^)#\s]+)([^)\s]*)\)", absolute, source[0])
 
 
+#: What formulas are not: code, links' targets, glossary and directives' fences.
+_CODE = re.compile(r"(```.*?\n```|`[^`\n]*`|\]\([^)\s]*\)|<!--.*?-->)", re.DOTALL)
+_POWER = re.compile(r"(?<=[\w)])\^(\([^()\n]*\)|-?[\w.]*\w)")
+_INDEX = re.compile(r"(?<![\w.])([A-Za-z]|theta|sigma|epsilon|rho|tau|mu|eta)_(\([^()\n]*\)|\w{1,2})(?!\w)")
+
+
+def render_formulas(app: Sphinx, docname: str, source: list[str]) -> None:
+    """Powers, indices and signs of Markdown pages as they are written by hand, without a script from the network."""
+    if app.builder.format != "html" or Path(app.env.doc2path(docname)).suffix != ".md":
+        return
+
+    def drawn(text: str) -> str:
+        text = _POWER.sub(lambda found: f"<sup>{found[1].removeprefix('(').removesuffix(')')}</sup>", text)
+        text = _INDEX.sub(lambda found: f"{found[1]}<sub>{found[2].strip('()')}</sub>", text)
+        return text.replace(" <= ", " ≤ ").replace(" >= ", " ≥ ")
+
+    parts = _CODE.split(source[0])
+    source[0] = "".join(part if number % 2 else drawn(part) for number, part in enumerate(parts))
+
+
 def publish_history(app: Sphinx, exception: Exception | None) -> None:
     """The pages of asv's history, in ``speed-history/``, where asv and the repository are at hand."""
     if exception is not None or app.builder.name != "html":
@@ -127,4 +147,5 @@ def publish_history(app: Sphinx, exception: Exception | None) -> None:
 def setup(app: Sphinx) -> None:
     """Called by Sphinx."""
     app.connect("source-read", link_to_repository)
+    app.connect("source-read", render_formulas)
     app.connect("build-finished", publish_history)

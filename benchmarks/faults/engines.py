@@ -1,132 +1,81 @@
 """Kills workers and programs of each engine: no output may have two noises, and none may be lost.
 
-Needs the extra ``engines``.  Bytewax and Quix Streams run in forked children that are killed at random moments; Ray
-loses actors, Dask worker processes, and Spark a streaming query with all its processes, Java too.
+Needs the extra ``engines``; Flink and Beam have an environment of their own.
 """
 
 from __future__ import annotations
 
-import contextlib
-import json
+import multiprocessing
 import os
 import random
 import signal
-import subprocess
-import sys
 import tempfile
-import threading
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from collections import Counter
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from datetime import timedelta
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
-
-import fastdp
-from benchmarks.faults import processes
 from benchmarks.shared import table
-from fastdp.engines import Job
 from tests.engines import windows
 from tests.engines.scenes import expected, make_job, make_rows
 
-ROWS, STREAMS, MAX_KILLS = 1500, 20, 3
-#: Rows of jobs of windows, and of Flink's jobs, which last minutes.
-WINDOW_ROWS, FLINK_ROWS = 600, 3000
-#: Micro-batches of a streaming query, and kills before it may end: a session takes ten seconds to start.
-SPARK_FILES, SPARK_KILLS = 36, 9
+#: Children are forked from a process that has imported all; it has no threads.
+WORKERS = multiprocessing.get_context("forkserver")
+WORKERS.set_forkserver_preload(
+    ["tests.engines.windows", "benchmarks.faults.engines", "pandas", "fastdp.tables.windows"]
+)
+#: Name of the variable that marks all processes of a program.
+MARK = "FASTDP_FAULTS"
+STREAMS = 20
 
 
-@dataclass
-class Tally:
-    """Kills of an engine and their outcome."""
+@dataclass(frozen=True)
+class Subject:
+    """A program that begins or goes on in a folder, and what is killed of it."""
 
-    kills: int = 0
-    outputs: int = 0
-    two_noises: int = 0
-    lost: int = 0
-    twice: int = 0
-    wanted: dict[Any, Any] = field(default_factory=dict)
+    package: str
+    #: Runs to the end of so many rows.
+    serve: Callable[[Path, int], None]
+    rows: int
+    windows: bool = False
+    #: Makes the folder ready; the answer is called after each kill.
+    prepare: Callable[[Path, int, ExitStack], Callable[[], object]] = lambda *_: lambda: None
+    #: Rows that were ever visible, and those that count in the end.
+    read: Callable[[Path], tuple[list[Any], list[Any]]] = lambda folder: (windows.logged(folder / "out"),) * 2
+    #: Whether a row may count once alone.
+    once: bool = False
+    #: In the command line of what is killed; else it is the whole program, which is started again.
+    victims: bytes = b""
+    #: Seconds at most from a step of the program to a kill.
+    pause: float = 1.5
+    kills: int = 3
 
-    def compare_windows(self, folder: Path, rows: list[Any], found: list[Any]) -> None:
-        """All windows that were ever visible, against one machine without kills."""
-        wanted = windows.expected(windows.make_job(folder), rows)
-        self.wanted = {(row["window"], row["shop.town"]): row for row in wanted}
-        self.compare([((row["window"], row["shop.town"]), row) for row in found])
+    def wanted(self, folder: Path) -> list[Any]:
+        """Outputs of one fleet or machine without kills."""
+        if self.windows:
+            return self.outputs(windows.expected(windows.make_job(folder), windows.make_rows(self.rows)))
+        rows = make_rows(self.rows, STREAMS)
+        values = expected(make_job(folder), rows)
+        return [(stream, values[place]) for stream, _, place in rows]
 
-    def compare(self, found: list[tuple[Any, Any]]) -> None:
-        """All that was ever visible, against one fleet without kills."""
-        self.outputs += len(found)
-        self.two_noises += sum(self.wanted[place] != value for place, value in found)
-        self.lost += len(set(self.wanted) - {place for place, _ in found})
-
-
-def bytewax(kills: int, chance: random.Random) -> Tally:
-    from bytewax.recovery import init_db_dir
-
-    tally = Tally()
-    while tally.kills < kills:
-        with tempfile.TemporaryDirectory(prefix="fastdp-engines-") as name:
-            folder = Path(name)
-            job, rows = make_job(folder), make_rows(ROWS, STREAMS)
-            (folder / "recovery").mkdir()
-            init_db_dir(folder / "recovery", 1)
-            for _ in range(MAX_KILLS):
-                work = partial(_bytewax, folder, rows)
-                tally.kills += processes.run(work, after=chance.uniform(0.05, 1.2), log=folder / "log").killed
-            end = processes.run(partial(_bytewax, folder, rows), log=folder / "log")
-            if end.code:
-                raise RuntimeError((folder / "log").read_text()[-1500:])
-            tally.wanted = expected(job, rows)
-            # A kill may cut the last line that the system took.
-            lines = [line for line in (folder / "out").read_bytes().split(b"\n") if line.endswith(b"]")]
-            tally.compare([(place, value) for _, value, place in map(json.loads, lines)])
-    return tally
+    def outputs(self, rows: list[Any]) -> list[Any]:
+        """Rows as they are compared; windows after the last one end the input."""
+        if self.windows:
+            return [tuple(sorted(row.items())) for row in rows if row["window"] < windows.END]
+        return [(row[0], row[1]) for row in rows]
 
 
-def _bytewax(folder: Path, rows: list[Any]) -> None:
-    from bytewax.recovery import RecoveryConfig
+def _bytewax(folder: Path, count: int, *, windowed: bool = False) -> None:
+    from bytewax.recovery import RecoveryConfig, init_db_dir
     from bytewax.testing import run_main
 
-    from tests.engines.test_bytewax import flow
-
-    descriptor = os.open(folder / "out", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-
-    class Out(list[Any]):
-        def __iadd__(self, items: Any) -> Any:
-            os.write(descriptor, b"".join(b"\n" + json.dumps(item).encode() for item in items) + b"\n")
-            time.sleep(0.002)
-            return self
-
-    made = flow(rows, make_job(folder), Out(), batch=5)
-    run_main(made, recovery_config=RecoveryConfig(folder / "recovery"), epoch_interval=timedelta(0, 0.03))
-
-
-def bytewax_windows(kills: int, chance: random.Random) -> Tally:
-    from bytewax.recovery import init_db_dir
-
-    tally = Tally()
-    while tally.kills < kills:
-        with tempfile.TemporaryDirectory(prefix="fastdp-engines-") as name:
-            folder, rows = Path(name), windows.make_rows(WINDOW_ROWS, seed=chance.randrange(2**32))
-            (folder / "recovery").mkdir()
-            init_db_dir(folder / "recovery", 1)
-            for delay in [*(chance.uniform(0.05, 1.5) for _ in range(MAX_KILLS)), None]:
-                end = processes.run(partial(_bytewax_windows, folder, rows), after=delay, log=folder / "log")
-                tally.kills += end.killed
-            if end.code:
-                raise RuntimeError((folder / "log").read_text()[-1500:])
-            tally.compare_windows(folder, rows, windows.logged(folder / "out"))
-    return tally
-
-
-def _bytewax_windows(folder: Path, rows: list[Any]) -> None:
-    from bytewax.recovery import RecoveryConfig
-    from bytewax.testing import run_main
-
-    from tests.engines.test_bytewax import windows_flow
+    from tests.engines import test_bytewax
 
     log = windows.Log(folder / "out")
 
@@ -134,359 +83,272 @@ def _bytewax_windows(folder: Path, rows: list[Any]) -> None:
         def __iadd__(self, items: Any) -> Any:
             for item in items:
                 log(item)
-            time.sleep(0.02)
+            time.sleep(0.02 if windowed else 0.002)
             return self
 
-    made = windows_flow(windows.with_ticks(rows, 1), windows.make_job(folder), Out(), batch=5)
+    if not (folder / "recovery").exists():
+        (folder / "recovery").mkdir()
+        init_db_dir(folder / "recovery", 1)
+    if windowed:
+        items = windows.with_ticks(windows.make_rows(count), 1)
+        made = test_bytewax.windows_flow(items, windows.make_job(folder), Out(), batch=5)
+    else:
+        made = test_bytewax.flow(make_rows(count, STREAMS), make_job(folder), Out(), batch=5)
     run_main(made, recovery_config=RecoveryConfig(folder / "recovery"), epoch_interval=timedelta(0, 0.03))
 
 
-def quix(kills: int, chance: random.Random) -> Tally:
-    program = "from fastdp_lab.kafka import Broker; broker = Broker(); print(broker.address, flush=True)"
-    with _broker("-c", f"import sys; {program}; sys.stdin.read()") as address:
-        return _kafka(kills, chance, address, "at-least-once")
+def _send(folder: Path, count: int, stack: ExitStack, *, windowed: bool = False) -> Callable[[], object]:
+    """A broker with all messages."""
+    from fastdp_lab.kafka import send
+    from tests.engines import test_quix
+
+    address, expire = stack.enter_context(test_quix.own_broker())
+    (folder / "address").write_text(address)
+    if windowed:
+        test_quix.send_windows(address, windows.make_rows(count), 1)
+    else:
+        send(address, "in", test_quix.messages(make_rows(count, STREAMS), 1))
+    return expire
 
 
-def quix_once(kills: int, chance: random.Random) -> Tally:
-    """On a broker whose transactions end as those of Kafka do: readers of committed messages see each output once."""
-    with _broker("-m", "tests.engines.broker") as address:
-        return _kafka(kills, chance, address, "exactly-once")
-
-
-def _kafka(kills: int, chance: random.Random, address: str, guarantee: str) -> Tally:
-    tally, trial, once = Tally(), 0, guarantee == "exactly-once"
-    with tempfile.TemporaryDirectory(prefix="fastdp-engines-") as name:
-        while tally.kills < kills:
-            trial += 1
-            folder = Path(name) / str(trial)
-            folder.mkdir()
-            rows = make_rows(600, STREAMS, seed=trial)
-            processes.run(partial(_send, address, f"in{trial}", rows))
-            ends = []
-            for begin in range(MAX_KILLS + 1):
-                delay = chance.uniform(0.0, 1.0) if begin < MAX_KILLS else None
-                # Every second start on a machine without state: the changelog topic has it.
-                place = folder / f"state{begin // 2}"
-                work = partial(_quix, address, trial, folder, place, delay, guarantee)
-                ends.append(processes.run(work, log=folder / "log"))
-                tally.kills += ends[-1].killed
-            if ends[-1].code:
-                raise RuntimeError((folder / "log").read_text()[-1500:])
-            found = processes.run(partial(_read, address, f"out{trial}", once)).answer
-            wanted = expected(make_job(folder), rows)
-            places: dict[str, list[int]] = {}
-            for stream, _, number in rows:
-                places.setdefault(stream, []).append(number)
-            # A message says which values of its stream it has, by its number.
-            tally.wanted = wanted
-            visible = [(places[key][k], value) for key, k, value in found]
-            tally.compare(visible)
-            tally.twice += once * (len(visible) - len(dict(visible)))
-    return tally
-
-
-@contextlib.contextmanager
-def _broker(*program: str) -> Iterator[str]:
-    """In a process of its own: this one forks, and must not have its threads."""
-    child = subprocess.Popen([sys.executable, *program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    assert child.stdout is not None
-    try:
-        yield child.stdout.readline().strip()
-    finally:
-        child.kill()
-        child.wait()
-
-
-def _send(address: str, topic: str, rows: list[Any]) -> None:
-    from confluent_kafka import Producer
-
-    producer, seen = Producer({"bootstrap.servers": address}), dict[str, int]()
-    for stream, value, _ in rows:
-        producer.produce(topic, key=stream, value=json.dumps([seen.get(stream, 0), value]).encode())
-        seen[stream] = seen.get(stream, 0) + 1
-    producer.flush(30)
-
-
-def _read(address: str, topic: str, committed: bool) -> list[Any]:
-    from fastdp_lab.kafka import read
-
-    return [[key, *json.loads(value)] for key, value in read(address, topic, committed=committed)]
-
-
-def _quix(address: str, trial: int, folder: Path, state: Path, delay: float | None, guarantee: str) -> None:
-    from fastdp.engines import quix as engine
-    from fastdp_lab.kafka import application
-
-    app = application(
-        address,
-        state,
-        group=f"group{trial}",
-        commit_interval=0.1,
-        processing_guarantee=guarantee,
-        consumer_extra_config={"session.timeout.ms": 6000, "heartbeat.interval.ms": 500},
-        # What a killed worker left open ends soon.
-        producer_extra_config={"transaction.timeout.ms": 3000} if guarantee == "exactly-once" else None,
-    )
-    taken = app.topic(f"in{trial}", value_deserializer="json", key_deserializer="str")
-    given = app.topic(f"out{trial}", key_serializer="str", value_serializer="json")
-    timer: list[threading.Timer] = []
-
-    def begin(_: Any) -> None:
-        if delay is not None and not timer:
-            timer.append(threading.Timer(delay, os.kill, (os.getpid(), signal.SIGKILL)))
-            timer[0].start()
-        time.sleep(0.002)
-
-    numbers: list[int] = []
-    frame = app.dataframe(taken).update(begin)
-
-    def remember(pair: list[Any]) -> Any:
-        numbers[:] = [pair[0]]
-        return pair[1]
-
-    published = engine.release(frame.apply(remember), make_job(folder))
-    published.apply(lambda out: [numbers[0], out]).to_topic(given)
-    app.run(timeout=8.0)
-
-
-def quix_windows(kills: int, chance: random.Random) -> Tally:
+def _quix(folder: Path, _: int, *, windowed: bool = False, **options: Any) -> None:
     """Each worker finds its state in the changelog topic alone."""
-    from tests.engines.test_quix import run_windows, send_windows
+    from tests.engines import test_quix
 
-    tally, trial = Tally(), 0
-    program = "from fastdp_lab.kafka import Broker; broker = Broker(); print(broker.address, flush=True)"
-    options = {"consumer_extra_config": {"session.timeout.ms": 6000, "heartbeat.interval.ms": 500}}
-    while tally.kills < kills:
-        trial += 1
-        with (
-            _broker("-c", f"import sys; {program}; sys.stdin.read()") as address,
-            tempfile.TemporaryDirectory(prefix="fastdp-engines-") as name,
-        ):
-            folder, rows = Path(name), windows.make_rows(WINDOW_ROWS, seed=trial)
-            processes.run(partial(send_windows, address, "in", rows, 1))
-            for number, kill_at in enumerate([*(chance.randrange(1, 200) for _ in range(MAX_KILLS)), 0]):
-                work = partial(
-                    run_windows, address, folder, name=str(number), kill_at=kill_at, pause=0.004, **options
-                )
-                end = processes.run(work, log=folder / "log")
-                tally.kills += end.code == -signal.SIGKILL
-            if end.code:
-                raise RuntimeError((folder / "log").read_text()[-1500:])
-            found = processes.run(partial(_read_texts, address)).answer
-            rows_found = [json.loads(value) for value in found]
-            tally.compare_windows(
-                folder, rows, [{**row, "window": datetime.fromisoformat(row["window"])} for row in rows_found]
-            )
-    return tally
+    make = test_quix.released if windowed else test_quix.streams
+    name = str(sum(1 for _ in folder.glob("state*")))
+    test_quix.serve((folder / "address").read_text(), folder, make, name=name, pause=0.004, **options)
 
 
-def _read_texts(address: str) -> list[str]:
+def _read_quix(folder: Path, *, windowed: bool = False, committed: bool = False) -> tuple[list[Any], list[Any]]:
     from fastdp_lab.kafka import read
+    from tests.engines import test_quix
 
-    return [value.decode() for _, value in read(address, "out")]
-
-
-def flink(kills: int, chance: random.Random) -> Tally:
-    """One job that restarts from its last checkpoint; its Python workers are killed."""
-    rows = make_rows(FLINK_ROWS, STREAMS)
-    with tempfile.TemporaryDirectory(prefix="fastdp-engines-") as name:
-        tally, folder = Tally(), Path(name)
-        tally.kills = _flink(folder, "serve_streams", kills, chance)
-        tally.wanted = expected(make_job(folder), rows)
-        tally.compare([(place, value) for _, value, place in windows.logged(folder / "out")])
-    return tally
+    address = (folder / "address").read_text()
+    if windowed:
+        found: list[Any] = test_quix.read_windows(address)
+    else:
+        streams = test_quix.by_stream(read(address, "out", committed=committed))
+        found = [(stream, value) for stream, values in streams.items() for value in values]
+    return found, found
 
 
-def flink_windows(kills: int, chance: random.Random) -> Tally:
-    rows = windows.make_rows(FLINK_ROWS)
-    with tempfile.TemporaryDirectory(prefix="fastdp-engines-") as name:
-        tally, folder = Tally(), Path(name)
-        tally.kills = _flink(folder, "serve_windows", kills, chance)
-        # The rows that end the input end an hour of windows besides.
-        found = [row for row in windows.logged(folder / "out") if row["window"] < windows.END]
-        tally.compare_windows(folder, rows, found)
-    return tally
+def _flink(folder: Path, count: int, *, windowed: bool = False) -> None:
+    """One job that restarts from its last checkpoint; without the variable functions run in threads."""
+    from tests.engines import test_flink
+
+    os.environ["_python_worker_execution_mode"] = "process"  # noqa: SIM112
+    (test_flink.serve_windows if windowed else test_flink.serve_streams)(folder, count)
 
 
-def _flink(folder: Path, serve: str, kills: int, chance: random.Random) -> int:
-    """Run a job to its end, and kill Python workers meanwhile; the number of kills."""
-    given = f"Path({str(folder)!r}), {FLINK_ROWS}"
-    program = f"from pathlib import Path; from tests.engines.test_flink import {serve}; {serve}({given})"
-    # Else functions run in threads of the program itself.
-    workers = {**os.environ, "_python_worker_execution_mode": "process"}
-    struck = 0
-    with (
-        (folder / "log").open("wb") as log,
-        subprocess.Popen(
-            [sys.executable, "-W", "ignore", "-c", program],
-            start_new_session=True,
-            stdout=log,
-            stderr=log,
-            env=workers,
-        ) as child,
-    ):
-        while child.poll() is None:
-            # A restart takes seconds, a checkpoint half a one: many kills hit rows, and some a restart.
-            time.sleep(chance.uniform(4.0, 9.0))
-            living = [
-                int(path.parent.name) for path in Path("/proc").glob("[0-9]*/cmdline") if _is_worker(path, child)
-            ]
-            if living and struck < kills:
-                os.kill(chance.choice(living), signal.SIGKILL)
-                struck += 1
-    if child.returncode:
-        raise RuntimeError((folder / "log").read_text()[-1500:])
-    return struck
+def _beam(folder: Path, count: int, *, windowed: bool = False) -> None:
+    """The direct runner keeps nothing: a killed pipeline runs again from its input."""
+    from fastdp.engines import beam
+    from tests.engines import test_beam
+
+    rows: list[Any] = windows.make_rows(count) if windowed else make_rows(count, STREAMS)
+    moments = [row["at"].timestamp() if windowed else float(row[2]) for row in rows]
+
+    def release(given: Any) -> Any:
+        import apache_beam
+
+        if windowed:
+            made = beam.windows(given, windows.make_job(folder), windows.END, 3)
+        else:
+            made = beam.release(given, make_job(folder))
+        return made | apache_beam.Map(_slowly)
+
+    test_beam.run(folder, release, rows, moments)
 
 
-def _is_worker(path: Path, child: subprocess.Popen[bytes]) -> bool:
-    """True for a Python worker of the program, with its Java in the program's session."""
-    try:
-        return b"pyflink.fn_execution" in path.read_bytes() and os.getsid(int(path.parent.name)) == child.pid
-    except OSError:
-        return False
+def _slowly(row: Any) -> Any:
+    time.sleep(0.01)
+    return row
 
 
-def ray(kills: int, chance: random.Random) -> Tally:
-    import ray as engine
+def _put(folder: Path, count: int, _: ExitStack, *, windowed: bool = False) -> Callable[[], object]:
+    """The files of a streaming query, one a micro-batch."""
+    from tests.engines import test_spark
+
+    if windowed:
+        for number, part in enumerate(test_spark.windows_files(windows.make_rows(count), 1)):
+            test_spark.put_windows(folder, part, number)
+    else:
+        rows = make_rows(count, STREAMS)
+        for number, begin in enumerate(range(0, count, 10)):
+            test_spark.put(folder, rows[begin : begin + 10], number)
+    return lambda: None
+
+
+def _spark(folder: Path, _: int, *, windowed: bool = False) -> None:
+    from tests.engines import test_spark
+    from tests.engines.scenes import make_session
+
+    start = partial(test_spark.start_windows, job=windows.make_job(folder)) if windowed else test_spark.start_query
+    start(make_session(), folder).awaitTermination()
+
+
+def _read_spark(folder: Path, *, windowed: bool = False) -> tuple[list[Any], list[Any]]:
+    from tests.engines import test_spark
+
+    found = test_spark.read(folder)
+    return found if windowed else tuple([(row["id"], row["published"]) for row in rows] for rows in found)  # type: ignore[return-value]
+
+
+def _batches(folder: Path, count: int, make: Callable[..., Any]) -> None:
+    """Batches one after the other, while workers are killed."""
+    log, rows = windows.Log(folder / "out"), make_rows(count, STREAMS)
+    with make(make_job(folder), folder / "state", 4) as shards:
+        for number, begin in enumerate(range(0, count, 100), start=1):
+            ids, values, _ = zip(*rows[begin : begin + 100], strict=True)
+            for place, value in zip(*shards.publish(number, list(ids), list(values)), strict=True):
+                log((ids[place], float(value)))
+            time.sleep(0.3)
+
+
+def _ray(folder: Path, count: int) -> None:
+    import ray
 
     from fastdp.engines.ray import RayShards
 
-    engine.init(num_cpus=2, include_dashboard=False, log_to_driver=False, configure_logging=False)
-
-    def strike(shards: Any) -> int:
-        engine.kill(chance.choice(shards.actors), no_restart=False)
-        return 1
-
-    tally = _shards(kills, chance, RayShards, strike)
-    engine.shutdown()
-    return tally
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, configure_logging=False)
+    _batches(folder, count, RayShards)
+    ray.shutdown()
 
 
-def dask(kills: int, chance: random.Random) -> Tally:
-    import dask as configured
+def _dask(folder: Path, count: int) -> None:
+    import dask
     from distributed import Client, LocalCluster
 
     from fastdp.engines.dask import DaskShards
 
     # A task that was on three killed workers would be given up.
-    configured.config.set({"distributed.scheduler.allowed-failures": 100})
+    dask.config.set({"distributed.scheduler.allowed-failures": 100})
     with (
         LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
         Client(cluster) as client,
     ):
-
-        def strike(shards: Any) -> int:
-            living = [each.pid for each in cluster.workers.values() if each.pid]
-            if living:
-                os.kill(chance.choice(living), signal.SIGKILL)
-            return bool(living)
-
-        return _shards(kills, chance, partial(DaskShards, client=client), strike)
+        _batches(folder, count, partial(DaskShards, client=client))
 
 
-def _shards(kills: int, chance: random.Random, make: Callable[..., Any], strike: Callable[[Any], int]) -> Tally:
-    """Batches one after the other, while another thread kills."""
-    tally = Tally()
-    with tempfile.TemporaryDirectory(prefix="fastdp-engines-") as name:
-        folder = Path(name)
-        job, rng = make_job(folder), np.random.default_rng(chance.randrange(2**32))
-        fleet, batch = job.fleet(), 0
-        with make(job, folder / "state", 4) as shards:
-            over, moved = threading.Event(), threading.Event()
-
-            def kill() -> None:
-                # One for each batch, or the workers would never come back.
-                while tally.kills < kills and moved.wait(60.0) and not over.wait(chance.uniform(0.0, 0.3)):
-                    moved.clear()
-                    tally.kills += strike(shards)
-
-            killer = threading.Thread(target=kill)
-            killer.start()
-            try:
-                while killer.is_alive() or batch == 0:
-                    batch += 1
-                    moved.set()
-                    ids, values = rng.integers(0, 200, 2000), rng.uniform(0.0, 10.0, 2000)
-                    rows, out = shards.publish(batch, ids, values)
-                    tally.wanted = dict(enumerate(fleet.publish(ids, values)[1].tolist()))
-                    tally.compare(list(zip(rows.tolist(), out.tolist(), strict=True)))
-            finally:
-                over.set()
-                killer.join()
-    return tally
+def _both(name: str, package: str, rows: int, window_rows: int, **given: Any) -> dict[str, Subject]:
+    """Streams and windows of an engine, whose functions take ``windowed=True``."""
+    functions = {key: each for key, each in given.items() if callable(each)}
+    windowed = {key: partial(each, windowed=True) for key, each in functions.items()}
+    return {
+        name: Subject(package, rows=rows, **given),
+        f"{name}_windows": Subject(package, rows=window_rows, windows=True, **given | windowed),
+    }
 
 
-def spark(kills: int, chance: random.Random) -> Tally:
-    """A streaming query, killed with Java and its Python workers, and restarted from its checkpoint."""
-    from tests.engines import test_spark
-
-    tally = Tally()
-    while tally.kills < kills:
-        with tempfile.TemporaryDirectory(prefix="fastdp-engines-") as name:
-            folder = Path(name)
-            rows = make_rows(10 * SPARK_FILES, STREAMS, seed=chance.randrange(2**32))
-            for number in range(SPARK_FILES):
-                test_spark.put(folder, rows[10 * number : 10 * number + 10], number)
-            struck, ended = 0, False
-            while not ended:
-                child = subprocess.Popen(
-                    [sys.executable, "-W", "ignore", "-c", test_spark.PROGRAM, folder],
-                    start_new_session=True,
-                    stderr=(folder / "log").open("wb"),
-                )
-                strikes = struck < SPARK_KILLS and tally.kills < kills
-                hit = strikes and _strike(child, folder / "checkpoint" / "offsets", chance)
-                code = child.wait()
-                if code and not hit:
-                    raise RuntimeError((folder / "log").read_text()[-1500:])
-                struck, tally.kills, ended = struck + hit, tally.kills + hit, not code
-            tally.wanted = expected(make_job(folder), rows)
-            found, committed = test_spark.read(folder)
-            tally.compare(found)
-            tally.lost += committed != sorted(tally.wanted)
-    return tally
+ONCE = {"processing_guarantee": "exactly-once"}
+SUBJECTS: dict[str, Subject] = {
+    **_both("bytewax", "bytewax", 1500, 600, serve=_bytewax),
+    **_both("quix", "quixstreams", 600, 600, serve=_quix, prepare=_send, read=_read_quix),
+    "quix_once": Subject(
+        "quixstreams",
+        partial(_quix, **ONCE),
+        600,
+        prepare=_send,
+        read=partial(_read_quix, committed=True),
+        once=True,
+    ),
+    **_both(
+        "spark", "pyspark", 120, 400, serve=_spark, prepare=_put, read=_read_spark, once=True, pause=3.0, kills=7
+    ),
+    "ray": Subject("ray", _ray, 3000, victims=b"ray::"),
+    "dask": Subject("distributed", _dask, 3000, victims=b"multiprocessing.spawn"),
+    **_both("flink", "pyflink", 3000, 3000, serve=_flink, victims=b"pyflink.fn_execution", pause=9.0, kills=10),
+    **_both("beam", "apache_beam", 600, 600, serve=_beam),
+}
 
 
-def _strike(child: subprocess.Popen[bytes], offsets: Path, chance: random.Random) -> bool:
-    """Kill a query with all its processes, some time after it has begun a further micro-batch."""
-    before = len(list(offsets.glob("[0-9]*")))
-    while len(list(offsets.glob("[0-9]*"))) <= before:
-        if child.poll() is not None:
-            return False
+def _child(name: str, folder: Path) -> None:
+    """The program, with all that it starts marked."""
+    os.environ[MARK] = str(folder)
+    log = os.open(folder / "log", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    SUBJECTS[name].serve(folder, SUBJECTS[name].rows)
+
+
+def _marked(folder: Path, victims: bytes) -> list[int]:
+    """Processes that a program started, with this in their command lines."""
+    mark, found = f"{MARK}={folder}".encode(), []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if mark in (process / "environ").read_bytes() and victims in (process / "cmdline").read_bytes():
+                found.append(int(process.name))
+        except OSError:
+            continue
+    return found
+
+
+def _size(folder: Path) -> int:
+    """Bytes of state and output, which grow with each step."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file() and path.name != "log")
+
+
+def _strike(name: str, folder: Path, child: Any, chance: random.Random) -> bool:
+    """Kill, some time after a further step, the program with all its processes or one of its workers."""
+    subject, before = SUBJECTS[name], _size(folder)
+    while _size(folder) == before and child.is_alive():
         time.sleep(0.02)
-    time.sleep(chance.uniform(0.0, 3.0))
-    if child.poll() is not None:
+    time.sleep(chance.uniform(0.0, subject.pause))
+    living = _marked(folder, subject.victims)
+    struck = (
+        [chance.choice(living)] if subject.victims and living else [] if subject.victims else [child.pid, *living]
+    )
+    if not struck or not child.is_alive():
         return False
-    os.killpg(child.pid, signal.SIGKILL)
+    for each in struck:
+        with suppress(ProcessLookupError):
+            os.kill(each, signal.SIGKILL)
     return True
 
 
-#: Each engine's share of the kills, by what one costs.
-SHARES = {bytewax: 0.4, bytewax_windows: 0.1, quix: 0.1, quix_once: 0.1, ray: 0.14, dask: 0.08, spark: 0.08}
-#: Run by name alone: minutes each, and Flink's need its environment.
-SHARES |= dict.fromkeys([quix_windows, flink, flink_windows], 0.0)
+def _trial(name: str, folder: Path, most: int, chance: random.Random) -> list[int]:
+    """Kills, outputs, those with two noises, lost ones, those that came twice."""
+    subject, kills = SUBJECTS[name], 0
+    with ExitStack() as stack:
+        struck = subject.prepare(folder, subject.rows, stack)
+        code: int | None = -signal.SIGKILL
+        while code == -signal.SIGKILL:
+            child = WORKERS.Process(target=_child, args=(name, folder))
+            child.start()
+            while child.is_alive() and kills < most:
+                kills += _strike(name, folder, child, chance)
+                struck()
+                if not subject.victims:
+                    break
+            child.join()
+            code = child.exitcode
+        if code:
+            raise RuntimeError((folder / "log").read_text()[-1500:])
+        found, kept = map(subject.outputs, subject.read(folder))
+    wanted = Counter(subject.wanted(folder))
+    twice = sum((Counter(kept) - wanted).values()) if subject.once else 0
+    return [kills, len(found), sum(each not in wanted for each in found), len(set(wanted) - set(kept)), twice]
 
 
 def main(
     *,
-    kills: Annotated[int, "in all, at least"] = 300,
+    kills: Annotated[int, "of each engine, at least"] = 20,
     seed: Annotated[int, "of the moments"] = 1,
-    only: Annotated[str, "all kills for this engine", ["", *(each.__name__ for each in SHARES)]] = "",
+    only: Annotated[str, "this engine alone", ["", *SUBJECTS]] = "",
 ) -> int:
     """Kill the engines of docs/engines.md; exit code 0 if no output had two noises, and none was lost."""
-    # Kernels, once, for all children.
-    Job(fastdp.Adaptive(epsilon=1.0, bound=10.0, threshold=5.0), name="warm", secret=lambda: bytes(32)).advance(
-        None, ["a"] * 50, [1.0] * 50
-    )
-    lines, good = [], True
-    for engine, share in SHARES.items():
-        if only == engine.__name__ or (not only and share):
-            start = time.perf_counter()
-            tally = engine(kills if only else max(1, round(share * kills)), random.Random(seed))
-            good &= not tally.two_noises and not tally.lost and not tally.twice
-            numbers = [tally.kills, tally.outputs, tally.two_noises, tally.lost, tally.twice]
-            lines.append([engine.__name__, *numbers, f"{time.perf_counter() - start:.0f}"])
+    lines, good, chance = [], True, random.Random(seed)
+    for name, subject in SUBJECTS.items():
+        if only not in ("", name) or find_spec(subject.package) is None:
+            continue
+        total, start = [0] * 5, time.perf_counter()
+        while total[0] < kills:
+            with tempfile.TemporaryDirectory(prefix="fastdp-engines-") as folder:
+                counted = _trial(name, Path(folder), min(subject.kills, kills - total[0]), chance)
+            total = [old + new for old, new in zip(total, counted, strict=True)]
+        good &= not any(total[2:])
+        lines.append([name, *total, f"{time.perf_counter() - start:.0f}"])
     columns = ["engine", "kills", "outputs compared", "with two noises", "lost", "twice", "s"]
     table("SIGKILL and restart", columns, lines)
     print("All survived." if good else "FAILED: see above.")

@@ -80,9 +80,12 @@ class _Group(click.Group):
             formatter.write_dl(sorted(told.items()))
 
     def invoke(self, ctx: click.Context) -> object:
-        """Run the command; a missing library of the laboratory is an error that names the extra."""
+        """Run the command; Ctrl-C is exit code 130, and a missing library an error that names the extra."""
         try:
             return super().invoke(ctx)
+        except KeyboardInterrupt:
+            click.echo("Interrupted.", err=True)
+            raise SystemExit(130) from None
         except ModuleNotFoundError as error:
             if error.name is None or ctx.invoked_subcommand not in self._added:
                 raise

@@ -25,6 +25,7 @@ OPTIONS = f"""{OF_COLUMNS.removesuffix("--nonfinite").rstrip()}
 --windows N:int = 1  Number of windows.
 --keys N:int = 1  Number of keys.
 --key-share X:float  The keys are chosen privately, with --delta and this share of the budget.
+--others  The rows of all other keys are one more key, with --delta.
 --levels/--no-levels as levels  Totals of all keys, of each key prefix and over all windows are measured too.
     [default: where they cost next to nothing]
 --delta D:float = 0  As for fastdp aggregate.
@@ -47,12 +48,13 @@ def plan(**options: Any) -> None:
             means = {column: float(texts[0]) for column, texts in listed.items()}
         except ValueError:
             raise click.UsageError("--expected-mean: expected a number, such as --expected-mean kwh=0.4.") from None
-        share = options["key_share"]
+        share = {} if options["key_share"] is None else {"share": options["key_share"]}
+        private = share or options["others"]
         found = fastdp.plan(
             columns_of("stat", options["stat"]),
             bounds=bounds_of({**options, "nonfinite": "raise"}),
             unit=unit_of(options),
-            keys=options["keys"] if share is None else fastdp.PrivateKeys(share),
+            keys=fastdp.PrivateKeys(**share, others=options["others"]) if private else options["keys"],
             rows=options["expected_rows"],
             mean=means,
             **{name: options[name] for name in ("epsilon", "half_width", "every", "windows", "delta", "levels")},

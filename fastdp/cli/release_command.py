@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Callable, Generator, Iterator
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,11 +20,11 @@ from fastdp.cli.ledger_command import Account
 from fastdp.cli.options import fields_of, options_of, parameters_of, with_options
 from fastdp.cli.resume import Resume, noise_of
 from fastdp.cli.terminal import STANDARD, as_table, check_separate, printable, progress, rate, running, seconds
-from fastdp.cli.writers import check_suffix, description_of, open_target
+from fastdp.cli.writers import check_suffix, description_of, write_target
 from fastdp.data.readers import Source, open_source
 from fastdp.errors import DataError
 from fastdp.guarantee import Guarantee
-from fastdp.kinds import Floats, Json
+from fastdp.kinds import Array, Floats, Json
 from fastdp.noise.key import Key
 from fastdp.perturbers import Blocks
 from fastdp.streams.pak import PAK
@@ -210,39 +210,41 @@ class Run:
 
     def publish(self, system: Publisher | WholeStream, resume: Resume, account: Account) -> Publisher:
         """Read, publish and write; the publisher in its last state."""
-        with ExitStack() as stack:
-            opened = stack.enter_context(self.opened())
-            reservation: Json | None = None
-            made: list[Publisher] = []
-            write = stack.enter_context(
-                open_target(
-                    self.output,
-                    force=self.force or resume.wrote(self.output),
-                    record=(lambda: resume.record(self.output, reservation)) if resume.kept else None,
-                    columns=("index",) * self.index + VALUES[self.values],
-                    describe=lambda: self._facts(system, made[0]),
-                    live=self.follow,
-                )
-            )
+        made: list[Publisher] = []
+        reservation: Json | None = None
+
+        def released(opened: Source) -> Generator[tuple[Array, ...], None, None]:
+            nonlocal reservation
             if opened.unit == "values" and opened.total is not None:
                 # Their number is public, so an error about it costs nothing.
                 _check_count(opened.name, opened.total, system)
                 if isinstance(system, PAK):
                     system.check_room(opened.total)
-            reservation = stack.enter_context(account.paid(system, printable(self.source), resume))
-            if isinstance(system, WholeStream):
-                with self.opened() as first:
-                    made.append(system.publisher(self._finite(system, first)))
-            else:
-                made.append(system)
-            publisher, position = made[0], system.holdout
-            for columns in self._columns(opened, publisher, self._read(opened, resume)):
-                if size := columns[0].size:
-                    indices = [np.arange(position, position + size)] if self.index else []
-                    write(*indices, *columns)
-                    position += size
-            _check_count(opened.name, publisher.n_seen, system)
-            return publisher
+            with account.paid(system, printable(self.source), resume) as reservation:
+                if isinstance(system, WholeStream):
+                    with self.opened() as first:
+                        made.append(system.publisher(self._finite(system, first)))
+                else:
+                    made.append(system)
+                position = system.holdout
+                for columns in self._columns(opened, made[0], self._read(opened, resume)):
+                    if size := columns[0].size:
+                        indices = [np.arange(position, position + size)] if self.index else []
+                        yield *indices, *columns
+                        position += size
+                _check_count(opened.name, made[0].n_seen, system)
+
+        with self.opened() as opened, closing(released(opened)) as chunks:
+            write_target(
+                self.output,
+                chunks,
+                force=self.force or resume.wrote(self.output),
+                record=(lambda: resume.record(self.output, reservation)) if resume.kept else None,
+                columns=("index",) * self.index + VALUES[self.values],
+                describe=lambda: self._facts(system, made[0]),
+                live=self.follow,
+            )
+        return made[0]
 
     def _read(self, opened: Source, resume: Resume) -> Iterator[Floats]:
         for chunk in with_progress(opened, quiet=self.quiet):

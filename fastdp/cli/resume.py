@@ -16,7 +16,6 @@ from pathlib import Path
 from types import NoneType
 
 import click
-import numpy as np
 
 from fastdp._version import __version__
 from fastdp.cli.terminal import STANDARD
@@ -153,7 +152,7 @@ class Resume:
         return output != STANDARD and os.path.realpath(output) in self._outputs
 
     def follow(self, values: Array) -> None:
-        """Add the next values, or batches by :func:`fingerprint`, to the digest; DataError if they differ."""
+        """Add the next values, or a batch as one entry, to the digest; DataError if they differ."""
         if not self.kept:
             return
         before = max(0, self.count - self._followed)
@@ -210,11 +209,3 @@ class Resume:
             self._header = self._file.write(payload, self._header)
             self._file.sync_folder()
         self._saved = True
-
-
-def fingerprint(*parts: Array) -> Array:
-    """One batch of arrays as one digest, for :meth:`Resume.follow`."""
-    digest = hashlib.blake2b()
-    for part in parts:
-        digest.update(part.size.to_bytes(8, "little") + part.tobytes())
-    return np.frombuffer(digest.digest(), f"V{digest.digest_size}")

@@ -15,7 +15,7 @@ from fastdp import AdaptivePHDStream, PHDStream, validation
 from fastdp.cli.ledger_command import Account
 from fastdp.cli.options import options_of, parameters_of, with_options
 from fastdp.cli.release_command import with_progress
-from fastdp.cli.resume import fingerprint, noise_of
+from fastdp.cli.resume import noise_of
 from fastdp.cli.terminal import as_table, check_picture, check_separate, printable, progress, running, seconds
 from fastdp.cli.writers import PointFolder, keep_outside
 from fastdp.data.readers import Events, heading_of, read_events
@@ -25,6 +25,7 @@ from fastdp.record import Real, Whole, parameter, record
 from fastdp.spatial import Box, Domain
 from fastdp.spatial.map_files import read_domain
 from fastdp.spatial.phdstream import SpatialPublisher
+from fastdp.state.driver import as_one
 from fastdp.validation import DAY, FIXED, split_duration
 
 METHODS = {"phdstream": PHDStream, "adaptive": AdaptivePHDStream}
@@ -144,7 +145,7 @@ def synthesize(ctx: click.Context, /, **given: Any) -> None:
             batches = _batches(source, events, publisher.domain, cuts, clip=clip)
             if resume.kept:
                 for added, removed in batches:
-                    resume.follow(fingerprint(added, removed))
+                    resume.follow(as_one(added, removed))
             # A state file that cannot be written is no reason to remove the files of another release.
             resume.begin()
             folder.clear()
@@ -219,15 +220,15 @@ def _batches(source: str, events: Events, domain: Domain, cuts: Cuts, *, clip: b
 
 @record
 class Cuts:
-    """Batches of ``batch`` events or ``period`` seconds, after the share ``initial``."""
+    """Batches of ``batch`` events or ``every`` seconds, after the share ``initial``."""
 
     batch: int | None = parameter(Whole(1, optional=True))
-    period: float | None = parameter(Real(above=0.0, optional=True))
+    every: float | None = parameter(Real(above=0.0, optional=True))
     initial: float = parameter(Real(least=0.0, below=1.0))
 
     def _check(self) -> None:
-        if (self.batch is None) == (self.period is None):
-            raise ParameterError(f"batch, period = {self.batch}, {self.period}: expected exactly one of them")
+        if (self.batch is None) == (self.every is None):
+            raise ParameterError(f"batch, every = {self.batch}, {self.every}: expected exactly one of them")
 
     def of(self, times: Floats, origin: float | None = None) -> Indices:
         """Borders as event indices: the initial set's end first, the end of all last.
@@ -237,15 +238,15 @@ class Cuts:
         n, first = times.size, int(self.initial * times.size)
         if n == 0:
             return np.array([0])
-        if self.period is None:
+        if self.every is None:
             return np.append(np.arange(first, n, self.batch), n)
         # The number of an event's period follows from its own time: borders in floats would shift with the first.
         zero = times[0] if origin is None else validation.real("origin", origin)
-        numbers = np.floor_divide(times - zero, self.period)
+        numbers = np.floor_divide(times - zero, self.every)
         periods = int(numbers[-1] - numbers[0]) + 1
         if periods > 2**24:
             raise ParameterError(
-                f"period = {self.period!r}: expected at most {2**24} periods from the first event to the last"
+                f"every = {self.every!r}: expected at most {2**24} periods from the first event to the last"
             )
         ends = np.append(np.searchsorted(numbers, numbers[0] + np.arange(periods), side="left"), n)
         return ends[np.searchsorted(ends, first) :]

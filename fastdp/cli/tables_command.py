@@ -8,8 +8,9 @@ import re
 import shutil
 import sys
 import time as clock
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -19,6 +20,7 @@ import click
 from click.core import ParameterSource
 
 import fastdp
+from fastdp.cli import COMMANDS
 from fastdp.cli.ledger_command import Account
 from fastdp.cli.options import fields_of, with_options
 from fastdp.cli.resume import secret_of
@@ -32,33 +34,35 @@ from fastdp.state.atomic_files import check_target
 from fastdp.tables.output import description_of, kind_of
 from fastdp.tables.table import Table
 
-EPILOG = """
-\b
-Examples
+EXAMPLES = {
+    "totals": """
   fastdp totals readings.parquet --time timestamp --every 1h --value kwh --epsilon 1 --bound 10 -o private.parquet
   fastdp totals readings.csv --time timestamp --every 1d --by household --keys-file households.csv --value kwh
       --epsilon 1 --bound 10 -o private.csv --plot private.png
+  fastdp totals readings/ --time at --every 1h --value kwh --start 2026-01-01 --stop 2027-01-01 --clip 10 --epsilon 1
+      --engine spark --master spark://host:7077 -o private.parquet""",
+    "counts": """
   fastdp counts trips.parquet --time start --every 1h --by station --key Embarcadero --key Caltrain
       --epsilon 0.5 --zone America/Los_Angeles -o private.parquet
-  fastdp means trips.parquet --time start --every 1d --value minutes --epsilon 1 --clip 60 -o private.parquet
   fastdp counts orders.csv --time at --every 1d --by country --delta 1e-6 --person customer --rows 20
-      --per 1d --epsilon 1 -o private.csv --ledger budget --stream orders --limit 2
+      --per 1d --epsilon 1 -o private.csv --ledger budget --stream orders --limit 2""",
+    "means": """
+  fastdp means trips.parquet --time start --every 1d --value minutes --epsilon 1 --clip 60 -o private.parquet""",
+    "aggregate": """
   fastdp aggregate visits.csv --stat minutes=sum,mean,p95 --stat "*=count" --bound minutes=600 --time ts
-      --time-unit s --every 1d --by path --delta 1e-6 --person visitor --rows 20 --epsilon 2 -o private.parquet
-  fastdp totals readings/ --time at --every 1h --value kwh --start 2026-01-01 --stop 2027-01-01 --clip 10 --epsilon 1
-      --engine spark --master spark://host:7077 -o private.parquet
-"""
+      --time-unit s --every 1d --by path --delta 1e-6 --person visitor --rows 20 --epsilon 2 -o private.parquet""",
+}
 INTRODUCTION = """
-    IN is a .parquet, .csv, .csv.gz or .arrow file with named columns, in any order of rows, or - for CSV on standard
-    input. OUT is a .parquet, .csv or .npz file: a row for each window and key, with columns window (its start), the
-    keys, {columns}. Guarantee, clip and noise are in the metadata of Parquet and npz, and in OUT.json beside CSV. A
-    window without rows is released as any other.
+IN is a .parquet, .csv, .csv.gz or .arrow file with named columns, in any order of rows, or - for CSV on standard
+input. OUT is a .parquet, .csv or .npz file: a row for each window and key, with columns window (its start), the
+keys, {columns}. Guarantee, clip and noise are in the metadata of Parquet and npz, and in OUT.json beside CSV. A
+window without rows is released as any other.
 """
 #: Columns of a table of one statistic, and of several.
 ONE = """estimate, std_error, low, high (from the window's own noisy sum) and revised, revised_low, revised_high (from
-    all windows of the key, by a model)"""
+all windows of the key, by a model)"""
 SEVERAL = """and of each statistic NAME, such as minutes_p95, NAME, NAME_low, NAME_high (from the window's own noisy
-    numbers) and NAME_revised, NAME_revised_low, NAME_revised_high (from all windows of the key, by a model)"""
+numbers) and NAME_revised, NAME_revised_low, NAME_revised_high (from all windows of the key, by a model)"""
 OPTIONS = """
 -o/--output OUT required  A file, or - for CSV on standard output.
 --plot FILE:path as picture  Draw estimates, intervals and the revised line; the suffix chooses the format, such as
@@ -124,10 +128,8 @@ SWITCH: Json = {"is_flag": True, "type": bool, "default": None}
 READABLE = {"spark": (".parquet", ".pq", ".csv"), "dask": (".parquet", ".pq", ".csv", ".arrow", ".feather")}
 
 
-def _command(function: Callable[..., None]) -> click.Command:
-    name = function.__name__
+def _command(name: str) -> click.Command:
     several = name == "aggregate"
-    function.__doc__ = f"{function.__doc__}\n{INTRODUCTION.format(columns=SEVERAL if several else ONE)}"
     listed = OPTIONS.replace("{values}", "" if name == "counts" else OF_COLUMNS if several else OF_VALUES)
     if not several:
         listed = re.sub(r"--levels.*?\n(?=--)", "", listed, flags=re.DOTALL)
@@ -150,7 +152,11 @@ def _command(function: Callable[..., None]) -> click.Command:
         scheduler={"envvar": "FASTDP_DASK_SCHEDULER", "show_envvar": True},
     )
     source = click.argument("source", metavar="IN", type=click.Path(exists=True, allow_dash=True))
-    return click.command(epilog=EPILOG)(source(decorate(function)))
+    more_of_means = "OUT also has the noisy total and count of each window." if name == "means" else ""
+    told = COMMANDS[name][1], more_of_means, INTRODUCTION.format(columns=SEVERAL if several else ONE)
+    examples = f"\b\nExamples{EXAMPLES[name]}"
+    function = source(decorate(partial(_run, name)))
+    return click.command(name, help="\n\n".join(filter(None, map(str.strip, told))), epilog=examples)(function)
 
 
 def rows_of(ctx: click.Context, param: click.Parameter, text: str) -> int | str:
@@ -174,34 +180,7 @@ def _ends(ctx: click.Context, param: click.Parameter, text: str | None) -> float
     return numbers if len(numbers) == 2 else numbers[0]
 
 
-@_command
-def aggregate(**options: Any) -> None:
-    """Private statistics of several columns by window of time, and by key, from one budget."""
-    _run("aggregate", options)
-
-
-@_command
-def totals(**options: Any) -> None:
-    """Private totals of a column by window of time, and by key."""
-    _run("totals", options)
-
-
-@_command
-def counts(**options: Any) -> None:
-    """Private numbers of rows by window of time, and by key."""
-    _run("counts", options)
-
-
-@_command
-def means(**options: Any) -> None:
-    """Private means of a column by window of time, and by key.
-
-    OUT also has the noisy total and count of each window.
-    """
-    _run("means", options)
-
-
-def _run(kind: str, options: Json) -> None:
+def _run(kind: str, **options: Any) -> None:
     begin = clock.perf_counter()
     account = Account.of(options)
     _check_keys(options)
@@ -239,6 +218,9 @@ def _run(kind: str, options: Json) -> None:
                 *([] if options["picture"] is None else [("picture", str(options["picture"]))]),
             ]
             click.echo(f"{table.title()}\n{as_table(facts)}", err=True)
+
+
+aggregate, totals, counts, means = map(_command, ("aggregate", "totals", "counts", "means"))
 
 
 def _time(options: Json) -> fastdp.Time | None:

@@ -25,14 +25,22 @@ OTHER_NAMES = {"unit": "time-unit", "format": "time-format", "keys": "key"}
 
 
 def in_options(message: str) -> str:
-    """A message of Python's functions with options for arguments: ``--nonfinite zero``, ``--every``."""
+    """A message of Python's functions with options for arguments: ``--nonfinite zero``, ``--max-range 0``."""
 
     def option(found: re.Match[str]) -> str:
         return f"--{OTHER_NAMES.get(found[1], found[1])}" + (f" {found[2]}" if found[2] else "")
 
     message = re.sub(r"(?:time=)?(?:fastdp\.)?\b(?:Time|Value)\((?:\.\.\., )?(\w+=[^()]*)\)", r"\1", message)
     names = "nonfinite|missing|start|stop|unit|format|every|clip|rows|per|by|keys"
-    return re.sub(rf"\b({names})=(?:'(\w+)'|(?=[\s,)]|$))", option, message)
+    message = re.sub(rf"\b({names})=(?:'(\w+)'|(?=[\s,)]|$))", option, message)
+    context = click.get_current_context(silent=True)
+    known = {each.name: max(each.opts, key=len) for each in context.command.params} if context else {}
+
+    def given(found: re.Match[str]) -> str:
+        name, value = known.get(found[1], ""), found[2]
+        return found[0] if not name.startswith("--") else name if value == "None" else f"{name} {value}"
+
+    return re.sub(r"(?<![\w.])(\w+) = ('[^']*'|[^\s:,]+)(?=[,:])", given, message)
 
 
 @contextmanager

@@ -12,8 +12,8 @@ import shutil
 import sys
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO, Any, BinaryIO, cast
 
@@ -25,11 +25,11 @@ from fastdp.errors import ParameterError
 from fastdp.kinds import Array, Floats, Json
 from fastdp.state.atomic_files import atomic_file, check_target, name_target, remove_parts, sync_folder
 
-#: Appends rows, of each column as many.
-Write = Callable[..., None]
+#: Rows as they come, of each column as many.
+Chunks = Iterable[tuple[Array, ...]]
 #: Metadata of a file, known once there are values.
 Describe = Callable[[], Json]
-Kind = Callable[[IO[bytes], tuple[str, ...], Describe], AbstractContextManager[Write]]
+Kind = Callable[[IO[bytes], tuple[str, ...], Chunks, Describe], None]
 
 #: Name of the metadata in Parquet's schema and in an npz archive.
 METADATA = "fastdp"
@@ -43,30 +43,25 @@ ROW_GROUP = 2**20
 COMPRESSION = 5
 
 
-@contextmanager
-def open_target(
+def write_target(
     path: str,
+    chunks: Chunks,
     *,
     force: bool,
     record: Callable[[], None] | None = None,
     columns: tuple[str, ...] = ("value",),
     describe: Describe = dict,
     live: bool = False,
-) -> Iterator[Write]:
-    """Open an output by its suffix for columns of :data:`COLUMNS`; ``-`` is standard output as CSV.
+) -> None:
+    """Write `columns` of :data:`COLUMNS` to an output by its suffix; ``-`` is standard output as CSV.
 
-    The file appears at the end of the block; ``force`` allows replacing one.  ``record`` is called before any value
+    The file appears after the last chunk; ``force`` allows replacing one.  ``record`` is called before any value
     is visible: standard output is held back until then, or not, if ``live``.  ``describe``: metadata after the first
     value.
     """
     if path == STANDARD:
-        with _standard_output(record) as stream, _csv_file(stream, columns, describe) as write:
-
-            def shown(*values: Array) -> None:
-                write(*values)
-                stream.flush()
-
-            yield shown if live else write
+        with _standard_output(record) as stream:
+            _csv_file(stream, columns, _flushed(stream, chunks) if live else chunks, describe)
         return
     kind, target, beside = _kind(path), Path(path), description_of(path)
     check_target(target, overwrite=force)
@@ -76,8 +71,7 @@ def open_target(
     described = False
     try:
         with atomic_file(target, overwrite=force) as file:
-            with kind(file, columns, describe) as write:
-                yield write
+            kind(file, columns, chunks, describe)
             if record is not None:
                 check_target(target, overwrite=force)
                 record()
@@ -92,6 +86,12 @@ def open_target(
         if described and beside is not None and (isinstance(error, ParameterError) or not target.exists()):
             beside.unlink(missing_ok=True)
         raise
+
+
+def _flushed(stream: IO[bytes], chunks: Chunks) -> Chunks:
+    for columns in chunks:
+        yield columns
+        stream.flush()
 
 
 def _is_description(path: Path) -> bool:
@@ -143,19 +143,12 @@ def _kind(path: str) -> Kind:
     )
 
 
-@contextmanager
-def _csv_file(file: IO[bytes], names: tuple[str, ...], _: Describe) -> Iterator[Write]:
-    started = False
-
-    def write(*columns: Array) -> None:
-        nonlocal started
-        if not started:
-            # Not before there is a value: a failed release leaves standard output empty.
-            file.write(f"{','.join(names)}\n".encode())
-            started = True
-        file.write(as_lines(columns[0]) if len(columns) == 1 else as_rows(*columns))
-
-    yield write
+def _csv_file(file: IO[bytes], names: tuple[str, ...], chunks: Chunks, _: Describe) -> None:
+    # No heading before there is a value: a failed release leaves standard output empty.
+    heading = f"{','.join(names)}\n".encode()
+    for columns in chunks:
+        file.write(heading + (as_lines(columns[0]) if len(columns) == 1 else as_rows(*columns)))
+        heading = b""
 
 
 def as_rows(*columns: Array) -> bytes:
@@ -176,101 +169,87 @@ def as_lines(values: Array) -> bytes:
     return "".join(f"{value!r}\n" * length for value, length in runs).encode()
 
 
-@contextmanager
-def _csv_gz_file(file: IO[bytes], names: tuple[str, ...], describe: Describe) -> Iterator[Write]:
+def _csv_gz_file(file: IO[bytes], names: tuple[str, ...], chunks: Chunks, describe: Describe) -> None:
     # Neither the temporary file's name nor the time: equal releases are equal files.
-    with (
-        gzip.GzipFile(filename="", mode="wb", compresslevel=COMPRESSION, fileobj=file, mtime=0) as packed,
-        _csv_file(cast("IO[bytes]", packed), names, describe) as write,
-    ):
-        yield write
+    with gzip.GzipFile(filename="", mode="wb", compresslevel=COMPRESSION, fileobj=file, mtime=0) as packed:
+        _csv_file(cast("IO[bytes]", packed), names, chunks, describe)
 
 
-@contextmanager
-def _npy_file(file: IO[bytes], names: tuple[str, ...], _: Describe) -> Iterator[Write]:
-    """Writer of .npy: a plain array, or records."""
+def _write_header(file: IO[bytes], kind: np.dtype[Any], size: int) -> None:
+    described = {"descr": np.lib.format.dtype_to_descr(kind), "fortran_order": False, "shape": (size,)}
+    np.lib.format.write_array_header_1_0(cast("BinaryIO", file), described)
+
+
+def _npy_file(file: IO[bytes], names: tuple[str, ...], chunks: Chunks, _: Describe) -> None:
+    """Write a plain array, or records."""
     size, single = 0, len(names) == 1
     kind = np.dtype(COLUMNS[names[0]][1] if single else [(name, COLUMNS[name][1]) for name in names])
-
-    def header() -> int:
-        file.seek(0)
-        described = {"descr": np.lib.format.dtype_to_descr(kind), "fortran_order": False, "shape": (size,)}
-        np.lib.format.write_array_header_1_0(cast("BinaryIO", file), described)
-        return file.tell()
-
-    begin = header()
-
-    def write(*columns: Array) -> None:
-        nonlocal size
+    _write_header(file, kind, size)
+    begin = file.tell()
+    for columns in chunks:
         rows = np.empty(columns[0].size, kind)
         for name, column in zip(names, columns, strict=True):
             (rows if single else rows[name])[:] = column
         file.write(rows.data if single else rows.tobytes())
         size += rows.size
-
-    yield write
+    file.seek(0)
+    _write_header(file, kind, size)
     # NumPy pads the header so that a length of up to 21 digits fits in place.
-    if header() != begin:
+    if file.tell() != begin:
         raise RuntimeError("NumPy's header for the final length does not fit in the place of the first")
 
 
-@contextmanager
-def _npz_file(file: IO[bytes], names: tuple[str, ...], describe: Describe) -> Iterator[Write]:
+def _npz_file(file: IO[bytes], names: tuple[str, ...], chunks: Chunks, describe: Describe) -> None:
     # An archive's member cannot be rewritten, so each array is finished first, in a nameless file that
     # vanishes with the process.
-    with ExitStack() as stack:
-        content: dict[str, IO[bytes]] = {
-            COLUMNS[name][0]: stack.enter_context(tempfile.TemporaryFile(dir=Path(file.name).parent))
-            for name in names
-        }
-        with ExitStack() as arrays:
-            spools = zip(content.values(), names, strict=True)
-            members = [arrays.enter_context(_npy_file(spool, (name,), describe)) for spool, name in spools]
-
-            def write(*columns: Array) -> None:
-                for member, column in zip(members, columns, strict=True):
-                    member(column)
-
-            yield write
+    size, kinds = 0, [np.dtype(COLUMNS[name][1]) for name in names]
+    with ExitStack() as stack, zipfile.ZipFile(file, "w") as archive:
+        folder = Path(file.name).parent
+        spools = [stack.enter_context(tempfile.TemporaryFile(dir=folder)) for _ in names]
+        for columns in chunks:
+            size += columns[0].size
+            for spool, kind, column in zip(spools, kinds, columns, strict=True):
+                spool.write(np.ascontiguousarray(column, kind).data)
+        for spool, kind, name in zip(spools, kinds, names, strict=True):
+            spool.seek(0)
+            with _member(archive, COLUMNS[name][0]) as packed:
+                _write_header(packed, kind, size)
+                shutil.copyfileobj(spool, packed, 2**20)
         if facts := describe():
             # A text of NumPy's own, which is read without pickle.
-            content[METADATA] = io.BytesIO()
-            text = np.array(json.dumps(facts, allow_nan=False))
-            np.lib.format.write_array(content[METADATA], text, allow_pickle=False)
-        with zipfile.ZipFile(file, "w") as archive:
-            for name, each in content.items():
-                each.seek(0)
-                with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as packed:
-                    shutil.copyfileobj(each, packed, 2**20)
+            with _member(archive, METADATA) as packed:
+                np.lib.format.write_array(packed, np.array(json.dumps(facts, allow_nan=False)), allow_pickle=False)
 
 
-@contextmanager
-def _parquet_file(file: IO[bytes], names: tuple[str, ...], describe: Describe) -> Iterator[Write]:
+def _member(archive: zipfile.ZipFile, name: str) -> IO[bytes]:
+    return archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True)
+
+
+def _parquet_file(file: IO[bytes], names: tuple[str, ...], chunks: Chunks, describe: Describe) -> None:
     arrow = import_pyarrow()
     schema = arrow.schema([(name, arrow.int64() if COLUMNS[name][1] == "<i8" else arrow.float64()) for name in names])
-    waiting: list[tuple[Array, ...]] = []
     with ExitStack() as stack:
         table: Any = None
-
-        def flush(least: int) -> None:
-            nonlocal schema, table
-            if table is None and (waiting or not least):
+        for group in _groups(chunks):
+            if table is None:
                 # The first values are there, and with them all that the metadata say.
                 if facts := describe():
                     schema = schema.with_metadata({METADATA: json.dumps(facts, allow_nan=False)})
                 table = stack.enter_context(arrow.parquet.ParquetWriter(file, schema))
-            while waiting and sum(each[0].size for each in waiting) >= max(least, 1):
-                joined = [np.concatenate(pieces) for pieces in zip(*waiting, strict=True)]
-                group, rest = [each[:ROW_GROUP] for each in joined], tuple(each[ROW_GROUP:] for each in joined)
-                table.write_table(arrow.table(group, schema=schema), row_group_size=ROW_GROUP)
-                waiting[:] = [rest] if rest[0].size else []
+            table.write_table(arrow.table(group, schema=schema), row_group_size=ROW_GROUP)
 
-        def write(*columns: Array) -> None:
-            waiting.append(columns)
-            flush(ROW_GROUP)
 
-        yield write
-        flush(0)
+def _groups(chunks: Chunks) -> Iterator[list[Array]]:
+    """Chunks as groups of ROW_GROUP rows."""
+    waiting: list[tuple[Array, ...]] = []
+    for columns in chunks:
+        waiting.append(columns)
+        while sum(each[0].size for each in waiting) >= ROW_GROUP:
+            joined = [np.concatenate(pieces) for pieces in zip(*waiting, strict=True)]
+            yield [each[:ROW_GROUP] for each in joined]
+            waiting = [tuple(each[ROW_GROUP:] for each in joined)]
+    if any(each[0].size for each in waiting):
+        yield [np.concatenate(pieces) for pieces in zip(*waiting, strict=True)]
 
 
 KINDS: dict[str, Kind] = {

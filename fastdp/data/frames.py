@@ -260,29 +260,18 @@ def _long(frame: Frame, family: str, value: str, by: str, time: str | None) -> S
 
 def _codes(column: pa.ChunkedArray, by: str) -> tuple[Indices, list[int | str]]:
     """Stream number of each row, and the ids; DataError for other types."""
-    coded = arrow.types.is_dictionary(column.type)
-    kind = column.type.value_type if coded else column.type
+    kind = column.type.value_type if arrow.types.is_dictionary(column.type) else column.type
     texts = arrow.types.is_string(kind) or arrow.types.is_large_string(kind) or arrow.types.is_string_view(kind)
     if not texts and not arrow.types.is_integer(kind):
         raise DataError(
             f"{by} holds {kind_of(kind)} entries: expected texts or whole numbers, the ids of the streams"
         )
+    # Decoded first: a dictionary may have entries of no row, in any order.
+    column = column.cast(arrow.large_string() if texts else kind)
     if column.null_count:
         raise DataError(f"{by}: {column.null_count} of {len(column)} rows have no id; expected one in every row")
-    if coded:
-        return _categories(column.unify_dictionaries().combine_chunks())
-    encoded = column.cast(arrow.large_string() if texts else kind).combine_chunks().dictionary_encode()
+    encoded = column.combine_chunks().dictionary_encode()
     return encoded.indices.to_numpy().astype(np.int64), encoded.dictionary.to_pylist()
-
-
-def _categories(encoded: pa.DictionaryArray) -> tuple[Indices, list[int | str]]:
-    """:func:`_codes` of a dictionary column, without unused ids."""
-    ids = encoded.dictionary.to_pylist()
-    used, firsts, codes = np.unique(encoded.indices.to_numpy(), return_index=True, return_inverse=True)
-    order = np.argsort(firsts)
-    rank: Indices = np.empty(used.size, np.int64)
-    rank[order] = np.arange(used.size)
-    return rank[codes], [ids[code] for code in used[order].tolist()]
 
 
 def _order(codes: Indices, clock: Array | None) -> Indices | None:

@@ -28,7 +28,7 @@ Published: TypeAlias = tuple[Indices, Floats]
 Share: TypeAlias = tuple[Column, Floats, int]
 
 
-#: The file of a folder that holds the parameters, once a shard has begun.
+#: The file of a folder that holds the parameters, once all shards have a state.
 JOB = "job.state"
 
 
@@ -50,10 +50,9 @@ class Shard:
         before = self._before(batch, max(written, self._written))
         if self._open is not None and self._open[0] == before:
             fleet = self._open[1]
-        elif before:
+        elif self._file(before).exists():
             fleet = self._job.from_bytes(self._file(before).read_bytes(), self._part[1])
         else:
-            self._agree()
             fleet = self._job.fleet(self._part)
         self._open = None
         rows, out = publish(fleet, ids, values)
@@ -81,15 +80,6 @@ class Shard:
                 f"batch = {batch}: expected {newest} once more, or a later one; the states before it are gone"
             )
         return max((number for number in numbers if number < batch), default=0)
-
-    def _agree(self) -> None:
-        """StateError if the folder is another job's or has other shards; a new one records them."""
-        path = self._folder.parent / JOB
-        if path.exists():
-            self._job.from_bytes(path.read_bytes(), self._part[1])
-        else:
-            with atomic_file(path, overwrite=True) as file:
-                file.write(self._job.to_bytes(self._job.fleet((0, self._part[1]))))
 
     def _numbers(self) -> Iterator[int]:
         for path in self._folder.glob("*.state"):
@@ -120,21 +110,41 @@ class Shards(ABC):
         #: The last batch of each shard whose outputs came.
         self._written: dict[int, int] = {}
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        others = [path.name for path in self.folder.glob("shard-*") if not path.name.endswith(f"-of-{shards}")]
-        if others:
-            raise StateError(f"shards = {shards}: expected the number of this folder, which holds {others[0]}")
-        made = [f"shard-{k}-of-{shards}" for k in range(shards)]
-        lost = [name for name in made if not (self.folder / name).is_dir()]
-        if lost and (self.folder / JOB).exists():
-            raise StateError(
-                f"{self.folder} has lost {lost[0]}: expected the folders of all shards; its streams would begin "
-                "again and cost epsilon again"
-            )
-        for name in lost:
-            (self.folder / name).mkdir(mode=0o700)
         self._hold = atomic_files.Hold(os.open(self.folder, os.O_RDONLY)) if atomic_files.has_locks() else None
         if self._hold is not None and not atomic_files.lock(self._hold.descriptor):
             raise StateError(f"{self.folder} is used by another program: expected one program for a job")
+        try:
+            self._begin()
+        except BaseException:
+            self.close()
+            raise
+
+    def _begin(self) -> None:
+        """Write the state before the first batch of each shard; StateError for another job's folder, or a lost state.
+
+        The parameters are written last, so that a folder with them has a state of each shard.
+        """
+        path, made = self.folder / JOB, [self.folder / f"shard-{k}-of-{self.shards}" for k in range(self.shards)]
+        begun = path.exists()
+        if begun:
+            self.job.from_bytes(path.read_bytes(), self.shards)
+        lost = [place.name for place in made if begun and not any(place.glob("*.state"))]
+        if not begun and any(self.folder.glob("shard-*/[1-9]*.state")):
+            lost = [JOB]
+        if lost:
+            raise StateError(
+                f"{self.folder} has lost {lost[0]}: expected the files as they were written; its streams would begin "
+                "again and cost epsilon again"
+            )
+        for k, place in enumerate([] if begun else made):
+            place.mkdir(exist_ok=True, mode=0o700)
+            self._write(place / "0.state", k)
+        if not begun:
+            self._write(path, 0)
+
+    def _write(self, path: Path, k: int) -> None:
+        with atomic_file(path, overwrite=True) as file:
+            file.write(self.job.to_bytes(self.job.fleet((k, self.shards))))
 
     def publish(self, batch: int, ids: Column, values: Column) -> Published:
         """Consume one batch of rows, of any of the streams, and publish.

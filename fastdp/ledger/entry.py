@@ -257,13 +257,12 @@ def normal_name(field: str, value: object) -> str:
     return given
 
 
-#: Default_Ignorable_Code_Point of Unicode (DerivedCoreProperties.txt, 15.1): displays leave these out.
-_IGNORABLE = (
-    *(range(0xAD, 0xAE), range(0x34F, 0x350), range(0x61C, 0x61D), range(0x115F, 0x1161), range(0x17B4, 0x17B6)),
-    *(range(0x180B, 0x1810), range(0x200B, 0x2010), range(0x202A, 0x202F), range(0x2060, 0x2070)),
-    *(range(0x3164, 0x3165), range(0xFE00, 0xFE10), range(0xFEFF, 0xFF00), range(0xFFA0, 0xFFA1)),
-    *(range(0xFFF0, 0xFFF9), range(0x1BCA0, 0x1BCA4), range(0x1D173, 0x1D17B), range(0xE0000, 0xE1000)),
+#: Characters that Python calls printable and displays leave out: of Default_Ignorable_Code_Point of Unicode 15.1, and
+#: braille without dots, hieroglyph blanks, a filler, a null note head.
+UNSEEN = frozenset(
+    chain(
+        *(range(0x34F, 0x350), range(0x115F, 0x1161), range(0x17B4, 0x17B6), range(0x180B, 0x1810)),
+        *(range(0x2800, 0x2801), range(0x3164, 0x3165), range(0xFE00, 0xFE10), range(0xFFA0, 0xFFA1)),
+        *(range(0x13441, 0x13443), range(0x16FE4, 0x16FE5), range(0x1D159, 0x1D15A), range(0xE0100, 0xE01F0)),
+    )
 )
-#: Letters and symbols whose picture is empty: braille without dots, a filler, hieroglyph blanks, a null note head.
-_BLANK = (range(0x2800, 0x2801), range(0x13441, 0x13443), range(0x16FE4, 0x16FE5), range(0x1D159, 0x1D15A))
-UNSEEN = frozenset(chain(*_IGNORABLE, *_BLANK))

@@ -81,8 +81,10 @@ def encoded(column: pa.Array, *, few: bool = True) -> tuple[pa.Array, Integers |
         named = entries.is_valid().to_numpy(zero_copy_only=False)[places]
         present = named if present is None else present & named
     if present is not None:
-        entries = arrow.concat_arrays([entries, arrow.nulls(1, entries.type)])
-        places = np.where(present, places, len(entries) - 1)
+        # In the order of rows, as keys are numbered in a state file, a missing entry too.
+        first = int(places[: int(np.argmin(present))].max(initial=-1)) + 1
+        entries = arrow.concat_arrays([entries[:first], arrow.nulls(1, entries.type), entries[first:]])
+        places = np.where(present, places + (places >= first), first)
     if categories:
         # Of categories only those of rows are entries.
         used = np.flatnonzero(np.bincount(places, minlength=len(entries)))
@@ -135,7 +137,7 @@ def texts_of(entries: pa.Array) -> pa.LargeStringArray:
     if types.is_timestamp(kind):
         return _instants(entries)
     # Few columns of persons are of other types.
-    return arrow.array([None if entry is None else _text(entry) for entry in entries.to_pylist()], text)
+    return arrow.array([_text(entry) for entry in entries.to_pylist()], text)
 
 
 def as_texts(column: pa.Array) -> pa.LargeStringArray:
@@ -146,10 +148,10 @@ def as_texts(column: pa.Array) -> pa.LargeStringArray:
     kind = column.type
     if types.is_timestamp(kind):
         column = column.cast(arrow.timestamp("us", kind.tz and "UTC"), safe=False)
-    if types.is_floating(kind):
-        column = compute.if_else(compute.is_finite(column), column, arrow.scalar(None, kind))
     shows = types.is_temporal(kind) or types.is_boolean(kind)
-    return column.cast(arrow.large_string()) if shows else texts_of(column)
+    texts = column.cast(arrow.large_string()) if shows else texts_of(column)
+    known = compute.is_finite(column) if types.is_floating(kind) else column.is_valid()
+    return compute.if_else(known, texts, arrow.scalar(None, texts.type))
 
 
 def one_spelling(entries: pa.Array) -> pa.Array:

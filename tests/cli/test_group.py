@@ -241,7 +241,7 @@ def test_noise_of_the_demo_is_fresh_by_default(run_demo):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--epsilon", -1, "--no-picture"], "epsilon = -1.0: expected a number above 0"),
+        (["--epsilon", -1, "--no-picture"], "--epsilon -1.0: expected a number above 0"),
         (["-o", "demo.csv"], "path = 'demo.csv': expected a suffix among"),
         (["-o", "no/demo.png"], "no/demo.png: No such file or directory"),
     ],

@@ -67,7 +67,7 @@ def test_a_limit_that_renews_and_what_a_person_loses(account, complaint, budget)
     said = account("limit", "--epsilon", 2, "--per", "1mo", "--stream", "visits").output
     assert said == f"{budget}: limit for stream 'visits' in each period of 1mo: epsilon = 2.0\n"
     assert complaint(account("limit", "--epsilon", 2, "--per", "1 fortnight")).startswith(
-        "per = '1 fortnight': expected"
+        "--per '1 fortnight': expected"
     )
     unit, day = UnitRows("who", 1, Period.of("1d", "UTC")), 86_400_000_000
     for night in range(31):
@@ -136,7 +136,7 @@ def test_damage_is_one_line(account, complaint, budget: Path) -> None:
     assert account("spent").output == "No releases yet.\n"
     account("limit", "--stream", "meter", "--epsilon", 2, "--delta", 1e-9)
     assert account("verify").output.startswith(f"{budget}: 3 lines, all seals valid")
-    assert "epsilon = -1.0: expected at least 0" in complaint(account("limit", "--epsilon", -1))
+    assert "--epsilon -1.0: expected at least 0" in complaint(account("limit", "--epsilon", -1))
     with contextlib.closing(sqlite3.connect(budget, isolation_level=None)) as db:
         db.execute("UPDATE line SET body = replace(body, '2.0', '9.0')")
     assert "is damaged at line 2: its lines were altered" in complaint(account("verify"))
@@ -156,7 +156,7 @@ def test_what_does_not_depend_on_the_values_costs_nothing(run, complaint, write_
     for source, more, said in (
         (words, ("--column", "nope"), "no such column"),
         (text, (), "expected real numbers"),
-        (words, ("--nonfinite", "zero", "--resolution", -1), "resolution = -1"),
+        (words, ("--nonfinite", "zero", "--resolution", -1), "--resolution -1"),
     ):
         assert said in complaint(run(source, *told, *more, seed=None))
     assert account.entries() == []
@@ -207,11 +207,11 @@ def test_what_does_not_depend_on_the_events_costs_nothing(
         ((source, "--x", "nope"), "no such column"),
         ((source, "--event", "nope"), "no such column"),
         ((source, "--time", "nope"), "no such column"),
-        ((source, "--initial", 1), "initial = 1.0: expected a number of at least 0 and below 1"),
+        ((source, "--initial", 1), "--initial 1.0: expected a number of at least 0 and below 1"),
         ((words,), "holds string entries"),
     ):
         assert said in complaint(synthesize(*given, *told))
-    assert "period = -1.0" in complaint(synthesize(source, *told, "--every", -1, batch=None))
+    assert "--every -1.0" in complaint(synthesize(source, *told, "--every", -1, batch=None))
     folder = tmp_path / "out"
     folder.mkdir()
     (folder / "batch_000.csv").touch()

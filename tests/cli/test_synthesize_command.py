@@ -75,7 +75,7 @@ def test_an_interrupt_leaves_whole_files(write_events, synthesize, events, monke
         advance(self, added, removed)
 
     monkeypatch.setattr(PHDStream, "advance", interrupted)
-    assert synthesize(write_events(), "--format", "npy").exit_code == 1
+    assert synthesize(write_events(), "--format", "npy").exit_code == 130
     monkeypatch.undo()
     files = sorted((tmp_path / "out").iterdir())
     assert [file.name for file in files] == ["batch_000.npy", "batch_001.npy"]
@@ -249,11 +249,11 @@ USAGE = [
 ]
 
 REFUSED = [
-    (["--epsilon", "-1"], "epsilon = -1.0: expected a number above 0"),
+    (["--epsilon", "-1"], "--epsilon -1.0: expected a number above 0"),
     (["--box", "0", "0", "0", "5"], "expected numbers above lower"),
-    (["--max-depth", "99"], "max_depth"),
-    (["--sensitivity", "0"], "sensitivity = 0"),
-    (["--initial", "1"], "initial = 1.0: expected a number of at least 0 and below 1"),
+    (["--max-depth", "99"], "--max-depth"),
+    (["--sensitivity", "0"], "--sensitivity 0"),
+    (["--initial", "1"], "--initial 1.0: expected a number of at least 0 and below 1"),
     (["--x", "place"], "has no such column"),
     (["--key-file", "nowhere"], "No such file or directory"),
 ]

@@ -263,7 +263,7 @@ def test_the_same_key_gives_the_same_bytes(source, run, tmp_path):
             ["--by", "town", "--key", "Rome"],
             "column 'town': expected one of the table's columns, 'at', 'city'",
         ),
-        ("counts", ["--every", "1hour"], "every = '1hour': expected a length such as '15min'"),
+        ("counts", ["--every", "1hour"], "--every '1hour': expected a length such as '15min'"),
         ("counts", ["--time", "when"], "column 'when': expected one of the table's columns"),
         ("counts", ["--time", "kwh"], "time = 'kwh' holds"),
         ("counts", ["--epsilon", "0"], "epsilon"),

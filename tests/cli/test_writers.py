@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fastdp.cli import writers
-from fastdp.cli.writers import as_lines, open_target
+from fastdp.cli.writers import as_lines, write_target
 from fastdp.state.atomic_files import atomic_file
 
 ODD = np.array([0.1, 0.1, 1 / 3, -0.0, 0.0, 0.0, 1e300, 5e-324, 5e-324, 123456789.125, -7.0])
@@ -18,10 +18,13 @@ ODD = np.array([0.1, 0.1, 1 / 3, -0.0, 0.0, 0.0, 1e300, 5e-324, 5e-324, 12345678
 @pytest.mark.parametrize("parts", [1, 2, 11])
 def test_what_is_written_reads_back(suffix, parts, read_output, tmp_path):
     path = tmp_path / f"out{suffix}"
-    with open_target(str(path), force=False) as write:
+
+    def chunks():
         for part in np.array_split(ODD, parts):
-            write(part)
+            yield (part,)
         assert not path.exists(), "not before the end"
+
+    write_target(str(path), chunks(), force=False)
     lower = path.rename(path.with_suffix("").with_name("again" + suffix.lower()))
     back = read_output(lower)
     assert back.dtype == np.float64
@@ -39,9 +42,13 @@ def test_what_is_written_reads_back(suffix, parts, read_output, tmp_path):
 def test_nothing_remains_after_an_error(suffix, error, tmp_path):
     path = tmp_path / f"out{suffix}"
     path.write_bytes(b"precious")
-    with pytest.raises(error), open_target(str(path), force=True) as write:  # noqa: PT012 - both belong inside
-        write(ODD)
+
+    def chunks():
+        yield (ODD,)
         raise error
+
+    with pytest.raises(error):
+        write_target(str(path), chunks(), force=True)
     assert [entry.name for entry in tmp_path.iterdir()] == [path.name]
     assert path.read_bytes() == b"precious"
 
@@ -52,9 +59,7 @@ def test_equal_releases_are_equal_files(suffix, tmp_path, monkeypatch):
     values, files = np.arange(5000.0), []
     for parts in (1, 3, 50):
         path = tmp_path / f"{parts}{suffix}"
-        with open_target(str(path), force=False) as write:
-            for part in np.array_split(values, parts):
-                write(part)
+        write_target(str(path), ((part,) for part in np.array_split(values, parts)), force=False)
         files.append(path.read_bytes())
     assert files[0] == files[1] == files[2]
     if suffix == ".csv.gz":

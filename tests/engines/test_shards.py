@@ -16,7 +16,6 @@ from fastdp.engines import Job
 from fastdp.engines.bytewax import release
 from fastdp.engines.shards import Shard, Shards
 from fastdp.errors import DataError, StateError
-from fastdp.streams.fleet import Fleet
 from tests.engines.scenes import make_job, write_secret
 
 
@@ -95,32 +94,21 @@ def test_wrong_rows_change_nothing(tmp_path: Path) -> None:
         assert here.publish(2, [], [])[1].size == 0
 
 
-@pytest.mark.parametrize("mine", [True, False])
-def test_a_folder_of_other_parameters_is_refused(tmp_path: Path, mine: bool) -> None:
-    """Also by the shards that have no state yet."""
-    ids = [each for each in range(99) if int(Fleet.part_of([each], 2)[0]) == 0]
-    others = [each for each in range(99) if each not in ids]
+def test_a_folder_of_other_parameters_is_refused(tmp_path: Path) -> None:
+    """Before a batch, also of shards that have no streams yet."""
+    Here(make_job(tmp_path), tmp_path / "state", 2).close()
+    with pytest.raises(StateError, match=r"epsilon = 1\.0 in the state, 0\.1 asked for"):
+        Here(make_job(tmp_path, epsilon=0.1), tmp_path / "state", 2)
     with Here(make_job(tmp_path), tmp_path / "state", 2) as here:
-        here.publish(1, ids, np.ones(len(ids)))
-    given = ids if mine else others
-    with (
-        Here(make_job(tmp_path, epsilon=0.1), tmp_path / "state", 2) as here,
-        pytest.raises(StateError, match=r"epsilon = 1\.0 in the state, 0\.1 asked for"),
-    ):
-        here.publish(2, given, np.ones(len(given)))
-    with Here(make_job(tmp_path), tmp_path / "state", 2) as here:
-        assert here.publish(2, given, np.ones(len(given)))[1].size == len(given)
+        assert here.publish(2, [1, 2], np.ones(2))[1].size == 2
 
 
 @pytest.mark.parametrize("new", [1, 8, 16])
-def test_a_shard_of_another_number_is_refused(tmp_path: Path, new: int) -> None:
-    job, (ids, values) = make_job(tmp_path), batches(1)[0]
-    with Here(job, tmp_path / "state", 4) as here:
-        here.publish(1, ids, values)
-    for k in range(new):
-        mine = Fleet.part_of(ids, new) == k
-        with pytest.raises(StateError, match=f"shards = {new}: expected 4, the number in the state"):
-            Shard(job, tmp_path / "state", (k, new)).publish(2, ids[mine], values[mine])
+def test_a_folder_of_another_number_is_refused(tmp_path: Path, new: int) -> None:
+    with Here(make_job(tmp_path), tmp_path / "state", 4) as here:
+        here.publish(1, *batches(1)[0])
+    with pytest.raises(StateError, match=f"shards = {new}: expected 4, the number in the state"):
+        Here(make_job(tmp_path), tmp_path / "state", new)
 
 
 @pytest.mark.parametrize("lost", ["whole", "shard", "newest"])
@@ -196,24 +184,37 @@ def test_bytewax_reads_no_state_of_another_number(tmp_path: Path, made: list[Any
     assert made[1](b"").fleet is None
 
 
-@pytest.mark.slow
-def test_another_number_of_shards_and_a_second_program_are_refused(tmp_path: Path) -> None:
+def test_a_second_program_is_refused(tmp_path: Path) -> None:
     job, batch = make_job(tmp_path), batches(1)[0]
     with Here(job, tmp_path / "state", 2) as here:
         here.publish(1, *batch)
         with pytest.raises(StateError, match="one program for a job"):
             Here(job, tmp_path / "state", 2)
-    with pytest.raises(StateError, match="shards = 4"):
-        Here(job, tmp_path / "state", 4)
     assert {path.stat().st_mode & 0o077 for path in (tmp_path / "state").rglob("shard-*")} == {0}
 
 
-def test_a_shard_folder_that_was_lost_is_refused(tmp_path: Path) -> None:
-    import shutil
-
-    job = make_job(tmp_path)
-    with Here(job, tmp_path / "state", 3) as here:
+@pytest.mark.parametrize("lost", ["shard-1-of-3", "job.state", "*.state"])
+def test_a_folder_that_has_lost_a_state_is_refused(tmp_path: Path, lost: str) -> None:
+    job, folder = make_job(tmp_path), tmp_path / "state"
+    with Here(job, folder, 3) as here:
         here.publish(1, *batches()[0])
-    shutil.rmtree(tmp_path / "state" / "shard-1-of-3")
-    with pytest.raises(StateError, match="has lost shard-1-of-3: expected the folders of all shards"):
-        Here(job, tmp_path / "state", 3)
+    if lost == "*.state":
+        # Of a shard whose folder is still there.
+        lost = "shard-2-of-3"
+        for path in (folder / lost).glob("*"):
+            path.unlink()
+    elif lost == "job.state":
+        (folder / lost).unlink()
+    else:
+        shutil.rmtree(folder / lost)
+    with pytest.raises(StateError, match=f"has lost {lost}: expected the files as they were written"):
+        Here(job, folder, 3)
+
+
+def test_a_folder_whose_making_was_killed_begins(tmp_path: Path) -> None:
+    job = make_job(tmp_path)
+    Here(job, tmp_path / "state", 3).close()
+    (tmp_path / "state" / "job.state").unlink()
+    shutil.rmtree(tmp_path / "state" / "shard-2-of-3")
+    with Here(job, tmp_path / "state", 3) as here:
+        assert here.publish(1, *batches()[0])[1].size == 60

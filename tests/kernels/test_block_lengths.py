@@ -563,3 +563,14 @@ def test_likelihood_and_states_equal_the_oracle(seed: int, count: int, size: int
     assert without == found
     wave_filter.smooth_waves(rows, errors, gains, gaps, rates, start, spreads, states)
     np.testing.assert_allclose(states, waves.states(totals, *distribution), rtol=1e-8, atol=1e-9)
+
+
+def test_values_that_are_not_finite_are_noticed_anywhere() -> None:
+    p = public()
+    blocks, noise = np.empty(1001, adaptive_pass.BLOCK), np.zeros(1000, np.int64)
+    for place, wrong in itertools.product((0, 7, 8, 100, 999), (np.nan, np.inf, -np.inf)):
+        values = np.full(1000, 5.0)
+        values[place] = wrong
+        places = {"counters": no_counts(), "memory": start(p, 3), "blocks": blocks}
+        consumed = sum_adaptive(values, 1.0, 10.0, 10.0, shape_of(p), None, noise=noise, **places)
+        assert consumed == -1

@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import mpmath
 import numpy as np
@@ -404,7 +405,7 @@ def test_keys_of_several_columns_and_types() -> None:
     assert again.advance(BEGIN + timedelta(hours=2)).keys == found.keys
 
 
-BIG = 2**63
+BIG, ONE = 2**63, UUID(int=2**127 + 10)
 
 
 @pytest.mark.parametrize(
@@ -415,6 +416,11 @@ BIG = 2**63
         ([["x"], [7], np.array([BIG], np.uint64), [True]], ["7", str(BIG), "true", "x"]),
         ([["7"], [7], [7.0], [Decimal("7.00")], pa.array(["7"]).dictionary_encode()], ["7"]),
         ([pa.array([np.nan, np.inf, 0.5])], ["0.5", None]),
+        (
+            [pa.array([ONE.bytes, None], pa.binary(16)), [str(ONE).upper()], pa.array([ONE.bytes], pa.uuid())],
+            [str(ONE), None],
+        ),
+        ([pa.array([True, None]), pa.array([Decimal("1.50"), None])], ["1.5", "true", None]),
         ([pa.array([BEGIN], pa.timestamp(unit)) for unit in ("s", "ns", "us")], ["2024-01-01 00:00:00.000000"]),
         ([[BEGIN.date()], pa.array([BEGIN], pa.timestamp("s", "Asia/Tokyo"))], ["2024-01-01", f"{BEGIN}.000000Z"]),
     ],
