@@ -46,7 +46,7 @@ def shown(value: object) -> str:
 
 
 def plain(function: Callable[P, R]) -> Callable[P, R]:
-    """`function`, refusing a column for arguments annotated without a container."""
+    """Decorator: ParameterError if an array or list comes for an argument annotated as a scalar."""
     own = inspect.unwrap(function)
     checked = {name: accepted(kind) for name, kind in own.__annotations__.items() if name != "return"}
     names = own.__code__.co_varnames[: own.__code__.co_argcount]

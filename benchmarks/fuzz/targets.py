@@ -29,7 +29,7 @@ from fastdp.local.mechanisms import Mechanism
 from fastdp.noise.key import Key, read_key
 from fastdp.state import driver
 from fastdp.state.codec import as_text
-from fastdp.state.sealed_file import MAGIC, StateFile
+from fastdp.state.state_file import MAGIC, StateFile
 from fastdp_lab.sweeps.specification import read_specification
 
 #: Ends that are meant to be read: one line each.

@@ -24,7 +24,7 @@ from fastdp.kinds import Array, Json
 from fastdp.ledger.ledger import stream_key
 from fastdp.noise.canonical import NOISE_FORMAT
 from fastdp.noise.key import Key, read_key
-from fastdp.state.sealed_file import HEADER, StateFile
+from fastdp.state.state_file import HEADER, StateFile
 
 #: Options that say which reservation pays for a release.
 RESERVED = ("ledger", "stream", "part")

@@ -30,8 +30,10 @@ def in_options(message: str) -> str:
     def option(found: re.Match[str]) -> str:
         return f"--{OTHER_NAMES.get(found[1], found[1])}" + (f" {found[2]}" if found[2] else "")
 
+    # "time=fastdp.Time(..., missing='drop')" becomes "missing='drop'".
     message = re.sub(r"(?:time=)?(?:fastdp\.)?\b(?:Time|Value)\((?:\.\.\., )?(\w+=[^()]*)\)", r"\1", message)
     names = "nonfinite|missing|start|stop|unit|format|every|clip|rows|per|by|keys"
+    # "missing='drop'" becomes "--missing drop", and "start=" "--start".
     message = re.sub(rf"\b({names})=(?:'(\w+)'|(?=[\s,)]|$))", option, message)
     context = click.get_current_context(silent=True)
     known = {each.name: max(each.opts, key=len) for each in context.command.params} if context else {}
@@ -40,6 +42,7 @@ def in_options(message: str) -> str:
         name, value = known.get(found[1], ""), found[2]
         return found[0] if not name.startswith("--") else name if value == "None" else f"{name} {value}"
 
+    # "max_range = 0: expected" becomes "--max-range 0: expected".
     return re.sub(r"(?<![\w.])(\w+) = ('[^']*'|[^\s:,]+)(?=[,:])", given, message)
 
 

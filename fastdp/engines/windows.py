@@ -23,7 +23,7 @@ from fastdp.kinds import Indices, Instant, Integers, Json
 from fastdp.noise.canonical import rule_of
 from fastdp.noise.key import Key
 from fastdp.state import codec
-from fastdp.state.sealed_file import Seal
+from fastdp.state.state_file import Seal
 from fastdp.streams.fleet import refuse_other
 from fastdp.streams.ids import parts_of
 from fastdp.tables.columns import as_arrow, digests_of, texts_of

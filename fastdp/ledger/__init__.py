@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fastdp.ledger.composition import Budget
+from fastdp.ledger.costs import Budget
 from fastdp.ledger.entry import Entry
 from fastdp.ledger.ledger import Ledger, Reservation
 from fastdp.ledger.odometer import compose

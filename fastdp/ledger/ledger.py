@@ -16,8 +16,8 @@ from fastdp import validation
 from fastdp.errors import BudgetError, DataError, ParameterError, StateError
 from fastdp.guarantee import Guarantee
 from fastdp.kinds import Duration, Json
-from fastdp.ledger import composition
-from fastdp.ledger.composition import Budget, Loss, rounded
+from fastdp.ledger import costs
+from fastdp.ledger.costs import Budget, Loss, rounded
 from fastdp.ledger.entry import NOTE, Entry, Text, described, normal_name
 from fastdp.ledger.odometer import Region, compose
 from fastdp.ledger.store import ENDS, ENTERS, LedgerState, Store, Verification, budget, ending
@@ -394,7 +394,7 @@ class Ledger:
             if over is before:
                 said = f"has spent {rounded(before)[field]!r} of {limit[field]!r} {name} already{whose}"
             else:
-                needs = composition.alone(wanted.guarantee)
+                needs = costs.alone(wanted.guarantee)
                 left = self._left(state, stream, Region.of(wanted))[field]
                 said = f"has {left!r} of {limit[field]!r} {name} left{whose}, "
                 said += f"this release needs {rounded(needs)[field]!r}"
@@ -436,11 +436,11 @@ class Ledger:
         """Cost allowed to a release on a region."""
         odometer, limit = state.odometer, self._lowest(state, stream)
         total = odometer.total
-        found = composition.left(limit, total(stream, limit=limit), total(stream, region, limit))
+        found = costs.left(limit, total(stream, limit=limit), total(stream, region, limit))
         for _, bound, per, number in _renewing(state, stream, region):
             loss = odometer.of_person(stream, per, number)
             changes = odometer.changes(stream, per, number, region)
-            found = _least(found, composition.left(bound, loss, loss, changes))
+            found = _least(found, costs.left(bound, loss, loss, changes))
         return found
 
 

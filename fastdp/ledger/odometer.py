@@ -21,8 +21,8 @@ from typing import NamedTuple
 
 from fastdp.errors import ParameterError
 from fastdp.guarantee import Guarantee, zcdp_epsilon
-from fastdp.ledger import composition
-from fastdp.ledger.composition import (
+from fastdp.ledger import costs
+from fastdp.ledger.costs import (
     DELTA,
     DOUBLE_DELTA,
     EPSILON,
@@ -133,7 +133,7 @@ class Odometer:
 
     Releases on the full stream add up; of ranges, shares and times the largest sum counts, and ranges without a label
     may meet any share.  A replaced value is one element less and one more, so releases for one element have a largest
-    share of their own.  Other units, columns and zones add up in the weakest unit (:func:`composition.times`).
+    share of their own.  Other units, columns and zones add up in the weakest unit (:func:`costs.times`).
     """
 
     def __init__(self, db: sqlite3.Connection | None = None) -> None:
@@ -165,17 +165,17 @@ class Odometer:
         if endless:
             # Counted apart from the sums: after a cancellation the sum must be exactly as before.
             return
-        amounts = dict(enumerate(composition.cost(said.epsilon, said.delta, said.numeric_distance)))
+        amounts = dict(enumerate(costs.cost(said.epsilon, said.delta, said.numeric_distance)))
         if entry.kind not in ELEMENTS and (said.rows is None or said.rows.who is None):
             amounts[DOUBLE_DELTA] = 0
-        amounts[RHO] = composition.rho_of(said)
+        amounts[RHO] = costs.rho_of(said)
         if math.isfinite(said.rho):
             amounts[OWN_RHO] = amounts[RHO]
         elif said.epsilon and amounts[RHO] < NO_RHO:
             amounts[PURE + size_class(said.epsilon)] = amounts[EPSILON]
         if region.axis and said.rows is not None and said.rows.period is not None:
             spans = said.rows.period.between(region.start or 0, region.stop or 0) or 1
-            each = -(-composition.of_changes(spans, amounts[EPSILON], amounts[DELTA]) // spans)
+            each = -(-costs.of_changes(spans, amounts[EPSILON], amounts[DELTA]) // spans)
             amounts |= {SPAN_DELTA: min(UNIT, each), SPAN_RHO: spans * amounts[RHO]}
         for measure, amount in amounts.items():
             if amount:
@@ -216,7 +216,7 @@ class Odometer:
         for account in accounts:
             endless += account.without_epsilon
             delta += account.their_delta
-            if composition.times(account.kind, common) == 1:
+            if costs.times(account.kind, common) == 1:
                 epsilon += self._most(account, EPSILON, region)
                 delta += self._most(account, DELTA, region)
             else:
@@ -245,7 +245,7 @@ class Odometer:
         orders: Sequence[float] = ORDERS
         if limit is not None and 0.0 < limit.delta < 1.0:
             # Any public orders are valid: beyond the range of floats, those of the nearest limit.
-            orders = composition.orders_of(min(max(limit.epsilon, 2.0**-60), 2.0**60), limit.delta)
+            orders = costs.orders_of(min(max(limit.epsilon, 2.0**-60), 2.0**60), limit.delta)
         found = min(epsilon_at(order, pure, own, delta) for order in orders)
         return replace(loss, epsilon=min(loss.epsilon, written(found)))
 
@@ -326,7 +326,7 @@ class Odometer:
                 changes = overlapped * (1 if rows.who is None else 2)
             most = [self._most(account, each, region) for each in (EPSILON, DELTA, RHO)]
             epsilon += changes * most[0]
-            delta += composition.of_changes(changes, most[0], most[1])
+            delta += costs.of_changes(changes, most[0], most[1])
             rho += changes**2 * most[2]
         if endless:
             return Loss(math.inf, Fraction(delta, UNIT))
@@ -440,7 +440,7 @@ def compose(entries: Sequence[Entry], stream: str = "") -> Guarantee:
     each = [entry.guarantee for entry in counted]
     lines = [f"entry {entry.id}, {entry.extent}: {entry.guarantee}" for entry in counted]
     for kind in sorted({entry.kind for entry in counted} - {common}, key=str):
-        count = "2 epsilon and (1 + e^epsilon) delta" if composition.times(kind, common) == 2 else "epsilon and delta"
+        count = "2 epsilon and (1 + e^epsilon) delta" if costs.times(kind, common) == 2 else "epsilon and delta"
         lines.append(f"{kind}: each counts {count} for {common}")
     if any(g.numeric_distance for g in each):
         lines.append("delta counts (1 + e^epsilon) times the distance of the sampled noise from its distribution")

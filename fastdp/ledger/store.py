@@ -29,7 +29,7 @@ from fastdp import validation
 from fastdp.errors import ParameterError, StateError
 from fastdp.kinds import Json
 from fastdp.ledger import odometer
-from fastdp.ledger.composition import Budget
+from fastdp.ledger.costs import Budget
 from fastdp.ledger.entry import Entry
 from fastdp.noise.key import Key
 from fastdp.state.atomic_files import sync_folder

@@ -107,7 +107,7 @@ class Term(NamedTuple):
 
 
 class Estimator(NamedTuple):
-    """Terms in floats: offset + gain * report, the later pair from `border` on."""
+    """In floats: offset + gain * r below `border`, later_offset + later_gain * (r - border) from it on."""
 
     border: int
     offset: float

@@ -318,7 +318,7 @@ class GivenNoise:
         self._table(name_of(key, stream), distribution, start, out, None)
 
     def begin(self, chain: Words, key: Key, stream: StreamId) -> None:
-        """Name a chain that begins, after its key and stream."""
+        """Record which key and stream a new chain belongs to."""
         self._chains[chain.tobytes()] = name_of(key, stream)
 
     def bound(self, total: int, distribution: Distribution, chain: Words, index: int) -> int:

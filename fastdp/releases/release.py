@@ -446,7 +446,7 @@ class Release:
 
     @cached_property
     def _hidden(self) -> tuple[Integers, Floats, float]:
-        """Borders of blocks of one length, variance per value hidden in each, and of predicted values."""
+        """For intervals: block edges; variance rate hidden in each block; rate beyond the last block."""
         assert self.noise is not None  # noqa: S101 - checked by the caller
         _, prefix = self._block_prefix(self.block)
         edges: Integers = np.arange(prefix.size, dtype=np.int64) * self.block

@@ -131,7 +131,7 @@ class RevisedStream:
 
     @cached_property
     def _form(self) -> _Form:
-        """Form with blocks divided where they show the pattern."""
+        """Function that range sums are read from: a piece for each block, more where a seasonal pattern was found."""
         blocks = self._smoothed
         if blocks.waves is None:
             return _Form.of(self.edges, blocks.means, blocks.levels, blocks.sums)
@@ -288,7 +288,7 @@ class Waves:
         return np.interp(stops, self.points, self.sums)
 
     def split(self, edges: Indices) -> Indices:
-        """Edges of blocks divided into 2^k values, at most 1 / FINE of the first period."""
+        """Edges of the blocks cut into equal pieces of 2^k values, at most 1 / FINE of the first period long."""
         lengths = np.diff(edges)
         most = 1 << max(int(math.log2(max(self.periods[0] / FINE, 1.0))), 0)
         parts = np.maximum(lengths // most, 1)

@@ -58,7 +58,7 @@ class RowSmoother(Protocol):
 
 
 def predict_rows(smoother: Smoother, firsts: Floats, thetas: Floats, means: Floats) -> Floats:
-    """:meth:`RowSmoother.step_rows`, or a loop over streams."""
+    """Each block's prediction for n streams: float64[n, k]; in one call if the smoother can."""
     # By name: isinstance with a protocol costs more than a short row.
     if hasattr(smoother, "step_rows"):
         return cast("RowSmoother", smoother).step_rows(firsts, thetas, means)

@@ -94,7 +94,10 @@ class ReleaseSchedule:
     prompt: int = 0
 
     def check(self, period: int | None, most: int) -> None:
-        """ValueError if no count leads to this schedule; `period` None: at most `most`."""
+        """ValueError if a loaded schedule is out of range.
+
+        `period`: the fixed one, or None if chosen, then at most `most`.
+        """
         if not (1 <= self.period <= most if period is None else self.period == period):
             raise ValueError("a period out of range")
         finite = math.isfinite(self.products) and 0.0 <= self.squares < math.inf

@@ -1,7 +1,7 @@
 """Files that appear complete or not at all, survive a power cut, and are locked between processes.
 
 Incomplete ones are owner-only, and removed by the next run.  Outputs and shards are written so; a publisher's state
-file is :mod:`fastdp.state.sealed_file`.
+file is :mod:`fastdp.state.state_file`.
 """
 
 from __future__ import annotations

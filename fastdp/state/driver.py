@@ -29,7 +29,7 @@ from fastdp.record import Keyed, values_of
 from fastdp.state import codec
 from fastdp.state.codec import Packed, as_text, content_of, decode_errors, key_of
 from fastdp.state.machine import Batch, CallGuard, Machine, Output, Record, check_is_machine, single_caller
-from fastdp.state.sealed_file import HEADER, Seal, StateFile, stamp_of
+from fastdp.state.state_file import HEADER, Seal, StateFile, stamp_of
 
 S = TypeVar("S")
 #: A machine, with the parameters of its own class.
@@ -99,7 +99,7 @@ class Journal:
     def __init__(
         self, file: StateFile | None = None, stamp: bytes = b"", last: Packed | None = None, *, kept: bool = False
     ) -> None:
-        #: How each file was left (:meth:`fastdp.state.sealed_file.StateFile.stamp`).
+        #: How each file was left (:meth:`fastdp.state.state_file.StateFile.stamp`).
         self._stamps: dict[str, bytes] = {} if file is None else {file.real: stamp}
         self.kept = file if kept else None
         self.last = last

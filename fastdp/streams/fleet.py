@@ -22,7 +22,7 @@ from fastdp.noise.key import Binding, Key
 from fastdp.state.codec import as_text, decode_errors
 from fastdp.state.driver import Publisher
 from fastdp.state.machine import CallGuard, Machine, single_caller
-from fastdp.state.sealed_file import MIN_BYTES, Seal
+from fastdp.state.state_file import MIN_BYTES, Seal
 from fastdp.streams.ids import Id, Places, as_ids, parts_of
 from fastdp.streams.publisher import StreamPublisher
 from fastdp.streams.release_many import guarantee_of_many

@@ -121,7 +121,7 @@ class Answers:
         return Answer(estimate, error, low, high, found.about)
 
     def _about(self, statistic: Statistic, ask: _Ask) -> Answer:
-        """Answers, whatever windows of keys are released."""
+        """Answers to one statistic, and the `about` that each holds for: TRUE, LIMITED, CLIPPED or COUNTED."""
         kind, column = statistic.kind, statistic.column
         if statistic.rank is not None or kind == "nunique":
             return replace(self._counted(statistic, ask), about=COUNTED if self._lacks(ask) else TRUE)

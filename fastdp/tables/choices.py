@@ -180,7 +180,7 @@ class ValueCounts:
         return units
 
     def counts(self, side: int) -> Integers:
-        """Rows in each bin, up to the first candidate and between."""
+        """Histogram for `side`: rows below the first candidate, then between neighbours; with persons in steps."""
         # Sums from the top are rounded and cut off, not bins: a unit then moves all of them in one direction, and
         # those of both sides by WEIGHT steps in all.
         above = np.minimum(np.cumsum(self._choosers[side].counts[::-1]) // self._fine, MAX_ROWS)

@@ -586,7 +586,7 @@ class Keys:
         return tuple(each.pairs[:, 0].copy() for each in self._nodes)
 
     def added(self, sums: Integers, depth: int) -> Integers:
-        """Sums of keys, [n, W, K], added up to nodes of a depth, modulo 2^64."""
+        """Sums [statistic, window, key] added up to the ancestors at `depth` (0: one root), modulo 2^64."""
         for parents in reversed(self.parents[depth:]):
             order = np.argsort(parents, kind="stable")
             starts = np.searchsorted(parents[order], np.arange(int(parents.max(initial=-1)) + 1))

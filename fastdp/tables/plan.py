@@ -123,7 +123,7 @@ class TablePlan:
 
     @property
     def chooses_rows(self) -> bool:
-        """True if a person's rows that count are chosen from the rows."""
+        """True if k, the number of rows of a person that count, is chosen privately."""
         return isinstance(self.unit, Person) and self.unit.rows == "auto"
 
     @property

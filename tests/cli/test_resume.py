@@ -14,7 +14,7 @@ import pytest
 from fastdp.cli.resume import Resume
 from fastdp.errors import StateError
 from fastdp.ledger import Ledger
-from fastdp.state.sealed_file import StateFile
+from fastdp.state.state_file import StateFile
 
 pytestmark = pytest.mark.usefixtures("in_folder")
 

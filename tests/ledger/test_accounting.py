@@ -17,10 +17,9 @@ from hypothesis import strategies as st
 import fastdp
 from fastdp.errors import BudgetError, ParameterError
 from fastdp.guarantee import Guarantee, gaussian_delta, sequential, zcdp_epsilon, zcdp_rho
-from fastdp.ledger import Budget, Entry, compose, composition
-from fastdp.ledger import composition as divergence
+from fastdp.ledger import Budget, Entry, compose, costs
 from fastdp.ledger import odometer as odometers
-from fastdp.ledger.composition import Loss, left
+from fastdp.ledger.costs import Loss, left
 from fastdp.ledger.entry import ELEMENTS
 from fastdp.ledger.odometer import EVERYWHERE, SCHEMA, Odometer, Region
 from tests.ledger.conftest import entry, odometer_of
@@ -150,7 +149,7 @@ def test_e_to_the_epsilon_is_rounded_up_very_little(exponent: Fraction) -> None:
     """Deltas are multiplied by it: below the true value it would understate them."""
     with mpmath.workdps(200):
         true = mpmath.exp(mpmath.mpf(exponent.numerator) / exponent.denominator)
-        above = composition.exp_above(exponent)
+        above = costs.exp_above(exponent)
         error = mpmath.mpf(above.numerator) / above.denominator / true - 1
     assert 0 < error < mpmath.mpf(10) ** -45
 
@@ -386,7 +385,7 @@ def test_divergence_of_a_pure_loss(order: float) -> None:
     with mpmath.workdps(900):
         for epsilon in (2.0**-60, 1e-6, 0.01, 0.3, 1.0, 5.0, 80.0, 900.0):
             exact = of_response(epsilon, order)
-            assert exact <= divergence.pure_divergence(epsilon, order) <= exact * (1.0 + 1e-9)
+            assert exact <= costs.pure_divergence(epsilon, order) <= exact * (1.0 + 1e-9)
 
 
 MIXTURES = {
@@ -444,17 +443,17 @@ def test_a_limit_names_its_orders(ledger) -> None:
     assert 2.0 < account.spent("s").epsilon < 3.0
     with pytest.raises(BudgetError):
         account.spend(Guarantee(1.0), stream="s")
-    orders = divergence.orders_of(3.0, 1e-4)
+    orders = costs.orders_of(3.0, 1e-4)
     assert len(orders) == 3
     # Rhos alone fit by the first whenever they fit by their sum.
-    assert divergence.epsilon_at(orders[0], [], zcdp_rho(3.0, 1e-4), 1e-4) == pytest.approx(3.0, rel=1e-9)
+    assert costs.epsilon_at(orders[0], [], zcdp_rho(3.0, 1e-4), 1e-4) == pytest.approx(3.0, rel=1e-9)
 
 
 @pytest.mark.parametrize("delta", [1e-6, 0.9, 1.0 - 1e-6, 1.0 - 1e-9])
 def test_orders_near_one_keep_their_digits(delta: float) -> None:
     """A limit on delta near 1 leads to them; the conversion is a difference of two large logarithms there."""
-    for order in divergence.orders_of(1.0, delta):
-        found = divergence.epsilon_at(order, [(0.25, 0.25)], 20.0, delta)
+    for order in costs.orders_of(1.0, delta):
+        found = costs.epsilon_at(order, [(0.25, 0.25)], 20.0, delta)
         with mpmath.workdps(60):
             alpha = mpmath.mpf(order)
             rest = mpmath.log(1.0 / mpmath.mpf(delta)) + alpha * mpmath.log(1 - 1 / alpha) - mpmath.log(alpha - 1)
@@ -470,8 +469,8 @@ def test_limits_of_any_size_name_their_orders(epsilon: float) -> None:
     noisy = gaussian(0.001)
     given = [*[noisy] * 10, Guarantee(1.5)]
     best, found = spent(*given), spent(*given, limit=Budget(epsilon, 1e-4))
-    orders = divergence.orders_of(min(max(epsilon, 2.0**-60), 2.0**60), 1e-4)
-    least = min(divergence.epsilon_at(order, [(1.5, 1.5)], 0.01, 1e-5) for order in orders)
+    orders = costs.orders_of(min(max(epsilon, 2.0**-60), 2.0**60), 1e-4)
+    least = min(costs.epsilon_at(order, [(1.5, 1.5)], 0.01, 1e-5) for order in orders)
     expected = min(1.5 + 10 * noisy.epsilon, least, zcdp_epsilon(float(best.rho), 1e-5))
     assert float(found.epsilon) == pytest.approx(expected, rel=1e-9)
     assert best.epsilon < found.epsilon

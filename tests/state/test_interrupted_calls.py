@@ -24,7 +24,7 @@ from fastdp.errors import StateError
 from fastdp.local import Piecewise, SumCollector, collectors
 from fastdp.perturbers import Hierarchy
 from fastdp.smoothers import Recent
-from fastdp.state import atomic_files, sealed_file
+from fastdp.state import atomic_files, state_file
 from fastdp.state.driver import Publisher
 from fastdp.state.machine import CallGuard, single_caller
 from fastdp.streams import pipelines, stream_machine
@@ -128,7 +128,7 @@ def test_a_kept_traceback_keeps_no_lock(tmp_path: Path, monkeypatch: pytest.Monk
         at += 1
         publisher = CASES["simple_counts"].make()
         publisher.keep(tmp_path / str(at))
-        interrupt = Interrupt(at, (sealed_file.__file__, atomic_files.__file__, contextlib.__file__))
+        interrupt = Interrupt(at, (state_file.__file__, atomic_files.__file__, contextlib.__file__))
         before, kept = sys.gettrace(), None
         try:
             interrupt.arm()

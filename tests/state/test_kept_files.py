@@ -22,15 +22,15 @@ import pytest
 from fastdp.errors import DataError, ParameterError, StateError
 from fastdp.local import Piecewise, SumCollector, encode
 from fastdp.noise import Key
-from fastdp.state import Machine, Publisher, Transition, atomic_files, codec, driver, sealed_file
+from fastdp.state import Machine, Publisher, Transition, atomic_files, codec, driver, state_file
 from fastdp.state.driver import Replay, as_one
-from fastdp.state.sealed_file import StateFile
+from fastdp.state.state_file import StateFile
 from fastdp.streams.stream_machine import Schedule
 from tests.state.saved_objects import CASES, KEY, golden_cut, is_empty
 
 KIND = type(CASES["tops"].make())
 
-HEADER = sealed_file.HEADER
+HEADER = state_file.HEADER
 
 
 def kept(name: str, path: Path, calls: int | None = None, key: bytes | str | None = None):
@@ -245,7 +245,7 @@ def test_spellings_of_a_passphrase(tmp_path: Path) -> None:
 
 def test_a_count_of_writes_that_no_disk_takes(tmp_path: Path) -> None:
     """The next one would not fit into its field."""
-    _, raw = sealed_file.Seal().pack(b"{}", 2**64 - 1)
+    _, raw = state_file.Seal().pack(b"{}", 2**64 - 1)
     (tmp_path / "kept").write_bytes(raw)
     with pytest.raises(StateError, match="damaged: written 18446744073709551615 times"):
         KIND.load(tmp_path / "kept")

@@ -14,7 +14,7 @@ from fastdp.perturbers import Hierarchy
 from fastdp.spatial import decomposition, domains
 from fastdp.spatial.decomposition import KEPT, describe_tree, restore_tree
 from fastdp.state import codec, driver
-from fastdp.state.sealed_file import StateFile
+from fastdp.state.state_file import StateFile
 from fastdp.thresholds import Fixed
 from fastdp_kernels.streams import block_lengths as b
 from tests.state.adaptive_publishers import CLOSINGS

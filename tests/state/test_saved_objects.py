@@ -24,9 +24,9 @@ from fastdp.errors import DataError, ParameterError, StateError
 from fastdp.local.collectors import MECHANISMS
 from fastdp.local.encoding import KINDS
 from fastdp.noise.key import Binding
-from fastdp.state import driver, sealed_file
+from fastdp.state import driver, state_file
 from fastdp.state.driver import Publisher
-from fastdp.state.sealed_file import StateFile
+from fastdp.state.state_file import StateFile
 from tests.state.saved_objects import CASES, KEY, Alternating, Case, golden_cut, is_empty
 
 pytest.importorskip("shapely")
@@ -60,7 +60,7 @@ def view(publisher) -> list:
 
 def ends_of_frames(raw: bytes) -> list[int]:
     """Ends of the state and of each record."""
-    ends, at = [], sealed_file.HEADER.size
+    ends, at = [], state_file.HEADER.size
     while at < len(raw):
         at += 24 + int.from_bytes(raw[at : at + 8], "big")
         ends.append(at)

@@ -343,7 +343,7 @@ def test_damaged_states_are_refused(field: str) -> None:
     import json
 
     from fastdp.state.codec import as_text
-    from fastdp.state.sealed_file import Seal
+    from fastdp.state.state_file import Seal
 
     windows = flat.windows("1h", 1.0, "2024-01-01", counts=True, seed=1)
     windows.add([datetime(2024, 1, 1, 3)])

@@ -1,4 +1,4 @@
-"""A state as bytes and as a file: compressed, sealed if a key is given; replaced atomically, owner-only, synced.
+"""State files, written so that a crash loses nothing: compressed, sealed if a key is given, synced, owner-only.
 
 A key seals by AES-256-GCM, as noise and outputs together reveal the data; without one only damage is detected.
 Layout: a header, then frames: a state, then records of a journal.  A frame is length, CRC of it, nonce, and the

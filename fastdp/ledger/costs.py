@@ -1,4 +1,4 @@
-"""Composition of releases on one stream, in exact decimals: the cost of a release, and the budget left."""
+"""The cost of one release and the budget left, in exact decimals; ``odometer`` adds releases up."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ from fastdp.ledger.entry import ELEMENTS, VALUE, Kind
 UNIT = 10**324
 #: Above it, e^epsilon times any positive float exceeds 1, the largest delta.
 MAX_EXPONENT = 1000
-#: Kind of cost in a sum: epsilon, delta, the delta of a release whose unit counts twice, or rho, of all releases or
-#: of those that are not pure; delta and rho of a change of every period in a release's times, for each period.
+#: Costs that the odometer adds up.  DOUBLE_DELTA: delta where a release counts twice.  RHO: of all releases; OWN_RHO:
+#: of those that state a rho.  SPAN_DELTA, SPAN_RHO: of releases for a person in any period, if the person's rows change
+#: in all periods of the release's times, as a share for each period.
 EPSILON, DELTA, DOUBLE_DELTA, RHO, OWN_RHO, SPAN_DELTA, SPAN_RHO = range(7)
 #: Stands for a missing rho.
 NO_RHO = UNIT << 1000
@@ -167,7 +168,7 @@ def float_above(amount: Fraction | float) -> float:
 # and Zrnic 2021 (also if releases are chosen adaptively, at one order); Canonne, Kamath and Steinke 2020,
 # Proposition 12.
 
-#: Pure losses are summed by size, in so many classes from one power of two to the next.
+#: Pure losses are summed by size class, the range in which epsilon lies: so many from one power of two to the next.
 CLASSES = 16
 #: Smaller losses count as so large.
 SMALLEST = 2.0**-100
@@ -178,13 +179,13 @@ _ABOVE = 1.0 + 2.0**-40
 
 
 def size_class(epsilon: float) -> int:
-    """Class of a loss, the same on all machines."""
+    """Number of the size class of a pure loss, the same on all machines."""
     mantissa, exponent = math.frexp(max(epsilon, SMALLEST))
     return CLASSES * exponent + math.ceil(2 * CLASSES * mantissa) - CLASSES
 
 
 def largest(index: int) -> float:
-    """Largest loss in a class."""
+    """Largest loss in a size class, which stands for all in it."""
     exponent, rest = divmod(index, CLASSES)
     return math.ldexp((CLASSES + rest) / (2 * CLASSES), exponent)
 

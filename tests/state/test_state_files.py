@@ -16,8 +16,8 @@ from fastdp import AdaptivePHDStream, PHDStream
 from fastdp.errors import StateError
 from fastdp.spatial import Box
 from fastdp.spatial.decomposition import KEPT, check_codes, describe_tree, shape
-from fastdp.state import atomic_files, codec, sealed_file
-from fastdp.state.sealed_file import StateFile
+from fastdp.state import atomic_files, codec, state_file
+from fastdp.state.state_file import StateFile
 from fastdp.thresholds import Fixed, NoisyMax
 from fastdp.thresholds.base import ThresholdTask
 
@@ -34,7 +34,7 @@ def test_every_write_has_a_nonce_of_its_own_and_the_next_generation(tmp_path: Pa
         previous = file.write(b"the same", previous)
         headers.append(previous)
         frames, stamp = file.open()
-        assert (frames, stamp[: sealed_file.HEADER.size]) == ([b"the same"], previous)
+        assert (frames, stamp[: state_file.HEADER.size]) == ([b"the same"], previous)
     other = StateFile(tmp_path / "other", KEY).write(b"the same", None)
     assert len({header[NONCE] for header in [*headers, other]}) == 21
     assert [file.seal.generation(header, "state") for header in headers] == list(range(1, 21))
@@ -57,13 +57,13 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(
     monkeypatch.undo()
     assert [path.name for path in tmp_path.iterdir()] == ["state"]
     frames, stamp = file.open()
-    assert (frames, stamp[: sealed_file.HEADER.size]) == ([b"old"], header)
+    assert (frames, stamp[: state_file.HEADER.size]) == ([b"old"], header)
 
 
 @pytest.mark.parametrize("key", [None, KEY])
 def test_frames_stand_at_their_places(key: bytes | None) -> None:
     """An old record in a later one's place would take a publisher back."""
-    sealing = sealed_file.Seal(key)
+    sealing = state_file.Seal(key)
     header, raw = sealing.pack(b"state")
     frames = [raw[len(header) :], *(sealing.frame(header, k, each) for k, each in ((1, b"one"), (2, b"two")))]
     assert sealing.open(header + b"".join(frames), "s").frames == [b"state", b"one", b"two"]
@@ -76,20 +76,18 @@ def test_frames_stand_at_their_places(key: bytes | None) -> None:
 
 def test_a_salt_serves_one_passphrase() -> None:
     """Under a common salt each guess would be tried on the files of all users of a process at once."""
-    salts = [
-        sealed_file.HEADER.unpack(sealed_file.Seal(key).pack(b"state")[0])[4] for key in ("one", "one", "another")
-    ]
+    salts = [state_file.HEADER.unpack(state_file.Seal(key).pack(b"state")[0])[4] for key in ("one", "one", "another")]
     assert salts[0] == salts[1] != salts[2]
 
 
 def test_a_small_state_does_not_inflate_to_all_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    _, raw = sealed_file.Seal().pack(bytes(2**20))
-    monkeypatch.setattr(sealed_file, "MAX_PAYLOAD", 2**10)
-    monkeypatch.setattr(sealed_file, "MAX_INFLATION", 2)
+    _, raw = state_file.Seal().pack(bytes(2**20))
+    monkeypatch.setattr(state_file, "MAX_PAYLOAD", 2**10)
+    monkeypatch.setattr(state_file, "MAX_INFLATION", 2)
     with pytest.raises(StateError, match="inflates to more than"):
-        sealed_file.Seal().open(raw, "state")
+        state_file.Seal().open(raw, "state")
     with pytest.raises(StateError, match="expected at most"):
-        sealed_file.Seal().pack(bytes(2**20))
+        state_file.Seal().pack(bytes(2**20))
 
 
 @dataclass(frozen=True)
