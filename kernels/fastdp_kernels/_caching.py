@@ -178,7 +178,7 @@ class KeptKernel:
 
 
 def _made(kind: type[Any], function: Callable[..., Any]) -> Any:
-    """A cache of this kind with the stamp of all sources; None if it has no folder.
+    """Numba cache stamped with a hash of all kernel sources; None without a folder.
 
     Numba's own stamp is that of the kernel's file: a helper or constant that changed in another one would go
     unnoticed.

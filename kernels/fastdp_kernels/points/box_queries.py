@@ -89,7 +89,7 @@ def enclose_items(
 
 @kernel
 def sum_items(weights: np.ndarray, levels: int, out: np.ndarray) -> None:
-    """Fill the sum of each node's weights: float64[nodes]."""
+    """Fill a binary heap: out[1] is the root, out[2^levels + k] the k-th leaf's sum of its share of `weights`."""
     n = weights.size
     leaves = 1 << levels
     for k in range(leaves):
