@@ -210,7 +210,7 @@ def short(summary: Summary) -> str:
             work, _, _, alone, _, judged, *_, peers = cells(summary, row)
             median = alone.partition(" (")[0]
             rows.append([work, f"{median} {judged}" if "below" in judged else median, peers])
-    return markdown(["speed", "median", "peers' cost over ours"], rows)
+    return markdown(["speed", "median", "times longer that others take"], rows)
 
 
 def origin(summary: Summary) -> str:

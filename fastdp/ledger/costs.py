@@ -18,8 +18,8 @@ UNIT = 10**324
 #: Above it, e^epsilon times any positive float exceeds 1, the largest delta.
 MAX_EXPONENT = 1000
 #: Costs that the odometer adds up.  DOUBLE_DELTA: delta where a release counts twice.  RHO: of all releases; OWN_RHO:
-#: of those that state a rho.  SPAN_DELTA, SPAN_RHO: of releases for a person in any period, if the person's rows change
-#: in all periods of the release's times, as a share for each period.
+#: of those that state a rho.  SPAN_DELTA, SPAN_RHO: of releases for a person in any period, if the person's rows
+#: change in all periods of the release's times, as a share for each period.
 EPSILON, DELTA, DOUBLE_DELTA, RHO, OWN_RHO, SPAN_DELTA, SPAN_RHO = range(7)
 #: Stands for a missing rho.
 NO_RHO = UNIT << 1000

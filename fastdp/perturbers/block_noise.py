@@ -207,7 +207,7 @@ class Blocks(Flat):
 
     def guarantee(self, plan: HierarchyShape, epsilon: float) -> Guarantee:
         rest = (
-            "blocks are disjoint, and each ends where sums released before it began say (adaptive parallel)",
+            "blocks are disjoint, and their ends depend only on sums released earlier (adaptive parallel)",
             "predictions and revisions are functions of the noisy sums (post-processing)",
         )
         if self.noise == "gaussian":
