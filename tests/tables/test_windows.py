@@ -93,14 +93,14 @@ def test_waiting_rows_of_a_cell_are_added_up(monkeypatch: pytest.MonkeyPatch) ->
     """They take memory of their cells, and the release is that of a table."""
     monkeypatch.setattr("fastdp.tables.waiting.SPARE", 10)
     rows, time = random_rows(250, 4), fastdp.Time("at", "1d", start="2024-03-29")
-    options: dict[str, Any] = {"by": "meter", "keys": ["a", "b"], "epsilon": 2.0, "key": SECRET}
+    options: dict[str, Any] = {"by": "meter", "keys": ["a"], "epsilon": 2.0, "key": SECRET}
     options |= {"bounds": fastdp.Value(2.5, clip=2.5), "unit": fastdp.Rows(3)}
     windows = fastdp.Windows({"kwh": "sum", "*": "count"}, time, **options)
     for begin in range(0, len(rows), 10):
         times, values, meters, _ = columns(rows[begin : begin + 10])
         windows.add(times, values, meters)
-        # Twice the 8 cells, 10 more, and those of a call.
-        assert windows.state.waiting.size <= 36
+        # Twice the 4 cells, 10 more, and those of a call.
+        assert windows.state.waiting.size <= 28
     found, stop = windows.advance("2024-04-02").released, replace(time, stop="2024-04-02")
     table = as_family(rows, "polars", Path())
     whole = fastdp.aggregate(table, {"kwh": "sum", "*": "count"}, stop, levels=False, **options)
