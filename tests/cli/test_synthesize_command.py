@@ -75,7 +75,7 @@ def test_an_interrupt_leaves_whole_files(write_events, synthesize, events, monke
         advance(self, added, removed)
 
     monkeypatch.setattr(PHDStream, "advance", interrupted)
-    assert synthesize(write_events(), "--format", "npy").exit_code == 1
+    assert synthesize(write_events(), "--format", "npy").exit_code == 130
     monkeypatch.undo()
     files = sorted((tmp_path / "out").iterdir())
     assert [file.name for file in files] == ["batch_000.npy", "batch_001.npy"]

@@ -143,8 +143,8 @@ def test_other_settings_and_keys_are_refused(go, synthesize, source, complaint, 
     state = Path("s").read_bytes()
     said = complaint(go(*key, "--epsilon", 1, "--method", "adaptive"))
     assert "is of a release with --method 'phdstream', now 'adaptive', --epsilon 2.0, now 1.0: expected" in said
-    assert "box = [0.0, 0.0, 10.0, 5.0], now [0.0, 0.0, 10.0, 6.0]" in complaint(go(*key, "--box", 0, 0, 10, 6))
-    assert "batch = 300, now 200" in complaint(go(*key, batch=200))
+    assert "--box [0.0, 0.0, 10.0, 5.0], now [0.0, 0.0, 10.0, 6.0]" in complaint(go(*key, "--box", 0, 0, 10, 6))
+    assert "--batch 300, now 200" in complaint(go(*key, batch=200))
     write_key(8)
     assert "wrong key" in complaint(go(*key))
     assert "expected key" in complaint(go())
@@ -246,7 +246,7 @@ def test_refusals_by_the_ledger_or_the_folder_leave_no_new_state_file(
 def test_a_reservation_is_of_a_release_and_its_settings(go, cut_short, complaint, monkeypatch) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(PointFolder, "clear", die)
-        assert go(*PAID, "--epsilon", 0.125).exit_code == 1
+        assert go(*PAID, "--epsilon", 0.125).exit_code == 130
     # Nothing was written: another epsilon may come, but not at the price of the first.
     cut_short(2, *PAID, "--limit", 3)
     account = Ledger("budget")
