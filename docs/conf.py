@@ -111,7 +111,7 @@ def link_to_repository(app: Sphinx, docname: str, source: list[str]) -> None:
 
 #: What formulas are not: code, links' targets, glossary and directives' fences.
 _CODE = re.compile(r"(```.*?\n```|`[^`\n]*`|\]\([^)\s]*\)|<!--.*?-->)", re.DOTALL)
-_POWER = re.compile(r"(?<=[\w)])\^(\([^()\n]*\)|-?[\w.]*\w)")
+_POWER = re.compile(r"(?<=[\w)])\^(\([^()\n]*\)|-?[\w.]*\w(?:\([^()\n]*\))?)")
 _INDEX = re.compile(r"(?<![\w.])([A-Za-z]|theta|sigma|epsilon|rho|tau|mu|eta)_(\([^()\n]*\)|\w{1,2})(?!\w)")
 
 

@@ -272,7 +272,7 @@ def test_the_progress_bar_moves_to_the_total(suffix, write_input, values, monkey
 
     monkeypatch.setattr(terminal, "tqdm", Bar)
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
-    values, text = np.tile(values, 20), suffix.startswith(".csv")
+    values, text = np.tile(values, 20 if text_reader.BLOCK > 16 else 1), suffix.startswith(".csv")
     path = write_input(suffix, values)
     with open_source(str(path), None, 1000) as source:
         assert (source.total, source.unit) == ((path.stat().st_size, "B") if text else (values.size, "values"))

@@ -34,7 +34,7 @@ def test_a_shipped_mechanism_and_its_page(tmp_path: Path) -> None:
 def test_unknown_mechanisms_are_listed() -> None:
     result = invoke("--mechanism", "nope")
     assert result.exit_code == 1
-    assert "mechanism = 'nope': expected one of 'all', 'shipped', 'exact', 'count'" in result.output
+    assert "--mechanism 'nope': expected one of 'all', 'shipped', 'exact', 'count'" in result.output
 
 
 def test_couplings() -> None:
@@ -63,6 +63,6 @@ def test_options_that_do_not_go_together() -> None:
     assert "--couplings goes with --only and --seed alone" in invoke("--couplings", "--trials", "200").output
     assert "--only names a case of --couplings" in invoke("--only", "flat").output
     assert (
-        "only = 'nope': expected one of 'all', 'couplings', 'adaptive'"
+        "--only 'nope': expected one of 'all', 'couplings', 'adaptive'"
         in invoke("--couplings", "--only", "nope").output
     )
