@@ -6,6 +6,7 @@ code.  Hypothesis runs without deadlines, because first calls compile.  Fresh ke
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import itertools
 import os
@@ -44,6 +45,14 @@ settings.register_profile(
 # pytest --hypothesis-profile=thorough
 settings.register_profile("thorough", settings.get_profile("fastdp"), max_examples=100)
 settings.load_profile("fastdp")
+
+
+def _silence_stderr() -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+
+
+# First here and so last at exit: DuckDB's bindings list their own objects after the test runner's closing line.
+atexit.register(_silence_stderr)
 
 
 class FreshKeys:

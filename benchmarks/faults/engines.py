@@ -191,8 +191,11 @@ def _spark(folder: Path, _: int, *, windowed: bool = False) -> None:
 def _read_spark(folder: Path, *, windowed: bool = False) -> tuple[list[Any], list[Any]]:
     from tests.engines import test_spark
 
-    found = test_spark.read(folder)
-    return found if windowed else tuple([(row["id"], row["published"]) for row in rows] for rows in found)  # type: ignore[return-value]
+    if windowed:
+        found, kept = test_spark.read_windows(folder)
+    else:
+        found, kept = ([(row["id"], row["published"]) for row in rows] for rows in test_spark.read(folder))
+    return found, kept
 
 
 def _batches(folder: Path, count: int, make: Callable[..., Any]) -> None:

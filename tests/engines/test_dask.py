@@ -40,6 +40,8 @@ def test_the_same_bytes_with_a_worker_killed(tmp_path: Path, client: Any) -> Non
             assert shards.publish(number, ids, values)[1].tolist() == fleet.publish(ids, values)[1].tolist()
             if number == 2:
                 os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL)
+    # The next test has the cluster as it was.
+    client.wait_for_workers(2, timeout=120)
 
 
 def _forget() -> None:

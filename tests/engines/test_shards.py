@@ -211,6 +211,16 @@ def test_a_folder_that_has_lost_a_state_is_refused(tmp_path: Path, lost: str) ->
         Here(job, folder, 3)
 
 
+def test_a_state_under_another_number_is_refused(tmp_path: Path) -> None:
+    """A folder of one shard of two that was renamed."""
+    job, batch = make_job(tmp_path), batches(1)[0]
+    with Here(job, tmp_path / "state", 2) as here:
+        here.publish(1, *batch)
+    (tmp_path / "state" / "shard-0-of-2").rename(tmp_path / "state" / "shard-0-of-1")
+    with pytest.raises(StateError, match="shards = 1: expected 2, the number in the state"):
+        Shard(job, tmp_path / "state", (0, 1)).publish(2, *batch)
+
+
 def test_a_folder_whose_making_was_killed_begins(tmp_path: Path) -> None:
     job = make_job(tmp_path)
     Here(job, tmp_path / "state", 3).close()
