@@ -368,7 +368,7 @@ class WindowsMachine(Machine[WindowsState]):
             found.add(BatchRows(said, times, found.persons.digests.of(*digests.T.copy())), words[said.codes])
             said = found.kept(plan).rows
         if keys is not None:
-            said = said._replace(codes=np.where(said.windows >= keys.begins[said.codes], place[said.codes], -1))
+            said = said._replace(codes=place[said.codes])
         of_span = replace(plan, start=first, stop=span[1])
         exact = exact_sums([] if self.merges else [said], self.quantities, of_span, table.size)
         if self.merges:

@@ -48,6 +48,15 @@ def test_clients_and_server_apart_give_the_same_numbers() -> None:
         server.collect([1])
 
 
+def test_servers_of_one_simulation_have_estimates_of_their_own_thresholds() -> None:
+    simulation, reports = make(holdout=20), LogSquareWave(1.0, 200.0 / 2**14, 200.0)
+    for value in (0.1, 150.0):
+        server = simulation.server
+        server.collect(reports.perturb(np.full(20, value), seed=4))
+        own = Hybrid(1.0, 0.0, server.threshold)
+        assert server.publish([5, 7]).tolist() == own.estimate([5, 7]).tolist()
+
+
 def test_separate_budgets_and_the_guarantee() -> None:
     both = make(threshold_epsilon=0.5, publish_epsilon=2.0)
     assert both.guarantee.epsilon == 2.0

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import fastdp
-from fastdp.errors import DataError, ParameterError
+from fastdp.errors import AccuracyWarning, DataError, ParameterError
 from fastdp.integer_grid import make_grid
 from fastdp.noise import sampler
 from fastdp.noise.key import Binding, Key
@@ -22,6 +22,7 @@ from fastdp.record import shared
 from fastdp.smoothers import MovingAverage, Recent
 from fastdp.streams.parameters import StreamParameters, composed
 from fastdp.thresholds import Fixed, NoisyMax, ScaleFree
+from fastdp.thresholds.renewals import RenewFromHoldout
 from tests.grid import exhaustive
 from tests.noise_values import threshold_key, tree_key
 from tests.oracles import tops
@@ -233,6 +234,16 @@ def test_equal_numbers_of_other_types_share_no_key() -> None:
     for value in (1, 1.0, True, 1, 1.0, True):
         shared(make, value)
     assert [type(each) for (each,) in made] == [int, float, bool]
+
+
+def test_equal_publishers_warn_each_time() -> None:
+    renewal = RenewFromHoldout(holdout=16)
+    options = {"perturber": Hierarchy(), "smoother": Recent(), "threshold": ScaleFree(), "renewal": renewal}
+    for _ in range(2):
+        with pytest.warns(AccuracyWarning, match="publishing begins"):
+            fastdp.ToPS(0.5, 64.0, 50, 64, every="1h", threshold=NoisyMax())
+        with pytest.warns(AccuracyWarning, match="16 values are too few"):
+            fastdp.StreamPublisher(**options, epsilon=0.5, bound=64.0, holdout=500, max_range=64)
 
 
 def test_parts_that_may_change_are_encoded_each_time() -> None:

@@ -257,9 +257,9 @@ def test_row_by_row_with_lateness(unit: Any) -> None:
 def test_late_rows_are_in_no_state() -> None:
     windows = windows_of()
     windows.advance(BEGIN + timedelta(hours=2))
-    for row in ([("late", 0, 1)], [("late", 0, 1), ("later", 1, 1)]):
-        add(windows, row)
-    assert (windows.late, windows.state.keys.size) == (3, 0)
+    for rows in ([("late", 0, 1)], [("late", 0, 1), ("later", 1, 1)], [("late", 0, 1), ("in time", 2, 1)]):
+        add(windows, rows)
+    assert (windows.late, windows.state.keys.size) == (4, 1)
 
 
 @pytest.mark.parametrize("unit", [ROW, PERSON])
@@ -446,6 +446,8 @@ def test_a_key_that_appears_late_is_shown_from_there() -> None:
     add(windows, [("a", 2, i) for i in range(50)] + [("b", 4, i) for i in range(50)] + [("a", 0, 1)])
     found = windows.advance(BEGIN + timedelta(hours=6))
     assert found.released.begins.tolist() == [2, 4]
+    assert found.level(0).sum([0, 2], [2, 3]).ravel().round().tolist() == [0, 50]
+    assert not found.released.cells("count")[:2].any()
     assert "nan" not in repr(found)
     assert re.search(r"estimate +50", repr(found))
     assert set(found.arrow["about"].to_pylist()) == {"true"}

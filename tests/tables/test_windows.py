@@ -89,6 +89,24 @@ def test_the_same_as_a_table(kind: str, lateness: str | None) -> None:
     assert [each.clip for each in found[-1].released.tails.values()] == [each.clip for each in table.tails.values()]
 
 
+def test_waiting_rows_of_a_cell_are_added_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They take memory of their cells, and the release is that of a table."""
+    monkeypatch.setattr("fastdp.tables.waiting.SPARE", 10)
+    rows, time = random_rows(250, 4), fastdp.Time("at", "1d", start="2024-03-29")
+    options: dict[str, Any] = {"by": "meter", "keys": ["a"], "epsilon": 2.0, "key": SECRET}
+    options |= {"bounds": fastdp.Value(2.5, clip=2.5), "unit": fastdp.Rows(3)}
+    windows = fastdp.Windows({"kwh": "sum", "*": "count"}, time, **options)
+    for begin in range(0, len(rows), 10):
+        times, values, meters, _ = columns(rows[begin : begin + 10])
+        windows.add(times, values, meters)
+        # Twice the 4 cells, 10 more, and those of a call.
+        assert windows.state.waiting.size <= 28
+    found, stop = windows.advance("2024-04-02").released, replace(time, stop="2024-04-02")
+    table = as_family(rows, "polars", Path())
+    whole = fastdp.aggregate(table, {"kwh": "sum", "*": "count"}, stop, levels=False, **options)
+    assert np.array_equal(found.measured[0].steps, whole.released.measured[0].steps)
+
+
 @pytest.mark.parametrize("unit", [fastdp.Rows(3), fastdp.Person("person", 5, per="5h", per_window=1)])
 @pytest.mark.parametrize("delta", [0.0, 1e-3])
 def test_quantiles_and_distinct_entries_are_those_of_a_table(unit: Any, delta: float) -> None:
