@@ -70,7 +70,8 @@ def test_streams_of_a_data_frame(tmp_path: Path) -> None:
     job, rows = make_job(tmp_path), make_rows(500)
     frame: Any = pd.DataFrame(rows, columns=["id", "kwh", "place"]).sample(frac=1.0, random_state=3)
     for parts in (1, 2, 4):
-        with dask.config.set(scheduler="synchronous"):
+        # Without the cluster of other tests.
+        with dask.config.set({"scheduler": "synchronous", "dataframe.shuffle.method": "tasks"}):
             published = engine.release(
                 dd.from_pandas(frame, npartitions=parts, sort=False), job, id="id", order="place", value="kwh"
             ).compute()
