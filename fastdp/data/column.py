@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from datetime import datetime
+from decimal import Decimal
 from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -310,3 +312,41 @@ def exact_sum(values: Integers) -> Any:
     """Sum along the first axis in Python integers, of fewer than 2^31 rows."""
     high, low = (values >> HALF).sum(axis=0), (values & LOW_HALF).sum(axis=0)
     return np.asarray(high.astype(object) * (1 << HALF) + low.astype(object), object).tolist()
+
+
+# Entries of lists and of columns of objects.
+
+#: Types of one kind: the first that fits; any other type is a kind of its own.
+_FAMILIES: tuple[tuple[type, ...], ...] = (
+    (bool, np.bool_),
+    (np.datetime64,),
+    (np.timedelta64,),
+    (int, float, Decimal, np.integer, np.floating),
+    (str,),
+    (bytes,),
+    (datetime,),
+)
+
+
+def one_family(entries: Iterable[Any]) -> bool:
+    """True if entries, but missing ones, are of one kind: numbers, texts, dates, times with or without a zone, ...
+
+    Arrow gives a list one type, so of several kinds one row would change the texts of the others.
+    """
+    kinds = set(map(type, entries)) - {type(None)}
+    if len(kinds) == 1 and not any(issubclass(kind, datetime) for kind in kinds):
+        return True
+    found = set[Any]()
+    for kind in kinds:
+        family = next((family for family in _FAMILIES if issubclass(kind, family)), (kind,))
+        if issubclass(kind, (float, np.floating, datetime, np.datetime64)) or kind.__name__ == "NAType":
+            # NaN, NaT and NA are missing.
+            zones = {getattr(each, "tzinfo", None) is None for each in entries if type(each) is kind and _known(each)}
+            found |= {(family, zone) for zone in zones}
+        else:
+            found.add((family, True))
+    return len(found) <= 1
+
+
+def _known(entry: Any) -> bool:
+    return (entry == entry) is not False and type(entry).__name__ != "NAType"

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast
 
 from fastdp import validation
-from fastdp.data.column import kind_of
+from fastdp.data.column import kind_of, one_family
 from fastdp.errors import DataError, ParameterError
 from fastdp.kinds import Frame
 
@@ -188,6 +188,9 @@ def _stream(frame: Any, chosen: list[str]) -> Source:
 
 
 def _eager(frame: Any) -> Batches:
+    for name, kind in frame.schema.items():
+        if kind == narwhals.Object and not one_family(frame[name].to_list()):
+            raise DataError(f"frame: column {name!r} holds entries of several types: expected one type")
     for begin in range(0, len(frame), BATCH):
         yield from frame[begin : begin + BATCH].to_arrow().combine_chunks().to_batches()
 

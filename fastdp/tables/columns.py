@@ -9,7 +9,7 @@ import struct
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, tzinfo
+from datetime import tzinfo
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -17,7 +17,7 @@ from uuid import UUID
 import numpy as np
 from numpy.typing import NDArray
 
-from fastdp.data.column import as_floats
+from fastdp.data.column import as_floats, one_family
 from fastdp.data.source import arrow, compute
 from fastdp.errors import DataError, ParameterError
 from fastdp.kinds import Array, Flags, Floats, Integers
@@ -347,26 +347,31 @@ def _iso_texts(column: pa.StringArray) -> pa.TimestampArray:
         return column.cast(arrow.timestamp("us", "UTC"))
 
 
+def _plain(entries: Sequence[Any]) -> Any:
+    """NumPy's scalars in one array, or beside others as Python's: an array would round long integers to floats."""
+    if isinstance(entries[0], np.datetime64):
+        return np.array(entries, "datetime64[us]")
+    if len(set(map(type, entries))) == 1:
+        return np.asarray(entries)
+    return [each.item() if isinstance(each, np.generic) else each for each in entries]
+
+
 def as_arrow(values: Any, name: str) -> pa.Array:
     """A list, array or series as one Arrow array; else DataError."""
     try:
         found = values.to_arrow() if hasattr(values, "to_arrow") else values
         if isinstance(found, arrow.ChunkedArray):
             found = found.combine_chunks()
+        if isinstance(found, arrow.Array):
+            return found
+        if getattr(getattr(found, "dtype", None), "kind", "O") == "O" and not one_family(found):
+            raise TypeError
         if isinstance(found, (list, tuple)) and found and isinstance(found[0], np.generic):
-            found = np.asarray(found)
+            found = _plain(found)
         if isinstance(found, np.ndarray) and found.dtype.kind == "M":
             # Arrow has no minutes and hours.
             found = found.astype("datetime64[us]")
-        if isinstance(found, arrow.Array):
-            return found
-        array = arrow.array(found, from_pandas=True)
-        if arrow.types.is_timestamp(array.type) and getattr(getattr(found, "dtype", None), "kind", "O") == "O":
-            # Arrow gives all entries the zone of the first one, so one row would change the others.  NaT has none.
-            zoned = {each.tzinfo is None for each in found if isinstance(each, datetime) and each == each}
-            if len(zoned) > 1:
-                raise TypeError
-        return array
+        return arrow.array(found, from_pandas=True)
     except Exception:  # Arrow's words may quote an entry
         raise DataError(f"{name} is a {type(values).__name__}: expected a column of one type") from None
 

@@ -7,14 +7,15 @@ import logging
 import re
 from collections import defaultdict
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 import mpmath
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -23,6 +24,7 @@ from hypothesis import strategies as st
 import fastdp
 from fastdp.errors import DataError, ParameterError, StateError
 from fastdp.tables.appearing import KeyNoise, OnlineKeys, weights_of
+from fastdp.tables.columns import as_arrow, as_texts
 from tests.oracles import online_keys, persons
 
 BEGIN = datetime(2024, 1, 1)
@@ -510,3 +512,34 @@ def test_a_copy_learns_keys_of_its_own() -> None:
     assert codes.tolist() == [2, 3, 0]
     assert (first.table.size, theirs.table.size, mine.table.size) == (4, 3, 4)
     assert theirs.table is not mine.table
+
+
+ENTRIES = [
+    *(True, 1, 7, 1.5, 7.0, np.float64(7), np.int8(3), Decimal("1.50"), 2**60 + 1, -0.0, "a", "7", np.str_("b")),
+    *(b"x", UUID(int=5), date(2020, 1, 1), datetime(2020, 1, 1, 5), datetime(2020, 1, 1, tzinfo=UTC), time(1)),
+    *(np.datetime64("2020-01-01", "s"), timedelta(days=1), None, float("nan"), pd.NaT, pd.NA),
+]
+
+
+def _texts(entries: list[Any], *, objects: bool) -> list[str | None] | None:
+    given = pd.Series(entries, dtype=object) if objects else entries
+    try:
+        return cast("list[str | None]", as_texts(as_arrow(given, "keys")).to_pylist())
+    except DataError:
+        return None
+
+
+@pytest.mark.parametrize("objects", [False, True])
+def test_no_entry_changes_the_text_of_another(objects: bool) -> None:
+    alone = [_texts([each], objects=objects) for each in ENTRIES]
+    for (a, of_a), (b, of_b) in itertools.product(zip(ENTRIES, alone, strict=True), repeat=2):
+        both = _texts([a, b], objects=objects)
+        assert both is None or of_a is None or of_b is None or both == of_a + of_b, (a, b)
+    assert _texts([1, 2.5, None], objects=objects) == ["1", "2.5", None]
+
+
+@pytest.mark.parametrize("more", [b"x", date(2020, 1, 1), 1.5])
+def test_persons_of_several_types_are_refused(more: object) -> None:
+    frame = pd.DataFrame({"who": [more, *["a"] * 5], "at": pd.date_range("2024-01-01", periods=6)})
+    with pytest.raises(DataError, match="column 'who' holds entries of several types: expected one type"):
+        fastdp.counts(frame, "at", "1d", epsilon=1.0, unit=fastdp.Person("who", rows=1))
