@@ -83,8 +83,9 @@ def _bin_of_eighth(
     value: float, steps_per_unit: float, top: float, first: np.ndarray, borders: np.ndarray
 ) -> np.int64:
     steps = step_bits(value, steps_per_unit, top) - ROUNDER_BITS
+    least = steps if steps > 1 else np.int64(1)
     # The exponent and three bits of the mantissa: which eighth of an octave.
-    eighth = np.uint32((bits_of(real_of(max(steps, np.int64(1)))) >> 49) - EIGHTHS)
+    eighth = np.uint32((bits_of(real_of(least)) >> 49) - EIGHTHS)
     return np.int64(first[eighth] + np.int64(borders[eighth] < steps))
 
 
