@@ -20,7 +20,7 @@ from fastdp.guarantee import Guarantee, gaussian_delta, sequential, zcdp_epsilon
 from fastdp.ledger import Budget, Entry, compose, costs
 from fastdp.ledger import odometer as odometers
 from fastdp.ledger.costs import Loss, left
-from fastdp.ledger.entry import ELEMENTS
+from fastdp.ledger.entry import ELEMENTS, VALUE, Kind
 from fastdp.ledger.odometer import EVERYWHERE, SCHEMA, Odometer, Region
 from tests.ledger.conftest import entry, odometer_of
 from tests.oracles import ledger as oracle
@@ -492,3 +492,11 @@ def test_the_file_keeps_rho_and_its_limit(ledger) -> None:
         account.spend(gaussian(0.5), stream="s")
     assert account.spent("s").epsilon <= 2.5
     account.verify()
+
+
+def test_rhos_are_not_added_over_two_adjacencies() -> None:
+    def entry(number: int, kind: Kind) -> Entry:
+        loss = Guarantee(1.0, 1e-6, unit=kind.unit, adjacency=kind.adjacency, rho=0.02)
+        return Entry(number, "", "s", loss, None, None, None, None, "", "spent")
+
+    assert compose([entry(1, VALUE), entry(2, ELEMENTS[0])]).epsilon == 3.0

@@ -458,3 +458,12 @@ def test_no_counts_are_too_certain_for_the_concave_estimate(epsilon: float, bins
         assert np.isfinite(found).all()
         assert found.sum() == pytest.approx(1.0)
     assert rule.estimate(wave, 10 * top).frequencies[-bins // 4 :].sum() > (0.9 if epsilon > 1.0 else 0.5)
+
+
+def test_totals_that_no_reports_make_are_refused() -> None:
+    collector = fastdp.local.SumCollector(fastdp.local.StochasticRounding(1.0))
+    machine = collector._machine
+    totals = machine.zeros()
+    totals[0, 0] = 1, machine.mechanism.distribution.terms()[0].last
+    with pytest.raises(ParameterError):
+        machine.check_totals(totals)

@@ -384,3 +384,8 @@ def test_a_kernel_that_leaves_the_chain_or_repeats_words_is_seen(monkeypatch: py
         monkeypatch.setattr(bound_sums, "follow", wrong)
         with pytest.raises(DrawnTwiceError, match=said):
             publisher_of(Flat()).publish(np.ones(5))
+
+
+def test_unsigned_values_saturate() -> None:
+    noisy = fastdp.add_noise(np.array([2**64 - 1, 2**63], np.uint64), 1, 1.0, seed=1)
+    assert (np.abs(noisy - 2**62) < 100).all()

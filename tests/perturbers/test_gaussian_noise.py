@@ -181,3 +181,11 @@ def test_another_budget_of_a_whole_stream_has_other_words(monkeypatch: pytest.Mo
     assert made().noise_fingerprint == first.noise_fingerprint
     monkeypatch.setattr(whole_release, "square_remainder", lambda *of: square_remainder(*of) * (1.0 - 2.0**-30))
     assert made().noise_fingerprint != first.noise_fingerprint
+
+
+def test_the_distance_of_the_sampler_counts_for_each_value_of_a_unit() -> None:
+    given = {"perturber": Flat(noise="gaussian"), "epsilon": 1.0, "delta": 1e-3, "bound": 100.0, "resolution": 1.0}
+    one, five = (
+        fastdp.StreamPublisher(threshold=100.0, max_range=64, contributions=w, seed=1, **given) for w in (1, 5)
+    )
+    assert five.machine.composition.distance > 4.9 * one.machine.composition.distance

@@ -199,3 +199,13 @@ def test_a_record_is_written_whole_and_in_a_locked_folder(tmp_path: Path, monkey
     monkeypatch.setattr(atomic_files, "lock", lambda descriptor: False)
     with pytest.raises(StateError, match="stayed locked"), file.locked():
         pass
+
+
+@pytest.mark.parametrize("key", [None, bytes(32)])
+def test_a_last_page_of_zeros_is_a_write_that_did_not_end(key: bytes | None) -> None:
+    seal = state_file.Seal(key)
+    header, packed = seal.pack(b"state", 1)
+    frame = seal.frame(header, 1, b"x" * 100)
+    found = seal.open(packed + frame[:-64] + b"\0" * 64, "state file")
+    assert found.frames == [b"state"]
+    assert not found.complete

@@ -595,3 +595,7 @@ def test_rows_of_the_same_values_are_summed_under_their_own_threshold(block: int
         rows = (each[i : i + 1] for each in (starts, counts, publics, noise))
         many_streams.publish_rows(values, *rows, 12, np.ones(1), alone, to[i : i + 1])
     assert np.array_equal(together, alone)
+
+
+def test_a_quarter_of_the_shortest_stream_is_held_out() -> None:
+    assert fastdp.release_many(np.full((3, 400), 0.4), 1.0, 5.0, seed=1).offset == 100

@@ -290,3 +290,12 @@ def test_a_column_for_a_name_shows_no_entry(argument: str, ledger: fastdp.Ledger
 def test_an_unknown_argument_names_the_function() -> None:
     with pytest.raises(TypeError, match=r"^means\(\) got an unexpected keyword argument 'noise'"):
         fastdp.means(GOOD, **OPTIONS, noise="laplace")
+
+
+def test_nonfinite_values_count_as_zero_on_request() -> None:
+    def total(values: list[float]) -> Any:
+        bounds = fastdp.Value(clip=5.0, nonfinite="zero")
+        frame = pd.DataFrame({"v": values})
+        return fastdp.aggregate(frame, {"v": "sum"}, epsilon=1.0, bounds=bounds, seed=1).sum(0, 1)
+
+    assert total([1.0, np.inf, 2.0, -np.inf, np.nan]) == total([1.0, 0.0, 2.0, 0.0, 0.0])

@@ -507,3 +507,13 @@ def test_nothing_beyond_the_clip_is_said_to_be_estimated() -> None:
     shown = repr(windows.advance("2024-05-02"))
     assert "estimated" not in shown
     assert "intervals are about clipped values" in shown
+
+
+def test_a_release_without_windows_is_where_the_clock_stands() -> None:
+    windows = fastdp.Windows(
+        {"kwh": "sum"}, fastdp.Time("at", "1h", start="2024-05-01"), epsilon=1.0, bounds=10.0, seed=1
+    )
+    first = windows.add(np.array(["2024-05-01T00:10"], "datetime64[s]"), np.array([1.0]))
+    windows.advance("2024-05-01T05:00")
+    later = windows.add(np.array(["2024-05-01T05:10"], "datetime64[s]"), np.array([1.0]))
+    assert not np.array_equal(first.released.edges, later.released.edges)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import csv
 import math
 import warnings
@@ -435,3 +436,21 @@ def test_chunks_order_copies_and_packing_do_not_matter(rule: Any) -> None:
         for packed in ([-1, 1], [0, -1]):
             with pytest.raises(ValueError, match="negative"):
                 other.unpack(np.array(packed, np.int64))
+
+
+def test_a_copy_within_the_hold_out_has_values_of_its_own() -> None:
+    publisher = fastdp.StreamPublisher(
+        threshold=SmoothQuantile(p=0.5),
+        perturber=fastdp.perturbers.Hierarchy(fan_out=4, prune=0),
+        epsilon=1e6,
+        bound=100.0,
+        holdout=900,
+        max_range=64,
+        seed=1,
+    )
+    publisher.publish(np.full(100, 10.0))
+    twin = copy.copy(publisher)
+    publisher.publish(np.full(700, 10.0))
+    twin.publish(np.full(799, 90.0))
+    publisher.publish(np.full(100, 10.0))
+    assert publisher.threshold == pytest.approx(10.0, abs=1.0)
