@@ -60,7 +60,7 @@ def release(
     """Release a finished array of values under differential privacy, by :class:`fastdp.Adaptive`.
 
     Nothing is withheld: the threshold is chosen from all values, for at most a tenth of epsilon
-    (``docs/streams.md``, "Nothing withheld").  Other methods: ``fastdp.ToPS(epsilon, bound,
+    (``docs/streams.md``, "Blocks that follow released sums").  Other methods: ``fastdp.ToPS(epsilon, bound,
     expected_length=len(values)).release(values)``.
 
     Parameters
@@ -163,7 +163,8 @@ class WholeStream:
     Notes
     -----
     Privacy: every value enters the choice of theta and one published sum: sequential composition
-    (``docs/streams.md``, "Nothing withheld"), with noise bound to the input, and to theta and the sums so far.
+    (``docs/streams.md``, "Blocks that follow released sums"), with noise bound to the input, and to theta and the sums
+    so far.
     """
 
     holdout = 0
