@@ -163,8 +163,7 @@ class WholeStream:
     Notes
     -----
     Privacy: every value enters the choice of theta and one published sum: sequential composition
-    (``docs/streams.md``, "Blocks that follow released sums"), with noise bound to the input, and to theta and the sums
-    so far.
+    (``docs/streams.md``, "Blocks that follow released sums"), with noise bound to input, theta and the sums so far.
     """
 
     holdout = 0
