@@ -333,20 +333,14 @@ def one_family(entries: Iterable[Any]) -> bool:
 
     Arrow gives a list one type, so of several kinds one row would change the texts of the others.
     """
-    kinds = set(map(type, entries)) - {type(None)}
+    kinds = {kind for kind in set(map(type, entries)) if kind.__name__ not in ("NoneType", "NAType")}
     if len(kinds) == 1 and not any(issubclass(kind, datetime) for kind in kinds):
         return True
     found = set[Any]()
     for kind in kinds:
         family = next((family for family in _FAMILIES if issubclass(kind, family)), (kind,))
-        if issubclass(kind, (float, np.floating, datetime, np.datetime64)) or kind.__name__ == "NAType":
-            # NaN, NaT and NA are missing.
-            zones = {getattr(each, "tzinfo", None) is None for each in entries if type(each) is kind and _known(each)}
-            found |= {(family, zone) for zone in zones}
-        else:
-            found.add((family, True))
+        # NaN and NaT are missing; times have a zone, or none.
+        missing = issubclass(kind, (float, np.floating, datetime, np.datetime64))
+        own = [each for each in entries if type(each) is kind and each == each] if missing else [None]
+        found |= {(family, getattr(each, "tzinfo", None) is None) for each in own}
     return len(found) <= 1
-
-
-def _known(entry: Any) -> bool:
-    return (entry == entry) is not False and type(entry).__name__ != "NAType"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast
 
 from fastdp import validation
+from fastdp._lazy import imported
 from fastdp.data.column import kind_of, one_family
 from fastdp.errors import DataError, ParameterError
 from fastdp.kinds import Frame
@@ -41,13 +41,11 @@ class _Module:
     def __getattr__(self, attribute: str) -> Any:
         if attribute.startswith("_"):
             raise AttributeError(attribute)
-        try:
-            *_, module = map(importlib.import_module, ("narwhals.stable.v2", "pyarrow", self._name))
-        except ImportError:
-            raise ParameterError(
-                "data frames and tables are read with narwhals and pyarrow, which are not both installed: expected "
-                "pip install 'fastdp-streams[tables]'"
-            ) from None
+        missing = ParameterError(
+            "data frames and tables are read with narwhals and pyarrow, which are not both installed: expected "
+            "pip install 'fastdp-streams[tables]'"
+        )
+        *_, module = (imported(each, missing) for each in ("narwhals.stable.v2", "pyarrow", self._name))
         found = getattr(module, attribute)
         setattr(self, attribute, found)
         return found
@@ -190,7 +188,9 @@ def _stream(frame: Any, chosen: list[str]) -> Source:
 def _eager(frame: Any) -> Batches:
     for name, kind in frame.schema.items():
         if kind == narwhals.Object and not one_family(frame[name].to_list()):
-            raise DataError(f"frame: column {name!r} holds entries of several types: expected one type")
+            raise DataError(
+                f"frame: column {name!r} holds entries of several types: expected one type, such as texts alone"
+            )
     for begin in range(0, len(frame), BATCH):
         yield from frame[begin : begin + BATCH].to_arrow().combine_chunks().to_batches()
 

@@ -536,6 +536,8 @@ def test_no_entry_changes_the_text_of_another(objects: bool) -> None:
         both = _texts([a, b], objects=objects)
         assert both is None or of_a is None or of_b is None or both == of_a + of_b, (a, b)
     assert _texts([1, 2.5, None], objects=objects) == ["1", "2.5", None]
+    # NaN, of any library, is missing beside texts.
+    assert _texts(["a", float("nan"), np.float64("nan"), pd.NA], objects=objects) == ["a", None, None, None]
 
 
 @pytest.mark.parametrize("more", [b"x", date(2020, 1, 1), 1.5])
