@@ -16,7 +16,7 @@ from fastdp.guarantee import Guarantee, zcdp_loss
 from fastdp.releases.intervals import DrawnNoise, laplace_sum_quantile, laplace_variance
 from fastdp.tables import quantiles
 from fastdp.tables.answers import Answers, _Part
-from fastdp.tables.beyond import Beyond, Tail, count_tail, shares, sum_beyond, tail_edges
+from fastdp.tables.choices import Beyond, Tail, count_tail, shares, sum_beyond, tail_edges
 from fastdp.tables.quantiles import BINS, FAN_OUT, LEVELS, Bins, Histogram
 from fastdp.tables.sums import Number, RowNumbers
 from fastdp.units import UnitRows
