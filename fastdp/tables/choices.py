@@ -473,8 +473,8 @@ def release_dropped(
     share = _share(found, both, MANY_DROPPED)
     if share is not None:
         warn(
-            f"rows = {contributions}: an estimated {share:.0%} of the persons' rows are dropped; counts and sums are "
-            f"scaled up for them, as if they lay where the others do; expected {where}",
+            f"rows = {contributions}: at least an estimated {share:.0%} of the persons' rows are dropped; counts and sums "
+            f"are scaled up for them, as if they lay where the others do; expected {where}",
             AccuracyWarning,
         )
     return found
@@ -522,5 +522,5 @@ def described(released: Released) -> list[tuple[str, str]]:
     if not found:
         found.append(("clip", "counts: nothing is clipped"))
     if released.rows is not None and released.rows.share is not None:
-        found.append(("persons", f"about {released.rows.share:.2g} of their rows were dropped"))
+        found.append(("persons", f"at least about {released.rows.share:.2g} of their rows were dropped"))
     return found
