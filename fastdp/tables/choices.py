@@ -473,8 +473,8 @@ def release_dropped(
     share = _share(found, both, MANY_DROPPED)
     if share is not None:
         warn(
-            f"rows = {contributions}: at least an estimated {share:.0%} of the persons' rows are dropped; counts and sums "
-            f"are scaled up for them, as if they lay where the others do; expected {where}",
+            f"rows = {contributions}: at least an estimated {share:.0%} of the persons' rows are dropped; counts and "
+            f"sums are scaled up for them, as if they lay where the others do; expected {where}",
             AccuracyWarning,
         )
     return found
