@@ -26,7 +26,7 @@ from fastdp.thresholds import NoisyMax, PAKQuantile, ScaleFree, SmoothQuantile
 from fastdp.thresholds.base import ThresholdTask
 from fastdp.thresholds.noisy_max import CountedHoldout
 from fastdp.thresholds.quantile import SmoothNoise
-from fastdp_lab.planning.tree_loss import tree_step_loss
+from fastdp_lab.audit.tree_loss import tree_step_loss
 
 #: Beyond this many scales noise has probability below e^-60.
 REACH = 60
