@@ -429,12 +429,12 @@ class TailSearch:
 
 
 #: A half-decade grid, as in Figure 6.
-SHARES = (0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.001)
+TRIED = (0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.001)
 
 
 @_checked()
 def search_p_max(
-    values: ArrayLike, shares: Sequence[float] = SHARES, tolerance: float = 0.1, least_tail: int = 20
+    values: ArrayLike, shares: Sequence[float] = TRIED, tolerance: float = 0.1, least_tail: int = 20
 ) -> TailSearch:
     """The search for p_max of section V-B: where r x_p reaches x_(p^r) for all r >= 1 (Eq. 15).
 
