@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 import numpy as np
 
 from fastdp import validation
-from fastdp.data.column import NOT_FINITE, Nonfinite, as_floats, check_size
+from fastdp.data.column import Nonfinite, as_floats, check_size
 from fastdp.data.frames import StreamColumns, StreamRows, Streams, as_streams
-from fastdp.errors import DataError, ParameterError
+from fastdp.errors import ParameterError
 from fastdp.guarantee import Guarantee
 from fastdp.integer_grid import Grid
 from fastdp.kinds import Floats, Indices, Integers, Values
@@ -31,7 +31,6 @@ from fastdp.streams.ids import as_row_ids
 from fastdp.streams.methods import ToPS
 from fastdp.streams.parameters import DEFAULT_HOLDOUT, DEFAULT_RANGE, StreamParameters
 from fastdp.streams.pipelines import nodes_scratch
-from fastdp.streams.publisher import StreamPublisher
 from fastdp.streams.stream_machine import Schedule
 from fastdp.thresholds import Chooser, Threshold
 from fastdp.thresholds.base import RowChooser, as_rule, held_out
@@ -227,12 +226,12 @@ def _release_each(
     def publish(which: range) -> None:
         for i in which:
             name = ids[i]
-            own = composition.noise_key(secret.of_stream(name)) if isinstance(name, str) else None
-            publisher = StreamPublisher._of(machine, shared.of_stream(int(name)) if own is None else own)
+            named = isinstance(name, str)
+            key = composition.noise_key(secret.of_stream(name)) if named else shared.of_stream(int(name))
             values, starts = rows.take(np.array([i]), 0)
             # Rows of one array lie in it as they are; others come alone.
             begin = int(starts[0])
-            one = publisher._release(as_floats(values[begin : begin + int(rows.lengths[i])]), f"streams[{i}]")
+            one = machine.release(as_floats(values[begin : begin + int(rows.lengths[i])]), f"streams[{i}]", key)
             if visit is not None:
                 visit(np.array([i]), one)
                 continue
@@ -346,16 +345,10 @@ class RowPass:
         self, values: Floats, starts: Indices, counts: Indices, which: Indices, wrong: int, before: int
     ) -> tuple[Floats, Indices]:
         """Values with zeros for non-finite ones; DataError for the first, in row `wrong`, if refused."""
-        if self.composition.nonfinite == "raise":
-            row = values[starts[wrong] : starts[wrong] + counts[wrong]]
-            place = int(np.flatnonzero(~np.isfinite(row))[0])
-            raise DataError(
-                f"streams[{which[wrong]}][{before + place}]: {NOT_FINITE}; expected finite values "
-                "(nonfinite='zero' makes them count as 0)"
-            )
-        rows = [values[start : start + count] for start, count in zip(starts.tolist(), counts.tolist(), strict=True)]
-        joined = np.concatenate(rows)
-        return as_floats(np.where(np.isfinite(joined), joined, 0.0)), borders_of(counts)[:-1]
+        rows = [values[begin : begin + count] for begin, count in zip(starts.tolist(), counts.tolist(), strict=True)]
+        names = (f"streams[{i}]" for i in which.tolist())
+        rows = [self.composition.finite(row, before, name) for row, name in zip(rows, names, strict=True)]
+        return as_floats(np.concatenate(rows)), borders_of(counts)[:-1]
 
     # Published values.
 

@@ -22,8 +22,7 @@ from fastdp.noise.key import Key
 from fastdp.noise.sampler import geometric_distribution, laplace_distribution
 from fastdp.tables.beyond import Tail
 from fastdp.tables.sums import Number, Released, drawn
-from fastdp.thresholds.base import ThresholdTask, held_out
-from fastdp.thresholds.noisy_max import draw_noise
+from fastdp.thresholds.base import ThresholdTask, draw_noise, held_out
 from fastdp.thresholds.scale_free import MIN_COUNT, ScaleFree
 
 #: Counts of a choice stay below this, so that its scores fit; more rows count as so many.

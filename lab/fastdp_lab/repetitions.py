@@ -89,7 +89,7 @@ def repeat(
     count = validation.integer("repetitions", repetitions, 1, MAX_STREAMS - begin)
     shown, threads = validation.flag("progress", progress), validation.threads(threads)
     column = as_floats(as_whole(values, publisher.n_seen, publisher.holdout))
-    floats = as_floats(publisher._machine.finite(column, 0, "values"))
+    floats = as_floats(composition.finite(column, 0, "values"))
 
     shares = StreamRows(None, floats, np.zeros(count, np.int64), np.full(count, floats.size))
     release = partial(release_rows, composition, key.again(), Streams(shares), begin + np.arange(count), threads)

@@ -19,8 +19,7 @@ from fastdp.streams.methods import SMOOTHERS
 from fastdp.streams.release import WholeStream
 from fastdp.streams.stream_machine import Schedule
 from fastdp.thresholds import Fixed, NoisyMax, ScaleFree
-from fastdp.thresholds.base import ThresholdTask, held_out
-from fastdp.thresholds.noisy_max import draw_noise
+from fastdp.thresholds.base import ThresholdTask, draw_noise, held_out
 from fastdp.thresholds.renewals import RenewFromHoldout, RenewFromPublished
 from fastdp.thresholds.scale_free import COUNT_LEVEL
 from fastdp_lab import repetitions
