@@ -12,13 +12,6 @@ if TYPE_CHECKING:
     from fastdp.spatial.maps import Network, Polygons
     from fastdp.spatial.released_tree import CellIndex, PrivTree, ReleasedTree
 
-_HOMES = {
-    "fastdp.spatial.domains": ("Box", "Domain"),
-    "fastdp.spatial.map_files": ("write_cells", "write_points"),
-    "fastdp.spatial.maps": ("Network", "Polygons"),
-    "fastdp.spatial.released_tree": ("CellIndex", "PrivTree", "ReleasedTree"),
-}
-
 __all__ = [
     "Box",
     "CellIndex",
@@ -33,4 +26,4 @@ __all__ = [
 
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = lazy_names(__name__, __all__, _HOMES)
+    __getattr__, __dir__ = lazy_names(__name__, __all__)
