@@ -523,4 +523,6 @@ def described(released: Released) -> list[tuple[str, str]]:
         found.append(("clip", "counts: nothing is clipped"))
     if released.rows is not None and released.rows.share is not None:
         found.append(("persons", f"at least about {released.rows.share:.2g} of their rows were dropped"))
+    elif released.has_persons and (released.rows is None or not released.rows.counted.known):
+        found.append(("persons", "the number of their dropped rows is unknown; intervals are about those that count"))
     return found
