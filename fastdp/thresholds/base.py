@@ -264,11 +264,10 @@ class CountedHoldout(ABC):
         return pack_counts(self.counts)
 
     def unpack(self, packed: Integers) -> None:
-        """Restore the counts from :meth:`pack`; ValueError for negative numbers."""
+        """Restore the counts from :meth:`pack`, into a new chooser; ValueError for negative numbers."""
         bins, counts = packed.reshape(2, -1)
         if min(bins.min(initial=0), counts.min(initial=0)) < 0:
             raise ValueError("negative bins or counts")
-        self.counts[:] = 0
         self.counts[bins] = counts
 
 
