@@ -18,8 +18,7 @@ from fastdp.counters import BinaryTree, Block, Counter, RunningCounts, Simple
 from fastdp.kinds import Floats
 from fastdp.releases.pictures import draw_points
 from fastdp.spatial import Box, Domain, Network, Polygons
-from fastdp.spatial.map_files import read_domain
-from fastdp.spatial.maps import load
+from fastdp.spatial.maps import load, read_domain
 from fastdp_lab.datasets import (
     SpatialStream,
     concentric_circles,
