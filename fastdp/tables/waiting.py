@@ -100,6 +100,6 @@ def _merged(rows: Integers) -> Integers:
     return np.column_stack((cells[starts], np.add.reduceat(rows[:, 2:], starts, axis=0))) if len(rows) else rows
 
 
-def row_parts(rows: Integers) -> list[str]:
-    """Rows as texts of a log, each small enough for a state file."""
-    return [codec.pack(rows[i : i + PART_ROWS], "<i8") for i in range(0, len(rows), PART_ROWS)]
+def row_parts(rows: Integers, kind: bytes) -> list[bytes]:
+    """Rows as parts of a log, each small enough for a state file."""
+    return [b"%b:%b" % (kind, codec.pack(rows[i : i + PART_ROWS], "<i8")) for i in range(0, len(rows), PART_ROWS)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -105,9 +104,9 @@ class Record:
 def test_records_come_back_to_the_last_bit() -> None:
     whole = np.array([[-(2**63), 2**63 - 1], [2**32, -1]])
     real = np.array([0.1, -0.0, 5e-324, 1.7976931348623157e308, np.pi])
-    record = Record(2**70, 0.1, None, whole, real, ((1, 0.5), (2, 0.25)))
-    again = codec.restore(Record, json.loads(json.dumps(codec.describe(record))))
-    assert (again.count, again.share, again.name, again.pairs) == (2**70, 0.1, None, record.pairs)
+    record = Record(2**63, 0.1, None, whole, real, ((1, 0.5), (2, 0.25)))
+    again = codec.restore(Record, codec.decode(codec.encode(codec.describe(record))))
+    assert (again.count, again.share, again.name, again.pairs) == (2**63, 0.1, None, record.pairs)
     assert again.whole.dtype == np.int64
     assert again.real.dtype == np.float64
     assert np.array_equal(again.whole, whole)
@@ -127,16 +126,6 @@ def test_entries_of_another_type_are_refused(field: str, wrong: Any) -> None:
     if field == "count":
         with pytest.raises(ValueError, match="whole number"):
             codec.require_int(wrong)
-
-
-def test_documents_are_the_same_but_for_how_arrays_are_packed() -> None:
-    first, second = np.arange(50), np.arange(50)
-    text = codec.pack(first, "<i8")
-    assert codec.same({"a": [1, {"b": text}]}, {"a": [1, {"b": codec.pack(second, "<i8")}]})
-    second[7] = 0
-    one, two = {"a": 1}, {"a": 1, "b": 1}
-    others = [({"b": 1}, one), (two, one), (one, two), ([1, 2], [1]), ([1], [1, 2]), ("one", "two"), (1, 2)]
-    assert not any(codec.same(*each) for each in [({"a": text}, {"a": codec.pack(second, "<i8")}), *others])
 
 
 def test_a_part_of_ones_own_is_not_taken_for_one_of_the_same_name() -> None:
