@@ -83,14 +83,14 @@ def identity() -> tuple[int, object]:
     return os.getpid(), token[0]
 
 
-def open_owned(path: Path | str, flags: int = os.O_CREAT | os.O_EXCL) -> int:
-    """Open a file for writing, owner-only if new."""
-    return os.open(path, os.O_RDWR | flags | getattr(os, "O_BINARY", 0), _OWNER_ONLY)
+def open_owned(path: Path | str, flags: int) -> int:
+    """Open a file, owner-only if new."""
+    return os.open(path, flags | getattr(os, "O_BINARY", 0), _OWNER_ONLY)
 
 
 def write_owned(path: Path, content: bytes) -> None:
     """Create a file, owner-only and synced."""
-    with os.fdopen(open_owned(path), "wb") as file:
+    with open(path, "xb", opener=open_owned) as file:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
@@ -116,8 +116,8 @@ class Hold:
     def __init__(self, folder: Path) -> None:
         self._process = identity()
         self._thread, self._user = threading.get_ident(), id(_user_of(sys._getframe(1)))
-        lockable = os.open(folder, os.O_RDONLY) if _FOLDERS_OPEN else open_owned(folder / _LOCK_FILE, os.O_CREAT)
-        self.descriptor = lockable
+        place = (folder, os.O_RDONLY) if _FOLDERS_OPEN else (folder / _LOCK_FILE, os.O_RDWR | os.O_CREAT)
+        self.descriptor = open_owned(*place)
         _holds.add(self)
 
     def is_abandoned(self, running: set[int]) -> bool:
@@ -238,7 +238,7 @@ def _open_beside(final: Path) -> tuple[Path, BinaryIO, int]:
             permissions = stat.S_IMODE(os.fstat(probe.fileno()).st_mode)
         # Another writer may have taken it for a leftover since its end.
         temporary.unlink(missing_ok=True)
-        file = os.fdopen(open_owned(temporary), "w+b")
+        file = open(temporary, "x+b", opener=open_owned)  # noqa: SIM115 - the caller closes it
         # Without locks leftovers stay.
         with contextlib.suppress(OSError):
             lock(file.fileno())

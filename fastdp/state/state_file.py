@@ -386,7 +386,7 @@ class StateFile:
     def append(self, frame: bytes, end: int) -> None:
         """Write one more frame after `end`; on failure, truncate there."""
         with _errors(f"{self._written} could not be written"):
-            descriptor = atomic_files.open_owned(self.real, 0)
+            descriptor = atomic_files.open_owned(self.real, os.O_WRONLY)
             try:
                 os.lseek(descriptor, end, os.SEEK_SET)
                 try:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import runpy
+import sys
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -198,3 +201,29 @@ def test_a_last_page_of_zeros_is_a_write_that_did_not_end(key: bytes | None) -> 
     found = seal.open(packed + frame[:-64] + b"\0" * 64, "state file")
     assert found.frames == [b"state"]
     assert not found.complete
+
+
+def test_locks_and_files_where_folders_cannot_be_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on Windows, with a module of the same calls."""
+    fcntl = pytest.importorskip("fcntl")
+
+    def locking(descriptor: int, mode: int, count: int) -> None:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_UN if mode == 0 else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise PermissionError from None
+
+    monkeypatch.setitem(sys.modules, "msvcrt", SimpleNamespace(locking=locking, LK_UNLCK=0, LK_NBLCK=2))
+    monkeypatch.setattr(sys, "platform", "win32")
+    monkeypatch.delattr(os, "O_DIRECTORY", raising=False)
+    windows = SimpleNamespace(**runpy.run_path(atomic_files.__file__))
+    first, second = windows.Hold(tmp_path), windows.Hold(tmp_path)
+    assert windows.lock(first.descriptor)
+    assert not windows.try_lock(second.descriptor)
+    first.release()
+    assert windows.try_lock(second.descriptor)
+    second.release()
+    windows.sync_folder(tmp_path)
+    with windows.atomic_file(tmp_path / "out", overwrite=False) as file:
+        file.write(b"whole")
+    assert {path.name for path in tmp_path.iterdir()} == {".fastdp.lock", "out"}
