@@ -17,9 +17,8 @@ from scipy import special
 
 from benchmarks.shared import DATA, Data, table
 from fastdp.guarantee import gaussian_loss
-from fastdp.noise.draws import Distribution
 from fastdp.noise.gaussian import GaussianDistribution
-from fastdp.noise.sampler import laplace_distribution
+from fastdp.noise.sampler import Distribution, laplace_distribution
 from fastdp.tables import keys
 
 EPSILON, DELTA = 1.0, 1e-6
