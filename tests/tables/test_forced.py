@@ -98,7 +98,7 @@ def shown(table: Any) -> dict[str, Any]:
 
 def files(table: Any, folder: Path) -> dict[str, bytes]:
     folder.mkdir()
-    for name in ("out.parquet", "out.csv", "out.npz"):
+    for name in ("out.parquet", "out.csv"):
         table.write(folder / name)
     return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
 
