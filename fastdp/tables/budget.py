@@ -73,7 +73,6 @@ class Budget:
 
     @property
     def gaussian(self) -> bool:
-        """True if noise of the sums is Gaussian."""
         return self.plan.noise == "gaussian"
 
     @property
@@ -107,7 +106,6 @@ class Budget:
 
     @cached_property
     def of_all(self) -> dict[str, Fraction]:
-        """Shares used before the columns'."""
         plan = self.plan
         persons, others = plan.who is not None, plan.has_others and plan.selects_cells
         used = persons or bool(plan.columns), persons, others, plan.chooses_rows
@@ -118,7 +116,6 @@ class Budget:
 
     @cached_property
     def of_columns(self) -> dict[str, Fraction]:
-        """Share of each column, and of the rows."""
         weights = {column.name: Fraction(column.weight) for column in self.plan.columns}
         if self.plan.counts_rows:
             asked = any(statistic.column == ROWS for statistic in self.plan.statistics)
@@ -143,7 +140,6 @@ class Budget:
         return found
 
     def helper(self, purpose: str, column: str = ROWS) -> float:
-        """Loss of a helper; 0 if unused."""
         return self.helpers.get((purpose, column), 0.0)
 
     def task(self, column: str) -> ColumnTask:
@@ -156,7 +152,6 @@ class Budget:
         return ColumnTask((own.low, own.high), plan.contributions, wanted, *losses, alike, *public)
 
     def check_helpers(self) -> None:
-        """ParameterError for a helper whose noise cannot be drawn, whatever the rows are."""
         plan = self.plan
         # Most by which a unit changes the counts that choose a clip.
         weights = Fraction(plan.contributions if plan.who is None else WEIGHT)
@@ -179,7 +174,6 @@ class Budget:
             raise refusal("epsilon", plan.epsilon, accepted) from None
 
     def key_rule(self) -> KeyRule:
-        """Noise and threshold of the choice of keys."""
         plan = self.plan
         if plan.who is None:
             distribution: Distribution
@@ -242,7 +236,6 @@ class Budget:
 
     @property
     def levels(self) -> list[Level]:
-        """Levels that are measured."""
         return list(self.level_shares)
 
     @cached_property
@@ -273,7 +266,6 @@ class Budget:
         return math.sqrt(moved) if self.gaussian else math.sqrt(2.0) * moved
 
     def distribution(self, quantity: Quantity, level: Level) -> Distribution:
-        """Distribution of the noise of a sum or counts at one level."""
         loss, moved = self.of(quantity, level), self.moved(quantity, level.each)
         return noise_distribution(self.plan.noise, quantity.sensitivity, moved, loss)
 
@@ -285,7 +277,6 @@ class Budget:
     # The guarantee: of each component, their composition, and the caller's word.
 
     def in_units(self, guarantee: Guarantee) -> Guarantee:
-        """`guarantee` for the plan's unit."""
         plan, k = self.plan, self.plan.contributions
         period = "" if plan.periods is None else f" in any period of {plan.periods.every}"
         one = period.replace("any", "one")
@@ -302,7 +293,6 @@ class Budget:
         return self.in_units(Guarantee(loss, delta, arithmetic="exact", derivation=(step,))).of(name)
 
     def components(self) -> list[Guarantee]:
-        """Guarantee of each thing that is released."""
         plan, k = self.plan, self.plan.contributions
         listed = plan.quantities()
         levels: list[Level | None] = [*self.levels] if self.knows_levels else [None]
@@ -320,7 +310,6 @@ class Budget:
         return parts
 
     def guarantee(self, *, simulated: bool) -> Guarantee:
-        """Guarantee of everything released, with derivation."""
         plan, parts = self.plan, self.components()
         whole = sequential(*parts) if len(parts) > 1 else parallel(*parts)
         if self.gaussian:
@@ -395,7 +384,6 @@ class Budget:
         return replace(stated, simulated=simulated, derivation=derivation)
 
     def _public_knowledge(self, whole: Guarantee) -> list[str]:
-        """Public facts assumed on the caller's word."""
         plan, said = self.plan, []
         if whole.times is not None:
             said.append(f"rows at other times than {whole.times} change nothing that is released")
@@ -426,5 +414,4 @@ class Budget:
 
 
 def _named(name: str, column: str) -> str:
-    """Name of a number or a choice, with the column that it is about."""
     return name if column == ROWS else f"{name} of {column!r}"

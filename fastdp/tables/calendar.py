@@ -225,11 +225,9 @@ class Calendar:
         return self.period.edge(self._zero + number)
 
     def number(self, moment: int) -> int:
-        """Number of the span with `moment`."""
         return self.period.number(moment) - self._zero
 
     def edges(self, first: int, last: int) -> Integers:
-        """Borders of spans `first` to `last` - 1: int64[last - first + 1]."""
         numbers = np.arange(first, last + 1, dtype=np.int64)
         if self.fixed:
             return self.edge(0) + numbers * self.fixed
@@ -240,7 +238,6 @@ class Calendar:
         return np.array([self.edge(number) for number in numbers.tolist()], np.int64)
 
     def numbers(self, times: Integers) -> Integers:
-        """Span of each instant: int64[n]."""
         if self.fixed:
             return (times - self.edge(0)) // self.fixed
         if not times.size:

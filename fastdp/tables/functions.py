@@ -110,7 +110,6 @@ class PrivateKeys:
 
     @property
     def named(self) -> float | list[object]:
-        """Part of the noise's identity."""
         return [self.share, "others"] if self.others else self.share
 
 
@@ -216,7 +215,6 @@ def _key_rows(by: tuple[str, ...], given: Keys) -> list[KeyRow]:
 
 
 def _plain(given: Any) -> list[Any]:
-    """Python's entries of a list, array or series; else ParameterError."""
     convert = next(
         (getattr(given, name) for name in ("tolist", "to_list", "to_pylist") if hasattr(given, name)), None
     )

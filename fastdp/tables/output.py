@@ -246,7 +246,6 @@ def draw(sums: Released, answers: Answers, depth: int, path: str | Path | None, 
 
 
 def _panel(ax: Axes, sums: Released, answers: Answers, statistic: Statistic, shown: tuple[int, int, int]) -> None:
-    """Draw one statistic of one node, by groups of windows."""
     k, group, depth = shown
     windows = sums.edges.size - 1
     starts = np.arange(0, windows, group)
@@ -281,7 +280,6 @@ def _label(sums: Released, statistic: Statistic, group: int) -> str:
 
 
 def _title(sums: Released) -> str:
-    """Guarantee of the picture: epsilon, delta, unit."""
     guarantee = sums.guarantee
     delta = f", delta = {guarantee.delta:g}" if guarantee.delta else ""
     return f"epsilon = {guarantee.epsilon:g}{delta} for {guarantee.unit}"
@@ -307,7 +305,6 @@ def _limit(ax: Axes, estimate: Floats, low: Floats, high: Floats, *, from_zero: 
 
 
 def _without_keys(sums: Released, path: str | Path | None, ax: Axes | None) -> Axes:
-    """A plot that says that no key was released, which costs too."""
     ax = new_axes() if ax is None else ax
     ax.text(0.5, 0.5, "no key was released", ha="center", va="center", transform=ax.transAxes)
     ax.set_xlabel(_caption(sums))
@@ -317,12 +314,10 @@ def _without_keys(sums: Released, path: str | Path | None, ax: Axes | None) -> A
 
 
 def _caption(sums: Released) -> str:
-    """Text about clipped and dropped shares."""
     return "\n".join(text if name == "clip" else f"{name}: {text}" for name, text in choices.described(sums))
 
 
 def _clock(ax: Axes, sums: Released) -> None:
-    """Label the x axis by the zone's clock, and the caption."""
     if sums.every is None or sums.edges.size == 2:
         ax.set_xlabel(_caption(sums), fontsize=8)
         return

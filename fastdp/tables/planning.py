@@ -197,7 +197,6 @@ def plan(
     given: Json = {"unit": unit, "bounds": bounds, "by": by, "keys": listed, "delta": delta, "levels": levels}
 
     def at(number: float) -> Plan:
-        """The plan at this epsilon."""
         made = make_plan(asked, time, epsilon=number, **given)
         return _planned(made, min(windows, MAX_WINDOWS), rows, mean, confidence)
 
@@ -215,7 +214,6 @@ def plan(
 def _planned(
     plan: TablePlan, windows: int, rows: float | None, mean: float | Mapping[str, float] | None, confidence: float
 ) -> Plan:
-    """Errors of a release with the expected rows and means."""
     keys = KeySet(plan.by, plan.keys if plan.key_rule == "given" else [(0,)] * len(plan.by))
     first = plan.start or 0
     plan = plan.settled(first, first + windows, *keys.sizes)
