@@ -466,8 +466,8 @@ def warn_of_dropped(rows: RowNumbers, contributions: int, where: str) -> None:
     share = _share(rows.dropped, both, MANY_DROPPED)
     if share is not None:
         warn(
-            f"rows = {contributions}: an estimated {share:.0%} of the persons' rows are dropped; counts and sums are "
-            f"scaled up for them, as if they lay where the others do; expected {where}",
+            f"rows = {contributions}: at least an estimated {share:.0%} of the persons' rows are dropped; counts and "
+            f"sums are scaled up for them, as if they lay where the others do; expected {where}",
             AccuracyWarning,
         )
 
@@ -508,5 +508,5 @@ def described(released: Released) -> list[tuple[str, str]]:
     if not found:
         found.append(("clip", "counts: nothing is clipped"))
     if released.rows is not None and released.rows.share is not None:
-        found.append(("persons", f"about {released.rows.share:.2g} of their rows were dropped"))
+        found.append(("persons", f"at least about {released.rows.share:.2g} of their rows were dropped"))
     return found
