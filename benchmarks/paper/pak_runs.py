@@ -20,7 +20,7 @@ from benchmarks.shared import Floats
 from fastdp.thresholds import Fixed
 from fastdp_lab import planning
 from fastdp_lab.datasets import hold_out_and_extend
-from fastdp_lab.planning.pak_optimiser import Optimum
+from fastdp_lab.planning import Optimum
 
 
 @dataclass(frozen=True, eq=False)

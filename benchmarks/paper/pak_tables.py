@@ -15,8 +15,7 @@ import numpy as np
 
 from fastdp.kinds import Floats
 from fastdp_lab import planning
-from fastdp_lab.planning.pak_formulas import Noise, Quantile
-from fastdp_lab.planning.pak_optimiser import Optimum
+from fastdp_lab.planning import Noise, Optimum, Quantile
 
 DELTA, BETA, P_MAX = 2.0**-20, 0.02, 0.005
 #: name, unit, assumed quantile at p = 0.005, B, n, the paper's rows m: (IF, r, lambda, p, eps1 / eps).

@@ -16,8 +16,7 @@ from benchmarks.shared import Floats, table
 from fastdp.perturbers import Hierarchy
 from fastdp.thresholds import Fixed
 from fastdp_lab.datasets import TABLE1, hold_out_and_extend, table1
-from fastdp_lab.queries.metrics import mse
-from fastdp_lab.queries.workloads import random_ranges
+from fastdp_lab.queries import mse, random_ranges
 from fastdp_lab.sweeps.figures import COLOURS, TRUTH, grid, legend
 
 LEVELS = (0.85, 0.95, 0.995, 1.0)
