@@ -27,8 +27,7 @@ from fastdp.noise.key import Key
 from fastdp.noise.sampler import geometric_distribution, laplace_distribution
 from fastdp.tables.consistent import grouped
 from fastdp.tables.sums import Number, Released, drawn
-from fastdp.thresholds.base import ThresholdTask, held_out
-from fastdp.thresholds.noisy_max import draw_noise
+from fastdp.thresholds.base import ThresholdTask, draw_noise, held_out
 from fastdp.thresholds.scale_free import MIN_COUNT, ScaleFree
 
 #: Neighbouring edges differ by this factor; the first bin is at least so many of its powers wide, if there are more:
@@ -473,8 +472,8 @@ def release_dropped(
     share = _share(found, both, MANY_DROPPED)
     if share is not None:
         warn(
-            f"rows = {contributions}: an estimated {share:.0%} of the persons' rows are dropped; counts and sums are "
-            f"scaled up for them, as if they lay where the others do; expected {where}",
+            f"rows = {contributions}: at least an estimated {share:.0%} of the persons' rows are dropped; counts and "
+            f"sums are scaled up for them, as if they lay where the others do; expected {where}",
             AccuracyWarning,
         )
     return found
@@ -522,5 +521,7 @@ def described(released: Released) -> list[tuple[str, str]]:
     if not found:
         found.append(("clip", "counts: nothing is clipped"))
     if released.rows is not None and released.rows.share is not None:
-        found.append(("persons", f"about {released.rows.share:.2g} of their rows were dropped"))
+        found.append(("persons", f"at least about {released.rows.share:.2g} of their rows were dropped"))
+    elif released.has_persons and (released.rows is None or not released.rows.counted.known):
+        found.append(("persons", "the number of their dropped rows is unknown; intervals are about those that count"))
     return found

@@ -173,7 +173,13 @@ def values_of(statistics: Sequence[Statistic], bounds: object) -> list[tuple[str
     else:
         given = dict.fromkeys(names, bounds)
     if unknown := set(given) - set(names):
-        raise ParameterError(f"bounds of {len(unknown)} columns without statistics: expected those of {names}")
+        raise ParameterError(f"bounds of columns without statistics: {len(unknown)}; expected those of {names}")
+    for name in names:
+        if given.get(name) is None:
+            raise ParameterError(
+                f"bounds: column {name!r} has none; expected a public upper bound of its values, such as "
+                f"bounds={{{name!r}: 10.0}}, or (low, high) where they may be negative"
+            )
     return [(name, each if isinstance(each := given.get(name), Value) else Value(each)) for name in names]
 
 

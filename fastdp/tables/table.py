@@ -145,7 +145,7 @@ class Table:
 
     @property
     def dropped_rows(self) -> float | None:
-        """Estimated share of persons' dropped rows; None without persons, and online."""
+        """Estimated share of dropped rows, of at most 5 ``rows`` of a person; None without persons, and online."""
         return None if self.released.rows is None else self.released.rows.share
 
     @cached_property

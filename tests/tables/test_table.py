@@ -285,11 +285,13 @@ def test_what_was_cut_is_in_print_frame_file_and_picture(tmp_path: Path) -> None
     assert t.dropped_rows == pytest.approx(0.5, abs=0.1)
     rows, cut_off = (
         f"cut about {t.clipped_rows:.2g} of the rows",
-        f"about {t.dropped_rows:.2g} of their rows were dropped",
+        f"at least about {t.dropped_rows:.2g} of their rows were dropped",
     )
     assert rows in str(t)
     assert cut_off in str(t)
     assert cut_off in t._repr_html_()
+    few = flat.totals(frame, "v", "at", "1d", epsilon=1e-3, seed=1, **options)
+    assert (few.dropped_rows, "the number of their dropped rows is unknown" in str(few)) == (None, True)
     said = {"clipped_rows": {"v": t.clipped_rows}, "dropped_rows": t.dropped_rows}
     assert said.items() <= t.frame.attrs["fastdp"].items()
     assert said.items() <= json.loads(t.arrow.schema.metadata[b"fastdp"]).items()
