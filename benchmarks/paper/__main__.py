@@ -60,7 +60,7 @@ def main(
     return 0
 
 
-#: Streams of ToPS's Table 1 with the label in our figures, the real stream that takes its place, and that one's label.
+#: Streams of ToPS's Table 1: the label in our figures, the real stream that takes its place, that one's label.
 STAND_INS = {
     "dns": ("DNS", "DNS", "DNS (Google)"),
     "fare": ("Fare", "taxi distance", "taxi distance, for Fare"),
