@@ -222,7 +222,6 @@ class _Cut:
 
 
 def _triangulate(cuts: list[_Cut]) -> None:
-    """Set the triangles of cells."""
     if not cuts:
         return
     shapely = load("shapely")
@@ -287,7 +286,6 @@ class Network(Map):
     def _set(
         self, starts: Floats, steps: Floats, corners: Corners, scales: Floats, geographic: bool, tolerance: float
     ) -> None:
-        """Set the fields from segments."""
         shapely = load("shapely")
         self._starts, self._steps = starts, steps
         (self.lower, self.upper), self.geographic = corners, geographic
@@ -385,7 +383,6 @@ class Network(Map):
 
 
 def _small_parts(shapely: ModuleType, union: Geometries) -> Geometries:
-    """Polygons with few corners that tile the union."""
     waiting, done = list(shapely.get_parts(union)), []
     while waiting:
         part = waiting.pop()
