@@ -314,9 +314,6 @@ def test_missing_libraries_are_named_with_their_extra(run_demo, without, specifi
     assert "pip install 'fastdp-streams[lab]'" in complaint(type_in("plot", out))
     without("distributed")
     assert "pip install 'fastdp-streams[lab]'" in complaint(type_in(*told, "--scheduler", "tcp://x:1"))
-    without("msgspec", "fastdp_lab.sweeps")
-    said = complaint(type_in(*told))
-    assert said == "fastdp sweep needs msgspec, which is not installed: pip install 'fastdp-streams[lab]'"
     without("narwhals")
     left_out = type_in("compile", "totals").output.split(maxsplit=1)[1]
     assert left_out == "left out; it needs: pip install 'fastdp-streams[tables]'\n"
