@@ -10,13 +10,8 @@ import numpy as np
 
 from fastdp import validation
 from fastdp.errors import ParameterError
-<<<<<<< HEAD
-from fastdp.kinds import Bounds, Duration
-from fastdp.noise.sampler import NoiseName
-=======
 from fastdp.kinds import Bounds, Duration, Json
-from fastdp.noise.draws import NoiseName
->>>>>>> main
+from fastdp.noise.sampler import NoiseName
 from fastdp.releases.intervals import checked_confidence, wider_quantile
 from fastdp.tables.answers import Answers
 from fastdp.tables.calendar import Time
