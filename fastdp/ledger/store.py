@@ -233,7 +233,7 @@ def sealing(key: Key | None, name: str) -> Mac:
 
 def replayed(rows: Iterable[Row], key: Key | None, name: str) -> sqlite3.Connection:
     """Temporary database of these lines and their tables; StateError, naming a line, if they were changed."""
-    db = sqlite3.connect("", isolation_level=None)
+    db: sqlite3.Connection = odometer.Temporary()
     db.executescript(f"PRAGMA application_id = {APPLICATION};{SCHEMA}BEGIN;")
     state: LedgerState | None = None
     before = START
@@ -462,7 +462,7 @@ class Store:
     def _connected(self) -> sqlite3.Connection:
         # Never opened in another way: closing any descriptor of the file would drop SQLite's locks on it.
         name = f"file:{quote(os.fsencode(self._path))}?mode=rw"
-        return sqlite3.connect(name, LOCK_SECONDS, isolation_level=None, check_same_thread=False, uri=True)
+        return sqlite3.connect(name, timeout=LOCK_SECONDS, isolation_level=None, check_same_thread=False, uri=True)
 
     def _checked(self, db: sqlite3.Connection) -> Mac:
         """Sealing function; StateError for another file or key."""

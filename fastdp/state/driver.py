@@ -252,7 +252,7 @@ class Publisher(Generic[S]):
 
     def __init__(self, machine: Machine[S], *, seed: int | str | None = None, key: Key | bytes | None = None) -> None:
         given: Any = machine
-        if not isinstance(given, Machine) or not dataclasses.is_dataclass(given):
+        if not (isinstance(given, Machine) and dataclasses.is_dataclass(given)):
             raise ParameterError(
                 f"machine = {validation.shown(given)}: expected a fastdp.state.Machine that is a dataclass"
             )
