@@ -252,10 +252,10 @@ class Publisher(Generic[S]):
 
     def __init__(self, machine: Machine[S], *, seed: int | str | None = None, key: Key | bytes | None = None) -> None:
         given: Any = machine
-        if not (isinstance(given, Machine) and dataclasses.is_dataclass(given)):
-            raise ParameterError(
-                f"machine = {validation.shown(given)}: expected a fastdp.state.Machine that is a dataclass"
-            )
+        fits = isinstance(given, Machine) and dataclasses.is_dataclass(given)
+        if not fits:
+            wanted = "expected a fastdp.state.Machine that is a dataclass"
+            raise ParameterError(f"machine = {validation.shown(given)}: {wanted}")
         self._begin(machine, machine.bind(Key.choose(seed, key)))
 
     def _begin(self, machine: AnyMachine, key: Key) -> None:
