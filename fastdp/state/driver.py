@@ -252,8 +252,8 @@ class Publisher(Generic[S]):
 
     def __init__(self, machine: Machine[S], *, seed: int | str | None = None, key: Key | bytes | None = None) -> None:
         given: Any = machine
-        fits = isinstance(given, Machine) and dataclasses.is_dataclass(given)
-        if not fits:
+        accepted = isinstance(given, Machine) and dataclasses.is_dataclass(given)
+        if not accepted:
             wanted = "expected a fastdp.state.Machine that is a dataclass"
             raise ParameterError(f"machine = {validation.shown(given)}: {wanted}")
         self._begin(machine, machine.bind(Key.choose(seed, key)))
