@@ -23,8 +23,7 @@ from fastdp.tables.choices import MAX_ROWS, MOST_DROPPED, UNIT, WEIGHT, ColumnTa
 from fastdp.tables.consistent import Level
 from fastdp.tables.keys import MOST_KEYS, KeyRule, count_rule, shared_weight_rule, weight_rule
 from fastdp.tables.sums import ROWS, Quantity
-from fastdp.thresholds.base import ThresholdTask
-from fastdp.thresholds.noisy_max import score_unit
+from fastdp.thresholds.base import score_unit
 from fastdp.units import UnitRows
 from fastdp.validation import DAY
 
@@ -152,7 +151,7 @@ class Budget:
         """ParameterError for a helper whose noise cannot be drawn, whatever the rows are."""
         plan, times = self.plan, {"dropped": MOST_DROPPED}
         try:
-            for (purpose, column), loss in self.helpers.items():
+            for (purpose, _), loss in self.helpers.items():
                 if purpose in ("counted", "dropped", "others", "tail"):
                     noise_distribution(plan.noise, times.get(purpose, 1) * plan.contributions, 1, loss)
                 elif purpose == "auto":
@@ -160,10 +159,9 @@ class Budget:
                 elif purpose == "rows":
                     laplace_distribution(self._weights / Fraction(loss))
                 elif purpose == "clip":
-                    own = plan.column(column)
                     # At least 2^-34 where the choice takes less than its share: see ``choices``.
                     each = float(Fraction(loss) / self._weights)
-                    score_unit(ThresholdTask(each, max(-own.low, own.high), MAX_ROWS, MAX_ROWS, 1.0), counts=2)
+                    score_unit(each, MAX_ROWS, counts=2)
         except ParameterError as error:
             raise ParameterError(
                 f"epsilon = {plan.epsilon!r}: expected shares that buy noise that can be drawn ({error})"

@@ -27,8 +27,7 @@ from fastdp.noise.key import Key
 from fastdp.noise.sampler import geometric_distribution, laplace_distribution
 from fastdp.tables.consistent import grouped
 from fastdp.tables.sums import Number, Released, drawn
-from fastdp.thresholds.base import ThresholdTask, held_out
-from fastdp.thresholds.noisy_max import draw_noise
+from fastdp.thresholds.base import ThresholdTask, draw_noise, held_out
 from fastdp.thresholds.scale_free import MIN_COUNT, ScaleFree
 
 #: Neighbouring edges differ by this factor; the first bin is at least so many of its powers wide, if there are more:
