@@ -17,16 +17,16 @@ import numpy as np
 from fastdp import validation
 from fastdp.errors import ParameterError
 from fastdp.kinds import Duration, Instant, Integers
-from fastdp.record import Choice, Kind, Text, parameter, record
+from fastdp.record import Checked, Choice, Kind, Text, parameter, record
 from fastdp.units import (
     AWARE_EPOCH,
     EPOCH,
     FIRST,
     LAST,
     MICROSECOND,
-    Column,
-    Length,
     Period,
+    as_length,
+    as_name,
     instant,
     local_time,
     origin_of,
@@ -90,8 +90,8 @@ class Time:
     '1h'
     """
 
-    column: str = parameter(Column())
-    every: Duration = parameter(Length())
+    column: str = parameter(Checked(as_name))
+    every: Duration = parameter(Checked(as_length))
     start: Instant | None = parameter(Moment(optional=True), default=None)
     stop: Instant | None = parameter(Moment(optional=True), default=None)
     origin: Instant | None = parameter(Moment(optional=True), default=None)

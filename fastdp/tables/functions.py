@@ -27,7 +27,7 @@ from fastdp.tables.sums import (
     Statistic,
 )
 from fastdp.tables.table import Table
-from fastdp.units import ONE_ROW, Column, Person, Rows, Unit
+from fastdp.units import ONE_ROW, Person, Rows, Unit, as_name
 
 #: Statistics of a column of values.
 STATISTICS = ("sum", "mean", "var", "std", "median", "nunique")
@@ -144,7 +144,7 @@ def statistics_of(given: object) -> tuple[Statistic, ...]:
                 f"statistics, entry {number}: expected {' or '.join(map(repr, accepted))}{more}, or a list of them "
                 "('count' is of '*', the rows)"
             )
-        found += [Statistic(kind, Column().check("statistics", column)) for kind in dict.fromkeys(listed)]
+        found += [Statistic(kind, as_name("statistics", column)) for kind in dict.fromkeys(listed)]
     return tuple(found)
 
 
@@ -508,7 +508,7 @@ def _timed(time: str | Time | None, every: Duration | None) -> Time | None:
     if not isinstance(time, Time):
         if every is None:
             raise ParameterError("every = None: expected the length of the windows, such as '1h', or a fastdp.Time")
-        return Time(Column().check("time", time), every)
+        return Time(as_name("time", time), every)
     if every is not None:
         raise ParameterError(f"every = {validation.shown(every)}: expected None, because time is a fastdp.Time")
     return time
@@ -555,7 +555,7 @@ def totals(
     >>> table.guarantee.unit
     'one row of the table'
     """
-    wanted, bounds = {Column().check("value", value): "sum"}, _value(bound, clip)
+    wanted, bounds = {as_name("value", value): "sum"}, _value(bound, clip)
     given = frame, wanted, time, every, by, keys
     secrets: Secrets = {"seed": seed, "key": key, "ledger": ledger, "stream": stream}
     return aggregate(*given, epsilon=epsilon, unit=unit, bounds=bounds, delta=delta, levels=False, **secrets)
@@ -622,7 +622,7 @@ def means(
     >>> abs(float(table.mean(0, 1)[0]) - 0.4) < 0.1
     True
     """
-    wanted, bounds = {Column().check("value", value): "mean"}, _value(bound, clip)
+    wanted, bounds = {as_name("value", value): "mean"}, _value(bound, clip)
     given = frame, wanted, time, every, by, keys
     secrets: Secrets = {"seed": seed, "key": key, "ledger": ledger, "stream": stream}
     return aggregate(*given, epsilon=epsilon, unit=unit, bounds=bounds, delta=delta, levels=False, **secrets)
