@@ -40,9 +40,8 @@ if TYPE_CHECKING:
     from fastdp.streams.release import release
     from fastdp.streams.release_many import release_many
     from fastdp.streams.topl import ToPL, ToPLServer
-    from fastdp.tables.arguments import PrivateKeys, Value
     from fastdp.tables.calendar import Time
-    from fastdp.tables.functions import aggregate, counts, means, totals
+    from fastdp.tables.functions import PrivateKeys, Value, aggregate, counts, means, totals
     from fastdp.tables.planning import Plan, plan
     from fastdp.tables.windows import Windows
     from fastdp.units import Person, Rows
@@ -65,8 +64,7 @@ _HOMES = {
     "fastdp.streams.publisher": ("StreamPublisher",),
     "fastdp.streams.topl": ("ToPL", "ToPLServer"),
     "fastdp.tables.calendar": ("Time",),
-    "fastdp.tables.functions": ("aggregate", "counts", "means", "totals"),
-    "fastdp.tables.arguments": ("PrivateKeys", "Value"),
+    "fastdp.tables.functions": ("PrivateKeys", "Value", "aggregate", "counts", "means", "totals"),
     "fastdp.tables.planning": ("Plan", "plan"),
     "fastdp.tables.windows": ("Windows",),
     "fastdp.units": ("Person", "Rows"),

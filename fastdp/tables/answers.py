@@ -16,11 +16,20 @@ from scipy.stats import norm
 
 from fastdp.errors import ParameterError
 from fastdp.kinds import Floats, Integers
-from fastdp.tables.beyond import Beyond, shares
-from fastdp.tables.consistent import Consistent, Level, Variance, consistent, grouped, range_sums
+from fastdp.tables.choices import Beyond, shares
+from fastdp.tables.consistent import (
+    Consistent,
+    Level,
+    Revised,
+    Variance,
+    consistent,
+    grouped,
+    local_patterns,
+    range_sums,
+    revise,
+)
 from fastdp.tables.keys import selected_interval
 from fastdp.tables.quantiles import Bins, Histogram
-from fastdp.tables.revised import Revised, local_patterns, revise
 from fastdp.tables.sums import ROWS, Quantity, Released, Statistic
 
 #: The sum beyond the clip is unknown if more than this share of the whole comes from values above all those whose

@@ -18,16 +18,16 @@ from fastdp.integer_grid import make_grid
 from fastdp.kinds import Flags, Integers, Json
 from fastdp.noise.draws import NoiseName
 from fastdp.tables import quantiles
-from fastdp.tables.beyond import Tail
 from fastdp.tables.budget import Budget
 from fastdp.tables.calendar import Calendar, Time, most_spans, zone_rules
+from fastdp.tables.choices import Tail
 from fastdp.tables.columns import KeyRow
 from fastdp.tables.columns import Keys as KeySet
 from fastdp.tables.sums import COUNTS, FIRST_SUMS, ROWS, Measured, Quantity, Released, Statistic
 from fastdp.units import Person, Times, Unit, UnitRows
 
 if TYPE_CHECKING:
-    from fastdp.tables.arguments import PrivateKeys
+    from fastdp.tables.functions import PrivateKeys
 
 #: Those that follow from sums of values.
 OF_SUMS = {"sum", "mean", "var", "std"}

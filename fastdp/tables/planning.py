@@ -14,9 +14,9 @@ from fastdp.kinds import Bounds, Duration
 from fastdp.noise.draws import NoiseName
 from fastdp.releases.intervals import checked_confidence, wider_quantile
 from fastdp.tables.answers import Answers
-from fastdp.tables.arguments import PrivateKeys, Value, make_plan, statistics_of
 from fastdp.tables.calendar import Time
 from fastdp.tables.columns import Keys as KeySet
+from fastdp.tables.functions import PrivateKeys, Value, make_plan, statistics_of
 from fastdp.tables.plan import MAX_CELLS, TablePlan
 from fastdp.tables.quantiles import prefix_variances
 from fastdp.tables.sums import ROWS, Measured, Quantity, Released, Statistic, drawn, vectors

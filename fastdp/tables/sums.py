@@ -18,7 +18,6 @@ from fastdp.noise.draws import Distribution
 from fastdp.noise.gaussian import GaussianDistribution
 from fastdp.noise.key import Key
 from fastdp.releases.intervals import DrawnNoise
-from fastdp.tables.beyond import Tail
 from fastdp.tables.columns import Numbers
 from fastdp.tables.consistent import Level
 from fastdp.tables.quantiles import BINS, LEVELS, Bins
@@ -26,6 +25,7 @@ from fastdp_kernels.tables import window_sums
 
 if TYPE_CHECKING:
     from fastdp.tables.budget import Budget
+    from fastdp.tables.choices import Tail
     from fastdp.tables.columns import Keys
     from fastdp.tables.keys import KeyRule
     from fastdp.tables.plan import TablePlan

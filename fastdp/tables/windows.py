@@ -22,17 +22,16 @@ from fastdp.state import codec
 from fastdp.state.codec import Packed
 from fastdp.state.driver import Publisher
 from fastdp.state.machine import Machine, Record, Transition, single_caller
-from fastdp.tables import one_row
-from fastdp.tables.appearing import KeyNoise, OnlineKeys, person_cells, weights_of
-from fastdp.tables.arguments import PrivateKeys, Value, check_online, make_plan, statistics_of, values_of
+from fastdp.tables import online
 from fastdp.tables.calendar import Calendar, Time, as_instant
 from fastdp.tables.columns import Keys as KeySet
 from fastdp.tables.columns import as_arrow, as_texts, digests_of, times_of, with_missing
-from fastdp.tables.persons import BatchRows, PersonRows, check_finite, column_values
+from fastdp.tables.functions import PrivateKeys, Value, check_online, make_plan, statistics_of, values_of
+from fastdp.tables.online import KeyNoise, OnlineKeys, Waiting, person_cells, row_parts, weights_of
 from fastdp.tables.plan import MAX_CELLS, TablePlan
+from fastdp.tables.release import BatchRows, PersonRows, check_finite, column_values
 from fastdp.tables.sums import CellRows, Measured, Quantity, Released, Statistic, exact_sums, release
 from fastdp.tables.table import Table
-from fastdp.tables.waiting import Waiting, row_parts
 from fastdp.units import LAST, ONE_ROW, Person, Rows, Unit, parse_length
 
 log = logging.getLogger("fastdp")
@@ -168,8 +167,8 @@ class WindowsMachine(Machine[WindowsState]):
     def read_one(self, times: Any, values: Any, keys: Any, who: Any) -> Batch | None:
         """The same of one row in plain types; None for other rows."""
         plan = self.plan
-        moment = one_row.instant(times, self.calendar.zone)
-        number, key, person = one_row.number(values), one_row.only(keys), one_row.person(who)
+        moment = online.instant(times, self.calendar.zone)
+        number, key, person = online.number(values), online.only(keys), online.person(who)
         simple = len(plan.columns) == (number is not None) == (values is not None)
         simple &= len(plan.by) == (type(key) in (str, int)) == (keys is not None)
         simple &= (plan.who is not None) == (person is not None) == (who is not None)

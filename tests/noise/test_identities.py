@@ -30,7 +30,7 @@ from fastdp.spatial import Box, PrivTree
 from fastdp.streams.add_noise import VectorNoise
 from fastdp.streams.methods import Adaptive
 from fastdp.streams.release import WholeStream
-from fastdp.tables.arguments import make_plan
+from fastdp.tables.functions import make_plan
 from fastdp.tables.sums import Statistic
 from fastdp.thresholds import (
     Fixed,

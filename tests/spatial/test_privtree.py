@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from scipy import stats
 
 from fastdp.errors import DataError, ParameterError, StateError
-from fastdp.spatial import Box, CellIndex, PrivTree, ReleasedTree
+from fastdp.spatial import Box, CellIndex, PrivTree, ReleasedTree, decomposition
 from fastdp.spatial.phdstream import PHDStream
 from fastdp_lab.queries.boxes import PointIndex, paper_queries, random_boxes, relative_error
 from tests import stat
@@ -235,3 +236,20 @@ def test_cells_answer_as_their_points_on_average() -> None:
 def test_bad_arguments_are_named(name: str, call) -> None:
     with pytest.raises(ParameterError, match=name):
         call()
+
+
+def test_points_of_a_leaf_outside_count_in_the_nearest_sibling_inside() -> None:
+    """On either side of it: here cells 1 and 3 are inside, and the strays are in cell 4 or 2."""
+    for stray, leaves in ((4, [0, 3]), (2, [3, 0])):
+        ends, none = np.zeros((5, 4), np.int64), np.full(5, -1)
+        ends[stray] = 0, 3, 0, 0
+        tree = decomposition.Tree(
+            parent=np.array([-1, 0, 0, 0, 0]),
+            first=np.array([1, *none[1:]]),
+            ends=ends,
+            leaves=np.array([1, 3]),
+            measure=np.array([2.0, 1.0, 0.0, 1.0, 0.0]),
+        )
+        net = np.zeros(2, np.int64)
+        decomposition._route_strays(SimpleNamespace(fan_out=4), tree, net)
+        assert net.tolist() == leaves

@@ -40,6 +40,13 @@ def node_noise(key: Key, levels: int, theta_steps: int, epsilon: float, length: 
     return lambda height, k: int(draws[height][k])
 
 
+def test_nan_of_a_rule_of_ones_own_clips_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    publisher = make(threshold=NoisyMax())
+    monkeypatch.setattr(type(NoisyMax().start(publisher._machine.plan.task)), "choose", lambda *_: math.nan)
+    publisher.publish(stream(201))
+    assert publisher.threshold == 100
+
+
 @pytest.mark.parametrize("n", [1, 2, 3, 4, 7, 8, 9, 63, 64, 65, 500])
 @pytest.mark.parametrize("resolution", [None, 0.25, 60.0, 100.0])
 def test_the_tree_equals_the_papers(n: int, resolution: float | None) -> None:

@@ -17,8 +17,7 @@ from fastdp.errors import AccuracyWarning
 from fastdp.noise.draws import noise_distribution
 from fastdp.noise.sampler import geometric_distribution
 from fastdp.tables import choices
-from fastdp.tables.beyond import count_tail, tail_edges
-from fastdp.tables.choices import ColumnTask, ValueCounts
+from fastdp.tables.choices import ColumnTask, ValueCounts, count_tail, tail_edges
 from fastdp.tables.sums import Number
 from fastdp.thresholds import scale_free
 from tests.oracles import scale_free as naive

@@ -91,7 +91,7 @@ def test_the_same_as_a_table(kind: str, lateness: str | None) -> None:
 
 def test_waiting_rows_of_a_cell_are_added_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """They take memory of their cells, and the release is that of a table."""
-    monkeypatch.setattr("fastdp.tables.waiting.SPARE", 10)
+    monkeypatch.setattr("fastdp.tables.online.SPARE", 10)
     rows, time = random_rows(250, 4), fastdp.Time("at", "1d", start="2024-03-29")
     options: dict[str, Any] = {"by": "meter", "keys": ["a"], "epsilon": 2.0, "key": SECRET}
     options |= {"bounds": fastdp.Value(2.5, clip=2.5), "unit": fastdp.Rows(3)}
@@ -257,7 +257,7 @@ def test_a_call_copies_no_persons(tmp_path: Path) -> None:
 
 
 def test_rows_of_closed_windows_leave_memory_and_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fastdp.tables.waiting.SPARE", 100)
+    monkeypatch.setattr("fastdp.tables.online.SPARE", 100)
     windows, path = crowded(), tmp_path / "kept"
     add_crowd(windows)
     windows.keep(path)
@@ -280,7 +280,7 @@ def test_rows_of_closed_windows_leave_memory_and_file(tmp_path: Path, monkeypatc
 
 def test_files_in_use_leave_out_rows_of_closed_windows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a restart: the file is written anew when they are most of it, and replays from there."""
-    monkeypatch.setattr("fastdp.tables.waiting.SPARE", 100)
+    monkeypatch.setattr("fastdp.tables.online.SPARE", 100)
     windows, path = crowded(), tmp_path / "kept"
     windows.keep(path)
     add_crowd(windows)
