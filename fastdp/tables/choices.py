@@ -26,7 +26,7 @@ from fastdp.noise.draws import Distribution, NoiseName, noise_distribution
 from fastdp.noise.key import Key
 from fastdp.noise.sampler import geometric_distribution, laplace_distribution
 from fastdp.tables.consistent import grouped
-from fastdp.tables.sums import Number, Released, drawn
+from fastdp.tables.sums import Number, Released, RowNumbers, drawn
 from fastdp.thresholds.base import ThresholdTask, held_out
 from fastdp.thresholds.noisy_max import draw_noise
 from fastdp.thresholds.scale_free import MIN_COUNT, ScaleFree
@@ -459,31 +459,22 @@ def _share(part: Number, whole: Number, limit: float) -> float | None:
 # Rows of persons.
 
 
-def release_counted(rows: int, contributions: int, budget: float, noise: NoiseName, key: Key) -> Number:
-    """Released number of all rows that count."""
-    return noisy_number(rows, contributions, budget, noise, key.within("counted"))
+def dropped_rows(groups: Integers, kept: Flags, size: int, contributions: int) -> int:
+    """Sum over persons and periods of dropped rows, at most 4 k of each."""
+    dropped = np.bincount(groups, ~kept, minlength=size)
+    return int(np.minimum(dropped, MOST_DROPPED * contributions).sum())
 
 
-def release_dropped(
-    rows: int, counted: Number, contributions: int, budget: float, noise: NoiseName, key: Key, where: str
-) -> Number:
-    """Released number of rows dropped, at most 4 k of a person and period, with a warning that names `where`."""
-    found = noisy_number(rows, MOST_DROPPED * contributions, budget, noise, key.within("dropped"))
-    both = Number(found.value + counted.value, found.variance + counted.variance)
-    share = _share(found, both, MANY_DROPPED)
+def warn_of_dropped(rows: RowNumbers, contributions: int, where: str) -> None:
+    """A warning if many rows are dropped, which names `where` the bound may be wider."""
+    both = Number(rows.dropped.value + rows.counted.value, rows.dropped.variance + rows.counted.variance)
+    share = _share(rows.dropped, both, MANY_DROPPED)
     if share is not None:
         warn(
             f"rows = {contributions}: an estimated {share:.0%} of the persons' rows are dropped; counts and sums are "
             f"scaled up for them, as if they lay where the others do; expected {where}",
             AccuracyWarning,
         )
-    return found
-
-
-def dropped_rows(groups: Integers, kept: Flags, size: int, contributions: int) -> int:
-    """Sum over persons and periods of dropped rows, at most 4 k of each."""
-    dropped = np.bincount(groups, ~kept, minlength=size)
-    return int(np.minimum(dropped, MOST_DROPPED * contributions).sum())
 
 
 def row_candidates(most: int) -> Integers:

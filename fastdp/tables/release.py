@@ -21,7 +21,7 @@ from fastdp.kinds import Floats, Integers
 from fastdp.noise.draws import noise_distribution
 from fastdp.noise.key import Key
 from fastdp.tables import choices
-from fastdp.tables.choices import count_tail, dropped_rows, tail_edges
+from fastdp.tables.choices import count_tail, tail_edges
 from fastdp.tables.columns import Entries, Growing, Keys, Numbers, digests_of, floats_of, times_of
 from fastdp.tables.keys import KeyRule, choose_keys, key_weights, weigh
 from fastdp.tables.plan import MOST_ROWS, Clips, ColumnPlan, TablePlan
@@ -53,11 +53,12 @@ class BatchRows(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """Rows that count, with the number of rows of each one's person (and period), and of dropped rows in all."""
+    """Rows that count, how many of each one's person (and period), how many were dropped, and weights of keys."""
 
     rows: CellRows
     sizes: Integers
     dropped: int
+    weights: Integers | None = None
 
 
 def read_rows(
@@ -169,14 +170,10 @@ class PersonRows:
         np.add.at(sums, keys, weights)
         return sums
 
-    def kept(self, plan: TablePlan, weights: Integers | None = None) -> Kept:
-        """The rows that count; the collected ones leave memory."""
-        groups, hashes, windows, codes = (
-            self._groups.array,
-            self._hashes.array,
-            self._windows.array,
-            self._codes.array,
-        )
+    def kept(self, plan: TablePlan) -> Kept:
+        """The rows that count."""
+        columns = self._groups, self._hashes, self._windows, self._codes
+        groups, hashes, windows, codes = (each.array for each in columns)
         first, spans = (int(windows.min()), int(np.ptp(windows)) + 1) if windows.size else (0, 0)
         flags, _ = person_rows.least_rows(
             self._hashing, groups, hashes, windows, first, spans, plan.contributions, plan.per_window or 0, self._size
@@ -184,7 +181,7 @@ class PersonRows:
         values = np.empty((len(self._values), np.count_nonzero(flags)))
         for into, column in zip(values, self._values, strict=True):
             into[:] = column.array[flags]
-        dropped = dropped_rows(groups, flags, self._size, plan.contributions)
+        dropped = choices.dropped_rows(groups, flags, self._size, plan.contributions)
         groups = groups[flags]
         return Kept(CellRows(windows[flags], codes[flags], values), np.bincount(groups)[groups], dropped)
 
@@ -198,14 +195,6 @@ Reads = Callable[[], Iterator[CellRows]]
 MOST_HELD = 2**28
 #: An end of a range, in steps, beyond all values.
 FAR = 2**50
-
-
-class _Persons(NamedTuple):
-    """Rows of persons that count, sums of weights for each key if it is chosen by them, the rows' released number."""
-
-    kept: Kept
-    weights: Integers | None
-    counted: Number
 
 
 @dataclass(frozen=True)
@@ -250,11 +239,7 @@ class TableRelease:
 
     def run(self) -> Released:
         """Released sums; the table is read once, or twice for windows, keys or clip."""
-        plan, keys = self.plan, self._keys
-        if self.source.add is not None:
-            settled = plan.settled(plan.start or 0, plan.stop or 0, *keys.sizes)
-            return self._release(settled, keys, None, None, {})
-        ends = _Ends(plan)
+        plan, keys, ends = self.plan, self._keys, _Ends(self.plan)
         if plan.who is not None:
             return self._of_persons(keys, ends)
         source = self.source if plan.is_public else self.source.twice()
@@ -276,16 +261,16 @@ class TableRelease:
         weights = None
         if plan.key_rule == "private":
             weights = found.weights(keys.words(), plan.budget.key_rule(), self.key)
-        own, kept = replace(self, plan=plan, key=key), found.kept(plan)
-        persons = _Persons(kept, weights, own._counted(plan, kept.rows.codes.size))
-        return own._choose(keys, ends, lambda: iter((kept.rows,)), persons)
+        kept = found.kept(plan)._replace(weights=weights)
+        return replace(self, plan=plan, key=key)._choose(keys, ends, lambda: iter((kept.rows,)), kept)
 
-    def _choose(self, keys: Keys, ends: _Ends, read: Reads, persons: _Persons | None) -> Released:
+    def _choose(self, keys: Keys, ends: _Ends, read: Reads, kept: Kept | None) -> Released:
         """Released sums, with windows, keys and clips from a first reading unless they are public."""
         plan, counts = self.plan, np.zeros(0, np.int64)
+        rows_of_persons = None if kept is None else self._number(plan, "counted", kept.rows.codes.size)
         if plan.is_public:
             settled = plan.settled(plan.start or 0, plan.stop or 0, *keys.sizes)
-            return self._release(settled, keys, read(), persons, {})
+            return self._release(settled, keys, read(), kept, rows_of_persons, {})
         counters = {column.name: choices.ValueCounts((column.low, column.high)) for column in plan.chooses}
         for rows in read():
             counted = (rows.codes >= 0) & plan.has(rows.windows)
@@ -295,17 +280,17 @@ class TableRelease:
                 if column.chooses:
                     values = rows.values[place] if counted.all() else rows.values[place][counted]
                     check_finite(values)
-                    if persons is None:
+                    if kept is None:
                         counters[column.name].observe(values)
                     else:
-                        counters[column.name].weigh(values, persons.kept.sizes[counted])
+                        counters[column.name].weigh(values, kept.sizes[counted])
         numbers: Integers | None = None
         published = None
         if plan.key_rule in ("public", "private"):
             counts = np.pad(counts, (0, keys.size - counts.size))
             noisy, chosen = counts, np.ones(keys.size, np.bool_)
             if plan.key_rule == "private":
-                exact = counts if persons is None or persons.weights is None else persons.weights
+                exact = counts if kept is None or kept.weights is None else kept.weights
                 exact = np.where(keys.missing(), 0, exact) if plan.has_others else exact
                 noisy, chosen = choose_keys(exact, keys, plan.budget.key_rule(), self.key)
             keys, numbers = keys.chosen(chosen, others=plan.has_others)
@@ -313,18 +298,16 @@ class TableRelease:
                 published = np.empty(keys.size, np.int64)
                 published[numbers[chosen]] = noisy[chosen]
                 if plan.has_others:
-                    given = plan.contributions, plan.budget.helper("others"), plan.noise, self.key.within("others")
-                    published[-1] = int(choices.noisy_number(int(counts[~chosen].sum()), *given).value)
+                    published[-1] = int(self._number(plan, "others", int(counts[~chosen].sum())).value)
         plan = plan.settled(*ends.found(), *keys.sizes)
         clips: dict[str, tuple[float, float]] = {}
         for column in plan.chooses:
             task = plan.budget.task(column.name)
-            number = None if persons is None else persons.counted
-            clip = choices.choose_clip(task, counters[column.name], self._key_of(plan, column.name), number)
+            clip = choices.choose_clip(task, counters[column.name], self._key_of(plan, column.name), rows_of_persons)
             plan = replace(plan, spent={**plan.spent, column.name: clip.epsilon})
             clips[column.name] = clip.low, clip.high
         again = read() if numbers is None else (rows._replace(codes=numbers[rows.codes]) for rows in read())
-        return self._release(plan, keys, again, persons, clips, published)
+        return self._release(plan, keys, again, kept, rows_of_persons, clips, published)
 
     def _key_of(self, plan: TablePlan, column: str) -> Key:
         return self.key.within("column", plan.place(column))
@@ -333,17 +316,17 @@ class TableRelease:
         self,
         plan: TablePlan,
         keys: Keys,
-        rows: Iterator[CellRows] | None,
-        persons: _Persons | None,
+        rows: Iterator[CellRows],
+        kept: Kept | None,
+        counted: Number | None,
         clips: Clips,
         published: Integers | None = None,
     ) -> Released:
         """Exact sums of windows and keys, and noisy ones; `published` counts have noise."""
         span, budget = (plan.start or 0, plan.stop or 0), plan.budget
         quantities = plan.quantities(clips)
-        beyond = _Beyond(plan, [q for q in quantities if q.name in FIRST_SUMS], rows is None)
-        if rows is None:
-            assert self.source.add is not None  # noqa: S101 - an engine adds
+        beyond = _Beyond(plan, [q for q in quantities if q.name in FIRST_SUMS], self.source.add is not None)
+        if self.source.add is not None:
             sums = self.source.add(plan, [*quantities, *beyond.quantities])
             beyond.take([int(each.sum()) for each in sums[len(quantities) :]])
             exact = [sums[: len(quantities)]]
@@ -351,15 +334,18 @@ class TableRelease:
             exact = exact_sums(beyond.watched(rows), quantities, plan, keys.size)
         tails, row_numbers = {}, None
         if budget.helper("counted"):
-            counted = self._counted(plan, beyond.rows) if persons is None else persons.counted
+            counted = counted or self._number(plan, "counted", beyond.rows)
             tails = {
                 q.column: choices.release_tail(
                     budget.task(q.column), q.ends, edges, counts, counted, self._key_of(plan, q.column)
                 )
                 for q, edges, counts in zip(beyond.firsts, beyond.edges, beyond.counts, strict=True)
             }
-            if persons is not None:
-                row_numbers = RowNumbers(counted, self._dropped(plan, persons.kept.dropped, counted))
+            if kept is not None:
+                dropped = self._number(plan, "dropped", kept.dropped, choices.MOST_DROPPED)
+                shorter = "" if plan.periods is None else f" shorter than {plan.periods.every}"
+                row_numbers = RowNumbers(counted, dropped)
+                choices.warn_of_dropped(row_numbers, plan.contributions, f"a larger rows=, or a per={shorter}")
         measured = release(budget, quantities, exact, self.key, span, keys, published)
         found = plan.released(span, keys, measured, tails, simulated=self.key.simulated)
         selection = budget.key_rule() if plan.selects_cells else None
@@ -368,16 +354,10 @@ class TableRelease:
             others = drawn(noise_distribution(plan.noise, plan.contributions, 1, budget.helper("others")))
         return replace(found, family=self.source.family, rows=row_numbers, selection=selection, others=others)
 
-    def _counted(self, plan: TablePlan, rows: int) -> Number:
-        """Released number of rows that count."""
-        given = plan.contributions, plan.budget.helper("counted"), plan.noise, self.key
-        return choices.release_counted(rows, *given)
-
-    def _dropped(self, plan: TablePlan, dropped: int, counted: Number) -> Number:
-        """Released number of persons' rows that are dropped."""
-        where = "a larger rows=, or a per=" + ("" if plan.periods is None else f" shorter than {plan.periods.every}")
-        given = plan.contributions, plan.budget.helper("dropped"), plan.noise, self.key, where
-        return choices.release_dropped(dropped, counted, *given)
+    def _number(self, plan: TablePlan, name: str, exact: int, times: int = 1) -> Number:
+        """Released number of rows for helper `name`, of which a unit has up to `times` k."""
+        given = times * plan.contributions, plan.budget.helper(name), plan.noise, self.key.within(name)
+        return choices.noisy_number(exact, *given)
 
 
 class _Coded:

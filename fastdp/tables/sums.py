@@ -237,8 +237,7 @@ class Number(NamedTuple):
         return self.value > KNOWN * math.sqrt(self.variance)
 
 
-@dataclass(frozen=True)
-class RowNumbers:
+class RowNumbers(NamedTuple):
     """Released numbers of persons' rows that count, and that were dropped, as far as each person's are counted."""
 
     counted: Number
