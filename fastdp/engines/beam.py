@@ -120,7 +120,7 @@ def _waiting(beam: Foreign, due: Callable[[Foreign, int | None], int | None], st
     """
     state, of_state = engine("beam", "apache_beam.transforms.userstate"), beam.DoFn.StateParam
 
-    class Waiting(beam.DoFn):  # type: ignore[misc, name-defined]
+    class Waiting(beam.DoFn):  # type: ignore[misc]
         """Continues a key when its timer fires."""
 
         ROWS = state.BagStateSpec("rows", beam.coders.PickleCoder())

@@ -272,10 +272,8 @@ def _open(frame: Foreign, columns: Sequence[str], dictionary: Sequence[str]) -> 
 
     check_names(columns, frame.columns, frame)
     used = frame.select(*map(_column, dict.fromkeys(columns)))
-    schema, zone = to_arrow_schema(used.schema), frame.sparkSession.conf.get("spark.sql.session.timeZone")
-    for place, field in enumerate(schema):
-        if getattr(field.type, "tz", None) is not None:
-            schema = schema.set(place, field.with_type(arrow.timestamp("us", zone)))
+    zone = frame.sparkSession.conf.get("spark.sql.session.timeZone")
+    schema = to_arrow_schema(used.schema, timezone=zone)
     empty = open_source(schema.empty_table(), columns)
     return replace(empty, family="pandas", rows=None, add=partial(_added, used, empty))
 
