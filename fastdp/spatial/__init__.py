@@ -8,26 +8,24 @@ from fastdp._lazy import lazy_names
 
 if TYPE_CHECKING:
     from fastdp.spatial.domains import Box, Domain
-    from fastdp.spatial.map_files import write_cells, write_points
+    from fastdp.spatial.map_files import write_points
     from fastdp.spatial.maps import Network, Polygons
-    from fastdp.spatial.released_tree import CellIndex, PrivTree, ReleasedTree
+    from fastdp.spatial.released_tree import PrivTree, ReleasedTree
 
 _HOMES = {
     "fastdp.spatial.domains": ("Box", "Domain"),
-    "fastdp.spatial.map_files": ("write_cells", "write_points"),
+    "fastdp.spatial.map_files": ("write_points",),
     "fastdp.spatial.maps": ("Network", "Polygons"),
-    "fastdp.spatial.released_tree": ("CellIndex", "PrivTree", "ReleasedTree"),
+    "fastdp.spatial.released_tree": ("PrivTree", "ReleasedTree"),
 }
 
 __all__ = [
     "Box",
-    "CellIndex",
     "Domain",
     "Network",
     "Polygons",
     "PrivTree",
     "ReleasedTree",
-    "write_cells",
     "write_points",
 ]
 

@@ -162,12 +162,10 @@ class Tail:
 
     @classmethod
     def unknown(cls, clip: tuple[float, float], bound: tuple[float, float] | None) -> Tail:
-        """The tail of which nothing is released."""
         return cls(clip, tail_edges(clip, bound), np.empty(0, np.int64), 0.0)
 
     @cached_property
     def ends(self) -> tuple[Beyond, Beyond]:
-        """Sums beyond the low and high end."""
         if not self.counts.size:
             found = [Beyond(known=each.size == 1) for each in self.edges]
             return found[0], found[1]
@@ -227,7 +225,6 @@ def noisy_number(exact: int, sensitivity: int, budget: float, noise: NoiseName, 
 
 
 def _noisy(exact: Integers, distribution: Distribution, key: Key) -> Integers:
-    """`exact` with noise bound to it."""
     return exact + PrefixNoise(key).draw(exact, distribution, start_chain(key), 0) if exact.size else exact
 
 
@@ -325,7 +322,6 @@ class ValueCounts:
         return [each.counts for each in self._choosers.values()]
 
     def top(self, side: int) -> float:
-        """Distance of the bound's end from 0."""
         return abs(self.bound[side > 0])
 
     def observe(self, values: Floats) -> None:
@@ -342,7 +338,6 @@ class ValueCounts:
             chooser.counts[:] += np.bincount(bins, shares, chooser.counts.size).astype(np.int64)
 
     def candidates(self, side: int) -> Floats:
-        """Rising candidates for an end."""
         chooser = self._choosers[side]
         step = _threshold_task(self.top(side), Fraction(1), 1.0, MAX_ROWS).resolution
         units: Floats = np.minimum(chooser.candidates * step, self.top(side))
@@ -476,8 +471,8 @@ def warn_of_dropped(rows: RowNumbers, contributions: int, where: str) -> None:
     share = _share(rows.dropped, both, MANY_DROPPED)
     if share is not None:
         warn(
-            f"rows = {contributions}: an estimated {share:.0%} of the persons' rows are dropped; counts and sums are "
-            f"scaled up for them, as if they lay where the others do; expected {where}",
+            f"rows = {contributions}: at least an estimated {share:.0%} of the persons' rows are dropped; counts and "
+            f"sums are scaled up for them, as if they lay where the others do; expected {where}",
             AccuracyWarning,
         )
 
@@ -518,5 +513,5 @@ def described(released: Released) -> list[tuple[str, str]]:
     if not found:
         found.append(("clip", "counts: nothing is clipped"))
     if released.rows is not None and released.rows.share is not None:
-        found.append(("persons", f"about {released.rows.share:.2g} of their rows were dropped"))
+        found.append(("persons", f"at least about {released.rows.share:.2g} of their rows were dropped"))
     return found

@@ -110,7 +110,6 @@ class PrivateKeys:
 
     @property
     def named(self) -> float | list[object]:
-        """Part of the noise's identity."""
         return [self.share, "others"] if self.others else self.share
 
 
@@ -154,7 +153,13 @@ def values_of(statistics: Sequence[Statistic], bounds: object) -> list[tuple[str
     else:
         given = dict.fromkeys(names, bounds)
     if unknown := set(given) - set(names):
-        raise ParameterError(f"bounds of {len(unknown)} columns without statistics: expected those of {names}")
+        raise ParameterError(f"bounds of columns without statistics: {len(unknown)}; expected those of {names}")
+    for name in names:
+        if given.get(name) is None:
+            raise ParameterError(
+                f"bounds: column {name!r} has none; expected a public upper bound of its values, such as "
+                f"bounds={{{name!r}: 10.0}}, or (low, high) where they may be negative"
+            )
     return [(name, each if isinstance(each := given.get(name), Value) else Value(each)) for name in names]
 
 
@@ -216,7 +221,6 @@ def _key_rows(by: tuple[str, ...], given: Keys) -> list[KeyRow]:
 
 
 def _plain(given: Any) -> list[Any]:
-    """Python's entries of a list, array or series; else ParameterError."""
     convert = next(
         (getattr(given, name) for name in ("tolist", "to_list", "to_pylist") if hasattr(given, name)), None
     )

@@ -227,7 +227,6 @@ def choose_keys(sums: Integers, keys: Keys, rule: KeyRule, key: Key) -> tuple[In
 
 
 def _deviation(distribution: Distribution) -> Fraction:
-    """Sigma, or the scale of Laplace noise."""
     return distribution.sigma if isinstance(distribution, GaussianDistribution) else distribution.scale
 
 

@@ -133,7 +133,6 @@ class PersonRows:
         self._values = [Growing(np.float64, size) for _ in plan.columns]
 
     def add(self, batch: BatchRows, words: Integers) -> None:
-        """Add rows; ``words``: 64 bits of each key."""
         (windows, codes, values), times, persons = batch
         assert persons is not None  # noqa: S101 - the plan names their column
         if not persons.size:
@@ -153,7 +152,6 @@ class PersonRows:
         return self.persons.digests.size if self._plan.periods is None else self._periods.size
 
     def totals(self) -> Integers:
-        """Rows of each person (and period): int64[p]."""
         found: Integers = np.bincount(self._groups.array, minlength=self._size)
         return found
 
@@ -171,7 +169,6 @@ class PersonRows:
         return sums
 
     def kept(self, plan: TablePlan) -> Kept:
-        """The rows that count."""
         columns = self._groups, self._hashes, self._windows, self._codes
         groups, hashes, windows, codes = (each.array for each in columns)
         first, spans = (int(windows.min()), int(np.ptp(windows)) + 1) if windows.size else (0, 0)
@@ -220,17 +217,14 @@ class TableRelease:
 
     @cached_property
     def _keys(self) -> Keys:
-        """The given keys, or none yet."""
         return Keys(self.plan.by, self.plan.keys if self.plan.key_rule == "given" else None)
 
     @property
     def guarantee(self) -> Guarantee:
-        """Guarantee of everything that the release shows."""
         return self.plan.budget.guarantee(simulated=self.key.simulated)
 
     @property
     def noise_fingerprint(self) -> str | None:
-        """Fingerprint of the key; None in a simulation."""
         return None if self.key.simulated else self.key.fingerprint()
 
     def check(self) -> None:
@@ -395,7 +389,6 @@ class _Coded:
         self.once, self._held = once, list[CellRows]()
 
     def again(self) -> Iterator[CellRows]:
-        """The rows of one of several readings."""
         if self._held:
             yield from self._held
             return
@@ -499,13 +492,11 @@ class _Ends:
         self._ends: list[int] = []
 
     def see(self, times: Integers) -> None:
-        """Extend the range of times."""
         if times.size:
             both = [*self._ends, int(times.min()), int(times.max())]
             self._ends = [min(both), max(both)]
 
     def found(self) -> tuple[int, int]:
-        """Numbers of the first window and after the last; DataError without rows."""
         plan, calendar = self._plan, self._plan.calendar
         if calendar is None or (plan.start is not None and plan.stop is not None):
             return plan.start or 0, plan.stop or 0

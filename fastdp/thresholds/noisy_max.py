@@ -117,11 +117,10 @@ class CountedHoldout(ABC):
         return pack_counts(self._counts)
 
     def unpack(self, packed: Integers) -> None:
-        """Restore the counts from :meth:`pack`; ValueError for negative numbers."""
+        """Restore the counts from :meth:`pack`, into a new chooser; ValueError for negative numbers."""
         bins, counts = packed.reshape(2, -1)
         if min(bins.min(initial=0), counts.min(initial=0)) < 0:
             raise ValueError("negative bins or counts")
-        self._counts[:] = 0
         self._counts[bins] = counts
 
 

@@ -140,11 +140,9 @@ def test_sweep_and_plot(specification, tmp_path) -> None:
 
 
 def test_dry_run(specification, tmp_path) -> None:
-    said = type_in("sweep", specification, "--dry-run", "--workers", 2, "--repetitions", 100)
+    said = type_in("sweep", specification, "--dry-run", "--repetitions", 100)
     assert said.exit_code == 0, said.output
-    assert "cells   400" in said.stdout
-    assert "of one worker" in said.stdout
-    assert "MB" in said.stdout
+    assert said.stdout.split() == ["cells", "400"]
     assert [each.name for each in tmp_path.iterdir()] == ["spec.toml"]
 
 

@@ -40,8 +40,6 @@ def _queries(folder: Path) -> Iterator[Any]:
 
 def _answers(folder: Path) -> Iterator[Any]:
     yield public("boxes.PointIndex")(PLANE).count(*BOXES)
-    cells = public("spatial.CellIndex")(BOXES[0], BOXES[1], np.array([3.0, 5.5, 7.0]))
-    yield from (cells.count(*BOXES), cells.total)
     yield public("datasets.extend_by_reflection")(values(50), 170)
     yield public("datasets.hold_out_and_extend")(values(50), 20, 100)
 

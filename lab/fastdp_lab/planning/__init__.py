@@ -7,8 +7,6 @@ public or simulated data.
 from fastdp_lab.planning.light_tail import LightTail, TailSearch, check_light_tail, search_p_max
 from fastdp_lab.planning.pak_formulas import (
     exponential_quantile,
-    kappa,
-    light_tail_error,
     noise_quantile,
     noise_scale,
     outlier_error,
@@ -19,10 +17,8 @@ from fastdp_lab.planning.pak_formulas import (
     sensitivity_criterion,
     smoothing,
     spacing_smooth_sensitivity,
-    tau_max,
     tree_error,
     underestimate_probability,
-    worst_case_error,
 )
 from fastdp_lab.planning.pak_optimiser import Optimum, optimise_pak
 
@@ -32,8 +28,6 @@ __all__ = [
     "TailSearch",
     "check_light_tail",
     "exponential_quantile",
-    "kappa",
-    "light_tail_error",
     "noise_quantile",
     "noise_scale",
     "optimise_pak",
@@ -46,8 +40,6 @@ __all__ = [
     "sensitivity_criterion",
     "smoothing",
     "spacing_smooth_sensitivity",
-    "tau_max",
     "tree_error",
     "underestimate_probability",
-    "worst_case_error",
 ]

@@ -1,6 +1,6 @@
 """The formulas of PAK's analysis: upper quantiles, constants of the noise on a quantile, error bounds, lengths m.
 
-Source: PAK Eq. 1, 3, 5, 11, 13, 14, 16 to 19, sections IV-C and VI-B.  The threshold is
+Source: PAK Eq. 1, 3, 5, 11, 16 to 19, sections IV-C and VI-B.  The threshold is
 x + kappa SS / a (Z + G^-1(1 - beta)) with Z from the standard Laplace or Gaussian distribution function G (``noise``)
 and SS the b-smooth sensitivity of x.  The constants are the paper's; docs/explanation/papers.md lists where
 they are loose, and the claims that they do not prove.  Names are the paper's, and their ranges stand in ``RANGES``:
@@ -9,9 +9,8 @@ they are loose, and the claims that they do not prove.  Names are the paper's, a
   stream and of its first part, the hold-out;
 * ``quantile``: x_q, or the function from the share q of values above it to x_q (Definition 11); ``p``, ``p_max``,
   ``lambda_``: that share, its most, and the part of p at which the sample's quantile is taken; ``spread``: B / x;
-* ``scale``, ``smooth``, ``offset``: a, b and G^-1(1 - beta); ``tau``, ``r``: the threshold and its factor;
-* ``beta``: probability of a larger error, of the noise (``beta_lap``), of the clipping (``beta_out``), that the
-  threshold lies below the quantile (``beta_lt``) or above tau_max (``beta_rt``).
+* ``scale``, ``smooth``, ``offset``: a, b and G^-1(1 - beta); ``r``: factor on the threshold;
+* ``beta``: probability of a larger error; ``beta_out``: of the clipping.
 
 Errors, bounds, quantiles and sensitivities share the unit of a value; the others have none.  ParameterError says
 which argument is outside its range.
@@ -47,7 +46,7 @@ MAX_LENGTH = 2**62
 SHARE, LAMBDA = 0.85, 0.8
 POSITIVE, FROM_ZERO, FRACTION = Real(above=0.0), Real(least=0.0), Real(above=0.0, below=1.0)
 UP_TO_ONE, BELOW_HALF = Real(above=0.0, most=1.0), Real(above=0.0, below=0.5)
-FROM_ONE, TWO_OR_MORE = Whole(1, MAX_LENGTH), Whole(2, MAX_LENGTH)
+FROM_ONE = Whole(1, MAX_LENGTH)
 
 
 class Function(Kind):
@@ -61,14 +60,12 @@ class Function(Kind):
 
 
 RANGES: dict[str, Kind] = {
-    **dict.fromkeys(("epsilon", "bound", "sensitivity", "tau", "scale", "smooth"), POSITIVE),
-    **dict.fromkeys(("delta", "beta", "beta_lap", "beta_out", "p", "p_max", "q", "lambda_"), FRACTION),
-    **dict.fromkeys(("beta_lt", "beta_rt"), BELOW_HALF),
-    **dict.fromkeys(("quantile", "smooth_sensitivity", "tolerance"), FROM_ZERO),
+    **dict.fromkeys(("epsilon", "bound", "sensitivity", "scale", "smooth"), POSITIVE),
+    **dict.fromkeys(("delta", "beta", "beta_out", "p", "p_max", "q", "lambda_"), FRACTION),
+    **dict.fromkeys(("quantile", "tolerance"), FROM_ZERO),
     **dict.fromkeys(("r", "spread"), Real(least=1.0)),
     **dict.fromkeys(("n", "m", "least_tail"), FROM_ONE),
     **dict.fromkeys(("as_printed", "first_sum"), Flag()),
-    "share_of_bound": UP_TO_ONE,
     "noise": Choice(("laplace", "gaussian")),
 }
 
@@ -184,24 +181,6 @@ def inverse_kappa(scale: float, smooth: float, offset: float) -> float:
     return 1.0 - (math.expm1(smooth) * offset / scale if smooth < 700.0 else math.inf)
 
 
-def _positive_inverse(epsilon: float, delta: float, beta: float, scale: float, offset: float) -> float:
-    """1 / kappa of these parameters; ParameterError where there is no kappa."""
-    inverse = inverse_kappa(scale, smoothing(epsilon, delta), offset)
-    if inverse <= 0.0:
-        raise ParameterError(
-            f"epsilon = {epsilon!r}, delta = {delta!r}, beta = {beta!r}: 1 / kappa = {inverse:.4g} (Eq. 11), "
-            "expected a number above 0; take a smaller delta or epsilon, or a larger beta"
-        )
-    return inverse
-
-
-@checked(beta=BELOW_HALF)
-def kappa(epsilon: float, delta: float, beta: float, noise: Noise = "laplace") -> float:
-    """Factor on the smooth sensitivity that also hides the offset G^-1(1 - beta) (Eq. 11), at least 1."""
-    scale, offset = noise_scale(epsilon, delta, noise), noise_quantile(beta, noise)
-    return 1.0 / _positive_inverse(epsilon, delta, beta, scale, offset)
-
-
 # Error bounds.
 
 
@@ -236,56 +215,12 @@ def underestimate_probability(lambda_: float, p: float, m: int) -> float:
 
 
 @checked()
-def tau_max(
-    quantile: float,
-    smooth_sensitivity: float,
-    epsilon: float,
-    delta: float,
-    beta_lt: float,
-    beta_rt: float,
-    noise: Noise = "laplace",
-) -> float:
-    """Bound that the threshold exceeds with probability at most beta_rt (Eq. 13).
-
-    Returns quantile + kappa SS / a * (G^-1(1 - beta_lt) + G^-1(1 - beta_rt)); not cut off at the bound B.
-    """
-    unit = kappa(epsilon, delta, beta_lt, noise) * smooth_sensitivity / noise_scale(epsilon, delta, noise)
-    return quantile + unit * (noise_quantile(beta_lt, noise) + noise_quantile(beta_rt, noise))
-
-
-@checked(n=TWO_OR_MORE)
-def worst_case_error(
-    tau: float, bound: float, n: int, m: int, p: float, epsilon: float, beta_lap: float, beta_out: float
-) -> float:
-    """Error of PAK where every value above the p-quantile is the bound (Eq. 14).
-
-    Returns tree_error(tau, n - m) + (B - tau) p n (ln(1 / beta_out) + 1), in units of a value.
-    """
-    if tau > bound:
-        raise ParameterError(f"tau = {tau!r}: expected at most bound = {bound:g}")
-    noise = tree_error(tau, n - validation.integer("m", m, 1, n - 1), epsilon, beta_lap)
-    return noise + (bound - tau) * p * n * (1.0 - math.log(beta_out))
-
-
-@checked()
 def outlier_error(quantile: float, n: int, p: float, r: float, beta_out: float) -> float:
     """Error of clipping a light-tailed stream at r times its p-quantile (second term of Eq. 16).
 
     Returns quantile / ln(1 / p) * (sqrt(p^r n) + sqrt(ln(1 / beta_out)))^2, in units of a value.
     """
     return -quantile / math.log(p) * (math.sqrt(p**r * n) + math.sqrt(-math.log(beta_out))) ** 2
-
-
-@checked(n=TWO_OR_MORE)
-def light_tail_error(
-    tau: float, quantile: float, n: int, m: int, p: float, r: float, epsilon: float, beta_lap: float, beta_out: float
-) -> float:
-    """Error of PAK on a stream that is light-tailed beyond its p-quantile (Eq. 16).
-
-    Returns tree_error(r tau, n - m) + outlier_error(quantile, n), in units of a value.
-    """
-    noise = tree_error(tau * r, n - validation.integer("m", m, 1, n - 1), epsilon, beta_lap)
-    return noise + outlier_error(quantile, n, p, r, beta_out)
 
 
 # Values to hold out for the threshold.  The third criterion is ours: Eq. 19 knows nothing of the bound, which smooth
@@ -329,16 +264,20 @@ def sensitivity_criterion(
     noise: Noise = "laplace",
     *,
     as_printed: bool = False,
-    share_of_bound: float = 0.1,
 ) -> int:
     """The second criterion: the m from which the threshold's noise is a tenth of B (Eq. 17 solved for m).
 
-    Returns kappa G^-1(1 - beta) / (share_of_bound e a b p_max ln(1 / p_max)), rounded up.
+    Returns 10 kappa G^-1(1 - beta) / (e a b p_max ln(1 / p_max)), rounded up; ParameterError where there is no kappa.
     """
     smooth, offset = smoothing(epsilon, delta), noise_quantile(beta, noise)
     scale = noise_scale(epsilon, delta, "gaussian" if as_printed else noise)
-    inverse = _positive_inverse(epsilon, delta, beta, scale, offset)
-    return math.ceil(offset / (inverse * share_of_bound * math.e * scale * smooth * -p_max * math.log(p_max)))
+    inverse = inverse_kappa(scale, smooth, offset)
+    if inverse <= 0.0:
+        raise ParameterError(
+            f"epsilon = {epsilon!r}, delta = {delta!r}, beta = {beta!r}: 1 / kappa = {inverse:.4g} (Eq. 11), "
+            "expected a number above 0; take a smaller delta or epsilon, or a larger beta"
+        )
+    return math.ceil(offset / (inverse * 0.1 * math.e * scale * smooth * -p_max * math.log(p_max)))
 
 
 @checked()

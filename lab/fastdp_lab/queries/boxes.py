@@ -16,7 +16,6 @@ from fastdp.data.column import as_reals, entry_at, is_number
 from fastdp.errors import ParameterError
 from fastdp.kinds import Floats, Integers
 from fastdp.spatial.domains import as_boxes, as_corners, as_points
-from fastdp.spatial.released_tree import BoxTree
 from fastdp_kernels.points import box_queries
 from fastdp_lab.queries import metrics
 
@@ -25,6 +24,8 @@ PAPER_SETS = (("small", 10_000, 1e-4, 1e-3), ("medium", 5_000, 1e-3, 1e-2), ("la
 #: The error's denominator is at least this part of all points: PHDStream section 5.4.
 FLOOR = 0.001
 MAX_BOXES = 2**32
+#: Points in a leaf of the k-d tree: fewer cost more nodes, more cost longer scans.
+LEAF = 16
 Placement = Literal["inside", "clipped"]
 
 
@@ -147,11 +148,12 @@ class PointIndex:
     """
 
     def __init__(self, points: ArrayLike) -> None:
-        table = as_points(points, "points")
-        self._tree = BoxTree(table, table)
-
-    def __len__(self) -> int:
-        return int(self._tree.order.size)
+        self._points = as_points(points, "points").copy()
+        n, dim = self._points.shape
+        self._levels = max(0, (n // LEAF).bit_length() - 1)
+        self._nodes = np.empty((2 << self._levels, dim)), np.empty((2 << self._levels, dim))
+        box_queries.sort_into_tree(self._points, self._levels)
+        box_queries.enclose_points(self._points, self._levels, *self._nodes)
 
     def count(self, lower: ArrayLike, upper: ArrayLike) -> Integers:
         """Number of points with lower <= point <= upper on each axis.
@@ -161,8 +163,7 @@ class PointIndex:
         lower, upper : array-like[q, d]
             The boxes; infinite bounds are allowed.
         """
-        tree = self._tree
-        low, high = as_boxes(lower, upper, tree.lower.shape[1])
+        low, high = as_boxes(lower, upper, self._points.shape[1])
         out = np.empty(low.shape[0], np.int64)
-        box_queries.count_points(tree.lower, tree.node_lower, tree.node_upper, tree.levels, low, high, out)
+        box_queries.count_points(self._points, *self._nodes, self._levels, low, high, out)
         return out

@@ -45,7 +45,9 @@ if TYPE_CHECKING:
     from fastdp_lab.sweeps.specification import Mechanism, Specification
 
 ERRORS, PARTS = ("mse", "mae", "mmse", "mmae", "relative_error"), ("noise", "truncation", "smoothing")
-METRICS, FLOOR, KEYS = (*ERRORS, "parts"), 1.0, ("holdout", "max_range", "truth")
+METRICS, KEYS = (*ERRORS, "parts"), ("holdout", "max_range", "truth")
+#: Relative errors divide at least by this, in units of the input.
+FLOOR = 1.0
 Longest = Annotated[int, Meta(ge=1, le=2**40)]
 #: Keys of the table of each kind of queries, and the usual number of queries.
 _QUERIES: dict[str, tuple[tuple[str, ...], int]] = {
@@ -293,7 +295,7 @@ def measure(
         for name in ERRORS:
             if name in specification.metrics:
                 more = [further[name][which]] if name in further else []
-                floor = [specification.relative_floor] if name == "relative_error" else []
+                floor = [FLOOR] if name == "relative_error" else []
                 row.append(getattr(metrics, name)(exact, private, *more, *floor))
         if "parts" in specification.metrics:
             for part in split.values():
