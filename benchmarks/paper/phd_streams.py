@@ -16,7 +16,7 @@ import numpy as np
 from fastdp import PHDStream
 from fastdp.counters import BinaryTree, Block, Counter, RunningCounts, Simple
 from fastdp.kinds import Floats
-from fastdp.plots import points_and_cells
+from fastdp.releases.pictures import draw_points
 from fastdp.spatial import Box, Domain, Network, Polygons
 from fastdp.spatial.map_files import read_domain
 from fastdp.spatial.maps import load
@@ -277,9 +277,7 @@ def _points(scene: Scene, window: tuple[tuple[float, float], ...] | None, path: 
                 cells.setdefault(label, []).append((system.tree.lower, system.tree.upper))
     cells["true"] = cells[next(iter(systems))]
     box = window if window is not None else (scene.domain.lower, scene.domain.upper)
-    figure = points_and_cells(
-        rows, cells=cells, columns=[f"{scene.name}\nt = {scene.first + t}" for t in times], box=box
-    )
+    figure = draw_points(rows, cells, [f"{scene.name}\nt = {scene.first + t}" for t in times], box)
     for ax in figure.axes:
         draw_domain(ax, scene.domain)
     figure.savefig(path)

@@ -256,7 +256,7 @@ class Run:
         before = 0
         for chunk in with_progress(opened, quiet=self.quiet):
             with self._named(opened, system, before, chunk):
-                yield system.finite(chunk, before)
+                yield system.composition.finite(chunk, before, "values")
             before += chunk.size
 
     def _columns(

@@ -12,13 +12,6 @@ if TYPE_CHECKING:
     from fastdp.spatial.maps import Network, Polygons
     from fastdp.spatial.released_tree import PrivTree, ReleasedTree
 
-_HOMES = {
-    "fastdp.spatial.domains": ("Box", "Domain"),
-    "fastdp.spatial.map_files": ("write_points",),
-    "fastdp.spatial.maps": ("Network", "Polygons"),
-    "fastdp.spatial.released_tree": ("PrivTree", "ReleasedTree"),
-}
-
 __all__ = [
     "Box",
     "Domain",
@@ -31,4 +24,4 @@ __all__ = [
 
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = lazy_names(__name__, __all__, _HOMES)
+    __getattr__, __dir__ = lazy_names(__name__, __all__)

@@ -23,8 +23,7 @@ from fastdp.tables.choices import MAX_ROWS, MOST_DROPPED, UNIT, WEIGHT, ColumnTa
 from fastdp.tables.consistent import Level
 from fastdp.tables.keys import MOST_KEYS, KeyRule, count_rule, shared_weight_rule, weight_rule
 from fastdp.tables.sums import ROWS, Quantity
-from fastdp.thresholds.base import ThresholdTask
-from fastdp.thresholds.noisy_max import score_unit
+from fastdp.thresholds.base import score_unit
 from fastdp.units import UnitRows
 from fastdp.validation import DAY, refusal
 
@@ -156,16 +155,15 @@ class Budget:
         # Most by which a unit changes the counts that choose a clip.
         weights = Fraction(plan.contributions if plan.who is None else WEIGHT)
         try:
-            for (purpose, column), loss in self.helpers.items():
+            for (purpose, _), loss in self.helpers.items():
                 if purpose == "auto":
                     geometric_distribution(UNIT / Fraction(loss))
                 elif purpose == "rows":
                     laplace_distribution(weights / Fraction(loss))
                 elif purpose == "clip":
-                    own = plan.column(column)
                     # At least 2^-34 where the choice takes less than its share: see ``choices``.
                     each = float(Fraction(loss) / weights)
-                    score_unit(ThresholdTask(each, max(-own.low, own.high), MAX_ROWS, MAX_ROWS, 1.0), counts=2)
+                    score_unit(each, MAX_ROWS, counts=2)
                 elif purpose != "keys":
                     most = plan.contributions * (MOST_DROPPED if purpose == "dropped" else 1)
                     noise_distribution(plan.noise, most, 1, loss)

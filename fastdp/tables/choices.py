@@ -27,8 +27,7 @@ from fastdp.noise.key import Key
 from fastdp.noise.sampler import geometric_distribution, laplace_distribution
 from fastdp.tables.consistent import grouped
 from fastdp.tables.sums import Number, Released, RowNumbers, drawn
-from fastdp.thresholds.base import ThresholdTask, held_out
-from fastdp.thresholds.noisy_max import draw_noise
+from fastdp.thresholds.base import ThresholdTask, draw_noise, held_out
 from fastdp.thresholds.scale_free import MIN_COUNT, ScaleFree
 
 #: Neighbouring edges differ by this factor; the first bin is at least so many of its powers wide, if there are more:
@@ -514,4 +513,6 @@ def described(released: Released) -> list[tuple[str, str]]:
         found.append(("clip", "counts: nothing is clipped"))
     if released.rows is not None and released.rows.share is not None:
         found.append(("persons", f"at least about {released.rows.share:.2g} of their rows were dropped"))
+    elif released.has_persons and (released.rows is None or not released.rows.counted.known):
+        found.append(("persons", "the number of their dropped rows is unknown; intervals are about those that count"))
     return found

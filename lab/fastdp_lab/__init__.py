@@ -30,4 +30,4 @@ __all__ = [
 
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = lazy_names(__name__, __all__, {"fastdp_lab.queries": ("boxes", "metrics", "workloads")})
+    __getattr__, __dir__ = lazy_names(__name__, __all__)

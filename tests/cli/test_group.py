@@ -45,6 +45,45 @@ def test_the_list_of_commands_says_what_each_command_says():
     assert "NOT PRIVATE" in said
 
 
+def test_options_from_a_file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    np.save("in.npy", np.arange(2000.0) % 7)
+    Path("fastdp.toml").write_text("""
+[release]
+output = "out.npy"
+epsilon = 2
+bound = 9
+threshold = 5.0
+max-range = 4096
+index = true
+[ledger.limit]
+epsilon = "none"
+[synthesize]
+box = [0, 0, 1, 1]
+""")
+    released = type_in("--config", "fastdp.toml", "release", "in.npy", "--bound", 8, "--seed", 3)
+    assert released.exit_code == 0, released.output
+    own = fastdp.Adaptive(2.0, 8.0, max_range=4096, threshold=5.0, seed=3).publish(np.arange(2000.0) % 7)
+    assert np.array_equal(np.load("out.npy")["value"], own), "the command line comes first"
+    assert "of its own: none" in type_in("--config", "fastdp.toml", "ledger", "limit", "budget").output
+    told = ["release", "in.npy", "--method", "tops", "--sensitivity", 1]
+    for content, said in (
+        ("[release]\nepsilonn = 2", "epsilonn is no option"),
+        ("[realease]\nepsilon = 2", "realease is no command"),
+        ("epsilon = 2", "epsilon is no command"),
+        ("[release", "fastdp.toml: "),
+        ("[release]\nepsilon = 'x'", "'x' is not a valid float"),
+        ("[release]\ndelta = 1e-6", "--delta does not apply to --method tops"),
+    ):
+        Path("fastdp.toml").write_text(content)
+        refused = type_in(
+            "--config", "fastdp.toml", *told, "-o", "x.npy", "--epsilon" if "'x'" not in content else "--bound", 1
+        )
+        assert refused.exit_code == 2, refused.output
+        assert said in refused.stderr
+        assert not Path("x.npy").exists()
+
+
 @pytest.mark.slow
 def test_what_is_compiled_is_found_afterwards(tmp_path):
     told = ("-m", "fastdp", "compile", "--cache-dir", tmp_path, "pak")
@@ -240,7 +279,7 @@ def test_noise_of_the_demo_is_fresh_by_default(run_demo):
     ("arguments", "said"),
     [
         (["--epsilon", -1, "--no-picture"], "--epsilon -1.0: expected a number above 0"),
-        (["-o", "demo.csv"], "path = 'demo.csv': expected a suffix among"),
+        (["-o", "demo.csv"], "--output 'demo.csv': expected a suffix among"),
         (["-o", "no/demo.png"], "no/demo.png: No such file or directory"),
     ],
 )

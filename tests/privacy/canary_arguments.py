@@ -251,7 +251,6 @@ VALID: dict[str, dict[str, Any]] = {
     "local.Client.step": {"batch": (local.Announcement(LOCAL["Hybrid"]), 3.0)},
     "local.Announcement.from_text": {"text": local.Announcement(LOCAL["Hybrid"]).to_text()},
     "local.decode": {"data": local.encode(LOCAL["Hybrid"], [1, 2])},
-    "plots.points_and_cells": {"rows": {"a": [POINTS]}},
     **{name: {"column": "kwh"} for name in ("Person", "Time")},
     "Value": {"bound": BOUND},
     "Plan": {"confidence": 0.9, "unit": "one row", "every": "1h", "noise": "laplace", "errors": {}, "shares": {}},

@@ -29,6 +29,7 @@ from fastdp.state.driver import Publisher
 from fastdp.state.machine import CallGuard, single_caller
 from fastdp.streams import pipelines, stream_machine
 from fastdp.thresholds import NoisyMax, noisy_max
+from fastdp.thresholds import base as thresholds_base
 from fastdp.thresholds.renewals import RenewFromPublished
 from tests.state.saved_objects import CASES, golden_cut
 
@@ -197,7 +198,7 @@ def test_an_interrupt_within_the_holdout_loses_nothing_unnoticed(tmp_path: Path,
     while True:
         at += 1
         publisher = make()
-        files = tuple(each.__file__ for each in (stream_machine, pipelines, noisy_max))
+        files = tuple(each.__file__ for each in (stream_machine, pipelines, noisy_max, thresholds_base))
         interrupt = Interrupt(at, files)
         publisher.publish(values[:begin])
         if kept:

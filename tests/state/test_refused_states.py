@@ -302,9 +302,8 @@ def test_trees_that_no_count_leaves_are_refused(change) -> None:
             "pak_averages",
             3,
             {
-                ("now", "counter"): [None], ("now", "n_seen"): [301], ("now", "counter", "seen"): [10**6],
-                ("now", "counter", "above"): [[0]], ("now", "counter", "total"): [2**70],
-                ("now", "counter", "theta_steps"): [10**15, 0], ("now", "recent"): ["?"],
+                ("now", "counter"): [None, [5, 1, 0, 0]], ("now", "n_seen"): [301], ("now", "recent"): ["?"],
+                ("now", "counter", 0): [10**15, 0], ("now", "counter", 1): [10**6], ("now", "counter", 2): [2**70],
                 ("composition", "average"): [2], ("composition", "threshold", "name"): ["os"],
             },
         ),

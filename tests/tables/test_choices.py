@@ -405,7 +405,7 @@ def test_numbers_of_rows_have_noise_of_their_sensitivity():
     where = "a larger rows=, or a per="
     assert said(choices.warn_of_dropped, rows, 5, where) == []
     (many,) = said(choices.warn_of_dropped, rows._replace(dropped=rows.counted), 5, where)
-    assert many.startswith("rows = 5: an estimated 50%")
+    assert many.startswith("rows = 5: at least an estimated 50%")
     assert many.endswith(where)
 
 

@@ -283,6 +283,8 @@ def test_what_was_cut_is_in_print_frame_file_and_picture(tmp_path: Path) -> None
     assert rows in str(t)
     assert cut_off in str(t)
     assert cut_off in t._repr_html_()
+    few = flat.totals(frame, "v", "at", "1d", epsilon=1e-3, seed=1, **options)
+    assert (few.dropped_rows, "the number of their dropped rows is unknown" in str(few)) == (None, True)
     said = {"clipped_rows": {"v": t.clipped_rows}, "dropped_rows": t.dropped_rows}
     assert said.items() <= t.frame.attrs["fastdp"].items()
     assert said.items() <= json.loads(t.arrow.schema.metadata[b"fastdp"]).items()
