@@ -123,7 +123,6 @@ class BlocksShape(HierarchyShape):
 
 
 def _checked_focus(name: str, focus: object) -> Focus:
-    """`focus` as integers; ParameterError unless a length or a pair."""
     if not isinstance(focus, (tuple, list)):
         return validation.integer(name, focus, 1, 2**40)
     if len(focus) != 2:
@@ -170,7 +169,6 @@ class Blocks(Flat):
     rule: ClassVar[int] = 1
 
     def _focused(self, max_range: int) -> tuple[int, int]:
-        """Shortest and longest range that matters."""
         if isinstance(self.focus, tuple):
             return self.focus
         length = self.focus if isinstance(self.focus, int) else max_range
@@ -297,7 +295,6 @@ def tree_for_window(window: int) -> WindowTree:
 
 @lru_cache(maxsize=64)
 def _best(window: int) -> WindowTree:
-    """The candidate of least variance, then of shortest tree."""
     found = [_tree(window, fan_out, count * window) for fan_out in FAN_OUTS for count in WINDOWS]
     return min(found, key=lambda tree: (round(tree.variance, 9), tree.max_range))
 

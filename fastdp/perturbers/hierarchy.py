@@ -88,7 +88,6 @@ class Hierarchy:
     rule: ClassVar[int] = 1
 
     def _check(self) -> None:
-        """ParameterError for arguments that conflict."""
         if self.basis == "hats" and not self.consistent:
             raise ParameterError("basis = 'hats': expected consistent = True, because hats do not tile a range")
         if self.basis == "hats" and self.noise != "laplace":
@@ -190,7 +189,6 @@ class Hierarchy:
     def _draw(
         self, plan: HierarchyShape, theta_steps: int, epsilon: float, key: Key, tree: int, levels: int
     ) -> Integers:
-        """Independent noise of the lowest `levels` levels."""
         widths = plan.widths[:levels]
         nodes: Integers = np.empty(sum(widths), np.int64)
         if self.noise == "laplace" and self.basis == "boxes":

@@ -158,7 +158,6 @@ MAX_GROUP = 2**20
 
 
 def _factor(below: float) -> Numbers:
-    """Declaration of 8 coefficients in [2^-40, `below`)."""
     return Numbers(Real(least=2.0**-40, below=below), correlated_noise.BUFFERS)
 
 

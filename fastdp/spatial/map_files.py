@@ -69,7 +69,6 @@ def read_domain(path: str | Path) -> tuple[Domain, str]:
 
 
 def _repaired(parts: Geometries) -> Geometries:
-    """The geometries, with invalid polygons replaced by valid areas."""
     shapely = load("shapely")
     broken = ~shapely.is_valid(parts)
     pieces = simple_parts(shapely.make_valid(parts[broken]))

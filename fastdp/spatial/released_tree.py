@@ -144,7 +144,6 @@ class ReleasedTree:
         return sums
 
     def _boxes(self, lower: Values, upper: Values) -> tuple[Floats, Floats, bool]:
-        """Checked corners, and True for a single box."""
         dim, axes = self.domain.dim, []
         for name, corner in (("lower", lower), ("upper", upper)):
             array = as_array(corner)

@@ -417,22 +417,23 @@ class WindowsMachine(Machine[WindowsState]):
     def pack(self, state: WindowsState) -> Packed:
         """The state as JSON, with keys and waiting rows as parts of a log."""
         parts = [] if state.keys is None else state.keys.parts(OnlineKeys.none(self.plan.by))
-        return {**_small(state), "log": [*parts, *row_parts(state.waiting.of_first(state.waiting.ends.size))]}
+        return {**_small(state), "log": [*parts, *row_parts(state.waiting.of_first(state.waiting.ends.size), _ROWS)]}
 
     def record(self, before: WindowsState, after: WindowsState) -> Record:
         """Log record of one call: the small state, what is new of keys and rows, and True if rows were compacted."""
         parts = [] if before.keys is None or after.keys is None else after.keys.parts(before.keys)
         moved = before.waiting.moved != after.waiting.moved
-        return Record(_small(after), [*parts, *row_parts(after.waiting.came(before.waiting))], moved)
+        return Record(_small(after), [*parts, *row_parts(after.waiting.came(before.waiting), _ROWS)], moved)
 
     def unpack(self, packed: Packed, key: Key) -> WindowsState:
         state, found = self.start(key), [np.empty(0, np.int64)]
         keys = state.keys
         for part in packed.get("log", ()):
-            if keys is not None and ":" in part:
+            kind, _, raw = part.partition(b":")
+            if kind == _ROWS:
+                found.append(codec.unpack(raw, "<i8").astype(np.int64))
+            elif keys is not None:
                 keys = keys.with_part(part)
-            else:
-                found.append(codec.unpack(part, "<i8").astype(np.int64))
         rows = np.concatenate(found).reshape(-1, self._none.rows.shape[1] - 1)
         size = keys.size if keys is not None else self.table.size
         if rows[:, 1].min(initial=0) < 0 or rows[:, 1].max(initial=-1) >= size:
@@ -456,6 +457,8 @@ class WindowsMachine(Machine[WindowsState]):
 
 #: The place of one row.
 _FIRST: Integers = np.zeros(1, np.int64)
+#: Kind of a log's part that holds rows.
+_ROWS = b"rows"
 #: Fields of a state that are numbers.
 _NUMBERS = ("n_seen", "clock", "closed", "late")
 

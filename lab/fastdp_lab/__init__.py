@@ -13,19 +13,15 @@ from fastdp._lazy import lazy_names
 
 if TYPE_CHECKING:
     from fastdp_lab import audit, baselines, datasets, planning, queries, repetitions, sweeps
-    from fastdp_lab.queries import boxes, metrics, workloads
 
 __all__ = [
     "audit",
     "baselines",
-    "boxes",
     "datasets",
-    "metrics",
     "planning",
     "queries",
     "repetitions",
     "sweeps",
-    "workloads",
 ]
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from fastdp_kernels.points import cell_codes
-from fastdp_lab.queries.boxes import LEAF, PointIndex
+from fastdp_lab.queries import LEAF, PointIndex
 from tests import stat
 from tests.oracles import boxes
 from tests.oracles import phdstream as oracle

@@ -360,10 +360,11 @@ def test_bad_parameters_are_named() -> None:
             function(**given)
         assert name in str(caught.value), f"{function}, {given}: {caught.value}"
 
-    for name in planning.__all__:
-        function = getattr(planning, name)
-        parameters = inspect.signature(function).parameters if callable(function) else {}
-        if not parameters or inspect.isclass(function) or "values" in parameters or name == "optimise_pak":
+    for name, function in inspect.getmembers(planning, inspect.isfunction):
+        parameters = inspect.signature(function).parameters
+        if name.startswith("_") or function.__module__ != planning.__name__:
+            continue
+        if "values" in parameters or name == "optimise_pak":
             continue
         good, narrow = OWN.get(name, ({}, {}))
         given = {each: {**GOOD, **good}[each] for each, kind in parameters.items() if kind.default is kind.empty}

@@ -59,7 +59,6 @@ def test_any_stream_is_true_to_its_events(n: int, batch: int, initial: float, se
         else:
             free.append(i)
     stream = cut_events("any", [0, 0], [1, 1], points, cancels=cancels, batch=batch, initial=initial)
-    assert stream.has_deletions == bool((cancels >= 0).any())
     sizes = [len(added) + len(removed) for added, removed in stream.batches]
     assert sum(sizes) == n - int(initial * n)
     assert all(size == batch for size in sizes[:-1])
@@ -154,7 +153,7 @@ def test_gowalla_in_snaps_form(snap: Path) -> None:
     # Sorted; the impossible latitude is left out.
     assert stream.points.tolist() == [[-97.7493953705, 30.2691029532], [-97.7951395833, 30.2359091167], [-0.1, 51.5]]
     assert stream.times[0] == 1287440263.0
-    assert not stream.has_deletions
+    assert stream.cancels.tolist() == [-1] * 3
     assert len(load_gowalla(snap, batch=1, box=([-98, 30], [-97, 31])).points) == 2
 
 

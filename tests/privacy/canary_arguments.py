@@ -156,7 +156,7 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "spatial.Box": lambda: SQUARE,
     "spatial.Network": lambda: spatial.Network(shapely.LineString([[0, 0], [1, 1]])),
     "spatial.Polygons": lambda: spatial.Polygons(shapely.box(0, 0, 1, 1)),
-    "boxes.PointIndex": lambda: fastdp_lab.boxes.PointIndex([[0.5, 0.5]]),
+    "queries.PointIndex": lambda: fastdp_lab.queries.PointIndex([[0.5, 0.5]]),
     "spatial.PrivTree": lambda: spatial.PrivTree(SQUARE, 1.0, seed=1, max_depth=4),
     "spatial.ReleasedTree": lambda: _stepped(SPATIAL["PHDStream"]()).tree,
 }
@@ -205,7 +205,7 @@ VALID: dict[str, dict[str, Any]] = {
     "release_many": {"streams": _frame(), "value": "kwh", "by": "key", "time": "at", "threshold": 9.0},
     **{name: {"size": 3} for name in ("discrete_gaussian", "discrete_laplace", "noise.geometric")},
     **{f"spatial.{name}": BOXES for name in ("Box.measure", "Network.measure")},
-    **dict.fromkeys(("boxes.PointIndex.count", "spatial.Polygons.measure"), BOXES),
+    **dict.fromkeys(("queries.PointIndex.count", "spatial.Polygons.measure"), BOXES),
     "Windows": {"statistics": {"kwh": "sum"}, "time": HOURS, "bounds": BOUND},
     "aggregate": KEYED | {"statistics": {"kwh": "sum"}, "bounds": BOUND},
     "PAK": {"holdout": 1},
@@ -257,7 +257,7 @@ VALID: dict[str, dict[str, Any]] = {
     "plan": {"statistics": {"*": "count"}, "epsilon": 1.0, "half_width": None},
     "spatial.Network": {"lines": shapely.LineString([[0, 0], [1, 1]])},
     "spatial.Polygons": {"geometry": shapely.box(0, 0, 1, 1)},
-    "workloads.random_ranges": {"n": 64},
+    "queries.random_ranges": {"n": 64},
 }
 
 

@@ -12,7 +12,7 @@ from scipy import stats
 from fastdp.errors import DataError, ParameterError, StateError
 from fastdp.spatial import Box, PrivTree, ReleasedTree, decomposition
 from fastdp.spatial.phdstream import PHDStream
-from fastdp_lab.queries.boxes import paper_queries, random_boxes, relative_error
+from fastdp_lab.queries import paper_queries, random_boxes
 from tests import stat
 from tests.domains import HalfBox, Plain
 from tests.noise_values import bound_key, unbound_key
@@ -199,13 +199,6 @@ def test_clipped_boxes_as_in_the_published_code() -> None:
     assert np.all(queries.lower <= LOWER + 0.9 * (UPPER - LOWER) + 1e-12)
 
 
-def test_relative_error_by_hand() -> None:
-    # Denominators 10, 20, 5 (0.001 of 5,000), 5.
-    assert relative_error([10, 20, 0, 4], [13, 18, 1, 4], 5000) == pytest.approx((0.3 + 0.1 + 0.2 + 0.0) / 4)
-    # No floor of one point, unlike the published code.
-    assert relative_error([0], [1], 100) == pytest.approx(10.0)
-
-
 @pytest.mark.parametrize(
     ("name", "call"),
     [
@@ -213,7 +206,6 @@ def test_relative_error_by_hand() -> None:
         ("low, high", lambda: random_boxes([0, 0], [1, 1], 5, 0.3, 1.2)),
         ("placement", lambda: random_boxes([0], [1], 5, 0.1, 0.2, placement="outside")),
         ("seed", lambda: paper_queries([0], [1], seed=-1)),
-        ("truth", lambda: relative_error([-1], [1], 10)),
     ],
 )
 def test_bad_arguments_are_named(name: str, call) -> None:

@@ -25,7 +25,7 @@ from fastdp.spatial.domains import CellParameters, encode
 from fastdp.thresholds import NoisyMax, PAKQuantile, ScaleFree, SmoothQuantile
 from fastdp.thresholds.base import CountedHoldout, ThresholdTask
 from fastdp.thresholds.quantile import SmoothNoise
-from fastdp_lab.planning.tree_loss import tree_step_loss
+from fastdp_lab.audit.tree_loss import tree_step_loss
 
 #: Beyond this many scales noise has probability below e^-60.
 REACH = 60

@@ -22,11 +22,10 @@ from fastdp.errors import DataError, ParameterError
 from fastdp.kinds import Floats, Json
 from fastdp.spatial import Box, Domain, Network
 from fastdp.spatial.map_files import read_domain
-from fastdp_lab import datasets
+from fastdp_lab import datasets, queries
 from fastdp_lab.datasets import SpatialStream, catalogue
 from fastdp_lab.datasets.files import CIRCLES, EARTH, NEW_YORK
-from fastdp_lab.queries import boxes, metrics
-from fastdp_lab.queries.boxes import PAPER_SETS, BoxQueries, PointIndex, random_boxes
+from fastdp_lab.queries import PAPER_SETS, BoxQueries, PointIndex, random_boxes
 from fastdp_lab.sweeps.study import (
     DataSet,
     Maker,
@@ -320,17 +319,17 @@ def _look(specification: Specification, truth: Points, publisher: Any, t: int, a
                 for k, pair in enumerate(zip(exact.tolist(), answers.tolist(), strict=True)):
                     yield workload.name, str(k), 1, [*common, *pair, *nothing]
             else:
-                errors = _errors(exact, answers, specification.metrics, boxes.FLOOR * present)
+                errors = _errors(exact, answers, specification.metrics, queries.FLOOR * present)
                 yield workload.name, each.name, exact.size, [*common, exact.mean(), answers.mean(), *errors]
 
 
 def _errors(truth: Any, answers: Any, chosen: Sequence[str], floor: float) -> Iterator[float]:
     for name in METRICS:
         if name in chosen and name != "relative_error":
-            yield getattr(metrics, name)(truth, answers)
+            yield getattr(queries, name)(truth, answers)
         elif name in chosen:
             # Without points there is no relative error.
-            yield metrics.relative_error(truth, answers, floor) if floor > 0.0 else math.nan
+            yield queries.relative_error(truth, answers, floor) if floor > 0.0 else math.nan
 
 
 def columns(chosen: Sequence[str]) -> tuple[str, ...]:

@@ -32,10 +32,9 @@ from fastdp.data.readers import open_source
 from fastdp.errors import DataError, FastDPError, ParameterError
 from fastdp.kinds import Floats, Indices, Json
 from fastdp.smoothers import Smoother
-from fastdp_lab import datasets
+from fastdp_lab import datasets, queries
 from fastdp_lab.datasets import CATALOGUE, TABLE1, catalogue
-from fastdp_lab.queries import metrics
-from fastdp_lab.queries.workloads import MAX_RANGES, random_ranges
+from fastdp_lab.queries import MAX_RANGES, random_ranges
 from fastdp_lab.sweeps import study
 from fastdp_lab.sweeps.points import SPATIAL_GENERATORS
 from fastdp_lab.sweeps.study import KINDS, Count, DataSet, Maker, Name, Positive, Row, Table, check_keys, placed, read
@@ -296,7 +295,7 @@ def measure(
             if name in specification.metrics:
                 more = [further[name][which]] if name in further else []
                 floor = [FLOOR] if name == "relative_error" else []
-                row.append(getattr(metrics, name)(exact, private, *more, *floor))
+                row.append(getattr(queries, name)(exact, private, *more, *floor))
         if "parts" in specification.metrics:
             for part in split.values():
                 row += [float(np.mean(part[which] ** 2)), float(np.mean(part[which]))]

@@ -132,6 +132,16 @@ def test_draws_are_the_tables_wherever_they_are_asked_for() -> None:
     assert not silent.any()
 
 
+def test_labels_name_a_draw_and_digests_of_data_do_not() -> None:
+    """Else a neighbour, whose data have another digest, would have noise that no shift can reach."""
+    distribution, key = sampler.laplace_distribution(8), Table(3).key
+    draws = [np.zeros(8, np.int64) for _ in range(3)]
+    for out, own in zip(draws, (key.within("tree"), key.within("tree", b"digest"), key.within("lag")), strict=True):
+        sampler.fill(out, distribution, own, COUNT)
+    assert np.array_equal(draws[0], draws[1])
+    assert not np.array_equal(draws[0], draws[2])
+
+
 def test_instances_reach_what_they_are_for() -> None:
     """Blocks that change their length, and counts whose cells PrivTree chooses."""
     changed = later = 0
