@@ -7,7 +7,6 @@ the window when all are there.
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -19,7 +18,7 @@ import numpy as np
 from fastdp import validation
 from fastdp.engines.job import Foreign, Job
 from fastdp.errors import DataError, ParameterError, StateError
-from fastdp.kinds import Indices, Instant, Integers, Json
+from fastdp.kinds import Flags, Indices, Instant, Integers, Json
 from fastdp.noise.canonical import rule_of
 from fastdp.noise.key import Key
 from fastdp.state import codec
@@ -77,11 +76,16 @@ def owners(job: Job, rows: Columns, shards: int) -> Indices:
         return parts_of([str(each) for each in rows[machine.time.column]], shards)
     if not len(rows[who]):
         return np.empty(0, np.int64)
-    digests, named = digests_of(as_arrow(rows[who], "persons"))
+    owned, named = parts_of_persons(as_arrow(rows[who], "persons"), shards)
     if named is not None and not named.all():
         raise DataError(f"persons[{int(np.argmin(named))}] is missing: expected the person of every row")
-    owned: Indices = (digests[:, 0].view(np.uint64) % np.uint64(shards)).astype(np.int64)
     return owned
+
+
+def parts_of_persons(persons: Foreign, parts: int) -> tuple[Indices, Flags | None]:
+    """Part of the person of each row, one for all spellings, and flags of rows that have one (None: all)."""
+    digests, named = digests_of(persons)
+    return (digests[:, 0].view(np.uint64) % np.uint64(parts)).astype(np.int64), named
 
 
 def is_person(key: str, persons: Sequence[object]) -> bool:
@@ -260,13 +264,13 @@ def _described(job: Job, shards: int) -> Json:
 
 
 def _seal(job: Job, shards: int, content: Json) -> bytes:
-    return Seal(job.seal).pack(codec.as_text({**content, "windows": _described(job, shards)}))[1]
+    return Seal(job.seal).pack(codec.encode({**content, "windows": _described(job, shards)}))[1]
 
 
 def _open(job: Job, state: bytes, shards: int) -> Json:
     """Content of a sealed state or share; StateError for another job's, parameters or number of shards."""
     opened = Seal(job.seal).open(bytes(state), "the state")
     with codec.decode_errors("the state"):
-        content: Json = json.loads(opened.frames[0])
-        refuse_other(content["windows"], json.loads(codec.as_text(_described(job, shards))))
+        content: Json = codec.decode(opened.frames[0])
+        refuse_other(content["windows"], codec.decode(codec.encode(_described(job, shards))))
     return content

@@ -15,8 +15,8 @@ from fastdp.errors import ParameterError
 from fastdp.guarantee import Guarantee, pure
 from fastdp.kinds import Floats, Integers
 from fastdp.noise import sampler
-from fastdp.noise.draws import NoiseName, concentrated, noise_distribution
 from fastdp.noise.key import Key
+from fastdp.noise.sampler import NoiseName, concentrated, noise_distribution
 from fastdp.noise.words import Purpose, StreamId
 from fastdp.perturbers.base import (
     HierarchyShape,
@@ -124,7 +124,7 @@ class Hierarchy:
                 f"max_range = {max_range}: a tree of {leaves} released leaves takes {leaves * 8 / 2**30:.1f} GiB; "
                 f"expected at most {MAX_LEAVES} leaves (raise prune or lower max_range)"
             )
-        kind = HatsShape if self.basis == "hats" else HierarchyShape
+        kind, reach = (HatsShape, hats_reach(b, levels)) if self.basis == "hats" else (HierarchyShape, 0)
         return kind(
             fan_out=b,
             height=height,
@@ -134,6 +134,7 @@ class Hierarchy:
             tops=tops,
             leaves=leaves,
             tree_blocks=-(-max_range // b**pruned),
+            reach=reach,
         )
 
     def guarantee(self, plan: HierarchyShape, epsilon: float) -> Guarantee:
@@ -255,17 +256,17 @@ class HatsShape(HierarchyShape):
     def widths(self) -> list[int]:
         return [self.leaves, *(self.leaves // self.fan_out**level + 1 for level in range(1, self.levels))]
 
-    @property
-    def reach(self) -> int:
-        """Largest difference, in leaf noise scales s, of numbers that :func:`make_hats_consistent` subtracts.
 
-        On the highest level, n = b^j: Z is within 64 n s, and C z0, of squared weights n (2 n^2 + 1) / 3, within 23
-        roots of it or 146 n, except with probability e^-63 (``docs/streams.md``).
-        """
-        if self.levels == 1:
-            return 0
-        n: int = self.fan_out ** (self.levels - 1)
-        return 64 * n + max(146 * n, math.isqrt(23**2 * n * (2 * n**2 + 1) // 3) + 1)
+def hats_reach(fan_out: int, levels: int) -> int:
+    """Largest difference, in leaf noise scales s, of numbers that :func:`make_hats_consistent` subtracts.
+
+    On the highest level, n = b^j: Z is within 64 n s, and C z0, of squared weights n (2 n^2 + 1) / 3, within 23 roots
+    of it or 146 n, except with probability e^-63 (``docs/streams.md``).
+    """
+    if levels == 1:
+        return 0
+    n: int = fan_out ** (levels - 1)
+    return 64 * n + max(146 * n, math.isqrt(23**2 * n * (2 * n**2 + 1) // 3) + 1)
 
 
 class HatTables(NamedTuple):

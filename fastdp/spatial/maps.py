@@ -132,7 +132,7 @@ class Polygons(Map):
         shapely = load("shapely")
         raw = shapely.to_wkb(shapely.geometrycollections(self._tree.geometries))
         return {
-            "parts": codec.pack(np.frombuffer(raw, np.uint8), "u1"),
+            "parts": raw,
             **{name: codec.describe(getattr(self, name)) for name in ("lower", "upper", "geographic")},
             "plane_area": self._plane_area,
         }
@@ -144,11 +144,13 @@ class Polygons(Map):
         return {**plain, "parts": shapely.to_wkb(shapely.geometrycollections(self._tree.geometries))}
 
     @classmethod
-    def from_description(cls, parts: str, lower: Json, upper: Json, geographic: bool, plane_area: float) -> Polygons:
+    def from_description(
+        cls, parts: bytes, lower: Json, upper: Json, geographic: bool, plane_area: float
+    ) -> Polygons:
         """The area restored from :meth:`describe`; ValueError if it is invalid."""
         shapely = load("shapely")
         try:
-            whole = shapely.from_wkb(codec.unpack(parts, "u1").tobytes())
+            whole = shapely.from_wkb(parts)
         except shapely.errors.ShapelyError as error:
             raise ValueError(f"no polygons: {error}") from None
         small = shapely.get_parts(whole)

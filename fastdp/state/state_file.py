@@ -20,13 +20,12 @@ import unicodedata
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from enum import IntEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from fastdp import validation
 from fastdp.errors import ParameterError, StateError
-from fastdp.state import atomic_files
+from fastdp.state import atomic_files, codec
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -47,36 +46,31 @@ MIN_FILE_BYTES = 8192
 MAX_GENERATIONS = 2**63
 #: A payload inflates to at most this many bytes, or so many times its own: a small file must not fill the memory.
 MAX_PAYLOAD, MAX_INFLATION = 2**28, 64
-#: Text that most states share; belongs to the format.
-_DICTIONARY = (
-    b'"perturber":{"name":"Hierarchy","fan_out":16,"consistent":true,"prune":"optimal"},"threshold":{"name":"NoisyMax",'
-    b'"c":60,"noise":"exponential","step":null},"smoother":{"name":"Recent"},"renewal":null,"epsilon":1.0,"bound":'
-    b'100.0,"holdout":65536,"max_range":1048576,"resolution":null,"nonfinite":"raise","contributions":1,"sensitivity":'
-    b'null,"delta":0.0,"budget":null},"total_share":0.0,"counter":{"name":"Simple"},"whole":null,"drawn":0,'
-    b'"state":{"shape":[0],"data":"eJwDAAAAAAE="},"n_seen":0,"cycle":1,"held":0,"released":0,"theta_steps":0,"blocks":0,'
-    b'"filled":0,"open_sum":0,"prediction":0.0,"smoother":"eJwDAAAAAAE=","chain":"eJwDAAAAAAE=","holdout":"eJwDAAAAAAE="'
-    b'},"before":null,"chunk":null,"digest":"","noise":2,"simulated":false,"home":null,"now":{"n_seen":0,"secret":"",'
-    b'"member":0,"fastdp":"0.1.0","composition":{"class":"ToPS","Adaptive","PAK","PHDStream"'
+#: Bytes that most states share; they belong to the format.
+_DICTIONARY = codec.encode(
+    [
+        {"threshold": {"name": "NoisyMax", "rule": 1, "c": 60.0, "noise": "laplace", "step": None, "fan_out": 16}},
+        {"perturber": {"name": "Hierarchy", "consistent": True, "prune": "optimal", "basis": "boxes"}, "delta": 0.0},
+        {"smoother": {"name": "Recent"}, "epsilon": 1.0, "bound": 100.0, "holdout": 65536, "max_range": 1048576},
+        {"resolution": None, "nonfinite": "raise", "renewal": None, "contributions": 1, "sensitivity": None},
+        {"class": "Adaptive", "rule": 1, "fastdp": "0.2.0", "composition": {}, "secret": "", "member": 0},
+        {"family": "", "noise": 1, "simulated": False, "home": None, "now": {"state": {"shape": [0], "data": b""}}},
+        {"n_seen": 0, "cycle": 0, "held": 0, "released": 0, "theta_steps": 0, "blocks": 0, "filled": 0},
+        {"open_sum": 0, "prediction": 0.0, "smoother": b"", "chain": b"", "holdout": b""},
+        {"before": None, "digest": "", "chunk": {"count": 1, "digest": ""}, "drawn": {}},
+    ]
 )
 _CUT_SHORT = "is no fastdp state file, or was cut short"
 
 
-class Protection(IntEnum):
-    """Kind of protection; the numbers are in state files."""
-
-    CHECKSUM = 0
-    KEY = 1
-    PASSPHRASE = 2
-
-
-#: Accepted keys of each kind, for messages.
-_WANTED = {Protection.CHECKSUM: "None", Protection.KEY: "32 bytes", Protection.PASSPHRASE: "a passphrase"}
+#: Accepted keys of each kind of protection, whose number is in state files.
+_WANTED = ("None", "32 bytes", "a passphrase")
 
 
 class Header(NamedTuple):
     """Parsed fields before a state: protection, number of the write, salt."""
 
-    protection: Protection
+    protection: int
     generation: int
     salt: bytes
 
@@ -98,18 +92,14 @@ class Seal:
     def __post_init__(self) -> None:
         """ParameterError for another key."""
         given: object = self.key
-        if isinstance(given, bytes) and len(given) != 32:
-            raise ParameterError(f"key: expected 32 bytes or a passphrase, got {len(given)} bytes")
-        if given is not None and not isinstance(given, (bytes, str)):
-            raise ParameterError(f"key: expected 32 bytes, a passphrase or None, got {type(given).__name__}")
-        if self.key == "":
-            raise ParameterError("key: expected 32 bytes, a passphrase or None, got an empty text")
+        if given is None or (isinstance(given, str) and given and validation.encodes(given)):
+            return
         if isinstance(given, str):
-            try:
-                given.encode()
-            except UnicodeEncodeError:
-                wanted = "expected a passphrase of Unicode characters, got a lone surrogate"
-                raise ParameterError(f"key: {wanted}") from None
+            found = "a text with a lone surrogate" if given else "an empty text"
+        else:
+            found = f"{len(given)} bytes" if isinstance(given, bytes) else type(given).__name__
+        if found != "32 bytes":
+            raise ParameterError(f"key: expected 32 bytes, a passphrase or None, got {found}")
 
     def __repr__(self) -> str:
         return "Seal()"
@@ -200,7 +190,7 @@ class Seal:
     def require_protection(self, header: bytes, name: str) -> None:
         """StateError for another kind of protection: an encrypted state stays encrypted."""
         protection = self._parse(header, name).protection
-        if protection is not self._protection():
+        if protection != self._protection():
             raise StateError(f"{name}: expected key = {_WANTED[protection]}")
 
     def generation(self, header: bytes, name: str) -> int:
@@ -215,14 +205,12 @@ class Seal:
         if version != VERSION:
             reads = f"this fastdp reads format {VERSION} (another fastdp wrote it, or it is damaged)"
             raise StateError(f"{name} has format {version}: {reads}")
-        if protection not in tuple(Protection):
+        if protection >= len(_WANTED):
             raise StateError(f"{name} is damaged: unknown protection {protection}")
-        return Header(Protection(protection), generation, salt)
+        return Header(protection, generation, salt)
 
-    def _protection(self) -> Protection:
-        if self.key is None:
-            return Protection.CHECKSUM
-        return Protection.KEY if isinstance(self.key, bytes) else Protection.PASSPHRASE
+    def _protection(self) -> int:
+        return 0 if self.key is None else 1 if isinstance(self.key, bytes) else 2
 
     def _spellings(self) -> list[bytes | str]:
         """Key, and a passphrase's NFC and NFD spellings."""
@@ -338,12 +326,9 @@ class StateFile:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the folder's lock, where there are locks."""
-        if not atomic_files.has_locks():
-            yield
-            return
+        """Hold the folder's lock."""
         with _errors(f"{self._written} could not be written"):
-            hold = atomic_files.Hold(os.open(Path(self.real).parent, os.O_RDONLY))
+            hold = atomic_files.Hold(Path(self.real).parent)
         try:
             try:
                 locked = atomic_files.lock(hold.descriptor)
@@ -375,11 +360,7 @@ class StateFile:
         temporary = path.with_name(f".{path.name}.{secrets.token_hex(_TOKEN_BYTES)}")
         with _errors(f"{self._written} could not be written"):
             try:
-                descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-                with os.fdopen(descriptor, "wb") as file:
-                    file.write(sealed)
-                    file.flush()
-                    os.fsync(file.fileno())
+                atomic_files.write_owned(temporary, sealed)
                 temporary.replace(path)
             except BaseException:
                 with contextlib.suppress(OSError):
@@ -390,7 +371,7 @@ class StateFile:
     def append(self, frame: bytes, end: int) -> None:
         """Write one more frame after `end`; on failure, truncate there."""
         with _errors(f"{self._written} could not be written"):
-            descriptor = os.open(self.real, os.O_WRONLY)
+            descriptor = atomic_files.open_owned(self.real, os.O_WRONLY)
             try:
                 os.lseek(descriptor, end, os.SEEK_SET)
                 try:

@@ -8,7 +8,6 @@ is that of one choice with a part of delta.  Proof: ``docs/tables.md``, "Private
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import struct
 from dataclasses import dataclass, field, replace
@@ -169,9 +168,9 @@ def _merged(rows: Integers) -> Integers:
     return np.column_stack((cells[starts], np.add.reduceat(rows[:, 2:], starts, axis=0))) if len(rows) else rows
 
 
-def row_parts(rows: Integers) -> list[str]:
-    """Rows as texts of a log, each small enough for a state file."""
-    return [codec.pack(rows[i : i + PART_ROWS], "<i8") for i in range(0, len(rows), PART_ROWS)]
+def row_parts(rows: Integers, kind: bytes) -> list[bytes]:
+    """Rows as parts of a log, each small enough for a state file."""
+    return [b"%b:%b" % (kind, codec.pack(rows[i : i + PART_ROWS], "<i8")) for i in range(0, len(rows), PART_ROWS)]
 
 
 #: In place of the window in which a key appears, while it is hidden.
@@ -181,7 +180,7 @@ CELLS = 2**22
 #: Keys that are remembered by their entries.
 MOST_KNOWN = 2**16
 #: Beginnings of texts in a state file's log.
-_NAMES, _NUMBERS = "names", "numbers"
+_NAMES, _NUMBERS = b"names", b"numbers"
 #: Rounding of a window's part of delta.
 _ROUNDING = 2.0**-40
 
@@ -210,12 +209,10 @@ class KeyNoise(NamedTuple):
 
     @property
     def scale(self) -> Fraction:
-        """Scale of N and Z."""
         return Fraction(self.total) / Fraction(self.loss)
 
     @property
     def noise(self) -> LaplaceDistribution:
-        """Distribution of N and Z."""
         return geometric_distribution(self.scale)
 
     def thresholds(self, first: int, last: int) -> Integers:
@@ -272,7 +269,6 @@ class OnlineKeys:
 
     @classmethod
     def none(cls, names: tuple[str, ...]) -> OnlineKeys:
-        """No keys."""
         return cls(Keys(names), 0, np.empty((0, 3), np.int64))
 
     @property
@@ -350,8 +346,8 @@ class OnlineKeys:
 
     # Parts of a state file's log, which begin with names.
 
-    def parts(self, before: OnlineKeys) -> list[str]:
-        """Texts of new keys, and of key, weight, bar and begin of each key that is not as it was."""
+    def parts(self, before: OnlineKeys) -> list[bytes]:
+        """New keys, and of key, weight, bar and begin of each key that is not as it was."""
         found = []
         if self.size > before.size:
             columns = self.table.entries(np.arange(before.size, self.size))
@@ -359,21 +355,21 @@ class OnlineKeys:
             into = arrow.BufferOutputStream()
             with arrow.ipc.new_stream(into, table.schema) as writer:
                 writer.write_table(table)
-            found.append(f"{_NAMES}:{base64.b64encode(into.getvalue()).decode()}")
+            found.append(b"%b:%b" % (_NAMES, into.getvalue().to_pybytes()))
         if self.facts is not before.facts:
             changed = np.ones(len(self.facts), np.bool_)
             changed[: len(before.facts)] = (self.facts[: len(before.facts)] != before.facts).any(axis=1)
             numbers = np.column_stack((np.flatnonzero(changed), self.facts[changed]))
-            found += [f"{_NUMBERS}:{part}" for part in row_parts(numbers)]
+            found += row_parts(numbers, _NUMBERS)
         return found
 
-    def with_part(self, part: str) -> OnlineKeys:
+    def with_part(self, part: bytes) -> OnlineKeys:
         """The state with a part that :meth:`parts` wrote; ValueError if it fits no keys."""
-        kind, _, text = part.partition(":")
+        kind, _, raw = part.partition(b":")
         if kind == _NAMES:
-            table = arrow.ipc.open_stream(base64.b64decode(text)).read_all()
+            table = arrow.ipc.open_stream(raw).read_all()
             return self.learned([column.combine_chunks() for column in table.columns])[0]
-        given = codec.unpack(text, "<i8").reshape(-1, 4).astype(np.int64)
+        given = codec.unpack(raw, "<i8").reshape(-1, 4).astype(np.int64)
         size = max(len(self.facts), int(given[:, 0].max(initial=-1)) + 1)
         if kind != _NUMBERS or given[:, 0].min(initial=0) < 0 or size > self.size:
             raise ValueError("a key out of range")

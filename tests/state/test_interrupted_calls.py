@@ -118,7 +118,6 @@ def test_behind_a_write_a_call_is_consumed_or_not(
     assert at > 2
 
 
-@pytest.mark.skipif(not atomic_files.has_locks(), reason="needs flock")
 # Between open() and the block that closes it the file is closed by being collected.
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 def test_a_kept_traceback_keeps_no_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,7 +145,6 @@ def test_a_kept_traceback_keeps_no_lock(tmp_path: Path, monkeypatch: pytest.Monk
     assert at > 100
 
 
-@pytest.mark.skipif(not atomic_files.has_locks(), reason="needs flock")
 @pytest.mark.parametrize("where", ["call", "signal handler", "thread"])
 def test_a_lock_in_use_is_not_taken_for_an_abandoned_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
@@ -158,7 +156,7 @@ def test_a_lock_in_use_is_not_taken_for_an_abandoned_one(
     real, found = os.fsync, []
 
     def ask() -> None:
-        other = atomic_files.Hold(os.open(tmp_path, os.O_RDONLY))
+        other = atomic_files.Hold(tmp_path)
         found.append(atomic_files.lock(other.descriptor))
         other.release()
 
@@ -349,6 +347,7 @@ def test_interrupts_on_any_line_leave_nothing_locked() -> None:
 #: The first process of a PID namespace forks into another one, where the child is the first as well.
 FORKS = """
 import ctypes, os, sys
+from pathlib import Path
 from fastdp.state.machine import CallGuard, single_caller
 from fastdp.errors import StateError
 from fastdp.state import atomic_files
@@ -362,7 +361,7 @@ class Thing:
         return 1
 
 thing, number = Thing(), os.getpid()
-folder = atomic_files.Hold(os.open(sys.argv[1], os.O_RDONLY))
+folder = atomic_files.Hold(Path(sys.argv[1]))
 assert atomic_files.lock(folder.descriptor)
 if sys.argv[2] == "namespace" and ctypes.CDLL(None).unshare(0x20000000):
     sys.exit(77)
