@@ -18,7 +18,6 @@ if TYPE_CHECKING:
         local,
         noise,
         perturbers,
-        plots,
         smoothers,
         spatial,
         tables,
@@ -40,37 +39,11 @@ if TYPE_CHECKING:
     from fastdp.streams.release import release
     from fastdp.streams.release_many import release_many
     from fastdp.streams.topl import ToPL, ToPLServer
-    from fastdp.tables.arguments import PrivateKeys, Value
     from fastdp.tables.calendar import Time
-    from fastdp.tables.functions import aggregate, counts, means, totals
+    from fastdp.tables.functions import PrivateKeys, Value, aggregate, counts, means, totals
     from fastdp.tables.planning import Plan, plan
     from fastdp.tables.windows import Windows
     from fastdp.units import Person, Rows
-
-_HOMES = {
-    "fastdp.auditing.run": ("audit",),
-    "fastdp.streams.fleet": ("Fleet",),
-    "fastdp.guarantee": ("Guarantee",),
-    "fastdp.ledger.ledger": ("Ledger",),
-    "fastdp.noise.key": ("Key",),
-    "fastdp.noise.draws": ("discrete_gaussian", "discrete_laplace"),
-    "fastdp.releases.release": ("Release",),
-    "fastdp.streams.add_noise": ("add_noise",),
-    "fastdp.streams.pak": ("PAK",),
-    "fastdp.spatial.adaptive_phdstream": ("AdaptivePHDStream",),
-    "fastdp.spatial.phdstream": ("PHDStream",),
-    "fastdp.streams.release": ("release",),
-    "fastdp.streams.release_many": ("release_many",),
-    "fastdp.streams.methods": ("Adaptive", "ToPS"),
-    "fastdp.streams.publisher": ("StreamPublisher",),
-    "fastdp.streams.topl": ("ToPL", "ToPLServer"),
-    "fastdp.tables.calendar": ("Time",),
-    "fastdp.tables.functions": ("aggregate", "counts", "means", "totals"),
-    "fastdp.tables.arguments": ("PrivateKeys", "Value"),
-    "fastdp.tables.planning": ("Plan", "plan"),
-    "fastdp.tables.windows": ("Windows",),
-    "fastdp.units": ("Person", "Rows"),
-}
 
 __all__ = [
     "PAK",
@@ -111,7 +84,6 @@ __all__ = [
     "noise",
     "perturbers",
     "plan",
-    "plots",
     "release",
     "release_many",
     "smoothers",
@@ -123,4 +95,4 @@ __all__ = [
 
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = lazy_names(__name__, __all__, _HOMES)
+    __getattr__, __dir__ = lazy_names(__name__, __all__)

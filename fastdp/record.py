@@ -28,7 +28,6 @@ from fastdp import validation
 from fastdp.errors import ParameterError
 from fastdp.kinds import Json
 
-Accepted = list[tuple[Callable[[object], bool], str]] | None
 P = ParamSpec("P")
 T = TypeVar("T")
 S = TypeVar("S")
@@ -49,20 +48,16 @@ class Kind:
 
     def checker(self, annotation: str) -> Callable[[str, object], object]:
         """The check of a field annotated `annotation`: (name, value) to stored value."""
-        if type(self) is not Kind:
-            return functools.partial(_or_word, self) if self.words else self.check
-        return functools.partial(_checked_kind, validation.accepted(annotation))
+        tests = validation.accepted(annotation) if type(self) is Kind else None
 
+        def check(name: str, value: object) -> object:
+            if isinstance(value, str) and value in self.words:
+                return value
+            if tests is not None:
+                validation.kinds(name, value, tests)
+            return self.check(name, value)
 
-def _or_word(kind: Kind, name: str, value: object) -> object:
-    return value if isinstance(value, str) and value in kind.words else kind.check(name, value)
-
-
-def _checked_kind(accepted: Accepted, name: str, value: object) -> object:
-    """`value` of an accepted type; ParameterError for a column."""
-    if accepted is not None:
-        validation.kinds(name, value, accepted)
-    return value
+        return check if tests is not None or self.words else self.check
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from fastdp.noise.words import Purpose, StreamId, _layout
 from fastdp.perturbers import Hierarchy
 from fastdp.perturbers.hierarchy import consistency_weights
 from fastdp.smoothers import Recent
-from fastdp.spatial import Box, CellIndex
+from fastdp.spatial import Box
 from fastdp.tables.calendar import _changes
 from fastdp.thresholds import Fixed, NoisyMax, ThresholdTask, renewals
 from fastdp.thresholds.noisy_max import _penalties
@@ -410,15 +410,11 @@ RAGGED = [[[0.0, 0.0], [1.0]], [0.0, [0.0, 1.0]]]
 def test_ragged_boxes(ragged: Any) -> None:
     publisher = fastdp.PHDStream(BOX, 1.0, seed=1)
     publisher.advance(np.random.default_rng(1).random((50, 2)))
-    index = CellIndex([[0.0, 0.0]], [[1.0, 1.0]], [3.0])
     whole = [[1.0, 1.0], [1.0, 1.0]]
-    for count in (publisher.count, publisher.tree.count, index.count):
+    for count in (publisher.count, publisher.tree.count):
         for lower, upper in ((ragged, whole), (whole, ragged)):
             with pytest.raises(FastDPError, match=r"(lower|upper).*expected"):
                 count(lower, upper)
-    for corners in ((ragged, whole, [1.0]), (whole, ragged, [1.0]), ([[0.0]], [[1.0]], ragged)):
-        with pytest.raises(FastDPError, match=r"(lower|upper|counts).*expected"):
-            CellIndex(*corners)
 
 
 @pytest.mark.parametrize("text", ["x = " + "[" * 5000 + "]" * 5000, "x = " + "{a=" * 5000 + "1" + "}" * 5000])

@@ -24,7 +24,7 @@ from benchmarks.shared import DATA, Data, Floats, prefix_sums, table
 from fastdp.errors import AccuracyWarning
 from fastdp.perturbers import Blocks, Flat, Hierarchy
 from fastdp.releases.release import Release
-from fastdp_lab.queries.workloads import random_ranges
+from fastdp_lab.queries import random_ranges
 
 EPSILONS = (0.01, 0.1, 1.0)
 LENGTHS = (1_000, 10_000, 100_000, 2**20)

@@ -20,7 +20,7 @@ from fastdp import local
 from fastdp.noise import Key
 from fastdp.thresholds import SquareWave, ThresholdTask
 from fastdp_lab.datasets import TABLE1, hold_out_and_extend, table1
-from fastdp_lab.queries.workloads import random_ranges
+from fastdp_lab.queries import random_ranges
 
 #: The reference has the DNS stream with B = 500 (its thetas are multiples of 500 / 1024), the paper with 2000.
 WIDE_DNS = "DNS, wide"

@@ -26,7 +26,7 @@ from fastdp_lab.datasets import (
     load_pickups,
 )
 from fastdp_lab.datasets.files import DAY
-from fastdp_lab.queries.boxes import BoxQueries, PointIndex, paper_queries, relative_error
+from fastdp_lab.queries import FLOOR, BoxQueries, PointIndex, paper_queries, relative_error
 
 EPSILONS = (0.5, 1.0)
 SETS = ("small", "medium", "large")
@@ -195,7 +195,7 @@ def measure(scene: Scene, method: Method, epsilon: float, seed: int) -> Run:
             index = PointIndex(system.sample())
             for k, name in enumerate(SETS):
                 asked = scene.queries[name]
-                errors[k, done] = relative_error(counts[name], index.count(asked.lower, asked.upper), present)
+                errors[k, done] = relative_error(counts[name], index.count(asked.lower, asked.upper), FLOOR * present)
             totals[done], leaves[done] = system.total / present, system.tree.n_leaves
             done += 1
 

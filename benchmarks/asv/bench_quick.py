@@ -20,7 +20,7 @@ from benchmarks.speed.local import plain_steps, report_values
 from fastdp import local
 from fastdp.noise import Key, discrete_laplace
 from fastdp.thresholds import NoisyMax, ThresholdTask
-from fastdp_lab.queries.workloads import random_ranges
+from fastdp_lab.queries import random_ranges
 
 Task = Callable[[], Any]
 

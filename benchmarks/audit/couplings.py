@@ -35,8 +35,8 @@ from fastdp.streams.pipelines import AdaptiveBlocks, Progress, Step, TreeNoise
 from fastdp.streams.publisher import StreamPublisher
 from fastdp.streams.release import WholeStream
 from fastdp.streams.stream_machine import Schedule, StreamState, fill_in
-from fastdp.tables import appearing
 from fastdp.tables import choices as table_choices
+from fastdp.tables import online
 from fastdp.tables.budget import Budget
 from fastdp.tables.sums import Quantity
 from fastdp.thresholds import Fixed, ScaleFree
@@ -173,7 +173,7 @@ SHIPPED: dict[str, Draw] = {
 #: Of the public windows.
 START, STOP = 60, 240
 _SENSITIVITY, _NUMBER = Quantity.sensitivity.fget, table_choices.noisy_number
-_THRESHOLD, _KEY_SCALE = appearing._threshold, appearing.KeyNoise.scale.fget
+_THRESHOLD, _KEY_SCALE = online._threshold, online.KeyNoise.scale.fget
 #: Totals without a choice of a clip; private keys online.
 _PLAIN: dict[str, Any] = {"kind": "totals", "keys": "none", "chooses": False}
 _KEYS_ONLINE: dict[str, Any] = {"kind": "counts", "keys": "private", "unit": "row", "noise": "laplace"}
@@ -286,13 +286,13 @@ TABLE_CONTROLS: dict[str, Draw] = {
     "control-windows-logs-late-rows": otherwise(partial(draw_online, kind="totals", keys="none"), logs_late_rows),
     # Keys pass in each window with all of delta.
     "control-windows-delta-of-each": patched(
-        *(appearing, "_threshold", lambda rule, _: _THRESHOLD(rule._replace(delta=2 * rule.delta), 0)),
+        *(online, "_threshold", lambda rule, _: _THRESHOLD(rule._replace(delta=2 * rule.delta), 0)),
         online=True,
         **_KEYS_ONLINE,
     ),
     # Keys have half of their noise.
     "control-windows-half-noise-of-keys": patched(
-        *(appearing.KeyNoise, "scale", lambda rule: _KEY_SCALE(rule) / 2), online=True, **_KEYS_ONLINE
+        *(online.KeyNoise, "scale", lambda rule: _KEY_SCALE(rule) / 2), online=True, **_KEYS_ONLINE
     ),
 }
 

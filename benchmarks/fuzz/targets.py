@@ -28,7 +28,7 @@ from fastdp.local import encoding
 from fastdp.local.mechanisms import Mechanism
 from fastdp.noise.key import Key, read_key
 from fastdp.state import driver
-from fastdp.state.codec import as_text
+from fastdp.state.codec import encode
 from fastdp.state.state_file import MAGIC, StateFile
 from fastdp_lab.sweeps.specification import read_specification
 
@@ -278,7 +278,7 @@ def _state_seeds() -> list[bytes]:
             kept = copy.copy(publisher)
             kept.keep(path)
             kept.publish(np.arange(float(count)))
-            texts += [b"\x01" + as_text(driver.read_file(StateFile(path))[0]), b"\x00" + path.read_bytes()]
+            texts += [b"\x01" + encode(driver.read_file(StateFile(path))[0]), b"\x00" + path.read_bytes()]
     return texts
 
 

@@ -1,1 +1,1 @@
-"""Every figure and table of the papers, in kind: ``python -m benchmarks paper NAME``."""
+"""The papers' figures that are sweeps, in kind: ``python -m benchmarks paper NAME``."""

@@ -16,7 +16,7 @@ from benchmarks.speed.measure import Group, Task
 from fastdp.perturbers import Hierarchy
 from fastdp.smoothers import Recent
 from fastdp.thresholds import Fixed
-from fastdp_lab.queries.workloads import random_ranges
+from fastdp_lab.queries import random_ranges
 from fastdp_lab.repetitions import repeat
 
 STREAMS, LENGTH = 4_000, 1_000

@@ -16,7 +16,7 @@ from benchmarks.shared import table
 from benchmarks.speed.measure import keep
 from fastdp.engines import Job, spark
 from fastdp.kinds import Floats, Integers
-from fastdp.tables.arguments import make_plan, statistics_of
+from fastdp.tables.functions import make_plan, statistics_of
 
 #: Of the generated rows: 1,000 hours, 1,000 keys; streams of the second table.
 HOURS, KEYS, STREAMS = 1000, 1000, 5000

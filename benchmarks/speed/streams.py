@@ -21,7 +21,7 @@ from fastdp.noise.words import Purpose, StreamId, WordStream
 from fastdp.perturbers import Hierarchy
 from fastdp.thresholds import Fixed, NoisyMax, ThresholdTask
 from fastdp_kernels.streams.threshold_choice import divide_pairs
-from fastdp_lab.queries.workloads import random_ranges
+from fastdp_lab.queries import random_ranges
 
 SCALES = {
     "1": 1.0,

@@ -13,4 +13,4 @@ __all__ = ["AuditResult", "Publishing", "TrialMechanism", "audit"]
 
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = lazy_names(__name__, __all__, {"fastdp.auditing.run": tuple(__all__)})
+    __getattr__, __dir__ = lazy_names(__name__, __all__)

@@ -82,7 +82,6 @@ def grain(numbers: Floats) -> Floats:
 
 
 def _most_different(outputs: Floats, adjacent: Floats) -> list[int]:
-    """Coordinates whose mean and spread differ most, ascending."""
     spread = np.sqrt(outputs.var(axis=0) + adjacent.var(axis=0))
     scale = np.where(spread > 0.0, spread, 1.0)
     # Where the spread is 0, any difference is clear.
@@ -101,7 +100,6 @@ def _on(j: int | slice, function: Statistic) -> Statistic:
 
 
 def _discriminant(outputs: Floats, adjacent: Floats) -> Statistic:
-    """Projection on Fisher's direction, with a ridge."""
     centre = (outputs.mean(axis=0) + adjacent.mean(axis=0)) / 2.0
     both = np.concatenate([outputs - outputs.mean(axis=0), adjacent - adjacent.mean(axis=0)])
     scale = both.std(axis=0)
@@ -195,7 +193,6 @@ class Event:
         return int(np.count_nonzero(self.values[nearest] == numbers))
 
     def __str__(self) -> str:
-        """Feature, relation and values, for a report."""
         if self.kind != "among":
             return f"{self.feature.name} {'>=' if self.kind == 'at least' else '<='} {self.values[0]:.6g}"
         if self.feature.discrete_only or self.values.size > NAMED:
@@ -214,8 +211,6 @@ class _Candidates(NamedTuple):
 
 @dataclass(frozen=True)
 class _Found:
-    """Event, its bound on the choosing trials, and a prediction."""
-
     event: Event
     bound: float
     projected: float
@@ -258,7 +253,6 @@ def choose_events(
 def _best(
     feature: Feature, candidates: _Candidates, swapped: bool, size: int, counted: int, alpha: float, delta: float
 ) -> list[_Found]:
-    """Candidates with the highest bound, and highest predicted one."""
     counts = candidates.hits, candidates.hits_adjacent
     first, second = counts[::-1] if swapped else counts
     bounds = epsilon_at_least(first, second, size, alpha, delta)
@@ -278,7 +272,6 @@ def _best(
 def _candidates(
     feature: Feature, learned: tuple[Floats, Floats], here: Floats, there: Floats
 ) -> Iterator[_Candidates]:
-    """Yield events on one feature, with counts in both inputs' trials."""
     before = [np.sort(feature.of(side)) for side in learned]
     values = np.unique(np.concatenate(before))
     if values.size <= MAX_VALUES:

@@ -128,7 +128,6 @@ def _one_by_one(mechanism: Callable[..., object], data: object, count: int, key:
 
 
 def _copied(data: object) -> object:
-    """Copy of the data; ParameterError if impossible."""
     try:
         return copy.deepcopy(data)
     except TypeError:
@@ -145,7 +144,6 @@ def wants_seed(mechanism: Mechanism) -> bool:
 
 
 def _as_row(output: object) -> Floats:
-    """One output as float64[k]; DataError unless numeric."""
     # The output is not shown: it may be the input.
     row = as_array(output)
     if row is None or row.dtype.kind not in "biuf" or row.size == 0:
@@ -154,7 +152,6 @@ def _as_row(output: object) -> Floats:
 
 
 def _as_rows(outputs: Array, count: int) -> Floats:
-    """Outputs as float64[n, k]; DataError for another shape."""
     rows = np.asarray(outputs)
     if rows.dtype.kind not in "biuf" or rows.ndim not in (1, 2) or rows.shape[0] != count or rows.size == 0:
         raise DataError(
@@ -165,7 +162,6 @@ def _as_rows(outputs: Array, count: int) -> Floats:
 
 
 def _as_doubles(numbers: Array) -> Floats:
-    """Numbers as float64; DataError for integers beyond 2^53."""
     if numbers.dtype.kind in "iu" and ((numbers > MAX_WHOLE).any() or (numbers < -MAX_WHOLE).any()):
         raise DataError(
             "mechanism gave whole numbers beyond 2^53, whose last bits a double loses: expected smaller ones (give "
@@ -236,7 +232,6 @@ class AuditResult:
         return {name: getattr(self, name) for name in (*names, "verdict")}
 
     def __str__(self) -> str:
-        """Verdict, event, counts and time in a few lines."""
         at = f" at delta = {self.delta:g}" if self.delta else ""
         claim = "none" if self.epsilon is None else f"epsilon = {self.epsilon:g}" + at
         choosing = self.trials - self.counted
@@ -382,7 +377,6 @@ def audit(
 
 
 def _warn_of_a_seed(mechanism: Mechanism, learned: tuple[Floats, Floats]) -> None:
-    """Warn if every run has the same noise."""
     if draws_trials(mechanism) or not wants_seed(mechanism):
         return
     if all((side == side[0]).all() for side in learned):
@@ -408,7 +402,6 @@ def _claim(mechanism: Mechanism, epsilon: float | None, delta: float | None) -> 
 def _statistics(
     events: str | Callable[[Floats], Floats] | Sequence[Callable[[Floats], Floats]],
 ) -> list[tuple[str, Statistic]]:
-    """Caller's statistics by name."""
     if isinstance(events, str):
         validation.choice("events", events, ("auto",))
         return []

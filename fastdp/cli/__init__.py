@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import sys
+import tomllib
 from functools import cached_property
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from typing import Any
 
 import click
 
@@ -46,6 +49,10 @@ Example: synthetic pickups for every six hours, in a public box of longitudes an
 \b
 See it at work on synthetic data, no file needed:
   fastdp demo
+
+\b
+Options from a file, here of [release] and [totals]; those of the command line come first:
+  fastdp --config options.toml release trips.parquet -o private.csv
 
 "fastdp COMMAND --help" explains a command.
 """
@@ -93,8 +100,40 @@ class _Group(click.Group):
             raise click.ClickException(f"{told}: pip install 'fastdp-streams[lab]'") from None
 
 
+def _configure(ctx: click.Context, param: click.Parameter, path: Path | None) -> None:
+    """Take options of commands from a TOML file."""
+    if path is not None:
+        try:
+            ctx.default_map = _by_name(main, ctx, tomllib.loads(path.read_text("utf-8")))
+        except (OSError, ValueError) as error:
+            raise click.BadParameter(f"{path}: {error}", ctx, param) from None
+
+
+def _by_name(command: click.Command, ctx: click.Context, table: dict[str, Any]) -> dict[str, Any]:
+    """Options of a file's table by argument, for click; ValueError for unknown ones."""
+    names = {flag.lstrip("-"): each.name for each in command.params for flag in (*each.opts, *each.secondary_opts)}
+    found: dict[str, Any] = {}
+    for name, value in table.items():
+        inner = command.get_command(ctx, name) if isinstance(command, click.Group) else None
+        if inner is not None and isinstance(value, dict):
+            found[name] = _by_name(inner, ctx, value)
+        elif isinstance(command, click.Group) or name not in names:
+            raise ValueError(f"{name} is no {'command' if isinstance(command, click.Group) else 'option'}")
+        else:
+            found[str(names[name])] = value
+    return found
+
+
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]}, epilog=EPILOG)
 @click.version_option(__version__, prog_name="fastdp")
+@click.option(
+    "--config",
+    metavar="FILE",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    callback=_configure,
+    expose_value=False,
+    help="A TOML file of options: a table for each command, such as [release] with epsilon = 0.1.",
+)
 def main() -> None:
     """Publish data streams under differential privacy.
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import click
@@ -22,9 +21,9 @@ from fastdp.data.readers import Events, heading_of, read_events
 from fastdp.errors import DataError, ParameterError
 from fastdp.kinds import Floats, Indices
 from fastdp.record import Real, Whole, parameter, record
+from fastdp.releases import pictures
 from fastdp.spatial import Box, Domain
 from fastdp.spatial.map_files import read_domain
-from fastdp.spatial.phdstream import SpatialPublisher
 from fastdp.state.driver import as_one
 from fastdp.validation import DAY, FIXED, split_duration
 
@@ -40,9 +39,7 @@ EPILOG = """
 Examples
   fastdp synthesize pickups.csv.gz -o private --epsilon 1 --box -74.3 40.45 -73.65 40.95 --every 6h
   fastdp synthesize visits.parquet -o private --epsilon 0.5 --box 0 0 10 10 --batch 500 --initial 0.1
-  fastdp synthesize check-ins.csv -o private --epsilon 1 --box -180 -90 180 90 --every 1d --format geojson
   fastdp synthesize check-ins.csv -o private --epsilon 1 --domain land.geojson --every 1w --clip --plot private.png
-  fastdp synthesize pickups.csv -o private --epsilon 1 --box 0 0 10 10 --every 1h --state pickups.state
   fastdp synthesize pickups.csv -o private --epsilon 1 --box 0 0 10 10 --every 1h --initial 0.1 --method adaptive
 """
 OPTIONS = """
@@ -71,11 +68,8 @@ OPTIONS = """
 --method (phdstream|adaptive) = phdstream  The system: phdstream, which counts each batch as it comes; adaptive, whose
     cells follow counts that are made every few batches. It has less error behind a large first file (--initial) and
     with a hundred batches or more, and far more error with few: an event shows up to --max-period batches late.
---counter (simple|block|binary)  How counts get their noise; simple is best in most cases.
---period P:int  Batches from one count to the next.  [default: 8 at first, then chosen again at each count]
---max-period P:int  The longest period that may be chosen.
---max-depth D:int  How often a cell is halved at most.
---sensitivity K:int  Events of one person that are protected together; a point that comes and goes has two.
+--counter (simple|block|binary)
+--period --max-period --max-depth --sensitivity
 --format (csv|npy|parquet|geojson) as kind = csv  Kind of the files.
 --plot FILE:path as picture  Draw the synthetic points and the cells after four of the batches, from the first to the
     last; the suffix chooses the format, such as .png. Needs matplotlib: pip install 'fastdp-streams[plot]'.
@@ -87,7 +81,6 @@ OPTIONS = """
 
 def _length(ctx: click.Context, param: click.Parameter, given: str | None) -> float | None:
     """Seconds of "15min", or the number; else click.BadParameter."""
-    del ctx, param
     if given is None:
         return None
     try:
@@ -96,7 +89,8 @@ def _length(ctx: click.Context, param: click.Parameter, given: str | None) -> fl
         number, unit = split_duration(given)
     units = {**FIXED, "d": DAY, "w": 7 * DAY}
     if not number or unit not in units:
-        raise click.BadParameter(f"{given!r}: expected a length of time such as 90s, 15min, 6h, 1d, 1w, or a number")
+        told = f"{given!r}: expected a length of time such as 90s, 15min, 6h, 1d, 1w, or a number"
+        raise click.BadParameter(told, ctx, param)
     return float(number * units[unit] / units["s"])
 
 
@@ -116,11 +110,12 @@ def synthesize(ctx: click.Context, /, **given: Any) -> None:
     That a removed point was ever added is not checked: its place counts one point less.
     """
     options, account = options_of(ctx, METHODS), Account.of(given)
-    source, output, clip, quiet = given["source"], given["output"], given["clip"], given["quiet"]
-    if (given["batch"] is None) == (given["every"] is None):
-        raise click.UsageError("Expected exactly one of --batch and --every.")
-    if (given["box"] is None) == (given["map_file"] is None):
-        raise click.UsageError("Expected exactly one of --box and --domain.")
+    source, output, picture, quiet = given["source"], given["output"], given["picture"], given["quiet"]
+    for pair in (("batch", "every"), ("box", "map_file")):
+        if (given[pair[0]] is None) == (given[pair[1]] is None):
+            raise click.UsageError(
+                f"Expected exactly one of --{pair[0]} and --{pair[1].replace('map_file', 'domain')}."
+            )
     with running():
         begin = time.perf_counter()
         check_separate(given)
@@ -131,18 +126,23 @@ def synthesize(ctx: click.Context, /, **given: Any) -> None:
         # All that does not depend on the events is checked before a ledger is charged for reading them.
         cuts = Cuts(given["batch"], given["every"], given["initial"])
         names = heading_of(source, columns)
-        region, file = _region(given["box"], given["map_file"])
+        box, file = given["box"], dict[str, str]()
+        if box is None:
+            domain, file["domain"] = read_domain(given["map_file"])
+        else:
+            domain = Box(box[:2], box[2:])
         settings = [*SETTINGS, *parameters_of(ctx, METHODS)]
         resume, key = noise_of(ctx, "fastdp synthesize", settings, columns=[*names], **file)
         method: Any = METHODS[given["method"]]
-        publisher = method(region, key=key, outside="clip" if clip else "raise", **options)
+        publisher = method(domain, key=key, outside="clip" if given["clip"] else "raise", **options)
         written = resume.count if resume.wrote(str(output)) else 0
         folder = PointFolder(output, given["kind"], names, force=given["force"], written=written)
-        drawn = _Picture(given["picture"], overwrite=given["force"] or written > 0)
+        if picture is not None:
+            check_picture(picture, overwrite=given["force"] or written > 0)
         with account.paid(publisher, printable(source), resume) as reservation:
             events = read_events(source, columns, watch=partial(with_progress, quiet=quiet))
             events = in_order(source, events, sort=given["sort"])
-            batches = _batches(source, events, publisher.domain, cuts, clip=clip)
+            batches = _batches(source, events, domain, cuts, clip=given["clip"])
             if resume.kept:
                 for added, removed in batches:
                     resume.follow(as_one(added, removed))
@@ -151,16 +151,21 @@ def synthesize(ctx: click.Context, /, **given: Any) -> None:
             folder.clear()
             resume.record(str(output), reservation)
             # Files of earlier batches stay if a later one fails.
-            points = 0
+            points, drawn = 0, dict[str, tuple[Floats, pictures.Boxes]]()
+            shown = {round((len(batches) - 1) * k / (SHOWN - 1)) for k in range(SHOWN)} if picture else ()
             with progress(folder.name, len(batches), " batches", quiet=quiet) as bar:
                 for number, batch in enumerate(batches):
                     publisher.advance(*batch)
                     synthetic = publisher.sample()
                     folder.write(number, synthetic)
-                    drawn.add(number, len(batches), synthetic, publisher)
                     points += len(synthetic)
+                    if number in shown:
+                        drawn[f"batch {number:,}"] = synthetic, (publisher.tree.lower, publisher.tree.upper)
                     bar.update()
-            drawn.write(publisher.domain)
+            if picture is not None:
+                clouds, cells = ({"synthetic points": list(each)} for each in zip(*drawn.values(), strict=True))
+                figure = pictures.draw_points(clouds, cells, list(drawn), (domain.lower, domain.upper))
+                pictures.save(figure, picture)
         if not quiet:
             facts = [
                 ("batches", f"{publisher.n_steps:,}"),
@@ -171,17 +176,9 @@ def synthesize(ctx: click.Context, /, **given: Any) -> None:
                 *account.summary(publisher),
                 ("time", f"{seconds(time.perf_counter() - begin)}, reading and writing included"),
                 ("output", f"{folder.file(0)} to {folder.file(len(batches) - 1).name}"),
-                *([] if drawn.path is None else [("picture", str(drawn.path))]),
+                *([] if picture is None else [("picture", str(picture))]),
             ]
             click.echo(as_table(facts), err=True)
-
-
-def _region(box: tuple[float, float, float, float] | None, path: Path | None) -> tuple[Domain, dict[str, str]]:
-    """The domain, and the digest of its file."""
-    if box is not None:
-        return Box(box[:2], box[2:]), {}
-    domain, digest = read_domain(str(path))
-    return domain, {"domain": digest}
 
 
 def in_order(source: str, events: Events, *, sort: bool) -> Events:
@@ -250,29 +247,3 @@ class Cuts:
             )
         ends = np.append(np.searchsorted(numbers, numbers[0] + np.arange(periods), side="left"), n)
         return ends[np.searchsorted(ends, first) :]
-
-
-class _Picture:
-    """Points and cells after some batches; its path is checked first."""
-
-    def __init__(self, path: Path | None, *, overwrite: bool) -> None:
-        self.path = path
-        self._clouds: dict[str, Floats] = {}
-        self._cells: list[tuple[Floats, Floats]] = []
-        if path is not None:
-            check_picture(path, overwrite=overwrite)
-
-    def add(self, number: int, count: int, points: Floats, publisher: SpatialPublisher[Any]) -> None:
-        """Keep the points of batch `number`, if shown."""
-        if self.path is not None and number in {round((count - 1) * k / (SHOWN - 1)) for k in range(SHOWN)}:
-            self._clouds[f"batch {number:,}"] = points
-            self._cells.append((publisher.tree.lower, publisher.tree.upper))
-
-    def write(self, domain: Domain) -> None:
-        """Draw the kept points and cells."""
-        if self.path is not None:
-            from fastdp.plots import points_and_cells
-
-            label, (columns, clouds) = "synthetic points", zip(*self._clouds.items(), strict=True)
-            box = domain.lower, domain.upper
-            points_and_cells({label: clouds}, self.path, cells={label: self._cells}, columns=columns, box=box)

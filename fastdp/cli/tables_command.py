@@ -54,8 +54,8 @@ EXAMPLES = {
 }
 INTRODUCTION = """
 IN is a .parquet, .csv, .csv.gz or .arrow file with named columns, in any order of rows, or - for CSV on standard
-input. OUT is a .parquet, .csv or .npz file: a row for each window and key, with columns window (its start), the
-keys, {columns}. Guarantee, clip and noise are in the metadata of Parquet and npz, and in OUT.json beside CSV. A
+input. OUT is a .parquet or .csv file: a row for each window and key, with columns window (its start), the
+keys, {columns}. Guarantee, clip and noise are in the metadata of Parquet, and in OUT.json beside CSV. A
 window without rows is released as any other.
 """
 #: Columns of a table of one statistic, and of several.

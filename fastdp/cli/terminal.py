@@ -20,37 +20,68 @@ from tqdm import tqdm
 
 from fastdp.errors import AccuracyWarning, FastDPError, ParameterError, StateError
 
-#: Options whose names differ from those of Python's arguments.
-OTHER_NAMES = {"unit": "time-unit", "format": "time-format", "keys": "key"}
+#: Options of Python's arguments, where the names differ.
+OTHERS = {
+    "format": ("time_format", "kind"),
+    "frame": ("keys_file", "source"),
+    "high": ("bound",),
+    "k": ("rows",),
+    "keys": ("listed",),
+    "lower": ("--box X0 Y0",),
+    "mean": ("expected_mean",),
+    "path": ("output", "picture"),
+    "rows": ("expected_rows",),
+    "share": ("key_share",),
+    "theta": ("threshold",),
+    "time": ("moment",),
+    "unit": ("time_unit",),
+    "upper": ("--box X1 Y1",),
+    "value": ("bound",),
+}
+#: "name = value", "name='value'", or "name=" at the end of a word; no part of a longer name.
+_ARGUMENT = re.compile(r"(?<![\w.-])(?<!/ )(\w+)(?: = ('[^']*'|<\w+>|[^\s:,;()]+)|=(?:'(\w+)'|(?=[\s,)]|$)))")
+#: Calls around an argument: "time=fastdp.Time(..., missing='drop')", "Fixed(theta=2.0)".
+_CALL = re.compile(r"(?:\w+=)?(?:fastdp\.)?\b(?:Time|Value|Fixed)\((?:\.\.\., )?(?:theta=)?([^()]*)\)")
 
 
 def in_options(message: str) -> str:
     """A message of Python's functions with options for arguments: ``--nonfinite zero``, ``--max-range 0``."""
+    context = click.get_current_context(silent=True)
+    if context is None:
+        return message
+    flags = {each.name: max(each.opts, key=len) for each in context.command.params if each.name}
 
     def option(found: re.Match[str]) -> str:
-        return f"--{OTHER_NAMES.get(found[1], found[1])}" + (f" {found[2]}" if found[2] else "")
+        shown = found[2] or ""
+        named = [name for name in (found[1], *OTHERS.get(found[1], ())) if name in flags or name[0] == "-"]
+        # Of several the one that was given this value.
+        values = {name: context.params.get(name) for name in named}
+        given = [name for name, value in values.items() if shown in map(repr, (value, str(value)))]
+        flag = next((flags.get(name, name) for name in given or named), "")
+        if not flag.startswith("-"):
+            return f"IN {shown}" if flag == "source" else found[0]
+        value = found[3] or ("" if shown == "None" or shown.startswith("<") else shown)
+        return f"{flag} {value}".rstrip()
 
-    # "time=fastdp.Time(..., missing='drop')" becomes "missing='drop'".
-    message = re.sub(r"(?:time=)?(?:fastdp\.)?\b(?:Time|Value)\((?:\.\.\., )?(\w+=[^()]*)\)", r"\1", message)
-    names = "nonfinite|missing|start|stop|unit|format|every|clip|rows|per|by|keys"
-    # "missing='drop'" becomes "--missing drop", and "start=" "--start".
-    message = re.sub(rf"\b({names})=(?:'(\w+)'|(?=[\s,)]|$))", option, message)
-    context = click.get_current_context(silent=True)
-    known = {each.name: max(each.opts, key=len) for each in context.command.params} if context else {}
-
-    def given(found: re.Match[str]) -> str:
-        name, value = known.get(found[1], ""), found[2]
-        return found[0] if not name.startswith("--") else name if value == "None" else f"{name} {value}"
-
-    # "max_range = 0: expected" becomes "--max-range 0: expected".
-    return re.sub(r"(?<![\w.])(\w+) = ('[^']*'|[^\s:,]+)(?=[,:])", given, message)
+    message = _ARGUMENT.sub(option, _CALL.sub(r"\1", message))
+    # "a smaller max_range" becomes "a smaller --max-range".
+    return re.sub(r"(?<![\w-])[a-z]+_[a-z_]+\b", lambda found: flags.get(found[0], found[0]), message)
 
 
 @contextmanager
 def plain_errors() -> Iterator[None]:
     """Turn errors into click's, in one line with exit code 1, and warnings into lines; a broken pipe passes."""
+    show = warnings.showwarning
+
+    def say(message: Warning | str, category: type[Warning], *origin: Any, **more: Any) -> None:
+        if issubclass(category, AccuracyWarning):
+            click.echo(f"Warning: {in_options(str(message))}", err=True)
+        else:
+            show(message, category, *origin, **more)
+
     try:
-        with _plain_warnings():
+        with warnings.catch_warnings():
+            warnings.showwarning = say
             yield
     except FastDPError as error:
         raise click.ClickException(in_options(str(error))) from error
@@ -59,22 +90,6 @@ def plain_errors() -> Iterator[None]:
             raise
         reason = error.strerror or str(error)
         raise click.ClickException(reason if error.filename is None else f"{error.filename}: {reason}") from error
-
-
-@contextmanager
-def _plain_warnings() -> Iterator[None]:
-    """Show warnings without the line of code."""
-    with warnings.catch_warnings():
-        show = warnings.showwarning
-
-        def say(message: Warning | str, category: type[Warning], *origin: Any, **more: Any) -> None:
-            if issubclass(category, AccuracyWarning):
-                click.echo(f"Warning: {in_options(str(message))}", err=True)
-            else:
-                show(message, category, *origin, **more)
-
-        warnings.showwarning = say
-        yield
 
 
 @contextmanager
@@ -115,11 +130,7 @@ def seconds(duration: float) -> str:
 
 def rate(count: int, duration: float) -> str:
     """Values per second as text."""
-    per_second = count / max(duration, 1e-9)
-    for unit, word in ((1e9, " billion"), (1e6, " million"), (1e3, " thousand")):
-        if per_second >= unit:
-            return f"{per_second / unit:.3g}{word} values/s"
-    return f"{per_second:.3g} values/s"
+    return f"{count / max(duration, 1e-9) / 1e6:,.3g} million values/s"
 
 
 def progress(name: str, total: int | None, unit: str, *, quiet: bool) -> tqdm[NoReturn]:

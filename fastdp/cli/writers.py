@@ -6,7 +6,6 @@ import csv
 import gzip
 import io
 import json
-import os
 import re
 import shutil
 import sys
@@ -61,7 +60,7 @@ def write_target(
     """
     if path == STANDARD:
         with _standard_output(record) as stream:
-            _csv_file(stream, columns, _flushed(stream, chunks) if live else chunks, describe)
+            _csv_file(stream, columns, chunks, describe, live=live)
         return
     kind, target, beside = _kind(path), Path(path), description_of(path)
     check_target(target, overwrite=force)
@@ -88,14 +87,8 @@ def write_target(
         raise
 
 
-def _flushed(stream: IO[bytes], chunks: Chunks) -> Chunks:
-    for columns in chunks:
-        yield columns
-        stream.flush()
-
-
 def _is_description(path: Path) -> bool:
-    """True for a killed run's description without values."""
+    """True for a description without values, of a killed run."""
     try:
         return "fastdp" in json.loads(path.read_bytes())
     except (OSError, ValueError, TypeError):
@@ -143,12 +136,14 @@ def _kind(path: str) -> Kind:
     )
 
 
-def _csv_file(file: IO[bytes], names: tuple[str, ...], chunks: Chunks, _: Describe) -> None:
+def _csv_file(file: IO[bytes], names: tuple[str, ...], chunks: Chunks, _: Describe, *, live: bool = False) -> None:
     # No heading before there is a value: a failed release leaves standard output empty.
     heading = f"{','.join(names)}\n".encode()
     for columns in chunks:
         file.write(heading + (as_lines(columns[0]) if len(columns) == 1 else as_rows(*columns)))
         heading = b""
+        if live:
+            file.flush()
 
 
 def as_rows(*columns: Array) -> bytes:
@@ -200,29 +195,18 @@ def _npy_file(file: IO[bytes], names: tuple[str, ...], chunks: Chunks, _: Descri
 
 
 def _npz_file(file: IO[bytes], names: tuple[str, ...], chunks: Chunks, describe: Describe) -> None:
-    # An archive's member cannot be rewritten, so each array is finished first, in a nameless file that
-    # vanishes with the process.
-    size, kinds = 0, [np.dtype(COLUMNS[name][1]) for name in names]
-    with ExitStack() as stack, zipfile.ZipFile(file, "w") as archive:
-        folder = Path(file.name).parent
-        spools = [stack.enter_context(tempfile.TemporaryFile(dir=folder)) for _ in names]
-        for columns in chunks:
-            size += columns[0].size
-            for spool, kind, column in zip(spools, kinds, columns, strict=True):
-                spool.write(np.ascontiguousarray(column, kind).data)
-        for spool, kind, name in zip(spools, kinds, names, strict=True):
-            spool.seek(0)
-            with _member(archive, COLUMNS[name][0]) as packed:
-                _write_header(packed, kind, size)
-                shutil.copyfileobj(spool, packed, 2**20)
-        if facts := describe():
-            # A text of NumPy's own, which is read without pickle.
-            with _member(archive, METADATA) as packed:
-                np.lib.format.write_array(packed, np.array(json.dumps(facts, allow_nan=False)), allow_pickle=False)
-
-
-def _member(archive: zipfile.ZipFile, name: str) -> IO[bytes]:
-    return archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True)
+    """Write an archive; its members cannot be rewritten, so the values are kept until the last has come."""
+    listed, arrays = list(chunks), dict[str, Array]()
+    for k, (name, kind) in enumerate(COLUMNS[column] for column in names):
+        arrays[name] = np.concatenate([np.empty(0, kind), *(columns[k] for columns in listed)])
+    if facts := describe():
+        # A text of NumPy's own, which is read without pickle.
+        arrays[METADATA] = np.array(json.dumps(facts, allow_nan=False))
+    with zipfile.ZipFile(file, "w") as archive:
+        for name, array in arrays.items():
+            # Without the time: equal releases are equal files.
+            with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as packed:
+                np.lib.format.write_array(packed, array, allow_pickle=False)
 
 
 def _parquet_file(file: IO[bytes], names: tuple[str, ...], chunks: Chunks, describe: Describe) -> None:
@@ -297,11 +281,7 @@ class PointFolder:
             import_pyarrow()
         if path.exists() and not path.is_dir():
             raise ParameterError(f"output {path}: is a file; expected a folder")
-        if not path.parent.is_dir():
-            raise ParameterError(f"output {path}: there is no folder {path.parent}")
-        wanted = os.W_OK | os.X_OK
-        if not (os.access(path, wanted | os.R_OK) if path.exists() else os.access(path.parent, wanted)):
-            raise ParameterError(f"output {path}: no permission to write in it")
+        check_target(self.file(0) if path.is_dir() else path, overwrite=True)
         there = sorted(each for each in path.iterdir() if is_batch(each.name)) if path.exists() else []
         for each in there:
             # A link would be written through, a folder cannot be replaced: better before anything is removed.

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from fastdp.engines import beam, bytewax, dask, flink, quix, ray, spark
     from fastdp.engines.job import Job
 
-_HOMES = {"fastdp.engines.job": ("Job",)}
-
 __all__ = ["Job", "beam", "bytewax", "dask", "flink", "quix", "ray", "spark"]
 
 
@@ -30,4 +28,4 @@ def _name_print() -> None:
 
 _name_print()
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = lazy_names(__name__, __all__, _HOMES)
+    __getattr__, __dir__ = lazy_names(__name__, __all__)

@@ -18,8 +18,8 @@ from fastdp.engines.shards import Published, Shard, Shards, Share
 from fastdp.errors import ParameterError
 from fastdp.kinds import Floats, Integers
 from fastdp.tables.columns import Keys
-from fastdp.tables.persons import read_rows
 from fastdp.tables.plan import TablePlan
+from fastdp.tables.release import read_rows
 from fastdp.tables.sums import Quantity, exact_sums
 
 #: Shards that this worker holds open.

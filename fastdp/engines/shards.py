@@ -110,8 +110,8 @@ class Shards(ABC):
         #: The last batch of each shard whose outputs came.
         self._written: dict[int, int] = {}
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._hold = atomic_files.Hold(os.open(self.folder, os.O_RDONLY)) if atomic_files.has_locks() else None
-        if self._hold is not None and not atomic_files.lock(self._hold.descriptor):
+        self._hold = atomic_files.Hold(self.folder)
+        if not atomic_files.lock(self._hold.descriptor):
             raise StateError(f"{self.folder} is used by another program: expected one program for a job")
         try:
             self._begin()
@@ -189,8 +189,7 @@ class Shards(ABC):
 
     def close(self) -> None:
         """Release the folder; the state files stay."""
-        if self._hold is not None:
-            self._hold.release()
+        self._hold.release()
 
     def __enter__(self) -> Self:
         return self

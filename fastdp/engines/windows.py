@@ -7,7 +7,6 @@ the window when all are there.
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -260,13 +259,13 @@ def _described(job: Job, shards: int) -> Json:
 
 
 def _seal(job: Job, shards: int, content: Json) -> bytes:
-    return Seal(job.seal).pack(codec.as_text({**content, "windows": _described(job, shards)}))[1]
+    return Seal(job.seal).pack(codec.encode({**content, "windows": _described(job, shards)}))[1]
 
 
 def _open(job: Job, state: bytes, shards: int) -> Json:
     """Content of a sealed state or share; StateError for another job's, parameters or number of shards."""
     opened = Seal(job.seal).open(bytes(state), "the state")
     with codec.decode_errors("the state"):
-        content: Json = json.loads(opened.frames[0])
-        refuse_other(content["windows"], json.loads(codec.as_text(_described(job, shards))))
+        content: Json = codec.decode(opened.frames[0])
+        refuse_other(content["windows"], codec.decode(codec.encode(_described(job, shards))))
     return content

@@ -13,6 +13,8 @@ from functools import lru_cache
 from itertools import chain
 from typing import Any, NamedTuple
 
+import msgspec
+
 from fastdp import record as records
 from fastdp import validation
 from fastdp.errors import ParameterError, StateError
@@ -221,7 +223,7 @@ def described(publisher: object) -> Json:
     plan = next((one for one in composed if hasattr(one, "describe")), None)
     if plan is not None:
         try:
-            parameters = plan.describe()
+            parameters = msgspec.to_builtins(plan.describe())
         except StateError:
             # A user's component has no name that a state file could restore; here a text is enough.
             parameters = {name: _plain(value) for name, value in values_of(plan).items()}

@@ -24,8 +24,6 @@ from fastdp.ledger.store import ENDS, ENTERS, LedgerState, Store, Verification, 
 from fastdp.noise.key import Key
 from fastdp.units import Period, Times, parse_length, shown_time
 
-__all__ = ["Ledger", "Reservation", "Verification"]
-
 
 class Guaranteed(Protocol):
     """A publisher or plan that states its guarantee."""

@@ -128,6 +128,16 @@ def _unpack(raw: bytes) -> int:
 ZERO = _pack(0)
 
 
+class Temporary(sqlite3.Connection):
+    """A database without a file, closed with its last reference, in any thread: Python 3.13 warns of open ones."""
+
+    def __init__(self) -> None:
+        super().__init__("", isolation_level=None, check_same_thread=False)
+
+    def __del__(self) -> None:
+        self.close()
+
+
 class Odometer:
     """The largest cost of each stream's releases to any one of its elements, or of a region's.
 
@@ -138,7 +148,7 @@ class Odometer:
 
     def __init__(self, db: sqlite3.Connection | None = None) -> None:
         if db is None:
-            db = sqlite3.connect(":memory:", isolation_level=None)
+            db = Temporary()
             db.executescript(SCHEMA)
         self._db = db
 

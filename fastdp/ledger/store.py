@@ -32,7 +32,7 @@ from fastdp.ledger import odometer
 from fastdp.ledger.costs import Budget
 from fastdp.ledger.entry import Entry
 from fastdp.noise.key import Key
-from fastdp.state.atomic_files import sync_folder
+from fastdp.state.atomic_files import sync_folder, write_owned
 
 FORMAT = 2
 #: "fdpL" marks the file as a ledger.
@@ -238,7 +238,7 @@ def sealing(key: Key | None, name: str) -> Mac:
 
 def replayed(rows: Iterable[Row], key: Key | None, name: str) -> sqlite3.Connection:
     """Temporary database of these lines and their tables; StateError, naming a line, if they were changed."""
-    db = sqlite3.connect("", isolation_level=None)
+    db: sqlite3.Connection = odometer.Temporary()
     db.executescript(f"PRAGMA application_id = {APPLICATION};{SCHEMA}BEGIN;")
     state: LedgerState | None = None
     before = START
@@ -300,10 +300,7 @@ def make_ledger(path: Path, key: Key | None) -> None:
     made = replayed([(0, text, sealed(START, text, sealing(key, name)))], key, str(path))
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
     try:
-        with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            file.write(made.serialize())
-            file.flush()
-            os.fsync(file.fileno())
+        write_owned(temporary, made.serialize())
         # Never over a ledger that another process made meanwhile; and there never is an empty one.
         with contextlib.suppress(FileExistsError):
             os.link(temporary, path)
@@ -459,7 +456,7 @@ class Store:
         found = self._path.stat()
         if not stat.S_ISREG(found.st_mode):
             raise StateError(f"{self.name}: expected a file")
-        if found.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+        if os.name == "posix" and found.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
             raise StateError(
                 f"{self.name}: group or others have access (mode {stat.S_IMODE(found.st_mode):04o}); expected an "
                 "owner-only file (chmod 600)"
@@ -469,7 +466,7 @@ class Store:
     def _connected(self) -> sqlite3.Connection:
         # Never opened in another way: closing any descriptor of the file would drop SQLite's locks on it.
         name = f"file:{quote(os.fsencode(self._path))}?mode=rw"
-        return sqlite3.connect(name, LOCK_SECONDS, isolation_level=None, check_same_thread=False, uri=True)
+        return sqlite3.connect(name, timeout=LOCK_SECONDS, isolation_level=None, check_same_thread=False, uri=True)
 
     def _checked(self, db: sqlite3.Connection) -> Mac:
         """Sealing function; StateError for another file or key."""

@@ -16,14 +16,6 @@ if TYPE_CHECKING:
     from fastdp.local.encoding import decode, encode
     from fastdp.local.mechanisms import Hybrid, LogSquareWave, Piecewise, SquareWave, StochasticRounding
 
-_HOMES = {
-    "fastdp.local.client": ("Announcement", "Client"),
-    "fastdp.local.collectors": ("HistogramCollector", "SumCollector"),
-    "fastdp.local.distribution": ("Distribution",),
-    "fastdp.local.encoding": ("decode", "encode"),
-    "fastdp.local.mechanisms": ("Hybrid", "LogSquareWave", "Piecewise", "SquareWave", "StochasticRounding"),
-}
-
 __all__ = [
     "Announcement",
     "Client",
@@ -40,4 +32,4 @@ __all__ = [
 
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = lazy_names(__name__, __all__, _HOMES)
+    __getattr__, __dir__ = lazy_names(__name__, __all__)

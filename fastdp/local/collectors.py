@@ -152,7 +152,6 @@ class CollectorMachine(Machine[Tally], Generic[M]):
         return Counted([good], reports.size - good[0].size, refused, raw)
 
     def _good(self, column: Array, slots: Array) -> tuple[Integers, Integers]:
-        """Reports in range and their slots."""
         good = (column >= 0) & (column < self.mechanism.n_outputs)
         if column.dtype.kind == "f":
             # Numbers too long for 64 bits came as floats; so did NaN, which compares as False.

@@ -190,7 +190,6 @@ def estimate(
 
 
 def _checked_counts(output_counts: object, outputs: int) -> Integers:
-    """Counts of reports, with one at least; else DataError."""
     accepted = f"one count, a whole number of at least 0, for each of {outputs} outputs (or of fewer cells)"
     array = column.as_array(output_counts)
     if array is None:

@@ -60,7 +60,6 @@ def _check(name: str, mechanism: object) -> None:
 
 
 def _width(mechanism: Mechanism) -> int:
-    """Number of bytes of one report."""
     return (mechanism.n_outputs - 1).bit_length() + 7 >> 3
 
 
@@ -82,7 +81,6 @@ def encode(mechanism: Mechanism, reports: int | NumberColumn) -> bytes:
 
 @lru_cache(maxsize=256)
 def _beginning(mechanism: Mechanism) -> bytes:
-    """Header up to the number of reports."""
     m = mechanism
     kind = next(number for number, name in KINDS.items() if name == type(m).__name__)
     return _HEADER.pack(MAGIC, VERSION, kind, _width(m), m.epsilon, m.low, m.high, 0)[: -_COUNT.size]

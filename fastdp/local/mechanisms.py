@@ -96,7 +96,6 @@ class Mechanism(ABC):
 
     @cached_property
     def _words(self) -> bytes:
-        """Mechanism and parameters, encoded for keys."""
         return encode(identity(self))
 
     @property
@@ -109,16 +108,6 @@ class Mechanism(ABC):
     def n_outputs(self) -> int:
         """Number of possible reports: 0, ..., n_outputs - 1."""
         return self.distribution.outputs
-
-    @property
-    def total_weight(self) -> int:
-        """Number of words; P[report | x] = weight(x, report) / total_weight."""
-        return self.distribution.total
-
-    def weight(self, x: int, output: int) -> int:
-        """Words that turn grid step x into this report."""
-        x = validation.integer("x", x, 0, self.STEPS)
-        return self.distribution.weight(x, validation.integer("output", output, 0, self.n_outputs - 1))
 
     @overload
     def steps_of(self, values: float) -> int: ...
@@ -184,7 +173,6 @@ class Mechanism(ABC):
         return self._perturb_column(column, source)
 
     def _perturb_column(self, column: Array, source: Words) -> NDArray[np.int32]:
-        """Reports of a column, chunk by chunk."""
         out: NDArray[np.int32] = np.empty(column.size, np.int32)
         begin = 0
         steps: NDArray[np.int32] | None = None

@@ -48,7 +48,6 @@ class Words:
     of: tuple[str | int | bytes, ...] = ()
 
     def __post_init__(self) -> None:
-        """ParameterError for values out of range."""
         validation.integer("stream", self.stream, 0, MAX_STREAMS - 1)
         if self.start is not None:
             validation.integer("start", self.start, 0, MAX_START)
@@ -123,7 +122,6 @@ class Estimator(NamedTuple):
         return cls(terms[0].last, *coefficients[0], *coefficients[-1])
 
     def __call__(self, reports: Array) -> Floats:
-        """Unbiased estimates, float64[n], of reports in range."""
         from fastdp_kernels.local import local_reports
 
         out = np.empty(reports.size)
@@ -132,12 +130,10 @@ class Estimator(NamedTuple):
 
 
 def _sum(n: int) -> Fraction:
-    """0 + 1 + ... + (n - 1)."""
     return Fraction(n * (n - 1), 2)
 
 
 def _sum_of_squares(n: int) -> Fraction:
-    """0^2 + 1^2 + ... + (n - 1)^2."""
     return Fraction(n * (n - 1) * (2 * n - 1), 6)
 
 

@@ -10,10 +10,8 @@ if TYPE_CHECKING:
     from fastdp.noise.draws import discrete_gaussian, discrete_laplace, geometric
     from fastdp.noise.key import Key
 
-_HOMES = {"fastdp.noise.key": ("Key",), "fastdp.noise.draws": ("discrete_gaussian", "discrete_laplace", "geometric")}
-
 __all__ = ["Key", "discrete_gaussian", "discrete_laplace", "geometric"]
 
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = lazy_names(__name__, __all__, _HOMES)
+    __getattr__, __dir__ = lazy_names(__name__, __all__)

@@ -17,10 +17,10 @@ from fastdp import validation
 from fastdp.errors import ParameterError
 from fastdp.guarantee import Guarantee, pure
 from fastdp.kinds import Floats, Integers, Records
-from fastdp.noise.draws import Distribution, NoiseName, concentrated, noise_distribution
 from fastdp.noise.key import Key
+from fastdp.noise.sampler import Distribution, NoiseName, concentrated, noise_distribution
 from fastdp.noise.words import Purpose, StreamId
-from fastdp.perturbers.base import HierarchyShape, fill, independent_constant, single_level
+from fastdp.perturbers.base import HierarchyShape, fill, independent_constant
 from fastdp.perturbers.hierarchy import Hierarchy
 from fastdp.record import Checked, Choice, Flag, parameter, record
 from fastdp.releases.intervals import SumNoise, tree_variances
@@ -52,7 +52,7 @@ class Flat:
 
     def plan(self, epsilon: float, max_range: int) -> HierarchyShape:
         """One level, one value a block, in batches of DRAWN values."""
-        return single_level(DRAWN, DRAWN)
+        return HierarchyShape(leaves=DRAWN, tops=DRAWN, tree_blocks=DRAWN)
 
     def guarantee(self, plan: HierarchyShape, epsilon: float) -> Guarantee:
         if self.noise == "gaussian":
@@ -118,12 +118,11 @@ PRIOR_EVENTS = 1.0
 class BlocksShape(HierarchyShape):
     """Public shape with the first block length, 2^first values, and 2^usual without a focus."""
 
-    first: int
-    usual: int
+    first: int = 0
+    usual: int = 0
 
 
 def _checked_focus(name: str, focus: object) -> Focus:
-    """`focus` as integers; ParameterError unless a length or a pair."""
     if not isinstance(focus, (tuple, list)):
         return validation.integer(name, focus, 1, 2**40)
     if len(focus) != 2:
@@ -170,7 +169,6 @@ class Blocks(Flat):
     rule: ClassVar[int] = 1
 
     def _focused(self, max_range: int) -> tuple[int, int]:
-        """Shortest and longest range that matters."""
         if isinstance(self.focus, tuple):
             return self.focus
         length = self.focus if isinstance(self.focus, int) else max_range
@@ -297,7 +295,6 @@ def tree_for_window(window: int) -> WindowTree:
 
 @lru_cache(maxsize=64)
 def _best(window: int) -> WindowTree:
-    """The candidate of least variance, then of shortest tree."""
     found = [_tree(window, fan_out, count * window) for fan_out in FAN_OUTS for count in WINDOWS]
     return min(found, key=lambda tree: (round(tree.variance, 9), tree.max_range))
 

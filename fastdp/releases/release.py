@@ -67,8 +67,8 @@ class ReleasedNodes:
         return ones.sum(starts, stops).astype(np.int64)
 
 
-#: Names of streams: numbers, or a tuple of which some are texts.
-Ids = Indices | tuple[int | str, ...]
+#: Names of streams.
+Ids = Indices | tuple[str, ...]
 _UNSET: Indices = np.empty(0, np.int64)
 
 
@@ -94,7 +94,7 @@ class Release:
         The revised streams, if blocks adapt to them (:class:`fastdp.Adaptive`).
     noise : SumNoise or None
         Noise of the sums; None if unknown, as after a renewed threshold.
-    ids : int64[streams], or tuple of int and str, or None
+    ids : int64[streams], or tuple of str, or None
         Names of many streams in their noise keys.
     borders : int64[streams + 1]
         Stream i is ``values[borders[i]:borders[i + 1]]``.

@@ -8,29 +8,20 @@ from fastdp._lazy import lazy_names
 
 if TYPE_CHECKING:
     from fastdp.spatial.domains import Box, Domain
-    from fastdp.spatial.map_files import write_cells, write_points
+    from fastdp.spatial.map_files import write_points
     from fastdp.spatial.maps import Network, Polygons
-    from fastdp.spatial.released_tree import CellIndex, PrivTree, ReleasedTree
-
-_HOMES = {
-    "fastdp.spatial.domains": ("Box", "Domain"),
-    "fastdp.spatial.map_files": ("write_cells", "write_points"),
-    "fastdp.spatial.maps": ("Network", "Polygons"),
-    "fastdp.spatial.released_tree": ("CellIndex", "PrivTree", "ReleasedTree"),
-}
+    from fastdp.spatial.released_tree import PrivTree, ReleasedTree
 
 __all__ = [
     "Box",
-    "CellIndex",
     "Domain",
     "Network",
     "Polygons",
     "PrivTree",
     "ReleasedTree",
-    "write_cells",
     "write_points",
 ]
 
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = lazy_names(__name__, __all__, _HOMES)
+    __getattr__, __dir__ = lazy_names(__name__, __all__)

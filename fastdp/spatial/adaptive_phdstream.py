@@ -236,7 +236,6 @@ class CountParameters:
         return self._shrunken(counted, counted.released + elapsed * rate, missing)
 
     def _weigh(self, tree: Tree, weight: Integers) -> Integers:
-        """Add the noise variances of PrivTree's counts to `weight` and return them."""
         return self._add(tree, np.zeros_like(tree.leaves), self.first, np.zeros_like(weight), weight)[1]
 
     def _add(
@@ -281,7 +280,6 @@ class CountParameters:
         return tree._replace(held=held, variance=variance, projected=estimate)
 
     def _regrow(self, counted: Tree, added: Integers, removed: Integers) -> Tree:
-        """Tree whose cells follow from the counts so far."""
         cells = self.cells
         known = tuple(getattr(counted, name) for name in KNOWN)
         root = {name: column[0] for name, column in zip(KNOWN[1:], known[1:], strict=True)}
@@ -382,14 +380,12 @@ class AdaptiveMachine(PointParameters, PointMachine[AdaptiveState]):
     def _count_total(
         self, state: AdaptiveState, tree: Tree, come: Integers, gone: Integers, key: Key
     ) -> tuple[TotalCount, Tree]:
-        """Count of all points, if there is one, and the tree adjusted to it."""
         if self.total is None:
             return state.total, tree
         total = self.total.step(state.total, come.size - gone.size, state.n_steps, key)
         return total, self.counting.adjusted(tree, self._missing(total, tree))
 
     def _missing(self, total: TotalCount, tree: Tree) -> float:
-        """Correction of the cells' sum, in points."""
         if self.total is None:
             return 0.0
         return self.total.missing(total, int(tree.released[0]), self.counting.noise * float(tree.weight[0]))

@@ -262,7 +262,6 @@ def _walk_down(plan: CellParameters, starts: Integers, columns: Mapping[str, Arr
 
 
 def _undo_cuts(fan_out: int, level: int, starts: Integers, columns: Mapping[str, Array]) -> None:
-    """Drop the last level's families without a measure."""
     begin, end = int(starts[level]), int(starts[level + 1])
     parent, first = columns["parent"], columns["first"]
     barren = ~(columns["measure"][begin:end] > 0.0).reshape(-1, fan_out).any(axis=1)

@@ -231,7 +231,6 @@ class CellParameters:
     uniform: bool = field(init=False)
 
     def __post_init__(self) -> None:
-        """ParameterError for more than 2^62 smallest cells."""
         fan_out, max_depth, dim, most = self.fan_out, self.max_depth, self.domain.dim, None
         if fan_out**max_depth > 2**CODE_BITS:
             most = int(CODE_BITS / math.log2(fan_out))
@@ -295,7 +294,6 @@ class PointParameters(Keyed, ABC):
     outside: Outside = parameter(Choice(("raise", "clip")), default="raise")
 
     def _check(self) -> None:
-        """Raise ParameterError if the parameters do not fit together."""
         _ = self.plan
 
     @property

@@ -129,7 +129,7 @@ class Polygons(Map):
         shapely = load("shapely")
         raw = shapely.to_wkb(shapely.geometrycollections(self._tree.geometries))
         return {
-            "parts": codec.pack(np.frombuffer(raw, np.uint8), "u1"),
+            "parts": raw,
             **{name: codec.describe(getattr(self, name)) for name in ("lower", "upper", "geographic")},
             "plane_area": self._plane_area,
         }
@@ -141,11 +141,13 @@ class Polygons(Map):
         return {**plain, "parts": shapely.to_wkb(shapely.geometrycollections(self._tree.geometries))}
 
     @classmethod
-    def from_description(cls, parts: str, lower: Json, upper: Json, geographic: bool, plane_area: float) -> Polygons:
+    def from_description(
+        cls, parts: bytes, lower: Json, upper: Json, geographic: bool, plane_area: float
+    ) -> Polygons:
         """The area restored from :meth:`describe`; ValueError if it is invalid."""
         shapely = load("shapely")
         try:
-            whole = shapely.from_wkb(codec.unpack(parts, "u1").tobytes())
+            whole = shapely.from_wkb(parts)
         except shapely.errors.ShapelyError as error:
             raise ValueError(f"no polygons: {error}") from None
         small = shapely.get_parts(whole)
@@ -222,7 +224,6 @@ class _Cut:
 
 
 def _triangulate(cuts: list[_Cut]) -> None:
-    """Set the triangles of cells."""
     if not cuts:
         return
     shapely = load("shapely")
@@ -287,7 +288,6 @@ class Network(Map):
     def _set(
         self, starts: Floats, steps: Floats, corners: Corners, scales: Floats, geographic: bool, tolerance: float
     ) -> None:
-        """Set the fields from segments."""
         shapely = load("shapely")
         self._starts, self._steps = starts, steps
         (self.lower, self.upper), self.geographic = corners, geographic
@@ -385,7 +385,6 @@ class Network(Map):
 
 
 def _small_parts(shapely: ModuleType, union: Geometries) -> Geometries:
-    """Polygons with few corners that tile the union."""
     waiting, done = list(shapely.get_parts(union)), []
     while waiting:
         part = waiting.pop()

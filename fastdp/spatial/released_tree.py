@@ -11,8 +11,8 @@ from typing import ClassVar, TypeAlias
 import numpy as np
 
 from fastdp.counters.counter import Simple, counter_guarantee, event_guarantee
-from fastdp.data.column import as_array, as_reals, entry_at
-from fastdp.errors import DataError, ParameterError, StateError
+from fastdp.data.column import as_array, entry_at
+from fastdp.errors import DataError, StateError
 from fastdp.guarantee import Guarantee, sequential
 from fastdp.kinds import Floats, Integers, Values
 from fastdp.noise.binding import step_key
@@ -21,7 +21,7 @@ from fastdp.record import Real, constructor, parameter, record, values_of
 from fastdp.releases.intervals import MODEL_WIDTH, checked_confidence, wider_quantile
 from fastdp.spatial import decomposition
 from fastdp.spatial.decomposition import Tree
-from fastdp.spatial.domains import Box, CellParameters, Domain, Outside, PointParameters, as_boxes, as_points
+from fastdp.spatial.domains import Box, CellParameters, Domain, Outside, PointParameters, as_points
 from fastdp.state.machine import CallGuard, single_caller
 from fastdp_kernels.points import box_queries, cell_codes
 
@@ -29,8 +29,6 @@ from fastdp_kernels.points import box_queries, cell_codes
 MAX_POINTS = 2.0**48
 #: Of one box, or of many.
 Counts: TypeAlias = float | Floats
-#: Items in a leaf of the k-d tree: fewer cost more nodes, more cost longer scans.
-LEAF = 16
 
 
 class ReleasedTree:
@@ -146,7 +144,6 @@ class ReleasedTree:
         return sums
 
     def _boxes(self, lower: Values, upper: Values) -> tuple[Floats, Floats, bool]:
-        """Checked corners, and True for a single box."""
         dim, axes = self.domain.dim, []
         for name, corner in (("lower", lower), ("upper", upper)):
             array = as_array(corner)
@@ -263,57 +260,3 @@ class PrivTree:
         key, _ = step_key(self._key, "", 0, codes)
         tree = decomposition.take_step(self._plan, self._root, codes, codes[:0], 0, key)[1]
         return ReleasedTree(self._plan, tree.shown)
-
-
-class BoxTree:
-    """Boxes or points in k-d tree order, with nodes' bounding boxes."""
-
-    def __init__(self, lower: Floats, upper: Floats) -> None:
-        n = lower.shape[0]
-        self.levels = max(0, (n // LEAF).bit_length() - 1)
-        self.order = np.arange(n)
-        # Centres of cells; half of each first, because a sum could overflow.
-        keys = lower.copy() if upper is lower else 0.5 * lower + 0.5 * upper
-        box_queries.sort_into_tree(keys, self.levels, self.order)
-        self.lower = keys if upper is lower else lower[self.order]
-        self.upper = keys if upper is lower else upper[self.order]
-        self.node_lower = np.empty((2 << self.levels, lower.shape[1]))
-        self.node_upper = np.empty_like(self.node_lower)
-        box_queries.enclose_items(self.lower, self.upper, self.levels, self.node_lower, self.node_upper)
-
-
-class CellIndex:
-    """Index of cells with counts, for expected numbers of evenly sampled points in boxes.
-
-    Parameters
-    ----------
-    lower, upper : array-like[n, d]
-        Finite corners, copied; cells may lack extent along an axis.
-    counts : array-like[n]
-        Finite; negative ones are allowed.
-    """
-
-    def __init__(self, lower: Values, upper: Values, counts: Values) -> None:
-        shape = as_reals(lower, "lower").shape
-        low, high = as_boxes(lower, upper, shape[1] if len(shape) == 2 else 1, finite=True)
-        contents = as_reals(counts, "counts")
-        if contents.shape != low.shape[:1] or not np.isfinite(contents).all():
-            raise ParameterError(f"counts: expected one finite number for each of {low.shape[0]} cells")
-        self._tree = BoxTree(low, high)
-        self._counts = contents[self._tree.order]
-        self._sums = np.empty(2 << self._tree.levels)
-        box_queries.sum_items(self._counts, self._tree.levels, self._sums)
-
-    @property
-    def total(self) -> float:
-        """Sum of all counts."""
-        return float(self._sums[1])
-
-    def count(self, lower: Values, upper: Values) -> Floats:
-        """Content of each box, float64[q]: cells' counts times their shares in it; bounds may be infinite."""
-        tree = self._tree
-        low, high = as_boxes(lower, upper, tree.lower.shape[1])
-        out = np.empty(low.shape[0])
-        cells = tree.lower, tree.upper, self._counts, tree.node_lower, tree.node_upper, self._sums, tree.levels
-        box_queries.count_cells(*cells, low, high, out)
-        return out

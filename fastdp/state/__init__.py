@@ -10,10 +10,8 @@ if TYPE_CHECKING:
     from fastdp.state.driver import Publisher
     from fastdp.state.machine import Machine, Transition
 
-_HOMES = {"fastdp.state.machine": ("Machine", "Transition"), "fastdp.state.driver": ("Publisher",)}
-
 __all__ = ["Machine", "Publisher", "Transition"]
 
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = lazy_names(__name__, __all__, _HOMES)
+    __getattr__, __dir__ = lazy_names(__name__, __all__)

@@ -1,14 +1,13 @@
 """Files that appear complete or not at all, survive a power cut, and are locked between processes.
 
-Incomplete ones are owner-only, and removed by the next run.  Outputs and shards are written so; a publisher's state
-file is :mod:`fastdp.state.state_file`.
+Incomplete ones are owner-only, and removed by the next run.  All calls that differ between operating systems are
+here: locks, modes of new files, and the sync of folders.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
-import functools
 import glob
 import inspect
 import os
@@ -20,12 +19,44 @@ import time
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType
-from typing import BinaryIO, cast
+from typing import BinaryIO
 
 from fastdp.errors import ParameterError
+
+if sys.platform == "win32":
+    import msvcrt
+
+    def try_lock(descriptor: int) -> bool:
+        """Lock an open file without waiting; False if held elsewhere."""
+        try:
+            os.lseek(descriptor, 0, os.SEEK_SET)
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        except PermissionError:
+            return False
+        return True
+
+    def unlock(descriptor: int) -> None:
+        """Release a lock before its file is closed."""
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        msvcrt.locking(descriptor, msvcrt.LK_UNLCK, 1)
+
+else:
+    import fcntl
+
+    def try_lock(descriptor: int) -> bool:
+        """Lock an open file or folder without waiting; False if held elsewhere, OSError without locks."""
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+    def unlock(descriptor: int) -> None:
+        """Release a lock before its file is closed: a forked child shares the open file."""
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
+
 
 #: Every fork that Python knows of replaces the entry by a new object.
 token = [object()]
@@ -34,6 +65,9 @@ TOKEN_BYTES = 8
 NO_ROOM = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
 LOCK_TRIES, LOCK_PAUSE = 600, 0.05
 LOCK_SECONDS = LOCK_TRIES * LOCK_PAUSE
+#: Where folders cannot be opened, a file in them is locked.
+_FOLDERS_OPEN, _LOCK_FILE = hasattr(os, "O_DIRECTORY"), ".fastdp.lock"
+_OWNER_ONLY = 0o600
 
 
 def _renew() -> None:
@@ -49,53 +83,41 @@ def identity() -> tuple[int, object]:
     return os.getpid(), token[0]
 
 
-@functools.cache
-def has_locks() -> bool:
-    """Return whether the system has flock."""
-    return find_spec("fcntl") is not None
+def open_owned(path: Path | str, flags: int) -> int:
+    """Open a file, owner-only if new."""
+    return os.open(path, flags | getattr(os, "O_BINARY", 0), _OWNER_ONLY)
+
+
+def write_owned(path: Path, content: bytes) -> None:
+    """Create a file, owner-only and synced."""
+    with open(path, "xb", opener=open_owned) as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def lock(descriptor: int) -> bool:
-    """Lock an open file or folder until :func:`unlock`; False after LOCK_SECONDS; OSError without locks.
-
-    Locks of this thread's interrupted calls are released.
-    """
+    """:func:`try_lock` for LOCK_SECONDS; locks of this thread's interrupted calls are released."""
     for _ in range(LOCK_TRIES):
-        if _locks(descriptor) or (_release_abandoned(descriptor) and _locks(descriptor)):
+        if try_lock(descriptor) or (_release_abandoned(descriptor) and try_lock(descriptor)):
             return True
         time.sleep(LOCK_PAUSE)
     return False
 
 
-def _locks(descriptor: int) -> bool:
-    import fcntl
-
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
-def unlock(descriptor: int) -> None:
-    """Release a lock before its file is closed: a forked child shares the open file."""
-    import fcntl
-
-    fcntl.flock(descriptor, fcntl.LOCK_UN)
-
-
 class Hold:
-    """An open file or folder that may be locked, released with the last reference.
+    """An open folder that may be locked, released with the last reference.
 
     If an interrupted call's traceback keeps it, the thread's next :func:`lock` releases it.
     """
 
     descriptor = -1
 
-    def __init__(self, descriptor: int) -> None:
+    def __init__(self, folder: Path) -> None:
         self._process = identity()
         self._thread, self._user = threading.get_ident(), id(_user_of(sys._getframe(1)))
-        self.descriptor = descriptor
+        place = (folder, os.O_RDONLY) if _FOLDERS_OPEN else (folder / _LOCK_FILE, os.O_RDWR | os.O_CREAT)
+        self.descriptor = open_owned(*place)
         _holds.add(self)
 
     def is_abandoned(self, running: set[int]) -> bool:
@@ -156,9 +178,9 @@ def _release_abandoned(descriptor: int) -> bool:
 
 def sync_folder(folder: Path) -> None:
     """Sync a folder, so that a rename survives a power cut, where folders can be synced."""
-    if not hasattr(os, "O_DIRECTORY"):
+    if not _FOLDERS_OPEN:
         return
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:
@@ -176,7 +198,7 @@ def atomic_file(target: Path, *, overwrite: bool, alone: bool = False) -> Iterat
     final = Path(os.path.realpath(target))
     check_target(target, overwrite=overwrite)
     if not alone:
-        remove_leftovers(final)
+        remove_parts(final.parent, glob.escape(final.name))
     temporary, file, permissions = _open_beside(final)
     try:
         with file:
@@ -216,41 +238,21 @@ def _open_beside(final: Path) -> tuple[Path, BinaryIO, int]:
             permissions = stat.S_IMODE(os.fstat(probe.fileno()).st_mode)
         # Another writer may have taken it for a leftover since its end.
         temporary.unlink(missing_ok=True)
-        file = cast("BinaryIO", open(temporary, "x+b", opener=_for_owner))  # noqa: SIM115 - the caller closes it
-        _lock(file, wait=True)
+        file = open(temporary, "x+b", opener=open_owned)  # noqa: SIM115 - the caller closes it
+        # Without locks leftovers stay.
+        with contextlib.suppress(OSError):
+            lock(file.fileno())
         if os.fstat(file.fileno()).st_nlink:
             return temporary, file, permissions
         # Taken for a leftover between its creation and its lock.
         file.close()
 
 
-def _for_owner(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
-
-
-def _lock(file: BinaryIO, *, wait: bool) -> bool:
-    """Lock a file; False if held elsewhere, or without locks."""
-    if not has_locks():
-        return False
-    import fcntl
-
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
-
-
-def remove_leftovers(final: Path) -> None:
-    """Delete a target's temporary files of killed writers."""
-    remove_parts(final.parent, glob.escape(final.name))
-
-
 def remove_parts(folder: Path, names: str) -> None:
     """Delete unlocked temporary files whose targets match the glob `names`."""
     for path in folder.glob(f".{names}.{'[0-9a-f]' * 2 * TOKEN_BYTES}.tmp"):
         with contextlib.suppress(OSError), path.open("rb") as file:
-            if _lock(file, wait=False):
+            if try_lock(file.fileno()):
                 path.unlink()
 
 

@@ -1,17 +1,15 @@
-"""Numbers, arrays, records and components as JSON and back."""
+"""Numbers, arrays, records and components as MessagePack and back."""
 
 from __future__ import annotations
 
-import base64
 import dataclasses
-import json
 import types
 import typing
-import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeAlias
 
+import msgspec
 import numpy as np
 
 from fastdp import validation
@@ -21,63 +19,25 @@ from fastdp.kinds import Array, Json
 from fastdp.noise.canonical import check_rule, rule_of
 from fastdp.noise.key import Binding, Key
 
-#: Bytes that an array may have, or how many times those that it takes packed: a small file that would inflate to all
-#: memory is refused before that.
-MAX_BYTES, MAX_INFLATION = 2**28, 64
-#: A value of a JSON text.
+#: A value of a JSON text, or bytes.
 JsonValue: TypeAlias = Any
-#: A state as JSON (:meth:`fastdp.state.machine.Machine.pack`).
+#: A state as such values (:meth:`fastdp.state.machine.Machine.pack`).
 Packed: TypeAlias = Json
 #: Classes of components by their names.
 Parts = Mapping[str, type]
+#: Content of a state as MessagePack and back; NumPy's floats count as Python's.
+encode, decode = msgspec.msgpack.Encoder(enc_hook=float.__float__).encode, msgspec.msgpack.decode
 _KINDS = {np.int64: "<i8", np.float64: "<f8"}
 
 
-def pack(array: Array, kind: str) -> str:
-    """Array as compressed text of type `kind`; StateError beyond the limit of :func:`unpack`."""
-    raw = array.astype(kind).tobytes()
-    packed = zlib.compress(raw, 1)
-    if len(raw) > MAX_BYTES and len(raw) > _most(packed):
-        raise StateError(
-            f"a state file cannot hold an array of {len(raw):,} bytes: expected at most {_most(packed):,} where it "
-            f"compresses to {len(packed):,}; use a smaller hold-out, domain or number of slots"
-        )
-    return base64.b64encode(packed).decode()
+def pack(array: Array, kind: str) -> bytes:
+    """Entries as bytes of type `kind`."""
+    return array.astype(kind).tobytes()
 
 
-def unpack(text: str, kind: str) -> Array:
-    """Array of :func:`pack`; ValueError or zlib.error for other text."""
-    return np.frombuffer(_inflated(text), kind)
-
-
-def _most(packed: bytes) -> int:
-    return max(MAX_BYTES, MAX_INFLATION * len(packed))
-
-
-def _inflated(text: str) -> bytes:
-    """Bytes of a compressed text; ValueError if truncated or too long."""
-    packed = base64.b64decode(text)
-    unpacker, most = zlib.decompressobj(), _most(packed)
-    raw = unpacker.decompress(packed, most + 1)
-    if len(raw) > most:
-        raise ValueError(f"{len(packed):,} bytes inflate to more than {most:,}")
-    if not unpacker.eof or unpacker.unused_data:
-        raise ValueError("compressed numbers that are cut short, or followed by something else")
-    return raw
-
-
-def same(now: JsonValue, recorded: JsonValue) -> bool:
-    """True for equal JSON documents; arrays are compared unpacked."""
-    if isinstance(now, dict) and isinstance(recorded, dict):
-        return now.keys() == recorded.keys() and all(same(now[name], value) for name, value in recorded.items())
-    if isinstance(now, list) and isinstance(recorded, list):
-        return len(now) == len(recorded) and all(map(same, now, recorded))
-    if isinstance(now, str) and isinstance(recorded, str) and now != recorded:
-        try:
-            return _inflated(now) == _inflated(recorded)
-        except (ValueError, zlib.error):
-            return False
-    return bool(now == recorded)
+def unpack(raw: bytes, kind: str) -> Array:
+    """Array of :func:`pack`; ValueError or TypeError for other bytes."""
+    return np.frombuffer(raw, kind)
 
 
 def require_int(number: object) -> int:
@@ -88,7 +48,7 @@ def require_int(number: object) -> int:
 
 
 def describe(record: object) -> JsonValue:
-    """Record as JSON: plain values, arrays, tuples and dataclasses."""
+    """Plain values of a record: of numbers, texts, arrays, tuples and dataclasses."""
     if isinstance(record, np.ndarray):
         return {"shape": list(record.shape), "data": pack(record, _KINDS[record.dtype.type])}
     if isinstance(record, (list, tuple)):
@@ -156,8 +116,7 @@ def expect(state: Array, like: Array) -> None:
 
 
 #: Errors of reading a text that is no description or packed state.
-_NUMBERS = (ArithmeticError, TypeError, ValueError, zlib.error)
-DAMAGE = (*_NUMBERS, AttributeError, LookupError, MemoryError, RecursionError)
+DAMAGE = (ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError, TypeError, ValueError)
 
 
 @contextmanager
@@ -175,11 +134,11 @@ def decode_errors(name: str, writer: object = __version__) -> Iterator[None]:
 def content_of(frames: list[bytes], name: str) -> Json:
     """Content of a state with later records applied; StateError if damaged."""
     with decode_errors(name):
-        content: JsonValue = json.loads(frames[0])
+        content: JsonValue = decode(frames[0])
         if not isinstance(content, dict) or not {"class", "fastdp", "home", "before", "now"} <= set(content):
             raise ValueError("no publisher in it")
         for frame in frames[1:]:
-            record = json.loads(frame)
+            record = decode(frame)
             before = {**content["now"], **record["drawn"]}
             digest = content["digest"] if content["chunk"] is None else content["chunk"]["digest"]
             content |= {"before": before, "now": record["now"], "chunk": record["chunk"], "digest": digest}
@@ -188,11 +147,6 @@ def content_of(frames: list[bytes], name: str) -> Json:
                 # Absent from the state before.
                 content["fresh"] = len(record.get("log", []))
     return content
-
-
-def as_text(content: JsonValue) -> bytes:
-    """Return JSON without spaces, as bytes."""
-    return json.dumps(content, separators=(",", ":")).encode()
 
 
 def key_of(content: Json) -> Key:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import json
 import logging
 import os
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping
@@ -27,7 +26,7 @@ from fastdp.noise.canonical import check_rule, rule_of
 from fastdp.noise.key import Key, repeating
 from fastdp.record import Keyed, values_of
 from fastdp.state import codec
-from fastdp.state.codec import Packed, as_text, content_of, decode_errors, key_of
+from fastdp.state.codec import Packed, content_of, decode_errors, key_of
 from fastdp.state.machine import Batch, CallGuard, Machine, Output, Record, check_is_machine, single_caller
 from fastdp.state.state_file import HEADER, Seal, StateFile, stamp_of
 
@@ -126,7 +125,7 @@ class Journal:
 
     def write(self, file: StateFile, content: Json) -> None:
         """Replace a file of this publisher by `content`."""
-        payload = as_text(content)
+        payload = codec.encode(content)
         with file.locked():
             known, kept = self._found(file), content["home"] is not None
             if kept:
@@ -164,7 +163,7 @@ class Journal:
         now, added, rewrite = record
         chunk = dataclasses.asdict(replay)
         log = {"log": added} if added else {}
-        payload = as_text({"now": now, "chunk": chunk, "drawn": dict(drawn), **log})
+        payload = codec.encode({"now": now, "chunk": chunk, "drawn": dict(drawn), **log})
         size = len(payload) - _size_of(added)
         # After an interrupt the file may be ahead: then the state before is another one than it has.
         fits = self._appends and before is self.last
@@ -215,7 +214,7 @@ class Journal:
         return None if known is None else known[: HEADER.size]
 
 
-def _size_of(log: Iterable[str]) -> int:
+def _size_of(log: Iterable[bytes]) -> int:
     return sum(map(len, log))
 
 
@@ -391,7 +390,7 @@ class Publisher(Generic[S]):
             with repeating():
                 first = self._machine.first(batch, count)
                 now = self._machine.pack(self._machine.step(self._state, first, self._key).state)
-        if not codec.same(json.loads(json.dumps(now)), recorded):
+        if codec.decode(codec.encode(now)) != recorded:
             raise StateError(
                 f"the replay leads to another position than the state file recorded (by fastdp {writer}, this is "
                 f"{__version__}): expected the fastdp that wrote it, because the same noise would meet other sums"
@@ -412,7 +411,7 @@ class Publisher(Generic[S]):
             hold-out and exact sums.
         """
         self._refuse_replay("to_bytes")
-        return Seal(key).pack(as_text(self._content(None)))[1]
+        return Seal(key).pack(codec.encode(self._content(None)))[1]
 
     @classmethod
     @validation.plain
@@ -531,9 +530,9 @@ class Publisher(Generic[S]):
         content, stamp = read_file(file)
         publisher = cls._from_content(content, file.name, replay=replay, own=own)
         home = content["home"]
-        if home not in (None, file.real) and not moved:
+        if home not in (None, repr(file.real)) and not moved:
             raise StateError(
-                f"{file.name} is a copy of {validation.shown(home)}, where it was kept: expected it there, "
+                f"{file.name} is a copy of {home}, where it was kept: expected it there, "
                 "because two copies would publish two streams under one noise (if it was moved here: moved=True)"
             )
         saved = content["before" if replay else "now"]
@@ -599,7 +598,7 @@ class Publisher(Generic[S]):
             "family": self._key.family.hex(),
             "noise": int(self._key.binding),
             "simulated": self._key.simulated,
-            "home": home,
+            "home": None if home is None else repr(home),
             "now": _without_log(now),
             "before": None,
             "digest": self._digest,
@@ -652,7 +651,7 @@ class Publisher(Generic[S]):
         return twin
 
 
-def _with_log(packed: Packed, log: list[str]) -> Packed:
+def _with_log(packed: Packed, log: list[bytes]) -> Packed:
     """Packed state with its log, as a machine reads it."""
     return {**packed, "log": log} if log else packed
 

@@ -69,7 +69,7 @@ class Record(NamedTuple):
     """A call as a kept file records it: state without its log, texts to append to it, and if most of it is old."""
 
     now: Json
-    added: list[str]
+    added: list[bytes]
     rewrite: bool
 
 

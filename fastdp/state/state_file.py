@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from fastdp import validation
 from fastdp.errors import ParameterError, StateError
-from fastdp.state import atomic_files
+from fastdp.state import atomic_files, codec
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -47,16 +47,19 @@ MIN_FILE_BYTES = 8192
 MAX_GENERATIONS = 2**63
 #: A payload inflates to at most this many bytes, or so many times its own: a small file must not fill the memory.
 MAX_PAYLOAD, MAX_INFLATION = 2**28, 64
-#: Text that most states share; belongs to the format.
-_DICTIONARY = (
-    b'"perturber":{"name":"Hierarchy","fan_out":16,"consistent":true,"prune":"optimal"},"threshold":{"name":"NoisyMax",'
-    b'"c":60,"noise":"exponential","step":null},"smoother":{"name":"Recent"},"renewal":null,"epsilon":1.0,"bound":'
-    b'100.0,"holdout":65536,"max_range":1048576,"resolution":null,"nonfinite":"raise","contributions":1,"sensitivity":'
-    b'null,"delta":0.0,"budget":null},"total_share":0.0,"counter":{"name":"Simple"},"whole":null,"drawn":0,'
-    b'"state":{"shape":[0],"data":"eJwDAAAAAAE="},"n_seen":0,"cycle":1,"held":0,"released":0,"theta_steps":0,"blocks":0,'
-    b'"filled":0,"open_sum":0,"prediction":0.0,"smoother":"eJwDAAAAAAE=","chain":"eJwDAAAAAAE=","holdout":"eJwDAAAAAAE="'
-    b'},"before":null,"chunk":null,"digest":"","noise":2,"simulated":false,"home":null,"now":{"n_seen":0,"secret":"",'
-    b'"member":0,"fastdp":"0.1.0","composition":{"class":"ToPS","Adaptive","PAK","PHDStream"'
+#: Bytes that most states share; they belong to the format.
+_DICTIONARY = codec.encode(
+    [
+        {"threshold": {"name": "NoisyMax", "rule": 1, "c": 60.0, "noise": "laplace", "step": None, "fan_out": 16}},
+        {"perturber": {"name": "Hierarchy", "consistent": True, "prune": "optimal", "basis": "boxes"}, "delta": 0.0},
+        {"smoother": {"name": "Recent"}, "epsilon": 1.0, "bound": 100.0, "holdout": 65536, "max_range": 1048576},
+        {"resolution": None, "nonfinite": "raise", "renewal": None, "contributions": 1, "sensitivity": None},
+        {"class": "Adaptive", "rule": 1, "fastdp": "0.2.0", "composition": {}, "secret": "", "member": 0},
+        {"family": "", "noise": 1, "simulated": False, "home": None, "now": {"state": {"shape": [0], "data": b""}}},
+        {"n_seen": 0, "cycle": 0, "held": 0, "released": 0, "theta_steps": 0, "blocks": 0, "filled": 0},
+        {"open_sum": 0, "prediction": 0.0, "smoother": b"", "chain": b"", "holdout": b""},
+        {"before": None, "digest": "", "chunk": {"count": 1, "digest": ""}, "drawn": {}},
+    ]
 )
 _CUT_SHORT = "is no fastdp state file, or was cut short"
 
@@ -338,12 +341,9 @@ class StateFile:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the folder's lock, where there are locks."""
-        if not atomic_files.has_locks():
-            yield
-            return
+        """Hold the folder's lock."""
         with _errors(f"{self._written} could not be written"):
-            hold = atomic_files.Hold(os.open(Path(self.real).parent, os.O_RDONLY))
+            hold = atomic_files.Hold(Path(self.real).parent)
         try:
             try:
                 locked = atomic_files.lock(hold.descriptor)
@@ -375,11 +375,7 @@ class StateFile:
         temporary = path.with_name(f".{path.name}.{secrets.token_hex(_TOKEN_BYTES)}")
         with _errors(f"{self._written} could not be written"):
             try:
-                descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-                with os.fdopen(descriptor, "wb") as file:
-                    file.write(sealed)
-                    file.flush()
-                    os.fsync(file.fileno())
+                atomic_files.write_owned(temporary, sealed)
                 temporary.replace(path)
             except BaseException:
                 with contextlib.suppress(OSError):
@@ -390,7 +386,7 @@ class StateFile:
     def append(self, frame: bytes, end: int) -> None:
         """Write one more frame after `end`; on failure, truncate there."""
         with _errors(f"{self._written} could not be written"):
-            descriptor = os.open(self.real, os.O_WRONLY)
+            descriptor = atomic_files.open_owned(self.real, os.O_WRONLY)
             try:
                 os.lseek(descriptor, end, os.SEEK_SET)
                 try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from functools import cached_property, partial
@@ -19,7 +18,7 @@ from fastdp.guarantee import Guarantee
 from fastdp.kinds import Array, Floats, Indices, Json, Values
 from fastdp.noise.canonical import check_rule, rule_of
 from fastdp.noise.key import Binding, Key
-from fastdp.state.codec import as_text, decode_errors
+from fastdp.state.codec import decode, decode_errors, encode
 from fastdp.state.driver import Publisher
 from fastdp.state.machine import CallGuard, Machine, single_caller
 from fastdp.state.state_file import MIN_BYTES, Seal
@@ -416,7 +415,7 @@ class Fleet:
         self._check()
         content, data = self._pack()
         seal = Seal(key)
-        header, whole = seal.pack(as_text(content))
+        header, whole = seal.pack(encode(content))
         frames = [whole]
         for number, begin in enumerate(range(0, len(data), FRAME_BYTES), start=1):
             part = data[begin : begin + FRAME_BYTES]
@@ -493,7 +492,7 @@ class Fleet:
         if not opened.complete:
             raise StateError("the state was cut short: expected all that to_bytes() gave")
         with decode_errors("the state"):
-            content = json.loads(opened.frames[0])
+            content = decode(opened.frames[0])
             if not isinstance(content, dict) or "fleet" not in content:
                 raise StateError("the state holds no fleet: expected what Fleet.to_bytes() gave")
             return cls._read((content, b"".join(opened.frames[1:])), machine, like)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from fastdp import validation
-from fastdp.data.column import as_array, as_column, kind_of
+from fastdp.data.column import as_array, kind_of
 from fastdp.errors import DataError, ParameterError
 from fastdp.kinds import Indices
 from fastdp.noise.key import MAX_STREAMS
@@ -50,7 +51,7 @@ def as_ids(ids: Any, rows: int | None = None) -> Indices | list[str]:
         else:
             raise DataError(f"ids holds {kind_of(array.dtype)}: expected whole numbers, or texts")
     if rows is not None and len(found) != rows:
-        raise DataError(f"ids has {len(found)} entries: expected {rows}, one for each value")
+        raise DataError(f"ids has {len(found)} entries: expected {rows}, one for each")
     if isinstance(found, list) and not validation.encodes("".join(found)):
         first = next(i for i, each in enumerate(found) if not validation.encodes(each))
         raise DataError(f"ids[{first}]: expected a text that UTF-8 can encode")
@@ -133,71 +134,16 @@ class Places:
         return out
 
 
-# Ids of release_many: distinct integers, or names.
-
-#: Numbers of streams as int64[n], or ids of which some are texts.
-Ids = Indices | tuple[int | str, ...]
-
-
-def as_row_ids(ids: object, n: int) -> Ids:
-    """`ids` of `n` streams: int64[n], or a tuple with texts; by default 0 .. n - 1."""
+def distinct_ids(ids: Any, n: int) -> Indices | tuple[str, ...]:
+    """Ids of `n` streams, by default 0 .. n - 1; ParameterError for one that comes twice."""
     if ids is None:
         return np.arange(n)
-    listed = _as_list(ids)
-    if listed is not None and any(isinstance(each, str) for each in listed):
-        return _as_names(listed, n)
-    column = as_column(ids, "ids") if listed is None or n else np.empty(0, np.int64)
-    if column.dtype.kind not in "iu" or column.size != n:
+    found = as_ids(ids, n)
+    names = found if isinstance(found, list) else found.tolist()
+    if len(set(names)) < n:
+        twice = next(name for name, times in Counter(names).items() if times > 1)
         raise ParameterError(
-            f"ids has {column.size} entries of {kind_of(column.dtype)}: expected {n} texts or whole numbers, one for "
-            "each stream"
+            f"ids has {validation.shown(twice)} more than once: expected distinct ids (equal noise reveals "
+            "differences)"
         )
-    wrong = np.flatnonzero((column < 0) | (column >= MAX_STREAMS))
-    if wrong.size:
-        raise ParameterError(
-            f"ids[{wrong[0]}] = {column[wrong[0]]}: expected a whole number of at least 0 and below {MAX_STREAMS}"
-        )
-    numbers = column.astype(np.int64)
-    distinct, times = np.unique(numbers, return_counts=True)
-    if distinct.size < n:
-        raise _twice(int(distinct[times > 1][0]))
-    return numbers
-
-
-def _as_list(ids: object) -> list[object] | None:
-    """Entries of a column that may hold texts; None for numbers."""
-    if isinstance(ids, (list, tuple)):
-        return list(ids)
-    for method in ("to_pylist", "to_list", "tolist"):
-        if hasattr(ids, method) and getattr(getattr(ids, "dtype", None), "kind", "O") not in "iuf":
-            return list(getattr(ids, method)())
-    return None
-
-
-def _as_names(listed: list[object], n: int) -> tuple[int | str, ...]:
-    """Ids as a tuple; ParameterError for another number, or duplicates."""
-    if len(listed) != n:
-        raise ParameterError(f"ids has {len(listed)} entries: expected {n}, one for each stream")
-    names: list[int | str] = []
-    for i, each in enumerate(listed):
-        if isinstance(each, str) and each and validation.encodes(each):
-            names.append(str(each))
-        elif isinstance(each, str):
-            raise ParameterError(
-                f"ids[{i}] = {validation.shown(each)}: expected a text that is not empty and that UTF-8 can encode"
-            )
-        else:
-            names.append(validation.integer(f"ids[{i}]", each, 0, MAX_STREAMS - 1))
-    seen: set[int | str] = set()
-    for name in names:
-        if name in seen:
-            raise _twice(name)
-        seen.add(name)
-    return tuple(names)
-
-
-def _twice(name: object) -> ParameterError:
-    """The error for a duplicate id."""
-    return ParameterError(
-        f"ids has {validation.shown(name)} more than once: expected distinct ids (equal noise reveals differences)"
-    )
+    return tuple(found) if isinstance(found, list) else found

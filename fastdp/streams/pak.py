@@ -5,31 +5,31 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Iterator
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, replace
 from fractions import Fraction
 from functools import cached_property, partial
-from typing import Any, ClassVar, Literal, NamedTuple, cast
+from typing import ClassVar, Literal, NamedTuple, cast
 
 import numpy as np
 
 from fastdp import validation
-from fastdp.data.column import NOT_FINITE, as_floats, as_whole, entry_at
+from fastdp.data.column import as_finite, as_floats, as_whole
 from fastdp.errors import DataError, ParameterError, StateError
 from fastdp.guarantee import Guarantee, parallel, remainder, sequential
 from fastdp.integer_grid import Grid, make_grid
 from fastdp.kinds import Floats, Integers, Values
 from fastdp.noise import sampler
+from fastdp.noise.binding import theta_key
 from fastdp.noise.key import Key
 from fastdp.noise.words import MAX_WORDS, Purpose, StreamId
-from fastdp.perturbers.base import theta_key
-from fastdp.record import Flag, Keyed, Kind, Real, Whole, constructor, parameter, record, values_of
+from fastdp.record import Flag, Keyed, Kind, Real, Whole, constructor, parameter, record
 from fastdp.releases.intervals import SumNoise
 from fastdp.releases.release import Release
 from fastdp.state import codec
 from fastdp.state.codec import Packed
 from fastdp.state.driver import Publisher
 from fastdp.state.machine import Column, Machine, Transition, single_caller
-from fastdp.streams.parameters import PARTS, noise_key
+from fastdp.streams.parameters import PARTS
 from fastdp.thresholds import Fixed, PAKQuantile, SmoothQuantile, Threshold, ThresholdTask
 from fastdp.thresholds.base import as_rule, held_out
 from fastdp_kernels.noise import binary_counter
@@ -42,9 +42,109 @@ MIN_TAIL = 2.0**-54
 ABOVE_ROUNDING = 1.0 + 2.0**-30
 
 
+def usual_threshold(delta: object, clip: bool) -> PAKQuantile:
+    """PAK's own rule; ParameterError for delta = 0."""
+    number = validation.real("delta", delta)
+    if number == 0.0:
+        raise ParameterError(
+            f"delta = {delta!r}: expected a number above 0 for PAKQuantile, or another threshold, such as "
+            "SmoothQuantile(noise='cauchy')"
+        )
+    return PAKQuantile(delta=number, clip=clip)
+
+
+# The counter, and the machine.
+
+
+class RunningSum(NamedTuple):
+    """An immutable binary counter over N values in [0, theta], epsilon-DP: noise theta levels / epsilon."""
+
+    key: Key
+    #: Number of the counter in the stream.
+    number: int
+    #: N.
+    length: int
+    #: floor(log2 N) + 1.
+    levels: int
+    #: Sensitivity, in grid steps.
+    theta_steps: int
+    distribution: sampler.LaplaceDistribution
+    #: Values counted.
+    seen: int
+    #: Base plus exact sum, in grid steps. Secret.
+    total: int
+    #: int64[levels + 1]. Noise of the open nodes, summed from each height up. Secret.
+    above: Integers
+
+    def __repr__(self) -> str:
+        # Without the secrets.
+        return f"RunningSum(length={self.length}, theta_steps={self.theta_steps}, seen={self.seen})"
+
+    @classmethod
+    def start(cls, key: Key, number: int, length: int, theta_steps: int, epsilon: float, base: int) -> RunningSum:
+        """A counter before its first value."""
+        levels = length.bit_length()
+        distribution = sampler.laplace_distribution(Fraction(theta_steps * levels) / Fraction(epsilon))
+        return cls(key, number, length, levels, theta_steps, distribution, 0, base, np.zeros(levels + 1, np.int64))
+
+    def advance(self, steps: Integers) -> tuple[RunningSum, Integers]:
+        """The counter after `steps`, and the noisy sum after each, int64 (modulo 2^64)."""
+        key, number, length, levels, theta_steps, distribution, seen, before, above = self
+        after, above, out = seen + steps.size, above.copy(), np.empty(steps.size, np.int64)
+        noise, offsets = sampler.draw_nodes(distribution, key, number, seen, after, levels)
+        total = binary_counter.count_on(steps, seen, before, above, noise, offsets, out)
+        return RunningSum(key, number, length, levels, theta_steps, distribution, after, total, above), out
+
+
+def averages(
+    sums: Integers, recent: Integers, position: int, window: int | None, resolution: float
+) -> tuple[Floats, Integers]:
+    """Average for each running sum, float64[k], and the last sums, `recent` for the next call.
+
+    (S_t - S_{t-w}) / w if S_{t-w} was published, else S_t / t; `window` None for all.  `sums`: int64[k] modulo 2^64.
+    """
+    counts = np.arange(position - sums.size + 1, position + 1, dtype=np.float64)
+    out: Floats = np.multiply(sums, resolution, dtype=np.float64) / counts
+    if window is None:
+        return out, recent
+    known = np.concatenate([recent, sums])
+    whole = min(sums.size, max(0, known.size - window))
+    if whole:
+        # Exact differences of integers, so noise that both sums share cancels completely.
+        rise = known[known.size - whole :] - known[known.size - whole - window : known.size - window]
+        out[sums.size - whole :] = np.multiply(rise, resolution, dtype=np.float64) / window
+    return out, known[max(0, known.size - window) :].copy()
+
+
+NO_STEPS: Integers = np.empty(0, np.int64)
+
+
+class PAKState(NamedTuple):
+    """State of a PAK stream."""
+
+    #: float64[m]. The hold-out, written in place; dropped once the threshold is chosen. Secret.
+    lag: Floats
+    #: Values consumed.
+    n_seen: int = 0
+    #: Counter after the hold-out.
+    tree: RunningSum | None = None
+    #: The running sum released last.
+    running: float | None = None
+    #: int64[at most w]. The last sums, in grid steps, for averages.
+    recent: Integers = NO_STEPS
+
+    def __repr__(self) -> str:
+        # Without the secrets.
+        return f"PAKState(n_seen={self.n_seen}, tree={self.tree}, running={self.running})"
+
+
 @record
-class PAKParameters(Keyed):
-    """The parameters of :class:`fastdp.PAK`; ParameterError if one is not accepted."""
+class PAKParameters(Machine[PAKState], Keyed):
+    """Mechanism 1 of the paper, by its parameters."""
+
+    SPLITS: ClassVar[bool] = True
+    PARTS: ClassVar[codec.Parts] = PARTS
+    rule: ClassVar[int] = 1
 
     epsilon: float = parameter(Real(above=0.0))
     delta: float = parameter(Real(least=0.0, below=1.0))
@@ -59,8 +159,6 @@ class PAKParameters(Keyed):
     clip: bool = parameter(Flag(), default=True)
     average: int | Literal["all"] | None = parameter(Kind(), default=None)
     resolution: float | None = parameter(Real(above=0.0), default=None)
-
-    rule: ClassVar[int] = 1
 
     def _check(self) -> None:
         """ParameterError for parameters that conflict: nothing fails later."""
@@ -185,165 +283,34 @@ class PAKParameters(Keyed):
             )
         return "sum of the first values, noise of scale r tau / epsilon_2: epsilon_2"
 
-    def noise_key(self, secret: Key) -> Key:
-        """Noise key under a secret."""
-        return noise_key(self, secret)
-
-    def describe(self) -> dict[str, Any]:
-        """Parameters as JSON, the threshold by name."""
-        return {**values_of(self), "threshold": codec.describe_part(self.threshold, PARTS)}
-
-    @classmethod
-    def from_description(cls, description: dict[str, Any]) -> PAKParameters:
-        """The parameters that :meth:`describe` gave."""
-        return cls(**{**description, "threshold": codec.build_part(description["threshold"], PARTS)})
-
-
-def usual_threshold(delta: object, clip: bool) -> PAKQuantile:
-    """PAK's own rule; ParameterError for delta = 0."""
-    number = validation.real("delta", delta)
-    if number == 0.0:
-        raise ParameterError(
-            f"delta = {delta!r}: expected a number above 0 for PAKQuantile, or another threshold, such as "
-            "SmoothQuantile(noise='cauchy')"
-        )
-    return PAKQuantile(delta=number, clip=clip)
-
-
-# The counter, and the machine.
-
-
-class RunningSum(NamedTuple):
-    """An immutable binary counter over N values in [0, theta], epsilon-DP: noise theta levels / epsilon."""
-
-    key: Key
-    #: Number of the counter in the stream.
-    number: int
-    #: N.
-    length: int
-    #: floor(log2 N) + 1.
-    levels: int
-    #: Sensitivity, in grid steps.
-    theta_steps: int
-    distribution: sampler.LaplaceDistribution
-    #: Values counted.
-    seen: int
-    #: Base plus exact sum, in grid steps. Secret.
-    total: int
-    #: int64[levels + 1]. Noise of the open nodes, summed from each height up. Secret.
-    above: Integers
-
-    def __repr__(self) -> str:
-        # Without the secrets.
-        return f"RunningSum(length={self.length}, theta_steps={self.theta_steps}, seen={self.seen})"
-
-    @classmethod
-    def start(cls, key: Key, number: int, length: int, theta_steps: int, epsilon: float, base: int) -> RunningSum:
-        """A counter before its first value."""
-        levels = length.bit_length()
-        distribution = sampler.laplace_distribution(Fraction(theta_steps * levels) / Fraction(epsilon))
-        return cls(key, number, length, levels, theta_steps, distribution, 0, base, np.zeros(levels + 1, np.int64))
-
-    def advance(self, steps: Integers) -> tuple[RunningSum, Integers]:
-        """The counter after `steps`, and the noisy sum after each, int64 (modulo 2^64)."""
-        key, number, length, levels, theta_steps, distribution, seen, before, above = self
-        after, above, out = seen + steps.size, above.copy(), np.empty(steps.size, np.int64)
-        noise, offsets = sampler.draw_nodes(distribution, key, number, seen, after, levels)
-        total = binary_counter.count_on(steps, seen, before, above, noise, offsets, out)
-        return RunningSum(key, number, length, levels, theta_steps, distribution, after, total, above), out
-
-    def describe(self) -> dict[str, Any]:
-        """State of the counter as JSON."""
-        return {"seen": self.seen, "total": self.total, "above": self.above.tolist()}
-
-    def resume(self, seen: int, total: int, above: list[int]) -> RunningSum:
-        """The counter in a described state; ValueError if out of range."""
-        noise = np.array(above, np.int64)
-        if not 0 <= codec.require_int(seen) <= self.length or noise.shape != self.above.shape:
-            raise ValueError("a counter out of range")
-        return self._replace(seen=seen, total=int(np.int64(codec.require_int(total))), above=noise)
-
-
-def averages(
-    sums: Integers, recent: Integers, position: int, window: int | None, resolution: float
-) -> tuple[Floats, Integers]:
-    """Average for each running sum, float64[k], and the last sums, `recent` for the next call.
-
-    (S_t - S_{t-w}) / w if S_{t-w} was published, else S_t / t; `window` None for all.  `sums`: int64[k] modulo 2^64.
-    """
-    counts = np.arange(position - sums.size + 1, position + 1, dtype=np.float64)
-    out: Floats = np.multiply(sums, resolution, dtype=np.float64) / counts
-    if window is None:
-        return out, recent
-    known = np.concatenate([recent, sums])
-    whole = min(sums.size, max(0, known.size - window))
-    if whole:
-        # Exact differences of integers, so noise that both sums share cancels completely.
-        rise = known[known.size - whole :] - known[known.size - whole - window : known.size - window]
-        out[sums.size - whole :] = np.multiply(rise, resolution, dtype=np.float64) / window
-    return out, known[max(0, known.size - window) :].copy()
-
-
-NO_STEPS: Integers = np.empty(0, np.int64)
-
-
-class PAKState(NamedTuple):
-    """State of a PAK stream."""
-
-    #: float64[m]. The hold-out, written in place; dropped once the threshold is chosen. Secret.
-    lag: Floats
-    #: Values consumed.
-    n_seen: int = 0
-    #: Counter after the hold-out.
-    tree: RunningSum | None = None
-    #: The running sum released last.
-    running: float | None = None
-    #: int64[at most w]. The last sums, in grid steps, for averages.
-    recent: Integers = NO_STEPS
-
-    def __repr__(self) -> str:
-        # Without the secrets.
-        return f"PAKState(n_seen={self.n_seen}, tree={self.tree}, running={self.running})"
-
-
-@dataclass(frozen=True)
-class PAKMachine(Machine[PAKState]):
-    """Mechanism 1 of the paper, with parameters `plan`."""
-
-    SPLITS: ClassVar[bool] = True
-    rule: ClassVar[int] = PAKParameters.rule
-
-    plan: PAKParameters
-
-    def bind(self, key: Key) -> Key:
-        return self.plan.noise_key(key)
+    # The machine.
 
     def start(self, key: Key) -> PAKState:
         """State before the first value."""
         # Raises errors of the threshold now, not at the end of the hold-out.
-        self.plan.chosen_by.start(self.plan.task)
-        if self.plan.holdout:
-            return PAKState(lag=np.empty(self.plan.holdout))
+        self.chosen_by.start(self.task)
+        if self.holdout:
+            return PAKState(lag=np.empty(self.holdout))
         return PAKState(lag=np.empty(0), tree=self._open(np.empty(0), key)[0])
 
     def log_messages(self, before: PAKState, after: PAKState) -> Iterator[tuple[int, str]]:
         if before.tree is None and after.tree is not None:
-            theta = after.tree.theta_steps * self.plan.grid.resolution
+            theta = after.tree.theta_steps * self.grid.resolution
             yield logging.INFO, f"threshold chosen: {theta:g}, {after.n_seen:,} values seen"
 
     def step(self, state: PAKState, batch: Column, key: Key) -> Transition[PAKState]:
-        values, plan = as_floats(batch.values), self.plan
+        values = as_floats(batch.values)
         self.check_room(state, values.size, batch.name)
         n_seen, tree, lag = state.n_seen + values.size, state.tree, state.lag
         if tree is not None and values.size:
             tree, steps = tree.advance(self._steps(values, tree.theta_steps, batch.name))
         else:
             tree, lag, steps = self._hold(state, values, batch.name, key)
-        resolution = plan.grid.resolution
+        resolution = self.grid.resolution
         out = np.multiply(steps, resolution, dtype=np.float64)
         running, recent = float(out[-1]) if out.size else state.running, state.recent
-        if plan.average is not None:
-            window = None if plan.average == "all" else plan.average
+        if self.average is not None:
+            window = None if self.average == "all" else self.average
             out, recent = averages(steps, recent, n_seen, window, resolution)
         return Transition(PAKState(lag, n_seen, tree, running, recent), lambda: out)
 
@@ -351,13 +318,12 @@ class PAKMachine(Machine[PAKState]):
         self, state: PAKState, values: Floats, name: str, key: Key
     ) -> tuple[RunningSum | None, Floats, Integers]:
         """Tree, hold-out and published sums, after values partly in the hold-out."""
-        if not np.isfinite(values).all():
-            raise _not_finite(values, name)
+        as_finite(values, "raise", name)
         tree, lag, steps = state.tree, state.lag, NO_STEPS
-        held = min(values.size, max(0, self.plan.holdout - state.n_seen))
+        held = min(values.size, max(0, self.holdout - state.n_seen))
         # Overwritten, not appended: after an interrupt the user may repeat the chunk.
         lag[state.n_seen : state.n_seen + held] = values[:held]
-        if tree is None and state.n_seen + values.size >= self.plan.holdout:
+        if tree is None and state.n_seen + values.size >= self.holdout:
             tree, steps = self._open(lag, key)
             lag = np.empty(0)
             if values.size > held:
@@ -367,29 +333,28 @@ class PAKMachine(Machine[PAKState]):
 
     def check_room(self, state: PAKState, size: int, name: str = "values") -> None:
         """DataError if `size` more values exceed the public length."""
-        length = self.plan.length
+        length = self.length
         if state.n_seen + size > length:
             room = length - state.n_seen
             raise DataError(f"{name} has {size} values: expected at most {room}, the stream has {length}")
 
     def _open(self, lag: Floats, key: Key) -> tuple[RunningSum, Integers]:
         """Choose tau; the tree, and released sum(s) of the hold-out."""
-        plan = self.plan
-        chooser = plan.chosen_by.start(plan.task)
+        chooser = self.chosen_by.start(self.task)
         chooser.observe(as_floats(lag))
         # By the values that are summed, too: a threshold's summary of them may be coarser, or without their order.
         own = held_out(key, as_floats(lag))
         tau = chooser.choose(own)
-        wide = tau if isinstance(plan.threshold, Fixed) else tau * plan.tail_factor
+        wide = tau if isinstance(self.threshold, Fixed) else tau * self.tail_factor
         # Not min(): NaN counts as the highest threshold too.
-        theta_steps = plan.grid.snap(wide if wide <= plan.grid.bound else plan.grid.bound)
+        theta_steps = self.grid.snap(wide if wide <= self.grid.bound else self.grid.bound)
         out: Integers = np.empty(0, np.int64)
         base = 0
-        if plan.holdout:
-            steps, rest = self._steps(as_floats(lag), theta_steps, "values"), plan.epsilon_lag
+        if self.holdout:
+            steps, rest = self._steps(as_floats(lag), theta_steps, "values"), self.epsilon_lag
             lag_key = theta_key(own, theta_steps).within("lag")
-            if plan.lag_sums:
-                _, out = RunningSum.start(lag_key, 1, plan.holdout, theta_steps, rest, 0).advance(steps)
+            if self.lag_sums:
+                _, out = RunningSum.start(lag_key, 1, self.holdout, theta_steps, rest, 0).advance(steps)
             else:
                 distribution = sampler.laplace_distribution(Fraction(theta_steps) / Fraction(rest))
                 out = sampler.draws(1, distribution, lag_key, StreamId(Purpose.LAG)) + steps.sum()
@@ -398,55 +363,49 @@ class PAKMachine(Machine[PAKState]):
 
     def _tree(self, theta_steps: int, base: int, key: Key) -> RunningSum:
         """Tree after the hold-out, from `base`."""
-        plan = self.plan
         own = theta_key(key, theta_steps)
-        return RunningSum.start(own, 0, plan.length - plan.holdout, theta_steps, plan.epsilon, base)
+        return RunningSum.start(own, 0, self.length - self.holdout, theta_steps, self.epsilon, base)
 
     def _steps(self, values: Floats, theta_steps: int, name: str) -> Integers:
         """Values in clipped grid steps; DataError if not finite."""
         steps: Integers = np.empty(values.size, np.int64)
-        top = float(min(theta_steps, self.plan.bound_steps))
-        if online_pass.round_values(values, 1.0 / self.plan.grid.resolution, top, steps):
-            raise _not_finite(values, name)
+        top = float(min(theta_steps, self.bound_steps))
+        if online_pass.round_values(values, 1.0 / self.grid.resolution, top, steps):
+            as_finite(values, "raise", name)
         return steps
 
     # State files.
 
-    def describe(self) -> dict[str, Any]:
-        """Components and parameters as JSON."""
-        return self.plan.describe()
-
-    @classmethod
-    def from_description(cls, description: dict[str, Any], **own: Any) -> PAKMachine:
-        """The machine that :meth:`describe` gave."""
-        return cls(PAKParameters.from_description(description))
-
     def pack(self, state: PAKState) -> Packed:
         """The state as JSON."""
-        tree = state.tree
+        tree, counter = state.tree, None
+        if tree is not None:
+            counter = [tree.theta_steps, tree.seen, tree.total, *tree.above.tolist()]
         return {
             "n_seen": state.n_seen,
             "running": state.running,
             "lag": codec.pack(state.lag[: state.n_seen] if tree is None else state.lag, "<f8"),
             "recent": codec.pack(state.recent, "<i8"),
-            "counter": None if tree is None else {"theta_steps": tree.theta_steps, **tree.describe()},
+            "counter": counter,
         }
 
     def unpack(self, packed: Packed, key: Key) -> PAKState:
-        plan = self.plan
         n_seen, running, counter = codec.require_int(packed["n_seen"]), packed["running"], packed["counter"]
         held = codec.unpack(packed["lag"], "<f8").astype(np.float64)
         recent = codec.unpack(packed["recent"], "<i8").astype(np.int64)
-        lag, tree, seen = np.empty(0 if counter else plan.holdout), None, held.size
+        lag, tree, seen = np.empty(0 if counter else self.holdout), None, held.size
         if counter:
-            theta_steps = codec.require_int(counter["theta_steps"])
-            if not 1 <= theta_steps <= plan.grid.bound_steps:
+            theta_steps, counted, total, *above = map(codec.require_int, counter)
+            if not 1 <= theta_steps <= self.grid.bound_steps:
                 raise ValueError("a threshold out of range")
-            tree = self._tree(theta_steps, 0, key).resume(counter["seen"], counter["total"], counter["above"])
-            seen = plan.holdout + tree.seen
+            tree = self._tree(theta_steps, 0, key)
+            if not 0 <= counted <= tree.length or len(above) != tree.above.size:
+                raise ValueError("a counter out of range")
+            tree = tree._replace(seen=counted, total=int(np.int64(total)), above=np.array(above, np.int64))
+            seen = self.holdout + counted
         else:
             lag[:seen] = held
-        window = plan.average if isinstance(plan.average, int) else 0
+        window = self.average if isinstance(self.average, int) else 0
         if n_seen != seen or recent.size > window or not np.isfinite(held).all():
             raise ValueError("a position out of range")
         if not (running is None or math.isfinite(running)):
@@ -455,10 +414,6 @@ class PAKMachine(Machine[PAKState]):
 
     def rekeyed(self, state: PAKState, key: Key) -> PAKState:
         return self.unpack(self.pack(state), key)
-
-
-def _not_finite(values: Floats, name: str) -> DataError:
-    return DataError(f"{entry_at(name, ~np.isfinite(values), NOT_FINITE)}; expected finite values")
 
 
 class PAK(Publisher[PAKState]):
@@ -511,48 +466,18 @@ class PAK(Publisher[PAKState]):
     'real'
     """
 
-    _MACHINE = PAKMachine
-    _machine: PAKMachine
+    _MACHINE = PAKParameters
+    _machine: PAKParameters
+    epsilon: float
+    delta: float
+    bound: float
+    length: int
+    holdout: int
+    resolution: float
 
     @constructor(PAKParameters)
-    def __init__(self, plan: PAKParameters, seed: int | str | None, key: Key | bytes | None) -> None:
-        machine = PAKMachine(plan)
+    def __init__(self, machine: PAKParameters, seed: int | str | None, key: Key | bytes | None) -> None:
         self._begin(machine, machine.bind(Key.choose(seed, key)))
-
-    @property
-    def _plan(self) -> PAKParameters:
-        """Parameters with grid and guarantee."""
-        return self._machine.plan
-
-    @property
-    def epsilon(self) -> float:
-        """Privacy budget for one value."""
-        return self._plan.epsilon
-
-    @property
-    def delta(self) -> float:
-        """Upper bound on the threshold's delta."""
-        return self._plan.delta
-
-    @property
-    def bound(self) -> float:
-        """Public upper bound of a value."""
-        return self._plan.bound
-
-    @property
-    def length(self) -> int:
-        """Number of values of the full stream."""
-        return self._plan.length
-
-    @property
-    def holdout(self) -> int:
-        """Number of values in the hold-out."""
-        return self._plan.holdout
-
-    @property
-    def resolution(self) -> float:
-        """Grid step, in units of the input."""
-        return self._plan.grid.resolution
 
     @property
     def n_seen(self) -> int:
@@ -573,7 +498,7 @@ class PAK(Publisher[PAKState]):
     @property
     def guarantee(self) -> Guarantee:
         """(epsilon, delta) of the full stream."""
-        return self._plan.guarantee(simulated=self._key.simulated)
+        return self._machine.guarantee(simulated=self._key.simulated)
 
     @single_caller
     def publish(self, chunk: Values) -> Floats:
@@ -618,5 +543,5 @@ class PAK(Publisher[PAKState]):
     def check_plain(self, size: int = 0) -> None:
         """StateError or DataError if :meth:`release` would refuse `size` values."""
         self.check_room(size)
-        if self._plan.average is not None or self._plan.lag_sums:
+        if self._machine.average is not None or self._machine.lag_sums:
             raise StateError("release() needs plain running sums: expected average=None and lag_sums=False")

@@ -13,8 +13,8 @@ from typing import Any, ClassVar, cast, get_args
 import numpy as np
 
 from fastdp import perturbers, smoothers, thresholds, validation
-from fastdp.data.column import Nonfinite
-from fastdp.errors import ParameterError
+from fastdp.data.column import NOT_FINITE, Nonfinite
+from fastdp.errors import DataError, ParameterError
 from fastdp.guarantee import (
     Guarantee,
     fraction_of,
@@ -27,8 +27,9 @@ from fastdp.guarantee import (
     zcdp_loss,
 )
 from fastdp.integer_grid import Grid, make_event_grid, make_grid
-from fastdp.noise.draws import draw_scale, group_share, noise_distribution
+from fastdp.kinds import Floats
 from fastdp.noise.key import Binding, Key
+from fastdp.noise.sampler import draw_scale, group_share, noise_distribution
 from fastdp.perturbers import Blocks, Flat, Hierarchy, HierarchyShape, Perturber, Toeplitz
 from fastdp.record import Checked, Choice, Kind, PartOf, Real, Whole, parameter, record, shared, values_of
 from fastdp.releases.intervals import SumNoise
@@ -346,6 +347,18 @@ class StreamParameters:
         wanted = self.task.holdout if self.renewal.holdout is None else self.renewal.holdout
         block = self.plan.block
         return replace(self.task, holdout=-(-wanted // block) * block)
+
+    def finite(self, values: Floats, before: int, name: str) -> Floats:
+        """`values`, after `before` others, with zeros for non-finite ones; DataError if refused."""
+        finite = np.isfinite(values)
+        if finite.all():
+            return values
+        if self.nonfinite == "raise":
+            raise DataError(
+                f"{name}[{before + int(np.argmin(finite))}]: {NOT_FINITE}; expected finite values "
+                "(nonfinite='zero' makes them count as 0)"
+            )
+        return np.where(finite, values, 0.0)
 
     def noise_key(self, secret: Key) -> Key:
         """Noise key under a secret."""

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from fastdp import validation
-from fastdp.data.column import FLOAT64, Nonfinite, as_column, as_floats, as_whole
-from fastdp.errors import AccuracyWarning, ParameterError, StateError, warn
+from fastdp.data.column import FLOAT64, Nonfinite, as_column, as_whole
+from fastdp.errors import ParameterError, StateError
 from fastdp.guarantee import Guarantee
 from fastdp.kinds import Array, Floats, Json, Values
 from fastdp.noise.key import Key
 from fastdp.perturbers import HierarchyShape, Perturber
-from fastdp.releases.release import Release, ReleasedNodes
-from fastdp.releases.revised import RevisedStream
+from fastdp.releases.release import Release
 from fastdp.smoothers import Smoother
 from fastdp.state.driver import Publisher
 from fastdp.state.machine import Column, record, single_caller
@@ -30,11 +29,6 @@ if TYPE_CHECKING:
 
 #: Bits of an array's flags: C-contiguous and writable; memory of its own.
 WRITABLE, OWN = 0x0401, 0x0004
-FAR_BELOW = (
-    "threshold: {:.3g} is far below the values, as released sums show: their mean is more than three quarters of it "
-    "although they are clipped to it; expected a longer hold-out, or a larger threshold that is known publicly "
-    "(threshold=50.0), unless values hardly differ"
-)
 
 
 class StreamPublisher(Publisher[StreamState]):
@@ -165,7 +159,7 @@ class StreamPublisher(Publisher[StreamState]):
     @property
     def holdout(self) -> int:
         """Number of values in the hold-out."""
-        return self._machine.holdout
+        return self._machine.composition.holdout
 
     @property
     def max_range(self) -> int:
@@ -256,36 +250,12 @@ class StreamPublisher(Publisher[StreamState]):
     @single_caller
     def release(self, values: Values) -> Release:
         """Publish a full array, longer than the hold-out, at once (a fresh publisher only)."""
-        made = self._release(as_whole(values, self.n_seen, self.holdout), "values")
-        pipeline = self._pipeline
-        if isinstance(pipeline, AdaptiveBlocks) and pipeline.clips(self._progress):
-            warn(FAR_BELOW.format(self.threshold), AccuracyWarning)
-        return made
-
-    def _release(self, column: Array, name: str) -> Release:
-        """:meth:`release` of a column called `name`, without a warning."""
+        column = as_whole(values, self.n_seen, self.holdout)
         # Nodes are summed after the values were published: both must see the same memory, even if a thread writes.
-        column = column.copy() if self._machine.composition.perturber.released_nodes else column
-        emission: Emission = self._take(Column(column, name, new_memory=True))
-        published, nodes, pipeline = emission(), self._nodes(column, name), self._pipeline
-        assert self.threshold is not None  # noqa: S101 - the hold-out is complete
-        threshold: float = self.threshold
-        revisions: tuple[RevisedStream, ...] = ()
-        if isinstance(pipeline, AdaptiveBlocks):
-            threshold = pipeline.highest(self._progress.theta_steps, self._progress.smoother) * self.resolution
-            revisions = (pipeline.revised(emission.parts, self._progress.theta_steps),)
-        published.flags.writeable = False
-        return Release(
-            published,
-            self.holdout,
-            np.array([threshold]),
-            self.guarantee,
-            self.plan.block,
-            nodes,
-            revisions,
-            self._machine.composition.noise,
-            noise_fingerprint=self.noise_fingerprint,
-        )
+        column = column.copy() if self.composition.perturber.released_nodes else column
+        batch = Column(column, "values", new_memory=True)
+        emission: Emission = self._take(batch)
+        return self._machine.released(self._state, emission, batch, self._key)
 
     @single_caller
     @validation.plain
@@ -317,14 +287,6 @@ class StreamPublisher(Publisher[StreamState]):
         made = release_rows(self._machine.composition, self._secret, found, ids, threads)
         self._secret = None
         return made
-
-    def _nodes(self, column: Array, name: str) -> ReleasedNodes | None:
-        if not self._machine.composition.perturber.released_nodes:
-            return None
-        finite = self._machine.finite(as_floats(column[self.holdout :]), self.holdout, name)
-        pipeline = self._pipeline
-        assert isinstance(pipeline, FixedBlocks)  # noqa: S101 - others release no nodes
-        return pipeline.released_nodes(self._progress.theta_steps, finite)
 
     def _check_out(self, out: Any, values: Array) -> None:
         """ParameterError unless `out` is writable float64 of sufficient size, not `values`."""

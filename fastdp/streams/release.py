@@ -120,7 +120,9 @@ def release(
     # Whether every entry of a list is a number depends on the data: it is checked once the budget is reserved.
     column = values if _is_list(values) else as_column(values, "values")
     size, blocks = len(column), Blocks(focus=focus, season=season)  # type: ignore[arg-type]
-    secret, longest = stream_key(Key.choose(seed, key), stream), max(1, min(DEFAULT_RANGE, size))
+    secret, longest = Key.choose(seed, key), max(1, min(DEFAULT_RANGE, size))
+    if stream is not None:
+        secret = stream_key(secret, stream)
     rule = None if threshold is None else as_rule("threshold", threshold)
     options: dict[str, Any] = {"perturber": blocks, "contributions": contributions, "delta": delta}
     options |= {"nonfinite": nonfinite, "key": secret}
@@ -131,6 +133,8 @@ def release(
     else:
         check_size(size, 0)
         publisher = WholeStream(size, epsilon, bound, longest, threshold=rule, **options)
+    if ledger is None and part is None:
+        return publisher.release(column)
     with charge(publisher, ledger, stream, part=part):
         return publisher.release(column)
 
@@ -263,24 +267,16 @@ class WholeStream:
         column = as_whole(values, 0, 0)
         if column.size != self.size:
             raise StateError(f"values has {column.size} entries: expected {self.size}, as was said before")
-        floats = self.finite(as_floats(column), 0)
-        made = self.publisher((floats,)).release(floats)
-        return replace(made, guarantee=self.guarantee, noise_fingerprint=self.noise_fingerprint)
+        floats = self.composition.finite(as_floats(column), 0, "values")
+        made = self.machine((floats,)).release(floats, "values", self._key, warns=True)
+        return replace(made, guarantee=self.guarantee)
 
-    def _chooser(self) -> Chooser:
-        """An empty chooser, without warnings."""
-        rule = self.threshold
-        return rule.chooser(self.task) if isinstance(rule, ScaleFree) else rule.start(self.task)
-
-    def finite(self, floats: Floats, before: int) -> Floats:
-        """`floats`, finite; DataError counts from `before`."""
-        return Schedule(self.composition).finite(floats, before, "values")
-
-    def publisher(self, parts: Iterable[Floats]) -> StreamPublisher:
-        """The publisher under theta, chosen from `parts`: all values, finite, in chunks."""
-        composition = self.composition
-        if self.share or not self.threshold.uses_holdout:
-            chooser = self._chooser()
+    def machine(self, parts: Iterable[Floats]) -> Schedule:
+        """The published stream under theta, chosen from `parts`: all values, finite, in chunks."""
+        composition, rule = self.composition, self.threshold
+        if self.share or not rule.uses_holdout:
+            # Without warnings: this class has its own.
+            chooser: Chooser = rule.chooser(self.task) if isinstance(rule, ScaleFree) else rule.start(self.task)
             for part in parts:
                 chooser.observe(part)
             theta = chooser.choose(held_out(self._key, chooser.pack()))
@@ -294,7 +290,11 @@ class WholeStream:
                     AccuracyWarning,
                 )
             composition = replace(composition, threshold=Fixed(theta))
-        return StreamPublisher._of(Schedule(composition), self._key)
+        return Schedule(composition)
+
+    def publisher(self, parts: Iterable[Floats]) -> StreamPublisher:
+        """The publisher of :meth:`machine`, for values in chunks."""
+        return StreamPublisher._of(self.machine(parts), self._key)
 
 
 def _published(whole: StreamParameters, resolution: float | None, share: float) -> StreamParameters:

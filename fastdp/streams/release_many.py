@@ -11,27 +11,26 @@ from typing import Any, TypeVar
 import numpy as np
 
 from fastdp import validation
-from fastdp.data.column import NOT_FINITE, Nonfinite, as_floats, check_size
+from fastdp.data.column import Nonfinite, as_floats, check_size
 from fastdp.data.frames import StreamColumns, StreamRows, Streams, as_streams
-from fastdp.errors import DataError, ParameterError
+from fastdp.errors import ParameterError
 from fastdp.guarantee import Guarantee
 from fastdp.integer_grid import Grid
 from fastdp.kinds import Floats, Indices, Integers, Values
 from fastdp.noise import binding
-from fastdp.noise.binding import PrefixNoise
+from fastdp.noise.binding import PrefixNoise, bound_distribution, theta_key
 from fastdp.noise.key import Binding, Key, repeating
 from fastdp.noise.words import RowWords, distinct_of
 from fastdp.perturbers import Blocks
-from fastdp.perturbers.base import TreeRows, bound_distribution, correlation, noise_of_rows, theta_key
+from fastdp.perturbers.base import TreeRows, correlation, noise_of_rows
 from fastdp.releases.release import Ids, Release, ReleasedNodes
 from fastdp.releases.revised import RevisedStream
 from fastdp.smoothers import Recent
 from fastdp.smoothers.smoothers import predict_rows
-from fastdp.streams.ids import as_row_ids
+from fastdp.streams.ids import distinct_ids
 from fastdp.streams.methods import ToPS
 from fastdp.streams.parameters import DEFAULT_HOLDOUT, DEFAULT_RANGE, StreamParameters
 from fastdp.streams.pipelines import nodes_scratch
-from fastdp.streams.publisher import StreamPublisher
 from fastdp.streams.stream_machine import Schedule
 from fastdp.thresholds import Chooser, Threshold
 from fastdp.thresholds.base import RowChooser, as_rule, held_out
@@ -44,8 +43,6 @@ BATCH_VALUES = 2**20
 #: Streams that a thread takes at a time, where each has a call of its own.
 STREAMS = 64
 T = TypeVar("T")
-#: Takes the indices of some streams, and their release.
-Visit = Callable[[Indices, Release], object]
 
 
 @validation.plain
@@ -155,57 +152,43 @@ def check_lengths(lengths: Indices, holdout: int) -> None:
         check_size(int(lengths[short][0]), holdout, f"streams[{int(short.argmax())}]")
 
 
-def release_rows(
-    composition: StreamParameters,
-    secret: Key,
-    found: Streams,
-    ids: object,
-    threads: int,
-    visit: Visit | None = None,
-) -> Release:
-    """Release of all streams, stream i under ``secret.of_stream(ids[i])``; `visit` gets them in groups instead."""
+def release_rows(composition: StreamParameters, secret: Key, found: Streams, ids: object, threads: int) -> Release:
+    """Release of all streams, stream i under ``secret.of_stream(ids[i])``."""
     rows, holdout, plan = found.rows, int(composition.holdout), composition.plan
     check_lengths(rows.lengths, holdout)
     if secret.member:
         raise ParameterError(f"key = {secret!r}: expected a key without a stream number, which is for one stream")
-    named = as_row_ids(found.ids if ids is None else ids, rows.size)
+    named = distinct_ids(found.ids if ids is None else ids, rows.size)
     numbers = named if isinstance(named, np.ndarray) else None
     if numbers is None and secret.binding is Binding.COMPOSITION:
         # Streams of a fresh key cannot be released again, so their noise may follow their indices.
         numbers = np.arange(rows.size)
-    keeps_nodes, counts = composition.perturber.released_nodes, rows.lengths - holdout
-    guarantee = guarantee_of_many(composition.guarantee(simulated=secret.simulated))
-
-    def room(which: Indices) -> Release:
-        """Release of these streams, to be filled."""
-        own = counts[which]
-        trees = borders_of(-(-own // plan.tree_blocks) if keeps_nodes else 0 * own)
-        nodes = None
-        if keeps_nodes:
-            sums = np.empty((int(trees[-1]), plan.nodes))
-            nodes = ReleasedNodes(sums, plan.leaves, plan.fan_out, plan.levels, plan.tree_blocks)
-        return Release(
-            values=np.empty(int(own.sum())),
-            offset=holdout,
-            thresholds=np.empty(own.size),
-            guarantee=guarantee,
-            block=plan.block,
-            nodes=nodes,
-            noise=composition.noise,
-            ids=named if visit is None else which,
-            borders=borders_of(own),
-            tree_borders=trees,
-            source=found.source,
-        )
-
-    many = room(np.arange(rows.size if visit is None else 0))
+    own = rows.lengths - holdout
+    keeps_nodes = composition.perturber.released_nodes
+    trees = borders_of(-(-own // plan.tree_blocks) if keeps_nodes else 0 * own)
+    nodes = None
+    if keeps_nodes:
+        sums = np.empty((int(trees[-1]), plan.nodes))
+        nodes = ReleasedNodes(sums, plan.leaves, plan.fan_out, plan.levels, plan.tree_blocks)
+    many = Release(
+        values=np.empty(int(own.sum())),
+        offset=holdout,
+        thresholds=np.empty(own.size),
+        guarantee=guarantee_of_many(composition.guarantee(simulated=secret.simulated)),
+        block=plan.block,
+        nodes=nodes,
+        noise=composition.noise,
+        ids=named,
+        borders=borders_of(own),
+        tree_borders=trees,
+        source=found.source,
+    )
     alone = isinstance(composition.perturber, Blocks) or correlation(composition.perturber) is not None
     if numbers is None or alone or composition.renewal is not None:
         names = named if numbers is None else numbers
-        many = replace(many, revisions=_release_each(composition, secret, rows, names, threads, many, visit))
+        many = replace(many, revisions=_release_each(composition, secret, rows, names, threads, many))
     else:
-        own = None if visit is None else room
-        RowPass(composition, composition.noise_key(secret), rows, numbers, threads, many, own, visit).run()
+        RowPass(composition, composition.noise_key(secret), rows, numbers, threads, many).run()
     many.values.flags.writeable = False
     if secret.simulated:
         return many
@@ -219,7 +202,6 @@ def _release_each(
     ids: Ids,
     threads: int,
     into: Release,
-    visit: Visit | None,
 ) -> tuple[RevisedStream, ...]:
     machine, shared = Schedule(composition), composition.noise_key(secret)
     revisions: list[RevisedStream | None] = [None] * rows.size
@@ -227,15 +209,10 @@ def _release_each(
     def publish(which: range) -> None:
         for i in which:
             name = ids[i]
-            own = composition.noise_key(secret.of_stream(name)) if isinstance(name, str) else None
-            publisher = StreamPublisher._of(machine, shared.of_stream(int(name)) if own is None else own)
-            values, starts = rows.take(np.array([i]), 0)
-            # Rows of one array lie in it as they are; others come alone.
-            begin = int(starts[0])
-            one = publisher._release(as_floats(values[begin : begin + int(rows.lengths[i])]), f"streams[{i}]")
-            if visit is not None:
-                visit(np.array([i]), one)
-                continue
+            named = isinstance(name, str)
+            key = composition.noise_key(secret.of_stream(name)) if named else shared.of_stream(int(name))
+            begin = int(rows.starts[i])
+            one = machine.release(rows.flat[begin : begin + int(rows.lengths[i])], f"streams[{i}]", key)
             into.values[into.borders[i] : into.borders[i + 1]] = one.values
             into.thresholds[i], revisions[i] = one.threshold, one.revision
             if into.nodes is not None and one.nodes is not None:
@@ -278,11 +255,8 @@ class RowPass:
     ids: Indices
     #: Largest number of threads.
     threads: int
-    #: Receives values, thresholds and nodes, unless there is `room`.
+    #: Receives values, thresholds and nodes.
     into: Release
-    #: `room`, `visit`: Release of given streams, to be filled, and the call that then receives it.
-    room: Callable[[Indices], Release] | None = None
-    visit: Visit | None = None
 
     def run(self) -> None:
         """Choose all thresholds, then publish all streams."""
@@ -293,22 +267,19 @@ class RowPass:
         order = np.lexsort((np.arange(steps.size), steps, counts))
 
         def publish(which: Indices) -> None:
-            into, places = (self.into, which) if self.room is None else (self.room(which), np.arange(which.size))
-            into.thresholds[places] = np.multiply(steps[which], grid.resolution)
-            taken, starts = self.rows.take(which, holdout)
+            into = self.into
+            into.thresholds[which] = np.multiply(steps[which], grid.resolution)
+            taken, starts = self.rows.flat, self.rows.starts[which] + holdout
             batch = RowBatch(taken, starts, counts[which], steps[which], tops[which], self.ids[which])
-            wrong = self.publish(batch, into.values, into.borders[places])
+            wrong = self.publish(batch, into.values, into.borders[which])
             if wrong >= 0:
                 taken, starts = self._replace_nonfinite(taken, starts, batch.counts, which, wrong, holdout)
                 batch = replace(batch, values=taken, starts=starts)
                 # None of the noise drawn so far was released.
                 with repeating():
-                    self.publish(batch, into.values, into.borders[places])
+                    self.publish(batch, into.values, into.borders[which])
             if into.nodes is not None:
-                self._release_nodes(batch, into.nodes.sums, into.tree_borders[places])
-            if self.visit is not None:
-                into.values.flags.writeable = False
-                self.visit(which, into)
+                self._release_nodes(batch, into.nodes.sums, into.tree_borders[which])
 
         threads = worth(self.threads, int(counts.sum()), BATCH_VALUES)
 
@@ -328,7 +299,7 @@ class RowPass:
 
         def choose(which: Indices) -> None:
             counts: Indices = np.full(which.size, holdout, np.int64)
-            values, starts = self.rows.take(which, 0, holdout)
+            values, starts = self.rows.flat, self.rows.starts[which]
             wrong = many_streams.first_nonfinite(values, starts, counts)
             if wrong >= 0:
                 values, starts = self._replace_nonfinite(values, starts, counts, which, wrong, 0)
@@ -346,16 +317,10 @@ class RowPass:
         self, values: Floats, starts: Indices, counts: Indices, which: Indices, wrong: int, before: int
     ) -> tuple[Floats, Indices]:
         """Values with zeros for non-finite ones; DataError for the first, in row `wrong`, if refused."""
-        if self.composition.nonfinite == "raise":
-            row = values[starts[wrong] : starts[wrong] + counts[wrong]]
-            place = int(np.flatnonzero(~np.isfinite(row))[0])
-            raise DataError(
-                f"streams[{which[wrong]}][{before + place}]: {NOT_FINITE}; expected finite values "
-                "(nonfinite='zero' makes them count as 0)"
-            )
-        rows = [values[start : start + count] for start, count in zip(starts.tolist(), counts.tolist(), strict=True)]
-        joined = np.concatenate(rows)
-        return as_floats(np.where(np.isfinite(joined), joined, 0.0)), borders_of(counts)[:-1]
+        rows = [values[begin : begin + count] for begin, count in zip(starts.tolist(), counts.tolist(), strict=True)]
+        names = (f"streams[{i}]" for i in which.tolist())
+        rows = [self.composition.finite(row, before, name) for row, name in zip(rows, names, strict=True)]
+        return as_floats(np.concatenate(rows)), borders_of(counts)[:-1]
 
     # Published values.
 
@@ -403,9 +368,7 @@ class RowPass:
     @cached_property
     def _is_bound(self) -> bool:
         """True if noise is bound to values, so drawn after them."""
-        return (
-            bound_distribution(self.composition.perturber, self.key, 1, self.composition.publish_epsilon) is not None
-        )
+        return bound_distribution(self.composition.perturber, 1, self.composition.publish_epsilon) is not None
 
     def _bound_noise(self, batch: RowBatch) -> Integers | int:
         """Noise of every value, as :meth:`_noise`; or the first row not finite."""
@@ -422,7 +385,7 @@ class RowPass:
             values, sums = batch.values[start : start + count], rounded[:count]
             if online_pass.round_values(values, 1.0 / c.grid.resolution, batch.tops[row], sums):
                 return row
-            distribution = bound_distribution(c.perturber, self.key, steps, c.publish_epsilon)
+            distribution = bound_distribution(c.perturber, steps, c.publish_epsilon)
             assert distribution is not None  # noqa: S101 - the caller has looked
             noise[row].reshape(-1)[:count] = bound.draw(
                 sums, distribution, chains[row], 0, int(batch.streams[row]) + 1

@@ -6,17 +6,19 @@ import logging
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, ClassVar, Literal, NamedTuple, cast
 
 import numpy as np
 
-from fastdp.data.column import FLOAT64, INT64, NOT_FINITE, as_floats, convert, is_in_order, pieces, read_only
-from fastdp.errors import DataError, StateError
+from fastdp.data.column import FLOAT64, INT64, as_floats, convert, is_in_order, pieces, read_only
+from fastdp.errors import AccuracyWarning, StateError, warn
 from fastdp.kinds import Array, Floats, Json
 from fastdp.noise.binding import CHAIN_WORDS
 from fastdp.noise.key import Key
 from fastdp.perturbers import Blocks
+from fastdp.releases.release import Release
+from fastdp.releases.revised import RevisedStream
 from fastdp.state import codec
 from fastdp.state.codec import Packed
 from fastdp.state.machine import NOTHING_DRAWN, Column, Machine, Transition, record
@@ -40,6 +42,11 @@ Pipeline = FixedBlocks | AdaptiveBlocks
 LONG, MAX_SHORT = 1024, 8192
 #: Bits of an array's flags: C-contiguous, aligned, writable.
 IN_ORDER = 0x0501
+FAR_BELOW = (
+    "threshold: {:.3g} is far below the values, as released sums show: their mean is more than three quarters of it "
+    "although they are clipped to it; expected a longer hold-out, or a larger threshold that is known publicly "
+    "(threshold=50.0), unless values hardly differ"
+)
 #: Use of the next value.
 Stage = Literal["holdout", "warm-up", "publish", "withhold"]
 
@@ -167,14 +174,9 @@ class Schedule(Machine[StreamState]):
         if pipeline is not None and pipeline.in_one_pass(theta_steps):
             publish, public = pipeline.publish, pipeline.public(theta_steps)
         # The first call must return its steps for a release of all values.
-        made = key, theta_steps, publish, public, max(1, self.holdout)
+        made = key, theta_steps, publish, public, max(1, self.composition.holdout)
         object.__setattr__(self, "_short", made)
         return made
-
-    @cached_property
-    def holdout(self) -> int:
-        """Values before the first published one."""
-        return self.composition.task.holdout + self.composition.warm_up
 
     def start(self, key: Key) -> StreamState:
         state = StreamState(Progress(), self.composition.threshold.start(self.composition.task))
@@ -205,8 +207,8 @@ class Schedule(Machine[StreamState]):
         c = self.composition
         if progress.theta_steps == 0:
             return "holdout", c.task.holdout - progress.n_seen
-        if progress.n_seen < c.task.holdout + c.warm_up:
-            return "warm-up", c.task.holdout + c.warm_up - progress.n_seen
+        if progress.n_seen < c.holdout:
+            return "warm-up", c.holdout - progress.n_seen
         if c.period is None:
             return "publish", sys.maxsize
         left = progress.cycle * c.period - (progress.blocks * c.plan.block + progress.filled)
@@ -253,7 +255,7 @@ class Schedule(Machine[StreamState]):
                         made = pipeline.publish_long(state.progress, state.noise, floats, out)
                     if made is None:
                         floats = as_floats(part[begin : begin + floats.size])
-                        floats = self._replace_nonfinite(floats, at + begin, batch.name)
+                        floats = self.composition.finite(floats, at + begin, batch.name)
                         made = pipeline.prepare(state.progress, state.noise, floats)
                     assert made is not None  # noqa: S101 - the values are finite now
                     # A copy: the caller's array may change before the chooser reads it.
@@ -298,7 +300,7 @@ class Schedule(Machine[StreamState]):
         """State after values of a hold-out; a later one publishes a constant."""
         progress = state.progress
         chooser = None if copied else _counted(state, floats)
-        finite = floats if chooser is not None else self.finite(floats, at, name)
+        finite = floats if chooser is not None else self.composition.finite(floats, at, name)
         following = progress._replace(n_seen=progress.n_seen + floats.size)
         if progress.theta_steps:
             period = self.composition.period
@@ -324,20 +326,41 @@ class Schedule(Machine[StreamState]):
         progress = self.pipeline(key).open(state.progress, theta)
         return StreamState(progress, self.chooser_for(progress), state.noise)
 
-    def _replace_nonfinite(self, values: Floats, before: int, name: str) -> Floats:
-        """`values` with zeros for non-finite ones; DataError if refused."""
-        wrong = ~np.isfinite(values)
-        if self.composition.nonfinite == "raise":
-            first = int(np.flatnonzero(wrong)[0])
-            raise DataError(
-                f"{name}[{before + first}]: {NOT_FINITE}; expected finite values "
-                "(nonfinite='zero' makes them count as 0)"
-            )
-        return np.where(wrong, 0.0, values)
+    # Releases of full arrays.
 
-    def finite(self, values: Floats, before: int, name: str) -> Floats:
-        """`values`, with zeros for non-finite ones; DataError if refused."""
-        return values if np.isfinite(values).all() else self._replace_nonfinite(values, before, name)
+    def release(self, values: Array, name: str, key: Key, *, warns: bool = False) -> Release:
+        """Release of a full array called `name`, without a publisher; ``warns`` as of :meth:`released`."""
+        made = self.step(self.start(key), Column(values, name, new_memory=True), key)
+        return self.released(made.state, cast("Emission", made.emit), Column(values, name), key, warns=warns)
+
+    def released(
+        self, after: StreamState, emission: Emission, batch: Column, key: Key, *, warns: bool = True
+    ) -> Release:
+        """Release of a full array, `batch`, after its step; `warns` if theta is far below the values."""
+        c, progress, pipeline, published = self.composition, after.progress, self.pipeline(key), emission()
+        steps, nodes = progress.theta_steps, None
+        revisions: tuple[RevisedStream, ...] = ()
+        if isinstance(pipeline, AdaptiveBlocks):
+            revisions = (pipeline.revised(emission.parts, steps),)
+            if warns and pipeline.clips(progress):
+                theta = pipeline.steps(steps, progress.smoother) * c.grid.resolution
+                warn(FAR_BELOW.format(theta), AccuracyWarning)
+            steps = pipeline.highest(steps, progress.smoother)
+        elif c.perturber.released_nodes:
+            finite = c.finite(as_floats(batch.values[c.holdout :]), c.holdout, batch.name)
+            nodes = pipeline.released_nodes(steps, finite)
+        published.flags.writeable = False
+        return Release(
+            published,
+            c.holdout,
+            np.array([steps * c.grid.resolution]),
+            c.guarantee(simulated=key.simulated),
+            c.plan.block,
+            nodes,
+            revisions,
+            c.noise,
+            noise_fingerprint=None if key.simulated else key.fingerprint(),
+        )
 
     # State files.
 

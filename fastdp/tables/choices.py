@@ -1,6 +1,9 @@
-"""Private choices and numbers before the sums: clip, rows beyond it, rows counted and dropped.
+"""Private choices and numbers before the sums, by noisy max over monotone counts (``docs/tables.md``, "Proofs").
 
-Choices are noisy max over monotone counts (``docs/tables.md``, "Proofs").
+Of each column the clip, and rows beyond it in bins, from which follows the sum beyond it: that of (x - c)+ is the
+integral of the number of rows above y, from the clip c on.  Where that stands out of the noise, at edges that grow by
+a factor, it is interpolated in logarithms; then it falls as a Pareto tail of the same exponent.  With persons, the
+number of rows of one, and of rows counted and dropped.
 """
 
 from __future__ import annotations
@@ -10,21 +13,184 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
+from scipy.interpolate import PchipInterpolator
 
 from fastdp.errors import AccuracyWarning, warn
 from fastdp.kinds import Flags, Floats, Integers
 from fastdp.noise.binding import PrefixNoise, start_chain
-from fastdp.noise.draws import Distribution, NoiseName, noise_distribution
 from fastdp.noise.key import Key
-from fastdp.noise.sampler import geometric_distribution, laplace_distribution
-from fastdp.tables.beyond import Tail
-from fastdp.tables.sums import Number, Released, drawn
-from fastdp.thresholds.base import ThresholdTask, held_out
-from fastdp.thresholds.noisy_max import draw_noise
+from fastdp.noise.sampler import (
+    Distribution,
+    NoiseName,
+    geometric_distribution,
+    laplace_distribution,
+    noise_distribution,
+)
+from fastdp.tables.consistent import grouped
+from fastdp.tables.sums import Number, Released, RowNumbers, drawn
+from fastdp.thresholds.base import ThresholdTask, draw_noise, held_out
 from fastdp.thresholds.scale_free import MIN_COUNT, ScaleFree
+
+#: Neighbouring edges differ by this factor; the first bin is at least so many of its powers wide, if there are more:
+#: a narrower one, of a clip just below an edge, has no exponent.
+FACTOR, NARROW = 1.5, 0.25
+#: Rows above an edge are known if they are so many standard deviations, those above the clip if they are fewer; above
+#: others they may be so many more.
+STANDS, SEEN, LIKELY = 6.0, 4.5, 1.0
+#: Edges that the exponent of the tail is taken from, its usual value, and its limits.
+REACH, USUAL, LEAST, MOST = 3, 1.5, 1.5, 20.0
+#: Standard errors of the interpolation and of the tail, as shares of what they add.
+BETWEEN, AFTER = 0.03, 0.5
+#: Standard errors of a key's and of a range's share in the excess, beside its share in the rest.
+OF_KEYS, OF_TIME = 1.25, 1.0
+#: Points of the integral between two edges.
+POINTS = 16
+
+
+def tail_edges(clip: tuple[float, float], bound: tuple[float, float] | None) -> tuple[Floats, Floats]:
+    """Public edges from either end of the clip to the bound's, as distances from 0.
+
+    No bins where the clip is the bound; one bin without an end where the bound is unknown or beyond 0.
+    """
+    found = []
+    for side in (-1, 1):
+        near = side * clip[side > 0]
+        far = math.inf if bound is None else side * bound[side > 0]
+        if near >= far:
+            found.append(np.array([near]))
+        elif near <= 0.0 or math.isinf(far):
+            found.append(np.array([near, math.inf]))
+        else:
+            bins = max(1, math.ceil(math.log(far / near) / math.log(FACTOR) - NARROW))
+            found.append(np.concatenate([[near], far * FACTOR ** -np.arange(bins - 1.0, -1.0, -1.0)]))
+    return found[0], found[1]
+
+
+def count_tail(values: Floats, edges: tuple[Floats, Floats]) -> Integers:
+    """Rows in each bin beyond the clip, the low end's first: int64[J]; one row is in one bin at most."""
+    found = []
+    for side, each in zip((-1.0, 1.0), edges, strict=True):
+        distances = side * values
+        bins = np.searchsorted(each, distances[distances > each[0]], "left") - 1
+        last = each.size - 2
+        found.append(np.bincount(np.minimum(bins, last), minlength=last + 1) if last >= 0 else bins[:0])
+    return np.concatenate(found).astype(np.int64)
+
+
+@dataclass(frozen=True)
+class Beyond:
+    """The sum beyond one end of a clip, in distance from it."""
+
+    #: `excess`, `variance`: Sum of (x - clip)+, and its variance by noise and model.
+    excess: float = 0.0
+    variance: float = 0.0
+    #: Sum of ((x - clip)+)^2.
+    squares: float = 0.0
+    #: False if the rows do not stand out of the noise; the excess is then 0.
+    known: bool = True
+    #: Part of the excess beyond the last edge that stands out.
+    after: float = 0.0
+
+    def variances(self, part: Floats, node: Floats) -> Floats:
+        """Variances of the excess of ranges of windows.
+
+        `part`, [q, K]: their shares in the excess; `node`, [K]: their nodes'.  Few rows, in cells by chance, hold
+        much of it, and tails of keys and times may differ.
+        """
+        within = np.divide(part, node, out=np.zeros_like(part), where=node > 0.0)
+        uneven = (OF_KEYS * (1.0 - node)) ** 2 + (OF_TIME * (1.0 - within)) ** 2
+        out: Floats = part**2 * (self.variance + self.excess**2 * uneven) + part * (1.0 - part) * self.squares
+        return out
+
+
+def sum_beyond(edges: Floats, counts: Integers, variance: float) -> Beyond:
+    """The sum beyond the clip, from `counts` between `edges` (the last is the bound) with noise of this variance."""
+    if not counts.size:
+        return Beyond()
+    if math.isinf(edges[-1]):
+        return Beyond(known=False)
+    size, clip = counts.size, float(edges[0])
+    above = np.cumsum(counts[::-1])[::-1].astype(np.float64)
+    error = np.sqrt(variance * np.arange(size, 0, -1))
+    last = int(np.flatnonzero(above > STANDS * error).max(initial=0))
+    if above[last] <= SEEN * error[last]:
+        return Beyond(known=False)
+    rows = np.maximum.accumulate(above[last::-1])[::-1]
+    first = max(0, last - REACH)
+    falls = math.log(rows[first] / rows[last]) / math.log(edges[last] / edges[first]) if last else USUAL
+    # Further edges have no more rows than their noise allows.
+    most = np.maximum(np.maximum(above[last + 1 :], 0.0) + LIKELY * error[last + 1 :], 1.0)
+    least = np.log(rows[last] / most) / np.log(edges[last + 1 : -1] / edges[last])
+    exponent = min(max(falls, LEAST, least.max(initial=0.0)), MOST)
+    # Logarithms of values and of rows above them.
+    at = np.log([*edges[: last + 1], edges[-1]])
+    heights = [*np.log(rows), math.log(rows[last]) - exponent * (at[-1] - at[-2])]
+    points = np.unique(np.concatenate([np.linspace(a, b, POINTS + 1) for a, b in itertools.pairwise(at)]))
+    falling = PchipInterpolator(at, heights) if last else lambda x: np.interp(x, at, heights)
+    values = np.exp(points)
+    number = np.exp(falling(points)) * values
+    steps = np.diff(points)
+
+    def integral(heights: Floats) -> Floats:
+        return steps * (heights[1:] + heights[:-1]) / 2.0
+
+    pieces = integral(number)
+    after = float(pieces[points[1:] > at[-2] + 1e-12].sum())
+    excess = float(pieces.sum())
+    # A row more between two edges adds about its distance; above the last known one, that edge's and a usual tail.
+    each = np.sqrt(edges[:last] * edges[1 : last + 1]) - clip
+    rest = float(edges[last]) - clip + after / rows[last]
+    noise = variance * (float(each @ each) + (size - last) * rest**2)
+    model = (BETWEEN * (excess - after)) ** 2 + (AFTER * after) ** 2
+    return Beyond(excess, noise + model, float(2.0 * integral(number * (values - clip)).sum()), True, after)
+
+
+@dataclass(frozen=True, eq=False)
+class Tail:
+    """Released facts about the values of one column beyond its clip, in all released cells together."""
+
+    #: Its ends.
+    clip: tuple[float, float]
+    #: (float64[], float64[]). Of :func:`tail_edges`.
+    edges: tuple[Floats, Floats]
+    #: int64[J]. Released numbers of rows in bins, if known.
+    counts: Integers
+    #: Of the noise of each.
+    variance: float
+    #: Estimated share of rows beyond the clip, if known.
+    share: float | None = None
+
+    @classmethod
+    def unknown(cls, clip: tuple[float, float], bound: tuple[float, float] | None) -> Tail:
+        return cls(clip, tail_edges(clip, bound), np.empty(0, np.int64), 0.0)
+
+    @cached_property
+    def ends(self) -> tuple[Beyond, Beyond]:
+        if not self.counts.size:
+            found = [Beyond(known=each.size == 1) for each in self.edges]
+            return found[0], found[1]
+        low, high = np.split(self.counts, [self.edges[0].size - 1])
+        return sum_beyond(self.edges[0], low, self.variance), sum_beyond(self.edges[1], high, self.variance)
+
+
+def shares(values: Sequence[Floats], parents: Sequence[Integers]) -> list[Floats]:
+    """Shares of nodes and windows in all, by positive parts: windows, then keys in each."""
+    root = np.maximum(values[0], 0.0)
+    found: list[Floats] = [root / root.sum() if root.sum() > 0.0 else np.full(root.shape, 1.0 / max(1, root.size))]
+    for up, each in zip(parents, values[1:], strict=True):
+        positive = np.maximum(each, 0.0)
+        totals = grouped(positive, up, found[-1].shape[1])
+        empty = totals <= 0.0
+        positive = np.where(empty[:, up], 1.0, positive)
+        totals = np.where(empty, np.bincount(up, minlength=totals.shape[1]), totals)
+        part: Floats = found[-1][:, up] * positive / totals[:, up]
+        found.append(part)
+    return found
+
 
 #: Counts of a choice stay below this, so that its scores fit; more rows count as so many.
 MAX_ROWS = 2**39
@@ -63,7 +229,6 @@ def noisy_number(exact: int, sensitivity: int, budget: float, noise: NoiseName, 
 
 
 def _noisy(exact: Integers, distribution: Distribution, key: Key) -> Integers:
-    """`exact` with noise bound to it."""
     return exact + PrefixNoise(key).draw(exact, distribution, start_chain(key), 0) if exact.size else exact
 
 
@@ -156,7 +321,6 @@ class ValueCounts:
         self._fine = 1
 
     def top(self, side: int) -> float:
-        """Distance of the bound's end from 0."""
         return abs(self.bound[side > 0])
 
     def observe(self, values: Floats) -> None:
@@ -173,7 +337,6 @@ class ValueCounts:
             chooser.counts[:] += np.bincount(bins, shares, chooser.counts.size).astype(np.int64)
 
     def candidates(self, side: int) -> Floats:
-        """Rising candidates for an end."""
         chooser = self._choosers[side]
         step = _threshold_task(self.top(side), Fraction(1), 1.0, MAX_ROWS).resolution
         units: Floats = np.minimum(chooser.candidates * step, self.top(side))
@@ -295,31 +458,22 @@ def _share(part: Number, whole: Number, limit: float) -> float | None:
 # Rows of persons.
 
 
-def release_counted(rows: int, contributions: int, budget: float, noise: NoiseName, key: Key) -> Number:
-    """Released number of all rows that count."""
-    return noisy_number(rows, contributions, budget, noise, key.within("counted"))
-
-
-def release_dropped(
-    rows: int, counted: Number, contributions: int, budget: float, noise: NoiseName, key: Key, where: str
-) -> Number:
-    """Released number of rows dropped, at most 4 k of a person and period, with a warning that names `where`."""
-    found = noisy_number(rows, MOST_DROPPED * contributions, budget, noise, key.within("dropped"))
-    both = Number(found.value + counted.value, found.variance + counted.variance)
-    share = _share(found, both, MANY_DROPPED)
-    if share is not None:
-        warn(
-            f"rows = {contributions}: an estimated {share:.0%} of the persons' rows are dropped; counts and sums are "
-            f"scaled up for them, as if they lay where the others do; expected {where}",
-            AccuracyWarning,
-        )
-    return found
-
-
 def dropped_rows(groups: Integers, kept: Flags, size: int, contributions: int) -> int:
     """Sum over persons and periods of dropped rows, at most 4 k of each."""
     dropped = np.bincount(groups, ~kept, minlength=size)
     return int(np.minimum(dropped, MOST_DROPPED * contributions).sum())
+
+
+def warn_of_dropped(rows: RowNumbers, contributions: int, where: str) -> None:
+    """A warning if many rows are dropped, which names `where` the bound may be wider."""
+    both = Number(rows.dropped.value + rows.counted.value, rows.dropped.variance + rows.counted.variance)
+    share = _share(rows.dropped, both, MANY_DROPPED)
+    if share is not None:
+        warn(
+            f"rows = {contributions}: at least an estimated {share:.0%} of the persons' rows are dropped; counts and "
+            f"sums are scaled up for them, as if they lay where the others do; expected {where}",
+            AccuracyWarning,
+        )
 
 
 def row_candidates(most: int) -> Integers:
@@ -358,5 +512,7 @@ def described(released: Released) -> list[tuple[str, str]]:
     if not found:
         found.append(("clip", "counts: nothing is clipped"))
     if released.rows is not None and released.rows.share is not None:
-        found.append(("persons", f"about {released.rows.share:.2g} of their rows were dropped"))
+        found.append(("persons", f"at least about {released.rows.share:.2g} of their rows were dropped"))
+    elif released.has_persons and (released.rows is None or not released.rows.counted.known):
+        found.append(("persons", "the number of their dropped rows is unknown; intervals are about those that count"))
     return found

@@ -1,55 +1,333 @@
-"""``fastdp.aggregate``, ``totals``, ``counts`` and ``means``."""
+"""``fastdp.aggregate``, ``totals``, ``counts`` and ``means``, and their arguments."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import NamedTuple, TypedDict
-
-import numpy as np
+import itertools
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any, cast
 
 from fastdp import validation
-from fastdp.data.source import Source, arrow_type, check_types, open_source
-from fastdp.errors import DataError, ParameterError
-from fastdp.guarantee import Guarantee
-from fastdp.kinds import Bounds, Duration, Frame, Integers, Keys
+from fastdp.data.column import Nonfinite
+from fastdp.data.source import check_types, open_source
+from fastdp.errors import ParameterError
+from fastdp.kinds import Bounds, Duration, Frame, Json, Keys
 from fastdp.ledger import Ledger
 from fastdp.ledger.ledger import charge, stream_key
-from fastdp.noise.draws import noise_distribution
 from fastdp.noise.key import Key
-from fastdp.tables import choices, columns
-from fastdp.tables.arguments import PrivateKeys, Value, entries_of, make_plan, names_of, statistics_of
-from fastdp.tables.beyond import count_tail, tail_edges
-from fastdp.tables.calendar import Time
-from fastdp.tables.keys import choose_keys
-from fastdp.tables.persons import Kept, PersonRows, check_finite, read_rows
-from fastdp.tables.plan import MOST_ROWS, Clips, TablePlan
-from fastdp.tables.sums import (
-    FIRST_SUMS,
-    ROWS,
-    CellRows,
-    Number,
-    Quantity,
-    Released,
-    RowNumbers,
-    drawn,
-    exact_sums,
-    release,
-)
+from fastdp.record import Choice, Flag, Kind, Real, parameter, record
+from fastdp.tables.calendar import Calendar, Time
+from fastdp.tables.columns import KeyRow
+from fastdp.tables.plan import MOST_ROWS, OF_SUMS, ColumnPlan, KeyRule, TablePlan
+from fastdp.tables.release import TableRelease
+from fastdp.tables.sums import ROWS, Statistic
 from fastdp.tables.table import Table
-from fastdp.units import ONE_ROW, Column, Person, Unit
+from fastdp.units import ONE_ROW, Person, Rows, Unit, as_name
+from fastdp.validation import refusal
 
-NO_ROWS = "frame has no rows: expected time=fastdp.Time(..., start=, stop=), because it has no first and last window"
+#: Statistics of a column of values.
+STATISTICS = ("sum", "mean", "var", "std", "median", "nunique")
+#: Percentiles: "p95", "p99.9".
+PERCENTILE = re.compile(r"p(\d{1,2}(\.\d{1,6})?|100)")
+#: Share of the budget that the choice of keys and of a person's rows leave, at least.
+LEFT = Fraction(1, 20)
 
 
-class Secrets(TypedDict):
-    """Arguments about noise and ledger."""
+@record
+class Value:
+    """Public bounds of a column of values, and how they are used.
 
-    seed: int | str | None
-    key: Key | bytes | None
-    ledger: Ledger | None
-    stream: str | None
+    Parameters
+    ----------
+    bound : float or (float, float), optional
+        Upper bound of a value, from 0, or both bounds, not computed from the table.
+    clip : float or (float, float), optional
+        Publicly known ends to which values are clipped; then ``bound`` may be omitted.  By default chosen from the
+        rows with a share of the column's budget.
+    weight : float
+        The column's budget relative to others'.
+    nonfinite : "raise" or "zero"
+        Missing values, NaN and infinity are refused, or count as 0.
+    resolution : float, optional
+        Step of the integer grid; by default the bound's 2^32th part, or coarser where the noise is.  A cell holds
+        2^63 steps: 10^9 rows and more by default.
+
+    Examples
+    --------
+    >>> import fastdp
+    >>> fastdp.Value(10.0, resolution=0.001).nonfinite
+    'raise'
+    """
+
+    bound: Bounds | None = parameter(Kind(), default=None)
+    clip: Bounds | None = parameter(Kind(), default=None)
+    weight: float = parameter(Real(above=0.0, most=2.0**20), default=1.0)
+    nonfinite: Nonfinite = parameter(Choice(("raise", "zero")), default="raise")
+    resolution: float | None = parameter(Real(above=0.0, optional=True), default=None)
+
+    def _check(self) -> None:
+        given = [_ends(name, each) for name, each in (("bound", self.bound), ("clip", self.clip)) if each is not None]
+        if not given:
+            accepted = "a public upper bound of a value, such as bound=10.0, or (low, high)"
+            raise refusal("bound", None, f"{accepted} where values may be negative")
+        if given[-1][0] < given[0][0] or given[-1][1] > given[0][1]:
+            raise refusal("clip", self.clip, f"a clip within bound = {validation.shown(self.bound)}")
+
+
+def _ends(name: str, given: object) -> tuple[float, float]:
+    """Ends of a clip or bound; ParameterError unless numbers in order."""
+    if not isinstance(given, (tuple, list)):
+        return 0.0, validation.positive(name, given)
+    low, high = validation.ends(name, given)
+    if not low < high:
+        raise ParameterError(f"{name} = ({low!r}, {high!r}): expected low below high")
+    return low, high
+
+
+@record
+class PrivateKeys:
+    """Keys that are chosen privately, with ``delta``: those of the table that enough rows have.
+
+    Parameters
+    ----------
+    share : float
+        Share of the budget; unused where counts without windows are released for units of rows, which then choose
+        keys.
+    others : bool
+        Release the rows of all other keys as one more key, the last, whose entries are missing.
+
+    Examples
+    --------
+    >>> import fastdp
+    >>> fastdp.PrivateKeys(share=0.3).share
+    0.3
+    """
+
+    share: float = parameter(Real(above=0.0, below=1.0), default=0.25)
+    others: bool = parameter(Flag(), default=False)
+
+    @property
+    def named(self) -> float | list[object]:
+        return [self.share, "others"] if self.others else self.share
+
+
+def statistics_of(given: object) -> tuple[Statistic, ...]:
+    """Statistics from a mapping; else ParameterError."""
+    if not isinstance(given, Mapping) or not given:
+        accepted = "a mapping of columns to statistics, such as {'kwh': ['sum', 'mean'], '*': 'count'}"
+        raise refusal("statistics", given, accepted)
+    found = []
+    for number, (column, named) in enumerate(given.items()):
+        listed = [named] if isinstance(named, str) else named
+        if not isinstance(listed, (list, tuple)) or not listed or not all(_is_statistic(column, x) for x in listed):
+            # Of a mapping that holds data no entry is shown.
+            more = f"{' or '.join(map(repr, STATISTICS))}, a percentile such as p95, or a list of them"
+            accepted = "'count'" if isinstance(column, str) and column == ROWS else more
+            raise ParameterError(f"statistics, entry {number}: expected {accepted} ('count' is of '*', the rows)")
+        found += [Statistic(kind, as_name("statistics", column)) for kind in dict.fromkeys(listed)]
+    return tuple(found)
+
+
+def _is_statistic(column: object, name: object) -> bool:
+    if column == ROWS or not isinstance(name, str):
+        return name == "count"
+    return name in STATISTICS or PERCENTILE.fullmatch(name) is not None
+
+
+def columns_of(statistics: Sequence[Statistic]) -> tuple[list[str], list[str]]:
+    """Columns of values, and those of which only distinct entries are counted."""
+    listed = dict.fromkeys(each.column for each in statistics if each.column != ROWS)
+    values = {each.column for each in statistics if each.kind != "nunique"}
+    return [name for name in listed if name in values], [name for name in listed if name not in values]
+
+
+def values_of(statistics: Sequence[Statistic], bounds: object) -> list[tuple[str, Value]]:
+    """Columns of values with bounds; ParameterError without one, or for others."""
+    names, _ = columns_of(statistics)
+    if isinstance(bounds, Mapping):
+        given = dict(bounds)
+    elif bounds is not None and len(names) != 1:
+        raise refusal("bounds", bounds, f"a mapping of {len(names)} columns with values to bounds")
+    else:
+        given = dict.fromkeys(names, bounds)
+    if unknown := set(given) - set(names):
+        raise ParameterError(f"bounds of columns without statistics: {len(unknown)}; expected those of {names}")
+    for name in names:
+        if given.get(name) is None:
+            raise ParameterError(
+                f"bounds: column {name!r} has none; expected a public upper bound of its values, such as "
+                f"bounds={{{name!r}: 10.0}}, or (low, high) where they may be negative"
+            )
+    return [(name, each if isinstance(each := given.get(name), Value) else Value(each)) for name in names]
+
+
+def names_of(name: str, given: object) -> tuple[str, ...]:
+    """Column names from one, several or None; ParameterError if repeated or no text."""
+    listed = [] if given is None else [given] if isinstance(given, str) else given
+    if not isinstance(listed, (list, tuple)) or not all(isinstance(each, str) for each in listed):
+        raise refusal(name, given, "the name of a column, or a list of names")
+    if len(set(listed)) != len(listed):
+        raise refusal(name, given, "each column once")
+    return tuple(listed)
+
+
+def keys_of(
+    by: tuple[str, ...], given: Keys | PrivateKeys | None, delta: float
+) -> tuple[KeyRule, tuple[KeyRow, ...]]:
+    """Source of the keys, and given ones; ParameterError for conflicts."""
+    if not by:
+        if given is not None:
+            raise ParameterError("keys: expected None without by=, the columns that they are of")
+        return "none", ()
+    if isinstance(given, str):
+        return cast("KeyRule", validation.choice("keys", given, ("public",))), ()
+    if given is None or isinstance(given, PrivateKeys):
+        if delta:
+            return "private", ()
+        if given is not None:
+            raise ParameterError("delta = 0: expected above 0, such as 1e-6, because keys are chosen privately")
+        listed = f"the list of keys of {', '.join(map(repr, by))} that are released"
+        public = "keys='public' if it is no secret which keys the table has"
+        raise refusal("keys", None, f"{listed}, or {public}, or delta > 0 to choose them privately")
+    rows = _key_rows(by, given)
+    try:
+        distinct = len(set(rows))
+        if set(map(type, itertools.chain.from_iterable(rows))) != {str}:
+            # Their texts too, which name their noise: two NaNs are not equal.
+            distinct = min(distinct, len(set(map(repr, rows))))
+    except TypeError:
+        raise ParameterError("keys: expected texts, numbers, dates or times, and no lists of them") from None
+    if not rows or distinct != len(rows):
+        raise ParameterError(f"keys has {len(rows)} entries, {distinct} of them distinct: expected distinct keys")
+    return "given", tuple(rows)
+
+
+def _key_rows(by: tuple[str, ...], given: Keys) -> list[KeyRow]:
+    if isinstance(given, Mapping):
+        if set(given) != set(by):
+            raise ParameterError(f"keys: expected a list for each of {', '.join(map(repr, by))}")
+        return list(itertools.product(*(_plain(given[name]) for name in by)))
+    listed = _plain(given)
+    if len(by) == 1:
+        if tuple not in set(map(type, listed)):
+            return list(zip(listed, strict=True))
+        return [key if isinstance(key, tuple) and len(key) == 1 else (key,) for key in listed]
+    if not all(isinstance(key, (tuple, list)) and len(key) == len(by) for key in listed):
+        accepted = f"tuples of {len(by)} entries, or a mapping of each column of by= to a list"
+        raise ParameterError(f"keys: expected {accepted}, whose combinations are the keys")
+    return [tuple(key) for key in listed]
+
+
+def _plain(given: Any) -> list[Any]:
+    convert = next(
+        (getattr(given, name) for name in ("tolist", "to_list", "to_pylist") if hasattr(given, name)), None
+    )
+    try:
+        return cast("list[Any]", convert() if convert else list(given))
+    except TypeError:
+        raise ParameterError(f"keys is a {type(given).__name__}: expected a list of keys") from None
+
+
+def make_plan(
+    statistics: Sequence[Statistic],
+    time: Time | None,
+    *,
+    epsilon: float,
+    unit: Unit = ONE_ROW,
+    bounds: object = None,
+    by: str | Sequence[str] | None = None,
+    keys: Keys | PrivateKeys | None = None,
+    delta: float = 0.0,
+    levels: bool | None = None,
+) -> TablePlan:
+    """The plan of a release, checked, without reading the table."""
+    if not isinstance(unit, (Rows, Person)):
+        raise refusal("unit", unit, "fastdp.Rows(k), or fastdp.Person(column, rows=k)")
+    epsilon, delta = validation.positive("epsilon", epsilon), validation.real("delta", delta)
+    if not 0.0 <= delta < 1.0:
+        raise refusal("delta", delta, "at least 0 and below 1")
+    named = names_of("by", by)
+    rule, rows = keys_of(named, keys, delta)
+    private = (keys if isinstance(keys, PrivateKeys) else PrivateKeys()) if rule == "private" else None
+    calendar, periods = None, None
+    first, last = (0, 1) if time is None else (None, None)
+    if time is not None:
+        calendar = Calendar(time.every, time.zone, time.origin)
+        first = None if time.start is None else calendar.border("start", time.start)
+        last = None if time.stop is None else calendar.border("stop", time.stop)
+        if first is not None and last is not None and last <= first:
+            raise refusal("stop", time.stop, f"a time behind start = {time.start!r}")
+        periods = None if unit.per is None else Calendar(unit.per, time.zone, time.origin, "per")
+    elif unit.per is not None:
+        raise refusal("per", unit.per, "None without time=, or the column of times")
+    levels = None if levels is None else validation.flag("levels", levels)
+    asked = tuple(statistics), _columns(statistics, bounds), time, unit, calendar, periods, epsilon, delta
+    plan = TablePlan(*asked, named, rule, rows, private, levels, start=first, stop=last)
+    if 1 - sum(plan.budget.of_all.values()) < LEFT:
+        raise refusal("share", plan.private.share if plan.private else 1.0, "at most .9 for keys")
+    plan = with_noise(plan)
+    if first is not None and last is not None:
+        plan.check_cells(last - first, max(1, len(rows)))
+        most = (plan.per_window or plan.contributions) * (last - first)
+        if plan.periods is None and not plan.chooses_rows and plan.contributions > most:
+            has = f"a person has at most {most} rows, {plan.per_window} in each of {last - first} windows"
+            raise ParameterError(
+                f"rows = {plan.contributions}: {has}; expected at most {most}, because noise grows with rows"
+            )
+    # Laws that cannot be drawn are refused before any row is read.
+    for quantity, level in itertools.product(plan.quantities(), plan.budget.levels):
+        plan.budget.distribution(quantity, level)
+    replace(plan, chosen_rows=MOST_ROWS).budget.check_helpers()
+    return plan
+
+
+def _columns(statistics: Sequence[Statistic], bounds: object) -> tuple[ColumnPlan, ...]:
+    """The columns of values, whose clip is chosen for sums alone, and those of entries."""
+    summed = {each.column for each in statistics if each.kind in OF_SUMS}
+    found = []
+    for name, value in values_of(statistics, bounds):
+        bound = None if value.bound is None else _ends("bound", value.bound)
+        low, high = _ends("clip", value.bound if value.clip is None else value.clip)
+        facts = value.clip is None and name in summed, value.weight, value.nonfinite, value.resolution, bound
+        found.append(ColumnPlan(name, low, high, *facts))
+    entries = columns_of(statistics)[1]
+    return *found, *(ColumnPlan(name, 0.0, 0.0, False, 1.0, "zero", None, entries=True) for name in entries)
+
+
+def with_noise(plan: TablePlan) -> TablePlan:
+    """The plan with the noise of less variance."""
+    if not plan.delta:
+        return plan
+    gaussian = replace(plan, noise="gaussian")
+    if gaussian.budget.log_variance() < plan.budget.log_variance():
+        return gaussian
+    # Laplace noise of sums needs no delta; keys that are chosen do.
+    return plan if plan.key_rule == "private" else replace(plan, delta=0.0)
+
+
+def check_online(plan: TablePlan) -> None:
+    """ParameterError unless rows that count are known as windows close."""
+    if plan.has_others:
+        raise refusal("others", True, "False online, where a key may appear later")
+    if plan.who is None:
+        return
+    if plan.chooses_rows:
+        raise refusal("rows", "auto", "a number, because rows that count are known as windows close")
+    if plan.periods is None:
+        bounded = "the period in which a person's rows are bounded, such as '1d', because windows close one by one"
+        raise refusal("per", None, f"{bounded}: a number of rows for life would be used up by the first ones")
+    most, k, each = plan.windows_of_unit, plan.contributions, plan.per_window
+    windows = f"a period of {plan.periods.every} has up to {most} windows of {cast('Calendar', plan.calendar).every}"
+    if most > 1 and each is None:
+        counted = f"the rows of a person that count in one window, such as {max(1, k // most)}"
+        raise refusal("per_window", None, f"{counted}, because {windows}, which close one by one")
+    needed = most * (each or 1)
+    if most > 1 and k < needed:
+        ways = "or a smaller per_window, longer windows, or a shorter period"
+        because = f"{windows} with per_window = {each} rows of a person each"
+        raise refusal("rows", k, f"at least {needed}, because {because}; {ways}")
 
 
 def aggregate(
@@ -153,8 +431,7 @@ def aggregate(
     secret = stream_key(Key.choose(seed, key), stream)
     asked, named = statistics_of(statistics), names_of("by", by)
     time = _timed(time, every)
-    entries = entries_of(asked)
-    values = list(dict.fromkeys(each.column for each in asked if each.column not in (ROWS, *entries)))
+    values, entries = columns_of(asked)
     names = [*named, *([unit.column] if isinstance(unit, Person) else []), *entries]
     source = open_source(frame, [*([] if time is None else [time.column]), *values, *names], names)
     how = None if time is None else "unit" if time.unit else "format" if time.format else None
@@ -172,17 +449,14 @@ def aggregate(
 
 def _timed(time: str | Time | None, every: Duration | None) -> Time | None:
     """A :class:`Time`; ParameterError unless exactly one argument gives the length."""
-    if time is None:
+    if time is None or isinstance(time, Time):
         if every is not None:
-            raise ParameterError(f"every = {validation.shown(every)}: expected None, or the column of times (time=)")
-        return None
-    if not isinstance(time, Time):
-        if every is None:
-            raise ParameterError("every = None: expected the length of the windows, such as '1h', or a fastdp.Time")
-        return Time(Column().check("time", time), every)
-    if every is not None:
-        raise ParameterError(f"every = {validation.shown(every)}: expected None, because time is a fastdp.Time")
-    return time
+            because = "or the column of times (time=)" if time is None else "because time is a fastdp.Time"
+            raise refusal("every", every, f"None, {because}")
+        return time
+    if every is None:
+        raise refusal("every", None, "the length of the windows, such as '1h', or a fastdp.Time")
+    return Time(as_name("time", time), every)
 
 
 def totals(
@@ -226,9 +500,9 @@ def totals(
     >>> table.guarantee.unit
     'one row of the table'
     """
-    wanted, bounds = {Column().check("value", value): "sum"}, _value(bound, clip)
+    wanted, bounds = {as_name("value", value): "sum"}, _value(bound, clip)
     given = frame, wanted, time, every, by, keys
-    secrets: Secrets = {"seed": seed, "key": key, "ledger": ledger, "stream": stream}
+    secrets: Json = {"seed": seed, "key": key, "ledger": ledger, "stream": stream}
     return aggregate(*given, epsilon=epsilon, unit=unit, bounds=bounds, delta=delta, levels=False, **secrets)
 
 
@@ -258,7 +532,7 @@ def counts(
     48
     """
     given = frame, {ROWS: "count"}, time, every, by, keys
-    secrets: Secrets = {"seed": seed, "key": key, "ledger": ledger, "stream": stream}
+    secrets: Json = {"seed": seed, "key": key, "ledger": ledger, "stream": stream}
     return aggregate(*given, epsilon=epsilon, unit=unit, delta=delta, levels=False, **secrets)
 
 
@@ -293,9 +567,9 @@ def means(
     >>> abs(float(table.mean(0, 1)[0]) - 0.4) < 0.1
     True
     """
-    wanted, bounds = {Column().check("value", value): "mean"}, _value(bound, clip)
+    wanted, bounds = {as_name("value", value): "mean"}, _value(bound, clip)
     given = frame, wanted, time, every, by, keys
-    secrets: Secrets = {"seed": seed, "key": key, "ledger": ledger, "stream": stream}
+    secrets: Json = {"seed": seed, "key": key, "ledger": ledger, "stream": stream}
     return aggregate(*given, epsilon=epsilon, unit=unit, bounds=bounds, delta=delta, levels=False, **secrets)
 
 
@@ -304,274 +578,5 @@ def _value(bound: Bounds | Value | None, clip: Bounds | None) -> Value:
     if not isinstance(bound, Value):
         return Value(bound, clip)
     if clip is not None:
-        raise ParameterError(f"clip = {validation.shown(clip)}: expected None, because bound is a fastdp.Value")
+        raise refusal("clip", clip, "None, because bound is a fastdp.Value")
     return bound
-
-
-# A table, read once or twice, to noisy sums.
-
-#: Reads the rows that count once more.
-Reads = Callable[[], Iterator[CellRows]]
-#: Bytes of coded rows that are kept for a second reading.
-MOST_HELD = 2**28
-#: An end of a range, in steps, beyond all values.
-FAR = 2**50
-
-
-class _Persons(NamedTuple):
-    """Rows of persons that count, sums of weights for each key if it is chosen by them, the rows' released number."""
-
-    kept: Kept
-    weights: Integers | None
-    counted: Number
-
-
-@dataclass(frozen=True)
-class TableRelease:
-    """One release under the key of its composition, with the facts for a ledger."""
-
-    plan: TablePlan
-    source: Source
-    key: Key
-
-    @cached_property
-    def _keys(self) -> columns.Keys:
-        """The given keys, or none yet."""
-        return columns.Keys(self.plan.by, self.plan.keys if self.plan.key_rule == "given" else None)
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """Guarantee of everything that the release shows."""
-        return self.plan.budget.guarantee(simulated=self.key.simulated)
-
-    @property
-    def noise_fingerprint(self) -> str | None:
-        """Fingerprint of the key; None in a simulation."""
-        return None if self.key.simulated else self.key.fingerprint()
-
-    def check(self) -> None:
-        """Refuse, before rows are read, wrong types of keys, choices on an engine, windows of no rows."""
-        plan = self.plan
-        if plan.key_rule == "given":
-            for name in plan.by:
-                if (type_of := arrow_type(self.source, name)) is not None:
-                    self._keys.check_type(name, type_of)
-        if self.source.add is not None and any(q.counts for q in plan.quantities()):
-            raise ParameterError("statistics: expected no quantiles and no nunique, because an engine adds up sums")
-        if self.source.add is not None and not (plan.is_public and plan.who is None):
-            raise ParameterError(
-                "expected Time(start=, stop=), keys= where there is by=, clip= (or two bounds) of each column, no "
-                "Person: on an engine windows, keys and clips are public"
-            )
-        if self.source.rows == 0 and (plan.start is None or plan.stop is None):
-            raise DataError(NO_ROWS)
-
-    def run(self) -> Released:
-        """Released sums; the table is read once, or twice for windows, keys or clip."""
-        plan, keys = self.plan, self._keys
-        if self.source.add is not None:
-            settled = plan.settled(plan.start or 0, plan.stop or 0, *keys.sizes)
-            return self._release(settled, keys, None, None, {})
-        ends = _Ends(plan)
-        if plan.who is not None:
-            return self._of_persons(keys, ends)
-        source = self.source if plan.is_public else self.source.twice()
-        read = _Coded(lambda: (each.rows for each in read_rows(source, plan, keys, ends.see)))
-        return self._choose(keys, ends, read.once if plan.is_public else read.again, None)
-
-    def _of_persons(self, keys: columns.Keys, ends: _Ends) -> Released:
-        """Released sums of bounded persons, perhaps by a chosen number."""
-        plan, key, found = self.plan, self.key, PersonRows(self.plan, self.key, self.source.rows)
-        for batch in read_rows(self.source, plan, keys, ends.see, found.persons):
-            found.add(batch, keys.words()[batch.rows.codes])
-        first, last = ends.found()
-        plan.check_cells(last - first, 1)
-        if plan.chooses_rows:
-            budget = plan.budget.helper("dropped"), plan.noise, plan.budget.helper("auto")
-            rows = choices.choose_rows(found.totals(), MOST_ROWS, *budget, key)
-            # Noise for other numbers of rows shares no word.
-            plan, key = replace(plan, chosen_rows=rows), key.within("auto rows", rows)
-        weights = None
-        if plan.key_rule == "private":
-            weights = found.weights(keys.words(), plan.budget.key_rule(), self.key)
-        own, kept = replace(self, plan=plan, key=key), found.kept(plan)
-        persons = _Persons(kept, weights, own._counted(plan, kept.rows.codes.size))
-        return own._choose(keys, ends, lambda: iter((kept.rows,)), persons)
-
-    def _choose(self, keys: columns.Keys, ends: _Ends, read: Reads, persons: _Persons | None) -> Released:
-        """Released sums, with windows, keys and clips from a first reading unless they are public."""
-        plan, counts = self.plan, np.zeros(0, np.int64)
-        if plan.is_public:
-            settled = plan.settled(plan.start or 0, plan.stop or 0, *keys.sizes)
-            return self._release(settled, keys, read(), persons, {})
-        counters = {column.name: choices.ValueCounts((column.low, column.high)) for column in plan.chooses}
-        for rows in read():
-            counted = (rows.codes >= 0) & plan.has(rows.windows)
-            seen = np.bincount(rows.codes[counted], minlength=keys.size)
-            counts = seen + np.pad(counts, (0, seen.size - counts.size))
-            for place, column in enumerate(plan.columns):
-                if column.chooses:
-                    values = rows.values[place] if counted.all() else rows.values[place][counted]
-                    check_finite(values)
-                    if persons is None:
-                        counters[column.name].observe(values)
-                    else:
-                        counters[column.name].weigh(values, persons.kept.sizes[counted])
-        numbers: Integers | None = None
-        published = None
-        if plan.key_rule in ("public", "private"):
-            counts = np.pad(counts, (0, keys.size - counts.size))
-            noisy, chosen = counts, np.ones(keys.size, np.bool_)
-            if plan.key_rule == "private":
-                exact = counts if persons is None or persons.weights is None else persons.weights
-                exact = np.where(keys.missing(), 0, exact) if plan.has_others else exact
-                noisy, chosen = choose_keys(exact, keys, plan.budget.key_rule(), self.key)
-            keys, numbers = keys.chosen(chosen, others=plan.has_others)
-            if plan.selects_cells:
-                published = np.empty(keys.size, np.int64)
-                published[numbers[chosen]] = noisy[chosen]
-                if plan.has_others:
-                    given = plan.contributions, plan.budget.helper("others"), plan.noise, self.key.within("others")
-                    published[-1] = int(choices.noisy_number(int(counts[~chosen].sum()), *given).value)
-        plan = plan.settled(*ends.found(), *keys.sizes)
-        clips: dict[str, tuple[float, float]] = {}
-        for column in plan.chooses:
-            task = plan.budget.task(column.name)
-            number = None if persons is None else persons.counted
-            clip = choices.choose_clip(task, counters[column.name], self._key_of(plan, column.name), number)
-            plan = replace(plan, spent={**plan.spent, column.name: clip.epsilon})
-            clips[column.name] = clip.low, clip.high
-        again = read() if numbers is None else (rows._replace(codes=numbers[rows.codes]) for rows in read())
-        return self._release(plan, keys, again, persons, clips, published)
-
-    def _key_of(self, plan: TablePlan, column: str) -> Key:
-        return self.key.within("column", plan.place(column))
-
-    def _release(
-        self,
-        plan: TablePlan,
-        keys: columns.Keys,
-        rows: Iterator[CellRows] | None,
-        persons: _Persons | None,
-        clips: Clips,
-        published: Integers | None = None,
-    ) -> Released:
-        """Exact sums of windows and keys, and noisy ones; `published` counts have noise."""
-        span, budget = (plan.start or 0, plan.stop or 0), plan.budget
-        quantities = plan.quantities(clips)
-        beyond = _Beyond(plan, [q for q in quantities if q.name in FIRST_SUMS], rows is None)
-        if rows is None:
-            assert self.source.add is not None  # noqa: S101 - an engine adds
-            sums = self.source.add(plan, [*quantities, *beyond.quantities])
-            beyond.take([int(each.sum()) for each in sums[len(quantities) :]])
-            exact = [sums[: len(quantities)]]
-        else:
-            exact = exact_sums(beyond.watched(rows), quantities, plan, keys.size)
-        tails, row_numbers = {}, None
-        if budget.helper("counted"):
-            counted = self._counted(plan, beyond.rows) if persons is None else persons.counted
-            tails = {
-                q.column: choices.release_tail(
-                    budget.task(q.column), q.ends, edges, counts, counted, self._key_of(plan, q.column)
-                )
-                for q, edges, counts in zip(beyond.firsts, beyond.edges, beyond.counts, strict=True)
-            }
-            if persons is not None:
-                row_numbers = RowNumbers(counted, self._dropped(plan, persons.kept.dropped, counted))
-        measured = release(budget, quantities, exact, self.key, span, keys, published)
-        found = plan.released(span, keys, measured, tails, simulated=self.key.simulated)
-        selection = budget.key_rule() if plan.selects_cells else None
-        others = None
-        if budget.helper("others"):
-            others = drawn(noise_distribution(plan.noise, plan.contributions, 1, budget.helper("others")))
-        return replace(found, family=self.source.family, rows=row_numbers, selection=selection, others=others)
-
-    def _counted(self, plan: TablePlan, rows: int) -> Number:
-        """Released number of rows that count."""
-        given = plan.contributions, plan.budget.helper("counted"), plan.noise, self.key
-        return choices.release_counted(rows, *given)
-
-    def _dropped(self, plan: TablePlan, dropped: int, counted: Number) -> Number:
-        """Released number of persons' rows that are dropped."""
-        where = "a larger rows=, or a per=" + ("" if plan.periods is None else f" shorter than {plan.periods.every}")
-        given = plan.contributions, plan.budget.helper("dropped"), plan.noise, self.key, where
-        return choices.release_dropped(dropped, counted, *given)
-
-
-class _Coded:
-    """Rows that count, which a second reading has from memory if they fit."""
-
-    def __init__(self, once: Reads) -> None:
-        self.once, self._held = once, list[CellRows]()
-
-    def again(self) -> Iterator[CellRows]:
-        """The rows of one of several readings."""
-        if self._held:
-            yield from self._held
-            return
-        held, size = list[CellRows](), 0
-        for rows in self.once():
-            size += sum(part.nbytes for part in rows)
-            if size <= MOST_HELD:
-                held.append(rows)
-            yield rows
-        self._held = held if size <= MOST_HELD else []
-
-
-class _Beyond:
-    """Exact numbers of rows in released cells, and in bins beyond each column's clip (on engines one at each end)."""
-
-    def __init__(self, plan: TablePlan, firsts: list[Quantity], on_engine: bool) -> None:
-        self._plan, self.firsts, self.rows = plan, firsts, 0
-        bounds = [None if on_engine else plan.column(q.column).bound for q in firsts]
-        self.edges = [tail_edges(q.ends, bound) for q, bound in zip(firsts, bounds, strict=True)]
-        self.counts: list[Integers] = [np.zeros(low.size + high.size - 2, np.int64) for low, high in self.edges]
-
-    def watched(self, batches: Iterator[CellRows]) -> Iterator[CellRows]:
-        plan = self._plan
-        places = [plan.place(q.column) for q in self.firsts]
-        for rows in batches:
-            if places:
-                counted = (rows.codes >= 0) & plan.has(rows.windows)
-                self.rows += int(np.count_nonzero(counted))
-                for place, edges, counts in zip(places, self.edges, self.counts, strict=True):
-                    counts += count_tail(rows.values[place][counted], edges)
-            yield rows
-
-    @property
-    def quantities(self) -> list[Quantity]:
-        """Sums of an engine: rows below and above each clip, and all."""
-        found = []
-        for q in self.firsts:
-            found += [replace(q, name="beyond", high=FAR), replace(q, name="beyond", low=-FAR)]
-        return [*found, *([Quantity("count")] if found else [])]
-
-    def take(self, sums: list[int]) -> None:
-        if sums:
-            *beyond, self.rows = sums
-            self.counts = [np.array(pair, np.int64) for pair in zip(beyond[::2], beyond[1::2], strict=True)]
-
-
-class _Ends:
-    """Range of all times, and windows from public ends or it."""
-
-    def __init__(self, plan: TablePlan) -> None:
-        self._plan = plan
-        self._ends: list[int] = []
-
-    def see(self, times: Integers) -> None:
-        """Extend the range of times."""
-        if times.size:
-            both = [*self._ends, int(times.min()), int(times.max())]
-            self._ends = [min(both), max(both)]
-
-    def found(self) -> tuple[int, int]:
-        """Numbers of the first window and after the last; DataError without rows."""
-        plan, calendar = self._plan, self._plan.calendar
-        if calendar is None or (plan.start is not None and plan.stop is not None):
-            return plan.start or 0, plan.stop or 0
-        if not self._ends:
-            raise DataError(NO_ROWS)
-        first = calendar.number(self._ends[0]) if plan.start is None else plan.start
-        last = calendar.number(self._ends[1]) + 1 if plan.stop is None else plan.stop
-        return first, max(first, last)

@@ -14,11 +14,10 @@ from fastdp.errors import DataError
 from fastdp.guarantee import Guarantee
 from fastdp.kinds import Array, Floats, Integers
 from fastdp.noise import binding
-from fastdp.noise.draws import Distribution
 from fastdp.noise.gaussian import GaussianDistribution
 from fastdp.noise.key import Key
+from fastdp.noise.sampler import Distribution
 from fastdp.releases.intervals import DrawnNoise
-from fastdp.tables.beyond import Tail
 from fastdp.tables.columns import Numbers
 from fastdp.tables.consistent import Level
 from fastdp.tables.quantiles import BINS, LEVELS, Bins
@@ -26,6 +25,7 @@ from fastdp_kernels.tables import window_sums
 
 if TYPE_CHECKING:
     from fastdp.tables.budget import Budget
+    from fastdp.tables.choices import Tail
     from fastdp.tables.columns import Keys
     from fastdp.tables.keys import KeyRule
     from fastdp.tables.plan import TablePlan
@@ -91,7 +91,6 @@ class Quantity:
 
     @property
     def counts(self) -> bool:
-        """True of counts that cells alone have."""
         return self.name in COUNTS
 
     @property
@@ -101,7 +100,6 @@ class Quantity:
 
     @property
     def ends(self) -> tuple[float, float]:
-        """Ends of the clip."""
         return self.low * self.grid, self.high * self.grid
 
     @property
@@ -148,7 +146,6 @@ class BinCounts:
         self._bins, self._counts = Bins(*quantity.ends), np.zeros((*cells, BINS), np.int64)
 
     def add(self, rows: CellRows, values: Floats, first: int) -> None:
-        """Count rows from window `first` on."""
         wrong = ~np.isfinite(values)
         if wrong.any():
             inside = (rows.codes >= 0) & (rows.windows >= first) & (rows.windows < first + len(self._counts))
@@ -157,7 +154,6 @@ class BinCounts:
         self._bins.add((rows.windows, np.where(wrong, -1, rows.codes), values), first, self._counts)
 
     def numbers(self) -> Integers:
-        """Counts of all nodes: int64[nodes, W, K]."""
         return self._bins.nodes(self._counts)
 
 
@@ -168,7 +164,6 @@ class DistinctCounts:
         self._counts, self._seen = np.zeros(cells, np.int64), Numbers()
 
     def add(self, rows: CellRows, values: Floats, first: int) -> None:
-        """Count entries new in their cells."""
         windows, width = self._counts.shape
         cells = (rows.windows - first) * width + rows.codes
         inside = (rows.codes >= 0) & (rows.windows >= first) & (rows.windows < first + windows)
@@ -180,7 +175,6 @@ class DistinctCounts:
         self._counts += np.bincount(fresh, minlength=self._counts.size).reshape(self._counts.shape)
 
     def numbers(self) -> Integers:
-        """Numbers of distinct entries: int64[1, W, K]."""
         return self._counts[None]
 
 
@@ -233,12 +227,10 @@ class Number(NamedTuple):
 
     @property
     def known(self) -> bool:
-        """True if the number stands out of its noise."""
         return self.value > KNOWN * math.sqrt(self.variance)
 
 
-@dataclass(frozen=True)
-class RowNumbers:
+class RowNumbers(NamedTuple):
     """Released numbers of persons' rows that count, and that were dropped, as far as each person's are counted."""
 
     counted: Number
@@ -304,12 +296,10 @@ class Released:
 
     @property
     def keys(self) -> dict[str, list[object]]:
-        """Entries of released keys by column."""
         return self.nodes[-1]
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Number of nodes of each depth."""
         return 1, *(parents.size for parents in self.parents)
 
     @property
@@ -319,11 +309,9 @@ class Released:
 
     @property
     def quantities(self) -> tuple[Quantity, ...]:
-        """The sums of every level."""
         return self.sums[0].quantities if self.sums else ()
 
     def counts(self, name: str, column: str) -> Measured:
-        """A column's "histogram" or "distinct"."""
         return next(
             each for each in self.measured if (each.quantities[0].name, each.quantities[0].column) == (name, column)
         )

@@ -22,17 +22,16 @@ from fastdp.state import codec
 from fastdp.state.codec import Packed
 from fastdp.state.driver import Publisher
 from fastdp.state.machine import Machine, Record, Transition, single_caller
-from fastdp.tables import one_row
-from fastdp.tables.appearing import KeyNoise, OnlineKeys, person_cells, weights_of
-from fastdp.tables.arguments import PrivateKeys, Value, check_online, make_plan, statistics_of, values_of
+from fastdp.tables import online
 from fastdp.tables.calendar import Calendar, Time, as_instant
 from fastdp.tables.columns import Keys as KeySet
 from fastdp.tables.columns import as_arrow, as_texts, digests_of, times_of, with_missing
-from fastdp.tables.persons import BatchRows, PersonRows, check_finite, column_values
+from fastdp.tables.functions import PrivateKeys, Value, check_online, make_plan, statistics_of, values_of
+from fastdp.tables.online import KeyNoise, OnlineKeys, Waiting, person_cells, row_parts, weights_of
 from fastdp.tables.plan import MAX_CELLS, TablePlan
+from fastdp.tables.release import BatchRows, PersonRows, check_finite, column_values
 from fastdp.tables.sums import CellRows, Measured, Quantity, Released, Statistic, exact_sums, release
 from fastdp.tables.table import Table
-from fastdp.tables.waiting import Waiting, row_parts
 from fastdp.units import LAST, ONE_ROW, Person, Rows, Unit, parse_length
 
 log = logging.getLogger("fastdp")
@@ -104,12 +103,10 @@ class WindowsMachine(Machine[WindowsState]):
 
     @cached_property
     def quantities(self) -> list[Quantity]:
-        """Sums of each cell, with noise."""
         return self.plan.quantities()
 
     @property
     def private(self) -> bool:
-        """True if keys are private."""
         return self.plan.key_rule == "private"
 
     @cached_property
@@ -119,12 +116,10 @@ class WindowsMachine(Machine[WindowsState]):
 
     @cached_property
     def appearing(self) -> KeyNoise:
-        """The rule by which private keys appear."""
         return KeyNoise.of(self.plan)
 
     @property
     def calendar(self) -> Calendar:
-        """The windows."""
         assert self.plan.calendar is not None  # noqa: S101 - there are times
         return self.plan.calendar
 
@@ -134,7 +129,6 @@ class WindowsMachine(Machine[WindowsState]):
         return None if self.lateness is None else parse_length("lateness", self.lateness)[1]
 
     def start(self, key: Key) -> WindowsState:
-        """State before any row."""
         number = self.plan.start or 0
         keys = OnlineKeys.none(self.plan.by) if self.private else None
         return WindowsState(0, self.calendar.edge(number), number, 0, self._none, keys)
@@ -153,7 +147,6 @@ class WindowsMachine(Machine[WindowsState]):
     # The call.
 
     def read(self, *batch: Any) -> Batch:
-        """Rows as arrays, or a clock; DataError if not accepted."""
         times, values, keys, who, to = batch
         zone = self.calendar.zone
         if to is not None:
@@ -168,8 +161,8 @@ class WindowsMachine(Machine[WindowsState]):
     def read_one(self, times: Any, values: Any, keys: Any, who: Any) -> Batch | None:
         """The same of one row in plain types; None for other rows."""
         plan = self.plan
-        moment = one_row.instant(times, self.calendar.zone)
-        number, key, person = one_row.number(values), one_row.only(keys), one_row.person(who)
+        moment = online.instant(times, self.calendar.zone)
+        number, key, person = online.number(values), online.only(keys), online.person(who)
         simple = len(plan.columns) == (number is not None) == (values is not None)
         simple &= len(plan.by) == (type(key) in (str, int)) == (keys is not None)
         simple &= (plan.who is not None) == (person is not None) == (who is not None)
@@ -186,7 +179,6 @@ class WindowsMachine(Machine[WindowsState]):
 
     @cached_property
     def _codes(self) -> dict[object, int]:
-        """Numbers of given keys by their entries."""
         return {}
 
     @cached_property
@@ -324,7 +316,6 @@ class WindowsMachine(Machine[WindowsState]):
         return int(reached[-1]), windows < np.maximum(state.closed, self.calendar.numbers(reached))
 
     def _rows(self, batch: Batch, came: Integers, windows: Integers, codes: Integers) -> Integers:
-        """Rows as they wait: int64[m, columns]."""
         values = np.ascontiguousarray(batch.values[:, came])
         if self.merges:
             found: Integers = np.empty((came.size, 3 + len(self.quantities)), np.int64)
@@ -338,7 +329,6 @@ class WindowsMachine(Machine[WindowsState]):
 
     @cached_property
     def _single(self) -> TablePlan:
-        """The plan of one window."""
         return replace(self.plan, start=0, stop=1)
 
     def _closed(
@@ -379,7 +369,6 @@ class WindowsMachine(Machine[WindowsState]):
         return after, exact, begins
 
     def _check_far(self, windows: int) -> None:
-        """Raise DataError for more open windows than fit in memory."""
         if windows * max(1, self.table.size) > MAX_CELLS:
             raise DataError(
                 "a time lies too far behind the first open window: expected at most 2 * 10^8 open windows and keys, "
@@ -399,7 +388,6 @@ class WindowsMachine(Machine[WindowsState]):
 
     @cached_property
     def _last(self) -> list[Any]:
-        """Keys, window and kind of key of the last release of no window, and the release."""
         return [None] * 4
 
     def _emit(
@@ -414,7 +402,6 @@ class WindowsMachine(Machine[WindowsState]):
         return found if begins is None else found.since(begins - span[0])
 
     def guarantee(self, key: Key) -> Guarantee:
-        """Guarantee of everything that is ever released."""
         whole = self.plan.budget.guarantee(simulated=key.simulated)
         steps = []
         if self.lateness is not None:
@@ -430,23 +417,23 @@ class WindowsMachine(Machine[WindowsState]):
     def pack(self, state: WindowsState) -> Packed:
         """The state as JSON, with keys and waiting rows as parts of a log."""
         parts = [] if state.keys is None else state.keys.parts(OnlineKeys.none(self.plan.by))
-        return {**_small(state), "log": [*parts, *row_parts(state.waiting.of_first(state.waiting.ends.size))]}
+        return {**_small(state), "log": [*parts, *row_parts(state.waiting.of_first(state.waiting.ends.size), _ROWS)]}
 
     def record(self, before: WindowsState, after: WindowsState) -> Record:
         """Log record of one call: the small state, what is new of keys and rows, and True if rows were compacted."""
         parts = [] if before.keys is None or after.keys is None else after.keys.parts(before.keys)
         moved = before.waiting.moved != after.waiting.moved
-        return Record(_small(after), [*parts, *row_parts(after.waiting.came(before.waiting))], moved)
+        return Record(_small(after), [*parts, *row_parts(after.waiting.came(before.waiting), _ROWS)], moved)
 
     def unpack(self, packed: Packed, key: Key) -> WindowsState:
-        """State restored from JSON and the log's parts; ValueError if it is invalid."""
         state, found = self.start(key), [np.empty(0, np.int64)]
         keys = state.keys
         for part in packed.get("log", ()):
-            if keys is not None and ":" in part:
+            kind, _, raw = part.partition(b":")
+            if kind == _ROWS:
+                found.append(codec.unpack(raw, "<i8").astype(np.int64))
+            elif keys is not None:
                 keys = keys.with_part(part)
-            else:
-                found.append(codec.unpack(part, "<i8").astype(np.int64))
         rows = np.concatenate(found).reshape(-1, self._none.rows.shape[1] - 1)
         size = keys.size if keys is not None else self.table.size
         if rows[:, 1].min(initial=0) < 0 or rows[:, 1].max(initial=-1) >= size:
@@ -470,12 +457,13 @@ class WindowsMachine(Machine[WindowsState]):
 
 #: The place of one row.
 _FIRST: Integers = np.zeros(1, np.int64)
+#: Kind of a log's part that holds rows.
+_ROWS = b"rows"
 #: Fields of a state that are numbers.
 _NUMBERS = ("n_seen", "clock", "closed", "late")
 
 
 def _small(state: WindowsState) -> Packed:
-    """A state without keys and rows."""
     return {"n_seen": state.n_seen, "state": {name: getattr(state, name) for name in _NUMBERS}}
 
 

@@ -1,19 +1,25 @@
-"""Protocols of threshold rules, and the rule of a public threshold."""
+"""Protocols of threshold rules, the rule of a public threshold, and the noise and histogram of noisy max."""
 
 from __future__ import annotations
 
 import hashlib
+import math
 import numbers
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar, Protocol, cast, runtime_checkable
+from fractions import Fraction
+from functools import lru_cache
+from typing import ClassVar, Literal, Protocol, Self, cast, runtime_checkable
 
 import numpy as np
 
 from fastdp import validation
 from fastdp.errors import ParameterError
-from fastdp.guarantee import Guarantee
+from fastdp.guarantee import Guarantee, pure
 from fastdp.kinds import Array, Floats, Integers
+from fastdp.noise import sampler
 from fastdp.noise.key import Key
+from fastdp.noise.words import Purpose, StreamId
 from fastdp.record import Real, parameter, record
 
 
@@ -77,10 +83,6 @@ class RowChooser(Protocol):
     @property
     def row_words(self) -> int:
         """Number of draws in a row of :meth:`choose_rows`."""
-
-    @property
-    def counts(self) -> Integers:
-        """Histogram of the observed values."""
 
     def histograms(self, values: Floats, starts: Integers) -> Integers:
         """Histograms of finite hold-outs that begin at `starts`: int64[n, bins]."""
@@ -168,3 +170,108 @@ class _FixedChooser:
     def unpack(self, packed: Integers) -> None:
         if packed.size:
             raise ValueError("a fixed threshold holds no data")
+
+
+# Noisy max: the integers that scores are made of, their noise, and a histogram to score.
+#
+# Privacy of every rule built on this: replacing one value moves all scores in one direction and by at most the
+# sensitivity s (an integer).  Discrete noise of scale s / epsilon, one- or two-sided, has a survival function S
+# with S(k + s) >= e^-epsilon S(k) for every integer k; fixing the other candidates' noise gives e^epsilon both ways,
+# without a factor of 2.  Ties go to the lowest index, a rule that does not depend on data.
+
+NoiseKind = Literal["laplace", "exponential"]
+#: The noise's scale stays below this, so that scores and noise are far from the ends of int64.
+MAX_NOISE = 2**44
+MAX_SCORE = 2**61
+MAX_PENALTY = float(MAX_SCORE)
+MAX_EPSILON = 2.0**40
+
+
+@lru_cache(maxsize=256)
+def score_unit(epsilon: float, holdout: int, counts: int = 1) -> int:
+    """Integer weight of one count, a power of two, if a score adds up `counts` counts of `holdout` values."""
+    room = math.floor(Fraction(MAX_NOISE) * Fraction(epsilon) / counts)
+    if room < 1:
+        least = (counts - 1).bit_length() - 44
+        raise ParameterError(f"epsilon = {epsilon!r}: expected at least 2^{least} for noisy max")
+    if epsilon > MAX_EPSILON:
+        raise ParameterError(f"epsilon = {epsilon!r}: expected at most 2^40")
+    # Scores, up to the unit times the counts of m values, stay below 2^61 too.
+    largest = MAX_SCORE // (counts * holdout)
+    return int(min(2**20, 2 ** (room.bit_length() - 1), 2 ** (largest.bit_length() - 1)))
+
+
+@lru_cache(maxsize=256)
+def noise_distribution(kind: NoiseKind, sensitivity: int, epsilon: float) -> sampler.LaplaceDistribution:
+    """Distribution of one candidate's noise, of scale `sensitivity` / `epsilon`."""
+    scale = Fraction(sensitivity) / Fraction(epsilon)
+    return sampler.laplace_distribution(scale) if kind == "laplace" else sampler.geometric_distribution(scale)
+
+
+def draw_noise(
+    distribution: sampler.LaplaceDistribution, choices: int, candidates: int, key: Key, level: int = 0
+) -> Integers:
+    """Independent noise of all candidates for several choices: int64[choices, candidates]."""
+    noise: Integers = np.empty((choices, candidates), np.int64)
+    sampler.fill_pieces(noise.reshape(-1), distribution, key, ((StreamId(Purpose.THRESHOLD, level), noise.size),), 0)
+    return noise
+
+
+def exact_guarantee(task: ThresholdTask, kind: NoiseKind, scored: str) -> Guarantee:
+    """Pure epsilon on the hold-out, with scores `scored`."""
+    scores, noise = scored.format(task.holdout), f"discrete {kind} noise of scale 1 / epsilon: epsilon"
+    return pure(task.epsilon, f"noisy max over {scores}: monotone, sensitivity 1, {noise}")
+
+
+class CountedHoldout(ABC):
+    """Chooser that keeps a histogram, `counted` of whose counts make a score."""
+
+    def __init__(self, noise: NoiseKind, task: ThresholdTask, bins: int, counted: int, epsilon: float) -> None:
+        self._noise, self._task, self._epsilon = noise, task, epsilon
+        #: Integer weight of a count in a score.
+        self.unit = score_unit(epsilon, task.holdout, counted)
+        #: Largest change of a score by one value.
+        self.sensitivity = counted * self.unit
+        #: Histogram of the hold-out, int64[bins].
+        self.counts: Integers = np.zeros(bins, np.int64)
+
+    @property
+    def distribution(self) -> sampler.LaplaceDistribution:
+        """Distribution of one candidate's noise."""
+        return noise_distribution(self._noise, self.sensitivity, self._epsilon)
+
+    @abstractmethod
+    def scores(self) -> Integers:
+        """Score of each candidate without noise, int64[candidates]."""
+
+    @abstractmethod
+    def choices(self, key: Key, count: int) -> Floats:
+        """Thetas of `count` independent choices, float64[count]; several are for audits."""
+
+    def choose(self, key: Key) -> float:
+        """Theta of one private choice, in units of the input."""
+        return float(self.choices(key, 1)[0])
+
+    def copy(self) -> Self:
+        """Independent copy; all but the counts is immutable and shared."""
+        twin = object.__new__(type(self))
+        vars(twin).update(vars(self))
+        twin.counts = self.counts.copy()
+        return twin
+
+    def pack(self) -> Integers:
+        """Indices of nonempty bins, then their counts: int64[2 k]."""
+        return pack_counts(self.counts)
+
+    def unpack(self, packed: Integers) -> None:
+        """Restore the counts from :meth:`pack`, into a new chooser; ValueError for negative numbers."""
+        bins, counts = packed.reshape(2, -1)
+        if min(bins.min(initial=0), counts.min(initial=0)) < 0:
+            raise ValueError("negative bins or counts")
+        self.counts[bins] = counts
+
+
+def pack_counts(counts: Integers) -> Integers:
+    """Indices of nonempty bins, then their counts: int64[2 k]."""
+    filled = counts.nonzero()[0]
+    return np.concatenate([filled, counts[filled]])

@@ -18,17 +18,15 @@ from fastdp.guarantee import Guarantee, remainder, sequential
 from fastdp.integer_grid import Grid
 from fastdp.kinds import Floats, Integers
 from fastdp.noise.key import Key
-from fastdp.noise.sampler import LaplaceDistribution, laplace_distribution
+from fastdp.noise.sampler import laplace_distribution
 from fastdp.record import Choice, parameter, record
-from fastdp.thresholds.base import ThresholdTask
-from fastdp.thresholds.noisy_max import (
+from fastdp.thresholds.base import (
     MAX_PENALTY,
     CountedHoldout,
     NoiseKind,
+    ThresholdTask,
     draw_noise,
     exact_guarantee,
-    noise_distribution,
-    score_unit,
 )
 from fastdp_kernels.streams import threshold_choice
 
@@ -201,9 +199,9 @@ class _ScaleFreeChooser(CountedHoldout):
     def __init__(self, rule: ScaleFree, task: ThresholdTask, above: float | None) -> None:
         self._top = Grid(task.bound, task.resolution).bound_steps
         self.candidates, self._first, self._borders = _candidates(self._top)
-        self.count_epsilon, self._epsilon = _budgets(task) if above is None else (0.0, task.epsilon)
+        self.count_epsilon, epsilon = _budgets(task) if above is None else (0.0, task.epsilon)
+        super().__init__(rule.noise, task, self.candidates.size, 2, epsilon)
         self._above = task.holdout if above is None else above
-        self.unit = score_unit(replace(task, epsilon=self._epsilon), counts=2)
         constant = _constant(task)
         #: k = m p*, in logarithms so that no factor overflows.
         logs = math.log(task.holdout) + 0.5 * math.log(6.0 * constant)
@@ -226,18 +224,17 @@ class _ScaleFreeChooser(CountedHoldout):
                 (ENOUGH * self._span / MAX_SHARE) / (task.epsilon * (1.0 - self.target / task.holdout)),
             )
         )
-        super().__init__(rule.noise, task, np.zeros(self.candidates.size, np.int64))
 
     def observe(self, values: Floats) -> None:
         floats = as_floats(as_column(values, "values"))
-        scratch = np.empty(threshold_choice.PIECE, np.uint32), np.zeros((3, self._counts.size), np.int64)
+        scratch = np.empty(threshold_choice.PIECE, np.uint32), np.zeros((3, self.counts.size), np.int64)
         grid = 1.0 / self._task.resolution, float(self._top)
-        threshold_choice.bin_eighths(floats, *grid, self._first, self._borders, *scratch, self._counts)
+        threshold_choice.bin_eighths(floats, *grid, self._first, self._borders, *scratch, self.counts)
 
     @property
     def above_lowest(self) -> int:
         """Number of values above the lowest candidate; secret."""
-        return int(self._counts.sum() - self._counts[0])
+        return int(self.counts.sum() - self.counts[0])
 
     def released_above(self, key: Key, count: int) -> Floats:
         """Noisy number above the lowest candidate, plus one noise scale, capped at m."""
@@ -257,21 +254,12 @@ class _ScaleFreeChooser(CountedHoldout):
         depths = np.log(self.candidates[-1] / self.candidates)
         limited = most / math.log1p(self._span / BEND) * np.log1p(depths / BEND)
         gains = np.minimum(2.0 * self.unit * np.minimum(self.slope * depths, limited), MAX_PENALTY)
-        above = self._counts.sum() - np.cumsum(self._counts)
+        above = self.counts.sum() - np.cumsum(self.counts)
         second = above if self._single else above[_nearest(self.candidates)]
         target = min(2.0 * self.unit * free, MAX_PENALTY)
         beyond: Integers = np.maximum(self.unit * (above + second) - round(target), 0)
         scores: Integers = np.rint(gains).astype(np.int64) - beyond
         return scores
-
-    @property
-    def sensitivity(self) -> int:
-        return 2 * self.unit
-
-    @property
-    def distribution(self) -> LaplaceDistribution:
-        """Distribution of one candidate's noise."""
-        return noise_distribution(self._noise, self.sensitivity, self._epsilon)
 
     def choices(self, key: Key, count: int) -> Floats:
         # From the bound down: a finer grid adds candidates at the lower end and leaves the others their noise.

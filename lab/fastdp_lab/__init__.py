@@ -13,21 +13,17 @@ from fastdp._lazy import lazy_names
 
 if TYPE_CHECKING:
     from fastdp_lab import audit, baselines, datasets, planning, queries, repetitions, sweeps
-    from fastdp_lab.queries import boxes, metrics, workloads
 
 __all__ = [
     "audit",
     "baselines",
-    "boxes",
     "datasets",
-    "metrics",
     "planning",
     "queries",
     "repetitions",
     "sweeps",
-    "workloads",
 ]
 
 
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = lazy_names(__name__, __all__, {"fastdp_lab.queries": ("boxes", "metrics", "workloads")})
+    __getattr__, __dir__ = lazy_names(__name__, __all__)

@@ -6,7 +6,6 @@ Repetition k has the noise of stream number k under the publisher's seed, so it 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,9 +15,12 @@ from fastdp import Release, StreamPublisher, validation
 from fastdp.data.column import as_floats, as_whole
 from fastdp.data.frames import StreamRows, Streams
 from fastdp.errors import ParameterError
-from fastdp.kinds import Floats, Indices
+from fastdp.kinds import Floats
 from fastdp.noise.key import MAX_STREAMS
 from fastdp.streams.release_many import release_rows
+
+#: Published values, a thread, of the repetitions that are held at once for queries (16 MiB).
+VALUES = 2**21
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,12 +91,17 @@ def repeat(
     count = validation.integer("repetitions", repetitions, 1, MAX_STREAMS - begin)
     shown, threads = validation.flag("progress", progress), validation.threads(threads)
     column = as_floats(as_whole(values, publisher.n_seen, publisher.holdout))
-    floats = as_floats(publisher._machine.finite(column, 0, "values"))
+    floats = as_floats(composition.finite(column, 0, "values"))
 
-    shares = StreamRows(None, floats, np.zeros(count, np.int64), np.full(count, floats.size))
-    release = partial(release_rows, composition, key.again(), Streams(shares), begin + np.arange(count), threads)
+    own = key.again()
+
+    def release(begun: int, size: int) -> Release:
+        """Release of `size` repetitions after the first `begun`."""
+        shares = StreamRows(floats, np.zeros(size, np.int64), np.full(size, floats.size))
+        return release_rows(composition, own, Streams(shares), begin + begun + np.arange(size), threads)
+
     if queries is None:
-        many = release()
+        many = release(0, count)
         alone = f"one repetition alone: all {count} of the same values would lose {count} epsilon"
         guarantee = composition.guarantee(simulated=True)
         guarantee = replace(guarantee, derivation=(*guarantee.derivation, alone))
@@ -108,13 +115,13 @@ def repeat(
     published = np.broadcast_to(0.0, floats.size - publisher.holdout)
     _, starts, stops = Release(published, 0, np.zeros(1), publisher.guarantee)._queries(starts, stops, None)
     thresholds, answers = np.empty(count), np.empty((count, starts.size))
+    at_once = max(1, threads * VALUES // published.size)
     with tqdm(total=count, unit=" repetitions", disable=not shown) as bar:
-
-        def answer(which: Indices, many: Release) -> None:
-            size, whose = which.size, np.repeat(np.arange(which.size), starts.size)
+        for begun in range(0, count, at_once):
+            many = release(begun, min(at_once, count - begun))
+            size, which = len(many), slice(begun, begun + len(many))
+            whose = np.repeat(np.arange(size), starts.size)
             sums = many._sums(whose, np.tile(starts, size), np.tile(stops, size), revised=False)
             thresholds[which], answers[which] = many.thresholds, sums.reshape(size, -1)
             bar.update(size)
-
-        release(answer)
     return Repetitions(thresholds, answers, None)

@@ -221,7 +221,7 @@ def npy(header: bytes) -> bytes:
         ("in.npy", b"", "not a readable .npy file"),
         ("in.npy", b"1\n2\n3\n", "not in NumPy's format"),
         ("in.npy", b"\x93NUMPY\x01\x00", "not a readable .npy file"),
-        ("in.npy", b"PK\x05\x06" + b"\0" * 18, "expected the suffix .npz"),
+        ("in.npy", b"PK\x05\x06" + b"\0" * 18, "holds no array"),
         ("in.npz", b"junk", "not a readable"),
         ("in.parquet", b"", "not a readable Parquet file"),
         ("in.parquet", b"junk" * 100, "not a readable Parquet file"),
@@ -280,7 +280,8 @@ def test_the_progress_bar_moves_to_the_total(suffix, write_input, values, monkey
         before = source.position() if text else None
         assert sum(chunk.size for chunk in with_progress(source, quiet=False)) == values.size
         assert ends[0] == (source.total, source.total)
-        assert before is None or 0 < before < source.position()
+        # Python 3.13 reads 128 KiB of a packed file at once: all of it.
+        assert before is None or 0 < before < source.position() or (before == source.total and suffix == ".csv.gz")
 
 
 #: Prints how many threads each reader starts; the last is Arrow's usual way.

@@ -518,6 +518,12 @@ def test_outputs_that_are_there_need_force(write_input, run, read_output, compla
     assert json.loads(beside.read_text())["offset"] == 1000
     said = complaint(run(source, "-o", tmp_path / "s.csv", "--state", tmp_path / "s.csv.json"))
     assert "expected another file" in said
+    # Before anything is charged.
+    (tmp_path / "o.csv.json").write_bytes(b"precious")
+    charged = ("--ledger", tmp_path / "ledger", "--limit", 10, "--stream", "s")
+    assert "o.csv.json: exists already" in complaint(run(source, "-o", tmp_path / "o.csv", *charged))
+    ledger = tmp_path / "ledger"
+    assert not ledger.exists() or not fastdp.Ledger(ledger).entries()
 
 
 def test_whole_inputs_name_their_bad_values_and_empty_ones(write_input, bare, values, tmp_path):

@@ -112,12 +112,12 @@ def test_a_state_file_remembers_the_domain(command, complaint, tmp_path) -> None
 
 
 def test_a_picture_of_what_was_released(synthesize, complaint, write_events, tmp_path, monkeypatch) -> None:
-    plots = pytest.importorskip("fastdp.plots")
+    plots = pytest.importorskip("fastdp.releases.pictures")
     pytest.importorskip("matplotlib", reason="matplotlib is not installed")
     seen: list[tuple] = []
-    draw = plots.points_and_cells
+    draw = plots.draw_points
     monkeypatch.setattr(
-        plots, "points_and_cells", lambda rows, *given, **how: seen.append((rows, how)) or draw(rows, *given, **how)
+        plots, "draw_points", lambda rows, *given: seen.append((rows, given[1])) or draw(rows, *given)
     )
     picture = tmp_path / "points.png"
     assert "expected a suffix among" in complaint(synthesize(write_events(), "--plot", tmp_path / "points.xyz"))
@@ -128,7 +128,7 @@ def test_a_picture_of_what_was_released(synthesize, complaint, write_events, tmp
     assert picture.stat().st_size > 5000
     ((rows, how),) = seen
     (clouds,) = rows.values()
-    assert how["columns"] == ("batch 0", "batch 1", "batch 3", "batch 4")
+    assert how == ["batch 0", "batch 1", "batch 3", "batch 4"]
     for points, number in zip(clouds, (0, 1, 3, 4), strict=True):
         np.testing.assert_array_equal(points, np.load(tmp_path / "out" / f"batch_00{number}.npy"))
     assert "exists already" in complaint(synthesize(write_events(), "--plot", picture, folder="other"))
@@ -250,7 +250,7 @@ USAGE = [
 
 REFUSED = [
     (["--epsilon", "-1"], "--epsilon -1.0: expected a number above 0"),
-    (["--box", "0", "0", "0", "5"], "expected numbers above lower"),
+    (["--box", "0", "0", "0", "5"], "--box X1 Y1: expected numbers above --box X0 Y0"),
     (["--max-depth", "99"], "--max-depth"),
     (["--sensitivity", "0"], "--sensitivity 0"),
     (["--initial", "1"], "--initial 1.0: expected a number of at least 0 and below 1"),

@@ -230,8 +230,8 @@ def test_refusals_by_the_ledger_or_the_folder_leave_no_new_state_file(
     key = write_key()
     with monkeypatch.context() as patch:
         Path("out").mkdir()
-        patch.setattr("fastdp.cli.writers.os.access", lambda path, mode: not mode & os.W_OK)
-        assert complaint(go(*PAID)).endswith("out: no permission to write in it")
+        patch.setattr("fastdp.state.atomic_files.os.access", lambda path, mode: not mode & os.W_OK)
+        assert complaint(go(*PAID)).endswith("/out")
         assert not Path("budget").exists()
     assert "--limit), this release needs" in complaint(go(*PAID, *key, "--limit", 1))
     assert not Path("s").exists()

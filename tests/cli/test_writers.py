@@ -97,15 +97,15 @@ def test_a_part_is_for_its_owner_and_the_next_run_removes_it(tmp_path: Path) -> 
 def test_a_file_taken_for_a_leftover_is_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from fastdp.state import atomic_files as module
 
-    original, taken = module._lock, []
+    original, taken = module.lock, []
 
-    def lock(file, *, wait: bool) -> bool:
+    def lock(descriptor: int) -> bool:
         if not taken:
-            taken.append(Path(file.name))
+            taken.extend(tmp_path.glob(".out.*.tmp"))
             taken[0].unlink()
-        return original(file, wait=wait)
+        return original(descriptor)
 
-    monkeypatch.setattr(module, "_lock", lock)
+    monkeypatch.setattr(module, "lock", lock)
     with atomic_file(tmp_path / "out", overwrite=False) as file:
         file.write(b"whole")
         assert Path(file.name) != taken[0]

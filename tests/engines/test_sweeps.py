@@ -1,25 +1,21 @@
-"""Sweeps on Dask and Ray clusters that are started by command line, as on several machines, on the loopback."""
+"""Sweeps on a Dask cluster that is started by command line, as on several machines, on the loopback."""
 
 from __future__ import annotations
 
 import copy
 import os
-import secrets
-import shutil
 import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from fastdp.errors import DataError, StateError
+from fastdp.errors import DataError
 from fastdp_lab import sweeps
 from fastdp_lab.sweeps import runner
 from fastdp_lab.sweeps.specification import parts
@@ -27,16 +23,11 @@ from tests.engines.scenes import needs
 from tests.sweeps.conftest import SMALL
 
 TABLES = copy.deepcopy(SMALL) | {"repetitions": 6, "part_cells": 4}
-pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore"), needs("distributed")]
 
 
-#: Of every process: both packages, and a secret of this cluster alone, which Ray's machines and programs share.
-ENVIRONMENT = {
-    **os.environ,
-    "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
-    "RAY_AUTH_MODE": "token",
-    "RAY_AUTH_TOKEN": secrets.token_hex(32),
-}
+#: Of every process: all packages.
+ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
 PYTHON = [sys.executable, "-W", "ignore"]
 
 
@@ -81,21 +72,6 @@ def start_dask(stack: ExitStack, machines: int, folder: Path) -> str:
     return address
 
 
-def start_ray(stack: ExitStack, machines: int, folder: Path) -> str:
-    del folder
-    # Paths of sockets are short.
-    place = tempfile.mkdtemp(prefix="fdp-ray-")
-    stack.callback(shutil.rmtree, place, ignore_errors=True)
-    port = free_port()
-    own = ["--node-ip-address", "127.0.0.1", "--num-cpus", "1", "--block", "--disable-usage-stats"]
-    own += ["--object-store-memory", "100000000"]
-    head = ["--head", "--port", str(port), "--temp-dir", place, "--include-dashboard", "false"]
-    wait_for(port, stack.enter_context(program("ray.scripts.scripts", "start", *head, *own)))
-    for _ in range(machines - 1):
-        stack.enter_context(program("ray.scripts.scripts", "start", "--address", f"127.0.0.1:{port}", *own))
-    return f"ray:127.0.0.1:{port}"
-
-
 def drive(address: str, out: str) -> None:
     """A sweep on the cluster, and a task whose error arrives as it is."""
     with sweeps.cluster(address) as executor:
@@ -107,23 +83,12 @@ def drive(address: str, out: str) -> None:
         sweeps.run(found, out, executor=executor)
 
 
-STARTS = [pytest.param(start_dask, marks=needs("distributed")), pytest.param(start_ray, marks=needs("ray"))]
-
-
-@pytest.mark.parametrize("start", STARTS)
 @pytest.mark.parametrize("machines", [1, 2])
-def test_the_same_bytes_on_any_number_of_machines(tmp_path: Path, start: Any, machines: int) -> None:
+def test_the_same_bytes_on_any_number_of_machines(tmp_path: Path, machines: int) -> None:
     alone = sweeps.run(sweeps.from_table(TABLES), tmp_path / "alone")
     out = tmp_path / "out"
     with ExitStack() as stack:
-        address = start(stack, machines, tmp_path)
+        address = start_dask(stack, machines, tmp_path)
         call = f"from tests.engines.test_sweeps import drive; drive({address!r}, {str(out)!r})"
         subprocess.run([*PYTHON, "-c", call], env=ENVIRONMENT, check=True, timeout=900)
     assert (out / "results.parquet").read_bytes() == (alone / "results.parquet").read_bytes()
-
-
-@needs("ray")
-def test_no_ray_cluster() -> None:
-    nothing = sweeps.cluster("ray:nowhere")
-    with pytest.raises(StateError, match="scheduler ray:nowhere: no answer"), nothing:
-        pass

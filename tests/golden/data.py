@@ -30,18 +30,16 @@ def _points(folder: Path, made: str, **options: Any) -> Iterator[Any]:
 
 
 def _queries(folder: Path) -> Iterator[Any]:
-    yield from public("workloads.random_ranges")(500, 100, 64, seed=3)
+    yield from public("queries.random_ranges")(500, 100, 64, seed=3)
     for placement in ("inside", "clipped"):
-        boxes = public("boxes.random_boxes")([0.0, 0.0], [1.0, 1.0], 50, 0.001, 0.01, placement=placement, seed=3)
+        boxes = public("queries.random_boxes")([0.0, 0.0], [1.0, 1.0], 50, 0.001, 0.01, placement=placement, seed=3)
         yield from (boxes.lower, boxes.upper)
-    for boxes in public("boxes.paper_queries")([0.0, 0.0], [1.0, 1.0], seed=3).values():
+    for boxes in public("queries.paper_queries")([0.0, 0.0], [1.0, 1.0], seed=3).values():
         yield from (boxes.lower, boxes.upper)
 
 
 def _answers(folder: Path) -> Iterator[Any]:
-    yield public("boxes.PointIndex")(PLANE).count(*BOXES)
-    cells = public("spatial.CellIndex")(BOXES[0], BOXES[1], np.array([3.0, 5.5, 7.0]))
-    yield from (cells.count(*BOXES), cells.total)
+    yield public("queries.PointIndex")(PLANE).count(*BOXES)
     yield public("datasets.extend_by_reflection")(values(50), 170)
     yield public("datasets.hold_out_and_extend")(values(50), 20, 100)
 
@@ -49,11 +47,11 @@ def _answers(folder: Path) -> Iterator[Any]:
 def _metrics(folder: Path) -> Iterator[Any]:
     truth, answers, lengths = values(50), values(50, 9), np.arange(1, 51)
     for name in ("mse", "mae"):
-        yield public(f"metrics.{name}")(truth, answers)
+        yield public(f"queries.{name}")(truth, answers)
     for name in ("mmse", "mmae"):
-        yield public(f"metrics.{name}")(truth, answers, lengths)
-    yield public("metrics.relative_error")(truth, answers, 1.0)
-    yield public("boxes.relative_error")(truth, answers, 1000.0)
+        yield public(f"queries.{name}")(truth, answers, lengths)
+    yield public("queries.relative_error")(truth, answers, 1.0)
+    yield public("queries.relative_error")(truth, answers, 1.0)
 
 
 def _audit(folder: Path) -> Iterator[Any]:

@@ -9,10 +9,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from fastdp.spatial import CellIndex
-from fastdp.spatial.released_tree import LEAF
 from fastdp_kernels.points import cell_codes
-from fastdp_lab.queries.boxes import PointIndex
+from fastdp_lab.queries import LEAF, PointIndex
 from tests import stat
 from tests.oracles import boxes
 from tests.oracles import phdstream as oracle
@@ -128,24 +126,8 @@ def test_points_equal_brute_force() -> None:
             assert counts.tolist() == boxes.count_points(points.tolist(), lower.tolist(), upper.tolist())
 
 
-def test_cells_equal_brute_force() -> None:
-    for dim, depth in itertools.product((1, 2, 3), (0, 1, 4, 9)):
-        generator = np.random.default_rng(10 * depth + dim)
-        cells = boxes.bisection([0.0] * dim, [1.0] * dim, depth, generator)
-        low, high = (np.array([cell[side] for cell in cells]) for side in (0, 1))
-        counts = generator.integers(-3, 1000, len(cells)) / 8
-        index = CellIndex(low, high, counts)
-        assert index.total == pytest.approx(counts.sum(), abs=1e-9)
-        for grid in (4, 97):
-            lower, upper = random_corners(generator, 40, dim, grid)
-            expected = boxes.count_cells(low.tolist(), high.tolist(), counts.tolist(), lower.tolist(), upper.tolist())
-            np.testing.assert_allclose(index.count(lower, upper), expected, rtol=1e-12, atol=1e-9)
-
-
 def test_equal_points_and_huge_coordinates() -> None:
     same = np.full((1000, 2), 3.5)
     assert PointIndex(same).count([[3.5, 3.5], [3.6, 0.0]], [[3.5, 3.5], [9.0, 9.0]]).tolist() == [1000, 0]
     far = np.array([[-1e308], [1e308], [0.0]] * 20)
     assert PointIndex(far).count([[-np.inf], [0.0], [1e307]], [[np.inf], [1e307], [1e308]]).tolist() == [60, 20, 20]
-    cells = CellIndex([[-1e300], [5e299]], [[5e299], [1e308]], [3.0, 7.0])
-    assert cells.count([[-np.inf], [-1e300]], [[np.inf], [-2.5e299]]).tolist() == [10.0, 1.5]

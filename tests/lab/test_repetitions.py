@@ -22,8 +22,8 @@ from fastdp.smoothers import Mean, Recent
 from fastdp.streams import release_many
 from fastdp.thresholds import Fixed, NoisyMax, SmoothQuantile
 from fastdp.thresholds.renewals import RenewFromHoldout
-from fastdp_lab import metrics
-from fastdp_lab.queries.workloads import random_ranges
+from fastdp_lab import queries
+from fastdp_lab.queries import random_ranges
 from fastdp_lab.repetitions import repeat
 from tests.noise_values import bound_key
 
@@ -208,11 +208,11 @@ def test_so_does_a_command_that_says_nothing_itself(monkeypatch) -> None:
 def test_metrics_by_hand() -> None:
     for build in (list, np.array, lambda v: np.array([v, v])):
         truth, answers = build(TRUTH), build(ANSWERS)
-        assert metrics.mse(truth, answers) == 14 / 4
-        assert metrics.mae(truth, answers) == 6 / 4
-        assert metrics.mmse(truth, answers, LENGTHS) == pytest.approx(10.04 / 4)
-        assert metrics.mmae(truth, answers, LENGTHS) == pytest.approx(4.2 / 4)
-        assert metrics.relative_error(truth, answers) == pytest.approx((0.3 + 0.1 + 0.0 + 2.0) / 4)
-    assert metrics.relative_error([0.0], [3.0], floor=2.0) == 1.5
-    assert metrics.mae(np.uint8([3]), np.uint8([5])) == 2.0  # no wrap-around
-    assert metrics.mae(np.array([2**63], np.uint64), np.array([0])) == 2.0**63
+        assert queries.mse(truth, answers) == 14 / 4
+        assert queries.mae(truth, answers) == 6 / 4
+        assert queries.mmse(truth, answers, LENGTHS) == pytest.approx(10.04 / 4)
+        assert queries.mmae(truth, answers, LENGTHS) == pytest.approx(4.2 / 4)
+        assert queries.relative_error(truth, answers) == pytest.approx((0.3 + 0.1 + 0.0 + 2.0) / 4)
+    assert queries.relative_error([0.0], [3.0], floor=2.0) == 1.5
+    assert queries.mae(np.uint8([3]), np.uint8([5])) == 2.0  # no wrap-around
+    assert queries.mae(np.array([2**63], np.uint64), np.array([0])) == 2.0**63

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import sqlite3
 from decimal import Decimal
 from fractions import Fraction
 
@@ -21,7 +20,7 @@ from fastdp.ledger import Budget, Entry, compose, costs
 from fastdp.ledger import odometer as odometers
 from fastdp.ledger.costs import Loss, left
 from fastdp.ledger.entry import ELEMENTS, VALUE, Kind
-from fastdp.ledger.odometer import EVERYWHERE, SCHEMA, Odometer, Region
+from fastdp.ledger.odometer import EVERYWHERE, Odometer, Region
 from tests.ledger.conftest import entry, odometer_of
 from tests.oracles import ledger as oracle
 from tests.oracles.ledger import written
@@ -103,9 +102,8 @@ def test_many_releases_between_two_questions_equal_the_oracle(batches, random, a
 @pytest.mark.parametrize("shape", ["whole stream", "apart", "windows", "labels", "in one part"])
 def test_one_release_more_takes_as_many_steps_however_many_there_were(shape: str) -> None:
     """And so do totals, of the stream and of a region: steps of SQLite."""
-    db = sqlite3.connect(":memory:", isolation_level=None)
-    db.executescript(SCHEMA)
-    odometer, taken = Odometer(db), [0]
+    odometer, taken = Odometer(), [0]
+    db = odometer._db
 
     def count_step() -> int:
         taken[0] += 1

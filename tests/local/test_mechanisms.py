@@ -136,7 +136,6 @@ def test_mechanisms_are_values(make) -> None:
     for high in (0.0, -1.0, 1e-141, 1e141):
         with pytest.raises(ParameterError, match=r"^high = .*expected"):
             make(1.0, 0.0, high)
-    assert sum(mechanism.weight(3, j) for j in range(2)) <= mechanism.total_weight == 2**64
 
 
 def test_bad_values_reports_and_positions() -> None:
@@ -175,9 +174,6 @@ def test_bad_values_reports_and_positions() -> None:
         ):
             with pytest.raises(DataError, match=rf"^reports{named}.*expected"):
                 server.estimate(sent)
-    for x, output in ((-1, 0), (2**20 + 1, 0), (0, mechanism.n_outputs)):
-        with pytest.raises(ParameterError, match=r"^(x|output) = "):
-            mechanism.weight(x, output)
 
 
 def test_columns_of_every_kind() -> None:

@@ -30,7 +30,7 @@ from fastdp.spatial import Box, PrivTree
 from fastdp.streams.add_noise import VectorNoise
 from fastdp.streams.methods import Adaptive
 from fastdp.streams.release import WholeStream
-from fastdp.tables.arguments import make_plan
+from fastdp.tables.functions import make_plan
 from fastdp.tables.sums import Statistic
 from fastdp.thresholds import (
     Fixed,
@@ -349,7 +349,7 @@ def known_classes() -> Iterator[type]:
 WITHOUT_NOISE = {
     "draws nothing": ("Announcement", "HistogramCollector", "SumCollector", "ToPLServer", "Zeros", "Client"),
     "a key, a promise, an account, or an answer": ("Key", "Guarantee", "Ledger", "Plan", "Release"),
-    "a release, or an index of one": ("CellIndex", "ReleasedTree", "WindowTree"),
+    "a release, or an index of one": ("ReleasedTree", "WindowTree"),
     "parameters of tables, whose plan is a mechanism": ("Person", "PrivateKeys", "Rows", "Time", "Value"),
     "many streams of another mechanism": ("Fleet",),
     "needs shapely (tests/spatial)": ("Polygons", "Network"),

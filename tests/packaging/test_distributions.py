@@ -198,7 +198,7 @@ publisher.publish(np.ones(10))
 fastdp.Adaptive.from_bytes(publisher.to_bytes(b"k" * 32), b"k" * 32)
 fastdp.Fleet(fastdp.Adaptive(epsilon=1.0, bound=10.0, threshold=5.0)).publish([1, 2], [1.0, 2.0])
 fastdp.release_many(np.ones((3, 50)), 1.0, bound=10.0, threshold=5.0)
-extras = "matplotlib pandas polars pyarrow narwhals dask pooch shapely geopandas msgspec duckdb opendp"
+extras = "matplotlib pandas polars pyarrow narwhals dask pooch shapely geopandas duckdb opendp"
 print([name for name in extras.split() if name in sys.modules])
 """
     assert run(program).strip() == "[]"

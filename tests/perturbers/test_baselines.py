@@ -156,7 +156,7 @@ def test_values_are_clipped_to_a_bound_below_theta(perturber) -> None:
 
 
 def closed_form(max_range: int, fan_out: int, height: int) -> float:
-    starts, stops = fastdp_lab.workloads.random_ranges(max_range, 20_000, seed=61)
+    starts, stops = fastdp_lab.queries.random_ranges(max_range, 20_000, seed=61)
     variances = [
         tops.range_variance(a, b, max_range, fan_out, height)
         for a, b in zip(starts.tolist(), stops.tolist(), strict=True)

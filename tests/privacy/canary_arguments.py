@@ -18,7 +18,7 @@ import shapely
 import fastdp
 import fastdp_lab
 from fastdp import counters, local, spatial, thresholds
-from fastdp.noise.draws import concentrated
+from fastdp.noise.sampler import concentrated
 from fastdp.streams import METHODS
 from fastdp_lab import baselines
 from tests.shared import usual_arguments
@@ -154,10 +154,9 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "local.Client": lambda: local.Client(1.0),
     "local.Announcement": lambda: local.Announcement(LOCAL["Hybrid"]),
     "spatial.Box": lambda: SQUARE,
-    "spatial.CellIndex": lambda: spatial.CellIndex([[0.0, 0.0]], [[1.0, 1.0]], [3.0]),
     "spatial.Network": lambda: spatial.Network(shapely.LineString([[0, 0], [1, 1]])),
     "spatial.Polygons": lambda: spatial.Polygons(shapely.box(0, 0, 1, 1)),
-    "boxes.PointIndex": lambda: fastdp_lab.boxes.PointIndex([[0.5, 0.5]]),
+    "queries.PointIndex": lambda: fastdp_lab.queries.PointIndex([[0.5, 0.5]]),
     "spatial.PrivTree": lambda: spatial.PrivTree(SQUARE, 1.0, seed=1, max_depth=4),
     "spatial.ReleasedTree": lambda: _stepped(SPATIAL["PHDStream"]()).tree,
 }
@@ -205,9 +204,8 @@ VALID: dict[str, dict[str, Any]] = {
     "counts": KEYED,
     "release_many": {"streams": _frame(), "value": "kwh", "by": "key", "time": "at", "threshold": 9.0},
     **{name: {"size": 3} for name in ("discrete_gaussian", "discrete_laplace", "noise.geometric")},
-    **{name: {"m": 32} for name in ("planning.light_tail_error", "planning.worst_case_error")},
-    **{f"spatial.{name}": BOXES for name in ("Box.measure", "CellIndex", "CellIndex.count", "Network.measure")},
-    **dict.fromkeys(("boxes.PointIndex.count", "spatial.Polygons.measure", "spatial.write_cells"), BOXES),
+    **{f"spatial.{name}": BOXES for name in ("Box.measure", "Network.measure")},
+    **dict.fromkeys(("queries.PointIndex.count", "spatial.Polygons.measure"), BOXES),
     "Windows": {"statistics": {"kwh": "sum"}, "time": HOURS, "bounds": BOUND},
     "aggregate": KEYED | {"statistics": {"kwh": "sum"}, "bounds": BOUND},
     "PAK": {"holdout": 1},
@@ -253,14 +251,13 @@ VALID: dict[str, dict[str, Any]] = {
     "local.Client.step": {"batch": (local.Announcement(LOCAL["Hybrid"]), 3.0)},
     "local.Announcement.from_text": {"text": local.Announcement(LOCAL["Hybrid"]).to_text()},
     "local.decode": {"data": local.encode(LOCAL["Hybrid"], [1, 2])},
-    "plots.points_and_cells": {"rows": {"a": [POINTS]}},
     **{name: {"column": "kwh"} for name in ("Person", "Time")},
     "Value": {"bound": BOUND},
     "Plan": {"confidence": 0.9, "unit": "one row", "every": "1h", "noise": "laplace", "errors": {}, "shares": {}},
     "plan": {"statistics": {"*": "count"}, "epsilon": 1.0, "half_width": None},
     "spatial.Network": {"lines": shapely.LineString([[0, 0], [1, 1]])},
     "spatial.Polygons": {"geometry": shapely.box(0, 0, 1, 1)},
-    "workloads.random_ranges": {"n": 64},
+    "queries.random_ranges": {"n": 64},
 }
 
 

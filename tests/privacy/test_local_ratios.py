@@ -105,7 +105,7 @@ def test_no_ratio_exceeds_e_to_the_epsilon_on_the_real_grid(mechanism, epsilon: 
     assert over <= 0
     # At large epsilon far weights are small numbers, and the distribution keeps a little below its budget.
     assert over > -(TIGHT if epsilon <= 2.0 else 2.0**-16)
-    assert client.total_weight == WORDS
+    assert client.distribution.total == WORDS
     if isinstance(distribution, WindowDistribution):
         near, far = distribution.near_weight * distribution.near, distribution.far_weight * distribution.steps
         assert near + far + distribution.left_over == WORDS

@@ -13,7 +13,7 @@ from scipy import stats
 from fastdp.noise.key import Key
 from fastdp.spatial import Box, decomposition
 from fastdp.spatial.phdstream import PHDStream
-from fastdp_lab.planning import tree_loss
+from fastdp_lab.audit import tree_loss
 from tests import stat
 
 SQUARE = Box([0.0, 0.0], [1.0, 1.0])

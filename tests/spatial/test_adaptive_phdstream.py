@@ -15,7 +15,7 @@ from fastdp.noise import sampler
 from fastdp.noise.words import Purpose, StreamId
 from fastdp.spatial import Box, decomposition
 from fastdp.spatial.adaptive_phdstream import PROMPT_STEPS, CountParameters, Growth, ReleaseSchedule, periods
-from fastdp_lab.planning.tree_loss import tree_step_loss
+from fastdp_lab.audit.tree_loss import tree_step_loss
 from tests.domains import HalfBox, Plain
 from tests.grid import exhaustive
 from tests.noise_values import bound_key, step_keys, unbound_key

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from fastdp.errors import ParameterError
-from fastdp.spatial import Network, Polygons, write_cells, write_points
+from fastdp.spatial import Network, Polygons, write_points
 from fastdp.spatial.maps import EARTH_RADIUS, draw_pieces
 from tests import stat
 
@@ -198,45 +198,15 @@ def test_without_shapely(monkeypatch: pytest.MonkeyPatch) -> None:
         Polygons(SimpleNamespace())
 
 
-LOWER, UPPER = np.array([[0.0, 0.0], [1.0, 0.0]]), np.array([[1.0, 2.0], [3.0, 2.0]])
-
-
-def test_geojson(tmp_path) -> None:
-    write_cells(tmp_path / "c.geojson", LOWER, UPPER, [3.5, 4.0], columns={"depth": np.array([1, 2])})
-    document = json.loads((tmp_path / "c.geojson").read_text())
-    assert document["type"] == "FeatureCollection"
-    first, second = document["features"]
-    assert first["properties"] == {"count": 3.5, "depth": 1}
-    ring = second["geometry"]["coordinates"][0]
-    assert ring == [[1, 0], [3, 0], [3, 2], [1, 2], [1, 0]]
-    shapes = shapely.from_geojson((tmp_path / "c.geojson").read_text())
-    assert [shape.area for shape in shapes.geoms] == [2.0, 4.0]
-    assert all(shape.exterior.is_ccw for shape in shapes.geoms)
-    write_points(tmp_path / "p.json", [[1.0, 2.0]])
-    assert json.loads((tmp_path / "p.json").read_text())["features"][0]["geometry"]["coordinates"] == [1.0, 2.0]
-
-
-def test_geoparquet(tmp_path) -> None:
+def test_points_in_files(tmp_path) -> None:
     geopandas = pytest.importorskip("geopandas", reason="the extra 'geo' (shapely, geopandas) is not installed")
-    write_cells(tmp_path / "c.parquet", LOWER, UPPER, [3.5, 4.0], crs="OGC:CRS84")
-    frame = geopandas.read_parquet(tmp_path / "c.parquet")
-    assert frame["count"].tolist() == [3.5, 4.0]
-    assert frame.crs is not None
-    assert frame.total_bounds.tolist() == [0, 0, 3, 2]
-    write_points(tmp_path / "p.parquet", LOWER, columns={"step": [1, 1]})
-    points = geopandas.read_parquet(tmp_path / "p.parquet")
-    assert points.geometry.x.tolist() == [0.0, 1.0]
-    assert Polygons(frame).area == 6.0
-    assert Polygons(frame.geometry).area == 6.0
-
-
-def test_bad_files_are_named(tmp_path) -> None:
-    with pytest.raises(ParameterError, match=r"\.geojson"):
+    for name in ("p.geojson", "p.parquet"):
+        write_points(tmp_path / name, [[1.0, 2.0], [0.0, 5.0]])
+    (first, _) = json.loads((tmp_path / "p.geojson").read_text())["features"]
+    assert first["geometry"] == {"type": "Point", "coordinates": [1.0, 2.0]}
+    for frame in (geopandas.read_file(tmp_path / "p.geojson"), geopandas.read_parquet(tmp_path / "p.parquet")):
+        assert frame.geometry.x.tolist() == [1.0, 0.0]
+    cells = geopandas.GeoDataFrame(geometry=[shapely.box(0, 0, 1, 2), shapely.box(1, 0, 3, 2)])
+    assert Polygons(cells).area == Polygons(cells.geometry).area == 6.0
+    with pytest.raises(ParameterError, match=r"p\.shp.*\.geojson"):
         write_points(tmp_path / "p.shp", [[1.0, 2.0]])
-    with pytest.raises(ParameterError, match="count"):
-        write_cells(tmp_path / "c.geojson", LOWER, UPPER, [1.0])
-    with pytest.raises(ParameterError, match="expected numbers, texts and bools for GeoJSON"):
-        write_cells(tmp_path / "c.geojson", LOWER, UPPER, np.array(["2024-05-01", "2024-05-02"], "datetime64[D]"))
-    with pytest.raises(ParameterError, match=r"columns\[0\]"):
-        write_points(tmp_path / "p.geojson", [[1.0, 2.0]], columns={"depth": [np.nan]})
-    assert list(tmp_path.iterdir()) == []

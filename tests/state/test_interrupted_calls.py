@@ -29,6 +29,7 @@ from fastdp.state.driver import Publisher
 from fastdp.state.machine import CallGuard, single_caller
 from fastdp.streams import pipelines, stream_machine
 from fastdp.thresholds import NoisyMax, noisy_max
+from fastdp.thresholds import base as thresholds_base
 from fastdp.thresholds.renewals import RenewFromPublished
 from tests.state.saved_objects import CASES, golden_cut
 
@@ -117,7 +118,6 @@ def test_behind_a_write_a_call_is_consumed_or_not(
     assert at > 2
 
 
-@pytest.mark.skipif(not atomic_files.has_locks(), reason="needs flock")
 # Between open() and the block that closes it the file is closed by being collected.
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 def test_a_kept_traceback_keeps_no_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,7 +145,6 @@ def test_a_kept_traceback_keeps_no_lock(tmp_path: Path, monkeypatch: pytest.Monk
     assert at > 100
 
 
-@pytest.mark.skipif(not atomic_files.has_locks(), reason="needs flock")
 @pytest.mark.parametrize("where", ["call", "signal handler", "thread"])
 def test_a_lock_in_use_is_not_taken_for_an_abandoned_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
@@ -157,7 +156,7 @@ def test_a_lock_in_use_is_not_taken_for_an_abandoned_one(
     real, found = os.fsync, []
 
     def ask() -> None:
-        other = atomic_files.Hold(os.open(tmp_path, os.O_RDONLY))
+        other = atomic_files.Hold(tmp_path)
         found.append(atomic_files.lock(other.descriptor))
         other.release()
 
@@ -197,7 +196,7 @@ def test_an_interrupt_within_the_holdout_loses_nothing_unnoticed(tmp_path: Path,
     while True:
         at += 1
         publisher = make()
-        files = tuple(each.__file__ for each in (stream_machine, pipelines, noisy_max))
+        files = tuple(each.__file__ for each in (stream_machine, pipelines, noisy_max, thresholds_base))
         interrupt = Interrupt(at, files)
         publisher.publish(values[:begin])
         if kept:
@@ -348,6 +347,7 @@ def test_interrupts_on_any_line_leave_nothing_locked() -> None:
 #: The first process of a PID namespace forks into another one, where the child is the first as well.
 FORKS = """
 import ctypes, os, sys
+from pathlib import Path
 from fastdp.state.machine import CallGuard, single_caller
 from fastdp.errors import StateError
 from fastdp.state import atomic_files
@@ -361,7 +361,7 @@ class Thing:
         return 1
 
 thing, number = Thing(), os.getpid()
-folder = atomic_files.Hold(os.open(sys.argv[1], os.O_RDONLY))
+folder = atomic_files.Hold(Path(sys.argv[1]))
 assert atomic_files.lock(folder.descriptor)
 if sys.argv[2] == "namespace" and ctypes.CDLL(None).unshare(0x20000000):
     sys.exit(77)

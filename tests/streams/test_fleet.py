@@ -442,3 +442,11 @@ def test_many_ids_of_a_call_are_found_in_any_order() -> None:
     assert places.ids().tolist() == given.tolist()  # type: ignore[union-attr]
     with pytest.raises(ValueError, match="more than once"):
         places.add(given[10:11])
+
+
+def test_ids_of_a_call_start_in_the_order_of_their_first_rows() -> None:
+    """Among many rows of an id the sort may put any of them first."""
+    given = np.random.default_rng(4).integers(0, 7, 1000)
+    fleet = fastdp.Fleet(fastdp.Adaptive(epsilon=1.0, bound=10.0, threshold=5.0), seed=1)
+    fleet.publish(given, np.ones(1000))
+    assert fleet.ids.tolist() == list(dict.fromkeys(given.tolist()))  # type: ignore[union-attr]

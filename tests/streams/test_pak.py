@@ -40,6 +40,13 @@ def node_noise(key: Key, levels: int, theta_steps: int, epsilon: float, length: 
     return lambda height, k: int(draws[height][k])
 
 
+def test_nan_of_a_rule_of_ones_own_clips_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    publisher = make(threshold=NoisyMax())
+    monkeypatch.setattr(type(NoisyMax().start(publisher._machine.task)), "choose", lambda *_: math.nan)
+    publisher.publish(stream(201))
+    assert publisher.threshold == 100
+
+
 @pytest.mark.parametrize("n", [1, 2, 3, 4, 7, 8, 9, 63, 64, 65, 500])
 @pytest.mark.parametrize("resolution", [None, 0.25, 60.0, 100.0])
 def test_the_tree_equals_the_papers(n: int, resolution: float | None) -> None:
@@ -154,8 +161,8 @@ def test_a_choice_and_the_sum_of_its_holdout_have_noise_of_that_holdout() -> Non
             first, theta, step = publisher.publish(lag[199:]), publisher.threshold, publisher.resolution
         assert first.size == 1
         scale, noise = of_sums
-        assert scale == Fraction(round(theta / step)) / Fraction(publisher._plan.epsilon_lag)
-        assert publisher._plan.epsilon_lag == pytest.approx(0.05 * 0.2)
+        assert scale == Fraction(round(theta / step)) / Fraction(publisher._machine.epsilon_lag)
+        assert publisher._machine.epsilon_lag == pytest.approx(0.05 * 0.2)
         assert first[0] == (int(np.rint(np.minimum(lag, theta) / step).sum()) + noise) * step
     choices, sums = drawn[::2], drawn[1::2]
     for keys in (choices, sums):
@@ -238,16 +245,16 @@ def test_the_grid_holds_the_highest_tau_there_is(rule: type, noise: str, monkeyp
     # Half zeros, half the bound: the quantile's smooth sensitivity is the bound itself.
     values = np.resize([0.0, 100.0], 200)
     publisher.publish(values)
-    highest = publisher._plan.grid.bound
+    highest = publisher._machine.grid.bound
     assert publisher.threshold is not None
     assert 0.95 * highest < publisher.threshold < highest
-    plain = make_unclipped(threshold=publisher._plan.threshold)
+    plain = make_unclipped(threshold=publisher._machine.threshold)
     plain.publish(values)
     assert publisher.threshold == pytest.approx(1.5 * plain.threshold, rel=1e-6), "not cut off by the grid's end"
     levels = (500).bit_length()
     scale = publisher.threshold / publisher.resolution * levels / 0.1
     assert scale <= 2**56
-    total = publisher._plan.bound_steps * 700 + 2 * levels * 64 * scale
+    total = publisher._machine.bound_steps * 700 + 2 * levels * 64 * scale
     assert total <= 2**62
     assert words.word_at is not quantile.word_at
 

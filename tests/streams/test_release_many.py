@@ -301,7 +301,7 @@ def test_queries_that_are_not_accepted() -> None:
     assert len(list(many)) == len(many) == 3
 
 
-IDS = {"names": ["kitchen", "7", "Zähler 3", "b"], "both": ["a", 5, 0, "5"], "numbers": [5, 0, 2**32 - 2, 17]}
+IDS = {"names": ["kitchen", "7", "Zähler 3", "b"], "numbers": [5, 0, 2**32 - 2, 17]}
 
 
 SECRET = bytes(range(32))
@@ -352,12 +352,11 @@ TABLE, COLUMNS = long_table(few(), NAMES), {"value": "kwh", "by": "meter"}
         (np.zeros(9), {"offsets": [0, 5, 4, 9]}, "^offsets has 4 entries"),
         (np.zeros(9), {"offsets": [0.0, 9.0]}, "^offsets holds float64 entries"),
         ([np.zeros(99), np.zeros(9)], {"holdout": 9}, r"^streams\[1\] has 9 entries: expected more"),
-        (ROWS, {"ids": [1, 2]}, "^ids has 2 entries of int64: expected 3 texts or whole"),
+        (ROWS, {"ids": [1, 2]}, "^ids has 2 entries: expected 3, one for each"),
         (ROWS, {"ids": [1, 2, 1]}, "^ids has 1 more than once"),
-        (ROWS, {"ids": ["a", "", "b"]}, "^ids.* = '': expected a text that is not empty"),
-        (ROWS, {"ids": [1, -2, 3]}, r"^ids\[1\] = -2: expected a whole number"),
-        (ROWS, {"ids": [1, 2**32 - 1, 3]}, r"^ids\[1\] = 4294967295"),
-        (ROWS, {"ids": ["a", None, "b"]}, r"^ids\[1\] = None: expected"),
+        (ROWS, {"ids": [1, -2, 3]}, r"^ids\[1\]: expected whole numbers of at least 0"),
+        (ROWS, {"ids": [1, 2**32 - 1, 3]}, r"^ids\[1\]: expected whole numbers of at least 0"),
+        (ROWS, {"ids": ["a", None, "b"]}, r"^ids\[1\] is no text: expected"),
         (ROWS, {"key": Key.from_seed(1).of_stream(0)}, "^key = .*without a stream"),
         (TABLE, {"value": "kwh"}, "^by = None: expected the name of a column, because value is given"),
         (TABLE, {"by": "meter"}, "^value = None: expected the name of a column"),
@@ -373,8 +372,7 @@ TABLE, COLUMNS = long_table(few(), NAMES), {"value": "kwh", "by": "meter"}
         (TABLE, {}, r"^streams\[0\] holds string entries"),
         (ROWS, COLUMNS, "^streams is a ndarray: expected a pandas or polars frame"),
         (TABLE, {**COLUMNS, "offsets": [0, 9]}, "^offsets: expected None where columns of a frame"),
-        ({"": ONES}, {}, r"^ids\[0\] = '': expected a text"),
-        ({"a": ONES, 0.5: ONES}, {}, r"^ids\[1\] = 0.5: expected a whole number"),
+        ({"a": ONES, 0.5: ONES}, {}, r"^ids\[1\] is no text: expected"),
     ],
 )
 def test_streams_and_names_that_are_not_accepted(streams: Any, options: dict[str, Any], told: str) -> None:
@@ -498,8 +496,7 @@ def test_pandas_columns_may_be_numbers_and_ids_may_be_given() -> None:
     assert many.ids.tolist() == [0, 1, 2]
     renamed = release_many(frame, EPSILON, BOUND, ids=["x", "y", "z"], key=SECRET, **COMMON)
     assert np.array_equal(renamed["y"].values, alone_by_default(frame[1].to_numpy(), "y", **COMMON).values)
-    both = release_many(frame, EPSILON, BOUND, ids=["x", 1, "z"], key=SECRET, **COMMON)
-    assert both.frame["stream"].unique().tolist() == ["x", "1", "z"]
+    assert renamed.frame["stream"].unique().tolist() == ["x", "y", "z"]
 
 
 def test_queries_by_name() -> None:

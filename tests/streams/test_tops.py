@@ -76,6 +76,22 @@ def test_the_guarantee_follows_from_the_parts() -> None:
     assert "threshold" not in "\n".join(fixed.guarantee.derivation)
 
 
+def test_a_renewed_threshold_withholds_whole_blocks() -> None:
+    for asked, whole in ((37, 48), (3, 16), (48, 48)):
+        publisher = fastdp.StreamPublisher(
+            threshold=NoisyMax(),
+            smoother=Recent(),
+            perturber=Hierarchy(fan_out=4, prune=2),
+            epsilon=1.0,
+            bound=100.0,
+            holdout=64,
+            max_range=256,
+            renewal=RenewFromHoldout(holdout=asked),
+            seed=1,
+        )
+        assert publisher.machine.composition.renewal_task.holdout == whole
+
+
 def test_shape_of_the_hierarchy() -> None:
     """h = ceil(log_b r), g = b^s, the fewest complete subtrees that cover r, and a new tree at r in whole blocks."""
     for fan_out, max_range in itertools.product(
@@ -200,7 +216,7 @@ MAKE = {
 
 
 def composition_of(publisher: Any) -> Any:
-    return publisher._machine.plan if isinstance(publisher, fastdp.PAK) else publisher.composition
+    return publisher._machine if isinstance(publisher, fastdp.PAK) else publisher.composition
 
 
 @pytest.mark.filterwarnings("ignore::fastdp.errors.AccuracyWarning")

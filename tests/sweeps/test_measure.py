@@ -13,7 +13,7 @@ import fastdp_lab
 from fastdp.errors import DataError, ParameterError
 from fastdp.noise.key import Key
 from fastdp.smoothers import Mean, MovingAverage, Recent
-from fastdp_lab import metrics, sweeps
+from fastdp_lab import queries, sweeps
 from fastdp_lab.sweeps import SYSTEMS, RunResult
 from fastdp_lab.sweeps.specification import parts, query_seed, run_part
 from fastdp_lab.sweeps.study import DataSet, load_truth
@@ -82,11 +82,11 @@ def test_rows_are_the_metrics_of_their_queries(small, scene) -> None:
         answers = release.sum(starts, stops)
         count, row = rows[label]
         assert count == which.sum()
-        assert row["mse"] == pytest.approx(metrics.mse(truth, answers))
-        assert row["mae"] == pytest.approx(metrics.mae(truth, answers))
-        assert row["mmse"] == pytest.approx(metrics.mmse(truth, answers, stops - starts))
-        assert row["mmae"] == pytest.approx(metrics.mmae(truth, answers, stops - starts))
-        assert row["relative_error"] == pytest.approx(metrics.relative_error(truth, answers, 1.0))
+        assert row["mse"] == pytest.approx(queries.mse(truth, answers))
+        assert row["mae"] == pytest.approx(queries.mae(truth, answers))
+        assert row["mmse"] == pytest.approx(queries.mmse(truth, answers, stops - starts))
+        assert row["mmae"] == pytest.approx(queries.mmae(truth, answers, stops - starts))
+        assert row["relative_error"] == pytest.approx(queries.relative_error(truth, answers, 1.0))
         total = row["noise_mean"] + row["truncation_mean"] + row["smoothing_mean"]
         assert total == pytest.approx(row["answer"] - row["truth"])
     assert set(rows) >= {"all", "[1000, ...)"}

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import fastdp
-from fastdp.tables import arguments as checks
-from fastdp.tables.beyond import Tail, tail_edges
+from fastdp.tables import functions as checks
+from fastdp.tables.choices import Tail, tail_edges
 from fastdp.tables.plan import TablePlan
 from fastdp.tables.sums import Released
 from fastdp.tables.table import Table

@@ -16,9 +16,8 @@ import numpy as np
 import pytest
 
 from fastdp.noise import binding
-from fastdp.noise.draws import Distribution
-from fastdp.noise.sampler import LaplaceDistribution
-from fastdp.tables import functions
+from fastdp.noise.sampler import Distribution, LaplaceDistribution
+from fastdp.tables import release
 from fastdp.tables.columns import KeyRow
 from fastdp.tables.columns import Keys as KeySet
 from fastdp.thresholds import scale_free
@@ -88,7 +87,7 @@ def forced(script: Script) -> Iterator[Hidden]:
     hidden: Hidden = []
     candidates: list[KeyRow] | None = None
     drawn = 0
-    real_keys, real_scores = functions.choose_keys, scale_free._ScaleFreeChooser.scores
+    real_keys, real_scores = release.choose_keys, scale_free._ScaleFreeChooser.scores
 
     def draw(exact: np.ndarray, distribution: Distribution, *_: Any) -> np.ndarray:
         nonlocal drawn
@@ -137,7 +136,7 @@ def forced(script: Script) -> Iterator[Hidden]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(binding.PrefixNoise, "draw", lambda _, *given: draw(*given))
         patch.setattr(binding, "draw_cells", draw_cells)
-        patch.setattr(functions, "choose_keys", choose_keys)
+        patch.setattr(release, "choose_keys", choose_keys)
         patch.setattr(scale_free._ScaleFreeChooser, "scores", scores)
         patch.setattr(scale_free, "draw_noise", draw_noise)
         yield hidden

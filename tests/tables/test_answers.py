@@ -15,8 +15,8 @@ from fastdp.errors import DataError, ParameterError
 from fastdp.guarantee import Guarantee, zcdp_loss
 from fastdp.releases.intervals import DrawnNoise, laplace_sum_quantile, laplace_variance
 from fastdp.tables import quantiles
-from fastdp.tables.answers import Answers
-from fastdp.tables.beyond import Beyond, Tail, count_tail, shares, sum_beyond, tail_edges
+from fastdp.tables.answers import Answers, _Part
+from fastdp.tables.choices import Beyond, Tail, count_tail, shares, sum_beyond, tail_edges
 from fastdp.tables.quantiles import BINS, FAN_OUT, LEVELS, Bins, Histogram
 from fastdp.tables.sums import Number, RowNumbers
 from fastdp.units import UnitRows
@@ -112,6 +112,40 @@ def test_keys_together_carry_the_noise_of_each():
     revised = [answers.about(count, start, stop, revised=True, depth=which) for which in (0, 1)]
     np.testing.assert_allclose(revised[0].estimate, np.sum(revised[1].estimate, axis=1, keepdims=True))
     assert revised[0].std_error[0, 0] <= found.std_error[0, 0] * 1.01
+
+
+def test_sums_of_several_levels_have_the_longest_tail_of_one_draw():
+    """Weights may leave one draw alone, whose tail is longer than the normal one."""
+    frame = pd.DataFrame({"a": np.repeat(range(8), 60), "b": np.tile(range(12), 40)})
+    listed = {"a": list(range(8)), "b": list(range(12))}
+    made = fastdp.aggregate(frame, {"*": "count"}, by=["a", "b"], keys=listed, epsilon=1.0, seed=1, levels=True)
+    low, high = made.interval(0, 1, 1.0 - 1e-6)
+    draw = made.released.sums[0].noise[0]
+    one = float(draw.quantiles(np.ones(1, np.int64), 1.0 - 1e-6)[0]) - 1.0
+    assert len(made.released.sums) > 1
+    assert np.all((high - low) / 2.0 >= made.std_error(0, 1) * one / np.sqrt(draw.variance))
+
+
+@pytest.mark.parametrize("centre", [-3.0, 0.0, 3.0])
+def test_the_error_of_a_variance_is_its_gradients(centre):
+    """Off centre, too: finite differences of the estimate in each of its three sums."""
+    answers, values = (
+        Answers(table("counts", np.full((1, 1), 7.0)).released, 0.95),
+        np.random.default_rng(1).normal(5, 1, 1000),
+    )
+    true = [np.sum((values - centre) ** 2), np.sum(values), 1000.0]
+
+    def part(value, deviation):
+        return _Part(*(np.array([[x]]) for x in (value, deviation**2, value - deviation, value + deviation)))
+
+    def estimate(sums):
+        return answers._variance(*(part(x, 0.0) for x in sums), centre, (-20.0, 20.0)).estimate[0, 0]
+
+    for i in range(3):
+        sides = [estimate([x + side * 1e-3 * (j == i) for j, x in enumerate(true)]) for side in (-1, 1)]
+        moved = [part(x, 2.0 * (j == i)) for j, x in enumerate(true)]
+        found = answers._variance(*moved, centre, (-20.0, 20.0)).std_error[0, 0]
+        assert found == pytest.approx(2.0 * abs(sides[1] - sides[0]) / 2e-3, rel=1e-3, abs=1e-6)
 
 
 def test_no_windows_and_no_keys():

@@ -23,8 +23,8 @@ from hypothesis import strategies as st
 
 import fastdp
 from fastdp.errors import DataError, ParameterError, StateError
-from fastdp.tables.appearing import KeyNoise, OnlineKeys, weights_of
 from fastdp.tables.columns import as_arrow, as_texts
+from fastdp.tables.online import KeyNoise, OnlineKeys, weights_of
 from tests.oracles import online_keys, persons
 
 BEGIN = datetime(2024, 1, 1)
@@ -102,7 +102,7 @@ def ways_of(unit: Any, plan: Any) -> list[tuple[int, int]]:
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
 def test_the_oracle(unit: Any, noise: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same windows of the same keys, with the noise of given keys."""
-    monkeypatch.setattr("fastdp.tables.arguments.with_noise", lambda plan: replace(plan, noise=noise))
+    monkeypatch.setattr("fastdp.tables.functions.with_noise", lambda plan: replace(plan, noise=noise))
     options: dict[str, Any] = {"epsilon": 60.0} if unit is PERSON else {"epsilon": 12.0}
     windows, rows = windows_of(unit, **options), crowd(3)
     plan, composition = windows.machine.plan, windows._key.reveal()
@@ -207,7 +207,7 @@ def running(unit: Any, rows: list[Row]) -> dict[Any, tuple[int, ...]]:
 )
 def test_weights_of_all_neighbours(unit: Any, noise: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """All that one unit may have on three keys beside others: weights rise, by no more than the noise is for."""
-    monkeypatch.setattr("fastdp.tables.arguments.with_noise", lambda plan: replace(plan, noise=noise))
+    monkeypatch.setattr("fastdp.tables.functions.with_noise", lambda plan: replace(plan, noise=noise))
     rule = KeyNoise.of(windows_of(unit).machine.plan)
     person, last = not isinstance(unit, fastdp.Rows), 1 if unit is PERSON else 0
     crowd = [("a", 0, 1), ("a", 2, 1), ("b", 1, 2), ("b", 1, 3)]
@@ -357,7 +357,7 @@ def test_windows_that_close_together_and_in_parts(monkeypatch: pytest.MonkeyPatc
     """A key is not tested before its first row, and appears once, however many windows are drawn at a time."""
     rows, found = [(f"k{i}", 1, i) for i in range(300)], []
     for cells_at_a_time in (2**22, 1):
-        monkeypatch.setattr("fastdp.tables.appearing.CELLS", cells_at_a_time)
+        monkeypatch.setattr("fastdp.tables.online.CELLS", cells_at_a_time)
         windows = windows_of(epsilon=0.05, delta=0.9)
         add(windows, rows)
         windows.advance(BEGIN + timedelta(hours=6))

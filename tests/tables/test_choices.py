@@ -14,11 +14,9 @@ import pytest
 
 import fastdp
 from fastdp.errors import AccuracyWarning
-from fastdp.noise.draws import noise_distribution
-from fastdp.noise.sampler import geometric_distribution
+from fastdp.noise.sampler import geometric_distribution, noise_distribution
 from fastdp.tables import choices
-from fastdp.tables.beyond import count_tail, tail_edges
-from fastdp.tables.choices import ColumnTask, ValueCounts
+from fastdp.tables.choices import ColumnTask, ValueCounts, count_tail, tail_edges
 from fastdp.tables.sums import Number
 from fastdp.thresholds import scale_free
 from tests.oracles import scale_free as naive
@@ -399,14 +397,14 @@ def test_dropped_rows_of_a_person_are_bounded():
 
 
 def test_numbers_of_rows_have_noise_of_their_sensitivity():
-    counted_rows = choices.release_counted(40_000, 5, 0.04, "laplace", KEY)
-    assert counted_rows.variance == pytest.approx(2 * (5 / 0.04) ** 2, rel=1e-3)
+    frame = pa.table({"who": np.arange(40_000) // 5})
+    rows = fastdp.counts(frame, epsilon=2.0, unit=fastdp.Person("who", rows=5), seed=1).released.rows
+    assert rows.counted.variance == pytest.approx(2 * (5 / 0.02) ** 2, rel=1e-3)
+    assert rows.dropped.variance == pytest.approx(2 * (20 / 0.06) ** 2, rel=1e-3)
     where = "a larger rows=, or a per="
-    dropped = choices.release_dropped(100, counted_rows, 5, 0.04, "gaussian", KEY, where)
-    assert dropped.variance == pytest.approx((20 / 0.04) ** 2, rel=1e-3)
-    assert said(choices.release_dropped, 100, counted_rows, 5, 0.04, "laplace", KEY, where) == []
-    (many,) = said(choices.release_dropped, 40_000, counted_rows, 5, 0.04, "laplace", KEY, where)
-    assert many.startswith("rows = 5: an estimated 5")
+    assert said(choices.warn_of_dropped, rows, 5, where) == []
+    (many,) = said(choices.warn_of_dropped, rows._replace(dropped=rows.counted), 5, where)
+    assert many.startswith("rows = 5: at least an estimated 50%")
     assert many.endswith(where)
 
 

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 from scipy import fft
 
-from fastdp.tables import revised
-from fastdp.tables.consistent import GROWTH, Level, consistent, level_shares
-from fastdp.tables.revised import local_patterns
+from fastdp.tables import consistent as revised
+from fastdp.tables.consistent import GROWTH, Level, consistent, level_shares, local_patterns
 from tests.oracles import dense
 
 #: Key trees as parents of depths 1, 2, ...: no keys, one column, two with children in any order, three, single nodes.

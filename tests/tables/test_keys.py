@@ -24,8 +24,8 @@ from fastdp.guarantee import zcdp_delta, zcdp_loss
 from fastdp.noise.gaussian import gaussian_distribution
 from fastdp.noise.sampler import laplace_distribution
 from fastdp.tables import keys
-from fastdp.tables.arguments import check_online, make_plan, statistics_of
 from fastdp.tables.columns import Keys
+from fastdp.tables.functions import check_online, make_plan, statistics_of
 from fastdp.tables.keys import KeyRule
 from tests.oracles import bulk, table_choices, tables, words
 from tests.tables.forced import Integers, Script, forced

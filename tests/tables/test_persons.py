@@ -25,9 +25,9 @@ import fastdp
 from fastdp.data import source
 from fastdp.errors import AccuracyWarning, DataError
 from fastdp.noise.key import Key
-from fastdp.tables import columns, functions
+from fastdp.tables import columns, release
 from fastdp.tables.columns import Numbers, as_arrow, digests_of, with_missing
-from fastdp.tables.persons import BatchRows, Kept, PersonRows
+from fastdp.tables.release import BatchRows, Kept, PersonRows
 from fastdp.tables.sums import CellRows
 from tests.oracles import tables
 from tests.tables import flat
@@ -525,7 +525,7 @@ def test_rows_are_read_once_if_they_fit_into_memory(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(source, "BATCH", 300)
     eager = source._eager
     monkeypatch.setattr(source, "_eager", lambda frame: batches(lambda: eager(frame)))
-    monkeypatch.setattr(functions, "MOST_HELD", held)
+    monkeypatch.setattr(release, "MOST_HELD", held)
     found = flat.counts(persons(False, {}), "at", "1d", by="k", keys="public", epsilon=1e6, seed=1).released
     assert found.cells("count").tolist() == [[N, N]]
     assert len(read) == (1 if held > 5_000 else 2)

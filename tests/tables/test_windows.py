@@ -91,7 +91,7 @@ def test_the_same_as_a_table(kind: str, lateness: str | None) -> None:
 
 def test_waiting_rows_of_a_cell_are_added_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """They take memory of their cells, and the release is that of a table."""
-    monkeypatch.setattr("fastdp.tables.waiting.SPARE", 10)
+    monkeypatch.setattr("fastdp.tables.online.SPARE", 10)
     rows, time = random_rows(250, 4), fastdp.Time("at", "1d", start="2024-03-29")
     options: dict[str, Any] = {"by": "meter", "keys": ["a"], "epsilon": 2.0, "key": SECRET}
     options |= {"bounds": fastdp.Value(2.5, clip=2.5), "unit": fastdp.Rows(3)}
@@ -257,7 +257,7 @@ def test_a_call_copies_no_persons(tmp_path: Path) -> None:
 
 
 def test_rows_of_closed_windows_leave_memory_and_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fastdp.tables.waiting.SPARE", 100)
+    monkeypatch.setattr("fastdp.tables.online.SPARE", 100)
     windows, path = crowded(), tmp_path / "kept"
     add_crowd(windows)
     windows.keep(path)
@@ -280,7 +280,7 @@ def test_rows_of_closed_windows_leave_memory_and_file(tmp_path: Path, monkeypatc
 
 def test_files_in_use_leave_out_rows_of_closed_windows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a restart: the file is written anew when they are most of it, and replays from there."""
-    monkeypatch.setattr("fastdp.tables.waiting.SPARE", 100)
+    monkeypatch.setattr("fastdp.tables.online.SPARE", 100)
     windows, path = crowded(), tmp_path / "kept"
     windows.keep(path)
     add_crowd(windows)
@@ -358,17 +358,15 @@ def test_state_continues_bit_for_bit(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("field", ["closed", "clock"])
 def test_damaged_states_are_refused(field: str) -> None:
-    import json
-
-    from fastdp.state.codec import as_text
+    from fastdp.state.codec import encode
     from fastdp.state.state_file import Seal
 
     windows = flat.windows("1h", 1.0, "2024-01-01", counts=True, seed=1)
     windows.add([datetime(2024, 1, 1, 3)])
-    content = json.loads(json.dumps(windows._content(None)))
+    content = windows._content(None)
     state = content["now"]["state"]
     state[field] -= 10**12 if field == "clock" else 1
-    damaged = Seal(None).pack(as_text(content))[1]
+    damaged = Seal(None).pack(encode(content))[1]
     with pytest.raises(StateError, match="damaged"):
         fastdp.Windows.from_bytes(damaged)
 
@@ -380,10 +378,10 @@ def test_waiting_rows_of_a_key_out_of_range_are_refused() -> None:
     windows = flat.windows("1h", 1.0, "2024-01-01", counts=True, seed=1, **options)
     windows.add([datetime(2024, 1, 1, 3)], None, ["a"], [1])
     packed = windows._machine.pack(windows._state)
-    rows = codec.unpack(packed["log"][0], "<i8").reshape(-1, 5).copy()
+    rows = codec.unpack(packed["log"][0].removeprefix(b"rows:"), "<i8").reshape(-1, 5).copy()
     rows[0, 1] = 2
     with pytest.raises(ValueError, match="a key out of range"):
-        windows._machine.unpack({**packed, "log": [codec.pack(rows, "<i8")]}, windows._key)
+        windows._machine.unpack({**packed, "log": [b"rows:" + codec.pack(rows, "<i8")]}, windows._key)
 
 
 def test_refused_rows_change_nothing() -> None:

@@ -20,7 +20,7 @@ from fastdp.errors import AccuracyWarning, ParameterError
 from fastdp.noise.key import Key
 from fastdp.noise.sampler import laplace_distribution
 from fastdp.thresholds import NoisyMax, ScaleFree, Threshold, ThresholdTask, scale_free
-from fastdp.thresholds.noisy_max import draw_noise
+from fastdp.thresholds.base import draw_noise
 from tests import stat
 from tests.oracles import scale_free as oracle
 
@@ -302,7 +302,7 @@ def test_the_penalty_of_noisy_max_is_that_of_equation_6() -> None:
     chooser = NoisyMax().start(task(0.5, 500, 99.5, publish_epsilon=2.0))
     exact = 3 * 500 * np.arange(1, 101) / (60 * 4096 * 2.0) * math.sqrt(2 * 15 * (math.log(4096) / math.log(16)) ** 3)
     exact[-1] *= 0.995
-    assert chooser.penalties() == pytest.approx(chooser.unit() * (exact - exact[0]), abs=1)
+    assert chooser.penalties() == pytest.approx(chooser.unit * (exact - exact[0]), abs=1)
 
 
 # Histograms of NoisyMax.

@@ -1,6 +1,6 @@
-"""Contents of many boxes: exact counts of points, and counts spread evenly over cells.
+"""Contents of many boxes: exact counts of points, and counts of a released tree.
 
-n items in d dimensions lie in the order of a balanced k-d tree: node 2^l + k holds the items from k n >> l to (k + 1)
+n points in d dimensions lie in the order of a balanced k-d tree: node 2^l + k holds those from k n >> l to (k + 1)
 n >> l; arrays of nodes have 2^(levels + 1) rows, row 0 unused.  A box holds its border.
 
 Source: Bentley, CACM 18(9), 1975; a box enters O(n^(1 - 1/d)) nodes.
@@ -31,7 +31,7 @@ def _widest_axis(keys: np.ndarray, low: int, high: int) -> int:
 
 
 @inline
-def _select(keys: np.ndarray, order: np.ndarray, axis: int, low: int, high: int, middle: int) -> None:
+def _select(keys: np.ndarray, axis: int, low: int, high: int, middle: int) -> None:
     """Reorder items [low, high) so that none before ``middle`` exceeds a later one (Hoare)."""
     left, right = low, high - 1
     while left < right:
@@ -45,7 +45,6 @@ def _select(keys: np.ndarray, order: np.ndarray, axis: int, low: int, high: int,
             if i <= j:
                 for a in range(keys.shape[1]):
                     keys[i, a], keys[j, a] = keys[j, a], keys[i, a]
-                order[i], order[j] = order[j], order[i]
                 i += 1
                 j -= 1
         if middle <= j:
@@ -57,48 +56,32 @@ def _select(keys: np.ndarray, order: np.ndarray, axis: int, low: int, high: int,
 
 
 @kernel
-def sort_into_tree(keys: np.ndarray, levels: int, order: np.ndarray) -> None:
-    """Bring items in tree order by halving nodes across their widest axis; n >= 2^levels unless ``levels`` is 0."""
-    n = keys.shape[0]
+def sort_into_tree(points: np.ndarray, levels: int) -> None:
+    """Bring points in tree order by halving nodes across their widest axis; n >= 2^levels unless ``levels`` is 0."""
+    n = points.shape[0]
     for level in range(levels):
         for k in range(1 << level):
             low, high = (k * n) >> level, ((k + 1) * n) >> level
             middle = ((2 * k + 1) * n) >> (level + 1)
-            _select(keys, order, _widest_axis(keys, low, high), low, high, middle)
+            _select(points, _widest_axis(points, low, high), low, high, middle)
 
 
 @kernel
-def enclose_items(
-    lower: np.ndarray, upper: np.ndarray, levels: int, node_lower: np.ndarray, node_upper: np.ndarray
-) -> None:
-    """Fill the smallest box around each node's items: float64[nodes, d]."""
-    n, dim = lower.shape
+def enclose_points(points: np.ndarray, levels: int, node_lower: np.ndarray, node_upper: np.ndarray) -> None:
+    """Fill the smallest box around each node's points: float64[nodes, d]."""
+    n, dim = points.shape
     leaves = 1 << levels
     node_lower[:] = np.inf
     node_upper[:] = -np.inf
     for k in range(leaves):
         for i in range((k * n) >> levels, ((k + 1) * n) >> levels):
             for a in range(dim):
-                node_lower[leaves + k, a] = min(node_lower[leaves + k, a], lower[i, a])
-                node_upper[leaves + k, a] = max(node_upper[leaves + k, a], upper[i, a])
+                node_lower[leaves + k, a] = min(node_lower[leaves + k, a], points[i, a])
+                node_upper[leaves + k, a] = max(node_upper[leaves + k, a], points[i, a])
     for node in range(leaves - 1, 0, -1):
         for a in range(dim):
             node_lower[node, a] = min(node_lower[2 * node, a], node_lower[2 * node + 1, a])
             node_upper[node, a] = max(node_upper[2 * node, a], node_upper[2 * node + 1, a])
-
-
-@kernel
-def sum_items(weights: np.ndarray, levels: int, out: np.ndarray) -> None:
-    """Fill a binary heap: out[1] is the root, out[2^levels + k] the k-th leaf's sum of its share of `weights`."""
-    n = weights.size
-    leaves = 1 << levels
-    for k in range(leaves):
-        total = 0.0
-        for i in range((k * n) >> levels, ((k + 1) * n) >> levels):
-            total += weights[i]
-        out[leaves + k] = total
-    for node in range(leaves - 1, 0, -1):
-        out[node] = out[2 * node] + out[2 * node + 1]
 
 
 @inline
@@ -126,7 +109,7 @@ def count_points(
 ) -> None:
     """Count the points, float64[n, d] in tree order, in each box: int64[q].
 
-    Boxes may be infinite; nodes are from :func:`enclose_items`.
+    Boxes may be infinite; nodes are from :func:`enclose_points`.
     """
     n, dim = points.shape
     nodes = np.empty(levels + 2, np.int64)
@@ -152,64 +135,6 @@ def count_points(
                         inside &= (points[p, a] >= lower[i, a]) & (points[p, a] <= upper[i, a])
                     total += inside
             else:
-                for child in range(2):
-                    nodes[waiting], depths[waiting] = 2 * node + child, level + 1
-                    waiting += 1
-        out[i] = total
-
-
-@inline
-def _shared_part(
-    cell_lower: np.ndarray, cell_upper: np.ndarray, c: int, lower: np.ndarray, upper: np.ndarray, i: int
-) -> float:
-    """Share of cell c's volume in box i; without extent along an axis it is in or out."""
-    share = 1.0
-    for a in range(lower.shape[1]):
-        low, high = cell_lower[c, a], cell_upper[c, a]
-        begin, end = max(low, lower[i, a]), min(high, upper[i, a])
-        if begin > end:
-            return 0.0
-        if high > low:
-            share *= (end - begin) / (high - low)
-    return share
-
-
-@kernel
-def count_cells(
-    cell_lower: np.ndarray,
-    cell_upper: np.ndarray,
-    counts: np.ndarray,
-    node_lower: np.ndarray,
-    node_upper: np.ndarray,
-    node_sums: np.ndarray,
-    levels: int,
-    lower: np.ndarray,
-    upper: np.ndarray,
-    out: np.ndarray,
-) -> None:
-    """Fill the content of each box, float64[q], if every cell's count is spread evenly.
-
-    Cells [n, d] and counts are in tree order, nodes from :func:`enclose_items` and :func:`sum_items`; boxes may be
-    infinite.
-    """
-    n = counts.size
-    nodes = np.empty(levels + 2, np.int64)
-    depths = np.empty(levels + 2, np.int64)
-    for i in range(out.size):
-        total = 0.0
-        nodes[0], depths[0] = 1, 0
-        waiting = 1
-        while waiting > 0:
-            waiting -= 1
-            node, level = nodes[waiting], depths[waiting]
-            relation = _relation(node_lower, node_upper, node, lower, upper, i)
-            if relation == _WITHIN:
-                total += node_sums[node]
-            elif relation == _ACROSS and level == levels:
-                k = node - (1 << level)
-                for c in range((k * n) >> level, ((k + 1) * n) >> level):
-                    total += counts[c] * _shared_part(cell_lower, cell_upper, c, lower, upper, i)
-            elif relation == _ACROSS:
                 for child in range(2):
                     nodes[waiting], depths[waiting] = 2 * node + child, level + 1
                     waiting += 1

@@ -20,8 +20,8 @@ from fastdp.noise.words import Purpose, StreamId
 from fastdp.perturbers import Blocks, Flat, Hierarchy, Perturber, Toeplitz
 from fastdp.smoothers import Recent
 from fastdp.spatial import Box
-from fastdp.tables.arguments import make_plan, statistics_of
 from fastdp.tables.columns import Keys
+from fastdp.tables.functions import make_plan, statistics_of
 from fastdp.tables.sums import release
 from fastdp.thresholds import Fixed, NoisyMax, PAKQuantile, SquareWave
 from fastdp.thresholds.renewals import RenewFromHoldout, RenewFromPublished

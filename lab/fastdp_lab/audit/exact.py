@@ -23,10 +23,9 @@ from fastdp.local.reports import CONTEXT, BitDistribution, MixtureDistribution, 
 from fastdp.spatial import Box, decomposition
 from fastdp.spatial.domains import CellParameters, encode
 from fastdp.thresholds import NoisyMax, PAKQuantile, ScaleFree, SmoothQuantile
-from fastdp.thresholds.base import ThresholdTask
-from fastdp.thresholds.noisy_max import CountedHoldout
+from fastdp.thresholds.base import CountedHoldout, ThresholdTask
 from fastdp.thresholds.quantile import SmoothNoise
-from fastdp_lab.planning.tree_loss import tree_step_loss
+from fastdp_lab.audit.tree_loss import tree_step_loss
 
 #: Beyond this many scales noise has probability below e^-60.
 REACH = 60

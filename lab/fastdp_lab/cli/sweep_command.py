@@ -6,23 +6,16 @@ import sys
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from fastdp.cli.terminal import as_table, plain_errors, seconds
 
-if TYPE_CHECKING:
-    from fastdp_lab.sweeps import Specification
-
-
 FOLDER = click.Path(path_type=Path)
 DATA = "The folder of the data sets' files.  [default: the specification's folder]"
 MODE = "Kind of workers: threads share the data sets' memory; processes never wait for each other."
-SCHEDULER = (
-    "Run on a cluster, on all its cores: the address of a Dask scheduler (tcp://HOST:8786), or of a Ray head "
-    "(ray:HOST:6379)."
-)
+SCHEDULER = "Run on a cluster, on all its cores: the address of a Dask scheduler (tcp://HOST:8786)."
 
 
 @click.command()
@@ -35,7 +28,7 @@ SCHEDULER = (
 )
 @click.option("--scheduler", metavar="ADDRESS", help=SCHEDULER)
 @click.option("--repetitions", type=click.IntRange(1), help="Overrides the specification's number.")
-@click.option("--dry-run", is_flag=True, help="Check, time a sample, and print cells, time and size.")
+@click.option("--dry-run", is_flag=True, help="Check everything, and print the number of cells.")
 @click.option("-q", "--quiet", is_flag=True, help="No progress bar.")
 def sweep(
     specification: Path, output: Path | None, data: Path | None, repetitions: int | None, dry_run: bool, **how: Any
@@ -48,31 +41,20 @@ def sweep(
     if output is None and not dry_run:
         raise click.UsageError("Missing option '-o' / '--output' (or --dry-run).")
     with plain_errors():
-        from fastdp_lab.sweeps import cluster, read_specification, run
+        from fastdp_lab.sweeps import check_data, cluster, read_specification, run
+        from fastdp_lab.sweeps.specification import count_cells
 
         found, folder = read_specification(specification), specification.parent if data is None else data
         if repetitions is not None:
             found = replace(found, repetitions=repetitions)
         if dry_run or output is None:
-            click.echo(as_table(_estimate(found, folder, how["workers"])))
+            check_data(found, folder)
+            click.echo(as_table([("cells", f"{count_cells(found):,}")]))
             return
         scheduler, bar = how.pop("scheduler"), not how.pop("quiet") and sys.stderr.isatty()
         with cluster(scheduler) if scheduler else nullcontext() as executor:
             run(found, output, data=folder, executor=executor, progress=bar, **how)
         click.echo(as_table(_summary(output)))
-
-
-def _estimate(specification: Specification, folder: Path, workers: int) -> list[tuple[str, str]]:
-    from fastdp_lab.sweeps import estimate
-
-    found = estimate(specification, folder)
-    time, size, most = (found[key] for key in ("seconds", "table_bytes", "most_bytes"))
-    return [
-        *((key, f"{found[key]:,}") for key in ("cells", "rows", "parts")),
-        ("time", f"{seconds(time)} of one worker, {seconds(time / found['cells'])} a cell"),
-        (f"with {workers}", f"{seconds(time / workers)} at best"),
-        ("size", f"at most {size / 1e6:,.1f} MB, and {most / 1e6:,.1f} MB on the way"),
-    ]
 
 
 def _summary(folder: Path) -> list[tuple[str, str]]:

@@ -8,9 +8,9 @@ with .gz. Options of the loaders:
   first event; batches may be empty;
 * ``initial``: share of the events before the first batch, in [0, 1), the paper's t0: rounded down to whole events, or
   up to whole periods;
-* ``max_points``, ``seed``: a random sample of at most so many points in the box; equal seeds give equal samples;
-* ``box``: south-west and north-east corner;
-* ``unsorted``: "sort" a file that is not in the order of time, or "raise" DataError.
+* ``box``: south-west and north-east corner.
+
+Events are sorted by time.
 """
 
 from __future__ import annotations
@@ -55,10 +55,7 @@ def load_gowalla(
     batch: int | None = None,
     period: float | None = None,
     initial: float = 0.0,
-    max_points: int | None = None,
-    seed: int | None = None,
     box: tuple[ArrayLike, ArrayLike] = EARTH,
-    unsorted: str = "sort",
 ) -> SpatialStream:
     """Gowalla check-ins (PHDStream section 5.1 and Appendix G).
 
@@ -70,11 +67,11 @@ def load_gowalla(
     deletion, lifetime
         Whether each check-in is taken back when its lifetime in seconds is over, 30 days in the paper.  One whose
         lifetime ends after the last check-in stays.
-    batch, period, initial, max_points, seed, box, unsorted
+    batch, period, initial, box
         See the module.  The paper: a day, about 200,000 points; for its initialisation times after 100 or 150 days
         call :meth:`SpatialStream.starting_at`.
     """
-    moments, places = _in_box(*_read_all([path], SNAP, unsorted), box, max_points, seed)
+    moments, places = _in_box(*_read_all([path], SNAP), box)
     name, cancels = "Gowalla", np.full(moments.size, -1)
     if deletion:
         moments, places, cancels = with_removals(moments, places, validation.positive("lifetime", lifetime))
@@ -88,10 +85,7 @@ def load_pickups(
     batch: int | None = None,
     period: float | None = None,
     initial: float = 0.0,
-    max_points: int | None = None,
-    seed: int | None = None,
     box: tuple[ArrayLike, ArrayLike] = NEW_YORK,
-    unsorted: str = "sort",
 ) -> SpatialStream:
     """Pickups of New York taxis or hired cars: places and times where rides begin (section 5.1).
 
@@ -102,13 +96,13 @@ def load_pickups(
         ``t`` (seconds since 1970), ``Date/Time``, ``pickup_datetime``, ``tpep_pickup_datetime`` and the like; place
         ``Lat``, ``Lon``, ``pickup_latitude``, ``Start_Lat`` and the like: those of Uber's files of 2014, of the Taxi
         and Limousine Commission's up to June 2016 (later ones have zones) and of Donovan and Work's.
-    batch, period, initial, max_points, seed, box, unsorted
+    batch, period, initial, box
         See the module.  The paper: six hours, about 100,000 points.
     """
     paths: list[Any] = list(path) if isinstance(path, (list, tuple)) else [path]
     if not all(isinstance(each, (str, Path)) for each in paths):
         raise ParameterError(f"path = {validation.shown(path)}: expected the path of a file, or a list of paths")
-    moments, places = _in_box(*_read_all(paths, None, unsorted), box, max_points, seed)
+    moments, places = _in_box(*_read_all(paths, None), box)
     return cut_events("pickups", *box, places, times=moments, batch=batch, period=period, initial=initial)
 
 
@@ -126,7 +120,7 @@ def load_circles(
     batch, initial, box
         See the module; points outside the box are an error.
     """
-    events = read_events(_existing(path), {"x": "x", "y": "y", "event": "move"}, ragged=True)
+    events = read_events(str(path), {"x": "x", "y": "y", "event": "move"}, ragged=True)
     places, cancels = events.points, np.full(len(events.points), -1)
     there: dict[Any, deque[int]] = defaultdict(deque)
     for i, (place, addition) in enumerate(zip(map(tuple, places.tolist()), events.additions, strict=True)):
@@ -140,38 +134,19 @@ def load_circles(
     return cut_events(name, *as_box("box", box), places, cancels=cancels, batch=batch, initial=initial)
 
 
-def _read_all(paths: Sequence[str | Path], unnamed: Columns | None, unsorted: str) -> tuple[Floats, Floats]:
+def _read_all(paths: Sequence[str | Path], unnamed: Columns | None) -> tuple[Floats, Floats]:
     """Times float64[n] in seconds since 1970 and places float64[n, 2] of all files, ascending in time.
 
     ``unnamed`` has the columns of a file without a heading.
     """
     parts = [(np.empty(0), np.empty((0, 2)))]
-    for k, path in enumerate(paths):
-        file = _existing(path, f"path[{k}]" if len(paths) > 1 else "path")
-        events = read_events(file, dict.fromkeys(("x", "y", "time")), unnamed=unnamed, ragged=True)
+    for path in paths:
+        events = read_events(str(path), dict.fromkeys(("x", "y", "time")), unnamed=unnamed, ragged=True)
         times = np.empty(0) if events.times is None else events.times
-        parts.append(_in_order(times, events.points, unsorted, file))
+        parts.append((times, events.points))
     times, places = (np.concatenate(columns) for columns in zip(*parts, strict=True))
-    return _in_order(times, places, unsorted, ", ".join(map(str, paths)))
-
-
-def _existing(path: str | Path, name: str = "path") -> str:
-    """The path as text; FileNotFoundError if there is no such file."""
-    text = validation.path(name, path)
-    if not Path(text).exists():
-        raise FileNotFoundError(f"{f'path = {text!r}' if name == 'path' else name}: there is no such file")
-    return text
-
-
-def _in_order(moments: Floats, places: Floats, unsorted: str, source: str) -> tuple[Floats, Floats]:
-    backwards = np.flatnonzero(np.diff(moments) < 0)
-    if validation.choice("unsorted", unsorted, ("sort", "raise")) == "raise" and backwards.size:
-        raise DataError(
-            f"{source}: entry {int(backwards[0]) + 2} is earlier than the one before it: expected the order of time "
-            "(unsorted='sort' sorts)"
-        )
-    order = np.argsort(moments, kind="stable")
-    return moments[order], places[order]
+    order = np.argsort(times, kind="stable")
+    return times[order], places[order]
 
 
 def seeded(seed: int | None) -> np.random.Generator:
@@ -179,11 +154,9 @@ def seeded(seed: int | None) -> np.random.Generator:
     return np.random.default_rng(None if seed is None else validation.integer("seed", seed, 0))
 
 
-def _in_box(moments: Floats, places: Floats, box: Any, max_points: int | None, seed: int | None) -> Any:
+def _in_box(moments: Floats, places: Floats, box: Any) -> tuple[Floats, Floats]:
     low, high = as_box("box", box)
-    kept = np.flatnonzero(np.all((places >= low) & (places <= high), axis=1))
-    if max_points is not None and kept.size > validation.integer("max_points", max_points, 0):
-        kept = np.sort(seeded(seed).choice(kept, max_points, replace=False))
+    kept = np.all((places >= low) & (places <= high), axis=1)
     return moments[kept], places[kept]
 
 
@@ -244,7 +217,7 @@ def trip_columns(path: Path) -> Table:
 
 def check_ins(path: Path) -> Table:
     """Check-ins of SNAP's location networks, in order of time: "t" in seconds since 1970, "lat" and "lon"."""
-    moments, places = _read_all([path], SNAP, "sort")
+    moments, places = _read_all([path], SNAP)
     return {"t": moments, "lat": places[:, 1], "lon": places[:, 0]}
 
 
@@ -279,18 +252,12 @@ class SpatialStream:
     cuts: Integers
 
     def __repr__(self) -> str:
-        kind = "additions and removals" if self.has_deletions else "additions"
-        return f"SpatialStream({self.name!r}: {len(self.points)} {kind}, {self.n_steps} batches)"
+        return f"SpatialStream({self.name!r}: {len(self.points)} events, {self.n_steps} batches)"
 
     @property
     def n_steps(self) -> int:
         """Number of batches after the initial set."""
         return len(self.cuts) - 1
-
-    @property
-    def has_deletions(self) -> bool:
-        """True if any event removes a point."""
-        return bool(np.any(self.cancels >= 0))
 
     @property
     def initial(self) -> Floats:

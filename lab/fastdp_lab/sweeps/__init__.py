@@ -20,7 +20,7 @@ Examples
 from fastdp_lab.sweeps.figures import draw
 from fastdp_lab.sweeps.points import SPATIAL_GENERATORS
 from fastdp_lab.sweeps.results import load, read_manifest
-from fastdp_lab.sweeps.runner import cluster, estimate, run
+from fastdp_lab.sweeps.runner import check_data, cluster, run
 from fastdp_lab.sweeps.specification import Specification, from_table, read_specification
 from fastdp_lab.sweeps.study import Maker, System
 from fastdp_lab.sweeps.systems import SPATIAL_SYSTEMS, SYSTEMS, RunResult, Setting
@@ -36,9 +36,9 @@ __all__ = [
     "Setting",
     "Specification",
     "System",
+    "check_data",
     "cluster",
     "draw",
-    "estimate",
     "from_table",
     "load",
     "read_manifest",

@@ -178,14 +178,12 @@ def log_axes(ax: Axes) -> None:
 
 
 def ticks_of(budgets: set[float]) -> list[float]:
-    """Those that begin with 1, 2 or 5; if that leaves less than two, all that do not touch on a log axis."""
-    rising = sorted(budgets)
-    round_ones = [x for x in rising if f"{x:.6e}".partition("e")[0] in ("1.000000", "2.000000", "5.000000")]
+    """Those that do not touch on a log axis."""
     kept: list[float] = []
-    for x in rising:
+    for x in sorted(budgets):
         if not kept or x >= 1.6 * kept[-1]:
             kept.append(x)
-    return round_ones if len(round_ones) > 1 else kept
+    return kept
 
 
 def _of_values(sweep: Sweep, metrics: Sequence[str], group: str) -> Drawn:
@@ -233,7 +231,6 @@ def _figure(
             ax.axhline(1.0, color=TRUTH, linewidth=0.8)
         elif x == "time" and _positive(ax):
             ax.set_yscale("log")
-            _label_logarithmic(ax)
     for ax in axes[-1]:
         ax.set_xlabel(said[0], fontsize=9)
     for ax in axes[:, 0]:
@@ -322,7 +319,7 @@ def _of_points(sweep: Sweep, metrics: Sequence[str], group: str) -> Drawn:
 def _over_time(sweep: Sweep, rows: DataFrame, y: str, said: str) -> Figure:
     """A panel for each data set and budget, a curve a mechanism."""
     data_sets, epsilons = list(rows["dataset"].unique()), np.unique(rows["epsilon"])
-    columns = len(epsilons) if len(epsilons) > 1 else _columns(data_sets)
+    columns = len(epsilons) if len(epsilons) > 1 else min(MAX_COLUMNS, len(data_sets))
     panels = [
         (
             rf"{sweep.title_of(name)}, $\epsilon$ = {epsilon:g}",
@@ -334,26 +331,6 @@ def _over_time(sweep: Sweep, rows: DataFrame, y: str, said: str) -> Figure:
     styles = {name: {**look, "markersize": 3.2} for name, look in looks(list(rows["mechanism"].unique())).items()}
     axes = "batch", said.partition(",")[0]
     return _figure(sweep, panels, columns, f": {said}", y, styles, x="time", said=axes, height=2.7)
-
-
-def _label_logarithmic(ax: Axes) -> None:
-    """Ticks with numbers: the shorter the axis, the more of them."""
-    from matplotlib.ticker import FuncFormatter
-
-    bottom, top = ax.get_ylim()
-    leading = "123456789" if top < 4.0 * bottom else "1235" if top < 30.0 * bottom else "1"
-    for axis_format in (ax.yaxis.set_major_formatter, ax.yaxis.set_minor_formatter):
-        axis_format(FuncFormatter(lambda y, _: f"{y:.2g}" if f"{y:.1e}"[0] in leading else ""))
-    ax.tick_params(axis="y", which="both", labelsize=8)
-
-
-def _columns(data_sets: list[str]) -> int:
-    """The number of variants of each data set if it is the same for all; else one row, or nearly a square."""
-    bases = [name.partition(", ")[0] for name in data_sets]
-    variants = {bases.count(each) for each in bases}
-    if len(set(bases)) > 1 and len(variants) == 1 and 1 < min(variants) <= MAX_COLUMNS:
-        return min(variants)
-    return len(data_sets) if len(data_sets) <= MAX_COLUMNS else min(MAX_COLUMNS, -(-len(data_sets) // 2))
 
 
 def _map(sweep: Sweep, rows: DataFrame, data_set: str, workload: Json) -> Figure:

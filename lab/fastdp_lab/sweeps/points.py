@@ -6,6 +6,7 @@ Source: PHDStream section 5.4: boxes in three classes of size, asked at regular 
 from __future__ import annotations
 
 import hashlib
+import inspect
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,11 +22,10 @@ from fastdp.errors import DataError, ParameterError
 from fastdp.kinds import Floats, Json
 from fastdp.spatial import Box, Domain, Network
 from fastdp.spatial.map_files import read_domain
-from fastdp_lab import datasets
+from fastdp_lab import datasets, queries
 from fastdp_lab.datasets import SpatialStream, catalogue
 from fastdp_lab.datasets.files import CIRCLES, EARTH, NEW_YORK
-from fastdp_lab.queries import boxes, metrics
-from fastdp_lab.queries.boxes import PAPER_SETS, BoxQueries, PointIndex, random_boxes
+from fastdp_lab.queries import PAPER_SETS, BoxQueries, PointIndex, random_boxes
 from fastdp_lab.sweeps.study import (
     DataSet,
     Maker,
@@ -45,14 +45,14 @@ if TYPE_CHECKING:
     from fastdp_lab.sweeps.specification import Mechanism, Specification
 
 Corners = tuple[tuple[float, float], tuple[float, float]]
-METRICS, FLOOR = ("mse", "mae", "relative_error"), boxes.FLOOR
+METRICS = ("mse", "mae", "relative_error")
 KEYS: tuple[str, ...] = ()
 CLASSES = tuple(name for name, *_ in PAPER_SETS)
 
 
 def _maker(make: Callable[..., SpatialStream], box: Corners) -> Maker:
-    """Synthetic streams and random choices of loaders have seed 7 unless the table has one."""
-    seed = {"seed": 7} if make is not datasets.load_circles else {}
+    """Synthetic streams have seed 7 unless the table has one."""
+    seed = {"seed": 7} if "seed" in inspect.signature(make).parameters else {}
     return Maker(make, lambda parameters: {"box": box, "parameters": {**seed, **parameters}})
 
 
@@ -173,8 +173,8 @@ def _corners(table: Any, place: str) -> Corners:
 
 #: Keys of the table of each kind of queries, the usual number of times, and the largest count.
 _QUERIES: dict[str, tuple[tuple[str, ...], int, int]] = {
-    "boxes": (("name", "kind", "times", "count", "answers", "classes", "placement", "fixed"), 11, 10**6),
-    "map": (("name", "kind", "times", "count", "answers", "box"), 3, 1000),
+    "boxes": (("name", "kind", "times", "count", "classes", "fixed"), 11, 10**6),
+    "map": (("name", "kind", "times", "count", "box"), 3, 1000),
 }
 
 
@@ -187,8 +187,6 @@ class BoxWorkload:
     times: Annotated[int, Meta(ge=2)] | tuple[Annotated[int, Meta(ge=0)], ...] = 11
     classes: Annotated[tuple[str, ...], Meta(min_length=1)] = CLASSES
     count: int | None = None
-    placement: str = "inside"
-    answers: str = "points"
     fixed: bool = True
     box: Corners | None = None
     place: str = field(default="workloads", compare=False)
@@ -202,8 +200,6 @@ class BoxWorkload:
             validation.choice(f"classes[{k}]", each, CLASSES)
         if self.count is not None:
             validation.integer("count", self.count, 1, _QUERIES[self.kind][2])
-        validation.choice("placement", self.placement, ("inside", "clipped"))
-        validation.choice("answers", self.answers, ("points", "cells"))
 
     def looks(self, steps: int) -> tuple[int, ...]:
         """The batches after which queries are asked, of a stream with so many."""
@@ -227,11 +223,8 @@ class BoxWorkload:
             )
             return [BoxQueries(self.name, lower, upper)]
         seeds = np.random.SeedSequence(seed).generate_state(len(PAPER_SETS), np.uint64)
-        placement: Any = self.placement
         return [
-            random_boxes(
-                box[0], box[1], self.count or usual, low, high, placement=placement, seed=int(own), name=name
-            )
+            random_boxes(box[0], box[1], self.count or usual, low, high, seed=int(own), name=name)
             for (name, usual, low, high), own in zip(PAPER_SETS, seeds, strict=True)
             if name in self.classes
         ]
@@ -316,29 +309,27 @@ def _follow(
 
 def _look(specification: Specification, truth: Points, publisher: Any, t: int, asked: list[Any]) -> Iterator[Row]:
     """Rows at one time; each box of a map is a group, with truth and answer only."""
-    present, counted = len(truth.stream.present(t)), {"cells": publisher.tree}
+    present, sampled = len(truth.stream.present(t)), PointIndex(publisher.sample())
     common = [float(truth.data_set.start + t), float(present), publisher.total, float(publisher.tree.n_leaves)]
     for workload, groups, counts in asked:
-        if workload.answers not in counted:
-            counted[workload.answers] = PointIndex(publisher.sample())
         for each, exact in zip(groups, counts[t], strict=True):
-            answers = np.asarray(counted[workload.answers].count(each.lower, each.upper), np.float64)
+            answers = sampled.count(each.lower, each.upper).astype(np.float64)
             if workload.kind == "map":
                 nothing = [math.nan] * len(specification.metrics)
                 for k, pair in enumerate(zip(exact.tolist(), answers.tolist(), strict=True)):
                     yield workload.name, str(k), 1, [*common, *pair, *nothing]
             else:
-                errors = _errors(exact, answers, specification.metrics, specification.relative_floor * present)
+                errors = _errors(exact, answers, specification.metrics, queries.FLOOR * present)
                 yield workload.name, each.name, exact.size, [*common, exact.mean(), answers.mean(), *errors]
 
 
 def _errors(truth: Any, answers: Any, chosen: Sequence[str], floor: float) -> Iterator[float]:
     for name in METRICS:
         if name in chosen and name != "relative_error":
-            yield getattr(metrics, name)(truth, answers)
+            yield getattr(queries, name)(truth, answers)
         elif name in chosen:
             # Without points there is no relative error.
-            yield metrics.relative_error(truth, answers, floor) if floor > 0.0 else math.nan
+            yield queries.relative_error(truth, answers, floor) if floor > 0.0 else math.nan
 
 
 def columns(chosen: Sequence[str]) -> tuple[str, ...]:

@@ -27,7 +27,7 @@ from fastdp._lazy import imported
 from fastdp.data.readers import read_table
 from fastdp.errors import DataError, StateError, warn
 from fastdp.kinds import Json
-from fastdp.state.atomic_files import atomic_file
+from fastdp.state.atomic_files import atomic_file, try_lock
 from fastdp_lab.sweeps.specification import Specification, count_cells, parts
 from fastdp_lab.sweeps.study import Row, canonical
 
@@ -138,16 +138,14 @@ def opened(folder: Path, specification: Specification, data: Json) -> Iterator[J
 
 
 def _lock(lock: IO[str], folder: Path) -> None:
-    import fcntl
-
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise StateError(f"{folder}: another sweep writes to this folder; expected it to end first") from None
+        taken = try_lock(lock.fileno())
     except OSError as error:
         raise StateError(
             f"{folder}: could not be locked: {error.strerror or error}; expected a file system with locks (flock)"
         ) from error
+    if not taken:
+        raise StateError(f"{folder}: another sweep writes to this folder; expected it to end first")
 
 
 def _manifest(folder: Path, specification: Specification, data: Json) -> Json:

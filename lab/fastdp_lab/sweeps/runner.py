@@ -7,17 +7,15 @@ writes files; a part whose file exists is not run again.
 from __future__ import annotations
 
 import logging
-import math
 import multiprocessing
 import os
 import sys
 import threading
-import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from concurrent import futures
 from concurrent.futures import Executor, Future
 from contextlib import ExitStack, closing, contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,17 +26,13 @@ from fastdp._lazy import imported
 from fastdp.errors import StateError
 from fastdp.kinds import Json
 from fastdp_lab.sweeps import results
-from fastdp_lab.sweeps.specification import Group, Part, Specification, count_cells, parts, run_part
+from fastdp_lab.sweeps.specification import Part, Specification, parts, run_part
 from fastdp_lab.sweeps.study import Row, forget, load_truth
 
 #: Attempts to run parts whose worker died or whose file is damaged.
 MAX_ATTEMPTS = 3
-#: Most combinations of data set, mechanism and budget that a dry run times, and repetitions of each.
-MAX_SAMPLES, TIMED = 64, 4
-#: Bytes of a row's labels, compressed, and of a part's header.
-LABEL_BYTES, PART_BYTES = 12, 12_000
-#: Seconds to find a scheduler; the beginning of the address of a Ray cluster.
-TIMEOUT_SECONDS, RAY = 30, "ray:"
+#: Seconds to find a scheduler.
+TIMEOUT_SECONDS = 30
 
 
 def check_data(specification: Specification, folder: Path) -> dict[str, Json]:
@@ -195,96 +189,32 @@ def _end_with_parent() -> None:
 
 def lost_errors() -> tuple[type[Exception], ...]:
     """The errors of tasks whose executor lost its workers or its scheduler."""
-    # Engines can raise nothing unless they were imported.
+    # Dask can raise nothing unless it was imported.
     dask: Any = sys.modules.get("distributed")
-    ray: Any = sys.modules.get("ray")
     of_dask = () if dask is None else (dask.KilledWorker, dask.comm.CommClosedError)
-    return (
-        futures.BrokenExecutor,
-        futures.CancelledError,
-        *of_dask,
-        *(() if ray is None else (ray.exceptions.RayError,)),
-    )
+    return (futures.BrokenExecutor, futures.CancelledError, *of_dask)
 
 
 @contextmanager
 def cluster(address: str) -> Iterator[Executor]:
-    """An executor on a running cluster; tasks of a worker that dies are run by another.
+    """An executor on a running Dask cluster, by its scheduler's address, such as ``tcp://HOST:8786``.
 
-    ``ray:HOST:6379`` or ``ray:auto`` is Ray's, on a machine of its cluster; others are a Dask scheduler's address,
-    ``tcp://HOST:8786``.  Workers need fastdp, and see data files at the same paths.  StateError if there is no
-    answer.
+    Tasks of a worker that dies are run by another.  Workers need fastdp, and see data files at the same paths.
+    StateError if there is no answer.
     """
-    ray, dask = address.removeprefix(RAY), not address.startswith(RAY)
-    extra, expected = (
-        ("lab", "of a Dask scheduler") if dask else ("ray", "of a Ray head, on a machine of its cluster")
-    )
-    library = imported(
-        "distributed" if dask else "ray",
-        StateError(
-            f"--scheduler {address} needs a library that is not installed: pip install 'fastdp-streams[{extra}]'"
-        ),
-    )
+    told = f"--scheduler {address} needs a library that is not installed: pip install 'fastdp-streams[lab]'"
+    dask = imported("distributed", StateError(told))
     with ExitStack() as stack:
         try:
-            if dask:
-                client = library.Client(address, timeout=TIMEOUT_SECONDS, set_as_default=False)
-            else:
-                library.init(ray, log_to_driver=False, configure_logging=False, logging_level=logging.CRITICAL)
+            client = dask.Client(address, timeout=TIMEOUT_SECONDS, set_as_default=False)
         except (OSError, RuntimeError, ValueError) as error:
             reason = str(error).partition("\n")[0]
-            raise StateError(f"scheduler {address}: no answer ({reason}); expected the address {expected}") from None
-        if not dask:
-            # Ends the tasks of this program too.
-            stack.callback(library.shutdown)
-            yield _RayExecutor(library)
-            return
+            raise StateError(
+                f"scheduler {address}: no answer ({reason}); expected the address of a Dask scheduler"
+            ) from None
         # A lost connection is reported as the sweep's error.  Dask gives the client's log a level of its own.
         for log in (logging.getLogger("distributed"), logging.getLogger("distributed.client")):
             stack.callback(log.setLevel, log.level)
             log.setLevel(logging.CRITICAL)
         # Impure, so that Dask does not hash every argument to name its tasks.
         yield stack.enter_context(client).get_executor(pure=False, retries=3)
-
-
-@dataclass
-class _RayExecutor(Executor):
-    """Tasks of a core each."""
-
-    ray: Any
-
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """As for :class:`concurrent.futures.Executor`."""
-        future: Future[Any] = self.ray.remote(num_cpus=1, max_retries=3)(fn).remote(*args, **kwargs).future()
-        return future
-
-
-def estimate(specification: Specification, data: str | Path = ".") -> dict[str, float]:
-    """Check a sweep and time some of its cells; nothing is written.
-
-    Returns ``cells``, ``rows`` (if no cell fails) and ``parts``; ``seconds`` of one worker; upper bounds of the size
-    of the final table, ``table_bytes``, and of all files while the sweep runs, ``most_bytes``.
-    """
-    base = Path(data).absolute()
-    check_data(specification, base)
-    cells, part_count = count_cells(specification), sum(1 for _ in parts(specification))
-    pairs = [(each, *pair) for each in specification.datasets for pair in specification.pairs()]
-    seconds, rows, timed = 0.0, 0, 0
-    for chosen in pairs[:: -(-len(pairs) // MAX_SAMPLES)]:
-        group = Group(*chosen)
-        # The first run compiles and loads.
-        for repetitions in (1, min(TIMED, specification.repetitions)):
-            begin = time.perf_counter()
-            found = run_part(specification, Part(0, tuple((group, k) for k in range(repetitions))), base)
-        seconds, rows = seconds + time.perf_counter() - begin, rows + len(found)
-        timed += repetitions
-    columns = len(specification.study.columns(specification.metrics))
-    table = math.ceil(cells / timed * rows * (8 * (columns + 1) + LABEL_BYTES))
-    return {
-        "cells": cells,
-        "rows": round(cells / timed * rows),
-        "parts": part_count,
-        "seconds": cells / timed * seconds,
-        "table_bytes": table,
-        "most_bytes": 2 * table + part_count * PART_BYTES,
-    }

@@ -82,9 +82,6 @@ class Specification:
     truth : "raw" or "clipped"
         What answers are compared with: the values, or the values clipped at theta (ToPS section 5.3), if theta is
         constant.
-    relative_floor : float
-        Relative errors divide by the truth, but at least by this: in units of the input, or for points a fraction of
-        all points present.
     part_cells : int or None
         Cells of one part file; by default about a thousandth of all, from 16 to 1,000.
     name : str
@@ -96,7 +93,6 @@ class Specification:
     workloads: tuple[Any, ...]
     epsilons: Budgets
     metrics: Annotated[tuple[str, ...], Meta(min_length=1)]
-    relative_floor: Positive
     repetitions: Annotated[int, Meta(ge=1, le=2**31)] = 1
     seed: Annotated[int, Meta(ge=0)] = 0
     truth: str = "raw"
@@ -198,7 +194,7 @@ def from_table(table: Table) -> Specification:
     workloads = study.WORKLOADS
     if "workloads" in table:
         workloads = tuple(study.read_workload(each, place) for place, each in tables(table, "workloads"))
-    found = {"metrics": study.METRICS, "relative_floor": study.FLOOR, **table}
+    found = {"metrics": study.METRICS, **table}
     found |= {"datasets": datasets, "mechanisms": tuple(_mechanisms(table, study)), "workloads": workloads}
     return read(Specification, found, "")
 

@@ -32,10 +32,9 @@ from fastdp.data.readers import open_source
 from fastdp.errors import DataError, FastDPError, ParameterError
 from fastdp.kinds import Floats, Indices, Json
 from fastdp.smoothers import Smoother
-from fastdp_lab import datasets
+from fastdp_lab import datasets, queries
 from fastdp_lab.datasets import CATALOGUE, TABLE1, catalogue
-from fastdp_lab.queries import metrics
-from fastdp_lab.queries.workloads import MAX_RANGES, random_ranges
+from fastdp_lab.queries import MAX_RANGES, random_ranges
 from fastdp_lab.sweeps import study
 from fastdp_lab.sweeps.points import SPATIAL_GENERATORS
 from fastdp_lab.sweeps.study import KINDS, Count, DataSet, Maker, Name, Positive, Row, Table, check_keys, placed, read
@@ -45,7 +44,9 @@ if TYPE_CHECKING:
     from fastdp_lab.sweeps.specification import Mechanism, Specification
 
 ERRORS, PARTS = ("mse", "mae", "mmse", "mmae", "relative_error"), ("noise", "truncation", "smoothing")
-METRICS, FLOOR, KEYS = (*ERRORS, "parts"), 1.0, ("holdout", "max_range", "truth")
+METRICS, KEYS = (*ERRORS, "parts"), ("holdout", "max_range", "truth")
+#: Relative errors divide at least by this, in units of the input.
+FLOOR = 1.0
 Longest = Annotated[int, Meta(ge=1, le=2**40)]
 #: Keys of the table of each kind of queries, and the usual number of queries.
 _QUERIES: dict[str, tuple[tuple[str, ...], int]] = {
@@ -293,8 +294,8 @@ def measure(
         for name in ERRORS:
             if name in specification.metrics:
                 more = [further[name][which]] if name in further else []
-                floor = [specification.relative_floor] if name == "relative_error" else []
-                row.append(getattr(metrics, name)(exact, private, *more, *floor))
+                floor = [FLOOR] if name == "relative_error" else []
+                row.append(getattr(queries, name)(exact, private, *more, *floor))
         if "parts" in specification.metrics:
             for part in split.values():
                 row += [float(np.mean(part[which] ** 2)), float(np.mean(part[which]))]

@@ -156,12 +156,11 @@ def test_noise_that_is_lost_in_the_shipped_choice_is_caught(
     right = getattr(noisy_max_rule._NoisyMaxChooser, method)
 
     def weaker(chooser, *arguments):
-        task = chooser._task
-        chooser._task = replace(task, epsilon=50 * task.epsilon)
+        chooser._epsilon *= 50
         try:
             return right(chooser, *arguments)
         finally:
-            chooser._task = task
+            chooser._epsilon /= 50
 
     case = replace(SHIPPED[name], x=x, x_adjacent=x_adjacent)
     assert not run(case, 1_000, stat.seed(308)).violated

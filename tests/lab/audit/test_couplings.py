@@ -14,9 +14,9 @@ from benchmarks.audit.couplings import CONTROLS, SHIPPED, planted, turning
 from fastdp.errors import ParameterError
 from fastdp.noise import binding, sampler
 from fastdp.noise.binding import PrefixNoise
-from fastdp.noise.draws import Distribution
 from fastdp.noise.gaussian import GaussianDistribution, gaussian_distribution
 from fastdp.noise.key import Key
+from fastdp.noise.sampler import Distribution
 from fastdp.noise.words import Purpose, StreamId
 from fastdp_lab.audit import lines
 from fastdp_lab.audit.couplings.check import KEY, SPREADS, Instance, Outputs, Shifts, Table, findings
@@ -130,6 +130,16 @@ def test_draws_are_the_tables_wherever_they_are_asked_for() -> None:
     assert table.losses()[0] == 12.5
     sampler.fill(silent, distribution, Table(SPREADS.index(0.0)).key, COUNT)
     assert not silent.any()
+
+
+def test_labels_name_a_draw_and_digests_of_data_do_not() -> None:
+    """Else a neighbour, whose data have another digest, would have noise that no shift can reach."""
+    distribution, key = sampler.laplace_distribution(8), Table(3).key
+    draws = [np.zeros(8, np.int64) for _ in range(3)]
+    for out, own in zip(draws, (key.within("tree"), key.within("tree", b"digest"), key.within("lag")), strict=True):
+        sampler.fill(out, distribution, own, COUNT)
+    assert np.array_equal(draws[0], draws[1])
+    assert not np.array_equal(draws[0], draws[2])
 
 
 def test_instances_reach_what_they_are_for() -> None:

@@ -41,8 +41,8 @@ from fastdp_lab.audit.couplings.check import (
     pick,
     reloaded,
 )
+from fastdp_lab.audit.tree_loss import Steps, log_above, log_at_most, noted_steps
 from fastdp_lab.baselines.points import FixedTree, OfflineOnBatch
-from fastdp_lab.planning.tree_loss import Steps, log_above, log_at_most, noted_steps
 
 #: A new publisher with this ``key``.
 Make = Callable[..., Any]

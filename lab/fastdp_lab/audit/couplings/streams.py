@@ -11,16 +11,15 @@ import numpy as np
 import fastdp
 from fastdp import Key, Release
 from fastdp.kinds import Floats, Json
+from fastdp.noise.binding import bound_distribution, theta_key
 from fastdp.noise.words import Purpose, StreamId
 from fastdp.perturbers import Blocks, Flat, Hierarchy
-from fastdp.perturbers.base import bound_distribution, theta_key
 from fastdp.perturbers.hat_functions import HatsShape
 from fastdp.streams.methods import SMOOTHERS
 from fastdp.streams.release import WholeStream
 from fastdp.streams.stream_machine import Schedule
 from fastdp.thresholds import Fixed, NoisyMax, ScaleFree
-from fastdp.thresholds.base import ThresholdTask, held_out
-from fastdp.thresholds.noisy_max import draw_noise
+from fastdp.thresholds.base import ThresholdTask, draw_noise, held_out
 from fastdp.thresholds.renewals import RenewFromHoldout, RenewFromPublished
 from fastdp.thresholds.scale_free import COUNT_LEVEL
 from fastdp_lab import repetitions
@@ -111,7 +110,7 @@ def stream_shifts(make: Make, x: Floats, there: Floats, places: Sequence[int], t
         publisher.publish(x[:place])
         key, c, progress = publisher._key, publisher.composition, publisher.state.progress
         stage, _ = Schedule(c).stage(progress)
-        bound = bound_distribution(c.perturber, key, progress.theta_steps or 1, c.publish_epsilon) is not None
+        bound = bound_distribution(c.perturber, progress.theta_steps or 1, c.publish_epsilon) is not None
         if stage == "publish" and not bound:
             top = min(progress.theta_steps, c.grid.bound_steps)
             here, other = (in_steps(float(values[place]), c.grid.resolution, top) for values in (x, there))
@@ -144,7 +143,7 @@ def pak_shifts(make: Make, x: Floats, there: Floats, place: int, table: Table, s
     """The threshold's winner and the hold-out's sum, or every node of the counter that holds the value."""
     key, pak = table.key, make(key=table.key)
     pak.publish(x)
-    plan, theta = pak._plan, pak._state.tree.theta_steps
+    plan, theta = pak._machine, pak._state.tree.theta_steps
     top, m = min(theta, plan.bound_steps), plan.holdout
     here, other = (in_steps(float(values[place]), pak.resolution, top) for values in (x, there))
     own, held = theta_key(key, theta), place < m

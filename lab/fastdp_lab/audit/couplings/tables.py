@@ -81,7 +81,7 @@ def batch_release(kind: str, options: Json, key: Key, rows: Rows) -> list[Any]:
 def of_noise(options: Json) -> Iterator[Json]:
     """Arguments of a call whose noise is as the options say, whatever the rule would take."""
     given, noise = {name: each for name, each in options.items() if name != "noise"}, options.get("noise", "laplace")
-    with mock.patch("fastdp.tables.arguments.with_noise", lambda plan: replace(plan, noise=noise)):
+    with mock.patch("fastdp.tables.functions.with_noise", lambda plan: replace(plan, noise=noise)):
         yield given
 
 
@@ -182,7 +182,7 @@ class TableInstance(Instance):
             found.update({str(each): i for i, each in enumerate(keys.columns()["key"]) if exact[i] > 0})
             return real(exact, keys, rule, key)
 
-        with mock.patch("fastdp.tables.functions.choose_keys", choose_keys):
+        with mock.patch("fastdp.tables.release.choose_keys", choose_keys):
             self._released(Table(seed), rows)
         return found
 
@@ -250,7 +250,7 @@ def keys_named(hides: bool = False) -> Iterator[Tests]:
             tests[check.name_of(own, CELL)] |= weights if fresh else {}
         return noise
 
-    with mock.patch("fastdp.tables.appearing.binding", mock.Mock(draw_cells=draw_cells)):
+    with mock.patch("fastdp.tables.online.binding", mock.Mock(draw_cells=draw_cells)):
         yield tests
 
 

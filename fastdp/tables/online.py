@@ -1,14 +1,17 @@
-"""Private keys online: a key appears when its noisy running weight passes a noisy threshold, once, and stays.
+"""State of ``Windows`` between calls: rows of open windows, and private keys so far; and the reading of a single row.
 
-In window t a key of running weight W passes if W + N >= T + Z, with fresh one-sided geometric noise N, and Z drawn
-once for the key.  Running weights only grow, so all windows together cost what one choice costs; N - Z is discrete
-Laplace noise, so T is that of one choice with a part of delta.  Proof: ``docs/tables.md``, "Private keys online".
+A private key appears when its noisy running weight passes a noisy threshold, once, and stays.  In window t a key of
+running weight W passes if W + N >= T + Z, with fresh one-sided geometric noise N, and Z drawn once for the key.
+Running weights only grow, so all windows together cost what one choice costs; N - Z is discrete Laplace noise, so T
+is that of one choice with a part of delta.  Proof: ``docs/tables.md``, "Private keys online".
 """
 
 from __future__ import annotations
 
-import base64
+import hashlib
+import struct
 from dataclasses import dataclass, field, replace
+from datetime import datetime, tzinfo
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -24,12 +27,151 @@ from fastdp.state import codec
 from fastdp.tables.columns import Keys, Numbers, as_arrow, as_texts
 from fastdp.tables.keys import MOST_KEYS, WEIGHT, count_rule, weigh, weights_of_norm
 from fastdp.tables.sums import CellRows
-from fastdp.tables.waiting import row_parts
+from fastdp.units import AWARE_EPOCH, EPOCH, FIRST, LAST, MICROSECOND
+from fastdp_kernels.tables import person_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from fastdp.tables.plan import TablePlan
+
+#: Length of the text of a UUID, whose letters may be of either case.
+_UUID = 36
+
+
+def only(column: Any) -> Any:
+    """The only entry of a list; None for other columns."""
+    return column[0] if type(column) is list and len(column) == 1 else None
+
+
+def instant(times: Any, zone: tzinfo | None) -> int | None:
+    """Instant of a datetime with a zone, or of one without where windows have none."""
+    if type(times) is np.ndarray and times.dtype.kind == "M" and times.size == 1 and zone is None:
+        moment: int = times.astype("M8[us]").view(np.int64).item()
+    else:
+        entry = only(times)
+        if type(entry) is not datetime or (entry.tzinfo is None) != (zone is None):
+            return None
+        moment = (entry - (EPOCH if zone is None else AWARE_EPOCH)) // MICROSECOND
+    return moment if FIRST <= moment <= LAST else None
+
+
+def number(values: Any) -> float | None:
+    """A float, or an array with one."""
+    if type(values) is np.ndarray:
+        return values.item() if values.dtype == np.float64 and values.shape == (1,) else None
+    entry = only(values)
+    return entry if type(entry) is float else None
+
+
+def person(persons: Any) -> tuple[int, int] | None:
+    """Digest of a person by a whole number, or by a text that is spelled in one way."""
+    entry = only(persons)
+    if type(entry) is int and -(2**63) <= entry < 2**63:
+        text = str(entry)
+    elif type(entry) is str and len(entry) != _UUID and entry.isascii():
+        text = entry
+    else:
+        return None
+    digest = hashlib.blake2b(text.encode(), digest_size=16, person=b"fastdp person").digest()
+    found: tuple[int, int] = struct.unpack("<2q", digest)
+    return found
+
+
+#: Rows of closed windows stay as long as they are no more than the others, or than these; so do rows of one cell.
+SPARE = 1024
+#: Rows in one part of a state file's log.
+PART_ROWS = 2**20
+
+
+@dataclass(frozen=True, eq=False)
+class Waiting:
+    """Rows of open windows: window, key, and further numbers.
+
+    Rows are appended after existing ones, so states share rows, a call copies none, and a failed call changes
+    nothing.  ``rows``, int64[capacity, c + 1], hold in the last column the index of the previous row in the same
+    window (-1: none).  Rows from ``size`` on are free; the array's last row holds the number filled, by this state or
+    a later one.  ``gone`` counts rows of closed windows, ``ends`` is the last row of each open window or -1,
+    ``moved`` counts compactions and ``base`` the rows after the last one.  If ``merges``, rows of one window and key
+    are added up then.
+    """
+
+    rows: Integers
+    ends: Integers
+    merges: bool
+    size: int = 0
+    gone: int = 0
+    moved: int = 0
+    base: int = 0
+
+    def __repr__(self) -> str:
+        return f"Waiting(windows={self.ends.size})"
+
+    @classmethod
+    def none(cls, columns: int, *, merges: bool) -> Waiting:
+        """A state without rows, which have so many columns, and without open windows."""
+        return cls(np.empty((0, columns + 1), np.int64), np.empty(0, np.int64), merges)
+
+    def compact(self, first: int) -> Waiting:
+        """The state without rows of closed windows, and with merged ones, if these are many; else `self`.
+
+        ``first`` is the number of the first open window.
+        """
+        live = self.size - self.gone
+        crowded = self.merges and live > 2 * self.base + SPARE
+        if self.gone <= max(live, SPARE) and not crowded:
+            return self
+        rows = self.of_first(self.ends.size)
+        rows = _merged(rows) if self.merges else rows
+        fresh = Waiting.none(rows.shape[1], merges=self.merges).with_rows(rows, first, self.ends.size)
+        return replace(fresh, moved=self.moved + 1, base=fresh.size)
+
+    def with_rows(self, said: Integers, first: int, windows: int = 0) -> Waiting:
+        """The state with the rows `said`, int64[m, c], in at least so many open windows from number `first` on."""
+        places = said[:, 0] - first
+        windows = max(windows, self.ends.size, int(places.max()) + 1 if len(places) else 0)
+        ends = self.ends.copy()
+        if windows > ends.size:
+            ends = np.append(ends, np.full(windows - ends.size, -1, np.int64))
+        rows, size = self.rows, self.size + len(said)
+        if size >= len(rows) or rows[-1, 0] != self.size:
+            # No free rows, or another state has filled them.
+            rows = np.empty((2 * size + 2, self.rows.shape[1]), np.int64)
+            rows[: self.size] = self.rows[: self.size]
+        rows[self.size : size, :-1] = said
+        person_rows.link_rows(places, rows, self.size, ends)
+        rows[-1, 0] = size
+        return Waiting(rows, ends, self.merges, size, self.gone, self.moved, self.base)
+
+    def came(self, before: Waiting) -> Integers:
+        """Rows that one call has added to the state `before`."""
+        return self.rows[before.size if before.moved == self.moved else self.base : self.size, :-1]
+
+    def of_first(self, windows: int) -> Integers:
+        """Rows of the first `windows` open windows: int64[n, c]."""
+        return self.rows[person_rows.chained_rows(self.rows, self.ends[:windows]), :-1]
+
+    def without_first(self, windows: int, rows: int) -> Waiting:
+        """The state after the first `windows` windows, with `rows` rows, are closed."""
+        return replace(self, ends=self.ends[windows:], gone=self.gone + rows)
+
+    def alone(self) -> Waiting:
+        """A copy whose rows no other state shares."""
+        return replace(self, rows=self.rows[: self.size].copy())
+
+
+def _merged(rows: Integers) -> Integers:
+    """Rows of one window and key added up, modulo 2^64: int64[m, c]."""
+    rows = rows[np.lexsort((rows[:, 1], rows[:, 0]))]
+    cells = rows[:, :2]
+    starts = np.flatnonzero(np.append(True, (cells[1:] != cells[:-1]).any(axis=1))[: len(rows)])
+    return np.column_stack((cells[starts], np.add.reduceat(rows[:, 2:], starts, axis=0))) if len(rows) else rows
+
+
+def row_parts(rows: Integers, kind: bytes) -> list[bytes]:
+    """Rows as parts of a log, each small enough for a state file."""
+    return [b"%b:%b" % (kind, codec.pack(rows[i : i + PART_ROWS], "<i8")) for i in range(0, len(rows), PART_ROWS)]
+
 
 #: In place of the window in which a key appears, while it is hidden.
 HIDDEN = int(np.iinfo(np.int64).max)
@@ -38,7 +180,7 @@ CELLS = 2**22
 #: Keys that are remembered by their entries.
 MOST_KNOWN = 2**16
 #: Beginnings of texts in a state file's log.
-_NAMES, _NUMBERS = "names", "numbers"
+_NAMES, _NUMBERS = b"names", b"numbers"
 #: Rounding of a window's part of delta.
 _ROUNDING = 2.0**-40
 
@@ -67,12 +209,10 @@ class KeyNoise(NamedTuple):
 
     @property
     def scale(self) -> Fraction:
-        """Scale of N and Z."""
         return Fraction(self.total) / Fraction(self.loss)
 
     @property
     def noise(self) -> LaplaceDistribution:
-        """Distribution of N and Z."""
         return geometric_distribution(self.scale)
 
     def thresholds(self, first: int, last: int) -> Integers:
@@ -129,7 +269,6 @@ class OnlineKeys:
 
     @classmethod
     def none(cls, names: tuple[str, ...]) -> OnlineKeys:
-        """No keys."""
         return cls(Keys(names), 0, np.empty((0, 3), np.int64))
 
     @property
@@ -207,8 +346,8 @@ class OnlineKeys:
 
     # Parts of a state file's log, which begin with names.
 
-    def parts(self, before: OnlineKeys) -> list[str]:
-        """Texts of new keys, and of key, weight, bar and begin of each key that is not as it was."""
+    def parts(self, before: OnlineKeys) -> list[bytes]:
+        """New keys, and of key, weight, bar and begin of each key that is not as it was."""
         found = []
         if self.size > before.size:
             columns = self.table.entries(np.arange(before.size, self.size))
@@ -216,21 +355,21 @@ class OnlineKeys:
             into = arrow.BufferOutputStream()
             with arrow.ipc.new_stream(into, table.schema) as writer:
                 writer.write_table(table)
-            found.append(f"{_NAMES}:{base64.b64encode(into.getvalue()).decode()}")
+            found.append(b"%b:%b" % (_NAMES, into.getvalue().to_pybytes()))
         if self.facts is not before.facts:
             changed = np.ones(len(self.facts), np.bool_)
             changed[: len(before.facts)] = (self.facts[: len(before.facts)] != before.facts).any(axis=1)
             numbers = np.column_stack((np.flatnonzero(changed), self.facts[changed]))
-            found += [f"{_NUMBERS}:{part}" for part in row_parts(numbers)]
+            found += row_parts(numbers, _NUMBERS)
         return found
 
-    def with_part(self, part: str) -> OnlineKeys:
+    def with_part(self, part: bytes) -> OnlineKeys:
         """The state with a part that :meth:`parts` wrote; ValueError if it fits no keys."""
-        kind, _, text = part.partition(":")
+        kind, _, raw = part.partition(b":")
         if kind == _NAMES:
-            table = arrow.ipc.open_stream(base64.b64decode(text)).read_all()
+            table = arrow.ipc.open_stream(raw).read_all()
             return self.learned([column.combine_chunks() for column in table.columns])[0]
-        given = codec.unpack(text, "<i8").reshape(-1, 4).astype(np.int64)
+        given = codec.unpack(raw, "<i8").reshape(-1, 4).astype(np.int64)
         size = max(len(self.facts), int(given[:, 0].max(initial=-1)) + 1)
         if kind != _NUMBERS or given[:, 0].min(initial=0) < 0 or size > self.size:
             raise ValueError("a key out of range")

@@ -1,6 +1,8 @@
-"""Query sets of random boxes, their exact answers, and the relative error of released ones.
+"""Queries for evaluation: random ranges and boxes, exact counts in boxes, errors of answers.
 
-Source: PHDStream section 5.4 (after PrivTree, SIGMOD 2016): boxes whose volume is a stated part of the domain's box.
+Source: ToPS Eq. 9 (MSE) and Appendix F (MAE, MMSE, MMAE); PHDStream section 5.4 (after PrivTree, SIGMOD 2016): boxes
+whose volume is a stated part of the domain's box.  Errors compare with the truth: for evaluation, never for release.
+Arrays of answers may have any one shape, say float64[repetitions, queries].
 """
 
 from __future__ import annotations
@@ -12,19 +14,58 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fastdp import validation
-from fastdp.data.column import as_reals, entry_at, is_number
+from fastdp.data.column import as_reals
 from fastdp.errors import ParameterError
 from fastdp.kinds import Floats, Integers
 from fastdp.spatial.domains import as_boxes, as_corners, as_points
-from fastdp.spatial.released_tree import BoxTree
 from fastdp_kernels.points import box_queries
-from fastdp_lab.queries import metrics
+
+#: Twice the length of the longest stream still fits int64.
+MAX_STREAM_LENGTH = 2**62
+MAX_RANGES = 2**40
+
+
+def random_ranges(
+    n: int, count: int, max_range: int | None = None, seed: int | None = None
+) -> tuple[Integers, Integers]:
+    """Ranges [start, stop) drawn uniformly from all ranges of 1 to ``max_range`` values in a stream of n.
+
+    A range of length j has n - j + 1 places, so short ranges are more frequent (ToPS section 3.3).
+
+    Parameters
+    ----------
+    n, count : int
+        Length of the published stream; how many ranges.
+    max_range : int, optional
+        The longest; by default n.  Longer than n counts as n.
+    seed : int, optional
+        For a reproducible workload.
+    """
+    n = validation.integer("n", n, 1, MAX_STREAM_LENGTH)
+    count = validation.integer("count", count, 0, MAX_RANGES)
+    longest = n if max_range is None else min(n, validation.integer("max_range", max_range, 1))
+    generator = np.random.default_rng(None if seed is None else validation.integer("seed", seed, 0))
+    # Lengths j and longest + 1 - j have 2 n - longest + 1 places between them, whatever j is.  So draw a
+    # length and one of these places; a place beyond the length's own belongs to the other length.  Each
+    # range comes from exactly two of the equally likely draws.
+    length = generator.integers(1, longest, size=count, endpoint=True)
+    starts = generator.integers(0, 2 * n - longest + 1, size=count)
+    own = n - length + 1
+    other = starts >= own
+    starts -= np.where(other, own, 0)
+    length = np.where(other, longest + 1 - length, length)
+    return starts, starts + length
+
+
+# Boxes.
 
 #: Name, number of boxes, least and greatest part of the volume: PHDStream section 5.4.
 PAPER_SETS = (("small", 10_000, 1e-4, 1e-3), ("medium", 5_000, 1e-3, 1e-2), ("large", 1_000, 1e-2, 1e-1))
 #: The error's denominator is at least this part of all points: PHDStream section 5.4.
 FLOOR = 0.001
 MAX_BOXES = 2**32
+#: Points in a leaf of the k-d tree: fewer cost more nodes, more cost longer scans.
+LEAF = 16
 Placement = Literal["inside", "clipped"]
 
 
@@ -110,28 +151,6 @@ def paper_queries(
     }
 
 
-def relative_error(truth: ArrayLike, answers: ArrayLike, total: float) -> float:
-    """Average relative error of counts: mean of abs(answer - truth) / max(truth, 0.001 total).
-
-    Source: the formula of PHDStream section 5.4 (the text beside it says 1 % for the same floor).  It compares with
-    the truth: for evaluation, never for release.  The published code replaces 0.001 total by at least 1 point.
-
-    Parameters
-    ----------
-    truth, answers : array-like[q]
-        True counts q(f), at least 0, and counts q(g) from the release.
-    total : float
-        Number of true points, ``|f|``.
-    """
-    # Not shown: it is the true number.
-    if not is_number(total) or not 0.0 < total < np.inf:
-        raise ParameterError("total: expected a finite number above 0")
-    wrong = as_reals(truth, "truth").ravel() < 0
-    if wrong.any():
-        raise ParameterError(f"{entry_at('truth', wrong, 'a negative number')}; expected counts")
-    return metrics.relative_error(truth, answers, floor=FLOOR * float(total))
-
-
 class PointIndex:
     """Points, arranged for exact counts in many boxes.
 
@@ -147,11 +166,12 @@ class PointIndex:
     """
 
     def __init__(self, points: ArrayLike) -> None:
-        table = as_points(points, "points")
-        self._tree = BoxTree(table, table)
-
-    def __len__(self) -> int:
-        return int(self._tree.order.size)
+        self._points = as_points(points, "points").copy()
+        n, dim = self._points.shape
+        self._levels = max(0, (n // LEAF).bit_length() - 1)
+        self._nodes = np.empty((2 << self._levels, dim)), np.empty((2 << self._levels, dim))
+        box_queries.sort_into_tree(self._points, self._levels)
+        box_queries.enclose_points(self._points, self._levels, *self._nodes)
 
     def count(self, lower: ArrayLike, upper: ArrayLike) -> Integers:
         """Number of points with lower <= point <= upper on each axis.
@@ -161,8 +181,49 @@ class PointIndex:
         lower, upper : array-like[q, d]
             The boxes; infinite bounds are allowed.
         """
-        tree = self._tree
-        low, high = as_boxes(lower, upper, tree.lower.shape[1])
+        low, high = as_boxes(lower, upper, self._points.shape[1])
         out = np.empty(low.shape[0], np.int64)
-        box_queries.count_points(tree.lower, tree.node_lower, tree.node_upper, tree.levels, low, high, out)
+        box_queries.count_points(self._points, *self._nodes, self._levels, low, high, out)
         return out
+
+
+# Errors of answers.
+
+
+def _difference(truth: ArrayLike, answers: ArrayLike) -> Floats:
+    exact, private = as_reals(truth, "truth"), as_reals(answers, "answers")
+    if exact.shape != private.shape:
+        raise ParameterError(f"answers has shape {private.shape}: expected that of truth, {exact.shape}")
+    return private - exact
+
+
+def _mean_difference(truth: ArrayLike, answers: ArrayLike, lengths: ArrayLike) -> Floats:
+    return _difference(truth, answers) / as_reals(lengths, "lengths")
+
+
+def mse(truth: ArrayLike, answers: ArrayLike) -> float:
+    """Mean squared error of range answers (Eq. 9)."""
+    return float(np.mean(_difference(truth, answers) ** 2))
+
+
+def mae(truth: ArrayLike, answers: ArrayLike) -> float:
+    """Mean absolute error of range answers (Appendix F)."""
+    return float(np.mean(np.abs(_difference(truth, answers))))
+
+
+def mmse(truth: ArrayLike, answers: ArrayLike, lengths: ArrayLike) -> float:
+    """Mean squared error of range means: answers divided by the ranges' lengths (Appendix F)."""
+    return float(np.mean(_mean_difference(truth, answers, lengths) ** 2))
+
+
+def mmae(truth: ArrayLike, answers: ArrayLike, lengths: ArrayLike) -> float:
+    """Mean absolute error of range means (Appendix F)."""
+    return float(np.mean(np.abs(_mean_difference(truth, answers, lengths))))
+
+
+def relative_error(truth: ArrayLike, answers: ArrayLike, floor: float = 0.0) -> float:
+    """Mean of abs(answer - truth) / max(abs(truth), floor)."""
+    scale = np.maximum(np.abs(as_reals(truth, "truth")), floor)
+    if np.any(scale == 0.0):
+        raise ParameterError(f"floor = {floor!r}: expected a number above 0, because some true answers are 0")
+    return float(np.mean(np.abs(_difference(truth, answers)) / scale))

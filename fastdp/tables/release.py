@@ -1,0 +1,429 @@
+"""One release of a table: its rows in batches, bounded by person, to private choices and noisy sums.
+
+Of a person the rows with the least keyed hashes count.  A hash covers person, instant, key, values, and the number
+among the person's equal rows, so the choice follows from this person's rows and the secret alone: neither others nor
+order and batches have an effect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from fastdp.data.source import Source, arrow_type
+from fastdp.errors import DataError, ParameterError
+from fastdp.guarantee import Guarantee
+from fastdp.kinds import Floats, Integers
+from fastdp.noise.key import Key
+from fastdp.noise.sampler import noise_distribution
+from fastdp.tables import choices
+from fastdp.tables.choices import count_tail, tail_edges
+from fastdp.tables.columns import Entries, Growing, Keys, Numbers, digests_of, floats_of, times_of
+from fastdp.tables.keys import KeyRule, choose_keys, key_weights, weigh
+from fastdp.tables.plan import MOST_ROWS, Clips, ColumnPlan, TablePlan
+from fastdp.tables.sums import (
+    FIRST_SUMS,
+    MISSING_ENTRY,
+    NOT_FINITE,
+    CellRows,
+    Number,
+    Quantity,
+    Released,
+    RowNumbers,
+    drawn,
+    exact_sums,
+    release,
+)
+from fastdp_kernels.tables import person_rows
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class BatchRows(NamedTuple):
+    """Rows of a batch that may count, their instants, and persons' digests."""
+
+    rows: CellRows
+    times: Integers
+    persons: Integers | None
+
+
+class Kept(NamedTuple):
+    """Rows that count, how many of each one's person (and period), how many were dropped, and weights of keys."""
+
+    rows: CellRows
+    sizes: Integers
+    dropped: int
+    weights: Integers | None = None
+
+
+def read_rows(
+    source: Source,
+    plan: TablePlan,
+    keys: Keys,
+    see_times: Callable[[Integers], None] | None = None,
+    persons: Entries | None = None,
+) -> Iterator[BatchRows]:
+    """Rows that may count, by batch; the same in each reading.
+
+    ``keys`` numbers all rows' keys, ``persons`` their persons.  Rows without a time or person are dropped or refused;
+    with persons, those outside [start, stop) and of unknown keys are dropped too.
+    """
+    begin = 0
+    for batch in source.batches():
+        size, present = batch.num_rows, None
+        codes = keys.codes([batch.column(name) for name in plan.by], size)
+        times: Integers = np.zeros(size, np.int64)
+        if plan.time is not None and plan.calendar is not None:
+            times, present = times_of(batch.column(plan.time.column), plan.calendar.zone, plan.time)
+        who = None
+        if plan.who is not None and persons is not None:
+            who, named = persons.of(batch.column(plan.who))
+            present = named if present is None else present if named is None else present & named
+        if present is not None and not present.all() and (plan.time is None or plan.time.missing == "raise"):
+            raise DataError(
+                f"row {begin + int(np.argmin(present))} has no time or no person "
+                f"({np.count_nonzero(~present):,} of the {size:,} rows read with it); expected both in "
+                "every row (Time(missing='drop') drops such rows)"
+            )
+        begin += size
+        if see_times is not None:
+            see_times(times if present is None else times[present])
+        windows = times if plan.calendar is None else plan.calendar.numbers(times)
+        listed = [column_values(batch.column(column.name), column) for column in plan.columns]
+        values = listed[0][None] if len(listed) == 1 else np.stack(listed) if listed else np.empty((0, size))
+        if who is not None:
+            counted = (codes >= 0) & plan.has(windows)
+            present = counted if present is None else present & counted
+        if present is not None and not present.all():
+            windows, times, codes, values = windows[present], times[present], codes[present], values[:, present]
+            who = None if who is None else who[present]
+        yield BatchRows(CellRows(windows, codes, values), times, who)
+
+
+def column_values(column: pa.Array, plan: ColumnPlan) -> Floats:
+    """Values of a column, 0 for non-finite ones that count so; 52 bits of entries."""
+    if plan.entries:
+        digests, present = digests_of(column)
+        numbers = (digests[:, 0] & (2**52 - 1)).astype(np.float64)
+        return numbers if present is None else np.where(present, numbers, MISSING_ENTRY)
+    values = floats_of(column)
+    return np.where(np.isfinite(values), values, 0.0) if plan.nonfinite == "zero" else values
+
+
+def check_finite(values: Floats) -> None:
+    """DataError for values that are not finite."""
+    if not np.isfinite(values).all():
+        raise DataError(NOT_FINITE)
+
+
+class PersonRows:
+    """Collects rows of persons, about 40 bytes each, and selects those that count."""
+
+    def __init__(self, plan: TablePlan, key: Key, rows: int | None = None) -> None:
+        self._plan, size = plan, rows or 0
+        self._hashing = np.frombuffer(key.derive("rows").reveal(), np.uint64)[:2]
+        self.persons, self._periods = Entries("", persons=True), Numbers()
+        self._groups, self._hashes = Growing(np.int64, size), Growing(np.uint64, size)
+        self._windows, self._codes = Growing(np.int64, size), Growing(np.int64, size)
+        self._values = [Growing(np.float64, size) for _ in plan.columns]
+
+    def add(self, batch: BatchRows, words: Integers) -> None:
+        (windows, codes, values), times, persons = batch
+        assert persons is not None  # noqa: S101 - the plan names their column
+        if not persons.size:
+            return
+        # Not of the rows that count alone, which the secret chooses.
+        check_finite(values)
+        groups, digests = persons, self.persons.digests.pairs.take(persons, axis=0)
+        if self._plan.periods is not None:
+            groups = self._periods.of(persons, self._plan.periods.numbers(times))
+        hashes = person_rows.hash_rows(self._hashing, digests, times, words, np.ascontiguousarray(values))
+        columns = self._groups, self._hashes, self._windows, self._codes, *self._values
+        for column, part in zip(columns, (groups, hashes, windows, codes, *values), strict=True):
+            column.add(part)
+
+    @property
+    def _size(self) -> int:
+        return self.persons.digests.size if self._plan.periods is None else self._periods.size
+
+    def totals(self) -> Integers:
+        found: Integers = np.bincount(self._groups.array, minlength=self._size)
+        return found
+
+    def weights(self, words: Integers, rule: KeyRule, key: Key) -> Integers:
+        """Sums of weights of distinct keys, dropped rows included: int64[K]."""
+        persons, periods = np.arange(self.persons.digests.size), np.zeros(self._size, np.int64)
+        if self._plan.periods is not None:
+            persons, periods = (np.ascontiguousarray(each) for each in self._periods.pairs.T)
+        groups, codes = self._groups.array, self._codes.array
+        secret = np.frombuffer(key.derive("keys").reveal(), np.uint64)[:2]
+        sums: Integers = np.zeros(words.size, np.int64)
+        table, named = key_weights(rule.distribution, rule.most), self.persons.digests.pairs[persons]
+        _, keys, weights = weigh(groups, codes, named, periods, words, table, secret)
+        np.add.at(sums, keys, weights)
+        return sums
+
+    def kept(self, plan: TablePlan) -> Kept:
+        columns = self._groups, self._hashes, self._windows, self._codes
+        groups, hashes, windows, codes = (each.array for each in columns)
+        first, spans = (int(windows.min()), int(np.ptp(windows)) + 1) if windows.size else (0, 0)
+        flags, _ = person_rows.least_rows(
+            self._hashing, groups, hashes, windows, first, spans, plan.contributions, plan.per_window or 0, self._size
+        )
+        values = np.empty((len(self._values), np.count_nonzero(flags)))
+        for into, column in zip(values, self._values, strict=True):
+            into[:] = column.array[flags]
+        dropped = choices.dropped_rows(groups, flags, self._size, plan.contributions)
+        groups = groups[flags]
+        return Kept(CellRows(windows[flags], codes[flags], values), np.bincount(groups)[groups], dropped)
+
+
+NO_ROWS = "frame has no rows: expected time=fastdp.Time(..., start=, stop=), because it has no first and last window"
+# A table, read once or twice, to noisy sums.
+
+#: Reads the rows that count once more.
+Reads = Callable[[], Iterator[CellRows]]
+#: Bytes of coded rows that are kept for a second reading.
+MOST_HELD = 2**28
+#: An end of a range, in steps, beyond all values.
+FAR = 2**50
+
+
+@dataclass(frozen=True)
+class TableRelease:
+    """One release under the key of its composition, with the facts for a ledger."""
+
+    plan: TablePlan
+    source: Source
+    key: Key
+
+    @cached_property
+    def _keys(self) -> Keys:
+        return Keys(self.plan.by, self.plan.keys if self.plan.key_rule == "given" else None)
+
+    @property
+    def guarantee(self) -> Guarantee:
+        return self.plan.budget.guarantee(simulated=self.key.simulated)
+
+    @property
+    def noise_fingerprint(self) -> str | None:
+        return None if self.key.simulated else self.key.fingerprint()
+
+    def check(self) -> None:
+        """Refuse, before rows are read, wrong types of keys, choices on an engine, windows of no rows."""
+        plan = self.plan
+        if plan.key_rule == "given":
+            for name in plan.by:
+                if (type_of := arrow_type(self.source, name)) is not None:
+                    self._keys.check_type(name, type_of)
+        if self.source.add is not None and any(q.counts for q in plan.quantities()):
+            raise ParameterError("statistics: expected no quantiles and no nunique, because an engine adds up sums")
+        if self.source.add is not None and not (plan.is_public and plan.who is None):
+            raise ParameterError(
+                "expected Time(start=, stop=), keys= where there is by=, clip= (or two bounds) of each column, no "
+                "Person: on an engine windows, keys and clips are public"
+            )
+        if self.source.rows == 0 and (plan.start is None or plan.stop is None):
+            raise DataError(NO_ROWS)
+
+    def run(self) -> Released:
+        """Released sums; the table is read once, or twice for windows, keys or clip."""
+        plan, keys, ends = self.plan, self._keys, _Ends(self.plan)
+        if plan.who is not None:
+            return self._of_persons(keys, ends)
+        source = self.source if plan.is_public else self.source.twice()
+        read = _Coded(lambda: (each.rows for each in read_rows(source, plan, keys, ends.see)))
+        return self._choose(keys, ends, read.once if plan.is_public else read.again, None)
+
+    def _of_persons(self, keys: Keys, ends: _Ends) -> Released:
+        """Released sums of bounded persons, perhaps by a chosen number."""
+        plan, key, found = self.plan, self.key, PersonRows(self.plan, self.key, self.source.rows)
+        for batch in read_rows(self.source, plan, keys, ends.see, found.persons):
+            found.add(batch, keys.words()[batch.rows.codes])
+        first, last = ends.found()
+        plan.check_cells(last - first, 1)
+        if plan.chooses_rows:
+            budget = plan.budget.helper("dropped"), plan.noise, plan.budget.helper("auto")
+            rows = choices.choose_rows(found.totals(), MOST_ROWS, *budget, key)
+            # Noise for other numbers of rows shares no word.
+            plan, key = replace(plan, chosen_rows=rows), key.within("auto rows", rows)
+        weights = None
+        if plan.key_rule == "private":
+            weights = found.weights(keys.words(), plan.budget.key_rule(), self.key)
+        kept = found.kept(plan)._replace(weights=weights)
+        return replace(self, plan=plan, key=key)._choose(keys, ends, lambda: iter((kept.rows,)), kept)
+
+    def _choose(self, keys: Keys, ends: _Ends, read: Reads, kept: Kept | None) -> Released:
+        """Released sums, with windows, keys and clips from a first reading unless they are public."""
+        plan, counts = self.plan, np.zeros(0, np.int64)
+        rows_of_persons = None if kept is None else self._number(plan, "counted", kept.rows.codes.size)
+        if plan.is_public:
+            settled = plan.settled(plan.start or 0, plan.stop or 0, *keys.sizes)
+            return self._release(settled, keys, read(), kept, rows_of_persons, {})
+        counters = {column.name: choices.ValueCounts((column.low, column.high)) for column in plan.chooses}
+        for rows in read():
+            counted = (rows.codes >= 0) & plan.has(rows.windows)
+            seen = np.bincount(rows.codes[counted], minlength=keys.size)
+            counts = seen + np.pad(counts, (0, seen.size - counts.size))
+            for place, column in enumerate(plan.columns):
+                if column.chooses:
+                    values = rows.values[place] if counted.all() else rows.values[place][counted]
+                    check_finite(values)
+                    if kept is None:
+                        counters[column.name].observe(values)
+                    else:
+                        counters[column.name].weigh(values, kept.sizes[counted])
+        numbers: Integers | None = None
+        published = None
+        if plan.key_rule in ("public", "private"):
+            counts = np.pad(counts, (0, keys.size - counts.size))
+            noisy, chosen = counts, np.ones(keys.size, np.bool_)
+            if plan.key_rule == "private":
+                exact = counts if kept is None or kept.weights is None else kept.weights
+                exact = np.where(keys.missing(), 0, exact) if plan.has_others else exact
+                noisy, chosen = choose_keys(exact, keys, plan.budget.key_rule(), self.key)
+            keys, numbers = keys.chosen(chosen, others=plan.has_others)
+            if plan.selects_cells:
+                published = np.empty(keys.size, np.int64)
+                published[numbers[chosen]] = noisy[chosen]
+                if plan.has_others:
+                    published[-1] = int(self._number(plan, "others", int(counts[~chosen].sum())).value)
+        plan = plan.settled(*ends.found(), *keys.sizes)
+        clips: dict[str, tuple[float, float]] = {}
+        for column in plan.chooses:
+            task = plan.budget.task(column.name)
+            clip = choices.choose_clip(task, counters[column.name], self._key_of(plan, column.name), rows_of_persons)
+            plan = replace(plan, spent={**plan.spent, column.name: clip.epsilon})
+            clips[column.name] = clip.low, clip.high
+        again = read() if numbers is None else (rows._replace(codes=numbers[rows.codes]) for rows in read())
+        return self._release(plan, keys, again, kept, rows_of_persons, clips, published)
+
+    def _key_of(self, plan: TablePlan, column: str) -> Key:
+        return self.key.within("column", plan.place(column))
+
+    def _release(
+        self,
+        plan: TablePlan,
+        keys: Keys,
+        rows: Iterator[CellRows],
+        kept: Kept | None,
+        counted: Number | None,
+        clips: Clips,
+        published: Integers | None = None,
+    ) -> Released:
+        """Exact sums of windows and keys, and noisy ones; `published` counts have noise."""
+        span, budget = (plan.start or 0, plan.stop or 0), plan.budget
+        quantities = plan.quantities(clips)
+        beyond = _Beyond(plan, [q for q in quantities if q.name in FIRST_SUMS], self.source.add is not None)
+        if self.source.add is not None:
+            sums = self.source.add(plan, [*quantities, *beyond.quantities])
+            beyond.take([int(each.sum()) for each in sums[len(quantities) :]])
+            exact = [sums[: len(quantities)]]
+        else:
+            exact = exact_sums(beyond.watched(rows), quantities, plan, keys.size)
+        tails, row_numbers = {}, None
+        if budget.helper("counted"):
+            counted = counted or self._number(plan, "counted", beyond.rows)
+            tails = {
+                q.column: choices.release_tail(
+                    budget.task(q.column), q.ends, edges, counts, counted, self._key_of(plan, q.column)
+                )
+                for q, edges, counts in zip(beyond.firsts, beyond.edges, beyond.counts, strict=True)
+            }
+            if kept is not None:
+                dropped = self._number(plan, "dropped", kept.dropped, choices.MOST_DROPPED)
+                shorter = "" if plan.periods is None else f" shorter than {plan.periods.every}"
+                row_numbers = RowNumbers(counted, dropped)
+                choices.warn_of_dropped(row_numbers, plan.contributions, f"a larger rows=, or a per={shorter}")
+        measured = release(budget, quantities, exact, self.key, span, keys, published)
+        found = plan.released(span, keys, measured, tails, simulated=self.key.simulated)
+        selection = budget.key_rule() if plan.selects_cells else None
+        others = None
+        if budget.helper("others"):
+            others = drawn(noise_distribution(plan.noise, plan.contributions, 1, budget.helper("others")))
+        return replace(found, family=self.source.family, rows=row_numbers, selection=selection, others=others)
+
+    def _number(self, plan: TablePlan, name: str, exact: int, times: int = 1) -> Number:
+        """Released number of rows for helper `name`, of which a unit has up to `times` k."""
+        given = times * plan.contributions, plan.budget.helper(name), plan.noise, self.key.within(name)
+        return choices.noisy_number(exact, *given)
+
+
+class _Coded:
+    """Rows that count, which a second reading has from memory if they fit."""
+
+    def __init__(self, once: Reads) -> None:
+        self.once, self._held = once, list[CellRows]()
+
+    def again(self) -> Iterator[CellRows]:
+        if self._held:
+            yield from self._held
+            return
+        held, size = list[CellRows](), 0
+        for rows in self.once():
+            size += sum(part.nbytes for part in rows)
+            if size <= MOST_HELD:
+                held.append(rows)
+            yield rows
+        self._held = held if size <= MOST_HELD else []
+
+
+class _Beyond:
+    """Exact numbers of rows in released cells, and in bins beyond each column's clip (on engines one at each end)."""
+
+    def __init__(self, plan: TablePlan, firsts: list[Quantity], on_engine: bool) -> None:
+        self._plan, self.firsts, self.rows = plan, firsts, 0
+        bounds = [None if on_engine else plan.column(q.column).bound for q in firsts]
+        self.edges = [tail_edges(q.ends, bound) for q, bound in zip(firsts, bounds, strict=True)]
+        self.counts: list[Integers] = [np.zeros(low.size + high.size - 2, np.int64) for low, high in self.edges]
+
+    def watched(self, batches: Iterator[CellRows]) -> Iterator[CellRows]:
+        plan = self._plan
+        places = [plan.place(q.column) for q in self.firsts]
+        for rows in batches:
+            if places:
+                counted = (rows.codes >= 0) & plan.has(rows.windows)
+                self.rows += int(np.count_nonzero(counted))
+                for place, edges, counts in zip(places, self.edges, self.counts, strict=True):
+                    counts += count_tail(rows.values[place][counted], edges)
+            yield rows
+
+    @property
+    def quantities(self) -> list[Quantity]:
+        found = []
+        for q in self.firsts:
+            found += [replace(q, name="beyond", high=FAR), replace(q, name="beyond", low=-FAR)]
+        return [*found, *([Quantity("count")] if found else [])]
+
+    def take(self, sums: list[int]) -> None:
+        if sums:
+            *beyond, self.rows = sums
+            self.counts = [np.array(pair, np.int64) for pair in zip(beyond[::2], beyond[1::2], strict=True)]
+
+
+class _Ends:
+    """Range of all times, and windows from public ends or it."""
+
+    def __init__(self, plan: TablePlan) -> None:
+        self._plan = plan
+        self._ends: list[int] = []
+
+    def see(self, times: Integers) -> None:
+        if times.size:
+            both = [*self._ends, int(times.min()), int(times.max())]
+            self._ends = [min(both), max(both)]
+
+    def found(self) -> tuple[int, int]:
+        plan, calendar = self._plan, self._plan.calendar
+        if calendar is None or (plan.start is not None and plan.stop is not None):
+            return plan.start or 0, plan.stop or 0
+        if not self._ends:
+            raise DataError(NO_ROWS)
+        first = calendar.number(self._ends[0]) if plan.start is None else plan.start
+        last = calendar.number(self._ends[1]) + 1 if plan.stop is None else plan.stop
+        return first, max(first, last)
