@@ -21,8 +21,8 @@ def candidates(top):
 def scores(holdout, top, unit, epsilon, noise_epsilon, max_range, constant, lengths="longest", filled=None):
     """Unit times the sum of both counts, or twice the one count; ``holdout`` in grid steps within [0, top].
 
-    ``filled`` values lie above the lowest candidate, as far as is known; by default all.  The lowest candidate gains at
-    most half of those beyond the target.
+    ``filled`` values lie above the lowest candidate, as far as is known; by default all.
+    The lowest candidate gains at most half of those beyond the target.
     """
     grid = candidates(top)
     k = len(holdout) * math.sqrt(6.0 * constant) / (max_range * noise_epsilon)
