@@ -94,7 +94,18 @@ class Resume:
         """Load the file; True if it is for these settings."""
         frames, stamp = self._file.open()
         self._header = stamp[: HEADER.size]
-        content = self._content(frames[0])
+        try:
+            content = json.loads(frames[0])
+            if content["class"] != self._command:
+                raise StateError(f"state file {self._name} holds a {content['class']}: expected a {self._command}")
+            if not all(isinstance(content[name], kind) for name, kind in CONTENT.items()) or content["count"] < 0:
+                raise TypeError
+            secret = Key(bytes.fromhex(content["secret"]), simulated=content["simulated"])
+        except (ValueError, LookupError, TypeError):
+            raise StateError(
+                f"state file {self._name} is damaged, or another fastdp wrote it: expected the file that this "
+                "command has written"
+            ) from None
         if content["home"] != self._file.real:
             raise StateError(
                 f"state file {self._name} is a copy of {content['home']!r}: expected it there, because two copies "
@@ -113,7 +124,6 @@ class Resume:
             raise StateError(
                 f"state file {self._name} is of a release with {changed}: expected the same command again"
             )
-        secret = Key(bytes.fromhex(content["secret"]), simulated=content["simulated"])
         if secret != (key or secret) or (key is None and secret.simulated):
             raise StateError(f"state file {self._name} is of a release with another key or seed: expected the same")
         self.key, self._outputs, self.reservation = secret, content["outputs"], content["reservation"]
@@ -121,21 +131,6 @@ class Resume:
             # A reservation under this name is for these settings.
             self.token = content["token"]
         return same
-
-    def _content(self, payload: bytes) -> Json:
-        try:
-            content = json.loads(payload)
-            if content["class"] != self._command:
-                raise StateError(f"state file {self._name} holds a {content['class']}: expected a {self._command}")
-            if not all(isinstance(content[name], kind) for name, kind in CONTENT.items()) or content["count"] < 0:
-                raise TypeError
-            bytes.fromhex(content["secret"])
-        except (ValueError, LookupError, TypeError):
-            raise StateError(
-                f"state file {self._name} is damaged, or another fastdp wrote it: expected the file that this "
-                "command has written"
-            ) from None
-        return dict(content)
 
     @property
     def new(self) -> bool:
