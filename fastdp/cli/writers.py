@@ -178,7 +178,7 @@ def _write_header(file: IO[bytes], kind: np.dtype[Any], size: int) -> None:
 
 def _npy_file(file: IO[bytes], names: tuple[str, ...], chunks: Chunks, _: Describe) -> None:
     size, single = 0, len(names) == 1
-    kind = FLOAT if single else np.dtype([(name, FLOAT) for name in names])
+    kind: np.dtype[Any] = FLOAT if single else np.dtype([(name, FLOAT) for name in names])
     _write_header(file, kind, size)
     begin = file.tell()
     for columns in chunks:
