@@ -19,6 +19,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
+import math
 import re
 from collections.abc import Callable
 from dataclasses import MISSING, dataclass
@@ -104,12 +105,17 @@ class Flag(Kind):
 
 @dataclass(frozen=True)
 class Text(Kind):
-    """A text that files and columns can store."""
+    """A text of `least` to `longest` characters that files and columns can store."""
+
+    longest: int | None = None
+    least: int = 1
 
     def check(self, name: str, value: object) -> str:
-        if not isinstance(value, str) or not validation.encodes(value):
-            raise ParameterError(f"{name} = {validation.shown(value)}: expected a text of Unicode characters")
-        return value
+        most = math.inf if self.longest is None else self.longest
+        if isinstance(value, str) and validation.encodes(value) and self.least <= len(value) <= most:
+            return value
+        size = "" if self.longest is None else f"{self.least} to {self.longest} "
+        raise ParameterError(f"{name} = {validation.shown(value)}: expected a text of {size}Unicode characters")
 
 
 @dataclass(frozen=True)
