@@ -46,7 +46,6 @@ class VectorNoise:
     wanted: float | None = None
 
     def __post_init__(self) -> None:
-        """ParameterError unless all public parameters are accepted."""
         if not MIN_BOUND <= self.sensitivity <= MAX_BOUND:
             raise ParameterError(f"sensitivity = {self.sensitivity!r}: expected between {MIN_BOUND} and {MAX_BOUND}")
         validation.integer("size", self.size, 0, MAX_WORDS)
@@ -129,7 +128,6 @@ class VectorNoise:
         return out
 
     def _in_steps(self, column: Array, nonfinite: Nonfinite) -> Integers:
-        """The column in saturated grid steps, int64."""
         steps: Integers = np.empty(column.size, np.int64)
         if self.integers:
             steps[:] = np.minimum(column, np.uint64(MAX_VALUE)) if column.dtype == np.uint64 else column

@@ -268,7 +268,6 @@ def _holdout(usual: StreamParameters, length: int, seconds: float | None) -> int
 
 
 def _fewest(rule: ScaleFree, usual: StreamParameters, wanted: float, most: int) -> int:
-    """The shortest hold-out, up to `most`, resolved to `wanted` noise scales."""
     least = 1
     while least < most:
         middle = (least + most) // 2
@@ -281,7 +280,6 @@ def _fewest(rule: ScaleFree, usual: StreamParameters, wanted: float, most: int) 
 
 
 def _seconds(every: object) -> float:
-    """Seconds of a timedelta, number, or "30min"; else ParameterError."""
     if isinstance(every, timedelta):
         every = every.total_seconds()
     if isinstance(every, str):
@@ -296,13 +294,11 @@ def _seconds(every: object) -> float:
 
 
 def _lasting(seconds: float) -> str:
-    """A duration as text, in its largest unit."""
     unit = next((name for name in ("d", "h", "min", "s") if seconds >= UNITS[name]), "ms")
     return f"{seconds / UNITS[unit]:,.3g} {unit}" if seconds < 1e9 else f"{seconds / PLANNED:,.3g} years"
 
 
 def _when(seconds: float) -> str:
-    """The time `seconds` from now, as text."""
     try:
         return f"about {datetime.now(UTC) + timedelta(seconds=seconds):%Y-%m-%d %H:%M} UTC, if it starts now"
     except OverflowError:

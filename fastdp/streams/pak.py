@@ -161,7 +161,6 @@ class PAKParameters(Machine[PAKState], Keyed):
     resolution: float | None = parameter(Real(above=0.0), default=None)
 
     def _check(self) -> None:
-        """ParameterError for parameters that conflict: nothing fails later."""
         put = partial(object.__setattr__, self)
         given = self.threshold
         put("threshold", usual_threshold(self.delta, self.clip) if given is None else as_rule("threshold", given))
@@ -189,7 +188,6 @@ class PAKParameters(Machine[PAKState], Keyed):
             )
 
     def _check_threshold(self, clip: bool) -> None:
-        """ParameterError if the threshold is no rule or does not fit `clip`."""
         rule = self.threshold
         validation.part("threshold", rule, Threshold, "fastdp.thresholds")
         endless = isinstance(rule, (PAKQuantile, SmoothQuantile)) and not rule.clip and rule.noise != "cauchy"
@@ -249,7 +247,6 @@ class PAKParameters(Machine[PAKState], Keyed):
 
     @property
     def task(self) -> ThresholdTask:
-        """Public inputs of the threshold's choice."""
         return self._task_on(self.grid.resolution)
 
     def _task_on(self, resolution: float) -> ThresholdTask:
@@ -276,7 +273,6 @@ class PAKParameters(Machine[PAKState], Keyed):
 
     @property
     def _lag_step(self) -> str:
-        """Derivation step for the first values' sum(s)."""
         if self.lag_sums:
             return (
                 f"running sums of the first values: each enters at most {self.holdout.bit_length()} nodes, epsilon_2"
@@ -362,12 +358,10 @@ class PAKParameters(Machine[PAKState], Keyed):
         return self._tree(theta_steps, base, key), out
 
     def _tree(self, theta_steps: int, base: int, key: Key) -> RunningSum:
-        """Tree after the hold-out, from `base`."""
         own = theta_key(key, theta_steps)
         return RunningSum.start(own, 0, self.length - self.holdout, theta_steps, self.epsilon, base)
 
     def _steps(self, values: Floats, theta_steps: int, name: str) -> Integers:
-        """Values in clipped grid steps; DataError if not finite."""
         steps: Integers = np.empty(values.size, np.int64)
         top = float(min(theta_steps, self.bound_steps))
         if online_pass.round_values(values, 1.0 / self.grid.resolution, top, steps):
@@ -377,7 +371,6 @@ class PAKParameters(Machine[PAKState], Keyed):
     # State files.
 
     def pack(self, state: PAKState) -> Packed:
-        """The state as JSON."""
         tree, counter = state.tree, None
         if tree is not None:
             counter = [tree.theta_steps, tree.seen, tree.total, *tree.above.tolist()]

@@ -27,6 +27,8 @@ from fastdp.thresholds.renewals import Renewal
 if TYPE_CHECKING:
     from fastdp.data.frames import StreamColumns, Streams
 
+#: Parameters that are attributes of a publisher.
+PUBLIC = ("epsilon", "delta", "bound", "sensitivity", "contributions", "holdout", "max_range", "resolution")
 #: Bits of an array's flags: C-contiguous and writable; memory of its own.
 WRITABLE, OWN = 0x0401, 0x0004
 
@@ -89,6 +91,14 @@ class StreamPublisher(Publisher[StreamState]):
 
     _MACHINE: ClassVar[Any] = Schedule
     _machine: Schedule
+    epsilon: float
+    delta: float
+    bound: float | None
+    sensitivity: float | None
+    contributions: int
+    holdout: int
+    max_range: int
+    resolution: float
     #: Secret of :meth:`release_many`, until it has released.
     _secret: Key | None = None
 
@@ -120,6 +130,10 @@ class StreamPublisher(Publisher[StreamState]):
         self._secret = Key.choose(seed, key)
         self._begin(Schedule(composition), composition.noise_key(self._secret))
 
+    def _begin(self, machine: Schedule, key: Key) -> None:
+        self.__dict__.update({name: getattr(machine.composition, name) for name in PUBLIC})
+        super()._begin(machine, key)
+
     # Parameters and progress.
 
     @property
@@ -132,49 +146,9 @@ class StreamPublisher(Publisher[StreamState]):
         return self._machine.composition
 
     @property
-    def epsilon(self) -> float:
-        """Budget for one value, or for `contributions` together."""
-        return self._machine.composition.epsilon
-
-    @property
-    def delta(self) -> float:
-        """Probability that epsilon may fail; 0 without Gaussian noise."""
-        return self._machine.composition.delta
-
-    @property
-    def bound(self) -> float | None:
-        """Public upper bound of a value, unless there is a sensitivity."""
-        return self._machine.composition.bound
-
-    @property
-    def sensitivity(self) -> float | None:
-        """Largest change of a value by one event, if events are protected."""
-        return self._machine.composition.sensitivity
-
-    @property
-    def contributions(self) -> int:
-        """Values, or events, protected together."""
-        return self._machine.composition.contributions
-
-    @property
-    def holdout(self) -> int:
-        """Number of values in the hold-out."""
-        return self._machine.composition.holdout
-
-    @property
-    def max_range(self) -> int:
-        """Length of the longest query."""
-        return self._machine.composition.max_range
-
-    @property
-    def resolution(self) -> float:
-        """Grid step, in units of the input."""
-        return self._machine.composition.grid.resolution
-
-    @property
     def plan(self) -> HierarchyShape:
         """Public shape of the hierarchy."""
-        return self._machine.composition.plan
+        return self.composition.plan
 
     @property
     def block(self) -> int:
@@ -201,7 +175,7 @@ class StreamPublisher(Publisher[StreamState]):
     @property
     def guarantee(self) -> Guarantee:
         """Guarantee of the endless stream."""
-        return self._machine.composition.guarantee(simulated=self._key.simulated)
+        return self.composition.guarantee(simulated=self._key.simulated)
 
     @property
     def _pipeline(self) -> FixedBlocks | AdaptiveBlocks:
@@ -284,12 +258,11 @@ class StreamPublisher(Publisher[StreamState]):
                 "release_many() of a publisher that has released many streams, or that was copied or read from a "
                 "state: expected a new one (equal noise on other values reveals their difference)"
             )
-        made = release_rows(self._machine.composition, self._secret, found, ids, threads)
+        made = release_rows(self.composition, self._secret, found, ids, threads)
         self._secret = None
         return made
 
     def _check_out(self, out: Any, values: Array) -> None:
-        """ParameterError unless `out` is writable float64 of sufficient size, not `values`."""
         flags = out.flags.num if isinstance(out, np.ndarray) and out.dtype == FLOAT64 and out.ndim == 1 else 0
         if flags & WRITABLE != WRITABLE or out.size < values.size:
             size = values.size - min(values.size, max(0, self.holdout - self.n_seen))
@@ -301,7 +274,6 @@ class StreamPublisher(Publisher[StreamState]):
 
     @classmethod
     def _fits(cls, content: Json, kind: Any) -> bool:
-        """True if a state file belongs to this class."""
         # The file names the components, so a ToPS also loads as a StreamPublisher.
         composed = cls is StreamPublisher and "perturber" in content["composition"]
         return composed or super()._fits(content, kind)

@@ -298,7 +298,6 @@ class WholeStream:
 
 
 def _published(whole: StreamParameters, resolution: float | None, share: float) -> StreamParameters:
-    """The composition with the rest of epsilon."""
     # Budget of one value; several may be protected together.
     unit = whole.unit_epsilon
     if whole.gaussian:

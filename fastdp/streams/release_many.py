@@ -293,7 +293,6 @@ class RowPass:
     # Thresholds.
 
     def _thresholds(self) -> Indices:
-        """Theta of each stream, in grid steps."""
         composition, n, threads = self.composition, self.rows.size, self.threads
         holdout, grid, uses_holdout = composition.task.holdout, composition.grid, composition.threshold.uses_holdout
         first = composition.threshold.start(composition.task)
@@ -369,7 +368,6 @@ class RowPass:
 
     @cached_property
     def _is_bound(self) -> bool:
-        """True if noise is bound to values, so drawn after them."""
         return bound_distribution(self.composition.perturber, 1, self.composition.publish_epsilon) is not None
 
     def _bound_noise(self, batch: RowBatch) -> Integers | int:

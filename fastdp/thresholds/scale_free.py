@@ -148,7 +148,6 @@ def _budgets(task: ThresholdTask) -> tuple[float, float]:
 
 
 def _constant(task: ThresholdTask) -> float:
-    """K of the task; ParameterError if it is missing."""
     if task.noise_constant is None:
         raise ParameterError(
             "noise_constant = None: expected the perturber's, Perturber.noise_constant(plan, max_range), because "
@@ -231,7 +230,6 @@ class _ScaleFreeChooser(CountedHoldout):
 
     @property
     def above_lowest(self) -> int:
-        """Number of values above the lowest candidate; secret."""
         return int(self.counts.sum() - self.counts[0])
 
     def released_above(self, key: Key, count: int) -> Floats:
