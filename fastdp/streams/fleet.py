@@ -51,9 +51,8 @@ class Fleet:
     Parameters
     ----------
     parameters : Publisher or Machine
-        A publisher before its first value, whose key is not used, such as ``fastdp.Adaptive(epsilon=0.5, bound=100,
-        threshold=20.0)``: a stream of :mod:`fastdp.streams`, :class:`fastdp.counters.RunningCounts` of one sum, or
-        your own mechanism of columns or single values.
+        A publisher before its first value, whose key is not used: of streams,
+        :class:`fastdp.counters.RunningCounts` of one sum, or your own mechanism of columns or single values.
     key : Key or 32 bytes, optional
         The secret of all streams; by default the operating system's.
     seed : int or str, optional
@@ -66,9 +65,8 @@ class Fleet:
     Stream ``i`` is, bit for bit, a publisher's with ``key=secret.of_stream(i)``.  Ids are integers from 0 to 2^32 -
     2, or texts, all of one kind.
 
-    Privacy: that of one stream, for each value (parallel composition); a person's values in several streams add up.
-    :class:`fastdp.Adaptive` with a public threshold is one compiled pass; other mechanisms are called stream by
-    stream.
+    Privacy: that of one stream; a person's values in several streams add up.  :class:`fastdp.Adaptive` with a public
+    threshold is one compiled pass; other mechanisms are called stream by stream.
 
     Examples
     --------

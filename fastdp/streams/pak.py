@@ -423,31 +423,25 @@ class PAK(Publisher[PAKState]):
     holdout : int
         m, the time lag: the first values choose the threshold tau; their sum is published at once.
     share : float
-        epsilon_1 / epsilon, the threshold's share of the hold-out's budget (section VI-B: 0.8 to 0.9).
+        epsilon_1 / epsilon, the threshold's share of the hold-out's budget.
     tail_factor : float
-        r >= 1: values are clipped to r tau, for light tails (Prop. 1; section VI-B: 1 to 2).
+        r >= 1: values are clipped to r tau, for light tails (Prop. 1).
     threshold : Threshold or float, optional
         By default ``PAKQuantile(delta=delta)``.  A number is publicly known; the bound gives the plain binary tree.
     lag_sums : bool
-        True also publishes the running sums of the first m values, by their own tree, once tau is known (section
-        III-C).
+        True also publishes the running sums of the first m values, by their own tree, once tau is known.
     clip : bool
-        True: r tau is at most the bound (post-processing).  False, with a threshold of ``clip=False``, only
-        reproduces the paper's figures.
+        True: r tau is at most the bound.  False, with a threshold of ``clip=False``, reproduces the paper's figures.
     average : int, "all" or None
-        Averages in place of sums: of all values so far (section II-A), or of the last w (of all so far until the sum
-        of w values ago was published).
+        Averages in place of sums: of all values so far, or of the last w.
     resolution, seed, key
         As for :class:`fastdp.StreamPublisher`.
 
     Notes
     -----
     Privacy: the first m values spend epsilon_1 on tau and epsilon_2 on their sum (sequential), the others epsilon in
-    a binary tree (parallel); proof: ``docs/streams.md``, "PAK".  Sums are exact;
-    tau's noise is stated for real arithmetic.  After an interrupt compare ``n_seen``.
-
-    Averages are post-processing: at most 2 floor(log2 N) + 1 nodes are left in a difference of sums, on average about
-    log2 w + 2, each of variance 2 (r tau levels / epsilon)^2.
+    a binary tree (parallel); proof: ``docs/streams.md``, "PAK".  Sums are exact; tau's noise is stated for real
+    arithmetic.  After an interrupt compare ``n_seen``.
 
     Examples
     --------

@@ -40,19 +40,18 @@ class StreamPublisher(Publisher[StreamState]):
     ----------
     threshold : Threshold or float, optional
         Chooses theta from the first ``holdout`` values: of :mod:`fastdp.thresholds`, by default that of the method
-        with this perturber.  A number is publicly known, ``Fixed(number)``.
+        with this perturber.  A number is publicly known.
     perturber : Perturber
-        Adds noise to the rest, clipped to theta: of :mod:`fastdp.perturbers`.
+        Adds noise to the rest: of :mod:`fastdp.perturbers`.
     smoother : Smoother or None
         Predicts the values within a block: of :mod:`fastdp.smoothers`; None if the perturber releases every value.
     epsilon : float
         Budget of the threshold and, on disjoint values, of the perturber.
     bound : float
-        Public upper bound of a value, in units of the input, to which values are clipped from 0.  None with a
-        sensitivity.
+        Public upper bound of a value, in units of the input; None with a sensitivity.
     holdout : int, optional
-        m: the first values, which choose theta; published values begin after them.  :class:`fastdp.perturbers.Blocks`
-        releases up to an eighth of them as noisy sums instead.  By default 65,536; 0 with a fixed threshold.
+        m: the first values, which choose theta; :class:`fastdp.perturbers.Blocks` releases up to an eighth of them as
+        noisy sums instead.  By default 65,536; 0 with a fixed threshold.
     max_range : int
         r: the longest query; a new tree of noise begins every r published values, in full blocks.
     resolution : float, optional
@@ -66,17 +65,16 @@ class StreamPublisher(Publisher[StreamState]):
     delta : float
         Probability that epsilon may fail; only with Gaussian noise, such as ``Hierarchy(noise="gaussian")``.
     sensitivity : float, optional
-        Values are counts of events, each of which moves one value by at most so much: see :class:`fastdp.Adaptive`.
+        Largest change of a value by one event: see :class:`fastdp.Adaptive`.
     seed : int or str, optional
-        Simulation: noise that anyone can reproduce; the guarantee says ``simulated``.
+        Simulation: noise that anyone can reproduce.
     key : Key or 32 bytes, optional
         A secret of your own; by default the operating system's.
 
     Notes
     -----
-    Privacy: as ``guarantee`` says, for one value (replace one value): pure epsilon, exact on this machine, with
-    ``NoisyMax`` or ``Fixed``; quantile thresholds add a delta or rest on real arithmetic.  Output does not depend on
-    chunking.
+    Privacy: pure epsilon, exact on this machine, with ``NoisyMax``, ``ScaleFree`` or ``Fixed``; quantile thresholds
+    add a delta or rest on real arithmetic.  Output does not depend on chunking.
 
     Examples
     --------
@@ -210,8 +208,7 @@ class StreamPublisher(Publisher[StreamState]):
         Raises
         ------
         DataError
-            If the chunk is no column of real numbers, or holds NaN or infinity (with ``nonfinite="raise"``); the
-            publisher is unchanged.
+            For no column of real numbers, or NaN or infinity (``nonfinite="raise"``); the publisher is unchanged.
         """
         column = as_column(chunk)
         if out is None:
@@ -223,7 +220,7 @@ class StreamPublisher(Publisher[StreamState]):
 
     @single_caller
     def release(self, values: Values) -> Release:
-        """Publish a full array, longer than the hold-out, at once (a fresh publisher only)."""
+        """Publish a full array, longer than the hold-out (a fresh publisher only)."""
         column = as_whole(values, self.n_seen, self.holdout)
         # Nodes are summed after the values were published: both must see the same memory, even if a thread writes.
         column = column.copy() if self.composition.perturber.released_nodes else column

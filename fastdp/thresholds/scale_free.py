@@ -87,9 +87,8 @@ class ScaleFree:
     Privacy: pure epsilon.  The score is monotone with sensitivity 1 (``docs/privacy.md``, section 2); the number of
     values above the lowest candidate is released first: sequential composition.
 
-    Accuracy: the squared error of a random range, K theta^2 / epsilon^2 + (r^2 / 6) E[(v - theta)+]^2, is least where
-    p e / theta = p*^2, p the share above theta, e = E[(v - theta)+].  If k epsilon < 1, one count is held against 1.5
-    k, slope 3 / (k epsilon).  Values, bound and resolution times one factor give theta times it, exactly.
+    Accuracy: ``docs/streams.md``.  If k epsilon < 1, one count is held against 1.5 k, slope 3 / (k epsilon).  Values,
+    bound and resolution times one factor give theta times it, exactly.
 
     Examples
     --------
