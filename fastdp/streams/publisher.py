@@ -129,7 +129,9 @@ class StreamPublisher(Publisher[StreamState]):
         self._begin(Schedule(composition), composition.noise_key(self._secret))
 
     def _begin(self, machine: Schedule, key: Key) -> None:
-        self.__dict__.update({name: getattr(machine.composition, name) for name in PUBLIC})
+        # Not through __dict__, which would slow every later look-up.
+        for name in PUBLIC:
+            setattr(self, name, getattr(machine.composition, name))
         super()._begin(machine, key)
 
     # Parameters and progress.
