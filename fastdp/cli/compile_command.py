@@ -6,7 +6,6 @@ import os
 import time
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 
 import click
 
@@ -18,13 +17,12 @@ from fastdp.streams import METHODS
 EPILOG = """
 \b
 Examples
-  fastdp compile
   fastdp compile adaptive totals
-  fastdp compile --cache-dir /opt/fastdp-cache    (in a Dockerfile, before ENV NUMBA_CACHE_DIR=/opt/fastdp-cache)
+  NUMBA_CACHE_DIR=/opt/fastdp-cache fastdp compile    (that folder, here and wherever fastdp is to find it)
 
 A cache belongs to one kind of processor, one version of fastdp and one of Numba. For an image or a wheel that runs on
-several kinds, compile for levels: fastdp compile --level x86-64-v3 (since Haswell, 2013, and Excavator, 2015), and
---level x86-64-v4 (with AVX-512). A processor takes the highest level that it has; others compile for themselves.
+several kinds, compile for levels: fastdp compile --level x86-64-v3 (since Haswell, 2013), and --level x86-64-v4 (with
+AVX-512). A processor takes the highest level that it has; others compile for themselves.
 """
 SYSTEMS = (*METHODS, "phdstream", "totals", "fleet")
 HELP = f"""Compile kernels now, so that no later call has to wait.
@@ -36,21 +34,20 @@ SYSTEM is {", ".join(SYSTEMS[:-1])} or {SYSTEMS[-1]}, by default all. Each runs 
 @click.command("compile", help=HELP, epilog=EPILOG)
 @click.argument("systems", nargs=-1, type=click.Choice(SYSTEMS), metavar="[SYSTEM]...")
 @with_options("""
---cache-dir DIR:path  Folder of compiled kernels, as the variable NUMBA_CACHE_DIR says it. Set the variable to DIR
-    wherever fastdp is to find them.  [default: beside the installed sources, else the user's cache]
 --level (x86-64-v3|x86-64-v4)  Compile for all processors of this level, beside the installed sources.
 """)
-def compile(systems: tuple[str, ...], cache_dir: Path | None, level: str | None) -> None:
+def compile(systems: tuple[str, ...], level: str | None) -> None:
     """Run each system once, and say what that compiled."""
-    if cache_dir is not None and level is not None:
-        raise click.UsageError("--cache-dir and --level: expected one of the two.")
-    # Numba reads them when it is imported, which nothing has done yet.
-    if cache_dir is not None:
-        os.environ["NUMBA_CACHE_DIR"] = str(cache_dir.absolute())
     if level is not None:
+        # Numba reads them when it is imported, which nothing has done yet.
         os.environ |= {"NUMBA_CPU_NAME": level, "NUMBA_CPU_FEATURES": ""}
         fastdp_kernels.ships = True
-        check_level(level)
+        from fastdp_kernels._caching import LEVELS, processor_has
+
+        if not processor_has(*LEVELS[level]):
+            raise click.ClickException(
+                f"--level {level}: this processor is below it. Expected a machine that has it."
+            )
     calls = first_calls()
 
     compiled: list[str] = []
@@ -73,18 +70,10 @@ def compile(systems: tuple[str, ...], cache_dir: Path | None, level: str | None)
         click.echo(f"{name:10} {len(compiled) - before:3} kernels compiled, {time.perf_counter() - begin:.1f} s")
     if "" in folders:
         raise click.ClickException(
-            "the compiled kernels could not be kept: no folder for them can be written. Give one: --cache-dir DIR."
+            "the compiled kernels could not be kept: no folder for them can be written. Give one: NUMBA_CACHE_DIR."
         )
     for folder in sorted(folders):
         click.echo(f"Kept in {folder}")
-
-
-def check_level(level: str) -> None:
-    """ClickException unless this processor can run kernels of a level, which compiling does."""
-    from fastdp_kernels._caching import LEVELS, processor_has
-
-    if not processor_has(*LEVELS[level]):
-        raise click.ClickException(f"--level {level}: this processor is below it. Expected a machine that has it.")
 
 
 def first_calls() -> dict[str, Callable[[], object]]:
@@ -100,8 +89,6 @@ def first_calls() -> dict[str, Callable[[], object]]:
     n, bound, secret = 2_000, 50.0, bytes(32)
     values = np.arange(n) % bound
 
-    sizes = n // 4, n - n // 4
-
     def ask(released: fastdp.Release) -> None:
         released.interval(0, 5)
         released.sum(0, 5, revised=True)
@@ -116,18 +103,17 @@ def first_calls() -> dict[str, Callable[[], object]]:
         method("ToPS")
         make = partial(fastdp.StreamPublisher, perturber=Hierarchy(prune=1), smoother=Recent(), epsilon=1.0)
         make = partial(make, bound=bound, max_range=256, seed=1)
-        # Into the caller's memory it writes by other kernels.
+        # Into the caller's memory it writes by other kernels; whole numbers are read as they are; a hold-out of many
+        # values a candidate has histograms of its own.
         make(threshold=20.0).publish(values, out=np.empty(n))
-        # Whole numbers are read as they are.
         make(threshold=20.0).release(np.arange(n))
-        # A hold-out of many values a candidate has histograms of its own.
         make(threshold=NoisyMax(step=bound / 8), holdout=n).publish(values)
 
     def pak() -> None:
         ask(fastdp.PAK(1.0, 1.0 / n**2, bound, n, holdout=n // 4, seed=1).release(values))
 
     def method(kind: str) -> None:
-        ask(getattr(fastdp, kind)(1.0, bound, *sizes, seed=1).release(values))
+        ask(getattr(fastdp, kind)(1.0, bound, n // 4, n - n // 4, seed=1).release(values))
 
     def phdstream() -> None:
         points = [[0.1 * i, 0.1 * i] for i in range(10)] * 20
