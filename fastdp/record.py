@@ -19,6 +19,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
+import math
 import re
 from collections.abc import Callable
 from dataclasses import MISSING, dataclass
@@ -104,12 +105,17 @@ class Flag(Kind):
 
 @dataclass(frozen=True)
 class Text(Kind):
-    """A text that files and columns can store."""
+    """A text of `least` to `longest` characters that files and columns can store."""
+
+    longest: int | None = None
+    least: int = 1
 
     def check(self, name: str, value: object) -> str:
-        if not isinstance(value, str) or not validation.encodes(value):
-            raise ParameterError(f"{name} = {validation.shown(value)}: expected a text of Unicode characters")
-        return value
+        most = math.inf if self.longest is None else self.longest
+        if isinstance(value, str) and validation.encodes(value) and self.least <= len(value) <= most:
+            return value
+        size = "" if self.longest is None else f"{self.least} to {self.longest} "
+        raise ParameterError(f"{name} = {validation.shown(value)}: expected a text of {size}Unicode characters")
 
 
 @dataclass(frozen=True)
@@ -270,7 +276,6 @@ def shared(make: Callable[..., T], *fields: object, warns: bool = False, **named
 
 
 def _types(part: object) -> list[type] | None:
-    """Types of an object's fields; None if it may change."""
     if not _frozen(cast("type", type(part))):
         return None
     types = list(map(type, vars(part).values()))
@@ -279,7 +284,6 @@ def _types(part: object) -> list[type] | None:
 
 @functools.lru_cache(maxsize=256)
 def _frozen(kind: type) -> bool:
-    """True for a fastdp class whose objects never change."""
     own = kind.__module__.partition(".")[0] == "fastdp" and "__slots__" not in vars(kind)
     settings = vars(kind).get("__dataclass_params__")
     return own and settings is not None and bool(settings.frozen)
@@ -287,7 +291,6 @@ def _frozen(kind: type) -> bool:
 
 @functools.lru_cache(maxsize=128, typed=True)
 def _shared(_types: tuple[type, ...], make: Callable[..., object], *fields: object, **named: object) -> object:
-    """Cached ``make(*fields, **named)``, by types too."""
     made = make(*fields, **named)
     # Slot for the record's encoding (fastdp.noise.key), which takes ten times as long as deriving a key.
     vars(made).setdefault("encoding", None)
