@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 #: ``PrivateKeys.share``.
 OF_ALL = {
     "counted": Fraction(1, 100),
-    "dropped": Fraction(3, 100),
+    "dropped": Fraction(6, 100),
     "others": Fraction(1, 20),
     "auto": Fraction(1, 50),
 }
