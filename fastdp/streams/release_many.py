@@ -18,11 +18,11 @@ from fastdp.guarantee import Guarantee
 from fastdp.integer_grid import Grid
 from fastdp.kinds import Floats, Indices, Integers, Values
 from fastdp.noise import binding
-from fastdp.noise.binding import PrefixNoise
+from fastdp.noise.binding import PrefixNoise, bound_distribution, theta_key
 from fastdp.noise.key import Binding, Key, repeating
 from fastdp.noise.words import RowWords, distinct_of
 from fastdp.perturbers import Blocks
-from fastdp.perturbers.base import TreeRows, bound_distribution, correlation, noise_of_rows, theta_key
+from fastdp.perturbers.base import TreeRows, correlation, noise_of_rows
 from fastdp.releases.release import Ids, Release, ReleasedNodes
 from fastdp.releases.revised import RevisedStream
 from fastdp.smoothers import Recent
@@ -370,9 +370,7 @@ class RowPass:
     @cached_property
     def _is_bound(self) -> bool:
         """True if noise is bound to values, so drawn after them."""
-        return (
-            bound_distribution(self.composition.perturber, self.key, 1, self.composition.publish_epsilon) is not None
-        )
+        return bound_distribution(self.composition.perturber, 1, self.composition.publish_epsilon) is not None
 
     def _bound_noise(self, batch: RowBatch) -> Integers | int:
         """Noise of every value, as :meth:`_noise`; or the first row not finite."""
@@ -389,7 +387,7 @@ class RowPass:
             values, sums = batch.values[start : start + count], rounded[:count]
             if online_pass.round_values(values, 1.0 / c.grid.resolution, batch.tops[row], sums):
                 return row
-            distribution = bound_distribution(c.perturber, self.key, steps, c.publish_epsilon)
+            distribution = bound_distribution(c.perturber, steps, c.publish_epsilon)
             assert distribution is not None  # noqa: S101 - the caller has looked
             noise[row].reshape(-1)[:count] = bound.draw(
                 sums, distribution, chains[row], 0, int(batch.streams[row]) + 1

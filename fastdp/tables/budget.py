@@ -15,9 +15,15 @@ from typing import TYPE_CHECKING
 
 from fastdp.errors import ParameterError
 from fastdp.guarantee import Guarantee, parallel, sequential, zcdp_loss
-from fastdp.noise.draws import Distribution, concentrated, l2_square, noise_distribution
 from fastdp.noise.gaussian import GaussianDistribution
-from fastdp.noise.sampler import geometric_distribution, laplace_distribution
+from fastdp.noise.sampler import (
+    Distribution,
+    concentrated,
+    geometric_distribution,
+    l2_square,
+    laplace_distribution,
+    noise_distribution,
+)
 from fastdp.tables import consistent
 from fastdp.tables.choices import MAX_ROWS, MOST_DROPPED, UNIT, WEIGHT, ColumnTask
 from fastdp.tables.consistent import Level

@@ -22,9 +22,14 @@ from scipy.interpolate import PchipInterpolator
 from fastdp.errors import AccuracyWarning, warn
 from fastdp.kinds import Flags, Floats, Integers
 from fastdp.noise.binding import PrefixNoise, start_chain
-from fastdp.noise.draws import Distribution, NoiseName, noise_distribution
 from fastdp.noise.key import Key
-from fastdp.noise.sampler import geometric_distribution, laplace_distribution
+from fastdp.noise.sampler import (
+    Distribution,
+    NoiseName,
+    geometric_distribution,
+    laplace_distribution,
+    noise_distribution,
+)
 from fastdp.tables.consistent import grouped
 from fastdp.tables.sums import Number, Released, RowNumbers, drawn
 from fastdp.thresholds.base import ThresholdTask, draw_noise, held_out

@@ -16,7 +16,7 @@ from fastdp.data.column import Nonfinite
 from fastdp.errors import ParameterError
 from fastdp.integer_grid import make_grid
 from fastdp.kinds import Flags, Integers, Json
-from fastdp.noise.draws import NoiseName
+from fastdp.noise.sampler import NoiseName
 from fastdp.tables import quantiles
 from fastdp.tables.budget import Budget
 from fastdp.tables.calendar import Calendar, Time, most_spans, zone_rules

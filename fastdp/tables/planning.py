@@ -11,7 +11,7 @@ import numpy as np
 from fastdp import validation
 from fastdp.errors import ParameterError
 from fastdp.kinds import Bounds, Duration, Json
-from fastdp.noise.draws import NoiseName
+from fastdp.noise.sampler import NoiseName
 from fastdp.releases.intervals import checked_confidence, wider_quantile
 from fastdp.tables.answers import Answers
 from fastdp.tables.calendar import Time

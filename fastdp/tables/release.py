@@ -18,8 +18,8 @@ from fastdp.data.source import Source, arrow_type
 from fastdp.errors import DataError, ParameterError
 from fastdp.guarantee import Guarantee
 from fastdp.kinds import Floats, Integers
-from fastdp.noise.draws import noise_distribution
 from fastdp.noise.key import Key
+from fastdp.noise.sampler import noise_distribution
 from fastdp.tables import choices
 from fastdp.tables.choices import count_tail, tail_edges
 from fastdp.tables.columns import Entries, Growing, Keys, Numbers, digests_of, floats_of, times_of

@@ -14,9 +14,9 @@ from fastdp.errors import DataError
 from fastdp.guarantee import Guarantee
 from fastdp.kinds import Array, Floats, Integers
 from fastdp.noise import binding
-from fastdp.noise.draws import Distribution
 from fastdp.noise.gaussian import GaussianDistribution
 from fastdp.noise.key import Key
+from fastdp.noise.sampler import Distribution
 from fastdp.releases.intervals import DrawnNoise
 from fastdp.tables.columns import Numbers
 from fastdp.tables.consistent import Level

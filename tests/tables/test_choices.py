@@ -14,8 +14,7 @@ import pytest
 
 import fastdp
 from fastdp.errors import AccuracyWarning
-from fastdp.noise.draws import noise_distribution
-from fastdp.noise.sampler import geometric_distribution
+from fastdp.noise.sampler import geometric_distribution, noise_distribution
 from fastdp.tables import choices
 from fastdp.tables.choices import ColumnTask, ValueCounts, count_tail, tail_edges
 from fastdp.tables.sums import Number
