@@ -94,8 +94,8 @@ OPTIONS = """
 --per LENGTH  The unit is what a person adds in any such period, such as 1d, aligned as windows are.  [default: in
     all]
 --per-window J:int
---engine (spark|dask)  Add the rows on an engine, for tables beyond one machine: with --start, --stop, --clip, and
-    with --by listed keys.  The output is the same, byte for byte.
+--engine (spark|dask)  Add the rows on an engine, for tables beyond one machine: with --start, --stop, and with
+    --by listed keys.  The output is the same, byte for byte.
 --master ADDRESS  With --engine spark: of its cluster, such as spark://host:7077.  [default: local, or Spark's own
     configuration]
 --scheduler ADDRESS  With --engine dask: of its cluster, such as tcp://host:8786.  [default: threads of this process]

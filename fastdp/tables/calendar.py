@@ -15,16 +15,16 @@ from typing import Literal
 import numpy as np
 
 from fastdp.kinds import Duration, Instant, Integers
-from fastdp.record import Choice, Kind, Text, parameter, record
+from fastdp.record import Checked, Choice, Kind, Text, parameter, record
 from fastdp.units import (
     AWARE_EPOCH,
     EPOCH,
     FIRST,
     LAST,
     MICROSECOND,
-    Column,
-    Length,
     Period,
+    as_length,
+    as_name,
     instant,
     local_time,
     origin_of,
@@ -88,8 +88,8 @@ class Time:
     '1h'
     """
 
-    column: str = parameter(Column())
-    every: Duration = parameter(Length())
+    column: str = parameter(Checked(as_name))
+    every: Duration = parameter(Checked(as_length))
     start: Instant | None = parameter(Moment(optional=True), default=None)
     stop: Instant | None = parameter(Moment(optional=True), default=None)
     origin: Instant | None = parameter(Moment(optional=True), default=None)

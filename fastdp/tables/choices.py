@@ -311,14 +311,19 @@ class ValueCounts:
     `sides` are -1 for values below 0, 1 for those above, as the bound allows.
     """
 
-    def __init__(self, bound: tuple[float, float]) -> None:
+    def __init__(self, bound: tuple[float, float], *, persons: bool = False) -> None:
         low, high = bound
         self.bound = bound
         self.sides = [side for side, end in ((-1, -low), (1, high)) if end > 0.0]
         tasks = {side: _threshold_task(self.top(side), Fraction(1), 1.0, MAX_ROWS) for side in self.sides}
         self._choosers = {side: ScaleFree().chooser(task) for side, task in tasks.items()}
         #: Parts of a step in which rows are counted.
-        self._fine = 1
+        self._fine = FINE if persons else 1
+
+    @property
+    def arrays(self) -> list[Integers]:
+        """All counts."""
+        return [each.counts for each in self._choosers.values()]
 
     def top(self, side: int) -> float:
         return abs(self.bound[side > 0])
@@ -329,7 +334,7 @@ class ValueCounts:
 
     def weigh(self, values: Floats, sizes: Integers) -> None:
         """Add finite values, each of a person with so many of them and :data:`WEIGHT` - 1 steps in all."""
-        self._fine, shares = FINE, (WEIGHT - 1) * FINE // sizes
+        shares = (WEIGHT - 1) * FINE // sizes
         for side, chooser in self._choosers.items():
             bins = np.minimum(np.searchsorted(self.candidates(side), side * values), chooser.counts.size - 1)
             # Doubles are exact up to 2^53, the parts of 2^27 persons.

@@ -24,7 +24,7 @@ from fastdp.tables.plan import MOST_ROWS, OF_SUMS, ColumnPlan, KeyRule, TablePla
 from fastdp.tables.release import TableRelease
 from fastdp.tables.sums import ROWS, Statistic
 from fastdp.tables.table import Table
-from fastdp.units import ONE_ROW, Column, Person, Rows, Unit
+from fastdp.units import ONE_ROW, Person, Rows, Unit, as_name
 from fastdp.validation import refusal
 
 #: Statistics of a column of values.
@@ -125,7 +125,7 @@ def statistics_of(given: object) -> tuple[Statistic, ...]:
             more = f"{' or '.join(map(repr, STATISTICS))}, a percentile such as p95, or a list of them"
             accepted = "'count'" if isinstance(column, str) and column == ROWS else more
             raise ParameterError(f"statistics, entry {number}: expected {accepted} ('count' is of '*', the rows)")
-        found += [Statistic(kind, Column().check("statistics", column)) for kind in dict.fromkeys(listed)]
+        found += [Statistic(kind, as_name("statistics", column)) for kind in dict.fromkeys(listed)]
     return tuple(found)
 
 
@@ -453,7 +453,7 @@ def _timed(time: str | Time | None, every: Duration | None) -> Time | None:
         return time
     if every is None:
         raise refusal("every", None, "the length of the windows, such as '1h', or a fastdp.Time")
-    return Time(Column().check("time", time), every)
+    return Time(as_name("time", time), every)
 
 
 def totals(
@@ -497,7 +497,7 @@ def totals(
     >>> table.guarantee.unit
     'one row of the table'
     """
-    wanted, bounds = {Column().check("value", value): "sum"}, _value(bound, clip)
+    wanted, bounds = {as_name("value", value): "sum"}, _value(bound, clip)
     given = frame, wanted, time, every, by, keys
     secrets: Json = {"seed": seed, "key": key, "ledger": ledger, "stream": stream}
     return aggregate(*given, epsilon=epsilon, unit=unit, bounds=bounds, delta=delta, levels=False, **secrets)
@@ -564,7 +564,7 @@ def means(
     >>> abs(float(table.mean(0, 1)[0]) - 0.4) < 0.1
     True
     """
-    wanted, bounds = {Column().check("value", value): "mean"}, _value(bound, clip)
+    wanted, bounds = {as_name("value", value): "mean"}, _value(bound, clip)
     given = frame, wanted, time, every, by, keys
     secrets: Json = {"seed": seed, "key": key, "ledger": ledger, "stream": stream}
     return aggregate(*given, epsilon=epsilon, unit=unit, bounds=bounds, delta=delta, levels=False, **secrets)

@@ -113,9 +113,13 @@ class TablePlan:
         return any(column.entries for column in self.columns)
 
     @property
+    def has_public_cells(self) -> bool:
+        """True if windows and keys are public."""
+        return self.start is not None and self.stop is not None and self.key_rule in ("none", "given")
+
+    @property
     def is_public(self) -> bool:
-        ends = self.start is not None and self.stop is not None
-        return ends and self.key_rule in ("none", "given") and not self.chooses
+        return self.has_public_cells and not self.chooses
 
     @property
     def chooses_rows(self) -> bool:

@@ -7,7 +7,7 @@ order and batches have an effect.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
@@ -17,7 +17,7 @@ import numpy as np
 from fastdp.data.source import Source, arrow_type
 from fastdp.errors import DataError, ParameterError
 from fastdp.guarantee import Guarantee
-from fastdp.kinds import Floats, Integers
+from fastdp.kinds import Flags, Floats, Integers
 from fastdp.noise.key import Key
 from fastdp.noise.sampler import noise_distribution
 from fastdp.tables import choices
@@ -126,9 +126,9 @@ def check_finite(values: Floats) -> None:
 class PersonRows:
     """Collects rows of persons, about 40 bytes each, and selects those that count."""
 
-    def __init__(self, plan: TablePlan, key: Key, rows: int | None = None) -> None:
+    def __init__(self, plan: TablePlan, hashing: bytes, rows: int | None = None) -> None:
         self._plan, size = plan, rows or 0
-        self._hashing = np.frombuffer(key.derive("rows").reveal(), np.uint64)[:2]
+        self._hashing = np.frombuffer(hashing, np.uint64)[:2]
         self.persons, self._periods = Entries("", persons=True), Numbers()
         self._groups, self._hashes = Growing(np.int64, size), Growing(np.uint64, size)
         self._windows, self._codes = Growing(np.int64, size), Growing(np.int64, size)
@@ -184,6 +184,21 @@ class PersonRows:
         return Kept(CellRows(windows[flags], codes[flags], values), np.bincount(groups)[groups], dropped)
 
 
+def hashing_of(key: Key) -> bytes:
+    """128 bits under which rows of persons are chosen: all of a secret that an engine's workers get."""
+    return key.derive("rows").reveal()[:16]
+
+
+def read_persons(
+    source: Source, plan: TablePlan, keys: Keys, hashing: bytes, see_times: Callable[[Integers], None] | None = None
+) -> PersonRows:
+    """Rows of persons, chosen by :func:`hashing_of` a key."""
+    found = PersonRows(plan, hashing, source.rows)
+    for batch in read_rows(source, plan, keys, see_times, found.persons):
+        found.add(batch, keys.words()[batch.rows.codes])
+    return found
+
+
 NO_ROWS = "frame has no rows: expected time=fastdp.Time(..., start=, stop=), because it has no first and last window"
 # A table, read once or twice, to noisy sums.
 
@@ -191,8 +206,6 @@ NO_ROWS = "frame has no rows: expected time=fastdp.Time(..., start=, stop=), bec
 Reads = Callable[[], Iterator[CellRows]]
 #: Bytes of coded rows that are kept for a second reading.
 MOST_HELD = 2**28
-#: An end of a range, in steps, beyond all values.
-FAR = 2**50
 
 
 @dataclass(frozen=True)
@@ -221,17 +234,18 @@ class TableRelease:
             for name in plan.by:
                 if (type_of := arrow_type(self.source, name)) is not None:
                     self._keys.check_type(name, type_of)
-        if self.source.add is not None and any(q.counts for q in plan.quantities()):
-            raise ParameterError("statistics: expected no quantiles and no nunique, because an engine adds up sums")
-        if self.source.add is not None and not (plan.is_public and plan.who is None):
-            public = "Time(start=, stop=), keys= where there is by=, clip= (or two bounds) of each column, no Person"
-            raise ParameterError(f"expected {public}: on an engine windows, keys and clips are public")
+        nunique = any(each.kind == "nunique" for each in plan.statistics)
+        if self.source.add is not None and (nunique or plan.chooses_rows or not plan.has_public_cells):
+            public = "Time(start=, stop=), keys= where there is by=, a number of rows of a Person, no nunique"
+            raise ParameterError(f"expected {public}: an engine adds up numbers of public windows and keys")
         if self.source.rows == 0 and (plan.start is None or plan.stop is None):
             raise DataError(NO_ROWS)
 
     def run(self) -> Released:
         """Released sums; the table is read once, or twice for windows, keys or clip."""
         plan, keys, ends = self.plan, self._keys, _Ends(self.plan)
+        if self.source.add is not None:
+            return self._on_engine()
         if plan.who is not None:
             return self._of_persons(keys, ends)
         source = self.source if plan.is_public else self.source.twice()
@@ -239,9 +253,8 @@ class TableRelease:
         return self._choose(keys, ends, read.once if plan.is_public else read.again, None)
 
     def _of_persons(self, keys: Keys, ends: _Ends) -> Released:
-        plan, key, found = self.plan, self.key, PersonRows(self.plan, self.key, self.source.rows)
-        for batch in read_rows(self.source, plan, keys, ends.see, found.persons):
-            found.add(batch, keys.words()[batch.rows.codes])
+        plan, key = self.plan, self.key
+        found = read_persons(self.source, plan, keys, hashing_of(self.key), ends.see)
         first, last = ends.found()
         plan.check_cells(last - first, 1)
         if plan.chooses_rows:
@@ -256,21 +269,13 @@ class TableRelease:
         return replace(self, plan=plan, key=key)._choose(keys, ends, lambda: iter((kept.rows,)), kept)
 
     def _choose(self, keys: Keys, ends: _Ends, read: Reads, kept: Kept | None) -> Released:
-        plan, counts = self.plan, np.zeros(0, np.int64)
+        plan, counts, counters = self.plan, np.zeros(0, np.int64), _counters(self.plan)
         rows_of_persons = None if kept is None else self._number(plan, "counted", kept.rows.codes.size)
-        counters = {column.name: choices.ValueCounts((column.low, column.high)) for column in plan.chooses}
         for rows in () if plan.is_public else read():
             counted = (rows.codes >= 0) & plan.has(rows.windows)
             seen = np.bincount(rows.codes[counted], minlength=keys.size)
             counts = seen + np.pad(counts, (0, seen.size - counts.size))
-            for place, column in enumerate(plan.columns):
-                if column.chooses:
-                    values = rows.values[place] if counted.all() else rows.values[place][counted]
-                    check_finite(values)
-                    if kept is None:
-                        counters[column.name].observe(values)
-                    else:
-                        counters[column.name].weigh(values, kept.sizes[counted])
+            _observe(plan, counters, rows, counted, kept)
         numbers: Integers | None = None
         published = None
         if plan.key_rule in ("public", "private"):
@@ -287,14 +292,39 @@ class TableRelease:
                 if plan.has_others:
                     published[-1] = int(self._number(plan, "others", int(counts[~chosen].sum())).value)
         plan = plan.settled(*ends.found(), *keys.sizes)
+        plan, clips = self._clips(plan, counters, rows_of_persons)
+        again = read() if numbers is None else (rows._replace(codes=numbers[rows.codes]) for rows in read())
+        return self._release(plan, keys, again, kept, rows_of_persons, clips, published)
+
+    def _clips(self, plan: TablePlan, counters: Counters, counted: Number | None) -> tuple[TablePlan, Clips]:
+        """The plan, with what its columns spend, and their chosen clips."""
         clips: dict[str, tuple[float, float]] = {}
         for column in plan.chooses:
             task = plan.budget.task(column.name)
-            clip = choices.choose_clip(task, counters[column.name], self._key_of(plan, column.name), rows_of_persons)
+            clip = choices.choose_clip(task, counters[column.name], self._key_of(plan, column.name), counted)
             plan = replace(plan, spent={**plan.spent, column.name: clip.epsilon})
             clips[column.name] = clip.low, clip.high
-        again = read() if numbers is None else (rows._replace(codes=numbers[rows.codes]) for rows in read())
-        return self._release(plan, keys, again, kept, rows_of_persons, clips, published)
+        return plan, clips
+
+    def _on_engine(self) -> Released:
+        """Released sums of a table whose parts an engine reads."""
+        plan, keys, counters = self.plan, self._keys, _counters(self.plan)
+        plan, counted = plan.settled(plan.start or 0, plan.stop or 0, *keys.sizes), None
+        clips: Clips = {}
+        if plan.chooses:
+            rows, _ = self._add(plan, None, [part for each in counters.values() for part in each.arrays])
+            counted = None if plan.who is None else self._number(plan, "counted", rows)
+            plan, clips = self._clips(plan, counters, counted)
+        return self._release(plan, keys, None, None, counted, clips)
+
+    def _add(self, plan: TablePlan, quantities: list[Quantity] | None, into: list[Integers]) -> tuple[int, int]:
+        """Fill arrays by an engine; numbers of persons' rows that count, and of dropped ones."""
+        assert self.source.add is not None  # noqa: S101 - an engine's
+        sums, begin = self.source.add(PartReading(plan, hashing_of(self.key), quantities), plan.who), 0
+        for each in into:
+            each[...] = sums[begin : begin + each.size].reshape(each.shape)
+            begin += each.size
+        return int(sums[-2]), int(sums[-1])
 
     def _key_of(self, plan: TablePlan, column: str) -> Key:
         return self.key.within("column", plan.place(column))
@@ -303,7 +333,7 @@ class TableRelease:
         self,
         plan: TablePlan,
         keys: Keys,
-        rows: Iterator[CellRows],
+        rows: Iterator[CellRows] | None,
         kept: Kept | None,
         counted: Number | None,
         clips: Clips,
@@ -312,23 +342,21 @@ class TableRelease:
         """Exact sums of windows and keys, and noisy ones; `published` counts have noise."""
         span, budget = (plan.start or 0, plan.stop or 0), plan.budget
         quantities = plan.quantities(clips)
-        beyond = _Beyond(plan, [q for q in quantities if q.name in FIRST_SUMS], self.source.add is not None)
-        if self.source.add is not None:
-            sums = self.source.add(plan, [*quantities, *beyond.quantities])
-            beyond.take([int(each.sum()) for each in sums[len(quantities) :]])
-            exact = [sums[: len(quantities)]]
-        else:
-            exact = exact_sums(beyond.watched(rows), quantities, plan, keys.size)
+        beyond, dropped = _Beyond(plan, quantities), 0 if kept is None else kept.dropped
+        exact = exact_sums(beyond.watched(rows or iter(())), quantities, plan, keys.size)
+        if rows is None:
+            number, dropped = self._add(plan, quantities, [*exact, *beyond.arrays])
+            counted = counted or (None if plan.who is None else self._number(plan, "counted", number))
         tails, row_numbers = {}, None
         if budget.helper("counted"):
             counted = counted or self._number(plan, "counted", beyond.rows)
             for q, edges, counts in zip(beyond.firsts, beyond.edges, beyond.counts, strict=True):
                 given = budget.task(q.column), q.ends, edges, counts, counted
                 tails[q.column] = choices.release_tail(*given, self._key_of(plan, q.column))
-            if kept is not None:
-                dropped = self._number(plan, "dropped", kept.dropped, choices.MOST_DROPPED)
+            if plan.who is not None:
+                released = self._number(plan, "dropped", dropped, choices.MOST_DROPPED)
                 shorter = "" if plan.periods is None else f" shorter than {plan.periods.every}"
-                row_numbers = RowNumbers(counted, dropped)
+                row_numbers = RowNumbers(counted, released)
                 choices.warn_of_dropped(row_numbers, plan.contributions, f"a larger rows=, or a per={shorter}")
         measured = release(budget, quantities, exact, self.key, span, keys, published)
         found = plan.released(span, keys, measured, tails, simulated=self.key.simulated)
@@ -361,13 +389,23 @@ class _Coded:
 
 
 class _Beyond:
-    """Exact numbers of rows in released cells, and in bins beyond each column's clip (on engines one at each end)."""
+    """Exact numbers of rows in released cells, and in bins beyond each column's clip."""
 
-    def __init__(self, plan: TablePlan, firsts: list[Quantity], on_engine: bool) -> None:
-        self._plan, self.firsts, self.rows = plan, firsts, 0
-        bounds = [None if on_engine else plan.column(q.column).bound for q in firsts]
-        self.edges = [tail_edges(q.ends, bound) for q, bound in zip(firsts, bounds, strict=True)]
+    def __init__(self, plan: TablePlan, quantities: Sequence[Quantity]) -> None:
+        self._plan, self._rows = plan, np.zeros(1, np.int64)
+        self.firsts = [each for each in quantities if each.name in FIRST_SUMS]
+        self.edges = [tail_edges(q.ends, plan.column(q.column).bound) for q in self.firsts]
         self.counts: list[Integers] = [np.zeros(low.size + high.size - 2, np.int64) for low, high in self.edges]
+
+    @property
+    def arrays(self) -> list[Integers]:
+        """All numbers."""
+        return [*self.counts, self._rows]
+
+    @property
+    def rows(self) -> int:
+        """Rows in released cells, where there are columns."""
+        return int(self._rows[0])
 
     def watched(self, batches: Iterator[CellRows]) -> Iterator[CellRows]:
         plan = self._plan
@@ -375,22 +413,62 @@ class _Beyond:
         for rows in batches:
             if places:
                 counted = (rows.codes >= 0) & plan.has(rows.windows)
-                self.rows += int(np.count_nonzero(counted))
+                self._rows += np.count_nonzero(counted)
                 for place, edges, counts in zip(places, self.edges, self.counts, strict=True):
                     counts += count_tail(rows.values[place][counted], edges)
             yield rows
 
-    @property
-    def quantities(self) -> list[Quantity]:
-        found = []
-        for q in self.firsts:
-            found += [replace(q, name="beyond", high=FAR), replace(q, name="beyond", low=-FAR)]
-        return [*found, *([Quantity("count")] if found else [])]
 
-    def take(self, sums: list[int]) -> None:
-        if sums:
-            *beyond, self.rows = sums
-            self.counts = [np.array(pair, np.int64) for pair in zip(beyond[::2], beyond[1::2], strict=True)]
+#: Counts of values of each column that chooses its clip.
+Counters = dict[str, choices.ValueCounts]
+
+
+def _counters(plan: TablePlan) -> Counters:
+    persons = plan.who is not None
+    return {each.name: choices.ValueCounts((each.low, each.high), persons=persons) for each in plan.chooses}
+
+
+def _observe(plan: TablePlan, counters: Counters, rows: CellRows, counted: Flags, kept: Kept | None) -> None:
+    """Count values of counted rows."""
+    for name, counter in counters.items():
+        values = rows.values[plan.place(name)]
+        values = values if counted.all() else values[counted]
+        check_finite(values)
+        if kept is None:
+            counter.observe(values)
+        else:
+            counter.weigh(values, kept.sizes[counted])
+
+
+@dataclass(frozen=True)
+class PartReading:
+    """Integers of a part of a table with all rows of its persons, on a worker: those of all parts add up.
+
+    Exact sums and numbers beyond clips, or before clips are chosen (``quantities`` None) counts of values; the last
+    two are numbers of persons' rows that count, and of dropped ones.
+    """
+
+    plan: TablePlan
+    hashing: bytes
+    quantities: Sequence[Quantity] | None
+
+    def __call__(self, source: Source) -> Integers:
+        plan, keys, kept = self.plan, Keys(self.plan.by, self.plan.keys if self.plan.by else None), None
+        if plan.who is None:
+            rows = (each.rows for each in read_rows(source, plan, keys))
+        else:
+            kept = read_persons(source, plan, keys, self.hashing).kept(plan)
+            rows = (each for each in (kept.rows,))
+        if self.quantities is None:
+            counters = _counters(plan)
+            for part in rows:
+                _observe(plan, counters, part, (part.codes >= 0) & plan.has(part.windows), kept)
+            found = [part for each in counters.values() for part in each.arrays]
+        else:
+            beyond = _Beyond(plan, self.quantities)
+            found = [*exact_sums(beyond.watched(rows), self.quantities, plan, keys.size), *beyond.arrays]
+        last = [0, 0] if kept is None else [kept.rows.codes.size, kept.dropped]
+        return np.concatenate([*(each.ravel() for each in found), last])
 
 
 class _Ends:

@@ -69,7 +69,7 @@ class Quantity:
     """One integer sum of each cell, or several counts.
 
     Values are clipped to [``low``, ``high``] steps of ``grid``, less ``centre``.  "count" adds 1 for each row,
-    "beyond" 1 for each clipped, "square" the square, in steps of ``resolution``.  Cells alone have "histogram", of
+    "square" the square, in steps of ``resolution``.  Cells alone have "histogram", of
     bins from ``low`` to ``high``, and "distinct", of entries.
     """
 
@@ -83,7 +83,7 @@ class Quantity:
 
     @property
     def sensitivity(self) -> int:
-        if self.name in ("count", "beyond", *COUNTS):
+        if self.name == "count" or self.counts:
             return 1
         most = int(max(abs(self.low - self.centre), abs(self.high - self.centre)))
         return round(most**2 * self.factor) if self.name == "square" else most
@@ -112,10 +112,6 @@ class Quantity:
             window_sums.add_ones(windows, keys, first, sums)
             return True
         low, high = float(self.low), float(self.high)
-        if self.name == "beyond":
-            outside = np.flatnonzero((values > high * self.grid) | (values < low * self.grid))
-            window_sums.add_ones(windows[outside], keys[outside], first, sums)
-            return True
         given = windows, keys, values, first, 1.0 / self.grid, low, high, self.centre
         if self.name == "square":
             return window_sums.add_squares(*given, self.factor, sums) < 0

@@ -29,7 +29,7 @@ from fastdp.tables.columns import as_arrow, as_texts, digests_of, times_of, with
 from fastdp.tables.functions import PrivateKeys, Value, check_online, make_plan, statistics_of, values_of
 from fastdp.tables.online import KeyNoise, OnlineKeys, Waiting, person_cells, row_parts, weights_of
 from fastdp.tables.plan import MAX_CELLS, TablePlan
-from fastdp.tables.release import BatchRows, PersonRows, check_finite, column_values, finite_values
+from fastdp.tables.release import BatchRows, PersonRows, check_finite, column_values, finite_values, hashing_of
 from fastdp.tables.sums import CellRows, Measured, Quantity, Released, Statistic, exact_sums, release
 from fastdp.tables.table import Table
 from fastdp.units import LAST, ONE_ROW, Person, Rows, Unit, parse_length
@@ -341,7 +341,7 @@ class WindowsMachine(Machine[WindowsState]):
             begins = keys.begins[np.argsort(place)[place.size - table.size :]]
         plan.check_cells(span[1] - first, table.size)
         if plan.who is not None:
-            found = PersonRows(plan, key)
+            found = PersonRows(plan, hashing_of(key))
             found.add(BatchRows(said, times, found.persons.digests.of(*digests.T.copy())), words[said.codes])
             said = found.kept(plan).rows
         if keys is not None:

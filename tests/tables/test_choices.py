@@ -200,7 +200,7 @@ def test_where_noise_follows_the_greater_end_both_are_as_far():
 
 
 def of_persons(rows_of_each, values):
-    found = ValueCounts(TASK.bound)
+    found = ValueCounts(TASK.bound, persons=True)
     found.weigh(np.asarray(values, float), np.repeat(rows_of_each, rows_of_each))
     return found
 
@@ -217,7 +217,7 @@ def test_a_person_moves_the_counts_of_a_choice_by_one_weight():
         assert sum(each[1:].max() for each in above) <= choices.WEIGHT
         assert sum(each[1].sum() for each in above) > 0.9 * choices.WEIGHT, "however many rows"
 
-    nobody = ValueCounts(TASK.bound)
+    nobody = ValueCounts(TASK.bound, persons=True)
     nobody.weigh(np.empty(0), np.empty(0, np.int64))
     assert not any(nobody.counts(side).any() for side in nobody.sides)
     one = of_persons([4, 1], [5.0, 5.0, 5.0, -3.0, 5.0])
