@@ -161,7 +161,6 @@ def as_streams(streams: object, offsets: object, value: str | None, by: str | No
 
 
 def _family(streams: object) -> str | None:
-    """Library of a two-dimensional frame; else None."""
     for base in type(streams).__mro__:
         family = FAMILIES.get(base.__module__.partition(".")[0])
         if family is not None:
@@ -172,7 +171,6 @@ def _family(streams: object) -> str | None:
 
 
 def _table(frame: Frame, columns: dict[str, str]) -> pa.Table:
-    """Arrow table of `columns` (argument to column name); ParameterError if names collide."""
     wanted = list(columns.values())
     # The release, as a frame, has columns of these names too.
     own = {"revised"} if "time" in columns else {"revised", "position"}
@@ -228,7 +226,6 @@ def _long(frame: Frame, family: str, value: str, by: str, time: str | None) -> S
 
 
 def _codes(column: pa.ChunkedArray, by: str) -> tuple[Indices, list[int | str]]:
-    """Stream number of each row, and the ids; DataError for other types."""
     kind = column.type.value_type if arrow.types.is_dictionary(column.type) else column.type
     texts = arrow.types.is_string(kind) or arrow.types.is_large_string(kind) or arrow.types.is_string_view(kind)
     if not texts and not arrow.types.is_integer(kind):
@@ -244,7 +241,6 @@ def _codes(column: pa.ChunkedArray, by: str) -> tuple[Indices, list[int | str]]:
 
 
 def _clock(times: pa.ChunkedArray, time: str) -> Array:
-    """Times as sortable numbers; DataError for other or missing ones."""
     kind = times.type
     if times.null_count:
         raise DataError(f"{time}: {times.null_count} of {len(times)} rows have no time; expected one in every row")
