@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache, reduce
@@ -225,10 +225,8 @@ def zcdp_order(rho: float, epsilon: float) -> float:
     low, high = 1.0 + 1e-9, 2.0 + (epsilon + 1.0) / rho
     for _ in range(200):
         alpha = (low + high) / 2.0
-        if (2.0 * alpha - 1.0) * rho - epsilon + math.log1p(-1.0 / alpha) < 0.0:
-            low = alpha
-        else:
-            high = alpha
+        rises = (2.0 * alpha - 1.0) * rho - epsilon + math.log1p(-1.0 / alpha) >= 0.0
+        low, high = (low, alpha) if rises else (alpha, high)
     return high
 
 
@@ -247,12 +245,17 @@ def zcdp_epsilon(rho: float, delta: float) -> float:
 @lru_cache(maxsize=256)
 def zcdp_rho(epsilon: float, delta: float) -> float:
     """The largest rho found that implies (`epsilon`, `delta`)."""
-    low, high = 0.0, epsilon
-    while zcdp_delta(high, epsilon) <= delta:
+    return _largest(epsilon, lambda rho: zcdp_delta(rho, epsilon) <= delta)
+
+
+def _largest(start: float, fits: Callable[[float], bool]) -> float:
+    """The largest number found that fits, or 0: by doubling from `start` and halving."""
+    low, high = 0.0, start
+    while fits(high):
         low, high = high, 2.0 * high
     for _ in range(100):
         middle = (low + high) / 2.0
-        low, high = (middle, high) if zcdp_delta(middle, epsilon) <= delta else (low, middle)
+        low, high = (middle, high) if fits(middle) else (low, middle)
     return low
 
 
@@ -283,13 +286,7 @@ def _normal_tail(mu: float, epsilon: float) -> float:
 
 def gaussian_loss(epsilon: float, delta: float, distance: float = 0.0) -> float:
     """The largest mu found with :func:`gaussian_delta` at most `delta`, or 0."""
-    low, high = 0.0, epsilon
-    while gaussian_delta(high, epsilon, distance) <= delta:
-        low, high = high, 2.0 * high
-    for _ in range(100):
-        middle = (low + high) / 2.0
-        low, high = (middle, high) if gaussian_delta(middle, epsilon, distance) <= delta else (low, middle)
-    return low * (1.0 - _MARGIN)
+    return _largest(epsilon, lambda mu: gaussian_delta(mu, epsilon, distance) <= delta) * (1.0 - _MARGIN)
 
 
 def square_remainder(whole: float, *parts: float) -> float:

@@ -19,6 +19,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
+import math
 import re
 from collections.abc import Callable
 from dataclasses import MISSING, dataclass
@@ -28,7 +29,6 @@ from fastdp import validation
 from fastdp.errors import ParameterError
 from fastdp.kinds import Json
 
-Accepted = list[tuple[Callable[[object], bool], str]] | None
 P = ParamSpec("P")
 T = TypeVar("T")
 S = TypeVar("S")
@@ -49,20 +49,16 @@ class Kind:
 
     def checker(self, annotation: str) -> Callable[[str, object], object]:
         """The check of a field annotated `annotation`: (name, value) to stored value."""
-        if type(self) is not Kind:
-            return functools.partial(_or_word, self) if self.words else self.check
-        return functools.partial(_checked_kind, validation.accepted(annotation))
+        tests = validation.accepted(annotation) if type(self) is Kind else None
 
+        def check(name: str, value: object) -> object:
+            if isinstance(value, str) and value in self.words:
+                return value
+            if tests is not None:
+                validation.kinds(name, value, tests)
+            return self.check(name, value)
 
-def _or_word(kind: Kind, name: str, value: object) -> object:
-    return value if isinstance(value, str) and value in kind.words else kind.check(name, value)
-
-
-def _checked_kind(accepted: Accepted, name: str, value: object) -> object:
-    """`value` of an accepted type; ParameterError for a column."""
-    if accepted is not None:
-        validation.kinds(name, value, accepted)
-    return value
+        return check if tests is not None or self.words else self.check
 
 
 @dataclass(frozen=True)
@@ -109,12 +105,17 @@ class Flag(Kind):
 
 @dataclass(frozen=True)
 class Text(Kind):
-    """A text that files and columns can store."""
+    """A text of `least` to `longest` characters that files and columns can store."""
+
+    longest: int | None = None
+    least: int = 1
 
     def check(self, name: str, value: object) -> str:
-        if not isinstance(value, str) or not validation.encodes(value):
-            raise ParameterError(f"{name} = {validation.shown(value)}: expected a text of Unicode characters")
-        return value
+        most = math.inf if self.longest is None else self.longest
+        if isinstance(value, str) and validation.encodes(value) and self.least <= len(value) <= most:
+            return value
+        size = "" if self.longest is None else f"{self.least} to {self.longest} "
+        raise ParameterError(f"{name} = {validation.shown(value)}: expected a text of {size}Unicode characters")
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple, Self
@@ -12,7 +11,7 @@ from zoneinfo import ZoneInfo
 from fastdp import validation
 from fastdp.errors import ParameterError
 from fastdp.kinds import Duration
-from fastdp.record import Kind, Whole, parameter, record
+from fastdp.record import Checked, Whole, parameter, record
 from fastdp.validation import DAY, FIXED, split_duration
 
 MICROSECOND = timedelta(microseconds=1)
@@ -43,22 +42,16 @@ def _fixed(microseconds: int) -> str:
     return f"{microseconds // FIXED[unit]}{unit}"
 
 
-@dataclass(frozen=True)
-class Length(Kind):
-    """A length of time, stored as text."""
-
-    def check(self, name: str, value: object) -> str:
-        return parse_length(name, value)[0]
+def as_length(name: str, value: object) -> str:
+    """The text of a length of time; else ParameterError."""
+    return parse_length(name, value)[0]
 
 
-@dataclass(frozen=True)
-class Column(Kind):
-    """The name of a column."""
-
-    def check(self, name: str, value: object) -> str:
-        if not isinstance(value, str):
-            raise ParameterError(f"{name} = {validation.shown(value)}: expected the name of a column, a text")
-        return value
+def as_name(name: str, value: object) -> str:
+    """The name of a column; else ParameterError."""
+    if not isinstance(value, str):
+        raise ParameterError(f"{name} = {validation.shown(value)}: expected the name of a column, a text")
+    return value
 
 
 @record
@@ -80,7 +73,7 @@ class Rows:
     """
 
     k: int = parameter(Whole(1, MAX_ROWS), default=1)
-    per: Duration | None = parameter(Length(optional=True), default=None)
+    per: Duration | None = parameter(Checked(as_length, optional=True), default=None)
 
     def _check(self) -> None:
         """ParameterError for k = 1 with a period, in which one row lies."""
@@ -113,9 +106,9 @@ class Person:
     Person(column='household', rows=48, per='1d', per_window=None)
     """
 
-    column: str = parameter(Column())
+    column: str = parameter(Checked(as_name))
     rows: int | Literal["auto"] = parameter(Whole(1, MAX_ROWS, words=("auto",)), default=1)
-    per: Duration | None = parameter(Length(optional=True), default=None)
+    per: Duration | None = parameter(Checked(as_length, optional=True), default=None)
     per_window: int | None = parameter(Whole(1, MAX_ROWS, optional=True), default=None)
 
 

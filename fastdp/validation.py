@@ -45,6 +45,11 @@ def shown(value: object) -> str:
     return text if len(text) <= MAX_SHOWN_LENGTH else text[: MAX_SHOWN_LENGTH - 3] + "..."
 
 
+def refusal(name: str, value: object, expected: str) -> ParameterError:
+    """The error about a parameter: its value, and accepted ones."""
+    return ParameterError(f"{name} = {shown(value)}: expected {expected}")
+
+
 def plain(function: Callable[P, R]) -> Callable[P, R]:
     """Decorator: ParameterError if an array or list comes for an argument annotated as a scalar."""
     own = inspect.unwrap(function)

@@ -19,9 +19,8 @@ import numpy as np
 import fastdp
 from benchmarks.shared import table
 from fastdp.guarantee import zcdp_loss
-from fastdp.noise.draws import Distribution, sigma_above
 from fastdp.noise.gaussian import GaussianDistribution, gaussian_distribution
-from fastdp.noise.sampler import laplace_distribution
+from fastdp.noise.sampler import Distribution, laplace_distribution, sigma_above
 from fastdp.tables import keys
 from fastdp.tables.online import person_cells
 from fastdp.tables.sums import CellRows

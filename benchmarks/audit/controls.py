@@ -18,13 +18,12 @@ from fastdp.counters import Counter, SelectiveCounting
 from fastdp.guarantee import Guarantee
 from fastdp.kinds import Floats, Integers
 from fastdp.noise import sampler
-from fastdp.noise.binding import Name, given
-from fastdp.noise.draws import Distribution
+from fastdp.noise.binding import BoundDistributions, Name, given
 from fastdp.noise.key import Binding, Key
-from fastdp.noise.sampler import LaplaceDistribution
+from fastdp.noise.sampler import Distribution, LaplaceDistribution
 from fastdp.noise.words import Purpose, StreamId
 from fastdp.perturbers import Hierarchy
-from fastdp.perturbers.base import BoundDistributions, HierarchyShape
+from fastdp.perturbers.base import HierarchyShape
 from fastdp.spatial.adaptive_phdstream import AdaptivePHDStream
 from fastdp.streams.methods import Adaptive
 from fastdp.streams.publisher import StreamPublisher

@@ -17,6 +17,7 @@ from benchmarks.speed.measure import keep
 from fastdp.engines import Job, spark
 from fastdp.kinds import Floats, Integers
 from fastdp.tables.functions import make_plan, statistics_of
+from fastdp.tables.release import PartReading
 
 #: Of the generated rows: 1,000 hours, 1,000 keys; streams of the second table.
 HOURS, KEYS, STREAMS = 1000, 1000, 5000
@@ -25,7 +26,7 @@ TIME = fastdp.Time("at", "1h", start="2024-01-01", stop="2024-02-11T16:00", zone
 PUBLIC: dict[str, Any] = {"epsilon": 1.0, "clip": 10.0}
 #: Rows at a time on one machine.
 CHUNK = 2**22
-OWN, OURS = "Spark's group-by: sum and count", "spark_tables.totals"
+OWN, OURS = "Spark's group-by: sum and count", "fastdp.totals"
 SORTED, STREAM = "Spark's shuffle and sort", "spark.release"
 
 
@@ -48,9 +49,9 @@ def run(
 
 
 def make_session(cores: int) -> Any:
-    from tests.engines import test_spark
+    from tests.engines import scenes
 
-    return test_spark.make_session(cores)
+    return scenes.make_session(cores)
 
 
 def generated(session: Any, rows: int, texts: bool) -> Any:
@@ -90,7 +91,9 @@ def totals(session: Any, rows: int, rounds: int, *, texts: bool) -> None:
     plan = make_plan(asked, TIME, epsilon=public["epsilon"], by="key", keys=public["keys"], bounds=bounds)
     settled = plan.settled(plan.start or 0, plan.stop or 0, KEYS)
     quantities = settled.quantities()
-    exact = spark.exact_sums(frame, settled, quantities)[0]
+    opened = spark.table(frame).open(["value", "at", "key"], [])
+    assert opened.add is not None
+    exact = opened.add(PartReading(settled, bytes(16), quantities), None)[: HOURS * KEYS].reshape(HOURS, KEYS)
     same = np.array_equal(exact, sums_here(rows, quantities[0]))
     print(f"Exact sums of {rows:,} rows equal those of one machine: {same}.")
     if not same:

@@ -18,13 +18,12 @@ from fastdp.streams import METHODS
 EPILOG = """
 \b
 Examples
-  fastdp compile
   fastdp compile adaptive totals
   fastdp compile --cache-dir /opt/fastdp-cache    (in a Dockerfile, before ENV NUMBA_CACHE_DIR=/opt/fastdp-cache)
 
 A cache belongs to one kind of processor, one version of fastdp and one of Numba. For an image or a wheel that runs on
-several kinds, compile for levels: fastdp compile --level x86-64-v3 (since Haswell, 2013, and Excavator, 2015), and
---level x86-64-v4 (with AVX-512). A processor takes the highest level that it has; others compile for themselves.
+several kinds, compile for levels: fastdp compile --level x86-64-v3 (since Haswell, 2013), and --level x86-64-v4 (with
+AVX-512). A processor takes the highest level that it has; others compile for themselves.
 """
 SYSTEMS = (*METHODS, "phdstream", "totals", "fleet")
 HELP = f"""Compile kernels now, so that no later call has to wait.
@@ -50,7 +49,12 @@ def compile(systems: tuple[str, ...], cache_dir: Path | None, level: str | None)
     if level is not None:
         os.environ |= {"NUMBA_CPU_NAME": level, "NUMBA_CPU_FEATURES": ""}
         fastdp_kernels.ships = True
-        check_level(level)
+        from fastdp_kernels._caching import LEVELS, processor_has
+
+        if not processor_has(*LEVELS[level]):
+            raise click.ClickException(
+                f"--level {level}: this processor is below it. Expected a machine that has it."
+            )
     calls = first_calls()
 
     compiled: list[str] = []
@@ -79,14 +83,6 @@ def compile(systems: tuple[str, ...], cache_dir: Path | None, level: str | None)
         click.echo(f"Kept in {folder}")
 
 
-def check_level(level: str) -> None:
-    """ClickException unless this processor can run kernels of a level, which compiling does."""
-    from fastdp_kernels._caching import LEVELS, processor_has
-
-    if not processor_has(*LEVELS[level]):
-        raise click.ClickException(f"--level {level}: this processor is below it. Expected a machine that has it.")
-
-
 def first_calls() -> dict[str, Callable[[], object]]:
     """Calls that compile all kernels of each system."""
     import numpy as np
@@ -99,8 +95,6 @@ def first_calls() -> dict[str, Callable[[], object]]:
 
     n, bound, secret = 2_000, 50.0, bytes(32)
     values = np.arange(n) % bound
-
-    sizes = n // 4, n - n // 4
 
     def ask(released: fastdp.Release) -> None:
         released.interval(0, 5)
@@ -116,18 +110,17 @@ def first_calls() -> dict[str, Callable[[], object]]:
         method("ToPS")
         make = partial(fastdp.StreamPublisher, perturber=Hierarchy(prune=1), smoother=Recent(), epsilon=1.0)
         make = partial(make, bound=bound, max_range=256, seed=1)
-        # Into the caller's memory it writes by other kernels.
+        # Into the caller's memory it writes by other kernels; whole numbers are read as they are; a hold-out of many
+        # values a candidate has histograms of its own.
         make(threshold=20.0).publish(values, out=np.empty(n))
-        # Whole numbers are read as they are.
         make(threshold=20.0).release(np.arange(n))
-        # A hold-out of many values a candidate has histograms of its own.
         make(threshold=NoisyMax(step=bound / 8), holdout=n).publish(values)
 
     def pak() -> None:
         ask(fastdp.PAK(1.0, 1.0 / n**2, bound, n, holdout=n // 4, seed=1).release(values))
 
     def method(kind: str) -> None:
-        ask(getattr(fastdp, kind)(1.0, bound, *sizes, seed=1).release(values))
+        ask(getattr(fastdp, kind)(1.0, bound, n // 4, n - n // 4, seed=1).release(values))
 
     def phdstream() -> None:
         points = [[0.1 * i, 0.1 * i] for i in range(10)] * 20

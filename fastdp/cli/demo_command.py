@@ -27,6 +27,13 @@ WARM_RUNS = 9
 HOURS = (10.0, 34.0)
 #: Colours of the releases; the last is drawn above the others.
 LINES = {"ToPS": "#8d99ae", "Adaptive, as published": "#e9a23b", "Adaptive, revised": pictures.PRIVATE}
+#: Explanations of the rows.
+NOTES = {
+    "as published": "",
+    "revised": " (from all that was released)",
+    "ToPS": " (the paper's method)",
+    "zeros": " (publishing nothing but zeros)",
+}
 
 
 @click.command()
@@ -47,28 +54,27 @@ def demo(picture: Path, epsilon: float, seed: int | None, no_picture: bool) -> N
 
 
 def _run(picture: Path | None, epsilon: float, seed: int | None) -> None:
-    n = DAY_LENGTH
-    values = dns_like_day(n).astype(np.float64)
-    holdout = min(HOLDOUT, n // 4)
-    timed = [_release_and_time(system, values, epsilon, holdout, seed) for system in (Adaptive, ToPS)]
-    (private, duration), (paper, _) = timed
+    values = dns_like_day(DAY_LENGTH).astype(np.float64)
+    holdout = min(HOLDOUT, DAY_LENGTH // 4)
+    (private, duration), (paper, _) = (_timed(system, values, epsilon, holdout, seed) for system in (Adaptive, ToPS))
     truth = values[private.offset :]
+    edges = np.linspace(0, truth.size, BINS + 1).astype(np.int64)
     click.echo("A synthetic day of DNS queries per interval, released under differential privacy.\n")
     facts = {
         "values": f"{len(private):,} published, {holdout:,} held out before them",
         "threshold": f"{private.threshold:g} (public bound {DNS_BOUND:g})",
         "guarantee": str(private.guarantee),
-        "speed": f"{rate(n, duration)} ({seconds(duration)}; median of {WARM_RUNS} warm runs)",
+        "speed": f"{rate(DAY_LENGTH, duration)} ({seconds(duration)}; median of {WARM_RUNS} warm runs)",
     }
     click.echo(as_table(facts.items()))
     queries = f"the sums over {QUERIES} random ranges, and of the {BINS} means drawn"
-    click.echo(f"\nError (root mean square) of {queries}:\n\n{as_table(_errors(truth, private, paper))}")
+    click.echo(f"\nError (root mean square) of {queries}:\n\n{as_table(_errors(truth, private, paper, edges))}")
     click.echo("\nSmoothing (revised) has a bias, which adds up in long sums, where noise cancels.")
     if picture is not None:
-        click.echo("\n" + _draw(truth, private, paper, picture, epsilon))
+        click.echo("\n" + _draw(truth, private, paper, edges, picture, epsilon))
 
 
-def _release_and_time(
+def _timed(
     system: type[Adaptive | ToPS], values: Floats, epsilon: float, holdout: int, seed: int | None
 ) -> tuple[Release, float]:
     """A release, and its median duration over further runs."""
@@ -81,49 +87,37 @@ def _release_and_time(
     return released, median(durations[1:])
 
 
-def _errors(truth: Floats, private: Release, paper: Release) -> list[tuple[str, str]]:
-    """Root mean square errors of both, relative to a release of zeros, as rows."""
-    before = np.concatenate(([0.0], np.cumsum(truth)))
-
-    def errors(starts: Indices, stops: Indices) -> list[float]:
-        answers = [private.sum(starts, stops, revised=revised) for revised in (False, True)]
-        answers += [paper.sum(starts, stops), np.zeros(starts.size)]
-        return [float(np.mean((before[stops] - before[starts] - answer) ** 2)) ** 0.5 for answer in answers]
-
-    generator = np.random.default_rng(QUERY_SEED)
-    longest = min(truth.size, MAX_LENGTH)
+def _errors(truth: Floats, private: Release, paper: Release, edges: Indices) -> list[tuple[str, str]]:
+    """Root mean square errors, also relative to those of zeros, as rows."""
+    generator, longest = np.random.default_rng(QUERY_SEED), min(truth.size, MAX_LENGTH)
     lengths = generator.integers(1, longest, QUERIES, endpoint=True)
-    # Uniform over all ranges: lengths j and longest + 1 - j have so many places between them, whatever j is.
-    starts = generator.integers(0, 2 * truth.size - longest + 1, QUERIES)
-    own = truth.size - lengths + 1
-    lengths = np.where(starts < own, lengths, longest + 1 - lengths)
-    starts = np.where(starts < own, starts, starts - own)
-    ranges = errors(starts, starts + lengths)
-    edges = np.linspace(0, truth.size, BINS + 1).astype(np.int64)
-    drawn = errors(edges[:-1], edges[1:])
-    names = (
-        ("as published", ""),
-        ("revised", " (from all that was released)"),
-        ("ToPS", " (the paper's method)"),
-        ("zeros", " (publishing nothing but zeros)"),
-    )
+    starts = generator.integers(0, truth.size - lengths + 1)
+    rows: dict[str, list[float]] = {}
+    before = np.concatenate(([0.0], np.cumsum(truth)))
+    for first, last in ((starts, starts + lengths), (edges[:-1], edges[1:])):
+        answers = {
+            "as published": private.sum(first, last),
+            "revised": private.sum(first, last, revised=True),
+            "ToPS": paper.sum(first, last),
+            "zeros": np.zeros(first.size),
+        }
+        for name, answer in answers.items():
+            rows.setdefault(name, []).append(float(np.mean((before[last] - before[first] - answer) ** 2)) ** 0.5)
+    whole, parts = rows["zeros"]
     return [
-        (name, f"{one:14,.0f}   {one / ranges[-1]:8.3%} of the true sums  {two / drawn[-1]:8.3%} of the means{note}")
-        for (name, note), one, two in zip(names, ranges, drawn, strict=True)
+        (name, f"{one:14,.0f}   {one / whole:8.3%} of the true sums  {two / parts:8.3%} of the means{NOTES[name]}")
+        for name, (one, two) in rows.items()
     ]
 
 
-def _draw(truth: Floats, private: Release, paper: Release, picture: Path, epsilon: float) -> str:
-    """Draw the plot; returns a line of text about it."""
+def _draw(truth: Floats, private: Release, paper: Release, edges: Indices, picture: Path, epsilon: float) -> str:
+    """Draw the means; returns a line of text about the picture."""
     try:
         figure = pictures.new_figure(9.0, 5.4)
     except ImportError:
         return "No picture: matplotlib is not installed (pip install 'fastdp-streams[plot]')."
-    from matplotlib.ticker import FuncFormatter, MultipleLocator
-
     first, last = HOURS
     begin = first + (last - first) * private.offset / DAY_LENGTH
-    edges = np.linspace(0, truth.size, BINS + 1).astype(np.int64)
     hours = begin + (last - begin) * (np.arange(BINS) + 0.5) / BINS
     true, *means = (
         np.add.reduceat(values, edges[:-1]) / np.diff(edges)
@@ -135,15 +129,13 @@ def _draw(truth: Floats, private: Release, paper: Release, picture: Path, epsilo
     for (name, colour), line in zip(LINES.items(), means, strict=True):
         upper.plot(hours, line, color=colour, linewidth=1.3, label=name)
         lower.plot(hours, line - true, color=colour, linewidth=1.2)
-    upper.set(
-        ylim=(1.05 * min(0.0, np.min(means)), None), ylabel=f"queries per interval\n(means of {BINS} stretches)"
-    )
+    upper.set(ylim=(1.05 * min(0.0, np.min(means)), None), ylabel=f"queries per interval\n({BINS} means)")
     upper.legend(frameon=False, loc="best")
     title = f"A synthetic day of DNS queries and its private releases, epsilon = {epsilon:g}"
     upper.set_title(title, loc="left", fontsize=11)
+    shown = np.arange(12, 33, 4)
     lower.set(ylabel="release\nminus truth", xlabel="time of day", xlim=(begin, last))
-    lower.xaxis.set_major_locator(MultipleLocator(4))
-    lower.xaxis.set_major_formatter(FuncFormatter(lambda hour, _: f"{round(hour) % 24}:00"))
+    lower.set_xticks(shown, [f"{hour % 24}:00" for hour in shown])
     for ax in (upper, lower):
         pictures.tidy(ax)
     figure.align_ylabels()

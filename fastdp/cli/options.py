@@ -37,12 +37,11 @@ _SAME = re.compile(r"As for :\w+:`(?:fastdp\.)?(\w+)`")
 #: Options of several commands.
 SHARED = """
 --seed N:from0  For simulation only: reproducible noise, which anyone who guesses N can subtract. NOT PRIVATE.
---key-file FILE:path  A secret key of your own, 32 raw bytes or 64 hexadecimal digits in an owner-only file. Releases
-    that differ in method, epsilon, any other parameter or --stream get independent noise under one key; the same
-    parameters on the same values give the same output again. Never use one key with the same parameters for two
-    inputs (two columns are two inputs: give each its --stream), nor for an input and an altered copy of it: methods
-    with noise trees (tops, pak) would give equal noise to different values, which reveals their difference, and every
-    method costs epsilon again. With --ledger a second use is refused.  [default: a fresh random key]
+--key-file FILE:path  A secret key of your own, 32 raw bytes or 64 hexadecimal digits in an owner-only file. Under one
+    key releases that differ in method, a parameter or --stream get independent noise, and equal ones equal noise.
+    Never use one key with the same parameters for two inputs (give two columns each its --stream), nor for an input
+    and an altered copy of it: equal noise may reveal their difference (tops, pak), and costs epsilon again. With
+    --ledger a second use is refused.  [default: a fresh random key]
 --state FILE:path  Records key, options and a digest of the input, so that the same command can be run again after a
     crash and writes the same bytes. Another input is refused. Encrypted under the key of --key-file, if there is one;
     without, anyone who reads it can subtract the noise.

@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import click
@@ -46,14 +45,11 @@ EPILOG = """
 \b
 Examples
   fastdp release meter.npy -o private.npy --epsilon 0.1 --bound 10000
-  fastdp release trips.parquet --column fare -o private.parquet --epsilon 0.1 --bound 500
+  fastdp release trips.parquet --column fare -o private.parquet --epsilon 0.1 --bound 500 --values both --index
   fastdp release people_a_minute.csv -o private.csv --epsilon 0.5 --sensitivity 1
-  zcat log.gz | fastdp release - -o - --epsilon 0.05 --bound 2000 > private.csv
-  fastdp release log.csv -o - --state log.state --epsilon 0.05 --bound 2000 > private.csv
+  zcat log.gz | fastdp release - -o - --state log.state --epsilon 0.05 --bound 2000 > private.csv
   tail -f log.txt | fastdp release - -o - --follow --threshold 50 --epsilon 0.05 --bound 2000
-  fastdp release meter.npy -o private.parquet --values both --index --epsilon 0.1 --bound 10000
   fastdp release meter.npy -o private.npy --method pak --length 1000000 --epsilon 1 --bound 10000
-  fastdp release meter.npy -o private.npy --method topl --epsilon 1 --bound 10000
   fastdp release meter.npy -o private.npy --epsilon 0.1 --bound 10000 --ledger budget --stream meter --limit 1
 """
 OPTIONS = """
@@ -63,32 +59,26 @@ OPTIONS = """
     quantity, never from the data.
 --sensitivity S:float  In place of --bound: each value counts events, and one event moves one value by at most S (1
     for people a minute). Nothing is clipped or held out, and every value is published.
---contributions W:int  Epsilon is for any W consecutive values together, or with --sensitivity for any W events.
+--contributions
 --column C  Column: a name or a zero-based number. Needed where there are several.
 --method  The system: adaptive, whose blocks follow the stream; tops, the paper's; pak, the differences of private
     running sums of a stream of known length. All three trust this computer with the values; topl simulates the local
     model, where each value is hidden by a report of its own, with far more noise.
---holdout M:int  First values, which choose the threshold; published values begin after them. adaptive releases up to
-    an eighth of them as noisy sums, pak the noisy sum of all.  [default: none with --threshold; none for adaptive
-    where IN says how many values it holds (.npy, .npz, .parquet): the threshold then takes up to a tenth of epsilon;
-    fewer with --expected-length or --every; else 65,536]
+--holdout M:int  First values, which choose the threshold; published values begin after them.  [default: none with
+    --threshold; none for adaptive where IN says how many values it holds (.npy, .npz, .parquet): the threshold then
+    takes up to a tenth of epsilon; fewer with --expected-length or --every; else 65,536]
 --threshold X:float  Publicly known threshold, in units of a value: values above it are clipped to it, and none is
     withheld.  It must not come from the data.
---max-range R:int  Longest range of values whose sum will be asked for.  [default: 2^20, or fewer with
-    --expected-length or --every; the input's length where adaptive withholds none because IN says it]
---expected-length N:int  About how many values will come, a public number: chooses the defaults of --holdout and
-    --max-range.
---every T  Time between two values, such as 30min, a public number: without --expected-length the stream is planned
-    for a year.
+--max-range --expected-length --every
 --season N:float  After how many values the stream repeats, a public number (1440 for counts a minute with a day):
     values follow that pattern where released sums show it (adaptive).
---fan-out B:int  Tree fan-out.
+--fan-out
 --prune [S|optimal]  Lowest levels to prune: noise is added once per B^S values.
---length N:int
+--length
 --delta D:float  adaptive: above 0 noise is Gaussian and the release (epsilon, delta)-DP.  pak: the threshold's
     share of the guarantee.  [default: 0; of pak 1 / length^2]
---resolution X:float  Step to which values are rounded.  [default: bound / 2^32]
---nonfinite (raise|zero)  Missing values, NaN and infinity: stop with an error, or count as 0.
+--resolution
+--nonfinite (raise|zero)
 --values (published|revised|both) = published  Form of the output: values as they are published; revised ones, which
     use everything that was released and are more accurate; or both, in two columns. Revised values need the end of
     the input: it is kept in memory.
@@ -103,11 +93,9 @@ OPTIONS = """
 
 def _prune(ctx: click.Context, param: click.Parameter, value: str) -> int | str:
     """An integer or "optimal"; else click.BadParameter."""
-    if value == "optimal":
-        return value
-    if value.isascii() and value.isdigit():
-        return int(value)
-    raise click.BadParameter(f"{value!r} is neither a whole number nor 'optimal'.", ctx, param)
+    if value != "optimal" and not (value.isascii() and value.isdigit()):
+        raise click.BadParameter(f"{value!r} is neither a whole number nor 'optimal'.", ctx, param)
+    return value if value == "optimal" else int(value)
 
 
 @click.command(epilog=EPILOG)
@@ -133,13 +121,18 @@ def release(ctx: click.Context, /, **given: Any) -> None:
     pass of their own. Values are read and written in chunks, in constant memory.
     """
     options, account = options_of(ctx, METHODS), Account.of(given)
-    options |= {} if given["season"] is None else {"season": given["season"]}
-    if "season" in options and given["method"] != "adaptive":
+    if given["season"] is not None and given["method"] != "adaptive":
         raise click.UsageError(f"--season does not apply to --method {given['method']}.")
-    run = Run(**fields_of(Run, given))
     if ("bound" in options) == (given["sensitivity"] is not None):
         raise click.UsageError("Expected either --bound, or for counts of events --sensitivity.")
-    run.check_follow(given["state"])
+    if given["follow"]:
+        if given["source"] != STANDARD or given["output"] != STANDARD:
+            raise click.UsageError("--follow needs IN - and -o -: a file appears only when everything went well.")
+        if given["state"] is not None:
+            raise click.UsageError("--follow and --state exclude each other: --state holds standard output back.")
+        if given["values"] != "published":
+            raise click.UsageError("--follow publishes values as they come: expected --values published.")
+    run = Run(**fields_of(Run, given))
     with running():
         check_separate({**given, "description": description_of(run.output)})
         check_suffix(run.output)
@@ -163,23 +156,13 @@ class Run:
     source: str
     output: str
     column: str | None
+    season: float | None
     chunk_size: int
     values: str
     index: bool
     follow: bool
     quiet: bool
     force: bool
-
-    def check_follow(self, state: Path | None) -> None:
-        """click.UsageError for --follow with options that hold values back."""
-        if not self.follow:
-            return
-        if self.source != STANDARD or self.output != STANDARD:
-            raise click.UsageError("--follow needs IN - and -o -: a file appears only when everything went well.")
-        if state is not None:
-            raise click.UsageError("--follow and --state exclude each other: --state holds standard output back.")
-        if self.values != "published":
-            raise click.UsageError("--follow publishes values as they come: expected --values published.")
 
     def opened(self) -> AbstractContextManager[Source]:
         """The open input."""
@@ -191,14 +174,13 @@ class Run:
         if not known or "bound" not in options or {"holdout", "threshold"} & options.keys():
             return None
         with self.opened() as opened:
-            if not opened.total:
-                raise DataError(f"{opened.name}: empty, holds no values")
+            _check_count(opened.name, opened.total or 0, 0)
             return opened.total
 
     def system(self, options: Json, size: int | None, key: Key) -> Publisher | WholeStream:
         """The publisher, or a :class:`WholeStream` if the size is known."""
-        if (season := options.pop("season", None)) is not None:
-            options["perturber"] = Blocks(season=season)
+        if self.season is not None:
+            options["perturber"] = Blocks(season=self.season)
         if size is not None:
             given = {"max_range": min(DEFAULT_RANGE, size), **options, "key": key}
             return WholeStream(size, **fields_of(WholeStream, given))
@@ -212,12 +194,13 @@ class Run:
         """Read, publish and write; the publisher in its last state."""
         made: list[Publisher] = []
         reservation: Json | None = None
+        shorter = ", --expected-length," if isinstance(system, (StreamPublisher, WholeStream)) else ""
 
         def released(opened: Source) -> Generator[tuple[Array, ...], None, None]:
             nonlocal reservation
             if opened.unit == "values" and opened.total is not None:
                 # Their number is public, so an error about it costs nothing.
-                _check_count(opened.name, opened.total, system)
+                _check_count(opened.name, opened.total, system.holdout, shorter)
                 if isinstance(system, PAK):
                     system.check_room(opened.total)
             with account.paid(system, printable(self.source), resume) as reservation:
@@ -232,7 +215,7 @@ class Run:
                         indices = [np.arange(position, position + size)] if self.index else []
                         yield *indices, *columns
                         position += size
-                _check_count(opened.name, made[0].n_seen, system)
+                _check_count(opened.name, made[0].n_seen, system.holdout, shorter)
 
         with self.opened() as opened, closing(released(opened)) as chunks:
             write_target(
@@ -241,7 +224,14 @@ class Run:
                 force=self.force or resume.wrote(self.output),
                 record=(lambda: resume.record(self.output, reservation)) if resume.kept else None,
                 columns=("index",) * self.index + VALUES[self.values],
-                describe=lambda: self._facts(system, made[0]),
+                # Public, and the same at each run.
+                describe=lambda: {
+                    "fastdp": __version__,
+                    "method": self.method,
+                    "offset": system.holdout,
+                    "threshold": made[0].threshold,
+                    "guarantee": system.guarantee.to_dict(),
+                },
                 live=self.follow,
             )
         return made[0]
@@ -270,7 +260,7 @@ class Run:
                 yield (published,)
             return
         values = np.concatenate([np.empty(0), *chunks])
-        _check_count(opened.name, values.size, publisher)
+        _check_count(opened.name, values.size, publisher.holdout)
         with self._named(opened, publisher, 0, values):
             release = publisher.release(values)
         columns = {"value": release.values, "revised": release.revised}
@@ -290,11 +280,6 @@ class Run:
                 f"{opened.name}: value {before + bad[0] + 1:,} is missing, NaN or infinite; expected finite numbers"
                 + " (or --nonfinite zero, which counts such values as 0)" * (not isinstance(system, PAK))
             ) from None
-
-    def _facts(self, system: Publisher | WholeStream, publisher: Publisher) -> Json:
-        """Metadata of the output: public, the same at each run."""
-        facts: Json = {"fastdp": __version__, "method": self.method, "offset": system.holdout}
-        return {**facts, "threshold": publisher.threshold, "guarantee": system.guarantee.to_dict()}
 
 
 def with_progress(source: Source, *, quiet: bool) -> Iterator[Floats]:
@@ -318,15 +303,14 @@ def _publish_values(publisher: Publisher, chunk: Floats) -> Floats:
     return np.diff(sums, prepend=0.0 if before is None else before)
 
 
-def _check_count(name: str, count: int, system: Publisher | WholeStream) -> None:
+def _check_count(name: str, count: int, holdout: int, shorter: str = "") -> None:
     """DataError if `count` values are too few to publish any."""
     if not count:
         raise DataError(f"{name}: empty, holds no values")
-    if count <= system.holdout:
-        length = ", --expected-length," if isinstance(system, (StreamPublisher, WholeStream)) else ""
+    if count <= holdout:
         raise DataError(
-            f"{name}: {count:,} values came, all within the hold-out of {system.holdout:,}, so nothing can be "
-            f"published; expected more values, a smaller --holdout{length} or a public --threshold"
+            f"{name}: {count:,} values came, all within the hold-out of {holdout:,}, so nothing can be "
+            f"published; expected more values, a smaller --holdout{shorter} or a public --threshold"
         )
 
 

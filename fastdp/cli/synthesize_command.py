@@ -39,9 +39,7 @@ EPILOG = """
 Examples
   fastdp synthesize pickups.csv.gz -o private --epsilon 1 --box -74.3 40.45 -73.65 40.95 --every 6h
   fastdp synthesize visits.parquet -o private --epsilon 0.5 --box 0 0 10 10 --batch 500 --initial 0.1
-  fastdp synthesize check-ins.csv -o private --epsilon 1 --box -180 -90 180 90 --every 1d --format geojson
   fastdp synthesize check-ins.csv -o private --epsilon 1 --domain land.geojson --every 1w --clip --plot private.png
-  fastdp synthesize pickups.csv -o private --epsilon 1 --box 0 0 10 10 --every 1h --state pickups.state
   fastdp synthesize pickups.csv -o private --epsilon 1 --box 0 0 10 10 --every 1h --initial 0.1 --method adaptive
 """
 OPTIONS = """
@@ -70,11 +68,8 @@ OPTIONS = """
 --method (phdstream|adaptive) = phdstream  The system: phdstream, which counts each batch as it comes; adaptive, whose
     cells follow counts that are made every few batches. It has less error behind a large first file (--initial) and
     with a hundred batches or more, and far more error with few: an event shows up to --max-period batches late.
---counter (simple|block|binary)  How counts get their noise; simple is best in most cases.
---period P:int  Batches from one count to the next.  [default: 8 at first, then chosen again at each count]
---max-period P:int  The longest period that may be chosen.
---max-depth D:int  How often a cell is halved at most.
---sensitivity K:int  Events of one person that are protected together; a point that comes and goes has two.
+--counter (simple|block|binary)
+--period --max-period --max-depth --sensitivity
 --format (csv|npy|parquet|geojson) as kind = csv  Kind of the files.
 --plot FILE:path as picture  Draw the synthetic points and the cells after four of the batches, from the first to the
     last; the suffix chooses the format, such as .png. Needs matplotlib: pip install 'fastdp-streams[plot]'.

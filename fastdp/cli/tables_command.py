@@ -54,8 +54,8 @@ EXAMPLES = {
 }
 INTRODUCTION = """
 IN is a .parquet, .csv, .csv.gz or .arrow file with named columns, in any order of rows, or - for CSV on standard
-input. OUT is a .parquet, .csv or .npz file: a row for each window and key, with columns window (its start), the
-keys, {columns}. Guarantee, clip and noise are in the metadata of Parquet and npz, and in OUT.json beside CSV. A
+input. OUT is a .parquet or .csv file: a row for each window and key, with columns window (its start), the
+keys, {columns}. Guarantee, clip and noise are in the metadata of Parquet, and in OUT.json beside CSV. A
 window without rows is released as any other.
 """
 #: Columns of a table of one statistic, and of several.
@@ -94,8 +94,8 @@ OPTIONS = """
 --per LENGTH  The unit is what a person adds in any such period, such as 1d, aligned as windows are.  [default: in
     all]
 --per-window J:int
---engine (spark|dask)  Add the rows on an engine, for tables beyond one machine: with --start, --stop, --clip, and
-    with --by listed keys.  The output is the same, byte for byte.
+--engine (spark|dask)  Add the rows on an engine, for tables beyond one machine: with --start, --stop, and with
+    --by listed keys.  The output is the same, byte for byte.
 --master ADDRESS  With --engine spark: of its cluster, such as spark://host:7077.  [default: local, or Spark's own
     configuration]
 --scheduler ADDRESS  With --engine dask: of its cluster, such as tcp://host:8786.  [default: threads of this process]

@@ -71,8 +71,17 @@ def in_options(message: str) -> str:
 @contextmanager
 def plain_errors() -> Iterator[None]:
     """Turn errors into click's, in one line with exit code 1, and warnings into lines; a broken pipe passes."""
+    show = warnings.showwarning
+
+    def say(message: Warning | str, category: type[Warning], *origin: Any, **more: Any) -> None:
+        if issubclass(category, AccuracyWarning):
+            click.echo(f"Warning: {in_options(str(message))}", err=True)
+        else:
+            show(message, category, *origin, **more)
+
     try:
-        with _plain_warnings():
+        with warnings.catch_warnings():
+            warnings.showwarning = say
             yield
     except FastDPError as error:
         raise click.ClickException(in_options(str(error))) from error
@@ -81,22 +90,6 @@ def plain_errors() -> Iterator[None]:
             raise
         reason = error.strerror or str(error)
         raise click.ClickException(reason if error.filename is None else f"{error.filename}: {reason}") from error
-
-
-@contextmanager
-def _plain_warnings() -> Iterator[None]:
-    """Show warnings without the line of code."""
-    with warnings.catch_warnings():
-        show = warnings.showwarning
-
-        def say(message: Warning | str, category: type[Warning], *origin: Any, **more: Any) -> None:
-            if issubclass(category, AccuracyWarning):
-                click.echo(f"Warning: {in_options(str(message))}", err=True)
-            else:
-                show(message, category, *origin, **more)
-
-        warnings.showwarning = say
-        yield
 
 
 @contextmanager
@@ -137,11 +130,7 @@ def seconds(duration: float) -> str:
 
 def rate(count: int, duration: float) -> str:
     """Values per second as text."""
-    per_second = count / max(duration, 1e-9)
-    for unit, word in ((1e9, " billion"), (1e6, " million"), (1e3, " thousand")):
-        if per_second >= unit:
-            return f"{per_second / unit:.3g}{word} values/s"
-    return f"{per_second:.3g} values/s"
+    return f"{count / max(duration, 1e-9) / 1e6:,.3g} million values/s"
 
 
 def progress(name: str, total: int | None, unit: str, *, quiet: bool) -> tqdm[NoReturn]:

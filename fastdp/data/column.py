@@ -238,11 +238,9 @@ def _from_polars(values: Any, name: str) -> Array:
         _one_column(values, values.width, name)
         values = values.to_series()
     kind = str(values.dtype)
-    if kind == "Null":
-        return np.full(len(values), np.nan)
-    if not (values.dtype.is_numeric() or kind == "Boolean") or values.dtype.is_decimal():
+    if kind not in ("Boolean", "Null") and (not values.dtype.is_numeric() or values.dtype.is_decimal()):
         raise _refused(name, f"holds {kind_of(kind)} entries")
-    return _objects_to_floats((values.cast(float) if kind in ("Int128", "UInt128") else values).to_numpy())
+    return _objects_to_floats((values.cast(float) if kind in ("Int128", "UInt128", "Null") else values).to_numpy())
 
 
 def open_arrow(values: object, name: str, accepted: str = ACCEPTED) -> pa.ChunkedArray:

@@ -1,7 +1,7 @@
 """Many streams from a matrix, lists of columns, Arrow lists or data frames, and results in the input's form.
 
-Streams are rows; contiguous float64 is used without a copy, others converted some rows at a time.  Frames are read
-through Arrow: one row per value (long), or one column per stream (wide).
+Streams are rows of one float64 array, without a copy if they are that.  Frames are read through Arrow: one row per
+value (long), or one column per stream (wide).
 """
 
 from __future__ import annotations
@@ -34,10 +34,9 @@ ACCEPTED = "a pandas or polars frame, an Arrow table, or a DuckDB relation"
 
 @dataclass(frozen=True)
 class StreamRows:
-    """Rows of numbers: ``rows``, or the one array ``flat`` with each row's ``starts`` and ``lengths``, int64[n]."""
+    """Rows of numbers in the array ``flat``, with the ``starts`` and ``lengths``, int64[n], of each."""
 
-    rows: Array | Sequence[Array] | None
-    flat: Array | None
+    flat: Floats
     starts: Indices
     lengths: Indices
 
@@ -45,29 +44,6 @@ class StreamRows:
     def size(self) -> int:
         """Number of rows, that is of streams."""
         return self.lengths.size
-
-    @property
-    def shared(self) -> bool:
-        """True if rows are used without a copy."""
-        return self.flat is not None and self.flat.dtype == np.float64 and self.flat.flags.c_contiguous
-
-    def take(self, which: Indices, begin: int, end: int | None = None) -> tuple[Floats, Indices]:
-        """Values [begin, end) of the rows `which` in one float64 array, and each row's start; without ``end`` all."""
-        if self.flat is not None:
-            if self.shared:
-                return as_floats(self.flat), self.starts[which] + begin
-            spans = zip(self.starts[which].tolist(), self.lengths[which].tolist(), strict=True)
-            columns = [self.flat[start : start + count] for start, count in spans]
-        else:
-            assert self.rows is not None  # noqa: S101 - one of both is there
-            if isinstance(self.rows, np.ndarray):
-                part = np.asarray(self.rows[which, begin:end])
-                return as_floats(part.reshape(-1)), np.arange(which.size) * part.shape[1]
-            columns = [self.rows[i] for i in which.tolist()]
-        cut = [as_floats(column[begin:end]) for column in columns]
-        starts: Indices = np.zeros(len(cut), np.int64)
-        np.cumsum([part.size for part in cut[:-1]], out=starts[1:])
-        return as_floats(np.concatenate(cut) if cut else np.empty(0)), starts
 
 
 def as_rows(streams: object, offsets: object = None) -> StreamRows:
@@ -78,28 +54,20 @@ def as_rows(streams: object, offsets: object = None) -> StreamRows:
             raise DataError(f"offsets holds {kind_of(borders.dtype)} entries: expected whole numbers")
         return _cut(as_column(streams, "streams"), borders.astype(np.int64))
     if isinstance(streams, np.ndarray) and streams.ndim == 2:
-        return _from_matrix(streams)
+        masked = isinstance(streams, np.ma.MaskedArray)
+        if streams.dtype.kind not in "biuf" or masked:
+            kind = "masked" if masked else kind_of(streams.dtype)
+            raise DataError(f"streams holds {kind} entries: expected {ACCEPTED_ROWS}, of real numbers")
+        n, length = streams.shape
+        return StreamRows(as_floats(streams.reshape(-1)), np.arange(n) * length, np.full(n, length, np.int64))
     if isinstance(streams, (list, tuple)):
-        columns = [as_column(stream, f"streams[{i}]") for i, stream in enumerate(streams)]
-        lengths = np.array([column.size for column in columns], np.int64)
-        return StreamRows(columns, None, np.zeros(lengths.size, np.int64), lengths)
+        columns = [as_floats(as_column(stream, f"streams[{i}]")) for i, stream in enumerate(streams)]
+        borders = np.cumsum([0, *(column.size for column in columns)], dtype=np.int64)
+        return _cut(np.concatenate([np.empty(0), *columns]), borders)
     if hasattr(streams, "__arrow_c_stream__") or hasattr(streams, "__arrow_c_array__"):
         return _from_arrow(streams)
     shape = f" of shape {streams.shape}" if isinstance(streams, np.ndarray) else ""
     raise DataError(f"streams is a {type(streams).__name__}{shape}: expected {ACCEPTED_ROWS}")
-
-
-def _from_matrix(matrix: Array) -> StreamRows:
-    masked = isinstance(matrix, np.ma.MaskedArray)
-    if matrix.dtype.kind not in "biuf" or masked:
-        kind = "masked" if masked else kind_of(matrix.dtype)
-        raise DataError(f"streams holds {kind} entries: expected {ACCEPTED_ROWS}, of real numbers")
-    matrix = np.asarray(matrix)
-    n, length = matrix.shape
-    lengths = np.full(n, length, np.int64)
-    if matrix.dtype == np.float64 and matrix.flags.c_contiguous and matrix.flags.aligned:
-        return StreamRows(None, matrix.reshape(-1), np.arange(n) * length, lengths)
-    return StreamRows(matrix, None, np.zeros(n, np.int64), lengths)
 
 
 def _cut(column: Array, borders: Indices) -> StreamRows:
@@ -108,7 +76,7 @@ def _cut(column: Array, borders: Indices) -> StreamRows:
             f"offsets has {borders.size} entries: expected borders that ascend from 0 to {column.size}, the number "
             "of values, one more than there are streams"
         )
-    return StreamRows(None, column, borders[:-1], np.diff(borders))
+    return StreamRows(as_floats(column), borders[:-1], np.diff(borders))
 
 
 def _from_arrow(streams: object) -> StreamRows:
@@ -248,8 +216,9 @@ def _long(frame: Frame, family: str, value: str, by: str, time: str | None) -> S
     codes, ids = _codes(table.column(by), by)
     values = as_floats(as_column(table.column(value), value))
     times = None if time is None else table.column(time)
-    order = _order(codes, None if times is None else _clock(times, str(time)))
-    if order is not None:
+    clock = np.zeros(0) if times is None else _clock(times, str(time))
+    if bool((clock[1:] < clock[:-1]).any() or (codes[1:] < codes[:-1]).any()):
+        order = np.lexsort((clock, codes)) if times is not None else np.argsort(codes, kind="stable")
         values, times = values[order], None if times is None else times.take(order)
     lengths = np.bincount(codes, minlength=len(ids)).astype(np.int64)
     borders = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
@@ -272,13 +241,6 @@ def _codes(column: pa.ChunkedArray, by: str) -> tuple[Indices, list[int | str]]:
         raise DataError(f"{by}: {column.null_count} of {len(column)} rows have no id; expected one in every row")
     encoded = column.combine_chunks().dictionary_encode()
     return encoded.indices.to_numpy().astype(np.int64), encoded.dictionary.to_pylist()
-
-
-def _order(codes: Indices, clock: Array | None) -> Indices | None:
-    """Order that groups rows by stream and `clock`; None if they are so."""
-    if clock is not None and bool((clock[1:] < clock[:-1]).any()):
-        return np.lexsort((clock, codes))
-    return None if bool((codes[1:] >= codes[:-1]).all()) else np.argsort(codes, kind="stable")
 
 
 def _clock(times: pa.ChunkedArray, time: str) -> Array:

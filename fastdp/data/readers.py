@@ -19,7 +19,7 @@ import numpy as np
 from fastdp._lazy import imported
 from fastdp.data.column import as_column, as_floats, kind_of
 from fastdp.errors import DataError
-from fastdp.kinds import Array, Flags, Floats
+from fastdp.kinds import Flags, Floats
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -65,9 +65,7 @@ def open_source(path: str, column: str | None, chunk_size: int, *, live: bool = 
     """
     if path.lower().endswith(ARRAYS):
         with _damage_named(path):
-            _check_file(path)
-            opened = _open_npy if path.lower().endswith(".npy") else _open_npz
-            yield opened(path, column, chunk_size)
+            yield _open_array(path, column, chunk_size)
         return
     with open_table(path, lambda names: {"value": column}, chunk_size, live=live) as source:
         yield replace(source, chunks=(chunk[:, 0] for chunk in source.chunks))
@@ -85,8 +83,6 @@ def open_table(
     from fastdp.data import text_reader
 
     with _damage_named(path):
-        if path != STDIN:
-            _check_file(path)
         if path == STDIN or path.lower().endswith(TEXT):
             yield from text_reader.open_text(path, choose, chunk_size, ragged=ragged, live=live)
         elif path.lower().endswith(PARQUET):
@@ -100,6 +96,9 @@ def open_table(
 
 @contextmanager
 def _damage_named(path: str) -> Iterator[None]:
+    """Name a file that is absent, damaged or a folder in a DataError."""
+    if path != STDIN and not Path(path).is_file():
+        raise DataError(f"{path}: is a folder; expected a file" if Path(path).is_dir() else f"{path}: no such file")
     try:
         yield
     except gzip.BadGzipFile:
@@ -108,56 +107,38 @@ def _damage_named(path: str) -> Iterator[None]:
         raise DataError(f"{path}: the file is damaged or incomplete; expected a whole one") from None
 
 
-def _check_file(path: str) -> None:
-    if not Path(path).exists():
-        raise DataError(f"{path}: no such file")
-    if Path(path).is_dir():
-        raise DataError(f"{path}: is a folder; expected a file")
-
-
-def _open_npy(path: str, column: str | None, chunk_size: int) -> Source:
-    """Open .npy: one row, several columns, or named fields."""
-    whole = _loaded(lambda: np.load(path, mmap_mode="r", allow_pickle=False), f"{path}: not a readable .npy file")
-    if not isinstance(whole, np.memmap):
-        raise DataError(f"{path}: not a readable .npy file (it is an archive; expected the suffix .npz)")
-    names, shape = whole.dtype.names, whole.shape
-    if len(shape) not in (1, 2) or (names and len(shape) != 1):
-        raise DataError(f"{path} has shape {shape}: expected one row of numbers, or columns")
-    width = len(names) if names else (*shape, 1)[1]
-    if width == 0:
-        raise DataError(f"{path} has shape {shape}: expected at least one column")
-    index = pick_column(column, names, width, path)
-    cut: Any = names[index] if names else (slice(None), index)[: len(shape)]
-    _check_numbers(whole[cut], path)
-    again: Any = partial(np.memmap, path, whole.dtype, "r", whole.offset, shape, "CF"[not whole.flags.c_contiguous])
-    # Mapped for each chunk and copied, so that resident memory does not grow with the file.
-    chunks = (np.array(again()[at : at + chunk_size][cut], float) for at in range(0, shape[0], chunk_size))
-    return Source(path, chunks, shape[0])
-
-
-def _open_npz(path: str, column: str | None, chunk_size: int) -> Source:
-    """Open one array of .npz, named by ``column``."""
+def _open_array(path: str, column: str | None, chunk_size: int) -> Source:
+    """Open a column of an array, or an array of an archive, whose name is then the column's."""
+    where, fault = path, f"{path}: not a readable {path[-4:].lower()} file"
     # Opened here, because NumPy leaves a damaged archive open.
     with Path(path).open("rb") as file:
-        archive = _loaded(lambda: np.load(file, allow_pickle=False), f"{path}: not a readable .npz file")
-        if isinstance(archive, np.ndarray):
-            raise DataError(f"{path}: not a readable .npz file (it is a single array; expected the suffix .npy)")
-        with archive:
-            names = archive.files
-            if not names:
-                raise DataError(f"{path}: holds no array")
-            name = names[pick_column(column, names, len(names), path)]
-            where = f"{path}, array {name!r}"
-            array = _loaded(lambda: archive[name], f"{where}: not readable")
-    if not isinstance(array, np.ndarray):
+        if file.read(2) == b"PK":
+            file.seek(0)
+            with _loaded(lambda: np.load(file, allow_pickle=False), fault) as archive:
+                if not archive.files:
+                    raise DataError(f"{path}: holds no array")
+                name = archive.files[pick_column(column, archive.files, len(archive.files), path)]
+                where, column = f"{path}, array {name!r}", None
+                whole = _loaded(lambda: archive[name], f"{where}: not readable")
+        else:
+            whole = _loaded(lambda: np.load(path, mmap_mode="r", allow_pickle=False), fault)
+    if not isinstance(whole, np.ndarray):
         raise DataError(f"{where}: not a NumPy array")
-    if array.ndim == 2 and array.shape[1] == 1:
-        array = array[:, 0]
-    _check_numbers(array, where)
-    if array.ndim != 1:
-        raise DataError(f"{where} has shape {array.shape}: expected one row of numbers")
-    floats = as_floats(array)
-    return Source(path, (floats[at : at + chunk_size] for at in range(0, array.size, chunk_size)), array.size)
+    names, shape = whole.dtype.names, whole.shape
+    width = len(names) if names else (*shape, 1)[1] if shape else 0
+    if len(shape) not in (1, 2 - bool(names)) or width == 0:
+        raise DataError(f"{where} has shape {shape}: expected one row of numbers, or columns")
+    index = pick_column(column, names, width, where)
+    cut: Any = names[index] if names else (slice(None), index)[: len(shape)]
+    if whole[cut].dtype.kind not in "biuf":
+        raise DataError(f"{where} holds {kind_of(whole[cut].dtype)} entries: expected real numbers")
+    again: Any = lambda: whole  # noqa: E731
+    if isinstance(whole, np.memmap):
+        # Mapped for each chunk and copied, so that resident memory does not grow with the file.
+        order = "C" if whole.flags.c_contiguous else "F"
+        again = partial(np.memmap, path, whole.dtype, "r", whole.offset, shape, order)
+    chunks = (as_floats(np.array(again()[at : at + chunk_size][cut])) for at in range(0, shape[0], chunk_size))
+    return Source(path, chunks, shape[0])
 
 
 def _loaded(load: Callable[[], Any], fault: str) -> Any:
@@ -166,11 +147,6 @@ def _loaded(load: Callable[[], Any], fault: str) -> Any:
     except DAMAGE:
         # NumPy's own words would quote the file, and advise to unpickle it, which would be unsafe.
         raise DataError(f"{fault} (damaged, not in NumPy's format, or pickled objects)") from None
-
-
-def _check_numbers(array: Array, where: str) -> None:
-    if array.dtype.kind not in "biuf":
-        raise DataError(f"{where} holds {kind_of(array.dtype)} entries: expected real numbers")
 
 
 def pick_column(column: str | None, names: Sequence[str] | None, width: int, where: str) -> int:
@@ -250,16 +226,13 @@ def open_parquet(path: str, choose: Choose, chunk_size: int) -> Iterator[Source]
         for kind, name in chosen.items():
             if names.count(name) > 1:
                 raise DataError(f"{path}: several columns are named {name!r}; expected different names")
-            _check_type(path, name, schema.field(name).type, moments=kind == TIME)
+            found, types = schema.field(name).type, arrow.types
+            fits = [types.is_integer, types.is_floating, types.is_boolean, types.is_null]
+            fits += [types.is_timestamp] if kind == TIME else []
+            if not any(each(found) for each in fits):
+                wanted = "real numbers or moments" if kind == TIME else "real numbers"
+                raise DataError(f"{path}, column {name!r}: holds {kind_of(found)} entries; expected {wanted}")
         yield Source(path, _batches(table, list(chosen.values()), chunk_size, path), table.metadata.num_rows)
-
-
-def _check_type(path: str, name: str, kind: pa.DataType, *, moments: bool) -> None:
-    types = import_pyarrow().types
-    accepted = [types.is_integer, types.is_floating, types.is_boolean, types.is_null]
-    if not any(fits(kind) for fits in [*accepted, *[types.is_timestamp] * moments]):
-        wanted = "real numbers or moments" if moments else "real numbers"
-        raise DataError(f"{path}, column {name!r}: holds {kind_of(kind)} entries; expected {wanted}")
 
 
 def _batches(table: ParquetFile, names: list[str], chunk_size: int, path: str) -> Chunks:

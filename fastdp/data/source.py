@@ -6,13 +6,13 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from fastdp import validation
 from fastdp._lazy import imported
 from fastdp.data.column import kind_of, one_family
 from fastdp.errors import DataError, ParameterError
-from fastdp.kinds import Frame
+from fastdp.kinds import Frame, Integers
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -60,9 +60,9 @@ compute: Any = _Module("pyarrow.compute")
 class Source:
     """Columns in use of a table, and the ``schema`` of all.
 
-    ``read`` returns record batches, more than once if ``again``; ``rows``: their number, if known.  On an engine
-    ``add`` maps (plan, quantities) to exact sums, int64[n, W, K], and rows are never read here; ``texts``: whether it
-    reads times of texts.
+    ``read`` returns record batches, more than once if ``again``; ``rows``: their number, if known.  On an engine rows
+    are never read here: ``add`` maps a function of a source, and the column of persons if there is one, to the sum of
+    its int64[n] over parts of the table, each with all rows of its persons.
     """
 
     family: str
@@ -71,8 +71,7 @@ class Source:
     read: Callable[[], Batches]
     again: bool = True
     rows: int | None = None
-    add: Callable[[Any, Any], Any] | None = None
-    texts: bool = True
+    add: Callable[[Callable[[Source], Integers], str | None], Integers] | None = None
 
     def batches(self) -> Batches:
         """Record batches of at most BATCH rows, in order; DataError for any reader's error."""
@@ -103,13 +102,11 @@ class Source:
         return Source(self.family, self.columns, self.schema, lambda: iter(held))
 
 
-class EngineTable(Protocol):
-    """A table whose rows an engine adds up."""
+@dataclass(frozen=True)
+class EngineTable:
+    """A table whose rows an engine adds up: ``open`` is :func:`open_source` of it, with ``add``."""
 
-    ENGINE: ClassVar[str]
-
-    def open(self, columns: Sequence[str], dictionary: Sequence[str]) -> Source:
-        """The columns as a source with ``add``, names checked."""
+    open: Callable[[Sequence[str], Sequence[str]], Source]
 
 
 def open_source(frame: Frame | EngineTable, columns: Sequence[str], dictionary: Sequence[str] = ()) -> Source:
@@ -117,8 +114,8 @@ def open_source(frame: Frame | EngineTable, columns: Sequence[str], dictionary: 
 
     Parquet may return columns in ``dictionary``, of few distinct entries, as dictionaries.
     """
-    if hasattr(type(frame), "ENGINE"):
-        return cast("EngineTable", frame).open(columns, dictionary)
+    if isinstance(frame, EngineTable):
+        return frame.open(columns, dictionary)
     # A missing package is an error of its own.
     wrap, chosen, opened = narwhals.from_native, list(dict.fromkeys(columns)), cast("Any", frame)
     if isinstance(frame, (str, os.PathLike)):
@@ -240,11 +237,6 @@ def check_types(
             "unit": found.is_integer() or found.is_float(),
             "format": texts or found.is_integer(),
         }[how]
-        if how != "unit" and (texts or how == "format") and not source.texts:
-            raise ParameterError(
-                f"time = {time!r}: expected timestamps or dates (to_timestamp makes them), or Unix times with "
-                "Time(unit=), because Spark has formats of its own"
-            )
         if not fits:
             raise ParameterError(
                 f"time = {time!r} holds {kind_of(found)} entries: expected dates, datetimes of one time zone "

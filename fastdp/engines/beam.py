@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from fastdp import validation
 from fastdp.engines.job import Foreign, Job, Row, engine, key_of, publish_row
@@ -11,6 +11,8 @@ from fastdp.kinds import Instant
 from fastdp.tables.calendar import as_instant
 
 MICROSECONDS = 10**6
+#: State, outputs, rows that go on waiting, and the next time to come back: microseconds, None for never.
+Step = tuple[bytes | None, list[Foreign], list[tuple[int, Foreign]], int | None]
 
 
 def release(rows: Foreign, job: Job, every: int = 60) -> Foreign:
@@ -28,61 +30,24 @@ def release(rows: Foreign, job: Job, every: int = 60) -> Foreign:
     Returns
     -------
     apache_beam.PCollection
-        Of rows ``(id, published, *others)``, without those within a hold-out.  A row that is late is published behind
-        those before it; of equal timestamps the one with the lesser value is first.
+        Of rows ``(id, published, *others)``, without those within a hold-out.  A late row is published behind those
+        before it; of equal timestamps the one with the lesser value is first.
     """
-    beam, state = engine("beam", "apache_beam"), engine("beam", "apache_beam.transforms.userstate")
-    length = validation.integer("every", every, 1) * MICROSECONDS
+    beam, length = engine("beam", "apache_beam"), validation.integer("every", every, 1) * MICROSECONDS
 
-    class Streams(beam.DoFn):  # type: ignore[misc, name-defined]
-        """Continues one stream, when the watermark passes the end of an interval."""
+    def due(_: str, micros: int | None) -> int:
+        return ((micros or 0) // length + 1) * length
 
-        ROWS = state.BagStateSpec("rows", beam.coders.PickleCoder())
-        STATE = state.ReadModifyWriteStateSpec("state", beam.coders.BytesCoder())
-        SOON = state.ReadModifyWriteStateSpec("soon", beam.coders.VarIntCoder())
-        TIMER = state.TimerSpec("timer", state.TimeDomain.WATERMARK)
-
-        def process(
-            self,
-            pair: tuple[str, Row],
-            at: Foreign = beam.DoFn.TimestampParam,
-            rows: Foreign = beam.DoFn.StateParam(ROWS),
-            soon: Foreign = beam.DoFn.StateParam(SOON),
-            timer: Foreign = beam.DoFn.TimerParam(TIMER),
-        ) -> None:
-            rows.add((at.micros, pair[1]))
-            self._set(at.micros, soon, timer)
-
-        def _set(self, micros: int, soon: Foreign, timer: Foreign) -> None:
-            due, before = (micros // length + 1) * length, soon.read()
-            if before is None or due < before:
-                soon.write(due)
-                timer.set(beam.utils.timestamp.Timestamp(micros=due))
-
-        @state.on_timer(TIMER)  # type: ignore[untyped-decorator]
-        def due(
-            self,
-            at: Foreign = beam.DoFn.TimestampParam,
-            rows: Foreign = beam.DoFn.StateParam(ROWS),
-            state: Foreign = beam.DoFn.StateParam(STATE),
-            soon: Foreign = beam.DoFn.StateParam(SOON),
-            timer: Foreign = beam.DoFn.TimerParam(TIMER),
-        ) -> Iterator[Row]:
-            waiting = sorted(rows.read(), key=lambda each: (each[0], each[1][1]))
-            rows.clear()
-            soon.clear()
-            after = state.read()
-            for micros, row in waiting:
-                if micros < at.micros:
-                    after, out = publish_row(job, after, row)
-                    yield from out
-                else:
-                    rows.add((micros, row))
-                    self._set(micros, soon, timer)
-            state.write(after)
+    def step(key: str, state: bytes | None, waiting: list[tuple[int, Row]], now: int) -> Step:
+        out: list[Row] = []
+        for _, row in sorted((each for each in waiting if each[0] < now), key=lambda each: (each[0], each[1][1])):
+            state, published = publish_row(job, state, row)
+            out += published
+        rest = [each for each in waiting if each[0] >= now]
+        return state, out, rest, min((due(key, micros) for micros, _ in rest), default=None)
 
     keyed = rows | "fastdp: one window" >> _whole(beam) | "fastdp: keys" >> beam.Map(lambda row: (key_of(row), row))
-    return keyed | "fastdp: publish" >> beam.ParDo(Streams())
+    return keyed | "fastdp: publish" >> beam.ParDo(_waiting(beam, due, step))
 
 
 def windows(rows: Foreign, job: Job, until: Instant, shards: int = 16) -> Foreign:
@@ -108,45 +73,18 @@ def windows(rows: Foreign, job: Job, until: Instant, shards: int = 16) -> Foreig
     beam, state = engine("beam", "apache_beam"), engine("beam", "apache_beam.transforms.userstate")
     shards = validation.integer("shards", shards, 1, 2**12)
     last = as_instant("until", until, machine_of(job).calendar.zone) // 1000
-    stamp = beam.utils.timestamp.Timestamp
 
-    class Collect(beam.DoFn):  # type: ignore[misc, name-defined]
-        """Keeps the rows of a shard until a window of theirs ends."""
+    def due(number: int, micros: int | None) -> int | None:
+        return end_of(Shard(job, (number, shards))) if micros is None else None
 
-        ROWS = state.BagStateSpec("rows", beam.coders.PickleCoder())
-        STATE = state.ReadModifyWriteStateSpec("state", beam.coders.BytesCoder())
-        TIMER = state.TimerSpec("timer", state.TimeDomain.WATERMARK)
+    def end_of(shard: Shard) -> int | None:
+        return shard.next_end * 1000 if shard.next_end <= last else None
 
-        def process(
-            self,
-            pair: tuple[int, Foreign],
-            rows: Foreign = beam.DoFn.StateParam(ROWS),
-            timer: Foreign = beam.DoFn.TimerParam(TIMER),
-        ) -> None:
-            if pair[1] is None:
-                self._set(Shard(job, (pair[0], shards)), timer)
-            else:
-                rows.add(pair[1])
-
-        def _set(self, shard: Shard, timer: Foreign) -> None:
-            if shard.next_end <= last:
-                timer.set(stamp(micros=shard.next_end * 1000))
-
-        @state.on_timer(TIMER)  # type: ignore[untyped-decorator]
-        def ended(
-            self,
-            number: Foreign = beam.DoFn.KeyParam,
-            at: Foreign = beam.DoFn.TimestampParam,
-            rows: Foreign = beam.DoFn.StateParam(ROWS),
-            state: Foreign = beam.DoFn.StateParam(STATE),
-            timer: Foreign = beam.DoFn.TimerParam(TIMER),
-        ) -> Iterator[tuple[int, Share]]:
-            shard = Shard(job, (number, shards), state.read())
-            shard.take(list(rows.read()))
-            rows.clear()
-            yield from shard.advance(clock(job, at.micros // 1000) or until)
-            state.write(shard.to_bytes())
-            self._set(shard, timer)
+    def step(number: int, state: bytes | None, waiting: list[tuple[int, Foreign]], now: int) -> Step:
+        shard = Shard(job, (number, shards), state)
+        shard.take([row for _, row in waiting])
+        shares = shard.advance(clock(job, now // 1000) or until)
+        return shard.to_bytes(), shares, [], end_of(shard)
 
     class Merge(beam.DoFn):  # type: ignore[misc, name-defined]
         """Keeps the shares of a window until those of all shards are there."""
@@ -166,10 +104,67 @@ def windows(rows: Foreign, job: Job, until: Instant, shards: int = 16) -> Foreig
     # Each shard has a timer from the start, so that windows without rows are released too.
     starts = rows.pipeline | "fastdp: starts" >> beam.Create([(number, None) for number in range(shards)])
     keyed = (shared | _whole(beam), starts) | "fastdp: all" >> beam.Flatten()
-    shares = keyed | "fastdp: collect" >> beam.ParDo(Collect())
+    shares = keyed | "fastdp: collect" >> beam.ParDo(_waiting(beam, due, step))
     return shares | "fastdp: merge" >> beam.ParDo(Merge())
 
 
 def _whole(beam: Foreign) -> Foreign:
     """State is kept for a key and window of Beam; here there is one window."""
     return beam.WindowInto(beam.window.GlobalWindows())
+
+
+def _waiting(beam: Foreign, due: Callable[[Foreign, int | None], int | None], step: Callable[..., Step]) -> Foreign:
+    """Stateful function of pairs (key, row): rows wait until the watermark passes `due`, then `step` takes them.
+
+    ``due``: of a row's microseconds, or of a key that begins (row None).
+    """
+    state, of_state = engine("beam", "apache_beam.transforms.userstate"), beam.DoFn.StateParam
+
+    class Waiting(beam.DoFn):  # type: ignore[misc]
+        """Continues a key when its timer fires."""
+
+        ROWS = state.BagStateSpec("rows", beam.coders.PickleCoder())
+        STATE = state.ReadModifyWriteStateSpec("state", beam.coders.BytesCoder())
+        SOON = state.ReadModifyWriteStateSpec("soon", beam.coders.VarIntCoder())
+        TIMER = state.TimerSpec("timer", state.TimeDomain.WATERMARK)
+
+        def process(
+            self,
+            pair: tuple[Foreign, Foreign],
+            at: Foreign = beam.DoFn.TimestampParam,
+            rows: Foreign = of_state(ROWS),
+            soon: Foreign = of_state(SOON),
+            timer: Foreign = beam.DoFn.TimerParam(TIMER),
+        ) -> None:
+            key, row = pair
+            if row is not None:
+                rows.add((at.micros, row))
+            self._set(due(key, None if row is None else at.micros), soon, timer)
+
+        def _set(self, when: int | None, soon: Foreign, timer: Foreign) -> None:
+            before = soon.read()
+            if when is not None and (before is None or when < before):
+                soon.write(when)
+                timer.set(beam.utils.timestamp.Timestamp(micros=when))
+
+        @state.on_timer(TIMER)  # type: ignore[untyped-decorator]
+        def ended(
+            self,
+            key: Foreign = beam.DoFn.KeyParam,
+            at: Foreign = beam.DoFn.TimestampParam,
+            rows: Foreign = of_state(ROWS),
+            state: Foreign = of_state(STATE),
+            soon: Foreign = of_state(SOON),
+            timer: Foreign = beam.DoFn.TimerParam(TIMER),
+        ) -> Iterator[Foreign]:
+            waiting = list(rows.read())
+            rows.clear()
+            soon.clear()
+            after, out, rest, when = step(key, state.read(), waiting, at.micros)
+            state.write(after)
+            for each in rest:
+                rows.add(each)
+            self._set(when, soon, timer)
+            yield from out
+
+    return Waiting()

@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import ClassVar
-
-import numpy as np
 
 from fastdp import validation
-from fastdp.data.source import Source, open_dataset, open_source
+from fastdp.data.source import EngineTable, Source, arrow, open_dataset, open_source
 from fastdp.engines.job import Column, Foreign, Job, engine, publish
 from fastdp.engines.shards import Published, Shard, Shards, Share
+from fastdp.engines.windows import parts_of_persons
 from fastdp.errors import ParameterError
 from fastdp.kinds import Floats, Integers
-from fastdp.tables.columns import Keys
-from fastdp.tables.plan import TablePlan
-from fastdp.tables.release import read_rows
-from fastdp.tables.sums import Quantity, exact_sums
 
 #: Shards that this worker holds open.
 _OPEN: dict[tuple[str, str, tuple[int, int]], Shard] = {}
@@ -100,40 +94,13 @@ def _partition(frame: Foreign, job: Job, name: str, order: str, value: str, into
     return ordered.iloc[rows].drop(columns=value).assign(**{into: out})
 
 
-# Dask: tables beyond one machine; tasks add integers, the client draws the noise.
-#
-# Source: :mod:`fastdp.tables`, whose plan, kernels and noise these are.
+# Tables beyond one machine: tasks add integers, the client draws the noise.
 
 #: Partial sums that one task adds up.
 FAN_IN = 8
 
 
-@dataclass(frozen=True)
-class DaskTable:
-    """A Dask data frame or files, added up by the cluster."""
-
-    ENGINE: ClassVar[str] = "dask"
-
-    frame: Foreign
-
-    def open(self, columns: Sequence[str], dictionary: Sequence[str]) -> Source:
-        """The columns as a source with ``add``, their names checked."""
-        delayed, frame = engine("dask", "dask").delayed, self.frame
-        if isinstance(frame, (str, os.PathLike)):
-            dataset = open_dataset(Path(validation.path("frame", frame)), dictionary)
-            whole, parts = open_source(dataset, columns), [delayed(part, traverse=False) for part in _parts(dataset)]
-        elif hasattr(frame, "to_delayed") and hasattr(frame, "_meta"):
-            whole, parts = open_source(frame._meta, columns), frame[list(dict.fromkeys(columns))].to_delayed()
-        else:
-            raise ParameterError(
-                f"frame is a {type(frame).__name__}: expected a dask.dataframe.DataFrame, or the path of Parquet or "
-                "CSV files that all workers reach"
-            )
-        add = partial(_exact_sums, parts, whole.columns, dictionary)
-        return Source(whole.family, whole.columns, whole.schema, lambda: iter(()), add=add)
-
-
-def table(frame: Foreign) -> DaskTable:
+def table(frame: Foreign) -> EngineTable:
     """A Dask data frame, or files, as the table of :func:`fastdp.aggregate`, ``totals``, ``counts`` and ``means``.
 
     Parameters
@@ -144,16 +111,32 @@ def table(frame: Foreign) -> DaskTable:
 
     Returns
     -------
-    DaskTable
-        Windows, keys and clips must be public: a :class:`fastdp.Time` with ``start`` and ``stop``, ``keys`` with
-        ``by``, a clip (or a bound of two ends) of each column; no :class:`fastdp.Person`.  The release is bit for bit
-        one machine's.
+    EngineTable
+        Windows and keys must be public: a :class:`fastdp.Time` with ``start`` and ``stop``, ``keys`` with ``by``.
+        Quantiles, distinct entries and ``Person(rows="auto")`` need one machine.  The release is bit for bit one
+        machine's.
 
     Notes
     -----
-    Sums have no noise yet: the cluster's operator sees them.  Row numbers in errors count within a partition.
+    Sums have no noise yet: the cluster's operator sees them.  With a :class:`fastdp.Person` workers get the key by
+    whose hashes rows are chosen, never that of the noise.  Row numbers in errors count within a partition.
     """
-    return DaskTable(frame)
+    return EngineTable(partial(_open, frame))
+
+
+def _open(frame: Foreign, columns: Sequence[str], dictionary: Sequence[str]) -> Source:
+    delayed = engine("dask", "dask").delayed
+    if isinstance(frame, (str, os.PathLike)):
+        dataset = open_dataset(Path(validation.path("frame", frame)), dictionary)
+        whole, parts = open_source(dataset, columns), [delayed(part, traverse=False) for part in _parts(dataset)]
+    elif hasattr(frame, "to_delayed") and hasattr(frame, "_meta"):
+        whole, parts = open_source(frame._meta, columns), frame[list(dict.fromkeys(columns))].to_delayed()
+    else:
+        raise ParameterError(
+            f"frame is a {type(frame).__name__}: expected a dask.dataframe.DataFrame, or the path of Parquet or CSV "
+            "files that all workers reach"
+        )
+    return replace(whole, rows=None, add=partial(_added, parts, whole.columns, dictionary))
 
 
 def _parts(dataset: Foreign) -> list[Foreign]:
@@ -166,32 +149,32 @@ def _parts(dataset: Foreign) -> list[Foreign]:
     return [FileSystemDataset([each], dataset.schema, dataset.format, dataset.filesystem) for each in found]
 
 
-def _exact_sums(
+def _added(
     parts: list[Foreign],
     columns: Sequence[str],
     dictionary: Sequence[str],
-    plan: TablePlan,
-    quantities: Sequence[Quantity],
+    work: Callable[[Source], Integers],
+    who: str | None,
 ) -> Integers:
-    """Exact sums over windows and keys, by the cluster."""
+    """Sum of `work` over parts of the table, each of which has all rows of its persons."""
     delayed = engine("dask", "dask").delayed
-    work = partial(_part_sums, columns, dictionary, plan, quantities)
-    sums = [delayed(work)(part) for part in parts]
+    read = partial(open_source, columns=columns, dictionary=dictionary)
+    if who is not None and len(parts) > 1:
+        pieces = [delayed(_split, nout=len(parts))(read, part, who, len(parts)) for part in parts]
+        parts = [delayed(arrow.concat_tables)(list(same)) for same in zip(*pieces, strict=True)]
+    sums = [delayed(_worked)(work, read, part) for part in parts]
     while len(sums) > 1:
-        sums = [delayed(_added)(sums[k : k + FAN_IN]) for k in range(0, len(sums), FAN_IN)]
+        sums = [delayed(sum)(sums[k : k + FAN_IN]) for k in range(0, len(sums), FAN_IN)]
     found: Integers = sums[0].compute()
     return found
 
 
-def _part_sums(
-    columns: Sequence[str], dictionary: Sequence[str], plan: TablePlan, quantities: Sequence[Quantity], part: Foreign
-) -> Integers:
-    """Sums over one partition on a worker, without a key."""
-    keys = Keys(plan.by, plan.keys)
-    rows = (each.rows for each in read_rows(open_source(part, columns, dictionary), plan, keys))
-    return exact_sums(rows, quantities, plan, keys.size)[0]
+def _worked(work: Callable[[Source], Integers], read: Callable[[Foreign], Source], part: Foreign) -> Integers:
+    return work(read(part))
 
 
-def _added(parts: list[Integers]) -> Integers:
-    found: Integers = np.add.reduce(parts)
-    return found
+def _split(read: Callable[[Foreign], Source], part: Foreign, who: str, parts: int) -> list[Foreign]:
+    """Rows of a part by the part of their person."""
+    rows = read(part).table().unify_dictionaries()
+    owners, _ = parts_of_persons(rows.column(who).combine_chunks(), parts)
+    return [rows.filter(arrow.array(owners == k)) for k in range(parts)]

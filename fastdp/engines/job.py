@@ -18,8 +18,8 @@ from fastdp.errors import ParameterError, StateError
 from fastdp.guarantee import Guarantee
 from fastdp.kinds import Array, Floats, Indices, Json
 from fastdp.ledger import Ledger
+from fastdp.noise.binding import bound_distribution
 from fastdp.noise.key import KEY_BYTES, Key, is_secret, read_key
-from fastdp.perturbers.base import bound_distribution
 from fastdp.state.driver import Publisher
 from fastdp.state.machine import Machine
 from fastdp.streams.fleet import MACHINES, Fleet
@@ -284,4 +284,4 @@ def _is_bound(machine: Machine[Any]) -> bool:
             "fastdp."
         )
     composition = machine.composition
-    return bound_distribution(composition.perturber, Key.from_seed(0), 1, composition.publish_epsilon) is not None
+    return bound_distribution(composition.perturber, 1, composition.publish_epsilon) is not None

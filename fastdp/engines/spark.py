@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from functools import partial, reduce
-from operator import add, and_
-from typing import ClassVar
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import chain
 
 import numpy as np
 
 from fastdp import validation
-from fastdp.data.source import Source, arrow, check_names, narwhals
+from fastdp.data.source import EngineTable, Source, arrow, check_names, open_source
 from fastdp.engines.job import Foreign, Job, engine, publish
-from fastdp.engines.windows import Released, Shard, clock, machine_of, merge, names_of, owners, schema_of
+from fastdp.engines.windows import (
+    Released,
+    Shard,
+    clock,
+    machine_of,
+    merge,
+    names_of,
+    owners,
+    parts_of_persons,
+    schema_of,
+)
 from fastdp.errors import DataError, ParameterError
 from fastdp.kinds import Integers
 from fastdp.streams.fleet import Fleet
-from fastdp.tables.calendar import Time
-from fastdp.tables.plan import TablePlan
-from fastdp.tables.sums import NOT_FINITE, Quantity
 
-#: Columns of rows of streams: id, order, value.
+#: Columns of rows of streams: id, order, value; of windows.
 ROW = "fastdp_id", "fastdp_order", "fastdp_value"
+SHARD, MICROS = "fastdp_shard", "fastdp_micros"
 
 
 def release(frame: Foreign, job: Job, *, id: str, order: str, value: str, into: str = "published") -> Foreign:
@@ -149,7 +156,6 @@ def windows(frame: Foreign, job: Job, shards: int = 16) -> Foreign:
     """
     processor = engine("spark", "pyspark.sql.streaming").StatefulProcessor
     from pyspark.sql import functions as f
-    from pyspark.sql.pandas.functions import ArrowUDFType
     from pyspark.sql.pandas.types import from_arrow_schema
 
     shards = validation.integer("shards", shards, 1, 2**12)
@@ -159,9 +165,6 @@ def windows(frame: Foreign, job: Job, shards: int = 16) -> Foreign:
     released = from_arrow_schema(schema_of(job), prefer_timestamp_ntz=True)
     # Spark does not find names with dots in a group.
     plain = {name: f"fastdp_{i}" for i, name in enumerate(names)}
-
-    def owned(column: Foreign) -> Foreign:
-        return arrow.array(owners(job, {who or at: column}, shards), "int32")
 
     class Collect(processor):  # type: ignore[misc, valid-type]
         """Keeps the open windows of a shard."""
@@ -224,7 +227,7 @@ def windows(frame: Foreign, job: Job, shards: int = 16) -> Foreign:
             else:
                 self.state.update((state,))
 
-    owner = f.arrow_udf(owned, "int", ArrowUDFType.SCALAR)(_column(who or at)).alias(SHARD)
+    owner = _owner(lambda column: owners(job, {who or at: column}, shards), who or at).alias(SHARD)
     micros = [f.unix_micros(_column(at)).alias(MICROS)] if instants else []
     starts = frame.sparkSession.createDataFrame([(k,) for k in range(shards)], f"{SHARD} int").groupBy(SHARD)
     shares = (
@@ -235,94 +238,101 @@ def windows(frame: Foreign, job: Job, shards: int = 16) -> Foreign:
     return shares.groupBy("window").transformWithStateInPandas(Merge(), released, "Append", "None")
 
 
-# Spark: tables of any size; Spark adds integers, the driver draws the noise.
-#
-# Source: :mod:`fastdp.tables`, whose plan, grid and noise these are.
+# Tables of any size: Spark adds integers, the driver draws the noise.
 
-#: Columns that a table may not have.
-BIN, KEY, WRONG, SHARD, MICROS = "fastdp_bin", "fastdp_key", "fastdp_wrong", "fastdp_shard", "fastdp_micros"
-EPOCH = "1970-01-01 00:00:00"
+#: Integers that workers pass on at a time; the number of what is passed on if it is an error's text.
+CHUNK, ERROR = 2**17, -1
 
 
-@dataclass(frozen=True)
-class SparkTable:
-    """A Spark data frame whose rows Spark adds up."""
-
-    ENGINE: ClassVar[str] = "spark"
-
-    frame: Foreign
-
-    def open(self, columns: Sequence[str], dictionary: Sequence[str]) -> Source:
-        """The columns as a source with ``add``, their names checked."""
-        engine("spark", "pyspark")
-        if not hasattr(self.frame, "sparkSession"):
-            raise ParameterError(f"frame is a {type(self.frame).__name__}: expected a pyspark.sql.DataFrame")
-        check_names(columns, self.frame.columns, self.frame)
-        schema = narwhals.from_native(self.frame).collect_schema()
-        add = partial(exact_sums, self.frame)
-        return Source("pandas", columns, schema, lambda: iter(()), add=add, texts=False)
-
-
-def table(frame: Foreign) -> SparkTable:
+def table(frame: Foreign) -> EngineTable:
     """A Spark data frame as the table of :func:`fastdp.aggregate`, ``totals``, ``counts`` and ``means``.
 
     Parameters
     ----------
     frame : pyspark.sql.DataFrame
-        Stored, so that a repeated task reads the same.  Times are timestamps, with or without a zone, dates, or
-        numbers with ``Time(unit=)``; by default the zone is the session's for timestamps, and none for others.
-        Texts are no times here, because Spark has formats of its own: ``to_timestamp`` makes them.
+        Stored, so that a repeated task reads the same.  The zone of timestamps is by default the session's.
 
     Returns
     -------
-    SparkTable
-        Public windows, keys and clips, as for :func:`fastdp.engines.dask.table`; the release is bit for bit one
-        machine's.
+    EngineTable
+        As :func:`fastdp.engines.dask.table`; the release is bit for bit one machine's.
 
     Notes
     -----
-    Sums have no noise yet: the cluster's operator sees them.  Of Spark's errors about a row only the kind is shown. A
-    cell takes 2^31 rows at the clip.  Rows with unlisted keys are dropped after the sums: filter first if there are
-    many.
+    Sums have no noise yet: the cluster's operator sees them.  Of Spark's errors about a row only the kind is shown.
     """
-    return SparkTable(frame)
+    return EngineTable(partial(_open, frame))
 
 
-def exact_sums(frame: Foreign, plan: TablePlan, quantities: Sequence[Quantity]) -> Integers:
-    """Exact sums over windows and keys, by Spark, which groups by a common length of windows."""
+def _open(frame: Foreign, columns: Sequence[str], dictionary: Sequence[str]) -> Source:
+    engine("spark", "pyspark")
+    if not hasattr(frame, "sparkSession"):
+        raise ParameterError(f"frame is a {type(frame).__name__}: expected a pyspark.sql.DataFrame")
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    check_names(columns, frame.columns, frame)
+    used = frame.select(*map(_column, dict.fromkeys(columns)))
+    zone = frame.sparkSession.conf.get("spark.sql.session.timeZone")
+    schema = to_arrow_schema(used.schema, timezone=zone)
+    empty = open_source(schema.empty_table(), columns)
+    return replace(empty, family="pandas", rows=None, add=partial(_added, used, empty))
+
+
+def _added(frame: Foreign, empty: Source, work: Callable[[Source], Integers], who: str | None) -> Integers:
+    """Sum of `work` over parts of the frame, each of which has all rows of its persons."""
+    columns = empty.columns
+    if who is not None:
+        frame = frame.repartition(_owner(lambda column: parts_of_persons(column, 2**31 - 1)[0], who))
+
+    def part(batches: Iterator[Foreign]) -> Iterator[Foreign]:
+        for first in batches:
+            reader = arrow.RecordBatchReader.from_batches(first.schema, chain([first], batches))
+            try:
+                sums = work(open_source(reader, columns))
+                cut = ((k, sums[CHUNK * k :][:CHUNK]) for k in range(-(-sums.size // CHUNK)))
+                yield from (_passed(k, each.tobytes()) for k, each in cut if each.any())
+            except (DataError, ParameterError) as error:
+                # Spark's own words would quote the program.
+                yield _passed(ERROR, str(error).encode())
+                return
+
+    def joined(batches: Iterator[Foreign]) -> Iterator[Foreign]:
+        sums: dict[int, Integers] = {}
+        for batch in batches:
+            for k, data in zip(*batch.to_pydict().values(), strict=True):
+                if k == ERROR:
+                    yield _passed(k, data)
+                else:
+                    sums[k] = sums.get(k, 0) + np.frombuffer(data, np.int64)
+        yield from (_passed(k, each.tobytes()) for k, each in sums.items())
+
+    schema, total = "number int, data binary", work(empty)
+    passed = frame.mapInArrow(part, schema).repartition("number").mapInArrow(joined, schema)
+    try:
+        found = passed.toArrow().to_pydict()
+    except Exception as error:  # Spark's may quote rows
+        raise DataError(
+            f"frame: a {type(error).__name__} while Spark read and added its columns; expected a table that is whole "
+            "(Spark's log says more)"
+        ) from None
+    for k, data in sorted(zip(found["number"], found["data"], strict=True)):
+        if k == ERROR:
+            raise DataError(data.decode())
+        total[CHUNK * k :][:CHUNK] += np.frombuffer(data, np.int64)
+    return total
+
+
+def _passed(number: int, data: bytes) -> Foreign:
+    return arrow.record_batch({"number": arrow.array([number], "int32"), "data": [data]})
+
+
+def _owner(owned: Callable[[Foreign], Integers], name: str) -> Foreign:
+    """Column of the part of each row's person, or of another column."""
     from pyspark.sql import functions as f
+    from pyspark.sql.pandas.functions import ArrowUDFType
 
-    first, last = plan.start or 0, plan.stop or 0
-    edges = np.array([0, 1]) if plan.calendar is None else plan.calendar.edges(first, last)
-    unit = int(reduce(np.gcd, np.diff(edges)))
-    begin, end = int(edges[0]), int(edges[-1])
-    moment = f.lit(0).cast("long") if plan.time is None else _micros(frame, plan.time, plan)
-    counts = (moment >= begin) & (moment < end)
-    keep = plan.time is not None and plan.time.missing == "raise"
-    rows = frame.where(counts | moment.isNull() if keep else counts)
-    numbers = {column.name: _column(column.name).cast("double") for column in plan.columns}
-    zero = {column.name for column in plan.columns if column.nonfinite == "zero"}
-    sums = [
-        _sum(each, numbers.get(each.column), each.column in zero, f"fastdp_{i}") for i, each in enumerate(quantities)
-    ]
-    # 0 times infinity or NaN is NaN.
-    checked = [f.coalesce(number, f.lit(float("nan"))) * 0.0 for name, number in numbers.items() if name not in zero]
-    if checked:
-        sums.append(f.sum(reduce(add, checked)).alias(WRONG))
-    bins = f.call_function("div", moment - begin, f.lit(unit)).alias(BIN)
-    grouped = rows.groupBy(bins, *map(_column, plan.by)).agg(*sums)
-    found = _collected(_coded(grouped, frame, plan))
-    places = found.column(BIN)
-    if places.null_count:
-        raise DataError("time: a row has none; expected one in every row (Time(missing='drop') drops such rows)")
-    if WRONG in found.column_names and np.isnan(found.column(WRONG).to_numpy()).any():
-        raise DataError(NOT_FINITE)
-    windows = np.searchsorted(edges, begin + places.to_numpy() * unit, side="right") - 1
-    keys = found.column(KEY).to_numpy() if plan.by else np.zeros(len(places), np.int64)
-    exact: Integers = np.zeros((len(quantities), last - first, len(plan.keys) if plan.by else 1), np.int64)
-    for i, into in enumerate(exact):
-        np.add.at(into, (windows, keys), found.column(f"fastdp_{i}").to_numpy())
-    return exact
+    made = f.arrow_udf(lambda column: arrow.array(owned(column), "int32"), "int", ArrowUDFType.SCALAR)
+    return made(_column(name))
 
 
 def _column(name: str) -> Foreign:
@@ -330,79 +340,3 @@ def _column(name: str) -> Foreign:
     from pyspark.sql import functions as f
 
     return f.col("`{}`".format(name.replace("`", "``")))
-
-
-def _micros(frame: Foreign, time: Time, plan: TablePlan) -> Foreign:
-    """Microseconds since 1970 of the column of times, or of the local clock."""
-    from pyspark.sql import functions as f
-
-    kind = dict(frame.dtypes)[time.column]
-    factor = {"s": 10**6, "ms": 10**3, "us": 1}.get(time.unit or "")
-    if time.unit is not None and kind in ("bigint", "int"):
-        number = _column(time.column).cast("long")
-        return f.call_function("div", number, f.lit(1000)) if factor is None else number * f.lit(factor)
-    if time.unit is not None and kind in ("double", "float"):
-        # As on one machine; NaN is greater than all numbers.
-        micros = _column(time.column).cast("double") * f.lit(1e-3 if factor is None else float(factor))
-        return f.when(f.abs(micros) < 2.0**62, f.floor(micros))
-    if kind == "timestamp":
-        return f.unix_micros(_column(time.column))
-    if kind not in ("timestamp_ntz", "date"):
-        raise ParameterError(
-            f"time = {time.column!r} holds {kind} entries: expected timestamps, dates or, with Time(unit=), "
-            "numbers on Spark"
-        )
-    clock = _column(time.column).cast("timestamp_ntz")
-    zone = None if plan.calendar is None else plan.calendar.time_zone
-    if zone is not None:
-        # The first of two times that the clock shows, and moved forward where it skips one.
-        clock = f.convert_timezone(f.lit(zone), f.lit("UTC"), clock)
-    return f.call_function("div", clock - f.expr(f"timestamp_ntz'{EPOCH}'"), f.expr("interval '0.000001' second"))
-
-
-def _sum(quantity: Quantity, number: Foreign, zero: bool, name: str) -> Foreign:
-    """Spark sum of ones, or of values in steps, rounded as on one machine."""
-    from pyspark.sql import functions as f
-
-    if quantity.name == "count":
-        return f.count(f.lit(1)).alias(name)
-    if zero:
-        number = f.when(number * 0.0 == 0.0, number).otherwise(0.0)
-    low, high = float(quantity.low), float(quantity.high)
-    if quantity.name == "beyond":
-        outside = (number > high * quantity.grid) | (number < low * quantity.grid)
-        return f.sum(f.when(outside, 1).otherwise(0)).alias(name)
-    exact = number * f.lit(1.0 / quantity.grid)
-    # Not least and greatest, which cost more than the sum.
-    steps = f.when(exact >= high, f.lit(int(high))).when(exact <= low, f.lit(int(low))).otherwise(f.rint(exact))
-    steps = steps.cast("long")
-    steps = steps - quantity.centre if quantity.centre else steps
-    if quantity.name == "square":
-        whole = steps.cast("double")
-        steps = f.rint(whole * whole * f.lit(quantity.factor)).cast("long")
-    return f.sum(steps).alias(name)
-
-
-def _coded(grouped: Foreign, frame: Foreign, plan: TablePlan) -> Foreign:
-    """Groups of listed keys, with indices, and groups without a time."""
-    from pyspark.sql import functions as f
-
-    if not plan.by:
-        return grouped
-    names = [f"fastdp_key_{k}" for k in range(len(plan.by))]
-    columns = {name: [row[k] for row in plan.keys] for k, name in enumerate(names)}
-    keys = frame.sparkSession.createDataFrame(arrow.table({**columns, KEY: range(len(plan.keys))}))
-    same = reduce(and_, (_column(by).eqNullSafe(keys[name]) for by, name in zip(plan.by, names, strict=True)))
-    coded = grouped.join(f.broadcast(keys), same, "left").drop(*names, *map(_column, plan.by))
-    return coded.where(coded[KEY].isNotNull() | coded[BIN].isNull())
-
-
-def _collected(grouped: Foreign) -> Foreign:
-    """Arrow table of `grouped`; Spark's errors may quote rows and are dropped."""
-    try:
-        return grouped.toArrow()
-    except Exception as error:
-        raise DataError(
-            f"frame: a {type(error).__name__} while Spark read and added its columns; expected a table that is "
-            "whole, and at most 2^63 steps in a sum (Spark's log says more)"
-        ) from None

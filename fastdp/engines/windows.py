@@ -18,7 +18,7 @@ import numpy as np
 from fastdp import validation
 from fastdp.engines.job import Foreign, Job
 from fastdp.errors import DataError, ParameterError, StateError
-from fastdp.kinds import Indices, Instant, Integers, Json
+from fastdp.kinds import Flags, Indices, Instant, Integers, Json
 from fastdp.noise.canonical import rule_of
 from fastdp.noise.key import Key
 from fastdp.state import codec
@@ -76,11 +76,16 @@ def owners(job: Job, rows: Columns, shards: int) -> Indices:
         return parts_of([str(each) for each in rows[machine.time.column]], shards)
     if not len(rows[who]):
         return np.empty(0, np.int64)
-    digests, named = digests_of(as_arrow(rows[who], "persons"))
+    owned, named = parts_of_persons(as_arrow(rows[who], "persons"), shards)
     if named is not None and not named.all():
         raise DataError(f"persons[{int(np.argmin(named))}] is missing: expected the person of every row")
-    owned: Indices = (digests[:, 0].view(np.uint64) % np.uint64(shards)).astype(np.int64)
     return owned
+
+
+def parts_of_persons(persons: Foreign, parts: int) -> tuple[Indices, Flags | None]:
+    """Part of the person of each row, one for all spellings, and flags of rows that have one (None: all)."""
+    digests, named = digests_of(persons)
+    return (digests[:, 0].view(np.uint64) % np.uint64(parts)).astype(np.int64), named
 
 
 def is_person(key: str, persons: Sequence[object]) -> bool:

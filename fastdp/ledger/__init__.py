@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from fastdp.ledger.costs import Budget
 from fastdp.ledger.entry import Entry
 from fastdp.ledger.ledger import Ledger, Reservation
-from fastdp.ledger.odometer import compose
+from fastdp.ledger.odometer import Budget, compose
 
 __all__ = ["Budget", "Entry", "Ledger", "Reservation", "compose"]

@@ -8,19 +8,17 @@ import json
 import math
 import re
 import unicodedata
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
 from typing import Any, NamedTuple
 
 import msgspec
 
-from fastdp import record as records
 from fastdp import validation
 from fastdp.errors import ParameterError, StateError
 from fastdp.guarantee import Guarantee
 from fastdp.kinds import Json
-from fastdp.record import parameter, record, values_of
+from fastdp.record import Text, parameter, record, values_of
 from fastdp.units import Times, UnitRows
 
 LONGEST_NAME, LONGEST_NOTE = 200, 2000
@@ -51,26 +49,7 @@ ELEMENTS = (
 )
 
 
-@dataclass(frozen=True)
-class Text(records.Kind):
-    """A text that a line of the ledger can store."""
-
-    longest: int = LONGEST_NAME
-    least: int = 1
-
-    def check(self, name: str, value: object) -> str:
-        if not isinstance(value, str) or not self.least <= len(value) <= self.longest:
-            wanted = f"expected a text of {self.least} to {self.longest} characters"
-            raise ParameterError(f"{name} = {validation.shown(value)}: {wanted}")
-        try:
-            value.encode()
-        except UnicodeEncodeError:
-            wanted = "expected a text that UTF-8 can encode"
-            raise ParameterError(f"{name} = {validation.shown(value)}: {wanted}") from None
-        return value
-
-
-NAME, NOTE = Text(), Text(LONGEST_NOTE, 0)
+NAME, NOTE, LABEL = Text(LONGEST_NAME), Text(LONGEST_NOTE, 0), Text(LONGEST_NAME, optional=True)
 
 
 @record
@@ -103,14 +82,14 @@ class Entry:
     time: str
     stream: str = parameter(NAME)
     guarantee: Guarantee
-    part: str | None = parameter(Text(optional=True))
+    part: str | None = parameter(LABEL)
     start: int | None
     stop: int | None
     mechanism: Any
     note: str = parameter(NOTE)
     state: str
-    nonce: str = parameter(Text(least=0), default="")
-    fingerprint: str | None = parameter(Text(optional=True), default=None)
+    nonce: str = parameter(Text(LONGEST_NAME, 0), default="")
+    fingerprint: str | None = parameter(LABEL, default=None)
 
     def _check(self) -> None:
         if self.start is not None or self.stop is not None:

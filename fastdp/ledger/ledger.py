@@ -16,12 +16,11 @@ from fastdp import validation
 from fastdp.errors import BudgetError, DataError, ParameterError, StateError
 from fastdp.guarantee import Guarantee
 from fastdp.kinds import Duration, Json
-from fastdp.ledger import costs
-from fastdp.ledger.costs import Budget, Loss, rounded
-from fastdp.ledger.entry import NOTE, Entry, Text, described, normal_name
-from fastdp.ledger.odometer import Region, compose
+from fastdp.ledger.entry import NOTE, Entry, described, normal_name
+from fastdp.ledger.odometer import Budget, Loss, Region, alone, budget_left, compose, rounded
 from fastdp.ledger.store import ENDS, ENTERS, LedgerState, Store, Verification, budget, ending
 from fastdp.noise.key import Key
+from fastdp.record import Text
 from fastdp.units import Period, Times, parse_length, shown_time
 
 
@@ -277,7 +276,11 @@ class Ledger:
         guarantee, stream, start, stop, part, mechanism, note
             As for :meth:`spend`.
         """
-        if not _depend_on_no_data(cancel_on):
+        given: object = cancel_on
+        if not isinstance(given, tuple) or not all(
+            isinstance(kind, type) and issubclass(kind, BaseException) and not issubclass(DataError, kind)
+            for kind in given
+        ):
             raise ParameterError(
                 f"cancel_on = {validation.shown(cancel_on)}: expected a tuple of exception classes whose errors do "
                 "not depend on the data; a DataError does, so no class that it belongs to is accepted"
@@ -392,7 +395,7 @@ class Ledger:
             if over is before:
                 said = f"has spent {rounded(before)[field]!r} of {limit[field]!r} {name} already{whose}"
             else:
-                needs = costs.alone(wanted.guarantee)
+                needs = alone(wanted.guarantee)
                 left = self._left(state, stream, Region.of(wanted))[field]
                 said = f"has {left!r} of {limit[field]!r} {name} left{whose}, "
                 said += f"this release needs {rounded(needs)[field]!r}"
@@ -434,11 +437,11 @@ class Ledger:
         """Cost allowed to a release on a region."""
         odometer, limit = state.odometer, self._lowest(state, stream)
         total = odometer.total
-        found = costs.left(limit, total(stream, limit=limit), total(stream, region, limit))
+        found = budget_left(limit, total(stream, limit=limit), total(stream, region, limit))
         for _, bound, per, number in _renewing(state, stream, region):
             loss = odometer.of_person(stream, per, number)
             changes = odometer.changes(stream, per, number, region)
-            found = _least(found, costs.left(bound, loss, loss, changes))
+            found = _least(found, budget_left(bound, loss, loss, changes))
         return found
 
 
@@ -486,14 +489,6 @@ def in_words(loss: Guarantee | Budget) -> str:
     others = {"delta": loss.delta or math.inf, "rho": loss.rho}
     said = [f"{name} = {amount!r}" for name, amount in others.items() if amount < math.inf]
     return ", ".join([f"epsilon = {loss.epsilon!r}", *said])
-
-
-def _depend_on_no_data(kinds: object) -> bool:
-    """True for exception classes, none a DataError or its base."""
-    return isinstance(kinds, tuple) and all(
-        isinstance(kind, type) and issubclass(kind, BaseException) and not issubclass(DataError, kind)
-        for kind in kinds
-    )
 
 
 def _refuse_noise(state: LedgerState, wanted: Entry) -> None:

@@ -29,8 +29,8 @@ from fastdp import validation
 from fastdp.errors import ParameterError, StateError
 from fastdp.kinds import Json
 from fastdp.ledger import odometer
-from fastdp.ledger.costs import Budget
 from fastdp.ledger.entry import Entry
+from fastdp.ledger.odometer import Budget
 from fastdp.noise.key import Key
 from fastdp.state.atomic_files import sync_folder, write_owned
 
@@ -138,11 +138,6 @@ class LedgerState:
         """Reserved release; None in any other state."""
         found = self._entries("id = ? AND state = 'reserved'", number)
         return found[0] if found else None
-
-    def all_reserved(self) -> list[int]:
-        """Numbers of reservations that were never ended."""
-        asked = "SELECT id FROM release WHERE state = 'reserved' ORDER BY id"
-        return [number for (number,) in self.db.execute(asked).fetchall()]
 
     def entries(self, stream: str | None) -> list[Entry]:
         """Releases of a stream, or all, in order."""
@@ -432,7 +427,8 @@ class Store:
                     "lines are missing, or it is another one)"
                 )
             number, seal = state.last()
-            return Verification(number + 1, seal.hex(), state.all_reserved())
+            reserved = db.execute("SELECT id FROM release WHERE state = 'reserved' ORDER BY id").fetchall()
+            return Verification(number + 1, seal.hex(), [number for (number,) in reserved])
 
     def _opened(self) -> sqlite3.Connection:
         """Open database of the file."""

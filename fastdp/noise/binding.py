@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import struct
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, NamedTuple, Protocol, Self, cast, runtime_checkable
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 
 from fastdp.kinds import Integers
 from fastdp.noise import gaussian, sampler
-from fastdp.noise.draws import Distribution, fill_noise
 from fastdp.noise.gaussian import GaussianDistribution
 from fastdp.noise.key import KEY_BYTES, DrawnTwiceError, Key
+from fastdp.noise.sampler import Distribution, fill_noise
 from fastdp.noise.words import Purpose, RowWords, StreamId, Words, WordStream
 from fastdp_kernels.noise import bound_sums, chacha
 
@@ -38,6 +38,40 @@ Chain = Words
 #: Words of a chain key.
 CHAIN_WORDS = chacha.CHAIN
 _START = StreamId(Purpose.CHAIN)
+
+
+def theta_key(key: Key, theta_steps: int) -> Key:
+    """Key of the noise under one threshold."""
+    return key.within("theta", theta_steps)
+
+
+@runtime_checkable
+class BoundPerturber(Protocol):
+    """Perturber of independent sums, each released once, with noise bound to the sums so far."""
+
+    def leaf_distribution(self, theta_steps: int, epsilon: float) -> Distribution | None:
+        """Distribution of a sum's noise; None to leave it unbound."""
+
+
+def bound_distribution(perturber: object, theta_steps: int, epsilon: float) -> Distribution | None:
+    """Distribution of bound noise; None for noise drawn in trees."""
+    # By name: isinstance with a protocol costs more than a short chunk.
+    if not hasattr(perturber, "leaf_distribution"):
+        return None
+    return cast("BoundPerturber", perturber).leaf_distribution(theta_steps, epsilon)
+
+
+class BoundDistributions(dict[int, Distribution | None]):
+    """:func:`bound_distribution` by theta in grid steps, cached."""
+
+    def __init__(self, perturber: object, epsilon: float) -> None:
+        super().__init__()
+        self._asked = perturber, epsilon
+
+    def __missing__(self, theta_steps: int) -> Distribution | None:
+        perturber, epsilon = self._asked
+        found = self[theta_steps] = bound_distribution(perturber, theta_steps, epsilon)
+        return found
 
 
 def start_chain(key: Key) -> Chain:

@@ -1,4 +1,4 @@
-"""The distribution for a budget, and arrays of exact draws for users; ``sampler`` and ``gaussian`` make the draws."""
+"""Arrays of exact draws, for noise that users add themselves; ``sampler`` and ``gaussian`` make the draws."""
 
 from __future__ import annotations
 
@@ -7,85 +7,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 
 from fastdp import validation
 from fastdp.errors import ParameterError
-from fastdp.guarantee import Guarantee, round_up
 from fastdp.kinds import Integers
 from fastdp.noise import gaussian, sampler
-from fastdp.noise.gaussian import GaussianDistribution, gaussian_distribution
+from fastdp.noise.gaussian import gaussian_distribution
 from fastdp.noise.key import KEY_BYTES, Binding, Key
-from fastdp.noise.sampler import LaplaceDistribution, geometric_distribution, laplace_distribution
-from fastdp.noise.words import MAX_WORDS, Purpose, StreamId, Words
-
-# Noise of perturbers, and the distribution that a budget buys.
-#
-# A perturber's ``epsilon`` is its pure loss where noise is discrete Laplace.  Where noise is discrete Gaussian it
-# stands for rho = epsilon^2 / 2, which is also what a pure loss of epsilon costs in concentrated DP (Bun and
-# Steinke 2016, Proposition 1.4): budgets of thresholds and of perturbers are one kind of number.  An integer that a
-# unit moves by theta, released on h levels, then has noise of scale theta h / epsilon, or of sigma theta sqrt(h) /
-# epsilon.
-
-NoiseName = Literal["laplace", "gaussian"]
-Distribution = LaplaceDistribution | GaussianDistribution
-
-
-@lru_cache(maxsize=256)
-def noise_distribution(noise: NoiseName, theta_steps: int, levels: int, epsilon: float) -> Distribution:
-    """Distribution for an integer that a unit changes by `theta_steps` on `levels` levels."""
-    if noise == "laplace":
-        return laplace_distribution(Fraction(theta_steps * levels) / Fraction(epsilon))
-    return gaussian_distribution(sigma_above(theta_steps * theta_steps * levels, epsilon))
-
-
-def sigma_above(square: int, epsilon: float) -> Fraction:
-    """Sigma, rounded up, with which squared L2 sensitivity `square` costs rho = epsilon^2 / 2."""
-    wanted = Fraction(square) / Fraction(epsilon) ** 2
-    sigma = math.sqrt(wanted)
-    while Fraction(sigma) ** 2 < wanted:
-        sigma = math.nextafter(sigma, math.inf)
-    return Fraction(sigma)
-
-
-def fill_noise(
-    out: Integers, distribution: Distribution, words: Words, further: Callable[[int, Integers], Words]
-) -> None:
-    """:func:`fastdp.noise.gaussian.fill_from` for draws of either distribution."""
-    if isinstance(distribution, GaussianDistribution):
-        gaussian.fill_from(out, distribution, words, further)
-    else:
-        sampler.fill_from(out, distribution, words, further)
-
-
-def draw_scale(noise: NoiseName, levels: int, epsilon: float) -> float:
-    """Scale, or sigma, of a draw, in units of theta."""
-    return float(Fraction(levels) / Fraction(epsilon)) if noise == "laplace" else math.sqrt(levels) / epsilon
-
-
-def concentrated(epsilon: float, *derivation: str) -> Guarantee:
-    """Guarantee of Gaussian noise: rho, and an infinite epsilon until a delta is chosen."""
-    rho = round_up(Fraction(epsilon) ** 2 / 2)
-    return Guarantee(math.inf, rho=rho, arithmetic="exact", derivation=derivation)
-
-
-def group_share(epsilon: float, square: int | Fraction) -> float:
-    """Large float s with s sqrt(`square`) <= `epsilon`."""
-    share = epsilon / math.sqrt(square)
-    while square * Fraction(share) ** 2 > Fraction(epsilon) ** 2:
-        share = math.nextafter(share, 0.0)
-    return share
-
-
-def l2_square(contributions: int, per_window: int | None) -> int:
-    """Squared L2 norm of one unit's change: k rows, at most `per_window` in one sum."""
-    k, j = contributions, per_window or contributions
-    return k // j * j**2 + (k % j) ** 2
-
-
-# Arrays of draws, for noise that users add themselves.
+from fastdp.noise.sampler import geometric_distribution, laplace_distribution
+from fastdp.noise.words import MAX_WORDS, Purpose, StreamId
 
 
 def discrete_laplace(

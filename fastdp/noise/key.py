@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import binascii
 import contextlib
 import hashlib
 import os
@@ -363,29 +364,18 @@ def read_key(path: Path, option: str = "--key-file") -> Key:
                 f"expected an owner-only file (chmod 600 {path})"
             )
         content = file.read(4 * KEY_BYTES)
-    return Key.from_bytes(_decode(content, f"{option} {path}"))
+    if len(content) != KEY_BYTES:
+        # Unlike bytes.fromhex it accepts no blanks between digits.
+        with contextlib.suppress(ValueError):
+            content = binascii.unhexlify(content.strip())
+    if len(content) != KEY_BYTES:
+        raise ParameterError(
+            f"{option} {path}: expected exactly {KEY_BYTES} raw bytes or {2 * KEY_BYTES} hexadecimal digits "
+            "(the content is not shown: it is secret)"
+        )
+    return Key.from_bytes(content)
 
 
 def read_ledger_key(path: Path | None) -> Key | None:
     """Key in the file of ``--ledger-key-file``; None without one."""
     return None if path is None else read_key(path, "--ledger-key-file")
-
-
-def _decode(content: bytes, shown: str) -> bytes:
-    """The 32 bytes of a key file; else ParameterError."""
-    if len(content) == KEY_BYTES:
-        return content
-    digits = content.strip()
-    if len(digits) == 2 * KEY_BYTES:
-        try:
-            # int() would accept signs and underscores, fromhex spaces; the length rules the latter out
-            # only together with the result's length.
-            secret = bytes.fromhex(digits.decode("ascii"))
-        except ValueError:
-            secret = b""
-        if len(secret) == KEY_BYTES:
-            return secret
-    raise ParameterError(
-        f"{shown}: expected exactly {KEY_BYTES} raw bytes or {2 * KEY_BYTES} hexadecimal digits "
-        "(the content is not shown: it is secret)"
-    )

@@ -13,9 +13,10 @@ import numpy as np
 from fastdp.guarantee import Guarantee
 from fastdp.kinds import Floats, Integers
 from fastdp.noise import gaussian, sampler
-from fastdp.noise.draws import Distribution
+from fastdp.noise.binding import BoundPerturber, theta_key
 from fastdp.noise.gaussian import GaussianDistribution
 from fastdp.noise.key import Key
+from fastdp.noise.sampler import Distribution
 from fastdp.noise.words import RowWords, StreamId, distinct_of
 
 
@@ -35,16 +36,19 @@ class HierarchyShape:
         Nodes on the highest released level; leaves of a tree, tops * b^(levels - 1).
     tree_blocks : int
         Blocks of one tree: max_range values, in full blocks.
+    reach : int
+        Bound on a tree's sums of hats, in leaf noise scales; 0 with boxes.
     """
 
-    fan_out: int
-    height: int
-    pruned: int
-    levels: int
-    block: int
-    tops: int
-    leaves: int
-    tree_blocks: int
+    fan_out: int = 2
+    height: int = 1
+    pruned: int = 0
+    levels: int = 1
+    block: int = 1
+    tops: int = 1
+    leaves: int = 1
+    tree_blocks: int = 1
+    reach: int = 0
 
     @property
     def widths(self) -> list[int]:
@@ -55,16 +59,6 @@ class HierarchyShape:
     def nodes(self) -> int:
         """Number of noise draws for one tree."""
         return sum(self.widths)
-
-    @property
-    def reach(self) -> int:
-        """Bound on a tree's sums of hats, in leaf noise scales; 0 with boxes."""
-        return 0
-
-
-def single_level(leaves: int, tree_blocks: int) -> HierarchyShape:
-    """Shape without a hierarchy: one value a block."""
-    return HierarchyShape(2, 1, 0, 1, 1, leaves, leaves, tree_blocks)
 
 
 class Perturber(Protocol):
@@ -95,21 +89,13 @@ class Perturber(Protocol):
         epsilon : float
             Total budget; with Gaussian noise rho = epsilon^2 / 2.
         key : Key
-            Secret of this threshold (:func:`theta_key`).
+            Secret of this threshold (:func:`fastdp.noise.binding.theta_key`).
         tree : int
             Number of the tree in the stream.
         """
 
     def node_noise(self, plan: HierarchyShape, theta_steps: int, epsilon: float, key: Key, tree: int) -> Integers:
         """Independent noise of every node, before consistency: a new int64[nodes], leaves first."""
-
-
-@runtime_checkable
-class BoundPerturber(Protocol):
-    """Perturber of independent sums, each released once, with noise bound to the sums so far."""
-
-    def leaf_distribution(self, theta_steps: int, epsilon: float) -> Distribution | None:
-        """Distribution of a sum's noise; None to leave it unbound."""
 
 
 @runtime_checkable
@@ -128,27 +114,6 @@ def correlation(perturber: Perturber) -> CorrelatedPerturber | None:
     """`perturber`, if its noise depends on earlier noise."""
     # By name: isinstance with a protocol costs more than a short chunk.
     return cast("CorrelatedPerturber", perturber) if hasattr(perturber, "correlate") else None
-
-
-def bound_distribution(perturber: Perturber, key: Key, theta_steps: int, epsilon: float) -> Distribution | None:
-    """Distribution of bound noise; None for noise drawn in trees."""
-    # By name: isinstance with a protocol costs more than a short chunk.
-    if not hasattr(perturber, "leaf_distribution"):
-        return None
-    return cast("BoundPerturber", perturber).leaf_distribution(theta_steps, epsilon)
-
-
-class BoundDistributions(dict[int, Distribution | None]):
-    """:func:`bound_distribution` by theta in grid steps, cached."""
-
-    def __init__(self, perturber: Perturber, key: Key, epsilon: float) -> None:
-        super().__init__()
-        self._asked = perturber, key, epsilon
-
-    def __missing__(self, theta_steps: int) -> Distribution | None:
-        perturber, key, epsilon = self._asked
-        found = self[theta_steps] = bound_distribution(perturber, key, theta_steps, epsilon)
-        return found
 
 
 @dataclass(frozen=True)
@@ -209,11 +174,6 @@ def noise_row_by_row(perturber: Perturber, rows: TreeRows) -> Integers:
     return np.stack(
         [draw(rows.plan, steps, rows.epsilon, keys[steps].of_stream(stream), tree) for steps, stream, tree in each]
     )
-
-
-def theta_key(key: Key, theta_steps: int) -> Key:
-    """Key of the noise under one threshold."""
-    return key.within("theta", theta_steps)
 
 
 # Noise of a random range in closed form, for the choice of a threshold.

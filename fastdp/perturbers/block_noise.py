@@ -17,10 +17,10 @@ from fastdp import validation
 from fastdp.errors import ParameterError
 from fastdp.guarantee import Guarantee, pure
 from fastdp.kinds import Floats, Integers, Records
-from fastdp.noise.draws import Distribution, NoiseName, concentrated, noise_distribution
 from fastdp.noise.key import Key
+from fastdp.noise.sampler import Distribution, NoiseName, concentrated, noise_distribution
 from fastdp.noise.words import Purpose, StreamId
-from fastdp.perturbers.base import HierarchyShape, fill, independent_constant, single_level
+from fastdp.perturbers.base import HierarchyShape, fill, independent_constant
 from fastdp.perturbers.hierarchy import Hierarchy
 from fastdp.record import Checked, Choice, Flag, parameter, record
 from fastdp.releases.intervals import SumNoise, tree_variances
@@ -52,7 +52,7 @@ class Flat:
 
     def plan(self, epsilon: float, max_range: int) -> HierarchyShape:
         """One level, one value a block, in batches of DRAWN values."""
-        return single_level(DRAWN, DRAWN)
+        return HierarchyShape(leaves=DRAWN, tops=DRAWN, tree_blocks=DRAWN)
 
     def guarantee(self, plan: HierarchyShape, epsilon: float) -> Guarantee:
         if self.noise == "gaussian":
@@ -118,8 +118,8 @@ PRIOR_EVENTS = 1.0
 class BlocksShape(HierarchyShape):
     """Public shape with the first block length, 2^first values, and 2^usual without a focus."""
 
-    first: int
-    usual: int
+    first: int = 0
+    usual: int = 0
 
 
 def _checked_focus(name: str, focus: object) -> Focus:

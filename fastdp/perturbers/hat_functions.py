@@ -32,17 +32,17 @@ class HatsShape(HierarchyShape):
     def widths(self) -> list[int]:
         return [self.leaves, *(self.leaves // self.fan_out**level + 1 for level in range(1, self.levels))]
 
-    @property
-    def reach(self) -> int:
-        """Largest difference, in leaf noise scales s, of numbers that :func:`make_hats_consistent` subtracts.
 
-        On the highest level, n = b^j: Z is within 64 n s, and C z0, of squared weights n (2 n^2 + 1) / 3, within 23
-        roots of it or 146 n, except with probability e^-63 (``docs/streams.md``).
-        """
-        if self.levels == 1:
-            return 0
-        n: int = self.fan_out ** (self.levels - 1)
-        return 64 * n + max(146 * n, math.isqrt(23**2 * n * (2 * n**2 + 1) // 3) + 1)
+def hats_reach(fan_out: int, levels: int) -> int:
+    """Largest difference, in leaf noise scales s, of numbers that :func:`make_hats_consistent` subtracts.
+
+    On the highest level, n = b^j: Z is within 64 n s, and C z0, of squared weights n (2 n^2 + 1) / 3, within 23 roots
+    of it or 146 n, except with probability e^-63 (``docs/streams.md``).
+    """
+    if levels == 1:
+        return 0
+    n: int = fan_out ** (levels - 1)
+    return 64 * n + max(146 * n, math.isqrt(23**2 * n * (2 * n**2 + 1) // 3) + 1)
 
 
 class HatTables(NamedTuple):

@@ -14,8 +14,8 @@ from fastdp.errors import ParameterError
 from fastdp.guarantee import Guarantee, pure
 from fastdp.kinds import Floats, Integers
 from fastdp.noise import sampler
-from fastdp.noise.draws import NoiseName, concentrated, noise_distribution
 from fastdp.noise.key import Key
+from fastdp.noise.sampler import NoiseName, concentrated, noise_distribution
 from fastdp.noise.words import Purpose, StreamId
 from fastdp.perturbers.base import (
     HierarchyShape,
@@ -25,7 +25,7 @@ from fastdp.perturbers.base import (
     noise_row_by_row,
     tiling_constant,
 )
-from fastdp.perturbers.hat_functions import HatsShape, hats_constant, make_hats_consistent
+from fastdp.perturbers.hat_functions import HatsShape, hats_constant, hats_reach, make_hats_consistent
 from fastdp.record import Choice, Flag, Whole, parameter, record
 from fastdp_kernels.streams import hierarchy_nodes
 
@@ -123,7 +123,7 @@ class Hierarchy:
                 f"max_range = {max_range}: a tree of {leaves} released leaves takes {leaves * 8 / 2**30:.1f} GiB; "
                 f"expected at most {MAX_LEAVES} leaves (raise prune or lower max_range)"
             )
-        kind = HatsShape if self.basis == "hats" else HierarchyShape
+        kind, reach = (HatsShape, hats_reach(b, levels)) if self.basis == "hats" else (HierarchyShape, 0)
         return kind(
             fan_out=b,
             height=height,
@@ -133,6 +133,7 @@ class Hierarchy:
             tops=tops,
             leaves=leaves,
             tree_blocks=-(-max_range // b**pruned),
+            reach=reach,
         )
 
     def guarantee(self, plan: HierarchyShape, epsilon: float) -> Guarantee:

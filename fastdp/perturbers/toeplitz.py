@@ -16,10 +16,10 @@ import numpy as np
 from fastdp.errors import ParameterError
 from fastdp.guarantee import Guarantee
 from fastdp.kinds import Floats, Integers
-from fastdp.noise.draws import NoiseName, concentrated
 from fastdp.noise.gaussian import GaussianDistribution, gaussian_distribution
 from fastdp.noise.key import Key
-from fastdp.perturbers.base import HierarchyShape, single_level
+from fastdp.noise.sampler import NoiseName, concentrated
+from fastdp.perturbers.base import HierarchyShape
 from fastdp.record import Numbers, Real, Whole, parameter, record
 from fastdp.releases.intervals import SumNoise
 from fastdp_kernels.noise import correlated_noise
@@ -234,7 +234,7 @@ class Toeplitz:
 
     def plan(self, epsilon: float, max_range: int) -> HierarchyShape:
         """One level, one value a block; noise restarts with each epoch."""
-        return single_level(1, self.epoch)
+        return HierarchyShape(tree_blocks=self.epoch)
 
     def guarantee(self, plan: HierarchyShape, epsilon: float) -> Guarantee:
         """Rho from C's coefficients and a bound on rounding."""

@@ -27,7 +27,7 @@ from fastdp.noise.key import Key, repeating
 from fastdp.record import Keyed, values_of
 from fastdp.state import codec
 from fastdp.state.codec import Packed, content_of, decode_errors, key_of
-from fastdp.state.machine import Batch, CallGuard, Machine, Output, Record, check_is_machine, single_caller
+from fastdp.state.machine import Batch, CallGuard, Machine, Output, Record, single_caller
 from fastdp.state.state_file import HEADER, Seal, StateFile, stamp_of
 
 S = TypeVar("S")
@@ -251,7 +251,11 @@ class Publisher(Generic[S]):
     _state: S
 
     def __init__(self, machine: Machine[S], *, seed: int | str | None = None, key: Key | bytes | None = None) -> None:
-        check_is_machine(machine)
+        given: Any = machine
+        accepted = isinstance(given, Machine) and dataclasses.is_dataclass(given)
+        if not accepted:
+            wanted = "expected a fastdp.state.Machine that is a dataclass"
+            raise ParameterError(f"machine = {validation.shown(given)}: {wanted}")
         self._begin(machine, machine.bind(Key.choose(seed, key)))
 
     def _begin(self, machine: AnyMachine, key: Key) -> None:

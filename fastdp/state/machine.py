@@ -13,9 +13,8 @@ from typing import Any, ClassVar, Concatenate, Generic, NamedTuple, ParamSpec, P
 
 import numpy as np
 
-from fastdp import validation
 from fastdp.data.column import as_column, as_floats
-from fastdp.errors import ParameterError, StateError
+from fastdp.errors import StateError
 from fastdp.kinds import Array, Json
 from fastdp.noise.key import ENABLED, Key
 from fastdp.state import codec
@@ -161,14 +160,6 @@ class Machine(ABC, Generic[S]):
 
     def check_indices(self, state: S) -> None:
         """ValueError unless shapes and indices for kernels are in range."""
-
-
-def check_is_machine(given: object) -> None:
-    """ParameterError unless `given` is a machine and a dataclass."""
-    if not (isinstance(given, Machine) and dataclasses.is_dataclass(given)):
-        raise ParameterError(
-            f"machine = {validation.shown(given)}: expected a fastdp.state.Machine that is a dataclass"
-        )
 
 
 # One call at a time, in the process that owns the object.

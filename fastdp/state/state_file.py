@@ -20,7 +20,6 @@ import unicodedata
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from enum import IntEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -64,22 +63,14 @@ _DICTIONARY = codec.encode(
 _CUT_SHORT = "is no fastdp state file, or was cut short"
 
 
-class Protection(IntEnum):
-    """Kind of protection; the numbers are in state files."""
-
-    CHECKSUM = 0
-    KEY = 1
-    PASSPHRASE = 2
-
-
-#: Accepted keys of each kind, for messages.
-_WANTED = {Protection.CHECKSUM: "None", Protection.KEY: "32 bytes", Protection.PASSPHRASE: "a passphrase"}
+#: Accepted keys of each kind of protection, whose number is in state files.
+_WANTED = ("None", "32 bytes", "a passphrase")
 
 
 class Header(NamedTuple):
     """Parsed fields before a state: protection, number of the write, salt."""
 
-    protection: Protection
+    protection: int
     generation: int
     salt: bytes
 
@@ -101,18 +92,14 @@ class Seal:
     def __post_init__(self) -> None:
         """ParameterError for another key."""
         given: object = self.key
-        if isinstance(given, bytes) and len(given) != 32:
-            raise ParameterError(f"key: expected 32 bytes or a passphrase, got {len(given)} bytes")
-        if given is not None and not isinstance(given, (bytes, str)):
-            raise ParameterError(f"key: expected 32 bytes, a passphrase or None, got {type(given).__name__}")
-        if self.key == "":
-            raise ParameterError("key: expected 32 bytes, a passphrase or None, got an empty text")
+        if given is None or (isinstance(given, str) and given and validation.encodes(given)):
+            return
         if isinstance(given, str):
-            try:
-                given.encode()
-            except UnicodeEncodeError:
-                wanted = "expected a passphrase of Unicode characters, got a lone surrogate"
-                raise ParameterError(f"key: {wanted}") from None
+            found = "a text with a lone surrogate" if given else "an empty text"
+        else:
+            found = f"{len(given)} bytes" if isinstance(given, bytes) else type(given).__name__
+        if found != "32 bytes":
+            raise ParameterError(f"key: expected 32 bytes, a passphrase or None, got {found}")
 
     def __repr__(self) -> str:
         return "Seal()"
@@ -203,7 +190,7 @@ class Seal:
     def require_protection(self, header: bytes, name: str) -> None:
         """StateError for another kind of protection: an encrypted state stays encrypted."""
         protection = self._parse(header, name).protection
-        if protection is not self._protection():
+        if protection != self._protection():
             raise StateError(f"{name}: expected key = {_WANTED[protection]}")
 
     def generation(self, header: bytes, name: str) -> int:
@@ -218,14 +205,12 @@ class Seal:
         if version != VERSION:
             reads = f"this fastdp reads format {VERSION} (another fastdp wrote it, or it is damaged)"
             raise StateError(f"{name} has format {version}: {reads}")
-        if protection not in tuple(Protection):
+        if protection >= len(_WANTED):
             raise StateError(f"{name} is damaged: unknown protection {protection}")
-        return Header(Protection(protection), generation, salt)
+        return Header(protection, generation, salt)
 
-    def _protection(self) -> Protection:
-        if self.key is None:
-            return Protection.CHECKSUM
-        return Protection.KEY if isinstance(self.key, bytes) else Protection.PASSPHRASE
+    def _protection(self) -> int:
+        return 0 if self.key is None else 1 if isinstance(self.key, bytes) else 2
 
     def _spellings(self) -> list[bytes | str]:
         """Key, and a passphrase's NFC and NFD spellings."""

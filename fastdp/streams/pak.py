@@ -19,9 +19,9 @@ from fastdp.guarantee import Guarantee, parallel, remainder, sequential
 from fastdp.integer_grid import Grid, make_grid
 from fastdp.kinds import Floats, Integers, Values
 from fastdp.noise import sampler
+from fastdp.noise.binding import theta_key
 from fastdp.noise.key import Key
 from fastdp.noise.words import MAX_WORDS, Purpose, StreamId
-from fastdp.perturbers.base import theta_key
 from fastdp.record import Flag, Keyed, Kind, Real, Whole, constructor, parameter, record
 from fastdp.releases.intervals import SumNoise
 from fastdp.releases.release import Release

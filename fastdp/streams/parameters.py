@@ -28,8 +28,8 @@ from fastdp.guarantee import (
 )
 from fastdp.integer_grid import Grid, make_event_grid, make_grid
 from fastdp.kinds import Floats
-from fastdp.noise.draws import draw_scale, group_share, noise_distribution
 from fastdp.noise.key import Binding, Key
+from fastdp.noise.sampler import draw_scale, group_share, noise_distribution
 from fastdp.perturbers import Blocks, Flat, Hierarchy, HierarchyShape, Perturber, Toeplitz
 from fastdp.record import Checked, Choice, Kind, PartOf, Real, Whole, parameter, record, shared, values_of
 from fastdp.releases.intervals import SumNoise

@@ -18,10 +18,10 @@ from fastdp.data.column import exact_sum
 from fastdp.integer_grid import EventGrid, Grid
 from fastdp.kinds import Floats, Integers, Records
 from fastdp.noise import binding
-from fastdp.noise.binding import Chain, PrefixNoise
+from fastdp.noise.binding import BoundDistributions, Chain, PrefixNoise, bound_distribution, theta_key
 from fastdp.noise.key import ENABLED, Key, repeating
 from fastdp.perturbers import Blocks, HierarchyShape, Perturber
-from fastdp.perturbers.base import BoundDistributions, bound_distribution, correlation, theta_key
+from fastdp.perturbers.base import correlation
 from fastdp.releases.release import ReleasedNodes
 from fastdp.releases.revised import RevisedStream
 from fastdp.smoothers import Recent, Smoother, SmootherState
@@ -95,7 +95,7 @@ Published = tuple[Progress | None, TreeNoise | None]
 
 def next_chain(perturber: Perturber, key: Key, theta_steps: int, epsilon: float, before: Chain) -> Chain:
     """Chain key before the first sum under this threshold, derived from `before`; empty for trees."""
-    if bound_distribution(perturber, key, theta_steps, epsilon) is None:
+    if bound_distribution(perturber, theta_steps, epsilon) is None:
         return NO_CHAIN
     own = key.within("behind", before.tobytes()) if before.size else key
     return binding.start_chain(theta_key(own, theta_steps))
@@ -129,7 +129,7 @@ class FixedBlocks:
     @cached_property
     def distributions(self) -> BoundDistributions:
         """Distribution of prefix-bound noise, by threshold in grid steps."""
-        return BoundDistributions(self.perturber, self.key, self.epsilon)
+        return BoundDistributions(self.perturber, self.epsilon)
 
     @cached_property
     def prefixes(self) -> PrefixNoise:
@@ -433,7 +433,7 @@ class AdaptiveBlocks:
     @cached_property
     def distributions(self) -> BoundDistributions:
         """Distribution of prefix-bound noise, by threshold in grid steps."""
-        return BoundDistributions(self.perturber, self.key, self.epsilon)
+        return BoundDistributions(self.perturber, self.epsilon)
 
     def open(self, progress: Progress, theta: float) -> Progress:
         """Progress at the start of publishing."""

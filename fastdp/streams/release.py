@@ -120,7 +120,9 @@ def release(
     # Whether every entry of a list is a number depends on the data: it is checked once the budget is reserved.
     column = values if _is_list(values) else as_column(values, "values")
     size, blocks = len(column), Blocks(focus=focus, season=season)  # type: ignore[arg-type]
-    secret, longest = stream_key(Key.choose(seed, key), stream), max(1, min(DEFAULT_RANGE, size))
+    secret, longest = Key.choose(seed, key), max(1, min(DEFAULT_RANGE, size))
+    if stream is not None:
+        secret = stream_key(secret, stream)
     rule = None if threshold is None else as_rule("threshold", threshold)
     options: dict[str, Any] = {"perturber": blocks, "contributions": contributions, "delta": delta}
     options |= {"nonfinite": nonfinite, "key": secret}
@@ -131,6 +133,8 @@ def release(
     else:
         check_size(size, 0)
         publisher = WholeStream(size, epsilon, bound, longest, threshold=rule, **options)
+    if ledger is None and part is None:
+        return publisher.release(column)
     with charge(publisher, ledger, stream, part=part):
         return publisher.release(column)
 

@@ -18,11 +18,11 @@ from fastdp.guarantee import Guarantee
 from fastdp.integer_grid import Grid
 from fastdp.kinds import Floats, Indices, Integers, Values
 from fastdp.noise import binding
-from fastdp.noise.binding import PrefixNoise
+from fastdp.noise.binding import PrefixNoise, bound_distribution, theta_key
 from fastdp.noise.key import Binding, Key, repeating
 from fastdp.noise.words import RowWords, distinct_of
 from fastdp.perturbers import Blocks
-from fastdp.perturbers.base import TreeRows, bound_distribution, correlation, noise_of_rows, theta_key
+from fastdp.perturbers.base import TreeRows, correlation, noise_of_rows
 from fastdp.releases.release import Ids, Release, ReleasedNodes
 from fastdp.releases.revised import RevisedStream
 from fastdp.smoothers import Recent
@@ -211,10 +211,8 @@ def _release_each(
             name = ids[i]
             named = isinstance(name, str)
             key = composition.noise_key(secret.of_stream(name)) if named else shared.of_stream(int(name))
-            values, starts = rows.take(np.array([i]), 0)
-            # Rows of one array lie in it as they are; others come alone.
-            begin = int(starts[0])
-            one = machine.release(as_floats(values[begin : begin + int(rows.lengths[i])]), f"streams[{i}]", key)
+            begin = int(rows.starts[i])
+            one = machine.release(rows.flat[begin : begin + int(rows.lengths[i])], f"streams[{i}]", key)
             into.values[into.borders[i] : into.borders[i + 1]] = one.values
             into.thresholds[i], revisions[i] = one.threshold, one.revision
             if into.nodes is not None and one.nodes is not None:
@@ -271,7 +269,7 @@ class RowPass:
         def publish(which: Indices) -> None:
             into = self.into
             into.thresholds[which] = np.multiply(steps[which], grid.resolution)
-            taken, starts = self.rows.take(which, holdout)
+            taken, starts = self.rows.flat, self.rows.starts[which] + holdout
             batch = RowBatch(taken, starts, counts[which], steps[which], tops[which], self.ids[which])
             wrong = self.publish(batch, into.values, into.borders[which])
             if wrong >= 0:
@@ -301,7 +299,7 @@ class RowPass:
 
         def choose(which: Indices) -> None:
             counts: Indices = np.full(which.size, holdout, np.int64)
-            values, starts = self.rows.take(which, 0, holdout)
+            values, starts = self.rows.flat, self.rows.starts[which]
             wrong = many_streams.first_nonfinite(values, starts, counts)
             if wrong >= 0:
                 values, starts = self._replace_nonfinite(values, starts, counts, which, wrong, 0)
@@ -370,9 +368,7 @@ class RowPass:
     @cached_property
     def _is_bound(self) -> bool:
         """True if noise is bound to values, so drawn after them."""
-        return (
-            bound_distribution(self.composition.perturber, self.key, 1, self.composition.publish_epsilon) is not None
-        )
+        return bound_distribution(self.composition.perturber, 1, self.composition.publish_epsilon) is not None
 
     def _bound_noise(self, batch: RowBatch) -> Integers | int:
         """Noise of every value, as :meth:`_noise`; or the first row not finite."""
@@ -389,7 +385,7 @@ class RowPass:
             values, sums = batch.values[start : start + count], rounded[:count]
             if online_pass.round_values(values, 1.0 / c.grid.resolution, batch.tops[row], sums):
                 return row
-            distribution = bound_distribution(c.perturber, self.key, steps, c.publish_epsilon)
+            distribution = bound_distribution(c.perturber, steps, c.publish_epsilon)
             assert distribution is not None  # noqa: S101 - the caller has looked
             noise[row].reshape(-1)[:count] = bound.draw(
                 sums, distribution, chains[row], 0, int(batch.streams[row]) + 1

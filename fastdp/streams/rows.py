@@ -17,7 +17,6 @@ from fastdp.kinds import Array, Flags, Floats, Indices, Json, Records
 from fastdp.noise import binding
 from fastdp.noise.key import DrawnTwiceError, Key
 from fastdp.noise.words import RowWords
-from fastdp.perturbers.base import theta_key
 from fastdp.state.machine import Column, Machine, Transition
 from fastdp.streams.pipelines import NO_FLOATS, AdaptiveBlocks
 from fastdp.streams.release_many import concurrently
@@ -152,10 +151,10 @@ class AdaptiveRows(Rows):
     def start(self, ids: Indices | Sequence[Key], into: Columns) -> None:
         count, (streams, scales) = len(ids), into
         if isinstance(ids, np.ndarray):
-            words = RowWords(theta_key(self.key, self.theta_steps), binding.CHAIN_PIECES)
+            words = RowWords(binding.theta_key(self.key, self.theta_steps), binding.CHAIN_PIECES)
             chains = binding.start_chains(words, ids)
         else:
-            keys = [theta_key(key, self.theta_steps) for key in ids]
+            keys = [binding.theta_key(key, self.theta_steps) for key in ids]
             words = RowWords(keys, binding.CHAIN_PIECES, np.arange(count))
             chains = binding.start_chains(words, np.array([key.member - 1 for key in ids]))
         # As numbers of 8 bytes: NumPy copies records one by one.

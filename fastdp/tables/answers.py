@@ -60,7 +60,6 @@ class Answer:
 
     @property
     def clipped(self) -> Answer:
-        """The answer about clipped values."""
         return self if self.of_clipped is None else self.of_clipped
 
 
@@ -169,7 +168,6 @@ class Answers:
         return "total" if self._released.index("total", column) is not None else "deviation"
 
     def _counted(self, statistic: Statistic, ask: _Ask) -> Answer:
-        """Quantiles of histograms, or distinct entries of single cells."""
         name, parents = "distinct" if statistic.rank is None else "histogram", self._released.parents
         each = self._released.counts(name, statistic.column)
         steps, noise = each.steps.astype(np.float64), each.noise[0]
@@ -195,7 +193,6 @@ class Answers:
         return self._released.index(name, column) or 0
 
     def _part(self, name: str, column: str, ask: _Ask) -> _Part:
-        """Sums by least squares or model."""
         i = self._index(name, column)
         exact = self._exact(i, ask)
         if not (ask.revised and exact.value.size) or self._released.begins is not None:
@@ -376,8 +373,6 @@ class Answers:
 
 @dataclass(frozen=True, eq=False)
 class _Ask:
-    """Ranges of windows of the nodes of one depth."""
-
     starts: Integers
     stops: Integers
     depth: int
@@ -389,7 +384,6 @@ def _with_clipped(true: Answer | None, clipped: Answer, about: str) -> Answer:
 
 
 def _root(answer: Answer) -> Answer:
-    """Standard deviations of variances."""
     estimate, low, high = (np.sqrt(each) for each in (answer.estimate, answer.low, answer.high))
     error = np.minimum(answer.std_error / np.maximum(2.0 * estimate, np.sqrt(answer.std_error)), high - low)
     return Answer(estimate, error, low, high)

@@ -15,9 +15,15 @@ from typing import TYPE_CHECKING
 
 from fastdp.errors import ParameterError
 from fastdp.guarantee import Guarantee, parallel, sequential, zcdp_loss
-from fastdp.noise.draws import Distribution, concentrated, l2_square, noise_distribution
 from fastdp.noise.gaussian import GaussianDistribution
-from fastdp.noise.sampler import geometric_distribution, laplace_distribution
+from fastdp.noise.sampler import (
+    Distribution,
+    concentrated,
+    geometric_distribution,
+    l2_square,
+    laplace_distribution,
+    noise_distribution,
+)
 from fastdp.tables import consistent
 from fastdp.tables.choices import MAX_ROWS, MOST_DROPPED, UNIT, WEIGHT, ColumnTask
 from fastdp.tables.consistent import Level
@@ -25,7 +31,7 @@ from fastdp.tables.keys import MOST_KEYS, KeyRule, count_rule, shared_weight_rul
 from fastdp.tables.sums import ROWS, Quantity
 from fastdp.thresholds.base import score_unit
 from fastdp.units import UnitRows
-from fastdp.validation import DAY
+from fastdp.validation import DAY, refusal
 
 if TYPE_CHECKING:
     from fastdp.tables.plan import TablePlan
@@ -36,12 +42,23 @@ if TYPE_CHECKING:
 OF_ALL = {
     "counted": Fraction(1, 100),
     "dropped": Fraction(3, 100),
-    "auto": Fraction(1, 50),
     "others": Fraction(1, 20),
+    "auto": Fraction(1, 50),
 }
 #: Shares of a column's budget: rows above the lowest candidates of the clip, its choice, rows in bins beyond it.  All
 #: helpers together take at most a quarter.
 OF_COLUMN = {"rows": Fraction(1, 200), "clip": Fraction(15, 200), "tail": Fraction(8, 100)}
+#: Derivations of these helpers, for k rows of a unit, or dropped ones, and those without noise of the plan's kind.
+STEPS = {
+    "rows": "how many rows lie beyond the lowest candidates: sensitivity {k}, discrete Laplace noise",
+    "clip": "noisy max on either side of 0, counts of rows beyond candidates: monotone, {k} rows in all",
+    "tail": "rows in bins beyond the clip: {k} rows change them by {k} in all",
+    "counted": "rows that count: sensitivity {k}",
+    "dropped": "rows that the bound drops, at most {most} of a person: sensitivity {most}",
+    "others": "rows of keys that are not released, after these are chosen: sensitivity {k}",
+    "auto": "a person's rows: noisy max over numbers of persons with more, monotone, sensitivity 1",
+}
+PURE = ("rows", "clip", "auto")
 #: The last where the clip is known publicly.
 TAIL_OF_KNOWN = Fraction(1, 100)
 #: Weight of the rows beside a column's where they are counted for means alone, with Laplace and with Gaussian noise:
@@ -61,7 +78,6 @@ class Budget:
 
     @property
     def gaussian(self) -> bool:
-        """True if noise of the sums is Gaussian."""
         return self.plan.noise == "gaussian"
 
     @property
@@ -95,22 +111,16 @@ class Budget:
 
     @cached_property
     def of_all(self) -> dict[str, Fraction]:
-        """Shares used before the columns'."""
         plan = self.plan
-        used = {
-            "counted": plan.who is not None or bool(plan.columns),
-            "dropped": plan.who is not None,
-            "auto": plan.chooses_rows,
-            "others": plan.has_others and plan.selects_cells,
-        }
-        found = {name: share for name, share in OF_ALL.items() if used[name]}
+        persons, others = plan.who is not None, plan.has_others and plan.selects_cells
+        used = persons or bool(plan.columns), persons, others, plan.chooses_rows
+        found = {name: share for (name, share), wanted in zip(OF_ALL.items(), used, strict=True) if wanted}
         if plan.private is not None and not plan.selects_cells:
             found["keys"] = Fraction(plan.private.share)
         return found
 
     @cached_property
     def of_columns(self) -> dict[str, Fraction]:
-        """Share of each column, and of the rows."""
         weights = {column.name: Fraction(column.weight) for column in self.plan.columns}
         if self.plan.counts_rows:
             asked = any(statistic.column == ROWS for statistic in self.plan.statistics)
@@ -135,7 +145,6 @@ class Budget:
         return found
 
     def helper(self, purpose: str, column: str = ROWS) -> float:
-        """Loss of a helper; 0 if unused."""
         return self.helpers.get((purpose, column), 0.0)
 
     def task(self, column: str) -> ColumnTask:
@@ -148,32 +157,27 @@ class Budget:
         return ColumnTask((own.low, own.high), plan.contributions, wanted, *losses, alike, *public)
 
     def check_helpers(self) -> None:
-        """ParameterError for a helper whose noise cannot be drawn, whatever the rows are."""
-        plan, times = self.plan, {"dropped": MOST_DROPPED}
+        plan = self.plan
+        # Most by which a unit changes the counts that choose a clip.
+        weights = Fraction(plan.contributions if plan.who is None else WEIGHT)
         try:
             for (purpose, _), loss in self.helpers.items():
-                if purpose in ("counted", "dropped", "others", "tail"):
-                    noise_distribution(plan.noise, times.get(purpose, 1) * plan.contributions, 1, loss)
-                elif purpose == "auto":
+                if purpose == "auto":
                     geometric_distribution(UNIT / Fraction(loss))
                 elif purpose == "rows":
-                    laplace_distribution(self._weights / Fraction(loss))
+                    laplace_distribution(weights / Fraction(loss))
                 elif purpose == "clip":
                     # At least 2^-34 where the choice takes less than its share: see ``choices``.
-                    each = float(Fraction(loss) / self._weights)
+                    each = float(Fraction(loss) / weights)
                     score_unit(each, MAX_ROWS, counts=2)
+                elif purpose != "keys":
+                    most = plan.contributions * (MOST_DROPPED if purpose == "dropped" else 1)
+                    noise_distribution(plan.noise, most, 1, loss)
         except ParameterError as error:
-            raise ParameterError(
-                f"epsilon = {plan.epsilon!r}: expected shares that buy noise that can be drawn ({error})"
-            ) from None
-
-    @property
-    def _weights(self) -> Fraction:
-        """Most by which a unit changes the counts that choose a clip."""
-        return Fraction(WEIGHT if self.plan.who is not None else self.plan.contributions)
+            accepted = f"shares that buy noise that can be drawn ({error})"
+            raise refusal("epsilon", plan.epsilon, accepted) from None
 
     def key_rule(self) -> KeyRule:
-        """Noise and threshold of the choice of keys."""
         plan = self.plan
         if plan.who is None:
             distribution: Distribution
@@ -236,7 +240,6 @@ class Budget:
 
     @property
     def levels(self) -> list[Level]:
-        """Levels that are measured."""
         return list(self.level_shares)
 
     @cached_property
@@ -267,7 +270,6 @@ class Budget:
         return math.sqrt(moved) if self.gaussian else math.sqrt(2.0) * moved
 
     def distribution(self, quantity: Quantity, level: Level) -> Distribution:
-        """Distribution of the noise of a sum or counts at one level."""
         loss, moved = self.of(quantity, level), self.moved(quantity, level.each)
         return noise_distribution(self.plan.noise, quantity.sensitivity, moved, loss)
 
@@ -279,7 +281,6 @@ class Budget:
     # The guarantee: of each component, their composition, and the caller's word.
 
     def in_units(self, guarantee: Guarantee) -> Guarantee:
-        """`guarantee` for the plan's unit."""
         plan, k = self.plan, self.plan.contributions
         period = "" if plan.periods is None else f" in any period of {plan.periods.every}"
         one = period.replace("any", "one")
@@ -296,36 +297,23 @@ class Budget:
         return self.in_units(Guarantee(loss, delta, arithmetic="exact", derivation=(step,))).of(name)
 
     def components(self) -> list[Guarantee]:
-        """Guarantee of each thing that is released."""
         plan, k = self.plan, self.plan.contributions
         listed = plan.quantities()
         levels: list[Level | None] = [*self.levels] if self.knows_levels else [None]
         parts = [self._numbers(q, level) for level in levels for q in listed if not q.counts]
         parts += [self._numbers(q, self.levels[0]) for q in listed if q.counts]
-        for column in plan.chooses:
-            counted = f"how many rows lie beyond the lowest candidates: sensitivity {k}, discrete Laplace noise"
-            chosen = f"noisy max on either side of 0, counts of rows beyond candidates: monotone, {k} rows in all"
-            for purpose, step in (("rows", counted), ("clip", chosen)):
-                parts.append(self._pure(_named(purpose, column.name), self.helper(purpose, column.name), step))
-        if plan.key_rule == "private":
-            parts.append(self._keys())
-        most, beyond = MOST_DROPPED * k, f"rows in bins beyond the clip: {k} rows change them by {k} in all"
-        numbers = [
-            *(("tail", each.name, beyond) for each in plan.columns),
-            ("counted", ROWS, f"rows that count: sensitivity {k}"),
-            ("dropped", ROWS, f"rows that the bound drops, at most {most} of a person: sensitivity {most}"),
-            ("others", ROWS, f"rows of keys that are not released, after these are chosen: sensitivity {k}"),
-        ]
-        for purpose, name, step in numbers:
-            if self.helper(purpose, name) and not plan.online:
-                parts.append(self._noisy(_named(purpose, name), self.helper(purpose, name), step))
-        if plan.chooses_rows:
-            step = "a person's rows: noisy max over numbers of persons with more, monotone, sensitivity 1"
-            parts.append(self._pure("rows = 'auto'", self.helper("auto"), step))
+        chosen = [(purpose, column.name) for column in plan.chooses for purpose in ("rows", "clip")]
+        numbers = [("tail", column.name) for column in plan.columns] + [(purpose, ROWS) for purpose in OF_ALL]
+        for purpose, column in [*chosen, ("keys", ROWS), *numbers]:
+            if purpose == "keys":
+                parts += [self._keys()] if plan.key_rule == "private" else []
+            elif (loss := self.helper(purpose, column)) and not plan.online:
+                guarantee = self._pure if purpose in PURE else self._noisy
+                step = STEPS[purpose].format(k=k, most=MOST_DROPPED * k)
+                parts.append(guarantee(_named(purpose, column), loss, step))
         return parts
 
     def guarantee(self, *, simulated: bool) -> Guarantee:
-        """Guarantee of everything released, with derivation."""
         plan, parts = self.plan, self.components()
         whole = sequential(*parts) if len(parts) > 1 else parallel(*parts)
         if self.gaussian:
@@ -335,7 +323,6 @@ class Budget:
         return replace(whole, epsilon=plan.epsilon, rho=math.inf, simulated=simulated, derivation=derivation)
 
     def _noisy(self, name: str, loss: float, step: str) -> Guarantee:
-        """Guarantee of numbers with noise of the plan's kind."""
         if self.gaussian:
             return self.in_units(concentrated(loss, f"{step}, discrete Gaussian noise")).of(name)
         return self._pure(name, loss, f"{step}, discrete Laplace noise")
@@ -349,20 +336,19 @@ class Budget:
                 "noise of the key: weights only grow, so all windows cost one choice; the chances that a unit's own "
                 "keys pass add up to delta over all windows"
             )
-            return self._pure("keys", loss, step, 0.0 if self.gaussian else plan.delta)
-        if plan.who is None:
+        elif plan.who is None:
             step = "a key is released if its noisy count of rows passes a threshold that delta gives"
             step += ", as it is published" if plan.selects_cells else ""
-            return self._pure("keys", loss, step, 0.0 if self.gaussian else plan.delta)
-        rule = self.key_rule()
-        noise = "Gaussian" if isinstance(rule.distribution, GaussianDistribution) else "Laplace"
-        step = (
-            f"weights of at most {rule.most} keys of a person, of norm 1, discrete {noise} noise, a threshold: loss "
-            "by moved weights and the chance that a person's own keys pass stay within delta together"
-        )
-        if not self.gaussian:
-            return self._pure("keys", loss, step, plan.delta)
-        return self.in_units(concentrated(loss, step)).of("keys")
+        else:
+            rule = self.key_rule()
+            noise = "Gaussian" if isinstance(rule.distribution, GaussianDistribution) else "Laplace"
+            step = (
+                f"weights of at most {rule.most} keys of a person, of norm 1, discrete {noise} noise, a threshold: "
+                "loss by moved weights and the chance that a person's own keys pass stay within delta together"
+            )
+            if self.gaussian:
+                return self.in_units(concentrated(loss, step)).of("keys")
+        return self._pure("keys", loss, step, 0.0 if self.gaussian else plan.delta)
 
     def _numbers(self, q: Quantity, level: Level | None) -> Guarantee:
         plan, k, loss = self.plan, self.plan.contributions, self.of(q, level)
@@ -370,18 +356,12 @@ class Budget:
         if level is None:
             step = f"{name}: cells and totals together, in shares of this loss that follow from their numbers, "
             return self._noisy(kind, loss, f"{step}k = {k} rows of a unit")
-        moved = self.moved(q, level.each)
-        chosen = not q.counts and q.column != ROWS and plan.column(q.column).chooses
-        most = "clip" if chosen and q.name == "total" else f"{q.sensitivity}"
-        most = f"the most that a chosen clip allows, up to {most}," if chosen and q.name != "total" else most
-        # For whom: cells are the usual case.
-        by = plan.by[: level.depth]
-        nodes = f"keys of {', '.join(map(repr, by))}" if by else "all rows"
-        where = (
-            "disjoint windows and keys"
-            if level == self.levels[0]
-            else f"{nodes}, {'each window' if level.each else 'all windows'}"
-        )
+        moved, most = self.moved(q, level.each), f"{q.sensitivity}"
+        if not q.counts and q.column != ROWS and plan.column(q.column).chooses:
+            most = "clip" if q.name == "total" else f"the most that a chosen clip allows, up to {most},"
+        nodes = f"keys of {', '.join(map(repr, plan.by[: level.depth]))}" if level.depth else "all rows"
+        where = f"{nodes}, {'each window' if level.each else 'all windows'}"
+        where = "disjoint windows and keys" if level == self.levels[0] else where
         bins = f"; a row is in one bin of each of {q.levels} levels" if q.levels > 1 else ""
         numbers = f"{name}: {where}, k rows of a unit change the {kind} by"
         if self.gaussian:
@@ -408,7 +388,6 @@ class Budget:
         return replace(stated, simulated=simulated, derivation=derivation)
 
     def _public_knowledge(self, whole: Guarantee) -> list[str]:
-        """Public facts assumed on the caller's word."""
         plan, said = self.plan, []
         if whole.times is not None:
             said.append(f"rows at other times than {whole.times} change nothing that is released")
@@ -418,20 +397,17 @@ class Budget:
         elif ends:
             said.append(f"the {' and '.join(ends)} window of the table is public knowledge (start=, stop=)")
         if plan.key_rule == "public":
-            said.append(
-                "the keys of all rows, dropped ones too, are public knowledge, on the caller's word (keys='public')"
-            )
+            keys = "the keys of all rows, dropped ones too, are public knowledge, on the caller's word"
+            said.append(f"{keys} (keys='public')")
         k = plan.contributions
         if plan.who is None and k > 1:
             said.append(f"a unit has at most {k} rows, on the caller's word (fastdp.Person enforces it)")
         if plan.who is not None:
             where = "in all" if plan.periods is None else f"in each period of {plan.periods.every}"
-            said.append(
-                f"of a person (column {plan.who!r}) the {k} rows of least keyed hash {where} count, whatever other "
-                "persons do"
-            )
-            if plan.per_window is not None:
-                said.append(f"of a person at most {plan.per_window} rows of one window count, those of least hash")
+            rows = f"of a person (column {plan.who!r}) the {k} rows of least keyed hash {where} count"
+            said.append(f"{rows}, whatever other persons do")
+        if plan.per_window is not None:
+            said.append(f"of a person at most {plan.per_window} rows of one window count, those of least hash")
         # Of deviations from the middle of the clip a replaced value moves two sensitivities.
         totals = all(q.name == "count" or (q.name == "total" and q.low >= 0) for q in plan.quantities())
         if plan.who is None and k == 1 and plan.columns and totals and not self.gaussian:
@@ -442,5 +418,4 @@ class Budget:
 
 
 def _named(name: str, column: str) -> str:
-    """Name of a number or a choice, with the column that it is about."""
     return name if column == ROWS else f"{name} of {column!r}"

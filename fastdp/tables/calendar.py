@@ -14,19 +14,17 @@ from typing import Literal
 
 import numpy as np
 
-from fastdp import validation
-from fastdp.errors import ParameterError
 from fastdp.kinds import Duration, Instant, Integers
-from fastdp.record import Choice, Kind, Text, parameter, record
+from fastdp.record import Checked, Choice, Kind, Text, parameter, record
 from fastdp.units import (
     AWARE_EPOCH,
     EPOCH,
     FIRST,
     LAST,
     MICROSECOND,
-    Column,
-    Length,
     Period,
+    as_length,
+    as_name,
     instant,
     local_time,
     origin_of,
@@ -34,7 +32,7 @@ from fastdp.units import (
     zone_name,
     zone_of,
 )
-from fastdp.validation import DAY
+from fastdp.validation import DAY, refusal
 
 #: The years in which a zone is compared with another, unless windows begin later; no zone changed its clock before.
 COMPARED = 1800, 2100
@@ -53,7 +51,7 @@ class Moment(Kind):
 
     def check(self, name: str, value: object) -> object:
         if not isinstance(value, (str, date, np.datetime64)):
-            raise ParameterError(f"{name} = {validation.shown(value)}: expected {MOMENT}")
+            raise refusal(name, value, MOMENT)
         return value
 
 
@@ -90,8 +88,8 @@ class Time:
     '1h'
     """
 
-    column: str = parameter(Column())
-    every: Duration = parameter(Length())
+    column: str = parameter(Checked(as_name))
+    every: Duration = parameter(Checked(as_length))
     start: Instant | None = parameter(Moment(optional=True), default=None)
     stop: Instant | None = parameter(Moment(optional=True), default=None)
     origin: Instant | None = parameter(Moment(optional=True), default=None)
@@ -102,7 +100,7 @@ class Time:
 
     def _check(self) -> None:
         if self.unit is not None and self.format is not None:
-            raise ParameterError(f"format = {self.format!r}: expected None, because unit = {self.unit!r} is given")
+            raise refusal("format", self.format, f"None, because unit = {self.unit!r} is given")
 
 
 def localised(clock: Integers, zone: tzinfo) -> Integers:
@@ -167,14 +165,11 @@ def as_instant(name: str, value: object, zone: tzinfo | None) -> int:
         else:
             raise TypeError
     except (TypeError, ValueError):
-        raise ParameterError(f"{name} = {validation.shown(value)}: expected {MOMENT}") from None
+        raise refusal(name, value, MOMENT) from None
     if found.tzinfo is None:
         return instant(found, zone)
     if zone is None:
-        raise ParameterError(
-            f"{name} = {validation.shown(value)}: expected a time without a zone, because the table's times have none"
-            " (or zone=)"
-        )
+        raise refusal(name, value, "a time without a zone, because the table's times have none (or zone=)")
     return (found - AWARE_EPOCH) // MICROSECOND
 
 
@@ -216,8 +211,8 @@ class Calendar:
             if self.fixed:
                 self.period = self.period._replace(begin=begin % self.fixed)
             elif shown != datetime(shown.year, shown.month, shown.day) or (months and shown.day != 1):
-                what = "the first day of a month" if months else "a date"
-                raise ParameterError(f"origin = {validation.shown(origin)}: expected {what} for {name} = {every!r}")
+                date_of = "the first day of a month" if months else "a date"
+                raise refusal("origin", origin, f"{date_of} for {name} = {every!r}")
             else:
                 place = shown.year * 12 + shown.month - 1 if months else shown.toordinal()
                 self.period = self.period._replace(begin=place % self.period.length)
@@ -230,11 +225,9 @@ class Calendar:
         return self.period.edge(self._zero + number)
 
     def number(self, moment: int) -> int:
-        """Number of the span with `moment`."""
         return self.period.number(moment) - self._zero
 
     def edges(self, first: int, last: int) -> Integers:
-        """Borders of spans `first` to `last` - 1: int64[last - first + 1]."""
         numbers = np.arange(first, last + 1, dtype=np.int64)
         if self.fixed:
             return self.edge(0) + numbers * self.fixed
@@ -245,7 +238,6 @@ class Calendar:
         return np.array([self.edge(number) for number in numbers.tolist()], np.int64)
 
     def numbers(self, times: Integers) -> Integers:
-        """Span of each instant: int64[n]."""
         if self.fixed:
             return (times - self.edge(0)) // self.fixed
         if not times.size:
@@ -263,8 +255,6 @@ class Calendar:
         number = self.number(moment)
         if self.edge(number) != moment:
             near = " or ".join(local_time(self.edge(n), self.zone).isoformat() for n in (number, number + 1))
-            raise ParameterError(
-                f"{name} = {validation.shown(value)}: expected the beginning of a window of {self.every}, "
-                f"such as {near} (origin= moves them)"
-            )
+            begin = f"the beginning of a window of {self.every}, such as {near}"
+            raise refusal(name, value, f"{begin} (origin= moves them)")
         return number

@@ -22,11 +22,16 @@ from scipy.interpolate import PchipInterpolator
 from fastdp.errors import AccuracyWarning, warn
 from fastdp.kinds import Flags, Floats, Integers
 from fastdp.noise.binding import PrefixNoise, start_chain
-from fastdp.noise.draws import Distribution, NoiseName, noise_distribution
 from fastdp.noise.key import Key
-from fastdp.noise.sampler import geometric_distribution, laplace_distribution
+from fastdp.noise.sampler import (
+    Distribution,
+    NoiseName,
+    geometric_distribution,
+    laplace_distribution,
+    noise_distribution,
+)
 from fastdp.tables.consistent import grouped
-from fastdp.tables.sums import Number, Released, drawn
+from fastdp.tables.sums import Number, Released, RowNumbers, drawn
 from fastdp.thresholds.base import ThresholdTask, draw_noise, held_out
 from fastdp.thresholds.scale_free import MIN_COUNT, ScaleFree
 
@@ -161,12 +166,10 @@ class Tail:
 
     @classmethod
     def unknown(cls, clip: tuple[float, float], bound: tuple[float, float] | None) -> Tail:
-        """The tail of which nothing is released."""
         return cls(clip, tail_edges(clip, bound), np.empty(0, np.int64), 0.0)
 
     @cached_property
     def ends(self) -> tuple[Beyond, Beyond]:
-        """Sums beyond the low and high end."""
         if not self.counts.size:
             found = [Beyond(known=each.size == 1) for each in self.edges]
             return found[0], found[1]
@@ -226,7 +229,6 @@ def noisy_number(exact: int, sensitivity: int, budget: float, noise: NoiseName, 
 
 
 def _noisy(exact: Integers, distribution: Distribution, key: Key) -> Integers:
-    """`exact` with noise bound to it."""
     return exact + PrefixNoise(key).draw(exact, distribution, start_chain(key), 0) if exact.size else exact
 
 
@@ -309,17 +311,21 @@ class ValueCounts:
     `sides` are -1 for values below 0, 1 for those above, as the bound allows.
     """
 
-    def __init__(self, bound: tuple[float, float]) -> None:
+    def __init__(self, bound: tuple[float, float], *, persons: bool = False) -> None:
         low, high = bound
         self.bound = bound
         self.sides = [side for side, end in ((-1, -low), (1, high)) if end > 0.0]
         tasks = {side: _threshold_task(self.top(side), Fraction(1), 1.0, MAX_ROWS) for side in self.sides}
         self._choosers = {side: ScaleFree().chooser(task) for side, task in tasks.items()}
         #: Parts of a step in which rows are counted.
-        self._fine = 1
+        self._fine = FINE if persons else 1
+
+    @property
+    def arrays(self) -> list[Integers]:
+        """All counts."""
+        return [each.counts for each in self._choosers.values()]
 
     def top(self, side: int) -> float:
-        """Distance of the bound's end from 0."""
         return abs(self.bound[side > 0])
 
     def observe(self, values: Floats) -> None:
@@ -329,14 +335,13 @@ class ValueCounts:
 
     def weigh(self, values: Floats, sizes: Integers) -> None:
         """Add finite values, each of a person with so many of them and :data:`WEIGHT` - 1 steps in all."""
-        self._fine, shares = FINE, (WEIGHT - 1) * FINE // sizes
+        shares = (WEIGHT - 1) * FINE // sizes
         for side, chooser in self._choosers.items():
             bins = np.minimum(np.searchsorted(self.candidates(side), side * values), chooser.counts.size - 1)
             # Doubles are exact up to 2^53, the parts of 2^27 persons.
             chooser.counts[:] += np.bincount(bins, shares, chooser.counts.size).astype(np.int64)
 
     def candidates(self, side: int) -> Floats:
-        """Rising candidates for an end."""
         chooser = self._choosers[side]
         step = _threshold_task(self.top(side), Fraction(1), 1.0, MAX_ROWS).resolution
         units: Floats = np.minimum(chooser.candidates * step, self.top(side))
@@ -458,31 +463,22 @@ def _share(part: Number, whole: Number, limit: float) -> float | None:
 # Rows of persons.
 
 
-def release_counted(rows: int, contributions: int, budget: float, noise: NoiseName, key: Key) -> Number:
-    """Released number of all rows that count."""
-    return noisy_number(rows, contributions, budget, noise, key.within("counted"))
+def dropped_rows(groups: Integers, kept: Flags, size: int, contributions: int) -> int:
+    """Sum over persons and periods of dropped rows, at most 4 k of each."""
+    dropped = np.bincount(groups, ~kept, minlength=size)
+    return int(np.minimum(dropped, MOST_DROPPED * contributions).sum())
 
 
-def release_dropped(
-    rows: int, counted: Number, contributions: int, budget: float, noise: NoiseName, key: Key, where: str
-) -> Number:
-    """Released number of rows dropped, at most 4 k of a person and period, with a warning that names `where`."""
-    found = noisy_number(rows, MOST_DROPPED * contributions, budget, noise, key.within("dropped"))
-    both = Number(found.value + counted.value, found.variance + counted.variance)
-    share = _share(found, both, MANY_DROPPED)
+def warn_of_dropped(rows: RowNumbers, contributions: int, where: str) -> None:
+    """A warning if many rows are dropped, which names `where` the bound may be wider."""
+    both = Number(rows.dropped.value + rows.counted.value, rows.dropped.variance + rows.counted.variance)
+    share = _share(rows.dropped, both, MANY_DROPPED)
     if share is not None:
         warn(
             f"rows = {contributions}: at least an estimated {share:.0%} of the persons' rows are dropped; counts and "
             f"sums are scaled up for them, as if they lay where the others do; expected {where}",
             AccuracyWarning,
         )
-    return found
-
-
-def dropped_rows(groups: Integers, kept: Flags, size: int, contributions: int) -> int:
-    """Sum over persons and periods of dropped rows, at most 4 k of each."""
-    dropped = np.bincount(groups, ~kept, minlength=size)
-    return int(np.minimum(dropped, MOST_DROPPED * contributions).sum())
 
 
 def row_candidates(most: int) -> Integers:

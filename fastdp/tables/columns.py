@@ -93,7 +93,6 @@ def encoded(column: pa.Array, *, few: bool = True) -> tuple[pa.Array, Integers |
 
 
 def _is_number(kind: pa.DataType) -> bool:
-    """True for numbers, dates and times of 8 to 64 bits."""
     return bool(arrow.types.is_primitive(kind)) and kind.bit_width >= 8
 
 
@@ -238,11 +237,9 @@ class Growing:
 
     @property
     def array(self) -> Array:
-        """The entries."""
         return self._held[: self.size]
 
     def add(self, part: Array) -> None:
-        """Add entries."""
         end = self.size + part.size
         if end > self._held.size:
             wider: Array = np.empty(max(end, 2 * self._held.size), self._held.dtype)
@@ -263,7 +260,6 @@ class Numbers:
 
     @property
     def pairs(self) -> Integers:
-        """The pairs by number: int64[size, 2]."""
         return self._pairs[: self.size]
 
     def of(self, first: Integers, second: Integers, *, learns: bool = True) -> Integers:
@@ -469,12 +465,10 @@ class Entries:
         return numbers
 
     def missing(self) -> int:
-        """Number of the missing entry, which is added."""
         kind = self.values[0].type if self.values else arrow.null()
         return int(self.of(arrow.nulls(1, kind))[0][0])
 
     def take(self, numbers: Integers) -> pa.Array:
-        """The entries with these numbers."""
         entries = arrow.chunked_array(self.values) if self.values else arrow.nulls(0)
         found = entries.take(arrow.array(numbers))
         return found.combine_chunks() if self.values else found
@@ -515,12 +509,10 @@ class Keys:
 
     @property
     def size(self) -> int:
-        """Number of keys."""
         return self.sizes[-1]
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Nodes of each depth; 1 for all keys together."""
         return 1, *(each.size for each in self._nodes)
 
     def codes(self, columns: Sequence[pa.Array], rows: int = 0) -> Integers:
@@ -587,7 +579,6 @@ class Keys:
 
     @property
     def parents(self) -> tuple[Integers, ...]:
-        """Each node's number one depth above, by depth from 1 on."""
         return tuple(each.pairs[:, 0].copy() for each in self._nodes)
 
     def added(self, sums: Integers, depth: int) -> Integers:
@@ -599,12 +590,10 @@ class Keys:
         return sums if depth or not self.names or sums.shape[2] else np.zeros((*sums.shape[:2], 1), np.int64)
 
     def entries(self, which: Integers) -> list[pa.Array]:
-        """Entries of keys by their numbers, one array for each column."""
         paths = self._path(len(self.names))
         return [entries.take(path[which]) for entries, path in zip(self._entries, paths, strict=True)]
 
     def missing(self) -> Flags:
-        """Flags of keys with a missing entry."""
         found: Flags = np.zeros(self.size, np.bool_)
         for entries, path in zip(self._entries, self._path(len(self.names)), strict=True):
             found |= (entries.digests.pairs == MISSING).all(axis=1)[path]
@@ -632,7 +621,6 @@ class Keys:
 
 
 def _listed(name: str, entries: list[object]) -> pa.Array:
-    """Given entries of a key column; ParameterError for several types."""
     try:
         found = arrow.array(entries)
     except Exception:  # keys are public, but Arrow's words are long

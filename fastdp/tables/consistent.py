@@ -56,15 +56,12 @@ class Consistent:
 
     @property
     def windows(self) -> int:
-        """Number of windows."""
         return int(self.values[0].shape[0])
 
     def sums(self, depth: int, starts: Integers, stops: Integers) -> Floats:
-        """Sums over windows [start, stop) of every node of a depth: float64[q, K]."""
         return range_sums(self.values[depth], starts, stops)
 
     def variances(self, depth: int, lengths: Integers) -> Floats:
-        """Exact variances of sums over so many windows: float64[q, K]."""
         share = lengths[:, None] / max(1, self.windows)
         out: Floats = lengths[:, None] * (1.0 - share) * self.spread[depth] + share**2 * self.total[depth]
         return out
@@ -104,7 +101,6 @@ def consistent(measured: Sequence[tuple[Level, Floats, Variance]], parents: Sequ
 
 
 def _fitted(own: Mapping[int, tuple[Floats, Variance]], parents: Sequence[Integers]) -> list[Fitted]:
-    """Least squares by depth: from the leaves up, then down."""
     leaves = len(parents)
     values, variance = own[leaves]
     below = [(values, np.full(values.shape[1], variance))]
@@ -398,7 +394,6 @@ class Branch(NamedTuple):
     gains: Floats
 
     def added(self, variances: Floats) -> Floats:
-        """Sums over the children of each node."""
         return grouped(variances, self.parents, self.own.size)
 
     def combined(self, variances: Floats, children: Floats) -> Floats:
@@ -421,7 +416,6 @@ class Revised:
         return range_sums(self.values[depth], starts, stops)
 
     def variances(self, depth: int, starts: Integers, stops: Integers) -> Floats:
-        """The model's variances of these sums."""
         found = [each.sum_variances(starts, stops) for each in self.smoothed]
         added: list[Floats] = []
         for at, branch in reversed(list(enumerate(self.branches))):

@@ -7,13 +7,13 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import Any, TypedDict, cast
+from typing import Any, cast
 
 from fastdp import validation
 from fastdp.data.column import Nonfinite
 from fastdp.data.source import check_types, open_source
 from fastdp.errors import ParameterError
-from fastdp.kinds import Bounds, Duration, Frame, Keys
+from fastdp.kinds import Bounds, Duration, Frame, Json, Keys
 from fastdp.ledger import Ledger
 from fastdp.ledger.ledger import charge, stream_key
 from fastdp.noise.key import Key
@@ -22,12 +22,10 @@ from fastdp.tables.calendar import Calendar, Time
 from fastdp.tables.columns import KeyRow
 from fastdp.tables.plan import MOST_ROWS, OF_SUMS, ColumnPlan, KeyRule, TablePlan
 from fastdp.tables.release import TableRelease
-from fastdp.tables.sums import (
-    ROWS,
-    Statistic,
-)
+from fastdp.tables.sums import ROWS, Statistic
 from fastdp.tables.table import Table
-from fastdp.units import ONE_ROW, Column, Person, Rows, Unit
+from fastdp.units import ONE_ROW, Person, Rows, Unit, as_name
+from fastdp.validation import refusal
 
 #: Statistics of a column of values.
 STATISTICS = ("sum", "mean", "var", "std", "median", "nunique")
@@ -70,22 +68,12 @@ class Value:
     resolution: float | None = parameter(Real(above=0.0, optional=True), default=None)
 
     def _check(self) -> None:
-        if self.bound is None and self.clip is None:
-            raise ParameterError(
-                "bound = None: expected a public upper bound of a value, such as bound=10.0, or (low, high) where "
-                "values may be negative"
-            )
         given = [_ends(name, each) for name, each in (("bound", self.bound), ("clip", self.clip)) if each is not None]
-        outer, inner = given[0], given[-1]
-        if inner[0] < outer[0] or inner[1] > outer[1]:
-            raise ParameterError(
-                f"clip = {self.clip!r}: expected a clip within bound = {validation.shown(self.bound)}"
-            )
-
-    @property
-    def ends(self) -> tuple[float, float]:
-        """The widest clip."""
-        return _ends("clip", self.clip) if self.clip is not None else _ends("bound", self.bound)
+        if not given:
+            accepted = "a public upper bound of a value, such as bound=10.0, or (low, high)"
+            raise refusal("bound", None, f"{accepted} where values may be negative")
+        if given[-1][0] < given[0][0] or given[-1][1] > given[0][1]:
+            raise refusal("clip", self.clip, f"a clip within bound = {validation.shown(self.bound)}")
 
 
 def _ends(name: str, given: object) -> tuple[float, float]:
@@ -122,29 +110,23 @@ class PrivateKeys:
 
     @property
     def named(self) -> float | list[object]:
-        """Part of the noise's identity."""
         return [self.share, "others"] if self.others else self.share
 
 
 def statistics_of(given: object) -> tuple[Statistic, ...]:
     """Statistics from a mapping; else ParameterError."""
     if not isinstance(given, Mapping) or not given:
-        raise ParameterError(
-            f"statistics = {validation.shown(given)}: expected a mapping of columns to statistics, such as "
-            "{'kwh': ['sum', 'mean'], '*': 'count'}"
-        )
+        accepted = "a mapping of columns to statistics, such as {'kwh': ['sum', 'mean'], '*': 'count'}"
+        raise refusal("statistics", given, accepted)
     found = []
     for number, (column, named) in enumerate(given.items()):
         listed = [named] if isinstance(named, str) else named
         if not isinstance(listed, (list, tuple)) or not listed or not all(_is_statistic(column, x) for x in listed):
             # Of a mapping that holds data no entry is shown.
-            accepted = ("count",) if isinstance(column, str) and column == ROWS else STATISTICS
-            more = ", a percentile such as p95" if len(accepted) > 1 else ""
-            raise ParameterError(
-                f"statistics, entry {number}: expected {' or '.join(map(repr, accepted))}{more}, or a list of them "
-                "('count' is of '*', the rows)"
-            )
-        found += [Statistic(kind, Column().check("statistics", column)) for kind in dict.fromkeys(listed)]
+            more = f"{' or '.join(map(repr, STATISTICS))}, a percentile such as p95, or a list of them"
+            accepted = "'count'" if isinstance(column, str) and column == ROWS else more
+            raise ParameterError(f"statistics, entry {number}: expected {accepted} ('count' is of '*', the rows)")
+        found += [Statistic(kind, as_name("statistics", column)) for kind in dict.fromkeys(listed)]
     return tuple(found)
 
 
@@ -154,22 +136,20 @@ def _is_statistic(column: object, name: object) -> bool:
     return name in STATISTICS or PERCENTILE.fullmatch(name) is not None
 
 
-def entries_of(statistics: Sequence[Statistic]) -> list[str]:
-    """Columns of which only distinct entries are counted."""
-    columns = {each.column: {x.kind for x in statistics if x.column == each.column} for each in statistics}
-    return [column for column, kinds in columns.items() if kinds == {"nunique"}]
+def columns_of(statistics: Sequence[Statistic]) -> tuple[list[str], list[str]]:
+    """Columns of values, and those of which only distinct entries are counted."""
+    listed = dict.fromkeys(each.column for each in statistics if each.column != ROWS)
+    values = {each.column for each in statistics if each.kind != "nunique"}
+    return [name for name in listed if name in values], [name for name in listed if name not in values]
 
 
 def values_of(statistics: Sequence[Statistic], bounds: object) -> list[tuple[str, Value]]:
     """Columns of values with bounds; ParameterError without one, or for others."""
-    names = [each.column for each in statistics if each.column not in (ROWS, *entries_of(statistics))]
-    names = list(dict.fromkeys(names))
+    names, _ = columns_of(statistics)
     if isinstance(bounds, Mapping):
         given = dict(bounds)
     elif bounds is not None and len(names) != 1:
-        raise ParameterError(
-            f"bounds = {validation.shown(bounds)}: expected a mapping of {len(names)} columns with values to bounds"
-        )
+        raise refusal("bounds", bounds, f"a mapping of {len(names)} columns with values to bounds")
     else:
         given = dict.fromkeys(names, bounds)
     if unknown := set(given) - set(names):
@@ -187,9 +167,9 @@ def names_of(name: str, given: object) -> tuple[str, ...]:
     """Column names from one, several or None; ParameterError if repeated or no text."""
     listed = [] if given is None else [given] if isinstance(given, str) else given
     if not isinstance(listed, (list, tuple)) or not all(isinstance(each, str) for each in listed):
-        raise ParameterError(f"{name} = {validation.shown(given)}: expected the name of a column, or a list of names")
+        raise refusal(name, given, "the name of a column, or a list of names")
     if len(set(listed)) != len(listed):
-        raise ParameterError(f"{name} = {validation.shown(given)}: expected each column once")
+        raise refusal(name, given, "each column once")
     return tuple(listed)
 
 
@@ -208,10 +188,9 @@ def keys_of(
             return "private", ()
         if given is not None:
             raise ParameterError("delta = 0: expected above 0, such as 1e-6, because keys are chosen privately")
-        raise ParameterError(
-            f"keys = None: expected the list of keys of {', '.join(map(repr, by))} that are released, or "
-            "keys='public' if it is no secret which keys the table has, or delta > 0 to choose them privately"
-        )
+        listed = f"the list of keys of {', '.join(map(repr, by))} that are released"
+        public = "keys='public' if it is no secret which keys the table has"
+        raise refusal("keys", None, f"{listed}, or {public}, or delta > 0 to choose them privately")
     rows = _key_rows(by, given)
     try:
         distinct = len(set(rows))
@@ -232,22 +211,16 @@ def _key_rows(by: tuple[str, ...], given: Keys) -> list[KeyRow]:
         return list(itertools.product(*(_plain(given[name]) for name in by)))
     listed = _plain(given)
     if len(by) == 1:
-        types = set(map(type, listed))
-        if types & {list, dict, set}:
-            raise ParameterError(f"keys: expected entries of {by[0]!r}, texts or numbers, and no lists of them")
-        if tuple not in types:
+        if tuple not in set(map(type, listed)):
             return list(zip(listed, strict=True))
         return [key if isinstance(key, tuple) and len(key) == 1 else (key,) for key in listed]
     if not all(isinstance(key, (tuple, list)) and len(key) == len(by) for key in listed):
-        raise ParameterError(
-            f"keys: expected tuples of {len(by)} entries, or a mapping of each column of by= to a list, whose "
-            "combinations are the keys"
-        )
+        accepted = f"tuples of {len(by)} entries, or a mapping of each column of by= to a list"
+        raise ParameterError(f"keys: expected {accepted}, whose combinations are the keys")
     return [tuple(key) for key in listed]
 
 
 def _plain(given: Any) -> list[Any]:
-    """Python's entries of a list, array or series; else ParameterError."""
     convert = next(
         (getattr(given, name) for name in ("tolist", "to_list", "to_pylist") if hasattr(given, name)), None
     )
@@ -271,12 +244,10 @@ def make_plan(
 ) -> TablePlan:
     """The plan of a release, checked, without reading the table."""
     if not isinstance(unit, (Rows, Person)):
-        raise ParameterError(
-            f"unit = {validation.shown(unit)}: expected fastdp.Rows(k), or fastdp.Person(column, rows=k)"
-        )
+        raise refusal("unit", unit, "fastdp.Rows(k), or fastdp.Person(column, rows=k)")
     epsilon, delta = validation.positive("epsilon", epsilon), validation.real("delta", delta)
     if not 0.0 <= delta < 1.0:
-        raise ParameterError(f"delta = {delta!r}: expected at least 0 and below 1")
+        raise refusal("delta", delta, "at least 0 and below 1")
     named = names_of("by", by)
     rule, rows = keys_of(named, keys, delta)
     private = (keys if isinstance(keys, PrivateKeys) else PrivateKeys()) if rule == "private" else None
@@ -287,19 +258,24 @@ def make_plan(
         first = None if time.start is None else calendar.border("start", time.start)
         last = None if time.stop is None else calendar.border("stop", time.stop)
         if first is not None and last is not None and last <= first:
-            raise ParameterError(f"stop = {time.stop!r}: expected a time behind start = {time.start!r}")
+            raise refusal("stop", time.stop, f"a time behind start = {time.start!r}")
         periods = None if unit.per is None else Calendar(unit.per, time.zone, time.origin, "per")
     elif unit.per is not None:
-        raise ParameterError(f"per = {unit.per!r}: expected None without time=, or the column of times")
-    levels = None if levels is None else Flag().check("levels", levels)
+        raise refusal("per", unit.per, "None without time=, or the column of times")
+    levels = None if levels is None else validation.flag("levels", levels)
     asked = tuple(statistics), _columns(statistics, bounds), time, unit, calendar, periods, epsilon, delta
     plan = TablePlan(*asked, named, rule, rows, private, levels, start=first, stop=last)
     if 1 - sum(plan.budget.of_all.values()) < LEFT:
-        raise ParameterError(f"share = {plan.private.share if plan.private else 1.0!r}: expected at most .9 for keys")
+        raise refusal("share", plan.private.share if plan.private else 1.0, "at most .9 for keys")
     plan = with_noise(plan)
     if first is not None and last is not None:
         plan.check_cells(last - first, max(1, len(rows)))
-        _check_per_window(plan, last - first)
+        most = (plan.per_window or plan.contributions) * (last - first)
+        if plan.periods is None and not plan.chooses_rows and plan.contributions > most:
+            has = f"a person has at most {most} rows, {plan.per_window} in each of {last - first} windows"
+            raise ParameterError(
+                f"rows = {plan.contributions}: {has}; expected at most {most}, because noise grows with rows"
+            )
     # Laws that cannot be drawn are refused before any row is read.
     for quantity, level in itertools.product(plan.quantities(), plan.budget.levels):
         plan.budget.distribution(quantity, level)
@@ -313,11 +289,11 @@ def _columns(statistics: Sequence[Statistic], bounds: object) -> tuple[ColumnPla
     found = []
     for name, value in values_of(statistics, bounds):
         bound = None if value.bound is None else _ends("bound", value.bound)
+        low, high = _ends("clip", value.bound if value.clip is None else value.clip)
         facts = value.clip is None and name in summed, value.weight, value.nonfinite, value.resolution, bound
-        low, high = value.ends
         found.append(ColumnPlan(name, low, high, *facts))
-    entries = [ColumnPlan(name, 0.0, 0.0, False, 1.0, "zero", None, entries=True) for name in entries_of(statistics)]
-    return (*found, *entries)
+    entries = columns_of(statistics)[1]
+    return *found, *(ColumnPlan(name, 0.0, 0.0, False, 1.0, "zero", None, entries=True) for name in entries)
 
 
 def with_noise(plan: TablePlan) -> TablePlan:
@@ -331,54 +307,27 @@ def with_noise(plan: TablePlan) -> TablePlan:
     return plan if plan.key_rule == "private" else replace(plan, delta=0.0)
 
 
-def _check_per_window(plan: TablePlan, windows: int) -> None:
-    """ParameterError for more rows of a person than windows allow."""
-    if plan.per_window is None or plan.periods is not None or plan.chooses_rows:
-        return
-    most = plan.per_window * windows
-    if plan.contributions > most:
-        raise ParameterError(
-            f"rows = {plan.contributions}: a person has at most {most} rows, {plan.per_window} in each of "
-            f"{windows} windows; expected at most {most}, because noise grows with rows"
-        )
-
-
 def check_online(plan: TablePlan) -> None:
     """ParameterError unless rows that count are known as windows close."""
     if plan.has_others:
-        raise ParameterError("others = True: expected False online, where a key may appear later")
+        raise refusal("others", True, "False online, where a key may appear later")
     if plan.who is None:
         return
     if plan.chooses_rows:
-        raise ParameterError("rows = 'auto': expected a number, because rows that count are known as windows close")
+        raise refusal("rows", "auto", "a number, because rows that count are known as windows close")
     if plan.periods is None:
-        raise ParameterError(
-            "per = None: expected the period in which a person's rows are bounded, such as '1d', because windows "
-            "close one by one: a number of rows for life would be used up by the first ones"
-        )
-    calendar, period, most = cast("Calendar", plan.calendar), plan.periods.every, plan.windows_of_unit
-    if most > 1 and plan.per_window is None:
-        raise ParameterError(
-            f"per_window = None: expected the rows of a person that count in one window, such as "
-            f"{max(1, plan.contributions // most)}, because a period of {period} has up to {most} windows of "
-            f"{calendar.every}, which close one by one"
-        )
-    needed = most * (plan.per_window or 1)
-    if most > 1 and plan.contributions < needed:
-        raise ParameterError(
-            f"rows = {plan.contributions}: expected at least {needed}, because a period of {period} has up "
-            f"to {most} windows of {calendar.every} with per_window = {plan.per_window} rows of a person each; or a "
-            "smaller per_window, longer windows, or a shorter period"
-        )
-
-
-class Secrets(TypedDict):
-    """Arguments about noise and ledger."""
-
-    seed: int | str | None
-    key: Key | bytes | None
-    ledger: Ledger | None
-    stream: str | None
+        bounded = "the period in which a person's rows are bounded, such as '1d', because windows close one by one"
+        raise refusal("per", None, f"{bounded}: a number of rows for life would be used up by the first ones")
+    most, k, each = plan.windows_of_unit, plan.contributions, plan.per_window
+    windows = f"a period of {plan.periods.every} has up to {most} windows of {cast('Calendar', plan.calendar).every}"
+    if most > 1 and each is None:
+        counted = f"the rows of a person that count in one window, such as {max(1, k // most)}"
+        raise refusal("per_window", None, f"{counted}, because {windows}, which close one by one")
+    needed = most * (each or 1)
+    if most > 1 and k < needed:
+        ways = "or a smaller per_window, longer windows, or a shorter period"
+        because = f"{windows} with per_window = {each} rows of a person each"
+        raise refusal("rows", k, f"at least {needed}, because {because}; {ways}")
 
 
 def aggregate(
@@ -482,8 +431,7 @@ def aggregate(
     secret = stream_key(Key.choose(seed, key), stream)
     asked, named = statistics_of(statistics), names_of("by", by)
     time = _timed(time, every)
-    entries = entries_of(asked)
-    values = list(dict.fromkeys(each.column for each in asked if each.column not in (ROWS, *entries)))
+    values, entries = columns_of(asked)
     names = [*named, *([unit.column] if isinstance(unit, Person) else []), *entries]
     source = open_source(frame, [*([] if time is None else [time.column]), *values, *names], names)
     how = None if time is None else "unit" if time.unit else "format" if time.format else None
@@ -501,17 +449,14 @@ def aggregate(
 
 def _timed(time: str | Time | None, every: Duration | None) -> Time | None:
     """A :class:`Time`; ParameterError unless exactly one argument gives the length."""
-    if time is None:
+    if time is None or isinstance(time, Time):
         if every is not None:
-            raise ParameterError(f"every = {validation.shown(every)}: expected None, or the column of times (time=)")
-        return None
-    if not isinstance(time, Time):
-        if every is None:
-            raise ParameterError("every = None: expected the length of the windows, such as '1h', or a fastdp.Time")
-        return Time(Column().check("time", time), every)
-    if every is not None:
-        raise ParameterError(f"every = {validation.shown(every)}: expected None, because time is a fastdp.Time")
-    return time
+            because = "or the column of times (time=)" if time is None else "because time is a fastdp.Time"
+            raise refusal("every", every, f"None, {because}")
+        return time
+    if every is None:
+        raise refusal("every", None, "the length of the windows, such as '1h', or a fastdp.Time")
+    return Time(as_name("time", time), every)
 
 
 def totals(
@@ -555,9 +500,9 @@ def totals(
     >>> table.guarantee.unit
     'one row of the table'
     """
-    wanted, bounds = {Column().check("value", value): "sum"}, _value(bound, clip)
+    wanted, bounds = {as_name("value", value): "sum"}, _value(bound, clip)
     given = frame, wanted, time, every, by, keys
-    secrets: Secrets = {"seed": seed, "key": key, "ledger": ledger, "stream": stream}
+    secrets: Json = {"seed": seed, "key": key, "ledger": ledger, "stream": stream}
     return aggregate(*given, epsilon=epsilon, unit=unit, bounds=bounds, delta=delta, levels=False, **secrets)
 
 
@@ -587,7 +532,7 @@ def counts(
     48
     """
     given = frame, {ROWS: "count"}, time, every, by, keys
-    secrets: Secrets = {"seed": seed, "key": key, "ledger": ledger, "stream": stream}
+    secrets: Json = {"seed": seed, "key": key, "ledger": ledger, "stream": stream}
     return aggregate(*given, epsilon=epsilon, unit=unit, delta=delta, levels=False, **secrets)
 
 
@@ -622,9 +567,9 @@ def means(
     >>> abs(float(table.mean(0, 1)[0]) - 0.4) < 0.1
     True
     """
-    wanted, bounds = {Column().check("value", value): "mean"}, _value(bound, clip)
+    wanted, bounds = {as_name("value", value): "mean"}, _value(bound, clip)
     given = frame, wanted, time, every, by, keys
-    secrets: Secrets = {"seed": seed, "key": key, "ledger": ledger, "stream": stream}
+    secrets: Json = {"seed": seed, "key": key, "ledger": ledger, "stream": stream}
     return aggregate(*given, epsilon=epsilon, unit=unit, bounds=bounds, delta=delta, levels=False, **secrets)
 
 
@@ -633,5 +578,5 @@ def _value(bound: Bounds | Value | None, clip: Bounds | None) -> Value:
     if not isinstance(bound, Value):
         return Value(bound, clip)
     if clip is not None:
-        raise ParameterError(f"clip = {validation.shown(clip)}: expected None, because bound is a fastdp.Value")
+        raise refusal("clip", clip, "None, because bound is a fastdp.Value")
     return bound

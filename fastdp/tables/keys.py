@@ -21,10 +21,9 @@ from fastdp.errors import ParameterError
 from fastdp.guarantee import gaussian_delta, gaussian_loss, zcdp_delta
 from fastdp.kinds import Flags, Floats, Integers
 from fastdp.noise import binding
-from fastdp.noise.draws import Distribution, sigma_above
 from fastdp.noise.gaussian import GaussianDistribution, gaussian_distribution
 from fastdp.noise.key import Key
-from fastdp.noise.sampler import LaplaceDistribution, laplace_distribution
+from fastdp.noise.sampler import Distribution, LaplaceDistribution, laplace_distribution, sigma_above
 from fastdp.noise.words import Words
 from fastdp_kernels.tables import person_rows
 
@@ -227,7 +226,6 @@ def choose_keys(sums: Integers, keys: Keys, rule: KeyRule, key: Key) -> tuple[In
 
 
 def _deviation(distribution: Distribution) -> Fraction:
-    """Sigma, or the scale of Laplace noise."""
     return distribution.sigma if isinstance(distribution, GaussianDistribution) else distribution.scale
 
 

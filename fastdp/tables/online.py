@@ -209,12 +209,10 @@ class KeyNoise(NamedTuple):
 
     @property
     def scale(self) -> Fraction:
-        """Scale of N and Z."""
         return Fraction(self.total) / Fraction(self.loss)
 
     @property
     def noise(self) -> LaplaceDistribution:
-        """Distribution of N and Z."""
         return geometric_distribution(self.scale)
 
     def thresholds(self, first: int, last: int) -> Integers:
@@ -271,7 +269,6 @@ class OnlineKeys:
 
     @classmethod
     def none(cls, names: tuple[str, ...]) -> OnlineKeys:
-        """No keys."""
         return cls(Keys(names), 0, np.empty((0, 3), np.int64))
 
     @property

@@ -1,13 +1,12 @@
-"""Released windows as Arrow tables, files (Parquet, CSV, NumPy's npz) and plots."""
+"""Released windows as Arrow tables, files (Parquet, CSV) and plots."""
 
 from __future__ import annotations
 
 import importlib
 import json
-import zipfile
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Sequence, Set
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,7 +14,7 @@ from fastdp import validation
 from fastdp._version import __version__
 from fastdp.data.source import arrow
 from fastdp.errors import ParameterError
-from fastdp.kinds import Array, Floats, Integers, Json
+from fastdp.kinds import Floats, Integers, Json
 from fastdp.releases.pictures import ESTIMATE, band, check_axes, new_axes, save
 from fastdp.state.atomic_files import atomic_file
 from fastdp.tables import choices
@@ -23,17 +22,14 @@ from fastdp.tables.answers import Answers
 from fastdp.tables.consistent import grouped
 from fastdp.tables.sums import Released, Statistic
 from fastdp.units import OFFSET, zone_of
-from fastdp.validation import DAY
+from fastdp.validation import DAY, refusal
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from matplotlib.axes import Axes
 
-    #: Writes a table and its description into a file.
-    Writer = Callable[[pa.Table, str, BinaryIO], None]
-
 WINDOW = "window"
-#: Name of the metadata in Parquet's schema and in an npz archive.
+#: Name of the metadata in Parquet's schema.
 METADATA = "fastdp"
 #: Columns of the only statistic, and of each of several after its name; the latter without standard errors.
 ALONE = (
@@ -168,58 +164,32 @@ def metadata(released: Released, confidence: float) -> Json:
 def write(table: pa.Table, facts: Json, path: str | Path, *, overwrite: bool) -> None:
     """Write an Arrow table; see :meth:`fastdp.tables.table.Table.write`."""
     target = Path(validation.path("path", path))
-    kind = kind_of(target)
-    beside = description_of(target)
-    for each in (target, *([] if beside is None else [beside])):
+    kind, beside = kind_of(target), description_of(target)
+    for each in (target, beside or target):
         if each.exists() and not overwrite:
             raise ParameterError(f"path = {str(each)!r}: exists already; expected a new name, or overwrite=True")
-    text = json.dumps(facts, allow_nan=False)
     if beside is not None:
         # First: numbers without their description are never there.
         with atomic_file(beside, overwrite=overwrite) as file:
             file.write(json.dumps(facts, allow_nan=False, indent=1).encode() + b"\n")
     with atomic_file(target, overwrite=overwrite) as file:
-        kind(table, text, file)
+        if kind == ".csv":
+            importlib.import_module("pyarrow.csv").write_csv(table, file)
+        else:
+            importlib.import_module("pyarrow.parquet").write_table(table, file)
 
 
-def kind_of(path: Path) -> Writer:
-    """Writer of a path's suffix; else ParameterError."""
-    name = path.name.lower()
-    for suffix, kind in KINDS.items():
-        if name.endswith(suffix):
-            return kind
-    raise ParameterError(f"path = {str(path)!r}: expected a name that ends in {', '.join(KINDS)}")
+def kind_of(path: Path) -> str:
+    """Suffix of a path; ParameterError for another one."""
+    for suffix in (".parquet", ".csv"):
+        if path.name.lower().endswith(suffix):
+            return suffix
+    raise refusal("path", str(path), "a name that ends in .parquet or .csv")
 
 
 def description_of(path: Path) -> Path | None:
     """JSON file of a format without metadata."""
-    return path.with_name(f"{path.name}.json") if path.name.lower().endswith(".csv") else None
-
-
-def _parquet(table: pa.Table, _text: str, file: BinaryIO) -> None:
-    importlib.import_module("pyarrow.parquet").write_table(table, file)
-
-
-def _csv(table: pa.Table, _text: str, file: BinaryIO) -> None:
-    importlib.import_module("pyarrow.csv").write_csv(table, file)
-
-
-def _npz(table: pa.Table, text: str, file: BinaryIO) -> None:
-    # Texts as NumPy's own, so that the archive is read without pickle.
-    arrays = {name: _plain(column) for name, column in zip(table.column_names, table.columns, strict=True)}
-    # numpy.savez takes names as keywords, and a column may be called "file".
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, array in {**arrays, METADATA: np.array(text)}.items():
-            with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as member:
-                np.lib.format.write_array(member, array, allow_pickle=False)
-
-
-def _plain(column: pa.ChunkedArray) -> Array:
-    array = column.to_numpy()
-    return np.array(column.to_pylist()).astype(str) if array.dtype.kind == "O" else array
-
-
-KINDS: dict[str, Writer] = {".parquet": _parquet, ".csv": _csv, ".npz": _npz}
+    return path.with_name(f"{path.name}.json") if kind_of(path) == ".csv" else None
 
 
 # Pictures of released windows: estimate, interval and revised line; needs matplotlib (``fastdp-streams[plot]``).
@@ -276,7 +246,6 @@ def draw(sums: Released, answers: Answers, depth: int, path: str | Path | None, 
 
 
 def _panel(ax: Axes, sums: Released, answers: Answers, statistic: Statistic, shown: tuple[int, int, int]) -> None:
-    """Draw one statistic of one node, by groups of windows."""
     k, group, depth = shown
     windows = sums.edges.size - 1
     starts = np.arange(0, windows, group)
@@ -311,7 +280,6 @@ def _label(sums: Released, statistic: Statistic, group: int) -> str:
 
 
 def _title(sums: Released) -> str:
-    """Guarantee of the picture: epsilon, delta, unit."""
     guarantee = sums.guarantee
     delta = f", delta = {guarantee.delta:g}" if guarantee.delta else ""
     return f"epsilon = {guarantee.epsilon:g}{delta} for {guarantee.unit}"
@@ -337,7 +305,6 @@ def _limit(ax: Axes, estimate: Floats, low: Floats, high: Floats, *, from_zero: 
 
 
 def _without_keys(sums: Released, path: str | Path | None, ax: Axes | None) -> Axes:
-    """A plot that says that no key was released, which costs too."""
     ax = new_axes() if ax is None else ax
     ax.text(0.5, 0.5, "no key was released", ha="center", va="center", transform=ax.transAxes)
     ax.set_xlabel(_caption(sums))
@@ -347,12 +314,10 @@ def _without_keys(sums: Released, path: str | Path | None, ax: Axes | None) -> A
 
 
 def _caption(sums: Released) -> str:
-    """Text about clipped and dropped shares."""
     return "\n".join(text if name == "clip" else f"{name}: {text}" for name, text in choices.described(sums))
 
 
 def _clock(ax: Axes, sums: Released) -> None:
-    """Label the x axis by the zone's clock, and the caption."""
     if sums.every is None or sums.edges.size == 2:
         ax.set_xlabel(_caption(sums), fontsize=8)
         return

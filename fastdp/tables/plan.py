@@ -16,7 +16,7 @@ from fastdp.data.column import Nonfinite
 from fastdp.errors import ParameterError
 from fastdp.integer_grid import make_grid
 from fastdp.kinds import Flags, Integers, Json
-from fastdp.noise.draws import NoiseName
+from fastdp.noise.sampler import NoiseName
 from fastdp.tables import quantiles
 from fastdp.tables.budget import Budget
 from fastdp.tables.calendar import Calendar, Time, most_spans, zone_rules
@@ -102,24 +102,25 @@ class TablePlan:
 
     @property
     def who(self) -> str | None:
-        """Column of bounded persons, if any."""
         return self.unit.column if isinstance(self.unit, Person) else None
 
     @property
     def chooses(self) -> list[ColumnPlan]:
-        """Columns whose clip is chosen."""
         return [column for column in self.columns if column.chooses]
 
     @cached_property
     def has_entries(self) -> bool:
-        """True if there is a column of entries, of which distinct ones are counted."""
         return any(column.entries for column in self.columns)
+
+    @property
+    def has_public_cells(self) -> bool:
+        """True if windows and keys are public."""
+        return self.start is not None and self.stop is not None and self.key_rule in ("none", "given")
 
     @property
     def is_public(self) -> bool:
         """True if windows, keys and clips are public: one reading is enough."""
-        ends = self.start is not None and self.stop is not None
-        return ends and self.key_rule in ("none", "given") and not self.chooses
+        return self.has_public_cells and not self.chooses
 
     @property
     def chooses_rows(self) -> bool:
@@ -128,13 +129,11 @@ class TablePlan:
 
     @property
     def selects_cells(self) -> bool:
-        """True if keys are chosen by released counts."""
         whole = self.calendar is None and self.counts_rows and not self.levels
         return self.key_rule == "private" and self.who is None and whole
 
     @property
     def has_others(self) -> bool:
-        """True if the rows of all keys that are not released are one more key."""
         return self.private is not None and self.private.others
 
     @property
@@ -146,7 +145,6 @@ class TablePlan:
 
     @property
     def per_window(self) -> int | None:
-        """Most rows of one unit in a window, if bounded."""
         return self.unit.per_window if isinstance(self.unit, Person) else None
 
     @cached_property
@@ -159,7 +157,6 @@ class TablePlan:
 
     @cached_property
     def budget(self) -> Budget:
-        """Shares of the budget, and their noise."""
         return Budget(self)
 
     def settled(self, first: int, last: int, *nodes: int) -> TablePlan:
@@ -178,7 +175,6 @@ class TablePlan:
     # Sums.
 
     def column(self, name: str) -> ColumnPlan:
-        """The column of values with this name."""
         return next(column for column in self.columns if column.name == name)
 
     def place(self, name: str) -> int:
@@ -187,7 +183,6 @@ class TablePlan:
 
     @property
     def counts_rows(self) -> bool:
-        """True if the number of rows is wanted, or needed for means."""
         return any(each.column == ROWS or each.kind in ("mean", "var", "std") for each in self.statistics)
 
     @cached_property
@@ -215,7 +210,6 @@ class TablePlan:
         return name if name in FIRST_SUMS else None
 
     def grid(self, column: ColumnPlan) -> float:
-        """Step of a column's grid."""
         loss = self.budget.of(Quantity(self.parts[column.name][0], column.name), self.budget.levels[0])
         # Noise of the bound itself fits; that of a smaller clip does too.
         most = max(abs(column.low), abs(column.high))
@@ -245,7 +239,6 @@ class TablePlan:
         return [*sums, *([Quantity("count")] if self.counts_rows else []), *counts]
 
     def unknown_tails(self, quantities: Sequence[Quantity]) -> dict[str, Tail]:
-        """Tails of which nothing is released."""
         firsts = [q for q in quantities if q.name in FIRST_SUMS]
         return {q.column: Tail.unknown(q.ends, self.column(q.column).bound) for q in firsts}
 
@@ -307,7 +300,6 @@ class TablePlan:
         return [calendar.every, zone_rules(calendar.zone, begin), calendar.edge(0), calendar.edge(1)]
 
     def describe(self) -> Json:
-        """The public parameters, for a ledger."""
         calendar = self.calendar
         return {
             **self.identity(),
@@ -321,7 +313,6 @@ class TablePlan:
         }
 
     def check_cells(self, windows: int, keys: int) -> None:
-        """ParameterError for more cells than memory."""
         if any(each.rank is not None for each in self.statistics):
             quantiles.check_bins(windows * keys)
         if windows * keys > MAX_CELLS:

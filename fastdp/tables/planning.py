@@ -10,8 +10,8 @@ import numpy as np
 
 from fastdp import validation
 from fastdp.errors import ParameterError
-from fastdp.kinds import Bounds, Duration
-from fastdp.noise.draws import NoiseName
+from fastdp.kinds import Bounds, Duration, Json
+from fastdp.noise.sampler import NoiseName
 from fastdp.releases.intervals import checked_confidence, wider_quantile
 from fastdp.tables.answers import Answers
 from fastdp.tables.calendar import Time
@@ -21,7 +21,7 @@ from fastdp.tables.plan import MAX_CELLS, TablePlan
 from fastdp.tables.quantiles import prefix_variances
 from fastdp.tables.sums import ROWS, Measured, Quantity, Released, Statistic, drawn, vectors
 from fastdp.units import ONE_ROW, Unit
-from fastdp.validation import DAY
+from fastdp.validation import DAY, refusal
 
 #: Longer spans that are shown, in microseconds.
 SPANS = {"day": DAY, "week": 7 * DAY, "year": 365 * DAY}
@@ -97,11 +97,6 @@ class Plan:
     def half_width(self) -> float:
         """Half-width of the first statistic's interval."""
         return next(iter(self.errors.values())).half_width
-
-    @property
-    def std_error(self) -> float:
-        """Standard error of the first statistic."""
-        return next(iter(self.errors.values())).std_error
 
     def __str__(self) -> str:
         lines = [
@@ -192,25 +187,24 @@ def plan(
     listed: PrivateKeys | list[int] | None = keys if isinstance(keys, PrivateKeys) else None
     if not isinstance(keys, PrivateKeys) and validation.integer("keys", keys, 1, MAX_CELLS) > 1:
         listed = list(range(min(keys, MAX_KEYS)))
-    if rows is not None and not 0.0 < validation.positive("rows", rows) <= MAX_ROWS:
-        raise ParameterError(f"rows = {rows!r}: expected at most {MAX_ROWS:g}")
+    if rows is not None and validation.positive("rows", rows) > MAX_ROWS:
+        raise refusal("rows", rows, f"at most {MAX_ROWS:g}")
     for value in mean.values() if isinstance(mean, Mapping) else [] if mean is None else [mean]:
         validation.real("mean", value)
     time = None if every is None else Time("time", every, start="2001-01-01")
 
+    by = None if listed is None else "key"
+    given: Json = {"unit": unit, "bounds": bounds, "by": by, "keys": listed, "delta": delta, "levels": levels}
+
     def at(number: float) -> Plan:
-        """The plan at this epsilon."""
-        by, given = None if listed is None else "key", (asked, time)
-        made = make_plan(
-            *given, epsilon=number, unit=unit, bounds=bounds, by=by, keys=listed, delta=delta, levels=levels
-        )
+        made = make_plan(asked, time, epsilon=number, **given)
         return _planned(made, min(windows, MAX_WINDOWS), rows, mean, confidence)
 
     if epsilon is not None:
         return at(validation.positive("epsilon", epsilon))
     wanted, (low, high) = validation.positive("half_width", half_width), EPSILONS
     if at(high).half_width > wanted:
-        raise ParameterError(f"half_width = {half_width!r}: expected a width that an epsilon up to {high:g} can give")
+        raise refusal("half_width", half_width, f"a width that an epsilon up to {high:g} can give")
     for _ in range(BISECTIONS):
         middle = math.sqrt(low * high)
         low, high = (middle, high) if at(middle).half_width > wanted else (low, middle)
@@ -220,7 +214,6 @@ def plan(
 def _planned(
     plan: TablePlan, windows: int, rows: float | None, mean: float | Mapping[str, float] | None, confidence: float
 ) -> Plan:
-    """Errors of a release with the expected rows and means."""
     keys = KeySet(plan.by, plan.keys if plan.key_rule == "given" else [(0,)] * len(plan.by))
     first = plan.start or 0
     plan = plan.settled(first, first + windows, *keys.sizes)
@@ -241,9 +234,7 @@ def _planned(
             continue
         known = rows is not None and (each.column == ROWS or means[each.column] is not None)
         if rows is None and each.kind not in ("count", "sum"):
-            raise ParameterError(
-                f"rows = None: expected the rows of a window and key, which the error of {each.name} needs"
-            )
+            raise refusal("rows", None, f"the rows of a window and key, which the error of {each.name} needs")
         errors[each.name] = _expected(released, answers, each, known and each.kind in ("count", "sum", "mean"))
     shares: dict[str, float] = {}
     for part in budget.components():

@@ -54,7 +54,6 @@ class Bins:
 
     @cached_property
     def borders(self) -> Floats:
-        """Borders of the bins: float64[BINS + 1]."""
         middle, growth, below = self._sides
         above = BINS - below
         down = (middle - self.low) * np.expm1(growth * np.arange(below, 0, -1) / max(1, below)) / (SPREAD - 1.0)
@@ -64,19 +63,16 @@ class Bins:
         return borders
 
     def of(self, values: Floats) -> Integers:
-        """Bin of each finite value: int64[n]."""
         # A value at a border belongs to the bin above it.
         found: Integers = np.searchsorted(self.borders[1:-1], values, side="right")
         return found
 
     def add(self, rows: tuple[Integers, Array, Floats], first: int, counts: Integers) -> None:
-        """Count rows (windows, keys, values) in `counts`, int64[W, K, BINS]."""
         windows, keys, values = rows
         bins = np.where(keys >= 0, keys.astype(np.int64) * BINS + self.of(values), -1)
         window_sums.add_ones(windows, bins, first, counts.reshape(len(counts), counts.shape[1] * BINS))
 
     def nodes(self, counts: Integers) -> Integers:
-        """Counts of all nodes, the top level first: int64[nodes, W, K]."""
         upper = counts.reshape(*counts.shape[:2], FAN_OUT, BINS // FAN_OUT).sum(axis=3)
         return np.ascontiguousarray(np.concatenate([upper, counts], axis=2).transpose(2, 0, 1))
 

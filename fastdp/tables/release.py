@@ -7,7 +7,7 @@ order and batches have an effect.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
@@ -17,11 +17,11 @@ import numpy as np
 from fastdp.data.source import Source, arrow_type
 from fastdp.errors import DataError, ParameterError
 from fastdp.guarantee import Guarantee
-from fastdp.kinds import Floats, Integers
-from fastdp.noise.draws import noise_distribution
+from fastdp.kinds import Flags, Floats, Integers
 from fastdp.noise.key import Key
+from fastdp.noise.sampler import noise_distribution
 from fastdp.tables import choices
-from fastdp.tables.choices import count_tail, dropped_rows, tail_edges
+from fastdp.tables.choices import count_tail, tail_edges
 from fastdp.tables.columns import Entries, Growing, Keys, Numbers, digests_of, floats_of, times_of
 from fastdp.tables.keys import KeyRule, choose_keys, key_weights, weigh
 from fastdp.tables.plan import MOST_ROWS, Clips, ColumnPlan, TablePlan
@@ -53,11 +53,12 @@ class BatchRows(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """Rows that count, with the number of rows of each one's person (and period), and of dropped rows in all."""
+    """Rows that count, how many of each one's person (and period), how many were dropped, and weights of keys."""
 
     rows: CellRows
     sizes: Integers
     dropped: int
+    weights: Integers | None = None
 
 
 def read_rows(
@@ -123,16 +124,15 @@ def check_finite(values: Floats) -> None:
 class PersonRows:
     """Collects rows of persons, about 40 bytes each, and selects those that count."""
 
-    def __init__(self, plan: TablePlan, key: Key, rows: int | None = None) -> None:
+    def __init__(self, plan: TablePlan, hashing: bytes, rows: int | None = None) -> None:
         self._plan, size = plan, rows or 0
-        self._hashing = np.frombuffer(key.derive("rows").reveal(), np.uint64)[:2]
+        self._hashing = np.frombuffer(hashing, np.uint64)[:2]
         self.persons, self._periods = Entries("", persons=True), Numbers()
         self._groups, self._hashes = Growing(np.int64, size), Growing(np.uint64, size)
         self._windows, self._codes = Growing(np.int64, size), Growing(np.int64, size)
         self._values = [Growing(np.float64, size) for _ in plan.columns]
 
     def add(self, batch: BatchRows, words: Integers) -> None:
-        """Add rows; ``words``: 64 bits of each key."""
         (windows, codes, values), times, persons = batch
         assert persons is not None  # noqa: S101 - the plan names their column
         if not persons.size:
@@ -152,7 +152,6 @@ class PersonRows:
         return self.persons.digests.size if self._plan.periods is None else self._periods.size
 
     def totals(self) -> Integers:
-        """Rows of each person (and period): int64[p]."""
         found: Integers = np.bincount(self._groups.array, minlength=self._size)
         return found
 
@@ -169,14 +168,9 @@ class PersonRows:
         np.add.at(sums, keys, weights)
         return sums
 
-    def kept(self, plan: TablePlan, weights: Integers | None = None) -> Kept:
-        """The rows that count; the collected ones leave memory."""
-        groups, hashes, windows, codes = (
-            self._groups.array,
-            self._hashes.array,
-            self._windows.array,
-            self._codes.array,
-        )
+    def kept(self, plan: TablePlan) -> Kept:
+        columns = self._groups, self._hashes, self._windows, self._codes
+        groups, hashes, windows, codes = (each.array for each in columns)
         first, spans = (int(windows.min()), int(np.ptp(windows)) + 1) if windows.size else (0, 0)
         flags, _ = person_rows.least_rows(
             self._hashing, groups, hashes, windows, first, spans, plan.contributions, plan.per_window or 0, self._size
@@ -184,9 +178,24 @@ class PersonRows:
         values = np.empty((len(self._values), np.count_nonzero(flags)))
         for into, column in zip(values, self._values, strict=True):
             into[:] = column.array[flags]
-        dropped = dropped_rows(groups, flags, self._size, plan.contributions)
+        dropped = choices.dropped_rows(groups, flags, self._size, plan.contributions)
         groups = groups[flags]
         return Kept(CellRows(windows[flags], codes[flags], values), np.bincount(groups)[groups], dropped)
+
+
+def hashing_of(key: Key) -> bytes:
+    """128 bits under which rows of persons are chosen: all of a secret that an engine's workers get."""
+    return key.derive("rows").reveal()[:16]
+
+
+def read_persons(
+    source: Source, plan: TablePlan, keys: Keys, hashing: bytes, see_times: Callable[[Integers], None] | None = None
+) -> PersonRows:
+    """Rows of persons, chosen by :func:`hashing_of` a key."""
+    found = PersonRows(plan, hashing, source.rows)
+    for batch in read_rows(source, plan, keys, see_times, found.persons):
+        found.add(batch, keys.words()[batch.rows.codes])
+    return found
 
 
 NO_ROWS = "frame has no rows: expected time=fastdp.Time(..., start=, stop=), because it has no first and last window"
@@ -196,16 +205,6 @@ NO_ROWS = "frame has no rows: expected time=fastdp.Time(..., start=, stop=), bec
 Reads = Callable[[], Iterator[CellRows]]
 #: Bytes of coded rows that are kept for a second reading.
 MOST_HELD = 2**28
-#: An end of a range, in steps, beyond all values.
-FAR = 2**50
-
-
-class _Persons(NamedTuple):
-    """Rows of persons that count, sums of weights for each key if it is chosen by them, the rows' released number."""
-
-    kept: Kept
-    weights: Integers | None
-    counted: Number
 
 
 @dataclass(frozen=True)
@@ -218,17 +217,14 @@ class TableRelease:
 
     @cached_property
     def _keys(self) -> Keys:
-        """The given keys, or none yet."""
         return Keys(self.plan.by, self.plan.keys if self.plan.key_rule == "given" else None)
 
     @property
     def guarantee(self) -> Guarantee:
-        """Guarantee of everything that the release shows."""
         return self.plan.budget.guarantee(simulated=self.key.simulated)
 
     @property
     def noise_fingerprint(self) -> str | None:
-        """Fingerprint of the key; None in a simulation."""
         return None if self.key.simulated else self.key.fingerprint()
 
     def check(self) -> None:
@@ -238,23 +234,20 @@ class TableRelease:
             for name in plan.by:
                 if (type_of := arrow_type(self.source, name)) is not None:
                     self._keys.check_type(name, type_of)
-        if self.source.add is not None and any(q.counts for q in plan.quantities()):
-            raise ParameterError("statistics: expected no quantiles and no nunique, because an engine adds up sums")
-        if self.source.add is not None and not (plan.is_public and plan.who is None):
+        nunique = any(each.kind == "nunique" for each in plan.statistics)
+        if self.source.add is not None and (nunique or plan.chooses_rows or not plan.has_public_cells):
             raise ParameterError(
-                "expected Time(start=, stop=), keys= where there is by=, clip= (or two bounds) of each column, no "
-                "Person: on an engine windows, keys and clips are public"
+                "expected Time(start=, stop=), keys= where there is by=, a number of rows of a Person, no nunique: "
+                "an engine adds up numbers of public windows and keys"
             )
         if self.source.rows == 0 and (plan.start is None or plan.stop is None):
             raise DataError(NO_ROWS)
 
     def run(self) -> Released:
         """Released sums; the table is read once, or twice for windows, keys or clip."""
-        plan, keys = self.plan, self._keys
+        plan, keys, ends = self.plan, self._keys, _Ends(self.plan)
         if self.source.add is not None:
-            settled = plan.settled(plan.start or 0, plan.stop or 0, *keys.sizes)
-            return self._release(settled, keys, None, None, {})
-        ends = _Ends(plan)
+            return self._on_engine()
         if plan.who is not None:
             return self._of_persons(keys, ends)
         source = self.source if plan.is_public else self.source.twice()
@@ -263,9 +256,8 @@ class TableRelease:
 
     def _of_persons(self, keys: Keys, ends: _Ends) -> Released:
         """Released sums of bounded persons, perhaps by a chosen number."""
-        plan, key, found = self.plan, self.key, PersonRows(self.plan, self.key, self.source.rows)
-        for batch in read_rows(self.source, plan, keys, ends.see, found.persons):
-            found.add(batch, keys.words()[batch.rows.codes])
+        plan, key = self.plan, self.key
+        found = read_persons(self.source, plan, keys, hashing_of(self.key), ends.see)
         first, last = ends.found()
         plan.check_cells(last - first, 1)
         if plan.chooses_rows:
@@ -276,36 +268,28 @@ class TableRelease:
         weights = None
         if plan.key_rule == "private":
             weights = found.weights(keys.words(), plan.budget.key_rule(), self.key)
-        own, kept = replace(self, plan=plan, key=key), found.kept(plan)
-        persons = _Persons(kept, weights, own._counted(plan, kept.rows.codes.size))
-        return own._choose(keys, ends, lambda: iter((kept.rows,)), persons)
+        kept = found.kept(plan)._replace(weights=weights)
+        return replace(self, plan=plan, key=key)._choose(keys, ends, lambda: iter((kept.rows,)), kept)
 
-    def _choose(self, keys: Keys, ends: _Ends, read: Reads, persons: _Persons | None) -> Released:
+    def _choose(self, keys: Keys, ends: _Ends, read: Reads, kept: Kept | None) -> Released:
         """Released sums, with windows, keys and clips from a first reading unless they are public."""
-        plan, counts = self.plan, np.zeros(0, np.int64)
+        plan, counts, counters = self.plan, np.zeros(0, np.int64), _counters(self.plan)
+        rows_of_persons = None if kept is None else self._number(plan, "counted", kept.rows.codes.size)
         if plan.is_public:
             settled = plan.settled(plan.start or 0, plan.stop or 0, *keys.sizes)
-            return self._release(settled, keys, read(), persons, {})
-        counters = {column.name: choices.ValueCounts((column.low, column.high)) for column in plan.chooses}
+            return self._release(settled, keys, read(), kept, rows_of_persons, {})
         for rows in read():
             counted = (rows.codes >= 0) & plan.has(rows.windows)
             seen = np.bincount(rows.codes[counted], minlength=keys.size)
             counts = seen + np.pad(counts, (0, seen.size - counts.size))
-            for place, column in enumerate(plan.columns):
-                if column.chooses:
-                    values = rows.values[place] if counted.all() else rows.values[place][counted]
-                    check_finite(values)
-                    if persons is None:
-                        counters[column.name].observe(values)
-                    else:
-                        counters[column.name].weigh(values, persons.kept.sizes[counted])
+            _observe(plan, counters, rows, counted, kept)
         numbers: Integers | None = None
         published = None
         if plan.key_rule in ("public", "private"):
             counts = np.pad(counts, (0, keys.size - counts.size))
             noisy, chosen = counts, np.ones(keys.size, np.bool_)
             if plan.key_rule == "private":
-                exact = counts if persons is None or persons.weights is None else persons.weights
+                exact = counts if kept is None or kept.weights is None else kept.weights
                 exact = np.where(keys.missing(), 0, exact) if plan.has_others else exact
                 noisy, chosen = choose_keys(exact, keys, plan.budget.key_rule(), self.key)
             keys, numbers = keys.chosen(chosen, others=plan.has_others)
@@ -313,18 +297,41 @@ class TableRelease:
                 published = np.empty(keys.size, np.int64)
                 published[numbers[chosen]] = noisy[chosen]
                 if plan.has_others:
-                    given = plan.contributions, plan.budget.helper("others"), plan.noise, self.key.within("others")
-                    published[-1] = int(choices.noisy_number(int(counts[~chosen].sum()), *given).value)
+                    published[-1] = int(self._number(plan, "others", int(counts[~chosen].sum())).value)
         plan = plan.settled(*ends.found(), *keys.sizes)
+        plan, clips = self._clips(plan, counters, rows_of_persons)
+        again = read() if numbers is None else (rows._replace(codes=numbers[rows.codes]) for rows in read())
+        return self._release(plan, keys, again, kept, rows_of_persons, clips, published)
+
+    def _clips(self, plan: TablePlan, counters: Counters, counted: Number | None) -> tuple[TablePlan, Clips]:
+        """The plan, with what its columns spend, and their chosen clips."""
         clips: dict[str, tuple[float, float]] = {}
         for column in plan.chooses:
             task = plan.budget.task(column.name)
-            number = None if persons is None else persons.counted
-            clip = choices.choose_clip(task, counters[column.name], self._key_of(plan, column.name), number)
+            clip = choices.choose_clip(task, counters[column.name], self._key_of(plan, column.name), counted)
             plan = replace(plan, spent={**plan.spent, column.name: clip.epsilon})
             clips[column.name] = clip.low, clip.high
-        again = read() if numbers is None else (rows._replace(codes=numbers[rows.codes]) for rows in read())
-        return self._release(plan, keys, again, persons, clips, published)
+        return plan, clips
+
+    def _on_engine(self) -> Released:
+        """Released sums of a table whose parts an engine reads."""
+        plan, keys, counters = self.plan, self._keys, _counters(self.plan)
+        plan, counted = plan.settled(plan.start or 0, plan.stop or 0, *keys.sizes), None
+        clips: Clips = {}
+        if plan.chooses:
+            rows, _ = self._add(plan, None, [part for each in counters.values() for part in each.arrays])
+            counted = None if plan.who is None else self._number(plan, "counted", rows)
+            plan, clips = self._clips(plan, counters, counted)
+        return self._release(plan, keys, None, None, counted, clips)
+
+    def _add(self, plan: TablePlan, quantities: list[Quantity] | None, into: list[Integers]) -> tuple[int, int]:
+        """Fill arrays by an engine; numbers of persons' rows that count, and of dropped ones."""
+        assert self.source.add is not None  # noqa: S101 - an engine's
+        sums, begin = self.source.add(PartReading(plan, hashing_of(self.key), quantities), plan.who), 0
+        for each in into:
+            each[...] = sums[begin : begin + each.size].reshape(each.shape)
+            begin += each.size
+        return int(sums[-2]), int(sums[-1])
 
     def _key_of(self, plan: TablePlan, column: str) -> Key:
         return self.key.within("column", plan.place(column))
@@ -334,32 +341,33 @@ class TableRelease:
         plan: TablePlan,
         keys: Keys,
         rows: Iterator[CellRows] | None,
-        persons: _Persons | None,
+        kept: Kept | None,
+        counted: Number | None,
         clips: Clips,
         published: Integers | None = None,
     ) -> Released:
         """Exact sums of windows and keys, and noisy ones; `published` counts have noise."""
         span, budget = (plan.start or 0, plan.stop or 0), plan.budget
         quantities = plan.quantities(clips)
-        beyond = _Beyond(plan, [q for q in quantities if q.name in FIRST_SUMS], rows is None)
+        beyond, dropped = _Beyond(plan, quantities), 0 if kept is None else kept.dropped
+        exact = exact_sums(beyond.watched(rows or iter(())), quantities, plan, keys.size)
         if rows is None:
-            assert self.source.add is not None  # noqa: S101 - an engine adds
-            sums = self.source.add(plan, [*quantities, *beyond.quantities])
-            beyond.take([int(each.sum()) for each in sums[len(quantities) :]])
-            exact = [sums[: len(quantities)]]
-        else:
-            exact = exact_sums(beyond.watched(rows), quantities, plan, keys.size)
+            number, dropped = self._add(plan, quantities, [*exact, *beyond.arrays])
+            counted = counted or (None if plan.who is None else self._number(plan, "counted", number))
         tails, row_numbers = {}, None
         if budget.helper("counted"):
-            counted = self._counted(plan, beyond.rows) if persons is None else persons.counted
+            counted = counted or self._number(plan, "counted", beyond.rows)
             tails = {
                 q.column: choices.release_tail(
                     budget.task(q.column), q.ends, edges, counts, counted, self._key_of(plan, q.column)
                 )
                 for q, edges, counts in zip(beyond.firsts, beyond.edges, beyond.counts, strict=True)
             }
-            if persons is not None:
-                row_numbers = RowNumbers(counted, self._dropped(plan, persons.kept.dropped, counted))
+            if plan.who is not None:
+                released = self._number(plan, "dropped", dropped, choices.MOST_DROPPED)
+                shorter = "" if plan.periods is None else f" shorter than {plan.periods.every}"
+                row_numbers = RowNumbers(counted, released)
+                choices.warn_of_dropped(row_numbers, plan.contributions, f"a larger rows=, or a per={shorter}")
         measured = release(budget, quantities, exact, self.key, span, keys, published)
         found = plan.released(span, keys, measured, tails, simulated=self.key.simulated)
         selection = budget.key_rule() if plan.selects_cells else None
@@ -368,16 +376,10 @@ class TableRelease:
             others = drawn(noise_distribution(plan.noise, plan.contributions, 1, budget.helper("others")))
         return replace(found, family=self.source.family, rows=row_numbers, selection=selection, others=others)
 
-    def _counted(self, plan: TablePlan, rows: int) -> Number:
-        """Released number of rows that count."""
-        given = plan.contributions, plan.budget.helper("counted"), plan.noise, self.key
-        return choices.release_counted(rows, *given)
-
-    def _dropped(self, plan: TablePlan, dropped: int, counted: Number) -> Number:
-        """Released number of persons' rows that are dropped."""
-        where = "a larger rows=, or a per=" + ("" if plan.periods is None else f" shorter than {plan.periods.every}")
-        given = plan.contributions, plan.budget.helper("dropped"), plan.noise, self.key, where
-        return choices.release_dropped(dropped, counted, *given)
+    def _number(self, plan: TablePlan, name: str, exact: int, times: int = 1) -> Number:
+        """Released number of rows for helper `name`, of which a unit has up to `times` k."""
+        given = times * plan.contributions, plan.budget.helper(name), plan.noise, self.key.within(name)
+        return choices.noisy_number(exact, *given)
 
 
 class _Coded:
@@ -387,7 +389,6 @@ class _Coded:
         self.once, self._held = once, list[CellRows]()
 
     def again(self) -> Iterator[CellRows]:
-        """The rows of one of several readings."""
         if self._held:
             yield from self._held
             return
@@ -401,13 +402,23 @@ class _Coded:
 
 
 class _Beyond:
-    """Exact numbers of rows in released cells, and in bins beyond each column's clip (on engines one at each end)."""
+    """Exact numbers of rows in released cells, and in bins beyond each column's clip."""
 
-    def __init__(self, plan: TablePlan, firsts: list[Quantity], on_engine: bool) -> None:
-        self._plan, self.firsts, self.rows = plan, firsts, 0
-        bounds = [None if on_engine else plan.column(q.column).bound for q in firsts]
-        self.edges = [tail_edges(q.ends, bound) for q, bound in zip(firsts, bounds, strict=True)]
+    def __init__(self, plan: TablePlan, quantities: Sequence[Quantity]) -> None:
+        self._plan, self._rows = plan, np.zeros(1, np.int64)
+        self.firsts = [each for each in quantities if each.name in FIRST_SUMS]
+        self.edges = [tail_edges(q.ends, plan.column(q.column).bound) for q in self.firsts]
         self.counts: list[Integers] = [np.zeros(low.size + high.size - 2, np.int64) for low, high in self.edges]
+
+    @property
+    def arrays(self) -> list[Integers]:
+        """All numbers."""
+        return [*self.counts, self._rows]
+
+    @property
+    def rows(self) -> int:
+        """Rows in released cells, where there are columns."""
+        return int(self._rows[0])
 
     def watched(self, batches: Iterator[CellRows]) -> Iterator[CellRows]:
         plan = self._plan
@@ -415,23 +426,62 @@ class _Beyond:
         for rows in batches:
             if places:
                 counted = (rows.codes >= 0) & plan.has(rows.windows)
-                self.rows += int(np.count_nonzero(counted))
+                self._rows += np.count_nonzero(counted)
                 for place, edges, counts in zip(places, self.edges, self.counts, strict=True):
                     counts += count_tail(rows.values[place][counted], edges)
             yield rows
 
-    @property
-    def quantities(self) -> list[Quantity]:
-        """Sums of an engine: rows below and above each clip, and all."""
-        found = []
-        for q in self.firsts:
-            found += [replace(q, name="beyond", high=FAR), replace(q, name="beyond", low=-FAR)]
-        return [*found, *([Quantity("count")] if found else [])]
 
-    def take(self, sums: list[int]) -> None:
-        if sums:
-            *beyond, self.rows = sums
-            self.counts = [np.array(pair, np.int64) for pair in zip(beyond[::2], beyond[1::2], strict=True)]
+#: Counts of values of each column that chooses its clip.
+Counters = dict[str, choices.ValueCounts]
+
+
+def _counters(plan: TablePlan) -> Counters:
+    persons = plan.who is not None
+    return {each.name: choices.ValueCounts((each.low, each.high), persons=persons) for each in plan.chooses}
+
+
+def _observe(plan: TablePlan, counters: Counters, rows: CellRows, counted: Flags, kept: Kept | None) -> None:
+    """Count values of counted rows."""
+    for name, counter in counters.items():
+        values = rows.values[plan.place(name)]
+        values = values if counted.all() else values[counted]
+        check_finite(values)
+        if kept is None:
+            counter.observe(values)
+        else:
+            counter.weigh(values, kept.sizes[counted])
+
+
+@dataclass(frozen=True)
+class PartReading:
+    """Integers of a part of a table with all rows of its persons, on a worker: those of all parts add up.
+
+    Exact sums and numbers beyond clips, or before clips are chosen (``quantities`` None) counts of values; the last
+    two are numbers of persons' rows that count, and of dropped ones.
+    """
+
+    plan: TablePlan
+    hashing: bytes
+    quantities: Sequence[Quantity] | None
+
+    def __call__(self, source: Source) -> Integers:
+        plan, keys, kept = self.plan, Keys(self.plan.by, self.plan.keys if self.plan.by else None), None
+        if plan.who is None:
+            rows = (each.rows for each in read_rows(source, plan, keys))
+        else:
+            kept = read_persons(source, plan, keys, self.hashing).kept(plan)
+            rows = (each for each in (kept.rows,))
+        if self.quantities is None:
+            counters = _counters(plan)
+            for part in rows:
+                _observe(plan, counters, part, (part.codes >= 0) & plan.has(part.windows), kept)
+            found = [part for each in counters.values() for part in each.arrays]
+        else:
+            beyond = _Beyond(plan, self.quantities)
+            found = [*exact_sums(beyond.watched(rows), self.quantities, plan, keys.size), *beyond.arrays]
+        last = [0, 0] if kept is None else [kept.rows.codes.size, kept.dropped]
+        return np.concatenate([*(each.ravel() for each in found), last])
 
 
 class _Ends:
@@ -442,13 +492,11 @@ class _Ends:
         self._ends: list[int] = []
 
     def see(self, times: Integers) -> None:
-        """Extend the range of times."""
         if times.size:
             both = [*self._ends, int(times.min()), int(times.max())]
             self._ends = [min(both), max(both)]
 
     def found(self) -> tuple[int, int]:
-        """Numbers of the first window and after the last; DataError without rows."""
         plan, calendar = self._plan, self._plan.calendar
         if calendar is None or (plan.start is not None and plan.stop is not None):
             return plan.start or 0, plan.stop or 0

@@ -14,9 +14,9 @@ from fastdp.errors import DataError
 from fastdp.guarantee import Guarantee
 from fastdp.kinds import Array, Floats, Integers
 from fastdp.noise import binding
-from fastdp.noise.draws import Distribution
 from fastdp.noise.gaussian import GaussianDistribution
 from fastdp.noise.key import Key
+from fastdp.noise.sampler import Distribution
 from fastdp.releases.intervals import DrawnNoise
 from fastdp.tables.columns import Numbers
 from fastdp.tables.consistent import Level
@@ -69,7 +69,7 @@ class Quantity:
     """One integer sum of each cell, or several counts.
 
     Values are clipped to [``low``, ``high``] steps of ``grid``, less ``centre``.  "count" adds 1 for each row,
-    "beyond" 1 for each clipped, "square" the square, in steps of ``resolution``.  Cells alone have "histogram", of
+    "square" the square, in steps of ``resolution``.  Cells alone have "histogram", of
     bins from ``low`` to ``high``, and "distinct", of entries.
     """
 
@@ -84,14 +84,13 @@ class Quantity:
     @property
     def sensitivity(self) -> int:
         """Largest change by one row, in steps of ``resolution``."""
-        if self.name in ("count", "beyond") or self.counts:
+        if self.name == "count" or self.counts:
             return 1
         most = int(max(abs(self.low - self.centre), abs(self.high - self.centre)))
         return round(most**2 * self.factor) if self.name == "square" else most
 
     @property
     def counts(self) -> bool:
-        """True of counts that cells alone have."""
         return self.name in COUNTS
 
     @property
@@ -101,7 +100,6 @@ class Quantity:
 
     @property
     def ends(self) -> tuple[float, float]:
-        """Ends of the clip."""
         return self.low * self.grid, self.high * self.grid
 
     @property
@@ -116,10 +114,6 @@ class Quantity:
             window_sums.add_ones(windows, keys, first, sums)
             return True
         low, high = float(self.low), float(self.high)
-        if self.name == "beyond":
-            outside = np.flatnonzero((values > high * self.grid) | (values < low * self.grid))
-            window_sums.add_ones(windows[outside], keys[outside], first, sums)
-            return True
         given = windows, keys, values, first, 1.0 / self.grid, low, high, self.centre
         if self.name == "square":
             return window_sums.add_squares(*given, self.factor, sums) < 0
@@ -148,7 +142,6 @@ class BinCounts:
         self._bins, self._counts = Bins(*quantity.ends), np.zeros((*cells, BINS), np.int64)
 
     def add(self, rows: CellRows, values: Floats, first: int) -> None:
-        """Count rows from window `first` on."""
         wrong = ~np.isfinite(values)
         if wrong.any():
             inside = (rows.codes >= 0) & (rows.windows >= first) & (rows.windows < first + len(self._counts))
@@ -157,7 +150,6 @@ class BinCounts:
         self._bins.add((rows.windows, np.where(wrong, -1, rows.codes), values), first, self._counts)
 
     def numbers(self) -> Integers:
-        """Counts of all nodes: int64[nodes, W, K]."""
         return self._bins.nodes(self._counts)
 
 
@@ -168,7 +160,6 @@ class DistinctCounts:
         self._counts, self._seen = np.zeros(cells, np.int64), Numbers()
 
     def add(self, rows: CellRows, values: Floats, first: int) -> None:
-        """Count entries new in their cells."""
         windows, width = self._counts.shape
         cells = (rows.windows - first) * width + rows.codes
         inside = (rows.codes >= 0) & (rows.windows >= first) & (rows.windows < first + windows)
@@ -180,7 +171,6 @@ class DistinctCounts:
         self._counts += np.bincount(fresh, minlength=self._counts.size).reshape(self._counts.shape)
 
     def numbers(self) -> Integers:
-        """Numbers of distinct entries: int64[1, W, K]."""
         return self._counts[None]
 
 
@@ -233,12 +223,10 @@ class Number(NamedTuple):
 
     @property
     def known(self) -> bool:
-        """True if the number stands out of its noise."""
         return self.value > KNOWN * math.sqrt(self.variance)
 
 
-@dataclass(frozen=True)
-class RowNumbers:
+class RowNumbers(NamedTuple):
     """Released numbers of persons' rows that count, and that were dropped, as far as each person's are counted."""
 
     counted: Number
@@ -304,12 +292,10 @@ class Released:
 
     @property
     def keys(self) -> dict[str, list[object]]:
-        """Entries of released keys by column."""
         return self.nodes[-1]
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Number of nodes of each depth."""
         return 1, *(parents.size for parents in self.parents)
 
     @property
@@ -319,11 +305,9 @@ class Released:
 
     @property
     def quantities(self) -> tuple[Quantity, ...]:
-        """The sums of every level."""
         return self.sums[0].quantities if self.sums else ()
 
     def counts(self, name: str, column: str) -> Measured:
-        """A column's "histogram" or "distinct"."""
         return next(
             each for each in self.measured if (each.quantities[0].name, each.quantities[0].column) == (name, column)
         )

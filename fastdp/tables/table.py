@@ -112,9 +112,7 @@ class Table:
         """
         depth = validation.integer("depth", depth, 0, len(self.released.parents))
         if depth < len(self.released.parents) and any(each.kind == "nunique" for each in self.released.statistics):
-            raise ParameterError(
-                "level of a table with nunique: expected the table of another statistic, table[name]"
-            )
+            raise ParameterError("level of a table with nunique: expected that of another statistic, table[name]")
         return replace(self, depth=None if depth == len(self.released.parents) else depth)
 
     @property
@@ -230,8 +228,7 @@ class Table:
         Parameters
         ----------
         path : str or Path
-            ``.parquet`` (metadata under "fastdp" in the schema), ``.csv`` (in ``PATH.json``) or ``.npz`` (in the
-            array "fastdp").
+            ``.parquet`` (metadata under "fastdp" in the schema) or ``.csv`` (in ``PATH.json``).
         overwrite : bool
             True to replace a file.
 
@@ -297,10 +294,9 @@ class Table:
 
     @property
     def _one(self) -> Statistic:
-        if len(self.released.statistics) > 1:
-            raise ParameterError(
-                f"a table of {', '.join(self.names)}: expected one statistic, table[{self.names[0]!r}]"
-            )
+        if len(self.names) > 1:
+            names = ", ".join(self.names)
+            raise ParameterError(f"a table of {names}: expected one statistic, table[{self.names[0]!r}]")
         return self.released.statistics[0]
 
     def _of(self, name: str, kinds: tuple[str, ...], starts: Values, stops: Values, revised: bool) -> Floats:

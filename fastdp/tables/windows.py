@@ -29,7 +29,7 @@ from fastdp.tables.columns import as_arrow, as_texts, digests_of, times_of, with
 from fastdp.tables.functions import PrivateKeys, Value, check_online, make_plan, statistics_of, values_of
 from fastdp.tables.online import KeyNoise, OnlineKeys, Waiting, person_cells, row_parts, weights_of
 from fastdp.tables.plan import MAX_CELLS, TablePlan
-from fastdp.tables.release import BatchRows, PersonRows, check_finite, column_values
+from fastdp.tables.release import BatchRows, PersonRows, check_finite, column_values, hashing_of
 from fastdp.tables.sums import CellRows, Measured, Quantity, Released, Statistic, exact_sums, release
 from fastdp.tables.table import Table
 from fastdp.units import LAST, ONE_ROW, Person, Rows, Unit, parse_length
@@ -103,12 +103,10 @@ class WindowsMachine(Machine[WindowsState]):
 
     @cached_property
     def quantities(self) -> list[Quantity]:
-        """Sums of each cell, with noise."""
         return self.plan.quantities()
 
     @property
     def private(self) -> bool:
-        """True if keys are private."""
         return self.plan.key_rule == "private"
 
     @cached_property
@@ -118,12 +116,10 @@ class WindowsMachine(Machine[WindowsState]):
 
     @cached_property
     def appearing(self) -> KeyNoise:
-        """The rule by which private keys appear."""
         return KeyNoise.of(self.plan)
 
     @property
     def calendar(self) -> Calendar:
-        """The windows."""
         assert self.plan.calendar is not None  # noqa: S101 - there are times
         return self.plan.calendar
 
@@ -133,7 +129,6 @@ class WindowsMachine(Machine[WindowsState]):
         return None if self.lateness is None else parse_length("lateness", self.lateness)[1]
 
     def start(self, key: Key) -> WindowsState:
-        """State before any row."""
         number = self.plan.start or 0
         keys = OnlineKeys.none(self.plan.by) if self.private else None
         return WindowsState(0, self.calendar.edge(number), number, 0, self._none, keys)
@@ -152,7 +147,6 @@ class WindowsMachine(Machine[WindowsState]):
     # The call.
 
     def read(self, *batch: Any) -> Batch:
-        """Rows as arrays, or a clock; DataError if not accepted."""
         times, values, keys, who, to = batch
         zone = self.calendar.zone
         if to is not None:
@@ -185,7 +179,6 @@ class WindowsMachine(Machine[WindowsState]):
 
     @cached_property
     def _codes(self) -> dict[object, int]:
-        """Numbers of given keys by their entries."""
         return {}
 
     @cached_property
@@ -323,7 +316,6 @@ class WindowsMachine(Machine[WindowsState]):
         return int(reached[-1]), windows < np.maximum(state.closed, self.calendar.numbers(reached))
 
     def _rows(self, batch: Batch, came: Integers, windows: Integers, codes: Integers) -> Integers:
-        """Rows as they wait: int64[m, columns]."""
         values = np.ascontiguousarray(batch.values[:, came])
         if self.merges:
             found: Integers = np.empty((came.size, 3 + len(self.quantities)), np.int64)
@@ -337,7 +329,6 @@ class WindowsMachine(Machine[WindowsState]):
 
     @cached_property
     def _single(self) -> TablePlan:
-        """The plan of one window."""
         return replace(self.plan, start=0, stop=1)
 
     def _closed(
@@ -363,7 +354,7 @@ class WindowsMachine(Machine[WindowsState]):
             begins = keys.begins[np.argsort(place)[place.size - table.size :]]
         plan.check_cells(span[1] - first, table.size)
         if plan.who is not None:
-            found = PersonRows(plan, key)
+            found = PersonRows(plan, hashing_of(key))
             found.add(BatchRows(said, times, found.persons.digests.of(*digests.T.copy())), words[said.codes])
             said = found.kept(plan).rows
         if keys is not None:
@@ -378,7 +369,6 @@ class WindowsMachine(Machine[WindowsState]):
         return after, exact, begins
 
     def _check_far(self, windows: int) -> None:
-        """Raise DataError for more open windows than fit in memory."""
         if windows * max(1, self.table.size) > MAX_CELLS:
             raise DataError(
                 "a time lies too far behind the first open window: expected at most 2 * 10^8 open windows and keys, "
@@ -398,7 +388,6 @@ class WindowsMachine(Machine[WindowsState]):
 
     @cached_property
     def _last(self) -> list[Any]:
-        """Keys, window and kind of key of the last release of no window, and the release."""
         return [None] * 4
 
     def _emit(
@@ -413,7 +402,6 @@ class WindowsMachine(Machine[WindowsState]):
         return found if begins is None else found.since(begins - span[0])
 
     def guarantee(self, key: Key) -> Guarantee:
-        """Guarantee of everything that is ever released."""
         whole = self.plan.budget.guarantee(simulated=key.simulated)
         steps = []
         if self.lateness is not None:
@@ -438,7 +426,6 @@ class WindowsMachine(Machine[WindowsState]):
         return Record(_small(after), [*parts, *row_parts(after.waiting.came(before.waiting), _ROWS)], moved)
 
     def unpack(self, packed: Packed, key: Key) -> WindowsState:
-        """State restored from JSON and the log's parts; ValueError if it is invalid."""
         state, found = self.start(key), [np.empty(0, np.int64)]
         keys = state.keys
         for part in packed.get("log", ()):
@@ -477,7 +464,6 @@ _NUMBERS = ("n_seen", "clock", "closed", "late")
 
 
 def _small(state: WindowsState) -> Packed:
-    """A state without keys and rows."""
     return {"n_seen": state.n_seen, "state": {name: getattr(state, name) for name in _NUMBERS}}
 
 

@@ -50,7 +50,9 @@ ALL_NOISE_SLOPE = 2.5
 MAX_SHARE = 0.5
 #: Largest share of epsilon for the number of values above the lowest candidate; largest ratio of the hold-out to its
 #: noise scale; below the least ratio all values are assumed to lie above.
-COUNT_SHARE, COUNTED, LEAST_COUNTED = 0.05, 60.0, 20.0
+COUNT_SHARE, COUNTED, LEAST_COUNTED = 0.05, 600.0, 4.0
+#: What candidates gain by being small bends, where it is limited, about e^BEND below the bound.
+BEND = 2.0
 #: Level of that number's words; 0 is the candidates'.
 COUNT_LEVEL = 1
 #: Ranges that theta is chosen for: those of up to max_range values, or of all lengths.
@@ -66,8 +68,8 @@ class ScaleFree:
         -max(0, (#{v > theta} + #{v > 1.5 theta}) / 2 - k) - max(1, 4 / (k epsilon)) k ln(theta).
 
     Candidates are bound / 1.5^(i / 3) in whole grid steps; K is the perturber's noise constant, r the longest range.
-    A noisy number of values above the lowest candidate limits k and the slope, for at most a twentieth of the
-    epsilon.
+    A noisy number of values above the lowest candidate limits k and what small thetas gain, for at most a twentieth
+    of the epsilon.
 
     Parameters
     ----------
@@ -247,13 +249,16 @@ class _ScaleFreeChooser(CountedHoldout):
         """Score of each candidate, if `released` values (by default all) exceed the lowest."""
         filled = self._task.holdout if released is None else released
         free = min(self.target, MAX_SHARE * filled)
-        slope = min(self.slope, MAX_SHARE * (filled - free) / self._span)
+        # The lowest candidate gains at most this; a limit bends the gains, so that they stay steep near the bound.
+        most = MAX_SHARE * (filled - free)
+        depths = np.log(self.candidates[-1] / self.candidates)
+        limited = most / math.log1p(self._span / BEND) * np.log1p(depths / BEND)
+        gains = np.minimum(2.0 * self.unit * np.minimum(self.slope * depths, limited), MAX_PENALTY)
         above = self.counts.sum() - np.cumsum(self.counts)
         second = above if self._single else above[_nearest(self.candidates)]
         target = min(2.0 * self.unit * free, MAX_PENALTY)
-        penalties = np.minimum(2.0 * self.unit * slope * np.log(self.candidates / self.candidates[0]), MAX_PENALTY)
         beyond: Integers = np.maximum(self.unit * (above + second) - round(target), 0)
-        scores: Integers = -beyond - np.rint(penalties).astype(np.int64)
+        scores: Integers = np.rint(gains).astype(np.int64) - beyond
         return scores
 
     def choices(self, key: Key, count: int) -> Floats:

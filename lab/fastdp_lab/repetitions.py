@@ -97,7 +97,7 @@ def repeat(
 
     def release(begun: int, size: int) -> Release:
         """Release of `size` repetitions after the first `begun`."""
-        shares = StreamRows(None, floats, np.zeros(size, np.int64), np.full(size, floats.size))
+        shares = StreamRows(floats, np.zeros(size, np.int64), np.full(size, floats.size))
         return release_rows(composition, own, Streams(shares), begin + begun + np.arange(size), threads)
 
     if queries is None:

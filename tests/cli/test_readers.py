@@ -221,7 +221,7 @@ def npy(header: bytes) -> bytes:
         ("in.npy", b"", "not a readable .npy file"),
         ("in.npy", b"1\n2\n3\n", "not in NumPy's format"),
         ("in.npy", b"\x93NUMPY\x01\x00", "not a readable .npy file"),
-        ("in.npy", b"PK\x05\x06" + b"\0" * 18, "expected the suffix .npz"),
+        ("in.npy", b"PK\x05\x06" + b"\0" * 18, "holds no array"),
         ("in.npz", b"junk", "not a readable"),
         ("in.parquet", b"", "not a readable Parquet file"),
         ("in.parquet", b"junk" * 100, "not a readable Parquet file"),

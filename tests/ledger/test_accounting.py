@@ -16,11 +16,10 @@ from hypothesis import strategies as st
 import fastdp
 from fastdp.errors import BudgetError, ParameterError
 from fastdp.guarantee import Guarantee, gaussian_delta, sequential, zcdp_epsilon, zcdp_rho
-from fastdp.ledger import Budget, Entry, compose, costs
+from fastdp.ledger import Budget, Entry, compose
 from fastdp.ledger import odometer as odometers
-from fastdp.ledger.costs import Loss, left
 from fastdp.ledger.entry import ELEMENTS, VALUE, Kind
-from fastdp.ledger.odometer import EVERYWHERE, Odometer, Region
+from fastdp.ledger.odometer import EVERYWHERE, Loss, Odometer, Region, budget_left
 from tests.ledger.conftest import entry, odometer_of
 from tests.oracles import ledger as oracle
 from tests.oracles.ledger import written
@@ -147,7 +146,7 @@ def test_e_to_the_epsilon_is_rounded_up_very_little(exponent: Fraction) -> None:
     """Deltas are multiplied by it: below the true value it would understate them."""
     with mpmath.workdps(200):
         true = mpmath.exp(mpmath.mpf(exponent.numerator) / exponent.denominator)
-        above = costs.exp_above(exponent)
+        above = odometers.exp_above(exponent)
         error = mpmath.mpf(above.numerator) / above.denominator / true - 1
     assert 0 < error < mpmath.mpf(10) ** -45
 
@@ -183,8 +182,8 @@ def test_releases_that_cost_nothing_or_everything() -> None:
     )
     assert not total(without).within(Budget(1e300, math.inf))
     assert total(without).within(Budget(math.inf, math.inf))
-    assert left(Budget(2.0, math.inf), Loss(0, 0), Loss(math.inf, 0)).epsilon == 0.0
-    assert left(Budget(2.0, math.inf), Loss(3, 0), Loss(0, 0)) == Budget(0.0, 0.0)
+    assert budget_left(Budget(2.0, math.inf), Loss(0, 0), Loss(math.inf, 0)).epsilon == 0.0
+    assert budget_left(Budget(2.0, math.inf), Loss(3, 0), Loss(0, 0)) == Budget(0.0, 0.0)
     # Both are forgotten when they are taken back, as is a unit that did not meet.
     odometer, others = odometer_of([entry(0.5)]), [entry(math.inf, delta=0.25), entry(0.25, unit="one person")]
     for other in others:
@@ -219,7 +218,7 @@ def test_what_is_left_can_be_spent_and_no_more(drawn, limit: float, asked) -> No
     spent = total(entries)
     where = asked[0], *asked[1]
     most = Budget(limit, math.inf)
-    rest = left(most, spent, total(entries, Region(*where))).epsilon
+    rest = budget_left(most, spent, total(entries, Region(*where))).epsilon
     if not spent.within(most):
         assert rest == 0.0
         return
@@ -383,7 +382,7 @@ def test_divergence_of_a_pure_loss(order: float) -> None:
     with mpmath.workdps(900):
         for epsilon in (2.0**-60, 1e-6, 0.01, 0.3, 1.0, 5.0, 80.0, 900.0):
             exact = of_response(epsilon, order)
-            assert exact <= costs.pure_divergence(epsilon, order) <= exact * (1.0 + 1e-9)
+            assert exact <= odometers.pure_divergence(epsilon, order) <= exact * (1.0 + 1e-9)
 
 
 MIXTURES = {
@@ -441,17 +440,17 @@ def test_a_limit_names_its_orders(ledger) -> None:
     assert 2.0 < account.spent("s").epsilon < 3.0
     with pytest.raises(BudgetError):
         account.spend(Guarantee(1.0), stream="s")
-    orders = costs.orders_of(3.0, 1e-4)
+    orders = odometers.orders_of(3.0, 1e-4)
     assert len(orders) == 3
     # Rhos alone fit by the first whenever they fit by their sum.
-    assert costs.epsilon_at(orders[0], [], zcdp_rho(3.0, 1e-4), 1e-4) == pytest.approx(3.0, rel=1e-9)
+    assert odometers.epsilon_at(orders[0], [], zcdp_rho(3.0, 1e-4), 1e-4) == pytest.approx(3.0, rel=1e-9)
 
 
 @pytest.mark.parametrize("delta", [1e-6, 0.9, 1.0 - 1e-6, 1.0 - 1e-9])
 def test_orders_near_one_keep_their_digits(delta: float) -> None:
     """A limit on delta near 1 leads to them; the conversion is a difference of two large logarithms there."""
-    for order in costs.orders_of(1.0, delta):
-        found = costs.epsilon_at(order, [(0.25, 0.25)], 20.0, delta)
+    for order in odometers.orders_of(1.0, delta):
+        found = odometers.epsilon_at(order, [(0.25, 0.25)], 20.0, delta)
         with mpmath.workdps(60):
             alpha = mpmath.mpf(order)
             rest = mpmath.log(1.0 / mpmath.mpf(delta)) + alpha * mpmath.log(1 - 1 / alpha) - mpmath.log(alpha - 1)
@@ -467,8 +466,8 @@ def test_limits_of_any_size_name_their_orders(epsilon: float) -> None:
     noisy = gaussian(0.001)
     given = [*[noisy] * 10, Guarantee(1.5)]
     best, found = spent(*given), spent(*given, limit=Budget(epsilon, 1e-4))
-    orders = costs.orders_of(min(max(epsilon, 2.0**-60), 2.0**60), 1e-4)
-    least = min(costs.epsilon_at(order, [(1.5, 1.5)], 0.01, 1e-5) for order in orders)
+    orders = odometers.orders_of(min(max(epsilon, 2.0**-60), 2.0**60), 1e-4)
+    least = min(odometers.epsilon_at(order, [(1.5, 1.5)], 0.01, 1e-5) for order in orders)
     expected = min(1.5 + 10 * noisy.epsilon, least, zcdp_epsilon(float(best.rho), 1e-5))
     assert float(found.epsilon) == pytest.approx(expected, rel=1e-9)
     assert best.epsilon < found.epsilon

@@ -305,8 +305,8 @@ def test_release_spends_before_it_releases(ledger, monkeypatch: pytest.MonkeyPat
     ("change", "words"),
     [
         ({"stream": ""}, "stream = ''"),
-        ({"stream": "x" * 201}, "1 to 200 characters"),
-        ({"stream": "\ud800"}, "UTF-8"),
+        ({"stream": "x" * 201}, "1 to 200 Unicode characters"),
+        ({"stream": "\ud800"}, "Unicode"),
         ({"part": ""}, "part = ''"),
         ({"note": "x" * 2001}, "0 to 2000"),
         ({"start": -1}, "start = -1"),

@@ -22,6 +22,7 @@ def scores(holdout, top, unit, epsilon, noise_epsilon, max_range, constant, leng
     """Unit times the sum of both counts, or twice the one count; ``holdout`` in grid steps within [0, top].
 
     ``filled`` values lie above the lowest candidate, as far as is known; by default all.
+    The lowest candidate gains at most half of those beyond the target.
     """
     grid = candidates(top)
     k = len(holdout) * math.sqrt(6.0 * constant) / (max_range * noise_epsilon)
@@ -29,17 +30,19 @@ def scores(holdout, top, unit, epsilon, noise_epsilon, max_range, constant, leng
     few = k * epsilon < 1.0 or gentle
     times, steep = (1.25, 2.5) if gentle else (1.5, 3.0) if few else (1.0, 4.0)
     k = min(k, len(holdout) / 2 / times)
-    most = (len(holdout) - k * times) / 2 / max(math.log(top), 1.0)
-    free = k * times if filled is None else min(k * times, filled / 2)
-    if filled is not None:
-        most = min(most, (filled - free) / 2 / max(math.log(top), 1.0))
+    span = max(math.log(top), 1.0)
+    slope = min(max(k, steep / epsilon), (len(holdout) - k * times) / 2 / span)
+    filled = len(holdout) if filled is None else filled
+    free = min(k * times, filled / 2)
+    most = (filled - free) / 2
     target = round(2 * unit * free)
-    slope = 2 * unit * min(max(k, steep / epsilon), most)
     out = []
     for theta in grid:
         reach = theta if few else min(grid, key=lambda c: (abs(2 * c - 3 * theta), c))
         counts = sum(v > theta for v in holdout) + sum(v > reach for v in holdout)
-        out.append(-max(0, unit * counts - target) - int(np.rint(slope * math.log(theta / grid[0]))))
+        depth = math.log(top / theta)
+        gain = min(slope * depth, most * math.log(1 + depth / 2) / math.log(1 + span / 2))
+        out.append(int(np.rint(2 * unit * gain)) - max(0, unit * counts - target))
     return out
 
 

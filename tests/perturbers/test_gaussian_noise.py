@@ -14,9 +14,9 @@ import fastdp
 from fastdp.errors import ParameterError
 from fastdp.guarantee import square_remainder, zcdp_delta
 from fastdp.noise import binding, gaussian
-from fastdp.noise.draws import group_share, l2_square, noise_distribution, sigma_above
 from fastdp.noise.gaussian import gaussian_distribution
 from fastdp.noise.key import Key
+from fastdp.noise.sampler import group_share, l2_square, noise_distribution, sigma_above
 from fastdp.noise.words import Purpose, StreamId
 from fastdp.perturbers import Blocks, Flat, Hierarchy
 from fastdp.smoothers import Recent

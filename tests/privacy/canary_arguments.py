@@ -18,7 +18,7 @@ import shapely
 import fastdp
 import fastdp_lab
 from fastdp import counters, local, spatial, thresholds
-from fastdp.noise.draws import concentrated
+from fastdp.noise.sampler import concentrated
 from fastdp.streams import METHODS
 from fastdp_lab import baselines
 from tests.shared import usual_arguments

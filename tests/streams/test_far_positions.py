@@ -19,9 +19,10 @@ from fastdp.counters import BinaryTree, RunningCounts, Simple
 from fastdp.errors import ParameterError, StateError
 from fastdp.local import Hybrid, Piecewise, SquareWave
 from fastdp.local.reports import Words
+from fastdp.noise.binding import theta_key
 from fastdp.noise.key import Binding, Key
 from fastdp.perturbers import Blocks, Flat, Hierarchy
-from fastdp.perturbers.base import TreeRows, theta_key
+from fastdp.perturbers.base import TreeRows
 from fastdp.spatial import Box
 from fastdp.streams.pak import RunningSum
 from fastdp.thresholds import Fixed, NoisyMax

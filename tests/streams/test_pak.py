@@ -42,7 +42,7 @@ def node_noise(key: Key, levels: int, theta_steps: int, epsilon: float, length: 
 
 def test_nan_of_a_rule_of_ones_own_clips_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     publisher = make(threshold=NoisyMax())
-    monkeypatch.setattr(type(NoisyMax().start(publisher._machine.plan.task)), "choose", lambda *_: math.nan)
+    monkeypatch.setattr(type(NoisyMax().start(publisher._machine.task)), "choose", lambda *_: math.nan)
     publisher.publish(stream(201))
     assert publisher.threshold == 100
 

@@ -216,7 +216,7 @@ MAKE = {
 
 
 def composition_of(publisher: Any) -> Any:
-    return publisher._machine.plan if isinstance(publisher, fastdp.PAK) else publisher.composition
+    return publisher._machine if isinstance(publisher, fastdp.PAK) else publisher.composition
 
 
 @pytest.mark.filterwarnings("ignore::fastdp.errors.AccuracyWarning")

@@ -66,10 +66,7 @@ def noise_is(name: str | None) -> Any:
         yield
 
 
-def _release(
-    kind: str, frame: Any, *columns: Any, noise: str | None = None, module: Any = None, **given: Any
-) -> Table:
-    frame = frame if module is None else module.table(frame)
+def _release(kind: str, frame: Any, *columns: Any, noise: str | None = None, **given: Any) -> Table:
     with noise_is(noise):
         table: Table = getattr(fastdp, kind)(frame, **arguments(kind, *columns, **given))
     return table

@@ -16,8 +16,7 @@ import numpy as np
 import pytest
 
 from fastdp.noise import binding
-from fastdp.noise.draws import Distribution
-from fastdp.noise.sampler import LaplaceDistribution
+from fastdp.noise.sampler import Distribution, LaplaceDistribution
 from fastdp.tables import release
 from fastdp.tables.columns import KeyRow
 from fastdp.tables.columns import Keys as KeySet

@@ -14,8 +14,7 @@ import pytest
 
 import fastdp
 from fastdp.errors import AccuracyWarning
-from fastdp.noise.draws import noise_distribution
-from fastdp.noise.sampler import geometric_distribution
+from fastdp.noise.sampler import geometric_distribution, noise_distribution
 from fastdp.tables import choices
 from fastdp.tables.choices import ColumnTask, ValueCounts, count_tail, tail_edges
 from fastdp.tables.sums import Number
@@ -201,7 +200,7 @@ def test_where_noise_follows_the_greater_end_both_are_as_far():
 
 
 def of_persons(rows_of_each, values):
-    found = ValueCounts(TASK.bound)
+    found = ValueCounts(TASK.bound, persons=True)
     found.weigh(np.asarray(values, float), np.repeat(rows_of_each, rows_of_each))
     return found
 
@@ -218,7 +217,7 @@ def test_a_person_moves_the_counts_of_a_choice_by_one_weight():
         assert sum(each[1:].max() for each in above) <= choices.WEIGHT
         assert sum(each[1].sum() for each in above) > 0.9 * choices.WEIGHT, "however many rows"
 
-    nobody = ValueCounts(TASK.bound)
+    nobody = ValueCounts(TASK.bound, persons=True)
     nobody.weigh(np.empty(0), np.empty(0, np.int64))
     assert not any(nobody.counts(side).any() for side in nobody.sides)
     one = of_persons([4, 1], [5.0, 5.0, 5.0, -3.0, 5.0])
@@ -398,14 +397,14 @@ def test_dropped_rows_of_a_person_are_bounded():
 
 
 def test_numbers_of_rows_have_noise_of_their_sensitivity():
-    counted_rows = choices.release_counted(40_000, 5, 0.04, "laplace", KEY)
-    assert counted_rows.variance == pytest.approx(2 * (5 / 0.04) ** 2, rel=1e-3)
+    frame = pa.table({"who": np.arange(40_000) // 5})
+    rows = fastdp.counts(frame, epsilon=2.0, unit=fastdp.Person("who", rows=5), seed=1).released.rows
+    assert rows.counted.variance == pytest.approx(2 * (5 / 0.02) ** 2, rel=1e-3)
+    assert rows.dropped.variance == pytest.approx(2 * (20 / 0.06) ** 2, rel=1e-3)
     where = "a larger rows=, or a per="
-    dropped = choices.release_dropped(100, counted_rows, 5, 0.04, "gaussian", KEY, where)
-    assert dropped.variance == pytest.approx((20 / 0.04) ** 2, rel=1e-3)
-    assert said(choices.release_dropped, 100, counted_rows, 5, 0.04, "laplace", KEY, where) == []
-    (many,) = said(choices.release_dropped, 40_000, counted_rows, 5, 0.04, "laplace", KEY, where)
-    assert many.startswith("rows = 5: at least an estimated 5")
+    assert said(choices.warn_of_dropped, rows, 5, where) == []
+    (many,) = said(choices.warn_of_dropped, rows._replace(dropped=rows.counted), 5, where)
+    assert many.startswith("rows = 5: at least an estimated 50%")
     assert many.endswith(where)
 
 

@@ -27,7 +27,7 @@ from fastdp.errors import AccuracyWarning, DataError
 from fastdp.noise.key import Key
 from fastdp.tables import columns, release
 from fastdp.tables.columns import Numbers, as_arrow, digests_of, with_missing
-from fastdp.tables.release import BatchRows, Kept, PersonRows
+from fastdp.tables.release import BatchRows, Kept, PersonRows, hashing_of
 from fastdp.tables.sums import CellRows
 from tests.oracles import tables
 from tests.tables import flat
@@ -46,7 +46,7 @@ def kept_rows(rows: list[tuple], period: str | None, most: int, per_window: int 
     """Numbers of (person, hour, key) that count, and their rows."""
     options = {"contributions": most, "period": period, "per_window": per_window, "who": "who"}
     plan = flat.make_plan("totals", every="4h", epsilon=1.0, clip=1.0, **options)
-    found = PersonRows(plan, Key.from_bytes(SECRET))
+    found = PersonRows(plan, hashing_of(Key.from_bytes(SECRET)))
     table = np.array(rows, np.int64).reshape(-1, 3)
     times = table[:, 1] * HOUR
     persons, windows = found.persons.digests.of(table[:, 0] * 7919, -table[:, 0]), plan.calendar.numbers(times)

@@ -92,7 +92,7 @@ def test_five_lines_and_html_say_what_was_released():
     assert "epsilon = 0.5" in html
 
 
-@pytest.mark.parametrize("suffix", ["parquet", "csv", "npz"])
+@pytest.mark.parametrize("suffix", ["parquet", "csv"])
 def test_files_hold_the_frame_and_say_what_it_is(suffix, tmp_path):
     t = table("totals", TRUE, keys={"file": ["a", "b"]})
     path = tmp_path / f"private.{suffix}"
@@ -104,20 +104,13 @@ def test_files_hold_the_frame_and_say_what_it_is(suffix, tmp_path):
         found = parquet.read_table(path)
         assert found.equals(frame)
         facts = json.loads(found.schema.metadata[b"fastdp"])
-    elif suffix == "csv":
+    else:
         from pyarrow import csv
 
         found = csv.read_csv(path)
         assert found.column_names == frame.column_names
         np.testing.assert_array_equal(found["revised"].to_numpy(), frame["revised"].to_numpy())
         facts = json.loads((tmp_path / "private.csv.json").read_text())
-    else:
-        with np.load(path, allow_pickle=False) as archive:
-            assert set(archive.files) == {*frame.column_names, "fastdp"}
-            np.testing.assert_array_equal(archive["estimate"], frame["estimate"].to_numpy())
-            assert archive["window"][0].astype("datetime64[us]").astype(int) == t.released.edges[0]
-            assert archive["file"].tolist()[:3] == ["a", "b", "a"]
-            facts = json.loads(str(archive["fastdp"]))
     assert Guarantee.from_dict(facts["guarantee"]) == t.guarantee
     assert facts["fastdp"] == fastdp.__version__
     assert (facts["statistics"], facts["every"], facts["keys"]) == (["values_sum"], "1h", ["file"])
@@ -140,7 +133,7 @@ def test_files_are_not_replaced_by_accident(tmp_path):
         for path in tmp_path.iterdir():
             path.unlink()
     for name in ("private.txt", "private", "private.csv.json"):
-        with pytest.raises(ParameterError, match=r"expected a name that ends in \.parquet, \.csv, \.npz"):
+        with pytest.raises(ParameterError, match=r"expected a name that ends in \.parquet or \.csv"):
             t.write(tmp_path / name)
     assert not list(tmp_path.iterdir())
 
@@ -294,11 +287,10 @@ def test_what_was_cut_is_in_print_frame_file_and_picture(tmp_path: Path) -> None
     said = {"clipped_rows": {"v": t.clipped_rows}, "dropped_rows": t.dropped_rows}
     assert said.items() <= t.frame.attrs["fastdp"].items()
     assert said.items() <= json.loads(t.arrow.schema.metadata[b"fastdp"]).items()
-    for name in ("t.parquet", "t.csv", "t.npz"):
+    for name in ("t.parquet", "t.csv"):
         t.write(tmp_path / name)
     assert said.items() <= json.loads(pq.read_schema(tmp_path / "t.parquet").metadata[b"fastdp"]).items()
     assert said.items() <= json.loads((tmp_path / "t.csv.json").read_text()).items()
-    assert said.items() <= json.loads(str(np.load(tmp_path / "t.npz")["fastdp"])).items()
     caption = t.plot(tmp_path / "t.png").get_xlabel()
     assert rows in caption
     assert f"persons: {cut_off}" in caption
@@ -327,7 +319,7 @@ def test_no_private_key_fails_nothing(kind: str, family: str, tmp_path: Path) ->
         assert answer([0, 1], [3, 2], revised=revised).shape == (2, 0)
         assert t.std_error(0, 3, revised=revised).shape == (1, 0)
         assert [end.shape for end in t.interval(0, 3, revised=revised)] == [(1, 0)] * 2
-    for name in ("t.parquet", "t.csv", "t.npz"):
+    for name in ("t.parquet", "t.csv"):
         t.write(tmp_path / name)
     pytest.importorskip("matplotlib", reason="needs matplotlib")
     ax = t.plot(tmp_path / "t.png")

@@ -151,7 +151,7 @@ def test_no_ratio_exceeds_epsilon_and_some_comes_near(
     assert worst(0.5) > 1.125 * epsilon, "noise halved on purpose must break the claim"
 
 
-@pytest.mark.parametrize(("epsilon", "spent"), [(1.0, 0.05), (3.0, 60 / 500)])
+@pytest.mark.parametrize(("epsilon", "spent"), [(1.0, 0.05), (30.0, 600 / 500)])
 def test_the_number_above_the_lowest_candidate_has_the_noise_of_its_share(epsilon: float, spent: float) -> None:
     """Draw by draw: 4,000 choices from one hold-out."""
     facts = task(epsilon, 500, 64.0, max_range=100)
@@ -164,9 +164,9 @@ def test_the_number_above_the_lowest_candidate_has_the_noise_of_its_share(epsilo
     noise = draw_noise(laplace_distribution(1 / Fraction(chooser.count_epsilon)), 4000, 1, Key.from_seed(3), 1)
     expected = [oracle.filled(100, float(x), scale, 500) for x in noise[:, 0]]
     assert found.tolist() == pytest.approx(expected)
-    assert np.mean(np.abs(noise)) == pytest.approx(scale, rel=0.1)
+    assert np.mean(np.abs(noise)) == pytest.approx(1.0 / math.sinh(1.0 / scale), rel=0.1)
     # A shorter hold-out would have too few noise scales.
-    short = chooser_of(task(epsilon, int(19.9 / (0.05 * epsilon)), 64.0), [0] * 5)
+    short = chooser_of(task(epsilon, int(3.9 / (0.05 * epsilon)), 64.0), [0] * 5)
     assert (short.count_epsilon, float(short.distribution.scale)) == (0.0, 2 * short.unit / epsilon)
     assert short.choose(Key.from_seed(1)) > 0.0
 
@@ -270,7 +270,7 @@ def test_extremes_stay_within_the_grid() -> None:
 
 
 def test_guarantee() -> None:
-    for holdout, parts in ((1000, 1), (2000, 2)):
+    for holdout, parts in ((250, 1), (300, 2)):
         guarantee = ScaleFree().guarantee(task(0.3, holdout))
         assert (guarantee.epsilon, guarantee.delta, guarantee.arithmetic) == (0.3, 0.0, "exact")
         assert sum("sensitivity 1" in line for line in guarantee.derivation) == parts
@@ -286,7 +286,7 @@ def test_theta_is_no_dust_where_noise_is_strong(n: int, epsilon: float) -> None:
 
 
 @pytest.mark.parametrize("lengths", ["longest", "all"])
-@pytest.mark.parametrize("zeros", [0.77, 0.9, 0.96])
+@pytest.mark.parametrize("zeros", [0.77, 0.9, 0.96, 0.99])
 def test_zeros_do_not_make_the_threshold_vanish(zeros: float, lengths: Any) -> None:
     """The lowest candidate won wherever most values were 0: its logarithm was weighed against all values."""
     m = 40_000

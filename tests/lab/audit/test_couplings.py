@@ -14,9 +14,9 @@ from benchmarks.audit.couplings import CONTROLS, SHIPPED, planted, turning
 from fastdp.errors import ParameterError
 from fastdp.noise import binding, sampler
 from fastdp.noise.binding import PrefixNoise
-from fastdp.noise.draws import Distribution
 from fastdp.noise.gaussian import GaussianDistribution, gaussian_distribution
 from fastdp.noise.key import Key
+from fastdp.noise.sampler import Distribution
 from fastdp.noise.words import Purpose, StreamId
 from fastdp_lab.audit import lines
 from fastdp_lab.audit.couplings.check import KEY, SPREADS, Instance, Outputs, Shifts, Table, findings

@@ -31,8 +31,8 @@ import numpy as np
 from fastdp import Key
 from fastdp.kinds import Floats, Integers
 from fastdp.noise.binding import Name, given, name_of
-from fastdp.noise.draws import Distribution
 from fastdp.noise.gaussian import GaussianDistribution
+from fastdp.noise.sampler import Distribution
 from fastdp.noise.words import Purpose, StreamId
 
 #: Names of draws, for those who shift them.

@@ -11,9 +11,9 @@ import numpy as np
 import fastdp
 from fastdp import Key, Release
 from fastdp.kinds import Floats, Json
+from fastdp.noise.binding import bound_distribution, theta_key
 from fastdp.noise.words import Purpose, StreamId
 from fastdp.perturbers import Blocks, Flat, Hierarchy
-from fastdp.perturbers.base import bound_distribution, theta_key
 from fastdp.perturbers.hat_functions import HatsShape
 from fastdp.streams.methods import SMOOTHERS
 from fastdp.streams.release import WholeStream
@@ -110,7 +110,7 @@ def stream_shifts(make: Make, x: Floats, there: Floats, places: Sequence[int], t
         publisher.publish(x[:place])
         key, c, progress = publisher._key, publisher.composition, publisher.state.progress
         stage, _ = Schedule(c).stage(progress)
-        bound = bound_distribution(c.perturber, key, progress.theta_steps or 1, c.publish_epsilon) is not None
+        bound = bound_distribution(c.perturber, progress.theta_steps or 1, c.publish_epsilon) is not None
         if stage == "publish" and not bound:
             top = min(progress.theta_steps, c.grid.bound_steps)
             here, other = (in_steps(float(values[place]), c.grid.resolution, top) for values in (x, there))
