@@ -10,7 +10,7 @@ import copy
 import inspect
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias, cast
 
 import numpy as np
@@ -21,7 +21,7 @@ from fastdp.auditing.events import Event, Statistic, choose_events, epsilon_at_l
 from fastdp.data.column import as_array, kind_of
 from fastdp.errors import DataError, ParameterError, warn
 from fastdp.guarantee import Guarantee
-from fastdp.kinds import Array, Floats, Json
+from fastdp.kinds import Array, Floats
 from fastdp.noise.key import Key
 from fastdp.record import Real
 
@@ -224,12 +224,6 @@ class AuditResult:
         if self.epsilon is None:
             return "no claim to check"
         return "claim violated" if self.violated else "consistent with the claim"
-
-    def as_dict(self) -> Json:
-        """Fields and verdict as plain numbers and texts."""
-        names = [each.name for each in fields(self)[:-1]]
-        names[5:5] = ["event", "swapped"]
-        return {name: getattr(self, name) for name in (*names, "verdict")}
 
     def __str__(self) -> str:
         at = f" at delta = {self.delta:g}" if self.delta else ""

@@ -23,7 +23,7 @@ from fastdp.kinds import Floats, Indices
 from fastdp.record import Real, Whole, parameter, record
 from fastdp.releases import pictures
 from fastdp.spatial import Box, Domain
-from fastdp.spatial.map_files import read_domain
+from fastdp.spatial.maps import read_domain
 from fastdp.state.driver import as_one
 from fastdp.validation import DAY, FIXED, split_duration
 
@@ -80,7 +80,6 @@ OPTIONS = """
 
 
 def _length(ctx: click.Context, param: click.Parameter, given: str | None) -> float | None:
-    """Seconds of "15min", or the number; else click.BadParameter."""
     if given is None:
         return None
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import ClassVar, Protocol, runtime_checkable
+from typing import ClassVar, Protocol
 
 import numpy as np
 
@@ -45,17 +45,9 @@ class Counter(Protocol):
         """Take back open noise of sums that stop being active, as :meth:`step`; the state is then 0."""
 
 
-@runtime_checkable
-class CheckedCounter(Protocol):
-    """Counter that checks rows of a state file."""
-
-    def check(self, state: Integers) -> None:
-        """ValueError unless steps can lead to every row, int64[n, width]."""
-
-
 def check_rows(counter: Counter, state: Integers) -> None:
-    """ValueError for rows that `counter` refuses."""
-    if isinstance(counter, CheckedCounter):
+    """ValueError for rows, int64[n, width], of a state file that `counter` refuses, if it has ``check(state)``."""
+    if hasattr(counter, "check"):
         counter.check(state)
 
 
@@ -145,6 +137,7 @@ class Block:
         return blocks + rest
 
     def check(self, state: Integers) -> None:
+        """ValueError unless steps can lead to every row."""
         if ((state[:, 0] < 0) | (state[:, 0] >= self.size)).any():
             raise ValueError("a counter out of range")
 
@@ -210,6 +203,7 @@ class BinaryTree:
         return trees * self.horizon.bit_count() + rest.bit_count()
 
     def check(self, state: Integers) -> None:
+        """ValueError unless steps can lead to every row."""
         if ((state[:, 0] < 0) | (state[:, 0] > self.horizon)).any():
             raise ValueError("a counter out of range")
 

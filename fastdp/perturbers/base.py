@@ -147,22 +147,15 @@ class TreeRows:
         return RowWords([theta_key(self.key, steps) for steps in distinct.tolist()], pieces, owners)
 
 
-@runtime_checkable
-class RowPerturber(Protocol):
-    """Perturber of many streams in one call."""
-
-    def noise_rows(self, rows: TreeRows) -> Integers:
-        """Noise of each row, int64[n, w], as ``leaf_noise`` under ``theta_key(key, steps).of_stream(number)``.
-
-        Leaves come first; unless `nodes`, entries after `needed` are unspecified.
-        """
-
-
 def noise_of_rows(perturber: Perturber, rows: TreeRows) -> Integers:
-    """Noise of each row, int64[n, w], in one call if possible."""
-    # By name: isinstance with a protocol costs more than a short row.
+    """Noise of each row, int64[n, w], as ``leaf_noise`` under ``theta_key(key, steps).of_stream(number)``.
+
+    A perturber may draw all of it in one call of ``noise_rows(rows)``.  Leaves come first; unless `nodes`, entries
+    after `needed` are unspecified.
+    """
     if hasattr(perturber, "noise_rows"):
-        return cast("RowPerturber", perturber).noise_rows(rows)
+        found: Integers = perturber.noise_rows(rows)
+        return found
     return noise_row_by_row(perturber, rows)
 
 

@@ -8,8 +8,7 @@ from fastdp._lazy import lazy_names
 
 if TYPE_CHECKING:
     from fastdp.spatial.domains import Box, Domain
-    from fastdp.spatial.map_files import write_points
-    from fastdp.spatial.maps import Network, Polygons
+    from fastdp.spatial.maps import Network, Polygons, write_points
     from fastdp.spatial.released_tree import PrivTree, ReleasedTree
 
 __all__ = [

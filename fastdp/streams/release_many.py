@@ -211,8 +211,10 @@ def _release_each(
             name = ids[i]
             named = isinstance(name, str)
             key = composition.noise_key(secret.of_stream(name)) if named else shared.of_stream(int(name))
-            begin = int(rows.starts[i])
-            one = machine.release(rows.flat[begin : begin + int(rows.lengths[i])], f"streams[{i}]", key)
+            values, starts = rows.take(np.array([i]), 0)
+            # Rows of one array lie in it as they are; others come alone.
+            begin = int(starts[0])
+            one = machine.release(as_floats(values[begin : begin + int(rows.lengths[i])]), f"streams[{i}]", key)
             into.values[into.borders[i] : into.borders[i + 1]] = one.values
             into.thresholds[i], revisions[i] = one.threshold, one.revision
             if into.nodes is not None and one.nodes is not None:
@@ -269,7 +271,7 @@ class RowPass:
         def publish(which: Indices) -> None:
             into = self.into
             into.thresholds[which] = np.multiply(steps[which], grid.resolution)
-            taken, starts = self.rows.flat, self.rows.starts[which] + holdout
+            taken, starts = self.rows.take(which, holdout)
             batch = RowBatch(taken, starts, counts[which], steps[which], tops[which], self.ids[which])
             wrong = self.publish(batch, into.values, into.borders[which])
             if wrong >= 0:
@@ -299,7 +301,7 @@ class RowPass:
 
         def choose(which: Indices) -> None:
             counts: Indices = np.full(which.size, holdout, np.int64)
-            values, starts = self.rows.flat, self.rows.starts[which]
+            values, starts = self.rows.take(which, 0, holdout)
             wrong = many_streams.first_nonfinite(values, starts, counts)
             if wrong >= 0:
                 values, starts = self._replace_nonfinite(values, starts, counts, which, wrong, 0)

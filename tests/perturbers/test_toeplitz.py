@@ -18,7 +18,7 @@ from fastdp.noise.binding import PrefixNoise
 from fastdp.noise.key import Key
 from fastdp.noise.words import Purpose, StreamId
 from fastdp.perturbers import Flat, Hierarchy, Toeplitz, toeplitz
-from fastdp.perturbers import hat_functions as hats
+from fastdp.perturbers import hierarchy as hats
 from fastdp.perturbers.toeplitz import EPOCH, HEADROOM, MAX_DEVIATION, _sigma
 from fastdp.releases.intervals import correlated_variances
 from fastdp.smoothers import Mean, Recent

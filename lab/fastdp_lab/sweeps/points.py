@@ -21,7 +21,7 @@ from fastdp import Key, validation
 from fastdp.errors import DataError, ParameterError
 from fastdp.kinds import Floats, Json
 from fastdp.spatial import Box, Domain, Network
-from fastdp.spatial.map_files import read_domain
+from fastdp.spatial.maps import read_domain
 from fastdp_lab import datasets, queries
 from fastdp_lab.datasets import SpatialStream, catalogue
 from fastdp_lab.datasets.files import CIRCLES, EARTH, NEW_YORK

@@ -14,7 +14,7 @@ from fastdp.kinds import Floats, Json
 from fastdp.noise.binding import bound_distribution, theta_key
 from fastdp.noise.words import Purpose, StreamId
 from fastdp.perturbers import Blocks, Flat, Hierarchy
-from fastdp.perturbers.hat_functions import HatsShape
+from fastdp.perturbers.hierarchy import HatsShape
 from fastdp.streams.methods import SMOOTHERS
 from fastdp.streams.release import WholeStream
 from fastdp.streams.stream_machine import Schedule
