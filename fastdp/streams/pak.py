@@ -247,6 +247,7 @@ class PAKParameters(Machine[PAKState], Keyed):
 
     @property
     def task(self) -> ThresholdTask:
+        """Public facts of the threshold's choice."""
         return self._task_on(self.grid.resolution)
 
     def _task_on(self, resolution: float) -> ThresholdTask:
