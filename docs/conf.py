@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import html
 import importlib.util
 import os
 import re
 import subprocess
 import sys
+import textwrap
 import tomllib
 from pathlib import Path
 
@@ -114,13 +116,20 @@ _CODE = re.compile(r"(```.*?\n```|`[^`\n]*`|\]\([^)\s]*\)|<!--.*?-->)", re.DOTAL
 _POWER = re.compile(r"(?<=[\w)])\^(\([^()\n]*\)|-?[\w.]*\w(?:\([^()\n]*\))?)")
 _INDEX = re.compile(r"(?<![\w.])([A-Za-z]|theta|sigma|epsilon|rho|tau|mu|eta)_(\([^()\n]*\)|\w{1,2})(?!\w)")
 
+#: A formula on lines of its own, indented.
+_FORMULA = re.compile(r"(?<=\n\n)((?: {4,}\S.*\n)+)(?=\n)")
+
 
 def render_formulas(app: Sphinx, docname: str, source: list[str]) -> None:
     """Powers, indices and signs of Markdown pages as they are written by hand, without a script from the network."""
     if app.builder.format != "html" or Path(app.env.doc2path(docname)).suffix != ".md":
         return
 
+    def displayed(found: re.Match[str]) -> str:
+        return f'<p class="formula">{html.escape(textwrap.dedent(found[1]), quote=False).rstrip()}</p>\n'
+
     def drawn(text: str) -> str:
+        text = _FORMULA.sub(displayed, text).replace(" &lt;= ", " ≤ ").replace(" &gt;= ", " ≥ ")
         text = _POWER.sub(lambda found: f"<sup>{found[1].removeprefix('(').removesuffix(')')}</sup>", text)
         text = _INDEX.sub(lambda found: f"{found[1]}<sub>{found[2].strip('()')}</sub>", text)
         return text.replace(" <= ", " ≤ ").replace(" >= ", " ≥ ")

@@ -174,7 +174,6 @@ _TEXTS = ("unit", "adjacency", "model", "arithmetic")
 
 
 def _amount(name: str, value: Any) -> float:
-    """`value` as float, rounded up; ParameterError unless at least 0, or infinite."""
     if isinstance(value, float) and value == math.inf:
         return math.inf
     number = validation.real(name, value)
@@ -189,7 +188,6 @@ def pure(epsilon: float, *derivation: str) -> Guarantee:
 
 
 def _merge(first: Guarantee, second: Guarantee, epsilon: float, delta: float) -> Guarantee:
-    """Composed guarantee; ValueError if units, adjacencies or models differ."""
     if any(getattr(first, name) != getattr(second, name) for name in ("unit", "adjacency", "model", "rows")):
         raise ValueError("guarantees with different units, adjacencies or models do not compose")
     return Guarantee(

@@ -66,7 +66,6 @@ class Grid:
 
     @cached_property
     def _exact(self) -> bool:
-        """True for a power of two: quotients of floats are exact."""
         return math.frexp(self.resolution)[0] == 0.5
 
 
@@ -83,7 +82,6 @@ class EventGrid(Grid):
 
 
 def _about(number: Fraction | int) -> str:
-    """`number` with three digits, or as a power of two."""
     try:
         return f"{float(number):.3g}"
     except OverflowError:
@@ -121,7 +119,6 @@ def _shortfall(
 
 
 def _with_ceiling(grid: Grid, per_step: Fraction, max_range: int, levels: int, fan_out: int, reach: int) -> Grid:
-    """The grid with the largest threshold whose noise fits int64."""
     by_total = (MAX_TOTAL - grid.bound_steps * max_range) / _headroom(per_step, levels, fan_out)
     by_reach = (MAX_DIFFERENCE - 1) // (per_step * reach) if reach else MAX_SCALE // per_step
     return replace(grid, ceiling_steps=min(MAX_SCALE // per_step, math.floor(by_total), by_reach))
@@ -164,7 +161,6 @@ def _proved_grid(
     theta: float,
     reach: int,
 ) -> Grid:
-    """:func:`make_grid` of checked arguments, cached."""
     per_step = levels / Fraction(epsilon)
     if resolution is not None:
         if resolution > bound:

@@ -276,7 +276,6 @@ def shared(make: Callable[..., T], *fields: object, warns: bool = False, **named
 
 
 def _types(part: object) -> list[type] | None:
-    """Types of an object's fields; None if it may change."""
     if not _frozen(cast("type", type(part))):
         return None
     types = list(map(type, vars(part).values()))
@@ -285,7 +284,6 @@ def _types(part: object) -> list[type] | None:
 
 @functools.lru_cache(maxsize=256)
 def _frozen(kind: type) -> bool:
-    """True for a fastdp class whose objects never change."""
     own = kind.__module__.partition(".")[0] == "fastdp" and "__slots__" not in vars(kind)
     settings = vars(kind).get("__dataclass_params__")
     return own and settings is not None and bool(settings.frozen)
@@ -293,7 +291,6 @@ def _frozen(kind: type) -> bool:
 
 @functools.lru_cache(maxsize=128, typed=True)
 def _shared(_types: tuple[type, ...], make: Callable[..., object], *fields: object, **named: object) -> object:
-    """Cached ``make(*fields, **named)``, by types too."""
     made = make(*fields, **named)
     # Slot for the record's encoding (fastdp.noise.key), which takes ten times as long as deriving a key.
     vars(made).setdefault("encoding", None)

@@ -37,7 +37,6 @@ def parse_length(name: str, length: object) -> tuple[str, int, int, int]:
 
 
 def _fixed(microseconds: int) -> str:
-    """Text of a fixed length, in its largest unit."""
     unit = next(unit for unit in ("h", "min", "s", "ms", "us") if microseconds % FIXED[unit] == 0)
     return f"{microseconds // FIXED[unit]}{unit}"
 
@@ -76,7 +75,6 @@ class Rows:
     per: Duration | None = parameter(Checked(as_length, optional=True), default=None)
 
     def _check(self) -> None:
-        """ParameterError for k = 1 with a period, in which one row lies."""
         if self.per is not None and self.k == 1:
             raise ParameterError(f"per = {self.per!r}: expected k above 1, or a Person; one row lies in one period")
 

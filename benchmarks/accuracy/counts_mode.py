@@ -1,14 +1,12 @@
 """Adaptive(sensitivity=1) on buckets of events, beside Laplace per bucket, flat blocks and PeGaSus.
 
-Root mean square errors of sums over ranges of 1 to 10^4 buckets.  With ``--doors``: fastdp.counts of the rows beside
-fastdp.release(sensitivity=1) of their numbers in windows, by epsilon times the mean number of rows in a window.
+Root mean square errors of sums over ranges of 1 to 10^4 buckets.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
 
 import numpy as np
 
@@ -103,89 +101,6 @@ def show(results: dict[tuple[str, float], Errors]) -> None:
     )
 
 
-#: The rule was chosen on the first three tables.
-TUNED = ("bikes", "pickups", "check-ins")
-LENGTHS_OF_WINDOWS = {"1min": 60, "15min": 900, "1h": 3600, "1d": 86_400}
-#: Epsilon times rows a window: below the first release is advised for all sums, from the second counts.
-LOW, HIGH = 1.0, 20.0
-
-
-def times(data: Path) -> dict[str, Any]:
-    """Times of rows, in seconds: trips, pickups, check-ins; order lines, a quarter of the people, queries."""
-    import pandas as pd
-
-    listed = [
-        pd.read_parquet(data / "tables" / f"{n}.parquet") for n in ("bike_trips", "retail_lines", "pedestrians")
-    ]
-    bikes, lines, people = listed
-    people = people[people["sensor"] == people["sensor"].iloc[0]]
-    hours = people["time"].dt.tz_convert("Australia/Melbourne").dt.tz_localize(None)
-    queries = REAL["DNS"].values(data)[:250_000].astype(int)
-    found = {
-        "bikes": bikes["time"].dt.tz_localize(None) if bikes["time"].dt.tz else bikes["time"],
-        "pickups": pd.to_datetime(pd.read_csv(data / "uber_nyc_b02512.csv.gz")["t"], unit="s"),
-        "check-ins": pd.to_datetime(pd.read_csv(data / "gowalla_sample.csv.gz")["t"], unit="s"),
-        "order lines": lines["time"],
-        "people": np.repeat(hours, people["count"].to_numpy() // 4),
-        "queries": np.repeat(np.datetime64("2024-01-01", "s") + 60 * np.arange(queries.size), queries),
-    }
-    return {name: np.sort(np.asarray(each, "M8[s]")) for name, each in found.items()}
-
-
-def advised(expected: float, windows: int) -> str:
-    """The door that docs/howto/choosing.md advises, by epsilon times rows a window, for sums over so many windows."""
-    return "counts" if expected >= HIGH or (expected >= LOW and windows == 1) else "release"
-
-
-def compare_doors(data: Path, runs: int) -> None:
-    """Errors of counts over those of release, and of the advised one over the lesser, in single windows and a day."""
-    import pandas as pd
-
-    rows, ratios = [], {True: list[float](), False: list[float]()}
-    for name, found in times(data).items():
-        frame = pd.DataFrame({"time": found})
-        for every, seconds in LENGTHS_OF_WINDOWS.items():
-            numbers = found.astype(np.int64) // seconds
-            counts = np.bincount(numbers - numbers[0]).astype(float)
-            if counts.size > 400_000:
-                continue
-            prefix, lengths = prefix_sums(counts), (1, max(7, 86_400 // seconds))
-            for epsilon in EPSILONS:
-                squares = np.zeros((2, len(lengths)))
-                for seed in range(runs):
-                    table_of = fastdp.counts(frame, "time", every, epsilon=epsilon, seed=seed)
-                    each = np.arange(counts.size)
-                    released = fastdp.release(counts, epsilon=epsilon, sensitivity=1, seed=seed).revised
-                    for door, values in enumerate((table_of.sum(each, each + 1, revised=True), released)):
-                        errors = prefix_sums(values) - prefix
-                        squares[door] += [np.mean((errors[n:] - errors[:-n]) ** 2) for n in lengths]
-                errors, expected = np.sqrt(squares / runs), epsilon * counts.mean()
-                ours = []
-                for k, length in enumerate(lengths):
-                    own = errors[0 if advised(expected, length) == "counts" else 1, k] / errors[:, k].min()
-                    ratios[name in TUNED].append(own)
-                    ours += [errors[0, k] / errors[1, k], advised(expected, length), own]
-                rows.append([f"{name}, {every}", f"{epsilon:g}", expected, *ours])
-    heads = [
-        "rows",
-        "epsilon",
-        "expected",
-        "a window",
-        "advised",
-        "over the best",
-        "a day",
-        "advised",
-        "over the best",
-    ]
-    table("Error of counts over that of release, revised (a day, or a week of days)", heads, rows)
-    for tuned, each in ratios.items():
-        part = "tuning" if tuned else "reporting"
-        print(f"{part}: advised over the best {geometric(each):.2f} in the geometric mean, at most {max(each):.2f}")
-
-
-def run(*, data: Data = DATA, runs: Runs = 5, doors: Annotated[bool, "counts beside release"] = False) -> None:
-    if doors:
-        compare_doors(data, runs)
-        return
+def run(*, data: Data = DATA, runs: Runs = 5) -> None:
     streams = {name: read(data) for name, read in STREAMS.items()}
     show({(name, e): measure(counts, e, runs) for name, counts in streams.items() for e in EPSILONS})

@@ -26,7 +26,7 @@ TIME = fastdp.Time("at", "1h", start="2024-01-01", stop="2024-02-11T16:00", zone
 PUBLIC: dict[str, Any] = {"epsilon": 1.0, "clip": 10.0}
 #: Rows at a time on one machine.
 CHUNK = 2**22
-OWN, OURS = "Spark's group-by: sum and count", "fastdp.totals"
+OWN, OURS, SEVERAL = "Spark's group-by: sum and count", "fastdp.totals", "fastdp.aggregate: sum, mean, count"
 SORTED, STREAM = "Spark's shuffle and sort", "spark.release"
 
 
@@ -87,6 +87,11 @@ def totals(session: Any, rows: int, rounds: int, *, texts: bool) -> None:
     def ours() -> Any:
         return fastdp.totals(spark.table(frame), "value", TIME, **public, key=bytes(32))
 
+    def several() -> Any:
+        given = {name: public[name] for name in ("epsilon", "by", "keys")} | {"bounds": bounds, "key": bytes(32)}
+        wanted = {"value": ["sum", "mean"], "*": "count"}
+        return fastdp.aggregate(spark.table(frame), wanted, TIME, levels=False, **given)
+
     asked, bounds = statistics_of({"value": "sum"}), fastdp.Value(clip=public["clip"])
     plan = make_plan(asked, TIME, epsilon=public["epsilon"], by="key", keys=public["keys"], bounds=bounds)
     settled = plan.settled(plan.start or 0, plan.stop or 0, KEYS)
@@ -98,7 +103,7 @@ def totals(session: Any, rows: int, rounds: int, *, texts: bool) -> None:
     print(f"Exact sums of {rows:,} rows equal those of one machine: {same}.")
     if not same:
         raise SystemExit("The sums differ.")
-    _turns("totals", {OWN: own, OURS: ours}, rows, rounds)
+    _turns("totals", {OWN: own, OURS: ours, SEVERAL: several}, rows, rounds)
 
 
 def sums_here(rows: int, quantity: Any) -> Integers:

@@ -101,7 +101,6 @@ class _Group(click.Group):
 
 
 def _configure(ctx: click.Context, param: click.Parameter, path: Path | None) -> None:
-    """Take options of commands from a TOML file."""
     if path is not None:
         try:
             ctx.default_map = _by_name(main, ctx, tomllib.loads(path.read_text("utf-8")))
@@ -146,7 +145,6 @@ def main() -> None:
 
 
 def _say_once(name: str, folder: str) -> None:
-    """Print one line before the first kernel is compiled."""
     fastdp_kernels.on_compile = None
     kept = "once on this machine" if folder else "in every process, for want of a folder that can be written"
     click.echo(f"fastdp compiles its kernels, {kept}; some seconds (fastdp compile does it beforehand).", err=True)

@@ -6,7 +6,6 @@ import os
 import time
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 
 import click
 
@@ -19,7 +18,7 @@ EPILOG = """
 \b
 Examples
   fastdp compile adaptive totals
-  fastdp compile --cache-dir /opt/fastdp-cache    (in a Dockerfile, before ENV NUMBA_CACHE_DIR=/opt/fastdp-cache)
+  NUMBA_CACHE_DIR=/opt/fastdp-cache fastdp compile    (that folder, here and wherever fastdp is to find it)
 
 A cache belongs to one kind of processor, one version of fastdp and one of Numba. For an image or a wheel that runs on
 several kinds, compile for levels: fastdp compile --level x86-64-v3 (since Haswell, 2013), and --level x86-64-v4 (with
@@ -35,18 +34,12 @@ SYSTEM is {", ".join(SYSTEMS[:-1])} or {SYSTEMS[-1]}, by default all. Each runs 
 @click.command("compile", help=HELP, epilog=EPILOG)
 @click.argument("systems", nargs=-1, type=click.Choice(SYSTEMS), metavar="[SYSTEM]...")
 @with_options("""
---cache-dir DIR:path  Folder of compiled kernels, as the variable NUMBA_CACHE_DIR says it. Set the variable to DIR
-    wherever fastdp is to find them.  [default: beside the installed sources, else the user's cache]
 --level (x86-64-v3|x86-64-v4)  Compile for all processors of this level, beside the installed sources.
 """)
-def compile(systems: tuple[str, ...], cache_dir: Path | None, level: str | None) -> None:
+def compile(systems: tuple[str, ...], level: str | None) -> None:
     """Run each system once, and say what that compiled."""
-    if cache_dir is not None and level is not None:
-        raise click.UsageError("--cache-dir and --level: expected one of the two.")
-    # Numba reads them when it is imported, which nothing has done yet.
-    if cache_dir is not None:
-        os.environ["NUMBA_CACHE_DIR"] = str(cache_dir.absolute())
     if level is not None:
+        # Numba reads them when it is imported, which nothing has done yet.
         os.environ |= {"NUMBA_CPU_NAME": level, "NUMBA_CPU_FEATURES": ""}
         fastdp_kernels.ships = True
         from fastdp_kernels._caching import LEVELS, processor_has
@@ -77,7 +70,7 @@ def compile(systems: tuple[str, ...], cache_dir: Path | None, level: str | None)
         click.echo(f"{name:10} {len(compiled) - before:3} kernels compiled, {time.perf_counter() - begin:.1f} s")
     if "" in folders:
         raise click.ClickException(
-            "the compiled kernels could not be kept: no folder for them can be written. Give one: --cache-dir DIR."
+            "the compiled kernels could not be kept: no folder for them can be written. Give one: NUMBA_CACHE_DIR."
         )
     for folder in sorted(folders):
         click.echo(f"Kept in {folder}")

@@ -77,7 +77,6 @@ def _run(picture: Path | None, epsilon: float, seed: int | None) -> None:
 def _timed(
     system: type[Adaptive | ToPS], values: Floats, epsilon: float, holdout: int, seed: int | None
 ) -> tuple[Release, float]:
-    """A release, and its median duration over further runs."""
     durations = []
     for _ in range(1 + WARM_RUNS):
         publisher = system(epsilon, DNS_BOUND, holdout, MAX_LENGTH, seed=seed)
@@ -88,7 +87,6 @@ def _timed(
 
 
 def _errors(truth: Floats, private: Release, paper: Release, edges: Indices) -> list[tuple[str, str]]:
-    """Root mean square errors, also relative to those of zeros, as rows."""
     generator, longest = np.random.default_rng(QUERY_SEED), min(truth.size, MAX_LENGTH)
     lengths = generator.integers(1, longest, QUERIES, endpoint=True)
     starts = generator.integers(0, truth.size - lengths + 1)

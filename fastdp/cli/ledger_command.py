@@ -122,7 +122,6 @@ def limit(
 
 
 def _amount(text: str | None) -> float | EllipsisType | None:
-    """A limit: a number, None for none, or ... for no change."""
     if text is None:
         return ...
     if text == "none":

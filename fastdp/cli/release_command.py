@@ -45,7 +45,7 @@ EPILOG = """
 \b
 Examples
   fastdp release meter.npy -o private.npy --epsilon 0.1 --bound 10000
-  fastdp release trips.parquet --column fare -o private.parquet --epsilon 0.1 --bound 500 --values both --index
+  fastdp release trips.parquet --column fare -o private.parquet --epsilon 0.1 --bound 500 --values both
   fastdp release people_a_minute.csv -o private.csv --epsilon 0.5 --sensitivity 1
   zcat log.gz | fastdp release - -o - --state log.state --epsilon 0.05 --bound 2000 > private.csv
   tail -f log.txt | fastdp release - -o - --follow --threshold 50 --epsilon 0.05 --bound 2000
@@ -82,7 +82,6 @@ OPTIONS = """
 --values (published|revised|both) = published  Form of the output: values as they are published; revised ones, which
     use everything that was released and are more accurate; or both, in two columns. Revised values need the end of
     the input: it is kept in memory.
---index  A first column: the place of each value in the input, from 0.
 --follow  IN - is a live pipe: each line is answered at once. Needs -o - and no --state (which holds standard output
     back).
 --seed --key-file --state
@@ -92,7 +91,6 @@ OPTIONS = """
 
 
 def _prune(ctx: click.Context, param: click.Parameter, value: str) -> int | str:
-    """An integer or "optimal"; else click.BadParameter."""
     if value != "optimal" and not (value.isascii() and value.isdigit()):
         raise click.BadParameter(f"{value!r} is neither a whole number nor 'optimal'.", ctx, param)
     return value if value == "optimal" else int(value)
@@ -159,7 +157,6 @@ class Run:
     season: float | None
     chunk_size: int
     values: str
-    index: bool
     follow: bool
     quiet: bool
     force: bool
@@ -209,12 +206,8 @@ class Run:
                         made.append(system.publisher(self._finite(system, first)))
                 else:
                     made.append(system)
-                position = system.holdout
-                for columns in self._columns(opened, made[0], self._read(opened, resume)):
-                    if size := columns[0].size:
-                        indices = [np.arange(position, position + size)] if self.index else []
-                        yield *indices, *columns
-                        position += size
+                chunks = self._columns(opened, made[0], self._read(opened, resume))
+                yield from (columns for columns in chunks if columns[0].size)
                 _check_count(opened.name, made[0].n_seen, system.holdout, shorter)
 
         with self.opened() as opened, closing(released(opened)) as chunks:
@@ -223,7 +216,7 @@ class Run:
                 chunks,
                 force=self.force or resume.wrote(self.output),
                 record=(lambda: resume.record(self.output, reservation)) if resume.kept else None,
-                columns=("index",) * self.index + VALUES[self.values],
+                columns=VALUES[self.values],
                 # Public, and the same at each run.
                 describe=lambda: {
                     "fastdp": __version__,
@@ -242,7 +235,6 @@ class Run:
             yield chunk
 
     def _finite(self, system: WholeStream, opened: Source) -> Iterator[Floats]:
-        """All values in a first pass, checked to be finite."""
         before = 0
         for chunk in with_progress(opened, quiet=self.quiet):
             with self._named(opened, system, before, chunk):
@@ -292,7 +284,6 @@ def with_progress(source: Source, *, quiet: bool) -> Iterator[Floats]:
 
 
 def _publish_values(publisher: Publisher, chunk: Floats) -> Floats:
-    """Published values after the hold-out; for PAK, differences of its sums."""
     if not isinstance(publisher, PAK):
         return publisher.publish(chunk)
     before = publisher.running_sum
@@ -304,7 +295,6 @@ def _publish_values(publisher: Publisher, chunk: Floats) -> Floats:
 
 
 def _check_count(name: str, count: int, holdout: int, shorter: str = "") -> None:
-    """DataError if `count` values are too few to publish any."""
     if not count:
         raise DataError(f"{name}: empty, holds no values")
     if count <= holdout:

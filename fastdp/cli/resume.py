@@ -7,15 +7,15 @@ would reveal the difference and is refused (``docs/state.md``, "Commands").
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import secrets
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import NoneType
+from typing import Annotated
 
 import click
+import msgspec
 
 from fastdp._version import __version__
 from fastdp.cli.terminal import STANDARD
@@ -24,23 +24,26 @@ from fastdp.kinds import Array, Json
 from fastdp.ledger.ledger import stream_key
 from fastdp.noise.canonical import NOISE_FORMAT
 from fastdp.noise.key import Key, read_key
+from fastdp.state import codec
 from fastdp.state.state_file import HEADER, StateFile
 
 #: Options that say which reservation pays for a release.
 RESERVED = ("ledger", "stream", "part")
-#: Content of a state file, as JSON.
-CONTENT: dict[str, type | tuple[type, ...]] = {
-    "class": str,
-    "settings": dict,
-    "secret": str,
-    "simulated": bool,
-    "home": str,
-    "token": str,
-    "count": int,
-    "digest": str,
-    "outputs": list,
-    "reservation": (dict, NoneType),
-}
+
+
+class Content(msgspec.Struct, rename={"command": "class"}):
+    """Content of a state file."""
+
+    command: str
+    settings: Json
+    secret: bytes
+    simulated: bool
+    home: str
+    token: str
+    count: Annotated[int, msgspec.Meta(ge=0)]
+    digest: str
+    outputs: list[str]
+    reservation: Json | None
 
 
 def noise_of(ctx: click.Context, command: str, names: Iterable[str], **others: object) -> tuple[Resume, Key]:
@@ -94,15 +97,25 @@ class Resume:
         """Load the file; True if it is for these settings."""
         frames, stamp = self._file.open()
         self._header = stamp[: HEADER.size]
-        content = self._content(frames[0])
-        if content["home"] != self._file.real:
+        try:
+            content = codec.decode(frames[0])
+            if content["class"] != self._command:
+                raise StateError(f"state file {self._name} holds a {content['class']}: expected a {self._command}")
+            held = msgspec.convert(content, Content)
+            secret = Key(held.secret, simulated=held.simulated)
+        except (msgspec.MsgspecError, ValueError, LookupError, TypeError):
             raise StateError(
-                f"state file {self._name} is a copy of {content['home']!r}: expected it there, because two copies "
+                f"state file {self._name} is damaged, or another fastdp wrote it: expected the file that this "
+                "command has written"
+            ) from None
+        if held.home != self._file.real:
+            raise StateError(
+                f"state file {self._name} is a copy of {held.home!r}: expected it there, because two copies "
                 "would publish two streams under one noise"
             )
-        was = content["settings"]
-        same = bool(was == self._settings)
-        self.count, self._digest = content["count"], content["digest"]
+        was = held.settings
+        same = was == self._settings
+        self.count, self._digest = held.count, held.digest
         # Before a run has recorded its input nothing was published, and the settings may change.
         if not (same or self.new):
             changed = ", ".join(
@@ -113,29 +126,13 @@ class Resume:
             raise StateError(
                 f"state file {self._name} is of a release with {changed}: expected the same command again"
             )
-        secret = Key(bytes.fromhex(content["secret"]), simulated=content["simulated"])
         if secret != (key or secret) or (key is None and secret.simulated):
             raise StateError(f"state file {self._name} is of a release with another key or seed: expected the same")
-        self.key, self._outputs, self.reservation = secret, content["outputs"], content["reservation"]
+        self.key, self._outputs, self.reservation = secret, held.outputs, held.reservation
         if same:
             # A reservation under this name is for these settings.
-            self.token = content["token"]
+            self.token = held.token
         return same
-
-    def _content(self, payload: bytes) -> Json:
-        try:
-            content = json.loads(payload)
-            if content["class"] != self._command:
-                raise StateError(f"state file {self._name} holds a {content['class']}: expected a {self._command}")
-            if not all(isinstance(content[name], kind) for name, kind in CONTENT.items()) or content["count"] < 0:
-                raise TypeError
-            bytes.fromhex(content["secret"])
-        except (ValueError, LookupError, TypeError):
-            raise StateError(
-                f"state file {self._name} is damaged, or another fastdp wrote it: expected the file that this "
-                "command has written"
-            ) from None
-        return dict(content)
 
     @property
     def new(self) -> bool:
@@ -195,17 +192,16 @@ class Resume:
             raise
 
     def _write(self) -> None:
-        values = (
-            self._command, self._settings, self.key.reveal().hex(), self.key.simulated, self._file.real, self.token,
+        content = Content(
+            self._command, self._settings, self.key.reveal(), self.key.simulated, self._file.real, self.token,
             self.count, self._digest, self._outputs, self.reservation,
         )  # fmt: skip
-        payload = json.dumps(dict(zip(CONTENT, values, strict=True))).encode()
         with self._file.locked():
             if self._file.header() != self._header:
                 raise StateError(
                     f"state file {self._name} was changed while this command ran (another run has written it, or it "
                     "was put back or removed): let the other run end, then run the command again"
                 )
-            self._header = self._file.write(payload, self._header)
+            self._header = self._file.write(codec.encode(content), self._header)
             self._file.sync_folder()
         self._saved = True

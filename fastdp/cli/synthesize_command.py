@@ -80,7 +80,6 @@ OPTIONS = """
 
 
 def _length(ctx: click.Context, param: click.Parameter, given: str | None) -> float | None:
-    """Seconds of "15min", or the number; else click.BadParameter."""
     if given is None:
         return None
     try:

@@ -130,7 +130,7 @@ def seconds(duration: float) -> str:
 
 def rate(count: int, duration: float) -> str:
     """Values per second as text."""
-    return f"{count / max(duration, 1e-9) / 1e6:,.3g} million values/s"
+    return f"{count / max(duration, 1e-9):,.0f} values/s"
 
 
 def progress(name: str, total: int | None, unit: str, *, quiet: bool) -> tqdm[NoReturn]:

@@ -32,8 +32,9 @@ Kind = Callable[[IO[bytes], tuple[str, ...], Chunks, Describe], None]
 
 #: Name of the metadata in Parquet's schema and in an npz archive.
 METADATA = "fastdp"
-#: Columns of every output: name in text and Parquet, in an archive, and type.
-COLUMNS = {"index": ("index", "<i8"), "value": ("values", "<f8"), "revised": ("revised", "<f8")}
+#: Columns of every output: name in text and Parquet, and in an archive.
+COLUMNS = {"value": "values", "revised": "revised"}
+FLOAT = np.dtype("<f8")
 #: Kinds of files that cannot hold metadata, which are then written beside them.
 DESCRIBED = (".csv", ".csv.gz", ".npy")
 #: Rows of a Parquet row group, so that the file does not depend on the chunks.
@@ -176,9 +177,8 @@ def _write_header(file: IO[bytes], kind: np.dtype[Any], size: int) -> None:
 
 
 def _npy_file(file: IO[bytes], names: tuple[str, ...], chunks: Chunks, _: Describe) -> None:
-    """Write a plain array, or records."""
     size, single = 0, len(names) == 1
-    kind = np.dtype(COLUMNS[names[0]][1] if single else [(name, COLUMNS[name][1]) for name in names])
+    kind: np.dtype[Any] = FLOAT if single else np.dtype([(name, FLOAT) for name in names])
     _write_header(file, kind, size)
     begin = file.tell()
     for columns in chunks:
@@ -197,8 +197,8 @@ def _npy_file(file: IO[bytes], names: tuple[str, ...], chunks: Chunks, _: Descri
 def _npz_file(file: IO[bytes], names: tuple[str, ...], chunks: Chunks, describe: Describe) -> None:
     """Write an archive; its members cannot be rewritten, so the values are kept until the last has come."""
     listed, arrays = list(chunks), dict[str, Array]()
-    for k, (name, kind) in enumerate(COLUMNS[column] for column in names):
-        arrays[name] = np.concatenate([np.empty(0, kind), *(columns[k] for columns in listed)])
+    for k, name in enumerate(names):
+        arrays[COLUMNS[name]] = np.concatenate([np.empty(0), *(columns[k] for columns in listed)])
     if facts := describe():
         # A text of NumPy's own, which is read without pickle.
         arrays[METADATA] = np.array(json.dumps(facts, allow_nan=False))
@@ -211,7 +211,7 @@ def _npz_file(file: IO[bytes], names: tuple[str, ...], chunks: Chunks, describe:
 
 def _parquet_file(file: IO[bytes], names: tuple[str, ...], chunks: Chunks, describe: Describe) -> None:
     arrow = import_pyarrow()
-    schema = arrow.schema([(name, arrow.int64() if COLUMNS[name][1] == "<i8" else arrow.float64()) for name in names])
+    schema = arrow.schema([(name, arrow.float64()) for name in names])
     with ExitStack() as stack:
         table: Any = None
         for group in _groups(chunks):
@@ -224,7 +224,6 @@ def _parquet_file(file: IO[bytes], names: tuple[str, ...], chunks: Chunks, descr
 
 
 def _groups(chunks: Chunks) -> Iterator[list[Array]]:
-    """Chunks as groups of ROW_GROUP rows."""
     waiting: list[tuple[Array, ...]] = []
     for columns in chunks:
         waiting.append(columns)

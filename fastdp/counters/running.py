@@ -78,7 +78,6 @@ class CountMachine(Machine[CountState], Keyed):
 
     @cached_property
     def distribution(self) -> sampler.LaplaceDistribution:
-        """Distribution of each node's noise."""
         return sampler.laplace_distribution(noise_scale(self.counter, Fraction(self.epsilon)))
 
     def start(self, key: Key) -> CountState:
@@ -86,7 +85,6 @@ class CountMachine(Machine[CountState], Keyed):
         return CountState(0, rows, np.zeros(self.size, np.int64), "")
 
     def read(self, *batch: Any) -> tuple[Indices, Integers]:
-        """Indices of active sums and their increments, both int64[k]."""
         values, *active = batch
         chosen = self._as_chosen(*active or [None])
         return chosen, as_increments(values, chosen.size)
@@ -257,14 +255,12 @@ class SelectiveMachine(Machine[SelectiveState], Keyed):
 
     @cached_property
     def machines(self) -> list[CountMachine]:
-        """One :class:`CountMachine` for each counter."""
         return [CountMachine(counter, self.epsilon, self.dimension) for counter in self.counters]
 
     def start(self, key: Key) -> SelectiveState:
         return SelectiveState(0, None, tuple(machine.start(key) for machine in self.machines))
 
     def read(self, *batch: Any) -> tuple[Integers]:
-        """The input as int64[dimension], in a tuple; else DataError."""
         return (as_increments(batch[0], self.dimension),)
 
     def step(self, state: SelectiveState, batch: tuple[Integers], key: Key) -> Transition[SelectiveState]:

@@ -1,7 +1,7 @@
 """Many streams from a matrix, lists of columns, Arrow lists or data frames, and results in the input's form.
 
-Streams are rows of one float64 array, without a copy if they are that.  Frames are read through Arrow: one row per
-value (long), or one column per stream (wide).
+Streams are rows; contiguous float64 is used without a copy, others converted some rows at a time.  Frames are read
+through Arrow: one row per value (long), or one column per stream (wide).
 """
 
 from __future__ import annotations
@@ -13,7 +13,17 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from fastdp.data.column import as_array, as_column, as_floats, is_number, kind_of, open_arrow
+from fastdp.data.column import (
+    FLOAT64,
+    as_array,
+    as_column,
+    as_floats,
+    is_in_order,
+    is_number,
+    kind_of,
+    open_arrow,
+    read_only,
+)
 from fastdp.data.source import arrow, open_source
 from fastdp.errors import DataError, ParameterError
 from fastdp.kinds import Array, Floats, Frame, Indices, Values
@@ -34,16 +44,27 @@ ACCEPTED = "a pandas or polars frame, an Arrow table, or a DuckDB relation"
 
 @dataclass(frozen=True)
 class StreamRows:
-    """Rows of numbers in the array ``flat``, with the ``starts`` and ``lengths``, int64[n], of each."""
+    """Rows of numbers: a matrix, a list, or one float64 array with the ``starts`` of each; and their ``lengths``."""
 
-    flat: Floats
-    starts: Indices
+    rows: Array | Sequence[Array]
+    starts: Indices | None
     lengths: Indices
 
     @property
     def size(self) -> int:
         """Number of rows, that is of streams."""
         return self.lengths.size
+
+    def take(self, which: Indices, begin: int, end: int | None = None) -> tuple[Floats, Indices]:
+        """Values [begin, end) of the rows `which` in one float64 array, and each row's start; without ``end`` all."""
+        if isinstance(self.rows, np.ndarray):
+            if self.starts is not None:
+                return self.rows, self.starts[which] + begin
+            part = self.rows[which, begin:end]
+            return as_floats(part.reshape(-1)), np.arange(which.size) * part.shape[1]
+        cut = [as_floats(self.rows[i][begin:end]) for i in which.tolist()]
+        borders = np.cumsum([0, *(part.size for part in cut)], dtype=np.int64)
+        return as_floats(np.concatenate([np.empty(0), *cut])), borders[:-1]
 
 
 def as_rows(streams: object, offsets: object = None) -> StreamRows:
@@ -59,11 +80,13 @@ def as_rows(streams: object, offsets: object = None) -> StreamRows:
             kind = "masked" if masked else kind_of(streams.dtype)
             raise DataError(f"streams holds {kind} entries: expected {ACCEPTED_ROWS}, of real numbers")
         n, length = streams.shape
-        return StreamRows(as_floats(streams.reshape(-1)), np.arange(n) * length, np.full(n, length, np.int64))
+        lengths, matrix = np.full(n, length, np.int64), np.asarray(streams)
+        if is_in_order(matrix, FLOAT64):
+            return StreamRows(read_only(matrix.reshape(-1)), np.arange(n) * length, lengths)
+        return StreamRows(matrix, None, lengths)
     if isinstance(streams, (list, tuple)):
-        columns = [as_floats(as_column(stream, f"streams[{i}]")) for i, stream in enumerate(streams)]
-        borders = np.cumsum([0, *(column.size for column in columns)], dtype=np.int64)
-        return _cut(np.concatenate([np.empty(0), *columns]), borders)
+        columns = [as_column(stream, f"streams[{i}]") for i, stream in enumerate(streams)]
+        return StreamRows(columns, None, np.array([column.size for column in columns], np.int64))
     if hasattr(streams, "__arrow_c_stream__") or hasattr(streams, "__arrow_c_array__"):
         return _from_arrow(streams)
     shape = f" of shape {streams.shape}" if isinstance(streams, np.ndarray) else ""
@@ -76,7 +99,10 @@ def _cut(column: Array, borders: Indices) -> StreamRows:
             f"offsets has {borders.size} entries: expected borders that ascend from 0 to {column.size}, the number "
             "of values, one more than there are streams"
         )
-    return StreamRows(as_floats(column), borders[:-1], np.diff(borders))
+    lengths = np.diff(borders)
+    if is_in_order(column, FLOAT64):
+        return StreamRows(read_only(column), borders[:-1], lengths)
+    return StreamRows(np.split(column, borders[1:-1])[: lengths.size], None, lengths)
 
 
 def _from_arrow(streams: object) -> StreamRows:
@@ -161,7 +187,6 @@ def as_streams(streams: object, offsets: object, value: str | None, by: str | No
 
 
 def _family(streams: object) -> str | None:
-    """Library of a two-dimensional frame; else None."""
     for base in type(streams).__mro__:
         family = FAMILIES.get(base.__module__.partition(".")[0])
         if family is not None:
@@ -172,7 +197,6 @@ def _family(streams: object) -> str | None:
 
 
 def _table(frame: Frame, columns: dict[str, str]) -> pa.Table:
-    """Arrow table of `columns` (argument to column name); ParameterError if names collide."""
     wanted = list(columns.values())
     # The release, as a frame, has columns of these names too.
     own = {"revised"} if "time" in columns else {"revised", "position"}
@@ -228,7 +252,6 @@ def _long(frame: Frame, family: str, value: str, by: str, time: str | None) -> S
 
 
 def _codes(column: pa.ChunkedArray, by: str) -> tuple[Indices, list[int | str]]:
-    """Stream number of each row, and the ids; DataError for other types."""
     kind = column.type.value_type if arrow.types.is_dictionary(column.type) else column.type
     texts = arrow.types.is_string(kind) or arrow.types.is_large_string(kind) or arrow.types.is_string_view(kind)
     if not texts and not arrow.types.is_integer(kind):
@@ -244,7 +267,6 @@ def _codes(column: pa.ChunkedArray, by: str) -> tuple[Indices, list[int | str]]:
 
 
 def _clock(times: pa.ChunkedArray, time: str) -> Array:
-    """Times as sortable numbers; DataError for other or missing ones."""
     kind = times.type
     if times.null_count:
         raise DataError(f"{time}: {times.null_count} of {len(times)} rows have no time; expected one in every row")

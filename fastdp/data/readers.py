@@ -96,7 +96,6 @@ def open_table(
 
 @contextmanager
 def _damage_named(path: str) -> Iterator[None]:
-    """Name a file that is absent, damaged or a folder in a DataError."""
     if path != STDIN and not Path(path).is_file():
         raise DataError(f"{path}: is a folder; expected a file" if Path(path).is_dir() else f"{path}: no such file")
     try:
@@ -247,7 +246,6 @@ def _batches(table: ParquetFile, names: list[str], chunk_size: int, path: str) -
 
 
 def _numbers(column: pa.Array) -> Floats:
-    """`column` as float64; timestamps as seconds since 1970."""
     if not import_pyarrow().types.is_timestamp(column.type):
         return as_floats(as_column(column))
     moments = np.asarray(column.to_numpy(zero_copy_only=False), "datetime64[us]")
@@ -329,8 +327,6 @@ def heading_of(path: str, columns: Columns) -> tuple[str, str]:
 
 @dataclass
 class _Choice:
-    """Finds the requested columns among a file's names."""
-
     path: str
     columns: Columns
     unnamed: Columns | None = None

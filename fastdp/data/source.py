@@ -172,7 +172,6 @@ def open_dataset(path: Path, dictionary: Sequence[str] = ()) -> Dataset:
 
 
 def _stream(frame: Any, chosen: list[str]) -> Source:
-    """A source from a stream that can be read once."""
     try:
         reader = frame if hasattr(frame, "read_next_batch") else arrow.RecordBatchReader.from_stream(frame)
     except Exception:

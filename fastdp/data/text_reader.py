@@ -63,7 +63,6 @@ def number(cell: str) -> float | None:
 
 
 def _seconds(parse: Callable[[str], datetime], cell: str) -> float | None:
-    """Seconds since 1970, in UTC without a zone; or None."""
     try:
         moment = parse(cell)
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
@@ -88,8 +87,6 @@ class _Times:
 
 
 class _Lines:
-    """Lines of a text, decoded or as raw blocks."""
-
     def __init__(self, stream: BinaryIO | gzip.GzipFile) -> None:
         self._stream = cast("io.BufferedReader", stream)
         self._rest, self._begun, self._ended = b"", False, False
@@ -134,8 +131,6 @@ class _Lines:
 
 
 class _Table:
-    """Reader of the rows as float64[n, columns]."""
-
     def __init__(self, lines: _Lines, choose: Choose, where: str, ragged: bool) -> None:
         self._lines, self._where, self._ragged = lines, where, ragged
         self._blank = 0  # blank lines not yet known to lie between values
@@ -147,7 +142,6 @@ class _Table:
         self._begin(choose)
 
     def _begin(self, choose: Choose) -> None:
-        """Find delimiter, header and columns."""
         first = next((line for line in self._lines if line.strip()), None)
         if first is None:
             choose(())

@@ -7,13 +7,13 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
-from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from fastdp import validation
+from fastdp._lazy import imported
 from fastdp.errors import ParameterError, StateError
 from fastdp.guarantee import Guarantee
 from fastdp.kinds import Array, Floats, Indices, Json
@@ -269,12 +269,8 @@ def _read(secret: str | Callable[[], bytes]) -> Key:
 
 def engine(extra: str, module: str) -> Foreign:
     """The `module` of an engine; ParameterError that names the extra."""
-    try:
-        return import_module(module)
-    except ModuleNotFoundError:
-        raise ParameterError(
-            f"fastdp.engines.{extra} needs {module.partition('.')[0]}: expected pip install 'fastdp-streams[{extra}]'"
-        ) from None
+    needed = f"fastdp.engines.{extra} needs {module.partition('.')[0]}"
+    return imported(module, ParameterError(f"{needed}: expected pip install 'fastdp-streams[{extra}]'"))
 
 
 def _is_bound(machine: Machine[Any]) -> bool:

@@ -124,7 +124,7 @@ class CollectorMachine(Machine[Tally], Generic[M]):
 
     @abstractmethod
     def adds(self, totals: Integers, reports: Integers, slots: Integers) -> list[Callable[[], object]]:
-        """Calls, none of Python code, that add reports in place: no interrupt stops one."""
+        """Calls, none of Python code, that add reports in place, uninterrupted."""
 
     def start(self, key: Key) -> Tally:
         return Tally(self.zeros())
@@ -190,7 +190,7 @@ class CollectorMachine(Machine[Tally], Generic[M]):
         return Tally(totals, refused)
 
     def n_reports(self, state: Tally) -> int:
-        """Number of reports collected, pending ones included."""
+        """Number of reports, pending ones included."""
         return self.count(state.totals) + sum([reports.size for reports, _ in state.pending])
 
     def consumed(self, state: Tally) -> int:
@@ -214,7 +214,7 @@ K = TypeVar("K", bound=CollectorMachine[Any])
 
 
 class Collector(Publisher[Tally], Generic[K]):
-    """Publisher that collects reports; base of :class:`HistogramCollector` and :class:`SumCollector`."""
+    """Publisher that collects reports."""
 
     #: Reports are private already.
     _PUBLIC: ClassVar[bool] = True
@@ -222,13 +222,13 @@ class Collector(Publisher[Tally], Generic[K]):
 
     @property
     def mechanism(self) -> Mechanism:
-        """The mechanism announced to the clients."""
+        """The announced mechanism."""
         announced: Mechanism = self._machine.mechanism
         return announced
 
     @property
     def totals(self) -> Integers:
-        """Sums of all reports: counts by cell, or number and sum by slot and term."""
+        """Counts of reports by cell, or number and sum by slot and term."""
         return self._machine.settled(self._state).totals
 
     @property

@@ -87,7 +87,7 @@ class Mechanism(ABC):
     @property
     @abstractmethod
     def distribution(self) -> ReportDistribution:
-        """Distribution of a report, in integers, over grid steps."""
+        """Distribution of a report."""
 
     @property
     def _step_of_proof(self) -> str:
@@ -100,13 +100,13 @@ class Mechanism(ABC):
 
     @property
     def guarantee(self) -> Guarantee:
-        """Pure epsilon-DP of one report, in exact integers; void with a ``seed``."""
+        """Pure epsilon-DP of one report; void with a ``seed``."""
         own_word = "one report a value: each depends on its own value and on one random word of its own"
         return replace(pure(self.epsilon, f"{type(self).__name__}: {self._step_of_proof}", own_word), model="local")
 
     @property
     def n_outputs(self) -> int:
-        """Number of possible reports: 0, ..., n_outputs - 1."""
+        """Number of possible reports."""
         return self.distribution.outputs
 
     @overload
@@ -238,10 +238,7 @@ class MeanMechanism(Mechanism):
     @overload
     def estimate(self, reports: NumberColumn) -> Floats: ...
     def estimate(self, reports: object) -> float | Floats:
-        """Unbiased estimates of the clipped values from their reports: float or float64[n]; the server's side.
-
-        DataError if a report is no integer in 0..n_outputs - 1, with its index.
-        """
+        """Unbiased estimates of the clipped values from their reports: float or float64[n]; the server's side."""
         single = columns.is_number(reports)
         estimates = self._estimator(self.check_reports([reports] if single else reports))
         return float(estimates[0]) if single else estimates
@@ -341,7 +338,7 @@ class SquareWave(Mechanism):
 
 
 def octave(ratio: float) -> float:
-    """Position e + (x / 2^e - 1) of a finite ratio x >= 2^e, 0 below 1; equal on every machine."""
+    """Position e + (x / 2^e - 1) of a ratio x >= 2^e, 0 below 1; equal on every machine."""
     mantissa, exponent = math.frexp(max(ratio, 1.0))
     return (exponent - 1) + (2.0 * mantissa - 1.0)
 

@@ -55,11 +55,7 @@ def encode(value: Encodable) -> bytes:
         return _tagged(b"m", b"".join([_name(name) + encode(value[name]) for name in sorted(value)]))
     if isinstance(value, (list, tuple)):
         return _tagged(b"l", b"".join([encode(entry) for entry in value]))
-    return _encode_other(value)
-
-
-def _encode_other(value: object) -> bytes:
-    """:func:`encode` for rarer types and subclasses."""
+    # Rarer types and subclasses.
     if isinstance(value, str):
         return _text(value)
     if isinstance(value, float):

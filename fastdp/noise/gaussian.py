@@ -159,19 +159,11 @@ def fill_from(
     where: Integers = np.arange(count)
     doubtful: Integers = np.empty(count, np.int64)
     drawn, attempt = words, 0
+    cells, covered = np.uint64(distribution.cells), np.int64(distribution.covered)
+    sizes = np.uint64(distribution.unfair), float(distribution.sigma), float(distribution.heights)
+    strips = distribution.table, distribution.inverses, cells, covered, *sizes
     while count:
-        count, undecided = draw_strips(
-            *(
-                drawn,
-                where,
-                count,
-                distribution.table,
-                distribution.inverses,
-                np.uint64(distribution.cells),
-                np.int64(distribution.covered),
-            ),
-            *(np.uint64(distribution.unfair), float(distribution.sigma), float(distribution.heights), out, doubtful),
-        )
+        count, undecided = draw_strips(drawn, where, count, *strips, out, doubtful)
         for position in doubtful[:undecided].tolist():
 
             def word(k: int, at: int = position) -> int:

@@ -190,23 +190,6 @@ def fill_pieces(out: Integers, distribution: LaplaceDistribution, key: Key, piec
         out[i] = resolve_at(int(words[i]), distribution, key, stream._replace(number=number), place)
 
 
-def draw_nodes_by_height(
-    distribution: LaplaceDistribution, key: Key, number: int, seen: int, after: int, levels: int
-) -> Nodes:
-    """:func:`draw_nodes` by one call of :func:`fill` per height."""
-    offsets: Integers = np.empty(levels, np.int64)
-    noise: Integers = np.empty(sum((after >> j) - (seen >> j) for j in range(levels)), np.int64)
-    begin = 0
-    for height in range(levels):
-        first = seen >> height
-        size = (after >> height) - first
-        if size:
-            fill(noise[begin : begin + size], distribution, key, StreamId(Purpose.COUNTER, height, number), first)
-        offsets[height] = begin - first
-        begin += size
-    return noise, offsets
-
-
 def draw_nodes(distribution: LaplaceDistribution, key: Key, number: int, seen: int, after: int, levels: int) -> Nodes:
     """Noise of nodes that values `seen` to `after` of a binary counter complete, and their offsets.
 
@@ -214,9 +197,16 @@ def draw_nodes(distribution: LaplaceDistribution, key: Key, number: int, seen: i
     ``StreamId(Purpose.COUNTER, j, number)``; other entries are undefined.
     """
     if after - seen > MAX_TOGETHER or distribution.two_words or key.given is not None:
-        return draw_nodes_by_height(distribution, key, number, seen, after, levels)
+        firsts, ends = (np.array([at >> j for j in range(levels)], np.int64) for at in (seen, after))
+        stops = np.cumsum(ends - firsts)
+        noise: Integers = np.empty(int(stops[-1]), np.int64)
+        for height, (first, end, stop) in enumerate(zip(*map(np.ndarray.tolist, (firsts, ends, stops)), strict=True)):
+            if end > first:
+                stream = StreamId(Purpose.COUNTER, height, number)
+                fill(noise[stop - (end - first) : stop], distribution, key, stream, first)
+        return noise, stops - ends
     words, offsets = node_words(key, StreamId(Purpose.COUNTER, 0, number), seen, after, levels)
-    noise: Integers = np.empty(words.size, np.int64)
+    noise = np.empty(words.size, np.int64)
     positions: Integers = np.empty(words.size, np.int64)
     for i in _draw_certain(distribution, words, NO_WORDS, noise, positions):
         for height, offset in enumerate(offsets.tolist()):

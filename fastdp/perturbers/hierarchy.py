@@ -138,7 +138,6 @@ class Hierarchy:
         )
 
     def guarantee(self, plan: HierarchyShape, epsilon: float) -> Guarantee:
-        """Pure epsilon, or rho, over levels (sequential) and trees (parallel)."""
         sums, scale, level = "one integer sum and gives it", f"theta * {plan.levels}", f"epsilon / {plan.levels}"
         noise, loss, one = f"discrete Laplace noise of scale {scale} / epsilon", "epsilon", "epsilon"
         if self.noise == "gaussian":

@@ -237,7 +237,6 @@ class Toeplitz:
         return HierarchyShape(tree_blocks=self.epoch)
 
     def guarantee(self, plan: HierarchyShape, epsilon: float) -> Guarantee:
-        """Rho from C's coefficients and a bound on rounding."""
         return concentrated(
             epsilon,
             f"each value gets y = z - rint(c_1 y' + c_2 y'' + ...), z discrete Gaussian of sigma |C| theta / "
@@ -304,7 +303,6 @@ class Toeplitz:
 
     @property
     def memory(self) -> int:
-        """Number of floats kept between two values."""
         return correlated_noise.MEMORY
 
     def correlate(self, noise: Integers, memory: Floats, position: int) -> Floats:

@@ -194,7 +194,6 @@ def tree_variances(noise: SumNoise, first: Floats, last: Floats) -> Floats:
 
 
 def _within_tree(noise: SumNoise, first: Floats, last: Floats) -> Floats:
-    """:func:`tree_variances` of ranges in one tree."""
     total: Floats = np.zeros(first.size)
     inverse = 0.0
     for level in range(noise.levels):

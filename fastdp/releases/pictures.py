@@ -89,7 +89,6 @@ def check_picture(path: str | Path) -> None:
 
 
 def _check_suffix(figure: Figure, path: str | Path) -> str:
-    """`path` as text; ParameterError for another suffix."""
     kinds, text = figure.canvas.get_supported_filetypes(), validation.path("path", path)
     if Path(text).suffix.lower().lstrip(".") not in kinds:
         raise ParameterError(f"path = {text!r}: expected a suffix among {', '.join(sorted(kinds))}")

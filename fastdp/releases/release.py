@@ -170,7 +170,6 @@ class Release:
         )
 
     def _index(self, stream: int | str) -> int:
-        """Index of a stream; ParameterError if there is none."""
         if self.ids is None:
             raise ParameterError("this is the release of one stream: expected a release of many streams")
         try:
@@ -183,7 +182,6 @@ class Release:
 
     @cached_property
     def _indices(self) -> dict[int | str, int]:
-        """Index of each stream by its id."""
         names: Iterable[int | str] = self.ids.tolist() if isinstance(self.ids, np.ndarray) else self.ids or ()
         return {name: i for i, name in enumerate(names)}
 
@@ -228,7 +226,6 @@ class Release:
         return self._sums(whose, first, last, revised)
 
     def _sums(self, whose: Indices, first: Indices, last: Indices, revised: bool) -> Floats:
-        """:meth:`sum` of checked queries."""
         if self.nodes is not None:
             before = 0 if self.ids is None else self.tree_borders[whose] * self.nodes.tree_values
             return self.nodes.sum(before + first, before + last)
@@ -309,7 +306,6 @@ class Release:
     def _queries(
         self, starts: Values, stops: Values, streams: Values | str | None
     ) -> tuple[Indices, Indices, Indices]:
-        """Checked streams, starts and stops; ParameterError as for :meth:`sum`."""
         given: dict[str, object] = {"starts": starts, "stops": stops}
         if self.ids is not None:
             given = {"streams": self._numbered(streams), **given}
@@ -335,7 +331,6 @@ class Release:
         return whose, first, last
 
     def _numbered(self, streams: Values | str | None) -> object:
-        """Indices of streams; ParameterError for an unknown name."""
         if streams is None:
             raise ParameterError("streams = None: expected each query's stream, by index or name")
         if isinstance(streams, str):
@@ -395,7 +390,6 @@ class Release:
         return exponent if abs(exponent) > MAX_EXPONENT else 0
 
     def _scaled(self, shift: int) -> Release:
-        """Release with all amounts times 2^`shift`, exactly."""
         factor = math.ldexp(1.0, shift)
         return replace(
             self,
@@ -408,7 +402,6 @@ class Release:
         )
 
     def _error_bars(self, first: Integers, last: Integers) -> ErrorBars:
-        """Errors of checked ranges; StateError without stated noise."""
         noise = self.noise
         if noise is None:
             raise StateError(
@@ -533,7 +526,6 @@ class Release:
         return found
 
     def _spread_before(self, stops: Integers) -> Floats:
-        """Sums over [0, stop) with each closed block spread evenly."""
         _, prefix = self._block_prefix(self.block)
         closed = prefix.size - 1
         j, rest = np.divmod(stops, self.block)

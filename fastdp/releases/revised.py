@@ -50,7 +50,6 @@ class _Form(NamedTuple):
 
     @classmethod
     def of(cls, edges: Integers, means: Floats, levels: Floats, sums: Floats) -> _Form:
-        """Form with a table of every 2^shift-th value's block."""
         shift = int(np.diff(edges).min(initial=2**62)).bit_length() - 1
         table = np.empty(int(edges[-1]) >> shift, np.int64)
         revision.index_blocks(edges, shift, table)
@@ -110,7 +109,6 @@ class RevisedStream:
 
     @cached_property
     def _smoothed(self) -> _Smoothed:
-        """Blocks smoothed, with the pattern that they show."""
         edges, noise = self.edges, float(self.shape["noise"][0])
         lengths, noises = np.diff(edges), np.empty(self.totals.size)
         means, levels, surprises, memory = self._revise(np.empty(0), noises)
@@ -339,7 +337,6 @@ def find_waves(
 
 
 def _clear(edges: Indices, totals: Floats, noises: Floats, period: float) -> bool:
-    """True if sums are so clear that a pattern adds nothing."""
     differ = 0.5 * float(np.square(np.diff(totals)).mean())
     return bool(np.diff(edges).max() * FINE <= 2.0 * period and CLEAR * noises.mean() < differ)
 
@@ -372,7 +369,6 @@ def _peak(edges: Indices, surprises: Floats) -> tuple[float, float]:
 
 
 def _background(spectrum: Floats) -> Floats:
-    """Mean noise power near every frequency, from medians."""
     size = min(PADDING * BACKGROUND, spectrum.size)
     rows = spectrum[: spectrum.size // size * size].reshape(-1, size)
     medians = np.median(rows, axis=1) / math.log(2.0)
@@ -450,7 +446,6 @@ class _Model:
         return rates, self._start, np.concatenate([[4.0 * self._moved], waves])
 
     def likeliest(self, start: Floats | None) -> Floats:
-        """Likeliest variances, by a search along each."""
         if start is None:
             white = float(np.mean(self._sums.noises / self._lengths))
             start = np.array([white, self._moved / self._sums.edges[-1], 0.0])
@@ -472,7 +467,6 @@ class _Model:
         return variances
 
     def waves(self, variances: Floats, end: int) -> Waves:
-        """Pattern given all sums, up to `end`."""
         gains, states = np.empty_like(self._rows), np.empty_like(self._rows)
         self.likelihood(variances, gains)
         wave_filter.smooth_waves(self._rows, self._errors, gains, self._gaps, *self._state_spreads(variances), states)

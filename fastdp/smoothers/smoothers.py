@@ -81,7 +81,6 @@ class Recent:
         return state, means
 
     def step_rows(self, firsts: Floats, thetas: Floats, means: Floats) -> Floats:
-        """The means themselves, float64[n, k]."""
         return means
 
 
@@ -89,7 +88,6 @@ BINS = 2**14
 
 
 def _bins(theta: float) -> Floats:
-    """Lower end and width of the bins."""
     return np.array([-theta, 3.0 * theta / BINS])
 
 
@@ -123,7 +121,6 @@ class Median:
         return bool(np.array_equal(state[:2], _bins(theta)) and counted and is_count(float(counts.sum()), blocks))
 
     def step_rows(self, firsts: Floats, thetas: Floats, means: Floats) -> Floats:
-        """Running medians of each stream, float64[n, k]."""
         out = np.empty(means.shape)
         if out.size:
             dense, counts = np.ascontiguousarray(means), np.empty(BINS)
@@ -195,7 +192,6 @@ class MovingAverage:
         return is_count(float(state[0]) - 1.0, blocks)
 
     def step_rows(self, firsts: Floats, thetas: Floats, means: Floats) -> Floats:
-        """Moving averages of each stream, float64[n, k]."""
         out = np.empty(means.shape)
         if out.size:
             windows.follow_windows(
@@ -226,7 +222,6 @@ class Exponential:
         return np.array([first])
 
     def step(self, state: SmootherState, means: Floats) -> tuple[SmootherState, Floats]:
-        """Exponentially weighted means, by a first-order recursive filter."""
         if means.size == 0:
             return state, means
         from scipy.signal import lfilter
@@ -236,7 +231,6 @@ class Exponential:
         return predictions[-1:].copy(), predictions
 
     def step_rows(self, firsts: Floats, thetas: Floats, means: Floats) -> Floats:
-        """Exponentially weighted means of each stream, float64[n, k]."""
         if means.shape[1] == 0:
             return means
         from scipy.signal import lfilter

@@ -333,12 +333,10 @@ class AdaptiveMachine(PointParameters, PointMachine[AdaptiveState]):
 
     @cached_property
     def counting(self) -> CountParameters:
-        """Public constants of counts."""
         return CountParameters.of(self.plan, self.rest, self.shrink)
 
     @cached_property
     def total(self) -> TotalCounter | None:
-        """The counter of all points, if it has a share."""
         return TotalCounter.of_share(self.epsilon, self.sensitivity, self.total_share)
 
     def start(self, key: Key) -> AdaptiveState:

@@ -176,9 +176,8 @@ def root_only(plan: CellParameters) -> KeptTree:
 def take_step(
     plan: CellParameters, kept: KeptTree, added: Integers, removed: Integers, step: int, key: Key, expected: int = 0
 ) -> tuple[KeptTree, Tree]:
-    """Algorithm 7 for one batch of codes; changes nothing.
+    """Algorithm 7 for one batch of codes: the next kept tree, and this step's with its secret scores.
 
-    Returns the next kept tree, and this step's with the scores of its decisions, secret (:attr:`Tree.shown` is not).
     `expected`, an approximate number of nodes, affects time only.
     """
     tree, net = counted_leaves(plan, _descend(plan, kept, added, removed, step, key, expected))

@@ -92,12 +92,10 @@ class TotalCounter:
 
     @cached_property
     def distribution(self) -> sampler.LaplaceDistribution:
-        """Distribution of the counter's noise."""
         return sampler.laplace_distribution(noise_scale(COUNTER, self.epsilon))
 
     @cached_property
     def variance(self) -> float:
-        """Variance of one noise draw, in points^2."""
         return laplace_variance(self.distribution.scale)
 
     def step(self, total: TotalCount, net: int, step: int, key: Key) -> TotalCount:
@@ -159,11 +157,9 @@ class PointMachine(Machine[S], Generic[S]):
 
     @cached_property
     def root(self) -> KeptTree:
-        """Kept tree before any step."""
         return decomposition.root_only(self.plan)
 
     def read(self, *batch: Any) -> tuple[Integers, Integers]:
-        """Ascending codes of both batches' smallest cells."""
         added, removed = batch
         return self.codes(added, "added"), self.codes(removed, "removed")
 
@@ -240,7 +236,7 @@ class SpatialPublisher(Publisher[S]):
 
     @property
     def total(self) -> float:
-        """Estimated number of points now; 0 before the first batch."""
+        """Estimated number of points; 0 before the first batch."""
         tree = self._state.tree
         return 0.0 if tree is None else float(tree.projected[0])
 
@@ -292,7 +288,7 @@ class SpatialPublisher(Publisher[S]):
         return self.tree.interval(lower, upper, confidence)
 
     def std_error(self, lower: Values, upper: Values) -> Counts:
-        """Return standard errors of :meth:`count`, by a model: see :meth:`ReleasedTree.std_error`."""
+        """Standard errors of :meth:`count`: see :meth:`ReleasedTree.std_error`."""
         return self.tree.std_error(lower, upper)
 
     def _variances(self) -> float | None:
@@ -376,7 +372,6 @@ class PHDMachine(PointParameters, PointMachine[PHDState]):
 
     @cached_property
     def total(self) -> TotalCounter | None:
-        """The counter of all points, if it has a share."""
         return TotalCounter.of_share(self.epsilon, self.sensitivity, self.total_share)
 
     @cached_property

@@ -19,7 +19,7 @@ from fastdp.kinds import Array, Json
 from fastdp.noise.canonical import check_rule, rule_of
 from fastdp.noise.key import Binding, Key
 
-#: A value of a JSON text, or bytes.
+#: A value that JSON has, or bytes.
 JsonValue: TypeAlias = Any
 #: A state as such values (:meth:`fastdp.state.machine.Machine.pack`).
 Packed: TypeAlias = Json
@@ -82,7 +82,7 @@ def restore(kind: Any, described: JsonValue) -> Any:
 
 
 def describe_part(part: object, known: Parts) -> JsonValue:
-    """Parameter as JSON, components by name, rule, parameters; StateError for an unknown one."""
+    """Plain value of a parameter, components by name, rule, parameters; StateError for an unknown one."""
     if part is None or isinstance(part, (bool, int, float, str)):
         return part
     if isinstance(part, (list, tuple)):

@@ -65,7 +65,7 @@ class Transition(NamedTuple, Generic[S]):
 
 
 class Record(NamedTuple):
-    """A call as a kept file records it: state without its log, texts to append to it, and if most of it is old."""
+    """A call as a kept file records it: state without its log, parts to append to it, and if most of it is old."""
 
     now: Json
     added: list[bytes]
@@ -125,7 +125,7 @@ class Machine(ABC, Generic[S]):
         return batch._replace(values=batch.values[:count])
 
     def describe(self) -> Json:
-        """Public parameters as JSON, for a state file."""
+        """Plain values of public parameters."""
         fields = dataclasses.fields(typing.cast("Any", self))
         return {each.name: codec.describe_part(getattr(self, each.name), self.PARTS) for each in fields}
 
@@ -135,7 +135,7 @@ class Machine(ABC, Generic[S]):
         return cls(**{name: codec.build_part(value, cls.PARTS) for name, value in description.items()}, **own)
 
     def pack(self, state: S) -> codec.Packed:
-        """State as JSON; an optional "log" is a list that :meth:`record` extends."""
+        """Plain values of a state; an optional "log" is a list of bytes that :meth:`record` extends."""
         return {"n_seen": self.consumed(state), "state": codec.describe(state)}
 
     def unpack(self, packed: codec.Packed, key: Key) -> S:

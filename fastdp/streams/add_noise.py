@@ -46,7 +46,6 @@ class VectorNoise:
     wanted: float | None = None
 
     def __post_init__(self) -> None:
-        """ParameterError unless all public parameters are accepted."""
         if not MIN_BOUND <= self.sensitivity <= MAX_BOUND:
             raise ParameterError(f"sensitivity = {self.sensitivity!r}: expected between {MIN_BOUND} and {MAX_BOUND}")
         validation.integer("size", self.size, 0, MAX_WORDS)
@@ -129,7 +128,6 @@ class VectorNoise:
         return out
 
     def _in_steps(self, column: Array, nonfinite: Nonfinite) -> Integers:
-        """The column in saturated grid steps, int64."""
         steps: Integers = np.empty(column.size, np.int64)
         if self.integers:
             steps[:] = np.minimum(column, np.uint64(MAX_VALUE)) if column.dtype == np.uint64 else column
@@ -160,12 +158,11 @@ def add_noise(
     Parameters
     ----------
     values : number or array-like
-        A number, nested lists, a NumPy array of any shape, a pandas or polars series or frame, an Arrow array or
-        table; shape and type are public.  Integers stay integers; values beyond 2^62 (or 2^62 grid steps) saturate.
+        A number, nested lists, a NumPy array of any shape, pandas, polars or Arrow data; shape and type are public.
+        Integers stay integers; values beyond 2^62 (grid steps) saturate.
     sensitivity : float
-        L1 sensitivity: the largest sum of absolute changes of all values by one contribution (a row, a person), in
-        their units, not computed from the data.  For floats it must hold for computed numbers, whose sums depend on
-        order.
+        L1 sensitivity: the largest sum of absolute changes of all values by one contribution, not computed from the
+        data.  For floats it must hold for computed numbers, whose sums depend on order.
     epsilon : float
         Privacy loss of the call.
     resolution : float, optional
@@ -176,18 +173,16 @@ def add_noise(
     seed : int or str, optional
         Simulation: reproducible noise, no privacy.
     key : Key or 32 bytes, optional
-        A secret of your own; by default the operating system's.  The same call gives the same output, another one
-        independent noise.
+        A secret of your own, under which the same call gives the same output.
     ledger, stream : Ledger and str, optional
-        Ledger in which the loss is reserved before values are read, and the name of their source.
+        Reserves the loss before values are read; name of their source.
     return_guarantee : bool
         True returns the :class:`fastdp.Guarantee` too.
 
     Returns
     -------
     noisy : int, float, or int64 or float64 numbers in the family and shape of ``values``
-        pandas with the same index, polars with the same name, pyarrow, else NumPy.  Floats are multiples of the
-        resolution (rounded beyond 2^53 of them).
+        Floats are multiples of the resolution (rounded beyond 2^53 of them).
     guarantee : Guarantee
         With ``return_guarantee``.
 

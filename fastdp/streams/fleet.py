@@ -51,9 +51,8 @@ class Fleet:
     Parameters
     ----------
     parameters : Publisher or Machine
-        A publisher before its first value, whose key is not used, such as ``fastdp.Adaptive(epsilon=0.5, bound=100,
-        threshold=20.0)``: a stream of :mod:`fastdp.streams`, :class:`fastdp.counters.RunningCounts` of one sum, or
-        your own mechanism of columns or single values.
+        A publisher before its first value, whose key is not used: of streams,
+        :class:`fastdp.counters.RunningCounts` of one sum, or your own mechanism of columns or single values.
     key : Key or 32 bytes, optional
         The secret of all streams; by default the operating system's.
     seed : int or str, optional
@@ -66,9 +65,8 @@ class Fleet:
     Stream ``i`` is, bit for bit, a publisher's with ``key=secret.of_stream(i)``.  Ids are integers from 0 to 2^32 -
     2, or texts, all of one kind.
 
-    Privacy: that of one stream, for each value (parallel composition); a person's values in several streams add up.
-    :class:`fastdp.Adaptive` with a public threshold is one compiled pass; other mechanisms are called stream by
-    stream.
+    Privacy: that of one stream; a person's values in several streams add up.  :class:`fastdp.Adaptive` with a public
+    threshold is one compiled pass; other mechanisms are called stream by stream.
 
     Examples
     --------
@@ -102,7 +100,6 @@ class Fleet:
         self._begin(machine, secret, threads)
 
     def _begin(self, machine: Machine[Any], secret: Key, threads: int = 1) -> None:
-        """Initialise without streams."""
         self.threads = validation.threads(threads)
         self._guard = CallGuard()
         self._machine, self._key = machine, machine.bind(secret)
@@ -122,7 +119,6 @@ class Fleet:
         return fleet
 
     def _empty(self, part: tuple[int, int] | None = None) -> Self:
-        """Empty fleet of the same mechanism and secret."""
         other = object.__new__(type(self))
         # Each object keeps its own record of draws.
         key = self._key.again()
@@ -132,7 +128,6 @@ class Fleet:
         return other
 
     def _check(self) -> None:
-        """StateError if the streams were taken over, or a call interrupted."""
         if self._lost:
             raise StateError(
                 "this fleet was split or merged, or a call was interrupted while it changed the streams: expected "
@@ -280,13 +275,11 @@ class Fleet:
 
     @property
     def _of_texts(self) -> bool | None:
-        """True if ids are texts; None without ids."""
         if len(self._places):
             return self._places.of_texts
         return next((isinstance(each, str) for each in self._epochs), None)
 
     def _rows_of(self, found: Indices | list[str]) -> Indices:
-        """Row of each id; new ids start streams."""
         rows = self._places.find(found)
         new = rows < 0
         if not new.any():
@@ -326,7 +319,6 @@ class Fleet:
         return [key.within("life", epoch) if epoch else key for key, epoch in zip(keys, epochs, strict=True)]
 
     def _keep(self, rows: Indices) -> None:
-        """Drop all streams except those in `rows`."""
         self._places = Places(_at(self._places.ids(), rows))
         self._rows.keep(rows)
 
@@ -398,7 +390,6 @@ class Fleet:
         self._lost = True
 
     def _same_fleet(self, other: Fleet) -> bool:
-        """True for the same mechanism and secret."""
         mine, others = self._secret, other._secret
         one_secret = mine.reveal() == others.reveal() and mine.binding is others.binding
         return one_secret and mine.simulated == others.simulated and self._machine == other._machine
@@ -451,7 +442,6 @@ class Fleet:
 
     @cached_property
     def _described(self) -> Json:
-        """Header fields of fleets of this mechanism and secret."""
         return {
             "fleet": VERSION,
             "fastdp": __version__,
@@ -464,7 +454,6 @@ class Fleet:
         }
 
     def _pack(self) -> Packed:
-        """State as JSON, and arrays as bytes."""
         described, arrays = self._rows.pack()
         ids = self._places.ids()
         content = self._described | {
@@ -521,7 +510,6 @@ class Fleet:
         return found._filled(content, data)
 
     def _filled(self, content: Json, data: bytes) -> Fleet:
-        """The packed streams, restored into this empty object."""
         at = 0
 
         def take(dtype: Any, shape: tuple[int, ...]) -> Array:
@@ -570,7 +558,6 @@ def refuse_other(stored: Json, asked: Json) -> None:
 
 
 def _of(parameters: Json, name: str) -> str:
-    """A parameter's value as short text, or "nothing"."""
     return repr(parameters[name])[: validation.MAX_SHOWN_LENGTH] if name in parameters else "nothing"
 
 

@@ -100,7 +100,6 @@ class Places:
         return found
 
     def _find(self, ids: Indices) -> Indices:
-        """:meth:`find` for integers, by binary search."""
         at = np.minimum(np.searchsorted(self._sorted, ids), self._sorted.size - 1)
         return np.where(self._sorted[at] == ids, self._rows[at], -1)
 

@@ -38,28 +38,28 @@ class ToPS(StreamPublisher):
     epsilon : float
         Privacy loss for one value of the stream.
     bound : float
-        Public upper bound of a value, in units of the input.  The threshold's constant c suits counts; for other
-        units set ``threshold=NoisyMax(c=...)`` to about the mean excess of large values.
+        Public upper bound of a value, in units of the input.  The threshold's constant c suits counts; otherwise set
+        ``threshold=NoisyMax(c=...)`` to about the mean excess of large values.
     holdout : int, optional
-        m: the first values, which choose the threshold and are not published.  By default 65,536, or a quarter of the
-        planned length if less.
+        m: the first values, which choose the threshold and are not published; by default at most 65,536 and a quarter
+        of the planned length.
     max_range : int, optional
-        r: the longest query; a new tree of noise begins every r published values, in full blocks.  By default 2^20,
-        or the planned length if less.
+        r: the longest query; a new tree of noise begins every r published values.  By default at most 2^20 and the
+        planned length.
     fan_out : int
         b: fan-out of the tree.
     prune : int or "optimal"
         s: blocks hold b^s values; by default the minimiser of Eq. 7.
     smoother : "recent", "mean", "median", "moving", "exponential" or Smoother
-        Predicts the values within a block; names stand for their default parameters.
+        Predicts the values within a block.
     threshold : Threshold or float, optional
         By default ``NoisyMax(fan_out=fan_out)``; a number is publicly known and withholds no values.
     expected_length : int, optional
-        Public estimate of the stream's length, for the defaults of ``holdout`` (with ``ScaleFree`` the fewest values
-        that choose well) and ``max_range``.
+        Public estimate of the stream's length, for defaults (``holdout`` with ``ScaleFree``: the fewest values that
+        choose well).
     every : str, float or timedelta, optional
-        Public time between two values ("30min", a timedelta, seconds); without a length the stream is planned for a
-        year. Warns, with the first date of publishing, if the hold-out lasts longer than a day.
+        Public time between two values ("30min", a timedelta, seconds); without a length, a year is planned.  Warns if
+        the hold-out lasts longer than a day.
     resolution, nonfinite, contributions, seed, key
         As for :class:`StreamPublisher`, which also takes Gaussian noise and renewed thresholds.
 
@@ -125,7 +125,7 @@ def as_smoother(smoother: SmootherName | Smoother) -> Smoother:
 
 
 class Adaptive(StreamPublisher):
-    """Publishes an endless stream under pure epsilon-DP, online, in blocks whose length follows the stream.
+    """Publishes an endless stream online, in blocks whose length follows the stream.
 
     Parameters
     ----------
@@ -134,20 +134,19 @@ class Adaptive(StreamPublisher):
     bound : float
         Public upper bound of a value, in units of the input; it may be generous.  None with a sensitivity.
     holdout : int, optional
-        m: the first values; published values begin after them.  They choose the threshold, but from 16 on the last
-        1/16 to 1/8 are released as block sums instead, so that publishing begins with a mean.  By default 65,536, and
-        fewer if length or rate are known; 0 with a fixed threshold.
+        m: the first values, which choose the threshold; from 16 on the last 1/16 to 1/8 are released as block sums
+        instead, so that publishing begins with a mean.  By default 65,536, fewer if length or rate are known; 0 with
+        a fixed threshold.
     max_range : int, optional
         r: the longest query; by default 2^20 values or the planned length if less.
     perturber : Blocks, optional
-        By default ``fastdp.perturbers.Blocks()``, whose options control closing, lengths that matter (``focus``), a
-        period (``season``), and a rising theta.
+        By default ``fastdp.perturbers.Blocks()``, with options for closing, lengths that matter (``focus``), a period
+        (``season``), and a rising theta.
     threshold : Threshold or float, optional
         By default ``fastdp.thresholds.ScaleFree(lengths="all")``; a number is publicly known.
     sensitivity : float, optional
-        In place of a bound: values are buckets of events, such as people a minute, and an event moves one by at most
-        so much. Buckets may have any size and sign; nothing is clipped or held out.  ``resolution`` is then a power
-        of two.
+        In place of a bound: values are buckets of events, such as people a minute, of any size and sign, and an event
+        moves one by at most so much; nothing is clipped or held out.  ``resolution`` is then a power of two.
     contributions : int
         w: epsilon is for any w consecutive values together (w-event privacy), or for any w events.
     delta : float
@@ -164,11 +163,11 @@ class Adaptive(StreamPublisher):
 
     Notes
     -----
-    Privacy: pure epsilon, or (epsilon, delta) with ``delta``; exact on this machine, for the unit that ``guarantee``
-    names.  A block's length follows from sums released before it, and a value enters one sum (``docs/streams.md``).
+    Privacy: pure epsilon, or (epsilon, delta) with ``delta``; exact on this machine.  A block's length follows from
+    sums released before it, and a value enters one sum (``docs/streams.md``).
 
-    Error: published values answer at once; ``release(...).sum(..., revised=True)`` and ``.revised`` use everything
-    released so far, several times better for ranges up to 10^5 values.
+    Error: ``release(...).sum(..., revised=True)`` and ``.revised`` use everything released so far, several times
+    better for ranges up to 10^5 values.
 
     Examples
     --------
@@ -268,7 +267,6 @@ def _holdout(usual: StreamParameters, length: int, seconds: float | None) -> int
 
 
 def _fewest(rule: ScaleFree, usual: StreamParameters, wanted: float, most: int) -> int:
-    """The shortest hold-out, up to `most`, resolved to `wanted` noise scales."""
     least = 1
     while least < most:
         middle = (least + most) // 2
@@ -281,7 +279,6 @@ def _fewest(rule: ScaleFree, usual: StreamParameters, wanted: float, most: int) 
 
 
 def _seconds(every: object) -> float:
-    """Seconds of a timedelta, number, or "30min"; else ParameterError."""
     if isinstance(every, timedelta):
         every = every.total_seconds()
     if isinstance(every, str):
@@ -296,13 +293,11 @@ def _seconds(every: object) -> float:
 
 
 def _lasting(seconds: float) -> str:
-    """A duration as text, in its largest unit."""
     unit = next((name for name in ("d", "h", "min", "s") if seconds >= UNITS[name]), "ms")
     return f"{seconds / UNITS[unit]:,.3g} {unit}" if seconds < 1e9 else f"{seconds / PLANNED:,.3g} years"
 
 
 def _when(seconds: float) -> str:
-    """The time `seconds` from now, as text."""
     try:
         return f"about {datetime.now(UTC) + timedelta(seconds=seconds):%Y-%m-%d %H:%M} UTC, if it starts now"
     except OverflowError:

@@ -161,7 +161,6 @@ class PAKParameters(Machine[PAKState], Keyed):
     resolution: float | None = parameter(Real(above=0.0), default=None)
 
     def _check(self) -> None:
-        """ParameterError for parameters that conflict: nothing fails later."""
         put = partial(object.__setattr__, self)
         given = self.threshold
         put("threshold", usual_threshold(self.delta, self.clip) if given is None else as_rule("threshold", given))
@@ -189,7 +188,6 @@ class PAKParameters(Machine[PAKState], Keyed):
             )
 
     def _check_threshold(self, clip: bool) -> None:
-        """ParameterError if the threshold is no rule or does not fit `clip`."""
         rule = self.threshold
         validation.part("threshold", rule, Threshold, "fastdp.thresholds")
         endless = isinstance(rule, (PAKQuantile, SmoothQuantile)) and not rule.clip and rule.noise != "cauchy"
@@ -249,7 +247,7 @@ class PAKParameters(Machine[PAKState], Keyed):
 
     @property
     def task(self) -> ThresholdTask:
-        """Public inputs of the threshold's choice."""
+        """Public facts of the threshold's choice."""
         return self._task_on(self.grid.resolution)
 
     def _task_on(self, resolution: float) -> ThresholdTask:
@@ -276,7 +274,6 @@ class PAKParameters(Machine[PAKState], Keyed):
 
     @property
     def _lag_step(self) -> str:
-        """Derivation step for the first values' sum(s)."""
         if self.lag_sums:
             return (
                 f"running sums of the first values: each enters at most {self.holdout.bit_length()} nodes, epsilon_2"
@@ -362,12 +359,10 @@ class PAKParameters(Machine[PAKState], Keyed):
         return self._tree(theta_steps, base, key), out
 
     def _tree(self, theta_steps: int, base: int, key: Key) -> RunningSum:
-        """Tree after the hold-out, from `base`."""
         own = theta_key(key, theta_steps)
         return RunningSum.start(own, 0, self.length - self.holdout, theta_steps, self.epsilon, base)
 
     def _steps(self, values: Floats, theta_steps: int, name: str) -> Integers:
-        """Values in clipped grid steps; DataError if not finite."""
         steps: Integers = np.empty(values.size, np.int64)
         top = float(min(theta_steps, self.bound_steps))
         if online_pass.round_values(values, 1.0 / self.grid.resolution, top, steps):
@@ -377,7 +372,6 @@ class PAKParameters(Machine[PAKState], Keyed):
     # State files.
 
     def pack(self, state: PAKState) -> Packed:
-        """The state as JSON."""
         tree, counter = state.tree, None
         if tree is not None:
             counter = [tree.theta_steps, tree.seen, tree.total, *tree.above.tolist()]
@@ -430,31 +424,25 @@ class PAK(Publisher[PAKState]):
     holdout : int
         m, the time lag: the first values choose the threshold tau; their sum is published at once.
     share : float
-        epsilon_1 / epsilon, the threshold's share of the hold-out's budget (section VI-B: 0.8 to 0.9).
+        epsilon_1 / epsilon, the threshold's share of the hold-out's budget.
     tail_factor : float
-        r >= 1: values are clipped to r tau, for light tails (Prop. 1; section VI-B: 1 to 2).
+        r >= 1: values are clipped to r tau, for light tails (Prop. 1).
     threshold : Threshold or float, optional
         By default ``PAKQuantile(delta=delta)``.  A number is publicly known; the bound gives the plain binary tree.
     lag_sums : bool
-        True also publishes the running sums of the first m values, by their own tree, once tau is known (section
-        III-C).
+        True also publishes the running sums of the first m values, by their own tree, once tau is known.
     clip : bool
-        True: r tau is at most the bound (post-processing).  False, with a threshold of ``clip=False``, only
-        reproduces the paper's figures.
+        True: r tau is at most the bound.  False, with a threshold of ``clip=False``, reproduces the paper's figures.
     average : int, "all" or None
-        Averages in place of sums: of all values so far (section II-A), or of the last w (of all so far until the sum
-        of w values ago was published).
+        Averages in place of sums: of all values so far, or of the last w.
     resolution, seed, key
         As for :class:`fastdp.StreamPublisher`.
 
     Notes
     -----
     Privacy: the first m values spend epsilon_1 on tau and epsilon_2 on their sum (sequential), the others epsilon in
-    a binary tree (parallel); proof: ``docs/streams.md``, "PAK".  Sums are exact;
-    tau's noise is stated for real arithmetic.  After an interrupt compare ``n_seen``.
-
-    Averages are post-processing: at most 2 floor(log2 N) + 1 nodes are left in a difference of sums, on average about
-    log2 w + 2, each of variance 2 (r tau levels / epsilon)^2.
+    a binary tree (parallel); proof: ``docs/streams.md``, "PAK".  Sums are exact; tau's noise is stated for real
+    arithmetic.  After an interrupt compare ``n_seen``.
 
     Examples
     --------

@@ -88,7 +88,6 @@ class StreamParameters:
     rule: ClassVar[int] = 1
 
     def _check(self) -> None:
-        """ParameterError for parameters that conflict: nothing fails later."""
         self._check_size()
         self._check_delta()
         least, usual = (1, DEFAULT_HOLDOUT) if self.threshold.uses_holdout else (0, 0)
@@ -118,7 +117,6 @@ class StreamParameters:
             self.guarantee(simulated=False)
 
     def _needless_smoother(self) -> str | None:
-        """Reason why the perturber takes no smoother, if so."""
         if isinstance(self.perturber, Blocks):
             return "blocks that follow the stream predict it themselves"
         if isinstance(self.perturber, Toeplitz):
@@ -128,7 +126,6 @@ class StreamParameters:
         return None
 
     def _check_noise(self, steps: int) -> None:
-        """ParameterError if Gaussian noise for `steps` cannot be drawn."""
         try:
             if hasattr(self.perturber, "leaf_distribution"):
                 self.perturber.leaf_distribution(steps, self.publish_epsilon)
@@ -147,7 +144,6 @@ class StreamParameters:
         return getattr(self.perturber, "noise", "laplace") == "gaussian"
 
     def _check_delta(self) -> None:
-        """ParameterError unless delta is given exactly for Gaussian noise."""
         if not self.gaussian and self.delta:
             raise ParameterError(
                 f"delta = {self.delta!r}: expected 0, or a perturber with noise='gaussian', because Laplace noise "
@@ -162,7 +158,6 @@ class StreamParameters:
             raise ParameterError(f"renewal = {self.renewal!r}: expected None with Gaussian noise")
 
     def _check_size(self) -> None:
-        """ParameterError unless bound or sensitivity is given."""
         if self.sensitivity is None:
             if self.bound is None:
                 raise ParameterError(
@@ -191,7 +186,6 @@ class StreamParameters:
             )
 
     def _check_renewal(self, renewal: Renewal) -> None:
-        """ParameterError if the renewal does not fit."""
         if not self.threshold.uses_holdout:
             raise ParameterError(
                 f"renewal = {renewal!r}: expected None, because {type(self.threshold).__name__} looks at no values"
@@ -218,7 +212,6 @@ class StreamParameters:
 
     @cached_property
     def _zcdp_loss(self) -> float:
-        """Budget x of thresholds and Gaussian noise."""
         return zcdp_loss(self.epsilon, self.delta) if self.budget is None else self.budget
 
     @cached_property
@@ -377,7 +370,6 @@ class StreamParameters:
 
     @cached_property
     def _stated(self) -> Guarantee:
-        """Guarantee with noise from a secret key."""
         return of_stream(self)
 
     def describe(self) -> dict[str, Any]:
@@ -469,7 +461,6 @@ def in_units(composition: StreamParameters, member: Guarantee, meets: str = "") 
 
 
 def _gaussian_group(composition: StreamParameters, member: Guarantee, unit: str, adjacency: str) -> Guarantee:
-    """Guarantee for several contributions, by their joint L2 sensitivity."""
     if math.isinf(member.rho):
         # A threshold with a delta of its own: there is no rho for any number of values.
         return member

@@ -241,16 +241,8 @@ class FixedBlocks:
         following = progress._replace(
             n_seen=n_seen, blocks=progress.blocks + closing, filled=filled, open_sum=int(sums[closing])
         )
-        first = progress.prediction
-        if closing and self.in_one_pass(progress.theta_steps):
-            noise, drawn = self._leaves(progress, noise, closing)
-            # As arrays, so that sums wrap.
-            last = float((sums[closing - 1 : closing] + drawn[closing - 1 :])[0]) * self.grid.resolution
-            account = sums, drawn, self.grid.resolution, first, block, progress.filled
-            following = following._replace(prediction=last / block)
-            return Step(following, noise, size, write=partial(online_pass.emit_sums, *account))
         predictions, totals = np.empty(closing + 1), NO_FLOATS
-        predictions[0] = first
+        predictions[0] = progress.prediction
         if closing:
             noise, released, chain, _ = self._add_noise(progress, noise, sums[:closing])
             # Means take the memory of the predictions: long chunks of short blocks stay lean.
@@ -347,15 +339,6 @@ class FixedBlocks:
             begin += count
         return noise, released, chain, memory
 
-    def _leaves(self, progress: Progress, noise: TreeNoise | None, count: int) -> tuple[TreeNoise | None, Integers]:
-        parts: list[Integers] = []
-        begin = 0
-        while begin < count:
-            noise, leaf = self._leaf(progress, noise, begin)
-            parts.append(noise[1][leaf : leaf + min(count - begin, self.plan.tree_blocks - leaf)])
-            begin += parts[-1].size
-        return noise, parts[0] if len(parts) == 1 else np.concatenate(parts)
-
     def _leaf(self, progress: Progress, noise: TreeNoise | None, after: int) -> tuple[TreeNoise, int]:
         tree, leaf = divmod(progress.blocks + after, self.plan.tree_blocks)
         return noise if noise is not None and noise[0] == tree else self._tree(tree, progress.theta_steps), leaf
@@ -404,7 +387,6 @@ class AdaptiveBlocks:
 
     @property
     def _memory(self) -> Any:
-        """Record type of the memory, perhaps with a season."""
         return block_lengths.MEMORY if self.perturber.season is None else seasons.SEASON
 
     @cached_property
@@ -414,7 +396,6 @@ class AdaptiveBlocks:
 
     @cached_property
     def _under(self) -> dict[int, tuple[Records, Records]]:
-        """Cache of :meth:`under`."""
         return {}
 
     def under(self, theta_steps: int) -> tuple[Records, Records]:
@@ -522,7 +503,6 @@ class AdaptiveBlocks:
         return Step(following, noise, values.size, write=emit, blocks=blocks, before=plain_of(progress.smoother))
 
     def _emit(self, blocks: Records, filled: int, theta: float, bends: Floats | None, out: Floats) -> None:
-        """Write the predictions of `blocks` into `out`, plus the seasonal terms `bends`."""
         spikes = self.perturber.closing == "spike"
         adaptive_pass.emit_adaptive(blocks, filled, theta, spikes, self.events, out)
         if bends is not None:

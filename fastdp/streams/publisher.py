@@ -27,6 +27,8 @@ from fastdp.thresholds.renewals import Renewal
 if TYPE_CHECKING:
     from fastdp.data.frames import StreamColumns, Streams
 
+#: Parameters that are attributes of a publisher.
+PUBLIC = ("epsilon", "delta", "bound", "sensitivity", "contributions", "holdout", "max_range", "resolution")
 #: Bits of an array's flags: C-contiguous and writable; memory of its own.
 WRITABLE, OWN = 0x0401, 0x0004
 
@@ -38,19 +40,18 @@ class StreamPublisher(Publisher[StreamState]):
     ----------
     threshold : Threshold or float, optional
         Chooses theta from the first ``holdout`` values: of :mod:`fastdp.thresholds`, by default that of the method
-        with this perturber.  A number is publicly known, ``Fixed(number)``.
+        with this perturber.  A number is publicly known.
     perturber : Perturber
-        Adds noise to the rest, clipped to theta: of :mod:`fastdp.perturbers`.
+        Adds noise to the rest: of :mod:`fastdp.perturbers`.
     smoother : Smoother or None
         Predicts the values within a block: of :mod:`fastdp.smoothers`; None if the perturber releases every value.
     epsilon : float
         Budget of the threshold and, on disjoint values, of the perturber.
     bound : float
-        Public upper bound of a value, in units of the input, to which values are clipped from 0.  None with a
-        sensitivity.
+        Public upper bound of a value, in units of the input; None with a sensitivity.
     holdout : int, optional
-        m: the first values, which choose theta; published values begin after them.  :class:`fastdp.perturbers.Blocks`
-        releases up to an eighth of them as noisy sums instead.  By default 65,536; 0 with a fixed threshold.
+        m: the first values, which choose theta; :class:`fastdp.perturbers.Blocks` releases up to an eighth of them as
+        noisy sums instead.  By default 65,536; 0 with a fixed threshold.
     max_range : int
         r: the longest query; a new tree of noise begins every r published values, in full blocks.
     resolution : float, optional
@@ -64,17 +65,16 @@ class StreamPublisher(Publisher[StreamState]):
     delta : float
         Probability that epsilon may fail; only with Gaussian noise, such as ``Hierarchy(noise="gaussian")``.
     sensitivity : float, optional
-        Values are counts of events, each of which moves one value by at most so much: see :class:`fastdp.Adaptive`.
+        Largest change of a value by one event: see :class:`fastdp.Adaptive`.
     seed : int or str, optional
-        Simulation: noise that anyone can reproduce; the guarantee says ``simulated``.
+        Simulation: noise that anyone can reproduce.
     key : Key or 32 bytes, optional
         A secret of your own; by default the operating system's.
 
     Notes
     -----
-    Privacy: as ``guarantee`` says, for one value (replace one value): pure epsilon, exact on this machine, with
-    ``NoisyMax`` or ``Fixed``; quantile thresholds add a delta or rest on real arithmetic.  Output does not depend on
-    chunking.
+    Privacy: pure epsilon, exact on this machine, with ``NoisyMax``, ``ScaleFree`` or ``Fixed``; quantile thresholds
+    add a delta or rest on real arithmetic.  Output does not depend on chunking.
 
     Examples
     --------
@@ -89,6 +89,14 @@ class StreamPublisher(Publisher[StreamState]):
 
     _MACHINE: ClassVar[Any] = Schedule
     _machine: Schedule
+    epsilon: float
+    delta: float
+    bound: float | None
+    sensitivity: float | None
+    contributions: int
+    holdout: int
+    max_range: int
+    resolution: float
     #: Secret of :meth:`release_many`, until it has released.
     _secret: Key | None = None
 
@@ -120,6 +128,12 @@ class StreamPublisher(Publisher[StreamState]):
         self._secret = Key.choose(seed, key)
         self._begin(Schedule(composition), composition.noise_key(self._secret))
 
+    def _begin(self, machine: Schedule, key: Key) -> None:
+        # Not through __dict__, which would slow every later look-up.
+        for name in PUBLIC:
+            setattr(self, name, getattr(machine.composition, name))
+        super()._begin(machine, key)
+
     # Parameters and progress.
 
     @property
@@ -132,49 +146,9 @@ class StreamPublisher(Publisher[StreamState]):
         return self._machine.composition
 
     @property
-    def epsilon(self) -> float:
-        """Budget for one value, or for `contributions` together."""
-        return self._machine.composition.epsilon
-
-    @property
-    def delta(self) -> float:
-        """Probability that epsilon may fail; 0 without Gaussian noise."""
-        return self._machine.composition.delta
-
-    @property
-    def bound(self) -> float | None:
-        """Public upper bound of a value, unless there is a sensitivity."""
-        return self._machine.composition.bound
-
-    @property
-    def sensitivity(self) -> float | None:
-        """Largest change of a value by one event, if events are protected."""
-        return self._machine.composition.sensitivity
-
-    @property
-    def contributions(self) -> int:
-        """Values, or events, protected together."""
-        return self._machine.composition.contributions
-
-    @property
-    def holdout(self) -> int:
-        """Number of values in the hold-out."""
-        return self._machine.composition.holdout
-
-    @property
-    def max_range(self) -> int:
-        """Length of the longest query."""
-        return self._machine.composition.max_range
-
-    @property
-    def resolution(self) -> float:
-        """Grid step, in units of the input."""
-        return self._machine.composition.grid.resolution
-
-    @property
     def plan(self) -> HierarchyShape:
         """Public shape of the hierarchy."""
-        return self._machine.composition.plan
+        return self.composition.plan
 
     @property
     def block(self) -> int:
@@ -201,7 +175,7 @@ class StreamPublisher(Publisher[StreamState]):
     @property
     def guarantee(self) -> Guarantee:
         """Guarantee of the endless stream."""
-        return self._machine.composition.guarantee(simulated=self._key.simulated)
+        return self.composition.guarantee(simulated=self._key.simulated)
 
     @property
     def _pipeline(self) -> FixedBlocks | AdaptiveBlocks:
@@ -236,8 +210,7 @@ class StreamPublisher(Publisher[StreamState]):
         Raises
         ------
         DataError
-            If the chunk is no column of real numbers, or holds NaN or infinity (with ``nonfinite="raise"``); the
-            publisher is unchanged.
+            For no column of real numbers, or NaN or infinity (``nonfinite="raise"``); the publisher is unchanged.
         """
         column = as_column(chunk)
         if out is None:
@@ -249,7 +222,7 @@ class StreamPublisher(Publisher[StreamState]):
 
     @single_caller
     def release(self, values: Values) -> Release:
-        """Publish a full array, longer than the hold-out, at once (a fresh publisher only)."""
+        """Publish a full array, longer than the hold-out (a fresh publisher only)."""
         column = as_whole(values, self.n_seen, self.holdout)
         # Nodes are summed after the values were published: both must see the same memory, even if a thread writes.
         column = column.copy() if self.composition.perturber.released_nodes else column
@@ -284,12 +257,11 @@ class StreamPublisher(Publisher[StreamState]):
                 "release_many() of a publisher that has released many streams, or that was copied or read from a "
                 "state: expected a new one (equal noise on other values reveals their difference)"
             )
-        made = release_rows(self._machine.composition, self._secret, found, ids, threads)
+        made = release_rows(self.composition, self._secret, found, ids, threads)
         self._secret = None
         return made
 
     def _check_out(self, out: Any, values: Array) -> None:
-        """ParameterError unless `out` is writable float64 of sufficient size, not `values`."""
         flags = out.flags.num if isinstance(out, np.ndarray) and out.dtype == FLOAT64 and out.ndim == 1 else 0
         if flags & WRITABLE != WRITABLE or out.size < values.size:
             size = values.size - min(values.size, max(0, self.holdout - self.n_seen))
@@ -301,7 +273,6 @@ class StreamPublisher(Publisher[StreamState]):
 
     @classmethod
     def _fits(cls, content: Json, kind: Any) -> bool:
-        """True if a state file belongs to this class."""
         # The file names the components, so a ToPS also loads as a StreamPublisher.
         composed = cls is StreamPublisher and "perturber" in content["composition"]
         return composed or super()._fits(content, kind)

@@ -59,9 +59,8 @@ def release(
 ) -> Release:
     """Release a finished array of values under differential privacy, by :class:`fastdp.Adaptive`.
 
-    Nothing is withheld: the threshold is chosen from all values, for at most a tenth of epsilon
-    (``docs/streams.md``, "Blocks that follow released sums").  Other methods: ``fastdp.ToPS(epsilon, bound,
-    expected_length=len(values)).release(values)``.
+    Nothing is withheld: the threshold is chosen from all values, for at most a tenth of epsilon.  Other methods:
+    ``fastdp.ToPS(epsilon, bound, expected_length=len(values)).release(values)``.
 
     Parameters
     ----------
@@ -70,11 +69,11 @@ def release(
     epsilon : float
         Privacy loss for one value of the stream.
     bound : float
-        Public upper bound of a value, in units of the input, not computed from the data.  None with a sensitivity.
+        Public upper bound of a value, not computed from the data; None with a sensitivity.
     sensitivity : float, optional
         In place of a bound: values are counts, and one event moves one of them by at most so much.
     contributions : int
-        Number of consecutive values, or of events, that epsilon protects together.
+        Consecutive values, or events, that epsilon protects together.
     delta : float
         Above 0: Gaussian noise, and an (epsilon, delta)-DP release, for units of many values (``docs/noise.md``).
     threshold : Threshold or float, optional
@@ -84,11 +83,11 @@ def release(
     nonfinite : "raise" or "zero"
         Missing values, NaN and infinity are refused, or count as 0.
     ledger : Ledger, optional
-        Reserves the release beforehand; refuses it beyond a limit, or if it would reuse an entry's noise.
+        Reserves the release, or refuses it: beyond a limit, or if it would reuse an entry's noise.
     stream : str, optional
         The stream's name, which a ledger needs.  Under one key, other names get independent noise.
     part : str, optional
-        With a ledger: label of the share of the stream that ``values`` are.
+        With a ledger: label of this share of the stream.
     seed : int or str, optional
         Simulation: reproducible noise, no privacy.
     key : Key or 32 bytes, optional
@@ -102,8 +101,8 @@ def release(
     Raises
     ------
     ParameterError, DataError
-        For an argument that is not accepted.  Parameters and the number of values are checked before a ledger
-        records, values after it: an error about them leaves the budget spent.
+        For an argument that is not accepted.  Values are checked after a ledger has recorded: an error about them
+        leaves the budget spent.
     BudgetError
         If the ledger's limit leaves too little, or an entry has the same noise.
 
@@ -298,7 +297,6 @@ class WholeStream:
 
 
 def _published(whole: StreamParameters, resolution: float | None, share: float) -> StreamParameters:
-    """The composition with the rest of epsilon."""
     # Budget of one value; several may be protected together.
     unit = whole.unit_epsilon
     if whole.gaussian:

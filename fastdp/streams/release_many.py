@@ -71,25 +71,24 @@ def release_many(
     Parameters
     ----------
     streams : array-like, mapping or data frame
-        Each stream in order and longer than the hold-out: a two-dimensional array with one row a stream, a list of
-        columns, a mapping of ids to columns, an Arrow or polars column of lists, or with ``offsets`` one column with
-        all of them.  Or a data frame (pandas, polars, Arrow, DuckDB): with ``value`` and ``by`` its rows are values,
-        else its columns streams.
+        Each stream in order and longer than the hold-out: rows of an array, a list of columns, a mapping of ids to
+        columns, an Arrow or polars column of lists, or with ``offsets`` one column.  Or a data frame (pandas, polars,
+        Arrow, DuckDB): with ``value`` and ``by`` its rows are values, else its columns streams.
     epsilon : float
         Privacy loss for one value of one stream.
     bound : float
-        Public upper bound of a value, in units of the input, not computed from the data.
+        Public upper bound of a value, not computed from the data.
     value, by, time : str, optional
-        Columns of a data frame: values, ids of their streams (texts or integers), and times (timestamps, dates or
-        numbers) that order a stream; by default the frame's order.  Ids and lengths of streams are public.
+        Columns of a data frame: values, ids of their streams, and times (timestamps, dates or numbers) that order a
+        stream; by default the frame's order.  Ids and lengths of streams are public.
     offsets : int[n + 1], optional
         Borders of the streams in a column, ascending from 0.
     ids : int[n] or str[n], optional
         Distinct names of the streams, or numbers from 0 to 2^32 - 2; by default those of the mapping or frame, else
-        their indices.  With your own secret, names cost some tenths of a millisecond a stream.
+        indices.  With your own secret, a name costs some tenths of a millisecond.
     threshold : Threshold or float, optional
-        By default :class:`fastdp.thresholds.NoisyMax`, for each stream from its own hold-out, poor if short.  A
-        publicly known number is also much faster.
+        By default :class:`fastdp.thresholds.NoisyMax`, from each stream's own hold-out, poor if short.  A publicly
+        known number is also much faster.
     holdout : int, optional
         First values of each stream, which choose its threshold and are not published.  By default a quarter of the
         shortest stream, at most 65,536; none with ``Fixed``.
@@ -98,9 +97,8 @@ def release_many(
     threads : int
         Largest number of threads; the output does not depend on it.
     nonfinite, seed, key
-        As for :func:`fastdp.release`.  Other parameters, defaults included, or ids get independent noise.  Never use
-        one key with the same parameters and id for two streams, or an altered copy: noise trees would reveal their
-        difference (``docs/sharp_edges.md``).
+        As for :func:`fastdp.release`.  Never use one key with the same parameters and id for two streams, or an
+        altered copy: noise trees would reveal their difference (``docs/sharp_edges.md``).
 
     Returns
     -------
@@ -116,9 +114,8 @@ def release_many(
 
     Notes
     -----
-    Privacy: each value is in one stream, so all together are as private as one (parallel composition); a person's
-    values in several streams add up.  Memory: some 10 MiB a thread, and noise trees of streams longer than 2^18
-    values.  Your own components, and quantile thresholds, cost a call a stream.
+    Privacy: each value is in one stream, so all together are as private as one; a person's values in several streams
+    add up.  Memory: some 10 MiB a thread, and noise trees of streams longer than 2^18 values.
 
     Examples
     --------
@@ -211,8 +208,10 @@ def _release_each(
             name = ids[i]
             named = isinstance(name, str)
             key = composition.noise_key(secret.of_stream(name)) if named else shared.of_stream(int(name))
-            begin = int(rows.starts[i])
-            one = machine.release(rows.flat[begin : begin + int(rows.lengths[i])], f"streams[{i}]", key)
+            values, starts = rows.take(np.array([i]), 0)
+            # Rows of one array lie in it as they are; others come alone.
+            begin = int(starts[0])
+            one = machine.release(as_floats(values[begin : begin + int(rows.lengths[i])]), f"streams[{i}]", key)
             into.values[into.borders[i] : into.borders[i + 1]] = one.values
             into.thresholds[i], revisions[i] = one.threshold, one.revision
             if into.nodes is not None and one.nodes is not None:
@@ -269,7 +268,7 @@ class RowPass:
         def publish(which: Indices) -> None:
             into = self.into
             into.thresholds[which] = np.multiply(steps[which], grid.resolution)
-            taken, starts = self.rows.flat, self.rows.starts[which] + holdout
+            taken, starts = self.rows.take(which, holdout)
             batch = RowBatch(taken, starts, counts[which], steps[which], tops[which], self.ids[which])
             wrong = self.publish(batch, into.values, into.borders[which])
             if wrong >= 0:
@@ -291,7 +290,6 @@ class RowPass:
     # Thresholds.
 
     def _thresholds(self) -> Indices:
-        """Theta of each stream, in grid steps."""
         composition, n, threads = self.composition, self.rows.size, self.threads
         holdout, grid, uses_holdout = composition.task.holdout, composition.grid, composition.threshold.uses_holdout
         first = composition.threshold.start(composition.task)
@@ -299,7 +297,7 @@ class RowPass:
 
         def choose(which: Indices) -> None:
             counts: Indices = np.full(which.size, holdout, np.int64)
-            values, starts = self.rows.flat, self.rows.starts[which]
+            values, starts = self.rows.take(which, 0, holdout)
             wrong = many_streams.first_nonfinite(values, starts, counts)
             if wrong >= 0:
                 values, starts = self._replace_nonfinite(values, starts, counts, which, wrong, 0)
@@ -367,7 +365,6 @@ class RowPass:
 
     @cached_property
     def _is_bound(self) -> bool:
-        """True if noise is bound to values, so drawn after them."""
         return bound_distribution(self.composition.perturber, 1, self.composition.publish_epsilon) is not None
 
     def _bound_noise(self, batch: RowBatch) -> Integers | int:

@@ -183,7 +183,6 @@ class AdaptiveRows(Rows):
         return int(adaptive_pass.furthest(which, times, streams)).bit_length()
 
     def _publish(self, which: Indices, values: Floats, out: Floats, threads: int) -> Published:
-        """Run the pass on threads that own some of the rows."""
         if threads == 1:
             self._consume(which, values, out)
             return None, out
@@ -199,7 +198,6 @@ class AdaptiveRows(Rows):
         return None, out
 
     def _consume(self, which: Indices, values: Floats, out: Floats) -> None:
-        """Run the kernel, drawing noise whenever blocks close."""
         pipeline, distribution, (streams, scales) = (
             self.pipeline,
             self.pipeline.distributions[self.theta_steps],
@@ -223,12 +221,10 @@ class AdaptiveRows(Rows):
             _check_moved(streams, before, np.unique(which))
 
     def pack(self) -> tuple[Json, list[Array]]:
-        """The states, as JSON and arrays."""
         streams, scales = self.filled
         return {"scales": scales.shape[2]}, [streams, scales]
 
     def unpack(self, size: int, keys: Callable[[], list[Key]], described: Json, take: Take) -> None:
-        """Restore states; ValueError if a kernel could not process them."""
         if not 0 <= described["scales"] <= block_lengths.SCALES:
             raise ValueError("a number of scales out of range")
         streams, scales = take(STREAM, (size,)), take(np.float64, (size, BY_SCALE, described["scales"]))
@@ -237,7 +233,6 @@ class AdaptiveRows(Rows):
         self.columns, self.size = (streams, scales), size
 
     def _plausible(self, streams: Records, scales: Floats) -> NDArray[np.bool_]:
-        """True for rows of finite numbers with indices in range."""
         most = self.pipeline.shape["most"][0]
         exponents, last, filled, position = (streams[name] for name in ("exponent", "last", "filled", "position"))
         fits: Flags = np.logical_and.reduce([np.isfinite(streams[name]) for name in SINGLES])
@@ -250,7 +245,6 @@ class AdaptiveRows(Rows):
 
 
 def _check_moved(now: Records, before: Records, which: Indices) -> None:
-    """DrawnTwiceError if a stream closed blocks under the chain key of `before`."""
     now, before = now[which], before[which]
     same = (now["chain"] == before["chain"]).all(axis=1)
     if ((now["blocks"] > before["blocks"]) & same).any():
@@ -307,18 +301,15 @@ class MachineRows(Rows):
         return transitions
 
     def taken(self, which: Indices, key: Key) -> Self:
-        """Copy of some rows, with keys that check their draws apart from the originals' ones."""
         other = super().taken(which, key)
         keys, states = other.columns
         _fill(other.columns, [each.again() for each in keys], states)
         return other
 
     def pack(self) -> tuple[list[Json], list[Array]]:
-        """The states, as JSON and (no) arrays."""
         return [self._machine.pack(self._machine.settled(state)) for state in self.filled[1]], []
 
     def unpack(self, size: int, keys: Callable[[], list[Key]], described: list[Json], take: Take) -> None:
-        """Rows from packed states, which have no arrays to take."""
         own = keys()
         states = [self._machine.unpack(each, key) for each, key in zip(described, own, strict=True)]
         self.columns, self.size = (np.empty(size, object), np.empty(size, object)), size
@@ -326,7 +317,6 @@ class MachineRows(Rows):
 
 
 def _fill(columns: Columns, *entries: Iterable[Any]) -> None:
-    """Write objects, some of which are tuples, into columns."""
     for column, own in zip(columns, entries, strict=True):
         for row, each in enumerate(own):
             column[row] = each

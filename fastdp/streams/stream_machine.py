@@ -107,7 +107,6 @@ class Emission:
     size: int
 
     def __call__(self, out: Floats | None = None) -> Floats:
-        """The published values, float64[size], perhaps in `out`."""
         if out is None and len(self.parts) == 1 and self.parts[0].published is not None:
             return self.parts[0].published
         target: Floats = np.empty(self.size) if out is None else out[: self.size]
@@ -168,7 +167,6 @@ class Schedule(Machine[StreamState]):
     def _remember_short(
         self, key: Key, theta_steps: int
     ) -> tuple[Key, int, Callable[..., Published] | None, Floats, int]:
-        """Cache the one pass for short batches, if there is one."""
         publish, public = None, NO_FLOATS
         pipeline = self.pipeline(key) if theta_steps and self.composition.renewal is None else None
         if pipeline is not None and pipeline.in_one_pass(theta_steps):
@@ -317,7 +315,6 @@ class Schedule(Machine[StreamState]):
         )
 
     def _choose(self, state: StreamState, key: Key) -> StreamState:
-        """State after the threshold is chosen."""
         chooser = state.settled()
         assert chooser is not None  # noqa: S101 - a stage that ends in a choice has one
         cycle = state.progress.cycle
@@ -365,12 +362,10 @@ class Schedule(Machine[StreamState]):
     # State files.
 
     def describe(self) -> Json:
-        """Components and parameters as JSON."""
         return self.composition.describe()
 
     @classmethod
     def from_description(cls, description: Json, **own: Any) -> Schedule:
-        """The machine that :meth:`describe` gave."""
         return cls(StreamParameters.from_description(description))
 
     def pack(self, state: StreamState) -> Packed:
@@ -400,7 +395,6 @@ class Schedule(Machine[StreamState]):
         return StreamState(progress, chooser)
 
     def _check(self, progress: Progress, key: Key) -> None:
-        """ValueError unless sizes and kernels' indices are in range."""
         c, counts = self.composition, (progress.n_seen, progress.cycle, progress.held, progress.blocks)
         top = max(c.grid.bound_steps, c.grid.ceiling_steps)
         in_range = min(counts) >= 0 and progress.filled >= 0 and 0 <= progress.theta_steps <= top

@@ -88,7 +88,6 @@ class ServerMachine(Machine[ServerState]):
     publish_epsilon: float | None = parameter(LOCAL_EPSILON, default=None)
 
     def _check(self) -> None:
-        """Replace a threshold's name by its rule; ParameterError for conflicts."""
         rule = "logarithmic" if self.threshold is None else self.threshold
         if isinstance(rule, str):
             linear = validation.choice("threshold", rule, get_args(Scale)) == "linear"
@@ -138,7 +137,6 @@ class ServerMachine(Machine[ServerState]):
         return made
 
     def start(self, key: Key) -> ServerState:
-        """State before the first report."""
         if isinstance(self.threshold, Fixed):
             return ServerState(None, self.threshold.start(self.task).theta)
         return ServerState(self.collector.start(key))
@@ -189,7 +187,6 @@ class ServerMachine(Machine[ServerState]):
         return state.tally
 
     def _published(self, state: ServerState, hybrid: Hybrid, column: Array) -> tuple[ServerState, Floats]:
-        """State after hybrid reports, and estimates; NaN out of range."""
         good = (column >= 0) & (column < hybrid.n_outputs) & (column == np.floor(column))
         count = int(np.count_nonzero(good))
         after = replace(state, n_published=state.n_published + count)
@@ -200,15 +197,12 @@ class ServerMachine(Machine[ServerState]):
         return replace(after, refused=after.refused.plus(column.size - count, 0)), estimates
 
     def settled(self, state: ServerState) -> ServerState:
-        """`state` without pending reports."""
         return state if state.tally is None else replace(state, tally=self.collector.settled(state.tally))
 
     def rekeyed(self, state: ServerState, key: Key) -> ServerState:
-        """State of a copy."""
         return state if state.tally is None else replace(state, tally=self.collector.rekeyed(state.tally, key))
 
     def pack(self, state: ServerState) -> Json:
-        """The state as JSON."""
         return super().pack(self.settled(state))
 
     def check_indices(self, state: ServerState) -> None:
@@ -243,18 +237,15 @@ class SimulationMachine(Machine[SimulationState]):
     nonfinite: Nonfinite = parameter(Choice(("raise", "zero")))
 
     def start(self, key: Key) -> SimulationState:
-        """State before the first user."""
         return SimulationState(0, 0, self.server.start(key))
 
     def parts(self, batch: Column) -> tuple[Floats]:
         return (self._finite(batch),)
 
     def consumed(self, state: SimulationState) -> int:
-        """Number of users so far."""
         return state.n_held + state.n_published
 
     def log_messages(self, before: SimulationState, after: SimulationState) -> Iterator[tuple[int, str]]:
-        """Log messages of the server."""
         return self.server.log_messages(before.server, after.server)
 
     def step(self, state: SimulationState, batch: Column, key: Key) -> Transition[SimulationState]:
@@ -281,15 +272,12 @@ class SimulationMachine(Machine[SimulationState]):
         return Transition(SimulationState(*counts, after), lambda: out, finish)
 
     def _finite(self, batch: Column) -> Floats:
-        """Values, with zeros for non-finite ones; DataError if refused."""
         return as_finite(as_floats(batch.values), self.nonfinite, batch.name, " (or nonfinite='zero')")
 
     def settled(self, state: SimulationState) -> SimulationState:
-        """`state` without pending reports."""
         return replace(state, server=self.server.settled(state.server))
 
     def rekeyed(self, state: SimulationState, key: Key) -> SimulationState:
-        """State of a copy."""
         return replace(state, server=self.server.rekeyed(state.server, key))
 
     def describe(self) -> Json:
@@ -297,13 +285,11 @@ class SimulationMachine(Machine[SimulationState]):
 
     @classmethod
     def from_description(cls, description: Json, **own: Any) -> Self:
-        """The machine that :meth:`describe` gave."""
         fields = dict(description)
         nonfinite = fields.pop("nonfinite")
         return cls(ServerMachine.from_description(fields, **own), nonfinite)
 
     def pack(self, state: SimulationState) -> Json:
-        """The state as JSON."""
         return super().pack(self.settled(state))
 
     def check_indices(self, state: SimulationState) -> None:
@@ -370,13 +356,11 @@ class ToPLServer(Publisher[ServerState]):
         self._begin(ServerMachine(epsilon, bound, holdout, max_range, threshold, *budgets), Key.choose(None, None))
 
     def _begin(self, machine: ServerMachine, key: Key) -> None:
-        """Initialise, with public parameters as attributes."""
         self.__dict__.update({name: getattr(machine, name) for name in ("epsilon", "bound", "holdout", "max_range")})
         super()._begin(machine, key)
 
     @property
     def _hybrid(self) -> Hybrid | None:
-        """The second group's mechanism, if theta is chosen."""
         return self._machine.hybrid(self._state)
 
     @property

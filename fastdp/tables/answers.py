@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from scipy.stats import norm
@@ -63,6 +64,13 @@ class Answer:
         return self if self.of_clipped is None else self.of_clipped
 
 
+class _Ask(NamedTuple):
+    starts: Integers
+    stops: Integers
+    depth: int
+    revised: bool
+
+
 @dataclass(frozen=True, eq=False)
 class _Part:
     """Sums over ranges: values, variances and half-widths, float64[q, K]."""
@@ -81,12 +89,9 @@ class _Part:
 
     def moved(self, more: Floats, variance: Floats, quantile: float, factor: float = 1.0) -> _Part:
         """These sums times `factor`, and `more`, with a normal error."""
-        value = factor * self.value + more
-        low, high = (
-            value + side * np.hypot(factor * (end - self.value), quantile * np.sqrt(variance))
-            for side, end in ((-1.0, self.low), (1.0, self.high))
-        )
-        return _Part(value, factor**2 * self.variance + variance, low, high)
+        value, error = factor * self.value + more, quantile * np.sqrt(variance)
+        low, high = (np.hypot(factor * (end - self.value), error) for end in (self.low, self.high))
+        return _Part(value, factor**2 * self.variance + variance, value - low, value + high)
 
     def within(self, low: Floats, high: Floats) -> _Part:
         """These sums in an interval with these ends."""
@@ -106,6 +111,7 @@ class Answers:
         self._normal = float(norm.ppf(0.5 + confidence / 2.0))
         self._fits: dict[int, Consistent] = {}
         self._revisions: dict[int, Revised] = {}
+        self._parts: dict[tuple[str, str], list[Floats]] = {}
 
     def about(
         self,
@@ -145,21 +151,19 @@ class Answers:
             whole = self._beyond(first, column, ask)
             limits = -float(tail.edges[0][-1]), float(tail.edges[1][-1])
             mean = None if whole is None else self._mean(whole, count, centre, limits)
-            return _with_clipped(mean, clipped, COUNTED if self._lacks(ask) else TRUE)
+            if mean is None:
+                return replace(clipped, about=CLIPPED)
+            return replace(mean, of_clipped=clipped, about=COUNTED if self._lacks(ask) else TRUE)
         square = self._quantity("square", column)
         second = self._part("square", column, ask)
         found = self._variance(second, first, count, (square.centre - quantity.centre) * square.grid, tail.clip)
         return replace(found if kind == "var" else _root(found), about=CLIPPED)
-
-    def _among_persons(self, about: str) -> str:
-        return about if self._released.has_persons else TRUE
 
     def _begun(self, ask: _Ask) -> bool:
         """True if sums over keys lack rows of windows before a key appeared."""
         return self._released.begins is not None and ask.depth < len(self._released.parents)
 
     def _lacks(self, ask: _Ask) -> bool:
-        """True if rows may be in no number: persons' dropped ones, or those before a key appeared."""
         return self._released.has_persons or self._begun(ask)
 
     # Sums as they were released.
@@ -265,11 +269,10 @@ class Answers:
     # True sums.
 
     def _about_all(self, part: _Part, name: str, column: str, ask: _Ask) -> Answer:
-        """True counts and sums if they are known, else clipped ones, else those of the rows that count."""
         whole = self._beyond(part, column, ask) if name == "total" else part
         found = part if whole is None else whole
         scaled = self._scaled(found, name, column, ask)
-        known = COUNTED if scaled is None else self._among_persons(LIMITED)
+        known = COUNTED if scaled is None else LIMITED if self._released.has_persons else TRUE
         answer = (found if scaled is None else scaled).answer()
         return replace(answer, about=CLIPPED if whole is None else known, of_clipped=part.answer())
 
@@ -281,11 +284,14 @@ class Answers:
         if rows is None or not rows.counted.known or self._begun(ask):
             return None
         ratio = max(rows.dropped.value, 0.0) / rows.counted.value
+        # Within their noise dropped rows add little (Breiman 1995, the garrote); the interval is that of all of them.
+        added = max(ratio - rows.dropped.variance / max(rows.dropped.value, 1.0) / rows.counted.value, 0.0)
         relative = (rows.dropped.variance + ratio**2 * rows.counted.variance) / rows.counted.value**2
         own, nothing = self._share(name, column, ask)[0], np.zeros_like(found.value)
-        error: Floats = found.value**2 * (relative + (UNEVEN * ratio * (1.0 - own)) ** 2)
-        beyond = found.value**2 * (CAPPED * ratio) ** 2
+        error: Floats = found.value**2 * (relative + (UNEVEN * (1.0 - own)) ** 2 * (added**2 + relative))
+        beyond = found.value**2 * (CAPPED * added) ** 2
         moved = found.moved(nothing, error + beyond, self._normal, 1.0 + ratio)
+        moved = replace(moved, value=(1.0 + added) * found.value)
         if name != "count" and self._quantity(name, column).low < 0:
             return moved
         # Rows were dropped, not added; those that no number has would add to a count.  In a sum values may differ.
@@ -293,7 +299,6 @@ class Answers:
         return moved.within(np.maximum(least.low, found.low), moved.high)
 
     def _beyond(self, part: _Part, column: str, ask: _Ask) -> _Part | None:
-        """Sums with their share beyond the clip; None if unknown."""
         if not part.value.size:
             return part
         low, high = self._released.tails[column].ends
@@ -336,10 +341,6 @@ class Answers:
         values = self._parts[key][ask.depth]
         return range_sums(values, ask.starts, ask.stops), values.sum(axis=0)
 
-    @cached_property
-    def _parts(self) -> dict[tuple[str, str], list[Floats]]:
-        return {}
-
     # Quotients.
 
     def _mean(self, deviation: _Part, count: _Part, centre: float, limits: tuple[float, float]) -> Answer:
@@ -369,18 +370,6 @@ class Answers:
         quantile = np.maximum(np.maximum(square.quantile, count.quantile), self._normal)
         low, high = (np.clip(raw + side * quantile * error, 0.0, most) for side in (-1, 1))
         return Answer(np.clip(raw, 0.0, most), np.minimum(error, most), low, high)
-
-
-@dataclass(frozen=True, eq=False)
-class _Ask:
-    starts: Integers
-    stops: Integers
-    depth: int
-    revised: bool
-
-
-def _with_clipped(true: Answer | None, clipped: Answer, about: str) -> Answer:
-    return replace(clipped, about=CLIPPED) if true is None else replace(true, of_clipped=clipped, about=about)
 
 
 def _root(answer: Answer) -> Answer:

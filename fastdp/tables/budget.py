@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 #: ``PrivateKeys.share``.
 OF_ALL = {
     "counted": Fraction(1, 100),
-    "dropped": Fraction(3, 100),
+    "dropped": Fraction(6, 100),
     "others": Fraction(1, 20),
     "auto": Fraction(1, 50),
 }
@@ -90,12 +90,10 @@ class Budget:
 
     @property
     def noise_delta(self) -> float:
-        """Delta of Gaussian noise, with the choice of persons' keys; 0 for Laplace."""
         return self.plan.delta - self.key_delta if self.gaussian else 0.0
 
     @cached_property
     def loss(self) -> float:
-        """Total budget: epsilon, or x with rho = x^2 / 2."""
         return zcdp_loss(self.plan.epsilon, self.noise_delta) if self.gaussian else self.plan.epsilon
 
     def _amount(self, loss: float) -> Fraction:
@@ -148,7 +146,6 @@ class Budget:
         return self.helpers.get((purpose, column), 0.0)
 
     def task(self, column: str) -> ColumnTask:
-        """Public numbers of a column's choices."""
         plan, own = self.plan, self.plan.column(column)
         counting, choosing, tail = (self.helper(purpose, column) for purpose in OF_COLUMN)
         public = column, plan.cells or 0, plan.epsilon
@@ -218,7 +215,6 @@ class Budget:
 
     @property
     def cells_alone(self) -> bool:
-        """True if no totals are measured, whatever the table has."""
         plan = self.plan
         return plan.levels is False or plan.online or plan.selects_cells or not (plan.by or plan.calendar)
 
@@ -328,7 +324,6 @@ class Budget:
         return self._pure(name, loss, f"{step}, discrete Laplace noise")
 
     def _keys(self) -> Guarantee:
-        """Guarantee of the choice of keys; no epsilon by published counts."""
         plan, loss = self.plan, self.helper("keys")
         if plan.online:
             step = (

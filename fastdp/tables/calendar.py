@@ -221,7 +221,6 @@ class Calendar:
         self._cache: tuple[int, Integers] = 0, np.empty(0, np.int64)
 
     def edge(self, number: int) -> int:
-        """Beginning of span ``number``; LAST or FIRST if there is no date."""
         return self.period.edge(self._zero + number)
 
     def number(self, moment: int) -> int:
@@ -250,7 +249,6 @@ class Calendar:
         return np.searchsorted(edges, times, side="right") - 1 + first
 
     def border(self, name: str, value: Instant) -> int:
-        """Span that begins at a public point in time; ParameterError if none."""
         moment = as_instant(name, value, self.zone)
         number = self.number(moment)
         if self.edge(number) != moment:

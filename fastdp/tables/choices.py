@@ -329,7 +329,6 @@ class ValueCounts:
         return abs(self.bound[side > 0])
 
     def observe(self, values: Floats) -> None:
-        """Add finite values; one of 0 or of the other sign counts as 0."""
         for side, chooser in self._choosers.items():
             chooser.observe(values if side > 0 else -values)
 
@@ -452,7 +451,6 @@ def release_tail(
 
 
 def _share(part: Number, whole: Number, limit: float) -> float | None:
-    """Share of a released number, if clearly above the limit."""
     deviation = math.sqrt(part.variance + limit**2 * whole.variance)
     known = whole.value > KNOWN * math.sqrt(whole.variance)
     if not known or part.value - limit * whole.value <= CLEAR * deviation:

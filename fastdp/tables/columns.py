@@ -162,7 +162,6 @@ def one_spelling(entries: pa.Array) -> pa.Array:
 
 
 def _text(entry: object) -> str:
-    """Text of an entry: decimals without trailing zeros, 16 bytes as a UUID."""
     if isinstance(entry, (float, Decimal)) and math.isfinite(entry):
         digits = f"{Decimal(repr(entry)) if isinstance(entry, float) else entry:f}"
         return str(int(entry)) if entry == int(entry) else digits.rstrip("0")
@@ -181,7 +180,6 @@ def _uuids(entries: pa.FixedSizeBinaryArray) -> pa.LargeStringArray:
 
 
 def _instants(entries: pa.TimestampArray) -> pa.LargeStringArray:
-    """Points in time as texts, different with and without a zone."""
     each = _PER_SECOND[entries.type.unit]
     seconds, parts = np.divmod(entries.cast(arrow.int64()).fill_null(0).to_numpy(), each)
     texts = [arrow.array(number).cast(arrow.large_string()) for number in (seconds, parts * (10**9 // each))]
@@ -192,7 +190,6 @@ def _instants(entries: pa.TimestampArray) -> pa.LargeStringArray:
 
 
 def _bytes_of(texts: pa.LargeStringArray) -> tuple[Integers, NDArray[np.uint8]]:
-    """Begin of each text, int64[n + 1], in the bytes of all."""
     _, ends, data = texts.buffers()
     return np.frombuffer(ends, np.int64)[texts.offset :][: len(texts) + 1], np.frombuffer(data or b"\0", np.uint8)
 
@@ -308,7 +305,6 @@ def times_of(column: pa.Array, zone: tzinfo | None, time: Time | None = None) ->
 
 
 def _parsed(column: pa.Array, time: Time | None) -> pa.Array:
-    """Texts and numbers as timestamps, by `time`; others unchanged."""
     types, kind = arrow.types, column.type
     if types.is_dictionary(kind):
         column = column.dictionary_decode()
@@ -476,8 +472,6 @@ class Entries:
 
 @dataclass(frozen=True)
 class _Spelled:
-    """Spellings of one type by number, and the numbers of their entries."""
-
     spellings: Numbers
     numbers: Growing
 
@@ -535,16 +529,13 @@ class Keys:
         return node
 
     def check_type(self, name: str, kind: pa.DataType) -> None:
-        """ParameterError unless given entries can have this Arrow type."""
         check_single(arrow.nulls(0, kind))
         self._entries[self.names.index(name)].of_type(kind, refuses=True)
 
     def words(self) -> Integers:
-        """64 bits of each key for the hash of a row, whatever its number: int64[K]."""
         return self.named()[:, 0].view(np.int64)
 
     def named(self) -> NDArray[np.uint64]:
-        """The keys' digests, remembered: uint64[K, 2]."""
         if len(self._named) < self.size:
             self._named = np.concatenate([self._named, self.digests(first=len(self._named))])
         return self._named
@@ -570,7 +561,6 @@ class Keys:
         return found[::-1]
 
     def columns(self, depth: int | None = None) -> dict[str, list[object]]:
-        """Entries by key column, one for each node of a depth (by default keys)."""
         paths = self._path(len(self.names) if depth is None else depth)
         return {
             name: entries.take(path).to_pylist()

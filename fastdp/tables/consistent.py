@@ -155,7 +155,6 @@ def level_shares(windows: int, nodes: Sequence[int], levels: bool | None, *, gau
     most = math.inf if levels else GROWTH * _variances([POINTS], listed[:1], windows, nodes, gaussian)[0]
 
     def score(points: Sequence[int]) -> float:
-        """Mean log variance of all levels; infinite above a cell's limit."""
         variances = _variances(points, listed, windows, nodes, gaussian)
         return sum(map(math.log, variances)) if variances[0] <= most else math.inf
 
@@ -317,7 +316,6 @@ def _joined(parts: list[Smoothed]) -> Smoothed:
 
 
 def _project(phases: Integers, values: Floats) -> Floats:
-    """Mean of `values` over windows of the same phase."""
     sizes = np.maximum(np.bincount(phases), 1)
     order = np.argsort(phases, kind="stable")
     starts = np.searchsorted(phases[order], np.arange(sizes.size))
@@ -329,7 +327,6 @@ def _project(phases: Integers, values: Floats) -> Floats:
 
 
 def _shares(part: Floats, size: float, noise: Floats) -> tuple[Floats, Floats]:
-    """Factor that shrinks `size` coefficients, and the share of R left."""
     if size <= 2.0:
         return np.ones(noise.size), np.ones(noise.size)
     # Divided before they are squared: the estimates may be huge.
@@ -340,7 +337,6 @@ def _shares(part: Floats, size: float, noise: Floats) -> tuple[Floats, Floats]:
 
 
 def _blocks(windows: int) -> Integers:
-    """Block of each cosine frequency: 0 alone, then growing blocks."""
     block = np.zeros(windows, np.int64)
     label, at = 1, 1
     while at < windows:

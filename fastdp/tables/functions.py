@@ -77,7 +77,6 @@ class Value:
 
 
 def _ends(name: str, given: object) -> tuple[float, float]:
-    """Ends of a clip or bound; ParameterError unless numbers in order."""
     if not isinstance(given, (tuple, list)):
         return 0.0, validation.positive(name, given)
     low, high = validation.ends(name, given)
@@ -284,7 +283,6 @@ def make_plan(
 
 
 def _columns(statistics: Sequence[Statistic], bounds: object) -> tuple[ColumnPlan, ...]:
-    """The columns of values, whose clip is chosen for sums alone, and those of entries."""
     summed = {each.column for each in statistics if each.kind in OF_SUMS}
     found = []
     for name, value in values_of(statistics, bounds):
@@ -374,7 +372,7 @@ def aggregate(
         Privacy loss for one unit over everything that is released.
     unit : Rows or Person
         Rows that one person may change: :class:`fastdp.Rows` or :class:`fastdp.Person`; by default one row.  With a
-        Person four hundredths of the budget are for numbers of rows that count and that are dropped
+        Person seven hundredths of the budget are for numbers of rows that count and that are dropped
         (:attr:`Table.dropped_rows`).
     bounds : dict, number, pair or Value
         Public bound of each column of values: a number, from 0, a pair (low, high), or a :class:`fastdp.Value`; of a
@@ -448,7 +446,6 @@ def aggregate(
 
 
 def _timed(time: str | Time | None, every: Duration | None) -> Time | None:
-    """A :class:`Time`; ParameterError unless exactly one argument gives the length."""
     if time is None or isinstance(time, Time):
         if every is not None:
             because = "or the column of times (time=)" if time is None else "because time is a fastdp.Time"
@@ -574,7 +571,6 @@ def means(
 
 
 def _value(bound: Bounds | Value | None, clip: Bounds | None) -> Value:
-    """A :class:`Value`; ParameterError if bound and clip are in the bound."""
     if not isinstance(bound, Value):
         return Value(bound, clip)
     if clip is not None:

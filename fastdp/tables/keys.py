@@ -209,7 +209,6 @@ def _laplace_rule(loss: float, delta: float, most: int) -> KeyRule:
 
 
 def _better(first: KeyRule, second: KeyRule) -> KeyRule:
-    """The rule by which fewer persons bring keys to the threshold."""
     persons = (each.threshold / int(key_weights(each.distribution, each.most)[-1]) for each in (first, second))
     return min(zip(persons, (0, 1), (first, second), strict=True))[2]
 
@@ -240,11 +239,9 @@ def selected_interval(noisy: Integers, rule: KeyRule, confidence: float) -> tupl
     far = 2.0 * _FAR * width + 2.0
 
     def low_error(down: Floats) -> Floats:
-        """P[noisy number as large | passed] for a count `down` below it."""
         return np.exp(_log_tail(rule.distribution, down) - _log_tail(rule.distribution, down - beyond))
 
     def high_error(up: Floats) -> Floats:
-        """P[noisy number as small | passed] for a count `up` above it."""
         return -np.expm1(_log_tail(rule.distribution, 1.0 - up) - _log_tail(rule.distribution, -beyond - up))
 
     down, up = (_least(error, each, beyond.size, far) for each in (low_error, high_error))

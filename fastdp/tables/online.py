@@ -109,7 +109,6 @@ class Waiting:
 
     @classmethod
     def none(cls, columns: int, *, merges: bool) -> Waiting:
-        """A state without rows, which have so many columns, and without open windows."""
         return cls(np.empty((0, columns + 1), np.int64), np.empty(0, np.int64), merges)
 
     def compact(self, first: int) -> Waiting:
@@ -144,24 +143,19 @@ class Waiting:
         return Waiting(rows, ends, self.merges, size, self.gone, self.moved, self.base)
 
     def came(self, before: Waiting) -> Integers:
-        """Rows that one call has added to the state `before`."""
         return self.rows[before.size if before.moved == self.moved else self.base : self.size, :-1]
 
     def of_first(self, windows: int) -> Integers:
-        """Rows of the first `windows` open windows: int64[n, c]."""
         return self.rows[person_rows.chained_rows(self.rows, self.ends[:windows]), :-1]
 
     def without_first(self, windows: int, rows: int) -> Waiting:
-        """The state after the first `windows` windows, with `rows` rows, are closed."""
         return replace(self, ends=self.ends[windows:], gone=self.gone + rows)
 
     def alone(self) -> Waiting:
-        """A copy whose rows no other state shares."""
         return replace(self, rows=self.rows[: self.size].copy())
 
 
 def _merged(rows: Integers) -> Integers:
-    """Rows of one window and key added up, modulo 2^64: int64[m, c]."""
     rows = rows[np.lexsort((rows[:, 1], rows[:, 0]))]
     cells = rows[:, :2]
     starts = np.flatnonzero(np.append(True, (cells[1:] != cells[:-1]).any(axis=1))[: len(rows)])
@@ -282,26 +276,22 @@ class OnlineKeys:
         return self.table.chosen(self.begins < HIDDEN)
 
     def learned(self, columns: list[pa.Array]) -> tuple[OnlineKeys, Integers]:
-        """The state with new keys of rows, and the number of each row's key."""
         # Another state may have more keys.
         state = self if self.table.size == self.size else self.alone()
         codes = state.table.codes(columns)
         return state if state.table.size == state.size else state._with(size=state.table.size), codes
 
     def alone(self) -> OnlineKeys:
-        """A copy whose table no other state shares."""
         table = Keys(self.table.names)
         table.codes(self.table.entries(np.arange(self.size)))
         return self._with(table=table, known={})
 
     def _with(self, **changes: Any) -> OnlineKeys:
-        """The state with changes that leave alone what is shown."""
         found = replace(self, **changes)
         vars(found)["shown"] = self.shown
         return found
 
     def learned_one(self, entry: object) -> tuple[OnlineKeys, int]:
-        """The same for the key of one row, of one column."""
         code = self.known.get(entry, self.size)
         if code < self.size:
             return self, code
@@ -347,7 +337,6 @@ class OnlineKeys:
     # Parts of a state file's log, which begin with names.
 
     def parts(self, before: OnlineKeys) -> list[bytes]:
-        """New keys, and of key, weight, bar and begin of each key that is not as it was."""
         found = []
         if self.size > before.size:
             columns = self.table.entries(np.arange(before.size, self.size))
@@ -364,7 +353,6 @@ class OnlineKeys:
         return found
 
     def with_part(self, part: bytes) -> OnlineKeys:
-        """The state with a part that :meth:`parts` wrote; ValueError if it fits no keys."""
         kind, _, raw = part.partition(b":")
         if kind == _NAMES:
             table = arrow.ipc.open_stream(raw).read_all()

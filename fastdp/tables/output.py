@@ -286,7 +286,6 @@ def _title(sums: Released) -> str:
 
 
 def _group(edges: Integers) -> int:
-    """Windows in one plotted point: one, or a full day or week."""
     needed = -(-(edges.size - 1) // MAX_POINTS)
     usual = int(np.median(np.diff(edges)))
     for period in (DAY, 7 * DAY):
@@ -296,7 +295,6 @@ def _group(edges: Integers) -> int:
 
 
 def _limit(ax: Axes, estimate: Floats, low: Floats, high: Floats, *, from_zero: bool) -> None:
-    """Limit the y axis, so that wide intervals do not flatten others."""
     reach = np.quantile(high - low, 0.9)
     bottom, top = max(low.min(), estimate.min() - reach), min(high.max(), estimate.max() + reach) + 1e-9 * reach
     bottom, top = (min(bottom, 0.0), max(top, 0.0)) if from_zero else (bottom, top)

@@ -119,12 +119,10 @@ class TablePlan:
 
     @property
     def is_public(self) -> bool:
-        """True if windows, keys and clips are public: one reading is enough."""
         return self.has_public_cells and not self.chooses
 
     @property
     def chooses_rows(self) -> bool:
-        """True if k, the number of rows of a person that count, is chosen privately."""
         return isinstance(self.unit, Person) and self.unit.rows == "auto"
 
     @property
@@ -138,7 +136,6 @@ class TablePlan:
 
     @property
     def contributions(self) -> int:
-        """Most rows of one unit that count in a period."""
         if not isinstance(self.unit, Person):
             return self.unit.k
         return self.unit.rows if isinstance(self.unit.rows, int) else self.chosen_rows
@@ -149,7 +146,6 @@ class TablePlan:
 
     @cached_property
     def windows_of_unit(self) -> int:
-        """Most windows in which a period has rows."""
         calendar, periods = self.calendar, self.periods
         assert calendar is not None and periods is not None  # noqa: S101, PT018 - there is a clock
         begin = calendar.edge(self.start or 0)
@@ -160,14 +156,12 @@ class TablePlan:
         return Budget(self)
 
     def settled(self, first: int, last: int, *nodes: int) -> TablePlan:
-        """The plan with windows [first, last) and numbers of key prefixes; ParameterError for too many cells."""
         keys = nodes[-1]
         taken = tuple(end for end, given in (("first", self.start), ("last", self.stop)) if given is None)
         self.check_cells(last - first, keys)
         return replace(self, start=first, stop=last, cells=(last - first) * keys, nodes=nodes, taken=taken)
 
     def has(self, windows: Integers) -> Flags:
-        """Flags of released windows, as far as ends are public."""
         first = np.iinfo(np.int64).min if self.start is None else self.start
         last = np.iinfo(np.int64).max if self.stop is None else self.stop
         return (windows >= first) & (windows < last)
@@ -178,7 +172,6 @@ class TablePlan:
         return next(column for column in self.columns if column.name == name)
 
     def place(self, name: str) -> int:
-        """Number of a column: noise keys have no names."""
         return [column.name for column in self.columns].index(name)
 
     @property
@@ -205,7 +198,6 @@ class TablePlan:
         return found
 
     def first_sum(self, column: str) -> str | None:
-        """Either "total" or "deviation"; None if the column has neither."""
         name = self.parts[column][0]
         return name if name in FIRST_SUMS else None
 
@@ -216,7 +208,6 @@ class TablePlan:
         return make_grid(most, column.resolution, loss / self.contributions, 1, 1, 2).resolution
 
     def quantities(self, clips: Clips | None = None) -> list[Quantity]:
-        """Sums of each cell, with values clipped to `clips` or bounds, then counts."""
         sums, counts = [], []
         for column in self.columns:
             names = self.parts[column.name]
@@ -251,7 +242,6 @@ class TablePlan:
         *,
         simulated: bool,
     ) -> Released:
-        """Noisy sums of windows [first, last), with all public facts."""
         edges, zone, every = np.array(span, np.int64), None, None
         taken: tuple[str, ...] = ()
         if self.calendar is not None:
@@ -262,7 +252,6 @@ class TablePlan:
         return Released(*public, measured, tails, self.budget.guarantee(simulated=simulated), taken=taken)
 
     def times_of(self, unit: UnitRows) -> Times | None:
-        """Times from `start` to `stop`, if given and no unit is cut."""
         if self.time is None or self.calendar is None or self.start is None or self.stop is None or self.taken:
             return None
         ends = self.calendar.edge(self.start), self.calendar.edge(self.stop)
@@ -294,7 +283,6 @@ class TablePlan:
         return key_digest(self.keys)
 
     def _spans(self, calendar: Calendar) -> list[object]:
-        """Identity of a calendar, without its zone's name."""
         own = self.calendar
         begin = None if self.start is None or own is None else own.edge(self.start)
         return [calendar.every, zone_rules(calendar.zone, begin), calendar.edge(0), calendar.edge(1)]

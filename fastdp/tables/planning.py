@@ -254,11 +254,9 @@ def _steps(q: Quantity, rows: float, mean: float) -> int:
 
 
 def _expected(released: Released, answers: Answers, statistic: Statistic, known: bool) -> Expected:
-    """Errors of the first key's middle window, and of a day, a week and a year."""
     windows, each = released.edges.size - 1, int(released.edges[1] - released.edges[0])
 
     def over(first: int, count: int) -> tuple[float, float, float]:
-        """Estimate, standard error and half the interval's width of so many windows."""
         found = answers.about(statistic, np.array([first]), np.array([first + count]))
         half = (found.high - found.low) / 2.0
         return float(found.estimate[0, 0]), float(found.std_error[0, 0]), float(half[0, 0])
@@ -270,7 +268,6 @@ def _expected(released: Released, answers: Answers, statistic: Statistic, known:
 
 
 def _counted(plan: TablePlan, each: Statistic, confidence: float) -> Expected:
-    """Error of a quantile in rows, or of distinct entries."""
     quantity = Quantity("distinct" if each.rank is None else "histogram", each.column)
     noise = drawn(plan.budget.distribution(quantity, plan.budget.levels[0]))
     if each.rank is None:

@@ -85,11 +85,9 @@ def read_rows(
             who, named = persons.of(batch.column(plan.who))
             present = named if present is None else present if named is None else present & named
         if present is not None and not present.all() and (plan.time is None or plan.time.missing == "raise"):
-            raise DataError(
-                f"row {begin + int(np.argmin(present))} has no time or no person "
-                f"({np.count_nonzero(~present):,} of the {size:,} rows read with it); expected both in "
-                "every row (Time(missing='drop') drops such rows)"
-            )
+            many = f"{np.count_nonzero(~present):,} of the {size:,} rows read with it"
+            row = f"row {begin + int(np.argmin(present))} has no time or no person ({many})"
+            raise DataError(f"{row}; expected both in every row (Time(missing='drop') drops such rows)")
         begin += size
         if see_times is not None:
             see_times(times if present is None else times[present])
@@ -111,7 +109,11 @@ def column_values(column: pa.Array, plan: ColumnPlan) -> Floats:
         digests, present = digests_of(column)
         numbers = (digests[:, 0] & (2**52 - 1)).astype(np.float64)
         return numbers if present is None else np.where(present, numbers, MISSING_ENTRY)
-    values = floats_of(column)
+    return finite_values(floats_of(column), plan)
+
+
+def finite_values(values: Floats, plan: ColumnPlan) -> Floats:
+    """Values, 0 for non-finite ones that count so."""
     return np.where(np.isfinite(values), values, 0.0) if plan.nonfinite == "zero" else values
 
 
@@ -156,7 +158,6 @@ class PersonRows:
         return found
 
     def weights(self, words: Integers, rule: KeyRule, key: Key) -> Integers:
-        """Sums of weights of distinct keys, dropped rows included: int64[K]."""
         persons, periods = np.arange(self.persons.digests.size), np.zeros(self._size, np.int64)
         if self._plan.periods is not None:
             persons, periods = (np.ascontiguousarray(each) for each in self._periods.pairs.T)
@@ -228,7 +229,6 @@ class TableRelease:
         return None if self.key.simulated else self.key.fingerprint()
 
     def check(self) -> None:
-        """Refuse, before rows are read, wrong types of keys, choices on an engine, windows of no rows."""
         plan = self.plan
         if plan.key_rule == "given":
             for name in plan.by:
@@ -236,10 +236,8 @@ class TableRelease:
                     self._keys.check_type(name, type_of)
         nunique = any(each.kind == "nunique" for each in plan.statistics)
         if self.source.add is not None and (nunique or plan.chooses_rows or not plan.has_public_cells):
-            raise ParameterError(
-                "expected Time(start=, stop=), keys= where there is by=, a number of rows of a Person, no nunique: "
-                "an engine adds up numbers of public windows and keys"
-            )
+            public = "Time(start=, stop=), keys= where there is by=, a number of rows of a Person, no nunique"
+            raise ParameterError(f"expected {public}: an engine adds up numbers of public windows and keys")
         if self.source.rows == 0 and (plan.start is None or plan.stop is None):
             raise DataError(NO_ROWS)
 
@@ -255,7 +253,6 @@ class TableRelease:
         return self._choose(keys, ends, read.once if plan.is_public else read.again, None)
 
     def _of_persons(self, keys: Keys, ends: _Ends) -> Released:
-        """Released sums of bounded persons, perhaps by a chosen number."""
         plan, key = self.plan, self.key
         found = read_persons(self.source, plan, keys, hashing_of(self.key), ends.see)
         first, last = ends.found()
@@ -272,13 +269,9 @@ class TableRelease:
         return replace(self, plan=plan, key=key)._choose(keys, ends, lambda: iter((kept.rows,)), kept)
 
     def _choose(self, keys: Keys, ends: _Ends, read: Reads, kept: Kept | None) -> Released:
-        """Released sums, with windows, keys and clips from a first reading unless they are public."""
         plan, counts, counters = self.plan, np.zeros(0, np.int64), _counters(self.plan)
         rows_of_persons = None if kept is None else self._number(plan, "counted", kept.rows.codes.size)
-        if plan.is_public:
-            settled = plan.settled(plan.start or 0, plan.stop or 0, *keys.sizes)
-            return self._release(settled, keys, read(), kept, rows_of_persons, {})
-        for rows in read():
+        for rows in () if plan.is_public else read():
             counted = (rows.codes >= 0) & plan.has(rows.windows)
             seen = np.bincount(rows.codes[counted], minlength=keys.size)
             counts = seen + np.pad(counts, (0, seen.size - counts.size))
@@ -357,12 +350,9 @@ class TableRelease:
         tails, row_numbers = {}, None
         if budget.helper("counted"):
             counted = counted or self._number(plan, "counted", beyond.rows)
-            tails = {
-                q.column: choices.release_tail(
-                    budget.task(q.column), q.ends, edges, counts, counted, self._key_of(plan, q.column)
-                )
-                for q, edges, counts in zip(beyond.firsts, beyond.edges, beyond.counts, strict=True)
-            }
+            for q, edges, counts in zip(beyond.firsts, beyond.edges, beyond.counts, strict=True):
+                given = budget.task(q.column), q.ends, edges, counts, counted
+                tails[q.column] = choices.release_tail(*given, self._key_of(plan, q.column))
             if plan.who is not None:
                 released = self._number(plan, "dropped", dropped, choices.MOST_DROPPED)
                 shorter = "" if plan.periods is None else f" shorter than {plan.periods.every}"
@@ -370,10 +360,9 @@ class TableRelease:
                 choices.warn_of_dropped(row_numbers, plan.contributions, f"a larger rows=, or a per={shorter}")
         measured = release(budget, quantities, exact, self.key, span, keys, published)
         found = plan.released(span, keys, measured, tails, simulated=self.key.simulated)
-        selection = budget.key_rule() if plan.selects_cells else None
-        others = None
-        if budget.helper("others"):
-            others = drawn(noise_distribution(plan.noise, plan.contributions, 1, budget.helper("others")))
+        selection, others = budget.key_rule() if plan.selects_cells else None, None
+        if share := budget.helper("others"):
+            others = drawn(noise_distribution(plan.noise, plan.contributions, 1, share))
         return replace(found, family=self.source.family, rows=row_numbers, selection=selection, others=others)
 
     def _number(self, plan: TablePlan, name: str, exact: int, times: int = 1) -> Number:
@@ -383,8 +372,6 @@ class TableRelease:
 
 
 class _Coded:
-    """Rows that count, which a second reading has from memory if they fit."""
-
     def __init__(self, once: Reads) -> None:
         self.once, self._held = once, list[CellRows]()
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from fastdp.errors import DataError
 from fastdp.guarantee import Guarantee
-from fastdp.kinds import Array, Floats, Integers
+from fastdp.kinds import Array, Flags, Floats, Integers
 from fastdp.noise import binding
 from fastdp.noise.gaussian import GaussianDistribution
 from fastdp.noise.key import Key
@@ -83,7 +83,6 @@ class Quantity:
 
     @property
     def sensitivity(self) -> int:
-        """Largest change by one row, in steps of ``resolution``."""
         if self.name == "count" or self.counts:
             return 1
         most = int(max(abs(self.low - self.centre), abs(self.high - self.centre)))
@@ -95,7 +94,6 @@ class Quantity:
 
     @property
     def levels(self) -> int:
-        """Numbers that one row changes: a node of each level of bins."""
         return LEVELS if self.name == "histogram" else 1
 
     @property
@@ -121,7 +119,6 @@ class Quantity:
 
     @property
     def labels(self) -> tuple[str | float, ...]:
-        """Labels of the noise key, by scale and clip."""
         if self.counts:
             return self.name, *(self.ends if self.name == "histogram" else ())
         return self.name, self.low, self.high, self.centre, self.grid, self.resolution
@@ -135,6 +132,10 @@ class CellRows(NamedTuple):
     values: Floats
 
 
+def _inside(rows: CellRows, first: int, windows: int) -> Flags:
+    return (rows.codes >= 0) & (rows.windows >= first) & (rows.windows < first + windows)
+
+
 class BinCounts:
     """Rows by bin, window and key."""
 
@@ -143,10 +144,8 @@ class BinCounts:
 
     def add(self, rows: CellRows, values: Floats, first: int) -> None:
         wrong = ~np.isfinite(values)
-        if wrong.any():
-            inside = (rows.codes >= 0) & (rows.windows >= first) & (rows.windows < first + len(self._counts))
-            if (wrong & inside).any():
-                raise DataError(NOT_FINITE)
+        if wrong.any() and (wrong & _inside(rows, first, len(self._counts))).any():
+            raise DataError(NOT_FINITE)
         self._bins.add((rows.windows, np.where(wrong, -1, rows.codes), values), first, self._counts)
 
     def numbers(self) -> Integers:
@@ -162,8 +161,7 @@ class DistinctCounts:
     def add(self, rows: CellRows, values: Floats, first: int) -> None:
         windows, width = self._counts.shape
         cells = (rows.windows - first) * width + rows.codes
-        inside = (rows.codes >= 0) & (rows.windows >= first) & (rows.windows < first + windows)
-        inside &= (values != MISSING_ENTRY) & ~np.isnan(values)
+        inside = _inside(rows, first, windows) & (values != MISSING_ENTRY) & ~np.isnan(values)
         known = self._seen.size
         numbers = self._seen.of(cells[inside], (values[inside] + 0.0).view(np.int64))
         _, places = np.unique(numbers, return_index=True)
@@ -286,7 +284,6 @@ class Released:
 
     @property
     def has_persons(self) -> bool:
-        """True if the unit is a person, of whose rows a bounded number count."""
         rows = self.guarantee.rows
         return rows is not None and rows.who is not None
 
@@ -300,7 +297,6 @@ class Released:
 
     @property
     def sums(self) -> tuple[Measured, ...]:
-        """Sums of every level, the cells first."""
         return tuple(each for each in self.measured if not each.quantities[0].counts)
 
     @property
@@ -308,18 +304,15 @@ class Released:
         return self.sums[0].quantities if self.sums else ()
 
     def counts(self, name: str, column: str) -> Measured:
-        return next(
-            each for each in self.measured if (each.quantities[0].name, each.quantities[0].column) == (name, column)
-        )
+        firsts = [(each.quantities[0].name, each.quantities[0].column) for each in self.measured]
+        return self.measured[firsts.index((name, column))]
 
     def index(self, name: str, column: str = ROWS) -> int | None:
-        """Number of a quantity; None if not released."""
         return next((i for i, q in enumerate(self.quantities) if (q.name, q.column) == (name, column)), None)
 
     def cells(self, name: str, column: str | None = None) -> Integers:
-        """Noisy sums of each window and key; by default of the only column."""
-        found = [i for i, q in enumerate(self.quantities) if q.name == name and column in (None, q.column)]
-        cells: Integers = self.measured[0].steps[found[0]]
+        found = next(i for i, q in enumerate(self.quantities) if q.name == name and column in (None, q.column))
+        cells: Integers = self.measured[0].steps[found]
         return cells
 
 

@@ -286,7 +286,6 @@ class Table:
 
     @property
     def _first_key(self) -> tuple[int, int]:
-        """Number of the key that appeared first, and of its first window."""
         begins = self.released.begins
         if begins is None or self._depth < len(self.released.parents):
             return 0, 0

@@ -29,7 +29,7 @@ from fastdp.tables.columns import as_arrow, as_texts, digests_of, times_of, with
 from fastdp.tables.functions import PrivateKeys, Value, check_online, make_plan, statistics_of, values_of
 from fastdp.tables.online import KeyNoise, OnlineKeys, Waiting, person_cells, row_parts, weights_of
 from fastdp.tables.plan import MAX_CELLS, TablePlan
-from fastdp.tables.release import BatchRows, PersonRows, check_finite, column_values, hashing_of
+from fastdp.tables.release import BatchRows, PersonRows, check_finite, column_values, finite_values, hashing_of
 from fastdp.tables.sums import CellRows, Measured, Quantity, Released, Statistic, exact_sums, release
 from fastdp.tables.table import Table
 from fastdp.units import LAST, ONE_ROW, Person, Rows, Unit, parse_length
@@ -93,7 +93,6 @@ class WindowsMachine(Machine[WindowsState]):
 
     @cached_property
     def plan(self) -> TablePlan:
-        """Public parameters, whose clips are the bounds; ParameterError for conflicts."""
         asked = tuple(Statistic(kind, column) for column, kind in self.statistics)
         given = {"epsilon": self.epsilon, "unit": self.unit, "by": self.by, "keys": self.keys, "delta": self.delta}
         plan = make_plan(asked, self.time, bounds=dict(self.bounds), levels=False, **given)
@@ -125,7 +124,6 @@ class WindowsMachine(Machine[WindowsState]):
 
     @cached_property
     def delay(self) -> int | None:
-        """Microseconds by which the clock follows the latest time; None: only ``advance`` moves it."""
         return None if self.lateness is None else parse_length("lateness", self.lateness)[1]
 
     def start(self, key: Key) -> WindowsState:
@@ -141,7 +139,6 @@ class WindowsMachine(Machine[WindowsState]):
 
     @cached_property
     def merges(self) -> bool:
-        """True if rows of a cell are added up while they wait."""
         return self.plan.who is None and not any(each.counts for each in self.quantities)
 
     # The call.
@@ -159,7 +156,6 @@ class WindowsMachine(Machine[WindowsState]):
         return Batch(instants, floats, named, digests, _NEVER)
 
     def read_one(self, times: Any, values: Any, keys: Any, who: Any) -> Batch | None:
-        """The same of one row in plain types; None for other rows."""
         plan = self.plan
         moment = online.instant(times, self.calendar.zone)
         number, key, person = online.number(values), online.only(keys), online.person(who)
@@ -192,14 +188,9 @@ class WindowsMachine(Machine[WindowsState]):
         found = np.empty((len(columns), n))
         given = _columns("values", values, [column.name for column in columns], ", because rows are counted")
         for into, column, each in zip(found, columns, given, strict=True):
-            if column.entries:
-                entries = as_arrow(each, "values")
-                _same_length("values", len(entries), n)
-                into[:] = column_values(entries, column)
-                continue
-            floats = as_floats(as_column(each, "values"))
-            _same_length("values", floats.size, n)
-            into[:] = np.where(np.isfinite(floats), floats, 0.0) if column.nonfinite == "zero" else floats
+            entries = as_arrow(each, "values") if column.entries else as_floats(as_column(each, "values"))
+            _same_length("values", len(entries), n)
+            into[:] = column_values(entries, column) if column.entries else finite_values(entries, column)
         return found
 
     def _keys(self, keys: Any, n: int) -> Any:
@@ -220,7 +211,6 @@ class WindowsMachine(Machine[WindowsState]):
         return digests
 
     def parts(self, batch: Batch) -> tuple[Array, ...]:
-        """Everything in `batch` on which noise depends, as arrays."""
         keys, named = batch.keys, list[Array]()
         if self.private:
             keys = [as_texts(as_arrow(list(keys), "keys"))] if isinstance(keys, tuple) else keys
@@ -228,7 +218,6 @@ class WindowsMachine(Machine[WindowsState]):
         return batch.times, batch.values, *(named or [np.array(keys, np.int64)]), batch.digests, np.array([batch.to])
 
     def step(self, state: WindowsState, batch: Batch, key: Key) -> Transition[WindowsState]:
-        """State after the rows are added, and the release of the windows that the clock closes."""
         after, first = self._added(state, batch), state.closed
         if after.closed == first:
             return Transition(after, partial(self._nothing, after, key))
@@ -250,7 +239,6 @@ class WindowsMachine(Machine[WindowsState]):
         return not self.private and not any(each.counts for each in self.quantities)
 
     def publish(self, first: int, sums: Integers, key: Key) -> Released:
-        """The release of windows from number `first` on, from the exact sums of :meth:`collect`."""
         return self._emit(*self._measure(first, [sums], key, self.table), None)
 
     def _measure(
@@ -260,7 +248,6 @@ class WindowsMachine(Machine[WindowsState]):
         return span, release(self.plan.budget, self.quantities, exact, key, span, table), key, table
 
     def _added(self, state: WindowsState, batch: Batch) -> WindowsState:
-        """State after the rows are added and the clock is moved, before windows close."""
         first, size, keys = state.closed, batch.times.size, state.keys
         if isinstance(batch.keys, tuple):
             clock, late, rows, keys = self._one(state, batch)
@@ -283,7 +270,7 @@ class WindowsMachine(Machine[WindowsState]):
         return WindowsState(seen, clock, closed, state.late + late, waiting, keys)
 
     def _one(self, state: WindowsState, batch: Batch) -> tuple[int, int, Integers | None, OnlineKeys | None]:
-        """Clock, whether the row is late, the row as it waits (None: it does not), and keys after one row."""
+        """Clock, whether the row is late, the row as it waits (None: it does not), and keys."""
         moment, keys = batch.times.item(), state.keys
         calendar, closed, clock = self.calendar, state.closed, state.clock
         if self.delay is not None:
@@ -376,7 +363,6 @@ class WindowsMachine(Machine[WindowsState]):
             )
 
     def _nothing(self, state: WindowsState, key: Key) -> Released:
-        """The release of no window, which is that of the call before unless windows were closed."""
         table = self.table if state.keys is None else state.keys.shown[0]
         wanted = [table, state.closed, key.simulated]
         if self._last[:3] != wanted:
@@ -393,7 +379,6 @@ class WindowsMachine(Machine[WindowsState]):
     def _emit(
         self, span: tuple[int, int], measured: tuple[Measured, ...], key: Key, table: KeySet, begins: Integers | None
     ) -> Released:
-        """The release of the closed windows, with its guarantee; ``begins`` are windows in which keys appeared."""
         if span[1] > span[0]:
             log.info("%d windows of %s closed", span[1] - span[0], self.calendar.every)
         tails = self.plan.unknown_tails(self.quantities)
@@ -415,12 +400,10 @@ class WindowsMachine(Machine[WindowsState]):
         return replace(state, waiting=state.waiting.alone(), keys=keys)
 
     def pack(self, state: WindowsState) -> Packed:
-        """The state as JSON, with keys and waiting rows as parts of a log."""
         parts = [] if state.keys is None else state.keys.parts(OnlineKeys.none(self.plan.by))
         return {**_small(state), "log": [*parts, *row_parts(state.waiting.of_first(state.waiting.ends.size), _ROWS)]}
 
     def record(self, before: WindowsState, after: WindowsState) -> Record:
-        """Log record of one call: the small state, what is new of keys and rows, and True if rows were compacted."""
         parts = [] if before.keys is None or after.keys is None else after.keys.parts(before.keys)
         moved = before.waiting.moved != after.waiting.moved
         return Record(_small(after), [*parts, *row_parts(after.waiting.came(before.waiting), _ROWS)], moved)
@@ -472,7 +455,6 @@ def _no_persons() -> Integers:
 
 
 def _columns(name: str, given: Any, wanted: Sequence[str], why: str) -> list[Any]:
-    """A column for each of those wanted, from one or a mapping; DataError for others."""
     if not wanted and given is not None:
         raise DataError(f"{name} is a {type(given).__name__}: expected None{why}")
     mapped = isinstance(given, Mapping)
@@ -631,14 +613,12 @@ class Windows(Publisher[WindowsState]):
 
 
 def _text(value: Instant | None) -> Any:
-    """ISO text of a point in time; other values unchanged."""
     if isinstance(value, (datetime, date)):
         return value.isoformat()
     return str(value) if isinstance(value, np.datetime64) else value
 
 
 def _fixed(lateness: Duration | None) -> str | None:
-    """Text of a fixed length; ParameterError for calendar units."""
     text, microseconds = (None, 1) if lateness is None else parse_length("lateness", lateness)[:2]
     if not microseconds:
         raise ParameterError(f"lateness = {validation.shown(lateness)}: expected a fixed length such as '10min'")

@@ -151,8 +151,6 @@ def as_rule(name: str, threshold: object) -> Threshold:
 
 @dataclass(frozen=True)
 class _FixedChooser:
-    """Chooser that ignores the hold-out and returns the public theta."""
-
     theta: float
 
     def copy(self) -> _FixedChooser:

@@ -119,7 +119,6 @@ class _NoisyMaxChooser(CountedHoldout):
         return self._best(self.counts.reshape(1, -1), noise)
 
     def _best(self, histograms: Integers, noise: Integers) -> Floats:
-        """Theta for each row of noise."""
         best: Integers = np.empty(noise.shape[0], np.int64)
         threshold_choice.choose_rows(histograms, self.unit, self.penalties(), noise, best)
         thetas: Floats = np.minimum(best * self._step, self._task.bound)
@@ -127,11 +126,9 @@ class _NoisyMaxChooser(CountedHoldout):
 
     @property
     def row_words(self) -> int:
-        """Number of draws for one stream."""
         return self.counts.size
 
     def histograms(self, values: Floats, starts: Integers) -> Integers:
-        """Histograms of many hold-outs that begin at `starts`: int64[n, bins]."""
         rows: Integers = np.zeros((starts.size, self.counts.size), np.int64)
         count = self._task.holdout
         if count < self.counts.size * threshold_choice.PARTED:
@@ -142,7 +139,6 @@ class _NoisyMaxChooser(CountedHoldout):
         return rows
 
     def choose_rows(self, histograms: Integers, key: Key, streams: Integers) -> Floats:
-        """Theta of each stream, float64[n], in units of the input."""
         packed = [held_out(key, pack_counts(counts)) for counts in histograms]
         owners = np.arange(streams.size) if len(packed) > 1 else None
         words = RowWords(packed, [(StreamId(Purpose.THRESHOLD), self.counts.size - 1)], owners)

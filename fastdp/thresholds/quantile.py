@@ -313,7 +313,6 @@ class SmoothQuantile(SmoothRule):
     rule: ClassVar[int] = 1
 
     def _check(self) -> None:
-        """Raise ParameterError unless `delta` fits the noise."""
         if self.delta is None:
             return
         if self.noise != "cauchy":

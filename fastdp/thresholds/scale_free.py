@@ -89,9 +89,8 @@ class ScaleFree:
     Privacy: pure epsilon.  The score is monotone with sensitivity 1 (``docs/privacy.md``, section 2); the number of
     values above the lowest candidate is released first: sequential composition.
 
-    Accuracy: the squared error of a random range, K theta^2 / epsilon^2 + (r^2 / 6) E[(v - theta)+]^2, is least where
-    p e / theta = p*^2, p the share above theta, e = E[(v - theta)+].  If k epsilon < 1, one count is held against 1.5
-    k, slope 3 / (k epsilon).  Values, bound and resolution times one factor give theta times it, exactly.
+    Accuracy: ``docs/streams.md``.  If k epsilon < 1, one count is held against 1.5 k, slope 3 / (k epsilon).  Values,
+    bound and resolution times one factor give theta times it, exactly.
 
     Examples
     --------
@@ -150,7 +149,6 @@ def _budgets(task: ThresholdTask) -> tuple[float, float]:
 
 
 def _constant(task: ThresholdTask) -> float:
-    """K of the task; ParameterError if it is missing."""
     if task.noise_constant is None:
         raise ParameterError(
             "noise_constant = None: expected the perturber's, Perturber.noise_constant(plan, max_range), because "
@@ -233,7 +231,6 @@ class _ScaleFreeChooser(CountedHoldout):
 
     @property
     def above_lowest(self) -> int:
-        """Number of values above the lowest candidate; secret."""
         return int(self.counts.sum() - self.counts[0])
 
     def released_above(self, key: Key, count: int) -> Floats:

@@ -194,7 +194,6 @@ def fit(matrix: Floats, counts: Floats) -> tuple[Floats, float, int, bool]:
 
 
 def _solution(matrix: Floats, right: Floats) -> Floats | None:
-    """Solution of a linear system, regularised if singular; None if that fails."""
     largest = float(np.abs(np.diag(matrix)).max())
     for ridge in RIDGES if np.isfinite(matrix).all() and np.isfinite(right).all() else ():
         try:
@@ -324,9 +323,7 @@ class SquareWave:
         return pure(self._report_epsilon(task), step)
 
     def _noise_epsilon(self, task: ThresholdTask) -> float:
-        """Budget of the reports that theta clips."""
         return task.noise_epsilon if self.publish_epsilon is None else self.publish_epsilon
 
     def _report_epsilon(self, task: ThresholdTask) -> float:
-        """Privacy loss of a hold-out report."""
         return task.epsilon if self.report_epsilon is None else self.report_epsilon
