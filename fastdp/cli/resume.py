@@ -46,6 +46,11 @@ class Content(msgspec.Struct, rename={"command": "class"}):
     reservation: Json | None
 
 
+def _plain(name: str) -> str:
+    """Name of a file, whose bytes may be no UTF-8, as text."""
+    return name.encode("utf-8", "backslashreplace").decode()
+
+
 def noise_of(ctx: click.Context, command: str, names: Iterable[str], **others: object) -> tuple[Resume, Key]:
     """The release that a command begins or resumes, and its key.
 
@@ -60,6 +65,7 @@ def noise_of(ctx: click.Context, command: str, names: Iterable[str], **others: o
     settings |= {name: None if given[name] is None else str(given[name]) for name in RESERVED}
     if given["ledger"] is not None:
         settings["ledger"] = os.path.realpath(given["ledger"])
+    settings = {name: _plain(each) if isinstance(each, str) else each for name, each in settings.items()}
     resume = Resume(command, given["state"], settings, key if seed is None else Key.from_seed(seed))
     return resume, stream_key(resume.key, given["stream"])
 
@@ -108,7 +114,7 @@ class Resume:
                 f"state file {self._name} is damaged, or another fastdp wrote it: expected the file that this "
                 "command has written"
             ) from None
-        if held.home != self._file.real:
+        if held.home != _plain(self._file.real):
             raise StateError(
                 f"state file {self._name} is a copy of {held.home!r}: expected it there, because two copies "
                 "would publish two streams under one noise"
@@ -146,7 +152,7 @@ class Resume:
 
     def wrote(self, output: str) -> bool:
         """True if a run has begun `output`, which may be overwritten."""
-        return output != STANDARD and os.path.realpath(output) in self._outputs
+        return output != STANDARD and _plain(os.path.realpath(output)) in self._outputs
 
     def follow(self, values: Array) -> None:
         """Add the next values, or a batch as one entry, to the digest; DataError if they differ."""
@@ -174,7 +180,7 @@ class Resume:
         before = self._digest, self._outputs, self.reservation
         self.count, self._digest, self.reservation = self._followed, self._hash.hexdigest(), reservation
         if output != STANDARD:
-            self._outputs = sorted({*self._outputs, os.path.realpath(output)})
+            self._outputs = sorted({*self._outputs, _plain(os.path.realpath(output))})
         if before != (self._digest, self._outputs, self.reservation):
             self._write()
 
@@ -193,8 +199,8 @@ class Resume:
 
     def _write(self) -> None:
         content = Content(
-            self._command, self._settings, self.key.reveal(), self.key.simulated, self._file.real, self.token,
-            self.count, self._digest, self._outputs, self.reservation,
+            self._command, self._settings, self.key.reveal(), self.key.simulated, _plain(self._file.real),
+            self.token, self.count, self._digest, self._outputs, self.reservation,
         )  # fmt: skip
         with self._file.locked():
             if self._file.header() != self._header:

@@ -303,9 +303,11 @@ class Toeplitz:
 
     @property
     def memory(self) -> int:
+        """Number of floats kept between two values."""
         return correlated_noise.MEMORY
 
     def correlate(self, noise: Integers, memory: Floats, position: int) -> Floats:
+        """Correlate fresh draws in place; the memory behind them."""
         near, weights, keeps, _ = self._coefficients
         memory, begin = memory.copy(), 0
         while begin < noise.size:

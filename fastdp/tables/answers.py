@@ -61,6 +61,7 @@ class Answer:
 
     @property
     def clipped(self) -> Answer:
+        """The answer about clipped values."""
         return self if self.of_clipped is None else self.of_clipped
 
 

@@ -12,7 +12,7 @@ import pytest
 import fastdp
 from fastdp.errors import ParameterError
 from fastdp.guarantee import Guarantee
-from fastdp.perturbers import Flat, Hierarchy
+from fastdp.perturbers import Blocks, Flat, Hierarchy
 from fastdp.smoothers import Recent
 from fastdp.streams.methods import as_smoother
 from fastdp.thresholds import (
@@ -55,7 +55,16 @@ def topl(threshold=None) -> fastdp.ToPL:
 
 def adaptive(threshold=LARGEST) -> fastdp.Adaptive:
     """The last 2 of the hold-out's 16 values are released as blocks, not looked at: 14 choose."""
-    return fastdp.Adaptive(8.0, BOUND, holdout=16, max_range=16, threshold=threshold, resolution=0.25, seed=3)
+    return fastdp.Adaptive(
+        8.0,
+        BOUND,
+        holdout=16,
+        max_range=16,
+        threshold=threshold,
+        resolution=0.25,
+        seed=3,
+        perturber=Blocks(rising=False),
+    )
 
 
 def theta_of(publisher: Any, values: np.ndarray, cut: int) -> float:
