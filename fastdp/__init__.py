@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from fastdp.auditing.run import audit
     from fastdp.guarantee import Guarantee
     from fastdp.ledger.ledger import Ledger
-    from fastdp.noise.draws import discrete_gaussian, discrete_laplace
     from fastdp.noise.key import Key
+    from fastdp.noise.public_draws import discrete_gaussian, discrete_laplace
     from fastdp.releases.release import Release
     from fastdp.spatial.adaptive_phdstream import AdaptivePHDStream
     from fastdp.spatial.phdstream import PHDStream

@@ -22,7 +22,7 @@ import numpy as np
 import fastdp
 from fastdp import local
 from fastdp.cli.synthesize_command import in_order
-from fastdp.data.readers import open_source, read_events
+from fastdp.data.readers import open_values, read_events
 from fastdp.errors import DataError, FastDPError, StateError
 from fastdp.local import encoding
 from fastdp.local.mechanisms import Mechanism
@@ -68,7 +68,7 @@ def clean_ends() -> Iterator[None]:
 
 def _values(path: str, column: str | None, chunk_size: int) -> list[float] | None:
     """Content of a source; None if it ends in an error."""
-    with contextlib.suppress(*CLEAN), open_source(path, column, chunk_size) as source:
+    with contextlib.suppress(*CLEAN), open_values(path, column, chunk_size) as source:
         chunks = list(source.chunks)
         for chunk in chunks:
             if chunk.dtype != np.float64 or chunk.ndim != 1 or not chunk.size:
@@ -80,7 +80,7 @@ def _values(path: str, column: str | None, chunk_size: int) -> list[float] | Non
 def _read_both_ways(path: str, column: str | None, rewind: Callable[[], None] = lambda: None) -> None:
     """Neither the values nor whether there is an error may depend on the chunks."""
     rewind()
-    with clean_ends(), open_source(path, column, 4096) as source:
+    with clean_ends(), open_values(path, column, 4096) as source:
         for _ in source.chunks:
             pass
     rewind()

@@ -11,8 +11,8 @@ import fastdp
 from benchmarks.peers import open_dp
 from benchmarks.speed.measure import Group
 from fastdp.noise.binding import PrefixNoise, draw_cells
-from fastdp.noise.draws import discrete_gaussian
 from fastdp.noise.key import Key
+from fastdp.noise.public_draws import discrete_gaussian
 from fastdp.noise.sampler import laplace_distribution
 from fastdp.perturbers import Flat, Toeplitz
 

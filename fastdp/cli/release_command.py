@@ -20,7 +20,7 @@ from fastdp.cli.options import fields_of, options_of, parameters_of, with_option
 from fastdp.cli.resume import Resume, noise_of
 from fastdp.cli.terminal import STANDARD, as_table, check_separate, printable, progress, rate, running, seconds
 from fastdp.cli.writers import check_suffix, description_of, write_target
-from fastdp.data.readers import Source, open_source
+from fastdp.data.readers import ValueSource, open_values
 from fastdp.errors import DataError
 from fastdp.guarantee import Guarantee
 from fastdp.kinds import Array, Floats, Json
@@ -161,9 +161,9 @@ class Run:
     quiet: bool
     force: bool
 
-    def opened(self) -> AbstractContextManager[Source]:
+    def opened(self) -> AbstractContextManager[ValueSource]:
         """The open input."""
-        return open_source(self.source, self.column, self.chunk_size, live=self.follow)
+        return open_values(self.source, self.column, self.chunk_size, live=self.follow)
 
     def size(self, options: Json) -> int | None:
         """Number of values, if counted and all choose the threshold."""
@@ -193,7 +193,7 @@ class Run:
         reservation: Json | None = None
         shorter = ", --expected-length," if isinstance(system, (StreamPublisher, WholeStream)) else ""
 
-        def released(opened: Source) -> Generator[tuple[Array, ...], None, None]:
+        def released(opened: ValueSource) -> Generator[tuple[Array, ...], None, None]:
             nonlocal reservation
             if opened.unit == "values" and opened.total is not None:
                 # Their number is public, so an error about it costs nothing.
@@ -229,12 +229,12 @@ class Run:
             )
         return made[0]
 
-    def _read(self, opened: Source, resume: Resume) -> Iterator[Floats]:
+    def _read(self, opened: ValueSource, resume: Resume) -> Iterator[Floats]:
         for chunk in with_progress(opened, quiet=self.quiet):
             resume.follow(chunk)
             yield chunk
 
-    def _finite(self, system: WholeStream, opened: Source) -> Iterator[Floats]:
+    def _finite(self, system: WholeStream, opened: ValueSource) -> Iterator[Floats]:
         before = 0
         for chunk in with_progress(opened, quiet=self.quiet):
             with self._named(opened, system, before, chunk):
@@ -242,7 +242,7 @@ class Run:
             before += chunk.size
 
     def _columns(
-        self, opened: Source, publisher: Publisher, chunks: Iterator[Floats]
+        self, opened: ValueSource, publisher: Publisher, chunks: Iterator[Floats]
     ) -> Iterator[tuple[Floats, ...]]:
         """Columns of the output by chunk; revised values need the full input in memory."""
         if self.values == "published":
@@ -260,7 +260,9 @@ class Run:
             yield tuple(columns[name][begin : begin + self.chunk_size] for name in VALUES[self.values])
 
     @contextmanager
-    def _named(self, opened: Source, system: Publisher | WholeStream, before: int, chunk: Floats) -> Iterator[None]:
+    def _named(
+        self, opened: ValueSource, system: Publisher | WholeStream, before: int, chunk: Floats
+    ) -> Iterator[None]:
         """Name the index in the input in a DataError about a value."""
         try:
             yield
@@ -274,7 +276,7 @@ class Run:
             ) from None
 
 
-def with_progress(source: Source, *, quiet: bool) -> Iterator[Floats]:
+def with_progress(source: ValueSource, *, quiet: bool) -> Iterator[Floats]:
     """The chunks of `source`, with a progress bar."""
     unit = source.unit if source.unit == "B" else f" {source.unit}"
     with progress(source.name, source.total, unit, quiet=quiet) as bar:

@@ -42,7 +42,7 @@ DAMAGE = (ValueError, EOFError, SyntaxError, TokenError, OverflowError, MemoryEr
 
 
 @dataclass(frozen=True)
-class Source:
+class ValueSource:
     """An open input: ``chunks`` of float64[n], NaN for missing.
 
     ``total``, if known, is in ``unit``: "values", or "B" for text, of which ``position`` returns the bytes read.
@@ -56,7 +56,7 @@ class Source:
 
 
 @contextmanager
-def open_source(path: str, column: str | None, chunk_size: int, *, live: bool = False) -> Iterator[Source]:
+def open_values(path: str, column: str | None, chunk_size: int, *, live: bool = False) -> Iterator[ValueSource]:
     """Open one column of an input by its suffix; ``-`` is standard input as text.
 
     ``column``: name or zero-based number, needed if there are several.  With ``live``, lines of standard input are
@@ -74,8 +74,8 @@ def open_source(path: str, column: str | None, chunk_size: int, *, live: bool = 
 @contextmanager
 def open_table(
     path: str, choose: Choose, chunk_size: int, *, ragged: bool = False, live: bool = False
-) -> Iterator[Source]:
-    """Open some columns of text or Parquet; chunks are float64[n, columns].  Otherwise as :func:`open_source`.
+) -> Iterator[ValueSource]:
+    """Open some columns of text or Parquet; chunks are float64[n, columns].  Otherwise as :func:`open_values`.
 
     ``choose`` maps the columns' names (none if the first row holds numbers) to the wanted ones, by kind; timestamps
     of kind ``TIME`` become seconds since 1970.  With ``ragged``, blank lines are skipped and surplus cells allowed.
@@ -106,7 +106,7 @@ def _damage_named(path: str) -> Iterator[None]:
         raise DataError(f"{path}: the file is damaged or incomplete; expected a whole one") from None
 
 
-def _open_array(path: str, column: str | None, chunk_size: int) -> Source:
+def _open_array(path: str, column: str | None, chunk_size: int) -> ValueSource:
     """Open a column of an array, or an array of an archive, whose name is then the column's."""
     where, fault = path, f"{path}: not a readable {path[-4:].lower()} file"
     # Opened here, because NumPy leaves a damaged archive open.
@@ -137,7 +137,7 @@ def _open_array(path: str, column: str | None, chunk_size: int) -> Source:
         order = "C" if whole.flags.c_contiguous else "F"
         again = partial(np.memmap, path, whole.dtype, "r", whole.offset, shape, order)
     chunks = (as_floats(np.array(again()[at : at + chunk_size][cut])) for at in range(0, shape[0], chunk_size))
-    return Source(path, chunks, shape[0])
+    return ValueSource(path, chunks, shape[0])
 
 
 def _loaded(load: Callable[[], Any], fault: str) -> Any:
@@ -210,7 +210,7 @@ def read_table(source: Path | BinaryIO, columns: list[str] | None = None, **opti
         return file.read(columns, use_threads=False)
 
 
-def open_parquet(path: str, choose: Choose, chunk_size: int) -> Iterator[Source]:
+def open_parquet(path: str, choose: Choose, chunk_size: int) -> Iterator[ValueSource]:
     """Open columns of a Parquet file; nulls become NaN."""
     arrow = import_pyarrow()
     with damage_named(path):
@@ -231,7 +231,7 @@ def open_parquet(path: str, choose: Choose, chunk_size: int) -> Iterator[Source]
             if not any(each(found) for each in fits):
                 wanted = "real numbers or moments" if kind == TIME else "real numbers"
                 raise DataError(f"{path}, column {name!r}: holds {kind_of(found)} entries; expected {wanted}")
-        yield Source(path, _batches(table, list(chosen.values()), chunk_size, path), table.metadata.num_rows)
+        yield ValueSource(path, _batches(table, list(chosen.values()), chunk_size, path), table.metadata.num_rows)
 
 
 def _batches(table: ParquetFile, names: list[str], chunk_size: int, path: str) -> Chunks:
@@ -295,7 +295,7 @@ def read_events(
     *,
     unnamed: Columns | None = None,
     ragged: bool = False,
-    watch: Callable[[Source], Iterable[Floats]] = attrgetter("chunks"),
+    watch: Callable[[ValueSource], Iterable[Floats]] = attrgetter("chunks"),
 ) -> Events:
     """All events of a .csv, .txt (also .gz) or .parquet file with a heading.
 
@@ -333,7 +333,7 @@ class _Choice:
     chosen: dict[str, str] = field(default_factory=dict)
     labels: tuple[str, str] = ("x", "y")
 
-    def opened(self, *, ragged: bool) -> AbstractContextManager[Source]:
+    def opened(self, *, ragged: bool) -> AbstractContextManager[ValueSource]:
         if self.path == STDIN:
             raise DataError("standard input holds no events; expected a file")
         if self.path.lower().endswith(ARRAYS):

@@ -22,7 +22,7 @@ from typing import Any, BinaryIO, cast
 
 import numpy as np
 
-from fastdp.data.readers import STDIN, TIME, Choose, Source, is_index, is_name, pick_column
+from fastdp.data.readers import STDIN, TIME, Choose, ValueSource, is_index, is_name, pick_column
 from fastdp.errors import DataError
 from fastdp.kinds import Floats
 
@@ -33,7 +33,7 @@ NAN = float("nan")
 EXPECTED = "expected seconds, or moments such as 2014-04-01T00:11:00 or 4/1/2014 0:11:00, in one notation in all rows"
 
 
-def open_text(path: str, choose: Choose, chunk_size: int, *, ragged: bool, live: bool) -> Iterator[Source]:
+def open_text(path: str, choose: Choose, chunk_size: int, *, ragged: bool, live: bool) -> Iterator[ValueSource]:
     """Open a text file or standard input; as :func:`fastdp.data.readers.open_table`.
 
     Missing cells, and blank lines between values, are NaN: a stream's length is public, so no value may be dropped.
@@ -51,7 +51,7 @@ def open_text(path: str, choose: Choose, chunk_size: int, *, ragged: bool, live:
         # A column that is not there is an error now, before a ledger is charged for reading the values.
         table = _Table(_Lines(stream), choose, where, ragged)
         # Closed before the file, and not when it is collected: standard input may be gone then.
-        yield Source(where, opened.enter_context(closing(table.chunks(chunk_size, live))), **progress)
+        yield ValueSource(where, opened.enter_context(closing(table.chunks(chunk_size, live))), **progress)
 
 
 def number(cell: str) -> float | None:

@@ -81,6 +81,7 @@ def windows(rows: Foreign, job: Job, until: Instant, shards: int = 16) -> Foreig
         return shard.next_end * 1000 if shard.next_end <= last else None
 
     def step(number: int, state: bytes | None, waiting: list[tuple[int, Foreign]], now: int) -> Step:
+        """State, shares of windows that ended, no rows that wait, and the next end."""
         shard = Shard(job, (number, shards), state)
         shard.take([row for _, row in waiting])
         shares = shard.advance(clock(job, now // 1000) or until)

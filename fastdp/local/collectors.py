@@ -228,7 +228,7 @@ class Collector(Publisher[Tally], Generic[K]):
 
     @property
     def totals(self) -> Integers:
-        """Counts of reports by cell, or number and sum by slot and term."""
+        """Of a HistogramCollector counts, int64[bins]; of a SumCollector number and sum, int64[slots, terms, 2]."""
         return self._machine.settled(self._state).totals
 
     @property

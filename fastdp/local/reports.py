@@ -231,6 +231,7 @@ class WindowDistribution:
         return Fraction((self.near_weight - self.far_weight) * self.near, self.total)
 
     def _mean(self, x: Fraction) -> Fraction:
+        """Mean of the report of grid step `x`, affine in it."""
         rounds, rest = divmod(self.left_over, self.outputs)
         everywhere = (self.far_weight + rounds) * _sum(self.outputs) + _sum(rest)
         return self._slope * (x + Fraction(self.near - 1, 2)) + everywhere / self.total

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from fastdp._lazy import lazy_names
 
 if TYPE_CHECKING:
-    from fastdp.noise.draws import discrete_gaussian, discrete_laplace, geometric
     from fastdp.noise.key import Key
+    from fastdp.noise.public_draws import discrete_gaussian, discrete_laplace, geometric
 
 __all__ = ["Key", "discrete_gaussian", "discrete_laplace", "geometric"]
 

@@ -345,6 +345,7 @@ class GivenNoise:
     def __init__(self, table: NoiseTable) -> None:
         self._table = table
         self._chains: dict[bytes, Name] = {}
+        #: First window of each name, from which positions count.
         self._windows: dict[Name, int] = {}
 
     def fill(self, out: Integers, distribution: Distribution, key: Key, stream: StreamId, start: int) -> None:

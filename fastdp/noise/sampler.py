@@ -402,7 +402,7 @@ def sigma_above(square: int, epsilon: float) -> Fraction:
 def fill_noise(
     out: Integers, distribution: Distribution, words: Words, further: Callable[[int, Integers], Words]
 ) -> None:
-    """:func:`fastdp.noise.gaussian.fill_from` for draws of either distribution."""
+    """Overwrite `out` with draws of either distribution from one word each; ``further(k, where)`` gives words k."""
     if isinstance(distribution, GaussianDistribution):
         gaussian.fill_from(out, distribution, words, further)
     else:

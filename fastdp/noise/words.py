@@ -134,13 +134,14 @@ class WordStream:
 
 
 def block_cipher(secret: bytes, size: int) -> CipherContext:
-    """Encryptor of AES blocks for `size` bytes: counter mode, on counters."""
+    """Encryptor of independent AES blocks, fed with counters, for `size` bytes; XTS without masks where faster."""
     if WIDE and size >= MIN_XTS and xts_is_ecb():
         return _xts(secret)
     return Cipher(algorithms.AES(secret), modes.ECB()).encryptor()  # noqa: S305
 
 
 def _xts(secret: bytes) -> CipherContext:
+    """XTS whose masks are 0, so that it equals ECB."""
     return Cipher(algorithms.AES(secret + XTS_KEY), modes.XTS(XTS_TWEAK)).encryptor()
 
 

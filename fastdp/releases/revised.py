@@ -275,7 +275,7 @@ class Sums:
 
 @dataclass(frozen=True)
 class Waves:
-    """Sums of a pattern of some periods before points, linear between them."""
+    """Sums of a periodic pattern over [0, point) at `points`, linear between them; the shortest period first."""
 
     periods: tuple[float, ...]
     points: Floats

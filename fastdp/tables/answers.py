@@ -149,7 +149,7 @@ class Answers:
         first, centre = self._part(name, column, ask), quantity.centre * quantity.grid
         if kind == "mean":
             clipped = self._mean(first, count, centre, tail.clip)
-            whole = self._beyond(first, column, ask)
+            whole = self._unclipped(first, column, ask)
             limits = -float(tail.edges[0][-1]), float(tail.edges[1][-1])
             mean = None if whole is None else self._mean(whole, count, centre, limits)
             if mean is None:
@@ -270,7 +270,7 @@ class Answers:
     # True sums.
 
     def _about_all(self, part: _Part, name: str, column: str, ask: _Ask) -> Answer:
-        whole = self._beyond(part, column, ask) if name == "total" else part
+        whole = self._unclipped(part, column, ask) if name == "total" else part
         found = part if whole is None else whole
         scaled = self._scaled(found, name, column, ask)
         known = COUNTED if scaled is None else LIMITED if self._released.has_persons else TRUE
@@ -299,11 +299,12 @@ class Answers:
         least = found.moved(nothing, error, self._normal, 1.0 + ratio) if name == "count" else moved
         return moved.within(np.maximum(least.low, found.low), moved.high)
 
-    def _beyond(self, part: _Part, column: str, ask: _Ask) -> _Part | None:
+    def _unclipped(self, part: _Part, column: str, ask: _Ask) -> _Part | None:
+        """`part`, sums of clipped values, with the estimated excess beyond the clip; None if that is unknown."""
         if not part.value.size:
             return part
         low, high = self._released.tails[column].ends
-        if not (low.known and high.known and self._seen(column, low, high)):
+        if not (low.known and high.known and self._mostly_counted(column, low, high)):
             return None
         share, node = self._share(self._first_sum(column), column, ask)
         more = (high.excess - low.excess) * share
@@ -314,8 +315,8 @@ class Answers:
         most = np.minimum(moved.high, part.high) if edges[1].size == 1 else moved.high
         return moved.within(least, most)
 
-    def _seen(self, column: str, low: Beyond, high: Beyond) -> bool:
-        """True if enough of the sum comes from values that released numbers count."""
+    def _mostly_counted(self, column: str, low: Beyond, high: Beyond) -> bool:
+        """True if at most UNSEEN of the sum is extrapolated beyond the edges whose rows are counted."""
         name = self._first_sum(column)
         whole = float(abs(self._totals(name, column)[0].sum())) + low.excess + high.excess
         return low.after + high.after <= UNSEEN * whole

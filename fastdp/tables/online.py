@@ -142,7 +142,8 @@ class Waiting:
         rows[-1, 0] = size
         return Waiting(rows, ends, self.merges, size, self.gone, self.moved, self.base)
 
-    def came(self, before: Waiting) -> Integers:
+    def added_since(self, before: Waiting) -> Integers:
+        """Rows added since `before`; after a compaction in between all that it left and later ones."""
         return self.rows[before.size if before.moved == self.moved else self.base : self.size, :-1]
 
     def of_first(self, windows: int) -> Integers:

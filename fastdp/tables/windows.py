@@ -406,7 +406,7 @@ class WindowsMachine(Machine[WindowsState]):
     def record(self, before: WindowsState, after: WindowsState) -> Record:
         parts = [] if before.keys is None or after.keys is None else after.keys.parts(before.keys)
         moved = before.waiting.moved != after.waiting.moved
-        return Record(_small(after), [*parts, *row_parts(after.waiting.came(before.waiting), _ROWS)], moved)
+        return Record(_small(after), [*parts, *row_parts(after.waiting.added_since(before.waiting), _ROWS)], moved)
 
     def unpack(self, packed: Packed, key: Key) -> WindowsState:
         state, found = self.start(key), [np.empty(0, np.int64)]

@@ -234,7 +234,7 @@ class _ScaleFreeChooser(CountedHoldout):
         return int(self.counts.sum() - self.counts[0])
 
     def released_above(self, key: Key, count: int) -> Floats:
-        """Noisy number above the lowest candidate, plus one noise scale, capped at m."""
+        """Noisy numbers above the lowest candidate, plus a noise scale, at most the hold-out: float64[count]."""
         if not self.count_epsilon:
             return np.full(count, float(self._above))
         scale = 1 / Fraction(self.count_epsilon)

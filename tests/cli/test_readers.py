@@ -11,13 +11,13 @@ import pytest
 from fastdp.cli import terminal
 from fastdp.cli.release_command import with_progress
 from fastdp.data import text_reader
-from fastdp.data.readers import open_source
+from fastdp.data.readers import open_values
 from fastdp.errors import DataError
 from tests.shared import python
 
 
 def read(path: object, column: str | None = None, chunk_size: int = 1000) -> np.ndarray:
-    with open_source(str(path), column, chunk_size) as source:
+    with open_values(str(path), column, chunk_size) as source:
         chunks = list(source.chunks)
     assert all(chunk.dtype == np.float64 and chunk.ndim == 1 for chunk in chunks)
     return np.concatenate([*chunks, np.empty(0)])
@@ -274,7 +274,7 @@ def test_the_progress_bar_moves_to_the_total(suffix, write_input, values, monkey
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     values, text = np.tile(values, 20 if text_reader.BLOCK > 16 else 1), suffix.startswith(".csv")
     path = write_input(suffix, values)
-    with open_source(str(path), None, 1000) as source:
+    with open_values(str(path), None, 1000) as source:
         assert (source.total, source.unit) == ((path.stat().st_size, "B") if text else (values.size, "values"))
         # The heading is read when the file is opened, and with it a block.
         before = source.position() if text else None

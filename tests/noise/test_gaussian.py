@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 import fastdp
 from fastdp.errors import ParameterError
 from fastdp.noise import Key, discrete_laplace, gaussian, geometric, sampler
-from fastdp.noise.draws import _Draws, discrete_gaussian
 from fastdp.noise.gaussian import GaussianDistribution, gaussian_distribution
+from fastdp.noise.public_draws import _Draws, discrete_gaussian
 from fastdp.noise.words import Purpose, StreamId, word_at
 from tests import stat
 from tests.oracles import distributions
