@@ -95,9 +95,7 @@ BATCH = 2**10
 #: max_range values.
 PRIOR_WHITE = 0.02
 PRIOR_DRIFT = 0.02
-#: From SHORT on the first block is at most max_range >> MAX_FIRST long, no block longer than max_range >> MAX_EVER; a
-#: shorter range may be one block, as each block adds its noise to the total.
-SHORT = 2**11
+#: The first block is at most max_range >> MAX_FIRST long, no block longer than max_range >> MAX_EVER.
 MAX_FIRST = 6
 MAX_EVER = 2
 #: With a focus max_range >> FOCUS_FIRST: short blocks show the signal soon, and lengths double with each pair.  But a
@@ -203,9 +201,7 @@ class Blocks(Flat):
     def noise_constant(self, plan: HierarchyShape, max_range: int) -> float:
         """K of a range of r / 3 over first blocks, times THETA_WEIGHT; a focus does not change it."""
         assert isinstance(plan, BlocksShape)  # noqa: S101 - made by plan()
-        blocks = max(1.0, max_range / 3.0) / 2.0**plan.usual
-        met = blocks - 1.0 / 3.0 if blocks >= 1.0 else blocks**2 * (1.0 - blocks / 3.0)
-        return self._variance * THETA_WEIGHT * met
+        return self._variance * THETA_WEIGHT * (max(1.0, max_range / 3.0) / 2.0**plan.usual - 1.0 / 3.0)
 
     def guarantee(self, plan: HierarchyShape, epsilon: float) -> Guarantee:
         rest = (
@@ -238,13 +234,12 @@ class Blocks(Flat):
         shape["prior_white"] = PRIOR_WHITE
         shape["prior_drift"] = PRIOR_DRIFT / max_range
         top = max_range.bit_length() - 1
-        short = max_range < SHORT
-        shape["most"] = top if short else top - MAX_EVER
+        shape["most"] = max(top - MAX_EVER, 0)
         shape["focused"] = self.focus is not None and not events
         first = b.fill_shares(shape)
         if self.focus is not None:
             first = min(first, max(top - FOCUS_FIRST, CHOOSING))
-        shape["first"] = min(first, top if short else top - MAX_FIRST)
+        shape["first"] = min(first, max(top - MAX_FIRST, 0))
         shape["limit"] = warm_up
         shape["spreads"] = self.closing == "spread"
         if events:

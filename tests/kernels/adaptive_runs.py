@@ -34,7 +34,7 @@ def public(
         "prior_white": 0.02,
         "prior_drift": 0.02 / max_range,
         "least": 0,
-        "most": top if max_range < 2**11 else top - 2,
+        "most": max(top - 2, 0),
         "first": 0,
         "limit": limit,
         "spreads": spreads,
@@ -44,7 +44,7 @@ def public(
     if "first" in options:
         return made
     first = adaptive.choose_exponent(made.prior_white, made.prior_drift, 0, made)
-    return replace(made, first=min(first, top if max_range < 2**11 else top - 6))
+    return replace(made, first=min(first, max(top - 6, 0)))
 
 
 def shape_of(p: adaptive.Public) -> np.ndarray:

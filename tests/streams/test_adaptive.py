@@ -285,22 +285,19 @@ def test_the_end_of_the_hold_out_is_released() -> None:
 
 
 def test_the_kernels_public_numbers() -> None:
-    """Variance of a sum's noise, in squared thresholds; the first block is a 64th of long ranges at most."""
-    for epsilon, max_range in itertools.product(
-        (1e-6, 0.01, 1.0, 100.0), (1, 2, 63, 64, 127, 128, 2047, 2048, 2**20)
-    ):
+    """Variance of a sum's noise, in squared thresholds; the first block is a 64th of the longest range at most."""
+    for epsilon, max_range in itertools.product((1e-6, 0.01, 1.0, 100.0), (1, 2, 63, 64, 127, 128, 1000, 2**20)):
         shape = Blocks().shape(epsilon, max_range, 0)
         assert shape["noise"][0] == pytest.approx(2.0 / epsilon**2, rel=1e-12)
         longest = 2.0 ** shape["first"][0]
-        first, most = (max_range, max_range) if max_range < 2**11 else (max_range / 64.0, max_range / 4.0)
-        assert longest <= first
+        assert longest <= max(1.0, max_range / 64.0)
         if epsilon < 1e-3:
-            assert 2.0 * longest > first, "as long as it may be where noise is all that counts"
-        assert 2.0 ** shape["most"][0] <= most < 2.0 ** (shape["most"][0] + 1) + 1.0
-    # K = 3 (x - 1 / 3), or 3 x^2 (1 - x / 3) below 1, x = max(1, r / 3) over the length of first blocks.
-    for max_range, first, expected in ((1, 0, 2.0), (2, 1, 0.625), (4, 2, 8 / 27), (6, 2, 0.625), (2048, 5, 63.0)):
+            assert 2.0 * longest > max_range / 64.0, "as long as it may be where noise is all that counts"
+        assert 2.0 ** shape["most"][0] <= max(1.0, max_range / 4.0) < 2.0 ** (shape["most"][0] + 1) + 1.0
+    # K = 3 (max(1, r / 3) / length - 1 / 3): the first blocks hold one value, and no range holds less.
+    for max_range, expected in ((1, 2.0), (2, 2.0), (3, 2.0), (4, 3.0), (5, 4.0), (6, 5.0)):
         plan = Blocks().plan(1.0, max_range)
-        assert plan.first == first
+        assert plan.first == 0
         assert Blocks().noise_constant(plan, max_range) == pytest.approx(expected, rel=1e-12)
 
 
@@ -339,7 +336,7 @@ def test_any_range_budget_and_bound() -> None:
     for max_range, closing in itertools.product((1, 2, 3, 4, 5, 127, 128, 2**40), CLOSINGS):
         publisher = Adaptive(1.0, 10.0, 64, max_range, perturber=Blocks(closing), seed=1, threshold=NoisyMax())
         published_and_seen_again(publisher, np.linspace(0.0, 9.0, 3000))
-        longest = max_range.bit_length() - (1 if max_range < 2**11 else 3)
+        longest = max(max_range.bit_length() - 3, 0)
         assert publisher._progress.smoother["exponent"][0] <= longest
     values = np.tile([1.0, 2.0, 3.0, 6.0], 1000)
     for closing, epsilon in itertools.product(CLOSINGS, (2.0**-20, 2.0**-6, 2.0**10, 2.0**30, 2.0**40)):
