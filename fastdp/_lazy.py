@@ -18,6 +18,10 @@ def lazy_names(package: str, names: Collection[str]) -> tuple[Callable[[str], An
     A package hides the result from type checkers (``if not TYPE_CHECKING``), which would accept misspelt names.
     """
     source = cast("Any", sys.modules[package].__loader__).get_source(package)
+    if source is None:
+        raise ImportError(
+            f"{package} has no source beside its bytecode: expected its .py files, which list its names"
+        )
     home_of = {
         name.strip().partition(" ")[0]: home
         for home, several, one in _IMPORTS.findall(source)

@@ -110,7 +110,7 @@ def _configure(ctx: click.Context, param: click.Parameter, path: Path | None) ->
 
 def _by_name(command: click.Command, ctx: click.Context, table: dict[str, Any]) -> dict[str, Any]:
     """Options of a file's table by argument, for click; ValueError for unknown ones."""
-    names = {flag.lstrip("-"): each.name for each in command.params for flag in (*each.opts, *each.secondary_opts)}
+    names = {flag.lstrip("-"): each.name for each in command.params for flag in each.opts}
     found: dict[str, Any] = {}
     for name, value in table.items():
         inner = command.get_command(ctx, name) if isinstance(command, click.Group) else None

@@ -114,7 +114,8 @@ def _entries(listed: str) -> Iterator[tuple[list[str], str, Json]]:
             else:
                 metavar, _, kind = word.partition(":")
                 given |= {"metavar": metavar or None, "type": _TYPES[kind]}
-        yield flags.split("/"), _name(name), given
+        # A flag and its opposite stay one word, which click tells apart.
+        yield [flags] if "/--no-" in flags else flags.split("/"), _name(name), given
 
 
 def _name(flag: str) -> str:

@@ -81,6 +81,7 @@ class Recent:
         return state, means
 
     def step_rows(self, firsts: Floats, thetas: Floats, means: Floats) -> Floats:
+        """Predictions for n streams from their first block: float64[n, k]."""
         return means
 
 

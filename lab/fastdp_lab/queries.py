@@ -223,7 +223,7 @@ def mmae(truth: ArrayLike, answers: ArrayLike, lengths: ArrayLike) -> float:
 
 def relative_error(truth: ArrayLike, answers: ArrayLike, floor: float = 0.0) -> float:
     """Mean of abs(answer - truth) / max(abs(truth), floor)."""
-    scale = np.maximum(np.abs(as_reals(truth, "truth")), floor)
+    scale = np.maximum(np.abs(as_reals(truth, "truth")), validation.real("floor", floor))
     if np.any(scale == 0.0):
         raise ParameterError(f"floor = {floor!r}: expected a number above 0, because some true answers are 0")
     return float(np.mean(np.abs(_difference(truth, answers)) / scale))

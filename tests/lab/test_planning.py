@@ -297,7 +297,7 @@ def test_without_m_the_lag_is_the_recommended_one() -> None:
 def test_an_optimum_is_a_publisher(noise: Any) -> None:
     found = supermarket(noise=noise)
     publisher = fastdp.PAK(**found.arguments(), seed=1)
-    plan = publisher._plan
+    plan = publisher._machine
     assert (publisher.epsilon, publisher.delta, publisher.bound) == (found.epsilon, found.delta, found.bound)
     assert (publisher.length, publisher.holdout) == (found.n, found.m)
     assert (plan.share, plan.tail_factor) == (found.share, found.r)

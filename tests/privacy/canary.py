@@ -357,7 +357,7 @@ SHOWN = {**_named("frame keys persons", "text", "long text alone"), **_named("ke
 PUBLIC = (
     *((call, ("value", "ids")) for call in ("means", "totals", "release", "plan", "Plan")),
     *(("Person", ("rows",)), ("Guarantee", ("rows", "times")), ("Ledger", ("times",)), ("Release", ("streams",))),
-    *(("thresholds", ("lengths",)), ("datasets", ("batch",))),
+    *(("thresholds", ("lengths",)), ("datasets", ("batch", "path"))),
 )
 
 

@@ -41,7 +41,7 @@ TIGHT = 0.94
 #: online, where shares for numbers about the whole table stay unspent; and with a choice beside private keys.
 SHARED, UNSPENT = 0.7, 0.85
 #: The same of a clip that is chosen at both ends: a row lies on one side, the other side's share shows nothing of it.
-BOTH_ENDS = 0.9
+BOTH_ENDS = 0.87
 #: The same of persons without dropped rows, whose number (.06) shows nothing then.
 PERSONS = 0.91
 
