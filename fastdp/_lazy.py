@@ -19,9 +19,7 @@ def lazy_names(package: str, names: Collection[str]) -> tuple[Callable[[str], An
     """
     source = cast("Any", sys.modules[package].__loader__).get_source(package)
     if source is None:
-        raise ImportError(
-            f"{package} has no source beside its bytecode: expected its .py files, which list its names"
-        )
+        raise ImportError(f"{package} has no source: expected its .py files, which list its names")
     home_of = {
         name.strip().partition(" ")[0]: home
         for home, several, one in _IMPORTS.findall(source)

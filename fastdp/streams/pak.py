@@ -526,6 +526,7 @@ class PAK(Publisher[PAKState]):
         )
 
     def check_room(self, size: int) -> None:
+        """DataError if `size` more values exceed the public length."""
         self._machine.check_room(self._state, size)
 
     def check_plain(self, size: int = 0) -> None:

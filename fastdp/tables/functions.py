@@ -109,6 +109,7 @@ class PrivateKeys:
 
     @property
     def named(self) -> float | list[object]:
+        """In words of a noise identity."""
         return [self.share, "others"] if self.others else self.share
 
 
