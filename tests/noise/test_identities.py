@@ -20,7 +20,7 @@ from fastdp import counters, local, noise, perturbers, smoothers, spatial, thres
 from fastdp import record as sharing
 from fastdp.counters import BinaryTree, Block, RunningCounts, SelectiveCounting, Simple
 from fastdp.errors import ParameterError
-from fastdp.noise import canonical, draws
+from fastdp.noise import canonical, public_draws
 from fastdp.noise import key as keys
 from fastdp.noise.canonical import encode, identity
 from fastdp.noise.key import Binding, Key
@@ -249,7 +249,7 @@ MECHANISMS: dict[str, Mechanism] = {
         {"sensitivity": [2.0], "epsilon": [2.0], "size": [4], "integers": [], "wanted": [None, 0.25]},
     ),
     "draws": Mechanism(
-        draws._Draws,
+        public_draws._Draws,
         {"name": "discrete_laplace", "numerator": 5, "denominator": 2},
         {"name": ["geometric", "discrete_gaussian"], "numerator": [7], "denominator": [3]},
     ),
