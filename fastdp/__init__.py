@@ -94,5 +94,29 @@ __all__ = [
 ]
 
 
+_HOMES = {
+    "fastdp.auditing.run": ("audit",),
+    "fastdp.guarantee": ("Guarantee",),
+    "fastdp.ledger.ledger": ("Ledger",),
+    "fastdp.noise.key": ("Key",),
+    "fastdp.noise.public_draws": ("discrete_gaussian", "discrete_laplace"),
+    "fastdp.releases.release": ("Release",),
+    "fastdp.spatial.adaptive_phdstream": ("AdaptivePHDStream",),
+    "fastdp.spatial.phdstream": ("PHDStream",),
+    "fastdp.streams.add_noise": ("add_noise",),
+    "fastdp.streams.fleet": ("Fleet",),
+    "fastdp.streams.methods": ("Adaptive", "ToPS"),
+    "fastdp.streams.pak": ("PAK",),
+    "fastdp.streams.publisher": ("StreamPublisher",),
+    "fastdp.streams.release": ("release",),
+    "fastdp.streams.release_many": ("release_many",),
+    "fastdp.streams.topl": ("ToPL", "ToPLServer"),
+    "fastdp.tables.calendar": ("Time",),
+    "fastdp.tables.functions": ("PrivateKeys", "Value", "aggregate", "counts", "means", "totals"),
+    "fastdp.tables.planning": ("Plan", "plan"),
+    "fastdp.tables.windows": ("Windows",),
+    "fastdp.units": ("Person", "Rows"),
+}
+
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = lazy_names(__name__, __all__)
+    __getattr__, __dir__ = lazy_names(__name__, __all__, _HOMES)

@@ -3,29 +3,20 @@
 from __future__ import annotations
 
 import importlib
-import re
 import sys
-from collections.abc import Callable, Collection
-from typing import Any, cast
-
-#: Imports for type checkers in a package's source: module, and names in one line or in parentheses.
-_IMPORTS = re.compile(r"^    from ([\w.]+) import (?:\(([^)]+)\)|(.+))$", re.MULTILINE)
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
 
 
-def lazy_names(package: str, names: Collection[str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """The `__getattr__` and `__dir__` of `package`: `names` load on first use, from where type checkers find them.
+def lazy_names(
+    package: str, names: Collection[str], homes: Mapping[str, Collection[str]]
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """The `__getattr__` and `__dir__` of package `package`, whose `names` load on first use.
 
-    A package hides the result from type checkers (``if not TYPE_CHECKING``), which would accept misspelt names.
+    `homes`: names by full name of their module; names without a home are modules.  A package hides the result from
+    type checkers (``if not TYPE_CHECKING``), which would otherwise accept misspelt names.
     """
-    source = cast("Any", sys.modules[package].__loader__).get_source(package)
-    if source is None:
-        raise ImportError(f"{package} has no source: expected its .py files, which list its names")
-    home_of = {
-        name.strip().partition(" ")[0]: home
-        for home, several, one in _IMPORTS.findall(source)
-        for name in (several or one).split(",")
-        if home != package
-    }
+    home_of = {name: home for home, own in homes.items() for name in own}
 
     def load(name: str) -> Any:
         if name in home_of:

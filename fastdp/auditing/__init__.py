@@ -12,5 +12,9 @@ if TYPE_CHECKING:
 __all__ = ["AuditResult", "Publishing", "TrialMechanism", "audit"]
 
 
+_HOMES = {
+    "fastdp.auditing.run": ("AuditResult", "Publishing", "TrialMechanism", "audit"),
+}
+
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = lazy_names(__name__, __all__)
+    __getattr__, __dir__ = lazy_names(__name__, __all__, _HOMES)

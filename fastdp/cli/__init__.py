@@ -110,17 +110,29 @@ def _configure(ctx: click.Context, param: click.Parameter, path: Path | None) ->
 
 def _by_name(command: click.Command, ctx: click.Context, table: dict[str, Any]) -> dict[str, Any]:
     """Options of a file's table by argument, for click; ValueError for unknown ones."""
-    names = {flag.lstrip("-"): each.name for each in command.params for flag in each.opts}
+    options = {flag.lstrip("-"): each for each in command.params for flag in each.opts}
     found: dict[str, Any] = {}
     for name, value in table.items():
         inner = command.get_command(ctx, name) if isinstance(command, click.Group) else None
         if inner is not None and isinstance(value, dict):
             found[name] = _by_name(inner, ctx, value)
-        elif isinstance(command, click.Group) or name not in names:
+        elif isinstance(command, click.Group) or name not in options:
             raise ValueError(f"{name} is no {'command' if isinstance(command, click.Group) else 'option'}")
         else:
-            found[str(names[name])] = value
+            found[str(options[name].name)] = _as_typed(options[name], name, value)
     return found
+
+
+def _as_typed(option: click.Parameter, name: str, value: Any) -> Any:
+    """A value of a file as on the command line: text, of which a list has several with commas; true for a flag."""
+    flag = isinstance(option, click.Option) and option.is_flag
+    if flag != isinstance(value, bool) or isinstance(value, dict):
+        raise ValueError(f"{name}: expected {'true or false' if flag else 'a number, a text or a list of them'}")
+    if flag or option.nargs != 1:
+        return value
+    if isinstance(option, click.Option) and option.multiple:
+        return [str(each) for each in (value if isinstance(value, list) else [value])]
+    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]}, epilog=EPILOG)

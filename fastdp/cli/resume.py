@@ -46,11 +46,6 @@ class Content(msgspec.Struct, rename={"command": "class"}):
     reservation: Json | None
 
 
-def _plain(name: str) -> str:
-    """Name of a file, whose bytes may be no UTF-8, as text."""
-    return name.encode("utf-8", "backslashreplace").decode()
-
-
 def noise_of(ctx: click.Context, command: str, names: Iterable[str], **others: object) -> tuple[Resume, Key]:
     """The release that a command begins or resumes, and its key.
 
@@ -65,7 +60,6 @@ def noise_of(ctx: click.Context, command: str, names: Iterable[str], **others: o
     settings |= {name: None if given[name] is None else str(given[name]) for name in RESERVED}
     if given["ledger"] is not None:
         settings["ledger"] = os.path.realpath(given["ledger"])
-    settings = {name: _plain(each) if isinstance(each, str) else each for name, each in settings.items()}
     resume = Resume(command, given["state"], settings, key if seed is None else Key.from_seed(seed))
     return resume, stream_key(resume.key, given["stream"])
 
@@ -109,12 +103,12 @@ class Resume:
                 raise StateError(f"state file {self._name} holds a {content['class']}: expected a {self._command}")
             held = msgspec.convert(content, Content)
             secret = Key(held.secret, simulated=held.simulated)
-        except (msgspec.MsgspecError, ValueError, LookupError, TypeError):
+        except (msgspec.MsgspecError, *codec.DAMAGE):
             raise StateError(
                 f"state file {self._name} is damaged, or another fastdp wrote it: expected the file that this "
                 "command has written"
             ) from None
-        if held.home != _plain(self._file.real):
+        if held.home != self._file.real:
             raise StateError(
                 f"state file {self._name} is a copy of {held.home!r}: expected it there, because two copies "
                 "would publish two streams under one noise"
@@ -152,7 +146,7 @@ class Resume:
 
     def wrote(self, output: str) -> bool:
         """True if a run has begun `output`, which may be overwritten."""
-        return output != STANDARD and _plain(os.path.realpath(output)) in self._outputs
+        return output != STANDARD and os.path.realpath(output) in self._outputs
 
     def follow(self, values: Array) -> None:
         """Add the next values, or a batch as one entry, to the digest; DataError if they differ."""
@@ -180,7 +174,7 @@ class Resume:
         before = self._digest, self._outputs, self.reservation
         self.count, self._digest, self.reservation = self._followed, self._hash.hexdigest(), reservation
         if output != STANDARD:
-            self._outputs = sorted({*self._outputs, _plain(os.path.realpath(output))})
+            self._outputs = sorted({*self._outputs, os.path.realpath(output)})
         if before != (self._digest, self._outputs, self.reservation):
             self._write()
 
@@ -199,7 +193,7 @@ class Resume:
 
     def _write(self) -> None:
         content = Content(
-            self._command, self._settings, self.key.reveal(), self.key.simulated, _plain(self._file.real),
+            self._command, self._settings, self.key.reveal(), self.key.simulated, self._file.real,
             self.token, self.count, self._digest, self._outputs, self.reservation,
         )  # fmt: skip
         with self._file.locked():

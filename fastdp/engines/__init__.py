@@ -27,5 +27,9 @@ def _name_print() -> None:
 
 
 _name_print()
+_HOMES = {
+    "fastdp.engines.job": ("Job",),
+}
+
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = lazy_names(__name__, __all__)
+    __getattr__, __dir__ = lazy_names(__name__, __all__, _HOMES)

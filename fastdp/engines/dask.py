@@ -161,7 +161,9 @@ def _added(
     read = partial(open_source, columns=columns, dictionary=dictionary)
     if who is not None and len(parts) > 1:
         pieces = [delayed(_split, nout=len(parts))(read, part, who, len(parts)) for part in parts]
-        parts = [delayed(arrow.concat_tables)(list(same)) for same in zip(*pieces, strict=True)]
+        # Types may differ between parts, where one is empty or a number is missing.
+        joined = partial(arrow.concat_tables, promote_options="permissive")
+        parts = [delayed(joined)(list(same)) for same in zip(*pieces, strict=True)]
     sums = [delayed(_worked)(work, read, part) for part in parts]
     while len(sums) > 1:
         sums = [delayed(sum)(sums[k : k + FAN_IN]) for k in range(0, len(sums), FAN_IN)]
@@ -175,6 +177,9 @@ def _worked(work: Callable[[Source], Integers], read: Callable[[Foreign], Source
 
 def _split(read: Callable[[Foreign], Source], part: Foreign, who: str, parts: int) -> list[Foreign]:
     """Rows of a part by the part of their person."""
-    rows = read(part).table().unify_dictionaries()
+    rows = read(part).table()
+    for i, field in enumerate(rows.schema):
+        if arrow.types.is_dictionary(field.type):
+            rows = rows.set_column(i, field.name, rows.column(i).cast(field.type.value_type))
     owners, _ = parts_of_persons(rows.column(who).combine_chunks(), parts)
     return [rows.filter(arrow.array(owners == k)) for k in range(parts)]

@@ -31,5 +31,13 @@ __all__ = [
 ]
 
 
+_HOMES = {
+    "fastdp.local.client": ("Announcement", "Client"),
+    "fastdp.local.collectors": ("HistogramCollector", "SumCollector"),
+    "fastdp.local.distribution": ("Distribution",),
+    "fastdp.local.encoding": ("decode", "encode"),
+    "fastdp.local.mechanisms": ("Hybrid", "LogSquareWave", "Piecewise", "SquareWave", "StochasticRounding"),
+}
+
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = lazy_names(__name__, __all__)
+    __getattr__, __dir__ = lazy_names(__name__, __all__, _HOMES)

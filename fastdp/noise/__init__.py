@@ -13,5 +13,10 @@ if TYPE_CHECKING:
 __all__ = ["Key", "discrete_gaussian", "discrete_laplace", "geometric"]
 
 
+_HOMES = {
+    "fastdp.noise.key": ("Key",),
+    "fastdp.noise.public_draws": ("discrete_gaussian", "discrete_laplace", "geometric"),
+}
+
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = lazy_names(__name__, __all__)
+    __getattr__, __dir__ = lazy_names(__name__, __all__, _HOMES)

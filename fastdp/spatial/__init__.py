@@ -22,5 +22,11 @@ __all__ = [
 ]
 
 
+_HOMES = {
+    "fastdp.spatial.domains": ("Box", "Domain"),
+    "fastdp.spatial.maps": ("Network", "Polygons", "write_points"),
+    "fastdp.spatial.released_tree": ("PrivTree", "ReleasedTree"),
+}
+
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = lazy_names(__name__, __all__)
+    __getattr__, __dir__ = lazy_names(__name__, __all__, _HOMES)

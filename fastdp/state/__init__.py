@@ -13,5 +13,10 @@ if TYPE_CHECKING:
 __all__ = ["Machine", "Publisher", "Transition"]
 
 
+_HOMES = {
+    "fastdp.state.driver": ("Publisher",),
+    "fastdp.state.machine": ("Machine", "Transition"),
+}
+
 if not TYPE_CHECKING:
-    __getattr__, __dir__ = lazy_names(__name__, __all__)
+    __getattr__, __dir__ = lazy_names(__name__, __all__, _HOMES)

@@ -25,9 +25,44 @@ JsonValue: TypeAlias = Any
 Packed: TypeAlias = Json
 #: Classes of components by their names.
 Parts = Mapping[str, type]
-#: Content of a state as MessagePack and back; NumPy's floats count as Python's.
-encode, decode = msgspec.msgpack.Encoder(enc_hook=float.__float__).encode, msgspec.msgpack.decode
+#: NumPy's floats count as Python's.
+_ENCODER = msgspec.msgpack.Encoder(enc_hook=float.__float__)
+#: Extension types: integers beyond 64 bits, and texts with lone surrogates, such as names of files that are no UTF-8.
+_INTEGER, _TEXT = 1, 2
 _KINDS = {np.int64: "<i8", np.float64: "<f8"}
+
+
+def encode(content: object) -> bytes:
+    """Content of a state as MessagePack."""
+    try:
+        return _ENCODER.encode(content)
+    except (OverflowError, UnicodeEncodeError):
+        plain = msgspec.to_builtins(content, builtin_types=(bytes,), enc_hook=float.__float__)
+        return _ENCODER.encode(_with_extensions(plain))
+
+
+def decode(raw: bytes) -> JsonValue:
+    """Content that :func:`encode` wrote."""
+    return msgspec.msgpack.decode(raw, ext_hook=_of_extension)
+
+
+def _with_extensions(value: JsonValue) -> JsonValue:
+    if isinstance(value, dict):
+        return {name: _with_extensions(each) for name, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_with_extensions(each) for each in value]
+    if isinstance(value, int) and not -(2**63) <= value < 2**64:
+        return msgspec.msgpack.Ext(_INTEGER, value.to_bytes(value.bit_length() // 8 + 1, "little", signed=True))
+    if isinstance(value, str) and any("\ud800" <= each <= "\udfff" for each in value):
+        return msgspec.msgpack.Ext(_TEXT, value.encode("utf-8", "surrogatepass"))
+    return value
+
+
+def _of_extension(code: int, data: memoryview) -> int | str:
+    if code not in (_INTEGER, _TEXT):
+        raise ValueError(f"extension {code} of MessagePack")
+    raw = bytes(data)
+    return int.from_bytes(raw, "little", signed=True) if code == _INTEGER else raw.decode("utf-8", "surrogatepass")
 
 
 def pack(array: Array, kind: str) -> bytes:

@@ -160,6 +160,9 @@ class Answers:
         found = self._variance(second, first, count, (square.centre - quantity.centre) * square.grid, tail.clip)
         return replace(found if kind == "var" else _root(found), about=CLIPPED)
 
+    def _among_persons(self, about: str) -> str:
+        return about if self._released.has_persons else TRUE
+
     def _begun(self, ask: _Ask) -> bool:
         """True if sums over keys lack rows of windows before a key appeared."""
         return self._released.begins is not None and ask.depth < len(self._released.parents)
@@ -273,7 +276,7 @@ class Answers:
         whole = self._unclipped(part, column, ask) if name == "total" else part
         found = part if whole is None else whole
         scaled = self._scaled(found, name, column, ask)
-        known = COUNTED if scaled is None else LIMITED if self._released.has_persons else TRUE
+        known = COUNTED if scaled is None else self._among_persons(LIMITED)
         answer = (found if scaled is None else scaled).answer()
         return replace(answer, about=CLIPPED if whole is None else known, of_clipped=part.answer())
 
@@ -285,14 +288,11 @@ class Answers:
         if rows is None or not rows.counted.known or self._begun(ask):
             return None
         ratio = max(rows.dropped.value, 0.0) / rows.counted.value
-        # Within their noise dropped rows add little (Breiman 1995, the garrote); the interval is that of all of them.
-        added = max(ratio - rows.dropped.variance / max(rows.dropped.value, 1.0) / rows.counted.value, 0.0)
         relative = (rows.dropped.variance + ratio**2 * rows.counted.variance) / rows.counted.value**2
         own, nothing = self._share(name, column, ask)[0], np.zeros_like(found.value)
-        error: Floats = found.value**2 * (relative + (UNEVEN * (1.0 - own)) ** 2 * (added**2 + relative))
-        beyond = found.value**2 * (CAPPED * added) ** 2
+        error: Floats = found.value**2 * (relative + (UNEVEN * ratio * (1.0 - own)) ** 2)
+        beyond = found.value**2 * (CAPPED * ratio) ** 2
         moved = found.moved(nothing, error + beyond, self._normal, 1.0 + ratio)
-        moved = replace(moved, value=(1.0 + added) * found.value)
         if name != "count" and self._quantity(name, column).low < 0:
             return moved
         # Rows were dropped, not added; those that no number has would add to a count.  In a sum values may differ.

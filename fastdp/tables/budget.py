@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 #: ``PrivateKeys.share``.
 OF_ALL = {
     "counted": Fraction(1, 100),
-    "dropped": Fraction(6, 100),
+    "dropped": Fraction(3, 100),
     "others": Fraction(1, 20),
     "auto": Fraction(1, 50),
 }
@@ -78,6 +78,7 @@ class Budget:
 
     @property
     def gaussian(self) -> bool:
+        """True if noise of the sums is Gaussian."""
         return self.plan.noise == "gaussian"
 
     @property
@@ -90,6 +91,7 @@ class Budget:
 
     @property
     def noise_delta(self) -> float:
+        """Delta of Gaussian noise, with the choice of persons' keys; 0 for Laplace."""
         return self.plan.delta - self.key_delta if self.gaussian else 0.0
 
     @cached_property
@@ -143,9 +145,11 @@ class Budget:
         return found
 
     def helper(self, purpose: str, column: str = ROWS) -> float:
+        """Loss of a helper; 0 if unused."""
         return self.helpers.get((purpose, column), 0.0)
 
     def task(self, column: str) -> ColumnTask:
+        """Public numbers of a column's choices."""
         plan, own = self.plan, self.plan.column(column)
         counting, choosing, tail = (self.helper(purpose, column) for purpose in OF_COLUMN)
         public = column, plan.cells or 0, plan.epsilon
@@ -154,6 +158,7 @@ class Budget:
         return ColumnTask((own.low, own.high), plan.contributions, wanted, *losses, alike, *public)
 
     def check_helpers(self) -> None:
+        """ParameterError for a helper whose noise cannot be drawn, whatever the rows are."""
         plan = self.plan
         # Most by which a unit changes the counts that choose a clip.
         weights = Fraction(plan.contributions if plan.who is None else WEIGHT)
@@ -175,6 +180,7 @@ class Budget:
             raise refusal("epsilon", plan.epsilon, accepted) from None
 
     def key_rule(self) -> KeyRule:
+        """Noise and threshold of the choice of keys."""
         plan = self.plan
         if plan.who is None:
             distribution: Distribution
@@ -215,6 +221,7 @@ class Budget:
 
     @property
     def cells_alone(self) -> bool:
+        """True if no totals are measured, whatever the table has."""
         plan = self.plan
         return plan.levels is False or plan.online or plan.selects_cells or not (plan.by or plan.calendar)
 
@@ -236,6 +243,7 @@ class Budget:
 
     @property
     def levels(self) -> list[Level]:
+        """Levels that are measured."""
         return list(self.level_shares)
 
     @cached_property
@@ -266,6 +274,7 @@ class Budget:
         return math.sqrt(moved) if self.gaussian else math.sqrt(2.0) * moved
 
     def distribution(self, quantity: Quantity, level: Level) -> Distribution:
+        """Distribution of the noise of a sum or counts at one level."""
         loss, moved = self.of(quantity, level), self.moved(quantity, level.each)
         return noise_distribution(self.plan.noise, quantity.sensitivity, moved, loss)
 
@@ -277,6 +286,7 @@ class Budget:
     # The guarantee: of each component, their composition, and the caller's word.
 
     def in_units(self, guarantee: Guarantee) -> Guarantee:
+        """`guarantee` for the plan's unit."""
         plan, k = self.plan, self.plan.contributions
         period = "" if plan.periods is None else f" in any period of {plan.periods.every}"
         one = period.replace("any", "one")
@@ -293,6 +303,7 @@ class Budget:
         return self.in_units(Guarantee(loss, delta, arithmetic="exact", derivation=(step,))).of(name)
 
     def components(self) -> list[Guarantee]:
+        """Guarantee of each thing that is released."""
         plan, k = self.plan, self.plan.contributions
         listed = plan.quantities()
         levels: list[Level | None] = [*self.levels] if self.knows_levels else [None]

@@ -221,12 +221,15 @@ class Calendar:
         self._cache: tuple[int, Integers] = 0, np.empty(0, np.int64)
 
     def edge(self, number: int) -> int:
+        """Beginning of span ``number``; LAST or FIRST if there is no date."""
         return self.period.edge(self._zero + number)
 
     def number(self, moment: int) -> int:
+        """Number of the span with `moment`."""
         return self.period.number(moment) - self._zero
 
     def edges(self, first: int, last: int) -> Integers:
+        """Borders of spans `first` to `last` - 1: int64[last - first + 1]."""
         numbers = np.arange(first, last + 1, dtype=np.int64)
         if self.fixed:
             return self.edge(0) + numbers * self.fixed
@@ -237,6 +240,7 @@ class Calendar:
         return np.array([self.edge(number) for number in numbers.tolist()], np.int64)
 
     def numbers(self, times: Integers) -> Integers:
+        """Span of each instant: int64[n]."""
         if self.fixed:
             return (times - self.edge(0)) // self.fixed
         if not times.size:
@@ -249,6 +253,7 @@ class Calendar:
         return np.searchsorted(edges, times, side="right") - 1 + first
 
     def border(self, name: str, value: Instant) -> int:
+        """Span that begins at a public point in time; ParameterError if none."""
         moment = as_instant(name, value, self.zone)
         number = self.number(moment)
         if self.edge(number) != moment:

@@ -166,6 +166,7 @@ class Tail:
 
     @classmethod
     def unknown(cls, clip: tuple[float, float], bound: tuple[float, float] | None) -> Tail:
+        """The tail of which nothing is released."""
         return cls(clip, tail_edges(clip, bound), np.empty(0, np.int64), 0.0)
 
     @cached_property
@@ -326,9 +327,11 @@ class ValueCounts:
         return [each.counts for each in self._choosers.values()]
 
     def top(self, side: int) -> float:
+        """Distance of the bound's end from 0."""
         return abs(self.bound[side > 0])
 
     def observe(self, values: Floats) -> None:
+        """Add finite values; one of 0 or of the other sign counts as 0."""
         for side, chooser in self._choosers.items():
             chooser.observe(values if side > 0 else -values)
 
@@ -341,6 +344,7 @@ class ValueCounts:
             chooser.counts[:] += np.bincount(bins, shares, chooser.counts.size).astype(np.int64)
 
     def candidates(self, side: int) -> Floats:
+        """Rising candidates for an end."""
         chooser = self._choosers[side]
         step = _threshold_task(self.top(side), Fraction(1), 1.0, MAX_ROWS).resolution
         units: Floats = np.minimum(chooser.candidates * step, self.top(side))

@@ -234,6 +234,7 @@ class Growing:
 
     @property
     def array(self) -> Array:
+        """The entries."""
         return self._held[: self.size]
 
     def add(self, part: Array) -> None:
@@ -257,6 +258,7 @@ class Numbers:
 
     @property
     def pairs(self) -> Integers:
+        """The pairs by number: int64[size, 2]."""
         return self._pairs[: self.size]
 
     def of(self, first: Integers, second: Integers, *, learns: bool = True) -> Integers:
@@ -461,10 +463,12 @@ class Entries:
         return numbers
 
     def missing(self) -> int:
+        """Number of the missing entry, which is added."""
         kind = self.values[0].type if self.values else arrow.null()
         return int(self.of(arrow.nulls(1, kind))[0][0])
 
     def take(self, numbers: Integers) -> pa.Array:
+        """The entries with these numbers."""
         entries = arrow.chunked_array(self.values) if self.values else arrow.nulls(0)
         found = entries.take(arrow.array(numbers))
         return found.combine_chunks() if self.values else found
@@ -503,10 +507,12 @@ class Keys:
 
     @property
     def size(self) -> int:
+        """Number of keys."""
         return self.sizes[-1]
 
     @property
     def sizes(self) -> tuple[int, ...]:
+        """Nodes of each depth; 1 for all keys together."""
         return 1, *(each.size for each in self._nodes)
 
     def codes(self, columns: Sequence[pa.Array], rows: int = 0) -> Integers:
@@ -529,10 +535,12 @@ class Keys:
         return node
 
     def check_type(self, name: str, kind: pa.DataType) -> None:
+        """ParameterError unless given entries can have this Arrow type."""
         check_single(arrow.nulls(0, kind))
         self._entries[self.names.index(name)].of_type(kind, refuses=True)
 
     def words(self) -> Integers:
+        """64 bits of each key for the hash of a row, whatever its number: int64[K]."""
         return self.named()[:, 0].view(np.int64)
 
     def named(self) -> NDArray[np.uint64]:
@@ -561,6 +569,7 @@ class Keys:
         return found[::-1]
 
     def columns(self, depth: int | None = None) -> dict[str, list[object]]:
+        """Entries by key column, one for each node of a depth (by default keys)."""
         paths = self._path(len(self.names) if depth is None else depth)
         return {
             name: entries.take(path).to_pylist()
@@ -569,6 +578,7 @@ class Keys:
 
     @property
     def parents(self) -> tuple[Integers, ...]:
+        """Each node's number one depth above, by depth from 1 on."""
         return tuple(each.pairs[:, 0].copy() for each in self._nodes)
 
     def added(self, sums: Integers, depth: int) -> Integers:
@@ -580,10 +590,12 @@ class Keys:
         return sums if depth or not self.names or sums.shape[2] else np.zeros((*sums.shape[:2], 1), np.int64)
 
     def entries(self, which: Integers) -> list[pa.Array]:
+        """Entries of keys by their numbers, one array for each column."""
         paths = self._path(len(self.names))
         return [entries.take(path[which]) for entries, path in zip(self._entries, paths, strict=True)]
 
     def missing(self) -> Flags:
+        """Flags of keys with a missing entry."""
         found: Flags = np.zeros(self.size, np.bool_)
         for entries, path in zip(self._entries, self._path(len(self.names)), strict=True):
             found |= (entries.digests.pairs == MISSING).all(axis=1)[path]

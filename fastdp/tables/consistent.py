@@ -56,9 +56,11 @@ class Consistent:
 
     @property
     def windows(self) -> int:
+        """Number of windows."""
         return int(self.values[0].shape[0])
 
     def sums(self, depth: int, starts: Integers, stops: Integers) -> Floats:
+        """Sums over windows [start, stop) of every node of a depth: float64[q, K]."""
         return range_sums(self.values[depth], starts, stops)
 
     def variances(self, depth: int, lengths: Integers) -> Floats:

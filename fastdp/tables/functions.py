@@ -373,7 +373,7 @@ def aggregate(
         Privacy loss for one unit over everything that is released.
     unit : Rows or Person
         Rows that one person may change: :class:`fastdp.Rows` or :class:`fastdp.Person`; by default one row.  With a
-        Person seven hundredths of the budget are for numbers of rows that count and that are dropped
+        Person four hundredths of the budget are for numbers of rows that count and that are dropped
         (:attr:`Table.dropped_rows`).
     bounds : dict, number, pair or Value
         Public bound of each column of values: a number, from 0, a pair (low, high), or a :class:`fastdp.Value`; of a

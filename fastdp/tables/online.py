@@ -109,6 +109,7 @@ class Waiting:
 
     @classmethod
     def none(cls, columns: int, *, merges: bool) -> Waiting:
+        """A state without rows, which have so many columns, and without open windows."""
         return cls(np.empty((0, columns + 1), np.int64), np.empty(0, np.int64), merges)
 
     def compact(self, first: int) -> Waiting:
@@ -147,12 +148,15 @@ class Waiting:
         return self.rows[before.size if before.moved == self.moved else self.base : self.size, :-1]
 
     def of_first(self, windows: int) -> Integers:
+        """Rows of the first `windows` open windows: int64[n, c]."""
         return self.rows[person_rows.chained_rows(self.rows, self.ends[:windows]), :-1]
 
     def without_first(self, windows: int, rows: int) -> Waiting:
+        """The state after the first `windows` windows, with `rows` rows, are closed."""
         return replace(self, ends=self.ends[windows:], gone=self.gone + rows)
 
     def alone(self) -> Waiting:
+        """A copy whose rows no other state shares."""
         return replace(self, rows=self.rows[: self.size].copy())
 
 
@@ -204,10 +208,12 @@ class KeyNoise(NamedTuple):
 
     @property
     def scale(self) -> Fraction:
+        """Scale of N and Z."""
         return Fraction(self.total) / Fraction(self.loss)
 
     @property
     def noise(self) -> LaplaceDistribution:
+        """Distribution of N and Z."""
         return geometric_distribution(self.scale)
 
     def thresholds(self, first: int, last: int) -> Integers:
@@ -264,6 +270,7 @@ class OnlineKeys:
 
     @classmethod
     def none(cls, names: tuple[str, ...]) -> OnlineKeys:
+        """No keys."""
         return cls(Keys(names), 0, np.empty((0, 3), np.int64))
 
     @property
@@ -277,12 +284,14 @@ class OnlineKeys:
         return self.table.chosen(self.begins < HIDDEN)
 
     def learned(self, columns: list[pa.Array]) -> tuple[OnlineKeys, Integers]:
+        """The state with new keys of rows, and the number of each row's key."""
         # Another state may have more keys.
         state = self if self.table.size == self.size else self.alone()
         codes = state.table.codes(columns)
         return state if state.table.size == state.size else state._with(size=state.table.size), codes
 
     def alone(self) -> OnlineKeys:
+        """A copy whose table no other state shares."""
         table = Keys(self.table.names)
         table.codes(self.table.entries(np.arange(self.size)))
         return self._with(table=table, known={})
@@ -293,6 +302,7 @@ class OnlineKeys:
         return found
 
     def learned_one(self, entry: object) -> tuple[OnlineKeys, int]:
+        """The same for the key of one row, of one column."""
         code = self.known.get(entry, self.size)
         if code < self.size:
             return self, code
@@ -354,6 +364,7 @@ class OnlineKeys:
         return found
 
     def with_part(self, part: bytes) -> OnlineKeys:
+        """The state with a part that :meth:`parts` wrote; ValueError if it fits no keys."""
         kind, _, raw = part.partition(b":")
         if kind == _NAMES:
             table = arrow.ipc.open_stream(raw).read_all()

@@ -73,6 +73,7 @@ class Bins:
         window_sums.add_ones(windows, bins, first, counts.reshape(len(counts), counts.shape[1] * BINS))
 
     def nodes(self, counts: Integers) -> Integers:
+        """Counts of all nodes, the top level first: int64[nodes, W, K]."""
         upper = counts.reshape(*counts.shape[:2], FAN_OUT, BINS // FAN_OUT).sum(axis=3)
         return np.ascontiguousarray(np.concatenate([upper, counts], axis=2).transpose(2, 0, 1))
 

@@ -154,10 +154,12 @@ class PersonRows:
         return self.persons.digests.size if self._plan.periods is None else self._periods.size
 
     def totals(self) -> Integers:
+        """Rows of each person (and period): int64[p]."""
         found: Integers = np.bincount(self._groups.array, minlength=self._size)
         return found
 
     def weights(self, words: Integers, rule: KeyRule, key: Key) -> Integers:
+        """Sums of weights of distinct keys, dropped rows included: int64[K]."""
         persons, periods = np.arange(self.persons.digests.size), np.zeros(self._size, np.int64)
         if self._plan.periods is not None:
             persons, periods = (np.ascontiguousarray(each) for each in self._periods.pairs.T)
@@ -170,6 +172,7 @@ class PersonRows:
         return sums
 
     def kept(self, plan: TablePlan) -> Kept:
+        """The rows that count; the collected ones leave memory."""
         columns = self._groups, self._hashes, self._windows, self._codes
         groups, hashes, windows, codes = (each.array for each in columns)
         first, spans = (int(windows.min()), int(np.ptp(windows)) + 1) if windows.size else (0, 0)
@@ -226,6 +229,7 @@ class TableRelease:
 
     @property
     def noise_fingerprint(self) -> str | None:
+        """Fingerprint of the key; None in a simulation."""
         return None if self.key.simulated else self.key.fingerprint()
 
     def check(self) -> None:

@@ -83,6 +83,7 @@ class Quantity:
 
     @property
     def sensitivity(self) -> int:
+        """Largest change by one row, in steps of ``resolution``."""
         if self.name == "count" or self.counts:
             return 1
         most = int(max(abs(self.low - self.centre), abs(self.high - self.centre)))
@@ -94,10 +95,12 @@ class Quantity:
 
     @property
     def levels(self) -> int:
+        """Numbers that one row changes: a node of each level of bins."""
         return LEVELS if self.name == "histogram" else 1
 
     @property
     def ends(self) -> tuple[float, float]:
+        """Ends of the clip."""
         return self.low * self.grid, self.high * self.grid
 
     @property
@@ -119,6 +122,7 @@ class Quantity:
 
     @property
     def labels(self) -> tuple[str | float, ...]:
+        """Labels of the noise key, by scale and clip."""
         if self.counts:
             return self.name, *(self.ends if self.name == "histogram" else ())
         return self.name, self.low, self.high, self.centre, self.grid, self.resolution
@@ -149,6 +153,7 @@ class BinCounts:
         self._bins.add((rows.windows, np.where(wrong, -1, rows.codes), values), first, self._counts)
 
     def numbers(self) -> Integers:
+        """Counts of all nodes: int64[nodes, W, K]."""
         return self._bins.nodes(self._counts)
 
 
@@ -169,6 +174,7 @@ class DistinctCounts:
         self._counts += np.bincount(fresh, minlength=self._counts.size).reshape(self._counts.shape)
 
     def numbers(self) -> Integers:
+        """Numbers of distinct entries: int64[1, W, K]."""
         return self._counts[None]
 
 
@@ -221,6 +227,7 @@ class Number(NamedTuple):
 
     @property
     def known(self) -> bool:
+        """True if the number stands out of its noise."""
         return self.value > KNOWN * math.sqrt(self.variance)
 
 
@@ -284,6 +291,7 @@ class Released:
 
     @property
     def has_persons(self) -> bool:
+        """True if the unit is a person, of whose rows a bounded number count."""
         rows = self.guarantee.rows
         return rows is not None and rows.who is not None
 
@@ -293,14 +301,17 @@ class Released:
 
     @property
     def sizes(self) -> tuple[int, ...]:
+        """Number of nodes of each depth."""
         return 1, *(parents.size for parents in self.parents)
 
     @property
     def sums(self) -> tuple[Measured, ...]:
+        """Sums of every level, the cells first."""
         return tuple(each for each in self.measured if not each.quantities[0].counts)
 
     @property
     def quantities(self) -> tuple[Quantity, ...]:
+        """The sums of every level."""
         return self.sums[0].quantities if self.sums else ()
 
     def counts(self, name: str, column: str) -> Measured:
@@ -308,9 +319,11 @@ class Released:
         return self.measured[firsts.index((name, column))]
 
     def index(self, name: str, column: str = ROWS) -> int | None:
+        """Number of a quantity; None if not released."""
         return next((i for i, q in enumerate(self.quantities) if (q.name, q.column) == (name, column)), None)
 
     def cells(self, name: str, column: str | None = None) -> Integers:
+        """Noisy sums of each window and key; by default of the only column."""
         found = next(i for i, q in enumerate(self.quantities) if q.name == name and column in (None, q.column))
         cells: Integers = self.measured[0].steps[found]
         return cells

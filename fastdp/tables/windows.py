@@ -106,6 +106,7 @@ class WindowsMachine(Machine[WindowsState]):
 
     @property
     def private(self) -> bool:
+        """True if keys are private."""
         return self.plan.key_rule == "private"
 
     @cached_property
@@ -119,6 +120,7 @@ class WindowsMachine(Machine[WindowsState]):
 
     @property
     def calendar(self) -> Calendar:
+        """The windows."""
         assert self.plan.calendar is not None  # noqa: S101 - there are times
         return self.plan.calendar
 
@@ -156,6 +158,7 @@ class WindowsMachine(Machine[WindowsState]):
         return Batch(instants, floats, named, digests, _NEVER)
 
     def read_one(self, times: Any, values: Any, keys: Any, who: Any) -> Batch | None:
+        """The same of one row in plain types; None for other rows."""
         plan = self.plan
         moment = online.instant(times, self.calendar.zone)
         number, key, person = online.number(values), online.only(keys), online.person(who)
@@ -239,6 +242,7 @@ class WindowsMachine(Machine[WindowsState]):
         return not self.private and not any(each.counts for each in self.quantities)
 
     def publish(self, first: int, sums: Integers, key: Key) -> Released:
+        """The release of windows from number `first` on, from the exact sums of :meth:`collect`."""
         return self._emit(*self._measure(first, [sums], key, self.table), None)
 
     def _measure(

@@ -73,6 +73,10 @@ box = [0, 0, 1, 1]
         ("epsilon = 2", "epsilon is no command"),
         ("[release", "fastdp.toml: "),
         ("[release]\nepsilon = 'x'", "'x' is not a valid float"),
+        ("[release]\nepsilon = true", "epsilon: expected a number, a text or a list of them"),
+        ("[release]\nmax-range = [1, 2]", "'1,2' is not a valid integer"),
+        ("[release]\nquiet = 1", "quiet: expected true or false"),
+        ("[release]\nholdout = 1.5", "'1.5' is not a valid integer"),
         ("[release]\ndelta = 1e-6", "--delta does not apply to --method tops"),
     ):
         Path("fastdp.toml").write_text(content)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import fastdp
 from tests.engines.scenes import (
     assert_altered_replay,
     counting_job,
@@ -71,3 +72,20 @@ def test_streams_of_a_data_frame(tmp_path: Path) -> None:
             ).compute()
         assert list(published.columns) == ["id", "place", "published"]
         assert dict(zip(published["place"], published["published"], strict=True)) == expected(job, rows)
+
+
+def test_parts_of_other_types_are_one_table_with_persons(client: Any) -> None:
+    """An empty part and categories of each part have other Arrow types than the rest."""
+    pd, dd = pytest.importorskip("pandas"), pytest.importorskip("dask.dataframe")
+    from fastdp.engines import dask
+
+    n = np.arange(300)
+    at = pd.Timestamp("2026-01-01") + pd.to_timedelta(n % 48, unit="h")
+    frame = pd.DataFrame({"at": at, "kwh": n % 7, "k": np.where(n % 3, "a", "b"), "who": [f"p{i % 40}" for i in n]})
+    time, unit = fastdp.Time("at", "1d", start="2026-01-01", stop="2026-01-03"), fastdp.Person("who", rows=4)
+    options = {"by": "k", "keys": ["a", "b"], "epsilon": 1.0, "clip": 5.0, "unit": unit, "seed": 1}
+    one = fastdp.totals(frame, "kwh", time, **options)
+    parts = [frame[:0], frame[:100], frame[100:].assign(kwh=frame["kwh"][100:].astype(float))]
+    for made in (parts, [each.assign(k=each["k"].astype("category")) for each in parts]):
+        given = dd.from_map(lambda k, made=made: made[k], range(3), meta=made[0])
+        assert fastdp.totals(dask.table(given), "kwh", time, **options).arrow.equals(one.arrow)

@@ -352,15 +352,12 @@ DATA: dict[str, tuple[Inputs, ...]] = {
     "frame": (tables, columns),
 }
 #: Shown by intention: texts that are paths or choices, the length of a key, the number of entries of a column.
-SHOWN = {
-    **_named("frame keys persons", "text", "long text alone"),
-    **_named("key secret", "long"),
-}
+SHOWN = {**_named("frame keys persons", "text", "long text alone"), **_named("key secret", "long")}
 #: Names of columns and of streams, and numbers, are public: arguments by the beginnings of calls.
 PUBLIC = (
     *((call, ("value", "ids")) for call in ("means", "totals", "release", "plan", "Plan")),
     *(("Person", ("rows",)), ("Guarantee", ("rows", "times")), ("Ledger", ("times",)), ("Release", ("streams",))),
-    *(("thresholds", ("lengths",)), ("datasets", ("batch", "path"))),
+    *(("thresholds", ("lengths",)), ("datasets", ("batch",))),
 )
 
 

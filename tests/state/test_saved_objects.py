@@ -326,7 +326,7 @@ def test_copies_never_share_noise(name: str, early: bool) -> None:
         assert same == case.plain
 
 
-JUNK = (None, -1, 0, 1, 7, 2**63, 0.5, float("nan"), "?", "", [], {}, [1, 2], bytes(8), b"", True)
+JUNK = (None, -1, 0, 1, 7, 2**70, 0.5, float("nan"), "?", "", [], {}, [1, 2], bytes(8), b"", True)
 
 
 def leaves(content, path=()):

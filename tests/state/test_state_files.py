@@ -107,9 +107,9 @@ class Record:
 def test_records_come_back_to_the_last_bit() -> None:
     whole = np.array([[-(2**63), 2**63 - 1], [2**32, -1]])
     real = np.array([0.1, -0.0, 5e-324, 1.7976931348623157e308, np.pi])
-    record = Record(2**63, 0.1, None, whole, real, ((1, 0.5), (2, 0.25)))
+    record = Record(2**70, 0.1, None, whole, real, ((1, 0.5), (2, 0.25)))
     again = codec.restore(Record, codec.decode(codec.encode(codec.describe(record))))
-    assert (again.count, again.share, again.name, again.pairs) == (2**63, 0.1, None, record.pairs)
+    assert (again.count, again.share, again.name, again.pairs) == (2**70, 0.1, None, record.pairs)
     assert again.whole.dtype == np.int64
     assert again.real.dtype == np.float64
     assert np.array_equal(again.whole, whole)

@@ -568,22 +568,6 @@ def test_rows_of_busy_persons_are_not_said_to_be_all() -> None:
     assert found["count_low"][0] <= capped <= found["count_high"][0]
 
 
-@pytest.mark.parametrize(("each", "better"), [(5, 0.8), (6, 1.3), (40, 1.01)])
-@pytest.mark.filterwarnings("ignore::fastdp.errors.AccuracyWarning")
-def test_dropped_rows_within_their_noise_add_little(each: int, better: float) -> None:
-    frame, errors = pd.DataFrame({"who": np.repeat(np.arange(4000), each)}), []
-    for seed in range(40):
-        t = fastdp.counts(frame, epsilon=0.5, unit=fastdp.Person("who", rows=5), seed=seed)
-        (dropped, variance), counted = t.released.rows.dropped, t.released.rows.counted.value
-        kept, (low, high) = int(t.released.cells("count")[0, 0]), t.interval(0, 1)
-        added = max(dropped - variance / dropped, 0.0) if dropped > 0.0 else 0.0
-        assert t.estimate(0, 1)[0] == pytest.approx(kept * (1.0 + added / counted))
-        assert low[0] <= kept * (1.0 + max(dropped, 0.0) / counted) <= high[0]
-        errors.append(np.array([added, max(dropped, 0.0)]) - 4000 * min(each - 5, 20))
-    less, all_of_them = np.sqrt(np.mean(np.square(errors), axis=0))
-    assert less <= better * all_of_them
-
-
 def test_a_share_of_dropped_rows_is_known_or_none() -> None:
     few = pd.DataFrame({"p": range(60)})
     for seed in range(8):

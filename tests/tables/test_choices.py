@@ -400,7 +400,7 @@ def test_numbers_of_rows_have_noise_of_their_sensitivity():
     frame = pa.table({"who": np.arange(40_000) // 5})
     rows = fastdp.counts(frame, epsilon=2.0, unit=fastdp.Person("who", rows=5), seed=1).released.rows
     assert rows.counted.variance == pytest.approx(2 * (5 / 0.02) ** 2, rel=1e-3)
-    assert rows.dropped.variance == pytest.approx(2 * (20 / 0.12) ** 2, rel=1e-3)
+    assert rows.dropped.variance == pytest.approx(2 * (20 / 0.06) ** 2, rel=1e-3)
     where = "a larger rows=, or a per="
     assert said(choices.warn_of_dropped, rows, 5, where) == []
     (many,) = said(choices.warn_of_dropped, rows._replace(dropped=rows.counted), 5, where)

@@ -120,7 +120,7 @@ def load_circles(
     batch, initial, box
         See the module; points outside the box are an error.
     """
-    events = read_events(str(path), {"x": "x", "y": "y", "event": "move"}, ragged=True)
+    events = read_events(_existing(path), {"x": "x", "y": "y", "event": "move"}, ragged=True)
     places, cancels = events.points, np.full(len(events.points), -1)
     there: dict[Any, deque[int]] = defaultdict(deque)
     for i, (place, addition) in enumerate(zip(map(tuple, places.tolist()), events.additions, strict=True)):
@@ -140,13 +140,22 @@ def _read_all(paths: Sequence[str | Path], unnamed: Columns | None) -> tuple[Flo
     ``unnamed`` has the columns of a file without a heading.
     """
     parts = [(np.empty(0), np.empty((0, 2)))]
-    for path in paths:
-        events = read_events(str(path), dict.fromkeys(("x", "y", "time")), unnamed=unnamed, ragged=True)
+    for k, path in enumerate(paths):
+        file = _existing(path, f"path[{k}]" if len(paths) > 1 else "path")
+        events = read_events(file, dict.fromkeys(("x", "y", "time")), unnamed=unnamed, ragged=True)
         times = np.empty(0) if events.times is None else events.times
         parts.append((times, events.points))
     times, places = (np.concatenate(columns) for columns in zip(*parts, strict=True))
     order = np.argsort(times, kind="stable")
     return times[order], places[order]
+
+
+def _existing(path: str | Path, name: str = "path") -> str:
+    """The path as text; FileNotFoundError if there is no such file, by place in a list, which may be a column."""
+    text = validation.path(name, path)
+    if not Path(text).exists():
+        raise FileNotFoundError(f"{f'path = {text!r}' if name == 'path' else name}: there is no such file")
+    return text
 
 
 def seeded(seed: int | None) -> np.random.Generator:
