@@ -116,7 +116,7 @@ def release(ctx: click.Context, /, **given: Any) -> None:
 
     The first M values choose a threshold (none with --sensitivity); each later value is published as one private
     value. Where IN says how many values it holds, adaptive withholds none: all of them choose the threshold, in a
-    pass of their own. Values are read and written in chunks, in constant memory.
+    pass of their own. Values are read and written in chunks, in constant memory; a .npz output is held in memory.
     """
     options, account = options_of(ctx, METHODS), Account.of(given)
     if given["season"] is not None and given["method"] != "adaptive":

@@ -217,9 +217,9 @@ def test_a_person_moves_the_counts_of_a_choice_by_one_weight():
         assert sum(each[1:].max() for each in above) <= choices.WEIGHT
         assert sum(each[1].sum() for each in above) > 0.9 * choices.WEIGHT, "however many rows"
 
-    nobody = ValueCounts(TASK.bound, persons=True)
-    nobody.weigh(np.empty(0), np.empty(0, np.int64))
-    assert not any(nobody.counts(side).any() for side in nobody.sides)
+    empty = ValueCounts(TASK.bound, persons=True)
+    empty.weigh(np.empty(0), np.empty(0, np.int64))
+    assert not any(empty.counts(side).any() for side in empty.sides)
     one = of_persons([4, 1], [5.0, 5.0, 5.0, -3.0, 5.0])
     assert [int(one.counts(side)[1:].sum()) for side in (-1, 1)] == [1023, 3071 + 4095]
 
