@@ -287,6 +287,7 @@ def test_the_progress_bar_moves_to_the_total(suffix, write_input, values, monkey
 #: Prints how many threads each reader starts; the last is Arrow's usual way.
 COUNTING = """
 import io
+import os
 from pathlib import Path
 import numpy, pandas, pyarrow.parquet
 from tqdm import tqdm
@@ -307,6 +308,9 @@ for read in (
     before = len(list(Path("/proc/self/task").iterdir()))
     read()
     print(len(list(Path("/proc/self/task").iterdir())) - before)
+# The pool of the control, the last line, may abort a process that ends.
+print(end="", flush=True)
+os._exit(0)
 """
 
 
