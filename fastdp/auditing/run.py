@@ -265,7 +265,7 @@ def audit(
     seed: int | str | None = None,
     progress: bool = True,
 ) -> AuditResult:
-    """Run a mechanism on two adjacent inputs and bound its privacy loss from below.
+    """Bound a mechanism's privacy loss from below by runs on two adjacent inputs.
 
     Parameters
     ----------

@@ -25,13 +25,13 @@ def release(rows: Foreign, job: Job, every: int = 60) -> Foreign:
     job : Job
         Mechanism, name and location of the secret.
     every : int
-        Rows wait until the watermark passes the next multiple of so many seconds, because Beam gives no order.
+        Beam gives no order, so rows wait until the watermark passes the next multiple of so many seconds.
 
     Returns
     -------
     apache_beam.PCollection
-        Of rows ``(id, published, *others)``, without those within a hold-out.  A late row is published behind those
-        before it; of equal timestamps the one with the lesser value is first.
+        Of rows ``(id, published, *others)``, without those within a hold-out.  A late row comes last; of equal
+        timestamps the lesser value is first.
     """
     beam, length = engine("beam", "apache_beam"), validation.integer("every", every, 1) * MICROSECONDS
 

@@ -1,8 +1,7 @@
 """Windows inside engines: shards hold rows by person, and one release adds up their exact sums (``docs/engines.md``).
 
-An engine calls two functions from state to state: :class:`Shard` collects rows and, once the clock passes the end of
-a window, gives its :data:`Share`, exact sums, sealed; :func:`merge` adds the shares, each shard's once, and releases
-the window when all are there.
+:class:`Shard` collects rows and, once the clock passes a window's end, gives its :data:`Share`, exact sums, sealed;
+:func:`merge` adds each shard's once, and releases the window when all are there.
 """
 
 from __future__ import annotations

@@ -223,9 +223,8 @@ class Key:
     def from_bytes(cls, secret: bytes) -> Key:
         """Key that the user keeps (32 bytes of full entropy), for releases that can be repeated.
 
-        Compositions that differ in any parameter get independent noise.  Never use one key and composition for two
-        streams without names (:meth:`of_stream`), nor for an altered copy: equal noise reveals the difference
-        (``docs/sharp_edges.md``).
+        Compositions that differ in any parameter get independent noise.  Two streams, or an altered copy, under one
+        key and composition reveal their difference: name them (:meth:`of_stream`).
         """
         return cls(secret, simulated=False)
 

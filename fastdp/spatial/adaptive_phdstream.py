@@ -66,8 +66,8 @@ FILLED = ("origin", "parent", "first", "code", "ends", *KNOWN[1:])
 class Growth:
     """Growth of l leaves between two counts.
 
-    ``counts``: noisy events of ``elapsed`` steps; ``even``, ``own``: their forecasts by total growth and by the
-    leaf's own; ``estimate``: points before; ``coarse``: share of new points in leaves that should have been cut.
+    ``counts``: noisy events of ``elapsed`` steps; ``even``, ``own``: forecasts by total growth and the leaf's own;
+    ``estimate``: points before; ``coarse``: share of new points in leaves too large.
     """
 
     counts: Integers

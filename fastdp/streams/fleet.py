@@ -400,8 +400,8 @@ class Fleet:
     def to_bytes(self, key: bytes | str | None = None) -> bytes:
         """The state as bytes for :meth:`from_bytes`.
 
-        Continue from them or this fleet, not both: noise trees (:class:`fastdp.ToPS`) would meet other values.
-        `key`, 32 bytes or a passphrase, encrypts (AES-256-GCM); without it all secrets are in clear.
+        Continue from them or this fleet, not both.  `key`, 32 bytes or a passphrase, encrypts (AES-256-GCM); without
+        it all secrets are in clear.
         """
         self._check()
         content, data = self._pack()

@@ -68,9 +68,9 @@ class Statistic:
 class Quantity:
     """One integer sum of each cell, or several counts.
 
-    Values are clipped to [``low``, ``high``] steps of ``grid``, less ``centre``.  "count" adds 1 for each row,
-    "square" the square, in steps of ``resolution``.  Cells alone have "histogram", of
-    bins from ``low`` to ``high``, and "distinct", of entries.
+    Values are clipped to [``low``, ``high``] steps of ``grid``, less ``centre``. "count" adds 1 a row, "square" the
+    square, in steps of ``resolution``; cells alone have "histogram", of bins from ``low`` to ``high``, and
+    "distinct".
     """
 
     name: str

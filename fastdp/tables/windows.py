@@ -42,8 +42,7 @@ _NEVER = int(np.iinfo(np.int64).min)
 class Batch(NamedTuple):
     """Input of one call: instants, values (float64[c, n]), keys, persons of rows; or the clock.
 
-    ``keys`` are numbers (-1: unlisted); of private keys they are columns of Arrow.  A tuple has that of one row: its
-    number, or a private key itself.
+    ``keys`` are numbers (-1: unlisted), private ones columns of Arrow; a tuple has one row's.
     """
 
     times: Integers
@@ -57,9 +56,9 @@ class Batch(NamedTuple):
 class WindowsState:
     """State between two calls; ``late``, ``waiting`` and ``keys`` are secret.
 
-    ``n_seen`` counts calls that changed something.  Windows that end up to ``clock`` (microseconds) are closed;
-    ``closed`` is the number of the first open one, and ``late`` counts rows that came after theirs was closed.
-    ``waiting`` holds the open windows' rows, ``keys`` private keys.
+    ``n_seen``: calls that changed something; windows up to ``clock`` (microseconds) are closed, ``closed`` is the
+    first open one's number; ``late``: rows of windows already closed; ``waiting``: open windows' rows; ``keys``:
+    private keys.
     """
 
     n_seen: int

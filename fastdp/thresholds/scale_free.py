@@ -86,11 +86,11 @@ class ScaleFree:
 
     Notes
     -----
-    Privacy: pure epsilon.  The score is monotone with sensitivity 1 (``docs/privacy.md``, section 2); the number of
-    values above the lowest candidate is released first: sequential composition.
+    Privacy: pure epsilon.  The score is monotone with sensitivity 1 (``docs/privacy.md``, section 2); the count above
+    the lowest candidate is released first.
 
-    Accuracy: ``docs/streams.md``.  If k epsilon < 1, one count is held against 1.5 k, slope 3 / (k epsilon).  Values,
-    bound and resolution times one factor give theta times it, exactly.
+    If k epsilon < 1, one count is held against 1.5 k, slope 3 / (k epsilon).  Values, bound and resolution times one
+    factor give theta times it (``docs/streams.md``).
 
     Examples
     --------
