@@ -57,7 +57,8 @@ class Ledger:
     Examples
     --------
     >>> import tempfile, fastdp
-    >>> ledger = fastdp.Ledger(tempfile.mkdtemp() + "/budget", limit_epsilon=1.0)
+    >>> path = tempfile.mkdtemp() + "/budget"
+    >>> ledger = fastdp.Ledger(path, limit_epsilon=1.0)
     >>> entry = ledger.spend(fastdp.Guarantee(0.75), stream="meter 17")
     >>> ledger.remaining("meter 17").epsilon
     0.25

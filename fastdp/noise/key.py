@@ -150,8 +150,9 @@ class Key:
     Examples
     --------
     >>> import fastdp
-    >>> secret = fastdp.Key.from_bytes(bytes(range(32)))  # 32 random bytes from your key store; not these
-    >>> publisher = fastdp.Adaptive(epsilon=0.5, bound=100.0, threshold=20.0, key=secret.of_stream("meter 17"))
+    >>> store = bytes(range(32))  # 32 random bytes of your own; not these
+    >>> key = fastdp.Key.from_bytes(store).of_stream("meter 17")
+    >>> publisher = fastdp.Adaptive(0.5, bound=100.0, threshold=20.0, key=key)
     >>> publisher.guarantee.simulated
     False
     """

@@ -442,7 +442,8 @@ class AdaptivePHDStream(SpatialPublisher[AdaptiveState]):
     Examples
     --------
     >>> import numpy as np, fastdp
-    >>> stream = fastdp.AdaptivePHDStream(fastdp.spatial.Box((0, 0), (1, 1)), epsilon=1.0, seed=1)
+    >>> domain = fastdp.spatial.Box((0, 0), (1, 1))
+    >>> stream = fastdp.AdaptivePHDStream(domain, epsilon=1.0, seed=1)
     >>> points = np.random.default_rng(1).random((1000, 2))
     >>> stream.step(points, np.empty((0, 2))).shape[1]  # synthetic points
     2

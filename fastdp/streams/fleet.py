@@ -71,7 +71,8 @@ class Fleet:
     Examples
     --------
     >>> import fastdp
-    >>> fleet = fastdp.Fleet(fastdp.Adaptive(epsilon=1.0, bound=10.0, threshold=5.0), seed=1)
+    >>> publisher = fastdp.Adaptive(epsilon=1.0, bound=10.0, threshold=5.0)
+    >>> fleet = fastdp.Fleet(publisher, seed=1)
     >>> ids, out = fleet.publish([7, 8, 7], [2.0, 3.0, 2.5])
     >>> ids.tolist(), len(fleet)
     ([7, 8, 7], 2)

@@ -84,7 +84,7 @@ class Time:
     Examples
     --------
     >>> import fastdp
-    >>> fastdp.Time("timestamp", "1h", start="2024-05-01", zone="Europe/Paris").every
+    >>> fastdp.Time("at", "1h", start="2024-05-01", zone="Europe/Paris").every
     '1h'
     """
 

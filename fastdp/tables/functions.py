@@ -416,10 +416,15 @@ def aggregate(
     Examples
     --------
     >>> import pandas as pd, fastdp
-    >>> frame = pd.DataFrame({"at": pd.date_range("2024-05-01", periods=96, freq="30min"), "kwh": 0.4, "euro": 2.0})
-    >>> wanted = {"kwh": ["sum", "mean"], "euro": "mean", "*": "count"}
-    >>> bounds = {"kwh": fastdp.Value(clip=2.0), "euro": fastdp.Value(clip=5.0)}
-    >>> table = fastdp.aggregate(frame, wanted, "at", "1d", epsilon=1.0, bounds=bounds, seed=1)
+    >>> times = pd.date_range("2024-05-01", periods=96, freq="30min")
+    >>> frame = pd.DataFrame({"at": times, "kwh": 0.4, "euro": 2.0})
+    >>> table = fastdp.aggregate(
+    ...     frame,
+    ...     {"kwh": ["sum", "mean"], "euro": "mean", "*": "count"},
+    ...     "at", "1d", epsilon=1.0,
+    ...     bounds={name: fastdp.Value(clip=5.0) for name in ("kwh", "euro")},
+    ...     seed=1,
+    ... )
     >>> len(table), table.names
     (2, ['kwh_sum', 'kwh_mean', 'euro_mean', 'count'])
     """
@@ -487,10 +492,13 @@ def totals(
     Examples
     --------
     >>> import pandas as pd, fastdp
-    >>> frame = pd.DataFrame({
-    ...     "at": pd.date_range("2024-05-01", periods=96, freq="30min"), "meter": ["a", "b"] * 48, "kwh": 0.4
-    ... })
-    >>> table = fastdp.totals(frame, "kwh", "at", "1h", by="meter", keys=["a", "b"], epsilon=1.0, clip=2.0, seed=1)
+    >>> times = pd.date_range("2024-05-01", periods=96, freq="30min")
+    >>> meter = ["a", "b"] * 48
+    >>> frame = pd.DataFrame({"at": times, "meter": meter, "kwh": 0.4})
+    >>> table = fastdp.totals(
+    ...     frame, "kwh", "at", "1h", by="meter", keys=["a", "b"],
+    ...     epsilon=1.0, clip=2.0, seed=1,
+    ... )
     >>> table.guarantee.unit
     'one row of the table'
     """
@@ -520,7 +528,8 @@ def counts(
     Examples
     --------
     >>> import pandas as pd, fastdp
-    >>> frame = pd.DataFrame({"at": pd.date_range("2024-05-01", periods=96, freq="30min")})
+    >>> times = pd.date_range("2024-05-01", periods=96, freq="30min")
+    >>> frame = pd.DataFrame({"at": times})
     >>> table = fastdp.counts(frame, "at", "1h", epsilon=1.0, seed=1)
     >>> len(table)
     48
@@ -556,8 +565,11 @@ def means(
     Examples
     --------
     >>> import pandas as pd, fastdp
-    >>> frame = pd.DataFrame({"at": pd.date_range("2024-05-01", periods=2000, freq="1min"), "kwh": 0.4})
-    >>> table = fastdp.means(frame, "kwh", "at", "1d", epsilon=1.0, clip=2.0, seed=1)
+    >>> times = pd.date_range("2024-05-01", periods=2000, freq="1min")
+    >>> frame = pd.DataFrame({"at": times, "kwh": 0.4})
+    >>> table = fastdp.means(
+    ...     frame, "kwh", "at", "1d", epsilon=1.0, clip=2.0, seed=1
+    ... )
     >>> abs(float(table.mean(0, 1)[0]) - 0.4) < 0.1
     True
     """

@@ -514,8 +514,10 @@ class Windows(Publisher[WindowsState]):
     --------
     >>> import numpy as np, fastdp
     >>> time = fastdp.Time("at", "1h", start="2024-05-01")
-    >>> windows = fastdp.Windows({"kwh": "sum"}, time, epsilon=1.0, bounds=10.0, seed=1)
-    >>> times = np.arange("2024-05-01T00:00", "2024-05-01T03:00", 60, "datetime64[s]")
+    >>> windows = fastdp.Windows(
+    ...     {"kwh": "sum"}, time, epsilon=1.0, bounds=10.0, seed=1
+    ... )
+    >>> times = np.datetime64("2024-05-01T00", "s") + 60 * np.arange(180)
     >>> len(windows.add(times, np.full(times.size, 2.0)))
     0
     >>> len(windows.advance("2024-05-01T02:30"))

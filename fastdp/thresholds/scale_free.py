@@ -100,7 +100,8 @@ class ScaleFree:
     ...     perturber=fastdp.perturbers.Hierarchy(fan_out=4, prune=0),
     ...     epsilon=1.0, bound=1e6, holdout=5000, max_range=4096, seed=1,
     ... )
-    >>> publisher.publish(np.random.default_rng(1).exponential(1000.0, 5000)).size
+    >>> values = np.random.default_rng(1).exponential(1000.0, 5000)
+    >>> publisher.publish(values).size
     0
     >>> 2000.0 < publisher.threshold < 8000.0
     True
