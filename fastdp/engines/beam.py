@@ -140,9 +140,10 @@ def _waiting(beam: Foreign, due: Callable[[Foreign, int | None], int | None], st
             key, row = pair
             if row is not None:
                 rows.add((at.micros, row))
-            self._set(due(key, None if row is None else at.micros), soon, timer)
+            self._wake(due(key, None if row is None else at.micros), soon, timer)
 
-        def _set(self, when: int | None, soon: Foreign, timer: Foreign) -> None:
+        def _wake(self, when: int | None, soon: Foreign, timer: Foreign) -> None:
+            """Set the key's timer to `when`, in microseconds, unless it fires earlier: at the time in `soon`."""
             before = soon.read()
             if when is not None and (before is None or when < before):
                 soon.write(when)
@@ -165,7 +166,7 @@ def _waiting(beam: Foreign, due: Callable[[Foreign, int | None], int | None], st
             state.write(after)
             for each in rest:
                 rows.add(each)
-            self._set(when, soon, timer)
+            self._wake(when, soon, timer)
             yield from out
 
     return Waiting()

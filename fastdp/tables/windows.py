@@ -14,6 +14,7 @@ import numpy as np
 
 from fastdp import validation
 from fastdp.data.column import as_column, as_floats
+from fastdp.data.source import FAMILIES
 from fastdp.errors import DataError, ParameterError
 from fastdp.guarantee import Guarantee
 from fastdp.kinds import Array, Bounds, Duration, Flags, Floats, Instant, Integers, Keys
@@ -602,7 +603,7 @@ class Windows(Publisher[WindowsState]):
             For rows that are not accepted; nothing is consumed.
         """
         home = type(times).__module__.partition(".")[0]
-        self._family = home if home in ("pandas", "polars") else "pyarrow"
+        self._family = home if home in FAMILIES else "pyarrow"
         machine = self._machine
         batch = machine.read_one(times, values, keys, persons)
         return self._table(machine.read(times, values, keys, persons, None) if batch is None else batch)
