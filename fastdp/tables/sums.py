@@ -117,8 +117,8 @@ class Quantity:
         low, high = float(self.low), float(self.high)
         given = windows, keys, values, first, 1.0 / self.grid, low, high, self.centre
         if self.name == "square":
-            return window_sums.add_squares(*given, self.factor, sums) < 0
-        return window_sums.add_values(*given, sums) < 0
+            return window_sums.add_squares(*given, self.factor, sums)
+        return window_sums.add_values(*given, sums)
 
     @property
     def labels(self) -> tuple[str | float, ...]:
