@@ -50,7 +50,8 @@ class Guarantee:
     Examples
     --------
     >>> import fastdp
-    >>> guarantee = fastdp.Adaptive(epsilon=0.5, bound=100.0, threshold=20.0).guarantee
+    >>> publisher = fastdp.Adaptive(epsilon=0.5, bound=100.0, threshold=20.0)
+    >>> guarantee = publisher.guarantee
     >>> print(guarantee)
     epsilon = 0.5 for one value of the stream (replace one value), central model, exact on this machine
     >>> fastdp.Guarantee.from_dict(guarantee.to_dict()) == guarantee

@@ -137,9 +137,8 @@ def make_grid(
 ) -> Grid:
     """The grid, proved to fit int64; ParameterError for a given resolution that does not.
 
-    By default the resolution is the largest power of two up to bound * 2^-32, doubled until the noise fits and is at
-    most 2^40 steps, beyond which the sampler is slow and noise hides the rounding.  With hats the noise of `theta`
-    reaches `reach` scales.
+    By default the largest power of two up to bound * 2^-32, doubled until the noise fits in 2^40 steps, beyond which
+    the sampler is slow.  With hats the noise of `theta` reaches `reach` scales.
     """
     if not MIN_BOUND <= bound <= MAX_BOUND:
         raise ParameterError(f"bound = {bound!r}: expected between {MIN_BOUND} and {MAX_BOUND}")
@@ -199,8 +198,8 @@ EVENT_STEPS = 2**10
 def make_event_grid(sensitivity: float, resolution: float | None, epsilon: float, max_range: int) -> EventGrid:
     """Grid of values without a bound, which saturate beyond a public magnitude; errors as of :func:`make_grid`.
 
-    By default the resolution is the largest power of two that splits sensitivity and noise scale into 2^10 steps, or
-    a coarser one where noise would exceed 2^40 steps.
+    By default the largest power of two that splits sensitivity and noise scale into 2^10 steps, or coarser where
+    noise would exceed 2^40.
     """
     if not MIN_BOUND <= sensitivity <= MAX_BOUND:
         raise ParameterError(f"sensitivity = {sensitivity!r}: expected between {MIN_BOUND} and {MAX_BOUND}")

@@ -1,17 +1,17 @@
 """Parameters as records: type, range and default of each are declared once, on a field.
 
-A class decorated with :func:`record` is a frozen dataclass whose fields are :func:`parameter` calls::
+A frozen dataclass whose fields are :func:`parameter` calls::
 
     @record
     class Exponential:
         alpha: float = parameter(Real(above=0.0, most=1.0), default=0.5)
 
 From these follow checks, the publisher's constructor (:func:`constructor`), JSON (:mod:`fastdp.state.codec`), noise
-identity (:mod:`fastdp.noise.canonical`), command line options and ``tests/packaging/test_refusals.py``.  Meanings
-stand once too, in the public class's docstring (:func:`meanings`).
+identity (:mod:`fastdp.noise.canonical`) and command line options; meanings are in the public class's docstring
+(:func:`meanings`).
 
-A field whose annotation names None is optional; ``words=("optimal",)`` accepts these texts besides.  Relations
-between fields: the record's ``_check``.
+A field annotated with None is optional; ``words=("optimal",)`` accepts these texts too.  Relations between fields:
+``_check``.
 """
 
 from __future__ import annotations

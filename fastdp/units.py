@@ -88,9 +88,8 @@ class Person:
     column : str
         The column of persons; equal values of other types are one person (``docs/tables.md``).
     rows : int or "auto"
-        Rows of a person that count, those of least keyed hash, spread evenly over a period, whatever the order and
-        other persons.  "auto": chosen privately, with a fiftieth of the budget, so that noise and dropped rows err
-        alike.
+        Rows of a person that count, those of least keyed hash, spread evenly over a period. "auto": chosen with a
+        fiftieth of the budget, so that noise and dropped rows err alike.
     per : str or timedelta, optional
         The unit is a person's rows in any one period of this length, such as "1d", aligned as windows; by default
         all.

@@ -265,7 +265,7 @@ def audit(
     seed: int | str | None = None,
     progress: bool = True,
 ) -> AuditResult:
-    """Run a mechanism on two adjacent inputs and bound its privacy loss from below.
+    """Bound a mechanism's privacy loss from below by runs on two adjacent inputs.
 
     Parameters
     ----------
@@ -308,8 +308,12 @@ def audit(
     --------
     >>> import fastdp
     >>> def careless(values, generator):  # needs twice this noise
-    ...     return sum(values) + int(fastdp.discrete_laplace(0.5, 1, rng=generator)[0])
-    >>> found = fastdp.audit(careless, [1, 0], [1, 1], epsilon=1.0, trials=2000, seed=1, progress=False)
+    ...     noise = fastdp.discrete_laplace(0.5, 1, rng=generator)
+    ...     return sum(values) + int(noise[0])
+    >>> found = fastdp.audit(
+    ...     careless, [1, 0], [1, 1], epsilon=1.0,
+    ...     trials=2000, seed=1, progress=False,
+    ... )
     >>> found.epsilon_lower > 1.0
     True
     """

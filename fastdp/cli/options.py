@@ -70,9 +70,9 @@ def with_options(
 ) -> _Decorator:
     """A decorator that adds the listed options; a line has flags, two spaces and help.
 
-    Between come ``METAVAR:type`` or ``(a|b)``, ``as`` with the argument's name, ``required`` or ``multiple``, and
-    ``=`` with the default; only help makes a switch.  A line of flags has options declared as fields of ``records``,
-    else as parameters of ``methods``.  ``more``: arguments of :func:`click.option`, by name.
+    Between come ``METAVAR:type`` or ``(a|b)``, ``as`` with the argument's name, ``required`` or ``multiple``, ``=``
+    with the default; only help makes a switch.  Flags alone: declared as fields of ``records``, else parameters of
+    ``methods``.  ``more``: arguments of :func:`click.option`.
     """
     entries = list(_entries(listed))
     shared = {name: given for _, name, given in _entries(SHARED)} if listed is not SHARED else {}

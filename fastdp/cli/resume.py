@@ -1,7 +1,6 @@
 """``--state``: a release that was killed is run again and writes the same bytes.
 
-The file holds key, options and, before any output, a keyed digest of the input; another input under the same noise
-would reveal the difference and is refused (``docs/state.md``, "Commands").
+The file holds key, options and a keyed digest of the input; another input is refused (``docs/state.md``, "Commands").
 """
 
 from __future__ import annotations

@@ -111,7 +111,7 @@ class Block:
         B, values of a block; the paper uses 8.
     settles : bool
         In PHDStream: a cell that is no longer a leaf ends its block early, at no cost.  The paper's counter does not,
-        and biases sums: a node that looks small by chance is merged and keeps its noise (``docs/points.md``).
+        which biases sums (``docs/points.md``).
 
     Notes
     -----

@@ -24,7 +24,7 @@ from fastdp.data.column import (
     open_arrow,
     read_only,
 )
-from fastdp.data.source import arrow, open_source
+from fastdp.data.source import FAMILIES, arrow, open_source
 from fastdp.errors import DataError, ParameterError
 from fastdp.kinds import Array, Floats, Frame, Indices, Values
 
@@ -38,7 +38,7 @@ ACCEPTED_ROWS = (
     "of lists as Arrow and polars have them"
 )
 #: Modules that define frames, and their families.
-FAMILIES = {"pandas": "pandas", "polars": "polars", "pyarrow": "pyarrow", "duckdb": "duckdb", "_duckdb": "duckdb"}
+_FAMILY_OF = {**dict(zip(FAMILIES, FAMILIES, strict=True)), "_duckdb": "duckdb"}
 ACCEPTED = "a pandas or polars frame, an Arrow table, or a DuckDB relation"
 
 
@@ -188,7 +188,7 @@ def as_streams(streams: object, offsets: object, value: str | None, by: str | No
 
 def _family(streams: object) -> str | None:
     for base in type(streams).__mro__:
-        family = FAMILIES.get(base.__module__.partition(".")[0])
+        family = _FAMILY_OF.get(base.__module__.partition(".")[0])
         if family is not None:
             # Of the class: a lazy frame warns where it is asked for its columns.
             framed = hasattr(type(streams), "columns") and getattr(streams, "ndim", 2) == 2

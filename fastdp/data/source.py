@@ -29,6 +29,7 @@ ACCEPTED = (
 )
 #: How a file is read, by the end of its name.
 FORMATS = {".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".arrow": "ipc", ".feather": "ipc"}
+#: Libraries whose data frames come in and go out (:func:`fastdp.data.frames.in_family`).
 FAMILIES = ("pandas", "polars", "pyarrow", "duckdb")
 
 

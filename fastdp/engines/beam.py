@@ -25,13 +25,13 @@ def release(rows: Foreign, job: Job, every: int = 60) -> Foreign:
     job : Job
         Mechanism, name and location of the secret.
     every : int
-        Rows wait until the watermark passes the next multiple of so many seconds, because Beam gives no order.
+        Beam gives no order, so rows wait until the watermark passes the next multiple of so many seconds.
 
     Returns
     -------
     apache_beam.PCollection
-        Of rows ``(id, published, *others)``, without those within a hold-out.  A late row is published behind those
-        before it; of equal timestamps the one with the lesser value is first.
+        Of rows ``(id, published, *others)``, without those within a hold-out.  A late row comes last; of equal
+        timestamps the lesser value is first.
     """
     beam, length = engine("beam", "apache_beam"), validation.integer("every", every, 1) * MICROSECONDS
 
@@ -140,9 +140,10 @@ def _waiting(beam: Foreign, due: Callable[[Foreign, int | None], int | None], st
             key, row = pair
             if row is not None:
                 rows.add((at.micros, row))
-            self._set(due(key, None if row is None else at.micros), soon, timer)
+            self._wake(due(key, None if row is None else at.micros), soon, timer)
 
-        def _set(self, when: int | None, soon: Foreign, timer: Foreign) -> None:
+        def _wake(self, when: int | None, soon: Foreign, timer: Foreign) -> None:
+            """Set the key's timer to `when`, in microseconds, unless it fires earlier: at the time in `soon`."""
             before = soon.read()
             if when is not None and (before is None or when < before):
                 soon.write(when)
@@ -165,7 +166,7 @@ def _waiting(beam: Foreign, due: Callable[[Foreign, int | None], int | None], st
             state.write(after)
             for each in rest:
                 rows.add(each)
-            self._set(when, soon, timer)
+            self._wake(when, soon, timer)
             yield from out
 
     return Waiting()

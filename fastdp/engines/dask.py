@@ -106,8 +106,8 @@ def table(frame: Foreign) -> EngineTable:
     Parameters
     ----------
     frame : dask.dataframe.DataFrame or path
-        A path of Parquet or CSV, or a folder of Parquet files, which all workers reach: a task for each file, or row
-        group of a single one, on this process's ``distributed.Client`` or its threads.
+        Parquet or CSV, or a folder of Parquet files, which all workers reach: a task for each file, or row group of a
+        single one, on this process's ``distributed.Client`` or threads.
 
     Returns
     -------
@@ -118,8 +118,8 @@ def table(frame: Foreign) -> EngineTable:
 
     Notes
     -----
-    Sums have no noise yet: the cluster's operator sees them.  With a :class:`fastdp.Person` workers get the key by
-    whose hashes rows are chosen, never that of the noise.  Row numbers in errors count within a partition.
+    The cluster's operator sees sums without noise; with a :class:`fastdp.Person` workers get the hash key, never the
+    noise's.  Row numbers in errors count within a partition.
     """
     return EngineTable(partial(_open, frame))
 

@@ -29,8 +29,8 @@ def release(rows: Foreign, job: Job) -> Foreign:
 
     Notes
     -----
-    The state of an id is a ``ValueState`` of bytes, restored together with the source's positions: rows since the
-    last checkpoint come again after a crash, and give the same output.
+    Each id has a ``ValueState`` of bytes: rows since the last checkpoint come again after a crash, with the same
+    output.
     """
     stream, types = engine("flink", "pyflink.datastream"), engine("flink", "pyflink.common").Types
     descriptor = engine("flink", "pyflink.datastream.state").ValueStateDescriptor

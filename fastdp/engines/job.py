@@ -52,16 +52,16 @@ class Job:
         Public; two jobs under one secret need two names.
     secret : str or callable
         Location of 32 secret bytes: ``"file:PATH"`` (owner-only, raw or hexadecimal), ``"env:NAME"`` (64 hexadecimal
-        digits), or a function that asks your secret store.  Engines log arguments, so the bytes themselves are
-        refused.
+        digits), or a function that asks your secret store.  The bytes themselves are refused, as engines log
+        arguments.
 
     Notes
     -----
     Stream ``id`` equals a publisher's with ``key=job.key.of_stream(id)``, for any workers, shards and batches.  A
     pickled job holds the secret's location; :meth:`to_bytes` seals by AES-256-GCM a state without the secret.
 
-    Privacy: one stream's for each value.  Equal replays give equal output; others independent noise from the first
-    differing block on, at the cost of one more release of later values (``docs/noise.md``, section 2).
+    Privacy: one stream's for each value.  Equal replays give equal output; altered ones cost one more release of
+    later values (``docs/noise.md``, section 2).
     """
 
     def __init__(

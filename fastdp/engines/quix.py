@@ -36,8 +36,8 @@ def release(frame: Foreign, job: Job) -> Foreign:
 
     Notes
     -----
-    State and offsets are committed in one checkpoint.  With ``processing_guarantee="at-least-once"`` later messages
-    come again after a crash, with the same output; with ``"exactly-once"`` readers see each output once.
+    With ``processing_guarantee="at-least-once"`` messages since the last checkpoint come again after a crash, with
+    the same output; with ``"exactly-once"`` readers see each once.
     """
     checkpoint = _checkpoint(frame, job.resume, job.suspend)
 
@@ -59,9 +59,9 @@ def windows(frame: Foreign, job: Job) -> Foreign:
     ----------
     frame : quixstreams.dataframe.StreamingDataFrame
         Of one topic.  A message is a row, a mapping from column names to entries, or a list of rows; with a
-        :class:`fastdp.Person` its key is the person, so that a person's rows are in one partition, else DataError, of
-        which the application's ``on_processing_error`` decides.  A text, under any key, is a tick of the public clock
-        ("2024-05-01T12:00"), sent to each partition behind its rows up to then; later ones are dropped.
+        :class:`fastdp.Person` its key is the person, else DataError, which ``on_processing_error`` may handle.  A
+        text, under any key, is a tick of the public clock ("2024-05-01T12:00"), sent to each partition behind its
+        rows up to then; later ones are dropped.
     job : Job
         Of a :class:`fastdp.Windows`.
 
@@ -73,8 +73,8 @@ def windows(frame: Foreign, job: Job) -> Foreign:
 
     Notes
     -----
-    Sealed sums of the partitions meet in a repartition topic of Quix.  Both guarantees of Quix count each message
-    once, as its state and offset are in one checkpoint; with "at-least-once" a window may be given again, the same.
+    Sealed sums of the partitions meet in a repartition topic.  Both guarantees of Quix count each message once; with
+    "at-least-once" a window may be given again, the same.
     """
 
     def read(stored: bytes | None, number: int) -> Shard:

@@ -122,7 +122,7 @@ class Shards(ABC):
     def _begin(self) -> None:
         """Write the state before the first batch of each shard; StateError for another job's folder, or a lost state.
 
-        The parameters are written last, so that a folder with them has a state of each shard.
+        Parameters are written last: a folder with them is complete.
         """
         path, made = self.folder / JOB, [self.folder / f"shard-{k}-of-{self.shards}" for k in range(self.shards)]
         begun = path.exists()

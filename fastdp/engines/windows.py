@@ -1,8 +1,7 @@
 """Windows inside engines: shards hold rows by person, and one release adds up their exact sums (``docs/engines.md``).
 
-An engine calls two functions from state to state: :class:`Shard` collects rows and, once the clock passes the end of
-a window, gives its :data:`Share`, exact sums, sealed; :func:`merge` adds the shares, each shard's once, and releases
-the window when all are there.
+:class:`Shard` collects rows and, once the clock passes a window's end, gives its :data:`Share`, exact sums, sealed;
+:func:`merge` adds each shard's once, and releases the window when all are there.
 """
 
 from __future__ import annotations
@@ -104,29 +103,25 @@ def owned(job: Job, rows: Sequence[Mapping[str, object]], shards: int) -> dict[i
 def _read(
     job: Job, rows: Sequence[Mapping[str, object]], call: Callable[[Columns], T]
 ) -> Iterator[tuple[Sequence[int], T]]:
-    """Places of rows and the answer of `call` to their columns, each of one type: a row changes no other.
+    """Places of rows, by parts that are accepted together, and the answer of `call` to their columns.
 
-    A row that is not accepted alone is dropped, so that it cannot stop the job; the log says why.
+    A row changes no other: where one is not accepted beside others, rows of each type, then halves of them, are asked
+    for alone.  A row that is not accepted alone is dropped, so that it cannot stop the job; the log says why.
     """
     waiting: list[Sequence[int]] = [range(len(rows))] if len(rows) else []
     while waiting:
         places = waiting.pop()
-        parts: dict[object, list[int]] = {}
         try:
-            columns = columns_of(job, [rows[i] for i in places])
-            if all(len(set(map(type, column))) == 1 for column in columns.values()):
-                yield places, call(columns)
-                continue
-            kinds = zip(*(map(type, column) for column in columns.values()), strict=True)
-            for i, kind in zip(places, kinds, strict=True):
-                parts.setdefault(kind, []).append(i)
+            yield places, call(columns_of(job, [rows[i] for i in places]))
         except (DataError, ParameterError) as error:
             if len(places) == 1:
                 log.warning("a row was dropped: %s", error)
                 continue
+            parts: dict[object, list[int]] = {}
+            for i in places:
+                parts.setdefault(tuple(map(type, rows[i].values())), []).append(i)
             middle = len(places) // 2
-            parts = {0: list(places[:middle]), 1: list(places[middle:])}
-        waiting += parts.values()
+            waiting += parts.values() if len(parts) > 1 else (places[:middle], places[middle:])
 
 
 class Shard:

@@ -1,7 +1,7 @@
 """Exact noise in DuckDB's SQL, for numbers that a query has aggregated.
 
-One registered function is one release, over any order, chunks and queries: the caller states the change of all its
-values by one contribution, so all answers cost epsilon, even for queries that depend on earlier ones.
+One registered function is one release: the caller states the change of all its values by one contribution, so answers
+to all queries together cost epsilon.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ def register(
 
     Notes
     -----
-    The function is volatile: a relation fetched twice is evaluated twice.  NULL stays NULL, so whether a group has a
-    value is public; NaN and infinity are refused.
+    A relation fetched twice is evaluated twice.  NULL stays NULL, so whether a group has a value is public; NaN and
+    infinity are refused.
     """
     told = "pyarrow is not installed: expected it beside DuckDB (pip install 'fastdp-streams[parquet]')"
     pa = imported("pyarrow", ParameterError(told))

@@ -56,9 +56,11 @@ def make_discrete_laplace(
     >>> import opendp.prelude as dp
     >>> from fastdp.interop.opendp import make_discrete_laplace
     >>> dp.enable_features("contrib", "honest-but-curious")
-    >>> space = dp.vector_domain(dp.atom_domain(bounds=(0, 10))), dp.symmetric_distance()
-    >>> total = dp.t.make_sum(*space)
-    >>> private = total >> make_discrete_laplace(*total.output_space, sensitivity=10, epsilon=0.5)
+    >>> domain = dp.vector_domain(dp.atom_domain(bounds=(0, 10)))
+    >>> total = dp.t.make_sum(domain, dp.symmetric_distance())
+    >>> space = total.output_space
+    >>> noise = make_discrete_laplace(*space, sensitivity=10, epsilon=0.5)
+    >>> private = total >> noise
     >>> private.map(1)
     0.5
     """

@@ -48,18 +48,17 @@ class Ledger:
 
     Notes
     -----
-    Privacy: exact basic composition (``docs/privacy.md``, section 3) of releases with independent noise: one whose
-    noise an entry has already, or is unknown, is refused.  Two names of one stream, shares that overlap and a secret
-    used elsewhere cannot be detected.
+    Privacy: exact basic composition (``docs/privacy.md``, section 3); a release whose noise an entry has, or is
+    unknown, is refused.  Two names of one stream, overlapping shares and a secret used elsewhere are not detected.
 
-    A call is one transaction, on disk before it returns, in time independent of the number of releases.  Threads can
-    share an object, processes a file on a local disk.  A release is reserved, then committed; a reservation whose
-    process died counts as spent.
+    A call is one transaction, on disk before it returns.  Threads can share an object, processes a file on a local
+    disk.  A reservation whose process died counts as spent.
 
     Examples
     --------
     >>> import tempfile, fastdp
-    >>> ledger = fastdp.Ledger(tempfile.mkdtemp() + "/budget", limit_epsilon=1.0)
+    >>> path = tempfile.mkdtemp() + "/budget"
+    >>> ledger = fastdp.Ledger(path, limit_epsilon=1.0)
     >>> entry = ledger.spend(fastdp.Guarantee(0.75), stream="meter 17")
     >>> ledger.remaining("meter 17").epsilon
     0.25
@@ -105,8 +104,7 @@ class Ledger:
         """Cost allowed to one more release of a stream: on these positions, this share or these times.
 
         Never overstated where epsilons add up; where rhos do, a pure release below it may be refused.  In the
-        stream's present unit: a weaker one has less.  Delta includes the distance of sampled noise
-        (:func:`fastdp.ledger.compose`).
+        stream's present unit; delta includes the distance of sampled noise.
         """
         asked = Entry(0, "", stream, Guarantee(0.0), part, start, stop, None, "", "spent").checked()
         if times is not None and not isinstance(times, Times):
@@ -131,8 +129,8 @@ class Ledger:
     def by_period(self, stream: str, per: Duration = "1y") -> dict[str | None, Budget]:
         """Loss of a person, with all their rows, in each calendar period of the data's time.
 
-        A person counts once for each period of their unit; a unit of k rows assumes that none has more.  Releases for
-        one row are left out.
+        A person counts once for each period of their unit.  Releases for one row are left out; a unit of k rows
+        assumes that none has more.
 
         Parameters
         ----------
@@ -225,8 +223,8 @@ class Ledger:
         Parameters
         ----------
         guarantee : Guarantee or publisher
-            A publisher's ``guarantee``, class, public parameters and fingerprint are recorded; one without
-            ``noise_fingerprint`` is refused.  A simulation costs nothing.
+            A publisher's ``guarantee``, parameters and fingerprint are recorded; without ``noise_fingerprint`` it is
+            refused.  A simulation costs nothing.
         stream : str
             Name of the stream, which has the budget.
         start, stop : int, optional
@@ -293,8 +291,8 @@ class Ledger:
     def resume(self, number: int, publisher: Guaranteed) -> Reservation:
         """Continue a release that was reserved but never ended, for example after a crash.
 
-        Nothing is spent: the publisher gives the same values the same noise.  Other values would reveal their
-        difference, which the ledger cannot detect.  No error frees the budget, because some output may be out.
+        Nothing is spent: the publisher gives the same values the same noise; other values would reveal their
+        difference, undetected.  No error frees the budget.
 
         Parameters
         ----------
@@ -343,7 +341,7 @@ class Ledger:
         per : str or timedelta, optional
             The limit holds for a person with all their rows in each calendar period of this length ("1mo") of the
             data's time.  A release without public start and stop counts in every period; a unit without periods, or
-            with longer ones, has the limit once.  Limits for several lengths, and one without, all hold.
+            with longer ones, has the limit once.  All limits hold.
         note : str
             Such as who decided it.
         """

@@ -1,7 +1,7 @@
 """Exact sums of the costs of a stream's releases, in SQL tables, their composition, and the budget left.
 
-A pure epsilon has the rho epsilon^2 / 2; a release with a delta and no rho has none.  Once a stream has a rho,
-epsilon is the least of its sum, of the rhos' at the summed delta, and of the Renyi divergences'.
+A pure epsilon has the rho epsilon^2 / 2; a release with a delta and no rho has none.  With a rho, epsilon is the
+least by sum, by rhos at the summed delta, and by Renyi divergences.
 
 Source: ToPS section 2.4; Rogers et al. 2016 (filters for adaptive budgets); ``docs/privacy.md``, section 3.
 """
@@ -328,9 +328,9 @@ class Temporary(sqlite3.Connection):
 class Odometer:
     """The largest cost of each stream's releases to any one of its elements, or of a region's.
 
-    Releases on the full stream add up; of ranges, shares and times the largest sum counts, and ranges without a label
-    may meet any share.  A replaced value is one element less and one more, so releases for one element have a largest
-    share of their own.  Other units, columns and zones add up in the weakest unit (:func:`multiple`).
+    Releases on the full stream add up; of ranges, shares and times the largest sum counts; ranges without a label may
+    meet any share.  A replaced value is one element less and one more.  Other units, columns and zones add up in the
+    weakest unit (:func:`multiple`).
     """
 
     def __init__(self, db: sqlite3.Connection | None = None) -> None:
@@ -625,7 +625,7 @@ def compose(entries: Sequence[Entry], stream: str = "") -> Guarantee:
     """The guarantee of these releases of one stream together, rounded up; ``"local"`` only if all are.
 
     Simulations and cancelled releases are left out.  Delta includes (1 + e^epsilon) times the distance of sampled
-    noise from its distribution.  `stream` is for messages.  ParameterError if units or adjacencies do not compose.
+    noise.  ParameterError if units or adjacencies do not compose.
     """
     counted = [entry for entry in entries if entry.counts]
     common = common_kind((entry.kind for entry in counted), stream)

@@ -1,8 +1,8 @@
-"""Noise bound to the exact sums that it protects, drawn by AES in bulk where they are known beforehand.
+"""Noise bound to the exact sums that it protects: by a chain, sum by sum; by AES in bulk; from a table in audits.
 
-F is AES-256 under a key of its own.  A sum has a number p, a xor of values of F; its words are F(p), F(p xor 1), ...
-In a stream, p_k = p_(k-1) xor F(k, s_k), with p_0 from the chain key.  In a table, the cell of key row d and window w
-has p = F(d) xor F((w, 1), s_1) xor ... xor F((w, n), s_n).  Proof: ``docs/noise.md``, section 2.
+In bulk, for sums that are known beforehand, F is AES-256 under a key of its own.  A sum has a number p; its words are
+F(p), F(p xor 1), ... In a stream, p_k = p_(k-1) xor F(k, s_k), p_0 from the chain key.  In a table, key row d and
+window w have p = F(d) xor F((w, 1), s_1) xor ... xor F((w, n), s_n) (``docs/noise.md``, section 2).
 
 Source: Bellare, Guerin and Rogaway 1995 (XOR MACs); Black and Rogaway 2002 (PMAC).
 """
@@ -31,8 +31,6 @@ from fastdp_kernels.noise import bound_sums, chacha
 # A chain key starts from the publisher's key; each sum advances it and yields the words of its own noise
 # (``chacha``).  One run has the distribution of independent noise.  The same sums again have the same
 # noise. Other sums have independent noise from the first difference on.  Proof: ``docs/noise.md``, section 2.
-#
-# Sums that are known beforehand have a faster rule (:mod:`fastdp.noise.binding`).
 
 Chain = Words
 #: Words of a chain key.

@@ -150,8 +150,9 @@ class Key:
     Examples
     --------
     >>> import fastdp
-    >>> secret = fastdp.Key.from_bytes(bytes(range(32)))  # 32 random bytes from your key store; not these
-    >>> publisher = fastdp.Adaptive(epsilon=0.5, bound=100.0, threshold=20.0, key=secret.of_stream("meter 17"))
+    >>> store = bytes(range(32))  # 32 random bytes of your own; not these
+    >>> key = fastdp.Key.from_bytes(store).of_stream("meter 17")
+    >>> publisher = fastdp.Adaptive(0.5, bound=100.0, threshold=20.0, key=key)
     >>> publisher.guarantee.simulated
     False
     """
@@ -223,9 +224,8 @@ class Key:
     def from_bytes(cls, secret: bytes) -> Key:
         """Key that the user keeps (32 bytes of full entropy), for releases that can be repeated.
 
-        Compositions that differ in any parameter get independent noise.  Never use one key and composition for two
-        streams without names (:meth:`of_stream`), nor for an altered copy: equal noise reveals the difference
-        (``docs/sharp_edges.md``).
+        Compositions that differ in any parameter get independent noise.  Two streams, or an altered copy, under one
+        key and composition reveal their difference: name them (:meth:`of_stream`).
         """
         return cls(secret, simulated=False)
 

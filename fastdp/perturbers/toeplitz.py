@@ -186,7 +186,8 @@ class Toeplitz:
     >>> import numpy as np, fastdp
     >>> from fastdp.perturbers import Toeplitz
     >>> publisher = fastdp.StreamPublisher(
-    ...     threshold=50.0, perturber=Toeplitz(), epsilon=1.0, delta=1e-6, bound=50.0, seed=1
+    ...     threshold=50.0, perturber=Toeplitz(),
+    ...     epsilon=1.0, delta=1e-6, bound=50.0, seed=1
     ... )
     >>> publisher.publish(np.full(1000, 20.0)).size
     1000

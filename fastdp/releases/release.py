@@ -108,11 +108,13 @@ class Release:
     Examples
     --------
     >>> import numpy as np, fastdp
-    >>> released = fastdp.release(np.full(4000, 20.0), epsilon=1.0, bound=100, threshold=40.0, seed=1)
+    >>> values = np.full(4000, 20.0)
+    >>> released = fastdp.release(values, 1.0, 100, threshold=40.0, seed=1)
     >>> low, high = released.interval([0], [1000], revised=True)
     >>> bool(low[0] < released.sum([0], [1000], revised=True)[0] < high[0])
     True
-    >>> many = fastdp.release_many(np.full((3, 100), 2.0), 1.0, bound=5.0, threshold=4.0, ids=[7, 8, 9], seed=1)
+    >>> streams = np.full((3, 100), 2.0)
+    >>> many = fastdp.release_many(streams, 1.0, 5.0, threshold=4.0, seed=1)
     >>> many.sum([0, 50], [100, 100], streams=[0, 2]).shape
     (2,)
     """
@@ -493,7 +495,8 @@ class Release:
         >>> rate = 3 + 3 * np.sin(np.arange(60_000) * 2 * np.pi / 480)
         >>> counts = np.random.default_rng(1).poisson(rate)
         >>> release = fastdp.release(counts, epsilon=0.02, sensitivity=1, seed=1)
-        >>> errors = [np.abs(each.revised - rate).mean() for each in (release, release.with_season(480))]
+        >>> both = release, release.with_season(480)
+        >>> errors = [np.abs(each.revised - rate).mean() for each in both]
         >>> bool(errors[1] < errors[0])
         True
         """

@@ -66,8 +66,8 @@ FILLED = ("origin", "parent", "first", "code", "ends", *KNOWN[1:])
 class Growth:
     """Growth of l leaves between two counts.
 
-    ``counts``: noisy events of ``elapsed`` steps; ``even``, ``own``: their forecasts by total growth and by the
-    leaf's own; ``estimate``: points before; ``coarse``: share of new points in leaves that should have been cut.
+    ``counts``: noisy events of ``elapsed`` steps; ``even``, ``own``: forecasts by total growth and the leaf's own;
+    ``estimate``: points before; ``coarse``: share of new points in leaves too large.
     """
 
     counts: Integers
@@ -328,6 +328,7 @@ class AdaptiveMachine(PointParameters, PointMachine[AdaptiveState]):
 
     @cached_property
     def plan(self) -> CellParameters:
+        """Public constants of PrivTree's choice of cells and of its counts, half of :attr:`rest` each."""
         half = self.rest / 2
         return CellParameters(self.domain, self.fan_out, self.max_depth, half, half, Simple())
 
@@ -378,12 +379,14 @@ class AdaptiveMachine(PointParameters, PointMachine[AdaptiveState]):
     def _count_total(
         self, state: AdaptiveState, tree: Tree, come: Integers, gone: Integers, key: Key
     ) -> tuple[TotalCount, Tree]:
+        """The total's counter after these events, and `tree` moved to its estimate; both as before without one."""
         if self.total is None:
             return state.total, tree
         total = self.total.step(state.total, come.size - gone.size, state.n_steps, key)
         return total, self.counting.adjusted(tree, self._missing(total, tree))
 
     def _missing(self, total: TotalCount, tree: Tree) -> float:
+        """Points that the tree's counts lack by the estimate of the total (least squares); 0 without one."""
         if self.total is None:
             return 0.0
         return self.total.missing(total, int(tree.released[0]), self.counting.noise * float(tree.weight[0]))
@@ -442,7 +445,8 @@ class AdaptivePHDStream(SpatialPublisher[AdaptiveState]):
     Examples
     --------
     >>> import numpy as np, fastdp
-    >>> stream = fastdp.AdaptivePHDStream(fastdp.spatial.Box((0, 0), (1, 1)), epsilon=1.0, seed=1)
+    >>> domain = fastdp.spatial.Box((0, 0), (1, 1))
+    >>> stream = fastdp.AdaptivePHDStream(domain, epsilon=1.0, seed=1)
     >>> points = np.random.default_rng(1).random((1000, 2))
     >>> stream.step(points, np.empty((0, 2))).shape[1]  # synthetic points
     2

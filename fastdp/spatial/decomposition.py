@@ -1,8 +1,7 @@
 """Tree of cells as columns, one private step on it, and its form in state files.
 
-Cells are stored breadth first, siblings side by side.  A step cuts the *step tree* from the root down, counts in its
-leaves and appends it to the *kept tree*; kept trees share memory.  The *counted tree* is that of the last count.
-Proof: ``docs/points.md``.
+Cells are stored breadth first.  A step cuts the *step tree* from the root down, counts in its leaves and appends it
+to the *kept tree*; the *counted tree* is that of the last count (``docs/points.md``).
 """
 
 from __future__ import annotations

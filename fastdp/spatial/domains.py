@@ -209,9 +209,8 @@ def as_boxes(lower: Values, upper: Values, dim: int, *, finite: bool = False) ->
 class CellParameters:
     """Public constants of a step: lambda = (2 beta - 1) / (beta - 1) / epsilon_tree, delta = lambda ln beta.
 
-    ``unit`` K, a power of two up to 2^20; ``bias`` Delta >= K delta, rounded up by more than the error of floats, as
-    the proof needs exp(-Delta / (K lambda)) <= 1 / beta; ``threshold`` K theta; ``fan_out`` beta; ``uniform``:
-    children have equal measures.
+    ``unit`` K, a power of two up to 2^20; ``bias`` Delta >= K delta, rounded up: the proof needs exp(-Delta / (K
+    lambda)) <= 1 / beta; ``threshold`` K theta; ``fan_out`` beta; ``uniform``: equal measures of children.
     """
 
     domain: Domain

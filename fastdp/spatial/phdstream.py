@@ -449,9 +449,10 @@ class PHDStream(SpatialPublisher[PHDState]):
     Examples
     --------
     >>> import numpy as np, fastdp
-    >>> stream = fastdp.PHDStream(fastdp.spatial.Box((0, 0), (1, 1)), epsilon=1.0, seed=1)
+    >>> domain = fastdp.spatial.Box((0, 0), (1, 1))
+    >>> stream = fastdp.PHDStream(domain, epsilon=1.0, seed=1)
     >>> points = np.random.default_rng(1).random((1000, 2)) / 2
-    >>> synthetic = stream.step(points, np.empty((0, 2)))  # additions, removals
+    >>> synthetic = stream.step(points, np.empty((0, 2)))  # added, removed
     >>> abs(stream.count((0, 0), (0.5, 0.5)) - 1000) < 100
     True
     """

@@ -472,8 +472,7 @@ class Publisher(Generic[S]):
     def keep(self, path: str | os.PathLike[str], key: bytes | str | None = None) -> None:
         """From now on, record the state in a file before a call returns (write-ahead); arguments as of :meth:`save`.
 
-        If a write fails, the call raises and consumes nothing.  A second path is refused: the first file would give
-        its noise to other values.
+        If a write fails, the call raises and consumes nothing.  A second path is refused.
         """
         file = StateFile(path, key)
         self._refuse_replay("keep")

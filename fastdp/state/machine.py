@@ -75,9 +75,9 @@ class Record(NamedTuple):
 class Machine(ABC, Generic[S]):
     """An online mechanism: its public parameters, and the step from state to state.
 
-    A frozen dataclass of the public parameters, with ``start`` and ``step`` (``docs/tutorials/own_mechanism.md``).
-    The state, of the type that ``start`` is annotated with, is a frozen dataclass (or tuple) of numbers, texts, and
-    int64 and float64 arrays.  ``step`` changes neither state nor batch, but may fill the unused rest of an array.
+    A frozen dataclass of the public parameters (``docs/tutorials/own_mechanism.md``).  The state, of ``start``'s
+    annotated type, is a frozen dataclass (or tuple) of numbers, texts, int64 and float64 arrays.  ``step`` changes
+    neither state nor batch, but may fill the unused rest of an array.
     """
 
     #: Parts that parameters may hold, by class name; a file never names anything else.

@@ -1,8 +1,7 @@
 """State files, written so that a crash loses nothing: compressed, sealed if a key is given, synced, owner-only.
 
-A key seals by AES-256-GCM, as noise and outputs together reveal the data; without one only damage is detected.
-Layout: a header, then frames: a state, then records of a journal.  A frame is length, CRC of it, nonce, and the
-sealed payload, whose authentication covers header and position.
+A key seals by AES-256-GCM; without one only damage is detected.  Layout: a header, then frames, of a state and
+records of a journal: length, its CRC, nonce, and sealed payload, authenticated with header and position.
 
 Source: ``docs/state.md``; NIST SP 800-38D; RFC 7914 (scrypt); RFC 5869 (HKDF).
 """

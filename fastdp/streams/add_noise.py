@@ -200,7 +200,9 @@ def add_noise(
     Examples
     --------
     >>> import fastdp
-    >>> noisy, guarantee = fastdp.add_noise([120, 0, 7], sensitivity=1, epsilon=0.5, return_guarantee=True)
+    >>> noisy, guarantee = fastdp.add_noise(
+    ...     [120, 0, 7], sensitivity=1, epsilon=0.5, return_guarantee=True
+    ... )
     >>> noisy.dtype
     dtype('int64')
     >>> guarantee.epsilon

@@ -71,7 +71,8 @@ class Fleet:
     Examples
     --------
     >>> import fastdp
-    >>> fleet = fastdp.Fleet(fastdp.Adaptive(epsilon=1.0, bound=10.0, threshold=5.0), seed=1)
+    >>> publisher = fastdp.Adaptive(epsilon=1.0, bound=10.0, threshold=5.0)
+    >>> fleet = fastdp.Fleet(publisher, seed=1)
     >>> ids, out = fleet.publish([7, 8, 7], [2.0, 3.0, 2.5])
     >>> ids.tolist(), len(fleet)
     ([7, 8, 7], 2)
@@ -400,8 +401,8 @@ class Fleet:
     def to_bytes(self, key: bytes | str | None = None) -> bytes:
         """The state as bytes for :meth:`from_bytes`.
 
-        Continue from them or this fleet, not both: noise trees (:class:`fastdp.ToPS`) would meet other values.
-        `key`, 32 bytes or a passphrase, encrypts (AES-256-GCM); without it all secrets are in clear.
+        Continue from them or this fleet, not both.  `key`, 32 bytes or a passphrase, encrypts (AES-256-GCM); without
+        it all secrets are in clear.
         """
         self._check()
         content, data = self._pack()

@@ -70,7 +70,9 @@ class ToPS(StreamPublisher):
     Examples
     --------
     >>> import numpy as np, fastdp
-    >>> publisher = fastdp.ToPS(epsilon=0.5, bound=100, holdout=1000, max_range=4096, seed=1)
+    >>> publisher = fastdp.ToPS(
+    ...     epsilon=0.5, bound=100, holdout=1000, max_range=4096, seed=1
+    ... )
     >>> publisher.publish(np.full(1500, 20.0)).size
     500
     """
@@ -172,7 +174,9 @@ class Adaptive(StreamPublisher):
     Examples
     --------
     >>> import numpy as np, fastdp
-    >>> publisher = fastdp.Adaptive(epsilon=0.5, bound=100, holdout=1000, max_range=4096, seed=1)
+    >>> publisher = fastdp.Adaptive(
+    ...     epsilon=0.5, bound=100, holdout=1000, max_range=4096, seed=1
+    ... )
     >>> publisher.publish(np.full(1500, 20.0)).size
     500
     """

@@ -447,8 +447,11 @@ class PAK(Publisher[PAKState]):
     Examples
     --------
     >>> import numpy as np, fastdp
-    >>> publisher = fastdp.PAK(epsilon=1.0, delta=1e-9, bound=100, length=2000, holdout=500, seed=1)
-    >>> publisher.publish(np.full(2000, 20.0)).size  # the sum of the first 500 values, and 1,500 running sums
+    >>> publisher = fastdp.PAK(
+    ...     epsilon=1.0, delta=1e-9, bound=100,
+    ...     length=2000, holdout=500, seed=1,
+    ... )
+    >>> publisher.publish(np.full(2000, 20.0)).size  # a sum of 500, 1,500 more
     1501
     >>> publisher.guarantee.arithmetic
     'real'

@@ -80,8 +80,10 @@ class StreamPublisher(Publisher[StreamState]):
     --------
     >>> import numpy as np, fastdp
     >>> publisher = fastdp.StreamPublisher(
-    ...     epsilon=1.0, bound=100.0, threshold=fastdp.thresholds.Fixed(40.0),
-    ...     perturber=fastdp.perturbers.Hierarchy(), smoother=fastdp.smoothers.Recent(), max_range=4096, seed=1,
+    ...     threshold=fastdp.thresholds.Fixed(40.0),
+    ...     perturber=fastdp.perturbers.Hierarchy(),
+    ...     smoother=fastdp.smoothers.Recent(),
+    ...     epsilon=1.0, bound=100.0, max_range=4096, seed=1,
     ... )
     >>> publisher.publish(np.full(1500, 20.0)).size
     1500

@@ -165,8 +165,8 @@ class WholeStream:
 
     Notes
     -----
-    Privacy: every value enters the choice of theta and one published sum: sequential composition
-    (``docs/streams.md``, "Blocks that follow released sums"), with noise bound to input, theta and the sums so far.
+    Privacy: every value enters the choice of theta and one published sum (``docs/streams.md``, "Blocks that follow
+    released sums").
     """
 
     holdout = 0

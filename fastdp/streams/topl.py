@@ -327,7 +327,8 @@ class ToPLServer(Publisher[ServerState]):
     --------
     >>> import fastdp
     >>> server = fastdp.ToPLServer(epsilon=2.0, bound=10.0, threshold=10.0)
-    >>> message = fastdp.local.Client(epsilon=2.0).answer(server.announcement, 3.5)  # on the user's device
+    >>> client = fastdp.local.Client(epsilon=2.0)  # on the user's device
+    >>> message = client.answer(server.announcement, 3.5)
     >>> server.receive(message).shape  # one unbiased estimate
     (1,)
     """
@@ -469,7 +470,9 @@ class ToPL(Publisher[SimulationState]):
     Examples
     --------
     >>> import numpy as np, fastdp
-    >>> simulation = fastdp.ToPL(epsilon=1.0, bound=100, holdout=1000, max_range=4096, seed=1)
+    >>> simulation = fastdp.ToPL(
+    ...     epsilon=1.0, bound=100, holdout=1000, max_range=4096, seed=1
+    ... )
     >>> simulation.publish(np.full(1500, 20.0)).size
     500
     """

@@ -1,6 +1,5 @@
 """Private totals, counts and means of a table with times, keys and persons.
 
-In the order of a release: ``plan`` (public parameters), ``columns`` and ``persons`` (rows, bounded by person),
-``calendar`` (windows), ``choices`` (clip, private keys), ``sums`` (sums and noise); ``functions`` calls them,
-``windows`` for rows that arrive over time.  ``answers`` computes estimates, ``table`` shows them.
+In order of a release: ``plan``, ``columns`` and ``persons``, ``calendar``, ``choices`` (clip, private keys), ``sums``
+(and noise), ``answers``, ``table``; called by ``functions``, and ``windows`` for rows that arrive over time.
 """

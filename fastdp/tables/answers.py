@@ -1,8 +1,7 @@
 """Estimates with error bars over windows and keys, of true values where possible (post-processing).
 
 A sum has the noise of its least squares (``consistent``) or the model's error (``revised``), with its share of the
-sum beyond the clip (``beyond``) and, with persons, of dropped rows.  A mean is a quotient; Fieller's interval is
-|D - mu C| <= z sd(D - mu C), z the largest of both sums' standardised quantiles and the normal one.
+sum beyond the clip (``beyond``) and of dropped rows.  A mean's interval is Fieller's.
 """
 
 from __future__ import annotations
@@ -48,8 +47,7 @@ TRUE, LIMITED, COUNTED, CLIPPED = "true", "capped", "counted", "clipped"
 class Answer:
     """Estimates, standard errors and interval ends: float64[q, K] each.
 
-    They are ``about`` the "true" answer, or one of those above; ``clipped`` is the answer about clipped values of the
-    rows that count.
+    ``about``: "true", or one of those above; ``clipped``: answer about clipped values of rows that count.
     """
 
     estimate: Floats

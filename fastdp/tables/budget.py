@@ -1,8 +1,8 @@
 """Budget of a release of a table: shares, the noise that each buys, and the guarantee.
 
-Shares are of epsilon, or of rho with Gaussian noise.  First come :data:`OF_ALL`; columns, with the rows ("*", if
-counted) as one, divide the rest by weight; of a column's first come :data:`OF_COLUMN`, then its sums and counts in
-equal parts, divided between levels.  Arithmetic is rational and rounded down.
+Shares are of epsilon, or of rho with Gaussian noise.  First come :data:`OF_ALL`; columns, with the rows ("*") as one,
+divide the rest by weight; of a column's first come :data:`OF_COLUMN`, then its sums and counts, equally.  Arithmetic
+is rational, rounded down.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ class Budget:
     def helpers(self) -> dict[tuple[str, str], float]:
         """Losses of helpers: (one of :data:`OF_ALL`, "*"), (one of :data:`OF_COLUMN`, column).
 
-        The choice of a clip takes at most its share: pure losses may be chosen adaptively within epsilon.
+        A clip's choice takes at most its share.
         """
         whole = self._amount(self.loss)
         found = {(name, ROWS): self._loss(whole * share) for name, share in self.of_all.items()}
@@ -197,9 +197,8 @@ class Budget:
     def rows_above(self, column: str) -> float:
         """Rows above the clip, in all windows, for which noise and clipping err alike.
 
-        The squared error of the sum of g windows of n rows, 2 g (s theta / eps)^2 + (g n E[(v - theta)+])^2, s the
-        sensitivity in clips, is least where n p = sqrt(2 / g) s / eps, if p E[(v - theta)+] / theta is about p^2, as
-        :class:`fastdp.thresholds.ScaleFree` takes it.
+        The squared error of a sum of g windows of n rows, 2 g (s theta / eps)^2 + (g n E[(v - theta)+])^2, s the
+        sensitivity in clips, is least where n p = sqrt(2 / g) s / eps (:class:`fastdp.thresholds.ScaleFree`).
         """
         plan, share = self.plan, self.of_columns[column] * self.level_shares[self.levels[0]]
         clips = 0.5 if plan.first_sum(column) == "deviation" else 1.0

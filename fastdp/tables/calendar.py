@@ -84,7 +84,7 @@ class Time:
     Examples
     --------
     >>> import fastdp
-    >>> fastdp.Time("timestamp", "1h", start="2024-05-01", zone="Europe/Paris").every
+    >>> fastdp.Time("at", "1h", start="2024-05-01", zone="Europe/Paris").every
     '1h'
     """
 
@@ -192,9 +192,8 @@ def most_spans(every: str, period: str, time_zone: str | None, origin: Instant |
 class Calendar:
     """Numbered half-open spans without gaps: span n is [edge(n), edge(n + 1)).
 
-    Up to hours the length is fixed; days, weeks (from Monday), months and years run from local midnight to local
-    midnight.  The origin begins a span: a point in time, by default midnight of 1970-01-01; for calendar units a
-    date, for months and years the first of a month.
+    Up to hours the length is fixed; longer spans run from local midnight to local midnight.  The origin begins a
+    span: a point in time; for calendar units a date, for months and years the first of a month.
     """
 
     def __init__(

@@ -1,8 +1,6 @@
 """Private choices and numbers before the sums, by noisy max over monotone counts (``docs/tables.md``, "Proofs").
 
-Of each column the clip, and rows beyond it in bins, from which follows the sum beyond it: that of (x - c)+ is the
-integral of the number of rows above y, from the clip c on.  Where that stands out of the noise, at edges that grow by
-a factor, it is interpolated in logarithms; then it falls as a Pareto tail of the same exponent.  With persons, the
+Of each column the clip, and rows beyond it in bins, from which the sum beyond it is interpolated; with persons, the
 number of rows of one, and of rows counted and dropped.
 """
 
@@ -361,10 +359,9 @@ class ValueCounts:
 def choose_clip(task: ColumnTask, found: ValueCounts, key: Key, counted: Number | None = None) -> Clip:
     """Ends of the clip by ScaleFree's noisy max on either side of 0.
 
-    Of a unit's k rows each is on one side, so that both sides together cost as much as the dearer one.  In
-    ScaleFree's rule the released number of rows above the lowest candidate replaces the hold-out's length and its
-    count.  With persons, whose released number of rows is `counted`, the rows of one share :data:`WEIGHT` steps that
-    stand for rows: noise then follows one person, not as many rows as one may have.
+    Of a unit's k rows each is on one side, so that both sides together cost as much as the dearer one.  The released
+    number of rows above the lowest candidate replaces the hold-out's length in ScaleFree's rule.  With persons
+    (`counted`: their released rows), the rows of one share :data:`WEIGHT` steps, so noise follows one person.
     """
     k, sides = task.contributions if counted is None else WEIGHT, found.sides
     noisy = noisy_counts([int(found.counts(side)[1:].sum()) for side in sides], k, task.counting, key, "rows")

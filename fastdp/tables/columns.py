@@ -386,7 +386,7 @@ def _firsts(numbers: Integers, before: int) -> Integers:
 class Entries:
     """Entries of a column by number: the given ones, or those of rows in order of arrival.
 
-    Entries that name one person or key are one, however they are spelled.  Digests are made once for each spelling.
+    Entries of one person or key are one, however spelled.
 
     Attributes
     ----------
@@ -430,7 +430,7 @@ class Entries:
     def of_type(self, kind: pa.DataType, *, refuses: bool = False) -> _Spelled:
         """Numbers of spellings of this type; with ``refuses`` ParameterError if given entries cannot have it.
 
-        A type that rows alone decide is never refused: its entries are the given ones that they name.
+        A type that rows alone decide is never refused.
         """
         kind = _text_or(kind)
         if kind not in self._spelled:

@@ -1,16 +1,9 @@
 """Sums over a tree of keys and over time from noisy ones (post-processing), and the budget of each level.
 
-Consistent sums, by least squares: nodes are prefixes of the key columns, and a level has one noisy sum for each
-window, or one over all.  Each node's windows split into their total and their deviations from its mean; in both the
-noise of a level is uncorrelated and of one variance, so two passes over the tree give the least squares (Hay et al.,
-VLDB 2010).
-
-Revised sums: windows of every node smoothed along time by blockwise James-Stein estimation (Efromovich and Pinsker
-1984; Cavalier and Tsybakov 2001): their mean, patterns of the local day, of weekdays and weekends, of the week, and
-cosines (DCT-II) of the rest.  A part of n coefficients with energy E in noise variances is multiplied by 1 - B,
-B = min(1, (n - 2) / E): noise goes, and in no part the expected square error grows.  The mean stays.  A node's
-windows are shrunk towards its share of its parent's; then a node and the sum of its children are made equal, from the
-leaves up by the model's variances (Morris 1983), then from the root down.
+Consistent sums, by least squares (Hay et al., VLDB 2010): nodes are prefixes of the key columns, a level has a noisy
+sum for each window, or one over all; a node's windows are split into total and deviations.  Revised sums: windows of
+every node smoothed along time by blockwise James-Stein estimation, shrunk towards the parent's share, made to add up
+again.  Both: ``docs/tables.md``.
 """
 
 from __future__ import annotations

@@ -44,8 +44,8 @@ class Value:
     bound : float or (float, float), optional
         Upper bound of a value, from 0, or both bounds, not computed from the table.
     clip : float or (float, float), optional
-        Publicly known ends to which values are clipped; then ``bound`` may be omitted.  By default chosen from the
-        rows with a share of the column's budget.
+        Publicly known ends to which values are clipped; then ``bound`` may be omitted.  By default chosen privately
+        from the rows.
     weight : float
         The column's budget relative to others'.
     nonfinite : "raise" or "zero"
@@ -92,8 +92,7 @@ class PrivateKeys:
     Parameters
     ----------
     share : float
-        Share of the budget; unused where counts without windows are released for units of rows, which then choose
-        keys.
+        Share of the budget; unused where released counts of rows choose keys.
     others : bool
         Release the rows of all other keys as one more key, the last, whose entries are missing.
 
@@ -352,9 +351,9 @@ def aggregate(
     Parameters
     ----------
     frame : table
-        A data frame of pandas, polars or pyarrow, a polars LazyFrame, a DuckDB relation, an Arrow stream, the path of
-        a Parquet or CSV file, or an engine's table (:func:`fastdp.engines.spark.table`,
-        :func:`fastdp.engines.dask.table`). Rows may be in any order; lazy tables and files are read in batches.
+        A data frame of pandas, polars or pyarrow, a polars LazyFrame, DuckDB relation, Arrow stream, path of Parquet
+        or CSV, or an engine's table (:func:`fastdp.engines.spark.table`, :func:`fastdp.engines.dask.table`).  Rows in
+        any order; lazy tables and files are read in batches.
     statistics : dict of str to str or list of str
         "sum", "mean", "var" (of the rows, without Bessel's correction), "std", "median", percentiles such as "p95",
         and "nunique" (distinct entries) of each column; "*": "count", the number of rows.
@@ -367,27 +366,25 @@ def aggregate(
         Key columns: every key has a number in every window.
     keys : list, mapping, "public", PrivateKeys or None
         Released keys: entries, or tuples for several columns, or a mapping of each column to a list, for all
-        combinations.  Rows with other keys are dropped.  "public": those of all rows, on your word that they are no
-        secret. :class:`fastdp.PrivateKeys`, or None with ``delta``: chosen privately.
+        combinations.  Rows with other keys are dropped. "public": those of all rows, if they are no secret.
+        :class:`fastdp.PrivateKeys`, or None with ``delta``: chosen privately.
     epsilon : float
         Privacy loss for one unit over everything that is released.
     unit : Rows or Person
         Rows that one person may change: :class:`fastdp.Rows` or :class:`fastdp.Person`; by default one row.  With a
-        Person four hundredths of the budget are for numbers of rows that count and that are dropped
-        (:attr:`Table.dropped_rows`).
+        Person four hundredths of the budget count its rows and dropped ones (:attr:`Table.dropped_rows`).
     bounds : dict, number, pair or Value
         Public bound of each column of values: a number, from 0, a pair (low, high), or a :class:`fastdp.Value`; of a
-        single column alone.  Without a clip, 8 percent of the column's budget choose it, at both ends of a pair, for
-        sums of a day of shorter windows, of a week of days, else of a year.  As much, or a hundredth beside a given
-        clip, is for numbers of rows beyond it (:attr:`Table.clipped_rows`).
+        single column alone.  Without a clip, 8 percent of the column's budget choose it, for sums of a day of shorter
+        windows, of a week of days, else of a year; as much, or a hundredth beside a given clip, counts rows beyond it
+        (:attr:`Table.clipped_rows`).
     delta : float
         Above 0, with ``by`` and without ``keys``: private keys, whose noisy count of rows (with a Person, sum of
-        weights) passes a threshold that a unit's own keys pass with probability at most ``delta``.  Above 0
-        otherwise: Gaussian noise where its variance is smaller, and an (epsilon, delta)-DP release.
+        weights) passes a threshold; keys of one unit alone do so with probability at most ``delta``.  Otherwise:
+        Gaussian noise where its variance is smaller.
     levels : bool, optional
         True: totals of all keys, of each prefix of ``by``, and over all windows are measured too
-        (:meth:`Table.level`), about equally accurate.  By default where a cell's variance grows by at most a tenth;
-        False: never.  All numbers add up.
+        (:meth:`Table.level`); by default where a cell's variance grows by at most a tenth.
     seed, key
         As for :func:`fastdp.release`.
     ledger : Ledger, optional
@@ -399,31 +396,35 @@ def aggregate(
     Warns
     -----
     AccuracyWarning
-        By released numbers: too few rows to choose a clip well, most rows beyond it, a clip next to nothing, or more
-        than a tenth of persons' rows dropped.
+        By released numbers: too few rows to choose a clip, most rows beyond it, or over a tenth of persons' rows
+        dropped.
 
     Raises
     ------
     ParameterError, DataError
-        For an argument that is not accepted.  Parameters, names and types are checked before a ledger records; an
-        error about rows leaves the budget spent.
+        For an argument that is not accepted.  An error about rows leaves a ledger's budget spent; earlier checks do
+        not.
     BudgetError
         If the ledger's limit leaves too little, or an entry has the same noise.
 
     Notes
     -----
-    Privacy: each row is in one window and key, whose integer sums get exact discrete Laplace or Gaussian noise, bound
-    to them: the same secret, parameters and rows give the same output, altered rows independent noise from the first
-    sum that differs. Proof: ``docs/tables.md``, "Proofs".  Columns and their sums divide the budget by weight; all
-    means share the number of rows. A window without rows is released as any other.
+    Privacy: each row is in one window and key, whose integer sums get exact noise bound to them: equal secret,
+    parameters and rows give the same output, altered rows independent noise from the first sum that differs
+    (``docs/tables.md``, "Proofs").
 
     Examples
     --------
     >>> import pandas as pd, fastdp
-    >>> frame = pd.DataFrame({"at": pd.date_range("2024-05-01", periods=96, freq="30min"), "kwh": 0.4, "euro": 2.0})
-    >>> wanted = {"kwh": ["sum", "mean"], "euro": "mean", "*": "count"}
-    >>> bounds = {"kwh": fastdp.Value(clip=2.0), "euro": fastdp.Value(clip=5.0)}
-    >>> table = fastdp.aggregate(frame, wanted, "at", "1d", epsilon=1.0, bounds=bounds, seed=1)
+    >>> times = pd.date_range("2024-05-01", periods=96, freq="30min")
+    >>> frame = pd.DataFrame({"at": times, "kwh": 0.4, "euro": 2.0})
+    >>> table = fastdp.aggregate(
+    ...     frame,
+    ...     {"kwh": ["sum", "mean"], "euro": "mean", "*": "count"},
+    ...     "at", "1d", epsilon=1.0,
+    ...     bounds={name: fastdp.Value(clip=5.0) for name in ("kwh", "euro")},
+    ...     seed=1,
+    ... )
     >>> len(table), table.names
     (2, ['kwh_sum', 'kwh_mean', 'euro_mean', 'count'])
     """
@@ -491,10 +492,13 @@ def totals(
     Examples
     --------
     >>> import pandas as pd, fastdp
-    >>> frame = pd.DataFrame({
-    ...     "at": pd.date_range("2024-05-01", periods=96, freq="30min"), "meter": ["a", "b"] * 48, "kwh": 0.4
-    ... })
-    >>> table = fastdp.totals(frame, "kwh", "at", "1h", by="meter", keys=["a", "b"], epsilon=1.0, clip=2.0, seed=1)
+    >>> times = pd.date_range("2024-05-01", periods=96, freq="30min")
+    >>> meter = ["a", "b"] * 48
+    >>> frame = pd.DataFrame({"at": times, "meter": meter, "kwh": 0.4})
+    >>> table = fastdp.totals(
+    ...     frame, "kwh", "at", "1h", by="meter", keys=["a", "b"],
+    ...     epsilon=1.0, clip=2.0, seed=1,
+    ... )
     >>> table.guarantee.unit
     'one row of the table'
     """
@@ -524,7 +528,8 @@ def counts(
     Examples
     --------
     >>> import pandas as pd, fastdp
-    >>> frame = pd.DataFrame({"at": pd.date_range("2024-05-01", periods=96, freq="30min")})
+    >>> times = pd.date_range("2024-05-01", periods=96, freq="30min")
+    >>> frame = pd.DataFrame({"at": times})
     >>> table = fastdp.counts(frame, "at", "1h", epsilon=1.0, seed=1)
     >>> len(table)
     48
@@ -560,8 +565,11 @@ def means(
     Examples
     --------
     >>> import pandas as pd, fastdp
-    >>> frame = pd.DataFrame({"at": pd.date_range("2024-05-01", periods=2000, freq="1min"), "kwh": 0.4})
-    >>> table = fastdp.means(frame, "kwh", "at", "1d", epsilon=1.0, clip=2.0, seed=1)
+    >>> times = pd.date_range("2024-05-01", periods=2000, freq="1min")
+    >>> frame = pd.DataFrame({"at": times, "kwh": 0.4})
+    >>> table = fastdp.means(
+    ...     frame, "kwh", "at", "1d", epsilon=1.0, clip=2.0, seed=1
+    ... )
     >>> abs(float(table.mean(0, 1)[0]) - 0.4) < 0.1
     True
     """

@@ -1,8 +1,8 @@
 """Private keys, by counts of rows or weights of persons (``docs/tables.md``, "Proofs").
 
-Rows: a key's noisy count is published if it reaches a threshold.  Persons: each gives its distinct keys weights of
-norm 1, and keys are chosen by noisy sums.  Source: Gopi, Gulhane, Kulkarni, Shen, Shokouhi and Yekhanin 2020,
-"Differentially Private Set Union"; an undivided delta is ours.
+Rows: a key's noisy count reaches a threshold.  Persons: each gives its distinct keys weights of norm 1, whose noisy
+sums decide.  Source: Gopi, Gulhane, Kulkarni, Shen, Shokouhi and Yekhanin 2020, "Differentially Private Set Union";
+an undivided delta is ours.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ def count_rule(
 ) -> KeyRule:
     """The least T that a unit's own keys pass with total probability at most delta.
 
-    A key of c rows passes with probability S(c); k rows in keys of at least `least` rows reach at most k max S(c) /
-    c.  With `power` 2 (Laplace noise only) k is the root of the sum of squares of keys' rows.
+    A key of c rows passes with probability S(c); k rows in keys of `least` rows or more reach k max S(c) / c.
+    `power` 2 (Laplace noise only): k is the root of the sum of squares.
     """
     reached = _laplace_reached if isinstance(distribution, LaplaceDistribution) else _gaussian_reached
     given, above = (distribution, (least, contributions, power), delta), range(contributions + 1, MOST_THRESHOLD)
@@ -129,8 +129,6 @@ def weigh(
     secret: Words,
 ) -> tuple[Integers, Integers, Integers]:
     """Person and period, key, and weight, int64[m] each, of the distinct keys of least keyed hash.
-
-    Of each person and period as many have one as there are weights.
 
     Parameters
     ----------

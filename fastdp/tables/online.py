@@ -1,9 +1,8 @@
 """State of ``Windows`` between calls: rows of open windows, and private keys so far; and the reading of a single row.
 
-A private key appears when its noisy running weight passes a noisy threshold, once, and stays.  In window t a key of
-running weight W passes if W + N >= T + Z, with fresh one-sided geometric noise N, and Z drawn once for the key.
-Running weights only grow, so all windows together cost what one choice costs; N - Z is discrete Laplace noise, so T
-is that of one choice with a part of delta.  Proof: ``docs/tables.md``, "Private keys online".
+A private key appears, once, when its running weight W with fresh one-sided geometric noise N passes T + Z, Z drawn
+once for the key.  Running weights only grow, so all windows together cost one choice, with a part of delta in each.
+Proof: ``docs/tables.md``, "Private keys online".
 """
 
 from __future__ import annotations
@@ -88,12 +87,11 @@ PART_ROWS = 2**20
 class Waiting:
     """Rows of open windows: window, key, and further numbers.
 
-    Rows are appended after existing ones, so states share rows, a call copies none, and a failed call changes
-    nothing.  ``rows``, int64[capacity, c + 1], hold in the last column the index of the previous row in the same
-    window (-1: none).  Rows from ``size`` on are free; the array's last row holds the number filled, by this state or
-    a later one.  ``gone`` counts rows of closed windows, ``ends`` is the last row of each open window or -1,
-    ``moved`` counts compactions and ``base`` the rows after the last one.  If ``merges``, rows of one window and key
-    are added up then.
+    Rows are appended after existing ones, so states share them and a failed call changes nothing.  ``rows``,
+    int64[capacity, c + 1]: the last column has the previous row of the same window (-1: none); rows from ``size`` on
+    are free; the array's last row holds the number filled by any state.  ``gone``: rows of closed windows; ``ends``:
+    last row of each open window or -1; ``moved``, ``base``: compactions, and rows after the last; ``merges``: rows of
+    one window and key are then added up.
     """
 
     rows: Integers
@@ -187,8 +185,8 @@ _ROUNDING = 2.0**-40
 class KeyNoise(NamedTuple):
     """Rule by which keys appear.
 
-    ``total`` is the largest norm of a unit's weights by key, that of sums (``power`` 1) or squares (2), ``least`` the
-    smallest weight of a key that has one, and ``loss`` the cost of the choice.
+    ``total``: largest norm of a unit's weights by key, of sums (``power`` 1) or squares (2); ``least``: smallest
+    weight; ``loss``: cost of the choice.
     """
 
     total: int
@@ -255,9 +253,8 @@ def person_cells(
 class OnlineKeys:
     """Keys so far, hidden ones too: secret, but for those in ``shown``.
 
-    ``table`` numbers the keys; later states share it, and ``size`` of its keys are of this state.  Of each key that
-    had rows in closed windows ``facts``, int64[n, 3], hold the running sum of weights, the noise Z of its threshold,
-    and the window in which it appeared.  ``known`` remembers the numbers of some keys.
+    ``table`` numbers the keys, ``size`` of them this state's.  ``facts``, int64[n, 3], of keys with rows in closed
+    windows: sum of weights, threshold's noise Z, window of appearance.  ``known`` caches numbers.
     """
 
     table: Keys

@@ -239,7 +239,7 @@ def draw(sums: Released, answers: Answers, depth: int, path: str | Path | None, 
     axes[0].legend(frameon=False, loc="upper right", ncols=4, fontsize=8)
     if given is None:
         axes[0].figure.suptitle(_title(sums), x=0.01, ha="left", fontsize=9)
-    _clock(axes[len(panels) - 1], sums)
+    _draw_time_axis(axes[len(panels) - 1], sums)
     if path is not None:
         save(axes[0].figure, path)
     return axes[0] if len(panels) == 1 else axes
@@ -315,7 +315,8 @@ def _caption(sums: Released) -> str:
     return "\n".join(text if name == "clip" else f"{name}: {text}" for name, text in choices.described(sums))
 
 
-def _clock(ax: Axes, sums: Released) -> None:
+def _draw_time_axis(ax: Axes, sums: Released) -> None:
+    """Dates of the windows and the caption below a panel; the caption alone if there is one window."""
     if sums.every is None or sums.edges.size == 2:
         ax.set_xlabel(_caption(sums), fontsize=8)
         return

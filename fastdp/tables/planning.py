@@ -167,7 +167,10 @@ def plan(
     Examples
     --------
     >>> import fastdp
-    >>> wanted = fastdp.plan({"kwh": "sum"}, epsilon=1.0, bounds=fastdp.Value(clip=2.0), every="1h", windows=168)
+    >>> clip = fastdp.Value(clip=2.0)
+    >>> wanted = fastdp.plan(
+    ...     {"kwh": "sum"}, epsilon=1.0, bounds=clip, every="1h", windows=168
+    ... )
     >>> print(wanted)
     epsilon = 1 for one row of the table, laplace noise, 95 % intervals
     One window of 1h and key

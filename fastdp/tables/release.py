@@ -1,8 +1,7 @@
 """One release of a table: its rows in batches, bounded by person, to private choices and noisy sums.
 
 Of a person the rows with the least keyed hashes count.  A hash covers person, instant, key, values, and the number
-among the person's equal rows, so the choice follows from this person's rows and the secret alone: neither others nor
-order and batches have an effect.
+among equal rows: other persons, order and batches have no effect.
 """
 
 from __future__ import annotations
@@ -70,8 +69,8 @@ def read_rows(
 ) -> Iterator[BatchRows]:
     """Rows that may count, by batch; the same in each reading.
 
-    ``keys`` numbers all rows' keys, ``persons`` their persons.  Rows without a time or person are dropped or refused;
-    with persons, those outside [start, stop) and of unknown keys are dropped too.
+    ``keys`` and ``persons`` number all rows'.  With persons, rows outside [start, stop) and of unknown keys are left
+    out.
     """
     begin = 0
     for batch in source.batches():
@@ -448,8 +447,8 @@ def _observe(plan: TablePlan, counters: Counters, rows: CellRows, counted: Flags
 class PartReading:
     """Integers of a part of a table with all rows of its persons, on a worker: those of all parts add up.
 
-    Exact sums and numbers beyond clips, or before clips are chosen (``quantities`` None) counts of values; the last
-    two are numbers of persons' rows that count, and of dropped ones.
+    Exact sums and numbers beyond clips, or counts of values before clips are chosen (``quantities`` None); last,
+    persons' rows that count and dropped ones.
     """
 
     plan: TablePlan

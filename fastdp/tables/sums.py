@@ -68,9 +68,9 @@ class Statistic:
 class Quantity:
     """One integer sum of each cell, or several counts.
 
-    Values are clipped to [``low``, ``high``] steps of ``grid``, less ``centre``.  "count" adds 1 for each row,
-    "square" the square, in steps of ``resolution``.  Cells alone have "histogram", of
-    bins from ``low`` to ``high``, and "distinct", of entries.
+    Values are clipped to [``low``, ``high``] steps of ``grid``, less ``centre``. "count" adds 1 a row, "square" the
+    square, in steps of ``resolution``; cells alone have "histogram", of bins from ``low`` to ``high``, and
+    "distinct".
     """
 
     name: str
@@ -117,8 +117,8 @@ class Quantity:
         low, high = float(self.low), float(self.high)
         given = windows, keys, values, first, 1.0 / self.grid, low, high, self.centre
         if self.name == "square":
-            return window_sums.add_squares(*given, self.factor, sums) < 0
-        return window_sums.add_values(*given, sums) < 0
+            return window_sums.add_squares(*given, self.factor, sums)
+        return window_sums.add_values(*given, sums)
 
     @property
     def labels(self) -> tuple[str | float, ...]:

@@ -39,8 +39,8 @@ TITLES = {"sum": "Totals", "count": "Counts", "mean": "Means", "var": "Variances
 class Table:
     """Released windows of a table, with error bars, from released and public numbers alone.
 
-    Intervals are about true values where the column ``about`` says so; ``clipped_rows`` and ``dropped_rows`` estimate
-    the effects of clipping and of bounds on persons.
+    The column ``about`` says what intervals hold for; ``clipped_rows`` and ``dropped_rows`` estimate the effects of
+    clips and bounds on persons.
 
     Attributes
     ----------

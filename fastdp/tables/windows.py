@@ -14,6 +14,7 @@ import numpy as np
 
 from fastdp import validation
 from fastdp.data.column import as_column, as_floats
+from fastdp.data.source import FAMILIES
 from fastdp.errors import DataError, ParameterError
 from fastdp.guarantee import Guarantee
 from fastdp.kinds import Array, Bounds, Duration, Flags, Floats, Instant, Integers, Keys
@@ -42,8 +43,7 @@ _NEVER = int(np.iinfo(np.int64).min)
 class Batch(NamedTuple):
     """Input of one call: instants, values (float64[c, n]), keys, persons of rows; or the clock.
 
-    ``keys`` are numbers (-1: unlisted); of private keys they are columns of Arrow.  A tuple has that of one row: its
-    number, or a private key itself.
+    ``keys`` are numbers (-1: unlisted), private ones columns of Arrow; a tuple has one row's.
     """
 
     times: Integers
@@ -57,9 +57,9 @@ class Batch(NamedTuple):
 class WindowsState:
     """State between two calls; ``late``, ``waiting`` and ``keys`` are secret.
 
-    ``n_seen`` counts calls that changed something.  Windows that end up to ``clock`` (microseconds) are closed;
-    ``closed`` is the number of the first open one, and ``late`` counts rows that came after theirs was closed.
-    ``waiting`` holds the open windows' rows, ``keys`` private keys.
+    ``n_seen``: calls that changed something; windows up to ``clock`` (microseconds) are closed, ``closed`` is the
+    first open one's number; ``late``: rows of windows already closed; ``waiting``: open windows' rows; ``keys``:
+    private keys.
     """
 
     n_seen: int
@@ -515,8 +515,10 @@ class Windows(Publisher[WindowsState]):
     --------
     >>> import numpy as np, fastdp
     >>> time = fastdp.Time("at", "1h", start="2024-05-01")
-    >>> windows = fastdp.Windows({"kwh": "sum"}, time, epsilon=1.0, bounds=10.0, seed=1)
-    >>> times = np.arange("2024-05-01T00:00", "2024-05-01T03:00", 60, "datetime64[s]")
+    >>> windows = fastdp.Windows(
+    ...     {"kwh": "sum"}, time, epsilon=1.0, bounds=10.0, seed=1
+    ... )
+    >>> times = np.datetime64("2024-05-01T00", "s") + 60 * np.arange(180)
     >>> len(windows.add(times, np.full(times.size, 2.0)))
     0
     >>> len(windows.advance("2024-05-01T02:30"))
@@ -601,7 +603,7 @@ class Windows(Publisher[WindowsState]):
             For rows that are not accepted; nothing is consumed.
         """
         home = type(times).__module__.partition(".")[0]
-        self._family = home if home in ("pandas", "polars") else "pyarrow"
+        self._family = home if home in FAMILIES else "pyarrow"
         machine = self._machine
         batch = machine.read_one(times, values, keys, persons)
         return self._table(machine.read(times, values, keys, persons, None) if batch is None else batch)

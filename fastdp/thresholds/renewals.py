@@ -36,8 +36,8 @@ class RenewFromHoldout:
 
     Notes
     -----
-    Privacy: withheld values enter no tree, so each hold-out has the full epsilon (parallel).  In place of a withheld
-    value the previous period's mean release is published, so positions stay those of the input.
+    Privacy: withheld values enter no tree, so each hold-out has the full epsilon.  In place of a withheld value the
+    previous period's mean is published.
     """
 
     trees: int = parameter(Whole(1, 2**30), default=1)
@@ -59,8 +59,8 @@ class RenewFromPublished:
 
     Notes
     -----
-    Privacy: a value enters its trees with (1 - share) epsilon and the next theta with share * epsilon (sequential);
-    periods are disjoint (parallel).  A short hold-out chooses the first theta with all of epsilon.
+    Privacy: a value enters its trees with (1 - share) epsilon and the next theta with share * epsilon; periods are
+    disjoint.  The first hold-out has all of epsilon.
 
     Memory: the rule's for a full period, also in a kept state file.
     """

@@ -86,11 +86,11 @@ class ScaleFree:
 
     Notes
     -----
-    Privacy: pure epsilon.  The score is monotone with sensitivity 1 (``docs/privacy.md``, section 2); the number of
-    values above the lowest candidate is released first: sequential composition.
+    Privacy: pure epsilon.  The score is monotone with sensitivity 1 (``docs/privacy.md``, section 2); the count above
+    the lowest candidate is released first.
 
-    Accuracy: ``docs/streams.md``.  If k epsilon < 1, one count is held against 1.5 k, slope 3 / (k epsilon).  Values,
-    bound and resolution times one factor give theta times it, exactly.
+    If k epsilon < 1, one count is held against 1.5 k, slope 3 / (k epsilon).  Values, bound and resolution times one
+    factor give theta times it (``docs/streams.md``).
 
     Examples
     --------
@@ -100,7 +100,8 @@ class ScaleFree:
     ...     perturber=fastdp.perturbers.Hierarchy(fan_out=4, prune=0),
     ...     epsilon=1.0, bound=1e6, holdout=5000, max_range=4096, seed=1,
     ... )
-    >>> publisher.publish(np.random.default_rng(1).exponential(1000.0, 5000)).size
+    >>> values = np.random.default_rng(1).exponential(1000.0, 5000)
+    >>> publisher.publish(values).size
     0
     >>> 2000.0 < publisher.threshold < 8000.0
     True

@@ -1,8 +1,7 @@
 """Compiled kernels on disk: those of this processor, and those that a wheel brings for levels of processors.
 
-A kernel is looked up in Numba's cache, of exactly this processor, then in ``_compiled`` beside its source, which the
-build of a wheel fills (``fastdp compile --level``) for the levels of x86-64; else it is compiled and kept in the
-former.
+A kernel is looked up in Numba's cache, of this processor, then in ``_compiled`` beside its source, which a wheel's
+build fills (``fastdp compile --level``); else it is compiled and kept in the former.
 """
 
 from __future__ import annotations

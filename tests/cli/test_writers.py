@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import stat
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 
 from fastdp.cli import writers
 from fastdp.cli.writers import as_lines, write_target
+from fastdp.errors import ParameterError
 from fastdp.state.atomic_files import atomic_file
 
 ODD = np.array([0.1, 0.1, 1 / 3, -0.0, 0.0, 0.0, 1e300, 5e-324, 5e-324, 123456789.125, -7.0])
@@ -92,6 +94,15 @@ def test_a_part_is_for_its_owner_and_the_next_run_removes_it(tmp_path: Path) -> 
         os.umask(mask)
     assert target.read_bytes() == b"half"
     assert sorted(tmp_path.iterdir()) == sorted([bystander, target])
+
+
+def test_a_target_that_appears_meanwhile_stays(tmp_path: Path) -> None:
+    target = tmp_path / "out"
+    with ExitStack() as stack:
+        stack.enter_context(pytest.raises(ParameterError, match="exists already"))
+        stack.enter_context(atomic_file(target, overwrite=False)).write(b"a release")
+        target.write_bytes(b"another's")
+    assert [(each, each.read_bytes()) for each in tmp_path.iterdir()] == [(target, b"another's")]
 
 
 def test_a_file_taken_for_a_leftover_is_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

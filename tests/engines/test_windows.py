@@ -197,6 +197,12 @@ def test_rows_that_are_not_accepted_are_refused_before_they_count(tmp_path: Path
     assert len(shard.advance(END)) == 8
 
 
+def test_a_timer_in_milliseconds_fires_when_a_window_has_ended(tmp_path: Path) -> None:
+    time = fastdp.Time("at", "1500us", start="1970-01-01")
+    windows = fastdp.Windows({"*": "count"}, time, epsilon=1.0)
+    assert Shard(Job(windows, name="fast", secret=scenes.write_secret(tmp_path)), (0, 1)).next_end == 2
+
+
 def test_a_partly_known_share_is_refused(tmp_path: Path) -> None:
     job = make_job(tmp_path)
     shares = [Shard(job, (k, 4)).advance(START + MINUTE)[0][1] for k in range(4)]

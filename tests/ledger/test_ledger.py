@@ -319,6 +319,7 @@ def test_release_spends_before_it_releases(ledger, monkeypatch: pytest.MonkeyPat
         ({"guarantee": Guarantee(1.0, unit="")}, "unit = ''"),
         ({"guarantee": Guarantee(1.0, derivation=("x" * 70_000,))}, "at most 65536 bytes"),
         ({"mechanism": reduce(lambda inner, _: [inner], range(40), 0)}, "32 levels deep"),
+        ({"mechanism": "\u00e9" * 2**15}, "at most 65536 bytes"),
         ({"mechanism": reduce(lambda inner, _: [inner], range(100_000), 0)}, "mechanism = "),
         ({"mechanism": "x" * 70_000}, "at most 65536 bytes"),
         ({"guarantee": Guarantee(1.0, adjacency="add or remove one event"), "start": 0}, "moves all later positions"),

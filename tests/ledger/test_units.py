@@ -383,6 +383,8 @@ def test_a_monthly_limit_renews_with_the_time_of_the_data(ledger) -> None:
     assert account.limit("m", "1mo") == Budget(1.0, math.inf)
     for night in (0, 12, 30):
         nightly(account, day(night), 0.25, person)
+    # The last night of January ends where February begins.
+    assert account.by_period("m", "1mo") == {"2026-01-01": Budget(0.75, 0.0)}
     wanted = (
         r"stream 'm' has cost a person 0\.75 of 1\.0 epsilon from 2026-01-01 to 2026-02-01 \(limit per 1mo\); with "
     )

@@ -180,6 +180,9 @@ def test_shards_merge_to_the_same_in_any_order(assignment: list[int], shuffler: 
         whole.add(reports)
         for report, shard in zip(reports.tolist(), assignment, strict=True):
             shards[shard].receive(encode(mechanism, report))
+        for k in (1, 2):
+            shards[k].add([-1] * k)
+        whole.add([-1] * 3)
         shards = [type(whole).from_bytes(shard.to_bytes()) for shard in shards]
         shuffler.shuffle(shards)
         left = shards[0].merge(shards[1]).merge(shards[2].merge(shards[3]))
@@ -283,6 +286,8 @@ def test_a_client_answers_once_and_within_its_budget() -> None:
     assert decode(message).reports.tolist() == [Hybrid(1.0, 0.0, 40.0).perturb(3.0, seed=1)]
     with pytest.raises(StateError, match="has answered"):
         client.answer(announcement, 3.0)
+    with pytest.raises(LookupError):
+        client._machine.unpack({"n_seen": 2, "message": None}, client._key)
 
 
 @pytest.mark.parametrize(

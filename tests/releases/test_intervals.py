@@ -16,6 +16,7 @@ import fastdp
 from fastdp.errors import AccuracyWarning, ParameterError, StateError
 from fastdp.perturbers import Blocks, Flat, Hierarchy
 from fastdp.releases.intervals import (
+    DrawnNoise,
     SumNoise,
     counter_draws,
     hidden_of_ends,
@@ -424,3 +425,8 @@ def test_a_wider_sum_has_a_wider_quantile_and_many_terms_are_normal() -> None:
     assert (np.diff(many[:-1]) > 0).all()
     assert many[4] == many[8] == laplace_sum_quantile(2**32, 10, 0.95)
     assert many[7] / math.sqrt(2**40 * laplace_variance(2**32)) == pytest.approx(1.959963985, rel=1e-8)
+
+
+def test_sums_of_gaussian_draws_are_a_step_wider_than_normal_ones() -> None:
+    """1.96 sigma sqrt(m), rounded up, and a step; none without draws."""
+    assert DrawnNoise(2.0, gaussian=True).quantiles(np.array([0, 1, 4]), 0.95).tolist() == [0.0, 5.0, 9.0]

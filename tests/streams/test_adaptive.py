@@ -198,6 +198,10 @@ def test_theta_rises_no_further_than_the_bound() -> None:
         assert 0.99 * noise < release.std_error(0, release.values.size, revised=True) / np.sqrt(
             release.revision.totals.size
         )
+        # A part of a block has its part of the block's noise.
+        begin, end = release.revision.edges[-2:]
+        part = (end - begin - 1) / (end - begin)
+        assert 0.99 * noise * part < release.std_error(begin, end - 1, revised=True)
 
 
 def test_intervals_are_for_values_clipped_to_the_theta_of_their_blocks() -> None:

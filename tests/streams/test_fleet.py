@@ -267,6 +267,11 @@ def test_parts_refuse_each_others_ids(monkeypatch: pytest.MonkeyPatch) -> None:
         patch.setattr(machine, "getpid", lambda: -1)
         with pytest.raises(StateError, match="forked"):
             Fleet.merge(parts)
+    with monkeypatch.context() as patch:
+        patch.setattr(parts[1], "_give_up", lambda: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            Fleet.merge(parts)
+    # A merge that stopped has changed nothing.
     assert len(Fleet.merge(parts)) == 4
     parts = Fleet(adaptive(), key=SECRET).split(2)
     parts[0].publish([next(k for k in range(10) if Fleet.part_of([k], 2)[0] == 0)], [1.0])
@@ -327,12 +332,13 @@ def test_damaged_bytes_are_refused(kind: str) -> None:
         Fleet.from_bytes(adaptive(seed=1).to_bytes())
 
 
-@pytest.mark.parametrize("wrong", [{"fleet": 2}, {"part": [0, 0]}, {"part": [1, 2]}, {"binding": 2}, {"rule": 2}])
+@pytest.mark.parametrize("wrong", [{"fleet": 2}, {"part": [0, 0]}, {"part": [1, 2]}, {"binding": 2}, {"rule": 2}, {}])
 def test_content_that_no_fleet_has_is_refused(wrong: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """And one number more than its streams have."""
     fleet = Fleet(template("tops"), key=SECRET)
     fleet.publish(["a", "b", "c", "d"], [1.0, 2.0, 3.0, 4.0])
     content, data = fleet._pack()
-    monkeypatch.setattr(fleet, "_pack", lambda: (content | wrong, data))
+    monkeypatch.setattr(fleet, "_pack", lambda: (content | wrong, data + bytes(8 * (not wrong))))
     with pytest.raises(StateError):
         Fleet.from_bytes(fleet.to_bytes())
 

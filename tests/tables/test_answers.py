@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -573,6 +574,16 @@ def test_a_share_of_dropped_rows_is_known_or_none() -> None:
     for seed in range(8):
         share = fastdp.counts(few, epsilon=0.5, unit=fastdp.Person("p", rows=100), seed=seed).dropped_rows
         assert share is None or 0.0 <= share <= 1.0
+
+
+def test_a_number_of_dropped_rows_below_0_is_none() -> None:
+    rows = pd.DataFrame({"p": np.arange(5000) % 1000})
+    table = fastdp.counts(rows, epsilon=1.0, unit=fastdp.Person("p", rows=5), seed=1)
+    numbers, found = table.released.rows, []
+    for dropped in (-40.0, 0.0):
+        changed = numbers._replace(dropped=numbers.dropped._replace(value=dropped))
+        found.append(replace(table, released=replace(table.released, rows=changed)).estimate(0, 1).item())
+    assert found[0] == found[1]
 
 
 def test_shares_that_leave_nothing_are_refused() -> None:

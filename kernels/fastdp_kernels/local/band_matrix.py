@@ -5,8 +5,8 @@ t < high: up to a constant, the probability of a square-wave report (Li et al. 2
 row's core, summed by a difference of prefix sums, and less on the flanks, summed by products.  The transpose has the
 band [1 - high, 1 - low).
 
-Entries are right to a few 2^-53.  Prefix sums carry their rounding errors as a second double: a core's sum is right
-to a relative 2^-52 plus 2^-100 of the full sum.
+Entries are right to a few 2^-53; a core's sum, of double-double prefix sums, to a relative 2^-52 plus 2^-100 of the
+full sum.
 """
 
 from __future__ import annotations

@@ -8,10 +8,10 @@ matrix,
     p_k = flat_k sum(theta) + peak_k (F theta)_k,      L = sum of n_k log p_k  (natural logarithm),
     EM:  theta_i <- theta_i (sum_k flat_k n_k / p_k + (F' (peak n / p))_i), divided by its sum.
 
-EMS smooths by (1, 2, 1) / 4 after each step.  A plain step that gains less than ``tolerance`` in L ends it (EMS: in
-absolute value).  Acceleration: after two steps theta1, theta2 from theta0, with r = theta1 - theta0 and v = (theta2 -
-theta1) - r, the extrapolation is theta0 + 2 s r + s^2 v, s = |r| / |v|, taken only if its L is at least theta1's;
-otherwise s goes half the way to 1, and in the end theta2 is taken.
+EMS smooths by (1, 2, 1) / 4 after each step.  A step that gains less than ``tolerance`` in L ends it (EMS: in
+absolute value).  SQUAREM: after two steps theta1, theta2 from theta0, with r = theta1 - theta0 and v = (theta2 -
+theta1) - r, take theta0 + 2 s r + s^2 v, s = |r| / |v|, if its L is at least theta1's; else s goes half the way to 1,
+in the end theta2.
 """
 
 from __future__ import annotations

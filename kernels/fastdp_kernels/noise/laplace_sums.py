@@ -6,9 +6,8 @@ pi j / N,
     (1 / N) sum over |j| <= (N - 1) / 2 of phi(u_j)^m sin((2 t + 1) u_j / 2) / sin(u_j / 2)
 
 is the sum of P[|S + c N| <= t] over integers c: P[|S| <= t], and at most P[|S| >= N - t] too much.  Errors, each
-below 10^-12: aliasing by Chernoff's bound, which sets N; the sum's end by an integral, which sets the number of
-terms; rounding, as absolute terms sum to less than ten.  For m = 2 and 3, which would need most terms, the tail has a
-closed form.
+below 10^-12: aliasing (Chernoff's bound sets N), the sum's end (an integral sets the number of terms), rounding.  For
+m = 2 and 3 the tail has a closed form.
 """
 
 from __future__ import annotations

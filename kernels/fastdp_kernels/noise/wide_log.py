@@ -1,8 +1,7 @@
 """The guarded sampler beyond one word: draws of two words, certain but for some millionths.
 
-As in ``guarded_log``, with U in [u + v / 2^63, u + (v + 1) / 2^63) / 2^63, v from the second word.  The logarithm has
-an error below 2^-71, the product with the scale one below 2^-100 of itself (``docs/noise.md``, section 4); the rest
-goes to ``double_double``.  Without branches, so vectorised.
+As in ``guarded_log``, with U in [u + v / 2^63, u + (v + 1) / 2^63) / 2^63, v from the second word.  Errors:
+``docs/noise.md``, section 4; the rest goes to ``double_double``.  Without branches, so vectorised.
 
 ln m, m in [0.70, 1.42): f = m r - 1, r a multiple of 2^-9 near 1 / m, exact in pieces; ln m = ln(1 + f) - ln r, |f| <
 2^-7, by Taylor to f^10.

@@ -1,8 +1,8 @@
 """Maps of counts over a tree (arrays as in ``privtree``): to ancestors, to children, step to step.
 
-The projection s+ is the non-negative, consistent version of G (``docs/points.md``).  Dropped nodes lose no counts:
-their parent's ``released`` holds them.  ``numbers``: int64[v] parent, released count (or estimate, float64[v]);
-float64[v] measure, and G (``held``) and s+ (``projected``), which are filled.
+The projection s+ is the non-negative, consistent version of G (``docs/points.md``).  A dropped node's counts are in
+its parent's ``released``.  ``numbers``: int64[v] parent, released count (or estimate, float64[v]); float64[v]
+measure, and G (``held``) and s+ (``projected``), which are filled.
 """
 
 from __future__ import annotations

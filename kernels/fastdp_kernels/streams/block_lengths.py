@@ -1,10 +1,9 @@
 """Length of the next block, from released sums (post-processing).
 
-A block of g values releases one sum with noise of variance nu.  Long blocks have little noise a value, but hide
-changes within them: the squared difference of neighbouring sums of 2^k values has the mean h_k + 2 nu, where h_k, the
-energy at scale k, is hidden by a block of 2^(k+1) values.  h_k is estimated at the blocks' scale and coarser ones;
-finer ones are extrapolated.  Sums are in units of the threshold, variances of its square; derivations:
-``docs/streams.md``.
+A block of g values releases one sum with noise of variance nu. The squared difference of neighbouring sums of 2^k
+values has the mean h_k + 2 nu; h_k, the energy at scale k, is hidden by a block of 2^(k+1) values.  It is estimated
+at the blocks' scale and coarser ones, and extrapolated to finer ones.  Sums are in thresholds, variances in squares
+of it (``docs/streams.md``).
 """
 
 from __future__ import annotations

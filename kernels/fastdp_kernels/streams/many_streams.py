@@ -1,8 +1,8 @@
 """Loops of the single-stream kernels over many short streams, in one call.
 
 Row i of n lies in one flat array, ``counts[i]`` values from ``starts[i]`` on; arrays by block are as wide as the
-longest row needs.  Rows get exactly the single kernel's results (called with ``int(np.int64(0))``: Numba would
-compile it again for the constant 0).  A row has T trees of noise, W >= ``tree_blocks`` integers each, leaves first.
+longest row needs.  Rows get the single kernel's results (called with ``int(np.int64(0))``: Numba compiles the
+constant 0 again).  A row has T trees of noise, W >= ``tree_blocks`` integers each, leaves first.
 """
 
 from __future__ import annotations

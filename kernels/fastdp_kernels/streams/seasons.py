@@ -1,9 +1,9 @@
 """Predictions with a public season: a level and waves that wander, followed in released sums.
 
-The state is x = (level, coefficients of the waves of a period and of seven); a block's sum is row @ x plus its noise,
-the row the integrals of 1 and the waves over the block: one update of a Kalman filter a block.  The signal about the
-waves is estimated from sums less forecasts, as in ``block_lengths``; a public share of the squared level limits the
-waves, which are used by how much better they foresaw sums so far.  Block lengths stay.
+The state is x = (level, coefficients of the waves of a period and of seven); a block's sum is row @ x plus noise, the
+row the integrals of 1 and the waves: one Kalman update a block.  The signal about the waves is estimated as in
+``block_lengths``; a public share of the squared level limits the waves, weighted by how much better they foresaw sums
+so far.
 """
 
 from __future__ import annotations

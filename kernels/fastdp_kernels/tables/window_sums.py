@@ -19,8 +19,8 @@ def add_values(
     high: float,
     centre: int,
     sums: np.ndarray,
-) -> int:
-    """Add each row's value, clipped, rounded and less the centre, to its cell; the first row not finite, or -1.
+) -> bool:
+    """Add each row's value, clipped, rounded and less the centre, to its cell; False if one is not finite.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ def add_values(
     sums : int64[W, K]
         Receives the sums, modulo 2^64; of no use after a value that is not finite.
     """
-    wrong = -1
+    finite = True
     shift = np.int64(plus(ROUNDER_BITS, np.int64(centre)))
     for i in range(windows.size):
         w = windows[i] - first
@@ -48,14 +48,13 @@ def add_values(
             continue
         v = values[i]
         if finite_flag(v) < 0:
-            if wrong < 0:
-                wrong = i
+            finite = False
             continue
         x = v * steps_per_unit
         x = x if x > low else low
         x = x if x < high else high
         sums[w, k] = plus(sums[w, k], minus(bits_of(x + ROUNDER), shift))
-    return wrong
+    return finite
 
 
 @kernel
@@ -70,9 +69,9 @@ def add_squares(
     centre: int,
     factor: float,
     sums: np.ndarray,
-) -> int:
+) -> bool:
     """Add the squares of :func:`add_values`, times ``factor``, a power of 2, half to even."""
-    wrong = -1
+    finite = True
     for i in range(windows.size):
         w = windows[i] - first
         k = np.int64(keys[i])
@@ -80,15 +79,14 @@ def add_squares(
             continue
         v = values[i]
         if finite_flag(v) < 0:
-            if wrong < 0:
-                wrong = i
+            finite = False
             continue
         x = v * steps_per_unit
         x = x if x > low else low
         x = x if x < high else high
         step = np.float64(minus(bits_of(x + ROUNDER), ROUNDER_BITS) - centre)
         sums[w, k] = plus(sums[w, k], minus(bits_of(step * step * factor + ROUNDER), ROUNDER_BITS))
-    return wrong
+    return finite
 
 
 @kernel
