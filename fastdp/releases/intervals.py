@@ -92,6 +92,8 @@ def _quantiles(scale: float, counts: tuple[int, ...], confidence: float) -> Floa
 
 #: Factor on model-based half-widths, chosen on streams (``docs/streams.md``).
 MODEL_WIDTH = 1.25
+#: Mean of the sum beyond theta, over theta and the number of values that its rule leaves above it: chosen likewise.
+MEAN_EXCESS = 1.5
 
 
 @dataclass(frozen=True)
@@ -121,10 +123,18 @@ class SumNoise:
     epoch: int = 1
     #: Reports: the largest variance of one, in squared steps.
     report_variance: float = 0.0
+    #: `above`, `bound`: Share of values that theta's rule leaves above it, 0 if none says so; bound of a value.
+    above: float = 0.0
+    bound: float = math.inf
 
     def draw(self, threshold: float) -> DrawnNoise:
         """Distribution of a draw in grid steps, for a threshold."""
         return DrawnNoise(max(1, round(threshold / self.resolution)) * self.per_threshold + self.more, self.gaussian)
+
+    def excess(self, thresholds: Floats | float) -> Floats:
+        """Mean of a value beyond these thresholds that is allowed for."""
+        excess: Floats = MEAN_EXCESS * self.above * np.clip(self.bound - thresholds, 0.0, thresholds)
+        return excess
 
 
 @dataclass(frozen=True)

@@ -252,7 +252,7 @@ class Release:
         *,
         streams: Values | str | None = None,
     ) -> tuple[Floats, Floats]:
-        """Interval, (low, high), for the true sum of the clipped stream over each [start, stop).  Post-processing.
+        """Interval, (low, high), for the true sum over each [start, stop), clipped or not.  Post-processing.
 
         Parameters
         ----------
@@ -263,9 +263,11 @@ class Release:
 
         Notes
         -----
-        For full blocks the interval is exact (consistent hierarchies: a bound); otherwise it rests on a model
-        (``docs/streams.md``).  It is for values clipped to their block's theta and rounded to the grid.  StateError
-        if the release does not state its noise: a renewed threshold, or a foreign perturber.
+        For values clipped to their block's theta and rounded to the grid the interval is exact on full blocks
+        (consistent hierarchies: a bound); otherwise it rests on a model (``docs/streams.md``).  High also allows for
+        the part of values beyond a theta that :class:`fastdp.thresholds.ScaleFree` chose (the default): a model; but
+        not beyond a theta that is public or of another rule.  StateError if the release does not state its noise: a
+        renewed threshold, or a foreign perturber.
         """
         whose, first, last = self._queries(starts, stops, streams)
         if self.ids is not None:
@@ -281,13 +283,21 @@ class Release:
         low, high = bars.centre - half, bars.centre + half
         if revised and self.noise is not None and self.noise.bounded:
             low, high = np.maximum(low, 0.0), np.minimum(high, (last - first) * self.threshold)
+        if self.noise is not None and self.noise.above:
+            # Taken for exponential.
+            high = high - math.log1p(-confidence) * self._excess(self.noise, first, last)
         return np.minimum(low, answers), np.maximum(high, answers)
+
+    def _excess(self, noise: SumNoise, first: Indices, last: Indices) -> Floats:
+        if self.revision is not None:
+            return self.revision.excess(noise, first, last)
+        return (last - first) * noise.excess(self.threshold)
 
     @validation.plain
     def std_error(
         self, starts: Values, stops: Values, revised: bool = False, *, streams: Values | str | None = None
     ) -> Floats:
-        """Root mean square error of :meth:`sum`, by the noise and model of :meth:`interval`: float64[q]."""
+        """Root mean square error of :meth:`sum`, but for clipping, by :meth:`interval`'s noise: float64[q]."""
         whose, first, last = self._queries(starts, stops, streams)
         if self.ids is not None:
             return self._each(whose, lambda one, own: one.std_error(first[own], last[own], revised))[0]
@@ -399,7 +409,8 @@ class Release:
             thresholds=self.thresholds * factor,
             nodes=self.nodes and replace(self.nodes, sums=self.nodes.sums * factor),
             revisions=tuple(replace(each, threshold=each.threshold * factor) for each in self.revisions),
-            noise=self.noise and replace(self.noise, resolution=self.noise.resolution * factor),
+            noise=self.noise
+            and replace(self.noise, resolution=self.noise.resolution * factor, bound=self.noise.bound * factor),
             _prefix={},
         )
 

@@ -20,6 +20,9 @@ KEPT_BLOCKS = 32
 MAX_MOVED = 1.0
 #: Relative error of a pattern within a block, in standard deviations.
 UNSURE = 0.5
+#: Least variance rate of a block, over its length and the squared differences to its neighbours' means: where the
+#: level stepped within it, once, 95 % intervals then hold the sum (1 / 14 would do without noise).
+STEP = 1.0 / 8.0
 
 
 class _Smoothed(NamedTuple):
@@ -162,6 +165,9 @@ class RevisedStream:
         level = revision.hidden_rates(
             *(self.memory.copy(), self.shape, self._lengths, self.exponents, self.totals, levels, rates)
         )
+        differences = np.zeros(self.totals.size + 1)
+        differences[1:-1] = np.diff(self._smoothed.means / self.threshold) ** 2
+        rates[:-1] = np.maximum(rates[:-1], STEP * np.diff(self.edges) * (differences[:-1] + differences[1:]))
         waves = self._smoothed.waves
         if waves is not None:
             rates += UNSURE**2 * waves.hidden(np.append(self.edges, int(waves.points[-1])))
@@ -185,6 +191,19 @@ class RevisedStream:
         model = (cut + shares * self.shape["noise"][0] * unit**2) * self.threshold**2
         centre = self._released_before(stops) - self._released_before(starts)
         return ErrorBars(centre, noise.draw(self.threshold * unit), noise.resolution, inside, 1.0, model)
+
+    def excess(self, noise: SumNoise, starts: Integers, stops: Integers) -> Floats:
+        """Mean of the sums over [start, stop) beyond each block's theta that is allowed for."""
+        # Where theta has risen it follows the stream late.
+        rates = noise.excess(self.thetas) * self.thetas / self.threshold
+        sums = np.concatenate([np.zeros(1), np.cumsum(rates[:-1] * np.diff(self.edges))])
+
+        def before(index: Integers) -> Floats:
+            block = np.searchsorted(self.edges, index, side="right") - 1
+            found: Floats = sums[block] + rates[block] * (index - self.edges[block])
+            return found
+
+        return before(stops) - before(starts)
 
     def _released_before(self, stops: Integers) -> Floats:
         """Sums over [0, stop) of the form scaled to released block sums."""

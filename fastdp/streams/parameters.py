@@ -302,6 +302,13 @@ class StreamParameters:
         )
 
     @cached_property
+    def noise_and_share(self) -> SumNoise | None:
+        """The noise with the share of values above theta, if the rule of theta says so."""
+        if self.noise is None or not isinstance(self.threshold, ScaleFree):
+            return self.noise
+        return replace(self.noise, above=self.threshold.share_above(self.task), bound=self.grid.bound)
+
+    @cached_property
     def task(self) -> ThresholdTask:
         """Public inputs of the first threshold's choice."""
         return ThresholdTask(

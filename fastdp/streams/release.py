@@ -268,7 +268,10 @@ class WholeStream:
             raise StateError(f"values has {column.size} entries: expected {self.size}, as was said before")
         floats = self.composition.finite(as_floats(column), 0, "values")
         made = self.machine((floats,)).release(floats, "values", self._key, warns=True)
-        return replace(made, guarantee=self.guarantee)
+        noise = made.noise
+        if noise is not None and self.share and isinstance(self.threshold, ScaleFree):
+            noise = replace(noise, above=self.threshold.share_above(self.task), bound=self.bound)
+        return replace(made, guarantee=self.guarantee, noise=noise)
 
     def machine(self, parts: Iterable[Floats]) -> Schedule:
         """The published stream under theta, chosen from `parts`: all values, finite, in chunks."""

@@ -174,7 +174,7 @@ def release_rows(composition: StreamParameters, secret: Key, found: Streams, ids
         guarantee=guarantee_of_many(composition.guarantee(simulated=secret.simulated)),
         block=plan.block,
         nodes=nodes,
-        noise=composition.noise,
+        noise=composition.noise_and_share,
         ids=named,
         borders=borders_of(own),
         tree_borders=trees,

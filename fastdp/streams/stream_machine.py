@@ -355,7 +355,7 @@ class Schedule(Machine[StreamState]):
             c.plan.block,
             nodes,
             revisions,
-            c.noise,
+            c.noise_and_share,
             noise_fingerprint=None if key.simulated else key.fingerprint(),
         )
 

@@ -129,6 +129,10 @@ class ScaleFree:
         """Empty chooser; `above`: released number of values above the lowest candidate."""
         return _ScaleFreeChooser(self, task, above)
 
+    def share_above(self, task: ThresholdTask) -> float:
+        """Share of values that may lie above theta without a penalty."""
+        return self.chooser(task).target / task.holdout
+
     def guarantee(self, task: ThresholdTask) -> Guarantee:
         """Pure epsilon on the hold-out."""
         count, choice = _budgets(task)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy.stats import binom
 
 import fastdp
-from fastdp.errors import ParameterError, StateError
+from fastdp.errors import AccuracyWarning, ParameterError, StateError
 from fastdp.perturbers import Blocks, Flat, Hierarchy
 from fastdp.releases.intervals import (
     DrawnNoise,
@@ -57,7 +57,25 @@ def releases() -> dict[str, fastdp.Release]:
     made = {kind: publisher(kind).release(VALUES) for kind in KINDS}
     made["pak"] = fastdp.PAK(EPSILON, 1e-6, 64, 6000, holdout=500, seed=1).release(VALUES)
     made["topl"] = fastdp.ToPL(EPSILON, 64, holdout=500, max_range=4096, seed=1).release(VALUES)
-    return made
+    return made | {kind: chosen(kind) for kind in CHOSEN}
+
+
+#: Methods whose theta is chosen by ScaleFree: theta rises, is chosen from all values, or stays.
+CHOSEN = ("rising", "whole", "chosen")
+
+
+def heavy(kind: str, seed: int) -> np.ndarray:
+    """Values with a heavy tail, which grow where theta may rise."""
+    values = np.random.default_rng(seed).pareto(2.0, 12_000) * 4.0
+    return values * np.geomspace(1.0, 30.0, values.size) if kind == "rising" else values
+
+
+def chosen(kind: str, seed: int = 1) -> fastdp.Release:
+    values = heavy(kind, seed)
+    if kind == "whole":
+        return fastdp.release(values, 2.0, 2000.0, seed=seed)
+    parts = {"threshold": fastdp.thresholds.ScaleFree(), "epsilon": 2.0, "bound": 2000.0}
+    return publisher("spread" if kind == "rising" else "cut tree", seed, **parts, holdout=3000).release(values)
 
 
 def pairs(release: fastdp.Release, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -65,7 +83,7 @@ def pairs(release: fastdp.Release, seed: int = 0) -> tuple[np.ndarray, np.ndarra
     return starts, stops
 
 
-@pytest.mark.parametrize("kind", [*KINDS, "pak", "topl"])
+@pytest.mark.parametrize("kind", [*KINDS, "pak", "topl", "rising", "whole"])
 @pytest.mark.parametrize("shift", [-450, 450])
 def test_a_release_in_other_units_has_the_same_intervals(releases, kind: str, shift: int) -> None:
     release = releases[kind]
@@ -91,7 +109,7 @@ def test_bounds_whose_squares_no_float_holds_have_intervals(bound: float, method
         assert (errors > 0.0).all()
 
 
-@pytest.mark.parametrize("kind", [*KINDS, "pak", "topl"])
+@pytest.mark.parametrize("kind", [*KINDS, "pak", "topl", *CHOSEN])
 @pytest.mark.parametrize("revised", [False, True])
 def test_an_interval_holds_its_answer_and_grows_with_the_confidence(releases, kind: str, revised: bool) -> None:
     release = releases[kind]
@@ -109,6 +127,75 @@ def test_an_interval_holds_its_answer_and_grows_with_the_confidence(releases, ki
     if kind in KINDS and revised:
         assert (low >= np.minimum(answers, 0.0)).all()
         assert (high <= np.maximum(answers, (stops - starts) * THETA)).all()
+
+
+@pytest.mark.parametrize("kind", CHOSEN)
+@pytest.mark.parametrize("confidence", [0.5, 0.95, 0.999])
+def test_high_allows_for_each_value_beyond_a_chosen_theta(releases, kind: str, confidence: float) -> None:
+    """Value by value: exponential, of mean 1.5 times theta times the share that the rule leaves above."""
+    release = releases[kind]
+    starts, stops = pairs(release)
+    thetas = np.full(len(release), release.threshold)
+    if release.revision is not None:
+        thetas = np.repeat(release.revision.thetas, np.diff(release.revision.edges, append=len(release)))
+    assert (thetas.max() > 2.0 * thetas[0]) == (kind == "rising")
+    means = 1.5 * release.noise.above * np.minimum(thetas, 2000.0 - thetas) * thetas / thetas[0]
+    before = np.concatenate([[0.0], np.cumsum(means)])
+    wanted = math.log(1.0 / (1.0 - confidence)) * (before[stops] - before[starts])
+    clipped = replace(release, noise=replace(release.noise, above=0.0))
+    for revised in (False, True):
+        low, high = release.interval(starts, stops, confidence, revised)
+        plain = clipped.interval(starts, stops, confidence, revised)
+        answers = release.sum(starts, stops, revised)
+        assert np.array_equal(low, plain[0])
+        held = plain[1] > answers
+        assert held.mean() > 0.5
+        np.testing.assert_allclose((high - plain[1])[held], wanted[held], rtol=1e-9, atol=1e-6)
+    assert np.array_equal(release.std_error(starts, stops), clipped.std_error(starts, stops))
+
+
+def test_the_share_above_theta_is_that_of_the_rule(releases) -> None:
+    """k of m values, k = m sqrt(6 K) / (r epsilon) (``docs/streams.md``); none where theta is public or the bound."""
+    m, k = 3000, 3000 * math.sqrt(6.0 * publisher("cut tree").composition.task.noise_constant) / (4096 * 2.0)
+    assert releases["chosen"].noise.above == pytest.approx(k / m)
+    assert {releases[kind].noise.above for kind in (*KINDS, "pak", "topl")} == {0.0}
+    with pytest.warns(AccuracyWarning, match="the threshold is the bound"):
+        assert fastdp.release(VALUES[:9], 0.1, 64.0, seed=1).noise.above == 0.0
+    assert fastdp.release(VALUES, 1.0, 64.0, threshold=THETA, seed=1).noise.above == 0.0
+    at_bound = replace(releases["whole"], noise=replace(releases["whole"].noise, bound=releases["whole"].threshold))
+    clipped = replace(at_bound, noise=replace(at_bound.noise, above=0.0))
+    assert np.array_equal(at_bound.interval(0, 5000), clipped.interval(0, 5000))
+
+
+@pytest.mark.parametrize(("kind", "least"), [("whole", 0.98), ("chosen", 0.98), ("rising", 0.75)])
+def test_true_sums_of_values_with_a_heavy_tail_are_covered(kind: str, least: float) -> None:
+    """Where theta rises it is late; without the allowance a quarter of the ranges and more is not covered."""
+    covered = np.zeros(2)
+    for seed in range(12):
+        release = chosen(kind, seed)
+        before = np.concatenate([[0.0], np.cumsum(heavy(kind, seed)[release.offset :])])
+        starts, stops = pairs(release, seed)
+        truth = before[stops] - before[starts]
+        for i, above in enumerate((0.0, release.noise.above)):
+            given = replace(release, noise=replace(release.noise, above=above))
+            low, high = given.interval(starts, stops, revised=True)
+            covered[i] += np.mean((low <= truth) & (truth <= high)) / 12
+    assert covered[1] > least
+    assert covered[0] < 0.75
+
+
+@pytest.mark.parametrize("place", [300, 1000, 1900])
+def test_one_step_within_a_long_block_is_covered(place: int) -> None:
+    """The neighbours' means show it; the rate of an average block would not cover it."""
+    begin = 6144
+    values = np.full(65_536, 1.0)
+    values[begin + place :] = 12.0
+    release = publisher("spread", epsilon=2.0, max_range=65_536).release(values)
+    assert {begin, begin + 2048} <= set(release.revision.edges.tolist())
+    stops = np.arange(begin, begin + 2049, 16)
+    low, high = release.interval(np.full(stops.size, begin), stops)
+    truth = stops - begin + 11.0 * np.maximum(stops - begin - place, 0)
+    assert ((low <= truth) & (truth <= high)).all()
 
 
 def steps(release: fastdp.Release) -> int:
