@@ -70,7 +70,7 @@ html_theme = "pydata_sphinx_theme"
 html_title = f"fastdp {version}"
 html_static_path = ["_static"]
 html_css_files = ["fastdp.css"]
-html_search_scorer = "_static/scorer.js"
+html_search_scorer = str(DOCS / "_static" / "scorer.js")  # read from the current folder
 html_show_sourcelink = False
 html_theme_options = {
     "icon_links": [{"name": "Source", "url": _source, "icon": "fa-solid fa-code"}] if _source else [],

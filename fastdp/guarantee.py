@@ -129,8 +129,7 @@ class Guarantee:
     def approximate(self, epsilon: float, delta: float, distance: float | None = None) -> Guarantee:
         """The same guarantee as (`epsilon`, `delta`); ValueError if its rho is too large.
 
-        `distance`, if the loss is Gaussian noise's: from rounded normal noise; Gaussian DP's tighter conversion is
-        tried first.
+        `distance` of Gaussian noise from rounded normal noise: Gaussian DP's tighter conversion is tried first.
         """
         if distance is not None and gaussian_delta(math.sqrt(2.0 * self.rho), epsilon, distance) <= delta:
             step = (

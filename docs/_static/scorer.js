@@ -1,8 +1,7 @@
 /* Search: pages for readers come before generated pages of the API, the gallery and decisions. */
 var Scorer = {
   score: ([name, , , , score]) => {
-    if (name === "install") return score + 12;
-    if (/^(tutorials|howto)\//.test(name)) return score + 10;
+    if (/^(tutorials|howto)\//.test(name)) return score + 9;
     if (!name.includes("/")) return score + 8;
     if (/^(explanation|reference\/\w+$)/.test(name)) return score + 2;
     return /^(adr|gallery)\//.test(name) ? score - 6 : score;

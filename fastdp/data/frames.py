@@ -1,7 +1,7 @@
 """Many streams from a matrix, lists of columns, Arrow lists or data frames, and results in the input's form.
 
-Streams are rows; contiguous float64 is used without a copy, others converted some rows at a time.  Frames are read
-through Arrow: one row per value (long), or one column per stream (wide).
+Streams are rows; contiguous float64 is used without a copy.  Frames are read through Arrow: one row per value (long),
+or one column per stream (wide).
 """
 
 from __future__ import annotations

@@ -61,9 +61,9 @@ compute: Any = _Module("pyarrow.compute")
 class Source:
     """Columns in use of a table, and the ``schema`` of all.
 
-    ``read`` returns record batches, more than once if ``again``; ``rows``: their number, if known.  On an engine rows
-    are never read here: ``add`` maps a function of a source, and the column of persons if there is one, to the sum of
-    its int64[n] over parts of the table, each with all rows of its persons.
+    ``read`` returns record batches, more than once if ``again``; ``rows``: their number, if known.  On an engine
+    ``add`` instead maps a function of a source, and the column of persons, to the sum of its int64[n] over parts of
+    the table, each with all rows of its persons.
     """
 
     family: str

@@ -153,7 +153,7 @@ class Shards(ABC):
         ----------
         batch : int
             Its number, from 1, larger than the last.  After a crash, or an error other than this call's
-            :class:`fastdp.errors.DataError`, give the last batch again under its number: shards repeat or consume it.
+            :class:`fastdp.errors.DataError`, give the last batch again under its number.
         ids, values
             As for :meth:`fastdp.Fleet.publish`.
 

@@ -265,8 +265,8 @@ class Collector(Publisher[Tally], Generic[K]):
         """Collect a buffer of messages (:func:`fastdp.local.encode`); returns the number of reports in range.
 
         A malformed message counts once in ``refused.messages``, with the rest of the buffer; one of another
-        mechanism, epsilon or domain counts once and is skipped.  `slot`: that of all reports; `most_reports`: refuse
-        messages of more, such as 1.
+        mechanism, epsilon or domain is counted and skipped.  `slot`: of all reports; `most_reports`: largest number
+        in a message.
         """
         checked = validation.integer("slot", slot, 0, self._machine.slots - 1)
         count: int = self._call(self._machine.read_messages(data, checked, as_most_reports(most_reports)))

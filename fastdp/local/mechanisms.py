@@ -151,7 +151,7 @@ class Mechanism(ABC):
         stream : int
             With a key: the number of the stream, below 2^40.
         start : int, optional
-            With a key, required: report i uses word start + i of 2^33.  Two reports by one word lose the guarantee.
+            With a key, required: report i uses word start + i of 2^33; use each once.
 
         Raises
         ------
@@ -279,7 +279,7 @@ class MeanMechanism(Mechanism):
 def closeness(epsilon: float) -> Decimal:
     """Half the window's length on [0, 1] (Appendix E.1): b = (eps e^eps - e^eps + 1) / (2 e^eps (e^eps - 1 - eps)).
 
-    Decimals, as differences cancel to eps^2 / 2.
+    Decimals: differences cancel.
     """
     with localcontext(CONTEXT):
         eps = Decimal(epsilon)

@@ -1,10 +1,9 @@
 """One byte string for each composition of mechanism and parameters; noise keys are derived from it.
 
 The encoding is injective and begins with :data:`NOISE_FORMAT` (``docs/noise.md``, section 1).  A value is one letter
-and its content: ``n`` None; ``t``, ``f`` truth values; ``i`` a decimal integer; ``d`` a float64, big-endian; ``s``
-UTF-8 text; ``b`` bytes; ``l`` a list; ``m`` a mapping, ordered by name; ``a`` an array, as type, shape and bytes;
-``q`` a fraction; ``p`` a mechanism or component, as name, rule and parameters.  Contents follow their length in 8
-bytes.
+and its content, after its length in 8 bytes: ``n`` None; ``t``, ``f`` truth values; ``i`` a decimal integer; ``d`` a
+float64, big-endian; ``s`` UTF-8 text; ``b`` bytes; ``l`` a list; ``m`` a mapping, ordered by name; ``a`` an array
+(type, shape, bytes); ``q`` a fraction; ``p`` a component (name, rule, parameters).
 """
 
 from __future__ import annotations

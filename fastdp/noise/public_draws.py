@@ -36,14 +36,14 @@ def discrete_laplace(
     Parameters
     ----------
     scale : float or Fraction
-        s in [2^-40, 2^56], an exact rational; s = sensitivity / epsilon makes the Laplace mechanism on integers pure
-        epsilon-DP on the machine (``docs/noise.md``, section 3; :func:`fastdp.add_noise`).
+        s in [2^-40, 2^56], an exact rational; s = sensitivity / epsilon makes integers pure epsilon-DP on the machine
+        (``docs/noise.md``, section 3).
     size : int or tuple of int
         Number of draws, at most 2^33, or shape; optional with ``out``.
     out : int64 array, C-contiguous and writable, optional
         Receives the draws.
     rng : numpy.random.Generator or Key, optional
-        A generator is for simulation (its next 32 bytes are the seed); a Key is the same as ``key=``.
+        A generator is for simulation (its next 32 bytes are the seed).
     stream : int
         Below 2^40; key and stream determine the draws, so use each pair once.
     seed, key

@@ -158,8 +158,8 @@ class Blocks(Flat):
 
     Notes
     -----
-    Privacy: pure epsilon, or (epsilon, delta) with Gaussian noise: a block's end depends only on sums released before
-    it began, and a value moves one sum by at most theta (``docs/streams.md``).
+    Privacy: pure epsilon, or (epsilon, delta) with Gaussian noise: a block's end depends only on earlier released
+    sums (``docs/streams.md``).
     """
 
     closing: Closing = parameter(Choice(get_args(Closing)), default="spread")

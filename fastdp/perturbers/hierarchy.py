@@ -64,8 +64,8 @@ class Hierarchy:
     fan_out : int
         b, from 2 to 1024; 16 is the best for random ranges (Qardaji et al. 2013).
     consistent : bool
-        True makes the noise consistent before data arrive (Appendix C), so that published values answer every range.
-        False answers ranges from the fewest nodes that tile them; needs prune = 0.
+        True: consistent noise (Appendix C), so that published values answer every range.  False: ranges are answered
+        from the fewest nodes that tile them; needs prune = 0.
     prune : int or "optimal"
         s, lowest levels without noise; by default the minimiser of ToPS Eq. 7.
     basis : "boxes" or "hats"
@@ -77,8 +77,8 @@ class Hierarchy:
     Notes
     -----
     Privacy: a value enters one node of each released level, whose sums get exact discrete Laplace noise of scale
-    theta * levels / epsilon: epsilon in total (sequential), and for further trees (parallel).  Consistency is an
-    integer function of noisy sums (``docs/noise.md``, section 5).
+    theta * levels / epsilon: epsilon in total.  Consistency is an integer function of noisy sums (``docs/noise.md``,
+    section 5).
     """
 
     fan_out: int = parameter(Whole(2, 1024), default=16)

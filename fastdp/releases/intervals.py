@@ -188,8 +188,8 @@ def counter_draws(first: Indices, last: Indices) -> Indices:
 def tree_variances(noise: SumNoise, first: Floats, last: Floats) -> Floats:
     """Variance of sums of consistent leaves [first, last), cut or not, in variances of a node's noise: float64[q].
 
-    By least squares (ToPS Appendix C) the covariance is (A^T A)^-1 = sum over j of (P_j - P_(j+1)) / (1 + b + ... +
-    b^j), where P_j averages over the blocks of b^j leaves, and P_h = 0.
+    The covariance (ToPS Appendix C) is (A^T A)^-1 = sum over j of (P_j - P_(j+1)) / (1 + b + ... + b^j), P_j
+    averaging over blocks of b^j leaves, P_h = 0.
     """
     values = float(noise.tree_blocks)
     total: Floats = np.zeros(first.size)

@@ -438,9 +438,9 @@ class AdaptivePHDStream(SpatialPublisher[AdaptiveState]):
 
     Notes
     -----
-    Privacy: as for :class:`fastdp.PHDStream`; an event is in one count, with epsilon, or with epsilon / 2 beside
-    PrivTree's decisions; past releases determine which.  The events of one period are kept in memory.  The first
-    batch should hold all points so far.  After an interrupt compare ``n_steps``.
+    Privacy: as for :class:`fastdp.PHDStream`; an event is in one count, with epsilon, or epsilon / 2 beside
+    PrivTree's decisions.  The events of one period are kept in memory.  The first batch should hold all points so
+    far.  After an interrupt compare ``n_steps``.
 
     Examples
     --------

@@ -428,8 +428,8 @@ class PHDStream(SpatialPublisher[PHDState]):
     retention : int
         Steps for which a cell that is not cut remembers its children's counts; memory grows with it.
     total_share : float
-        Share of epsilon, 0 to 0.5, for a count of all points, to which the others are adjusted.  0 is the paper's,
-        with five times the total's error, growing with cells and steps.
+        Share of epsilon, 0 to 0.5, for a count of all points, to which the others are adjusted. 0 is the paper's,
+        with five times the total's error.
     outside : str
         ``"raise"`` refuses a batch with points outside the domain (the error reveals that); ``"clip"`` moves them to
         its bounding box, and on a network to the nearest road.
@@ -438,13 +438,11 @@ class PHDStream(SpatialPublisher[PHDState]):
 
     Notes
     -----
-    Privacy: streams are adjacent if they differ in one event, an addition or a removal in one batch.  An event enters
-    one step's split decisions, one cell's counter and that of all points (``docs/points.md``).  Number
-    and times of batches are public, sizes are not released.
+    Privacy: streams are adjacent if they differ in one event, an addition or a removal in one batch.  Proof:
+    ``docs/points.md``.  Number and times of batches are public, sizes are not released.
 
-    The first batch may hold everything so far.  PHDStream keeps no points: removing one that was never added is not
-    detected and lowers its cell's count.  After an interrupt compare ``n_steps``: a consumed batch must not be sent
-    again.
+    The first batch may hold everything so far.  Removing a point that was never added is not detected and lowers its
+    cell's count.  After an interrupt compare ``n_steps``: send no consumed batch again.
 
     Examples
     --------

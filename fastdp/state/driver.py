@@ -406,7 +406,7 @@ class Publisher(Generic[S]):
     def to_bytes(self, key: bytes | str | None = None) -> bytes:
         """Return everything needed to continue elsewhere, as bytes for :meth:`from_bytes`.
 
-        Continue from these bytes or this publisher, not both: other values would meet the same noise.
+        Continue from these bytes or this publisher, not both.
 
         Parameters
         ----------
@@ -516,11 +516,10 @@ class Publisher(Generic[S]):
         path, key
             As given to :meth:`save` or :meth:`keep`.
         replay : bool
-            True: repeat the last recorded call, whose outputs were lost; the same values must come in one call, are
-            checked by their fingerprint, and give the same outputs.
+            True: repeat the last recorded call, whose outputs were lost, with the same values in one call; others are
+            refused.
         moved : bool
-            True: the kept file was moved here, and no process continues it elsewhere.  Otherwise a copy is refused,
-            because two would publish two streams under one noise.
+            True: the kept file was moved here, and no process continues it elsewhere.  Otherwise a copy is refused.
         own : components, optional
             As for :meth:`from_bytes`.
 

@@ -158,8 +158,8 @@ def add_noise(
     Parameters
     ----------
     values : number or array-like
-        A number, nested lists, a NumPy array of any shape, pandas, polars or Arrow data; shape and type are public.
-        Integers stay integers; values beyond 2^62 (grid steps) saturate.
+        A number, nested lists, NumPy arrays, pandas, polars or Arrow data; shape and type are public.  Integers stay
+        integers; values beyond 2^62 (grid steps) saturate.
     sensitivity : float
         L1 sensitivity: the largest sum of absolute changes of all values by one contribution, not computed from the
         data.  For floats it must hold for computed numbers, whose sums depend on order.

@@ -165,8 +165,7 @@ class Adaptive(StreamPublisher):
 
     Notes
     -----
-    Privacy: pure epsilon, or (epsilon, delta) with ``delta``; exact on this machine.  A block's length follows from
-    sums released before it, and a value enters one sum (``docs/streams.md``).
+    Privacy: pure epsilon, or (epsilon, delta) with ``delta``; exact on this machine (``docs/streams.md``).
 
     Error: ``release(...).sum(..., revised=True)`` and ``.revised`` use everything released so far, several times
     better for ranges up to 10^5 values.

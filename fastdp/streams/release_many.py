@@ -85,10 +85,10 @@ def release_many(
         Borders of the streams in a column, ascending from 0.
     ids : int[n] or str[n], optional
         Distinct names of the streams, or numbers from 0 to 2^32 - 2; by default those of the mapping or frame, else
-        indices.  With your own secret, a name costs some tenths of a millisecond.
+        indices.
     threshold : Threshold or float, optional
-        By default :class:`fastdp.thresholds.NoisyMax`, from each stream's own hold-out, poor if short.  A publicly
-        known number is also much faster.
+        By default :class:`fastdp.thresholds.NoisyMax`, from each stream's own hold-out, poor if short.  A public
+        number is also much faster.
     holdout : int, optional
         First values of each stream, which choose its threshold and are not published.  By default a quarter of the
         shortest stream, at most 65,536; none with ``Fixed``.
@@ -103,9 +103,8 @@ def release_many(
     Returns
     -------
     Release
-        Of many streams: stream i is ``ToPS(..., key=key.of_stream(ids[i])).release(streams[i])``, independent of the
-        others if ``holdout`` and ``max_range`` are given.  ``many["meter-7"]`` is the stream of that name,
-        ``many.frame`` a data frame of the input's family.
+        Of many streams: stream i is ``ToPS(..., key=key.of_stream(ids[i])).release(streams[i])``.
+        ``many["meter-7"]`` is the stream of that name, ``many.frame`` a data frame of the input's family.
 
     Raises
     ------

@@ -161,8 +161,8 @@ def plan(
 
     Notes
     -----
-    Values are clipped at the bound or given clip; a chosen clip is smaller, and so are errors.  The error of clipping
-    is not included.
+    Values are clipped at the bound or given clip; a chosen clip is smaller, and so are errors.  Without the error of
+    clipping.
 
     Examples
     --------

@@ -508,8 +508,8 @@ class Windows(Publisher[WindowsState]):
     Notes
     -----
     Privacy: as of :func:`fastdp.aggregate`; a late row changes nothing.  Output does not depend on batches, and with
-    given keys equals ``fastdp.aggregate``'s with the same key and parameters on rows that are not late.  Shares of
-    clipped and dropped rows are not released; their budget is unspent.  Files, copies, replays: ``docs/state.md``.
+    given keys equals ``fastdp.aggregate``'s on rows that are not late.  Shares of clipped and dropped rows are not
+    released.  Files, copies, replays: ``docs/state.md``.
 
     Examples
     --------

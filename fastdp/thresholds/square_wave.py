@@ -231,8 +231,8 @@ class SquareWave:
     bins : int, optional
         Bins of the estimate; by default 1,024, or 56 on the logarithmic scale (4 to 512 if "concave").
     accelerate : bool
-        SQUAREM for EM: ten times faster, with peaks where SW-W ends the tail too early.  False stops as the published
-        code does.  The logarithmic scale is always accelerated.
+        SQUAREM for EM: ten times faster, but SW-W ends the tail too early at peaks.  The logarithmic scale is always
+        accelerated.
     scale : "linear" or "logarithmic"
         Linear as in the paper.  Logarithmic: :class:`fastdp.local.LogSquareWave` on [bound / 2^14, bound]; with
         "concave", ToPL's default, or "sw-w", the mean of resampled estimates with the tail cut (``docs/local.md``).

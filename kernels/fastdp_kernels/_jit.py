@@ -1,9 +1,8 @@
 """The decorators that compile kernels, and instructions that Numba lacks.
 
 ``kernel`` compiles without the interpreter lock, with a cache on disk (:mod:`fastdp_kernels._caching`) and without
-``fastmath``; ``inline`` marks pieces of kernels.  ``plus`` and ``minus`` wrap modulo 2^64: Numba marks ``+`` on
-signed integers ``nsw``, undefined on overflow, and LLVM uses that.  ``chacha_rounds`` gives LLVM's instructions one
-by one: Numba takes half a second to find them.
+``fastmath``; ``inline`` marks pieces of kernels.  ``plus`` and ``minus`` wrap modulo 2^64, where Numba's ``+`` is
+undefined.  ``chacha_rounds`` gives LLVM's instructions one by one, which takes Numba half a second less.
 """
 
 from __future__ import annotations

@@ -65,6 +65,19 @@ def test_links_lead_to_files() -> None:
                 assert (page.parent / target).exists(), f"{page}: {target}"
 
 
+def test_code_is_at_most_75_columns_wide() -> None:
+    """So many fit beside both sidebars of the site, where printed lines wrap. README's test command is one line."""
+    lines = []
+    for page in PAGES:
+        codes = re.findall(r"^```(?:python|py|sh|toml|dockerfile)\n(.*?)^```", page.read_text(), re.M | re.S)
+        lines += [f"{page}: {line}" for code in codes for line in code.split("\n") if len(line) > 75]
+    for name in packages():
+        source = inspect.getsource(importlib.import_module(name))
+        shown = re.findall(r"^ *((?:>>>|\.\.\.) .*)", source, re.M)
+        lines += [f"{name}: {line}" for line in shown if len(line) > 75]
+    assert [line for line in lines if "--build-constraint" not in line] == []
+
+
 def run_page(page: Path) -> dict[str, object]:
     for needed in ("narwhals", "pandas", "pyarrow", "matplotlib"):
         pytest.importorskip(needed, reason="the guides need fastdp-streams[tables,plot] and pandas")

@@ -86,9 +86,8 @@ def _window_report(word: np.uint64, x: int, window: WindowWeights, by_near: floa
     """Output of a near or far word, without branches.
 
     t // weight by a product: k = t >> 11 is exact as a double, and c = k * reciprocal carries four roundings of at
-    most 2^-53, which the reciprocal's factor 1 - 2^-50 outweighs.  So t / weight - 1 < t / weight - 2^11 / weight -
-    2^-49 t / weight < c <= t / weight for weight >= 2^12 and quotients below 2^22: the remainder decides between
-    floor(c) and the next.
+    most 2^-53, outweighed by the reciprocal's factor 1 - 2^-50.  So t / weight - 1 < c <= t / weight for weight >=
+    2^12 and quotients below 2^22: the remainder decides between floor(c) and the next.
     """
     is_near = word < window.near_words
     t = word if is_near else word - window.near_words

@@ -290,8 +290,6 @@ def publish_rows(
 ) -> int:
     """Consume a value a row, and publish one; returns the number of rows done, fewer than m before a doubtful draw.
 
-    A stream's first values need a twentieth of a single stream's memory: unreached scales are left out.
-
     Parameters
     ----------
     rows : int64[m]
