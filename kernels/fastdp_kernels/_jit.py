@@ -61,7 +61,7 @@ class _Piece(CPUDispatcher):
         """Let kernels link a piece, which LLVM optimises in them alone."""
         library, key = compiled.library, compiled.fndesc
         library._finalize_final_module = partial(setattr, library, "_finalized", True)
-        self.targetctx.insert_user_function(key, key, [library])
+        self.targetctx.insert_user_function(key, key, [library])  # type: ignore[no-untyped-call]
         self.overloads[tuple(compiled.signature.args)] = compiled._replace(entry_point=key)
 
     @cached_property
