@@ -434,8 +434,7 @@ def release_tail(
         )
     share, deviation = (number / whole.value for number in (beyond.value, math.sqrt(beyond.variance)))
     known = whole.value > KNOWN * math.sqrt(whole.variance) and deviation <= VAGUE + share / 4.0
-    share = min(1.0, max(0.0, share)) if known else None
-    return Tail(clip, edges, noisy, variance, share)
+    return Tail(clip, edges, noisy, variance, min(1.0, max(0.0, share)) if known else None)
 
 
 def _share(part: Number, whole: Number, limit: float) -> float | None:
