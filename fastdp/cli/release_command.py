@@ -199,6 +199,12 @@ class Run:
         if self.season is not None:
             options["perturber"] = Blocks(season=self.season)
         if size is not None:
+            if unused := sorted({"every", "expected_length"} & options.keys()):
+                option = unused[0].replace("_", "-")
+                raise click.UsageError(
+                    f"--{option} chooses a hold-out, and IN says how many values it holds: expected --holdout as "
+                    f"well, or no --{option}."
+                )
             given = {"max_range": min(DEFAULT_RANGE, size), **options, "key": key}
             return WholeStream(size, **fields_of(WholeStream, given))
         if self.method == "pak":

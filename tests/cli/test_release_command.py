@@ -61,6 +61,7 @@ def test_a_short_holdout_is_said_in_one_line(write_input, run, values, tmp_path)
     result = run(write_input(".npy", values), "-o", tmp_path / "out.npy", "--holdout", 20, "--quiet")
     assert result.exit_code == 0
     assert result.stderr.startswith("Warning: holdout: 18 values are too few to choose a threshold")
+    assert "or a threshold known publicly (--threshold 50.0)" in result.stderr
     assert result.stderr.count("\n") == 1
 
 
@@ -569,6 +570,8 @@ def test_whole_inputs_name_their_bad_values_and_empty_ones(write_input, bare, va
     assert "value 2,501 is missing, NaN or infinite" in done.stderr
     assert bare(write_input(".npy", holes), "-o", tmp_path / "out.csv", "--nonfinite", "zero").exit_code == 0
     assert "empty, holds no values" in bare(write_input(".npy", values[:0]), "-o", tmp_path / "no.csv").stderr
+    unused = bare(write_input(".npy", values), "-o", tmp_path / "no.csv", "--every", "5x")
+    assert "--every chooses a hold-out, and IN says how many values it holds" in unused.stderr
     short = bare(write_input(".csv", values), "-o", tmp_path / "short.csv")
     assert "smaller --holdout, --expected-length, or a public --threshold" in short.stderr
 
