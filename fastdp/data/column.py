@@ -354,10 +354,7 @@ _FAMILIES: tuple[tuple[type, ...], ...] = (
 
 
 def one_family(entries: Iterable[Any]) -> bool:
-    """True if entries, but missing ones, are of one kind: numbers, texts, dates, times with or without a zone, ...
-
-    Arrow gives a list one type, so of several kinds one row would change the texts of the others.
-    """
+    """True if entries, but missing ones, are of one kind: numbers, texts, dates, times with or without a zone, ..."""
     kinds = {kind for kind in set(map(type, entries)) if kind.__name__ not in ("NoneType", "NAType")}
     if len(kinds) == 1 and not any(issubclass(kind, datetime) for kind in kinds):
         return True

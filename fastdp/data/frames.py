@@ -1,7 +1,6 @@
 """Many streams from a matrix, lists of columns, Arrow lists or data frames, and results in the input's form.
 
-Streams are rows; contiguous float64 is used without a copy.  Frames are read through Arrow: one row per value (long),
-or one column per stream (wide).
+Streams are rows.  Frames are read through Arrow: one row per value (long), or one column per stream (wide).
 """
 
 from __future__ import annotations
@@ -54,7 +53,6 @@ class StreamRows:
 
     @property
     def size(self) -> int:
-        """Number of rows, that is of streams."""
         return self.lengths.size
 
     def take(self, which: Indices, begin: int, end: int | None = None) -> tuple[Floats, Indices]:
@@ -212,7 +210,6 @@ def _table(frame: Frame, columns: dict[str, str]) -> pa.Table:
 
 
 def _wide(frame: Any, family: str, time: str | None) -> Streams:
-    """Streams from each column except `time`, in order or sorted by time."""
     if family == "duckdb" or hasattr(frame, "collect"):
         frame = arrow.table(frame if family == "duckdb" else frame.collect())
     times, order = None, None
@@ -238,7 +235,7 @@ def _columns(frame: Any) -> list[tuple[Any, Any]]:
 
 
 def _long(frame: Frame, family: str, value: str, by: str, time: str | None) -> Streams:
-    """Streams from rows of (id, value), each sorted by time if given, in order of first rows."""
+    """Streams from rows of (id, value), each sorted by time if given."""
     table = _table(frame, {"value": value, "by": by} | ({} if time is None else {"time": time}))
     codes, ids = _codes(table.column(by), by)
     values = as_floats(as_column(table.column(value), value))

@@ -34,8 +34,6 @@ FAMILIES = ("pandas", "polars", "pyarrow", "duckdb")
 
 
 class _Module:
-    """A module that is imported when it is first used; ParameterError with the install command."""
-
     def __init__(self, name: str) -> None:
         self._name = name
 
@@ -89,14 +87,12 @@ class Source:
             ) from None
 
     def table(self) -> pa.Table:
-        """All columns as one Arrow table."""
         batches = list(self.batches())
         if batches:
             return arrow.Table.from_batches(batches)
         return narwhals.Schema({name: self.schema[name] for name in self.columns}).to_arrow().empty_table()
 
     def twice(self) -> Source:
-        """A source that can be read again, in memory if necessary."""
         if self.again:
             return self
         held = list(self.batches())

@@ -1,8 +1,4 @@
-"""A measurement for OpenDP whose noise and privacy map are fastdp's.
-
-Both are in :class:`fastdp.streams.add_noise.VectorNoise`, which holds the proof; OpenDP requires the feature
-"honest-but-curious" for external code.
-"""
+"""A measurement for OpenDP whose noise and privacy map are fastdp's."""
 
 from __future__ import annotations
 

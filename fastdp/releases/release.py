@@ -63,7 +63,6 @@ class ReleasedNodes:
         return out
 
     def draws(self, starts: Integers, stops: Integers) -> Integers:
-        """Number of nodes in each answer: int64[q]."""
         ones = replace(self, sums=np.broadcast_to(np.float64(1.0), self.sums.shape))
         return ones.sum(starts, stops).astype(np.int64)
 
@@ -262,13 +261,10 @@ class Release:
         confidence : float
             Above 0, at most 1 - 10^-9.
 
-        Notes
-        -----
-        For values clipped to their block's theta and rounded to the grid the interval is exact on full blocks
-        (consistent hierarchies: a bound); otherwise it rests on a model (``docs/streams.md``).  High also allows for
-        the part of values beyond a theta that :class:`fastdp.thresholds.ScaleFree` chose (the default): a model; but
-        not beyond a theta that is public or of another rule.  StateError if the release does not state its noise: a
-        renewed threshold, or a foreign perturber.
+        Notes ----- For values clipped to their block's theta the interval is exact on full blocks (consistent
+        hierarchies: a bound); otherwise it rests on a model (``docs/streams.md``).  High also allows for the part of
+        values beyond a theta that :class:`fastdp.thresholds.ScaleFree` chose (the default), by a model; not beyond
+        any other.  StateError if the release does not state its noise: a renewed threshold, or a foreign perturber.
         """
         whose, first, last = self._queries(starts, stops, streams)
         if self.ids is not None:
@@ -309,7 +305,6 @@ class Release:
         return np.hypot(np.sqrt(bars.variances), self._sums(whose, first, last, revised) - bars.centre)
 
     def _each(self, whose: Indices, answer: Callable[[Release, Any], Any], count: int = 1) -> list[Floats]:
-        """Answers of many streams to their own queries: `count` arrays float64[q]."""
         out = np.empty((count, whose.size))
         for stream in np.unique(whose).tolist():
             own = whose == stream
@@ -401,7 +396,6 @@ class Release:
 
     @property
     def _shift(self) -> int:
-        """Binary exponent of theta if squares are no ordinary floats; else 0."""
         exponent = math.frexp(self.threshold)[1]
         return exponent if abs(exponent) > MAX_EXPONENT else 0
 
@@ -456,7 +450,6 @@ class Release:
 
     @cached_property
     def _hidden(self) -> tuple[Integers, Floats, float]:
-        """For intervals: block edges; variance rate hidden in each block; rate beyond the last block."""
         assert self.noise is not None  # noqa: S101 - checked by the caller
         _, prefix = self._block_prefix(self.block)
         edges: Integers = np.arange(prefix.size, dtype=np.int64) * self.block
@@ -534,7 +527,6 @@ class Release:
         return self.values.reshape(lengths.size, -1 if self.values.size else 0)
 
     def _block_prefix(self, block: int) -> tuple[Indices, Floats]:
-        """Begin of each stream's block sums, int64[n + 1], and their prefix sums."""
         found = self._prefix.get(block)
         if found is None:
             at: Indices = np.zeros(self.borders.size, np.int64)

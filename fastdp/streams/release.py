@@ -139,7 +139,6 @@ def release(
 
 
 def _is_list(values: object) -> bool:
-    """True if entries have their own Python types."""
     if isinstance(values, Sequence):
         return not isinstance(values, (str, bytes, bytearray))
     dtype = getattr(values, "dtype", None)
@@ -161,13 +160,8 @@ NEXT_TO_NOTHING = 2.0**-26
 class WholeStream:
     """:class:`fastdp.Adaptive` on a finished array of known size.
 
-    ``share`` of epsilon, by public numbers, chooses theta; an AccuracyWarning says if that is too little, or if theta
-    clips nearly everything.
-
-    Notes
-    -----
-    Privacy: every value enters the choice of theta and one published sum (``docs/streams.md``, "Blocks that follow
-    released sums").
+    ``share`` of epsilon, by public numbers, chooses theta from all values; the rest publishes them
+    (``docs/streams.md``, "Blocks that follow released sums").
     """
 
     holdout = 0
@@ -210,12 +204,10 @@ class WholeStream:
             _ = self.guarantee
 
     def identity(self) -> dict[str, Any]:
-        """Parameters with the published composition, for noise keys."""
         names = ("size", "threshold", "share", "epsilon", "delta", "contributions")
         return {**{name: getattr(self, name) for name in names}, "published": self.composition}
 
     def _share(self, whole: StreamParameters, resolution: float | None) -> float:
-        """Share of epsilon to choose well, at most a tenth; 0 if theta is public."""
         if not self.threshold.uses_holdout:
             return 0.0
         # A tenth of rho costs noise half of what a tenth of epsilon does.
@@ -241,12 +233,10 @@ class WholeStream:
 
     @cached_property
     def task(self) -> ThresholdTask:
-        """Public inputs of the threshold's choice."""
         return _task(self.composition, self._whole.unit_epsilon * self.share, self.size)
 
     @property
     def guarantee(self) -> Guarantee:
-        """Threshold and perturber see the same values (sequential)."""
         published = self.composition.guarantee(simulated=self._key.simulated)
         chosen = self.threshold.guarantee(self.task) if self.share else None
         if chosen is not None:
@@ -259,7 +249,6 @@ class WholeStream:
 
     @property
     def noise_fingerprint(self) -> str | None:
-        """Fingerprint for ledgers, as :attr:`fastdp.state.Publisher.noise_fingerprint`."""
         return None if self._key.simulated else self._key.fingerprint()
 
     def release(self, values: Values) -> Release:
@@ -299,7 +288,6 @@ class WholeStream:
         return Schedule(composition)
 
     def publisher(self, parts: Iterable[Floats]) -> StreamPublisher:
-        """The publisher of :meth:`machine`, for values in chunks."""
         return StreamPublisher._of(self.machine(parts), self._key)
 
 
