@@ -107,7 +107,6 @@ def _damage_named(path: str) -> Iterator[None]:
 
 
 def _open_array(path: str, column: str | None, chunk_size: int) -> ValueSource:
-    """Open a column of an array, or an array of an archive, whose name is then the column's."""
     where, fault = path, f"{path}: not a readable {path[-4:].lower()} file"
     # Opened here, because NumPy leaves a damaged archive open.
     with Path(path).open("rb") as file:
