@@ -373,18 +373,22 @@ def check_equal(found: Pass, follower: Follower, n: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("n", "epsilon", "exponent", "events"),
-    [(1000, 3.0, 3, False), (2000, 0.8, 4, False), (1200, 0.3, 0, True), (1000, 1.5, 0, True)],
+    ("n", "epsilon", "exponent", "events", "period"),
+    [
+        *((1000, 3.0, 3, False, 96.5), (2000, 0.8, 4, False, 96.5), (1000, 0.8, 4, False, 24.0)),
+        *((1200, 0.3, 0, True, 96.5), (1000, 1.5, 0, True, 96.5)),
+    ],
 )
-def test_published_values_equal_the_oracle(n: int, epsilon: float, exponent: int, events: bool) -> None:
+def test_published_values_equal_the_oracle(
+    n: int, epsilon: float, exponent: int, events: bool, period: float
+) -> None:
     """Also with a period that is no whole number, in blocks that are too long for it or still open."""
-    period = 96.5
     p = public(epsilon=epsilon, max_range=2**11, **({"events": b, "first": 0} if events else {}))
     steps, noise = daily(n, 1, period), laplace(n, THETA_STEPS / epsilon, 2)
     follower = follow_seasons(p, steps, noise, exponent, period)
     assert follower.gained > 0.5
     longest = 2 ** max(block.exponent for block in follower.plain.blocks)
-    assert (longest > seasons.REACH * period) == (epsilon == 0.3)
+    assert (longest > seasons.REACH * period) == (epsilon == 0.3 or period == 24.0)
     check_equal(run(p, steps, noise, exponent, period), follower, n)
 
 
