@@ -375,7 +375,7 @@ def check_equal(found: Pass, follower: Follower, n: int) -> None:
 @pytest.mark.parametrize(
     ("n", "epsilon", "exponent", "events", "period"),
     [
-        *((1000, 3.0, 3, False, 96.5), (2000, 0.8, 4, False, 96.5), (1000, 0.8, 4, False, 24.0)),
+        *((1000, 3.0, 3, False, 96.5), (2000, 0.8, 4, False, 96.5), (2000, 0.8, 4, False, 24.0)),
         *((1200, 0.3, 0, True, 96.5), (1000, 1.5, 0, True, 96.5)),
     ],
 )
