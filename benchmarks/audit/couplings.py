@@ -146,7 +146,7 @@ def choices(generator: Generator) -> Instance:
         chooser.observe(values)
         yield "theta", chooser.choose(held_out(key, chooser.pack()))
 
-    shift: Shift = lambda table, shifts: choice_shift(rule, task, table.key, x, there, shifts)  # noqa: E731
+    shift: Shift = lambda table, shifts: choice_shift(partial(rule.start, task), table.key, x, there, shifts)  # noqa: E731
     return Instance(rule.guarantee(task).epsilon, publish, x, there, shift)
 
 

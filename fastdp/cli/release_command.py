@@ -206,7 +206,7 @@ class Run:
                         made.append(system.publisher(self._finite(system, first)))
                 else:
                     made.append(system)
-                chunks = self._columns(opened, made[0], self._read(opened, resume))
+                chunks = self._columns(opened, system, made[0], self._read(opened, resume))
                 yield from (columns for columns in chunks if columns[0].size)
                 _check_count(opened.name, made[0].n_seen, system.holdout, shorter)
 
@@ -242,10 +242,10 @@ class Run:
             before += chunk.size
 
     def _columns(
-        self, opened: ValueSource, publisher: Publisher, chunks: Iterator[Floats]
+        self, opened: ValueSource, system: Publisher | WholeStream, publisher: Publisher, chunks: Iterator[Floats]
     ) -> Iterator[tuple[Floats, ...]]:
-        """Columns of the output by chunk; revised values need the full input in memory."""
-        if self.values == "published":
+        """Columns of the output by chunk; revised values, and the mean of few, need the full input in memory."""
+        if self.values == "published" and not (isinstance(system, WholeStream) and system.few):
             for chunk in chunks:
                 with self._named(opened, publisher, publisher.n_seen, chunk):
                     published = _publish_values(publisher, chunk)
@@ -255,6 +255,7 @@ class Run:
         _check_count(opened.name, values.size, publisher.holdout)
         with self._named(opened, publisher, 0, values):
             release = publisher.release(values)
+        release = system.at_once(release) if isinstance(system, WholeStream) else release
         columns = {"value": release.values, "revised": release.revised}
         for begin in range(0, len(release), self.chunk_size):
             yield tuple(columns[name][begin : begin + self.chunk_size] for name in VALUES[self.values])

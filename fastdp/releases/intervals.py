@@ -287,6 +287,9 @@ def rate_of_blocks(totals: Floats, noise: SumNoise, threshold: float, block: int
     sums = totals / threshold
     # Two leaves under one node of a consistent tree differ by their own noises alone.
     differences = np.diff(sums)[np.arange(1, sums.size) % noise.fan_out != 0] if noise.levels > 1 else np.diff(sums)
+    if sums.size == 1:
+        # One block shows no change: the level may have stepped from 0 within it.
+        differences = sums
     energy = float(np.mean(differences**2)) - 2.0 * drawn if differences.size else 0.0
     level = float(sums.mean()) / block if sums.size else 0.5
     rate = revision.cautious_rate(energy / (2.0 * block), level, drawn, block, 1.0 + differences.size / 2.0)

@@ -31,6 +31,7 @@ from fastdp.kinds import Floats
 from fastdp.noise.key import Binding, Key
 from fastdp.noise.sampler import draw_scale, group_share, noise_distribution
 from fastdp.perturbers import Blocks, Flat, Hierarchy, HierarchyShape, Perturber, Toeplitz
+from fastdp.perturbers.block_noise import Total
 from fastdp.record import Checked, Choice, Kind, PartOf, Real, Whole, parameter, record, shared, values_of
 from fastdp.releases.intervals import SumNoise
 from fastdp.smoothers import Smoother
@@ -281,7 +282,7 @@ class StreamParameters:
     @cached_property
     def noise(self) -> SumNoise | None:
         """Noise of sums, for intervals; None if unknown: users' perturbers, hats, renewed thresholds."""
-        if self.renewal is not None or type(self.perturber) not in (Blocks, Flat, Hierarchy, Toeplitz):
+        if self.renewal is not None or type(self.perturber) not in (Blocks, Flat, Hierarchy, Toeplitz, Total):
             return None
         if isinstance(self.perturber, Toeplitz):
             return self.perturber.sum_noise(self.publish_epsilon, self.grid.resolution)
