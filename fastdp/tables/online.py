@@ -1,19 +1,22 @@
 """State of ``Windows`` between calls: rows of open windows, and private keys so far; and the reading of a single row.
 
-A private key appears, once, when its running weight W with fresh one-sided geometric noise N passes T + Z, Z drawn
-once for the key.  Running weights only grow, so all windows together cost one choice, with a part of delta in each.
-Proof: ``docs/tables.md``, "Private keys online".
+A key appears, once, when its running weight with fresh noise N passes T + Z, Z drawn once for it (``docs/tables.md``,
+"Private keys online").
 """
 
 from __future__ import annotations
 
 import hashlib
+import math
+import re
 import struct
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, tzinfo
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -26,46 +29,77 @@ from fastdp.state import codec
 from fastdp.tables.columns import Keys, Numbers, as_arrow, as_texts
 from fastdp.tables.keys import MOST_KEYS, WEIGHT, count_rule, weigh, weights_of_norm
 from fastdp.tables.sums import CellRows
-from fastdp.units import AWARE_EPOCH, EPOCH, FIRST, LAST, MICROSECOND
+from fastdp.units import AWARE_EPOCH, FIRST, LAST, MICROSECOND
+from fastdp.units import instant as clock_instant
 from fastdp_kernels.tables import person_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from fastdp.tables.calendar import Time
     from fastdp.tables.plan import TablePlan
 
 #: Length of the text of a UUID, whose letters may be of either case.
 _UUID = 36
+#: Texts of times that Arrow and Python read alike.
+_ISO = re.compile(
+    r"\d{4}-\d\d-\d\d[T ](?:[01]\d|2[0-3]):[0-5]\d(?::[0-5]\d(?:\.(?:\d{3}){1,2})?)?(?:Z|[+-][01]\d:[0-5]\d)?",
+    re.ASCII,
+)
+#: Whole numbers up to here are floats.
+_EXACT = 2**53
+T = TypeVar("T")
 
 
-def only(column: Any) -> Any:
+def row(given: Any, names: Sequence[str], read: Callable[[Any], T | None]) -> tuple[T, ...] | None:
+    """The only row of columns of these names, each entry read; None if one is given in another way."""
+    if not names:
+        return () if given is None else None
+    columns = [given.get(each) for each in names] if type(given) is dict else [given]
+    found = [entry for column in columns if (entry := read(column)) is not None]
+    return tuple(found) if len(found) == len(columns) == len(names) else None
+
+
+def _only(column: Any) -> Any:
     """The only entry of a list; None for other columns."""
     return column[0] if type(column) is list and len(column) == 1 else None
 
 
-def instant(times: Any, zone: tzinfo | None) -> int | None:
-    """Instant of a datetime with a zone, or of one without where windows have none."""
+def instant(times: Any, time: Time, zone: tzinfo | None) -> int | None:
+    """Instant of a datetime or its ISO text; with a zone only where windows have one."""
     if type(times) is np.ndarray and times.dtype.kind == "M" and times.size == 1 and zone is None:
         moment: int = times.astype("M8[us]").view(np.int64).item()
     else:
-        entry = only(times)
-        if type(entry) is not datetime or (entry.tzinfo is None) != (zone is None):
+        entry = _only(times)
+        if type(entry) is str and time.format is None and _ISO.fullmatch(entry):
+            with suppress(ValueError):
+                entry = datetime.fromisoformat(entry)
+        if type(entry) is not datetime or (entry.tzinfo is not None and zone is None):
             return None
-        moment = (entry - (EPOCH if zone is None else AWARE_EPOCH)) // MICROSECOND
+        moment = clock_instant(entry, zone) if entry.tzinfo is None else (entry - AWARE_EPOCH) // MICROSECOND
     return moment if FIRST <= moment <= LAST else None
 
 
 def number(values: Any) -> float | None:
-    """A float, or an array with one."""
+    """A finite float, a whole number that is one, or an array with a float."""
     if type(values) is np.ndarray:
-        return values.item() if values.dtype == np.float64 and values.shape == (1,) else None
-    entry = only(values)
-    return entry if type(entry) is float else None
+        entry = values.item() if values.dtype == np.float64 and values.shape == (1,) else None
+    else:
+        entry = _only(values)
+    if type(entry) is int and -_EXACT <= entry <= _EXACT:
+        return float(entry)
+    return entry if type(entry) is float and math.isfinite(entry) else None
+
+
+def name(keys: Any) -> str | int | None:
+    """A text or whole number."""
+    entry = _only(keys)
+    return entry if type(entry) in (str, int) else None
 
 
 def person(persons: Any) -> tuple[int, int] | None:
     """Digest of a person by a whole number, or by a text that is spelled in one way."""
-    entry = only(persons)
+    entry = _only(persons)
     if type(entry) is int and -(2**63) <= entry < 2**63:
         text = str(entry)
     elif type(entry) is str and len(entry) != _UUID and entry.isascii():
@@ -75,6 +109,11 @@ def person(persons: Any) -> tuple[int, int] | None:
     digest = hashlib.blake2b(text.encode(), digest_size=16, person=b"fastdp person").digest()
     found: tuple[int, int] = struct.unpack("<2q", digest)
     return found
+
+
+def texts(entries: Sequence[object]) -> list[pa.Array]:
+    """Columns of a row's key."""
+    return [as_texts(as_arrow([each], "keys")) for each in entries]
 
 
 #: Rows of closed windows stay as long as they are no more than the others, or than these; so do rows of one cell.
@@ -87,11 +126,10 @@ PART_ROWS = 2**20
 class Waiting:
     """Rows of open windows: window, key, and further numbers.
 
-    Rows are appended after existing ones, so states share them and a failed call changes nothing.  ``rows``,
-    int64[capacity, c + 1]: the last column has the previous row of the same window (-1: none); rows from ``size`` on
-    are free; the array's last row holds the number filled by any state.  ``gone``: rows of closed windows; ``ends``:
-    last row of each open window or -1; ``moved``, ``base``: compactions, and rows after the last; ``merges``: rows of
-    one window and key are then added up.
+    Rows are appended, so states share them and a failed call changes nothing.  ``rows``, int64[capacity, c + 1]: the
+    last column links to the previous row of the window (-1: none); rows from ``size`` on are free; the last row holds
+    the number filled by any state.  ``gone``: rows of closed windows; ``ends``: last row of each open window or -1;
+    ``moved``, ``base``: compactions, and rows after the last; ``merges``: rows of one window and key are added up.
     """
 
     rows: Integers
@@ -107,14 +145,10 @@ class Waiting:
 
     @classmethod
     def none(cls, columns: int, *, merges: bool) -> Waiting:
-        """A state without rows, which have so many columns, and without open windows."""
         return cls(np.empty((0, columns + 1), np.int64), np.empty(0, np.int64), merges)
 
     def compact(self, first: int) -> Waiting:
-        """The state without rows of closed windows, and with merged ones, if these are many; else `self`.
-
-        ``first`` is the number of the first open window.
-        """
+        """The state without rows of windows before number ``first``, merged, if these are many; else `self`."""
         live = self.size - self.gone
         crowded = self.merges and live > 2 * self.base + SPARE
         if self.gone <= max(live, SPARE) and not crowded:
@@ -125,7 +159,7 @@ class Waiting:
         return replace(fresh, moved=self.moved + 1, base=fresh.size)
 
     def with_rows(self, said: Integers, first: int, windows: int = 0) -> Waiting:
-        """The state with the rows `said`, int64[m, c], in at least so many open windows from number `first` on."""
+        """The state with the rows `said`, int64[m, c], in at least so many open windows from `first` on."""
         places = said[:, 0] - first
         windows = max(windows, self.ends.size, int(places.max()) + 1 if len(places) else 0)
         ends = self.ends.copy()
@@ -146,15 +180,12 @@ class Waiting:
         return self.rows[before.size if before.moved == self.moved else self.base : self.size, :-1]
 
     def of_first(self, windows: int) -> Integers:
-        """Rows of the first `windows` open windows: int64[n, c]."""
         return self.rows[person_rows.chained_rows(self.rows, self.ends[:windows]), :-1]
 
     def without_first(self, windows: int, rows: int) -> Waiting:
-        """The state after the first `windows` windows, with `rows` rows, are closed."""
         return replace(self, ends=self.ends[windows:], gone=self.gone + rows)
 
     def alone(self) -> Waiting:
-        """A copy whose rows no other state shares."""
         return replace(self, rows=self.rows[: self.size].copy())
 
 
@@ -197,7 +228,7 @@ class KeyNoise(NamedTuple):
 
     @classmethod
     def of(cls, plan: TablePlan) -> KeyNoise:
-        """The rule of a plan: rows of a unit count 1 each, the distinct keys of a person and window have norm 1."""
+        """Rows of a unit count 1 each; the distinct keys of a person and window have norm 1."""
         loss, delta = plan.budget.helper("keys"), plan.budget.key_delta
         if plan.who is None:
             return cls(plan.contributions, 1, 1, loss, delta)
@@ -206,16 +237,14 @@ class KeyNoise(NamedTuple):
 
     @property
     def scale(self) -> Fraction:
-        """Scale of N and Z."""
         return Fraction(self.total) / Fraction(self.loss)
 
     @property
     def noise(self) -> LaplaceDistribution:
-        """Distribution of N and Z."""
         return geometric_distribution(self.scale)
 
     def thresholds(self, first: int, last: int) -> Integers:
-        """T in the windows from number `first` to `last` - 1 since the start: int64[last - first]."""
+        """T in windows `first` to `last` - 1 since the start: int64[last - first]."""
         octaves = np.array([number.bit_length() - 1 for number in range(first + 1, last + 1)], np.int64)
         found, index = np.unique(octaves, return_inverse=True)
         return np.array([_threshold(self, octave) for octave in found.tolist()], np.int64)[index]
@@ -236,10 +265,7 @@ def weights_of(plan: TablePlan) -> Integers:
 def person_cells(
     rows: CellRows, units: Integers, digests: Integers, words: Integers, weights: Integers, key: Key
 ) -> tuple[Integers, Integers, Integers]:
-    """Window, key and weight of each key of a person in a window, int64[m] each, from rows of persons.
-
-    ``units`` are the numbers of the rows' periods: what a person has in one changes no weight in another.
-    """
+    """Window, key and weight, int64[m] each, of a person's keys in a window; ``units``: numbers of rows' periods."""
     persons, periods, both = Numbers(), Numbers(), Numbers()
     groups = both.of(periods.of(persons.of(*digests.T.copy()), units), rows.windows)
     own, windows = both.pairs.T.copy()
@@ -267,7 +293,6 @@ class OnlineKeys:
 
     @classmethod
     def none(cls, names: tuple[str, ...]) -> OnlineKeys:
-        """No keys."""
         return cls(Keys(names), 0, np.empty((0, 3), np.int64))
 
     @property
@@ -277,18 +302,16 @@ class OnlineKeys:
 
     @cached_property
     def shown(self) -> tuple[Keys, Integers]:
-        """The keys that have appeared, sorted, and their numbers by those here (-1: hidden)."""
+        """Keys that have appeared, sorted, and their numbers by those here (-1: hidden)."""
         return self.table.chosen(self.begins < HIDDEN)
 
     def learned(self, columns: list[pa.Array]) -> tuple[OnlineKeys, Integers]:
-        """The state with new keys of rows, and the number of each row's key."""
         # Another state may have more keys.
         state = self if self.table.size == self.size else self.alone()
         codes = state.table.codes(columns)
         return state if state.table.size == state.size else state._with(size=state.table.size), codes
 
     def alone(self) -> OnlineKeys:
-        """A copy whose table no other state shares."""
         table = Keys(self.table.names)
         table.codes(self.table.entries(np.arange(self.size)))
         return self._with(table=table, known={})
@@ -298,21 +321,21 @@ class OnlineKeys:
         vars(found)["shown"] = self.shown
         return found
 
-    def learned_one(self, entry: object) -> tuple[OnlineKeys, int]:
-        """The same for the key of one row, of one column."""
-        code = self.known.get(entry, self.size)
+    def learned_one(self, entries: tuple[object, ...]) -> tuple[OnlineKeys, int]:
+        """The same for the key of one row."""
+        code = self.known.get(entries, self.size)
         if code < self.size:
             return self, code
-        found, codes = self.learned([as_texts(as_arrow([entry], "keys"))])
+        found, codes = self.learned(texts(entries))
         if len(found.known) >= MOST_KNOWN:
             found.known.clear()
-        code = found.known[entry] = int(codes[0])
+        code = found.known[entries] = int(codes[0])
         return found, code
 
     def after(
         self, cells: tuple[Integers, Integers, Integers], span: tuple[int, int], start: int, rule: KeyNoise, key: Key
     ) -> OnlineKeys:
-        """The state after the windows [first, last), from weights of cells: windows, keys, weights, int64[n] each."""
+        """The state after windows [first, last), from cells: windows, keys, weights, int64[n] each."""
         old, named, new = len(self.facts), self.table.named()[: self.size], np.zeros((self.size, 3), np.int64)
         new[:old], new[old:, 2] = self.facts, HIDDEN
         if self.size > old:
