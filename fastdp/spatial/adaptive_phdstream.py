@@ -258,7 +258,11 @@ class CountParameters:
         rate: Floats,
         elapsed: int,
     ) -> Growth:
-        """Growth in disjoint `nodes`; a node is coarse if more points came than replacement explains."""
+        """Growth in disjoint `nodes`; a node is coarse if more points came than replacement explains.
+
+        `gained`, `drawn`: of all nodes, the noisy change since the last count, and its number of draws; `estimate`,
+        `rate`: of `nodes`, the points and their growth per step as the last count had them.
+        """
         counts, total = gained[nodes], float(counted.projected[0])
         even = estimate * (elapsed * counted.rate[0] / total) if total > 0.0 else np.zeros(counts.size)
         came = np.maximum(counts, 0)

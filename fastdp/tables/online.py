@@ -352,7 +352,11 @@ class OnlineKeys:
     def after(
         self, cells: tuple[Integers, Integers, Integers], span: tuple[int, int], start: int, rule: KeyNoise, key: Key
     ) -> OnlineKeys:
-        """The state after the windows [first, last), from weights of cells: windows, keys, weights, int64[n] each."""
+        """The state after the windows `span`, [first, last), from weights of cells.
+
+        `cells`: windows, keys, weights, int64[n] each; `start`: the first window of all, from which thresholds count.
+        A hidden key is tested once it has a weight.
+        """
         old, named, new = len(self.facts), self.table.named()[: self.size], np.zeros((self.size, 3), np.int64)
         new[:old], new[old:, 2] = self.facts, HIDDEN
         if self.size > old:
@@ -360,9 +364,9 @@ class OnlineKeys:
             new[old:, 1] = binding.draw_cells(zeros, [rule.noise], own, 0, named[old:])[0, 0]
         running, bars, begins = new.T
         windows, codes, weights = cells
-        hot = np.zeros(self.size, np.bool_)
-        hot[codes] = True
-        hidden = np.flatnonzero((begins == HIDDEN) & (hot | (running > 0)))
+        weighed = np.zeros(self.size, np.bool_)
+        weighed[codes] = True
+        hidden = np.flatnonzero((begins == HIDDEN) & (weighed | (running > 0)))
         place: Integers = np.full(self.size, -1, np.int64)
         place[hidden] = np.arange(hidden.size)
         length = max(1, CELLS // max(1, hidden.size))
