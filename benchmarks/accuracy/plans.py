@@ -126,7 +126,7 @@ def flat_blocks(given: Given) -> Released:
 def pegasus_buckets(given: Given) -> Released:
     """PeGaSus with whole groups, on sums of buckets: medians of groups."""
     mechanism, theta = PeGaSus(given.setting.epsilon), given.theta
-    return _blocks(given.body, BUCKET, lambda sums: theta * mechanism.release(sums / theta, given.generator)[1])
+    return _blocks(given.body, BUCKET, lambda sums: theta * mechanism.release(sums / theta, given.generator))
 
 
 def holdout_mean(given: Given) -> Released:

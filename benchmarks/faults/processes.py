@@ -66,20 +66,10 @@ def run(
     counting: bool = False,
     log: Path | None = None,
 ) -> End:
-    """Do the work in a forked child, whose modules and kernels are warm.
+    """Do the work in a forked child, whose modules and kernels are warm; its answer must be plain values.
 
-    Parameters
-    ----------
-    work : callable
-        Its answer must be plain values.
-    after : float, optional
-        Seconds after which the child is killed.
-    at_event : int, optional
-        The step's event at which it kills itself.
-    counting : bool
-        Answer with the number of events instead.
-    log : Path, optional
-        Receives what the child says on standard error.
+    It is killed after so many seconds, or kills itself at an event of a step; ``counting`` answers with the number of
+    events instead, and ``log`` receives standard error.
     """
     sys.stdout.flush()
     sys.stderr.flush()
