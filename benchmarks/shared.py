@@ -1,7 +1,5 @@
 """Used by every group: the papers' sizes, paths of real streams, the heading of a run, and tables in Markdown."""
 
-from __future__ import annotations
-
 import argparse
 import ast
 import importlib

@@ -5,8 +5,6 @@ and length, published and revised; true sums and widths: revised.  Ranges of one
 counts is the number of releases.  ``-o`` keeps the numbers (JSON): ``benchmarks/results/coverage.json``.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import warnings

@@ -1,15 +1,12 @@
-"""ToPL end to end on real streams: theta and the error of 200 random ranges, beside the authors' code."""
+"""ToPL end to end on real streams: theta and the error of 200 random ranges; a test holds it beside the authors' code."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from benchmarks.accuracy import published
-from benchmarks.accuracy.published import Published, Row, Table, ratio, read, shown_theta
+from benchmarks.accuracy.published import Row
 from benchmarks.accuracy.streams import STREAMS
-from benchmarks.shared import DATA, Data, table
 
 #: The reference has the DNS stream with B = 500 (its thetas are multiples of 500 / 1024), the paper with 2000.
 WIDE_DNS = "DNS, wide"
@@ -51,46 +48,3 @@ def key_of(name: str, method: str, epsilon: float, *, fixed: bool = True) -> tup
         "ToPL range_eps=" + (f"{STREAM_EPSILON:g}" if fixed else "eps"),
     )
     return stream.reference if stream.bound == BOUNDS[name] else "", experiment, f"{method} + HM mixture", epsilon
-
-
-def show(name: str, data: Path, runs: int, epsilons: Sequence[float], known: Table) -> None:
-    rules = variants()
-    for fixed in (True, False):
-        rows, base = [], []
-        for epsilon in epsilons:
-            options = {title: rule for title, (_, rule) in rules.items()}
-            found = measure(data, name, options, epsilon, STREAM_EPSILON if fixed else epsilon, runs).groupby(level=0)
-            for title, (method, _) in rules.items():
-                there = known.get(key_of(name, method, epsilon, fixed=fixed))
-                rows.append([f"{epsilon:g}", title, *_cells(found.get_group(title), there)])
-            there = known.get((key_of(name, "", epsilon)[0], "ToPL base", "Base", STREAM_EPSILON))
-            base = ["-", BASE, *_cells(found.get_group(BASE), there)]
-        budget = f"stream eps = {STREAM_EPSILON:g}" if fixed else "stream eps = threshold eps"
-        measured = ("least to largest", "published", "ratio")
-        table(
-            f"{name}, B = {BOUNDS[name]:,}, {budget}: medians of {runs} runs (least to largest), 200 random ranges, "
-            "truth not cut off; n = r = 2^20, m = 65,536. Published: with the correct mixture",
-            ["threshold eps", "theta chosen by", "theta", *measured, "MSE", *measured],
-            [*rows, base],
-        )
-
-
-def _cells(measured: Any, theirs: Published | None) -> Iterator[str]:
-    for column, there, shown in zip(
-        ("threshold", "mse"), theirs or (0.0, 0.0), (shown_theta, "{:.3g}".format), strict=False
-    ):
-        least, middle, most = measured[column].quantile([0.0, 0.5, 1.0])
-        yield from (shown(middle), f"{shown(least)} to {shown(most)}")
-        yield from (shown(there), ratio(middle, there)) if there else "--"
-
-
-def run(
-    *,
-    runs: Annotated[int, "simulations of each kind"] = 10,
-    streams: Annotated[Sequence[str], "of the tables of errors", list(BOUNDS)] = ("POS", "DNS", WIDE_DNS),
-    epsilons: Annotated[Sequence[float], "of the users before the threshold"] = EPSILONS,
-    data: Data = DATA,
-    reference: published.Reference = published.ACCURACY,
-) -> None:
-    for name in streams:
-        show(name, data, runs, epsilons, read(reference))

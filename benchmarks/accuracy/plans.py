@@ -4,8 +4,6 @@ They answer from everything released, like the revised stream of Adaptive, and c
 that they draw themselves is floating-point Laplace, which is NOT safe to release; here it serves comparisons alone.
 """
 
-from __future__ import annotations
-
 import importlib.metadata
 from collections.abc import Callable
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Mechanisms on a real stream beside the published code: a small sweep, and its medians beside the reference's."""
 
-from __future__ import annotations
-
 import csv
 import tempfile
 from collections.abc import Iterable
@@ -34,8 +32,6 @@ class Published(NamedTuple):
 
     theta: float
     mse: float
-    #: Share of its thetas above the bound.
-    above: float = float("nan")
 
 
 Table = dict[tuple[str, str, str, float], Published]
@@ -49,7 +45,7 @@ def read(path: Path) -> Table:
         return {
             (row["dataset"], row["experiment"], " ".join(row["method"].split()), float(row["eps"])): Published(
                 float(row["theta_median"]),
-                *(float(row.get(column) or "nan") for column in ("mse_median", "frac_gt_B")),
+                float(row.get("mse_median") or "nan"),
             )
             for row in csv.DictReader(lines)
         }

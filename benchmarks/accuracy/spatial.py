@@ -1,7 +1,5 @@
 """PHDStream and its baselines beside the authors' code: errors and totals."""
 
-from __future__ import annotations
-
 import csv
 import itertools
 from collections.abc import Callable, Sequence

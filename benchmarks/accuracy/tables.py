@@ -3,8 +3,6 @@
 Constants of the answers were chosen on the first three tables, but OF_TIME on all; UNTUNED are the others.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import math

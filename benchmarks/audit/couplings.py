@@ -3,8 +3,6 @@
 FOR AUDITS ONLY: each control loses more privacy than it claims.
 """
 
-from __future__ import annotations
-
 import itertools
 import logging
 import warnings

@@ -3,8 +3,6 @@
 Needs the extra ``engines``; Flink and Beam have an environment of their own.
 """
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import random

@@ -1,7 +1,5 @@
 """Children of this process that are killed: at a moment, or before or after one of their system calls."""
 
-from __future__ import annotations
-
 import faulthandler
 import json
 import os

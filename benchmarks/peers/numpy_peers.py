@@ -4,8 +4,6 @@ The same mathematics as fastdp (Eq. 6 with the sign corrected, consistency Eq. 1
 in doubles; one call publishes one whole tree, not any chunk of an endless stream.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ own, where a group's deviation from its mean passes a noisy threshold; the smoot
 noisy counts of a group.  One event moves one bucket by 1.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numba

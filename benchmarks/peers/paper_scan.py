@@ -1,7 +1,5 @@
 """The double loop of ToPS Appendix B, compiled: what ``divide_pairs`` replaces."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from fastdp_kernels._jit import kernel

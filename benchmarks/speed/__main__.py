@@ -1,7 +1,5 @@
 """``python -m benchmarks speed PART``: a part prints its tables; ``--json FILE`` keeps its numbers in a section."""
 
-from __future__ import annotations
-
 import argparse
 import importlib
 import sys

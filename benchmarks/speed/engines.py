@@ -1,7 +1,5 @@
 """Spark, two cores: totals of generated rows beside its own group-by, and streams beside its own shuffle and sort."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 from collections.abc import Callable

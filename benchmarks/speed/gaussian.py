@@ -1,7 +1,5 @@
 """Exact Gaussian draws beside those of NumPy, JAX and OpenDP, and what publishers of Gaussian noise spend time on."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

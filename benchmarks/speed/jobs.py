@@ -1,7 +1,5 @@
 """Jobs on engines: rows a second row by row, in lists and in batches, and bytes of state."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Callable
 from importlib.util import find_spec

@@ -1,7 +1,5 @@
 """The local model: the EM, reports a second on the users' side, messages a second on the server's."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial

@@ -1,7 +1,5 @@
 """Groups of tasks that are timed side by side, and the file of their numbers (``--json``)."""
 
-from __future__ import annotations
-
 import datetime
 import gc
 import json

@@ -1,7 +1,5 @@
 """PHDStream: a whole run, and samples of their points."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Every speed of streams that has a target, on one core, side by side with peers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any

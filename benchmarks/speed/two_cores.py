@@ -4,8 +4,6 @@ Kernels release Python's lock, so releases of different streams, repetitions and
 stays on one core.  The threads of ``release_many`` and ``repeat`` are in ``speed batch``.
 """
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Callable, Iterator

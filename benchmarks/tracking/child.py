@@ -1,7 +1,5 @@
 """One side of a comparison: a process with one commit's fastdp, which takes its turns when it is asked to."""
 
-from __future__ import annotations
-
 import sys
 from time import process_time, process_time_ns
 

@@ -5,8 +5,6 @@ The figure is the ratio of the least processor times, a median over pairs of fre
 elsewhere each time).  ``--alarms N`` compares the checkout with itself: how far apart are equal sides?
 """
 
-from __future__ import annotations
-
 import io
 import os
 import subprocess
