@@ -44,8 +44,7 @@ def read(path: Path) -> Table:
     with path.open(newline="") as lines:
         return {
             (row["dataset"], row["experiment"], " ".join(row["method"].split()), float(row["eps"])): Published(
-                float(row["theta_median"]),
-                float(row.get("mse_median") or "nan"),
+                float(row["theta_median"]), float(row.get("mse_median") or "nan")
             )
             for row in csv.DictReader(lines)
         }

@@ -16,13 +16,7 @@ from fastdp import AdaptivePHDStream, PHDStream
 from fastdp.spatial import Box
 from fastdp.spatial.phdstream import NAMED_COUNTERS
 from fastdp_lab.baselines import FixedTree, OfflineOnBatch, OfflineOnStream
-from fastdp_lab.datasets import (
-    SpatialStream,
-    concentric_circles,
-    load_circles,
-    load_gowalla,
-    load_pickups,
-)
+from fastdp_lab.datasets import SpatialStream, concentric_circles, load_circles, load_gowalla, load_pickups
 from fastdp_lab.datasets.files import DAY
 from fastdp_lab.queries import FLOOR, BoxQueries, PointIndex, paper_queries, relative_error
 

@@ -251,10 +251,7 @@ def show(results: dict[str, Any]) -> None:
 
 
 def run(
-    *,
-    runs: Runs = 12,
-    write: Annotated[bool, f"keep the numbers in {RESULTS.name}"] = False,
-    data: Data = DATA,
+    *, runs: Runs = 12, write: Annotated[bool, f"keep the numbers in {RESULTS.name}"] = False, data: Data = DATA
 ) -> None:
     """TRUE coverage and errors of tables."""
     results = {"runs": runs, "sums": sums(data, runs).to_dict("records"), "persons": persons(data, runs)}

@@ -1,4 +1,4 @@
-"""The quick set under asv: ``asv run main^! --machine NAME --show-stderr`` adds a commit to a machine's history."""
+"""The quick set under asv, whose own commands (``python -m asv publish``) run in the project's root."""
 
 import sys
 from pathlib import Path

@@ -8,12 +8,14 @@ import numpy as np
 
 from benchmarks.audit import controls
 from benchmarks.audit import parts as made
+from benchmarks.audit.parts import THETA, VALUE
 from fastdp.counters import BinaryTree, Block
 from fastdp.noise.key import Key
 from fastdp.perturbers import Hierarchy
 from fastdp.thresholds import SmoothQuantile
 from fastdp_lab.audit import catalogue as package
 from fastdp_lab.audit import exact, runs
+from fastdp_lab.audit.catalogue import FAST, MANY, MEDIUM, SLOW
 from fastdp_lab.audit.runs import Case, ManyRuns, one_run
 
 #: Their inputs show too little of the claim: half the noise is not distinguishable from all of it.
@@ -25,28 +27,23 @@ def parts(epsilon: float) -> list[Case]:
     """Parts of publishers, many runs at once."""
     every_node = made.nodes(NODES, epsilon, 8)
     return [
-        Case("hierarchy", made.hierarchy(Hierarchy(2, prune=0), epsilon, 8), *made.VALUE, package.MEDIUM),
-        Case("hierarchy-pruned", made.hierarchy(Hierarchy(4, prune=1), epsilon, 64), *made.VALUE, package.MEDIUM),
-        Case("hierarchy-nodes", every_node, *made.VALUE, package.MEDIUM, events=(made.open_nodes,)),
-        Case("hierarchy-one-tree", made.one_tree(every_node), *made.SECOND, package.SLOW),
+        Case("hierarchy", made.hierarchy(Hierarchy(2, prune=0), epsilon, 8), *VALUE, MEDIUM),
+        Case("hierarchy-pruned", made.hierarchy(Hierarchy(4, prune=1), epsilon, 64), *VALUE, MEDIUM),
+        Case("hierarchy-nodes", every_node, *VALUE, MEDIUM, events=(made.open_nodes,)),
+        Case("hierarchy-one-tree", made.one_tree(every_node), *made.SECOND, SLOW),
         Case(
             "adaptive-blocks",
-            made.BlocksTrials(epsilon, made.THETA).mechanism,
-            *made.turning_point(made.THETA, epsilon),
-            package.MEDIUM,
+            made.BlocksTrials(epsilon, THETA).mechanism,
+            *made.turning_point(THETA, epsilon),
+            MEDIUM,
         ),
-        Case("binary-tree", made.binary_tree(epsilon, 4), *made.VALUE, package.FAST, events=(made.open_sums,)),
-        Case(
-            "counter-block-settling",
-            made.settling_counter(Block(3, settles=True), epsilon),
-            *made.LEFT,
-            package.MEDIUM,
-        ),
+        Case("binary-tree", made.binary_tree(epsilon, 4), *VALUE, FAST, events=(made.open_sums,)),
+        Case("counter-block-settling", made.settling_counter(Block(3, settles=True), epsilon), *made.LEFT, MEDIUM),
         Case(
             "counter-binary-settling",
             made.settling_counter(BinaryTree(6, settles=True), epsilon),
             *made.LEFT_LATE,
-            package.MEDIUM,
+            MEDIUM,
         ),
     ]
 
@@ -56,7 +53,7 @@ def halved() -> Iterator[Case]:
     for case in (*package.audit_cases(2.0), *parts(2.0)):
         if case.name not in TOO_MILD:
             half = controls.claiming(case.mechanism, case.mechanism.guarantee.epsilon / 2.0)
-            trials = package.FAST if isinstance(half, ManyRuns) else package.MANY
+            trials = FAST if isinstance(half, ManyRuns) else MANY
             yield replace(case, name=f"control-half-{case.name}", mechanism=half, trials=trials)
 
 
@@ -69,31 +66,29 @@ def negative_controls() -> list[Case]:
         Case(
             "hierarchy-three-quarters",
             controls.claiming(made.nodes(NODES, 4.0 / 3.0, 8), 1.0),
-            *made.VALUE,
-            package.FAST,
+            *VALUE,
+            FAST,
             (made.open_nodes,),
         ),
-        Case(
-            "theta-missing", made.hierarchy(Hierarchy(4, prune=1), 1.0, 64, theta_steps=1), *made.VALUE, package.FAST
-        ),
-        Case("replay-in-place", one_run(in_place, runs.replay, factor=2.0), *package.REPLAY_AFTER, package.SLOW),
-        Case("blocks-peeking", controls.peeking_blocks(1.0), *made.turning_point(made.THETA, 1.0), package.MEDIUM),
+        Case("theta-missing", made.hierarchy(Hierarchy(4, prune=1), 1.0, 64, theta_steps=1), *VALUE, FAST),
+        Case("replay-in-place", one_run(in_place, runs.replay, factor=2.0), *package.REPLAY_AFTER, SLOW),
+        Case("blocks-peeking", controls.peeking_blocks(1.0), *made.turning_point(THETA, 1.0), MEDIUM),
         Case(
             "rising-first-noise",
             one_run(controls.rising_without_noise, runs.risen(len(package.GROWTH))),
             *package.RISEN,
-            package.SLOW // 4,
+            SLOW // 4,
         ),
-        Case("topl-twice", twice, [0.0], [4.0], package.SLOW),
+        Case("topl-twice", twice, [0.0], [4.0], SLOW),
         Case(
             "one-event",
             controls.claiming(one_run(package.adaptive_points(1.0), runs.trees), 1.0),
             *package.late_events(4, 2),
-            package.SLOW,
+            SLOW,
             (runs.repeated_counts,),
         ),
-        Case("piecewise-leak", controls.leaking_piecewise(1.0), [0.0, 0.3, 0.5], [0.0, 0.3, -0.5], package.FAST),
-        Case("floating-point", controls.floating_point_laplace(1.0), 0.0, 1.0, package.FAST),
+        Case("piecewise-leak", controls.leaking_piecewise(1.0), [0.0, 0.3, 0.5], [0.0, 0.3, -0.5], FAST),
+        Case("floating-point", controls.floating_point_laplace(1.0), 0.0, 1.0, FAST),
     ]
     return [*halved(), *(replace(case, name=f"control-{case.name}") for case in named)]
 

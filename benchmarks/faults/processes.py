@@ -19,7 +19,6 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from benchmarks.faults import processes
 from benchmarks.faults.subjects import Subject
 from fastdp.cli.writers import is_batch
 from fastdp.ledger import Ledger
@@ -156,8 +155,8 @@ class Trial:
         self.subject.prepare(self.folder, self.n)
         self.seen: list[bytes] = []
 
-    def start(self, **how: float | int | bool) -> processes.End:
-        end = processes.run(partial(self.subject.run, self.folder), log=self.folder / "log", **how)  # type: ignore[arg-type]
+    def start(self, **how: float | int | bool) -> End:
+        end = run(partial(self.subject.run, self.folder), log=self.folder / "log", **how)  # type: ignore[arg-type]
         visible = self.subject.published(self.folder)
         if visible is not None:
             self.seen.append(visible)

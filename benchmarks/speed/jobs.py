@@ -15,8 +15,6 @@ from tests.engines import scenes
 
 #: Streams of the rates, numbers in a list, rows in a batch.
 STREAMS, LIST, BATCH = 100, 100, 10_000
-#: Rows of an engine's run by form: one that takes a microsecond a row needs many.
-FORMS = {"row by row": 1, "lists of 100": LIST}
 Run = Callable[[Path, list[Any]], object]
 
 
@@ -46,36 +44,29 @@ def _quix(folder: Path, rows: list[Any]) -> float:
     return moments[-1] - moments[0]
 
 
-#: Package, a run, whether rows may be lists of numbers, times of the number of rows.
-ENGINES: dict[str, tuple[str, Run, bool, int]] = {
-    "Bytewax": ("bytewax", _bytewax, False, 20),
-    "Quix Streams": ("quixstreams", _quix, True, 1),
+#: Package, a run, sizes of lists of numbers in a row, times of the number of rows.
+ENGINES: dict[str, tuple[str, Run, tuple[int, ...], int]] = {
+    "Bytewax": ("bytewax", _bytewax, (1,), 20),
+    "Quix Streams": ("quixstreams", _quix, (1, LIST), 1),
 }
 
 
 def rates(rows: int) -> None:
     """Rows a second: of twice the rows less that of the rows, so that the start of an engine does not count."""
     found: list[list[object]] = []
-    for name, (package, run, lists, times) in ENGINES.items():
-        if find_spec(package) is None:
-            continue
-        for form, size in FORMS.items():
-            if size > 1 and not lists:
-                continue
-            seconds = []
-            for count in (rows, 2 * rows):
-                given: list[Any] = scenes.make_rows(count * min(times * size, 20), STREAMS)
+    for name, (package, run, sizes, times) in ENGINES.items():
+        for size in sizes if find_spec(package) else ():
+            seconds, number = [], rows * min(times * size, 20)
+            for count in (number, 2 * number):
+                given: list[Any] = scenes.make_rows(count, STREAMS)
                 if size > 1:
-                    given = [
-                        (f"m{k % STREAMS}", [row[1] for row in given[size * k :][:size]])
-                        for k in range(len(given) // size)
-                    ]
+                    lists = range(len(given) // size)
+                    given = [(f"m{k % STREAMS}", [row[1] for row in given[size * k :][:size]]) for k in lists]
                 with tempfile.TemporaryDirectory() as folder:
                     begin = perf_counter()
                     own = run(Path(folder), given)
                     seconds.append(own if isinstance(own, float) else perf_counter() - begin)
-            number = rows * min(times * size, 20)
-            taken = max(seconds[1] - seconds[0], 1e-9) if not isinstance(own, float) else seconds[1] / 2.0
+            form, taken = f"lists of {size}" if size > 1 else "row by row", max(seconds[1] - seconds[0], 1e-9)
             keep("rows of streams on engines", f"{name}, {form}", [taken], items=number)
             found.append([name, form, f"{number / taken:.2g}"])
     table(f"Streams on engines, {STREAMS} ids", ["engine", "form", "rows a second"], found)
@@ -93,9 +84,7 @@ def _job(folder: Path, rows: int, streams: int, size: int) -> tuple[float, int]:
 
 
 def run(
-    *,
-    rows: Annotated[int, "of an engine; 0: none"] = 20_000,
-    streams: Annotated[int, "in the largest state"] = 10**6,
+    *, rows: Annotated[int, "of an engine; 0: none"] = 20_000, streams: Annotated[int, "in the largest state"] = 10**6
 ) -> None:
     """Rates of a job's own calls, of the engines that are installed, and growth."""
     with tempfile.TemporaryDirectory() as name:

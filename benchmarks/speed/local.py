@@ -96,14 +96,7 @@ def reports() -> Group:
 def one_report() -> Group:
     """A device's work: one value, one message, words from the operating system."""
     announced = local.Announcement(local.Hybrid(1.0, 0.0, THETA))
-    text = announced.to_text()
-    square = local.SquareWave(1.0, 0.0, float(shared.BOUND))
-    tasks: dict[str, Task] = {
-        "SquareWave.perturb(20.0)": lambda: square.perturb(20.0),
-        "Hybrid.perturb(20.0)": lambda: announced.mechanism.perturb(20.0),
-        "Client(1.0).answer(announcement, 20.0)": lambda: local.Client(1.0).answer(announced, 20.0),
-        "the same, announcement as text": lambda: local.Client(1.0).answer(text, 20.0),
-    }
+    tasks = {"Client(1.0).answer(announcement, 20.0)": lambda: local.Client(1.0).answer(announced, 20.0)}
     return Group("one report", tasks, times=40)
 
 

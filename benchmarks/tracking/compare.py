@@ -49,11 +49,14 @@ def run(
     return int(any(ratio > factor for _, _, ratio in found.values()))
 
 
+def git(*arguments: str) -> str:
+    """Output of git in the project's root."""
+    return subprocess.run(["git", *arguments], cwd=ROOT, check=True, capture_output=True, text=True).stdout.strip()
+
+
 def tree_of(commit: str) -> Path:
     """The packages of a commit, in a folder of its own that stays, as its compiled kernels do."""
-    name = subprocess.run(
-        ["git", "rev-parse", commit], cwd=ROOT, check=True, capture_output=True, text=True
-    ).stdout.strip()
+    name = git("rev-parse", commit)
     folder = ROOT / ".asv" / "trees" / name
     if not folder.exists():
         packed = subprocess.run(
