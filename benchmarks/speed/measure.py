@@ -43,10 +43,16 @@ class Group:
     limit: str = ""
     times: int = 1
     threaded: Collection[str] = ()
+    #: ``process_time`` where threads and other processes do not count.
+    clock: Callable[[], float] = perf_counter
 
 
 def side_by_side(
-    tasks: Mapping[str, Task], runs: int, prepare: Mapping[str, Task] | None = None, threaded: Collection[str] = ()
+    tasks: Mapping[str, Task],
+    runs: int,
+    prepare: Mapping[str, Task] | None = None,
+    threaded: Collection[str] = (),
+    clock: Callable[[], float] = perf_counter,
 ) -> dict[str, Any]:
     """Seconds of each task, at least ``runs`` times, warm: float64[runs] by name; ``threaded`` ones on all cores.
 
@@ -62,7 +68,7 @@ def side_by_side(
         for turn in range(1 + math.ceil(runs / BURST)):
             for name, task in tasks.items():
                 with on_all_cores() if name in threaded else nullcontext():
-                    burst = [_time(task, before.get(name)) for _ in range(1 + BURST)]
+                    burst = [_time(task, before.get(name), clock) for _ in range(1 + BURST)]
                 if turn:
                     seconds[name] += burst[1:]
     finally:
@@ -70,20 +76,22 @@ def side_by_side(
     return {name: np.array(measured) for name, measured in seconds.items()}
 
 
-def _time(task: Task, before: Task | None = None) -> float:
+def _time(task: Task, before: Task | None = None, clock: Callable[[], float] = perf_counter) -> float:
     if before is not None:
         before()
-    start = perf_counter()
+    start = clock()
     task()
-    return perf_counter() - start
+    return clock() - start
 
 
 def measure(group: Group, runs: int) -> None:
     """Time a group, keep its numbers, and print its table."""
-    found = side_by_side(group.tasks, runs * group.times, group.prepare, group.threaded)
+    found = side_by_side(group.tasks, runs * group.times, group.prepare, group.threaded, group.clock)
     for name, task in group.slow.items():
-        first = _time(task)
-        found[name] = np.array([first] if first > LONG else [_time(task) for _ in range(SLOW_RUNS)])
+        first = _time(task, clock=group.clock)
+        found[name] = np.array(
+            [first] if first > LONG else [_time(task, clock=group.clock) for _ in range(SLOW_RUNS)]
+        )
     for name, seconds in found.items():
         keep(group.name, name, seconds, items=group.items.get(name, 1))
     show(group.name, found, group.items, group.limit)

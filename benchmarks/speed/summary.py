@@ -109,7 +109,7 @@ def shown(value: float, row: Row) -> str:
     if row.measure == "times":
         return f"{value:.3g} x"
     if row.measure == "memory":
-        return f"{value:.2g} MiB"
+        return f"{value:.3g} MiB"
     return duration(value)
 
 

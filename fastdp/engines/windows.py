@@ -230,8 +230,7 @@ def rows_of(table: Table) -> list[Released]:
 def schema_of(job: Job) -> Foreign:
     """Arrow schema of released rows."""
     machine = machine_of(job)
-    nothing: Integers = np.zeros((len(machine.quantities), 0, machine.table.size), np.int64)
-    return _published_columns(Table(machine.publish(0, nothing, Key.from_seed(0).bind(machine.plan)))).schema
+    return _published_columns(Table(machine.publish(0, machine.no_sums, Key.from_seed(0).bind(machine.plan)))).schema
 
 
 def _published_columns(table: Table) -> Foreign:

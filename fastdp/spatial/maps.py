@@ -120,7 +120,9 @@ class Polygons(Map):
         self._scale = float(np.prod(plane_scales(lower, upper, geographic)))
         self._plane_area = plane_area
         self.area = self._scale * plane_area
-        self._tree = load("shapely").STRtree(parts)
+        shapely = load("shapely")
+        shapely.prepare(parts)
+        self._tree = shapely.STRtree(parts)
         self._cuts = dict[bytes, _Cut]()
         self.lower.flags.writeable = self.upper.flags.writeable = False
 
@@ -184,9 +186,11 @@ class Polygons(Map):
         return np.repeat(asked, [each.size for each in areas]), np.concatenate([np.empty(0), *areas]), draw
 
     def contains(self, points: Values) -> NDArray[np.bool_]:
-        table = as_points(points, "points", 2)
+        table, shapely = as_points(points, "points", 2), load("shapely")
         inside = np.zeros(table.shape[0], np.bool_)
-        inside[self._tree.query(load("shapely").points(table), predicate="intersects")[0]] = True
+        # The tree's own predicate would not use that its polygons are prepared.
+        near, parts = self._tree.query(shapely.points(table))
+        inside[near[shapely.intersects_xy(self._tree.geometries[parts], *table[near].T)]] = True
         return inside
 
     def _cuts_of(self, low: Floats, high: Floats) -> list[_Cut]:

@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-from scipy.stats import norm
+from scipy import special
 
 from fastdp.errors import ParameterError
 from fastdp.kinds import Floats, Integers
@@ -107,7 +107,7 @@ class Answers:
     def __init__(self, released: Released, confidence: float) -> None:
         self._released = released
         self._confidence = confidence
-        self._normal = float(norm.ppf(0.5 + confidence / 2.0))
+        self._normal = float(special.ndtri(0.5 + confidence / 2.0))
         self._fits: dict[int, Consistent] = {}
         self._revisions: dict[int, Revised] = {}
         self._parts: dict[tuple[str, str], list[Floats]] = {}

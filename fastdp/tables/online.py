@@ -8,12 +8,16 @@ Proof: ``docs/tables.md``, "Private keys online".
 from __future__ import annotations
 
 import hashlib
+import math
+import re
 import struct
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, tzinfo
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -26,46 +30,77 @@ from fastdp.state import codec
 from fastdp.tables.columns import Keys, Numbers, as_arrow, as_texts
 from fastdp.tables.keys import MOST_KEYS, WEIGHT, count_rule, weigh, weights_of_norm
 from fastdp.tables.sums import CellRows
-from fastdp.units import AWARE_EPOCH, EPOCH, FIRST, LAST, MICROSECOND
+from fastdp.units import AWARE_EPOCH, FIRST, LAST, MICROSECOND
+from fastdp.units import instant as clock_instant
 from fastdp_kernels.tables import person_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from fastdp.tables.calendar import Time
     from fastdp.tables.plan import TablePlan
 
 #: Length of the text of a UUID, whose letters may be of either case.
 _UUID = 36
+#: Texts of times that Arrow and Python read alike.
+_ISO = re.compile(
+    r"\d{4}-\d\d-\d\d[T ](?:[01]\d|2[0-3]):[0-5]\d(?::[0-5]\d(?:\.(?:\d{3}){1,2})?)?(?:Z|[+-][01]\d:[0-5]\d)?",
+    re.ASCII,
+)
+#: Whole numbers up to here are floats.
+_EXACT = 2**53
+T = TypeVar("T")
 
 
-def only(column: Any) -> Any:
+def row(given: Any, names: Sequence[str], read: Callable[[Any], T | None]) -> tuple[T, ...] | None:
+    """The only row of columns of these names, each entry read; None if one is given in another way."""
+    if not names:
+        return () if given is None else None
+    columns = [given.get(each) for each in names] if type(given) is dict else [given]
+    found = [entry for column in columns if (entry := read(column)) is not None]
+    return tuple(found) if len(found) == len(columns) == len(names) else None
+
+
+def _only(column: Any) -> Any:
     """The only entry of a list; None for other columns."""
     return column[0] if type(column) is list and len(column) == 1 else None
 
 
-def instant(times: Any, zone: tzinfo | None) -> int | None:
-    """Instant of a datetime with a zone, or of one without where windows have none."""
+def instant(times: Any, time: Time, zone: tzinfo | None) -> int | None:
+    """Instant of a datetime or its ISO text; with a zone only where windows have one."""
     if type(times) is np.ndarray and times.dtype.kind == "M" and times.size == 1 and zone is None:
         moment: int = times.astype("M8[us]").view(np.int64).item()
     else:
-        entry = only(times)
-        if type(entry) is not datetime or (entry.tzinfo is None) != (zone is None):
+        entry = _only(times)
+        if type(entry) is str and time.format is None and _ISO.fullmatch(entry):
+            with suppress(ValueError):
+                entry = datetime.fromisoformat(entry)
+        if type(entry) is not datetime or (entry.tzinfo is not None and zone is None):
             return None
-        moment = (entry - (EPOCH if zone is None else AWARE_EPOCH)) // MICROSECOND
+        moment = clock_instant(entry, zone) if entry.tzinfo is None else (entry - AWARE_EPOCH) // MICROSECOND
     return moment if FIRST <= moment <= LAST else None
 
 
 def number(values: Any) -> float | None:
-    """A float, or an array with one."""
+    """A finite float, a whole number that is one, or an array with a float."""
     if type(values) is np.ndarray:
-        return values.item() if values.dtype == np.float64 and values.shape == (1,) else None
-    entry = only(values)
-    return entry if type(entry) is float else None
+        entry = values.item() if values.dtype == np.float64 and values.shape == (1,) else None
+    else:
+        entry = _only(values)
+    if type(entry) is int and -_EXACT <= entry <= _EXACT:
+        return float(entry)
+    return entry if type(entry) is float and math.isfinite(entry) else None
+
+
+def name(keys: Any) -> str | int | None:
+    """A text or whole number."""
+    entry = _only(keys)
+    return entry if type(entry) in (str, int) else None
 
 
 def person(persons: Any) -> tuple[int, int] | None:
     """Digest of a person by a whole number, or by a text that is spelled in one way."""
-    entry = only(persons)
+    entry = _only(persons)
     if type(entry) is int and -(2**63) <= entry < 2**63:
         text = str(entry)
     elif type(entry) is str and len(entry) != _UUID and entry.isascii():
@@ -75,6 +110,11 @@ def person(persons: Any) -> tuple[int, int] | None:
     digest = hashlib.blake2b(text.encode(), digest_size=16, person=b"fastdp person").digest()
     found: tuple[int, int] = struct.unpack("<2q", digest)
     return found
+
+
+def texts(entries: Sequence[object]) -> list[pa.Array]:
+    """Columns of a row's key."""
+    return [as_texts(as_arrow([each], "keys")) for each in entries]
 
 
 #: Rows of closed windows stay as long as they are no more than the others, or than these; so do rows of one cell.
@@ -298,15 +338,15 @@ class OnlineKeys:
         vars(found)["shown"] = self.shown
         return found
 
-    def learned_one(self, entry: object) -> tuple[OnlineKeys, int]:
-        """The same for the key of one row, of one column."""
-        code = self.known.get(entry, self.size)
+    def learned_one(self, entries: tuple[object, ...]) -> tuple[OnlineKeys, int]:
+        """The same for the key of one row."""
+        code = self.known.get(entries, self.size)
         if code < self.size:
             return self, code
-        found, codes = self.learned([as_texts(as_arrow([entry], "keys"))])
+        found, codes = self.learned(texts(entries))
         if len(found.known) >= MOST_KNOWN:
             found.known.clear()
-        code = found.known[entry] = int(codes[0])
+        code = found.known[entries] = int(codes[0])
         return found, code
 
     def after(

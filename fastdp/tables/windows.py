@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
@@ -43,7 +42,7 @@ _NEVER = int(np.iinfo(np.int64).min)
 class Batch(NamedTuple):
     """Input of one call: instants, values (float64[c, n]), keys, persons of rows; or the clock.
 
-    ``keys`` are numbers (-1: unlisted), private ones columns of Arrow; a tuple has one row's.
+    ``keys`` are numbers (-1: unlisted), private ones columns of Arrow; a tuple has one row's number or entries.
     """
 
     times: Integers
@@ -145,11 +144,13 @@ class WindowsMachine(Machine[WindowsState]):
 
     # The call.
 
-    def read(self, *batch: Any) -> Batch:
-        times, values, keys, who, to = batch
+    def read(self, times: Any, values: Any, keys: Any, who: Any, to: Any) -> Batch:
         zone = self.calendar.zone
         if to is not None:
             return self._no_rows._replace(to=as_instant("to", to, zone))
+        one = self._read_one(times, values, keys, who)
+        if one is not None:
+            return one
         instants, present = times_of(as_arrow(times, "times"), zone, self.time)
         n = instants.size
         if present is not None and not present.all():
@@ -157,24 +158,32 @@ class WindowsMachine(Machine[WindowsState]):
         floats, named, digests = self._values(values, n), self._keys(keys, n), self._persons(who, n)
         return Batch(instants, floats, named, digests, _NEVER)
 
-    def read_one(self, times: Any, values: Any, keys: Any, who: Any) -> Batch | None:
-        """The same of one row in plain types; None for other rows."""
+    def _read_one(self, times: Any, values: Any, keys: Any, who: Any) -> Batch | None:
+        """The same of one row in plain types, without Arrow; None for other rows."""
         plan = self.plan
-        moment = online.instant(times, self.calendar.zone)
-        number, key, person = online.number(values), online.only(keys), online.person(who)
-        simple = len(plan.columns) == (number is not None) == (values is not None)
-        simple &= len(plan.by) == (type(key) in (str, int)) == (keys is not None)
-        simple &= (plan.who is not None) == (person is not None) == (who is not None)
-        if moment is None or not simple or not math.isfinite(number or 0.0) or plan.has_entries:
+        moment = online.instant(times, self.time, self.calendar.zone)
+        if moment is None or plan.has_entries:
             return None
-        code = 0 if not plan.by else key if self.private else self._codes.get(key, -1)
-        if plan.by and code == -1 and not self.private:
+        numbers = online.row(values, self._names, online.number)
+        entries = online.row(keys, plan.by, online.name)
+        persons = online.row(who, () if plan.who is None else (plan.who,), online.person)
+        if numbers is None or entries is None or persons is None:
+            return None
+        row = entries if self.private else (self._code(entries, keys),)
+        return Batch(np.array([moment]), np.array([numbers]).T, row, np.array(persons).reshape(-1, 2), _NEVER)
+
+    @cached_property
+    def _names(self) -> tuple[str, ...]:
+        return tuple(column.name for column in self.plan.columns)
+
+    def _code(self, entries: tuple[object, ...], keys: Any) -> int:
+        """Number of the listed key with these entries; -1 if it is not listed."""
+        code = self._codes.get(entries, -1)
+        if code < 0:
             code = int(self._keys(keys, 1)[0])
             if code >= 0:
-                self._codes[key] = code
-        found = np.array([[] if number is None else [number]]).T
-        digests = _no_persons() if person is None else np.array([person])
-        return Batch(np.array([moment]), found, (code,), digests, _NEVER)
+                self._codes[entries] = code
+        return code
 
     @cached_property
     def _codes(self) -> dict[object, int]:
@@ -216,7 +225,7 @@ class WindowsMachine(Machine[WindowsState]):
     def parts(self, batch: Batch) -> tuple[Array, ...]:
         keys, named = batch.keys, list[Array]()
         if self.private:
-            keys = [as_texts(as_arrow(list(keys), "keys"))] if isinstance(keys, tuple) else keys
+            keys = online.texts(keys) if isinstance(keys, tuple) else keys
             named = list(map(with_missing, keys))
         return batch.times, batch.values, *(named or [np.array(keys, np.int64)]), batch.digests, np.array([batch.to])
 
@@ -233,8 +242,17 @@ class WindowsMachine(Machine[WindowsState]):
 
         Sums of shards add up to those of all rows, if a person's rows are in one shard and keys are given.
         """
-        after, exact, _ = self._closed(self._added(state, batch), state.closed, key)
+        after, first = self._added(state, batch), state.closed
+        if after.closed == first:
+            return after, self.no_sums
+        after, exact, _ = self._closed(after, first, key)
         return after, exact[0]
+
+    @cached_property
+    def no_sums(self) -> Integers:
+        """The sums of no window."""
+        none: Integers = np.zeros((len(self.quantities), 0, self.table.size), np.int64)
+        return none
 
     @property
     def adds_up(self) -> bool:
@@ -281,11 +299,11 @@ class WindowsMachine(Machine[WindowsState]):
             clock = max(clock, moment - self.delay)
             closed = max(closed, calendar.number(clock))
         window = calendar.number(moment) if calendar.fixed else int(calendar.numbers(batch.times)[0])
-        (code,) = batch.keys
         if window < closed:
             return clock, 1, None, keys
+        code = batch.keys[0]
         if keys is not None:
-            keys, code = keys.learned_one(code)
+            keys, code = keys.learned_one(batch.keys)
         if code < 0:
             return clock, 0, None, keys
         row = [window, code]
@@ -604,9 +622,7 @@ class Windows(Publisher[WindowsState]):
         """
         home = type(times).__module__.partition(".")[0]
         self._family = home if home in FAMILIES else "pyarrow"
-        machine = self._machine
-        batch = machine.read_one(times, values, keys, persons)
-        return self._table(machine.read(times, values, keys, persons, None) if batch is None else batch)
+        return self._table(self._machine.read(times, values, keys, persons, None))
 
     @single_caller
     def advance(self, to: Instant) -> Table:

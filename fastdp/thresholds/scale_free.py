@@ -163,7 +163,7 @@ def _constant(task: ThresholdTask) -> float:
 
 
 @lru_cache(maxsize=256)
-def _candidates(top: int) -> tuple[Integers, Integers, Integers]:
+def _candidates(top: int) -> tuple[Integers, Integers, Floats]:
     """Rising distinct candidates, and :func:`first_of_eighths` of them."""
     count = math.ceil(PER_REACH * math.log(top) / math.log(REACH)) + 1
     steps = np.rint(top * float(REACH) ** (np.arange(1 - count, 1) / PER_REACH)).astype(np.int64)
@@ -174,11 +174,11 @@ def _candidates(top: int) -> tuple[Integers, Integers, Integers]:
     return found
 
 
-def first_of_eighths(candidates: Integers) -> tuple[Integers, Integers]:
-    """Index of the first candidate not below 2^e (1 + k / 8), at 8 e + k, and itself: int64[504] each."""
+def first_of_eighths(candidates: Integers) -> tuple[Integers, Floats]:
+    """Index of the first candidate not below 2^e (1 + k / 8), at 8 e + k, and itself: int64[504], float64[504]."""
     eighth = np.arange(63 * 8)
     first = np.searchsorted(candidates, np.ldexp(1.0 + eighth % 8 / 8.0, eighth // 8))
-    return first, candidates[np.minimum(first, candidates.size - 1)]
+    return first, candidates[np.minimum(first, candidates.size - 1)].astype(np.float64)
 
 
 def _nearest(candidates: Integers) -> NDArray[np.intp]:

@@ -151,7 +151,7 @@ def test_row_by_row_is_the_same(kind: str, who: bool) -> None:
         value = None if kind == "counts" else values
         whole.append(one.add(times, value, meters, *([persons] if who else [])))
         plain = None if value is None else [float(values[0])], [str(meters[0])], *([[int(persons[0])]] if who else [])
-        assert other.machine.read_one([times.item()], *plain, *([] if who else [None])) is not None
+        assert isinstance(other.machine.read([times.item()], *plain, *([] if who else [None]), None).keys, tuple)
         found.append(other.add([times.item()], *plain))
     for tables, windows in ((whole, one), (found, other)):
         tables.append(windows.advance(END))
@@ -159,6 +159,58 @@ def test_row_by_row_is_the_same(kind: str, who: bool) -> None:
     assert np.array_equal(steps(whole, name), steps(found, name))
     assert one.late == other.late > 0
     assert one.digest == other.digest
+
+
+@pytest.mark.parametrize("zone", [None, "Europe/Paris"])
+@pytest.mark.parametrize("keys", [[["a", 1], ["b", 2], ["a", 2]], fastdp.PrivateKeys()])
+def test_a_row_of_texts_and_columns_is_read_as_in_a_batch(keys: Any, zone: str | None) -> None:
+    """A row in mappings, whose time is an ISO text, without Arrow; and all rows at once."""
+    moments = ["2024-03-31T02:30", "2024-03-31 01:59:59.250", "2024-03-31T03:00:00.123456"]
+    clocks = [datetime.fromisoformat(each) for each in moments]
+    if zone is not None:
+        moments += ["2024-03-31T00:30Z", "2024-03-31T05:30:00+03:30", "2024-10-27T02:30"]
+        clocks += [datetime.fromisoformat(each) for each in moments[3:]]
+    values, left, right = [1, 2.5, -3, 2**53, 0.5, 7][: len(moments)], list("abcaab"), [1, 2, 3, 1, 2, 2]
+    time = fastdp.Time("at", "1h", start="2024-03-30", zone=zone)
+    private = isinstance(keys, fastdp.PrivateKeys)
+    given = {"keys": keys, "delta": 1e-3} if private else {"keys": keys}
+    whole, one, other = (
+        fastdp.Windows(
+            {"kwh": "sum", "size": "mean"},
+            time,
+            by=["left", "right"],
+            bounds={"kwh": 9.0, "size": 2.0},
+            epsilon=1.0,
+            key=SECRET,
+            **given,
+        )
+        for _ in range(3)
+    )
+    for i, (text, clock) in enumerate(zip(moments, clocks, strict=True)):
+        for windows, moment in ((one, text), (other, clock)):
+            columns = {"size": [1.0], "kwh": [values[i]]}, {"right": [right[i]], "left": [left[i]]}
+            assert isinstance(windows.machine.read([moment], *columns, None, None).keys, tuple)
+            windows.add([moment], *columns)
+        rows = np.array([clock.replace(tzinfo=None)]) if clock.tzinfo is None else [clock]
+        n = len(rows)
+        arrays = np.full(n, float(values[i])), np.full(n, left[i]), np.full(n, right[i])
+        whole.add(rows, {"kwh": arrays[0], "size": np.ones(n)}, {"left": arrays[1], "right": arrays[2]})
+    tables = [windows.advance("2024-11-01") for windows in (whole, one, other)]
+    assert tables[0].arrow.equals(tables[1].arrow)
+    assert tables[0].arrow.equals(tables[2].arrow)
+    assert whole.digest == one.digest == other.digest
+
+
+@pytest.mark.parametrize(
+    "time", ["2024-03-31", "24-03-31T01:00", "2024-03-31T24:00", "2024-02-30T01:00", "٢٠٢٤-03-31T01:00"]
+)
+def test_other_texts_of_times_are_read_by_arrow(time: str) -> None:
+    windows = flat.windows("1h", 1.0, "2024-03-30", counts=True, seed=1)
+    if time == "2024-03-31":
+        windows.add([time])
+    else:
+        with pytest.raises(DataError, match="an entry is no time"):
+            windows.add([time])
 
 
 @given(st.data())
