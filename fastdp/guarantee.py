@@ -143,7 +143,6 @@ class Guarantee:
         return replace(self, epsilon=epsilon, delta=delta, derivation=(*self.derivation, step))
 
     def identity(self) -> dict[str, Any]:
-        """Fields in a component's noise key."""
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.name != "times"}
 
     def to_dict(self) -> dict[str, Any]:
@@ -247,7 +246,6 @@ def zcdp_rho(epsilon: float, delta: float) -> float:
 
 
 def _largest(start: float, fits: Callable[[float], bool]) -> float:
-    """The largest number found that fits, or 0: by doubling from `start` and halving."""
     low, high = 0.0, start
     while fits(high):
         low, high = high, 2.0 * high

@@ -1,5 +1,7 @@
 """One side of a comparison: a process with one commit's fastdp, which takes its turns when it is asked to."""
 
+from __future__ import annotations
+
 import sys
 
 from benchmarks.asv.bench_quick import TASKS, least

@@ -5,6 +5,8 @@ The figure is the ratio of the least processor times, a median over pairs of fre
 elsewhere each time).  ``--alarms N`` compares the checkout with itself: how far apart are equal sides?
 """
 
+from __future__ import annotations
+
 import io
 import os
 import subprocess
@@ -18,11 +20,8 @@ import numpy as np
 from benchmarks import CACHE_VARIABLE, ROOT
 from benchmarks.asv.bench_quick import TASKS
 from benchmarks.shared import table
+from benchmarks.tracking.record import ONE_THREAD, git
 
-#: One thread each, so that processor time is the time of one core.
-ONE_THREAD = dict.fromkeys(
-    ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS", "POLARS_MAX_THREADS"), "1"
-)
 #: Seconds of a turn, turns of each side, and pairs of processes, in a comparison of one minute.
 SECONDS, TURNS, PAIRS = 0.008, 30, 3
 FACTORS = (1.02, 1.03, 1.05, 1.1, 1.15, 1.2, 1.3)
@@ -47,11 +46,6 @@ def run(
         rows.append([name, f"{before / 1e3:.4g}", f"{after / 1e3:.4g}", f"{ratio:.3f}", changed])
     table("Processor time of a call", ["task", f"{base}, us", "checkout, us", "ratio", "changed"], rows)
     return int(any(ratio > factor for _, _, ratio in found.values()))
-
-
-def git(*arguments: str) -> str:
-    """Output of git in the project's root."""
-    return subprocess.run(["git", *arguments], cwd=ROOT, check=True, capture_output=True, text=True).stdout.strip()
 
 
 def tree_of(commit: str) -> Path:

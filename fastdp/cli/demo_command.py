@@ -118,7 +118,6 @@ def _errors(truth: Floats, private: Release, paper: Release, edges: Indices) -> 
 
 
 def _draw(truth: Floats, private: Release, paper: Release, edges: Indices, picture: Path, epsilon: float) -> str:
-    """Draw the means; returns a line of text about the picture."""
     try:
         figure = pictures.new_figure(9.0, 5.4)
     except ImportError:

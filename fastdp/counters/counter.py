@@ -87,15 +87,12 @@ class Simple:
     settles: ClassVar[bool] = False
 
     def step(self, state: Integers, noise: Integers) -> Integers:
-        """`noise` unchanged: the counter has no state."""
         return noise
 
     def open_draws(self, steps: int) -> int:
-        """Draws in a sum's error after `steps` values."""
         return steps
 
     def settle(self, state: Integers, noise: Integers) -> Integers:
-        """Zeros, int64[n]: no noise is open."""
         return noise - noise
 
 
@@ -137,7 +134,6 @@ class Block:
         return blocks + rest
 
     def check(self, state: Integers) -> None:
-        """ValueError unless steps can lead to every row."""
         if ((state[:, 0] < 0) | (state[:, 0] >= self.size)).any():
             raise ValueError("a counter out of range")
 
@@ -177,7 +173,6 @@ class BinaryTree:
 
     @property
     def draws(self) -> int:
-        """floor(log2 T) + 1, plus the last sum if it settles."""
         return self._levels + int(self.settles)
 
     @property
@@ -203,7 +198,6 @@ class BinaryTree:
         return trees * self.horizon.bit_count() + rest.bit_count()
 
     def check(self, state: Integers) -> None:
-        """ValueError unless steps can lead to every row."""
         if ((state[:, 0] < 0) | (state[:, 0] > self.horizon)).any():
             raise ValueError("a counter out of range")
 

@@ -109,7 +109,6 @@ class Entry:
 
     @property
     def extent(self) -> str:
-        """Return label and positions for a message."""
         where = [] if self.part is None else [f"part {self.part!r}"]
         if self.start is not None:
             where.append(f"[{self.start}, {'...' if self.stop is None else self.stop})")
@@ -118,12 +117,10 @@ class Entry:
         return " ".join(where) or "whole stream"
 
     def to_line(self) -> Json:
-        """Its line, without the state; floats as shortest decimals."""
         return {name: getattr(self, name) for name in _IN_LINE} | {"guarantee": self.guarantee.to_dict()}
 
     @classmethod
     def from_line(cls, line: Json, state: str) -> Entry:
-        """Entry of a line; else LookupError, TypeError or ValueError."""
         said = {**line["guarantee"], "derivation": tuple(line["guarantee"]["derivation"])}
         said |= {"rows": UnitRows.read(said["rows"]), "times": Times.read(said["times"])}
         fields = {name: line[name] for name in _IN_LINE}
@@ -152,7 +149,6 @@ _IN_LINE = tuple(field.name for field in dataclasses.fields(Entry) if field.name
 
 
 def _depth(line: str) -> int:
-    """Nesting depth of a JSON text."""
     deepest = level = 0
     for mark in re.sub(r'"(?:[^"\\]|\\.)*"|[^][{}"]', "", line):
         level += 1 if mark in "[{" else -1
@@ -176,7 +172,6 @@ def _refuse_parts(entry: Entry) -> None:
 
 
 def _plain_guarantee(guarantee: object) -> Guarantee:
-    """Checked Guarantee, whatever class derived from it."""
     if not isinstance(guarantee, Guarantee):
         wanted = "expected a fastdp.Guarantee, or a publisher that has one"
         raise ParameterError(f"guarantee = {validation.shown(guarantee)}: {wanted}")
@@ -191,7 +186,6 @@ def _plain_guarantee(guarantee: object) -> Guarantee:
 
 @lru_cache(maxsize=256, typed=True)
 def _recorded_guarantee(**said: Any) -> Guarantee:
-    """Guarantee in a line, cached by type too: True equals 1."""
     return _plain_guarantee(Guarantee.from_dict(said))
 
 

@@ -50,12 +50,10 @@ class Map(ABC):
     upper: Floats
 
     @abstractmethod
-    def _sizes(self, low: Floats, high: Floats) -> tuple[Integers, Floats]:
-        """Cell and size of each piece inside the cells."""
+    def _sizes(self, low: Floats, high: Floats) -> tuple[Integers, Floats]: ...
 
     @abstractmethod
-    def _samplers(self, low: Floats, high: Floats, counts: Integers) -> tuple[Integers, Floats, Draw]:
-        """Cell, size and draw of each piece inside cells with points to draw."""
+    def _samplers(self, low: Floats, high: Floats, counts: Integers) -> tuple[Integers, Floats, Draw]: ...
 
     def measure(self, lower: Values, upper: Values) -> Floats:
         """Area or length inside each cell (array-like[n, 2], half-open but at the upper border): float64[n].
@@ -90,8 +88,8 @@ class Polygons(Map):
     geometry : shapely Polygon or MultiPolygon, a list of these, GeoSeries or GeoDataFrame
         Public.  Overlapping polygons count once.
     geographic : bool
-        True for degrees, x = longitude, y = latitude; areas are then in square kilometres, by the middle latitude's
-        lengths of degrees.  A uniform density is uniform in (x, y), as in PHDStream's code.
+        True for degrees, x = longitude, y = latitude; areas are then in square kilometres.  A uniform density is
+        uniform in (x, y), as in PHDStream's code.
 
     Attributes
     ----------
@@ -130,7 +128,6 @@ class Polygons(Map):
         return f"Polygons(<{self.area:g}{' km^2' if self.geographic else ''}>, geographic={self.geographic})"
 
     def describe(self) -> Json:
-        """The small polygons for a state file; cut again they would differ."""
         shapely = load("shapely")
         raw = shapely.to_wkb(shapely.geometrycollections(self._tree.geometries))
         return {
@@ -140,7 +137,6 @@ class Polygons(Map):
         }
 
     def identity(self) -> dict[str, object]:
-        """The small polygons for noise keys, uncompressed: zlib's bytes vary."""
         shapely = load("shapely")
         plain = {name: getattr(self, name) for name in ("lower", "upper", "geographic")}
         return {**plain, "parts": shapely.to_wkb(shapely.geometrycollections(self._tree.geometries))}
@@ -149,7 +145,6 @@ class Polygons(Map):
     def from_description(
         cls, parts: bytes, lower: Json, upper: Json, geographic: bool, plane_area: float
     ) -> Polygons:
-        """The area restored from :meth:`describe`; ValueError if it is invalid."""
         shapely = load("shapely")
         try:
             whole = shapely.from_wkb(parts)
@@ -194,7 +189,6 @@ class Polygons(Map):
         return inside
 
     def _cuts_of(self, low: Floats, high: Floats) -> list[_Cut]:
-        """The area inside each cell; a released tree asks for the same cells step after step."""
         names = [corners.tobytes() for corners in np.concatenate([low, high], axis=1)]
         found = {name: cut for name in names if (cut := self._cuts.get(name))}
         new = [i for i, name in enumerate(names) if name not in found]
@@ -208,7 +202,6 @@ class Polygons(Map):
         return [found[name] for name in names]
 
     def _pieces(self, low: Floats, high: Floats) -> tuple[Integers, Geometries]:
-        """Cells, ascending, and their intersections with small polygons."""
         shapely = load("shapely")
         boxes = shapely.box(low[:, 0], low[:, 1], high[:, 0], high[:, 1])
         cells, parts = self._tree.query(boxes, predicate="intersects")
@@ -223,7 +216,7 @@ class Polygons(Map):
 
 @dataclass
 class _Cut:
-    """Polygons of the area inside a cell and, once drawn from, triangles, float64[n, 3, 2]: corner and two sides."""
+    """Polygons of the area inside a cell and, once drawn from, triangles, float64[n, 3, 2]."""
 
     pieces: Geometries
     triangles: Floats = field(default_factory=lambda: np.empty((0, 3, 2)))
@@ -308,17 +301,14 @@ class Network(Map):
         return f"Network(<{self.length:g}{' km' if self.geographic else ''}>, geographic={self.geographic})"
 
     def describe(self) -> Json:
-        """The segments for a state file; joined again they would differ."""
         return {name: codec.describe(value) for name, value in self.identity().items()}
 
     def identity(self) -> dict[str, object]:
-        """The segments for noise keys, uncompressed: zlib's bytes vary."""
         names = ("starts", "steps", "lower", "upper", "scales", "geographic", "tolerance")
         return {name: getattr(self, name if hasattr(self, name) else f"_{name}") for name in names}
 
     @classmethod
     def from_description(cls, geographic: bool, tolerance: float, **arrays: Json) -> Network:
-        """The network restored from :meth:`describe`; ValueError if it is invalid."""
         starts, steps, lower, upper, scales = (
             codec.restore(Floats, arrays.pop(name)) for name in ("starts", "steps", "lower", "upper", "scales")
         )
@@ -348,7 +338,6 @@ class Network(Map):
         return cells, (leave - enter) * self._lengths[segments], draw
 
     def contains(self, points: Values) -> NDArray[np.bool_]:
-        """True for points, array-like[n, 2], within the tolerance of a line."""
         table = as_points(points, "points", 2)
         places = load("shapely").points(table * self._scales)
         inside = np.zeros(table.shape[0], np.bool_)

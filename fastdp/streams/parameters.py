@@ -140,7 +140,6 @@ class StreamParameters:
 
     @property
     def gaussian(self) -> bool:
-        """True if the perturber draws Gaussian noise."""
         return getattr(self.perturber, "noise", "laplace") == "gaussian"
 
     def _check_delta(self) -> None:
@@ -216,10 +215,7 @@ class StreamParameters:
 
     @cached_property
     def distance(self) -> float:
-        """Total variation distance of a unit's noise from rounded normal noise; 1 if not used.
-
-        A discrete Gaussian of sigma >= 16 is within 1 / (20 sigma^2) (``docs/noise.md``).
-        """
+        """Total variation distance of a unit's noise from rounded normal noise (``docs/noise.md``); 1 if not used."""
         draws = getattr(self.perturber, "moved_draws", None)
         # Blocks share their budget with a threshold that sees the same values (WholeStream).
         if not isinstance(self.threshold, Fixed) or draws is None or isinstance(self.perturber, Blocks):
@@ -230,7 +226,6 @@ class StreamParameters:
 
     @cached_property
     def unit_epsilon(self) -> float:
-        """Loss of one value or event."""
         share = fraction_of(self.loss, self.contributions)
         if share <= 0.0:
             raise ParameterError(
@@ -253,7 +248,6 @@ class StreamParameters:
 
     @cached_property
     def plan(self) -> HierarchyShape:
-        """Public shape of the hierarchy."""
         # With Gaussian noise the perturber's budget follows from the shape.
         if self.gaussian:
             return self.perturber.plan(fraction_of(self._zcdp_loss, self.contributions), self.max_range)
@@ -268,7 +262,6 @@ class StreamParameters:
 
     @cached_property
     def grid(self) -> Grid:
-        """The grid that values are rounded to."""
         # With Gaussian noise the budget follows from the grid: it is at least this.
         epsilon = group_share(self._zcdp_loss, self.group_square) if self.gaussian else self.publish_epsilon
         if self.sensitivity is not None:
@@ -303,14 +296,12 @@ class StreamParameters:
 
     @cached_property
     def noise_and_share(self) -> SumNoise | None:
-        """The noise with the share of values above theta, if the rule of theta says so."""
         if self.noise is None or not isinstance(self.threshold, ScaleFree):
             return self.noise
         return replace(self.noise, above=self.threshold.share_above(self.task), bound=self.grid.bound)
 
     @cached_property
     def task(self) -> ThresholdTask:
-        """Public inputs of the first threshold's choice."""
         return ThresholdTask(
             self.unit_epsilon,
             self.grid.bound,
@@ -328,7 +319,6 @@ class StreamParameters:
 
     @cached_property
     def rises(self) -> bool:
-        """True if theta may follow a growing stream."""
         follows = isinstance(self.perturber, Blocks) and self.perturber.rising
         return follows and self.threshold.uses_holdout and self.warm_up > 0
 
@@ -339,7 +329,6 @@ class StreamParameters:
 
     @cached_property
     def renewal_task(self) -> ThresholdTask:
-        """Public inputs of later choices of theta."""
         assert self.renewal is not None  # noqa: S101 - asked for by renewals alone
         assert self.period is not None  # noqa: S101
         if self.renewal.share:
@@ -349,7 +338,6 @@ class StreamParameters:
         return replace(self.task, holdout=-(-wanted // block) * block)
 
     def finite(self, values: Floats, before: int, name: str) -> Floats:
-        """`values`, after `before` others, with zeros for non-finite ones; DataError if refused."""
         finite = np.isfinite(values)
         if finite.all():
             return values
@@ -361,7 +349,6 @@ class StreamParameters:
         return np.where(finite, values, 0.0)
 
     def noise_key(self, secret: Key) -> Key:
-        """Noise key under a secret."""
         return noise_key(self, secret)
 
     def noise_keys(self, secrets: Sequence[Key]) -> list[Key]:
@@ -372,7 +359,6 @@ class StreamParameters:
         return [secret.bound(composition) for secret in secrets]
 
     def guarantee(self, *, simulated: bool) -> Guarantee:
-        """Guarantee with noise from a secret key, or from a seed."""
         return replace(self._stated, simulated=True) if simulated else self._stated
 
     @cached_property
@@ -380,7 +366,6 @@ class StreamParameters:
         return of_stream(self)
 
     def describe(self) -> dict[str, Any]:
-        """Parameters as JSON, components by name."""
         fields = values_of(self)
         for role in _ROLES:
             fields[role] = codec.describe_part(fields[role], PARTS)
@@ -388,7 +373,6 @@ class StreamParameters:
 
     @classmethod
     def from_description(cls, description: dict[str, Any]) -> StreamParameters:
-        """The composition that :meth:`describe` gave."""
         fields = dict(description)
         for role in _ROLES:
             fields[role] = codec.build_part(fields[role], PARTS)

@@ -56,9 +56,8 @@ class Batch(NamedTuple):
 class WindowsState:
     """State between two calls; ``late``, ``waiting`` and ``keys`` are secret.
 
-    ``n_seen``: calls that changed something; windows up to ``clock`` (microseconds) are closed, ``closed`` is the
-    first open one's number; ``late``: rows of windows already closed; ``waiting``: open windows' rows; ``keys``:
-    private keys.
+    ``n_seen``: calls that changed something; ``closed``: number of the first open window, by ``clock``
+    (microseconds); ``late``: rows of windows already closed; ``waiting``: open windows' rows; ``keys``: private keys.
     """
 
     n_seen: int
@@ -105,12 +104,10 @@ class WindowsMachine(Machine[WindowsState]):
 
     @property
     def private(self) -> bool:
-        """True if keys are private."""
         return self.plan.key_rule == "private"
 
     @cached_property
     def table(self) -> KeySet:
-        """The given keys, which find the key of a row; none if keys are private."""
         return KeySet(self.plan.by, () if self.private else self.plan.keys)
 
     @cached_property
@@ -119,7 +116,6 @@ class WindowsMachine(Machine[WindowsState]):
 
     @property
     def calendar(self) -> Calendar:
-        """The windows."""
         assert self.plan.calendar is not None  # noqa: S101 - there are times
         return self.plan.calendar
 
@@ -240,7 +236,7 @@ class WindowsMachine(Machine[WindowsState]):
     def collect(self, state: WindowsState, batch: Batch, key: Key) -> tuple[WindowsState, Integers]:
         """State after the rows are added, and exact sums of the windows that the clock closes, int64[Q, W, K].
 
-        Sums of shards add up to those of all rows, if a person's rows are in one shard and keys are given.
+        Sums of shards add up, if a person's rows are in one shard and keys are given.
         """
         after, first = self._added(state, batch), state.closed
         if after.closed == first:
@@ -256,11 +252,10 @@ class WindowsMachine(Machine[WindowsState]):
 
     @property
     def adds_up(self) -> bool:
-        """True if sums of shards are those of all rows: of given keys, without counts that cells have alone."""
+        """True if sums of shards are those of all rows."""
         return not self.private and not any(each.counts for each in self.quantities)
 
     def publish(self, first: int, sums: Integers, key: Key) -> Released:
-        """The release of windows from number `first` on, from the exact sums of :meth:`collect`."""
         return self._emit(*self._measure(first, [sums], key, self.table), None)
 
     def _measure(
@@ -343,10 +338,7 @@ class WindowsMachine(Machine[WindowsState]):
     def _closed(
         self, state: WindowsState, first: int, key: Key
     ) -> tuple[WindowsState, list[Integers], Integers | None]:
-        """State without the windows from number `first` on, that close, and their exact numbers of keys that show.
-
-        With private keys also the windows in which these appeared.
-        """
+        """State without windows from `first` on, and their exact numbers of keys that show; private keys' windows."""
         plan, span = self.plan, (first, state.closed)
         rows, keys = state.waiting.of_first(span[1] - first), state.keys
         times, digests = np.ascontiguousarray(rows[:, 2]), np.ascontiguousarray(rows[:, 3:5])
@@ -525,9 +517,8 @@ class Windows(Publisher[WindowsState]):
 
     Notes
     -----
-    Privacy: as of :func:`fastdp.aggregate`; a late row changes nothing.  Output does not depend on batches, and with
-    given keys equals ``fastdp.aggregate``'s on rows that are not late.  Shares of clipped and dropped rows are not
-    released.  Files, copies, replays: ``docs/state.md``.
+    Privacy: as of :func:`fastdp.aggregate`; a late row changes nothing.  Output does not depend on batches.
+    Shares of clipped and dropped rows are not released.  Files, copies, replays: ``docs/state.md``.
 
     Examples
     --------

@@ -33,8 +33,6 @@ _OPTIONS = {"nopython": True, "nogil": True, "error_model": "numpy", "no_cfunc_w
 
 
 class _Kernel(CPUDispatcher):
-    """Compiled function that Python calls."""
-
     def compile(self, signature: Any) -> Any:
         """Compile without collecting garbage, of which there is little."""
         collects = gc.isenabled()
