@@ -30,6 +30,19 @@ def discrete_laplace(scale: float) -> Callable[[NDArray[np.int64]], list[int]]:
     return measurement
 
 
+def one_number(scale: float) -> dict[str, Callable[[int], int]]:
+    """Measurements of one integer with exact discrete Laplace noise: OpenDP's, and fastdp's for OpenDP."""
+    from fastdp.interop.opendp import make_discrete_laplace
+
+    dp = _prelude()
+    dp.enable_features("honest-but-curious")
+    space = dp.atom_domain(T="i64"), dp.absolute_distance(T="i64")
+    return {
+        "OpenDP": dp.m.make_laplace(*space, scale=scale),
+        "fastdp for OpenDP": make_discrete_laplace(*space, sensitivity=1.0, epsilon=1.0 / scale),
+    }
+
+
 def discrete_gaussian(sigma: float) -> Callable[[list[int]], list[int]]:
     """The same with exact discrete Gaussian noise."""
     dp = _prelude()

@@ -58,6 +58,13 @@ def sampler() -> Group:
     return Group("sampler", tasks, items=items, slow=slow, limit=KEY_STREAM)
 
 
+def one_number() -> Group:
+    """A measurement of OpenDP called with one integer; none without OpenDP."""
+    measurements = open_dp.one_number(SCALES["10"]) if open_dp.INSTALLED else {}
+    tasks = {name: lambda measurement=measurement: measurement(5) for name, measurement in measurements.items()}
+    return Group("one number", tasks, times=20, limit="OpenDP" if tasks else "")
+
+
 def consistency() -> Group:
     tree = Tree.make(shared.FAN_OUT, 2**20)
     own, levels, out = tree.copy(), tree.float_levels(), np.empty_like(tree.nodes)
@@ -212,6 +219,7 @@ def groups(data: Path) -> Iterator[Callable[[], Group]]:
     del data
     yield from (
         sampler,
+        one_number,
         consistency,
         noisy_max,
         smooth_sensitivity,

@@ -114,7 +114,8 @@ def _by_name(command: click.Command, ctx: click.Context, table: dict[str, Any]) 
         if inner is not None and isinstance(value, dict):
             found[name] = _by_name(inner, ctx, value)
         elif isinstance(command, click.Group) or name not in options:
-            raise ValueError(f"{name} is no {'command' if isinstance(command, click.Group) else 'option'}")
+            kind = "a table named as a command" if isinstance(command, click.Group) else "an option without --"
+            raise ValueError(f"{name}: expected {kind}, as --help lists them")
         else:
             found[str(options[name].name)] = _as_typed(options[name], name, value)
     return found

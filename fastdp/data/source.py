@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from fastdp import validation
 from fastdp._lazy import imported
-from fastdp.data.column import kind_of, one_family
+from fastdp.data.column import homes_of, kind_of, one_family
 from fastdp.errors import DataError, ParameterError
 from fastdp.kinds import Frame, Integers
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 #: Rows read at a time: a few columns of them stay below some 10 MB.
 BATCH = 2**18
 ACCEPTED = (
-    "a data frame of pandas, polars or pyarrow, a polars LazyFrame, a DuckDB relation, an Arrow stream, or the path "
-    "of a Parquet or CSV file"
+    "a data frame of pandas, polars or pyarrow, a polars LazyFrame, a DuckDB relation, a Dataset of xarray, an Arrow "
+    "stream, or the path of a Parquet or CSV file"
 )
 #: How a file is read, by the end of its name.
 FORMATS = {".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".arrow": "ipc", ".feather": "ipc"}
@@ -124,6 +124,8 @@ def open_source(frame: Frame | EngineTable, columns: Sequence[str], dictionary: 
         ahead = {"batch_size": BATCH, "batch_readahead": 2, "fragment_readahead": 1}
         return Source("pyarrow", chosen, schema, lambda: iter(opened.scanner(chosen, **ahead).to_batches()))
     try:
+        if hasattr(frame, "to_dataframe") and "xarray" in homes_of(frame):
+            opened = frame.to_dataframe().reset_index()
         wrapped = wrap(opened)
         schema = wrapped.collect_schema()
     except TypeError:

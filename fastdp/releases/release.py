@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -37,8 +38,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 PREFIX_BLOCK = 256
-#: Points of a picture.
-MAX_DRAWN = 1_000
+#: Points of a picture, and characters of a line of its caption.
+MAX_DRAWN, CAPTION = 1_000, 110
 #: Thetas within 2^300 have squares, and so have their steps and their noise, that are ordinary floats.
 MAX_EXPONENT = 300
 
@@ -382,7 +383,10 @@ class Release:
         line = self.sum(*drawn, revised=True) / lengths if own else None
         axes = pictures.new_axes() if ax is None else ax
         pictures.band(axes, middles, self.sum(*drawn) / lengths, low, high, line, label="published")
-        axes.set_xlabel("position in the input")
+        drawn_as = "revised" if own else "published"
+        about = f"band: 95 % interval of the {drawn_as} line; threshold: {self.threshold:g}"
+        caption = "position in the input", about, fill(str(self.guarantee), CAPTION)
+        axes.set_xlabel("\n".join(caption), fontsize=8)
         axes.set_ylabel("value" if lengths.max() == 1 else f"mean of about {round(float(lengths.mean())):,} values")
         axes.legend(frameon=False, loc="best")
         axes.margins(x=0.0)

@@ -141,7 +141,8 @@ def release(
 def _is_list(values: object) -> bool:
     if isinstance(values, Sequence):
         return not isinstance(values, (str, bytes, bytearray))
-    return getattr(values, "dtype", None) == np.dtype(object) and getattr(values, "ndim", 0) == 1
+    dtype = getattr(values, "dtype", None)
+    return isinstance(dtype, np.dtype) and dtype.kind == "O" and getattr(values, "ndim", 0) == 1
 
 
 #: The threshold costs at most this share of epsilon, or of rho.
@@ -256,7 +257,10 @@ class WholeStream:
         if column.size != self.size:
             raise StateError(f"values has {column.size} entries: expected {self.size}, as was said before")
         floats = self.composition.finite(as_floats(column), 0, "values")
-        made = self.machine((floats,)).release(floats, "values", self._key, warns=True)
+        return self.complete(self.machine((floats,)).release(floats, "values", self._key, warns=True))
+
+    def complete(self, made: Release) -> Release:
+        """The release of :meth:`publisher`, with the threshold's loss and the values above it."""
         noise = made.noise
         if noise is not None and self.share and isinstance(self.threshold, ScaleFree):
             noise = replace(noise, above=self.threshold.share_above(self.task), bound=self.bound)

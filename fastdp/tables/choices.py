@@ -200,6 +200,8 @@ CLEAR_TARGET, CLEAR_SLOPE = 1.5, 1.75
 UNIT, MAX_PENALTY = 2**10, 2.0**61
 #: A share is known if the rows are so many deviations of their noise, and above a limit if it is so many.
 KNOWN, CLEAR = 8.0, 3.0
+#: The share of rows beyond a clip is unknown if its standard error is larger, beside a quarter of the share.
+VAGUE = 0.02
 #: Shares of rows beyond the clip, and of rows that were dropped, that are warned of.
 MANY_BEYOND, MANY_DROPPED = 0.5, 0.1
 #: Rows dropped of a person count up to so many times those that are kept.
@@ -430,9 +432,9 @@ def release_tail(
             "(clip=)",
             AccuracyWarning,
         )
-    known = whole.value > KNOWN * math.sqrt(whole.variance)
-    share = min(1.0, max(0.0, beyond.value / whole.value)) if known else None
-    return Tail(clip, edges, noisy, variance, share)
+    share, deviation = (number / whole.value for number in (beyond.value, math.sqrt(beyond.variance)))
+    known = whole.value > KNOWN * math.sqrt(whole.variance) and deviation <= VAGUE + share / 4.0
+    return Tail(clip, edges, noisy, variance, min(1.0, max(0.0, share)) if known else None)
 
 
 def _share(part: Number, whole: Number, limit: float) -> float | None:
@@ -492,6 +494,8 @@ def described(released: Released) -> list[tuple[str, str]]:
     found = []
     for column, each in released.tails.items():
         share = "" if each.share is None else f", which cut about {each.share:.2g} of the rows"
+        if each.share is None and each.counts.size:
+            share = ", which cut an unknown share of the rows"
         of = "values" if len(released.tails) == 1 else f"values of {column!r}"
         low, high = each.clip
         known = each.counts.size and all(end.known for end in each.ends)

@@ -257,7 +257,7 @@ def make_plan(
         first = None if time.start is None else calendar.border("start", time.start)
         last = None if time.stop is None else calendar.border("stop", time.stop)
         if first is not None and last is not None and last <= first:
-            raise refusal("stop", time.stop, f"a time behind start = {time.start!r}")
+            raise refusal("stop", time.stop, f"a time after start = {time.start!r}")
         periods = None if unit.per is None else Calendar(unit.per, time.zone, time.origin, "per")
     elif unit.per is not None:
         raise refusal("per", unit.per, "None without time=, or the column of times")

@@ -136,7 +136,7 @@ class Table:
 
     @property
     def clipped_rows(self) -> float | None:
-        """Largest estimated share of rows beyond a column's clip; None for counts, online, and for few rows."""
+        """Largest estimated share of rows beyond a column's clip; None for counts, online, or much noise."""
         shares = [each.share for each in self.released.tails.values() if each.share is not None]
         return max(shares, default=None)
 
