@@ -95,7 +95,6 @@ class _NoisyMaxChooser(CountedHoldout):
         self._bin(as_floats(as_column(values, "values")), self.counts)
 
     def observe_unchecked(self, values: Floats) -> bool:
-        """Count `values`; True if all are finite, else discard this chooser."""
         return not self._bin(values, self.counts)
 
     def _bin(self, values: Floats, counts: Integers) -> bool:

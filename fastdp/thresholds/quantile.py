@@ -123,7 +123,6 @@ class SmoothNoise:
         return {"laplace": 2.0**-25, "gaussian": 2.0**-22, "cauchy": 2.0**-16}[self.name]
 
     def draw(self, key: Key) -> float:
-        """One draw of Z by inverse CDF; small tails take further words."""
         stream = StreamId(Purpose.THRESHOLD)
         word = word_at(key, stream, 0)
         leading, bits = word >> 1, 63
@@ -379,7 +378,6 @@ class TruePercentile:
 
 
 def _in_cells(quantile: int, shift: float, bound: int) -> float:
-    """Middle of the cell of `quantile` + `shift`, in grid steps; no quantile lies on a border."""
     if not math.isfinite(shift):
         return shift
     cell = max(1, bound // CELLS)
