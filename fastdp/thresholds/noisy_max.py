@@ -66,6 +66,7 @@ class NoisyMax:
     rule: ClassVar[int] = 1
 
     def candidate_step(self, bound: float) -> float:
+        """Distance of candidates; ParameterError if `step` does not fit the bound."""
         if self.step is None:
             if MIN_WHOLE <= bound <= MAX_WHOLE:
                 return 1.0

@@ -227,10 +227,12 @@ class SmoothRule(ABC):
     gamma: float = 2.0
 
     @abstractmethod
-    def kappa(self, task: ThresholdTask) -> float: ...
+    def kappa(self, task: ThresholdTask) -> float:
+        """Factor of the noise's scale."""
 
     @abstractmethod
-    def offset(self, task: ThresholdTask) -> float: ...
+    def offset(self, task: ThresholdTask) -> float:
+        """Number added to Z."""
 
     def smooth_noise(self, task: ThresholdTask) -> SmoothNoise:
         return calibrate(self.noise, task.epsilon, self._delta(task), self.gamma)
