@@ -8,6 +8,7 @@ import tempfile
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from datetime import datetime
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -34,6 +35,8 @@ WINDOWS, KEYS = 1000, 60
 #: Rows and keys of fresh processes, whose memory is measured.
 MANY_ROWS, MANY_KEYS = 8 * 10**6, 1000
 BY_CLOCK = {process_time: "", perf_counter: ", by the clock"}
+#: Persons of rows in a window that is open.
+WAITING = 10**6
 #: Text ids of a fleet.
 IDS = 100_000
 #: Points of a step on a map, half of them new and half removed.
@@ -121,6 +124,22 @@ def persons() -> Group:
     return Group("totals", tasks, items=items, limit="polars group-by", clock=process_time)
 
 
+def windows() -> Group:
+    """One row of a key; where persons are the unit, with 10^6 of them waiting."""
+    time = fastdp.Time("at", "1h", start="2024-01-01")
+    given: dict[str, Any] = {"epsilon": 1.0, "by": "key", "keys": list(range(KEYS)), "bounds": 10.0}
+    plain = fastdp.Windows({"value": "sum"}, time, **given)
+    unit = fastdp.Person("who", rows=COUNTED, per="1h")
+    full = fastdp.Windows({"value": "sum"}, time, unit=unit, **given)
+    who, moment = np.arange(WAITING), datetime(2024, 1, 1, 0, 30)
+    full.add(np.full(WAITING, np.datetime64(moment)), np.ones(WAITING), who % KEYS, who)
+    tasks: dict[str, Task] = {
+        "a row": lambda: plain.add([moment], [1.0], [7]),
+        f"a row, {WAITING:,} persons waiting": lambda: full.add([moment], [1.0], [7], [12_345]),
+    }
+    return Group("Windows.add", tasks, times=10, clock=process_time)
+
+
 def fleets() -> Group:
     """A fleet that meets texts, and whole numbers, for the first time; and again."""
     texts, numbers, ones = [f"meter-{i:07d}" for i in range(IDS)], np.arange(IDS), np.ones(IDS)
@@ -165,6 +184,7 @@ def groups(data: Path) -> Iterator[Callable[[], Group]]:
     with tempfile.TemporaryDirectory() as folder:
         yield lambda: replace(kept(Path(folder)), name="kept publisher, processor time", clock=process_time)
     yield persons
+    yield windows
     yield fleets
     yield maps
 

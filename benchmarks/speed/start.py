@@ -19,13 +19,7 @@ from benchmarks.speed.measure import keep, show
 CHUNKS = (16, 1024)
 
 
-def run(
-    *,
-    runs: Annotated[int, "fresh processes of each kind"] = 3,
-    wheel: Annotated[str, "Python of an environment with a wheel's kernels, for whole processes"] = "",
-) -> None:
-    if wheel:
-        whole_processes(wheel, runs)
+def run(*, runs: Annotated[int, "fresh processes of each kind"] = 3) -> None:
     seconds: dict[str, list[float]] = {}
     for name, script in (
         ("import fastdp, beyond numpy", IMPORT),
@@ -52,30 +46,6 @@ def run(
     )
 
 
-def whole_processes(python: str, runs: int) -> None:
-    """Processor time of processes from their start to their end, the cache empty: what compiles would show."""
-    seconds: dict[str, list[float]] = {name: [] for name in WHOLE}
-    for name in (*WHOLE,) * (1 + runs):
-        with tempfile.TemporaryDirectory() as folder:
-            environment = {**os.environ, CACHE_VARIABLE: folder, "PYTHONPATH": ""}
-            before = processor_time()
-            subprocess.run([python, "-c", WHOLE[name]], env=environment, cwd=folder, check=True, capture_output=True)
-            seconds[name].append(processor_time() - before)
-            if any(Path(folder).rglob("*.nbi")):
-                raise RuntimeError(f"{python} compiled for {name}: expected an environment with a wheel's kernels")
-    # The first of each reads the files from the disk.
-    warm = {f"a whole process from a wheel ({name})": sample[1:] for name, sample in seconds.items()}
-    for name, sample in warm.items():
-        keep("wheel", name, sample)
-    show("Processor time of a whole process", {k: np.array(v) for k, v in warm.items()}, {})
-
-
-def processor_time() -> float:
-    """Seconds of the processes that have ended."""
-    used = os.times()
-    return used.children_user + used.children_system
-
-
 _TIMED = """
 from time import perf_counter
 import numpy as np
@@ -95,19 +65,6 @@ RELEASES = {
 FIRST_RELEASE = _TIMED.format(
     before="import fastdp\nvalues = np.arange(4096.0) % 50", work="{release}.sum([0], [1000])"
 )
-WHOLE = {
-    "import pandas": "import pandas",
-    **{
-        name: f"import numpy as np, fastdp\nvalues = np.arange(4096.0) % 50\n{each}"
-        for name, each in RELEASES.items()
-    },
-    "totals with pandas": """
-import numpy as np, pandas as pd, fastdp
-times = pd.date_range("2026-01-01", periods=480, freq="30min")
-frame = pd.DataFrame({"time": times.repeat(60), "kwh": np.random.default_rng(0).gamma(2.0, 0.16, 28_800)})
-fastdp.totals(frame, "kwh", "time", "1h", epsilon=1.0, bound=10.0).frame
-""",
-}
 _PEAK = """
 import resource, sys
 peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)

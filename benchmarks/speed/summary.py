@@ -209,7 +209,9 @@ def short(summary: Summary) -> str:
         if row.page == "readme":
             work, _, _, alone, _, judged, *_, peers = cells(summary, row)
             median = alone.partition(" (")[0]
-            rows.append([work, f"{median} {judged}" if "below" in judged else median, peers])
+            # References are of another machine.
+            beside_it = "; ".join(each for each in peers.split("; ") if "(reference)" not in each) or "-"
+            rows.append([work, f"{median} {judged}" if "below" in judged else median, beside_it])
     return markdown(["speed", "median", "times longer that others take"], rows)
 
 
