@@ -255,7 +255,6 @@ def _least(error: float, tail: Callable[[Floats], Floats], count: int, far: floa
 
 
 def _log_tail(distribution: Distribution, least: Floats) -> Floats:
-    """ln P[Z >= least], interpolated between integers."""
     if isinstance(distribution, GaussianDistribution):
         found: Floats = special.log_ndtr((0.5 - least) / float(distribution.sigma))
         return found

@@ -61,7 +61,6 @@ def row(given: Any, names: Sequence[str], read: Callable[[Any], T | None]) -> tu
 
 
 def _only(column: Any) -> Any:
-    """The only entry of a list; None for other columns."""
     return column[0] if type(column) is list and len(column) == 1 else None
 
 
@@ -322,7 +321,6 @@ class OnlineKeys:
         return found
 
     def learned_one(self, entries: tuple[object, ...]) -> tuple[OnlineKeys, int]:
-        """The same for the key of one row."""
         code = self.known.get(entries, self.size)
         if code < self.size:
             return self, code
@@ -384,7 +382,6 @@ class OnlineKeys:
         return found
 
     def with_part(self, part: bytes) -> OnlineKeys:
-        """The state with a part that :meth:`parts` wrote; ValueError if it fits no keys."""
         kind, _, raw = part.partition(b":")
         if kind == _NAMES:
             table = arrow.ipc.open_stream(raw).read_all()

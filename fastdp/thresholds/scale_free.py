@@ -124,9 +124,11 @@ class ScaleFree:
         return chooser
 
     def chooser(self, task: ThresholdTask, above: float | None = None) -> _ScaleFreeChooser:
+        """Empty chooser; `above`: released number of values above the lowest candidate."""
         return _ScaleFreeChooser(self, task, above)
 
     def share_above(self, task: ThresholdTask) -> float:
+        """Share of values that may lie above theta without a penalty."""
         return self.chooser(task).target / task.holdout
 
     def guarantee(self, task: ThresholdTask) -> Guarantee:
