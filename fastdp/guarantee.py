@@ -247,7 +247,6 @@ def zcdp_rho(epsilon: float, delta: float) -> float:
 
 
 def _largest(start: float, fits: Callable[[float], bool]) -> float:
-    """The largest number found that fits, or 0: by doubling from `start` and halving."""
     low, high = 0.0, start
     while fits(high):
         low, high = high, 2.0 * high

@@ -48,7 +48,6 @@ class Grid:
 
     @cached_property
     def bound_steps(self) -> int:
-        """The bound in steps, rounded down, at least 1."""
         # As integers: fractions would be reduced at each step.
         (a, b), (c, d) = self.bound.as_integer_ratio(), self.resolution.as_integer_ratio()
         return max(1, a * d // (b * c))
@@ -89,7 +88,6 @@ def _about(number: Fraction | int) -> str:
 
 
 def _headroom(per_step: Fraction, levels: int, fan_out: int) -> Fraction:
-    """Bound on a range's noise, in thresholds: 2 (b - 1) h nodes within HEADROOM scales."""
     return 2 * (fan_out - 1) * levels * HEADROOM * per_step
 
 
@@ -98,7 +96,6 @@ def _shortfall(
 ) -> str | None:
     """Reason why `grid` does not fit int64; None if it provably does.
 
-    A range sums to at most bound * max_range steps, with noise within ``_headroom`` but for probability e^-64.
     `per_step`: noise scale for a threshold of one step.
     """
     steps = grid.bound_steps

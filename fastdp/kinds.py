@@ -43,4 +43,4 @@ Keys: TypeAlias = Sequence[Any] | Mapping[str, Sequence[Any]] | Literal["public"
 
 
 class Frame(Protocol):
-    """A data frame of pandas, polars or pyarrow, a LazyFrame, a DuckDB relation, an Arrow stream, or a path."""
+    """A frame of pandas, polars or pyarrow, a LazyFrame, DuckDB relation, Dataset, Arrow stream, or a path."""

@@ -6,9 +6,8 @@ A frozen dataclass whose fields are :func:`parameter` calls::
     class Exponential:
         alpha: float = parameter(Real(above=0.0, most=1.0), default=0.5)
 
-From these follow checks, the publisher's constructor (:func:`constructor`), JSON (:mod:`fastdp.state.codec`), noise
-identity (:mod:`fastdp.noise.canonical`) and command line options; meanings are in the public class's docstring
-(:func:`meanings`).
+From these follow checks, the publisher's constructor, JSON, noise identity and command line options; meanings are in
+the public class's docstring.
 
 A field annotated with None is optional; ``words=("optimal",)`` accepts these texts too.  Relations between fields:
 ``_check``.
@@ -48,7 +47,6 @@ class Kind:
         return value
 
     def checker(self, annotation: str) -> Callable[[str, object], object]:
-        """The check of a field annotated `annotation`: (name, value) to stored value."""
         tests = validation.accepted(annotation) if type(self) is Kind else None
 
         def check(name: str, value: object) -> object:
@@ -79,7 +77,6 @@ class Real(Kind):
 
     @property
     def accepted(self) -> str:
-        """The accepted range in words, for messages."""
         named = (("above", self.above), ("of at least", self.least), ("below", self.below), ("at most", self.most))
         return "a number " + " and ".join(f"{word} {end:g}" for word, end in named if end is not None)
 
@@ -136,7 +133,6 @@ class Numbers(Kind):
     count: int
 
     def check(self, name: str, value: object) -> tuple[float, ...]:
-        """Tuple of floats; ParameterError without showing entries."""
         if isinstance(value, (list, tuple)) and len(value) == self.count:
             try:
                 return tuple(self.each.check(name, entry) for entry in value)

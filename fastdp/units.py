@@ -183,7 +183,6 @@ class Period(NamedTuple):
     time_zone: str | None
 
     def is_within(self, longer: Period) -> bool:
-        """True if each span lies in one span of `longer`."""
         if self.time_zone != longer.time_zone:
             return False
         if self.measure == longer.measure:
@@ -192,7 +191,6 @@ class Period(NamedTuple):
 
     @classmethod
     def of(cls, length: str, time_zone: str | None) -> Self:
-        """Spans of this length from midnight of :func:`origin_of`."""
         _, fixed, months, days = parse_length("per", length)
         origin = origin_of(length)
         if fixed:
@@ -202,7 +200,6 @@ class Period(NamedTuple):
         return cls("months", months, (origin.year * 12 + origin.month - 1) % months, time_zone)
 
     def edge(self, number: int) -> int:
-        """Beginning of span ``number`` in microseconds; LAST or FIRST if there is no date."""
         place, zone = self.begin + number * self.length, zone_of(self.time_zone)
         if self.measure == "microseconds":
             return place
@@ -214,7 +211,6 @@ class Period(NamedTuple):
             return LAST + 1 if place > 0 else FIRST
 
     def number(self, moment: int) -> int:
-        """Number of the span with the instant `moment`."""
         if self.measure == "microseconds":
             return (moment - self.begin) // self.length
         shown = local_time(moment, zone_of(self.time_zone))
@@ -229,7 +225,6 @@ class Period(NamedTuple):
 
     @property
     def size(self) -> int:
-        """About the length of one span, in microseconds."""
         return self.length * {"months": 30 * DAY, "days": DAY, "microseconds": 1}[self.measure]
 
     def between(self, start: int, stop: int) -> int | None:
@@ -255,7 +250,6 @@ class Times(NamedTuple):
 
     @classmethod
     def read(cls, said: Any) -> Self | None:
-        """Times of a JSON list, or None; else TypeError or ValueError."""
         if said is None:
             return None
         column, zone, start, stop = said
@@ -283,10 +277,7 @@ class UnitRows(NamedTuple):
     period: Period | None = None
 
     def times(self, weaker: UnitRows) -> int | None:
-        """Changes of this unit that cover any one of the unit `weaker`; None if no number does.
-
-        All rows of a person are removed and those that stay added again: two changes.
-        """
+        """Changes of this unit that cover any one of the unit `weaker`; None if no number does."""
         if self == weaker:
             return 1
         one_row = weaker.who is None and weaker.most == 1
@@ -313,7 +304,6 @@ class UnitRows(NamedTuple):
 
     @classmethod
     def read(cls, said: Any) -> Self | None:
-        """Unit of a JSON list, or None; else TypeError or ValueError."""
         if said is None:
             return None
         who, most, period = said

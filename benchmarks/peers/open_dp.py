@@ -3,8 +3,6 @@
 The binding copies arguments and results (a list comes back), which its timings include.
 """
 
-from __future__ import annotations
-
 import importlib.util
 from collections.abc import Callable
 from typing import Any
@@ -28,6 +26,19 @@ def discrete_laplace(scale: float) -> Callable[[NDArray[np.int64]], list[int]]:
     space = dp.vector_domain(dp.atom_domain(T="i64")), dp.l1_distance(T="i64")
     measurement: Callable[[NDArray[np.int64]], list[int]] = dp.m.make_laplace(*space, scale=scale)
     return measurement
+
+
+def one_number(scale: float) -> dict[str, Callable[[int], int]]:
+    """Measurements of one integer with exact discrete Laplace noise: OpenDP's, and fastdp's for OpenDP."""
+    from fastdp.interop.opendp import make_discrete_laplace
+
+    dp = _prelude()
+    dp.enable_features("honest-but-curious")
+    space = dp.atom_domain(T="i64"), dp.absolute_distance(T="i64")
+    return {
+        "OpenDP": dp.m.make_laplace(*space, scale=scale),
+        "fastdp for OpenDP": make_discrete_laplace(*space, sensitivity=1.0, epsilon=1.0 / scale),
+    }
 
 
 def discrete_gaussian(sigma: float) -> Callable[[list[int]], list[int]]:

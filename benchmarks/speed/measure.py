@@ -1,7 +1,5 @@
 """Groups of tasks that are timed side by side, and the file of their numbers (``--json``)."""
 
-from __future__ import annotations
-
 import datetime
 import gc
 import json
@@ -13,12 +11,12 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
 import fastdp
-from benchmarks.shared import cpu_model, table, version
+from benchmarks.shared import DATA, Data, cpu_model, table, version
 
 Task = Callable[[], Any]
 BURST = 5
@@ -45,10 +43,16 @@ class Group:
     limit: str = ""
     times: int = 1
     threaded: Collection[str] = ()
+    #: ``process_time`` where threads and other processes do not count.
+    clock: Callable[[], float] = perf_counter
 
 
 def side_by_side(
-    tasks: Mapping[str, Task], runs: int, prepare: Mapping[str, Task] | None = None, threaded: Collection[str] = ()
+    tasks: Mapping[str, Task],
+    runs: int,
+    prepare: Mapping[str, Task] | None = None,
+    threaded: Collection[str] = (),
+    clock: Callable[[], float] = perf_counter,
 ) -> dict[str, Any]:
     """Seconds of each task, at least ``runs`` times, warm: float64[runs] by name; ``threaded`` ones on all cores.
 
@@ -64,7 +68,7 @@ def side_by_side(
         for turn in range(1 + math.ceil(runs / BURST)):
             for name, task in tasks.items():
                 with on_all_cores() if name in threaded else nullcontext():
-                    burst = [_time(task, before.get(name)) for _ in range(1 + BURST)]
+                    burst = [_time(task, before.get(name), clock) for _ in range(1 + BURST)]
                 if turn:
                     seconds[name] += burst[1:]
     finally:
@@ -72,23 +76,45 @@ def side_by_side(
     return {name: np.array(measured) for name, measured in seconds.items()}
 
 
-def _time(task: Task, before: Task | None = None) -> float:
+def _time(task: Task, before: Task | None = None, clock: Callable[[], float] = perf_counter) -> float:
     if before is not None:
         before()
-    start = perf_counter()
+    start = clock()
     task()
-    return perf_counter() - start
+    return clock() - start
 
 
 def measure(group: Group, runs: int) -> None:
     """Time a group, keep its numbers, and print its table."""
-    found = side_by_side(group.tasks, runs * group.times, group.prepare, group.threaded)
+    found = side_by_side(group.tasks, runs * group.times, group.prepare, group.threaded, group.clock)
     for name, task in group.slow.items():
-        first = _time(task)
-        found[name] = np.array([first] if first > LONG else [_time(task) for _ in range(SLOW_RUNS)])
+        first = _time(task, clock=group.clock)
+        found[name] = np.array(
+            [first] if first > LONG else [_time(task, clock=group.clock) for _ in range(SLOW_RUNS)]
+        )
     for name, seconds in found.items():
         keep(group.name, name, seconds, items=group.items.get(name, 1))
     show(group.name, found, group.items, group.limit)
+
+
+def timed(module: Any) -> Callable[..., None]:
+    """A function that times the groups of a module."""
+
+    def run(
+        *,
+        runs: Annotated[int, "warm runs"] = module.RUNS,
+        only: Annotated[str, "groups whose name has this text"] = "",
+        data: Data = DATA,
+    ) -> None:
+        print(f"Process {stay_on_one_core()}; {runs} warm runs, bursts of {BURST} in turn.")
+        for make in module.groups(data):
+            group = make()
+            if only in group.name:
+                measure(group, runs)
+        if hasattr(module, "more") and not only:
+            module.more(data)
+
+    return run
 
 
 def show(title: str, found: Mapping[str, Any], items: Mapping[str, int], limit: str = "") -> None:

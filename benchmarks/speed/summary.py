@@ -5,8 +5,6 @@
 ``--check`` fails where one is older.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import tomllib
@@ -111,7 +109,7 @@ def shown(value: float, row: Row) -> str:
     if row.measure == "times":
         return f"{value:.3g} x"
     if row.measure == "memory":
-        return f"{value:.2g} MiB"
+        return f"{value:.3g} MiB"
     return duration(value)
 
 
@@ -209,7 +207,9 @@ def short(summary: Summary) -> str:
         if row.page == "readme":
             work, _, _, alone, _, judged, *_, peers = cells(summary, row)
             median = alone.partition(" (")[0]
-            rows.append([work, f"{median} {judged}" if "below" in judged else median, peers])
+            # References are of another machine.
+            beside_it = "; ".join(each for each in peers.split("; ") if "(reference)" not in each) or "-"
+            rows.append([work, f"{median} {judged}" if "below" in judged else median, beside_it])
     return markdown(["speed", "median", "times longer that others take"], rows)
 
 

@@ -1,7 +1,4 @@
-"""Features of outputs, events on them, and the choice of the most distinguishing event.
-
-Any fixed function of the output gives a valid bound, if other trials trained it.
-"""
+"""Features of outputs, events on them, and the choice of the most distinguishing event."""
 
 from __future__ import annotations
 
@@ -112,7 +109,6 @@ def _discriminant(outputs: Floats, adjacent: Floats) -> Statistic:
 
 
 def _likelihood_ratio(outputs: Floats, adjacent: Floats, chosen: list[int]) -> Statistic:
-    """Sum of learned ln(P / P'), step functions of equal weight."""
     parts: list[tuple[int, Floats, Floats]] = []
     for j in chosen:
         pooled = np.concatenate([outputs[:, j], adjacent[:, j]])
@@ -183,7 +179,6 @@ class Event:
     swapped: bool
 
     def count(self, outputs: Floats) -> int:
-        """Rows in which the event holds."""
         numbers = self.feature.of(outputs)
         if self.kind == "at least":
             return int(np.count_nonzero(numbers >= self.values[0]))
@@ -201,8 +196,6 @@ class Event:
 
 
 class _Candidates(NamedTuple):
-    """Events of one kind with counts; `values`: thresholds, or an order of prefixes."""
-
     kind: Literal["at least", "at most", "among"]
     values: Floats
     hits: Integers

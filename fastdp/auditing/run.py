@@ -96,7 +96,6 @@ def runs(mechanism: Any, data: object, trials: int, key: Key) -> Iterator[Floats
 
 
 def _same(width: int, before: int) -> int:
-    """`width` of an output; DataError if not the previous one."""
     if before and width != before:
         raise DataError(f"mechanism gave {width} numbers after {before}: expected as many in every run (pad them)")
     return width
@@ -410,8 +409,6 @@ def _statistics(
 
 
 def _checked(statistic: Callable[[Floats], Floats]) -> Statistic:
-    """Statistic that raises ParameterError unless it gives one number per output."""
-
     def numbers(outputs: Floats) -> Floats:
         found = np.asarray(statistic(outputs))
         if found.shape != (outputs.shape[0],) or found.dtype.kind not in "biuf":

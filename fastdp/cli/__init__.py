@@ -66,11 +66,9 @@ class _Group(click.Group):
         return {point.name: point for point in entry_points(group="fastdp.commands")}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """All command names, sorted."""
         return sorted({*COMMANDS, *self._added})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command `cmd_name`, or None; an entry point cannot replace one of this package."""
         command: click.Command | None = None
         if cmd_name in COMMANDS:
             command = getattr(import_module(f"fastdp.cli.{COMMANDS[cmd_name][0]}"), cmd_name)
@@ -109,7 +107,6 @@ def _configure(ctx: click.Context, param: click.Parameter, path: Path | None) ->
 
 
 def _by_name(command: click.Command, ctx: click.Context, table: dict[str, Any]) -> dict[str, Any]:
-    """Options of a file's table by argument, for click; ValueError for unknown ones."""
     options = {flag.lstrip("-"): each for each in command.params for flag in each.opts}
     found: dict[str, Any] = {}
     for name, value in table.items():
@@ -117,14 +114,14 @@ def _by_name(command: click.Command, ctx: click.Context, table: dict[str, Any]) 
         if inner is not None and isinstance(value, dict):
             found[name] = _by_name(inner, ctx, value)
         elif isinstance(command, click.Group) or name not in options:
-            raise ValueError(f"{name} is no {'command' if isinstance(command, click.Group) else 'option'}")
+            kind = "a table named as a command" if isinstance(command, click.Group) else "an option without --"
+            raise ValueError(f"{name}: expected {kind}, as --help lists them")
         else:
             found[str(options[name].name)] = _as_typed(options[name], name, value)
     return found
 
 
 def _as_typed(option: click.Parameter, name: str, value: Any) -> Any:
-    """A value of a file as on the command line: text, of which a list has several with commas; true for a flag."""
     flag = isinstance(option, click.Option) and option.is_flag
     if flag != isinstance(value, bool) or isinstance(value, dict):
         raise ValueError(f"{name}: expected {'true or false' if flag else 'a number, a text or a list of them'}")

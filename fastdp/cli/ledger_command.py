@@ -210,7 +210,6 @@ class Account:
         return Ledger(path, limit_epsilon=self.limit, limit_delta=self.limit_delta, key=key, create=create)
 
     def _earlier(self, ledger: Ledger, resume: Resume) -> Entry | None:
-        """Reservation of an earlier run; StateError if a recorded one is missing."""
         noted, named = resume.reservation, _named(resume)
         mine = [
             each for each in ledger.entries(self.stream) if _described(each) == noted or each.note.startswith(named)
@@ -224,7 +223,6 @@ class Account:
         return live[-1] if live else None
 
     def summary(self, publisher: Any) -> list[tuple[str, str]]:
-        """The stream's cost, as a row of the command's summary."""
         if self.ledger is None or self.stream is None:
             return []
         cost = _opened(self.ledger, self.ledger_key_file).spent(self.stream)
@@ -233,10 +231,8 @@ class Account:
 
 
 def _named(resume: Resume) -> str:
-    """Prefix of the ledger note that identifies a resumable release."""
     return f"release {resume.token}: " if resume.kept else ""
 
 
 def _described(entry: Entry) -> Json:
-    """Identity of an entry, also in a ledger created again."""
     return {"id": entry.id, "time": entry.time, "nonce": entry.nonce}

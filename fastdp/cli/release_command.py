@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import click
@@ -18,14 +19,25 @@ from fastdp._version import __version__
 from fastdp.cli.ledger_command import Account
 from fastdp.cli.options import fields_of, options_of, parameters_of, with_options
 from fastdp.cli.resume import Resume, noise_of
-from fastdp.cli.terminal import STANDARD, as_table, check_separate, printable, progress, rate, running, seconds
-from fastdp.cli.writers import check_suffix, description_of, write_target
+from fastdp.cli.terminal import (
+    STANDARD,
+    as_table,
+    check_picture,
+    check_separate,
+    printable,
+    progress,
+    rate,
+    running,
+    seconds,
+)
+from fastdp.cli.writers import COLUMNS, check_suffix, description_of, write_target
 from fastdp.data.readers import ValueSource, open_values
 from fastdp.errors import DataError
 from fastdp.guarantee import Guarantee
 from fastdp.kinds import Array, Floats, Json
 from fastdp.noise.key import Key
 from fastdp.perturbers import Blocks
+from fastdp.releases.release import Release
 from fastdp.streams.pak import PAK
 from fastdp.streams.parameters import DEFAULT_RANGE
 from fastdp.streams.publisher import StreamPublisher
@@ -82,6 +94,9 @@ OPTIONS = """
 --values (published|revised|both) = published  Form of the output: values as they are published; revised ones, which
     use everything that was released and are more accurate; or both, in two columns. Revised values need the end of
     the input: it is kept in memory.
+--plot FILE:path as picture  Draw the means of up to 1,000 stretches of the output, with their intervals; the suffix
+    chooses the format, such as .png. The input is kept in memory. Needs matplotlib: pip install
+    'fastdp-streams[plot]'.
 --follow  IN - is a live pipe: each line is answered at once. Needs -o - and no --state (which holds standard output
     back).
 --seed --key-file --state
@@ -130,6 +145,8 @@ def release(ctx: click.Context, /, **given: Any) -> None:
             raise click.UsageError("--follow and --state exclude each other: --state holds standard output back.")
         if given["values"] != "published":
             raise click.UsageError("--follow publishes values as they come: expected --values published.")
+        if given["picture"] is not None:
+            raise click.UsageError("--follow and --plot exclude each other: a picture needs the end of the input.")
     run = Run(**fields_of(Run, given))
     with running():
         check_separate({**given, "description": description_of(run.output)})
@@ -138,11 +155,13 @@ def release(ctx: click.Context, /, **given: Any) -> None:
         # The full input is one release: of a longer one nothing may be published under this one's noise.
         whole = {} if size is None else {"whole": size}
         resume, key = noise_of(ctx, "fastdp release", ["method", "season", *parameters_of(ctx, METHODS)], **whole)
+        if run.picture is not None:
+            check_picture(run.picture, overwrite=run.force or resume.wrote(run.output))
         system = run.system(options, size, key)
         begin = time.perf_counter()
         publisher = run.publish(system, resume, account)
         if not run.quiet:
-            told = _summary(publisher, system.guarantee, run.output, time.perf_counter() - begin, account)
+            told = _summary(publisher, system.guarantee, run, time.perf_counter() - begin, account)
             click.echo(told, err=True)
 
 
@@ -157,6 +176,7 @@ class Run:
     season: float | None
     chunk_size: int
     values: str
+    picture: Path | None
     follow: bool
     quiet: bool
     force: bool
@@ -179,6 +199,12 @@ class Run:
         if self.season is not None:
             options["perturber"] = Blocks(season=self.season)
         if size is not None:
+            if unused := sorted({"every", "expected_length"} & options.keys()):
+                option = unused[0].replace("_", "-")
+                raise click.UsageError(
+                    f"--{option} chooses a hold-out, and IN says how many values it holds: expected --holdout as "
+                    f"well, or no --{option}."
+                )
             given = {"max_range": min(DEFAULT_RANGE, size), **options, "key": key}
             return WholeStream(size, **fields_of(WholeStream, given))
         if self.method == "pak":
@@ -190,6 +216,7 @@ class Run:
     def publish(self, system: Publisher | WholeStream, resume: Resume, account: Account) -> Publisher:
         """Read, publish and write; the publisher in its last state."""
         made: list[Publisher] = []
+        kept: list[Release] = []
         reservation: Json | None = None
         shorter = ", --expected-length," if isinstance(system, (StreamPublisher, WholeStream)) else ""
 
@@ -206,7 +233,7 @@ class Run:
                         made.append(system.publisher(self._finite(system, first)))
                 else:
                     made.append(system)
-                chunks = self._columns(opened, made[0], self._read(opened, resume))
+                chunks = self._columns(opened, made[0], self._read(opened, resume), kept)
                 yield from (columns for columns in chunks if columns[0].size)
                 _check_count(opened.name, made[0].n_seen, system.holdout, shorter)
 
@@ -227,6 +254,10 @@ class Run:
                 },
                 live=self.follow,
             )
+        if self.picture is not None:
+            # After --state has recorded the input, as every output.
+            drawn = system.complete(kept[0]) if isinstance(system, WholeStream) else kept[0]
+            drawn.plot(self.picture)
         return made[0]
 
     def _read(self, opened: ValueSource, resume: Resume) -> Iterator[Floats]:
@@ -242,10 +273,10 @@ class Run:
             before += chunk.size
 
     def _columns(
-        self, opened: ValueSource, publisher: Publisher, chunks: Iterator[Floats]
+        self, opened: ValueSource, publisher: Publisher, chunks: Iterator[Floats], kept: list[Release]
     ) -> Iterator[tuple[Floats, ...]]:
-        """Columns of the output by chunk; revised values need the full input in memory."""
-        if self.values == "published":
+        """Columns of the output by chunk; revised values and pictures need the full release, added to `kept`."""
+        if self.values == "published" and self.picture is None:
             for chunk in chunks:
                 with self._named(opened, publisher, publisher.n_seen, chunk):
                     published = _publish_values(publisher, chunk)
@@ -254,10 +285,10 @@ class Run:
         values = np.concatenate([np.empty(0), *chunks])
         _check_count(opened.name, values.size, publisher.holdout)
         with self._named(opened, publisher, 0, values):
-            release = publisher.release(values)
-        columns = {"value": release.values, "revised": release.revised}
-        for begin in range(0, len(release), self.chunk_size):
-            yield tuple(columns[name][begin : begin + self.chunk_size] for name in VALUES[self.values])
+            kept.append(publisher.release(values))
+        columns = [getattr(kept[0], COLUMNS[name]) for name in VALUES[self.values]]
+        for begin in range(0, len(kept[0]), self.chunk_size):
+            yield tuple(column[begin : begin + self.chunk_size] for column in columns)
 
     @contextmanager
     def _named(
@@ -306,7 +337,7 @@ def _check_count(name: str, count: int, holdout: int, shorter: str = "") -> None
         )
 
 
-def _summary(publisher: Publisher, guarantee: Guarantee, output: str, duration: float, account: Account) -> str:
+def _summary(publisher: Publisher, guarantee: Guarantee, run: Run, duration: float, account: Account) -> str:
     size = ("threshold", f"{publisher.threshold:g} (values above it were clipped to it)")
     if isinstance(publisher, ToPL):
         error = math.sqrt(publisher.server.value_variance)
@@ -330,6 +361,7 @@ def _summary(publisher: Publisher, guarantee: Guarantee, output: str, duration: 
             *account.summary(publisher),
             *particulars,
             ("time", f"{seconds(duration)}, {rate(publisher.n_seen, duration)}, reading and writing included"),
-            ("output", "standard output" if output == STANDARD else output),
+            ("output", "standard output" if run.output == STANDARD else run.output),
+            *([] if run.picture is None else [("picture", str(run.picture))]),
         )
     )

@@ -167,7 +167,6 @@ def rows_of(ctx: click.Context, param: click.Parameter, text: str) -> int | str:
 
 
 def _ends(ctx: click.Context, param: click.Parameter, text: str | None) -> float | tuple[float, ...] | None:
-    """Numbers of ``10`` or ``-5,10``; else click.BadParameter."""
     if text is None:
         return None
     try:
@@ -224,7 +223,6 @@ aggregate, totals, counts, means = map(_command, ("aggregate", "totals", "counts
 
 
 def _time(options: Json) -> fastdp.Time | None:
-    """The column of times; None without ``--time``."""
     if options["time"] is None:
         said = [name for name in ("every", "start", "stop", "origin", "zone") if options[name] is not None]
         if said:
@@ -286,7 +284,6 @@ def unit_of(options: Json) -> fastdp.Rows | fastdp.Person:
 
 
 def _check_keys(options: Json) -> None:
-    """click.UsageError for keys from several sources, or without --by."""
     ways = [name for name in ("listed", "keys_file", "public_keys") if options[name]]
     if len(ways) > 1:
         raise click.UsageError("--key, --keys-file and --public-keys exclude each other.")
@@ -303,7 +300,6 @@ def _check_keys(options: Json) -> None:
 
 
 def _check_outputs(options: Json) -> None:
-    """Refuse outputs that cannot be written, before spending."""
     if options["output"] != STANDARD:
         target = Path(options["output"])
         kind_of(target)
@@ -315,7 +311,6 @@ def _check_outputs(options: Json) -> None:
 
 
 def _frame(source: str) -> Foreign:
-    """The input's path, or Arrow batches of a CSV stream."""
     if source != STANDARD and not source.lower().endswith(".csv.gz"):
         return source
     try:
@@ -330,7 +325,6 @@ def _arrow_csv() -> ModuleType:
 
 
 def _keys(frame: Foreign, options: Json) -> Foreign:
-    """The keys with their columns' types; "public"; or None."""
     by, listed = options["by"], options["listed"]
     if options["public_keys"]:
         return "public"
@@ -368,7 +362,6 @@ def _typed(entries: list[Foreign], name: str, source: Source) -> list[Foreign]:
 
 
 def _check_engine(options: Json) -> None:
-    """Refuse an address without its engine, or an unreadable input."""
     name, source = options["engine"], options["source"]
     context = click.get_current_context()
     for of, option in (("spark", "master"), ("dask", "scheduler")):
@@ -403,7 +396,6 @@ def _adding(frame: Foreign, options: Json) -> Iterator[Foreign]:
 
 @contextmanager
 def _session(master: str | None, zone: str) -> Iterator[Foreign]:
-    """A Spark session for the block; ParameterError without Java."""
     sessions = engine("spark", "pyspark.sql").SparkSession
     if "JAVA_HOME" not in os.environ and shutil.which("java") is None:
         try:
@@ -427,7 +419,6 @@ def _session(master: str | None, zone: str) -> Iterator[Foreign]:
 
 
 def _read(session: Foreign, source: str, schema: Foreign) -> Foreign:
-    """Spark table of `source`, for CSV with Arrow's types."""
     address = Path(source).resolve().as_uri()
     if not source.lower().endswith(".csv"):
         return session.read.parquet(address)

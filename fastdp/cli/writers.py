@@ -89,7 +89,6 @@ def write_target(
 
 
 def _is_description(path: Path) -> bool:
-    """True for a description without values, of a killed run."""
     try:
         return "fastdp" in json.loads(path.read_bytes())
     except (OSError, ValueError, TypeError):
@@ -298,7 +297,6 @@ class PointFolder:
             )
 
     def clear(self) -> None:
-        """Create the folder, or remove other releases' and incomplete files."""
         self._path.mkdir(exist_ok=True)
         remove_parts(self._path, "batch_[0-9]*.*")
         for file in self._others:
@@ -309,11 +307,9 @@ class PointFolder:
         self._others = []
 
     def file(self, number: int) -> Path:
-        """Path of the file of batch `number`."""
         return self._path / f"batch_{number:03}.{self._kind}"
 
     def write(self, number: int, points: Floats) -> None:
-        """Write batch `number`, float64[n, 2]."""
         with atomic_file(self.file(number), overwrite=self._force or number < self._written) as out:
             _write_points(self._kind, out, points, self._names)
 

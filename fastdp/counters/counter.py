@@ -87,7 +87,6 @@ class Simple:
     settles: ClassVar[bool] = False
 
     def step(self, state: Integers, noise: Integers) -> Integers:
-        """`noise` unchanged: the counter has no state."""
         return noise
 
     def open_draws(self, steps: int) -> int:
@@ -95,7 +94,6 @@ class Simple:
         return steps
 
     def settle(self, state: Integers, noise: Integers) -> Integers:
-        """Zeros, int64[n]: no noise is open."""
         return noise - noise
 
 
@@ -177,7 +175,6 @@ class BinaryTree:
 
     @property
     def draws(self) -> int:
-        """floor(log2 T) + 1, plus the last sum if it settles."""
         return self._levels + int(self.settles)
 
     @property

@@ -67,7 +67,7 @@ class CountState:
 
 @record
 class CountMachine(Machine[CountState], Keyed):
-    """Transition function of :class:`RunningCounts`: parameters without state."""
+    """Transition function of :class:`RunningCounts`."""
 
     PARTS: ClassVar[codec.Parts] = COUNTERS
 
@@ -223,7 +223,7 @@ class Selector(Protocol):
 
 @dataclass(frozen=True)
 class SelectiveState:
-    """State after ``n_seen`` times, of each counter; ``choice`` is recorded: a replay must not choose again."""
+    """State after ``n_seen`` times, of each counter; ``choice``: recorded for replays."""
 
     n_seen: int
     last: Selected | None
@@ -282,7 +282,6 @@ class SelectiveMachine(Machine[SelectiveState], Keyed):
         return Transition(following, lambda: selected, drawn={"choice": chosen})
 
     def describe(self) -> Json:
-        """Counters and parameters; the selector is given at loading."""
         names = ("counters", "epsilon", "dimension")
         return {name: codec.describe_part(getattr(self, name), self.PARTS) for name in names}
 

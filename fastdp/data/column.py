@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from datetime import datetime
 from decimal import Decimal
 from numbers import Real
@@ -13,7 +14,7 @@ import numpy as np
 
 from fastdp._lazy import imported
 from fastdp.errors import DataError, ParameterError, StateError
-from fastdp.kinds import Array, Floats, Integers
+from fastdp.kinds import Array, Floats, Integers, Json
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -28,7 +29,10 @@ MIN_COMPILED = 1024
 #: Bits of an array's flags: C-contiguous and aligned.
 IN_PLACE = 0x0101
 NOT_FINITE = "not a finite number"
-ACCEPTED = "a one-dimensional list, NumPy array, pandas or polars series, or Arrow array of real numbers"
+ACCEPTED = (
+    "a one-dimensional list, NumPy array (or another library's with DLPack), pandas or polars series, or Arrow array "
+    "of real numbers"
+)
 
 
 #: Kinds of NumPy's dtypes whose names show more, such as the length of the longest text.
@@ -147,12 +151,13 @@ def _as_numpy(values: object, name: str) -> Array:
     if type(values) is not list:
         if isinstance(values, (str, bytes, bytearray, Mapping, set, frozenset)):
             raise _refused(name, f"is a {type(values).__name__}")
-        # Subclasses, wherever they are defined, count as their bases.
-        homes = {base.__module__.partition(".")[0] for base in type(values).__mro__}
+        homes = homes_of(values)
         if "pandas" in homes:
             return _from_pandas(values, name)
         if "polars" in homes:
             return _from_polars(values, name)
+        if (array := numpy_of(values)) is not values:
+            return _as_numpy(array, name)
         if hasattr(values, "__arrow_c_stream__") or hasattr(values, "__arrow_c_array__"):
             return _from_arrow(values, name)
         if hasattr(values, "__next__"):
@@ -163,12 +168,34 @@ def _as_numpy(values: object, name: str) -> Array:
     return _objects_to_floats(array)
 
 
-def as_array(values: object) -> Array | None:
-    """NumPy's array of `values`; None on an error, whose text may quote one."""
-    try:
-        return np.asarray(values)
-    except Exception:
-        return None
+def homes_of(values: object) -> set[str]:
+    """Libraries of the type and its bases: subclasses, wherever they are defined, count as their bases."""
+    return {base.__module__.partition(".")[0] for base in type(values).__mro__}
+
+
+def numpy_of(values: Any) -> Any:
+    """Arrays of xarray, and of libraries with DLPack, as NumPy's; all else as it is."""
+    if isinstance(values, np.ndarray):
+        return values
+    if "xarray" in homes_of(values) and hasattr(values, "to_numpy"):
+        return values.to_numpy()
+    if not hasattr(values, "__dlpack__") or hasattr(values, "__arrow_c_array__"):
+        return values
+    array = as_array(values)
+    return values if array is None else array
+
+
+def as_array(values: Any) -> Array | None:
+    """NumPy's array of `values`, also from another device; None on an error, whose text may quote one."""
+    exported = hasattr(values, "__dlpack__")
+    if not exported or hasattr(values, "__array__"):
+        with suppress(Exception):
+            return np.asarray(values)
+    ways: tuple[Json, ...] = ({}, {"device": "cpu", "copy": True}) if exported else ()
+    for given in ways:
+        with suppress(Exception):
+            return np.from_dlpack(values, **given)
+    return None
 
 
 def _from_masked(values: Any) -> Array:
@@ -327,10 +354,7 @@ _FAMILIES: tuple[tuple[type, ...], ...] = (
 
 
 def one_family(entries: Iterable[Any]) -> bool:
-    """True if entries, but missing ones, are of one kind: numbers, texts, dates, times with or without a zone, ...
-
-    Arrow gives a list one type, so of several kinds one row would change the texts of the others.
-    """
+    """True if entries, but missing ones, are of one kind: numbers, texts, dates, times with or without a zone, ..."""
     kinds = {kind for kind in set(map(type, entries)) if kind.__name__ not in ("NoneType", "NAType")}
     if len(kinds) == 1 and not any(issubclass(kind, datetime) for kind in kinds):
         return True

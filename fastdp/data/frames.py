@@ -1,7 +1,6 @@
 """Many streams from a matrix, lists of columns, Arrow lists or data frames, and results in the input's form.
 
-Streams are rows; contiguous float64 is used without a copy.  Frames are read through Arrow: one row per value (long),
-or one column per stream (wide).
+Streams are rows.  Frames are read through Arrow: one row per value (long), or one column per stream (wide).
 """
 
 from __future__ import annotations
@@ -18,9 +17,11 @@ from fastdp.data.column import (
     as_array,
     as_column,
     as_floats,
+    homes_of,
     is_in_order,
     is_number,
     kind_of,
+    numpy_of,
     open_arrow,
     read_only,
 )
@@ -52,7 +53,6 @@ class StreamRows:
 
     @property
     def size(self) -> int:
-        """Number of rows, that is of streams."""
         return self.lengths.size
 
     def take(self, which: Indices, begin: int, end: int | None = None) -> tuple[Floats, Indices]:
@@ -69,6 +69,7 @@ class StreamRows:
 
 def as_rows(streams: object, offsets: object = None) -> StreamRows:
     """Rows from arrays and lists; ``offsets`` are borders in a one-dimensional array; else DataError."""
+    streams = numpy_of(streams)
     if offsets is not None:
         borders = as_column(offsets, "offsets")
         if borders.dtype.kind not in "iu":
@@ -209,7 +210,6 @@ def _table(frame: Frame, columns: dict[str, str]) -> pa.Table:
 
 
 def _wide(frame: Any, family: str, time: str | None) -> Streams:
-    """Streams from each column except `time`, in order or sorted by time."""
     if family == "duckdb" or hasattr(frame, "collect"):
         frame = arrow.table(frame if family == "duckdb" else frame.collect())
     times, order = None, None
@@ -235,7 +235,7 @@ def _columns(frame: Any) -> list[tuple[Any, Any]]:
 
 
 def _long(frame: Frame, family: str, value: str, by: str, time: str | None) -> Streams:
-    """Streams from rows of (id, value), each sorted by time if given, in order of first rows."""
+    """Streams from rows of (id, value), each sorted by time if given."""
     table = _table(frame, {"value": value, "by": by} | ({} if time is None else {"time": time}))
     codes, ids = _codes(table.column(by), by)
     values = as_floats(as_column(table.column(value), value))
@@ -290,12 +290,13 @@ _SPELLED = {"pandas": "{}.iloc[:, {}]", "polars": "{}[:, {}]", "pyarrow": "{}.co
 def as_shaped(values: Any, name: str) -> tuple[Array, Back]:
     """The numbers as one column, and a function that gives as many the input's form.
 
-    `values`: a number, an array of any shape, (nested) lists, a pandas or polars series or frame, an Arrow array or
-    table, or as :func:`~fastdp.data.column.as_column`; DataError unless real.  The column is integer only if all
-    numbers are.
+    `values`: a number, an array of any shape (another library's comes back as NumPy's), (nested) lists, a pandas or
+    polars series or frame, an Arrow array or table, or as :func:`~fastdp.data.column.as_column`; DataError unless
+    real.  The column is integer only if all numbers are.
     """
     if is_number(values):
         return as_column([values], name), lambda out: out.reshape(-1)[0].item()
+    values = numpy_of(values)
     family = _family(values)
     if family in _SPELLED and hasattr(values, "shape"):
         spelled = _SPELLED[family]
@@ -324,7 +325,7 @@ def _frame_like(values: Any, family: str) -> Back:
 
 
 def _series_like(values: Any) -> Back:
-    homes = {base.__module__.partition(".")[0] for base in type(values).__mro__}
+    homes = homes_of(values)
     if "pandas" in homes and hasattr(values, "to_frame") and hasattr(values, "index"):
         return lambda out: import_module("pandas").Series(out, index=values.index, name=values.name)
     if "polars" in homes:

@@ -107,7 +107,6 @@ def _damage_named(path: str) -> Iterator[None]:
 
 
 def _open_array(path: str, column: str | None, chunk_size: int) -> ValueSource:
-    """Open a column of an array, or an array of an archive, whose name is then the column's."""
     where, fault = path, f"{path}: not a readable {path[-4:].lower()} file"
     # Opened here, because NumPy leaves a damaged archive open.
     with Path(path).open("rb") as file:
@@ -156,11 +155,11 @@ def pick_column(column: str | None, names: Sequence[str] | None, width: int, whe
         raise DataError(f"{where} has {width} columns: expected --column, one of {listed(names, width)}")
     if names is not None and column in names:
         if list(names).count(column) > 1:
-            raise DataError(f"--column {column!r}: {where} has several columns of that name; expected a number")
+            raise DataError(f"column = {column!r}: {where} has several columns of that name; expected a number")
         return list(names).index(column)
     if is_index(column) and int(column) < width:
         return int(column)
-    raise DataError(f"--column {column!r}: {where} has no such column; expected one of {listed(names, width)}")
+    raise DataError(f"column = {column!r}: {where} has no such column; expected one of {listed(names, width)}")
 
 
 def is_index(column: str) -> bool:

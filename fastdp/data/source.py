@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from fastdp import validation
 from fastdp._lazy import imported
-from fastdp.data.column import kind_of, one_family
+from fastdp.data.column import homes_of, kind_of, one_family
 from fastdp.errors import DataError, ParameterError
 from fastdp.kinds import Frame, Integers
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 #: Rows read at a time: a few columns of them stay below some 10 MB.
 BATCH = 2**18
 ACCEPTED = (
-    "a data frame of pandas, polars or pyarrow, a polars LazyFrame, a DuckDB relation, an Arrow stream, or the path "
-    "of a Parquet or CSV file"
+    "a data frame of pandas, polars or pyarrow, a polars LazyFrame, a DuckDB relation, a Dataset of xarray, an Arrow "
+    "stream, or the path of a Parquet or CSV file"
 )
 #: How a file is read, by the end of its name.
 FORMATS = {".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".arrow": "ipc", ".feather": "ipc"}
@@ -34,8 +34,6 @@ FAMILIES = ("pandas", "polars", "pyarrow", "duckdb")
 
 
 class _Module:
-    """A module that is imported when it is first used; ParameterError with the install command."""
-
     def __init__(self, name: str) -> None:
         self._name = name
 
@@ -89,14 +87,12 @@ class Source:
             ) from None
 
     def table(self) -> pa.Table:
-        """All columns as one Arrow table."""
         batches = list(self.batches())
         if batches:
             return arrow.Table.from_batches(batches)
         return narwhals.Schema({name: self.schema[name] for name in self.columns}).to_arrow().empty_table()
 
     def twice(self) -> Source:
-        """A source that can be read again, in memory if necessary."""
         if self.again:
             return self
         held = list(self.batches())
@@ -128,6 +124,8 @@ def open_source(frame: Frame | EngineTable, columns: Sequence[str], dictionary: 
         ahead = {"batch_size": BATCH, "batch_readahead": 2, "fragment_readahead": 1}
         return Source("pyarrow", chosen, schema, lambda: iter(opened.scanner(chosen, **ahead).to_batches()))
     try:
+        if hasattr(frame, "to_dataframe") and "xarray" in homes_of(frame):
+            opened = frame.to_dataframe().reset_index()
         wrapped = wrap(opened)
         schema = wrapped.collect_schema()
     except TypeError:

@@ -71,8 +71,6 @@ def _seconds(parse: Callable[[str], datetime], cell: str) -> float | None:
 
 
 class _Times:
-    """Parser of times in the first valid cell's notation."""
-
     def __init__(self) -> None:
         american = lambda cell: datetime.strptime(cell, "%m/%d/%Y %H:%M:%S")  # noqa: E731
         moments = partial(_seconds, datetime.fromisoformat), partial(_seconds, american)
@@ -114,7 +112,6 @@ class _Lines:
         self.waiting.extend(io.StringIO(block.decode("utf-8", "surrogateescape"), newline=None))
 
     def block(self, size: int, enough: int = 0) -> bytes:
-        """Complete lines of the next text; waits only below `enough` bytes."""
         while not self._ended:
             got = self._stream.read1(size)
             self._ended = not got
@@ -161,7 +158,6 @@ class _Table:
             self._first = np.array([self._values(row, line)])
 
     def _choose(self, choose: Choose, row: Sequence[str]) -> bool:
-        """Choose the columns by the first row; True for a header: names in place of numbers."""
         numeric = any(number(cell) is not None for cell in row)
         wanted = choose(() if numeric else row)
         named = any(column in row and not is_index(column) for column in wanted.values() if column is not None)
@@ -182,7 +178,6 @@ class _Table:
         return headings.pop()
 
     def chunks(self, count: int, live: bool) -> Generator[Floats, None, None]:
-        """Chunks to the end; with `live`, as lines arrive."""
         values: Floats | None = self._first
         while values is not None:
             if len(values):
@@ -196,7 +191,6 @@ class _Table:
                 values = self._by_rows(count)
 
     def _by_arrow(self, block: bytes) -> Floats | None:
-        """Values of `block`; None without Arrow or for other than numbers."""
         # Arrow overlooks a quote that continues after the block, and a byte order mark.
         odd = b'"' in block or block.startswith(codecs.BOM_UTF8)
         if len(block) < BLOCK // 2 or odd or self._blank or self._times.notations[0] is not number:
@@ -227,7 +221,6 @@ class _Table:
         return np.column_stack([table.column(name).to_numpy() for name in wanted])
 
     def _by_columns(self, count: int) -> Floats | None:
-        """Values of waiting lines; None if they need :meth:`_by_rows`."""
         lines, known = list(islice(self._lines.waiting, count)), self._times.notations
         text = "".join(lines)
         if self._blank or "_" in text or text.isspace():
@@ -247,7 +240,6 @@ class _Table:
         return None
 
     def _by_rows(self, count: int) -> Floats | None:
-        """Values of at most `count` rows, waiting for the first; None at the end."""
         values, line = list[list[float]](), self._lines.number + 1
         try:
             for row in self._rows:

@@ -63,7 +63,7 @@ def windows(rows: Foreign, job: Job, until: Instant, shards: int = 16) -> Foreig
     until : datetime, date or ISO text
         The end of the last window: public.  At the end of a bounded input Beam's watermark is beyond all times.
     shards : int
-        Number of shards over which persons are split; public.  The output does not depend on it, but the state does.
+        Number of shards over which persons are split; public and fixed.
 
     Returns
     -------
@@ -81,15 +81,12 @@ def windows(rows: Foreign, job: Job, until: Instant, shards: int = 16) -> Foreig
         return shard.next_end * 1000 if shard.next_end <= last else None
 
     def step(number: int, state: bytes | None, waiting: list[tuple[int, Foreign]], now: int) -> Step:
-        """State, shares of windows that ended, no rows that wait, and the next end."""
         shard = Shard(job, (number, shards), state)
         shard.take([row for _, row in waiting])
         shares = shard.advance(clock(job, now // 1000) or until)
         return shard.to_bytes(), shares, [], end_of(shard)
 
     class Merge(beam.DoFn):  # type: ignore[misc, name-defined]
-        """Keeps the shares of a window until those of all shards are there."""
-
         STATE = state.ReadModifyWriteStateSpec("state", beam.coders.BytesCoder())
 
         def process(
@@ -110,20 +107,14 @@ def windows(rows: Foreign, job: Job, until: Instant, shards: int = 16) -> Foreig
 
 
 def _whole(beam: Foreign) -> Foreign:
-    """State is kept for a key and window of Beam; here there is one window."""
     return beam.WindowInto(beam.window.GlobalWindows())
 
 
 def _waiting(beam: Foreign, due: Callable[[Foreign, int | None], int | None], step: Callable[..., Step]) -> Foreign:
-    """Stateful function of pairs (key, row): rows wait until the watermark passes `due`, then `step` takes them.
-
-    ``due``: of a row's microseconds, or of a key that begins (row None).
-    """
+    """Stateful function of pairs (key, row): rows wait until the watermark passes `due`, then `step` takes them."""
     state, of_state = engine("beam", "apache_beam.transforms.userstate"), beam.DoFn.StateParam
 
     class Waiting(beam.DoFn):  # type: ignore[misc]
-        """Continues a key when its timer fires."""
-
         ROWS = state.BagStateSpec("rows", beam.coders.PickleCoder())
         STATE = state.ReadModifyWriteStateSpec("state", beam.coders.BytesCoder())
         SOON = state.ReadModifyWriteStateSpec("soon", beam.coders.VarIntCoder())
@@ -143,7 +134,6 @@ def _waiting(beam: Foreign, due: Callable[[Foreign, int | None], int | None], st
             self._wake(due(key, None if row is None else at.micros), soon, timer)
 
         def _wake(self, when: int | None, soon: Foreign, timer: Foreign) -> None:
-            """Set the key's timer to `when`, in microseconds, unless it fires earlier: at the time in `soon`."""
             before = soon.read()
             if when is not None and (before is None or when < before):
                 soon.write(when)

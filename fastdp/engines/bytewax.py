@@ -23,8 +23,7 @@ def release(step_id: str, up: Foreign, job: Job, shards: int = 16) -> Foreign:
     job : Job
         Mechanism, name and location of the secret.
     shards : int
-        Public number of fleets, at least that of workers; no output depends on it, but the state: a restart with
-        another one is refused.
+        Public number of fleets, at least that of workers; a restart with another one is refused.
 
     Returns
     -------
@@ -42,8 +41,6 @@ def release(step_id: str, up: Foreign, job: Job, shards: int = 16) -> Foreign:
         return [(str(owner), row) for owner, row in zip(owners, rows, strict=True)]
 
     class Shard(operators.StatefulBatchLogic):  # type: ignore[misc, name-defined]
-        """State of one shard of the job's fleet in Bytewax's operator."""
-
         def __init__(self, state: bytes | None) -> None:
             # Bytewax does not say which shard a new one is; its first row does.
             self.fleet: Fleet | None = job.from_bytes(state, shards) if state else None
@@ -95,8 +92,6 @@ def windows(step_id: str, up: Foreign, job: Job, shards: int = 16) -> Foreign:
         return [(str(k), (k, item)) for i, item in enumerate(items) for k in whose[i]]
 
     class Collect(operators.StatefulBatchLogic):  # type: ignore[misc, name-defined]
-        """One shard of the job's windows in Bytewax's operator."""
-
         def __init__(self, state: tuple[int, bytes] | None) -> None:
             self.shard: Shard | None = Shard(job, (state[0], shards), state[1]) if state else None
 
@@ -109,8 +104,6 @@ def windows(step_id: str, up: Foreign, job: Job, shards: int = 16) -> Foreign:
             return None if self.shard is None else (self.shard.part[0], self.shard.to_bytes())
 
     class Merge(operators.StatefulBatchLogic):  # type: ignore[misc, name-defined]
-        """One window in Bytewax's operator, until all shards have given their share."""
-
         def __init__(self, state: Share | None) -> None:
             self.state = state
 

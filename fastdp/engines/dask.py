@@ -29,10 +29,6 @@ class DaskShards(Shards):
         As for :class:`fastdp.engines.shards.Shards`.
     client : distributed.Client
         Connection to the cluster.
-
-    Notes
-    -----
-    A task whose worker dies runs again on another one, with the same output.
     """
 
     def __init__(self, job: Job, folder: str | os.PathLike[str], shards: int = 16, *, client: Foreign) -> None:
@@ -53,7 +49,6 @@ class DaskShards(Shards):
 def _publish(
     job: Job, folder: str, part: tuple[int, int], batch: int, ids: Column, values: Floats, written: int
 ) -> Published:
-    """:meth:`Shard.publish` on a worker, which keeps its shards open."""
     place = folder, repr((job.name, job.secret, job.machine.describe())), part
     # Taken out while in use: a task that comes twice reads the state again.
     shard = _OPEN.pop(place, None) or Shard(job, folder, part)
@@ -140,7 +135,6 @@ def _open(frame: Foreign, columns: Sequence[str], dictionary: Sequence[str]) -> 
 
 
 def _parts(dataset: Foreign) -> list[Foreign]:
-    """A data set for each file, or row group of a single one."""
     from pyarrow.dataset import FileSystemDataset
 
     found = list(dataset.get_fragments())
@@ -176,7 +170,6 @@ def _worked(work: Callable[[Source], Integers], read: Callable[[Foreign], Source
 
 
 def _split(read: Callable[[Foreign], Source], part: Foreign, who: str, parts: int) -> list[Foreign]:
-    """Rows of a part by the part of their person."""
     rows = read(part).table()
     for i, field in enumerate(rows.schema):
         if arrow.types.is_dictionary(field.type):

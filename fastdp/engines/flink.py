@@ -36,8 +36,6 @@ def release(rows: Foreign, job: Job) -> Foreign:
     descriptor = engine("flink", "pyflink.datastream.state").ValueStateDescriptor
 
     class Streams(stream.KeyedProcessFunction):  # type: ignore[misc, name-defined]
-        """Continues one stream in each call."""
-
         def open(self, runtime_context: Foreign) -> None:
             self.state = runtime_context.get_state(descriptor("fastdp", types.PRIMITIVE_ARRAY(types.BYTE())))
 
@@ -60,7 +58,7 @@ def windows(rows: Foreign, job: Job, shards: int = 16) -> Foreign:
     job : Job
         Of a :class:`fastdp.Windows`.
     shards : int
-        Public number of shards of persons, which belongs to the state: a restart with another one is refused.
+        Public number of shards of persons; a restart with another one is refused.
 
     Returns
     -------
@@ -80,8 +78,6 @@ def windows(rows: Foreign, job: Job, shards: int = 16) -> Foreign:
         return context.get_state(states.ValueStateDescriptor("fastdp", types.PRIMITIVE_ARRAY(types.BYTE())))
 
     class Collect(stream.KeyedProcessFunction):  # type: ignore[misc, name-defined]
-        """Keeps the rows of a shard until a window of theirs ends."""
-
         def open(self, runtime_context: Foreign) -> None:
             self.state = sealed(runtime_context)
             self.rows = runtime_context.get_list_state(states.ListStateDescriptor("rows", types.PICKLED_BYTE_ARRAY()))
@@ -113,8 +109,6 @@ def windows(rows: Foreign, job: Job, shards: int = 16) -> Foreign:
             ctx.timer_service().register_event_time_timer(shard.next_end)
 
     class Merge(stream.KeyedProcessFunction):  # type: ignore[misc, name-defined]
-        """Keeps the shares of a window until those of all shards are there."""
-
         def open(self, runtime_context: Foreign) -> None:
             self.state = sealed(runtime_context)
 

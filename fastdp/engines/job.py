@@ -58,7 +58,7 @@ class Job:
     Notes
     -----
     Stream ``id`` equals a publisher's with ``key=job.key.of_stream(id)``, for any workers, shards and batches.  A
-    pickled job holds the secret's location; :meth:`to_bytes` seals by AES-256-GCM a state without the secret.
+    pickled job holds the secret's location, a sealed state no secret.
 
     Privacy: one stream's for each value.  Equal replays give equal output; altered ones cost one more release of
     later values (``docs/noise.md``, section 2).
@@ -247,7 +247,6 @@ def is_many(value: object) -> bool:
 
 
 def _read(secret: str | Callable[[], bytes]) -> Key:
-    """The key at a location; errors never show its content."""
     if callable(secret):
         found, place = secret(), "secret(): "
     else:

@@ -73,7 +73,7 @@ def windows(frame: Foreign, job: Job) -> Foreign:
 
     Notes
     -----
-    Sealed sums of the partitions meet in a repartition topic.  Both guarantees of Quix count each message once; with
+    Both guarantees of Quix count each message once; with
     "at-least-once" a window may be given again, the same.
     """
 
@@ -128,7 +128,7 @@ def _as_json(entry: object) -> object:
 
 
 def _checkpoint(frame: Foreign, read: Callable[..., Foreign], write: Callable[[Foreign], bytes]) -> Foreign:
-    """A sink of which only `flush` is used: Quix calls it at the end of a checkpoint, before it writes the states."""
+    """A sink of which only `flush` is used, at the end of a checkpoint, before Quix writes the states."""
     kind, sinks = engine("quix", "quixstreams.dataframe").StreamingDataFrame, engine("quix", "quixstreams.sinks")
     if not isinstance(frame, kind):
         raise ParameterError(f"frame is a {type(frame).__name__}: expected a quixstreams StreamingDataFrame")
@@ -150,7 +150,6 @@ def _checkpoint(frame: Foreign, read: Callable[..., Foreign], write: Callable[[F
             self._open: dict[bytes, tuple[Foreign, Foreign]] = {}
 
         def opened(self, state: Foreign, *more: Foreign) -> Foreign:
-            """Entries of Quix's `state`, read with `more`; StateError if its last checkpoint was not flushed."""
             stored = state.get_bytes(ENTRY)
             if stored in self._open:
                 return self._open[stored][1]
@@ -169,17 +168,14 @@ def _checkpoint(frame: Foreign, read: Callable[..., Foreign], write: Callable[[F
             return opened
 
         def flush(self) -> None:
-            """Write the sealed states to Quix's store."""
             ended, self._open = self._open, {}
             for state, opened in ended.values():
                 state.set_bytes(ENTRY, write(opened))
 
         def on_paused(self) -> None:
-            """Drop the open streams: Quix repeats the checkpoint."""
             self._open = {}
 
-        def add(self, *_: Foreign, **__: Foreign) -> None:
-            """Do nothing: no message arrives here."""
+        def add(self, *_: Foreign, **__: Foreign) -> None: ...
 
     made = Checkpoint()
     frame.processing_context.sink_manager.register(made)

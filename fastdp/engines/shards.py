@@ -66,7 +66,6 @@ class Shard:
         return rows, out
 
     def _before(self, batch: int, written: int) -> int:
-        """Batch of the state before `batch`, 0 at first; StateError if lost."""
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         numbers = list(self._numbers())
         newest = max(numbers, default=0)
@@ -120,10 +119,7 @@ class Shards(ABC):
             raise
 
     def _begin(self) -> None:
-        """Write the state before the first batch of each shard; StateError for another job's folder, or a lost state.
-
-        Parameters are written last: a folder with them is complete.
-        """
+        """Write the state before the first batch of each shard, parameters last: a folder with them is complete."""
         path, made = self.folder / JOB, [self.folder / f"shard-{k}-of-{self.shards}" for k in range(self.shards)]
         begun = path.exists()
         if begun:
@@ -184,8 +180,7 @@ class Shards(ABC):
         return rows[order], out[order]
 
     @abstractmethod
-    def _run(self, batch: int, shares: dict[int, Share]) -> dict[int, Published]:
-        """Answers of :meth:`Shard.publish` on the workers, by shard."""
+    def _run(self, batch: int, shares: dict[int, Share]) -> dict[int, Published]: ...
 
     def close(self) -> None:
         """Release the folder; the state files stay."""

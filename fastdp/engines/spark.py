@@ -65,7 +65,6 @@ def release(frame: Foreign, job: Job, *, id: str, order: str, value: str, into: 
 
 
 def _rows(frame: Foreign, id: str, order: str, value: str, into: str) -> tuple[Foreign, Foreign]:
-    """The rows under names that Spark takes in a group, and the schema of what they publish."""
     engine("spark", "pyspark")
     check_names([id, order, value], frame.columns, frame)
     kind = frame.schema[id].dataType.typeName()
@@ -78,7 +77,6 @@ def _rows(frame: Foreign, id: str, order: str, value: str, into: str) -> tuple[F
 
 
 def _published(fleet: Fleet, batch: Foreign, names: list[str]) -> Foreign:
-    """Published rows of an Arrow `batch`, on a worker."""
     import pyarrow as pa
 
     ids, order, values = batch.columns
@@ -114,8 +112,6 @@ def release_stream(frame: Foreign, job: Job, *, id: str, order: str, value: str,
     processor = engine("spark", "pyspark.sql.streaming").StatefulProcessor
 
     class Streams(processor):  # type: ignore[misc, valid-type]
-        """Spark's stateful processor: continues one stream in each call."""
-
         def init(self, handle: Foreign) -> None:
             self.state = handle.getValueState("fastdp", "state binary")
 
@@ -149,10 +145,6 @@ def windows(frame: Foreign, job: Job, shards: int = 16) -> Foreign:
     -------
     pyspark.sql.DataFrame
         Released rows: ``window``, keys, statistics and their intervals; for an append query with a checkpoint.
-
-    Notes
-    -----
-    As for :func:`release_stream`.
     """
     processor = engine("spark", "pyspark.sql.streaming").StatefulProcessor
     from pyspark.sql import functions as f
@@ -167,8 +159,6 @@ def windows(frame: Foreign, job: Job, shards: int = 16) -> Foreign:
     plain = {name: f"fastdp_{i}" for i, name in enumerate(names)}
 
     class Collect(processor):  # type: ignore[misc, valid-type]
-        """Keeps the open windows of a shard."""
-
         def init(self, handle: Foreign) -> None:
             self.handle, self.state = handle, handle.getValueState("fastdp", "state binary")
 
@@ -209,8 +199,6 @@ def windows(frame: Foreign, job: Job, shards: int = 16) -> Foreign:
             yield pd.DataFrame(shares, columns=["window", "share"])
 
     class Merge(processor):  # type: ignore[misc, valid-type]
-        """Keeps the shares of a window until those of all shards are there."""
-
         def init(self, handle: Foreign) -> None:
             self.state = handle.getValueState("fastdp", "state binary")
 
@@ -279,7 +267,6 @@ def _open(frame: Foreign, columns: Sequence[str], dictionary: Sequence[str]) -> 
 
 
 def _added(frame: Foreign, empty: Source, work: Callable[[Source], Integers], who: str | None) -> Integers:
-    """Sum of `work` over parts of the frame, each of which has all rows of its persons."""
     columns = empty.columns
     if who is not None:
         frame = frame.repartition(_owner(lambda column: parts_of_persons(column, 2**31 - 1)[0], who))
@@ -327,7 +314,6 @@ def _passed(number: int, data: bytes) -> Foreign:
 
 
 def _owner(owned: Callable[[Foreign], Integers], name: str) -> Foreign:
-    """Column of the part of each row's person, or of another column."""
     from pyspark.sql import functions as f
     from pyspark.sql.pandas.functions import ArrowUDFType
 
@@ -336,7 +322,6 @@ def _owner(owned: Callable[[Foreign], Integers], name: str) -> Foreign:
 
 
 def _column(name: str) -> Foreign:
-    """Spark column called `name`, which may contain dots."""
     from pyspark.sql import functions as f
 
     return f.col("`{}`".format(name.replace("`", "``")))

@@ -1,8 +1,4 @@
-"""Windows inside engines: shards hold rows by person, and one release adds up their exact sums (``docs/engines.md``).
-
-:class:`Shard` collects rows and, once the clock passes a window's end, gives its :data:`Share`, exact sums, sealed;
-:func:`merge` adds each shard's once, and releases the window when all are there.
-"""
+"""Windows inside engines: shards hold rows by person; one release adds up their exact sums (``docs/engines.md``)."""
 
 from __future__ import annotations
 
@@ -68,7 +64,7 @@ def columns_of(job: Job, rows: Sequence[Mapping[str, object]]) -> Columns:
 
 
 def owners(job: Job, rows: Columns, shards: int) -> Indices:
-    """Shard of each row: that of its person, or any one, the same each time."""
+    """Shard of each row: that of its person, or any one."""
     machine = machine_of(job)
     who = machine.plan.who
     if who is None:
@@ -88,7 +84,7 @@ def parts_of_persons(persons: Foreign, parts: int) -> tuple[Indices, Flags | Non
 
 
 def is_person(key: str, persons: Sequence[object]) -> bool:
-    """True if `key` is the text that all of `persons` are digested as: one person has no second key."""
+    """True if `key` is the text that all of `persons` are digested as."""
     # Equal representations of one type are one person; each type alone, as Arrow would give all of them one.
     distinct = {(type(each), repr(each)): each for each in persons}.values()
     return all(texts_of(as_arrow([each], "persons"))[0].as_py() == key for each in distinct)
@@ -105,8 +101,7 @@ def _read(
 ) -> Iterator[tuple[Sequence[int], T]]:
     """Places of rows, by parts that are accepted together, and the answer of `call` to their columns.
 
-    A row changes no other: where one is not accepted beside others, rows of each type, then halves of them, are asked
-    for alone.  A row that is not accepted alone is dropped, so that it cannot stop the job; the log says why.
+    A row that is not accepted alone is dropped, so that it cannot stop the job; the log says why.
     """
     waiting: list[Sequence[int]] = [range(len(rows))] if len(rows) else []
     while waiting:
@@ -160,7 +155,6 @@ class Shard:
         self._collect(times, values, keys, persons, None)
 
     def take(self, rows: Sequence[Mapping[str, object]]) -> None:
-        """Add rows, without those that are not accepted."""
         for _ in _read(self._job, rows, self.add):
             pass
 
@@ -185,7 +179,6 @@ class Shard:
         return -(-self._machine.calendar.edge(self._state.closed + 1) // 1000)
 
     def to_bytes(self) -> bytes:
-        """Sealed state."""
         return _seal(self._job, self.part[1], {"part": self.part[0], **self._machine.pack(self._state)})
 
     def _collect(self, *batch: Any) -> Integers:
@@ -234,7 +227,6 @@ def schema_of(job: Job) -> Foreign:
 
 
 def _published_columns(table: Table) -> Foreign:
-    """Columns of released windows, without revised numbers, which rest on several windows."""
     frame = table.arrow
     return frame.select([name for name in frame.column_names if "revised" not in name]).replace_schema_metadata()
 
@@ -248,7 +240,6 @@ def clock(job: Job, watermark: int) -> datetime | None:
 
 
 def _key(job: Job) -> Key:
-    """Noise key of the job's windows: that of ``fastdp.Windows(..., key=job.key)``."""
     return job.key.bind(machine_of(job).plan)
 
 
@@ -262,7 +253,6 @@ def _seal(job: Job, shards: int, content: Json) -> bytes:
 
 
 def _open(job: Job, state: bytes, shards: int) -> Json:
-    """Content of a sealed state or share; StateError for another job's, parameters or number of shards."""
     opened = Seal(job.seal).open(bytes(state), "the state")
     with codec.decode_errors("the state"):
         content: Json = codec.decode(opened.frames[0])

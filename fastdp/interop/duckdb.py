@@ -1,8 +1,4 @@
-"""Exact noise in DuckDB's SQL, for numbers that a query has aggregated.
-
-One registered function is one release: the caller states the change of all its values by one contribution, so answers
-to all queries together cost epsilon.
-"""
+"""Exact noise in DuckDB's SQL, for numbers that a query has aggregated."""
 
 from __future__ import annotations
 

@@ -1,12 +1,9 @@
-"""A measurement for OpenDP whose noise and privacy map are fastdp's.
-
-Both are in :class:`fastdp.streams.add_noise.VectorNoise`, which holds the proof; OpenDP requires the feature
-"honest-but-curious" for external code.
-"""
+"""A measurement for OpenDP whose noise and privacy map are fastdp's."""
 
 from __future__ import annotations
 
 from fractions import Fraction
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -86,6 +83,10 @@ def make_discrete_laplace(
         None if resolution is None else validation.positive("resolution", resolution),
     )
 
+    # Noise itself stays within int64.
+    ends = np.iinfo(f"{carrier[0]}{int(carrier[1:]) // 8}") if integers else np.finfo(carrier.replace("f", "float"))
+    least, most = ends.min, min(ends.max, 2**63 - 1) if integers else ends.max
+
     def release(values: Any) -> Any:
         # Unsigned ones may pass int64; the exception would quote a value.
         column = np.atleast_1d(np.array(values, np.float64 if not integers else f"{carrier[0]}8"))
@@ -94,8 +95,7 @@ def make_discrete_laplace(
             column = np.nan_to_num(column)
         noisy = noise.noisy(column, Key.choose(None, None))
         if integers:
-            ends = np.iinfo(np.dtype(f"{carrier[0]}{int(carrier[1:]) // 8}"))
-            noisy = np.clip(noisy, max(ends.min, -(2**63)), min(ends.max, 2**63 - 1))
+            noisy = np.clip(noisy, least, most)
         listed: list[Any] = noisy.tolist()
         return listed if kind == "VectorDomain" else listed[0]
 
@@ -105,7 +105,7 @@ def make_discrete_laplace(
         return round_up(noise.loss(Fraction(distance)))
 
     try:
-        return dp.m.make_user_measurement(
+        measurement = dp.m.make_user_measurement(
             input_domain, input_metric, dp.max_divergence(), release, privacy_map, TO=input_domain.carrier_type
         )
     except dp.OpenDPException as error:
@@ -114,6 +114,29 @@ def make_discrete_laplace(
         raise ParameterError(
             'OpenDP\'s features are not enabled: expected dp.enable_features("contrib", "honest-but-curious") first'
         ) from None
+    if kind == "AtomDomain" and carrier != "f32":
+        measurement.__class__ = _number_class()
+        measurement.release, measurement.kind, measurement.ends = release, int if integers else float, (least, most)
+    return measurement
+
+
+@cache
+def _number_class() -> Any:
+    """OpenDP's class, which converts one number twice each way around a function of Python, without conversions."""
+    parent = _opendp().Measurement
+
+    class Measurement(parent):  # type: ignore[misc, valid-type]
+        # Of ctypes: inherited, it would not reach C's side, which frees the pointer.
+        _type_ = parent._type_
+
+        def __call__(self, arg: Any) -> Any:
+            if type(arg) is self.kind and self.ends[0] <= arg <= self.ends[1]:
+                return self.release(arg)
+            return super().__call__(arg)
+
+        invoke = __call__
+
+    return Measurement
 
 
 def _opendp() -> Any:

@@ -152,7 +152,6 @@ _IN_LINE = tuple(field.name for field in dataclasses.fields(Entry) if field.name
 
 
 def _depth(line: str) -> int:
-    """Nesting depth of a JSON text."""
     deepest = level = 0
     for mark in re.sub(r'"(?:[^"\\]|\\.)*"|[^][{}"]', "", line):
         level += 1 if mark in "[{" else -1
@@ -176,7 +175,6 @@ def _refuse_parts(entry: Entry) -> None:
 
 
 def _plain_guarantee(guarantee: object) -> Guarantee:
-    """Checked Guarantee, whatever class derived from it."""
     if not isinstance(guarantee, Guarantee):
         wanted = "expected a fastdp.Guarantee, or a publisher that has one"
         raise ParameterError(f"guarantee = {validation.shown(guarantee)}: {wanted}")
@@ -191,7 +189,6 @@ def _plain_guarantee(guarantee: object) -> Guarantee:
 
 @lru_cache(maxsize=256, typed=True)
 def _recorded_guarantee(**said: Any) -> Guarantee:
-    """Guarantee in a line, cached by type too: True equals 1."""
     return _plain_guarantee(Guarantee.from_dict(said))
 
 

@@ -355,7 +355,6 @@ class Ledger:
             state.append(body)
 
     def _enter(self, kind: str, given: Guarantee | Guaranteed, mechanism: object, **said: Any) -> Entry:
-        """Append a line that spends or reserves; BudgetError undoes it."""
         fingerprint, guarantee = None, given
         promised = getattr(given, "guarantee", None)
         if not isinstance(given, Guarantee) and isinstance(promised, Guarantee):
@@ -377,7 +376,6 @@ class Ledger:
             return replace(wanted, id=line["id"], time=line["time"], nonce=line["nonce"])
 
     def _refuse(self, state: LedgerState, wanted: Entry) -> None:
-        """BudgetError if the release just added passes a limit."""
         stream, odometer = wanted.stream, state.odometer
         limit = self._lowest(state, stream)
         after = odometer.total(stream, limit=limit)
@@ -428,11 +426,9 @@ class Ledger:
             return replace(reserved, state=ENDS[kind], stop=where)
 
     def _lowest(self, state: LedgerState, stream: str) -> Budget:
-        """Lower of the file's and this object's limits."""
         return _least(_recorded(state, stream), self._limit)
 
     def _left(self, state: LedgerState, stream: str, region: Region) -> Budget:
-        """Cost allowed to a release on a region."""
         odometer, limit = state.odometer, self._lowest(state, stream)
         total = odometer.total
         found = budget_left(limit, total(stream, limit=limit), total(stream, region, limit))
@@ -448,12 +444,10 @@ def _least(*limits: Budget) -> Budget:
 
 
 def _length(per: Duration | None) -> str | None:
-    """Text of a period's length."""
     return None if per is None else parse_length("per", per)[0]
 
 
 def _recorded(state: LedgerState, stream: str) -> Budget:
-    """Lowest of the file's limits; one for a period also holds for one unit."""
     return _least(*(state.limit(stream, per) for per in (None, *state.lengths())))
 
 
@@ -466,7 +460,6 @@ def _renewing(state: LedgerState, stream: str, region: Region) -> Iterator[tuple
 
 
 def _by_period(state: LedgerState, stream: str, length: str) -> dict[str | None, Budget]:
-    """Loss of a person by period; see :meth:`Ledger.by_period`."""
     odometer = state.odometer
     if (per := odometer.renewal(stream, length)) is None:
         return {}
@@ -490,7 +483,6 @@ def in_words(loss: Guarantee | Budget) -> str:
 
 
 def _refuse_noise(state: LedgerState, wanted: Entry) -> None:
-    """BudgetError if an earlier entry has the same noise."""
     earlier = None if wanted.fingerprint is None else state.noise(wanted.fingerprint)
     if earlier is not None:
         number, stream = earlier

@@ -1,8 +1,5 @@
 """Exact sums of the costs of a stream's releases, in SQL tables, their composition, and the budget left.
 
-A pure epsilon has the rho epsilon^2 / 2; a release with a delta and no rho has none.  With a rho, epsilon is the
-least by sum, by rhos at the summed delta, and by Renyi divergences.
-
 Source: ToPS section 2.4; Rogers et al. 2016 (filters for adaptive budgets); ``docs/privacy.md``, section 3.
 """
 
@@ -52,7 +49,6 @@ class Loss:
     rho: Fraction | float = math.inf
 
     def within(self, limit: Budget) -> bool:
-        """Return whether `limit`, as its decimals say, allows this loss."""
         return _fits(self.epsilon, limit.epsilon) and _fits(self.delta, limit.delta)
 
 
@@ -266,7 +262,6 @@ class Region(NamedTuple):
 
     @classmethod
     def of(cls, entry: Entry) -> Region:
-        """Entry's region, reduced to bounds proved disjoint for its unit."""
         if entry.kind == VALUE:
             return cls(entry.part, entry.start, entry.stop)
         rows, times = entry.kind.rows, entry.guarantee.times
@@ -276,7 +271,6 @@ class Region(NamedTuple):
 
     @classmethod
     def at(cls, times: Times) -> Region:
-        """The rows at these times."""
         return cls(None, times.start, times.stop, json.dumps(times[:2]))
 
     @property
@@ -303,7 +297,6 @@ class Account(NamedTuple):
 
 
 def _pack(number: int) -> bytes:
-    """Bytes that sort as the numbers do."""
     count = (number.bit_length() + 7) // 8
     return count.to_bytes(2) + number.to_bytes(count).rstrip(b"\0")
 
@@ -328,9 +321,8 @@ class Temporary(sqlite3.Connection):
 class Odometer:
     """The largest cost of each stream's releases to any one of its elements, or of a region's.
 
-    Releases on the full stream add up; of ranges, shares and times the largest sum counts; ranges without a label may
-    meet any share.  A replaced value is one element less and one more.  Other units, columns and zones add up in the
-    weakest unit (:func:`multiple`).
+    Releases on the full stream add up; of ranges, shares and times the largest sum counts.  A replaced value is one
+    element less and one more.  Other units, columns and zones add up in the weakest unit (:func:`multiple`).
     """
 
     def __init__(self, db: sqlite3.Connection | None = None) -> None:
@@ -379,7 +371,6 @@ class Odometer:
                 self._raise(account, measure, region, times * amount)
 
     def _raise(self, account: int, measure: int, region: Region, amount: int) -> None:
-        """Change a region's sums; a row's holds until the next row's start."""
         key = account, measure, region.scope, region.part or ""
         start, stop = region.start or 0, region.stop
         for edge in (start, stop):
@@ -402,10 +393,7 @@ class Odometer:
         )
 
     def total(self, stream: str, region: Region = EVERYWHERE, limit: Budget | None = None) -> Loss:
-        """Cost of a stream's releases; ParameterError if units do not compose.
-
-        A limit fixes the orders of divergences: the best ones could depend on outputs.
-        """
+        """Cost of a stream's releases; ParameterError if units do not compose.  A limit fixes divergences' orders."""
         accounts = self._accounts(stream)
         kinds = {account.kind for account in accounts}
         common = common_kind(kinds, stream)
@@ -428,8 +416,6 @@ class Odometer:
         return self._concentrated(accounts, region, loss, limit) if len(kinds) == 1 and delta else loss
 
     def _concentrated(self, accounts: list[Account], region: Region, loss: Loss, limit: Budget | None) -> Loss:
-        """Loss with the least epsilon, if all releases have a rho."""
-
         def most(measure: int) -> int:
             return sum(self._most(account, measure, region) for account in accounts)
 
@@ -457,7 +443,6 @@ class Odometer:
         return None
 
     def released(self, stream: str, per: Period) -> set[int]:
-        """Periods that a release with public times meets."""
         found = set()
         for account in self._renewed(stream, per):
             for measure in (EPSILON, DELTA):
@@ -473,7 +458,6 @@ class Odometer:
         return self.released(stream, per) | self.fullest(stream, per)
 
     def fullest(self, stream: str, per: Period) -> set[int]:
-        """Periods in which releases without public times cost most."""
         return {_fullest(unit, per) for account in self._renewed(stream, per) if (unit := _unit(account))}
 
     def changes(self, stream: str, per: Period, number: int, region: Region) -> int:
@@ -485,7 +469,6 @@ class Odometer:
         return max((unit.between(start, stop) or 1 for unit in units if unit is not None), default=1)
 
     def _renewed(self, stream: str, per: Period) -> list[Account]:
-        """Accounts of units with periods of at most this length."""
         return [account for account in self._accounts(stream) if (unit := _unit(account)) and unit.size <= per.size]
 
     def of_person(self, stream: str, per: Period, number: int) -> Loss:
@@ -553,14 +536,12 @@ class Odometer:
         ]
 
     def _classes(self, account: int) -> Iterator[int]:
-        """Yield the measures of pure releases' classes, which lie above all others."""
         measure: int | None = SPAN_RHO
         asked = "SELECT min(measure) FROM level WHERE account = ? AND measure > ?"
         while (measure := self._db.execute(asked, (account, measure)).fetchone()[0]) is not None:
             yield measure
 
     def _most(self, account: Account, measure: int, region: Region) -> int:
-        """Largest sum of a measure at an element of a region."""
         most = 0
         # Positions in a labelled share are not positions in the stream, nor instants of another column.
         asked = RANGES if region.part is None else PARTS
@@ -573,7 +554,6 @@ class Odometer:
         return most
 
     def _highest_in(self, region: Region, values: tuple[object, ...]) -> int:
-        """Largest sum of a measure at a position of a region."""
         among, values = f"{_LEVELS} AND part = ?", (*values, region.part or "")
         before = f"SELECT max(start) FROM level WHERE {among} AND start <= ?"
         start = self._db.execute(before, (*values, region.start or 0)).fetchone()[0]
@@ -584,7 +564,6 @@ class Odometer:
         return self._highest(among, values, "+sum")
 
     def _highest(self, among: str, values: tuple[object, ...], of: str = "sum") -> int:
-        """Largest sum of a condition's rows; 0 without."""
         found = self._db.execute(f"SELECT max({of}) FROM level WHERE {among}", values).fetchone()[0]
         return 0 if found is None else _unpack(found)
 
@@ -604,7 +583,6 @@ def _fullest(unit: Period, per: Period) -> int:
 
 
 def _by_rho(loss: Loss, rho: int) -> tuple[Loss, float]:
-    """Loss with the epsilon of the total rho, if less, and its delta."""
     delta = math.nextafter(float(loss.delta), 0.0)
     if not 0 < rho < NO_RHO:
         return loss, 0.0

@@ -67,21 +67,19 @@ Mac = Callable[[bytes], bytes]
 
 
 class LedgerState:
-    """An open ledger's tables, in a transaction; ``fetchall``, as an open cursor in a traceback holds a lock."""
+    """An open ledger's tables, in a transaction; an open cursor in a traceback would hold a lock."""
 
     def __init__(self, db: sqlite3.Connection, mac: Mac) -> None:
         self.db, self.mac = db, mac
         self.odometer = odometer.Odometer(db)
 
     def last(self) -> tuple[int, bytes]:
-        """Return number and seal of the last line."""
         # In a damaged file a seal may be another value, or missing.
         asked = "SELECT id, coalesce(CAST(seal AS BLOB), x'') FROM line ORDER BY id DESC LIMIT 1"
         found: tuple[int, bytes] = self.db.execute(asked).fetchone() or (-1, b"")
         return found
 
     def append(self, body: Json) -> Json:
-        """Add a sealed line and update the tables."""
         number, before = self.last()
         line = {**body, "id": number + 1, "time": _now()}
         # Random digits tell a line from an equal one in another copy of the ledger.
@@ -92,7 +90,6 @@ class LedgerState:
         return line
 
     def insert(self, number: int, text: str, seal: bytes) -> None:
-        """Insert a line, and its number in the first page."""
         self.db.execute("INSERT INTO line VALUES (?, ?, ?)", (number, text, seal))
         self.db.execute(f"PRAGMA user_version = {number}")
 
@@ -119,7 +116,6 @@ class LedgerState:
             raise ValueError(f"a line of kind {kind!r}")
 
     def _end(self, number: int, state: str, stop: object) -> None:
-        """End a reservation; ValueError if it is none."""
         before = self.reserved(number)
         if before is None:
             raise ValueError(f"it ends entry {number}, which is {self.state(number)}")
@@ -130,17 +126,14 @@ class LedgerState:
             self.odometer.add(ended)
 
     def state(self, number: int) -> str:
-        """State of a release, or "not there"."""
         found = self.db.execute("SELECT state FROM release WHERE id = ?", (number,)).fetchone()
         return str(found[0]) if found else "not there"
 
     def reserved(self, number: int) -> Entry | None:
-        """Reserved release; None in any other state."""
         found = self._entries("id = ? AND state = 'reserved'", number)
         return found[0] if found else None
 
     def entries(self, stream: str | None) -> list[Entry]:
-        """Releases of a stream, or all, in order."""
         return self._entries("1") if stream is None else self._entries("stream = ?", stream)
 
     def _entries(self, which: str, *values: object) -> list[Entry]:
@@ -160,7 +153,6 @@ class LedgerState:
         return found and (int(found[0]), str(found[1]))
 
     def streams(self) -> list[str]:
-        """Sorted names of the streams with entries."""
         found = self.db.execute("SELECT DISTINCT stream FROM stream_account").fetchall()
         return sorted(stream for (stream,) in found)
 
@@ -173,12 +165,10 @@ class LedgerState:
         return Budget(*(next((each[i] for each in said if each[i] is not None), math.inf) for i in range(2)))
 
     def limits(self, per: str | None = None) -> dict[str | None, Budget]:
-        """Limits of streams; under None the general one."""
         named = self.db.execute("SELECT stream FROM limits WHERE per = ?", (per or "",)).fetchall()
         return {name or None: self.limit(name, per) for (name,) in named}
 
     def lengths(self) -> list[str]:
-        """Lengths of the periods that have limits."""
         found = self.db.execute("SELECT DISTINCT per FROM limits WHERE per <> '' ORDER BY per").fetchall()
         return [per for (per,) in found]
 
@@ -188,7 +178,6 @@ def _now() -> str:
 
 
 def _read(number: int, body: str, state: str, stop: int | None) -> Entry:
-    """Entry of a stored line; StateError, naming it, if damaged."""
     try:
         return Entry.from_line({**json.loads(body), "stop": stop}, state)
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:
@@ -277,7 +266,6 @@ def header(row: Row, key: Key | None, name: str) -> Mac:
 
 
 def _parsed(text: bytes, name: str, number: int) -> Json:
-    """JSON object of a line; StateError if it is none."""
     try:
         line = json.loads(text.decode())
     except (ValueError, RecursionError):
@@ -312,13 +300,11 @@ _stores: weakref.WeakSet[Store] = weakref.WeakSet()
 
 
 def _close(db: sqlite3.Connection) -> None:
-    """Close a database while no fork can happen."""
     with _LOCK:
         db.close()
 
 
 def _before_fork() -> None:
-    """Close all ledgers and lock until the fork is over."""
     _LOCK.acquire()
     for store in list(_stores):
         store.close()
@@ -363,7 +349,6 @@ class Store:
             raise
 
     def close(self) -> None:
-        """Undo an open transaction and close the file until the next call."""
         with _LOCK:
             if self._db is not None:
                 self._db = None
@@ -404,7 +389,6 @@ class Store:
             self._seen = last
 
     def verify(self, head: str | None) -> Verification:
-        """Check every line, seal and total; see :meth:`Ledger.verify`."""
         # A copy is checked: a ledger of a million lines takes half a minute, in which no process could write.
         with contextlib.closing(sqlite3.connect("")) as db, self._readable_errors("read"):
             with self.transaction(write=False) as held:
@@ -431,7 +415,6 @@ class Store:
             return Verification(number + 1, seal.hex(), [number for (number,) in reserved])
 
     def _opened(self) -> sqlite3.Connection:
-        """Open database of the file."""
         identity = self._identity()
         # A transaction is one that an interrupt left behind, or that a signal handler's call interrupts.
         if self._db is not None and (identity != self._opened_file or self._db.in_transaction):
@@ -448,7 +431,6 @@ class Store:
         return self._db
 
     def _identity(self) -> tuple[int, int]:
-        """Device and inode of the file; StateError if others have access."""
         found = self._path.stat()
         if not stat.S_ISREG(found.st_mode):
             raise StateError(f"{self.name}: expected a file")
@@ -465,7 +447,6 @@ class Store:
         return sqlite3.connect(name, timeout=LOCK_SECONDS, isolation_level=None, check_same_thread=False, uri=True)
 
     def _checked(self, db: sqlite3.Connection) -> Mac:
-        """Sealing function; StateError for another file or key."""
         # EXTRA: the folder too is synced once the journal is gone, or it could come back and undo the call.
         db.execute("PRAGMA synchronous = EXTRA")
         if db.execute("PRAGMA application_id").fetchone() != (APPLICATION,):
@@ -478,7 +459,6 @@ class Store:
 
     @contextmanager
     def _readable_errors(self, done: str) -> Iterator[None]:
-        """Turn errors of SQLite and the file system into a StateError."""
         try:
             yield
         except OSError as error:
@@ -489,7 +469,6 @@ class Store:
 
 
 def _reason(error: sqlite3.Error | UnicodeDecodeError) -> str:
-    """Reason of a failed call, in words."""
     # The low byte is the kind of error.
     unreadable = isinstance(error, UnicodeDecodeError)
     code = sqlite3.SQLITE_CORRUPT if unreadable else getattr(error, "sqlite_errorcode", 0) & 0xFF

@@ -78,7 +78,7 @@ class Asked(NamedTuple):
 
 @record
 class ClientMachine(Machine[ClientState]):
-    """One user as a machine; `epsilon` as of :class:`Client`."""
+    """One user as a machine."""
 
     epsilon: float = parameter(Real(above=0.0))
 
@@ -86,7 +86,6 @@ class ClientMachine(Machine[ClientState]):
         return ClientState()
 
     def read(self, *batch: Any) -> Asked:
-        """Check announcement, value and word options; ParameterError if too much epsilon is requested."""
         announcement, value, word = batch
         asked = announcement if isinstance(announcement, Announcement) else Announcement.from_text(announcement)
         if asked.mechanism.epsilon > self.epsilon:

@@ -56,11 +56,9 @@ class Refused:
 
     @property
     def counts(self) -> tuple[int, int]:
-        """Both numbers."""
         return self.reports, self.messages
 
     def plus(self, reports: int, messages: int) -> Refused:
-        """These and so many more."""
         return Refused(self.reports + reports, self.messages + messages)
 
 
@@ -107,20 +105,16 @@ class CollectorMachine(Machine[Tally], Generic[M]):
 
     @property
     def slots(self) -> int:
-        """Number of slots that reports may belong to."""
         return 1
 
     @abstractmethod
-    def zeros(self) -> Integers:
-        """Totals before any report, all 0."""
+    def zeros(self) -> Integers: ...
 
     @abstractmethod
-    def count(self, totals: Integers) -> int:
-        """Number of reports in the totals."""
+    def count(self, totals: Integers) -> int: ...
 
     @abstractmethod
-    def check_totals(self, totals: Integers) -> None:
-        """ParameterError unless reports can make the totals."""
+    def check_totals(self, totals: Integers) -> None: ...
 
     @abstractmethod
     def adds(self, totals: Integers, reports: Integers, slots: Integers) -> list[Callable[[], object]]:
@@ -145,7 +139,6 @@ class CollectorMachine(Machine[Tally], Generic[M]):
         return Counted([good], column.size - good[0].size, 0, (column, slots))
 
     def read_messages(self, data: bytes | bytearray | memoryview, slot: int, most_reports: int | None) -> Counted:
-        """Reports in range of a buffer, and the number of refused messages."""
         reports, refused = read_messages(data, self.mechanism, most_reports)
         good = self._good(reports, np.asarray(slot))
         raw = as_bytes(data), str((slot, most_reports)).encode()
@@ -168,7 +161,6 @@ class CollectorMachine(Machine[Tally], Generic[M]):
         return Transition(after, lambda: count, partial(self.finish, after))
 
     def finish(self, state: Tally) -> None:
-        """Add pending reports in place, all or none."""
         adds = [add for waiting in state.pending for add in self.adds(state.totals, *waiting)]
         # One call of the interpreter, so that no interrupt can occur between the additions.
         list(map(operator.call, [*adds, state.pending.clear]))
@@ -181,7 +173,6 @@ class CollectorMachine(Machine[Tally], Generic[M]):
         return complete
 
     def merged(self, *states: Tally) -> Tally:
-        """State after the reports of all these."""
         totals, refused = self.zeros(), NONE_REFUSED
         for each in states:
             totals += self.settled(each).totals
@@ -190,7 +181,6 @@ class CollectorMachine(Machine[Tally], Generic[M]):
         return Tally(totals, refused)
 
     def n_reports(self, state: Tally) -> int:
-        """Number of reports, pending ones included."""
         return self.count(state.totals) + sum([reports.size for reports, _ in state.pending])
 
     def consumed(self, state: Tally) -> int:
@@ -359,7 +349,6 @@ class SumMachine(CollectorMachine[MeanMechanism]):
             )
 
     def zeros(self) -> Integers:
-        """Number and sum, 0: int64[slots, terms, 2]."""
         return np.zeros((self.slots, len(self.mechanism.distribution.terms()), 2), np.int64)
 
     def count(self, totals: Integers) -> int:

@@ -119,7 +119,6 @@ class Distribution:
         return mean
 
     def _tails(self) -> Floats:
-        """Share above each edge, without cancellation."""
         return np.append(np.cumsum(self.frequencies[::-1])[::-1], 0.0)
 
 
@@ -152,19 +151,13 @@ def estimate(
         Maximum likelihood, or smoothed by (1, 2, 1) / 4 after each step.
     low, high : float
         Values of grid steps 0 and D.
-    accelerate : bool
-        SQUAREM for EM: fewer steps, and another estimate than the published code's.
-    max_iterations : int
-        Limit of EM steps.
-    tolerance : float, optional
-        Log-likelihood gained by the last step; by default 1e-3 e^epsilon for EM and 1e-3 for EMS.
+    accelerate, max_iterations, tolerance
+        SQUAREM for EM; limit of steps; log-likelihood gained by the last (1e-3 e^epsilon for EM, 1e-3 for EMS).
 
     Raises
     ------
-    DataError
-        If there are no reports, or the counts are not counts.
-    ParameterError
-        If another argument is not accepted.
+    DataError, ParameterError
+        If there are no reports, or the counts are not counts; for another argument.
     """
     cells = validation.integer("bins", bins, 1, distribution.steps)
     validation.choice("method", method, get_args(Method))

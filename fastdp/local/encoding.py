@@ -183,7 +183,7 @@ def read_messages(
 
 
 def _alike(view: memoryview, header: memoryview, size: int, most: int) -> NDArray[np.uint8]:
-    """First messages, at most `most`, with this header and size and a valid checksum: uint8[n, size]."""
+    """First messages, at most `most`, with this header, size and a valid checksum: uint8[n, size]."""
     rows = min(most, len(view) // size)
     if not rows:
         return _NONE

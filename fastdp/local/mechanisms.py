@@ -91,7 +91,6 @@ class Mechanism(ABC):
 
     @property
     def _step_of_proof(self) -> str:
-        """Reason for epsilon-DP, in one line."""
         return self.distribution.PROOF
 
     @cached_property
@@ -188,7 +187,6 @@ class Mechanism(ABC):
         return self.STEPS / (self.high - self.low)
 
     def _step(self, value: Any, name: str) -> int:
-        """Grid step of one value; DataError, which names it, if not finite."""
         try:
             number = float(value)
         except OverflowError:
@@ -198,7 +196,6 @@ class Mechanism(ABC):
         return self._grid_step(number)
 
     def _grid_step(self, number: float) -> int:
-        """Grid step of a finite number, in plain Python, as of arrays."""
         return round(min(max((number - self.low) * self._steps_per_unit, 0.0), float(self.STEPS)))
 
     def _few_steps(self, column: Array) -> list[int]:
@@ -206,7 +203,6 @@ class Mechanism(ABC):
         return [self._step(value, f"values[{i}]") for i, value in enumerate(floats)]
 
     def _snap(self, floats: Floats, begin: int, out: NDArray[np.int32]) -> None:
-        """Overwrite `out` with grid steps; DataError with the index if not finite."""
         if self._grid_steps(floats, out):
             first = int(np.flatnonzero(~np.isfinite(floats))[0])
             raise DataError(f"values[{begin + first}]: {columns.NOT_FINITE}; expected finite ones")
@@ -269,7 +265,6 @@ class MeanMechanism(Mechanism):
 
     @cached_property
     def _quadratic(self) -> tuple[float, float, float]:
-        """Coefficients of the variance in t = (v - centre) / half width."""
         unit = Fraction(self.high - self.low) / self.STEPS
         ends = (Fraction(0), Fraction(self.STEPS, 2), Fraction(self.STEPS))
         left, middle, right = (self.distribution.variance_at(x) * unit**2 for x in ends)

@@ -64,7 +64,6 @@ class Words:
             )
 
     def few(self, count: int) -> list[int]:
-        """Few words, without cipher or compiler if the operating system's."""
         self._check_end(count)
         if self.seed is None and self.key is None:
             raw = os.urandom(WORD_BYTES * count)
@@ -116,7 +115,6 @@ class Estimator(NamedTuple):
 
     @classmethod
     def of(cls, terms: tuple[Term, ...], low: Fraction | float, unit: Fraction | float) -> Estimator:
-        """Estimator of low + unit * x."""
         origin, step = Fraction(low), Fraction(unit)
         coefficients = [(float(origin + step * term.offset), float(step * term.gain)) for term in terms]
         return cls(terms[0].last, *coefficients[0], *coefficients[-1])
@@ -157,22 +155,18 @@ class WindowDistribution:
 
     @property
     def outputs(self) -> int:
-        """Number of outputs, D + N."""
         return self.steps + self.near
 
     @property
     def near_words(self) -> int:
-        """Words of the window."""
         return self.near * self.near_weight
 
     @property
     def far_words(self) -> int:
-        """Words of other outputs."""
         return self.steps * self.far_weight
 
     @property
     def left_over(self) -> int:
-        """Words independent of x."""
         return self.total - self.near_words - self.far_words
 
     def least_ratio(self) -> Fraction:
@@ -181,7 +175,6 @@ class WindowDistribution:
         return Fraction(self.near_weight + each, self.far_weight + each)
 
     def report(self, word: int, x: int) -> int:
-        """Report of grid step x by one word."""
         if word < self.near_words:
             return x + word // self.near_weight
         word -= self.near_words
@@ -191,14 +184,12 @@ class WindowDistribution:
         return (word - self.far_words) % self.outputs
 
     def fill(self, words: NDArray[np.uint64], steps: NDArray[np.int32], out: NDArray[np.int32]) -> None:
-        """Overwrite `out` (int32[n]) with reports."""
         from fastdp_kernels.local import local_reports
 
         local_reports.draw_window(words, steps, self.weights, out)
 
     @cached_property
     def weights(self) -> WindowWeights:
-        """Weights as kernels read them."""
         from fastdp_kernels.local.local_reports import WindowWeights
 
         near_weight, far_weight, near_words, far_words = map(
@@ -207,7 +198,6 @@ class WindowDistribution:
         return WindowWeights(self.near, near_weight, far_weight, near_words, far_words, self.outputs)
 
     def weight(self, x: int, output: int) -> int:
-        """Words that give the output."""
         each, further = divmod(self.left_over, self.outputs)
         inside = x <= output < x + self.near
         return (self.near_weight if inside else self.far_weight) + each + (output < further)
@@ -218,7 +208,6 @@ class WindowDistribution:
         return (Term(0, self.outputs, -self._mean(Fraction(0)) * gain, gain),)
 
     def variance_at(self, x: Fraction) -> Fraction:
-        """Exact variance of one estimate, in squared steps."""
         n, m = self.near, self.outputs
         rounds, rest = divmod(self.left_over, m)
         inside = n * x * x + 2 * x * _sum(n) + _sum_of_squares(n)
@@ -231,7 +220,6 @@ class WindowDistribution:
         return Fraction((self.near_weight - self.far_weight) * self.near, self.total)
 
     def _mean(self, x: Fraction) -> Fraction:
-        """Mean of the report of grid step `x`, affine in it."""
         rounds, rest = divmod(self.left_over, self.outputs)
         everywhere = (self.far_weight + rounds) * _sum(self.outputs) + _sum(rest)
         return self._slope * (x + Fraction(self.near - 1, 2)) + everywhere / self.total
@@ -239,10 +227,7 @@ class WindowDistribution:
 
 @lru_cache(maxsize=256)
 def window_distribution(epsilon: float, near: int, steps: int, total: int = WORDS) -> WindowDistribution:
-    """Window with the largest far weight b such that N floor(b e^epsilon) + D b <= S, or with b + 1.
-
-    With b + 1 the near weight is the rest divided by N, less than floor((b + 1) e^epsilon).
-    """
+    """Window with the largest far weight b such that N floor(b e^epsilon) + D b <= S, or b + 1 and the rest near."""
     ratio = exp_below(epsilon)
 
     def used(b: int) -> int:
@@ -298,7 +283,6 @@ class BitDistribution:
         return one if output == 1 else self.total - one
 
     def terms(self) -> tuple[Term, ...]:
-        """Terms of an estimate, unbiased up to one word in 2^64."""
         gain = Fraction(self.total * self.steps, self._rise)
         return (Term(0, self.outputs, -Fraction(self.low_weight * self.steps, self._rise), gain),)
 
@@ -334,7 +318,6 @@ class MixtureDistribution:
 
     @property
     def total(self) -> int:
-        """Number of words of window and bit together."""
         return self.window.total + self.bit.total
 
     def report(self, word: int, x: int) -> int:
@@ -354,7 +337,6 @@ class MixtureDistribution:
         return self.bit.weight(x, output - self.window.outputs)
 
     def terms(self) -> tuple[Term, ...]:
-        """Terms of both distributions, by ranges of reports."""
         first = self.window.outputs
         (bit,) = self.bit.terms()
         return (*self.window.terms(), bit._replace(first=first, last=first + bit.last))

@@ -1,8 +1,8 @@
 """Noise bound to the exact sums that it protects: by a chain, sum by sum; by AES in bulk; from a table in audits.
 
-In bulk, for sums that are known beforehand, F is AES-256 under a key of its own.  A sum has a number p; its words are
-F(p), F(p xor 1), ... In a stream, p_k = p_(k-1) xor F(k, s_k), p_0 from the chain key.  In a table, key row d and
-window w have p = F(d) xor F((w, 1), s_1) xor ... xor F((w, n), s_n) (``docs/noise.md``, section 2).
+In bulk, F is AES-256 under a key of its own; a sum has a number p and words F(p), F(p xor 1), ... In a stream, p_k =
+p_(k-1) xor F(k, s_k), p_0 from the chain key.  In a table, key row d and window w have p = F(d) xor F((w, 1), s_1)
+xor ... (``docs/noise.md``, section 2).
 
 Source: Bellare, Guerin and Rogaway 1995 (XOR MACs); Black and Rogaway 2002 (PMAC).
 """
@@ -47,8 +47,7 @@ def theta_key(key: Key, theta_steps: int) -> Key:
 class BoundPerturber(Protocol):
     """Perturber of independent sums, each released once, with noise bound to the sums so far."""
 
-    def leaf_distribution(self, theta_steps: int, epsilon: float) -> Distribution | None:
-        """Distribution of a sum's noise; None to leave it unbound."""
+    def leaf_distribution(self, theta_steps: int, epsilon: float) -> Distribution | None: ...
 
 
 def bound_distribution(perturber: object, theta_steps: int, epsilon: float) -> Distribution | None:
@@ -158,8 +157,6 @@ Blocks = Words
 
 
 class _Buffers:
-    """Buffers for `count` sums: inputs of F, p, and words."""
-
     def __init__(self, count: int) -> None:
         # The library requires a buffer of one block more.
         self.asked: Blocks = np.empty((count, 2), np.uint64)
@@ -266,7 +263,6 @@ def _draw(
     distributions: Sequence[Distribution],
     noise: Sequence[Integers] | Integers,
 ) -> None:
-    """Overwrite `noise`; word j of statistic i is word j n + i of p."""
     prefixes, answers = buffers.prefixes, buffers.words
     for i, distribution in enumerate(distributions):
         if i and not i % 2:
@@ -287,7 +283,6 @@ def _check(prefixes: Blocks) -> None:
 
 
 def _outputs(cipher: CipherContext, prefixes: Blocks, output: int) -> Blocks:
-    """Return F(p xor `output`) for each p: uint64[n, 2]."""
     buffers = _Buffers(len(prefixes))
     np.bitwise_xor(prefixes, np.array([output, 0], np.uint64), out=buffers.asked)
     _ask(cipher, buffers.about_sums)
@@ -300,7 +295,6 @@ def _cipher(key: Key, *labels: str | int) -> CipherContext:
 
 
 def _ask(cipher: CipherContext, blocks: tuple[memoryview, memoryview]) -> None:
-    """Encrypt the first buffer of `blocks` into the second."""
     if np.little_endian:
         cipher.update_into(*blocks)
         return
@@ -347,15 +341,12 @@ class GivenNoise:
         self._windows: dict[Name, int] = {}
 
     def fill(self, out: Integers, distribution: Distribution, key: Key, stream: StreamId, start: int) -> None:
-        """Overwrite `out` from the table, in place of :func:`fastdp.noise.sampler.fill`."""
         self._table(name_of(key, stream), distribution, start, out, None)
 
     def begin(self, chain: Words, key: Key, stream: StreamId) -> None:
-        """Record which key and stream a new chain belongs to."""
         self._chains[chain.tobytes()] = name_of(key, stream)
 
     def bound(self, total: int, distribution: Distribution, chain: Words, index: int) -> int:
-        """Noise of the sum that advances `chain`."""
         words, noise = np.empty(2 * chacha.CHAIN, np.uint64), np.empty(1, np.int64)
         chacha.further_words(chain, index, np.int64(total), 0, words)
         self.follow(chain.tobytes(), words[: chacha.CHAIN], distribution, index, noise, np.array([total]))
@@ -364,14 +355,12 @@ class GivenNoise:
     def follow(
         self, before: bytes, after: Words, distribution: Distribution, first: int, noise: Integers, sums: Integers
     ) -> None:
-        """Overwrite the noise of sums that advanced a chain key."""
         name = self._chains[after.tobytes()] = self._chains[before]
         self._table(name, distribution, first, noise, sums)
 
     def cells(
         self, noise: Integers, distributions: Sequence[Distribution], key: Key, first: int, sums: Integers
     ) -> None:
-        """Overwrite the noise of a table's cells; each statistic has a name."""
         for i, (distribution, out, exact) in enumerate(zip(distributions, noise, sums, strict=True)):
             name = name_of(key, StreamId(Purpose.CELL, i))
             # Positions count from the first window of a name on.
@@ -388,7 +377,6 @@ class GivenKey(Key):
 
     @classmethod
     def of(cls, key: Key, noise: GivenNoise, labels: tuple[object, ...]) -> Self:
-        """Copy of `key` with the table of `noise`."""
         own = cls(key.reveal(), simulated=key.simulated, member=key.member, binding=key.binding, drawn=key.drawn)
         object.__setattr__(own, "given", noise)
         object.__setattr__(own, "labels", labels)

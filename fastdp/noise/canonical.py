@@ -148,7 +148,6 @@ def parameters_of(part: Encodable) -> Json:
 
 
 def _attributes(part: object, kind: type) -> Json:
-    """Attributes of an instance, slots included, without cached properties."""
     held = object.__getstate__(part)
     parts = held if isinstance(held, tuple) else (held,)
     return {
@@ -181,13 +180,11 @@ def check_rule(kind: type, written: object) -> None:
 
 @lru_cache(maxsize=1024)
 def _abstract(kind: type) -> tuple[bool, bool]:
-    """If a class's objects are mappings, and if numbers or arrays."""
     return issubclass(kind, Mapping), issubclass(kind, (numbers.Real, np.ndarray))
 
 
 @lru_cache(maxsize=1024)
 def _fields(kind: type) -> list[str] | None:
-    """Names of a dataclass's init fields; None with ``identity``."""
     if hasattr(kind, "identity") or not dataclasses.is_dataclass(kind):
         return None
     return [each.name for each in dataclasses.fields(kind) if each.init]
@@ -205,5 +202,4 @@ def _class_name(kind: type) -> str:
 
 @lru_cache(maxsize=1024)
 def _is_own(kind: type) -> bool:
-    """Return whether a class belongs to this distribution."""
     return kind.__module__.partition(".")[0] in ("fastdp", "fastdp_lab")

@@ -1,6 +1,5 @@
 """Exact discrete Gaussian noise; proof in ``docs/noise.md``, section 6.
 
-Strips of integers cover the curve; doubles decide nearly every draw, exact arithmetic with further words the others.
 Source: Canonne, Kamath and Steinke 2020 (the distribution); the sampler is ours.
 """
 
@@ -52,7 +51,6 @@ class GaussianDistribution:
 
     @property
     def constants(self) -> Floats:
-        """Empty array: kernels leave every draw to :func:`resolve`."""
         return _NO_CONSTANTS
 
     def below(self, k: int, height: Fraction) -> bool:
@@ -101,7 +99,6 @@ def gaussian_distribution(sigma: Fraction) -> GaussianDistribution:
 
 
 def _strips(sigma: float, heights: int, area: float) -> list[tuple[int, int, int]]:
-    """Reach, height and lower end of each strip, from the bottom up."""
     found, y = [], 0
     while y < heights:
         # At least as far as the curve: points above it are rejected.
@@ -115,12 +112,10 @@ def _strips(sigma: float, heights: int, area: float) -> list[tuple[int, int, int
 
 
 def _log_ratio(heights: int, y: int) -> float:
-    """ln(H / y), accurate near H too."""
     return math.log1p((heights - y) / y)
 
 
 def _sure(sigma: Fraction, heights: int, top: int) -> int:
-    """Number up to which all |k| have f(k) H >= `top`."""
     if top >= heights:
         return 0
     reach = float(sigma) * math.sqrt(2.0 * _log_ratio(heights, top))
@@ -199,19 +194,16 @@ class _Bits:
         self._further, self.number, self.bits = further, 0, 0
 
     def extend(self) -> None:
-        """Append one word's bits; OverflowError if none is left."""
         if not self._further:
             raise OverflowError("a draw is doubtful after all further bits, which has probability below 2^-150")
         self.number = self.number << WORD_BITS | self._further.pop(0)
         self.bits += WORD_BITS
 
     def interval(self) -> tuple[Fraction, Fraction]:
-        """Lower and upper bound of the number."""
         return Fraction(self.number, 2**self.bits), Fraction(self.number + 1, 2**self.bits)
 
 
 def _attempt(distribution: GaussianDistribution, word: int, bits: _Bits) -> int | None:
-    """Draw for `word`, or None if it is rejected."""
     cell, lower = divmod(word * distribution.cells, 2**WORD_BITS)
     if lower < distribution.unfair:
         return None
@@ -234,7 +226,6 @@ def _attempt(distribution: GaussianDistribution, word: int, bits: _Bits) -> int 
 
 
 def _tail(distribution: GaussianDistribution, cell: int, bits: _Bits) -> int | None:
-    """Distance beyond the edge of a point under a geometric envelope; None above the curve."""
     while True:
         low, high = (_behind(distribution, cell + end, bits.bits) for end in bits.interval())
         # Two points above the curve, in different steps, have points below it between them.
@@ -244,10 +235,6 @@ def _tail(distribution: GaussianDistribution, cell: int, bits: _Bits) -> int | N
 
 
 def _behind(distribution: GaussianDistribution, place: Fraction, bits: int) -> tuple[int, bool] | None:
-    """Envelope's step at a point, and True below the curve; None beyond all steps.
-
-    Rounding moves a point by less than its last bit; the caller compares both ends.
-    """
     context = Context(prec=80 + bits // 3)
 
     def decimal(number: Fraction) -> Decimal:

@@ -51,7 +51,6 @@ class DrawnWords:
 
     @property
     def mark(self) -> int:
-        """Number of ranges recorded so far, an argument of :meth:`forget`."""
         return len(self._calls)
 
     def add(self, where: Where, start: int, stop: int) -> None:
@@ -81,12 +80,10 @@ class DrawnWords:
             self._calls.append((where, start, stop))
 
     def keep(self) -> None:
-        """Accept all ranges so far: the call was completed."""
         with self._lock:
             self._calls.clear()
 
     def forget(self, mark: int) -> None:
-        """Remove ranges since `mark`: the call released nothing."""
         with self._lock:
             for where, start, stop in reversed(self._calls[mark:]):
                 runs = self._runs[where]
@@ -279,7 +276,6 @@ class Key:
         return self._derived(self._digest(composition), binding=Binding.COMPOSITION, family=family)
 
     def _identity(self, name: str, value: object) -> Encodable:
-        """Encodable parameter; ParameterError if none and not simulated."""
         try:
             return identity(value)
         except TypeError:
@@ -295,7 +291,6 @@ class Key:
         return self._derived(self._digest(encode(labels)), labels)
 
     def _digest(self, message: bytes) -> bytes:
-        """Keyed BLAKE2b of an encoding, without the stream number."""
         return hashlib.blake2b(message, digest_size=KEY_BYTES, key=self._secret, person=b"fastdp bind 1").digest()
 
     def _derived(self, secret: bytes, labels: tuple[object, ...] = (), **changes: Any) -> Key:
@@ -344,7 +339,6 @@ class Key:
 
 
 def _public_digest(secret: bytes, message: bytes) -> bytes:
-    """Return 16 bytes that reveal nothing about the secret."""
     return hashlib.blake2b(message, digest_size=16, key=secret, person=b"fastdp print 1").digest()
 
 

@@ -125,14 +125,11 @@ Secrets = tuple[np.random.Generator | Key | None, int | str | None, Key | bytes 
 
 
 def _rational(name: str, value: float | Fraction) -> Fraction:
-    """Positive parameter as the exact rational that it denotes."""
     return value if isinstance(value, Fraction) else Fraction(validation.positive(name, value))
 
 
 @dataclass(frozen=True)
 class _Draws:
-    """Mechanism behind a public function: name and parameter."""
-
     name: str
     numerator: int
     denominator: int
@@ -142,7 +139,6 @@ class _Draws:
 
 @lru_cache(maxsize=256)
 def _composition(name: str, numerator: int, denominator: int) -> bytes:
-    """Encoding of :class:`_Draws`, cached."""
     return Key.from_seed(0).composition(_Draws(name, numerator, denominator))
 
 
@@ -167,7 +163,6 @@ def _draw(
 
 
 def _target(size: int | tuple[int, ...] | None, out: Integers | None) -> Integers:
-    """Array for the draws: `out` after checks, or new."""
     if out is not None:
         given: Any = out
         usable = isinstance(given, np.ndarray) and given.dtype == np.int64 and given.flags.c_contiguous
@@ -190,7 +185,6 @@ def _target(size: int | tuple[int, ...] | None, out: Integers | None) -> Integer
 
 
 def _secret(rng: np.random.Generator | Key | None, seed: int | str | None, key: Key | bytes | None) -> Key:
-    """Key of `rng`, `seed` or `key`; ParameterError for several."""
     if rng is None:
         return Key.choose(seed, key)
     if seed is not None or key is not None:

@@ -1,7 +1,4 @@
-"""Exact discrete Laplace and geometric noise, and the distribution that a budget buys; proofs in ``docs/noise.md``.
-
-Doubles decide almost every draw, double-double doubtful ones, exact arithmetic with further words the rest.
-"""
+"""Exact discrete Laplace and geometric noise, and the distribution that a budget buys: ``docs/noise.md``."""
 
 from __future__ import annotations
 
@@ -59,14 +56,12 @@ class LaplaceDistribution:
 
     @cached_property
     def constants(self) -> Floats:
-        """Scale and offset as double-doubles: float64[4]."""
         constants: Floats = np.array([*self.scale_pair, *self.offset_pair])
         constants.flags.writeable = False
         return constants
 
     @cached_property
     def two_words(self) -> bool:
-        """True if a draw begins with two words."""
         return self.scale > ONE_WORD_SCALE
 
 
@@ -77,7 +72,6 @@ def _pair(value: Decimal, context: Context) -> tuple[float, float]:
 
 @lru_cache(maxsize=1024)
 def _distribution(scale: Fraction, one_sided: bool) -> LaplaceDistribution:
-    """Distribution with its constants; ParameterError for `scale` out of range."""
     if not MIN_SCALE <= scale <= MAX_SCALE:
         raise ParameterError(
             f"scale = {Decimal(scale.numerator) / Decimal(scale.denominator):.3g}: expected a noise scale in "
@@ -193,8 +187,8 @@ def fill_pieces(out: Integers, distribution: LaplaceDistribution, key: Key, piec
 def draw_nodes(distribution: LaplaceDistribution, key: Key, number: int, seen: int, after: int, levels: int) -> Nodes:
     """Noise of nodes that values `seen` to `after` of a binary counter complete, and their offsets.
 
-    Node k of height j, ``seen >> j <= k < after >> j``, at ``noise[offsets[j] + k]``, is draw k of
-    ``StreamId(Purpose.COUNTER, j, number)``; other entries are undefined.
+    Node k of height j is at ``noise[offsets[j] + k]``, draw k of ``StreamId(Purpose.COUNTER, j, number)``; other
+    entries are undefined.
     """
     if after - seen > MAX_TOGETHER or distribution.two_words or key.given is not None:
         firsts, ends = (np.array([at >> j for j in range(levels)], np.int64) for at in (seen, after))
@@ -287,7 +281,6 @@ def _resolve_rows(
     streams: Integers,
     numbers: Integers,
 ) -> None:
-    """Overwrite doubtful draws at `places` of `drawn` in exact arithmetic."""
     owners = which[places // words.width]
     sign_bit = np.uint64(0 if distributions[0].one_sided else 1)
     settled: Integers = np.empty(places.size, np.int64)
@@ -355,7 +348,6 @@ def draw_exactly(u: int, bits: int, scale: Fraction, one_sided: bool, further: C
 
 
 def _bounds(u: int, bits: int, scale: Fraction, one_sided: bool, precision: int) -> tuple[int, int]:
-    """Floors of both bounds of scale * (offset - ln U)."""
     context = Context(prec=precision)
     shift = context.multiply(Decimal(bits), context.ln(Decimal(2)))
     base = context.add(offset(scale, one_sided, context), shift)

@@ -74,7 +74,6 @@ class StreamId(NamedTuple):
     refinement: int = 0
 
     def pack(self) -> int:
-        """64-bit id; OverflowError if a field is out of range."""
         if not (0 <= self.level < 1 << 8 and 0 <= self.refinement < 1 << 8 and 0 <= self.number < 1 << 40):
             raise OverflowError(f"stream id out of range: {self}")
         return self.purpose << 56 | self.refinement << 48 | self.level << 40 | self.number
@@ -105,7 +104,6 @@ class WordStream:
         )
 
     def fill(self, out: Words) -> None:
-        """Overwrite `out` (uint64[n], little-endian) with the next words."""
         if out.size > self._left:
             raise self._beyond(out.size)
         if self._drawn is not None:
@@ -141,7 +139,6 @@ def block_cipher(secret: bytes, size: int) -> CipherContext:
 
 
 def _xts(secret: bytes) -> CipherContext:
-    """XTS whose masks are 0, so that it equals ECB."""
     return Cipher(algorithms.AES(secret + XTS_KEY), modes.XTS(XTS_TWEAK)).encryptor()
 
 
@@ -207,9 +204,9 @@ def note_counters(drawn: DrawnWords, secret: bytes, counters: Words, used: Integ
 
 
 def node_words(key: Key, stream: StreamId, seen: int, after: int, levels: int) -> tuple[Words, Integers]:
-    """Word per node that values `seen` to `after` of a binary counter complete, by one cipher, and offsets.
+    """Word per node that values `seen` to `after` of a binary counter complete, and offsets, as :func:`draw_nodes`.
 
-    Word k of level j, ``seen >> j <= k < after >> j``, is ``words[offsets[j] + k]``; `stream` is that of level 0.
+    `stream` is that of level 0.
     """
     if not 0 <= seen <= after <= MAX_WORDS:
         raise OverflowError(f"{after - seen} words from position {seen} of a stream: beyond its {MAX_WORDS} words")
@@ -287,7 +284,6 @@ class RowWords:
         return words
 
     def parts(self, streams: Indices, numbers: Indices, size: int) -> Iterator[tuple[int, Words]]:
-        """Yield first row and words of :meth:`fill`, in one buffer, for `size` rows at a time."""
         n, size = streams.size, max(1, min(size, streams.size))
         common, columns = _layout(self.pieces)
         # Bytes are joined, so the machine's own order of bytes does not matter.
@@ -316,11 +312,9 @@ class RowWords:
             yield first, rows if columns is None else rows.take(columns, axis=1)
 
     def key_of(self, row: int, stream: int) -> Key:
-        """Key of a row, with its stream's number."""
         return self.keys[0 if self.owners is None else int(self.owners[row])].of_stream(stream)
 
     def _runs(self, first: int, last: int) -> Iterator[tuple[int, int, int]]:
-        """Yield key, begin and end of runs of one key, in order: a run may write beyond its end."""
         if self.owners is None or len(self.keys) == 1:
             yield 0, first, last
             return
@@ -330,7 +324,6 @@ class RowWords:
             yield int(self.owners[begin]), begin, end
 
     def locate(self, column: int) -> tuple[StreamId, int]:
-        """Stream id (number 0) of a column, and position in it."""
         return located(self.pieces, column)
 
 
@@ -369,7 +362,6 @@ def distinct_of(entries: Indices) -> tuple[Indices, Indices]:
 
 @lru_cache(maxsize=8)
 def _layout(pieces: tuple[tuple[StreamId, int], ...]) -> tuple[Words, Indices | None]:
-    """Counters of a row without stream number, and columns used (None: all)."""
     blocks = [-(-count // 2) for _, count in pieces]
     counted = list(zip(pieces, blocks, strict=True))
     high = np.concatenate([np.full(size, stream.pack(), np.uint64) for (stream, _), size in counted])
@@ -383,5 +375,4 @@ def _layout(pieces: tuple[tuple[StreamId, int], ...]) -> tuple[Words, Indices | 
 
 
 def _big_endian(numbers: Words) -> Words:
-    """Numbers in the cipher's byte order."""
     return numbers.astype(">u8").view(np.uint64)

@@ -52,12 +52,10 @@ class HierarchyShape:
 
     @property
     def widths(self) -> list[int]:
-        """Nodes on each released level, leaves first."""
         return [self.leaves // self.fan_out**level for level in range(self.levels)]
 
     @property
     def nodes(self) -> int:
-        """Number of noise draws for one tree."""
         return sum(self.widths)
 
 
@@ -89,7 +87,7 @@ class Perturber(Protocol):
         epsilon : float
             Total budget; with Gaussian noise rho = epsilon^2 / 2.
         key : Key
-            Secret of this threshold (:func:`fastdp.noise.binding.theta_key`).
+            Secret of this threshold.
         tree : int
             Number of the tree in the stream.
         """
@@ -210,12 +208,10 @@ def _mean_inside(width: int, max_range: int) -> Fraction:
 
 
 def _mean_square(block: int, width: int, max_range: int) -> Fraction:
-    """Mean over ranges of the sum over nodes of (closed leaves in the range)^2 / width."""
     leaves = max_range // block
     whole, rest = divmod(leaves, width)
 
     def node(first: int, size: int) -> int:
-        """Ranges that close both leaves, over pairs of a node's first `size` ones."""
         u, v = (first + 1) * block, max_range + 1 - (first + 1) * block
         # Leaf i has weight (u + i block) as the left one and (v - i block) as the right one.
         ones, twos = size * (size - 1) // 2, (size - 1) * size * (2 * size - 1) // 6

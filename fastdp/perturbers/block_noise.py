@@ -1,7 +1,4 @@
-"""Flat: noise on every value (ToPS section 3, Appendix F); Blocks: noise on blocks sized by released sums.
-
-Closing: ``streams/pipelines.py``; length of the next: kernel ``block_lengths.py``; ``docs/streams.md``.
-"""
+"""Flat: noise on every value (ToPS section 3, Appendix F); Blocks: noise on blocks sized by released sums."""
 
 from __future__ import annotations
 
@@ -51,7 +48,6 @@ class Flat:
     rule: ClassVar[int] = 1
 
     def plan(self, epsilon: float, max_range: int) -> HierarchyShape:
-        """One level, one value a block, in batches of DRAWN values."""
         return HierarchyShape(leaves=DRAWN, tops=DRAWN, tree_blocks=DRAWN)
 
     def guarantee(self, plan: HierarchyShape, epsilon: float) -> Guarantee:
@@ -64,11 +60,9 @@ class Flat:
         return independent_constant(max_range) * (1.0 if self.noise == "laplace" else 0.5)
 
     def group_square(self, plan: HierarchyShape, size: int) -> int:
-        """Squared L2 sensitivity of `size` values, in squares of one's."""
         return size
 
     def moved_draws(self, plan: HierarchyShape, size: int) -> int:
-        """Number of draws whose sums `size` values enter."""
         return plan.levels * size
 
     def leaf_distribution(self, theta_steps: int, epsilon: float) -> Distribution | None:
@@ -77,7 +71,6 @@ class Flat:
         return None if own else noise_distribution(self.noise, theta_steps, 1, epsilon)
 
     def leaf_noise(self, plan: HierarchyShape, theta_steps: int, epsilon: float, key: Key, tree: int) -> Integers:
-        """Noise of a batch before its values are known: for audits."""
         return self.node_noise(plan, theta_steps, epsilon, key, tree)
 
     def node_noise(self, plan: HierarchyShape, theta_steps: int, epsilon: float, key: Key, tree: int) -> Integers:
@@ -187,11 +180,9 @@ class Blocks(Flat):
         return lengths
 
     def group_square(self, plan: HierarchyShape, size: int) -> int:
-        """Square of `size`: all may lie in one block."""
         return size * size
 
     def plan(self, epsilon: float, max_range: int) -> BlocksShape:
-        """One level; only the first block's length is public in advance."""
         first = int(self.shape(epsilon, max_range, 0)["first"][0])
         usual = first if self.focus is None else replace(self, focus=None).plan(epsilon, max_range).first
         flat = super().plan(epsilon, max_range)
@@ -216,7 +207,6 @@ class Blocks(Flat):
 
     @property
     def _variance(self) -> float:
-        """Variance of a draw, in theta^2 / epsilon^2."""
         return 2.0 if self.noise == "laplace" else 1.0
 
     def warm_up(self, holdout: int) -> int:
@@ -300,7 +290,6 @@ def _best(window: int) -> WindowTree:
 
 
 def _tree(window: int, fan_out: int, max_range: int) -> WindowTree:
-    """A candidate with its mean variance, over at most PLACES positions."""
     perturber = Hierarchy(fan_out, prune=0)
     plan = perturber.plan(1.0, max_range)
     shape = SumNoise("tree", 1.0, 1.0, fan_out=fan_out, levels=plan.levels, tree_blocks=plan.tree_blocks)

@@ -70,7 +70,7 @@ class Hierarchy:
         s, lowest levels without noise; by default the minimiser of ToPS Eq. 7.
     basis : "boxes" or "hats"
         Weights of a level's sums: boxes, as in the paper, or hat functions, with a fifth less noise in ranges; only
-        with ``consistent`` and Laplace noise (``docs/streams.md``).
+        with ``consistent`` and Laplace noise.
     noise : "laplace" or "gaussian"
         Gaussian noise has sigma theta sqrt(levels) / epsilon; epsilon as for :class:`Flat`.
 
@@ -169,7 +169,6 @@ class Hierarchy:
         return Fraction(sum(size * min(size, width) for width in widths), plan.levels)
 
     def moved_draws(self, plan: HierarchyShape, size: int) -> int:
-        """Number of draws whose sums `size` values enter."""
         return plan.levels * size
 
     def leaf_noise(self, plan: HierarchyShape, theta_steps: int, epsilon: float, key: Key, tree: int) -> Integers:
@@ -257,11 +256,7 @@ class HatsShape(HierarchyShape):
 
 
 def hats_reach(fan_out: int, levels: int) -> int:
-    """Largest difference, in leaf noise scales s, of numbers that :func:`make_hats_consistent` subtracts.
-
-    On the highest level, n = b^j: Z is within 64 n s, and C z0, of squared weights n (2 n^2 + 1) / 3, within 23 roots
-    of it or 146 n, except with probability e^-63 (``docs/streams.md``).
-    """
+    """Largest difference, in leaf noise scales, in :func:`make_hats_consistent`, but with probability e^-63."""
     if levels == 1:
         return 0
     n: int = fan_out ** (levels - 1)
@@ -299,7 +294,6 @@ def hat_tables(plan: HierarchyShape) -> HatTables:
 
 
 def _spread_patch(found: Floats, diagonal: Floats, beside: Floats) -> None:
-    """Fill `diagonal` and `beside` from a patch: its ends at the ends, its middle elsewhere."""
     middle = PATCH // 2
     diagonal[:] = found[middle, middle]
     diagonal[0], diagonal[-1] = found[0, 0], found[-1, -1]
@@ -319,7 +313,6 @@ def make_hats_consistent(nodes: Integers, plan: HierarchyShape) -> Integers:
 
 
 def _corrections(leaves: Integers, above: Integers, plan: HierarchyShape) -> Floats:
-    """Least-squares correction f of each leaf; overwrites `above`."""
     found = hat_tables(plan)
     residuals, below = np.empty(above.size), leaves
     for level in range(1, plan.levels):

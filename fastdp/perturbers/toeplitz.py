@@ -203,7 +203,6 @@ class Toeplitz:
     rule: ClassVar[int] = 1
 
     def _check(self) -> None:
-        """Fit the factor if none is given; ParameterError for conflicting arguments or growing noise."""
         if self.length is not None and self.window is not None:
             raise ParameterError(f"window = {self.window}: expected None with a length")
         if (self.rates is None) != (self.shares is None):
@@ -223,7 +222,6 @@ class Toeplitz:
 
     @cached_property
     def _coefficients(self) -> tuple[Floats, Floats, Floats, Floats]:
-        """Arguments of the kernel: c_1 and c_2; w_i; 1 - mu_i; mu_i."""
         theta, keeps = np.array(self.shares), 1.0 - np.array(self.rates)
         near = np.array([theta.sum(), (theta * keeps).sum()])
         return near, theta * keeps * keeps, keeps, 1.0 - keeps
@@ -234,7 +232,6 @@ class Toeplitz:
         return self.length or EPOCH
 
     def plan(self, epsilon: float, max_range: int) -> HierarchyShape:
-        """One level, one value a block; noise restarts with each epoch."""
         return HierarchyShape(tree_blocks=self.epoch)
 
     def guarantee(self, plan: HierarchyShape, epsilon: float) -> Guarantee:
@@ -254,7 +251,6 @@ class Toeplitz:
 
     @cached_property
     def _square(self) -> float:
-        """Upper bound, within 1e-9, on |C|^2."""
         near, weights, _, mu = self._coefficients
         counts = None if self.length is None else max(float(self.length - 3), 0.0)
         pairs = both(mu)
@@ -304,11 +300,9 @@ class Toeplitz:
 
     @property
     def memory(self) -> int:
-        """Number of floats kept between two values."""
         return correlated_noise.MEMORY
 
     def correlate(self, noise: Integers, memory: Floats, position: int) -> Floats:
-        """Correlate fresh draws in place; the memory behind them."""
         near, weights, keeps, _ = self._coefficients
         memory, begin = memory.copy(), 0
         while begin < noise.size:
@@ -320,7 +314,6 @@ class Toeplitz:
         return memory
 
     def leaf_noise(self, plan: HierarchyShape, theta_steps: int, epsilon: float, key: Key, tree: int) -> Integers:
-        """Raise ParameterError: noise follows values."""
         raise ParameterError(
             "perturber = Toeplitz: expected a Hierarchy or Flat here (or one publisher for each stream), because "
             "each value's noise follows that of the values before"
@@ -331,7 +324,6 @@ class Toeplitz:
 
 @lru_cache(maxsize=256)
 def _sigma(part: Toeplitz, theta_steps: int, epsilon: float) -> float:
-    """Deviation of z in grid steps: L2 sensitivity, with a bound on rounding (``docs/noise.md``), over the budget."""
     near, weights, _, mu = part._coefficients
     doubles = 2.0**-51 * float((weights / mu).sum()) + 2.0**-47 * float(weights.sum() + near.sum())
     root = math.sqrt(part.epoch)

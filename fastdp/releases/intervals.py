@@ -62,14 +62,10 @@ class DrawnNoise(NamedTuple):
 
     @property
     def variance(self) -> float:
-        """Variance of a draw; Gaussian: the bound sigma^2 (Canonne et al. 2020, Corollary 9)."""
         return float(self.scale) ** 2 if self.gaussian else laplace_variance(self.scale)
 
     def quantiles(self, counts: Integers, confidence: float) -> Floats:
-        """Half-widths of intervals for sums of so many draws, in steps: float64[q].
-
-        For Gaussian draws normal quantiles, a step wider: sums are normal up to the size of exp(-pi^2 sigma^2).
-        """
+        """Half-widths of intervals for sums of so many draws, in steps: float64[q]; of Gaussian ones a step wider."""
         if not self.gaussian:
             return laplace_sum_quantiles(self.scale, counts, confidence)
         level = NormalDist().inv_cdf(0.5 + checked_confidence(confidence) / 2.0)
@@ -128,7 +124,6 @@ class SumNoise:
     bound: float = math.inf
 
     def draw(self, threshold: float) -> DrawnNoise:
-        """Distribution of a draw in grid steps, for a threshold."""
         return DrawnNoise(max(1, round(threshold / self.resolution)) * self.per_threshold + self.more, self.gaussian)
 
     def excess(self, thresholds: Floats | float) -> Floats:
@@ -155,7 +150,6 @@ class ErrorBars:
     width: float = MODEL_WIDTH
 
     def half_widths(self, confidence: float) -> Floats:
-        """Half-widths of intervals about the centres: float64[q]."""
         level = checked_confidence(confidence)
         steps = self.noise.quantiles(self.draws, level) * self.weight
         # A resolution that is no power of two rounds: a sum at the very edge must still count.
@@ -166,7 +160,6 @@ class ErrorBars:
 
     @property
     def variances(self) -> Floats:
-        """Variances of the answers: float64[q]."""
         drawn = self.noise.variance * self.resolution**2
         total: Floats = np.multiply(self.draws, np.square(self.weight)) * drawn + self.model
         return total
@@ -188,8 +181,7 @@ def counter_draws(first: Indices, last: Indices) -> Indices:
 def tree_variances(noise: SumNoise, first: Floats, last: Floats) -> Floats:
     """Variance of sums of consistent leaves [first, last), cut or not, in variances of a node's noise: float64[q].
 
-    The covariance (ToPS Appendix C) is (A^T A)^-1 = sum over j of (P_j - P_(j+1)) / (1 + b + ... + b^j), P_j
-    averaging over blocks of b^j leaves, P_h = 0.
+    From the covariance of ToPS Appendix C, (A^T A)^-1, with averages over blocks of b^j leaves.
     """
     values = float(noise.tree_blocks)
     total: Floats = np.zeros(first.size)
@@ -228,10 +220,6 @@ def correlated_variances(noise: SumNoise, first: Indices, last: Indices) -> Floa
 
 
 def _within_epoch(noise: SumNoise, first: Indices, last: Indices) -> Floats:
-    """:func:`correlated_variances` within one epoch.
-
-    Draws in the range have coefficients B_n, earlier ones B_(n + length) - B_n.
-    """
     lengths, before = (last - first).astype(np.float64), first.astype(np.float64)
     # The constant cancels.
     change = [w * np.expm1(lengths * math.log1p(-rate)) for rate, w in zip(noise.rates, noise.weights, strict=True)]
@@ -258,10 +246,7 @@ def _overlaps(width: float, first: Floats, last: Floats) -> Floats:
 
 
 def hidden_of_ends(first: Indices, last: Indices, edges: Indices, rates: Floats) -> tuple[Floats, Indices, Floats]:
-    """Variance hidden at a range's ends, number of full blocks, sum of squared shares of cut ones: [q] each.
-
-    `edges`: borders of closed blocks; `rates`: variance per value hidden in each, and later.
-    """
+    """Variance hidden at a range's ends, number of full blocks, sum of squared shares of cut ones: [q] each."""
     closed = edges.size - 1
     own = np.searchsorted(edges, first, side="right") - 1, np.searchsorted(edges, last, side="right") - 1
     inside = own[0] == own[1]

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -37,8 +38,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 PREFIX_BLOCK = 256
-#: Points of a picture.
-MAX_DRAWN = 1_000
+#: Points of a picture, and characters of a line of its caption.
+MAX_DRAWN, CAPTION = 1_000, 110
 #: Thetas within 2^300 have squares, and so have their steps and their noise, that are ordinary floats.
 MAX_EXPONENT = 300
 
@@ -62,7 +63,6 @@ class ReleasedNodes:
         return out
 
     def draws(self, starts: Integers, stops: Integers) -> Integers:
-        """Number of nodes in each answer: int64[q]."""
         ones = replace(self, sums=np.broadcast_to(np.float64(1.0), self.sums.shape))
         return ones.sum(starts, stops).astype(np.int64)
 
@@ -261,13 +261,10 @@ class Release:
         confidence : float
             Above 0, at most 1 - 10^-9.
 
-        Notes
-        -----
-        For values clipped to their block's theta and rounded to the grid the interval is exact on full blocks
-        (consistent hierarchies: a bound); otherwise it rests on a model (``docs/streams.md``).  High also allows for
-        the part of values beyond a theta that :class:`fastdp.thresholds.ScaleFree` chose (the default): a model; but
-        not beyond a theta that is public or of another rule.  StateError if the release does not state its noise: a
-        renewed threshold, or a foreign perturber.
+        Notes ----- For values clipped to their block's theta the interval is exact on full blocks (consistent
+        hierarchies: a bound); otherwise it rests on a model (``docs/streams.md``).  High also allows for the part of
+        values beyond a theta that :class:`fastdp.thresholds.ScaleFree` chose (the default), by a model; not beyond
+        any other.  StateError if the release does not state its noise: a renewed threshold, or a foreign perturber.
         """
         whose, first, last = self._queries(starts, stops, streams)
         if self.ids is not None:
@@ -308,7 +305,6 @@ class Release:
         return np.hypot(np.sqrt(bars.variances), self._sums(whose, first, last, revised) - bars.centre)
 
     def _each(self, whose: Indices, answer: Callable[[Release, Any], Any], count: int = 1) -> list[Floats]:
-        """Answers of many streams to their own queries: `count` arrays float64[q]."""
         out = np.empty((count, whose.size))
         for stream in np.unique(whose).tolist():
             own = whose == stream
@@ -387,7 +383,10 @@ class Release:
         line = self.sum(*drawn, revised=True) / lengths if own else None
         axes = pictures.new_axes() if ax is None else ax
         pictures.band(axes, middles, self.sum(*drawn) / lengths, low, high, line, label="published")
-        axes.set_xlabel("position in the input")
+        drawn_as = "revised" if own else "published"
+        about = f"band: 95 % interval of the {drawn_as} line; threshold: {self.threshold:g}"
+        caption = "position in the input", about, fill(str(self.guarantee), CAPTION)
+        axes.set_xlabel("\n".join(caption), fontsize=8)
         axes.set_ylabel("value" if lengths.max() == 1 else f"mean of about {round(float(lengths.mean())):,} values")
         axes.legend(frameon=False, loc="best")
         axes.margins(x=0.0)
@@ -397,7 +396,6 @@ class Release:
 
     @property
     def _shift(self) -> int:
-        """Binary exponent of theta if squares are no ordinary floats; else 0."""
         exponent = math.frexp(self.threshold)[1]
         return exponent if abs(exponent) > MAX_EXPONENT else 0
 
@@ -452,7 +450,6 @@ class Release:
 
     @cached_property
     def _hidden(self) -> tuple[Integers, Floats, float]:
-        """For intervals: block edges; variance rate hidden in each block; rate beyond the last block."""
         assert self.noise is not None  # noqa: S101 - checked by the caller
         _, prefix = self._block_prefix(self.block)
         edges: Integers = np.arange(prefix.size, dtype=np.int64) * self.block
@@ -530,7 +527,6 @@ class Release:
         return self.values.reshape(lengths.size, -1 if self.values.size else 0)
 
     def _block_prefix(self, block: int) -> tuple[Indices, Floats]:
-        """Begin of each stream's block sums, int64[n + 1], and their prefix sums."""
         found = self._prefix.get(block)
         if found is None:
             at: Indices = np.zeros(self.borders.size, np.int64)

@@ -42,8 +42,6 @@ class _Smoothed(NamedTuple):
 
 
 class _Form(NamedTuple):
-    """A stream of blocks as ``revision.sum_revised`` takes it."""
-
     edges: Integers
     means: Floats
     levels: Floats
@@ -84,7 +82,6 @@ class RevisedStream:
 
     @cached_property
     def edges(self) -> Integers:
-        """Begins of the blocks, and the last end: int64[J + 1]."""
         lengths = np.left_shift(1, self.exponents.astype(np.int64))
         return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
 
@@ -93,7 +90,6 @@ class RevisedStream:
         return block_lengths.lengths_of_events(self.shape)
 
     def _revise(self, explained: Floats, noises: Floats) -> tuple[Floats, Floats, Floats, Records]:
-        """Means, levels and surprises of blocks without a pattern, and the last memory."""
         count, memory = self.totals.size, self.memory.copy()
         means, levels, whites, drifts, surprises = np.empty((5, count))
         revision.revise_blocks(
@@ -107,7 +103,6 @@ class RevisedStream:
 
     @cached_property
     def thetas(self) -> Floats:
-        """Theta of each block and later: float64[J + 1]."""
         return self.threshold * np.append(np.sqrt(self._smoothed.noises), self._smoothed.unit)
 
     @cached_property
@@ -132,7 +127,6 @@ class RevisedStream:
 
     @cached_property
     def _form(self) -> _Form:
-        """Function that range sums are read from: a piece for each block, more where a seasonal pattern was found."""
         blocks = self._smoothed
         if blocks.waves is None:
             return _Form.of(self.edges, blocks.means, blocks.levels, blocks.sums)
@@ -157,7 +151,6 @@ class RevisedStream:
 
     @cached_property
     def _hidden(self) -> tuple[Floats, float, float]:
-        """Variance per value hidden in each block, the later level's variance, and its growth."""
         rates = np.empty(self.totals.size + 1)
         levels = self._smoothed.levels.copy()
         levels[: self.totals.size] += self._smoothed.explained
@@ -175,13 +168,11 @@ class RevisedStream:
 
     @cached_property
     def _missing(self) -> Floats:
-        """Released minus revised sums of the blocks before each: float64[J + 2]."""
         released = np.concatenate([np.zeros(1), np.cumsum(self.totals * self.threshold)])
         missing = released - self._smoothed.sums
         return np.append(missing, missing[-1])
 
     def error_bars(self, noise: SumNoise, starts: Integers, stops: Integers) -> ErrorBars:
-        """Errors of sums over [start, stop)."""
         rates, variance, growth = self._hidden
         cut, inside, shares = hidden_of_ends(starts, stops, self.edges, rates)
         behind = (stops - np.maximum(starts, self.edges[-1])).clip(0).astype(np.float64)
@@ -206,7 +197,6 @@ class RevisedStream:
         return before(stops) - before(starts)
 
     def _released_before(self, stops: Integers) -> Floats:
-        """Sums over [0, stop) of the form scaled to released block sums."""
         block = np.searchsorted(self.edges, stops, side="right") - 1
         lengths = np.append(np.diff(self.edges), 1)
         share = (stops - self.edges[block]) / lengths[block] * (block < self.totals.size)
@@ -224,12 +214,10 @@ class RevisedStream:
         return self._form.before(stops)
 
     def values(self, count: int) -> Floats:
-        """First `count` values: float64[count]."""
         return np.diff(self.sums_before(np.arange(count + 1)))
 
 
 def _keep_sums(means: Floats, totals: Floats, lengths: Integers, noise: float, noises: Floats) -> None:
-    """Move means, in place, where groups' sums differ too much from released ones."""
     size = KEPT_BLOCKS
     while size <= totals.size:
         whole = totals.size // size * size
@@ -288,7 +276,6 @@ class Sums:
         )
 
     def first(self, count: int) -> Sums:
-        """First `count` sums with their noise variances."""
         return Sums(self.edges[: count + 1], self.totals[:count], self.noises[:count])
 
 
@@ -301,11 +288,9 @@ class Waves:
     sums: Floats
 
     def before(self, stops: Indices) -> Floats:
-        """Sums of the pattern over [0, stop): float64[q]."""
         return np.interp(stops, self.points, self.sums)
 
     def split(self, edges: Indices) -> Indices:
-        """Edges of the blocks cut into equal pieces of 2^k values, at most 1 / FINE of the first period long."""
         lengths = np.diff(edges)
         most = 1 << max(int(math.log2(max(self.periods[0] / FINE, 1.0))), 0)
         parts = np.maximum(lengths // most, 1)
@@ -361,7 +346,6 @@ def _clear(edges: Indices, totals: Floats, noises: Floats, period: float) -> boo
 
 
 def _peak(edges: Indices, surprises: Floats) -> tuple[float, float]:
-    """Period at the peak of the surprises' spectrum, or 0, and the log-likelihood to gain."""
     lengths = np.diff(edges).astype(np.float64)
     # The block of the middle one of all values, by length: longer blocks would show a short period as another one.
     ordered = np.sort(lengths)
@@ -396,7 +380,6 @@ def _background(spectrum: Floats) -> Floats:
 
 
 def _fundamental(spectrum: Floats, top: int, step: float) -> float:
-    """Frequency, among whose harmonics is the peak, with most power."""
     near = np.linspace(-0.5, 0.5, 4 * HARMONICS + 1) * step
     numbers = np.arange(1, HARMONICS + 1)
     candidates = (top / numbers[:, None] + near).ravel()
@@ -408,13 +391,11 @@ def _fundamental(spectrum: Floats, top: int, step: float) -> float:
 
 
 def _pieces(parts: Indices) -> tuple[Indices, Indices]:
-    """Block of every piece, and number of pieces before it there."""
     block = np.repeat(np.arange(parts.size), parts)
     return block, np.arange(block.size) - np.repeat(np.cumsum(parts) - parts, parts)
 
 
 def _integrals(points: Floats, periods: tuple[float, ...]) -> Floats:
-    """Integrals of every wave, cosines then sines, over [0, point)."""
     found = [2.0 * math.pi / period * np.arange(1, HARMONICS + 1) for period in periods]
     frequencies = np.concatenate([np.empty(0), *found])
     angles = np.outer(points, frequencies)
@@ -422,7 +403,6 @@ def _integrals(points: Floats, periods: tuple[float, ...]) -> Floats:
 
 
 def _rows(edges: Floats, periods: tuple[float, ...]) -> Iterator[tuple[slice, Floats]]:
-    """Yield slices of j, and integrals of every wave over [edges[j], edges[j + 1])."""
     for k in range(0, edges.size - 1, AT_ONCE):
         yield slice(k, k + AT_ONCE), np.diff(_integrals(edges[k : k + AT_ONCE + 1], periods), axis=0)
 
@@ -452,7 +432,6 @@ class _Model:
         self._errors = np.empty(self._lengths.size)
 
     def likelihood(self, variances: Floats, gains: Floats | None = None) -> float:
-        """Log-likelihood of the sums; `gains` receives the filter's."""
         return wave_filter.filter_waves(
             *(self._sums.totals, self._rows, self._sums.noises + variances[0] * self._lengths, self._gaps),
             *(*self._state_spreads(variances), self._errors),

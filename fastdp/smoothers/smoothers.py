@@ -81,7 +81,6 @@ class Recent:
         return state, means
 
     def step_rows(self, firsts: Floats, thetas: Floats, means: Floats) -> Floats:
-        """Predictions for n streams from their first block: float64[n, k]."""
         return means
 
 
@@ -105,7 +104,6 @@ class Median:
     rule: ClassVar[int] = 1
 
     def start(self, first: float, theta: float) -> SmootherState:
-        """Lower end and width of the bins, then their counts."""
         return np.concatenate([_bins(theta), np.zeros(BINS)])
 
     def step(self, state: SmootherState, means: Floats) -> tuple[SmootherState, Floats]:
@@ -142,11 +140,9 @@ class Mean:
     rule: ClassVar[int] = 1
 
     def start(self, first: float, theta: float) -> SmootherState:
-        """Number of blocks and sum of their means."""
         return np.zeros(2)
 
     def step(self, state: SmootherState, means: Floats) -> tuple[SmootherState, Floats]:
-        """Running means, independent of how blocks are cut into steps."""
         counts = state[0] + np.arange(1.0, means.size + 1.0)
         sums = np.cumsum(np.concatenate([state[1:], means]))
         return np.array([state[0] + means.size, sums[-1]]), sums[1:] / counts
@@ -180,7 +176,6 @@ class MovingAverage:
         return self.step(np.zeros(self.window + 2), np.array([first]))[0]
 
     def step(self, state: SmootherState, means: Floats) -> tuple[SmootherState, Floats]:
-        """Moving averages, O(1) a block; sums restart every two windows, so rounding does not accumulate."""
         if means.size == 0:
             return state, means
         following, out = state.copy(), np.empty(means.size)
@@ -189,7 +184,6 @@ class MovingAverage:
         return following, out
 
     def is_state(self, state: SmootherState, theta: float, blocks: int) -> bool:
-        """True if the index into the ring is in range."""
         return is_count(float(state[0]) - 1.0, blocks)
 
     def step_rows(self, firsts: Floats, thetas: Floats, means: Floats) -> Floats:
@@ -219,7 +213,6 @@ class Exponential:
     rule: ClassVar[int] = 1
 
     def start(self, first: float, theta: float) -> SmootherState:
-        """State before any block: the guess `first`, float64[1]."""
         return np.array([first])
 
     def step(self, state: SmootherState, means: Floats) -> tuple[SmootherState, Floats]:

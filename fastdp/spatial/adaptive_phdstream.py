@@ -94,10 +94,7 @@ class ReleaseSchedule:
     prompt: int = 0
 
     def check(self, period: int | None, most: int) -> None:
-        """ValueError if a loaded schedule is out of range.
-
-        `period`: the fixed one, or None if chosen, then at most `most`.
-        """
+        """ValueError if a loaded schedule is out of range; `period`: the fixed one, or None if at most `most`."""
         if not (1 <= self.period <= most if period is None else self.period == period):
             raise ValueError("a period out of range")
         finite = math.isfinite(self.products) and 0.0 <= self.squares < math.inf
@@ -116,10 +113,7 @@ class ReleaseSchedule:
     def following(
         self, growth: Growth, total: float, n_steps: int, noise: float, most: int | None
     ) -> ReleaseSchedule:
-        """Schedule after a count with this `growth`, of `total` points before it.
-
-        `noise`: variance of one count; `most`: longest period, None if fixed.
-        """
+        """Schedule after a count with this `growth`, of `total` points before it; `noise`: variance of one count."""
         moved, found = growth.own - growth.even, growth.counts - growth.even
         per_step = 1.0 / growth.elapsed**2
         products = WEIGHT_MEMORY * self.products + per_step * _dot(moved, found)
@@ -167,7 +161,6 @@ class CountParameters:
 
     @classmethod
     def of(cls, cells: CellParameters, epsilon: Fraction, shrink: bool) -> CountParameters:
-        """Constants of counts with `epsilon` for one event."""
         scale = noise_scale(Simple(), epsilon)
         # Cells are cut by deviations of half a point at least, so that the first counts' is compared with that; it
         # must not grow with a later noise that vanishes, or nothing would ever be cut.
@@ -177,11 +170,9 @@ class CountParameters:
 
     @property
     def deviation(self) -> float:
-        """Standard deviation of one count, in points."""
         return max(float(np.sqrt(self.noise)), MIN_DEVIATION)
 
     def initial_tree(self, tree: Tree) -> Tree:
-        """Counted tree after the first batch."""
         weight: Integers = np.zeros_like(tree.first)
         self._weigh(tree, weight)
         return self._estimated(tree, weight, np.zeros(weight.size))
@@ -196,7 +187,7 @@ class CountParameters:
     ) -> tuple[Tree, Growth]:
         """New tree with cells from past counts, and its growth.
 
-        `added`, `removed`: ascending codes of all events in the `elapsed` steps since the tree `counted`.
+        `added`, `removed`: ascending codes of all events since the tree `counted`, `elapsed` steps ago.
         """
         tree, net = decomposition.counted_leaves(self.cells, self._regrow(counted, added, removed))
         leaves = tree.leaves
@@ -229,7 +220,6 @@ class CountParameters:
         return self._shrunken(counted, counted.released.astype(np.float64), missing)
 
     def forecast(self, counted: Tree, schedule: ReleaseSchedule, elapsed: int, missing: float = 0.0) -> Tree:
-        """The release `elapsed` steps after a count."""
         total = float(counted.projected[0])
         even = counted.projected * (counted.rate[0] / total) if total > 0.0 else np.zeros(counted.first.size)
         rate = even + schedule.weight * (counted.rate - even)
@@ -241,7 +231,6 @@ class CountParameters:
     def _add(
         self, tree: Tree, counts: Integers, unit: int, released: Integers, weight: Integers
     ) -> tuple[Integers, Integers]:
-        """Sums after leaves' counts of variance `unit`."""
         gained, drawn = np.empty_like(tree.first), np.empty_like(tree.first)
         sums = gained, drawn, released, weight
         adaptive_tree.add_counts(tree.leaves, counts, unit, self.cells.fan_out, tree.first, sums)
@@ -258,10 +247,10 @@ class CountParameters:
         rate: Floats,
         elapsed: int,
     ) -> Growth:
-        """Growth in disjoint `nodes`; a node is coarse if more points came than replacement explains.
+        """Growth in disjoint `nodes`; one is coarse if more points came than replacement explains.
 
-        `gained`, `drawn`: of all nodes, the noisy change since the last count, and its number of draws; `estimate`,
-        `rate`: of `nodes`, the points and their growth per step as the last count had them.
+        `gained`, `drawn`: of all nodes, noisy change since the last count, and its draws; `estimate`, `rate`: of
+        `nodes`, points and growth per step by that count.
         """
         counts, total = gained[nodes], float(counted.projected[0])
         even = estimate * (elapsed * counted.rate[0] / total) if total > 0.0 else np.zeros(counts.size)
@@ -312,7 +301,7 @@ class AdaptiveState(PointState):
 
 @record
 class AdaptiveMachine(PointParameters, PointMachine[AdaptiveState]):
-    """Transition function of :class:`AdaptivePHDStream`: public parameters without state."""
+    """Transition function of :class:`AdaptivePHDStream`."""
 
     #: A release between two counts follows from the last one.
     TREES: ClassVar[Mapping[str, tuple[str, ...]]] = {"tree": (), "counted": COUNTED}
@@ -327,12 +316,10 @@ class AdaptiveMachine(PointParameters, PointMachine[AdaptiveState]):
 
     @cached_property
     def rest(self) -> Fraction:
-        """Epsilon of the cells for one event."""
         return Fraction(split(self.epsilon, self.total_share)[1]) / self.sensitivity
 
     @cached_property
     def plan(self) -> CellParameters:
-        """Public constants of PrivTree's choice of cells and of its counts, half of :attr:`rest` each."""
         half = self.rest / 2
         return CellParameters(self.domain, self.fan_out, self.max_depth, half, half, Simple())
 
@@ -383,14 +370,12 @@ class AdaptiveMachine(PointParameters, PointMachine[AdaptiveState]):
     def _count_total(
         self, state: AdaptiveState, tree: Tree, come: Integers, gone: Integers, key: Key
     ) -> tuple[TotalCount, Tree]:
-        """The total's counter after these events, and `tree` moved to its estimate; both as before without one."""
         if self.total is None:
             return state.total, tree
         total = self.total.step(state.total, come.size - gone.size, state.n_steps, key)
         return total, self.counting.adjusted(tree, self._missing(total, tree))
 
     def _missing(self, total: TotalCount, tree: Tree) -> float:
-        """Points that the tree's counts lack by the estimate of the total (least squares); 0 without one."""
         if self.total is None:
             return 0.0
         return self.total.missing(total, int(tree.released[0]), self.counting.noise * float(tree.weight[0]))
@@ -422,8 +407,7 @@ class AdaptivePHDStream(SpatialPublisher[AdaptiveState]):
     """Releases a synthetic version of a changing set of points, with less error than PHDStream where its shape lasts.
 
     PrivTree chooses the first cells.  Later ones follow from released counts, so that the counts get all of epsilon;
-    cells are counted every few steps and forecast in between.  If much of a count is in cells that past ones did not
-    cut, PrivTree chooses for 32 steps (with ``period``, once).  For many batches and releases that may lag; see
+    cells are counted every few steps and forecast in between.  For many batches and releases that may lag; see
     ``docs/points.md``, "Counts alone".
 
     Parameters
@@ -440,11 +424,8 @@ class AdaptivePHDStream(SpatialPublisher[AdaptiveState]):
         Share of epsilon, 0 to 0.5, for a count of all points, to which the others are adjusted; boxes lose up to 4 %
         with 0.05.
 
-    Notes
-    -----
-    Privacy: as for :class:`fastdp.PHDStream`; an event is in one count, with epsilon, or epsilon / 2 beside
-    PrivTree's decisions.  The events of one period are kept in memory.  The first batch should hold all points so
-    far.  After an interrupt compare ``n_steps``.
+    Notes ----- Privacy: as for :class:`fastdp.PHDStream`; an event is in one count.  The events of one period are
+    kept in memory.  The first batch should hold all points so far.  After an interrupt compare ``n_steps``.
 
     Examples
     --------

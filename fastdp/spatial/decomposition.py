@@ -80,16 +80,13 @@ class Tree(NamedTuple):
 
     @property
     def depth(self) -> Integers:
-        """Depth of each node: int64[v]."""
         return np.repeat(np.arange(self.starts.size - 1), np.diff(self.starts))
 
     @property
     def shown(self) -> Tree:
-        """The tree without the inputs of its decisions."""
         return self._replace(score=_NONE, ends=_NONE)
 
     def bounds(self, plan: CellParameters) -> Corners:
-        """Lower and upper corners of all nodes, float64[v, d] each."""
         shape, corners = (self.first.size, plan.domain.dim), (plan.domain.lower, plan.domain.upper)
         index, lower, upper = np.empty(shape, np.int64), np.empty(shape), np.empty(shape)
         cell_codes.decode_tree(self.starts, self.parent, self.first, *corners, plan.fan_out, index, lower, upper)
@@ -114,7 +111,6 @@ class KeptTree:
 
     @classmethod
     def of(cls, fan_out: int, tree: Tree) -> KeptTree:
-        """First kept tree, with the nodes of `tree`."""
         nodes = np.empty(tree.first.size, NODE)
         for name in NODE.names or ():
             nodes[name] = getattr(tree, name)
@@ -122,18 +118,15 @@ class KeptTree:
 
     @property
     def tree(self) -> Tree:
-        """The kept nodes as a tree, breadth first."""
         packed = self if self.root == 0 else self.packed()
         nodes = packed.nodes[: packed.stop]
         columns = {name: np.ascontiguousarray(nodes[name]) for name in NODE.names or ()}
         return Tree(**columns, state=packed.state[: packed.stop])
 
     def enlarged(self, more: int) -> KeptTree:
-        """Copy in its own arrays, with capacity for `more` nodes."""
         return self._copied(self.nodes, slice(self.stop), self.stop, self.stop + more)
 
     def packed(self) -> KeptTree:
-        """Copy without unreachable nodes."""
         packed, origin = np.empty(self.stop, NODE), np.empty(self.stop, np.int64)
         count = tree_maps.pack_kept(self.root, self.since, self.fan_out, self.nodes, origin, packed)
         return replace(self, root=0)._copied(packed, origin[:count], count, PACKED_CAPACITY * count)
@@ -175,10 +168,7 @@ def root_only(plan: CellParameters) -> KeptTree:
 def take_step(
     plan: CellParameters, kept: KeptTree, added: Integers, removed: Integers, step: int, key: Key, expected: int = 0
 ) -> tuple[KeptTree, Tree]:
-    """Algorithm 7 for one batch of codes: the next kept tree, and this step's with its secret scores.
-
-    `expected`, an approximate number of nodes, affects time only.
-    """
+    """Algorithm 7 for one batch of codes: the next kept tree, and this step's with its secret scores."""
     tree, net = counted_leaves(plan, _descend(plan, kept, added, removed, step, key, expected))
     rows: Integers = np.zeros((net.size, plan.counter.width), np.int64)
     if plan.counter.width:
@@ -217,7 +207,7 @@ def grow(
     kernel: Callable[..., int],
     given: Callable[[int], tuple[object, ...]],
 ) -> Tree:
-    """Tree from its `root` entries down, with columns `names`, started again with four times a `capacity` too small.
+    """Tree from its `root` entries down, with columns `names`; restarts with four times a `capacity` too small.
 
     The kernel gets levels, ``given(capacity)``, ``starts`` and the columns; negative: children do not fit.
     """
@@ -242,7 +232,7 @@ def grow(
 
 
 def _walk_down(plan: CellParameters, starts: Integers, columns: Mapping[str, Array]) -> Iterator[tuple[int, int]]:
-    """Yield ranges of levels to decide at once, with measures; a cut whose children all measure 0 is undone."""
+    """Yield ranges of levels to decide at once, with measures; undo a cut whose children all measure 0."""
     level, stride = 0, plan.max_depth + 1 if plan.uniform else 1
     while level <= plan.max_depth and starts[level + 1] > starts[level]:
         if not plan.uniform:
@@ -307,7 +297,6 @@ def counted_leaves(plan: CellParameters, tree: Tree) -> tuple[Tree, Integers]:
 
 
 def _route_strays(plan: CellParameters, tree: Tree, net: Integers) -> None:
-    """Count points of a leaf outside the domain in the nearest sibling inside, by tree and point alone."""
     strays = np.diff(tree.ends[:, :2])[:, 0] - np.diff(tree.ends[:, 2:])[:, 0]
     barren = (tree.first < 0) & (tree.measure <= 0.0) & (strays != 0)
     for node in np.flatnonzero(barren).tolist():
@@ -320,7 +309,6 @@ def _route_strays(plan: CellParameters, tree: Tree, net: Integers) -> None:
 
 
 def _settle(plan: CellParameters, kept: KeptTree, tree: Tree, step: int, key: Key) -> KeptTree:
-    """Take back open noise of counters at nodes that are leaves no more."""
     kept = kept.enlarged(tree.first.size)
     nodes, state = kept.nodes[: kept.stop], kept.state[: kept.stop]
     left = state[:, 0] > 0
@@ -373,7 +361,7 @@ def restore_tree(described: Json, names: tuple[str, ...], plan: CellParameters) 
 
 
 def _check_measures(measure: Floats, first: Integers, starts: Integers, code: Integers, plan: CellParameters) -> None:
-    """ValueError unless each cut cell has a measure, and one of its children; the domain decides on rounding."""
+    """ValueError unless each cut cell has a measure, and one of its children."""
     cut = first >= 0
     cut[0] = True
     if measure[cut].min() <= 0.0:

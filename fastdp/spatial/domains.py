@@ -99,7 +99,6 @@ class Box:
     identity = describe
 
     def measure(self, lower: Floats, upper: Floats) -> Floats:
-        """Volume of each box inside this one: float64[n]."""
         sides = np.minimum(upper, self.upper) - np.maximum(lower, self.lower)
         volumes: Floats = np.prod(np.maximum(sides, 0.0), axis=1)
         return volumes
@@ -110,7 +109,6 @@ class Box:
         return out
 
     def contains(self, points: Floats) -> NDArray[np.bool_]:
-        """Flags of the points, float64[n, d], in the box: bool[n]."""
         inside: NDArray[np.bool_] = np.all((points >= self.lower) & (points <= self.upper), axis=1)
         return inside
 
@@ -131,7 +129,7 @@ def _corner(name: str, values: Values) -> Floats:
 def as_points(values: Values | None, name: str, dim: int | None = None) -> Floats:
     """Points as float64[n, d]; DataError unless they are a table of finite numbers of `dim` columns.
 
-    With `dim`, None and an empty list mean no points; one dimension may be a column.
+    With `dim`, None and an empty list mean no points.
     """
     accepted = f"finite real numbers, one row of {'d' if dim is None else dim} coordinates for each point"
     if values is None and dim is not None:
@@ -164,7 +162,6 @@ def as_points(values: Values | None, name: str, dim: int | None = None) -> Float
 
 
 def _floats_of(objects: Array) -> Floats | None:
-    """Objects as numbers; None on an error, whose text may quote one."""
     try:
         return objects.astype(np.float64)
     except (TypeError, ValueError, OverflowError):
@@ -209,8 +206,8 @@ def as_boxes(lower: Values, upper: Values, dim: int, *, finite: bool = False) ->
 class CellParameters:
     """Public constants of a step: lambda = (2 beta - 1) / (beta - 1) / epsilon_tree, delta = lambda ln beta.
 
-    ``unit`` K, a power of two up to 2^20; ``bias`` Delta >= K delta, rounded up: the proof needs exp(-Delta / (K
-    lambda)) <= 1 / beta; ``threshold`` K theta; ``fan_out`` beta; ``uniform``: equal measures of children.
+    ``unit`` K, a power of two up to 2^20; ``bias`` Delta >= K delta, rounded up; ``threshold`` K theta; ``fan_out``
+    beta; ``uniform``: equal measures of children.
     """
 
     domain: Domain
@@ -297,8 +294,7 @@ class PointParameters(Keyed, ABC):
 
     @property
     @abstractmethod
-    def plan(self) -> CellParameters:
-        """Public constants of the steps."""
+    def plan(self) -> CellParameters: ...
 
     def codes(self, points: Values | None, name: str) -> Integers:
         """As :func:`encode`; DataError for points that are not finite, of another dimension, or refused outside."""

@@ -50,12 +50,10 @@ class Map(ABC):
     upper: Floats
 
     @abstractmethod
-    def _sizes(self, low: Floats, high: Floats) -> tuple[Integers, Floats]:
-        """Cell and size of each piece inside the cells."""
+    def _sizes(self, low: Floats, high: Floats) -> tuple[Integers, Floats]: ...
 
     @abstractmethod
-    def _samplers(self, low: Floats, high: Floats, counts: Integers) -> tuple[Integers, Floats, Draw]:
-        """Cell, size and draw of each piece inside cells with points to draw."""
+    def _samplers(self, low: Floats, high: Floats, counts: Integers) -> tuple[Integers, Floats, Draw]: ...
 
     def measure(self, lower: Values, upper: Values) -> Floats:
         """Area or length inside each cell (array-like[n, 2], half-open but at the upper border): float64[n].
@@ -90,8 +88,8 @@ class Polygons(Map):
     geometry : shapely Polygon or MultiPolygon, a list of these, GeoSeries or GeoDataFrame
         Public.  Overlapping polygons count once.
     geographic : bool
-        True for degrees, x = longitude, y = latitude; areas are then in square kilometres, by the middle latitude's
-        lengths of degrees.  A uniform density is uniform in (x, y), as in PHDStream's code.
+        True for degrees, x = longitude, y = latitude; areas are then in square kilometres.  A uniform density is
+        uniform in (x, y), as in PHDStream's code.
 
     Attributes
     ----------
@@ -120,7 +118,9 @@ class Polygons(Map):
         self._scale = float(np.prod(plane_scales(lower, upper, geographic)))
         self._plane_area = plane_area
         self.area = self._scale * plane_area
-        self._tree = load("shapely").STRtree(parts)
+        shapely = load("shapely")
+        shapely.prepare(parts)
+        self._tree = shapely.STRtree(parts)
         self._cuts = dict[bytes, _Cut]()
         self.lower.flags.writeable = self.upper.flags.writeable = False
 
@@ -184,13 +184,14 @@ class Polygons(Map):
         return np.repeat(asked, [each.size for each in areas]), np.concatenate([np.empty(0), *areas]), draw
 
     def contains(self, points: Values) -> NDArray[np.bool_]:
-        table = as_points(points, "points", 2)
+        table, shapely = as_points(points, "points", 2), load("shapely")
         inside = np.zeros(table.shape[0], np.bool_)
-        inside[self._tree.query(load("shapely").points(table), predicate="intersects")[0]] = True
+        # The tree's own predicate would not use that its polygons are prepared.
+        near, parts = self._tree.query(shapely.points(table))
+        inside[near[shapely.intersects_xy(self._tree.geometries[parts], *table[near].T)]] = True
         return inside
 
     def _cuts_of(self, low: Floats, high: Floats) -> list[_Cut]:
-        """The area inside each cell; a released tree asks for the same cells step after step."""
         names = [corners.tobytes() for corners in np.concatenate([low, high], axis=1)]
         found = {name: cut for name in names if (cut := self._cuts.get(name))}
         new = [i for i, name in enumerate(names) if name not in found]
@@ -204,7 +205,6 @@ class Polygons(Map):
         return [found[name] for name in names]
 
     def _pieces(self, low: Floats, high: Floats) -> tuple[Integers, Geometries]:
-        """Cells, ascending, and their intersections with small polygons."""
         shapely = load("shapely")
         boxes = shapely.box(low[:, 0], low[:, 1], high[:, 0], high[:, 1])
         cells, parts = self._tree.query(boxes, predicate="intersects")
@@ -219,7 +219,7 @@ class Polygons(Map):
 
 @dataclass
 class _Cut:
-    """Polygons of the area inside a cell and, once drawn from, triangles, float64[n, 3, 2]: corner and two sides."""
+    """Polygons of the area inside a cell and, once drawn from, triangles, float64[n, 3, 2]."""
 
     pieces: Geometries
     triangles: Floats = field(default_factory=lambda: np.empty((0, 3, 2)))
@@ -304,17 +304,14 @@ class Network(Map):
         return f"Network(<{self.length:g}{' km' if self.geographic else ''}>, geographic={self.geographic})"
 
     def describe(self) -> Json:
-        """The segments for a state file; joined again they would differ."""
         return {name: codec.describe(value) for name, value in self.identity().items()}
 
     def identity(self) -> dict[str, object]:
-        """The segments for noise keys, uncompressed: zlib's bytes vary."""
         names = ("starts", "steps", "lower", "upper", "scales", "geographic", "tolerance")
         return {name: getattr(self, name if hasattr(self, name) else f"_{name}") for name in names}
 
     @classmethod
     def from_description(cls, geographic: bool, tolerance: float, **arrays: Json) -> Network:
-        """The network restored from :meth:`describe`; ValueError if it is invalid."""
         starts, steps, lower, upper, scales = (
             codec.restore(Floats, arrays.pop(name)) for name in ("starts", "steps", "lower", "upper", "scales")
         )
@@ -344,7 +341,6 @@ class Network(Map):
         return cells, (leave - enter) * self._lengths[segments], draw
 
     def contains(self, points: Values) -> NDArray[np.bool_]:
-        """True for points, array-like[n, 2], within the tolerance of a line."""
         table = as_points(points, "points", 2)
         places = load("shapely").points(table * self._scales)
         inside = np.zeros(table.shape[0], np.bool_)

@@ -99,7 +99,6 @@ class TotalCounter:
         return laplace_variance(self.distribution.scale)
 
     def step(self, total: TotalCount, net: int, step: int, key: Key) -> TotalCount:
-        """Count after one step of `net` additions minus removals."""
         row: Integers = total.row.copy()
         noise = sampler.draws(1, self.distribution, key, StreamId(Purpose.CELL, level=LEVEL, number=step))
         return TotalCount(total.steps + 1, total.released + net + int(COUNTER.step(row, noise)[0]), row)
@@ -111,7 +110,6 @@ class TotalCounter:
 
     @staticmethod
     def check(total: TotalCount) -> None:
-        """Raise ValueError for a count that no step can produce."""
         if abs(total.released) > MAX_COUNT or not 0 <= total.steps <= MAX_COUNT:
             raise ValueError("a count of the whole out of range")
         expect(total.row, TotalCount().row)
@@ -144,16 +142,13 @@ class PointMachine(Machine[S], Generic[S]):
 
     @property
     @abstractmethod
-    def plan(self) -> CellParameters:
-        """Public constants of the steps."""
+    def plan(self) -> CellParameters: ...
 
     @abstractmethod
-    def codes(self, points: Values | None, name: str) -> Integers:
-        """Ascending codes of the points' cells of the greatest depth, int64[n]."""
+    def codes(self, points: Values | None, name: str) -> Integers: ...
 
     @abstractmethod
-    def follow(self, state: S, added: Integers, removed: Integers, key: Key, chain: str) -> S:
-        """State after a batch of codes; `key` is this step's own."""
+    def follow(self, state: S, added: Integers, removed: Integers, key: Key, chain: str) -> S: ...
 
     @cached_property
     def root(self) -> KeptTree:
@@ -292,7 +287,6 @@ class SpatialPublisher(Publisher[S]):
         return self.tree.std_error(lower, upper)
 
     def _variances(self) -> float | None:
-        """Noise variance of each cell, in points^2; None if unknown."""
         return None
 
 
@@ -349,7 +343,7 @@ class CounterKind(Kind):
 
 @record
 class PHDMachine(PointParameters, PointMachine[PHDState]):
-    """Transition function of :class:`PHDStream`: public parameters without state."""
+    """Transition function of :class:`PHDStream`."""
 
     TREES: ClassVar[Mapping[str, tuple[str, ...]]] = {"kept": KEPT, "tree": RELEASED}
 
@@ -376,7 +370,6 @@ class PHDMachine(PointParameters, PointMachine[PHDState]):
 
     @cached_property
     def variance(self) -> float:
-        """Variance of one draw of a counter, in points^2."""
         return laplace_variance(self.plan.cell_distribution.scale)
 
     def start(self, key: Key) -> PHDState:
@@ -441,8 +434,8 @@ class PHDStream(SpatialPublisher[PHDState]):
     Privacy: streams are adjacent if they differ in one event, an addition or a removal in one batch.  Proof:
     ``docs/points.md``.  Number and times of batches are public, sizes are not released.
 
-    The first batch may hold everything so far.  Removing a point that was never added is not detected and lowers its
-    cell's count.  After an interrupt compare ``n_steps``: send no consumed batch again.
+    Removing a point that was never added is not detected and lowers its cell's count.  After an interrupt compare
+    ``n_steps``: send no consumed batch again.
 
     Examples
     --------
@@ -475,7 +468,6 @@ class PHDStream(SpatialPublisher[PHDState]):
 
     @property
     def guarantee(self) -> Guarantee:
-        """Guarantee for ``sensitivity`` events over all releases."""
         part, counts = _parts(self.epsilon, self.total_share)
         if self.score == "repaired":
             cells = event_guarantee(part, "repaired score: (2 beta - 1) / (beta - 1) / lambda, whatever the depth")
@@ -492,6 +484,5 @@ class PHDStream(SpatialPublisher[PHDState]):
         return replace(found, simulated=self._key.simulated)
 
     def _variances(self) -> float | None:
-        """Noise variance of a cell counted at every step; None for user-defined counters."""
         draws = getattr(self.counter, "open_draws", None)
         return None if draws is None else draws(self.n_steps) * self._machine.variance

@@ -134,7 +134,6 @@ class ReleasedTree:
 
     @cached_property
     def _noise_sums(self) -> Floats:
-        """Noise variance of each node's cells together: float64[v], in points^2."""
         sums: Floats = np.zeros(self._counts.size)
         sums[self._tree.leaves] = self._variance
         starts, first = self._tree.starts.tolist(), self._tree.first
@@ -161,7 +160,6 @@ class ReleasedTree:
         return low, high, one
 
     def _shares(self, low: Floats, high: Floats, query: Integers, leaf: Integers) -> Floats:
-        """Share of each cut leaf's measure inside its box: float64[n]."""
         corners = np.maximum(low[query], self._lower[leaf]), np.minimum(high[query], self._upper[leaf])
         return self.domain.measure(*corners) / self.domain.measure(self._lower[leaf], self._upper[leaf])
 
@@ -187,7 +185,6 @@ class PrivTreeParameters(PointParameters):
 
     @cached_property
     def plan(self) -> CellParameters:
-        """Public constants of the step."""
         half = Fraction(self.epsilon) / 2
         return CellParameters(self.domain, self.fan_out, self.max_depth, half, half, Simple(), self.threshold)
 
@@ -225,7 +222,6 @@ class PrivTree:
         self._fitted = False
 
     def identity(self) -> dict[str, object]:
-        """The parameters, for noise keys."""
         return values_of(self._parameters)
 
     @property

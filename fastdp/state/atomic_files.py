@@ -1,7 +1,6 @@
 """Files that appear complete or not at all, survive a power cut, and are locked between processes.
 
-Incomplete ones are owner-only, and removed by the next run.  All calls that differ between operating systems are
-here: locks, modes of new files, and the sync of folders.
+All calls that differ between operating systems are here: locks, modes of new files, and the sync of folders.
 """
 
 from __future__ import annotations
@@ -106,10 +105,7 @@ def lock(descriptor: int) -> bool:
 
 
 class Hold:
-    """An open folder that may be locked, released with the last reference.
-
-    If an interrupted call's traceback keeps it, the thread's next :func:`lock` releases it.
-    """
+    """An open folder that may be locked, released with the last reference or by the thread's next :func:`lock`."""
 
     descriptor = -1
 
@@ -125,7 +121,6 @@ class Hold:
         return self.descriptor >= 0 and self._thread == threading.get_ident() and self._user not in running
 
     def release(self) -> None:
-        """Unlock and close the file, once."""
         if self.descriptor < 0:
             return
         # In a forked child the lock belongs to its parent.
@@ -149,7 +144,6 @@ _CONTEXTLIB = contextlib.contextmanager.__code__.co_filename
 
 
 def _user_of(frame: FrameType) -> FrameType:
-    """Frame whose ``with`` holds the lock; else the thread's first."""
     while frame.f_back is not None:
         entered = frame.f_code.co_filename == _CONTEXTLIB
         frame = frame.f_back
@@ -160,7 +154,6 @@ def _user_of(frame: FrameType) -> FrameType:
 
 
 def _release_abandoned(descriptor: int) -> bool:
-    """Release locks of interrupted calls of this thread; True if there were any."""
     wanted, running = os.fstat(descriptor), set()
     frame: FrameType | None = sys._getframe()
     while frame is not None:
@@ -230,7 +223,6 @@ def name_target(error: BaseException, target: str) -> None:
 
 
 def _open_beside(final: Path) -> tuple[Path, BinaryIO, int]:
-    """Path of a new locked owner-only file, the file, and its final permissions."""
     while True:
         temporary = final.with_name(f".{final.name}.{secrets.token_hex(TOKEN_BYTES)}.tmp")
         # The umask can only be observed on a new file; this empty one gives no access to the one that is filled.

@@ -1,7 +1,6 @@
 """The one driver of online machines: it owns key, state and journal.
 
-A call is: read, step, record, take, emit.  A batch is consumed or not, and no output returns before its position is
-recorded.
+A batch is consumed or not, and no output returns before its position is recorded.
 """
 
 from __future__ import annotations
@@ -59,13 +58,11 @@ class Replay:
     digest: str
 
     def __post_init__(self) -> None:
-        """ValueError for other values: they may come from a file."""
         codec.require_int(self.count)
         bytes.fromhex(self.digest)
 
     @classmethod
     def of(cls, chunk: Chunk, key: Key, before: str = "") -> Replay:
-        """Record of a chunk that follows the digest `before`."""
         fingerprint = hashlib.blake2b(bytes.fromhex(before), key=key.reveal(), person=b"fastdp replay 1")
         fingerprint.update(np.ascontiguousarray(chunk).tobytes())
         return cls(chunk.size, fingerprint.hexdigest())
@@ -107,7 +104,6 @@ class Journal:
         self._appends, self._records, self._end, self._whole, self._base = False, 0, 0, 0, 0
 
     def keeps(self, file: StateFile) -> bool:
-        """True for the kept file; StateError if under another key."""
         if self.kept is None or self.kept.real != file.real:
             return False
         if file.key != self.kept.key:
@@ -124,7 +120,6 @@ class Journal:
         return True
 
     def write(self, file: StateFile, content: Json) -> None:
-        """Replace a file of this publisher by `content`."""
         payload = codec.encode(content)
         with file.locked():
             known, kept = self._found(file), content["home"] is not None
@@ -189,7 +184,6 @@ class Journal:
             self._base, self._appends = max(self._base, size), True
 
     def _found(self, file: StateFile) -> bytes | None:
-        """Header of the file; StateError if written since."""
         known, found = self._stamps.get(file.real), file.stamp()
         if file.redirected:
             raise StateError(
@@ -259,7 +253,6 @@ class Publisher(Generic[S]):
         self._begin(machine, machine.bind(Key.choose(seed, key)))
 
     def _begin(self, machine: AnyMachine, key: Key) -> None:
-        """Set the state before the first value."""
         self._guard = CallGuard(forks=self._PUBLIC)
         self._machine = machine
         self._key = key
@@ -313,7 +306,6 @@ class Publisher(Generic[S]):
         return self._take(batch)(*into)
 
     def _take(self, batch: Batch) -> Any:
-        """Step, record, take the new state and finish; return :attr:`Transition.emit`."""
         if self._replay is not None:
             self._replay.check(self._chunk(batch), self._key, self._digest)
         before = self._state
@@ -359,19 +351,16 @@ class Publisher(Generic[S]):
             yield self._one(batch)
 
     def _one(self, batch: Batch) -> Output:
-        """Step by one item of a stream."""
         if not self._machine.SPLITS:
             return self.step(*batch) if isinstance(batch, tuple) else self.step(batch)
         single = isinstance(batch, Real) or getattr(batch, "ndim", 1) == 0
         return self.step(np.reshape(batch, 1) if single else batch)
 
     def _chunk(self, batch: Batch) -> Chunk:
-        """Input for its fingerprint: values, or one entry for the batch."""
         parts = self._machine.parts(batch)
         return parts[0] if self._machine.SPLITS else as_one(*parts)
 
     def _record(self, batch: Batch, after: S, drawn: Mapping[str, codec.JsonValue]) -> str:
-        """Record a batch before it is consumed; return the new digest."""
         machine = self._machine
         consumed = machine.consumed(self._state)
         if machine.consumed(after) == consumed:
@@ -543,7 +532,6 @@ class Publisher(Generic[S]):
 
     @classmethod
     def _from_content(cls, content: Json, name: str, *, replay: bool, own: Mapping[str, object]) -> Self:
-        """Publisher of a state's content; StateError if damaged or of another class."""
         parts: dict[str, Any] = dict(own)
         kind = parts.pop("machine", cls._MACHINE) if cls._MACHINE is None else cls._MACHINE
         writer = content["fastdp"]
@@ -573,7 +561,6 @@ class Publisher(Generic[S]):
 
     @classmethod
     def _fits(cls, content: Json, kind: AnyMachine) -> bool:
-        """Return whether the content is a state of this class."""
         if cls._MACHINE is None and kind is None:
             raise StateError("machine = None: expected the class of machine that the state is of")
         return bool(content["class"] == (cls.__name__ if cls._MACHINE is not None else kind.__name__))
@@ -588,7 +575,6 @@ class Publisher(Generic[S]):
         return self._of(self._machine, key)
 
     def _content(self, home: str | None) -> Json:
-        """Content of a state file; `home`: path of a kept one."""
         now = self._machine.pack(self._state)
         return {
             "class": self._written_as,
@@ -630,7 +616,6 @@ class Publisher(Generic[S]):
 
     @single_caller
     def _rekeyed_copy(self) -> Self:
-        """Independent publisher with the same state and a new key."""
         self._refuse_replay("copy")
         self._copies += 1
         key = self._key.derive("copy", self._copies) if self._key.simulated else Key.choose(None, None)
@@ -654,7 +639,6 @@ class Publisher(Generic[S]):
 
 
 def _with_log(packed: Packed, log: list[bytes]) -> Packed:
-    """Packed state with its log, as a machine reads it."""
     return {**packed, "log": log} if log else packed
 
 

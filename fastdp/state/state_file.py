@@ -89,7 +89,6 @@ class Seal:
     _salt: bytes = field(default_factory=lambda: secrets.token_bytes(16), repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """ParameterError for another key."""
         given: object = self.key
         if given is None or (isinstance(given, str) and given and validation.encodes(given)):
             return
@@ -157,7 +156,6 @@ class Seal:
         return Opened(frames, complete=True)
 
     def _opened(self, header: bytes, index: int, nonce: bytes, sealed: bytes, name: str) -> bytes:
-        """Payload of one frame; StateError if damaged."""
         position = header + index.to_bytes(8, "big")
         if self.key is None:
             body, checksum = sealed[:-_CHECKSUM_BYTES], sealed[-_CHECKSUM_BYTES:]
@@ -177,7 +175,6 @@ class Seal:
         return payload
 
     def _decrypted(self, header: bytes, nonce: bytes, sealed: bytes, position: bytes, name: str) -> bytes:
-        """Body of one frame; StateError if the key is wrong."""
         from cryptography.exceptions import InvalidTag
 
         salt = self._parse(header, name).salt
@@ -193,11 +190,9 @@ class Seal:
             raise StateError(f"{name}: expected key = {_WANTED[protection]}")
 
     def generation(self, header: bytes, name: str) -> int:
-        """Number of the write that made this header."""
         return self._parse(header, name).generation
 
     def _parse(self, header: bytes, name: str) -> Header:
-        """Fields of a header; StateError if damaged or of another format."""
         if len(header) < HEADER.size or not header.startswith(MAGIC):
             raise StateError(f"{name} {_CUT_SHORT}")
         _, version, protection, generation, salt, _ = HEADER.unpack(header)
@@ -212,7 +207,6 @@ class Seal:
         return 0 if self.key is None else 1 if isinstance(self.key, bytes) else 2
 
     def _spellings(self) -> list[bytes | str]:
-        """Key, and a passphrase's NFC and NFD spellings."""
         if isinstance(self.key, str):
             forms = [unicodedata.normalize("NFC", self.key), unicodedata.normalize("NFD", self.key)]
             return list(dict.fromkeys([self.key, *forms]))
@@ -227,7 +221,7 @@ class Seal:
 
 @functools.lru_cache(maxsize=16)
 def _salt_for(passphrase: str) -> bytes:
-    """Salt per passphrase and process: a guess is tried on one only."""
+    """Salt per passphrase and process."""
     return secrets.token_bytes(16)
 
 
@@ -276,7 +270,6 @@ class StateFile:
     _absolute: str = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Check path and key, and resolve the path."""
         object.__setattr__(self, "_absolute", _absolute(self.path))
         object.__setattr__(self, "real", os.path.realpath(self._absolute))
         object.__setattr__(self, "seal", Seal(self.key))
@@ -286,17 +279,14 @@ class StateFile:
 
     @property
     def name(self) -> str:
-        """Path, with "state file" before it."""
         return f"state file {os.fspath(self.path)!r}"
 
     @property
     def _written(self) -> str:
-        """Name of the file, without links, in messages about writes."""
         return f"state file {self.real!r}"
 
     @property
     def redirected(self) -> bool:
-        """True if changed links lead the path to another file."""
         return os.path.realpath(self._absolute) != self.real
 
     def header(self) -> bytes | None:
@@ -313,7 +303,6 @@ class StateFile:
         return None if ends is None else stamp_of(*ends)
 
     def _ends(self) -> tuple[bytes, int, bytes] | None:
-        """First bytes, size and last bytes; None without a file."""
         with _errors(f"{self.name} could not be read"):
             try:
                 with Path(self.real).open("rb") as file:
@@ -325,7 +314,6 @@ class StateFile:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the folder's lock."""
         with _errors(f"{self._written} could not be written"):
             hold = atomic_files.Hold(Path(self.real).parent)
         try:
@@ -387,7 +375,6 @@ class StateFile:
                 os.close(descriptor)
 
     def sync_folder(self) -> None:
-        """Sync the folder, so that the rename survives a power cut."""
         with _errors(f"the folder of {self.real!r} could not be synced"):
             atomic_files.sync_folder(Path(self.real).parent)
 
@@ -400,7 +387,6 @@ class StateFile:
 
 @contextlib.contextmanager
 def _errors(failed: str) -> Iterator[None]:
-    """Turn an OSError into a StateError that begins with `failed`."""
     try:
         yield
     except OSError as error:
@@ -408,7 +394,6 @@ def _errors(failed: str) -> Iterator[None]:
 
 
 def _absolute(path: object) -> str:
-    """Absolute path, links included: the current folder may change."""
     text = validation.path("path", path)
     with _errors(f"state file {text!r} in a current folder that is gone"):
         return text if Path(text).is_absolute() else str(Path.cwd() / text)

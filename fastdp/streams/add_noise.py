@@ -63,7 +63,6 @@ class VectorNoise:
 
     @cached_property
     def resolution(self) -> float:
-        """Grid step, in units of the values."""
         if self.integers:
             return 1.0
         if self.wanted is not None:
@@ -75,28 +74,24 @@ class VectorNoise:
         return float(2.0 ** (finest - fine))
 
     def _steps(self, resolution: float, distance: Fraction | None = None) -> Fraction:
-        """L1 distance, at most ceil(A) + n - 1 steps, of values that move by `distance` (the sensitivity)."""
+        """L1 distance, at most ceil(A) + n - 1 steps, of values that move by `distance`."""
         moved = Fraction(self.sensitivity) if distance is None else distance
         if self.integers or not moved:
             return moved
         return Fraction(math.ceil(moved / Fraction(resolution)) + max(self.size - 1, 0))
 
     def loss(self, distance: Fraction) -> Fraction:
-        """Privacy loss at L1 distance `distance`."""
         return self._steps(self.resolution, distance) / self.scale
 
     @property
     def scale(self) -> Fraction:
-        """Noise scale, in steps."""
         return self._steps(self.resolution) / Fraction(self.epsilon)
 
     @cached_property
     def distribution(self) -> sampler.LaplaceDistribution:
-        """Distribution of the noise, in steps."""
         return sampler.laplace_distribution(self.scale)
 
     def guarantee(self, *, simulated: bool) -> Guarantee:
-        """Pure epsilon for changes within the sensitivity."""
         grid = "integers" if self.integers else f"multiples of {self.resolution!r}"
         return Guarantee(
             epsilon=self.epsilon,

@@ -232,7 +232,6 @@ class Fleet:
         return [found[i] for i in np.flatnonzero(published)] if isinstance(found, list) else found[published], out
 
     def _checked(self, ids: object, count: int | None = None) -> Indices | list[str]:
-        """`ids` as numbers or texts; DataError for another kind or shard."""
         self._check()
         found = as_ids(ids, count)
         if not len(found):
@@ -477,7 +476,6 @@ class Fleet:
         machine: type[Machine[Any]] | None,
         like: Fleet | None = None,
     ) -> Fleet:
-        """Fleet of :meth:`to_bytes`, with the mechanism of `like`; else StateError."""
         opened = Seal(key).open(bytes(state), "the state")
         if not opened.complete:
             raise StateError("the state was cut short: expected all that to_bytes() gave")
@@ -489,7 +487,6 @@ class Fleet:
 
     @classmethod
     def _read(cls, packed: Packed, machine: type[Machine[Any]] | None = None, like: Fleet | None = None) -> Fleet:
-        """Fleet of :meth:`_pack`; else ValueError, LookupError or TypeError."""
         content, data = packed
         if like is not None and all(content[name] == each for name, each in like._described.items()):
             return like._empty()._filled(content, data)
@@ -536,7 +533,6 @@ class Fleet:
 
 
 def _flat(description: object, name: str = "") -> Json:
-    """Public parameters of a mechanism as a flat dictionary, nested ones under dotted names."""
     if not isinstance(description, dict):
         return {name: description}
     parts = (_flat(each, f"{name}.{inner}".lstrip(".")) for inner, each in description.items())
@@ -544,7 +540,7 @@ def _flat(description: object, name: str = "") -> Json:
 
 
 def refuse_other(stored: Json, asked: Json) -> None:
-    """StateError that names each parameter in which the descriptions `stored` and `asked` differ, if any."""
+    """StateError that names each parameter in which two descriptions differ, if any."""
     stored, asked = _flat(stored), _flat(asked)
     differ = [
         f"{name} = {_of(stored, name)} in the state, {_of(asked, name)} asked for"
@@ -567,7 +563,6 @@ def _checked_with(secret: Key, key: Key) -> Key:
 
 
 def _distinct(ids: Indices) -> tuple[Indices, Indices, Indices]:
-    """Sorted distinct ids, an index of each, and inverse."""
     order = np.argsort(ids)
     ordered = ids[order]
     begins = np.empty(ids.size, np.bool_)

@@ -82,11 +82,9 @@ class Places:
 
     @property
     def of_texts(self) -> bool | None:
-        """True if ids are texts; None without ids."""
         return bool(self._texts) if len(self) else None
 
     def find(self, ids: Indices | list[str]) -> Indices:
-        """Row of each id, or -1: int64[m]."""
         if isinstance(ids, list):
             return np.fromiter((self._texts.get(each, -1) for each in ids), np.int64, len(ids))
         if not self._sorted.size:
@@ -116,7 +114,6 @@ class Places:
         self.merge(numbers[order], first + order)
 
     def merge(self, numbers: Indices, rows: Indices) -> None:
-        """Add ascending integers with rows; ValueError for known ones."""
         if self._sorted.size:
             at = np.searchsorted(self._sorted, numbers)
             numbers, rows = np.insert(self._sorted, at, numbers), np.insert(self._rows, at, rows)
@@ -125,7 +122,6 @@ class Places:
         self._sorted, self._rows = numbers, rows
 
     def ids(self) -> Indices | list[str]:
-        """All ids, by row."""
         if self._texts:
             return list(self._texts)
         out: Indices = np.empty(self._sorted.size, np.int64)

@@ -38,8 +38,8 @@ class ToPS(StreamPublisher):
     epsilon : float
         Privacy loss for one value of the stream.
     bound : float
-        Public upper bound of a value, in units of the input.  The threshold's constant c suits counts; otherwise set
-        ``threshold=NoisyMax(c=...)`` to about the mean excess of large values.
+        Public upper bound of a value, in units of the input.  The threshold's constant c suits counts; see
+        :class:`fastdp.thresholds.NoisyMax`.
     holdout : int, optional
         m: the first values, which choose the threshold and are not published; by default at most 65,536 and a quarter
         of the planned length.
@@ -113,7 +113,6 @@ def _tops(
     threshold: Threshold | float | None,
     *rest: object,
 ) -> StreamParameters:
-    """Composition of ToPS; `rest`: arguments of :func:`paced` from `epsilon` on."""
     *sizes, resolution, nonfinite, contributions = rest
     tree, predictor = Hierarchy(fan_out=fan_out, prune=prune), as_smoother(smoother)
     return paced(threshold, tree, predictor, *sizes, resolution, nonfinite, None, contributions)  # type: ignore[arg-type]
@@ -136,9 +135,8 @@ class Adaptive(StreamPublisher):
     bound : float
         Public upper bound of a value, in units of the input; it may be generous.  None with a sensitivity.
     holdout : int, optional
-        m: the first values, which choose the threshold; from 16 on the last 1/16 to 1/8 are released as block sums
-        instead, so that publishing begins with a mean.  By default 65,536, fewer if length or rate are known; 0 with
-        a fixed threshold.
+        m: the first values, which choose the threshold; from 16 on the last 1/16 to 1/8 are released as block sums.
+        By default 65,536, fewer if length or rate are known; 0 with a fixed threshold.
     max_range : int, optional
         r: the longest query; by default 2^20 values or the planned length if less.
     perturber : Blocks, optional
@@ -258,7 +256,7 @@ def paced(
 
 
 def _holdout(usual: StreamParameters, length: int, seconds: float | None) -> int:
-    """Default hold-out: the fewest values that choose well, up to a quarter of `length` and, if possible, a week."""
+    """The fewest values that choose well, up to a quarter of `length` and, if possible, a week."""
     most = max(1, min(DEFAULT_HOLDOUT, length // HOLDOUT_PART))
     rule = usual.threshold
     if not isinstance(rule, ScaleFree):

@@ -82,7 +82,6 @@ class RunningSum(NamedTuple):
 
     @classmethod
     def start(cls, key: Key, number: int, length: int, theta_steps: int, epsilon: float, base: int) -> RunningSum:
-        """A counter before its first value."""
         levels = length.bit_length()
         distribution = sampler.laplace_distribution(Fraction(theta_steps * levels) / Fraction(epsilon))
         return cls(key, number, length, levels, theta_steps, distribution, 0, base, np.zeros(levels + 1, np.int64))
@@ -200,12 +199,10 @@ class PAKParameters(Machine[PAKState], Keyed):
 
     @property
     def chosen_by(self) -> Threshold:
-        """The rule that chooses the threshold."""
         return cast("Threshold", self.threshold)
 
     @cached_property
     def epsilon_threshold(self) -> float:
-        """epsilon_1, the threshold's budget."""
         return self.epsilon * self.share
 
     @cached_property
@@ -215,7 +212,6 @@ class PAKParameters(Machine[PAKState], Keyed):
 
     @cached_property
     def grid(self) -> Grid:
-        """The grid to the bound; ``clip=False``: to a value that noise exceeds with probability 2^-54."""
         top = self.bound if self.clip else self._highest()
         least = self.epsilon_lag if self.holdout else self.epsilon
         levels = max(self.length - self.holdout, self.holdout).bit_length()
@@ -233,7 +229,6 @@ class PAKParameters(Machine[PAKState], Keyed):
         return grid
 
     def _highest(self) -> float:
-        """Largest r tau without a clip, except with probability 2^-54."""
         rule, task = self.threshold, self._task_on(self.bound)
         assert isinstance(rule, (PAKQuantile, SmoothQuantile))  # noqa: S101 - checked on construction
         noise = rule.smooth_noise(task)
@@ -242,12 +237,10 @@ class PAKParameters(Machine[PAKState], Keyed):
 
     @cached_property
     def bound_steps(self) -> int:
-        """B in grid steps."""
         return Grid(self.bound, self.grid.resolution).bound_steps
 
     @property
     def task(self) -> ThresholdTask:
-        """Public facts of the threshold's choice."""
         return self._task_on(self.grid.resolution)
 
     def _task_on(self, resolution: float) -> ThresholdTask:
@@ -255,7 +248,6 @@ class PAKParameters(Machine[PAKState], Keyed):
         return ThresholdTask(self.epsilon_threshold, self.bound, holdout, self.length, resolution, self.epsilon)
 
     def guarantee(self, *, simulated: bool) -> Guarantee:
-        """Threshold and sum share the first values, the tree has the others (section III-C)."""
         levels = (self.length - self.holdout).bit_length()
         whole = Guarantee(
             epsilon=self.epsilon,
@@ -283,7 +275,6 @@ class PAKParameters(Machine[PAKState], Keyed):
     # The machine.
 
     def start(self, key: Key) -> PAKState:
-        """State before the first value."""
         # Raises errors of the threshold now, not at the end of the hold-out.
         self.chosen_by.start(self.task)
         if self.holdout:
@@ -314,7 +305,6 @@ class PAKParameters(Machine[PAKState], Keyed):
     def _hold(
         self, state: PAKState, values: Floats, name: str, key: Key
     ) -> tuple[RunningSum | None, Floats, Integers]:
-        """Tree, hold-out and published sums, after values partly in the hold-out."""
         as_finite(values, "raise", name)
         tree, lag, steps = state.tree, state.lag, NO_STEPS
         held = min(values.size, max(0, self.holdout - state.n_seen))
@@ -329,14 +319,12 @@ class PAKParameters(Machine[PAKState], Keyed):
         return tree, lag, steps
 
     def check_room(self, state: PAKState, size: int, name: str = "values") -> None:
-        """DataError if `size` more values exceed the public length."""
         length = self.length
         if state.n_seen + size > length:
             room = length - state.n_seen
             raise DataError(f"{name} has {size} values: expected at most {room}, the stream has {length}")
 
     def _open(self, lag: Floats, key: Key) -> tuple[RunningSum, Integers]:
-        """Choose tau; the tree, and released sum(s) of the hold-out."""
         chooser = self.chosen_by.start(self.task)
         chooser.observe(as_floats(lag))
         # By the values that are summed, too: a threshold's summary of them may be coarser, or without their order.

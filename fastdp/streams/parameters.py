@@ -140,7 +140,6 @@ class StreamParameters:
 
     @property
     def gaussian(self) -> bool:
-        """True if the perturber draws Gaussian noise."""
         return getattr(self.perturber, "noise", "laplace") == "gaussian"
 
     def _check_delta(self) -> None:
@@ -205,7 +204,6 @@ class StreamParameters:
 
     @cached_property
     def loss(self) -> float:
-        """Total budget: epsilon, or x with rho = x^2 / 2."""
         if not self.gaussian:
             return self.epsilon
         return max(self._zcdp_loss, gaussian_loss(self.epsilon, self.delta, self.distance))
@@ -216,10 +214,7 @@ class StreamParameters:
 
     @cached_property
     def distance(self) -> float:
-        """Total variation distance of a unit's noise from rounded normal noise; 1 if not used.
-
-        A discrete Gaussian of sigma >= 16 is within 1 / (20 sigma^2) (``docs/noise.md``).
-        """
+        """Total variation distance of a unit's noise from rounded normal noise (``docs/noise.md``); 1 if not used."""
         draws = getattr(self.perturber, "moved_draws", None)
         # Blocks share their budget with a threshold that sees the same values (WholeStream).
         if not isinstance(self.threshold, Fixed) or draws is None or isinstance(self.perturber, Blocks):
@@ -230,7 +225,6 @@ class StreamParameters:
 
     @cached_property
     def unit_epsilon(self) -> float:
-        """Loss of one value or event."""
         share = fraction_of(self.loss, self.contributions)
         if share <= 0.0:
             raise ParameterError(
@@ -253,7 +247,6 @@ class StreamParameters:
 
     @cached_property
     def plan(self) -> HierarchyShape:
-        """Public shape of the hierarchy."""
         # With Gaussian noise the perturber's budget follows from the shape.
         if self.gaussian:
             return self.perturber.plan(fraction_of(self._zcdp_loss, self.contributions), self.max_range)
@@ -268,7 +261,6 @@ class StreamParameters:
 
     @cached_property
     def grid(self) -> Grid:
-        """The grid that values are rounded to."""
         # With Gaussian noise the budget follows from the grid: it is at least this.
         epsilon = group_share(self._zcdp_loss, self.group_square) if self.gaussian else self.publish_epsilon
         if self.sensitivity is not None:
@@ -303,14 +295,12 @@ class StreamParameters:
 
     @cached_property
     def noise_and_share(self) -> SumNoise | None:
-        """The noise with the share of values above theta, if the rule of theta says so."""
         if self.noise is None or not isinstance(self.threshold, ScaleFree):
             return self.noise
         return replace(self.noise, above=self.threshold.share_above(self.task), bound=self.grid.bound)
 
     @cached_property
     def task(self) -> ThresholdTask:
-        """Public inputs of the first threshold's choice."""
         return ThresholdTask(
             self.unit_epsilon,
             self.grid.bound,
@@ -323,23 +313,19 @@ class StreamParameters:
 
     @cached_property
     def warm_up(self) -> int:
-        """Last values of the hold-out, released as blocks and not seen by the threshold."""
         return self.perturber.warm_up(self.holdout) if isinstance(self.perturber, Blocks) else 0
 
     @cached_property
     def rises(self) -> bool:
-        """True if theta may follow a growing stream."""
         follows = isinstance(self.perturber, Blocks) and self.perturber.rising
         return follows and self.threshold.uses_holdout and self.warm_up > 0
 
     @cached_property
     def period(self) -> int | None:
-        """Values published under one threshold; None if it never changes."""
         return None if self.renewal is None else self.renewal.trees * self.plan.tree_blocks * self.plan.block
 
     @cached_property
     def renewal_task(self) -> ThresholdTask:
-        """Public inputs of later choices of theta."""
         assert self.renewal is not None  # noqa: S101 - asked for by renewals alone
         assert self.period is not None  # noqa: S101
         if self.renewal.share:
@@ -349,7 +335,6 @@ class StreamParameters:
         return replace(self.task, holdout=-(-wanted // block) * block)
 
     def finite(self, values: Floats, before: int, name: str) -> Floats:
-        """`values`, after `before` others, with zeros for non-finite ones; DataError if refused."""
         finite = np.isfinite(values)
         if finite.all():
             return values
@@ -361,18 +346,15 @@ class StreamParameters:
         return np.where(finite, values, 0.0)
 
     def noise_key(self, secret: Key) -> Key:
-        """Noise key under a secret."""
         return noise_key(self, secret)
 
     def noise_keys(self, secrets: Sequence[Key]) -> list[Key]:
-        """:meth:`noise_key` of secrets, all or none bound."""
         if not secrets or secrets[0].binding is not Binding.ROOT:
             return list(secrets)
         composition = encoded(self, secrets[0])
         return [secret.bound(composition) for secret in secrets]
 
     def guarantee(self, *, simulated: bool) -> Guarantee:
-        """Guarantee with noise from a secret key, or from a seed."""
         return replace(self._stated, simulated=True) if simulated else self._stated
 
     @cached_property
@@ -380,7 +362,6 @@ class StreamParameters:
         return of_stream(self)
 
     def describe(self) -> dict[str, Any]:
-        """Parameters as JSON, components by name."""
         fields = values_of(self)
         for role in _ROLES:
             fields[role] = codec.describe_part(fields[role], PARTS)
@@ -388,7 +369,6 @@ class StreamParameters:
 
     @classmethod
     def from_description(cls, description: dict[str, Any]) -> StreamParameters:
-        """The composition that :meth:`describe` gave."""
         fields = dict(description)
         for role in _ROLES:
             fields[role] = codec.build_part(fields[role], PARTS)

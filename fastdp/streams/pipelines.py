@@ -82,7 +82,6 @@ class Step(NamedTuple):
     before: Records = NO_RECORDS
 
     def emit(self, out: Floats) -> None:
-        """Write the published values into ``out``."""
         if self.write is None:
             out[:] = self.published
         else:
@@ -128,12 +127,10 @@ class FixedBlocks:
 
     @cached_property
     def distributions(self) -> BoundDistributions:
-        """Distribution of prefix-bound noise, by threshold in grid steps."""
         return BoundDistributions(self.perturber, self.epsilon)
 
     @cached_property
     def prefixes(self) -> PrefixNoise:
-        """Source of prefix-bound noise."""
         return PrefixNoise(self.key)
 
     def open(self, progress: Progress, theta: float) -> Progress:
@@ -151,11 +148,9 @@ class FixedBlocks:
 
     @cached_property
     def every(self) -> bool:
-        """True if every value has noise."""
         return self.smoother is None or self.plan.block == 1
 
     def is_long_pass(self, theta_steps: int) -> bool:
-        """True if one pass is also fastest for long chunks."""
         return (self.every or self.plan.block % online_pass.LANES == 0) and self.in_one_pass(theta_steps)
 
     def in_one_pass(self, theta_steps: int) -> bool:
@@ -195,7 +190,6 @@ class FixedBlocks:
     def publish_long(
         self, progress: Progress, noise: TreeNoise | None, values: Floats | Integers, published: Floats
     ) -> Step | None:
-        """The one pass, tree by tree; None if a value is not finite."""
         block, tree_blocks = self.sizes
         begin, public = 0, self.public(progress.theta_steps)
         while begin < values.size:
@@ -209,11 +203,9 @@ class FixedBlocks:
 
     @cached_property
     def sizes(self) -> tuple[int, int]:
-        """Values in a block, and blocks in a tree."""
         return self.plan.block, self.plan.tree_blocks
 
     def public(self, theta_steps: int) -> Floats:
-        """Public parameters of the one pass, float64[4]."""
         top, resolution = float(min(theta_steps, self.grid.bound_steps)), self.grid.resolution
         return np.array([1.0 / resolution, top, resolution, self.plan.block])
 
@@ -263,15 +255,12 @@ class FixedBlocks:
         )
 
     def steps(self, theta_steps: int, memory: Floats) -> int:
-        """Threshold in use, in grid steps."""
         return theta_steps
 
     def remembered(self, numbers: Floats) -> Floats:
-        """Smoother's state from a file's numbers."""
         return numbers
 
     def fits(self, progress: Progress) -> bool:
-        """True if the memory's size is right and indices are in range."""
         memory = progress.smoother
         follows = correlation(self.perturber)
         size = 0 if follows is None else follows.memory
@@ -315,7 +304,6 @@ class FixedBlocks:
     def _add_noise(
         self, progress: Progress, noise: TreeNoise | None, sums: Integers
     ) -> tuple[TreeNoise | None, int, Chain, SmootherState]:
-        """Turn closed blocks' sums into released totals, in place; last tree's noise, released sum, chain, memory."""
         begin, released, chain, memory = 0, progress.released, progress.chain, progress.smoother
         distribution = self.distributions[progress.theta_steps]
         if distribution is not None:
@@ -377,12 +365,10 @@ class AdaptiveBlocks:
 
     @cached_property
     def events(self) -> bool:
-        """True for counts of events, without a bound."""
         return isinstance(self.grid, EventGrid)
 
     @cached_property
     def shape(self) -> Records:
-        """Public parameters of the kernels, SHAPE[1]."""
         return self.perturber.shape(self.epsilon, self.max_range, self.warm_up, events=self.events)
 
     @property
@@ -391,7 +377,6 @@ class AdaptiveBlocks:
 
     @cached_property
     def lengths(self) -> Floats | None:
-        """Query lengths for counts of events; else None."""
         return block_lengths.lengths_of_events(self.shape)
 
     @cached_property
@@ -399,7 +384,6 @@ class AdaptiveBlocks:
         return {}
 
     def under(self, theta_steps: int) -> tuple[Records, Records]:
-        """Public parameters of pass and block lengths, under a first threshold in steps."""
         # Cached: short calls would be slower otherwise.
         made = self._under.get(theta_steps)
         if made is None:
@@ -413,11 +397,9 @@ class AdaptiveBlocks:
 
     @cached_property
     def distributions(self) -> BoundDistributions:
-        """Distribution of prefix-bound noise, by threshold in grid steps."""
         return BoundDistributions(self.perturber, self.epsilon)
 
     def open(self, progress: Progress, theta: float) -> Progress:
-        """Progress at the start of publishing."""
         steps = self.grid.snap(theta)
         memory: Records = np.zeros(1, self._memory)
         first, noise = int(self.shape["first"][0]), float(self.shape["noise"][0])
@@ -436,7 +418,6 @@ class AdaptiveBlocks:
         return progress._replace(cycle=progress.cycle + 1, theta_steps=steps, smoother=memory, chain=chain)
 
     def prepare(self, progress: Progress, noise: TreeNoise | None, values: Floats) -> Step | None:
-        """The step of `values` after the hold-out; None if one is not finite."""
         theta_steps, leaves = progress.theta_steps, self.plan.leaves
         bound = self.distributions[theta_steps] is not None
         public, shape = self.under(theta_steps)
@@ -514,7 +495,6 @@ class AdaptiveBlocks:
         return self.perturber.season is None
 
     def public(self, theta_steps: int) -> Floats:
-        """Public parameters of the one pass, float64."""
         return self.under(theta_steps)[0].view(np.float64)
 
     def publish(
@@ -546,11 +526,9 @@ class AdaptiveBlocks:
         return -float(self.grid.bound_steps) if self.events else float(min(theta_steps, self.grid.bound_steps))
 
     def steps(self, theta_steps: int, memory: Records) -> int:
-        """Threshold in use, in grid steps."""
         return self._in_steps(theta_steps, float(plain_of(memory)["unit"][0]))
 
     def highest(self, theta_steps: int, memory: Records) -> int:
-        """Highest threshold so far, in grid steps."""
         return self._in_steps(theta_steps, float(plain_of(memory)["highest"][0]))
 
     def _in_steps(self, theta_steps: int, unit: float) -> int:
@@ -561,7 +539,6 @@ class AdaptiveBlocks:
         return bound if unit >= bound / theta_steps else int(unit * theta_steps)
 
     def clips(self, progress: Progress) -> bool:
-        """True if released sums show theta far below the values."""
         memory, steps = progress.smoother, progress.theta_steps
         if self.events or not memory.size or self.steps(steps, memory) >= self.grid.bound_steps:
             return False
@@ -570,18 +547,15 @@ class AdaptiveBlocks:
         return bool(certain > block_lengths.CUT_OFF * plain["unit"])
 
     def block(self, progress: Progress) -> int:
-        """Length of the open or first block."""
         memory = progress.smoother
         return 1 << int(plain_of(memory)["exponent"][0] if memory.size else self.shape["first"][0])
 
     def remembered(self, numbers: Floats) -> Records:
-        """Memory from numbers of a state file; else ValueError."""
         if numbers.nbytes != self._memory.itemsize:
             raise ValueError("a memory out of range")
         return numbers.view(self._memory)
 
     def fits(self, progress: Progress) -> bool:
-        """True if the memory is finite and its indices are in range."""
         memory: Records = progress.smoother
         if memory.size != 1 or not np.isfinite(memory.view(np.float64)).all():
             return False

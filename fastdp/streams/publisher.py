@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -27,10 +28,13 @@ from fastdp.thresholds.renewals import Renewal
 if TYPE_CHECKING:
     from fastdp.data.frames import StreamColumns, Streams
 
-#: Parameters that are attributes of a publisher.
-PUBLIC = ("epsilon", "delta", "bound", "sensitivity", "contributions", "holdout", "max_range", "resolution")
 #: Bits of an array's flags: C-contiguous and writable; memory of its own.
 WRITABLE, OWN = 0x0401, 0x0004
+
+
+def _public(name: str) -> Any:
+    """A parameter to read; another value needs another publisher."""
+    return property(attrgetter(f"_machine.composition.{name}"), doc=f"The parameter ``{name}``.")
 
 
 class StreamPublisher(Publisher[StreamState]):
@@ -91,14 +95,14 @@ class StreamPublisher(Publisher[StreamState]):
 
     _MACHINE: ClassVar[Any] = Schedule
     _machine: Schedule
-    epsilon: float
-    delta: float
-    bound: float | None
-    sensitivity: float | None
-    contributions: int
-    holdout: int
-    max_range: int
-    resolution: float
+    epsilon: float = _public("epsilon")
+    delta: float = _public("delta")
+    bound: float | None = _public("bound")
+    sensitivity: float | None = _public("sensitivity")
+    contributions: int = _public("contributions")
+    holdout: int = _public("holdout")
+    max_range: int = _public("max_range")
+    resolution: float = _public("resolution")
     #: Secret of :meth:`release_many`, until it has released.
     _secret: Key | None = None
 
@@ -129,12 +133,6 @@ class StreamPublisher(Publisher[StreamState]):
     def _compose(self, composition: StreamParameters, seed: int | str | None, key: Key | bytes | None) -> None:
         self._secret = Key.choose(seed, key)
         self._begin(Schedule(composition), composition.noise_key(self._secret))
-
-    def _begin(self, machine: Schedule, key: Key) -> None:
-        # Not through __dict__, which would slow every later look-up.
-        for name in PUBLIC:
-            setattr(self, name, getattr(machine.composition, name))
-        super()._begin(machine, key)
 
     # Parameters and progress.
 

@@ -139,10 +139,10 @@ def release(
 
 
 def _is_list(values: object) -> bool:
-    """True if entries have their own Python types."""
     if isinstance(values, Sequence):
         return not isinstance(values, (str, bytes, bytearray))
-    return getattr(values, "dtype", None) == np.dtype(object) and getattr(values, "ndim", 0) == 1
+    dtype = getattr(values, "dtype", None)
+    return isinstance(dtype, np.dtype) and dtype.kind == "O" and getattr(values, "ndim", 0) == 1
 
 
 #: The threshold costs at most this share of epsilon, or of rho.
@@ -160,13 +160,8 @@ NEXT_TO_NOTHING = 2.0**-26
 class WholeStream:
     """:class:`fastdp.Adaptive` on a finished array of known size.
 
-    ``share`` of epsilon, by public numbers, chooses theta; an AccuracyWarning says if that is too little, or if theta
-    clips nearly everything.
-
-    Notes
-    -----
-    Privacy: every value enters the choice of theta and one published sum (``docs/streams.md``, "Blocks that follow
-    released sums").
+    ``share`` of epsilon, by public numbers, chooses theta from all values; the rest publishes them
+    (``docs/streams.md``, "Blocks that follow released sums").
     """
 
     holdout = 0
@@ -209,12 +204,10 @@ class WholeStream:
             _ = self.guarantee
 
     def identity(self) -> dict[str, Any]:
-        """Parameters with the published composition, for noise keys."""
         names = ("size", "threshold", "share", "epsilon", "delta", "contributions")
         return {**{name: getattr(self, name) for name in names}, "published": self.composition}
 
     def _share(self, whole: StreamParameters, resolution: float | None) -> float:
-        """Share of epsilon to choose well, at most a tenth; 0 if theta is public."""
         if not self.threshold.uses_holdout:
             return 0.0
         # A tenth of rho costs noise half of what a tenth of epsilon does.
@@ -240,12 +233,10 @@ class WholeStream:
 
     @cached_property
     def task(self) -> ThresholdTask:
-        """Public inputs of the threshold's choice."""
         return _task(self.composition, self._whole.unit_epsilon * self.share, self.size)
 
     @property
     def guarantee(self) -> Guarantee:
-        """Threshold and perturber see the same values (sequential)."""
         published = self.composition.guarantee(simulated=self._key.simulated)
         chosen = self.threshold.guarantee(self.task) if self.share else None
         if chosen is not None:
@@ -258,7 +249,6 @@ class WholeStream:
 
     @property
     def noise_fingerprint(self) -> str | None:
-        """Fingerprint for ledgers, as :attr:`fastdp.state.Publisher.noise_fingerprint`."""
         return None if self._key.simulated else self._key.fingerprint()
 
     def release(self, values: Values) -> Release:
@@ -267,7 +257,10 @@ class WholeStream:
         if column.size != self.size:
             raise StateError(f"values has {column.size} entries: expected {self.size}, as was said before")
         floats = self.composition.finite(as_floats(column), 0, "values")
-        made = self.machine((floats,)).release(floats, "values", self._key, warns=True)
+        return self.complete(self.machine((floats,)).release(floats, "values", self._key, warns=True))
+
+    def complete(self, made: Release) -> Release:
+        """The release of :meth:`publisher`, with the threshold's loss and the values above it."""
         noise = made.noise
         if noise is not None and self.share and isinstance(self.threshold, ScaleFree):
             noise = replace(noise, above=self.threshold.share_above(self.task), bound=self.bound)
@@ -295,7 +288,6 @@ class WholeStream:
         return Schedule(composition)
 
     def publisher(self, parts: Iterable[Floats]) -> StreamPublisher:
-        """The publisher of :meth:`machine`, for values in chunks."""
         return StreamPublisher._of(self.machine(parts), self._key)
 
 

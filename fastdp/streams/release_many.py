@@ -87,8 +87,7 @@ def release_many(
         Distinct names of the streams, or numbers from 0 to 2^32 - 2; by default those of the mapping or frame, else
         indices.
     threshold : Threshold or float, optional
-        By default :class:`fastdp.thresholds.NoisyMax`, from each stream's own hold-out, poor if short.  A public
-        number is also much faster.
+        By default :class:`fastdp.thresholds.NoisyMax`, from each stream's own hold-out, poor if short.
     holdout : int, optional
         First values of each stream, which choose its threshold and are not published.  By default a quarter of the
         shortest stream, at most 65,536; none with ``Fixed``.
@@ -114,7 +113,7 @@ def release_many(
     Notes
     -----
     Privacy: each value is in one stream, so all together are as private as one; a person's values in several streams
-    add up.  Memory: some 10 MiB a thread, and noise trees of streams longer than 2^18 values.
+    add up.
 
     Examples
     --------
@@ -257,7 +256,6 @@ class RowPass:
     into: Release
 
     def run(self) -> None:
-        """Choose all thresholds, then publish all streams."""
         grid, holdout = self.composition.grid, self.composition.task.holdout
         steps, counts = self._thresholds(), self.rows.lengths - holdout
         tops = np.minimum(steps, grid.bound_steps).astype(np.float64)
@@ -313,7 +311,6 @@ class RowPass:
     def _replace_nonfinite(
         self, values: Floats, starts: Indices, counts: Indices, which: Indices, wrong: int, before: int
     ) -> tuple[Floats, Indices]:
-        """Values with zeros for non-finite ones; DataError for the first, in row `wrong`, if refused."""
         rows = [values[begin : begin + count] for begin, count in zip(starts.tolist(), counts.tolist(), strict=True)]
         names = (f"streams[{i}]" for i in which.tolist())
         rows = [self.composition.finite(row, before, name) for row, name in zip(rows, names, strict=True)]
@@ -323,11 +320,9 @@ class RowPass:
 
     @cached_property
     def blocks(self) -> bool:
-        """True if block sums have the noise."""
         return self.composition.smoother is not None and self.composition.plan.block > 1
 
     def rows_at_once(self, count: int) -> int:
-        """Streams of `count` values in a batch."""
         plan = self.composition.plan
         closed = count // plan.block
         trees = -(-closed // plan.tree_blocks)
@@ -367,7 +362,6 @@ class RowPass:
         return bound_distribution(self.composition.perturber, 1, self.composition.publish_epsilon) is not None
 
     def _bound_noise(self, batch: RowBatch) -> Integers | int:
-        """Noise of every value, as :meth:`_noise`; or the first row not finite."""
         c = self.composition
         most, size = int(batch.counts.max()), c.plan.tree_blocks
         noise: Integers = np.empty((batch.counts.size, -(-most // size), min(most, size)), np.int64)
@@ -389,7 +383,6 @@ class RowPass:
         return noise
 
     def _noise(self, batch: RowBatch, closed: Indices, *, nodes: bool = False) -> Integers:
-        """Noise of trees for `closed` blocks a row: int64[n, trees, w]."""
         c, n = self.composition, batch.steps.size
         trees = -(-int(closed.max()) // c.plan.tree_blocks)
         if trees == 0:
@@ -470,7 +463,7 @@ def even(count: int, most: int, threads: int) -> int:
 
 
 def concurrently(threads: int, work: Callable[[T], object], batches: Iterable[T]) -> None:
-    """Call `work` on every batch, also in this thread; the first error is raised after all have stopped."""
+    """Call `work` on every batch; the first error is raised after all have stopped."""
     if threads == 1:
         for batch in batches:
             work(batch)

@@ -62,8 +62,7 @@ class Rows(ABC):
         """A call that consumes finite `values`, in order; value i is of row `which[i]`."""
 
     @abstractmethod
-    def pack(self) -> tuple[Any, list[Array]]:
-        """The states, as JSON and arrays."""
+    def pack(self) -> tuple[Any, list[Array]]: ...
 
     @abstractmethod
     def unpack(self, size: int, keys: Callable[[], list[Key]], described: Any, take: Take) -> None:
@@ -71,11 +70,9 @@ class Rows(ABC):
 
     @property
     def filled(self) -> Columns:
-        """The columns without unused entries."""
         return tuple(column[: self.size] for column in self.columns)
 
     def begin(self, ids: Indices | Sequence[Key]) -> None:
-        """Add streams, by number or noise key, before their first value."""
         begin, end = self.size, self.size + len(ids)
         if end > len(self.columns[0]):
             longer = max(end, begin + begin // GROWTH)
@@ -91,18 +88,15 @@ class Rows(ABC):
         return other
 
     def keep(self, which: Indices) -> None:
-        """Keep the streams `which`, renumbered from 0."""
         self.columns, self.size = tuple(column[which] for column in self.columns), which.size
 
     def join(self, others: Sequence[Self]) -> None:
-        """Append other rows of this machine and key."""
         parts = zip(*(rows.filled for rows in (self, *others)), strict=True)
         self.columns = tuple(np.concatenate(_as_wide(each)) for each in parts)
         self.size = len(self.columns[0])
 
 
 def _as_wide(parts: Sequence[Array]) -> list[Array]:
-    """Arrays that differ in their last dimension alone, padded with zeros to the widest."""
     most = max(part.shape[-1] for part in parts) if parts[0].ndim > 1 else 0
     widths = ([(0, 0)] * (part.ndim - 1) + [(0, most - part.shape[-1])] for part in parts)
     return [np.pad(part, width) if most else part for part, width in zip(parts, widths, strict=True)]
@@ -134,7 +128,6 @@ class AdaptiveRows(Rows):
 
     @classmethod
     def of(cls, machine: object, key: Key) -> AdaptiveRows | None:
-        """Rows for `machine`; None if it has no such pass."""
         if not isinstance(machine, Schedule) or machine.composition.task.holdout or machine.composition.warm_up:
             return None
         pipeline = machine.pipeline(key)
@@ -145,7 +138,6 @@ class AdaptiveRows(Rows):
 
     @property
     def nbytes(self) -> int:
-        """Memory of the states in bytes."""
         return sum(column.nbytes for column in self.columns)
 
     def start(self, ids: Indices | Sequence[Key], into: Columns) -> None:
@@ -171,7 +163,6 @@ class AdaptiveRows(Rows):
         return partial(self._publish, which, values, out, threads)
 
     def _reach(self, which: Indices, streams: Records, size: int) -> int:
-        """Scales that blocks may reach after a value for each of `which`."""
         if which.size == 1:
             times = _ONE
         elif which.size * DENSE > size:
@@ -252,7 +243,7 @@ def _check_moved(now: Records, before: Records, which: Indices) -> None:
 
 
 class MachineRows(Rows):
-    """Streams of a machine that has no compiled pass over them: they take its steps.  Columns: noise keys, states."""
+    """Streams of a machine without a compiled pass over them.  Columns: noise keys, states."""
 
     def __init__(self, machine: Machine[Any], key: Key) -> None:
         super().__init__(key, np.empty(0, object), np.empty(0, object))

@@ -72,7 +72,6 @@ class StreamState(NamedTuple):
         return f"StreamState({self.progress})"
 
     def observe(self) -> None:
-        """Show the pending values to the chooser, in place."""
         pending = cast("list[Floats]", self.pending)
         values = pending.copy()
         pending[:] = [UNKNOWN]
@@ -81,7 +80,6 @@ class StreamState(NamedTuple):
         pending.clear()
 
     def check(self) -> None:
-        """StateError if an interrupt left the chooser's values unknown."""
         if self.pending and self.pending[0] is UNKNOWN:
             raise StateError(
                 "an earlier call was interrupted while it read the hold-out: expected a new publisher (one that "
@@ -144,7 +142,6 @@ class Schedule(Machine[StreamState]):
     _short: ClassVar[tuple[Key, int, Callable[..., Published] | None, Floats, int] | None] = None
 
     def pipeline(self, key: Key) -> Pipeline:
-        """Pipeline from clipped to published values, cached for the last key."""
         # Cached for the publisher's only key: building a pipeline would slow short calls.
         made: tuple[Key, Pipeline] | None = self.__dict__.get("_pipeline")
         if made is None or made[0] is not key:
@@ -152,7 +149,6 @@ class Schedule(Machine[StreamState]):
         return made[1]
 
     def pipeline_of(self, key: Key) -> Pipeline:
-        """A new pipeline for `key`."""
         c = self.composition
         if isinstance(c.perturber, Blocks):
             return AdaptiveBlocks(
@@ -193,7 +189,6 @@ class Schedule(Machine[StreamState]):
             yield logging.DEBUG, f"{closed:,} blocks closed, {now.blocks:,} in all, {now.n_seen:,} values seen"
 
     def chooser_for(self, progress: Progress) -> Chooser | None:
-        """Empty chooser for the next threshold, if any."""
         if progress.theta_steps == 0:
             return self.composition.threshold.start(self.composition.task)
         if self.composition.renewal is None:
@@ -201,7 +196,6 @@ class Schedule(Machine[StreamState]):
         return self.composition.threshold.start(self.composition.renewal_task)
 
     def stage(self, progress: Progress) -> tuple[Stage, int]:
-        """Stage of the next value, and values left in it."""
         c = self.composition
         if progress.theta_steps == 0:
             return "holdout", c.task.holdout - progress.n_seen
@@ -279,7 +273,6 @@ class Schedule(Machine[StreamState]):
     def _in_new_memory(
         self, batch: Column, part: Array, pipeline: Pipeline, progress: Progress, *, refines: bool
     ) -> tuple[Floats | None, Iterable[tuple[int, Array]]]:
-        """Output buffer, unless non-finite values may be replaced, and values in chunks for one pass."""
         new_memory = part.size >= LONG and batch.new_memory and self.composition.nonfinite == "raise"
         if not new_memory or isinstance(pipeline, AdaptiveBlocks) or not pipeline.is_long_pass(progress.theta_steps):
             return None, pieces(part)
@@ -295,7 +288,6 @@ class Schedule(Machine[StreamState]):
     def _withhold(
         self, state: StreamState, floats: Floats, at: int, name: str, parts: list[Step], *, copied: bool
     ) -> StreamState:
-        """State after values of a hold-out; a later one publishes a constant."""
         progress = state.progress
         chooser = None if copied else _counted(state, floats)
         finite = floats if chooser is not None else self.composition.finite(floats, at, name)
@@ -326,7 +318,6 @@ class Schedule(Machine[StreamState]):
     # Releases of full arrays.
 
     def release(self, values: Array, name: str, key: Key, *, warns: bool = False) -> Release:
-        """Release of a full array called `name`, without a publisher; ``warns`` as of :meth:`released`."""
         made = self.step(self.start(key), Column(values, name, new_memory=True), key)
         return self.released(made.state, cast("Emission", made.emit), Column(values, name), key, warns=warns)
 
@@ -420,7 +411,6 @@ class Schedule(Machine[StreamState]):
 
 
 def _counted(state: StreamState, floats: Floats) -> Chooser | None:
-    """Copy of the chooser after `floats`, if it counts and checks in one pass and all are finite."""
     # By name: other choosers take finite values only.
     if not hasattr(state.chooser, "observe_unchecked"):
         return None

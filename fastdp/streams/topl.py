@@ -111,7 +111,6 @@ class ServerMachine(Machine[ServerState]):
 
     @cached_property
     def task(self) -> ThresholdTask:
-        """Public inputs of the threshold's choice."""
         first = self.epsilon if self.threshold_epsilon is None else self.threshold_epsilon
         later = self.epsilon if self.publish_epsilon is None else self.publish_epsilon
         resolution = self.bound / SquareWaveMechanism.STEPS
@@ -119,16 +118,13 @@ class ServerMachine(Machine[ServerState]):
 
     @cached_property
     def widest(self) -> Hybrid:
-        """The second group's mechanism under the highest threshold."""
         return Hybrid(cast("float", self.task.publish_epsilon), 0.0, self.bound)
 
     @cached_property
     def collector(self) -> HistogramMachine:
-        """Collector of the first group's reports."""
         return HistogramMachine(self.threshold.client(self.task), self.threshold.n_bins)
 
     def hybrid(self, state: ServerState) -> Hybrid | None:
-        """The second group's mechanism, if theta is chosen."""
         if state.theta is None:
             return None
         made: Hybrid | None = self.__dict__.get("_hybrid")
@@ -181,7 +177,6 @@ class ServerMachine(Machine[ServerState]):
         return Transition(after, lambda: np.empty(0), partial(collector.finish, tally))
 
     def tally(self, state: ServerState, call: str) -> Tally:
-        """Reports collected; StateError once theta is chosen."""
         if state.theta is not None or state.tally is None:
             raise StateError(f"{call}() after the threshold was chosen: expected hybrid reports, for publish()")
         return state.tally

@@ -1,7 +1,7 @@
 """Estimates with error bars over windows and keys, of true values where possible (post-processing).
 
-A sum has the noise of its least squares (``consistent``) or the model's error (``revised``), with its share of the
-sum beyond the clip (``beyond``) and of dropped rows.  A mean's interval is Fieller's.
+A sum has the noise of its least squares or the model's error (``revised``), with shares of the sum beyond the clip
+and of dropped rows.  A mean's interval is Fieller's.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-from scipy.stats import norm
+from scipy import special
 
 from fastdp.errors import ParameterError
 from fastdp.kinds import Floats, Integers
@@ -59,7 +59,6 @@ class Answer:
 
     @property
     def clipped(self) -> Answer:
-        """The answer about clipped values."""
         return self if self.of_clipped is None else self.of_clipped
 
 
@@ -81,7 +80,6 @@ class _Part:
 
     @property
     def quantile(self) -> Floats:
-        """Half-width in standard deviations; 0 without noise."""
         half, deviation = (self.high - self.low) / 2.0, np.sqrt(self.variance)
         out: Floats = np.divide(half, deviation, out=np.zeros_like(half), where=deviation > 0.0)
         return out
@@ -93,7 +91,6 @@ class _Part:
         return _Part(value, factor**2 * self.variance + variance, value - low, value + high)
 
     def within(self, low: Floats, high: Floats) -> _Part:
-        """These sums in an interval with these ends."""
         high = np.maximum(low, high)
         return _Part(np.clip(self.value, low, high), self.variance, low, high)
 
@@ -107,7 +104,7 @@ class Answers:
     def __init__(self, released: Released, confidence: float) -> None:
         self._released = released
         self._confidence = confidence
-        self._normal = float(norm.ppf(0.5 + confidence / 2.0))
+        self._normal = float(special.ndtri(0.5 + confidence / 2.0))
         self._fits: dict[int, Consistent] = {}
         self._revisions: dict[int, Revised] = {}
         self._parts: dict[tuple[str, str], list[Floats]] = {}
@@ -134,7 +131,7 @@ class Answers:
         return Answer(estimate, error, low, high, found.about)
 
     def _about(self, statistic: Statistic, ask: _Ask) -> Answer:
-        """Answers to one statistic, and the `about` that each holds for: TRUE, LIMITED, CLIPPED or COUNTED."""
+        """Answers to one statistic, and the `about` that each holds for."""
         kind, column = statistic.kind, statistic.column
         if statistic.rank is not None or kind == "nunique":
             return replace(self._counted(statistic, ask), about=COUNTED if self._lacks(ask) else TRUE)
@@ -162,7 +159,6 @@ class Answers:
         return about if self._released.has_persons else TRUE
 
     def _begun(self, ask: _Ask) -> bool:
-        """True if sums over keys lack rows of windows before a key appeared."""
         return self._released.begins is not None and ask.depth < len(self._released.parents)
 
     def _lacks(self, ask: _Ask) -> bool:
@@ -238,7 +234,6 @@ class Answers:
 
     @cached_property
     def _leaves(self) -> list[Integers]:
-        """Keys below each node, by depth."""
         parents = self._released.parents
         size = parents[-1].size if parents else 1
         found: list[Integers] = [np.ones(size, np.int64)]
@@ -298,7 +293,6 @@ class Answers:
         return moved.within(np.maximum(least.low, found.low), moved.high)
 
     def _unclipped(self, part: _Part, column: str, ask: _Ask) -> _Part | None:
-        """`part`, sums of clipped values, with the estimated excess beyond the clip; None if that is unknown."""
         if not part.value.size:
             return part
         low, high = self._released.tails[column].ends
@@ -314,13 +308,12 @@ class Answers:
         return moved.within(least, most)
 
     def _mostly_counted(self, column: str, low: Beyond, high: Beyond) -> bool:
-        """True if at most UNSEEN of the sum is extrapolated beyond the edges whose rows are counted."""
+        """True if at most UNSEEN of the sum is extrapolated."""
         name = self._first_sum(column)
         whole = float(abs(self._totals(name, column)[0].sum())) + low.excess + high.excess
         return low.after + high.after <= UNSEEN * whole
 
     def _totals(self, name: str, column: str) -> tuple[Floats, ...]:
-        """Revised sums of values, not deviations, of every node and window."""
         i = self._index(name, column)
         found = self._revised(i).values
         quantity = self._released.quantities[i]
@@ -330,7 +323,6 @@ class Answers:
         return tuple(each * quantity.resolution for each in found)
 
     def _share(self, name: str, column: str, ask: _Ask) -> tuple[Floats, Floats]:
-        """Shares of ranges, and of their nodes, in all."""
         # Where sums may cancel out, rows say more about the size of a part.
         both = column != ROWS and self._released.tails[column].clip[0] < 0.0
         if both and self._released.index("count") is not None:

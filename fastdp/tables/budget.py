@@ -1,8 +1,7 @@
 """Budget of a release of a table: shares, the noise that each buys, and the guarantee.
 
 Shares are of epsilon, or of rho with Gaussian noise.  First come :data:`OF_ALL`; columns, with the rows ("*") as one,
-divide the rest by weight; of a column's first come :data:`OF_COLUMN`, then its sums and counts, equally.  Arithmetic
-is rational, rounded down.
+divide the rest by weight; of a column's first come :data:`OF_COLUMN`, then its sums and counts, equally.
 """
 
 from __future__ import annotations
@@ -78,12 +77,10 @@ class Budget:
 
     @property
     def gaussian(self) -> bool:
-        """True if noise of the sums is Gaussian."""
         return self.plan.noise == "gaussian"
 
     @property
     def key_delta(self) -> float:
-        """Delta of the choice of keys by counts: all, or half with Gaussian noise."""
         plan = self.plan
         if plan.key_rule != "private" or (self.gaussian and plan.who is not None and not plan.online):
             return 0.0
@@ -145,11 +142,9 @@ class Budget:
         return found
 
     def helper(self, purpose: str, column: str = ROWS) -> float:
-        """Loss of a helper; 0 if unused."""
         return self.helpers.get((purpose, column), 0.0)
 
     def task(self, column: str) -> ColumnTask:
-        """Public numbers of a column's choices."""
         plan, own = self.plan, self.plan.column(column)
         counting, choosing, tail = (self.helper(purpose, column) for purpose in OF_COLUMN)
         public = column, plan.cells or 0, plan.epsilon
@@ -158,7 +153,7 @@ class Budget:
         return ColumnTask((own.low, own.high), plan.contributions, wanted, *losses, alike, *public)
 
     def check_helpers(self) -> None:
-        """ParameterError for a helper whose noise cannot be drawn, whatever the rows are."""
+        """ParameterError for a helper whose noise cannot be drawn."""
         plan = self.plan
         # Most by which a unit changes the counts that choose a clip.
         weights = Fraction(plan.contributions if plan.who is None else WEIGHT)
@@ -180,7 +175,6 @@ class Budget:
             raise refusal("epsilon", plan.epsilon, accepted) from None
 
     def key_rule(self) -> KeyRule:
-        """Noise and threshold of the choice of keys."""
         plan = self.plan
         if plan.who is None:
             distribution: Distribution
@@ -197,8 +191,8 @@ class Budget:
     def rows_above(self, column: str) -> float:
         """Rows above the clip, in all windows, for which noise and clipping err alike.
 
-        The squared error of a sum of g windows of n rows, 2 g (s theta / eps)^2 + (g n E[(v - theta)+])^2, s the
-        sensitivity in clips, is least where n p = sqrt(2 / g) s / eps (:class:`fastdp.thresholds.ScaleFree`).
+        The squared error of a sum of g windows of n rows is least where n p = sqrt(2 / g) s / eps, s the sensitivity
+        in clips (:class:`fastdp.thresholds.ScaleFree`).
         """
         plan, share = self.plan, self.of_columns[column] * self.level_shares[self.levels[0]]
         clips = 0.5 if plan.first_sum(column) == "deviation" else 1.0
@@ -220,18 +214,17 @@ class Budget:
 
     @property
     def cells_alone(self) -> bool:
-        """True if no totals are measured, whatever the table has."""
         plan = self.plan
         return plan.levels is False or plan.online or plan.selects_cells or not (plan.by or plan.calendar)
 
     @property
     def knows_levels(self) -> bool:
-        """True if the levels that are measured are known: they follow from the numbers of windows and keys."""
+        """True if the levels that are measured follow from public numbers of windows and keys."""
         return self.cells_alone or len(self.plan.nodes or ()) > len(self.plan.by)
 
     @cached_property
     def level_shares(self) -> dict[Level, Fraction]:
-        """Share of each level of a sum's budget; the cells come first.  Until the levels are known: theirs alone."""
+        """Share of each level of a sum's budget; the cells come first."""
         plan, cells = self.plan, Level(len(self.plan.by), True)
         if not self.knows_levels:
             return {cells: CELLS_SHARE if plan.levels else Fraction(1)}
@@ -242,7 +235,6 @@ class Budget:
 
     @property
     def levels(self) -> list[Level]:
-        """Levels that are measured."""
         return list(self.level_shares)
 
     @cached_property
@@ -253,7 +245,6 @@ class Budget:
         return {name: whole * share - sum(map(self._amount, spent[name])) for name, share in self.of_columns.items()}
 
     def of(self, quantity: Quantity, level: Level | None) -> float:
-        """Loss of one sum at one level (None: at all), or of counts."""
         amount = self.rest[quantity.column] / len(self.plan.parts[quantity.column])
         return self._loss(amount * (1 if quantity.counts or level is None else self.level_shares[level]))
 
@@ -268,12 +259,10 @@ class Budget:
         return l2_square(plan.contributions, plan.per_window if each else None) * quantity.levels
 
     def deviation(self, quantity: Quantity) -> float:
-        """Deviation of cells' noise at a loss of 1, in sensitivities."""
         moved = self.moved(quantity, True)
         return math.sqrt(moved) if self.gaussian else math.sqrt(2.0) * moved
 
     def distribution(self, quantity: Quantity, level: Level) -> Distribution:
-        """Distribution of the noise of a sum or counts at one level."""
         loss, moved = self.of(quantity, level), self.moved(quantity, level.each)
         return noise_distribution(self.plan.noise, quantity.sensitivity, moved, loss)
 
@@ -285,7 +274,6 @@ class Budget:
     # The guarantee: of each component, their composition, and the caller's word.
 
     def in_units(self, guarantee: Guarantee) -> Guarantee:
-        """`guarantee` for the plan's unit."""
         plan, k = self.plan, self.plan.contributions
         period = "" if plan.periods is None else f" in any period of {plan.periods.every}"
         one = period.replace("any", "one")
@@ -302,7 +290,6 @@ class Budget:
         return self.in_units(Guarantee(loss, delta, arithmetic="exact", derivation=(step,))).of(name)
 
     def components(self) -> list[Guarantee]:
-        """Guarantee of each thing that is released."""
         plan, k = self.plan, self.plan.contributions
         listed = plan.quantities()
         levels: list[Level | None] = [*self.levels] if self.knows_levels else [None]

@@ -104,7 +104,7 @@ class Time:
 
 
 def localised(clock: Integers, zone: tzinfo) -> Integers:
-    """Instants of clock times by the rule of :func:`instant`, int64[n]: by the offset before a clock change."""
+    """Instants of clock times, int64[n]: by the offset before a clock change."""
     if not clock.size:
         return clock
     changes, offsets = _changes(int(clock.min()) // DAY, int(clock.max()) // DAY, zone)
@@ -179,7 +179,7 @@ _CYCLE = 400 * 366
 
 @lru_cache(maxsize=64)
 def most_spans(every: str, period: str, time_zone: str | None, origin: Instant | None, begin: int) -> int:
-    """Most windows that a period overlaps, from `begin` on."""
+    """Most windows that a period overlaps."""
     windows, periods = Calendar(every, time_zone, origin), Calendar(period, time_zone, origin, "period")
     if windows.fixed and periods.fixed:
         step = math.gcd(windows.fixed, periods.fixed)
@@ -220,15 +220,13 @@ class Calendar:
         self._cache: tuple[int, Integers] = 0, np.empty(0, np.int64)
 
     def edge(self, number: int) -> int:
-        """Beginning of span ``number``; LAST or FIRST if there is no date."""
+        """LAST or FIRST if there is no date."""
         return self.period.edge(self._zero + number)
 
     def number(self, moment: int) -> int:
-        """Number of the span with `moment`."""
         return self.period.number(moment) - self._zero
 
     def edges(self, first: int, last: int) -> Integers:
-        """Borders of spans `first` to `last` - 1: int64[last - first + 1]."""
         numbers = np.arange(first, last + 1, dtype=np.int64)
         if self.fixed:
             return self.edge(0) + numbers * self.fixed
@@ -252,7 +250,6 @@ class Calendar:
         return np.searchsorted(edges, times, side="right") - 1 + first
 
     def border(self, name: str, value: Instant) -> int:
-        """Span that begins at a public point in time; ParameterError if none."""
         moment = as_instant(name, value, self.zone)
         number = self.number(moment)
         if self.edge(number) != moment:

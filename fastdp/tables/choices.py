@@ -1,8 +1,4 @@
-"""Private choices and numbers before the sums, by noisy max over monotone counts (``docs/tables.md``, "Proofs").
-
-Of each column the clip, and rows beyond it in bins, from which the sum beyond it is interpolated; with persons, the
-number of rows of one, and of rows counted and dropped.
-"""
+"""Private choices and numbers before the sums, by noisy max over monotone counts (``docs/tables.md``, "Proofs")."""
 
 from __future__ import annotations
 
@@ -50,10 +46,7 @@ POINTS = 16
 
 
 def tail_edges(clip: tuple[float, float], bound: tuple[float, float] | None) -> tuple[Floats, Floats]:
-    """Public edges from either end of the clip to the bound's, as distances from 0.
-
-    No bins where the clip is the bound; one bin without an end where the bound is unknown or beyond 0.
-    """
+    """Public edges from either end of the clip to the bound's, as distances from 0; one bin without end beyond 0."""
     found = []
     for side in (-1, 1):
         near = side * clip[side > 0]
@@ -96,8 +89,7 @@ class Beyond:
     def variances(self, part: Floats, node: Floats) -> Floats:
         """Variances of the excess of ranges of windows.
 
-        `part`, [q, K]: their shares in the excess; `node`, [K]: their nodes'.  Few rows, in cells by chance, hold
-        much of it, and tails of keys and times may differ.
+        `part`, [q, K]: their shares in the excess; `node`, [K]: their nodes'.
         """
         within = np.divide(part, node, out=np.zeros_like(part), where=node > 0.0)
         uneven = (OF_KEYS * (1.0 - node)) ** 2 + (OF_TIME * (1.0 - within)) ** 2
@@ -164,7 +156,6 @@ class Tail:
 
     @classmethod
     def unknown(cls, clip: tuple[float, float], bound: tuple[float, float] | None) -> Tail:
-        """The tail of which nothing is released."""
         return cls(clip, tail_edges(clip, bound), np.empty(0, np.int64), 0.0)
 
     @cached_property
@@ -208,6 +199,8 @@ CLEAR_TARGET, CLEAR_SLOPE = 1.5, 1.75
 UNIT, MAX_PENALTY = 2**10, 2.0**61
 #: A share is known if the rows are so many deviations of their noise, and above a limit if it is so many.
 KNOWN, CLEAR = 8.0, 3.0
+#: The share of rows beyond a clip is unknown if its standard error is larger, beside a quarter of the share.
+VAGUE = 0.02
 #: Shares of rows beyond the clip, and of rows that were dropped, that are warned of.
 MANY_BEYOND, MANY_DROPPED = 0.5, 0.1
 #: Rows dropped of a person count up to so many times those that are kept.
@@ -236,8 +229,7 @@ def best_candidate(
 ) -> int:
     """Candidate that trades rows above it, beyond `target`, against its size; noisy max for `epsilon`.
 
-    Scores are -max(0, above - target) - slope ln(size); a unit moves all of `above` in one direction by at most
-    `moved`.
+    Scores are -max(0, above - target) - slope ln(size); a unit moves `above` in one direction by at most `moved`.
     """
     scale = moved / epsilon
     target = max(target, CLEAR_TARGET * scale)
@@ -321,15 +313,13 @@ class ValueCounts:
 
     @property
     def arrays(self) -> list[Integers]:
-        """All counts."""
         return [each.counts for each in self._choosers.values()]
 
     def top(self, side: int) -> float:
-        """Distance of the bound's end from 0."""
         return abs(self.bound[side > 0])
 
     def observe(self, values: Floats) -> None:
-        """Add finite values; one of 0 or of the other sign counts as 0."""
+        """Add finite values; one of the other sign counts as 0."""
         for side, chooser in self._choosers.items():
             chooser.observe(values if side > 0 else -values)
 
@@ -342,7 +332,6 @@ class ValueCounts:
             chooser.counts[:] += np.bincount(bins, shares, chooser.counts.size).astype(np.int64)
 
     def candidates(self, side: int) -> Floats:
-        """Rising candidates for an end."""
         chooser = self._choosers[side]
         step = _threshold_task(self.top(side), Fraction(1), 1.0, MAX_ROWS).resolution
         units: Floats = np.minimum(chooser.candidates * step, self.top(side))
@@ -359,9 +348,9 @@ class ValueCounts:
 def choose_clip(task: ColumnTask, found: ValueCounts, key: Key, counted: Number | None = None) -> Clip:
     """Ends of the clip by ScaleFree's noisy max on either side of 0.
 
-    Of a unit's k rows each is on one side, so that both sides together cost as much as the dearer one.  The released
-    number of rows above the lowest candidate replaces the hold-out's length in ScaleFree's rule.  With persons
-    (`counted`: their released rows), the rows of one share :data:`WEIGHT` steps, so noise follows one person.
+    Each of a unit's k rows is on one side: both cost as much as the dearer.  The released number of rows above the
+    lowest candidate replaces ScaleFree's hold-out length.  With persons (`counted`: their released rows), the rows of
+    one share :data:`WEIGHT` steps.
     """
     k, sides = task.contributions if counted is None else WEIGHT, found.sides
     noisy = noisy_counts([int(found.counts(side)[1:].sum()) for side in sides], k, task.counting, key, "rows")
@@ -405,7 +394,6 @@ def choose_clip(task: ColumnTask, found: ValueCounts, key: Key, counted: Number 
 
 
 def _choice_epsilon(task: ColumnTask, rows: int) -> float:
-    """Budget of a choice among so many rows, at most ``choosing``."""
     # As ScaleFree has it: the target is at most half of the rows, and slopes fit below the rest.
     target = min(task.wanted, rows / 2.0)
     slope = 0.5 * (rows - target) / SPAN
@@ -431,10 +419,7 @@ def release_tail(
     whole: Number,
     key: Key,
 ) -> Tail:
-    """Released numbers of rows in bins beyond the clip, with a warning if most rows lie there.
-
-    A row is in one bin at most; `whole`: released number of rows.
-    """
+    """Released numbers of rows in bins beyond the clip; warns if most rows (`whole`: released number) lie there."""
     distribution = noise_distribution(task.noise, task.contributions, 1, task.tail)
     own = key.within("tail", task.contributions, task.tail, *itertools.chain(*(each.tolist() for each in edges)))
     noisy, variance = _noisy(counts, distribution, own), drawn(distribution).variance
@@ -446,9 +431,9 @@ def release_tail(
             "(clip=)",
             AccuracyWarning,
         )
-    known = whole.value > KNOWN * math.sqrt(whole.variance)
-    share = min(1.0, max(0.0, beyond.value / whole.value)) if known else None
-    return Tail(clip, edges, noisy, variance, share)
+    share, deviation = (number / whole.value for number in (beyond.value, math.sqrt(beyond.variance)))
+    known = whole.value > KNOWN * math.sqrt(whole.variance) and deviation <= VAGUE + share / 4.0
+    return Tail(clip, edges, noisy, variance, min(1.0, max(0.0, share)) if known else None)
 
 
 def _share(part: Number, whole: Number, limit: float) -> float | None:
@@ -489,8 +474,8 @@ def row_candidates(most: int) -> Integers:
 def choose_rows(totals: Integers, most: int, dropped: float, noise: NoiseName, epsilon: float, key: Key) -> int:
     """Rows of a person and period that count, by noisy max over numbers of persons with more than 5 k rows.
 
-    Dropped rows count up to 4 k of a person: their noise, which all rescaled sums share, and rows beyond 5 k err
-    alike.  `totals`: rows of each person and period; `most`: public limit; `dropped`: budget of their number.
+    `totals`: rows of each person and period; `most`: public limit; `dropped`: budget of the number of dropped rows,
+    up to 4 k of a person, whose noise and rows beyond 5 k err alike.
     """
     candidates = row_candidates(most)
     above = totals.size - np.searchsorted(np.sort(totals), (1 + MOST_DROPPED) * candidates, "right")
@@ -508,6 +493,8 @@ def described(released: Released) -> list[tuple[str, str]]:
     found = []
     for column, each in released.tails.items():
         share = "" if each.share is None else f", which cut about {each.share:.2g} of the rows"
+        if each.share is None and each.counts.size:
+            share = ", which cut an unknown share of the rows"
         of = "values" if len(released.tails) == 1 else f"values of {column!r}"
         low, high = each.clip
         known = each.counts.size and all(end.known for end in each.ends)

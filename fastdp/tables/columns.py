@@ -209,7 +209,7 @@ def with_missing(entries: pa.Array) -> Integers:
 
 
 def _spelling(entries: pa.Array, key: NDArray[np.uint64]) -> tuple[Integers, Integers]:
-    """Two numbers of each entry, int64[n] each: equal for entries of one type that are spelled alike."""
+    """Two numbers of each entry, int64[n] each: equal for entries spelled alike."""
     kind, size = entries.type, len(entries)
     if _is_text(kind):
         first, second = np.empty(size, np.int64), np.empty(size, np.int64)
@@ -234,7 +234,6 @@ class Growing:
 
     @property
     def array(self) -> Array:
-        """The entries."""
         return self._held[: self.size]
 
     def add(self, part: Array) -> None:
@@ -258,7 +257,6 @@ class Numbers:
 
     @property
     def pairs(self) -> Integers:
-        """The pairs by number: int64[size, 2]."""
         return self._pairs[: self.size]
 
     def of(self, first: Integers, second: Integers, *, learns: bool = True) -> Integers:
@@ -342,7 +340,7 @@ def _iso_texts(column: pa.StringArray) -> pa.TimestampArray:
 
 
 def _plain(entries: Sequence[Any]) -> Any:
-    """NumPy's scalars in one array, or beside others as Python's: an array would round long integers to floats."""
+    """NumPy's scalars in one array, or beside others as Python's: long integers are not rounded to floats."""
     if isinstance(entries[0], np.datetime64):
         return np.array(entries, "datetime64[us]")
     if len(set(map(type, entries))) == 1:
@@ -378,15 +376,12 @@ def floats_of(column: pa.Array) -> Floats:
 
 
 def _firsts(numbers: Integers, before: int) -> Integers:
-    """First index of each number from `before` on; numbers rise in order of arrival."""
     new = np.flatnonzero(numbers >= before)
     return new[np.diff(np.maximum.accumulate(numbers[new]), prepend=before - 1) > 0]
 
 
 class Entries:
-    """Entries of a column by number: the given ones, or those of rows in order of arrival.
-
-    Entries of one person or key are one, however spelled.
+    """Entries of a column by number, one however spelled: the given ones, or those of rows in order of arrival.
 
     Attributes
     ----------
@@ -411,7 +406,7 @@ class Entries:
                 )
 
     def of(self, column: pa.Array) -> tuple[Integers, Flags | None]:
-        """Number of each row's entry, -1 for one that is not given, and flags of rows with an entry (None: all)."""
+        """Number of each row's entry (-1: not given), and flags of rows with an entry (None: all)."""
         if not self._persons:
             check_single(column)
         kind = column.type.value_type if arrow.types.is_dictionary(column.type) else column.type
@@ -428,10 +423,7 @@ class Entries:
         return numbers if places is None else numbers[places], present
 
     def of_type(self, kind: pa.DataType, *, refuses: bool = False) -> _Spelled:
-        """Numbers of spellings of this type; with ``refuses`` ParameterError if given entries cannot have it.
-
-        A type that rows alone decide is never refused.
-        """
+        """Numbers of spellings of this type; with ``refuses`` ParameterError if given entries cannot have it."""
         kind = _text_or(kind)
         if kind not in self._spelled:
             table = self._spelled[kind] = _Spelled(Numbers(), Growing(np.int64))
@@ -463,12 +455,10 @@ class Entries:
         return numbers
 
     def missing(self) -> int:
-        """Number of the missing entry, which is added."""
         kind = self.values[0].type if self.values else arrow.null()
         return int(self.of(arrow.nulls(1, kind))[0][0])
 
     def take(self, numbers: Integers) -> pa.Array:
-        """The entries with these numbers."""
         entries = arrow.chunked_array(self.values) if self.values else arrow.nulls(0)
         found = entries.take(arrow.array(numbers))
         return found.combine_chunks() if self.values else found
@@ -507,7 +497,6 @@ class Keys:
 
     @property
     def size(self) -> int:
-        """Number of keys."""
         return self.sizes[-1]
 
     @property
@@ -516,7 +505,7 @@ class Keys:
         return 1, *(each.size for each in self._nodes)
 
     def codes(self, columns: Sequence[pa.Array], rows: int = 0) -> Integers:
-        """Number of each row's key, int64[n]; unknown ones are added, or -1 if keys are given.
+        """Number of each row's key, int64[n]; new keys are added, or -1 if given.
 
         ``rows``: their number, without key columns.
         """
@@ -535,12 +524,11 @@ class Keys:
         return node
 
     def check_type(self, name: str, kind: pa.DataType) -> None:
-        """ParameterError unless given entries can have this Arrow type."""
         check_single(arrow.nulls(0, kind))
         self._entries[self.names.index(name)].of_type(kind, refuses=True)
 
     def words(self) -> Integers:
-        """64 bits of each key for the hash of a row, whatever its number: int64[K]."""
+        """64 bits of each key for the hash of a row: int64[K]."""
         return self.named()[:, 0].view(np.int64)
 
     def named(self) -> NDArray[np.uint64]:
@@ -582,7 +570,7 @@ class Keys:
         return tuple(each.pairs[:, 0].copy() for each in self._nodes)
 
     def added(self, sums: Integers, depth: int) -> Integers:
-        """Sums [statistic, window, key] added up to the ancestors at `depth` (0: one root), modulo 2^64."""
+        """Sums [statistic, window, key] of the ancestors at `depth` (0: one root), modulo 2^64."""
         for parents in reversed(self.parents[depth:]):
             order = np.argsort(parents, kind="stable")
             starts = np.searchsorted(parents[order], np.arange(int(parents.max(initial=-1)) + 1))
@@ -590,12 +578,10 @@ class Keys:
         return sums if depth or not self.names or sums.shape[2] else np.zeros((*sums.shape[:2], 1), np.int64)
 
     def entries(self, which: Integers) -> list[pa.Array]:
-        """Entries of keys by their numbers, one array for each column."""
         paths = self._path(len(self.names))
         return [entries.take(path[which]) for entries, path in zip(self._entries, paths, strict=True)]
 
     def missing(self) -> Flags:
-        """Flags of keys with a missing entry."""
         found: Flags = np.zeros(self.size, np.bool_)
         for entries, path in zip(self._entries, self._path(len(self.names)), strict=True):
             found |= (entries.digests.pairs == MISSING).all(axis=1)[path]

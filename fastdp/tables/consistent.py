@@ -1,9 +1,7 @@
 """Sums over a tree of keys and over time from noisy ones (post-processing), and the budget of each level.
 
-Consistent sums, by least squares (Hay et al., VLDB 2010): nodes are prefixes of the key columns, a level has a noisy
-sum for each window, or one over all; a node's windows are split into total and deviations.  Revised sums: windows of
-every node smoothed along time by blockwise James-Stein estimation, shrunk towards the parent's share, made to add up
-again.  Both: ``docs/tables.md``.
+Consistent sums are least squares over key prefixes, with a window's or all windows' noisy sums a level; revised sums
+smooth each node's windows along time and add up again.  Both, with sources: ``docs/tables.md``.
 """
 
 from __future__ import annotations
@@ -49,11 +47,9 @@ class Consistent:
 
     @property
     def windows(self) -> int:
-        """Number of windows."""
         return int(self.values[0].shape[0])
 
     def sums(self, depth: int, starts: Integers, stops: Integers) -> Floats:
-        """Sums over windows [start, stop) of every node of a depth: float64[q, K]."""
         return range_sums(self.values[depth], starts, stops)
 
     def variances(self, depth: int, lengths: Integers) -> Floats:
@@ -136,9 +132,8 @@ GROWTH = 1.1
 def level_shares(windows: int, nodes: Sequence[int], levels: bool | None, *, gaussian: bool) -> dict[Level, Fraction]:
     """Levels that are measured, cells first, with shares of epsilon, or of rho with Gaussian noise.
 
-    They minimise the geometric mean of all levels' standard errors, each level with each window or over all. `levels`
-    True: all have a share; None: a cell's variance grows by at most GROWTH; False: cells alone.  `nodes`: of each
-    depth.
+    They minimise the geometric mean of all levels' standard errors. `levels` True: all have a share; None: a cell's
+    variance grows by at most GROWTH; False: cells alone.  `nodes`: of each depth.
     """
     leaves = len(nodes) - 1
     spans = (True, False) if windows > 1 else (True,)
@@ -179,7 +174,7 @@ def level_shares(windows: int, nodes: Sequence[int], levels: bool | None, *, gau
 def _variances(
     points: Sequence[int], listed: Sequence[Level], windows: int, nodes: Sequence[int], gaussian: bool
 ) -> list[float]:
-    """Variance of a number of each level after least squares, in units of the budget's."""
+    """Variance of a number of each level after least squares."""
     own: dict[tuple[int, bool], float] = {
         level: (POINTS / point) ** (1 if gaussian else 2)
         for level, point in zip(listed, points, strict=True)
@@ -237,7 +232,6 @@ class Smoothed:
     patterns: tuple[tuple[Integers, Floats], ...]
 
     def sum_variances(self, starts: Integers, stops: Integers) -> Floats:
-        """Variances of deviations over windows [start, stop): float64[q, K]."""
         if np.array_equal(stops, starts + 1):
             return self.variances[starts]
         found = [self._variance(start, stop) for start, stop in zip(starts.tolist(), stops.tolist(), strict=True)]
@@ -257,10 +251,7 @@ class Smoothed:
 
 
 def smooth(estimates: Floats, noise: Floats, patterns: Sequence[Integers] = ()) -> Smoothed:
-    """Smooth the released windows (float64[W, K]) of each node separately.
-
-    `noise`, [K]: variance R of each coefficient; `patterns`: phases of each window, each refining the one before.
-    """
+    """Smooth the released windows (float64[W, K]) of each node: `noise`, [K], each coefficient's variance."""
     windows, keys = estimates.shape
     step = max(1, CELLS // windows)
     if keys > step:
@@ -388,7 +379,6 @@ class Branch(NamedTuple):
         return grouped(variances, self.parents, self.own.size)
 
     def combined(self, variances: Floats, children: Floats) -> Floats:
-        """Largest variance of a node's weighted mean, under any dependence."""
         other = children + self.shared * variances
         out: Floats = (self.own * np.sqrt(variances) + (1.0 - self.own) * np.sqrt(other)) ** 2
         return out

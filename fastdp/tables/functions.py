@@ -257,7 +257,7 @@ def make_plan(
         first = None if time.start is None else calendar.border("start", time.start)
         last = None if time.stop is None else calendar.border("stop", time.stop)
         if first is not None and last is not None and last <= first:
-            raise refusal("stop", time.stop, f"a time behind start = {time.start!r}")
+            raise refusal("stop", time.stop, f"a time after start = {time.start!r}")
         periods = None if unit.per is None else Calendar(unit.per, time.zone, time.origin, "per")
     elif unit.per is not None:
         raise refusal("per", unit.per, "None without time=, or the column of times")
@@ -352,8 +352,7 @@ def aggregate(
     ----------
     frame : table
         A data frame of pandas, polars or pyarrow, a polars LazyFrame, DuckDB relation, Arrow stream, path of Parquet
-        or CSV, or an engine's table (:func:`fastdp.engines.spark.table`, :func:`fastdp.engines.dask.table`).  Rows in
-        any order; lazy tables and files are read in batches.
+        or CSV, or an engine's table (:func:`fastdp.engines.spark.table`, :func:`fastdp.engines.dask.table`).
     statistics : dict of str to str or list of str
         "sum", "mean", "var" (of the rows, without Bessel's correction), "std", "median", percentiles such as "p95",
         and "nunique" (distinct entries) of each column; "*": "count", the number of rows.
@@ -375,13 +374,11 @@ def aggregate(
         Person four hundredths of the budget count its rows and dropped ones (:attr:`Table.dropped_rows`).
     bounds : dict, number, pair or Value
         Public bound of each column of values: a number, from 0, a pair (low, high), or a :class:`fastdp.Value`; of a
-        single column alone.  Without a clip, 8 percent of the column's budget choose it, for sums of a day of shorter
-        windows, of a week of days, else of a year; as much, or a hundredth beside a given clip, counts rows beyond it
-        (:attr:`Table.clipped_rows`).
+        single column alone.  Without a clip, 8 percent of the column's budget choose it; as much, or a hundredth
+        beside a given clip, counts rows beyond it (:attr:`Table.clipped_rows`).
     delta : float
-        Above 0, with ``by`` and without ``keys``: private keys, whose noisy count of rows (with a Person, sum of
-        weights) passes a threshold; keys of one unit alone do so with probability at most ``delta``.  Otherwise:
-        Gaussian noise where its variance is smaller.
+        Above 0, with ``by`` and without ``keys``: private keys; a key of one unit alone appears with probability at
+        most ``delta``.  Otherwise: Gaussian noise where its variance is smaller.
     levels : bool, optional
         True: totals of all keys, of each prefix of ``by``, and over all windows are measured too
         (:meth:`Table.level`); by default where a cell's variance grows by at most a tenth.
@@ -409,9 +406,8 @@ def aggregate(
 
     Notes
     -----
-    Privacy: each row is in one window and key, whose integer sums get exact noise bound to them: equal secret,
-    parameters and rows give the same output, altered rows independent noise from the first sum that differs
-    (``docs/tables.md``, "Proofs").
+    Privacy: each row is in one window and key, whose integer sums get exact noise bound to them (``docs/tables.md``,
+    "Proofs").
 
     Examples
     --------

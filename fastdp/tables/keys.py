@@ -1,8 +1,7 @@
 """Private keys, by counts of rows or weights of persons (``docs/tables.md``, "Proofs").
 
-Rows: a key's noisy count reaches a threshold.  Persons: each gives its distinct keys weights of norm 1, whose noisy
-sums decide.  Source: Gopi, Gulhane, Kulkarni, Shen, Shokouhi and Yekhanin 2020, "Differentially Private Set Union";
-an undivided delta is ours.
+Source: Gopi, Gulhane, Kulkarni, Shen, Shokouhi and Yekhanin 2020, "Differentially Private Set Union"; an undivided
+delta is ours.
 """
 
 from __future__ import annotations
@@ -61,8 +60,8 @@ def count_rule(
 ) -> KeyRule:
     """The least T that a unit's own keys pass with total probability at most delta.
 
-    A key of c rows passes with probability S(c); k rows in keys of `least` rows or more reach k max S(c) / c.
-    `power` 2 (Laplace noise only): k is the root of the sum of squares.
+    A key of c rows passes with probability S(c); k rows in keys of `least` or more reach k max S(c) / c. `power` 2
+    (Laplace noise only): k is the root of the sum of squares.
     """
     reached = _laplace_reached if isinstance(distribution, LaplaceDistribution) else _gaussian_reached
     given, above = (distribution, (least, contributions, power), delta), range(contributions + 1, MOST_THRESHOLD)
@@ -105,10 +104,7 @@ def _gaussian_reached(distribution: Distribution, counts: tuple[int, int, int], 
 
 
 def key_weights(distribution: Distribution, most: int) -> Integers:
-    """Weight of each of a person's m keys, rounded down, for m = 0 (0), 1, ..., `most`.
-
-    With Gaussian noise 1 / sqrt(m), with Laplace noise 1 / m.
-    """
+    """Weight, rounded down, of each of a person's m keys, m = 0, ..., `most`: 1 / m, or Gaussian 1 / sqrt(m)."""
     return weights_of_norm(2 if isinstance(distribution, GaussianDistribution) else 1, most)
 
 
@@ -135,7 +131,7 @@ def weigh(
     groups, codes : int64[n]
         Person and period, and key, of each row, by number.
     persons, periods : int64[g, 2], int64[g]
-        Of each group the person's digest, and the period.
+        Of each group.
     words : int64[keys]
         64 bits by each key's entries.
     weights : int64[most + 1]
@@ -178,8 +174,8 @@ def shared_weight_rule(loss: float, share: float, epsilon: float, delta: float, 
 def _delta_of_new(spent: Callable[[float], float], delta: float, most: int) -> float:
     """R such that m new keys of a person may pass with probability R / m each.
 
-    If t of m keys are new, others' weights move by sqrt(1 - t / m) at most in norm, with a delta of ``spent(t / m)``;
-    new keys may pass with the rest: R is the least of (delta - spent(f)) / f.
+    If t of m keys are new, the rest of the choice takes a delta of ``spent(t / m)``: R is the least of (delta -
+    spent(f)) / f.
     """
     new = np.geomspace(1.0 / most, 1.0, 1 + _PER_OCTAVE * (most - 1).bit_length())
     left = delta - np.array([spent(min(share, 1.0)) for share in new.tolist()])
@@ -215,7 +211,7 @@ def _better(first: KeyRule, second: KeyRule) -> KeyRule:
 
 
 def choose_keys(sums: Integers, keys: Keys, rule: KeyRule, key: Key) -> tuple[Integers, Flags]:
-    """Noisy sums of keys, and flags of those that reach the threshold; never without a sum: such names are secret."""
+    """Noisy sums of keys, and flags of those that reach the threshold; never without a sum."""
     exact = np.ascontiguousarray(sums.reshape(1, 1, -1))
     noise = binding.draw_cells(exact, [rule.distribution], key.within("keys"), 0, keys.digests())
     noisy: Integers = sums + noise[0, 0]
@@ -260,7 +256,6 @@ def _least(error: float, tail: Callable[[Floats], Floats], count: int, far: floa
 
 
 def _log_tail(distribution: Distribution, least: Floats) -> Floats:
-    """ln P[Z >= least], interpolated between integers."""
     if isinstance(distribution, GaussianDistribution):
         found: Floats = special.log_ndtr((0.5 - least) / float(distribution.sigma))
         return found

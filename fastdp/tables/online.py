@@ -1,8 +1,7 @@
 """State of ``Windows`` between calls: rows of open windows, and private keys so far; and the reading of a single row.
 
-A private key appears, once, when its running weight W with fresh one-sided geometric noise N passes T + Z, Z drawn
-once for the key.  Running weights only grow, so all windows together cost one choice, with a part of delta in each.
-Proof: ``docs/tables.md``, "Private keys online".
+A key appears, once, when its running weight with fresh noise N passes T + Z, Z drawn once for it (``docs/tables.md``,
+"Private keys online").
 """
 
 from __future__ import annotations
@@ -62,7 +61,6 @@ def row(given: Any, names: Sequence[str], read: Callable[[Any], T | None]) -> tu
 
 
 def _only(column: Any) -> Any:
-    """The only entry of a list; None for other columns."""
     return column[0] if type(column) is list and len(column) == 1 else None
 
 
@@ -127,11 +125,10 @@ PART_ROWS = 2**20
 class Waiting:
     """Rows of open windows: window, key, and further numbers.
 
-    Rows are appended after existing ones, so states share them and a failed call changes nothing.  ``rows``,
-    int64[capacity, c + 1]: the last column has the previous row of the same window (-1: none); rows from ``size`` on
-    are free; the array's last row holds the number filled by any state.  ``gone``: rows of closed windows; ``ends``:
-    last row of each open window or -1; ``moved``, ``base``: compactions, and rows after the last; ``merges``: rows of
-    one window and key are then added up.
+    Rows are appended, so states share them and a failed call changes nothing.  ``rows``, int64[capacity, c + 1]: the
+    last column links to the previous row of the window (-1: none); rows from ``size`` on are free; the last row holds
+    the number filled by any state.  ``gone``: rows of closed windows; ``ends``: last row of each open window or -1;
+    ``moved``, ``base``: compactions, and rows after the last; ``merges``: rows of one window and key are added up.
     """
 
     rows: Integers
@@ -147,14 +144,10 @@ class Waiting:
 
     @classmethod
     def none(cls, columns: int, *, merges: bool) -> Waiting:
-        """A state without rows, which have so many columns, and without open windows."""
         return cls(np.empty((0, columns + 1), np.int64), np.empty(0, np.int64), merges)
 
     def compact(self, first: int) -> Waiting:
-        """The state without rows of closed windows, and with merged ones, if these are many; else `self`.
-
-        ``first`` is the number of the first open window.
-        """
+        """The state without rows of windows before number ``first``, merged, if these are many; else `self`."""
         live = self.size - self.gone
         crowded = self.merges and live > 2 * self.base + SPARE
         if self.gone <= max(live, SPARE) and not crowded:
@@ -165,7 +158,7 @@ class Waiting:
         return replace(fresh, moved=self.moved + 1, base=fresh.size)
 
     def with_rows(self, said: Integers, first: int, windows: int = 0) -> Waiting:
-        """The state with the rows `said`, int64[m, c], in at least so many open windows from number `first` on."""
+        """The state with the rows `said`, int64[m, c], in at least so many open windows from `first` on."""
         places = said[:, 0] - first
         windows = max(windows, self.ends.size, int(places.max()) + 1 if len(places) else 0)
         ends = self.ends.copy()
@@ -186,15 +179,12 @@ class Waiting:
         return self.rows[before.size if before.moved == self.moved else self.base : self.size, :-1]
 
     def of_first(self, windows: int) -> Integers:
-        """Rows of the first `windows` open windows: int64[n, c]."""
         return self.rows[person_rows.chained_rows(self.rows, self.ends[:windows]), :-1]
 
     def without_first(self, windows: int, rows: int) -> Waiting:
-        """The state after the first `windows` windows, with `rows` rows, are closed."""
         return replace(self, ends=self.ends[windows:], gone=self.gone + rows)
 
     def alone(self) -> Waiting:
-        """A copy whose rows no other state shares."""
         return replace(self, rows=self.rows[: self.size].copy())
 
 
@@ -237,7 +227,7 @@ class KeyNoise(NamedTuple):
 
     @classmethod
     def of(cls, plan: TablePlan) -> KeyNoise:
-        """The rule of a plan: rows of a unit count 1 each, the distinct keys of a person and window have norm 1."""
+        """Rows of a unit count 1 each; the distinct keys of a person and window have norm 1."""
         loss, delta = plan.budget.helper("keys"), plan.budget.key_delta
         if plan.who is None:
             return cls(plan.contributions, 1, 1, loss, delta)
@@ -246,16 +236,14 @@ class KeyNoise(NamedTuple):
 
     @property
     def scale(self) -> Fraction:
-        """Scale of N and Z."""
         return Fraction(self.total) / Fraction(self.loss)
 
     @property
     def noise(self) -> LaplaceDistribution:
-        """Distribution of N and Z."""
         return geometric_distribution(self.scale)
 
     def thresholds(self, first: int, last: int) -> Integers:
-        """T in the windows from number `first` to `last` - 1 since the start: int64[last - first]."""
+        """T in windows `first` to `last` - 1 since the start: int64[last - first]."""
         octaves = np.array([number.bit_length() - 1 for number in range(first + 1, last + 1)], np.int64)
         found, index = np.unique(octaves, return_inverse=True)
         return np.array([_threshold(self, octave) for octave in found.tolist()], np.int64)[index]
@@ -276,10 +264,7 @@ def weights_of(plan: TablePlan) -> Integers:
 def person_cells(
     rows: CellRows, units: Integers, digests: Integers, words: Integers, weights: Integers, key: Key
 ) -> tuple[Integers, Integers, Integers]:
-    """Window, key and weight of each key of a person in a window, int64[m] each, from rows of persons.
-
-    ``units`` are the numbers of the rows' periods: what a person has in one changes no weight in another.
-    """
+    """Window, key and weight, int64[m] each, of a person's keys in a window; ``units``: numbers of rows' periods."""
     persons, periods, both = Numbers(), Numbers(), Numbers()
     groups = both.of(periods.of(persons.of(*digests.T.copy()), units), rows.windows)
     own, windows = both.pairs.T.copy()
@@ -307,7 +292,6 @@ class OnlineKeys:
 
     @classmethod
     def none(cls, names: tuple[str, ...]) -> OnlineKeys:
-        """No keys."""
         return cls(Keys(names), 0, np.empty((0, 3), np.int64))
 
     @property
@@ -317,18 +301,16 @@ class OnlineKeys:
 
     @cached_property
     def shown(self) -> tuple[Keys, Integers]:
-        """The keys that have appeared, sorted, and their numbers by those here (-1: hidden)."""
+        """Keys that have appeared, sorted, and their numbers by those here (-1: hidden)."""
         return self.table.chosen(self.begins < HIDDEN)
 
     def learned(self, columns: list[pa.Array]) -> tuple[OnlineKeys, Integers]:
-        """The state with new keys of rows, and the number of each row's key."""
         # Another state may have more keys.
         state = self if self.table.size == self.size else self.alone()
         codes = state.table.codes(columns)
         return state if state.table.size == state.size else state._with(size=state.table.size), codes
 
     def alone(self) -> OnlineKeys:
-        """A copy whose table no other state shares."""
         table = Keys(self.table.names)
         table.codes(self.table.entries(np.arange(self.size)))
         return self._with(table=table, known={})
@@ -339,7 +321,6 @@ class OnlineKeys:
         return found
 
     def learned_one(self, entries: tuple[object, ...]) -> tuple[OnlineKeys, int]:
-        """The same for the key of one row."""
         code = self.known.get(entries, self.size)
         if code < self.size:
             return self, code
@@ -352,10 +333,9 @@ class OnlineKeys:
     def after(
         self, cells: tuple[Integers, Integers, Integers], span: tuple[int, int], start: int, rule: KeyNoise, key: Key
     ) -> OnlineKeys:
-        """The state after the windows `span`, [first, last), from weights of cells.
+        """The state after windows `span`, [first, last), from cells: windows, keys, weights, int64[n] each.
 
-        `cells`: windows, keys, weights, int64[n] each; `start`: the first window of all, from which thresholds count.
-        A hidden key is tested once it has a weight.
+        `start`: the first window of all, from which thresholds count.
         """
         old, named, new = len(self.facts), self.table.named()[: self.size], np.zeros((self.size, 3), np.int64)
         new[:old], new[old:, 2] = self.facts, HIDDEN
@@ -405,7 +385,6 @@ class OnlineKeys:
         return found
 
     def with_part(self, part: bytes) -> OnlineKeys:
-        """The state with a part that :meth:`parts` wrote; ValueError if it fits no keys."""
         kind, _, raw = part.partition(b":")
         if kind == _NAMES:
             table = arrow.ipc.open_stream(raw).read_all()

@@ -66,7 +66,6 @@ def arrow_table(released: Released, answers: Answers, depth: int) -> pa.Table:
 
 
 def _released_rows(table: pa.Table, released: Released, depth: int) -> pa.Table:
-    """The table without windows of keys before these appeared."""
     if released.begins is None or depth < len(released.parents):
         return table
     late = np.arange(released.edges.size - 1)[:, None] >= released.begins
@@ -74,7 +73,6 @@ def _released_rows(table: pa.Table, released: Released, depth: int) -> pa.Table:
 
 
 def _places(released: Released, depth: int, taken: Set[str]) -> dict[str, pa.Array]:
-    """Columns of windows and keys, with names besides `taken`."""
     windows, size = released.edges.size - 1, released.sizes[depth]
     columns = {}
     if released.every is not None:
@@ -316,7 +314,6 @@ def _caption(sums: Released) -> str:
 
 
 def _draw_time_axis(ax: Axes, sums: Released) -> None:
-    """Dates of the windows and the caption below a panel; the caption alone if there is one window."""
     if sums.every is None or sums.edges.size == 2:
         ax.set_xlabel(_caption(sums), fontsize=8)
         return

@@ -102,12 +102,10 @@ class TablePlan:
 
     @property
     def who(self) -> str | None:
-        """Column of bounded persons, if any."""
         return self.unit.column if isinstance(self.unit, Person) else None
 
     @property
     def chooses(self) -> list[ColumnPlan]:
-        """Columns whose clip is chosen."""
         return [column for column in self.columns if column.chooses]
 
     @cached_property
@@ -116,12 +114,10 @@ class TablePlan:
 
     @property
     def has_public_cells(self) -> bool:
-        """True if windows and keys are public."""
         return self.start is not None and self.stop is not None and self.key_rule in ("none", "given")
 
     @property
     def is_public(self) -> bool:
-        """True if windows, keys and clips are public: one reading is enough."""
         return self.has_public_cells and not self.chooses
 
     @property
@@ -131,25 +127,21 @@ class TablePlan:
 
     @property
     def selects_cells(self) -> bool:
-        """True if keys are chosen by released counts."""
         whole = self.calendar is None and self.counts_rows and not self.levels
         return self.key_rule == "private" and self.who is None and whole
 
     @property
     def has_others(self) -> bool:
-        """True if the rows of all keys that are not released are one more key."""
         return self.private is not None and self.private.others
 
     @property
     def contributions(self) -> int:
-        """Most rows of one unit that count in a period."""
         if not isinstance(self.unit, Person):
             return self.unit.k
         return self.unit.rows if isinstance(self.unit.rows, int) else self.chosen_rows
 
     @property
     def per_window(self) -> int | None:
-        """Most rows of one unit in a window, if bounded."""
         return self.unit.per_window if isinstance(self.unit, Person) else None
 
     @cached_property
@@ -171,7 +163,6 @@ class TablePlan:
         return replace(self, start=first, stop=last, cells=(last - first) * keys, nodes=nodes, taken=taken)
 
     def has(self, windows: Integers) -> Flags:
-        """Flags of released windows, as far as ends are public."""
         first = np.iinfo(np.int64).min if self.start is None else self.start
         last = np.iinfo(np.int64).max if self.stop is None else self.stop
         return (windows >= first) & (windows < last)
@@ -179,7 +170,6 @@ class TablePlan:
     # Sums.
 
     def column(self, name: str) -> ColumnPlan:
-        """The column of values with this name."""
         return next(column for column in self.columns if column.name == name)
 
     def place(self, name: str) -> int:
@@ -188,15 +178,11 @@ class TablePlan:
 
     @property
     def counts_rows(self) -> bool:
-        """True if the number of rows is wanted, or needed for means."""
         return any(each.column == ROWS or each.kind in ("mean", "var", "std") for each in self.statistics)
 
     @cached_property
     def parts(self) -> dict[str, list[str]]:
-        """Names of each column's sums, and of counts.
-
-        A mean and a variance follow from the total if wanted, else from deviations, of half its sensitivity.
-        """
+        """Names of each column's sums, and of counts; a mean or variance takes the total if wanted, or deviations."""
         found = {ROWS: ["count"]}
         for column in self.columns:
             asked = [each for each in self.statistics if each.column == column.name]
@@ -211,19 +197,16 @@ class TablePlan:
         return found
 
     def first_sum(self, column: str) -> str | None:
-        """Either "total" or "deviation"; None if the column has neither."""
         name = self.parts[column][0]
         return name if name in FIRST_SUMS else None
 
     def grid(self, column: ColumnPlan) -> float:
-        """Step of a column's grid."""
         loss = self.budget.of(Quantity(self.parts[column.name][0], column.name), self.budget.levels[0])
         # Noise of the bound itself fits; that of a smaller clip does too.
         most = max(abs(column.low), abs(column.high))
         return make_grid(most, column.resolution, loss / self.contributions, 1, 1, 2).resolution
 
     def quantities(self, clips: Clips | None = None) -> list[Quantity]:
-        """Sums of each cell, with values clipped to `clips` or bounds, then counts."""
         sums, counts = [], []
         for column in self.columns:
             names = self.parts[column.name]
@@ -246,7 +229,6 @@ class TablePlan:
         return [*sums, *([Quantity("count")] if self.counts_rows else []), *counts]
 
     def unknown_tails(self, quantities: Sequence[Quantity]) -> dict[str, Tail]:
-        """Tails of which nothing is released."""
         firsts = [q for q in quantities if q.name in FIRST_SUMS]
         return {q.column: Tail.unknown(q.ends, self.column(q.column).bound) for q in firsts}
 
@@ -259,7 +241,6 @@ class TablePlan:
         *,
         simulated: bool,
     ) -> Released:
-        """Noisy sums of windows [first, last), with all public facts."""
         edges, zone, every = np.array(span, np.int64), None, None
         taken: tuple[str, ...] = ()
         if self.calendar is not None:
@@ -270,7 +251,6 @@ class TablePlan:
         return Released(*public, measured, tails, self.budget.guarantee(simulated=simulated), taken=taken)
 
     def times_of(self, unit: UnitRows) -> Times | None:
-        """Times from `start` to `stop`, if given and no unit is cut."""
         if self.time is None or self.calendar is None or self.start is None or self.stop is None or self.taken:
             return None
         ends = self.calendar.edge(self.start), self.calendar.edge(self.stop)
@@ -280,7 +260,7 @@ class TablePlan:
     # Noise.
 
     def identity(self) -> Json:
-        """All on which noise depends besides secret and rows; the same online."""
+        """All on which noise depends besides secret and rows."""
         numbers = {column.name: i for i, column in enumerate(self.columns)} | {ROWS: -1}
         of_column = ("low", "high", "chooses", "weight", "nonfinite", "resolution")
         plain = ("epsilon", "delta", "key_rule", "levels", "per_window", "start", "noise")
@@ -307,7 +287,6 @@ class TablePlan:
         return [calendar.every, zone_rules(calendar.zone, begin), calendar.edge(0), calendar.edge(1)]
 
     def describe(self) -> Json:
-        """The public parameters, for a ledger."""
         calendar = self.calendar
         return {
             **self.identity(),
@@ -321,7 +300,6 @@ class TablePlan:
         }
 
     def check_cells(self, windows: int, keys: int) -> None:
-        """ParameterError for more cells than memory."""
         if any(each.rank is not None for each in self.statistics):
             quantiles.check_bins(windows * keys)
         if windows * keys > MAX_CELLS:
@@ -333,7 +311,7 @@ class TablePlan:
 
 
 def _steps(value: float, grid: float) -> int:
-    """A bound in steps, rounded towards 0, at least 1 in size unless 0; 10 is a thousand steps of 0.01."""
+    """A bound in steps, rounded towards 0, at least 1 in size unless 0."""
     size = Fraction(abs(value)) / Fraction(grid)
     whole = round(size)
     whole = whole if abs(size - whole) <= whole * Fraction(1, 2**52) else math.floor(size)

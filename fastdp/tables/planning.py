@@ -57,7 +57,6 @@ class Expected:
 
     @property
     def drowned(self) -> bool:
-        """True if the interval is as wide as the number."""
         return self.value is not None and self.half_width >= abs(self.value)
 
 
@@ -249,7 +248,6 @@ def _planned(
 
 
 def _steps(q: Quantity, rows: float, mean: float) -> int:
-    """A cell's expected sum, in steps of its resolution."""
     low, high = q.ends
     value = min(max(mean, low), high) - q.centre * q.grid
     each = 1.0 if q.name == "count" else value**2 + mean**2 if q.name == "square" else value

@@ -47,7 +47,6 @@ class Bins:
 
     @property
     def _sides(self) -> tuple[float, float, int]:
-        """The value from which widths grow, the farther end, and bins below 0."""
         middle = min(max(0.0, self.low), self.high)
         below = 0 if middle == self.low else BINS if middle == self.high else BINS // 2
         return middle, math.log(SPREAD), below
@@ -73,7 +72,6 @@ class Bins:
         window_sums.add_ones(windows, bins, first, counts.reshape(len(counts), counts.shape[1] * BINS))
 
     def nodes(self, counts: Integers) -> Integers:
-        """Counts of all nodes, the top level first: int64[nodes, W, K]."""
         upper = counts.reshape(*counts.shape[:2], FAN_OUT, BINS // FAN_OUT).sum(axis=3)
         return np.ascontiguousarray(np.concatenate([upper, counts], axis=2).transpose(2, 0, 1))
 
@@ -93,8 +91,7 @@ class Histogram:
     def quantiles(self, rank: float, starts: Integers, stops: Integers, confidence: float) -> tuple[Floats, ...]:
         """The quantile `rank` of values in windows [start, stop) of each key, and its interval: float64[q, K] each.
 
-        Each quantile of the binned values is in the interval with at least this probability; without information it
-        is the bins' range.
+        The interval holds with at least this probability; without information it is the bins' range.
         """
         keys = self.steps.shape[2]
         found = np.empty((3, starts.size, keys))

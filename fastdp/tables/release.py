@@ -67,11 +67,7 @@ def read_rows(
     see_times: Callable[[Integers], None] | None = None,
     persons: Entries | None = None,
 ) -> Iterator[BatchRows]:
-    """Rows that may count, by batch; the same in each reading.
-
-    ``keys`` and ``persons`` number all rows'.  With persons, rows outside [start, stop) and of unknown keys are left
-    out.
-    """
+    """Rows that may count, by batch; ``keys`` and ``persons`` number all rows'."""
     begin = 0
     for batch in source.batches():
         size, present = batch.num_rows, None
@@ -171,7 +167,6 @@ class PersonRows:
         return sums
 
     def kept(self, plan: TablePlan) -> Kept:
-        """The rows that count; the collected ones leave memory."""
         columns = self._groups, self._hashes, self._windows, self._codes
         groups, hashes, windows, codes = (each.array for each in columns)
         first, spans = (int(windows.min()), int(np.ptp(windows)) + 1) if windows.size else (0, 0)
@@ -187,7 +182,7 @@ class PersonRows:
 
 
 def hashing_of(key: Key) -> bytes:
-    """128 bits under which rows of persons are chosen: all of a secret that an engine's workers get."""
+    """128 bits under which rows of persons are chosen."""
     return key.derive("rows").reveal()[:16]
 
 
@@ -228,7 +223,6 @@ class TableRelease:
 
     @property
     def noise_fingerprint(self) -> str | None:
-        """Fingerprint of the key; None in a simulation."""
         return None if self.key.simulated else self.key.fingerprint()
 
     def check(self) -> None:
@@ -245,7 +239,6 @@ class TableRelease:
             raise DataError(NO_ROWS)
 
     def run(self) -> Released:
-        """Released sums; the table is read once, or twice for windows, keys or clip."""
         plan, keys, ends = self.plan, self._keys, _Ends(self.plan)
         if self.source.add is not None:
             return self._on_engine()
@@ -300,7 +293,6 @@ class TableRelease:
         return self._release(plan, keys, again, kept, rows_of_persons, clips, published)
 
     def _clips(self, plan: TablePlan, counters: Counters, counted: Number | None) -> tuple[TablePlan, Clips]:
-        """The plan, with what its columns spend, and their chosen clips."""
         clips: dict[str, tuple[float, float]] = {}
         for column in plan.chooses:
             task = plan.budget.task(column.name)
@@ -310,7 +302,6 @@ class TableRelease:
         return plan, clips
 
     def _on_engine(self) -> Released:
-        """Released sums of a table whose parts an engine reads."""
         plan, keys, counters = self.plan, self._keys, _counters(self.plan)
         plan, counted = plan.settled(plan.start or 0, plan.stop or 0, *keys.sizes), None
         clips: Clips = {}
@@ -321,7 +312,6 @@ class TableRelease:
         return self._release(plan, keys, None, None, counted, clips)
 
     def _add(self, plan: TablePlan, quantities: list[Quantity] | None, into: list[Integers]) -> tuple[int, int]:
-        """Fill arrays by an engine; numbers of persons' rows that count, and of dropped ones."""
         assert self.source.add is not None  # noqa: S101 - an engine's
         sums, begin = self.source.add(PartReading(plan, hashing_of(self.key), quantities), plan.who), 0
         for each in into:
@@ -342,7 +332,6 @@ class TableRelease:
         clips: Clips,
         published: Integers | None = None,
     ) -> Released:
-        """Exact sums of windows and keys, and noisy ones; `published` counts have noise."""
         span, budget = (plan.start or 0, plan.stop or 0), plan.budget
         quantities = plan.quantities(clips)
         beyond, dropped = _Beyond(plan, quantities), 0 if kept is None else kept.dropped
@@ -369,7 +358,6 @@ class TableRelease:
         return replace(found, family=self.source.family, rows=row_numbers, selection=selection, others=others)
 
     def _number(self, plan: TablePlan, name: str, exact: int, times: int = 1) -> Number:
-        """Released number of rows for helper `name`, of which a unit has up to `times` k."""
         given = times * plan.contributions, plan.budget.helper(name), plan.noise, self.key.within(name)
         return choices.noisy_number(exact, *given)
 
@@ -402,12 +390,10 @@ class _Beyond:
 
     @property
     def arrays(self) -> list[Integers]:
-        """All numbers."""
         return [*self.counts, self._rows]
 
     @property
     def rows(self) -> int:
-        """Rows in released cells, where there are columns."""
         return int(self._rows[0])
 
     def watched(self, batches: Iterator[CellRows]) -> Iterator[CellRows]:
@@ -432,7 +418,6 @@ def _counters(plan: TablePlan) -> Counters:
 
 
 def _observe(plan: TablePlan, counters: Counters, rows: CellRows, counted: Flags, kept: Kept | None) -> None:
-    """Count values of counted rows."""
     for name, counter in counters.items():
         values = rows.values[plan.place(name)]
         values = values if counted.all() else values[counted]
@@ -475,8 +460,6 @@ class PartReading:
 
 
 class _Ends:
-    """Range of all times, and windows from public ends or it."""
-
     def __init__(self, plan: TablePlan) -> None:
         self._plan = plan
         self._ends: list[int] = []

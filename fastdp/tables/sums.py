@@ -53,7 +53,6 @@ class Statistic:
 
     @property
     def name(self) -> str:
-        """Name in a frame: "kwh_sum", or "count"."""
         return self.kind if self.column == ROWS else f"{self.column}_{self.kind}"
 
     @property
@@ -95,12 +94,10 @@ class Quantity:
 
     @property
     def levels(self) -> int:
-        """Numbers that one row changes: a node of each level of bins."""
         return LEVELS if self.name == "histogram" else 1
 
     @property
     def ends(self) -> tuple[float, float]:
-        """Ends of the clip."""
         return self.low * self.grid, self.high * self.grid
 
     @property
@@ -122,7 +119,6 @@ class Quantity:
 
     @property
     def labels(self) -> tuple[str | float, ...]:
-        """Labels of the noise key, by scale and clip."""
         if self.counts:
             return self.name, *(self.ends if self.name == "histogram" else ())
         return self.name, self.low, self.high, self.centre, self.grid, self.resolution
@@ -153,7 +149,6 @@ class BinCounts:
         self._bins.add((rows.windows, np.where(wrong, -1, rows.codes), values), first, self._counts)
 
     def numbers(self) -> Integers:
-        """Counts of all nodes: int64[nodes, W, K]."""
         return self._bins.nodes(self._counts)
 
 
@@ -174,7 +169,6 @@ class DistinctCounts:
         self._counts += np.bincount(fresh, minlength=self._counts.size).reshape(self._counts.shape)
 
     def numbers(self) -> Integers:
-        """Numbers of distinct entries: int64[1, W, K]."""
         return self._counts[None]
 
 
@@ -227,12 +221,11 @@ class Number(NamedTuple):
 
     @property
     def known(self) -> bool:
-        """True if the number stands out of its noise."""
         return self.value > KNOWN * math.sqrt(self.variance)
 
 
 class RowNumbers(NamedTuple):
-    """Released numbers of persons' rows that count, and that were dropped, as far as each person's are counted."""
+    """Released numbers of persons' rows that count, and that were dropped."""
 
     counted: Number
     dropped: Number
@@ -282,7 +275,7 @@ class Released:
     begins: Integers | None = None
 
     def since(self, begins: Integers) -> Released:
-        """The same, but for windows of keys before those numbers, in which they are 0."""
+        """The same without windows of keys before those numbers."""
         early = np.arange(self.edges.size - 1)[:, None] < begins
         if not early.any():
             return self
@@ -291,7 +284,6 @@ class Released:
 
     @property
     def has_persons(self) -> bool:
-        """True if the unit is a person, of whose rows a bounded number count."""
         rows = self.guarantee.rows
         return rows is not None and rows.who is not None
 
@@ -301,17 +293,14 @@ class Released:
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Number of nodes of each depth."""
         return 1, *(parents.size for parents in self.parents)
 
     @property
     def sums(self) -> tuple[Measured, ...]:
-        """Sums of every level, the cells first."""
         return tuple(each for each in self.measured if not each.quantities[0].counts)
 
     @property
     def quantities(self) -> tuple[Quantity, ...]:
-        """The sums of every level."""
         return self.sums[0].quantities if self.sums else ()
 
     def counts(self, name: str, column: str) -> Measured:
@@ -319,11 +308,9 @@ class Released:
         return self.measured[firsts.index((name, column))]
 
     def index(self, name: str, column: str = ROWS) -> int | None:
-        """Number of a quantity; None if not released."""
         return next((i for i, q in enumerate(self.quantities) if (q.name, q.column) == (name, column)), None)
 
     def cells(self, name: str, column: str | None = None) -> Integers:
-        """Noisy sums of each window and key; by default of the only column."""
         found = next(i for i, q in enumerate(self.quantities) if q.name == name and column in (None, q.column))
         cells: Integers = self.measured[0].steps[found]
         return cells
@@ -352,8 +339,8 @@ def release(
 ) -> tuple[Measured, ...]:
     """Noisy numbers of every level, from exact ones in windows [first, last) (:func:`exact_sums`).
 
-    Noise is bound to a node's full vector; modulo 2^64 is post-processing.  ``published`` counts, by which keys were
-    chosen, replace those of the cells.
+    Noise is bound to a node's full vector.  ``published`` counts, by which keys were chosen, replace those of the
+    cells.
     """
     found = []
     for level, group, sums in vectors(budget, quantities, exact, keys):

@@ -70,10 +70,10 @@ class Table:
         """A data frame of the table's library, one row for each window and key.
 
         Columns: ``window``, its start; the keys; of one statistic ``estimate``, ``std_error``, ``low``, ``high``,
-        from the window's own sum, exactly, and ``revised``, ``revised_low``, ``revised_high``, from all windows of
-        the key, by a model (``docs/tables.md``); of several NAME, NAME_low, NAME_high, NAME_revised,
-        NAME_revised_low, NAME_revised_high, such as "kwh_sum".  A key column of such a name is ``NAME_key``.
-        Metadata are in ``frame.attrs["fastdp"]`` (pandas) or the schema's "fastdp" (pyarrow).
+        from the window's own sum, and ``revised``, ``revised_low``, ``revised_high``, from all windows of the key, by
+        a model; of several NAME, NAME_low, NAME_high, NAME_revised, NAME_revised_low, NAME_revised_high, such as
+        "kwh_sum".  A key column of such a name is ``NAME_key``.  Metadata are in ``frame.attrs["fastdp"]`` (pandas)
+        or the schema's "fastdp" (pyarrow).
         """
         family = self.released.family
         frame = in_family(readable(self.arrow, family), family)
@@ -107,8 +107,7 @@ class Table:
     def level(self, depth: int) -> Table:
         """The table of totals of the first ``depth`` key columns; 0: of all keys.
 
-        Numbers add up to the level above, measured or not (``levels=`` of :func:`fastdp.aggregate`); of distinct
-        entries there is no level above.
+        Numbers add up to the level above, measured or not; of distinct entries there is none.
         """
         depth = validation.integer("depth", depth, 0, len(self.released.parents))
         if depth < len(self.released.parents) and any(each.kind == "nunique" for each in self.released.statistics):
@@ -137,7 +136,7 @@ class Table:
 
     @property
     def clipped_rows(self) -> float | None:
-        """Largest estimated share of rows beyond a column's clip; None for counts, online, and for few rows."""
+        """Largest estimated share of rows beyond a column's clip; None for counts, online, or much noise."""
         shares = [each.share for each in self.released.tails.values() if each.share is not None]
         return max(shares, default=None)
 

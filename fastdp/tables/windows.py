@@ -56,9 +56,8 @@ class Batch(NamedTuple):
 class WindowsState:
     """State between two calls; ``late``, ``waiting`` and ``keys`` are secret.
 
-    ``n_seen``: calls that changed something; windows up to ``clock`` (microseconds) are closed, ``closed`` is the
-    first open one's number; ``late``: rows of windows already closed; ``waiting``: open windows' rows; ``keys``:
-    private keys.
+    ``n_seen``: calls that changed something; ``closed``: number of the first open window, by ``clock``
+    (microseconds); ``late``: rows of windows already closed; ``waiting``: open windows' rows; ``keys``: private keys.
     """
 
     n_seen: int
@@ -105,12 +104,10 @@ class WindowsMachine(Machine[WindowsState]):
 
     @property
     def private(self) -> bool:
-        """True if keys are private."""
         return self.plan.key_rule == "private"
 
     @cached_property
     def table(self) -> KeySet:
-        """The given keys, which find the key of a row; none if keys are private."""
         return KeySet(self.plan.by, () if self.private else self.plan.keys)
 
     @cached_property
@@ -119,7 +116,6 @@ class WindowsMachine(Machine[WindowsState]):
 
     @property
     def calendar(self) -> Calendar:
-        """The windows."""
         assert self.plan.calendar is not None  # noqa: S101 - there are times
         return self.plan.calendar
 
@@ -159,7 +155,6 @@ class WindowsMachine(Machine[WindowsState]):
         return Batch(instants, floats, named, digests, _NEVER)
 
     def _read_one(self, times: Any, values: Any, keys: Any, who: Any) -> Batch | None:
-        """The same of one row in plain types, without Arrow; None for other rows."""
         plan = self.plan
         moment = online.instant(times, self.time, self.calendar.zone)
         if moment is None or plan.has_entries:
@@ -177,7 +172,6 @@ class WindowsMachine(Machine[WindowsState]):
         return tuple(column.name for column in self.plan.columns)
 
     def _code(self, entries: tuple[object, ...], keys: Any) -> int:
-        """Number of the listed key with these entries; -1 if it is not listed."""
         code = self._codes.get(entries, -1)
         if code < 0:
             code = int(self._keys(keys, 1)[0])
@@ -240,7 +234,7 @@ class WindowsMachine(Machine[WindowsState]):
     def collect(self, state: WindowsState, batch: Batch, key: Key) -> tuple[WindowsState, Integers]:
         """State after the rows are added, and exact sums of the windows that the clock closes, int64[Q, W, K].
 
-        Sums of shards add up to those of all rows, if a person's rows are in one shard and keys are given.
+        Sums of shards add up, if a person's rows are in one shard and keys are given.
         """
         after, first = self._added(state, batch), state.closed
         if after.closed == first:
@@ -250,17 +244,15 @@ class WindowsMachine(Machine[WindowsState]):
 
     @cached_property
     def no_sums(self) -> Integers:
-        """The sums of no window."""
         none: Integers = np.zeros((len(self.quantities), 0, self.table.size), np.int64)
         return none
 
     @property
     def adds_up(self) -> bool:
-        """True if sums of shards are those of all rows: of given keys, without counts that cells have alone."""
+        """True if sums of shards are those of all rows."""
         return not self.private and not any(each.counts for each in self.quantities)
 
     def publish(self, first: int, sums: Integers, key: Key) -> Released:
-        """The release of windows from number `first` on, from the exact sums of :meth:`collect`."""
         return self._emit(*self._measure(first, [sums], key, self.table), None)
 
     def _measure(
@@ -316,7 +308,6 @@ class WindowsMachine(Machine[WindowsState]):
         return clock, 0, np.array([row]), keys
 
     def _clock(self, state: WindowsState, batch: Batch, windows: Integers) -> tuple[int, Flags]:
-        """Clock after the batch, and flags of late rows, row by row."""
         clock = max(state.clock, batch.to)
         if self.delay is None or not windows.size:
             return clock, windows < state.closed
@@ -343,10 +334,7 @@ class WindowsMachine(Machine[WindowsState]):
     def _closed(
         self, state: WindowsState, first: int, key: Key
     ) -> tuple[WindowsState, list[Integers], Integers | None]:
-        """State without the windows from number `first` on, that close, and their exact numbers of keys that show.
-
-        With private keys also the windows in which these appeared.
-        """
+        """State without windows from `first` on, and their exact numbers of keys that show; private keys' windows."""
         plan, span = self.plan, (first, state.closed)
         rows, keys = state.waiting.of_first(span[1] - first), state.keys
         times, digests = np.ascontiguousarray(rows[:, 2]), np.ascontiguousarray(rows[:, 3:5])
@@ -525,9 +513,8 @@ class Windows(Publisher[WindowsState]):
 
     Notes
     -----
-    Privacy: as of :func:`fastdp.aggregate`; a late row changes nothing.  Output does not depend on batches, and with
-    given keys equals ``fastdp.aggregate``'s on rows that are not late.  Shares of clipped and dropped rows are not
-    released.  Files, copies, replays: ``docs/state.md``.
+    Privacy: as of :func:`fastdp.aggregate`; a late row changes nothing.  Output does not depend on batches.
+    Shares of clipped and dropped rows are not released.  Files, copies, replays: ``docs/state.md``.
 
     Examples
     --------

@@ -53,7 +53,6 @@ class ThresholdTask:
 
     @property
     def noise_epsilon(self) -> float:
-        """Budget of the noise on published values."""
         return self.epsilon if self.publish_epsilon is None else self.publish_epsilon
 
 
@@ -81,8 +80,7 @@ class RowChooser(Protocol):
     """Chooser for many streams in one call."""
 
     @property
-    def row_words(self) -> int:
-        """Number of draws in a row of :meth:`choose_rows`."""
+    def row_words(self) -> int: ...
 
     def histograms(self, values: Floats, starts: Integers) -> Integers:
         """Histograms of finite hold-outs that begin at `starts`: int64[n, bins]."""
@@ -129,7 +127,6 @@ class Fixed:
     rule: ClassVar[int] = 1
 
     def start(self, task: ThresholdTask) -> _FixedChooser:
-        """Chooser of theta; ParameterError if theta exceeds the bound."""
         if self.theta > task.bound:
             raise ParameterError(
                 f"theta = {self.theta!r} (the threshold): expected at most the bound, {task.bound!r}"
@@ -137,7 +134,6 @@ class Fixed:
         return _FixedChooser(self.theta)
 
     def guarantee(self, task: ThresholdTask) -> Guarantee | None:
-        """None: no data are used."""
         return None
 
 
@@ -156,8 +152,7 @@ class _FixedChooser:
     def copy(self) -> _FixedChooser:
         return self
 
-    def observe(self, values: Floats) -> None:
-        """Ignore the hold-out values."""
+    def observe(self, values: Floats) -> None: ...
 
     def choose(self, key: Key) -> float:
         return self.theta
@@ -235,34 +230,28 @@ class CountedHoldout(ABC):
 
     @property
     def distribution(self) -> sampler.LaplaceDistribution:
-        """Distribution of one candidate's noise."""
         return noise_distribution(self._noise, self.sensitivity, self._epsilon)
 
     @abstractmethod
-    def scores(self) -> Integers:
-        """Score of each candidate without noise, int64[candidates]."""
+    def scores(self) -> Integers: ...
 
     @abstractmethod
     def choices(self, key: Key, count: int) -> Floats:
         """Thetas of `count` independent choices, float64[count]; several are for audits."""
 
     def choose(self, key: Key) -> float:
-        """Theta of one private choice, in units of the input."""
         return float(self.choices(key, 1)[0])
 
     def copy(self) -> Self:
-        """Independent copy; all but the counts is immutable and shared."""
         twin = object.__new__(type(self))
         vars(twin).update(vars(self))
         twin.counts = self.counts.copy()
         return twin
 
     def pack(self) -> Integers:
-        """Indices of nonempty bins, then their counts: int64[2 k]."""
         return pack_counts(self.counts)
 
     def unpack(self, packed: Integers) -> None:
-        """Restore the counts from :meth:`pack`, into a new chooser; ValueError for negative numbers."""
         bins, counts = packed.reshape(2, -1)
         if min(bins.min(initial=0), counts.min(initial=0)) < 0:
             raise ValueError("negative bins or counts")

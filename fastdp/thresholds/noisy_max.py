@@ -77,13 +77,11 @@ class NoisyMax:
         return self.step
 
     def start(self, task: ThresholdTask) -> _NoisyMaxChooser:
-        """Chooser with an empty histogram over the candidates."""
         step = self.candidate_step(task.bound)
         candidates = math.ceil(task.bound / step)
         return _NoisyMaxChooser(self, task, step, candidates)
 
     def guarantee(self, task: ThresholdTask) -> Guarantee:
-        """Pure epsilon on the hold-out."""
         return exact_guarantee(task, self.noise, "counts of {} held-out values")
 
 
@@ -98,7 +96,6 @@ class _NoisyMaxChooser(CountedHoldout):
         self._bin(as_floats(as_column(values, "values")), self.counts)
 
     def observe_unchecked(self, values: Floats) -> bool:
-        """Count `values`; True if all are finite, else discard this chooser."""
         return not self._bin(values, self.counts)
 
     def _bin(self, values: Floats, counts: Integers) -> bool:
@@ -108,7 +105,6 @@ class _NoisyMaxChooser(CountedHoldout):
         return threshold_choice.bin_pieces(values, self._step, piece, lanes, counts)
 
     def penalties(self) -> Integers:
-        """The unit times the public term of Eq. 6, int64[candidates]."""
         return _penalties(self._rule, self._task, self._step, self.counts.size - 1)
 
     def scores(self) -> Integers:
@@ -149,7 +145,6 @@ class _NoisyMaxChooser(CountedHoldout):
 
 @lru_cache(maxsize=4)
 def _penalties(rule: NoisyMax, task: ThresholdTask, step: float, candidates: int) -> Integers:
-    """Penalty of each candidate beyond the first's, capped below overflow."""
     b, unit = rule.fan_out, score_unit(task.epsilon, task.holdout)
     depth = math.log(max(task.max_range, 2)) / math.log(b)
     # Only differences count, so the first candidate's term is taken off: a term that is cut off is then

@@ -101,7 +101,6 @@ class SmoothNoise:
         return kappa * sensitivity / self.a * SCALE_SLACK
 
     def magnitude(self, tail: float) -> float:
-        """Number z >= 0 with P[|Z| >= z] = `tail`."""
         if self.name == "laplace":
             return -math.log(tail)
         # scipy takes longer to load than fastdp, and no other threshold needs it.
@@ -116,7 +115,6 @@ class SmoothNoise:
         return math.exp((math.log(y) - math.log(rest)) / self.gamma) if y > 0.0 else 0.0
 
     def upper(self, beta: float) -> float:
-        """G^-1(1 - beta) of Z, 0 < `beta` < 1/2."""
         return self.magnitude(2.0 * beta)
 
     @property
@@ -125,7 +123,6 @@ class SmoothNoise:
         return {"laplace": 2.0**-25, "gaussian": 2.0**-22, "cauchy": 2.0**-16}[self.name]
 
     def draw(self, key: Key) -> float:
-        """One draw of Z by inverse CDF; small tails take further words, as gaps would differ between neighbours."""
         stream = StreamId(Purpose.THRESHOLD)
         word = word_at(key, stream, 0)
         leading, bits = word >> 1, 63
@@ -172,13 +169,11 @@ class QuantileChooser:
         self._count = 0
 
     def copy(self) -> QuantileChooser:
-        """Independent copy, with its own array of values."""
         twin = QuantileChooser(self._task, self._release, self._clip, sort=self._sort)
         twin._steps, twin._count = self._steps.copy(), self._count
         return twin
 
     def observe(self, values: Floats) -> None:
-        """Round `values` to the grid and keep them."""
         floats = as_floats(as_column(values, "values"))
         count = self._count + floats.size
         if count > self._steps.size:
@@ -198,7 +193,6 @@ class QuantileChooser:
         return min(theta, self._task.bound) if self._clip else theta
 
     def pack(self) -> Integers:
-        """Kept values in grid steps, int64, in no particular order."""
         return self._steps[: self._count].copy()
 
     def unpack(self, packed: Integers) -> None:
@@ -241,7 +235,6 @@ class SmoothRule(ABC):
         """Number added to Z."""
 
     def smooth_noise(self, task: ThresholdTask) -> SmoothNoise:
-        """Distribution of Z with its constants a and b."""
         return calibrate(self.noise, task.epsilon, self._delta(task), self.gamma)
 
     def start(self, task: ThresholdTask) -> QuantileChooser:
@@ -255,7 +248,6 @@ class SmoothRule(ABC):
         return QuantileChooser(task, release, self.clip)
 
     def guarantee(self, task: ThresholdTask) -> Guarantee:
-        """(epsilon, delta) in real arithmetic; delta 0 with Cauchy-type noise."""
         noise, delta, kappa = self.smooth_noise(task), self._delta(task), self.kappa(task)
         delta = 0.0 if noise.name == "cauchy" else delta
         distance = noise.numeric_distance
@@ -275,7 +267,6 @@ class SmoothRule(ABC):
         return Guarantee(task.epsilon, delta, arithmetic="real", numeric_distance=distance, derivation=(step,))
 
     def _delta(self, task: ThresholdTask) -> float:
-        """Delta, by default 1 / n^2, n = holdout + max_range."""
         return 1.0 / float(task.holdout + task.max_range) ** 2 if self.delta is None else self.delta
 
 
@@ -286,7 +277,7 @@ class SmoothQuantile(SmoothRule):
     Parameters
     ----------
     p : float
-        Quantile, a fraction in (0, 1).
+        Quantile, in (0, 1).
     delta : float, optional
         In (0, 1/4], by default 1 / n^2 with n = holdout + max_range; None or 0 with Cauchy-type noise.
     noise : "laplace", "gaussian" or "cauchy"
@@ -355,7 +346,6 @@ class PAKQuantile(SmoothRule):
         return self.smooth_noise(task).upper(self.beta)
 
     def kappa(self, task: ThresholdTask) -> float:
-        """Factor of PAK Eq. 11; ParameterError if it is not positive."""
         noise = self.smooth_noise(task)
         # Cut off where e^b ends: the rest is 0 or below in any case.
         rest = 1.0 - math.expm1(min(noise.b, 700.0)) * noise.upper(self.beta) / noise.a
@@ -382,17 +372,14 @@ class TruePercentile:
     rule: ClassVar[int] = 1
 
     def start(self, task: ThresholdTask) -> QuantileChooser:
-        """Empty chooser that returns the quantile without noise."""
         return QuantileChooser(task, lambda values, *_: float(values[rank_of(self.p, values.size) - 1]), clip=True)
 
     def guarantee(self, task: ThresholdTask) -> Guarantee:
-        """Epsilon = inf: no privacy."""
         held = f"the true {self.p:g} quantile of {task.holdout} held-out values without noise"
         return pure(math.inf, f"NOT PRIVATE: {held}: epsilon = inf")
 
 
 def _in_cells(quantile: int, shift: float, bound: int) -> float:
-    """Middle of the cell of `quantile` + `shift`, in grid steps; no quantile lies on a border."""
     if not math.isfinite(shift):
         return shift
     cell = max(1, bound // CELLS)

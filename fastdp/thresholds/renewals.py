@@ -61,8 +61,6 @@ class RenewFromPublished:
     -----
     Privacy: a value enters its trees with (1 - share) epsilon and the next theta with share * epsilon; periods are
     disjoint.  The first hold-out has all of epsilon.
-
-    Memory: the rule's for a full period, also in a kept state file.
     """
 
     share: float = parameter(Real(above=0.0, below=1.0), default=0.1)

@@ -89,8 +89,7 @@ class ScaleFree:
     Privacy: pure epsilon.  The score is monotone with sensitivity 1 (``docs/privacy.md``, section 2); the count above
     the lowest candidate is released first.
 
-    If k epsilon < 1, one count is held against 1.5 k, slope 3 / (k epsilon).  Values, bound and resolution times one
-    factor give theta times it (``docs/streams.md``).
+    If k epsilon < 1, one count is held against 1.5 k, slope 3 / (k epsilon) (``docs/streams.md``).
 
     Examples
     --------
@@ -113,7 +112,6 @@ class ScaleFree:
     rule: ClassVar[int] = 1
 
     def start(self, task: ThresholdTask) -> _ScaleFreeChooser:
-        """Empty chooser; warns if the hold-out is too short."""
         chooser = self.chooser(task)
         if chooser.resolved < MIN_COUNT:
             shorter = f"a max_range below {task.max_range:,}, " if task.max_range > task.holdout else ""
@@ -134,7 +132,6 @@ class ScaleFree:
         return self.chooser(task).target / task.holdout
 
     def guarantee(self, task: ThresholdTask) -> Guarantee:
-        """Pure epsilon on the hold-out."""
         count, choice = _budgets(task)
         scored = "pairs of counts of {} held-out values, cut off at a public number"
         chosen = exact_guarantee(replace(task, epsilon=choice), self.noise, scored)
@@ -146,7 +143,6 @@ class ScaleFree:
 
 
 def _budgets(task: ThresholdTask) -> tuple[float, float]:
-    """Budgets of the number above the lowest candidate, and of the choice."""
     count = min(COUNT_SHARE * task.epsilon, COUNTED / task.holdout)
     if count * task.holdout < LEAST_COUNTED:
         count = 0.0
@@ -163,7 +159,7 @@ def _constant(task: ThresholdTask) -> float:
 
 
 @lru_cache(maxsize=256)
-def _candidates(top: int) -> tuple[Integers, Integers, Integers]:
+def _candidates(top: int) -> tuple[Integers, Integers, Floats]:
     """Rising distinct candidates, and :func:`first_of_eighths` of them."""
     count = math.ceil(PER_REACH * math.log(top) / math.log(REACH)) + 1
     steps = np.rint(top * float(REACH) ** (np.arange(1 - count, 1) / PER_REACH)).astype(np.int64)
@@ -174,22 +170,20 @@ def _candidates(top: int) -> tuple[Integers, Integers, Integers]:
     return found
 
 
-def first_of_eighths(candidates: Integers) -> tuple[Integers, Integers]:
-    """Index of the first candidate not below 2^e (1 + k / 8), at 8 e + k, and itself: int64[504] each."""
+def first_of_eighths(candidates: Integers) -> tuple[Integers, Floats]:
+    """Index of the first candidate not below 2^e (1 + k / 8), at 8 e + k, and itself: int64[504], float64[504]."""
     eighth = np.arange(63 * 8)
     first = np.searchsorted(candidates, np.ldexp(1.0 + eighth % 8 / 8.0, eighth // 8))
-    return first, candidates[np.minimum(first, candidates.size - 1)]
+    return first, candidates[np.minimum(first, candidates.size - 1)].astype(np.float64)
 
 
 def _nearest(candidates: Integers) -> NDArray[np.intp]:
-    """Candidate nearest to 1.5 times each, the lower of two."""
     # Everything times 4, so that middles and 1.5 times are integers.
     middles = 2 * (candidates[1:] + candidates[:-1])
     return np.searchsorted(middles, candidates * (4 * REACH.numerator // REACH.denominator))
 
 
 def _weights(lengths: Lengths, resolved: float) -> tuple[bool, float, float]:
-    """True for one count, its target in k, and the slope; `resolved` is k epsilon."""
     if lengths == "all" and resolved < ENOUGH:
         return True, ALL_TARGET, ALL_NOISE_SLOPE
     few = resolved < MIN_COUNT
@@ -248,7 +242,6 @@ class _ScaleFreeChooser(CountedHoldout):
         return np.minimum(found, self._task.holdout)
 
     def scores(self, released: float | None = None) -> Integers:
-        """Score of each candidate, if `released` values (by default all) exceed the lowest."""
         filled = self._task.holdout if released is None else released
         free = min(self.target, MAX_SHARE * filled)
         # The lowest candidate gains at most this; a limit bends the gains, so that they stay steep near the bound.

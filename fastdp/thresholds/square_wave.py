@@ -317,7 +317,6 @@ class SquareWave:
         return min(max(theta, task.bound / local.SquareWave.STEPS), task.bound)
 
     def guarantee(self, task: ThresholdTask) -> Guarantee:
-        """Pure epsilon, exact, of the reports."""
         reports = f"one exact square-wave report of each of {task.holdout} held-out values, by itself epsilon-DP"
         step = f"{reports} (local model); theta is computed from the reports: epsilon"
         return pure(self._report_epsilon(task), step)

@@ -1,7 +1,7 @@
 """Compiled kernels on disk: those of this processor, and those that a wheel brings for levels of processors.
 
-A kernel is looked up in Numba's cache, of this processor, then in ``_compiled`` beside its source, which a wheel's
-build fills (``fastdp compile --level``); else it is compiled and kept in the former.
+A kernel is looked up in Numba's cache, then in ``_compiled`` beside its source, which a wheel's build fills (``fastdp
+compile --level``); else it is compiled and kept in the former.
 """
 
 from __future__ import annotations
@@ -89,8 +89,6 @@ class _ReadOnlyLocator(_UserLocator):
 
 
 class _ShippedLocator(_TreeLocator):
-    """The folder beside a kernel's source, shipped or filled now."""
-
     def get_cache_path(self) -> str:
         return str(Path(self._py_file).with_name("_compiled"))
 
@@ -102,7 +100,6 @@ class _ShippedLocator(_TreeLocator):
 
 
 def _check_filled(folder: str) -> None:
-    """Raise OSError unless a folder has kernels."""
     if not any(Path(folder).glob("*.nbi")):
         raise OSError(folder)
 
@@ -154,7 +151,6 @@ class KeptKernel:
 
     @property
     def cache_path(self) -> str:
-        """Folder in which the kernel is kept; "" if none can be written."""
         return "" if self._own is None else str(self._own.cache_path)
 
     def load_overload(self, signature: Any, context: Any) -> Any:
@@ -171,17 +167,12 @@ class KeptKernel:
         return found
 
     def save_overload(self, signature: Any, compiled: Any) -> None:
-        """Keep a compiled kernel."""
         if self._own is not None:
             _forgiving(self._own.save_overload, signature, compiled)
 
 
 def _made(kind: type[Any], function: Callable[..., Any]) -> Any:
-    """Numba cache stamped with a hash of all kernel sources; None without a folder.
-
-    Numba's own stamp is that of the kernel's file: a helper or constant that changed in another one would go
-    unnoticed.
-    """
+    """Numba cache stamped with a hash of all kernel sources (Numba's own: of one file); None without a folder."""
     try:
         cache = kind(function)
     except RuntimeError:

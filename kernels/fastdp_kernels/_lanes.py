@@ -71,7 +71,6 @@ else:
     )
 
     def _place(context: Any, builder: Any, kind: Any, array: Any, at: Any, count: int) -> Any:
-        """Begin of ``count`` entries of an array."""
         if kind.layout != "C":
             raise TypeError("an array of another layout: expected a C-contiguous one")
         data = context.make_array(kind)(context, builder, array).data
@@ -94,18 +93,15 @@ else:
         return _shuffled(builder, builder.insert_element(none, value, _I32(0)), none, (0,) * count)
 
     def _each(kind: Any, value: float) -> Any:
-        """A constant in every lane."""
         return ir.Constant(ir.VectorType(kind, ROWS), [ir.Constant(kind, value)] * ROWS)
 
     def _flag(builder: Any, values: Any) -> Any:
-        """Negative for NaN and infinity."""
         if values.type.element == _I64:
             return _each(_I64, 0)
         bits = builder.bitcast(values, ir.VectorType(_I64, ROWS))
         return builder.add(builder.and_(bits, _each(_I64, WITHOUT_SIGN)), _each(_I64, EXPONENT_ONE))
 
     def _steps(builder: Any, values: Any, per_unit: Any, most: Any) -> Any:
-        """ROWS values in steps, clipped and rounded, plus ROUNDER_BITS."""
         reals = _jit.rounded(builder, values) if values.type.element == _I64 else values
         nothing, x = _each(_F64, 0.0), builder.fmul(reals, per_unit)
         x = builder.select(builder.fcmp_ordered(">", x, nothing), x, nothing)
@@ -113,12 +109,10 @@ else:
         return builder.bitcast(builder.fadd(x, _each(_F64, ROUNDER)), ir.VectorType(_I64, ROWS))
 
     def _halves(context: Any, builder: Any, kind: Any, array: Any, at: Any) -> list[Any]:
-        """ROWS rows in vectors of half a row."""
         begins = [builder.add(at, _I64(ROWS * half)) for half in range(2 * ROWS)]
         return [_load(builder, _place(context, builder, kind, array, begin, ROWS)) for begin in begins]
 
     def _folded(builder: Any, halves: list[Any]) -> Any:
-        """Sums of the rows in one vector."""
         vectors = [builder.add(*pair) for pair in zip(halves[::2], halves[1::2], strict=True)]
         for even, odd in _FOLDS:
             pairs = zip(vectors[::2], vectors[1::2], strict=True)

@@ -68,9 +68,9 @@ box = [0, 0, 1, 1]
     assert "of its own: none" in type_in("--config", "fastdp.toml", "ledger", "limit", "budget").output
     told = ["release", "in.npy", "--method", "tops", "--sensitivity", 1]
     for content, said in (
-        ("[release]\nepsilonn = 2", "epsilonn is no option"),
-        ("[realease]\nepsilon = 2", "realease is no command"),
-        ("epsilon = 2", "epsilon is no command"),
+        ("[release]\nepsilonn = 2", "epsilonn: expected an option without --, as --help lists them"),
+        ("[realease]\nepsilon = 2", "realease: expected a table named as a command"),
+        ("epsilon = 2", "epsilon: expected a table named as a command"),
         ("[release", "fastdp.toml: "),
         ("[release]\nepsilon = 'x'", "'x' is not a valid float"),
         ("[release]\nepsilon = true", "epsilon: expected a number, a text or a list of them"),

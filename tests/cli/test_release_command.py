@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from functools import partial
@@ -19,6 +20,7 @@ from click.testing import CliRunner, Result
 import fastdp
 from fastdp.cli import main
 from fastdp.guarantee import Guarantee
+from fastdp.releases import pictures
 from tests.cli.conftest import ARGUMENTS
 from tests.shared import python, run_python
 
@@ -59,6 +61,7 @@ def test_a_short_holdout_is_said_in_one_line(write_input, run, values, tmp_path)
     result = run(write_input(".npy", values), "-o", tmp_path / "out.npy", "--holdout", 20, "--quiet")
     assert result.exit_code == 0
     assert result.stderr.startswith("Warning: holdout: 18 values are too few to choose a threshold")
+    assert "or a threshold known publicly (--threshold 50.0)" in result.stderr
     assert result.stderr.count("\n") == 1
 
 
@@ -412,6 +415,47 @@ def test_values_and_public_facts_of_every_method(
     assert not said or method == "pak", "nothing else is said"
 
 
+@pytest.mark.parametrize("method", [*SYSTEMS, "whole"])
+def test_a_picture_of_the_release_changes_no_output(method, write_input, run, bare, values, monkeypatch, tmp_path):
+    """The picture is that of the library's release: same lines and interval, with the full guarantee below."""
+    pytest.importorskip("matplotlib", reason="needs fastdp-streams[plot]")
+    drawn, save = [], pictures.save
+    monkeypatch.setattr(pictures, "save", lambda figure, path: (drawn.append(figure.axes[0]), save(figure, path)))
+    source, picture = write_input(".npy", values), tmp_path / "out.png"
+    call = partial(bare, source) if method == "whole" else partial(run, source, "--method", method)
+    more = ["--length", 5000] if method == "pak" else []
+    assert call("-o", tmp_path / "plain.csv", *more).exit_code == 0
+    result = call("-o", tmp_path / "out.csv", "--plot", picture, "--chunk-size", 777, *more)
+    assert result.exit_code == 0, result.output
+    assert (tmp_path / "out.csv").read_bytes() == (tmp_path / "plain.csv").read_bytes()
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert method == "whole" or result.stderr.splitlines()[-1].split() == ["picture", str(picture)]
+    release = SYSTEMS[method]().release(values) if method in SYSTEMS else fastdp.release(values, 0.5, 200.0, seed=5)
+    wanted, found = release.plot(), drawn[0]
+    assert found.get_xlabel() == wanted.get_xlabel()
+    assert str(release.guarantee) in found.get_xlabel().replace("\n", " ")
+    for mine, other in zip([*found.lines, *found.collections], [*wanted.lines, *wanted.collections], strict=True):
+        shown = (each.get_xydata() if each in (*found.lines, *wanted.lines) else each.get_paths()[0].vertices
+                 for each in (mine, other))  # fmt: skip
+        np.testing.assert_array_equal(*shown)
+
+
+def test_a_picture_that_cannot_be_drawn_costs_nothing(write_input, run, complaint, values, monkeypatch, tmp_path):
+    pytest.importorskip("matplotlib", reason="needs fastdp-streams[plot]")
+    told = (write_input(".npy", values), "-o", tmp_path / "out.csv", "--state", tmp_path / "state")
+    (tmp_path / "there.png").write_bytes(b"precious")
+    charged = ("--ledger", tmp_path / "ledger", "--limit", 10, "--stream", "s")
+    for name, said in (("p.kwh", "expected a suffix among"), ("there.png", "exists already")):
+        assert said in complaint(run(*told, *charged, "--plot", tmp_path / name))
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    assert "pip install 'fastdp-streams[plot]'" in complaint(run(*told, *charged, "--plot", tmp_path / "p.png"))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in.npy", "there.png"]
+    monkeypatch.undo()
+    # Run again after a crash, the command replaces its own picture.
+    for _ in range(2):
+        assert run(*told, "--plot", tmp_path / "p.png").exit_code == 0
+
+
 def test_key_files(write_input, run, read_output, complaint, values, publish, tmp_path):
     secret = bytes(range(32))
     source, key = write_input(".npy", values), tmp_path / "key"
@@ -526,6 +570,8 @@ def test_whole_inputs_name_their_bad_values_and_empty_ones(write_input, bare, va
     assert "value 2,501 is missing, NaN or infinite" in done.stderr
     assert bare(write_input(".npy", holes), "-o", tmp_path / "out.csv", "--nonfinite", "zero").exit_code == 0
     assert "empty, holds no values" in bare(write_input(".npy", values[:0]), "-o", tmp_path / "no.csv").stderr
+    unused = bare(write_input(".npy", values), "-o", tmp_path / "no.csv", "--every", "5x")
+    assert "--every chooses a hold-out, and IN says how many values it holds" in unused.stderr
     short = bare(write_input(".csv", values), "-o", tmp_path / "short.csv")
     assert "smaller --holdout, --expected-length, or a public --threshold" in short.stderr
 
@@ -539,5 +585,6 @@ def test_followed_text_is_read_as_any_other(text, run):
     for more, said in (
         (["--state", "s"], "exclude each other"),
         (["--values", "both"], "expected --values published"),
+        (["--plot", "p.png"], "a picture needs the end of the input"),
     ):
         assert said in run(*told, "--follow", *more, stdin=text.encode()).stderr

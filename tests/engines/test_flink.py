@@ -77,8 +77,10 @@ def windows_of(rows: Any, job: Any, shards: int) -> Any:
     return flink.windows(rows.assign_timestamps_and_watermarks(strategy), job, shards)
 
 
-#: Checkpoints, restarts and watermarks that follow each other soon.
+#: Checkpoints, restarts and watermarks that follow each other soon, and task managers in reserve: a small cluster
+#: starts none in place of one that is lost.
 OFTEN = {
+    "minicluster.number-of-taskmanagers": "4",
     "pipeline.auto-watermark-interval": "20 ms",
     "python.fn-execution.bundle.size": "1",
     "execution.checkpointing.interval": "500 ms",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import math
+from contextlib import suppress
 from fractions import Fraction
 from typing import Any
 
@@ -17,6 +19,7 @@ from tests import stat
 from tests.oracles import distributions, laplace_mechanism
 
 dp = pytest.importorskip("opendp.prelude", reason="opendp is not installed")
+core = pytest.importorskip("opendp.core")
 
 
 @pytest.fixture(autouse=True)
@@ -96,6 +99,27 @@ def test_integers_keep_their_type_and_saturate(kind: str) -> None:
     # Also the domain's very ends: an exception would quote a value.
     assert abs(one(int(ends.max)) - top) < 100
     assert len(measurement([int(ends.max), int(ends.min)])) == 2
+
+
+def test_one_number_takes_no_detour_through_opendp(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Members of the domain go straight to the noise; OpenDP converts or refuses all else, and frees its memory."""
+    asked: list[Any] = []
+    invoke = core.measurement_invoke
+    monkeypatch.setattr(core, "measurement_invoke", lambda this, arg: (asked.append(arg), invoke(this, arg))[1])
+    for kind, inside, outside in (("i32", 2**31 - 1, 2**31), ("u32", 0, -1), (float, -1e30, 7), ("f32", None, 0.5)):
+        measurement = make_discrete_laplace(*numbers(kind), sensitivity=1, epsilon=0.5)
+        if inside is not None:
+            assert {type(call(inside)) for call in (measurement, measurement.invoke)} == {type(inside)}
+        assert asked == []
+        with suppress(ValueError):
+            measurement(outside)
+        assert asked == [outside]
+        for strange in ("5", [5]):
+            with pytest.raises((TypeError, AttributeError)):
+                measurement(strange)
+        asked.clear()
+        del measurement
+        gc.collect()
 
 
 @pytest.mark.parametrize("kind", [float, "f32"])

@@ -232,7 +232,7 @@ def test_results_of_tables_reach_the_targets() -> None:
     assert min(min(row["covered"], row["all covered"]) for row in results["persons"]) >= 0.9
 
 
-# Docstrings: a public method has one, or one of a base or of another class of its folder.
+# Docstrings: a public class's method has one, or one of a base or of another class of its folder.
 
 NEEDS = {"pd": "pandas", "dp": "opendp", "pl": "polars"}
 
@@ -263,19 +263,21 @@ def packages() -> list[str]:
 
 def test_every_public_method_is_documented() -> None:
     owners: dict[str, list[type]] = {}
+    public = set()
     for name in packages():
-        for kind in vars(importlib.import_module(name)).values():
-            if inspect.isclass(kind) and kind.__module__ == name and not kind.__name__.startswith("_"):
+        module = importlib.import_module(name)
+        public |= {getattr(module, each) for each in getattr(module, "__all__", ()) if name != "fastdp.cli"}
+        for kind in vars(module).values():
+            if inspect.isclass(kind) and kind.__module__ == name:
                 owners.setdefault(name.rpartition(".")[0], []).append(kind)
+    seen = 0
     for folder, kinds in owners.items():
         documented = {name for kind in kinds for name in methods(kind) if inspect.getdoc(vars(kind)[name])}
-        lacking = [
-            f"{folder}.{kind.__name__}.{name}"
-            for kind in kinds
-            for name in methods(kind)
-            if name not in documented and not inspect.getdoc(getattr(kind, name))
-        ]
-        assert not lacking, lacking
+        for kind in public.intersection(kinds):
+            lacking = [n for n in methods(kind) if n not in documented and not inspect.getdoc(getattr(kind, n))]
+            assert not lacking, f"{folder}.{kind.__name__}: {lacking}"
+            seen += 1
+    assert seen > 50
 
 
 def test_no_docstring_begins_with_a_relative_clause() -> None:

@@ -169,7 +169,7 @@ def test_the_share_above_theta_is_that_of_the_rule(releases) -> None:
 
 @pytest.mark.parametrize(("kind", "least"), [("whole", 0.98), ("chosen", 0.98), ("rising", 0.75)])
 def test_true_sums_of_values_with_a_heavy_tail_are_covered(kind: str, least: float) -> None:
-    """Where theta rises it is late; without the allowance a quarter of the ranges and more is not covered."""
+    """A rising theta is late; without the allowance a quarter of the ranges and more is not covered."""
     covered = np.zeros(2)
     for seed in range(12):
         release = chosen(kind, seed)

@@ -271,6 +271,12 @@ def test_a_picture_shows_means_with_their_interval(tmp_path) -> None:
     release = fastdp.Adaptive(0.5, 50, holdout=1000, max_range=4096, seed=1).release(VALUES)
     axes = release.plot(tmp_path / "p.png")
     assert (tmp_path / "p.png").stat().st_size > 20_000
+    caption = axes.get_xlabel().splitlines()
+    assert caption[:2] == [
+        "position in the input", f"band: 95 % interval of the revised line; threshold: {release.threshold:g}"
+    ]  # fmt: skip
+    assert " ".join(caption[2:]) == str(release.guarantee)
+    assert max(map(len, caption)) <= 110
     drawn = lines(axes)
     assert set(drawn) == {"published", "revised"}
     x, y = drawn["published"]

@@ -571,3 +571,14 @@ def test_systems_and_release_pass_it_on() -> None:
     assert released.guarantee.unit == "any 4 consecutive values"
     with pytest.raises(ParameterError, match="share of epsilon above 0"):
         fastdp.ToPS(5e-324, 64.0, 32, 64, contributions=4, seed=1)
+
+
+@pytest.mark.parametrize(
+    "made", [fastdp.ToPS(1.0, 10.0, threshold=5.0, seed=1), fastdp.Adaptive(1.0, 10.0, threshold=5.0, seed=1)]
+)
+def test_parameters_are_read_and_never_assigned(made):
+    """Noise and guarantee would stay as they are, beside a print of another epsilon."""
+    for name in ("epsilon", "delta", "bound", "sensitivity", "contributions", "holdout", "max_range", "resolution"):
+        assert getattr(made, name) == getattr(made.composition, name)
+        with pytest.raises(AttributeError):
+            setattr(made, name, 7.0)

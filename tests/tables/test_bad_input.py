@@ -76,7 +76,7 @@ FORM: list[tuple[Any, dict[str, Any], str]] = [
     (GOOD, {"clip": (2.0, 1.0)}, "expected low below high"),
     (GOOD, {"bound": 1.0}, "expected a clip within bound"),
     (GOOD, {"resolution": 3.0}, "resolution = 3.0: expected at most the bound"),
-    (GOOD, {"start": "2024-01-02", "stop": "2024-01-01"}, "expected a time behind start"),
+    (GOOD, {"start": "2024-01-02", "stop": "2024-01-01"}, "expected a time after start"),
     (GOOD, {"every": "1ms", "start": "2000-01-01", "stop": "2024-01-01"}, "expected at most 200,000,000"),
     (GOOD, {"period": "1d"}, "expected k above 1, or a Person"),
     (GOOD, WHO, "rows = 9: a person has at most 6 rows"),

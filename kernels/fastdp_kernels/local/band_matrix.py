@@ -4,9 +4,6 @@ An entry is the share of pairs (y, t), uniform in row interval [y0, y1) and colu
 t < high: up to a constant, the probability of a square-wave report (Li et al. 2020; ToPS Appendix E.1).  It is 1 on a
 row's core, summed by a difference of prefix sums, and less on the flanks, summed by products.  The transpose has the
 band [1 - high, 1 - low).
-
-Entries are right to a few 2^-53; a core's sum, of double-double prefix sums, to a relative 2^-52 plus 2^-100 of the
-full sum.
 """
 
 from __future__ import annotations
@@ -71,7 +68,6 @@ def lay_out_band(rows: np.ndarray, columns: np.ndarray, low: int, high: int, out
 
 @inline
 def _flanks(places: np.ndarray) -> tuple[int, int]:
-    """End of a row's left flank, and begin of the right."""
     if places[CORE] < places[RIGHT]:
         return places[CORE], places[RIGHT]
     return places[STOP], places[STOP]
@@ -79,10 +75,7 @@ def _flanks(places: np.ndarray) -> tuple[int, int]:
 
 @inline
 def share_of_band(y0: int, y1: int, t0: int, t1: int, low: int, high: int) -> float:
-    """Share of [y0, y1) x [t0, t1) with low <= y - t < high.
-
-    For a fixed t the length of y's interval rises with slope 1, stays, and falls.
-    """
+    """Share of [y0, y1) x [t0, t1) with low <= y - t < high."""
     rise = y0 - high
     fall = y1 - low
     tallest = min(y1 - y0, high - low)

@@ -2,7 +2,7 @@
 
 A uniform 64-bit word and a grid step x in 0..D give one report; weights (``fastdp.local.reports``) are numbers of
 words. Window, outputs 0..M-1, M = D + N: outputs x..x+N-1 have ``near_weight`` words each, the others ``far_weight``;
-a left-over is dealt out evenly, independent of x.  Bit: 1 for W(x) = low_weight + floor(rise x / D) words.
+a left-over is dealt out evenly.  Bit: 1 for W(x) = low_weight + floor(rise x / D) words.
 """
 
 from __future__ import annotations
@@ -85,9 +85,8 @@ def _reciprocal(weight: np.uint64) -> float:
 def _window_report(word: np.uint64, x: int, window: WindowWeights, by_near: float, by_far: float) -> int:
     """Output of a near or far word, without branches.
 
-    t // weight by a product: k = t >> 11 is exact as a double, and c = k * reciprocal carries four roundings of at
-    most 2^-53, outweighed by the reciprocal's factor 1 - 2^-50.  So t / weight - 1 < c <= t / weight for weight >=
-    2^12 and quotients below 2^22: the remainder decides between floor(c) and the next.
+    t // weight by a product c, which carries four roundings of at most 2^-53, outweighed by the reciprocal's factor
+    1 - 2^-50: t / weight - 1 < c <= t / weight, and the remainder decides between floor(c) and the next.
     """
     is_near = word < window.near_words
     t = word if is_near else word - window.near_words
@@ -107,7 +106,6 @@ def _bit_report(word: np.uint64, x: int, bit: BitWeights) -> int:
 
 @inline
 def _deal_left_over(words: np.ndarray, window: WindowWeights, last: np.uint64, out: np.ndarray) -> None:
-    """Fill the reports of left-over words up to ``last``."""
     for i in range(words.size):
         word = words[i]
         if word <= last and word >= window.near_words and word - window.near_words >= window.far_words:

@@ -8,10 +8,9 @@ matrix,
     p_k = flat_k sum(theta) + peak_k (F theta)_k,      L = sum of n_k log p_k  (natural logarithm),
     EM:  theta_i <- theta_i (sum_k flat_k n_k / p_k + (F' (peak n / p))_i), divided by its sum.
 
-EMS smooths by (1, 2, 1) / 4 after each step.  A step that gains less than ``tolerance`` in L ends it (EMS: in
-absolute value).  SQUAREM: after two steps theta1, theta2 from theta0, with r = theta1 - theta0 and v = (theta2 -
-theta1) - r, take theta0 + 2 s r + s^2 v, s = |r| / |v|, if its L is at least theta1's; else s goes half the way to 1,
-in the end theta2.
+EMS smooths by (1, 2, 1) / 4 after each step.  SQUAREM: after two steps theta1, theta2 from theta0, with r = theta1 -
+theta0 and v = (theta2 - theta1) - r, take theta0 + 2 s r + s^2 v, s = |r| / |v|, if its L is at least theta1's; else
+s goes half the way to 1, in the end theta2.
 """
 
 from __future__ import annotations
@@ -66,7 +65,6 @@ class Scratch(NamedTuple):
 
 @inline
 def _sum(x: np.ndarray) -> float:
-    """Sum in four independent chains."""
     a, b, c, d = 0.0, 0.0, 0.0, 0.0
     fours = x.size // 4
     for i in range(fours):
@@ -95,7 +93,6 @@ def _sum_of_products(x: np.ndarray, y: np.ndarray) -> float:
 
 @inline
 def _predict(theta: np.ndarray, reports: Reports, scratch: Scratch) -> None:
-    """Probabilities p, and n / p."""
     p, ratios = scratch.chances, scratch.ratios
     apply_band(reports.forward, theta, scratch.sums, p)
     whole = _sum(theta)
@@ -106,7 +103,6 @@ def _predict(theta: np.ndarray, reports: Reports, scratch: Scratch) -> None:
 
 @inline
 def _likelihood(p: np.ndarray, reports: Reports, scratch: Scratch) -> float:
-    """Log-likelihood of these probabilities."""
     terms = scratch.terms
     for k in range(p.size):
         terms[k] = reports.counts[k] * natural_log(p[k])
@@ -121,7 +117,6 @@ def _least_gain(n: float, reports: Reports, scratch: Scratch) -> float:
 
 @inline
 def _update(theta: np.ndarray, reports: Reports, scratch: Scratch, out: np.ndarray) -> None:
-    """One EM step from theta, after :func:`_predict`."""
     ratios, terms = scratch.ratios, scratch.terms
     shared = _sum_of_products(reports.flat, ratios)
     for k in range(terms.size):
@@ -164,7 +159,6 @@ def _full_length(theta: np.ndarray, once: np.ndarray, twice: np.ndarray) -> floa
 
 @inline
 def _extrapolate(theta: np.ndarray, once: np.ndarray, twice: np.ndarray, s: float, out: np.ndarray) -> None:
-    """The extrapolation of length s, kept positive, normalised."""
     whole = 0.0
     for i in range(theta.size):
         r = once[i] - theta[i]

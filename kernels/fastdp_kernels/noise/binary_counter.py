@@ -1,8 +1,4 @@
-"""The binary tree of Chan, Shi and Song, and Dwork et al., as a running counter (PAK section II-D).
-
-After t values the sum is tiled by a node of 2^j values for each binary digit j of t, the one that ends at the last
-multiple of 2^j; published is the exact sum plus the noise of these nodes.
-"""
+"""The binary tree of Chan, Shi and Song, and Dwork et al., as a running counter (PAK section II-D)."""
 
 from __future__ import annotations
 
@@ -13,7 +9,6 @@ from fastdp_kernels._jit import inline, kernel, plus
 
 @inline
 def _big_endian(x: np.uint64) -> np.uint64:
-    """A word with its bytes reversed."""
     out = np.uint64(0)
     for _ in range(8):
         out = (out << np.uint64(8)) | (x & np.uint64(255))

@@ -1,8 +1,7 @@
 """The ChaCha20 block function as a keyed function, for noise bound to the sums that it protects.
 
 F(chain, index, total) is 64 bytes of ChaCha20 under a 256-bit chain key, with the block's index and exact sum as
-counter and nonce: the next chain key, and random words.  A chain key shows no noise before it; proof:
-``docs/noise.md``, section 2.
+counter and nonce: the next chain key, and random words (``docs/noise.md``, section 2).
 
 Source: RFC 8439 section 2.3; Bernstein 2008 (64-bit counter and nonce); Bellare, Canetti and Krawczyk 1996
 (cascades).

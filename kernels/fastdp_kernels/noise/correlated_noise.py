@@ -1,8 +1,7 @@
 """Noise whose sums stay small: y = C^-1 z, C a lower triangular Toeplitz matrix of a few exponentials.
 
 C has the coefficients 1, c_1, c_2 and c_j = sum over i of w_i (1 - mu_i)^(j - 3), so y_t = z_t - rint(c_1 y_(t-1) +
-c_2 y_(t-2) + sum over i of w_i b_i), where buffer i holds the rest up to y_(t-3): b_i <- (1 - mu_i) b_i + y_(t-2).  z
-and y are integers; only products are rounded.
+c_2 y_(t-2) + sum over i of w_i b_i), where buffer i holds the rest up to y_(t-3): b_i <- (1 - mu_i) b_i + y_(t-2).
 
 Source: Dvijotham, McMahan, Pillutla, Steinke and Thakurta 2024; the form is ours.
 """

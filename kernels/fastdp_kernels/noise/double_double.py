@@ -1,8 +1,7 @@
 """The second stage of the guarded sampler: the same draw in double-double arithmetic, about 106 bits.
 
-Natural logarithm of m in [0.70, 1.42): with c = j / 128 nearest, ln m = ln c + 2 atanh(f), f = (m - c) / (m + c), |f|
-<= 2^-8.4, by Taylor to f^13.  The bound used, 2^-90 (y + scale), is at least 2^5 above the rounding error
-(``docs/noise.md``, section 4).  Source: Dekker 1971 (products), Knuth TAOCP 4.2.2 (sums).
+ln m, m in [0.70, 1.42): with c = j / 128 nearest, ln m = ln c + 2 atanh(f), f = (m - c) / (m + c), by Taylor to f^13.
+Error bound: ``docs/noise.md``, section 4.  Source: Dekker 1971 (products), Knuth TAOCP 4.2.2 (sums).
 """
 
 from __future__ import annotations

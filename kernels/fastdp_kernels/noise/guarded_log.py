@@ -1,8 +1,8 @@
 """Discrete Laplace and geometric draws in doubles, kept only where they are certain.
 
 A word gives the sign (lowest bit) and U in [u, u + 1) / 2^63.  The draw is floor(Y), Y = scale * (offset - ln U),
-offset = ln(2 / (1 + q)) for a two-sided magnitude, 0 for a geometric draw (q = exp(-1/scale)); Y in [0, 1) gives 0
-either way.  Unless [y - error, y + error] holds an integer the floor is certain (``docs/noise.md``).
+offset = ln(2 / (1 + q)) for a two-sided magnitude, 0 for a geometric draw (q = exp(-1/scale)).  Unless [y - error, y
++ error] holds an integer the floor is certain (``docs/noise.md``).
 
 Source: inversion of P[|X| >= k] = 2 q^k / (1 + q); ln by 2 atanh((m - 1) / (m + 1)), for draws by the nearest
 polynomial up to f^15 (Remez), else by Taylor to f^21.

@@ -5,9 +5,8 @@ pi j / N,
 
     (1 / N) sum over |j| <= (N - 1) / 2 of phi(u_j)^m sin((2 t + 1) u_j / 2) / sin(u_j / 2)
 
-is the sum of P[|S + c N| <= t] over integers c: P[|S| <= t], and at most P[|S| >= N - t] too much.  Errors, each
-below 10^-12: aliasing (Chernoff's bound sets N), the sum's end (an integral sets the number of terms), rounding.  For
-m = 2 and 3 the tail has a closed form.
+is P[|S| <= t], and at most P[|S| >= N - t] too much.  Errors, each below 10^-12: aliasing (Chernoff's bound sets N),
+the sum's end (an integral sets the number of terms), rounding.  For m = 2 and 3 the tail has a closed form.
 """
 
 from __future__ import annotations
@@ -64,7 +63,7 @@ def _beyond(t: float, scale: float, m: float) -> float:
     """P[|S| > t] for m = 2 or 3 and t >= 0.
 
     With p = exp(-1 / s), a = coth(1 / s), P[S = k] = tanh(1 / (2 s))^m p^|k| f(|k|), f = k + a for m = 2 and
-    (k^2 + 3 a k + 3 a^2 - 1) / 2 for m = 3; the sum over k > t is f's mean at t + 1 plus a geometric variable.
+    (k^2 + 3 a k + 3 a^2 - 1) / 2 for m = 3.
     """
     mean = 1.0 / math.expm1(1.0 / scale)
     first, a = t + 1.0, 1.0 / math.tanh(1.0 / scale)

@@ -1,8 +1,7 @@
 """Discrete Gaussian draws from integer strips; uncertain ones are left to the caller.
 
-The region under f(k) = exp(-k^2 / (2 sigma^2)) is covered by strips: strip j holds heights [y_j, y_j + h_j) / H of
-the k from -w_j to w_j, all integers.  A uniform integer names a strip, a k and a cell of heights; the draw is k where
-the cell lies below f(k) (``docs/noise.md``, section 6).
+Strip j holds heights [y_j, y_j + h_j) / H of the integers k from -w_j to w_j.  A uniform integer names a strip, a k
+and a cell of heights; the draw is k where the cell lies below exp(-k^2 / (2 sigma^2)) (``docs/noise.md``, section 6).
 
 Source: Marsaglia and Tsang 2000 (the ziggurat), with integer strips of ours; Canonne, Kamath and Steinke 2020.
 """

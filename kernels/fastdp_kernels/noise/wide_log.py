@@ -1,10 +1,8 @@
 """The guarded sampler beyond one word: draws of two words, certain but for some millionths.
 
-As in ``guarded_log``, with U in [u + v / 2^63, u + (v + 1) / 2^63) / 2^63, v from the second word.  Errors:
-``docs/noise.md``, section 4; the rest goes to ``double_double``.  Without branches, so vectorised.
-
-ln m, m in [0.70, 1.42): f = m r - 1, r a multiple of 2^-9 near 1 / m, exact in pieces; ln m = ln(1 + f) - ln r, |f| <
-2^-7, by Taylor to f^10.
+As in ``guarded_log``, with U in [u + v / 2^63, u + (v + 1) / 2^63) / 2^63, v from the second word; errors:
+``docs/noise.md``, section 4.  ln m, m in [0.70, 1.42): f = m r - 1, r a multiple of 2^-9 near 1 / m, exact in pieces;
+ln m = ln(1 + f) - ln r, |f| < 2^-7, by Taylor to f^10.
 """
 
 from __future__ import annotations

@@ -128,8 +128,8 @@ def shrink_counts(
 ) -> None:
     """Fill non-negative, consistent estimates of all nodes, from the root down.
 
-    With shares s, D_c = G(c) - s_c G(parent): E sum D^2 = signal + noise.  The weight is the larger of James and
-    Stein's 1 - noise / sum D^2 and signal / (signal + noise), signal = u^2 (1 - sum s^2) for the parent's estimate u.
+    With shares s, D_c = G(c) - s_c G(parent), the weight is the larger of James and Stein's 1 - noise / sum D^2 and
+    signal / (signal + noise), signal = u^2 (1 - sum s^2) for the parent's estimate u.
 
     Parameters
     ----------

@@ -2,9 +2,8 @@
 
 The *kept* tree is the one between two steps; children, ``fan_out`` side by side, stand after their parent.  The
 *step* tree is breadth first; ``starts[k]`` is its first node of depth k; -1 is no node.  beta = fan_out; D = greatest
-depth; K = unit. ``released`` sums all counter increments at a node and below, the paper's Cn + Cd; Ca, the rest of G,
-is its share of the counts above.  ``added`` and ``removed`` are ascending codes of depth D; ``ends``, int64[v, 4],
-their ranges in the node.
+depth; K = unit. ``released`` sums all counter increments at a node and below, the paper's Cn + Cd.  ``added`` and
+``removed`` are ascending codes of depth D; ``ends``, int64[v, 4], their ranges in the node.
 """
 
 from __future__ import annotations

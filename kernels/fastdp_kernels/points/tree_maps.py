@@ -25,8 +25,7 @@ def share_out(
     """Fill G and s+ of the children of one node.
 
     G(child) = share * (G(parent) - sum of the children's released) + released(child); s+(child) = s+(parent) times
-    its part of the positive G, or its share by measure.  Factors are at most 1, in floats too: s+ never rises from
-    parent to child.
+    its part of the positive G, or its share by measure.
     """
     # A sum of integers stays one: its type is that of the counts.
     below = released[child] - released[child]
@@ -58,7 +57,7 @@ def share_between_two(
     held: np.ndarray,
     projected: np.ndarray,
 ) -> None:
-    """:func:`share_out` for two children, bit for bit, without branches on signs, which are noise."""
+    """:func:`share_out` for two children, bit for bit, without branches on signs."""
     m0 = measure[child]
     m1 = measure[child + 1]
     r0 = released[child]

@@ -1,9 +1,7 @@
-"""Length of the next block, from released sums (post-processing).
+"""Length of the next block, from released sums (post-processing; ``docs/streams.md``).
 
-A block of g values releases one sum with noise of variance nu. The squared difference of neighbouring sums of 2^k
-values has the mean h_k + 2 nu; h_k, the energy at scale k, is hidden by a block of 2^(k+1) values.  It is estimated
-at the blocks' scale and coarser ones, and extrapolated to finer ones.  Sums are in thresholds, variances in squares
-of it (``docs/streams.md``).
+The squared difference of neighbouring sums of 2^k values has the mean h_k + 2 nu, nu the variance of a block's noise;
+h_k, the energy at scale k, is hidden by a block of 2^(k+1) values.  Sums are in thresholds, variances in squares.
 """
 
 from __future__ import annotations
@@ -136,10 +134,7 @@ def hidden_share(ratio: float) -> float:
 
 @inline
 def closing_error(by_white: float, by_drift: float, noise: float) -> float:
-    """Variance of a block's sum about its filter's prediction, p in the steady state.
-
-    ``by_white``, ``by_drift``: parts of the energy; in sums the level moves by ``q`` a block and is seen with ``r``.
-    """
+    """Variance of a block's sum about its filter's prediction, in the steady state, from both parts of its energy."""
     q, r = 1.5 * by_drift, 0.5 * by_white + noise
     p = 0.5 * (q + np.sqrt(q * (q + 4.0 * r)))
     return float(p + 0.5 * by_white)
@@ -147,11 +142,7 @@ def closing_error(by_white: float, by_drift: float, noise: float) -> float:
 
 @inline
 def late_share(ratio: float, share: float) -> float:
-    """Share of the closing error in a query of ``ratio`` blocks.
-
-    Running sums stray over a block and return over the ``share`` of the next: short queries meet one slope, long ones
-    two independent positions.
-    """
+    """Share of the closing error in a query of ``ratio`` blocks; ``share`` of the next block repays it."""
     square = ratio * ratio
     slopes, far = 1.0 + 1.0 / share, 2.0 / 3.0 * (1.0 + share)
     return float(slopes * square / (1.0 + slopes / far * square))
@@ -295,7 +286,7 @@ def choose_event_exponent(memory: Record, noise: float, lengths: np.ndarray, mos
 
 @inline
 def energy_at(k: int, memory: Record, noise: float) -> float:
-    """Energy at a scale: between fit and measurement, as days and weeks are in no fit of two numbers."""
+    """Energy at a scale: between fit and measurement."""
     fitted = 2.0 ** (k + 1.0) * memory.white + 2.0 / 3.0 * 8.0**k * memory.drift
     if memory.counts[k] < SEEN:
         return float(fitted)

@@ -38,7 +38,6 @@ def _sum_children(children: np.ndarray, fan_out: int, sums: np.ndarray) -> None:
 
 @inline
 def _weigh(nodes: np.ndarray, sums: np.ndarray, weight: float) -> None:
-    """Each node's noise against its children's."""
     for j in range(nodes.size):
         correction = np.rint(np.float64(minus(nodes[j], sums[j])) * weight)
         nodes[j] = plus(sums[j], np.int64(correction))
@@ -46,7 +45,6 @@ def _weigh(nodes: np.ndarray, sums: np.ndarray, weight: float) -> None:
 
 @inline
 def _hand_down(nodes: np.ndarray, sums: np.ndarray, fan_out: int, children: np.ndarray) -> None:
-    """Divide each node's difference among its children, as evenly as integers allow."""
     for j in range(nodes.size):
         lack = minus(nodes[j], sums[j])
         if fan_out == LANES:

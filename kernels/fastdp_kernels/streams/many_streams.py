@@ -1,8 +1,8 @@
 """Loops of the single-stream kernels over many short streams, in one call.
 
 Row i of n lies in one flat array, ``counts[i]`` values from ``starts[i]`` on; arrays by block are as wide as the
-longest row needs.  Rows get the single kernel's results (called with ``int(np.int64(0))``: Numba compiles the
-constant 0 again).  A row has T trees of noise, W >= ``tree_blocks`` integers each, leaves first.
+longest row needs.  Rows get the single kernel's results.  A row has T trees of noise, W >= ``tree_blocks`` integers
+each, leaves first.
 """
 
 from __future__ import annotations
@@ -100,7 +100,6 @@ def emit_rows(
 
 @inline
 def _sum_row(values: np.ndarray, public: np.ndarray, sums: np.ndarray) -> bool:
-    """Sum a row by block; True if a value is NaN or infinite."""
     block = int(public[3])
     if block == 1:
         return round_values(values, public[0], public[1], sums)
@@ -111,7 +110,6 @@ def _sum_row(values: np.ndarray, public: np.ndarray, sums: np.ndarray) -> bool:
 def _emit_row(
     sums: np.ndarray, public: np.ndarray, noise: np.ndarray, tree_blocks: int, prediction: float, out: np.ndarray
 ) -> None:
-    """Publish a row from its block sums, tree by tree."""
     resolution, block = public[2], int(public[3])
     closed = out.size // block
     for tree, begin in enumerate(range(0, max(closed, 1), tree_blocks)):

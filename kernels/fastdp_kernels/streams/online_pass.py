@@ -52,10 +52,7 @@ def sum_part(values: np.ndarray, steps_per_unit: float, top: float) -> tuple[np.
 
 @inline
 def sum_signed(values: np.ndarray, steps_per_unit: float, limit: float) -> tuple[np.int64, np.int64]:
-    """As :func:`sum_part` for values of any sign, up to ``limit`` steps in size.
-
-    Halves are rounded up, so that values an integer number of steps apart stay so; ties to even would not.
-    """
+    """As :func:`sum_part` for values of any sign, up to ``limit`` steps in size; halves are rounded up."""
     total = np.int64(0)
     flags = np.int64(0)
     for i in range(values.size):
@@ -73,10 +70,7 @@ def sum_signed(values: np.ndarray, steps_per_unit: float, limit: float) -> tuple
 def _sum_pairs(
     values: np.ndarray, steps_per_unit: float, top: float, block: int, pairs: np.ndarray, sums: np.ndarray
 ) -> np.int64:
-    """Block sums of 2, 4, 8 and 32 values by repeated addition of neighbours, in vectors; returns the flags.
-
-    A block's own sum ends in slow additions across a vector.  ``pairs``: int64[PIECE // 2]; values are full pieces.
-    """
+    """Block sums of 2, 4, 8 and 32 values by repeated addition of neighbours, in vectors; returns the flags."""
     flags = np.int64(0)
     excess = np.int64(np.uint64(ROUNDER_BITS) * np.uint64(block))
     each = PIECE // block
@@ -163,8 +157,7 @@ def round_values(values: np.ndarray, steps_per_unit: float, top: float, steps: n
 def round_half_up(values: np.ndarray, steps_per_unit: float, most: float, steps: np.ndarray) -> bool:
     """Round to the nearest step, halves up, and saturate at ``most`` steps, up to 2^62; True if not finite.
 
-    Exact, so values at most k steps apart stay so: halves to even do not (0.5, 1.5 become 0, 2), nor adding 0.5 in
-    doubles. ``steps_per_unit`` is a power of two; ``steps``: int64[n].
+    Exact, so values at most k steps apart stay so. ``steps_per_unit`` is a power of two; ``steps``: int64[n].
     """
     flags = np.int64(0)
     for i in range(values.size):
@@ -270,7 +263,6 @@ def _publish_blocks(
     prediction: float,
     out: np.ndarray,
 ) -> tuple[float, np.int64]:
-    """Blocks of a multiple of LANES values, from ``at`` on: next prediction, flags."""
     steps_per_unit, top, resolution, block = public[0], public[1], public[2], int(public[3])
     others, length = np.float64(block - 1), np.float64(block)
     excess = np.int64(np.uint64(ROUNDER_BITS) * np.uint64(block))

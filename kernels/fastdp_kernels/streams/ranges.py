@@ -80,8 +80,7 @@ def sum_nodes(
 ) -> None:
     """Answer ranges [start, stop) from the fewest released nodes that tile them: float64[q].
 
-    ``nodes``: float64[trees, nodes], of trees that serve ``tree_values`` values.  Going up from the leaves, nodes
-    outside full parents are taken; a tiling with fewer would leave the range.
+    ``nodes``: float64[trees, nodes], of trees that serve ``tree_values`` values.
     """
     for k in range(out.size):
         total = 0.0

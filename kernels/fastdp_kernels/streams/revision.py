@@ -1,8 +1,7 @@
 """A stream smoothed along time from both sides after its release, and sums over it.
 
 A block's level is that of a Kalman smoother (Rauch, Tung and Striebel); its mean lies between released mean and
-level, by their variances; within it straight lines between neighbouring levels, shifted to its mean.  J blocks; block
-j covers [edges[j], edges[j + 1]), in units of the first threshold.
+level, by their variances.  J blocks; block j covers [edges[j], edges[j + 1]), in units of the first threshold.
 """
 
 from __future__ import annotations
@@ -98,7 +97,6 @@ def revise_blocks(
 
 @inline
 def _edge_level(edges: np.ndarray, levels: np.ndarray, left: int) -> float:
-    """Level where blocks ``left`` and ``left + 1`` meet."""
     if left < 0:
         return float(levels[0])
     if left >= levels.size - 1:

@@ -1,9 +1,8 @@
 """Predictions with a public season: a level and waves that wander, followed in released sums.
 
 The state is x = (level, coefficients of the waves of a period and of seven); a block's sum is row @ x plus noise, the
-row the integrals of 1 and the waves: one Kalman update a block.  The signal about the waves is estimated as in
-``block_lengths``; a public share of the squared level limits the waves, weighted by how much better they foresaw sums
-so far.
+row the integrals of 1 and the waves.  A public share of the squared level limits the waves, weighted by how much
+better they foresaw sums so far.
 """
 
 from __future__ import annotations
@@ -140,7 +139,6 @@ def follow_season(
 def _observe(
     memory: Record, total: float, exponent: int, level: float, unit: float, gap: float, shape: Record
 ) -> None:
-    """One step of the filter, and its gain over the plain level."""
     length, noise, period = LENGTHS[exponent], shape.noise * unit * unit, memory.period
     left, state, covariance = memory.left, memory.state, memory.covariance
     row, gain = np.empty(STATES), np.zeros(STATES)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from fastdp_kernels._jit import bits_of, inline, kernel, real_of
+from fastdp_kernels._jit import bits_of, inline, kernel
 from fastdp_kernels.noise.double_double import two_product
-from fastdp_kernels.streams.online_pass import ROUNDER_BITS, finite_flag, step_bits
+from fastdp_kernels.streams.online_pass import ROUNDER, finite_flag
 
 # Noisy max over a histogram (ToPS section 2.3, Eq. 2; section 3.3, Eq. 6), in integers.
 #
@@ -82,10 +82,12 @@ def _join(lanes: np.ndarray, counts: np.ndarray) -> None:
 def _bin_of_eighth(
     value: float, steps_per_unit: float, top: float, first: np.ndarray, borders: np.ndarray
 ) -> np.int64:
-    steps = step_bits(value, steps_per_unit, top) - ROUNDER_BITS
-    least = steps if steps > 1 else np.int64(1)
+    x = value * steps_per_unit
+    x = x if x > 1.0 else 1.0
+    x = x if x < top else top
+    steps = (x + ROUNDER) - ROUNDER
     # The exponent and three bits of the mantissa: which eighth of an octave.
-    eighth = np.uint32((bits_of(real_of(least)) >> 49) - EIGHTHS)
+    eighth = np.uint32((bits_of(steps) >> 49) - EIGHTHS)
     return np.int64(first[eighth] + np.int64(borders[eighth] < steps))
 
 
@@ -102,9 +104,9 @@ def bin_eighths(
 ) -> None:
     """Round finite values to steps, and add each to the bin of the least candidate not below it.
 
-    ``top``: the largest candidate, below 2^51; ``first``, ``borders``, int64[63 * 8]: at 8 e + k the index of the
-    first candidate not below 2^e (1 + k / 8), and itself; the next one is beyond that eighth of an octave; scratch as
-    of :func:`bin_pieces`; ``counts``: int64[J].
+    ``top``: the largest candidate, below 2^51; ``first``, int64[63 * 8]: at 8 e + k the index of the first candidate
+    not below 2^e (1 + k / 8), and in ``borders`` itself, a float64; the next one is beyond that eighth of an octave;
+    scratch as of :func:`bin_pieces`; ``counts``: int64[J].
     """
     pieces = values.size // PIECE
     for piece in range(pieces):

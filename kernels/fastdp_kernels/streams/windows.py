@@ -59,7 +59,6 @@ def follow_windows(
 
 @inline
 def _bin_of_rank(counts: np.ndarray, rank: float, at: int, below: float) -> tuple[int, float]:
-    """Bin of the value with ``rank`` before it, from bin ``at`` with ``below`` under it; always a bin."""
     while below > rank and at > 0:
         at -= 1
         below -= counts[at]

@@ -19,7 +19,6 @@ _ODD, _ONE, _HALF = np.uint64(0x9E3779B97F4A7C15), np.uint64(1), np.uint64(32)
 
 @inline
 def _left(x: np.uint64, bits: int) -> np.uint64:
-    """Rotated."""
     return (x << np.uint64(bits)) | (x >> np.uint64(64 - bits))
 
 
@@ -87,7 +86,6 @@ def hash_rows(
 
 @inline
 def _word(data: np.ndarray, begin: np.int64, size: int) -> np.uint64:
-    """Up to eight bytes as a number."""
     word = np.uint64(0)
     for k in range(size):
         word |= np.uint64(data[begin + k]) << np.uint64(8 * k)
@@ -159,7 +157,7 @@ def number_pairs(
     Parameters
     ----------
     key : uint64[2]
-        Of the table's hash: nobody can choose colliding pairs.
+        Of the table's hash, secret.
     first, second : int64[n]
         The pairs.
     slots : int64[a power of two]
