@@ -297,7 +297,6 @@ class Account(NamedTuple):
 
 
 def _pack(number: int) -> bytes:
-    """Bytes that sort as the numbers do."""
     count = (number.bit_length() + 7) // 8
     return count.to_bytes(2) + number.to_bytes(count).rstrip(b"\0")
 
@@ -444,7 +443,6 @@ class Odometer:
         return None
 
     def released(self, stream: str, per: Period) -> set[int]:
-        """Periods that a release with public times meets."""
         found = set()
         for account in self._renewed(stream, per):
             for measure in (EPSILON, DELTA):

@@ -124,7 +124,6 @@ class SumNoise:
     bound: float = math.inf
 
     def draw(self, threshold: float) -> DrawnNoise:
-        """Distribution of a draw in grid steps, for a threshold."""
         return DrawnNoise(max(1, round(threshold / self.resolution)) * self.per_threshold + self.more, self.gaussian)
 
     def excess(self, thresholds: Floats | float) -> Floats:
@@ -151,7 +150,6 @@ class ErrorBars:
     width: float = MODEL_WIDTH
 
     def half_widths(self, confidence: float) -> Floats:
-        """Half-widths of intervals about the centres: float64[q]."""
         level = checked_confidence(confidence)
         steps = self.noise.quantiles(self.draws, level) * self.weight
         # A resolution that is no power of two rounds: a sum at the very edge must still count.

@@ -126,10 +126,15 @@ class ScaleFree:
     def chooser(
         self, task: ThresholdTask, above: float | None = None, slope: float | None = None
     ) -> _ScaleFreeChooser:
-        """Empty chooser; `slope`: noise scales that a candidate e times larger loses, by default 2.5 to 4."""
+        """Empty chooser.
+
+        `above`: released number of values above the lowest candidate; `slope`: noise scales that a candidate e times
+        larger loses, by default 2.5 to 4.
+        """
         return _ScaleFreeChooser(self, task, above, slope)
 
     def share_above(self, task: ThresholdTask) -> float:
+        """Share of values that may lie above theta without a penalty."""
         return self.chooser(task).target / task.holdout
 
     def guarantee(self, task: ThresholdTask) -> Guarantee:
