@@ -235,12 +235,14 @@ class WholeStream:
             resolved = 0.0
         if resolved < POORLY_CHOSEN:
             instead = "the threshold is chosen poorly"
-            if resolved < NOT_CHOSEN:
+            if self.few:
+                instead = (
+                    f"only the total is released, with noise of the bound, {self.bound:g}, and each value as the mean"
+                )
+            elif resolved < NOT_CHOSEN:
                 instead = (
                     f"the threshold is the bound, {self.bound:g}: nothing is clipped, and noise is at its largest"
                 )
-            if self.few:
-                instead += "; only the total is released, and each value is published as the mean"
             warn(
                 f"values: {self.size:,} are too few to choose a threshold with a tenth of epsilon = "
                 f"{self.epsilon:g}, so {instead}; expected more values, a larger epsilon, or a threshold known "
