@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from fractions import Fraction
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -240,11 +241,19 @@ def test_budgets_default_to_the_tasks() -> None:
     theta = theta_of(SquareWave(), values, task(2.0))
     assert theta == theta_of(SquareWave(2.0, publish_epsilon=2.0), values, task(0.3))
     assert theta_of(SquareWave(publish_epsilon=1e-3), values, task(2.0)) < theta
+    assert theta_of(SquareWave(), values, task(2.0, publish_epsilon=0.5)) == theta_of(
+        SquareWave(2.0, publish_epsilon=0.5), values, task(0.3)
+    )
     assert SquareWave().guarantee(task(0.7)).epsilon == 0.7
     guarantee = SquareWave(2.0).guarantee(task(0.7))
     stated = guarantee.epsilon, guarantee.delta, guarantee.model, guarantee.arithmetic
     assert stated == (2.0, 0.0, "central", "exact")
     assert "one exact square-wave report" in guarantee.derivation[0]
+
+
+def test_theta_is_at_least_one_step_of_the_clients() -> None:
+    nothing: Any = SimpleNamespace(quantile=lambda _: 0.0)
+    assert SquareWave(method="percentile").choose_from(nothing, task()) == 100.0 / local.SquareWave.STEPS
 
 
 # The published figures.
