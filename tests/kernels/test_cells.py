@@ -102,6 +102,10 @@ def test_points_are_placed_box_by_box() -> None:
     cell_codes.place_points(lower, upper, counts, out)
     box = np.repeat([0, 1, 2], counts)
     assert np.array_equal(out, lower[box] + (upper - lower)[box] * uniforms)
+    # Where the border is the nearest float, and in a flat box.
+    low, high, last = np.array([[1.0, 1.0]]), np.array([[1.0 + 3.0 * 2.0**-52, 1.0]]), np.full((1, 2), 1.0 - 2.0**-53)
+    cell_codes.place_points(low, high, np.array([1]), last)
+    assert last.tolist() == [[1.0 + 2.0**-51, 1.0]]
 
 
 SIZES = [0, 1, 2, LEAF - 1, LEAF, 2 * LEAF - 1, 2 * LEAF, 2 * LEAF + 1, 97, 512]
