@@ -63,7 +63,7 @@ def release(
     Nothing is withheld: the threshold is chosen from all values, for at most a tenth of epsilon.  Other methods:
     ``fastdp.ToPS(epsilon, bound, expected_length=len(values)).release(values)``.
 
-    Of 2 to 1,000 values at an epsilon up to 1, and up to 64 / n, only the total is released, and each value is
+    Of 2 to 1,000 values at an epsilon up to 1, and up to 100 / n, only the total is released, and each value is
     published as the mean: noise would hide a curve.  A public threshold, a focus or a season gives blocks.
 
     Parameters
@@ -161,7 +161,7 @@ NOT_CHOSEN = 0.1
 NEXT_TO_NOTHING = 2.0**-26
 #: Up to so many values, this epsilon of a value and this product of both, noise hides any curve: all are one block at
 #: the bound, whose noise is that of one number.
-FEW, FEW_EPSILON, FEW_TIMES_EPSILON = 1000, 1.0, 64.0
+FEW, FEW_EPSILON, FEW_TIMES_EPSILON = 1000, 1.0, 100.0
 
 
 class WholeStream:

@@ -350,7 +350,7 @@ def whole(rng: Generator, kind: type[WholeStream] = WholeStream) -> Instance:
 
 def few(rng: Generator) -> Instance:
     """A finished array of few values: theta is the bound, and one number is released."""
-    size = pick(rng, 2, 30, 64)
+    size = pick(rng, 2, 30, 100)
     return of_whole(rng, partial(WholeStream, size, 1.0, BOUND, size), 1.0, values_of(rng, size))
 
 
