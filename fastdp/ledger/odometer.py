@@ -376,10 +376,9 @@ class Odometer:
         for edge in (start, stop):
             if edge is not None:
                 self._db.execute(
-                    "INSERT OR IGNORE INTO level SELECT ?1, ?2, ?3, ?4, ?5, coalesce((SELECT sum FROM level WHERE "
-                    "account = ?1 AND measure = ?2 AND scope = ?3 AND part = ?4 AND start < ?5 "
-                    "ORDER BY start DESC LIMIT 1), ?6)",
-                    (*key, edge, ZERO),
+                    "INSERT OR IGNORE INTO level SELECT ?, ?, ?, ?, ?, coalesce((SELECT sum FROM level WHERE "
+                    f"{_LEVELS} AND part = ? AND start < ? ORDER BY start DESC LIMIT 1), ?)",
+                    (*key, edge, *key, edge, ZERO),
                 )
         covered = f"{_LEVELS} AND part = ? AND start >= ?"
         values: tuple[object, ...] = (*key, start)

@@ -404,8 +404,8 @@ class Store:
                         raise StateError(
                             f"{self.name} is damaged: its table {table!r} does not follow from its lines"
                         )
-            begins = "SELECT 1 FROM line WHERE substr(lower(hex(seal)), 1, length(?1)) = ?1"
-            if head is not None and not db.execute(begins, (head,)).fetchone():
+            begins = "SELECT 1 FROM line WHERE substr(lower(hex(seal)), 1, length(?)) = ?"
+            if head is not None and not db.execute(begins, (head, head)).fetchone():
                 raise StateError(
                     f"{self.name}: no line has the seal {head}; expected the ledger that had it, grown (its last "
                     "lines are missing, or it is another one)"
