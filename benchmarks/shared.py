@@ -1,7 +1,5 @@
 """Used by every group: the papers' sizes, paths of real streams, the heading of a run, and tables in Markdown."""
 
-from __future__ import annotations
-
 import argparse
 import ast
 import importlib
@@ -9,6 +7,7 @@ import importlib.metadata
 import inspect
 import os
 import platform
+import re
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -144,18 +143,21 @@ def call(group: str, function: Callable[..., Any], given: list[str] | None = Non
     return int(function(**options) or 0)
 
 
-def parts(group: str, function: str = "run") -> dict[str, str]:
-    """First lines of the docstrings of a group's modules that have this function; none is imported."""
+def parts(group: str) -> dict[str, str]:
+    """First lines of the docstrings of a group's modules that have ``run`` or ``groups``; none is imported."""
     texts = {path: path.read_text() for path in sorted((ROOT / "benchmarks" / group).glob("*.py"))}
     return {
         path.stem: (ast.get_docstring(ast.parse(text)) or "").partition("\n")[0]
         for path, text in texts.items()
-        if f"\ndef {function}(" in text and not path.stem.startswith("_")
+        if re.search(r"^def (run|groups)\(", text, re.MULTILINE)
     }
 
 
 def run_part(group: str, arguments: list[str] | None = None) -> int:
-    """Call ``run`` of one module of a group with the options that are its parameters; only that one is imported."""
+    """Call ``run`` of one module of a group with the options that are its parameters; only that one is imported.
+
+    In the group speed, modules of ``groups`` of tasks are timed, and ``--json FILE`` keeps numbers in a section.
+    """
     given = sys.argv[1:] if arguments is None else arguments
     parser = argparse.ArgumentParser(prog=f"python -m benchmarks {group}")
     commands = parser.add_subparsers(dest="part", required=True)
@@ -163,9 +165,16 @@ def run_part(group: str, arguments: list[str] | None = None) -> int:
     for name, summary in parts(group).items():
         command = commands.add_parser(name, help=summary, description=summary)
         if name in given[:1]:
-            run = importlib.import_module(f"benchmarks.{group}.{name}").run
+            module = importlib.import_module(f"benchmarks.{group}.{name}")
+            measure = importlib.import_module("benchmarks.speed.measure") if group == "speed" else None
+            run = module.run if hasattr(module, "run") else measure.timed(module)
             add_options(command, run)
+            if measure and name != "summary":
+                command.add_argument("--json", type=Path, metavar="FILE", help="the file to put the numbers into")
     options = vars(parser.parse_args(given))
-    del options["part"]
-    heading(group, given)
-    return int(run(**options) or 0)
+    name, path = options.pop("part"), options.pop("json", None)
+    said = heading(group, given) if name != "summary" else ""
+    code = int(run(**options) or 0)
+    if path is not None:
+        measure.write(path, name, said)
+    return code

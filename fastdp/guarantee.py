@@ -143,6 +143,7 @@ class Guarantee:
         return replace(self, epsilon=epsilon, delta=delta, derivation=(*self.derivation, step))
 
     def identity(self) -> dict[str, Any]:
+        """Fields in a component's noise key."""
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.name != "times"}
 
     def to_dict(self) -> dict[str, Any]:

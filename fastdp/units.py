@@ -183,7 +183,6 @@ class Period(NamedTuple):
     time_zone: str | None
 
     def is_within(self, longer: Period) -> bool:
-        """True if each span lies in one span of `longer`."""
         if self.time_zone != longer.time_zone:
             return False
         if self.measure == longer.measure:
@@ -192,7 +191,6 @@ class Period(NamedTuple):
 
     @classmethod
     def of(cls, length: str, time_zone: str | None) -> Self:
-        """Spans of this length from midnight of :func:`origin_of`."""
         _, fixed, months, days = parse_length("per", length)
         origin = origin_of(length)
         if fixed:

@@ -92,10 +92,3 @@ def finished(method: str, size: int, epsilon: float, bound: float, holdout: int 
     }  # fmt: skip
     needed = {name: fitting[name] for name in usual_arguments(method)}
     return kind(epsilon=epsilon, bound=bound, holdout=held, **{**needed, **options})
-
-
-def booked(ledger: fastdp.Ledger, publisher: Any, values: Any, **said: Any) -> fastdp.Release:
-    """Release of a publisher once a ledger has reserved its loss for the stream "meter"."""
-    with ledger.reserve(publisher, **{"stream": "meter", **said}):
-        released: fastdp.Release = publisher.release(values)
-        return released

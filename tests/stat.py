@@ -59,10 +59,3 @@ def accept(p_value: float) -> None:
 def reject(p_value: float) -> None:
     """A wrong sampler must be caught."""
     assert p_value < ALPHA, f"no power: p = {p_value:.3g}, budget {ALPHA:.3g}"
-
-
-def epsilon_lower_bound(hits: int, hits_adjacent: int, trials: int) -> float:
-    """Clopper-Pearson lower bound on ln(P / P'), at the suite's confidence."""
-    low = stats.beta.ppf(ALPHA / 2, hits, trials - hits + 1) if hits else 0.0
-    high = stats.beta.ppf(1 - ALPHA / 2, hits_adjacent + 1, trials - hits_adjacent)
-    return float(np.log(low / high)) if low > 0 else -np.inf

@@ -140,6 +140,14 @@ def test_rhos_compose() -> None:
         one.at_delta(0.0)
 
 
+@pytest.mark.parametrize("compose", [parallel, sequential])
+def test_one_simulated_part_makes_the_whole_a_simulation(compose: Any) -> None:
+    seeded, secret = Guarantee(0.5, simulated=True), Guarantee(0.5)
+    assert compose(seeded, secret).simulated
+    assert compose(secret, seeded).simulated
+    assert not compose(secret, secret).simulated
+
+
 def test_rho_of_a_group_grows_with_the_square() -> None:
     one = Guarantee(0.25, delta=1e-9, rho=0.001)
     three = of_group(one, 3, 0.75, "any 3 consecutive values", "replace them", "group")

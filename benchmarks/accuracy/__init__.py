@@ -1,1 +1,1 @@
-"""Errors: Adaptive beside simple baselines; ToPS, PAK, ToPL, PHDStream beside the authors' code."""
+"""Errors: Adaptive beside simple baselines; ToPS, PAK, PHDStream beside the authors' code."""

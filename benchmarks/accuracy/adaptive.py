@@ -6,8 +6,6 @@ its own.  The sweep can be interrupted; the same command resumes it.  A mechanis
 point of the group "fastdp.benchmarks": a :class:`fastdp_lab.sweeps.System`.
 """
 
-from __future__ import annotations
-
 import tempfile
 import warnings
 from collections.abc import Sequence

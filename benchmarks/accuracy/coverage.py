@@ -5,14 +5,11 @@ and length, published and revised; true sums and widths: revised.  Ranges of one
 counts is the number of releases.  ``-o`` keeps the numbers (JSON): ``benchmarks/results/coverage.json``.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from time import perf_counter
 from typing import Annotated, Any
 
 import numpy as np
@@ -129,20 +126,6 @@ def any_place(folder: Path, repetitions: int, methods: Sequence[str]) -> Iterato
         print(f"  {name}", flush=True)
 
 
-def seconds(folder: Path) -> dict[str, float]:
-    """Of 200 intervals at any place: the first call of a release, and the best of 20 more."""
-    values, bound, held = streams.extended("POS", folder)
-    for _ in range(2):
-        release = fastdp.Adaptive(epsilon=0.1, bound=bound, holdout=held, seed=1).release(values)
-        starts, stops = random_ranges(len(release), 200, 2**20, 1)
-        times = []
-        for _ in range(21):
-            begin = perf_counter()
-            release.interval(starts, stops)
-            times.append(perf_counter() - begin)
-    return {"first": times[0], "again": min(times[1:])}
-
-
 def percent(share: float) -> str:
     return f"{100.0 * share:.1f}"
 
@@ -158,7 +141,7 @@ def run(
     """Measure, keep, show."""
     warnings.simplefilter("ignore", AccuracyWarning)
     blocks, places = list(aligned_ranges(aligned)), list(any_place(data, repetitions, method))
-    found: dict[str, Any] = {"aligned": blocks, "any_place": places, "seconds": seconds(data)}
+    found: dict[str, Any] = {"aligned": blocks, "any_place": places}
     if output:
         output.write_text(json.dumps(found, indent=1) + "\n")
     rows = ((row["kind"], percent(row["published"]), percent(row["revised"])) for row in blocks)
@@ -167,4 +150,4 @@ def run(
     columns = ["stream", "method", "epsilon", "longest", *COVERED]
     title = "Ranges at any place: clipped sums below 94 per cent, or true ones below 90"
     table(title, columns, [[row[name] for name in columns] for row in low])
-    print(f"{len(low)} of {len(places)} cells; 200 intervals: {found['seconds']}")
+    print(f"{len(low)} of {len(places)} cells")

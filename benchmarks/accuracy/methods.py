@@ -1,7 +1,5 @@
 """Every method of ToPS section 5, and ways to choose theta, on one stream: four metrics beside the published MSE."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Annotated, Any
 

@@ -4,8 +4,6 @@ They answer from everything released, like the revised stream of Adaptive, and c
 that they draw themselves is floating-point Laplace, which is NOT safe to release; here it serves comparisons alone.
 """
 
-from __future__ import annotations
-
 import importlib.metadata
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -126,7 +124,7 @@ def flat_blocks(given: Given) -> Released:
 def pegasus_buckets(given: Given) -> Released:
     """PeGaSus with whole groups, on sums of buckets: medians of groups."""
     mechanism, theta = PeGaSus(given.setting.epsilon), given.theta
-    return _blocks(given.body, BUCKET, lambda sums: theta * mechanism.release(sums / theta, given.generator)[1])
+    return _blocks(given.body, BUCKET, lambda sums: theta * mechanism.release(sums / theta, given.generator))
 
 
 def holdout_mean(given: Given) -> Released:

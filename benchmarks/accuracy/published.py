@@ -1,7 +1,5 @@
 """Mechanisms on a real stream beside the published code: a small sweep, and its medians beside the reference's."""
 
-from __future__ import annotations
-
 import csv
 import tempfile
 from collections.abc import Iterable
@@ -34,8 +32,6 @@ class Published(NamedTuple):
 
     theta: float
     mse: float
-    #: Share of its thetas above the bound.
-    above: float = float("nan")
 
 
 Table = dict[tuple[str, str, str, float], Published]
@@ -48,22 +44,19 @@ def read(path: Path) -> Table:
     with path.open(newline="") as lines:
         return {
             (row["dataset"], row["experiment"], " ".join(row["method"].split()), float(row["eps"])): Published(
-                float(row["theta_median"]),
-                *(float(row.get(column) or "nan") for column in ("mse_median", "frac_gt_B")),
+                float(row["theta_median"]), float(row.get("mse_median") or "nan")
             )
             for row in csv.DictReader(lines)
         }
 
 
-def measure(
-    data: Path, stream: str, rows: Iterable[Row], epsilon: float, runs: int, *, truth: str = "raw", bound: float = 0.0
-) -> Any:
-    """Thetas and the paper's four metrics of 200 random ranges: a row a run, the index names the mechanism."""
-    file, usual = STREAMS[stream].file, STREAMS[stream].bound
+def medians(data: Path, stream: str, rows: Iterable[Row], epsilon: float, runs: int, *, truth: str = "raw") -> Any:
+    """Medians of theta and of the paper's four metrics of 200 random ranges, by mechanism."""
+    file, bound = STREAMS[stream].file, STREAMS[stream].bound
     size = {"holdout": shared.HOLDOUT, "published": shared.PUBLISHED, "max_range": shared.MAX_RANGE}
     found = sweeps.from_table({
         "seed": 1, "repetitions": runs, "epsilons": [epsilon], "truth": truth, "metrics": list(METRICS),
-        "datasets": [{"name": stream, "file": file, "column": "values", "bound": bound or usual, **size}],
+        "datasets": [{"name": stream, "file": file, "column": "values", "bound": bound, **size}],
         "mechanisms": [{"name": row.name, **row.mechanism} for row in rows],
         "workloads": [{"kind": "random_ranges", "count": shared.QUERIES}],
     })  # fmt: skip
@@ -72,12 +65,7 @@ def measure(
     failed = frame["error"].dropna()
     if len(failed):
         raise SystemExit(f"{len(failed)} runs failed, the first with: {failed.iloc[0]}")
-    return frame.set_index("mechanism")[["threshold", *METRICS]]
-
-
-def medians(data: Path, stream: str, rows: Iterable[Row], epsilon: float, runs: int, **how: Any) -> Any:
-    """Of theta and the metrics, by mechanism."""
-    return measure(data, stream, rows, epsilon, runs, **how).groupby(level=0, sort=False).median()
+    return frame.groupby("mechanism", sort=False)[["threshold", *METRICS]].median()
 
 
 def published_prune(epsilon: float) -> int:

@@ -1,7 +1,5 @@
 """PHDStream and its baselines beside the authors' code: errors and totals."""
 
-from __future__ import annotations
-
 import csv
 import itertools
 from collections.abc import Callable, Sequence
@@ -18,13 +16,7 @@ from fastdp import AdaptivePHDStream, PHDStream
 from fastdp.spatial import Box
 from fastdp.spatial.phdstream import NAMED_COUNTERS
 from fastdp_lab.baselines import FixedTree, OfflineOnBatch, OfflineOnStream
-from fastdp_lab.datasets import (
-    SpatialStream,
-    concentric_circles,
-    load_circles,
-    load_gowalla,
-    load_pickups,
-)
+from fastdp_lab.datasets import SpatialStream, concentric_circles, load_circles, load_gowalla, load_pickups
 from fastdp_lab.datasets.files import DAY
 from fastdp_lab.queries import FLOOR, BoxQueries, PointIndex, paper_queries, relative_error
 
@@ -128,37 +120,6 @@ def gowalla(data: Path) -> Scene:
     return Scene("Gowalla, 30-day deletion", stream, "inside", _ten_times(stream))
 
 
-def jumping(data: Path) -> Scene:
-    """A cluster that is elsewhere in every batch; those of the last four are present."""
-    del data
-    return _clusters("cluster that jumps in every batch", steps=60, size=2000, every=1, life=4)
-
-
-def visiting(data: Path) -> Scene:
-    """A cluster that stays for twenty batches, then is elsewhere; the points of the last ten are present."""
-    del data
-    return _clusters("cluster that jumps every 20 batches", steps=100, size=500, every=20, life=10)
-
-
-def _clusters(name: str, steps: int, size: int, every: int, life: int) -> Scene:
-    generator = np.random.default_rng(1)
-    places = generator.random((steps // every + 1, 1, 2))
-    made = [np.clip(generator.normal(places[t // every], 0.02, (size, 2)), 0.0, 1.0) for t in range(steps + 1)]
-    blocks, cancels, begins = [made[0]], [np.full(size, -1)], [0]
-    for t in range(1, steps + 1):
-        begins.append(size * len(blocks))
-        blocks.append(made[t])
-        cancels.append(np.full(size, -1))
-        if t >= life:
-            blocks.append(made[t - life])
-            cancels.append(begins[t - life] + np.arange(size))
-    cuts = np.array([*begins[1:], size * len(blocks)])
-    points = np.concatenate(blocks)
-    times = np.arange(len(points), dtype=np.float64)
-    stream = SpatialStream(name, np.zeros(2), np.ones(2), points, np.concatenate(cancels), times, cuts)
-    return Scene(name, stream, "clipped", tuple(range(5, steps + 1, 5)))
-
-
 def _ten_times(stream: SpatialStream) -> tuple[int, ...]:
     return tuple(np.linspace(0, stream.n_steps, 11).astype(int).tolist())
 
@@ -168,8 +129,6 @@ SCENES: dict[str, Callable[[Path], Scene]] = {
     "circles": cache(circles),
     "pickups": cache(pickups),
     "gowalla": cache(gowalla),
-    "jumping": cache(jumping),
-    "visiting": cache(visiting),
 }
 
 

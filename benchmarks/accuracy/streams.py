@@ -5,8 +5,6 @@ the second is reported.  (The first six real streams served to tune earlier cons
 Licences and sources: ``benchmarks/README.md``, "Streams".
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable
 from functools import partial

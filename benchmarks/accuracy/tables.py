@@ -1,9 +1,7 @@
-"""True coverage and error of tables: sums of skewed values by window, range, key and in all, levels, persons.
+"""True coverage and error of tables: sums of skewed values by window, range, key and in all, and of persons.
 
 Constants of the answers were chosen on the first three tables, but OF_TIME on all; UNTUNED are the others.
 """
-
-from __future__ import annotations
 
 import itertools
 import json
@@ -11,14 +9,12 @@ import math
 import re
 from pathlib import Path
 from typing import Annotated, Any
-from unittest.mock import patch
 
 import numpy as np
 
 import fastdp
 from benchmarks import ROOT
 from benchmarks.shared import DATA, Data, Runs, table
-from fastdp.tables import budget
 from fastdp.tables.answers import Answers
 
 RESULTS = ROOT / "benchmarks" / "results" / "tables.json"
@@ -155,46 +151,6 @@ def sums(data: Path, runs: int) -> Any:
     return means.assign(error=np.sqrt(means["error"])).reset_index()
 
 
-def clips(data: Path, runs: int) -> list[dict[str, Any]]:
-    """Errors of totals of all keys over those with a clip chosen for single windows, not for days or weeks."""
-    found = []
-    for (name, (rows, every, bound)), epsilon in itertools.product(tables(data).items(), EPSILONS):
-        true, time = exact(rows, every, (0.0, bound)), fastdp.Time("time", every=every)
-        errors: dict[str, list[list[float]]] = {}
-        for seed in range(runs):
-            given = {"epsilon": epsilon, "bound": bound, "seed": f"{name} {seed}"}
-            own = fastdp.totals(rows, "x", time, **given)
-            with patch.object(budget, "SPANS", ()):
-                alone = fastdp.totals(rows, "x", time, **given)
-            for span, (starts, stops) in ranges(len(true[0]), np.random.default_rng(seed)).items():
-                answer = answered(true, starts, stops, keys=False, mean=False)[:, 0]
-                off = [np.mean((t.sum(starts, stops) - answer) ** 2) for t in (own, alone)]
-                errors.setdefault(span, []).append(off)
-        means = {span: np.sqrt(np.mean(listed, axis=0)) for span, listed in errors.items()}
-        found.append({"table": name, "epsilon": epsilon, **{s: f"{a / b:.2f}" for s, (a, b) in means.items()}})
-    return found
-
-
-def levels(runs: int) -> list[dict[str, Any]]:
-    """Standard errors of counts of 96 towns in 8 regions: towns added up, and all levels consistent."""
-    import pandas as pd
-
-    towns = [(f"r{town // 12}", f"t{town}") for town in range(96)]
-    rows = pd.DataFrame([town for town in towns for _ in range(50)], columns=["region", "town"])
-    given: dict[str, Any] = {"by": ["region", "town"], "keys": towns, "epsilon": 1.0}
-    found = []
-    for asked in (False, True):
-        errors: dict[str, list[Any]] = {"country": [], "region": [], "town": []}
-        for seed in range(20 * runs):
-            t = fastdp.aggregate(rows, {"*": "count"}, levels=asked, seed=seed, **given)
-            answers = Answers(t.released, 0.95)
-            for depth, each in enumerate(errors.values()):
-                each.append(answers.about(*t.released.statistics, *ALL, depth=depth).estimate)
-        deviations = {name: float(np.std(each - np.mean(each, 0))) for name, each in errors.items()}
-        found.append({"levels": asked, **deviations})
-    return found
-
-
 def order_lines(data: Path) -> Any:
     """Order lines of customers: their days, numbers of customers and of lines of theirs, and amounts in pounds."""
     import pandas as pd
@@ -230,32 +186,20 @@ def open_dp(lines: Any, k: int, value: str, rng: np.random.Generator) -> Any:
     return np.array(noisy(sums.tolist()))
 
 
-def textbook(lines: Any, k: int, value: str, rng: np.random.Generator) -> Any:
-    """Daily sums of k rows of a person, chosen at random, and Laplace noise of k times the bound."""
-    own = lines.sample(frac=1.0, random_state=rng).groupby("owner").head(k)
-    sums = np.bincount(own["day"], np.minimum(own[value], PERSONS_BOUND), int(lines["day"].max()) + 1)
-    return sums + rng.laplace(0.0, k * (PERSONS_BOUND if value == "x" else 1.0), sums.size)
-
-
 def persons(data: Path, runs: int) -> list[dict[str, Any]]:
-    """Lines a day of customers, and their amounts, with at most k rows of each, at epsilon 1.
+    """Lines a day of customers, and their amounts, with at most k rows of each, at epsilon 1, beside OpenDP.
 
-    "halves": the second half of the series over the first, as a share of the true quotient; "total": relative error.
-    "covered" is of days and about the number that the frame says: with "capped" at most 5 k rows of a person, each
-    an equal part; "all covered" the same of the sum of all days, "whole" of its true number.
+    "total" is the relative error of the sum of all days.  "covered" is of days and about the number that the frame
+    says: with "capped" at most 5 k rows of a person, each an equal part; "all covered" the same of all days together,
+    "whole" of its true number.
     """
     lines, found = order_lines(data), []
     days = int(lines["day"].max()) + 1
-    half, ends = days // 2, np.array([0, days // 2, days])
 
     def exact(value: str, limit: float, top: float) -> Any:
         """Daily sums in which each row of a person with more than `limit` rows is the same part of one."""
         values = np.minimum(lines[value], top) * np.minimum(1.0, limit / lines["rows"])
         return np.bincount(lines["day"], values, days)
-
-    def halves(sums: Any, true: Any) -> float:
-        first, second = np.diff(np.concatenate([[0.0], np.cumsum(sums)])[ends])
-        return float(second / first * true[:half].sum() / true[half:].sum())
 
     for value, k in itertools.product(("one", "x"), (5, 20, 100, "auto")):
         true, listed = exact(value, math.inf, PERSONS_BOUND), []
@@ -274,21 +218,20 @@ def persons(data: Path, runs: int) -> list[dict[str, Any]]:
                 low, high = t.interval(starts, stops)
                 answers = ([each[a:b].sum() for a, b in zip(starts, stops, strict=True)] for each in (claimed, true))
                 held += [np.mean((low <= each) & (each <= high)) for each in answers]
-            own, rng = t.sum(np.arange(days), np.arange(days) + 1), np.random.default_rng(seed)
-            rivals = [rival(lines, rows, value, rng) for rival in (open_dp, textbook)]
-            wrong = [abs(each.sum() / true.sum() - 1.0) for each in (own, *rivals)]
-            daily = [np.sqrt(np.mean((each - true) ** 2)) / true.mean() for each in (own, *rivals)]
-            listed.append([*(halves(each, true) for each in (own, *rivals)), *wrong, *daily, *held, rows, about])
+            own = t.sum(np.arange(days), np.arange(days) + 1)
+            both = own, open_dp(lines, rows, value, np.random.default_rng(seed))
+            wrong = [abs(each.sum() / true.sum() - 1.0) for each in both]
+            daily = [np.sqrt(np.mean((each - true) ** 2)) / true.mean() for each in both]
+            listed.append([*wrong, *daily, *held, rows, about])
         *numbers, abouts = zip(*listed, strict=True)
         middle, means = ([float(of(each)) for each in numbers] for of in (np.median, np.mean))
-        names = ("halves", "OpenDP's", "", "total", "OpenDP", "textbook", "a day", "OpenDP a day", "textbook a day")
         found.append(
             {
                 "of": "lines" if value == "one" else "amounts",
-                "k": f"auto: {middle[13]:.0f}" if k == "auto" else str(k),
+                "k": f"auto: {middle[8]:.0f}" if k == "auto" else str(k),
                 "about": ", ".join(sorted(set(abouts))),
-                **{name: number for name, number in zip(names, middle, strict=False) if name},
-                **dict(zip(("covered", "whole", "all covered", "all whole"), means[9:13], strict=True)),
+                **dict(zip(("total", "OpenDP", "a day", "OpenDP a day"), middle, strict=False)),
+                **dict(zip(("covered", "whole", "all covered", "all whole"), means[4:8], strict=True)),
             }
         )
     return found
@@ -304,19 +247,14 @@ def show(results: dict[str, Any]) -> None:
         shares = [f"{each:.0%}" for each in (*least[list(KINDS)], own["true"].iloc[0], own["whole"].min())]
         shown.append([statistic, f"{name}{' *' * (name in UNTUNED)}", f"{epsilon:g}", *shares, f"{total:.1%}"])
     table("sums", ["of", "table", "epsilon", "covered", "revised", "true", "all covered", "error"], shown)
-    for name in ("levels", "clips", "persons"):
-        table(name, list(results[name][0]), [list(row.values()) for row in results[name]])
+    table("persons", list(results["persons"][0]), [list(row.values()) for row in results["persons"]])
 
 
 def run(
-    *,
-    runs: Runs = 12,
-    write: Annotated[bool, f"keep the numbers in {RESULTS.name}"] = False,
-    data: Data = DATA,
+    *, runs: Runs = 12, write: Annotated[bool, f"keep the numbers in {RESULTS.name}"] = False, data: Data = DATA
 ) -> None:
     """TRUE coverage and errors of tables."""
-    results = {"runs": runs, "sums": sums(data, runs).to_dict("records"), "levels": levels(runs)}
-    results |= {"clips": clips(data, runs), "persons": persons(data, runs)}
+    results = {"runs": runs, "sums": sums(data, runs).to_dict("records"), "persons": persons(data, runs)}
     show(results)
     if write:
         RESULTS.write_text(json.dumps(results, indent=1) + "\n")

@@ -1,4 +1,4 @@
-"""Suites over time and by size: ``asv run``, ``continuous``, ``publish`` (arguments go to asv itself)."""
+"""The quick set under asv, whose own commands (``python -m asv publish``) run in the project's root."""
 
 import sys
 from pathlib import Path

@@ -3,8 +3,6 @@
 Task by task beside another commit: ``python -m benchmarks tracking compare``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from time import process_time, process_time_ns
 from typing import Any

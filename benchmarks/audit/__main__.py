@@ -1,7 +1,5 @@
 """``python -m benchmarks.audit``: audit everything with many runs; ``results/audit.json`` keeps the rows."""
 
-from __future__ import annotations
-
 import json
 import secrets
 import sys
@@ -10,7 +8,7 @@ from functools import partial
 from typing import Annotated
 
 from benchmarks import ROOT
-from benchmarks.audit.catalogue import exact_controls, negative_controls, own_cases
+from benchmarks.audit.catalogue import exact_controls, negative_controls, parts
 from benchmarks.audit.couplings import CONTROLS as COUPLING_CONTROLS
 from benchmarks.audit.couplings import SHIPPED as SHIPPED_COUPLINGS
 from benchmarks.shared import call
@@ -67,7 +65,7 @@ def is_control(name: str) -> bool:
 def all_jobs(trials: int | None, seed: int | None) -> Jobs:
     """The maker of each line, by group and name: the package's and those of this folder."""
     jobs = shipped(trials, seed)
-    jobs["shipped"] |= {case.name: partial(audited, case, trials, seed) for case in own_cases()}
+    jobs["shipped"] |= {case.name: partial(audited, case, trials, seed) for case in parts(1.0)}
     jobs["exact"] |= {name: partial(computed, name, loss) for name, loss in exact_controls(seed).items()}
     jobs["controls"] = {case.name: partial(caught, case, trials, seed) for case in negative_controls()}
     own = secrets.randbits(32) if seed is None else seed

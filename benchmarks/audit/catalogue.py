@@ -1,25 +1,22 @@
 """Rows of ``docs/audit.md``: the wheel's cases, parts of publishers, and negative controls."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 
 from benchmarks.audit import controls
 from benchmarks.audit import parts as made
+from benchmarks.audit.parts import THETA, VALUE
 from fastdp.counters import BinaryTree, Block
 from fastdp.noise.key import Key
-from fastdp.perturbers import Flat, Hierarchy
-from fastdp.spatial import Box
-from fastdp.thresholds import PAKQuantile, SmoothQuantile
-from fastdp.thresholds.renewals import RenewFromHoldout, RenewFromPublished
+from fastdp.perturbers import Hierarchy
+from fastdp.thresholds import SmoothQuantile
 from fastdp_lab.audit import catalogue as package
 from fastdp_lab.audit import exact, runs
-from fastdp_lab.audit.runs import Case, ManyRuns, one_run, pieces
+from fastdp_lab.audit.catalogue import FAST, MANY, MEDIUM, SLOW
+from fastdp_lab.audit.runs import Case, ManyRuns, one_run
 
 #: Their inputs show too little of the claim: half the noise is not distinguishable from all of it.
 TOO_MILD = ("pak-holdout", "phdstream", "phdstream-whole", "phdstream-settling", "w-event-distribution")
@@ -30,46 +27,25 @@ def parts(epsilon: float) -> list[Case]:
     """Parts of publishers, many runs at once."""
     every_node = made.nodes(NODES, epsilon, 8)
     return [
-        Case("hierarchy", made.hierarchy(Hierarchy(2, prune=0), epsilon, 8), *made.VALUE, package.MEDIUM),
-        Case("hierarchy-pruned", made.hierarchy(Hierarchy(4, prune=1), epsilon, 64), *made.VALUE, package.MEDIUM),
-        Case("hierarchy-nodes", every_node, *made.VALUE, package.MEDIUM, events=(made.open_nodes,)),
-        Case("hierarchy-one-tree", made.one_tree(every_node), *made.SECOND, package.SLOW),
+        Case("hierarchy", made.hierarchy(Hierarchy(2, prune=0), epsilon, 8), *VALUE, MEDIUM),
+        Case("hierarchy-pruned", made.hierarchy(Hierarchy(4, prune=1), epsilon, 64), *VALUE, MEDIUM),
+        Case("hierarchy-nodes", every_node, *VALUE, MEDIUM, events=(made.open_nodes,)),
+        Case("hierarchy-one-tree", made.one_tree(every_node), *made.SECOND, SLOW),
         Case(
             "adaptive-blocks",
-            made.BlocksTrials(epsilon, made.THETA).mechanism,
-            *made.turning_point(made.THETA, epsilon),
-            package.MEDIUM,
+            made.BlocksTrials(epsilon, THETA).mechanism,
+            *made.turning_point(THETA, epsilon),
+            MEDIUM,
         ),
-        Case("binary-tree", made.binary_tree(epsilon, 4), *made.VALUE, package.FAST, events=(made.open_sums,)),
-        Case(
-            "counter-block-settling",
-            made.settling_counter(Block(3, settles=True), epsilon),
-            *made.LEFT,
-            package.MEDIUM,
-        ),
+        Case("binary-tree", made.binary_tree(epsilon, 4), *VALUE, FAST, events=(made.open_sums,)),
+        Case("counter-block-settling", made.settling_counter(Block(3, settles=True), epsilon), *made.LEFT, MEDIUM),
         Case(
             "counter-binary-settling",
             made.settling_counter(BinaryTree(6, settles=True), epsilon),
             *made.LEFT_LATE,
-            package.MEDIUM,
+            MEDIUM,
         ),
-        Case("privtree", made.splits(epsilon, 12), *made.POINTS, package.MEDIUM),
     ]
-
-
-def quantiles() -> list[Case]:
-    """The thresholds with a delta."""
-    pair = [0, 0, 0, 0, 1024, 1024, 1024, 1024], [0, 0, 0, 1024, 1024, 1024, 1024, 1024]
-    smooth, pak = SmoothQuantile(p=0.5, delta=1e-3), PAKQuantile(p=0.5, beta=0.25, delta=1e-3)
-    return [
-        Case("smooth-quantile", made.quantile(smooth, exact.WIDE), *pair, package.FAST),
-        Case("pak-quantile", made.quantile(pak, exact.WIDE), *pair, package.FAST),
-    ]
-
-
-def own_cases() -> list[Case]:
-    """Further cases that an audit must find consistent with their claims."""
-    return [*parts(1.0), *quantiles()]
 
 
 def halved() -> Iterator[Case]:
@@ -77,78 +53,42 @@ def halved() -> Iterator[Case]:
     for case in (*package.audit_cases(2.0), *parts(2.0)):
         if case.name not in TOO_MILD:
             half = controls.claiming(case.mechanism, case.mechanism.guarantee.epsilon / 2.0)
-            trials = package.FAST if isinstance(half, ManyRuns) else package.MANY
+            trials = FAST if isinstance(half, ManyRuns) else MANY
             yield replace(case, name=f"control-half-{case.name}", mechanism=half, trials=trials)
 
 
 def negative_controls() -> list[Case]:
-    """Cases that an audit must find in violation of their claims."""
-    added, removed = made.attack(12, 1.0)
-    half = one_run(package.events(1.0, sensitivity=0.5), pieces)
-    pieces_of_trees: Any = [[stream[:4], stream[4:]] for stream in package.TREES]
-    withheld = package.composed(1.0, renewal=RenewFromHoldout(1, 4))
-    # All of epsilon for what is published, and half of it more for the thresholds that published values choose.
-    refined = one_run(package.composed(1.5, renewal=RenewFromPublished(1 / 3, 1)), pieces)
+    """Cases that an audit must find in violation of their claims; further errors are controls of the couplings."""
     in_place = controls.tied_to_position(package.single_blocks(1.0))
-    settling = made.settling_counter(Block(3, settles=True), 1.0, controls.settle_without_noise)
     twice = one_run(package.topl(1.0), controls.reported_twice)
-    one_less = package.fixed(Flat(), 1.0, max_range=16)
-    recounting = partial(controls.RecountingPHDStream, Box(0, 1), 1.0, max_depth=0, period=1)
 
     named = [
         Case(
             "hierarchy-three-quarters",
             controls.claiming(made.nodes(NODES, 4.0 / 3.0, 8), 1.0),
-            *made.VALUE,
-            package.FAST,
+            *VALUE,
+            FAST,
             (made.open_nodes,),
         ),
-        Case(
-            "theta-missing", made.hierarchy(Hierarchy(4, prune=1), 1.0, 64, theta_steps=1), *made.VALUE, package.FAST
-        ),
-        Case("trees-share", one_run(controls.shared_noise, pieces), *pieces_of_trees, package.SLOW),
-        Case("refined-free", controls.claiming(refined, 1.0), *package.PERIOD, package.MANY),
-        Case("withheld-mean", one_run(withheld, controls.withheld_mean), *package.LATER_HOLDOUT, package.SLOW),
-        Case("replay-in-place", one_run(in_place, runs.replay, factor=2.0), *package.REPLAY_AFTER, package.SLOW),
-        Case("blocks-peeking", controls.peeking_blocks(1.0), *made.turning_point(made.THETA, 1.0), package.MEDIUM),
+        Case("theta-missing", made.hierarchy(Hierarchy(4, prune=1), 1.0, 64, theta_steps=1), *VALUE, FAST),
+        Case("replay-in-place", one_run(in_place, runs.replay, factor=2.0), *package.REPLAY_AFTER, SLOW),
+        Case("blocks-peeking", controls.peeking_blocks(1.0), *made.turning_point(THETA, 1.0), MEDIUM),
         Case(
             "rising-first-noise",
             one_run(controls.rising_without_noise, runs.risen(len(package.GROWTH))),
             *package.RISEN,
-            package.SLOW // 4,
+            SLOW // 4,
         ),
-        Case("log2-levels", controls.log2_levels(1.0, 4), *made.VALUE, package.FAST, (made.open_sums,)),
-        Case("settling-free", settling, *made.LEFT, package.MEDIUM),
-        Case("events-half", half, [package.EVENT[0]], [package.EVENT[1]], package.SLOW),
-        # Noise for one value of a window of two.
-        Case("windows-less-one", one_run(one_less, runs.published), *package.PAIR, package.MANY),
-        Case(
-            "selective-one-key", one_run(controls.one_counter_key, runs.chosen_counts), *package.EVENT, package.SLOW
-        ),
-        Case("topl-twice", twice, [0.0], [4.0], package.SLOW),
-        Case(
-            "papers-score",
-            made.splits(1.0, 12, repaired=False),
-            (added, removed),
-            (np.append(added, 0.0), removed),
-            package.FAST,
-        ),
-        Case(
-            "recounted",
-            one_run(recounting, runs.trees),
-            *package.late_events(10),
-            package.SLOW,
-            (runs.repeated_counts,),
-        ),
+        Case("topl-twice", twice, [0.0], [4.0], SLOW),
         Case(
             "one-event",
             controls.claiming(one_run(package.adaptive_points(1.0), runs.trees), 1.0),
             *package.late_events(4, 2),
-            package.SLOW,
+            SLOW,
             (runs.repeated_counts,),
         ),
-        Case("piecewise-leak", controls.leaking_piecewise(1.0), [0.0, 0.3, 0.5], [0.0, 0.3, -0.5], package.FAST),
-        Case("floating-point", controls.floating_point_laplace(1.0), 0.0, 1.0, package.FAST),
+        Case("piecewise-leak", controls.leaking_piecewise(1.0), [0.0, 0.3, 0.5], [0.0, 0.3, -0.5], FAST),
+        Case("floating-point", controls.floating_point_laplace(1.0), 0.0, 1.0, FAST),
     ]
     return [*halved(), *(replace(case, name=f"control-{case.name}") for case in named)]
 

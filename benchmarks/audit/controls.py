@@ -4,8 +4,6 @@ Each repeats an error of a paper, of published code, or one that is easily made;
 shows nothing.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -13,23 +11,20 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.audit.parts import LOOKED_AT, THETA, BlocksTrials, binary_tree
-from fastdp.counters import Counter, SelectiveCounting
+from benchmarks.audit.parts import LOOKED_AT, THETA, BlocksTrials
 from fastdp.guarantee import Guarantee
 from fastdp.kinds import Floats, Integers
 from fastdp.noise import sampler
 from fastdp.noise.binding import BoundDistributions, Name, given
-from fastdp.noise.key import Binding, Key
+from fastdp.noise.key import Key
 from fastdp.noise.sampler import Distribution, LaplaceDistribution
 from fastdp.noise.words import Purpose, StreamId
 from fastdp.perturbers import Hierarchy
 from fastdp.perturbers.base import HierarchyShape
 from fastdp.spatial.adaptive_phdstream import AdaptivePHDStream
 from fastdp.streams.methods import Adaptive
-from fastdp.streams.publisher import StreamPublisher
-from fastdp.thresholds import NoisyMax
-from fastdp_lab.audit.catalogue import composed, rising, selective
-from fastdp_lab.audit.runs import ManyRuns, OneRun, collected, pieces
+from fastdp_lab.audit.catalogue import rising
+from fastdp_lab.audit.runs import ManyRuns, OneRun, collected
 
 Mechanism = ManyRuns | OneRun
 
@@ -39,12 +34,6 @@ def claiming(mechanism: Mechanism, epsilon: float) -> Mechanism:
     return replace(mechanism, guarantee=replace(mechanism.guarantee, epsilon=epsilon))
 
 
-def log2_levels(epsilon: float, length: int) -> ManyRuns:
-    """The binary counter as PAK and PHDStream print it: scale log2(T) / epsilon, T a power of two."""
-    printed = length.bit_length() - 1
-    return binary_tree(epsilon * (printed + 1) / printed, length, claim=epsilon)
-
-
 class SharedNoise(Hierarchy):
     """A hierarchy whose trees all have the first one's noise."""
 
@@ -52,18 +41,6 @@ class SharedNoise(Hierarchy):
         del tree
         # ``again``: the check for words drawn twice would refuse it before the audit sees it.
         return super().node_noise(plan, theta_steps, epsilon, key.again(), 0)
-
-
-def shared_noise(key: Key) -> StreamPublisher:
-    """Two leaves a tree, and one noise for all trees."""
-    return composed(1.0, threshold=NoisyMax(fan_out=2), perturber=SharedNoise(2, prune=0))(key=key)
-
-
-def withheld_mean(fresh: Callable[[], Any], data: Sequence[Sequence[float]]) -> Floats:
-    """The last piece, which is withheld, is published as its own mean, without noise."""
-    outputs = pieces(fresh, data)
-    outputs[-len(data[-1]) :] = np.mean(data[-1])
-    return outputs
 
 
 def tied_to_position(make: Callable[..., Any]) -> Callable[[Key], Any]:
@@ -79,23 +56,6 @@ def tied_to_position(make: Callable[..., Any]) -> Callable[[Key], Any]:
         return make(key=given(table))
 
     return in_place
-
-
-def settle_without_noise(counter: Counter, state: Integers, noise: Integers) -> Integers:
-    """The counter takes back its open noise when it is left, and adds none in its place."""
-    return counter.settle(state, np.zeros_like(noise))
-
-
-class OneCounterKey(Key):
-    """A key that gives all counters the first one's."""
-
-    def derive(self, *labels: str | int) -> Key:
-        return super().derive("counter", 0).again() if labels[0] == "counter" else super().derive(*labels)
-
-
-def one_counter_key(key: Key) -> SelectiveCounting:
-    """Selective counting whose counters share one noise."""
-    return selective(OneCounterKey(key.reveal(), simulated=True, binding=Binding.COMPOSITION), epsilon=1.0)
 
 
 def reported_twice(fresh: Callable[[], Any], data: Sequence[float]) -> Floats:

@@ -3,8 +3,6 @@
 FOR AUDITS ONLY: each control loses more privacy than it claims.
 """
 
-from __future__ import annotations
-
 import itertools
 import logging
 import warnings
@@ -146,7 +144,7 @@ def choices(generator: Generator) -> Instance:
         chooser.observe(values)
         yield "theta", chooser.choose(held_out(key, chooser.pack()))
 
-    shift: Shift = lambda table, shifts: choice_shift(rule, task, table.key, x, there, shifts)  # noqa: E731
+    shift: Shift = lambda table, shifts: choice_shift(partial(rule.start, task), table.key, x, there, shifts)  # noqa: E731
     return Instance(rule.guarantee(task).epsilon, publish, x, there, shift)
 
 
@@ -523,11 +521,7 @@ CONTROLS: dict[str, Draw] = {
     ),
     "control-theta-less-one": of_values(10, perturber=ShortFlat(), threshold=Fixed(8.0), resolution=0.1),
     "control-value-shown": of_values(
-        *(15, LastValueShown),
-        perturber=Hierarchy(2, prune=1),
-        smoother=Recent(),
-        threshold=Fixed(8.0),
-        max_range=8,
+        *(15, LastValueShown), perturber=Hierarchy(2, prune=1), smoother=Recent(), threshold=Fixed(8.0), max_range=8
     ),
     "control-recounted": recounted,
     "control-settling-free": settling_free,

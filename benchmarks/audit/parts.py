@@ -3,10 +3,8 @@
 The noise comes from the package's samplers, and each decision from the mechanism's own code.
 """
 
-from __future__ import annotations
-
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -18,21 +16,18 @@ from numpy.typing import NDArray
 from benchmarks.audit import row_kernels
 from benchmarks.audit import row_kernels as kernel
 from fastdp.counters import Counter, RunningCounts
-from fastdp.counters.counter import event_guarantee, noise_scale
+from fastdp.counters.counter import noise_scale
 from fastdp.guarantee import Guarantee
 from fastdp.integer_grid import make_grid
 from fastdp.kinds import Floats, Integers
 from fastdp.noise import sampler
 from fastdp.noise.key import Key
-from fastdp.noise.words import Purpose, StreamId, WordStream
+from fastdp.noise.words import Purpose, StreamId
 from fastdp.perturbers import Blocks, Hierarchy
 from fastdp.perturbers.base import HierarchyShape
 from fastdp.spatial import domains
 from fastdp.streams.pak import RunningSum
 from fastdp.streams.pipelines import AdaptiveBlocks, Progress
-from fastdp.thresholds import PAKQuantile, SmoothQuantile
-from fastdp.thresholds.base import ThresholdTask
-from fastdp.thresholds.quantile import CELLS, rank_of
 from fastdp_lab.audit.exact import split_plan
 from fastdp_lab.audit.runs import ManyRuns
 
@@ -110,13 +105,7 @@ def binary_tree(epsilon: float, length: int, claim: float | None = None) -> Many
     return ManyRuns(Guarantee(epsilon=epsilon if claim is None else claim, arithmetic="exact"), draw)
 
 
-def own_settling(counter: Counter, state: Integers, noise: Integers) -> Integers:
-    return counter.settle(state, noise)
-
-
-def settling_counter(
-    counter: Counter, epsilon: float, settle: Callable[[Counter, Integers, Integers], Integers] = own_settling
-) -> ManyRuns:
+def settling_counter(counter: Counter, epsilon: float) -> ManyRuns:
     """A counter that settles where it is left (None in the data), as PHDStream's cells do; a row a run."""
     distribution = sampler.laplace_distribution(noise_scale(counter, Fraction(epsilon)))
 
@@ -126,7 +115,7 @@ def settling_counter(
         changes = []
         for i, value in enumerate(data):
             own = noise[:, i].copy()
-            changes.append(settle(counter, state, own) if value is None else value + counter.step(state, own))
+            changes.append(counter.settle(state, own) if value is None else value + counter.step(state, own))
         return np.cumsum(np.stack(changes, axis=1), axis=1)
 
     return ManyRuns(RunningCounts(counter, epsilon, 1, seed=0).guarantee, draw)
@@ -221,45 +210,8 @@ def turning_point(theta_steps: int, epsilon: float) -> tuple[Floats, Floats]:
     return stream(low), stream(high)
 
 
-Words = NDArray[np.uint64]
-
-
-def quantile(rule: SmoothQuantile | PAKQuantile, task: ThresholdTask) -> ManyRuns:
-    """Data: the hold-out."""
-
-    def draw(data: Sequence[float], trials: int, key: Key) -> Floats:
-        words: Words = np.empty(trials, np.uint64)
-        WordStream(key, StreamId(Purpose.THRESHOLD)).fill(words)
-        return thetas(rule, task, data, words)
-
-    return ManyRuns(rule.guarantee(task), draw)
-
-
-def thetas(rule: SmoothQuantile | PAKQuantile, task: ThresholdTask, data: Sequence[float], words: Words) -> Floats:
-    """Theta by each word."""
-    distribution, resolution = rule.smooth_noise(task), task.resolution
-    with_offset = isinstance(rule, PAKQuantile)
-    kappa, offset = (rule.kappa(task), distribution.upper(rule.beta)) if with_offset else (1.0, 0.0)
-    chooser = rule.start(task)
-    chooser.observe(np.asarray(data, np.float64))
-    steps, bound = np.sort(chooser.pack()), round(task.bound / resolution)
-    rank = rank_of(rule.p, steps.size)
-    scale = distribution.scale(steps, bound, rank, kappa)
-    leading = (words >> np.uint64(1)).astype(np.float64)
-    drawn = -np.log((2.0 * leading + 1.0) / 2.0**64)
-    drawn = np.where(words & np.uint64(1), -drawn, drawn)
-    cell = max(1, bound // CELLS)
-    theta = np.floor((steps[rank - 1] + scale * (drawn + offset) + 0.5) / cell) * cell + cell // 2
-    return np.clip(theta * resolution, resolution, task.bound)
-
-
 #: Points added and removed.
 Points = tuple[Floats, Floats]
-
-#: Trees grown side by side.
-ROWS = 4096
-#: Points on [0, 1], one more in the first.
-POINTS: Any = ((np.zeros(3), np.zeros(0)), (np.zeros(2), np.zeros(0)))
 
 
 def with_split_noise(plan: domains.CellParameters, scale: Any) -> domains.CellParameters:
@@ -267,34 +219,6 @@ def with_split_noise(plan: domains.CellParameters, scale: Any) -> domains.CellPa
     made = copy.copy(plan)
     object.__setattr__(made, "split_distribution", sampler.laplace_distribution(scale))
     return made
-
-
-def splits(epsilon: float, max_depth: int, *, repaired: bool = True) -> ManyRuns:
-    """Data: the points added and removed.  Outputs: depth of the leaf around 0, and number of nodes."""
-    plan = split_plan(epsilon, max_depth, repaired=repaired)
-    fixed = (plan.max_depth, plan.fan_out, plan.unit, plan.bias, plan.threshold, plan.repaired)
-
-    def draw(data: Points, trials: int, key: Key) -> Integers:
-        added, removed, target = (
-            domains.encode(plan, np.asarray(points, np.float64).reshape(-1, 1)) for points in (*data, [0.0])
-        )
-        out: Integers = np.full((trials, 2), -1, np.int64)
-        for number, begin in enumerate(range(0, trials, ROWS)):
-            part, level = out[begin : begin + ROWS], 0
-            noise: Integers = np.empty((part.shape[0], 0), np.int64)
-            waiting = np.arange(part.shape[0])
-            while waiting.size:
-                # A tree that is too large continues with further draws after the same ones: none is redrawn.
-                columns = max(4 * (max_depth + 1), noise.shape[1])
-                more = draw_noise(plan.split_distribution, part.shape[0], columns, key, level=level, number=number)
-                noise, level = np.concatenate([noise, more], axis=1), level + 1
-                grown: Integers = np.empty((waiting.size, 2), np.int64)
-                kernel.split_trees(*fixed, added, removed, int(target[0]), noise[waiting], grown)
-                part[waiting] = grown
-                waiting = waiting[grown[:, 0] < 0]
-        return out
-
-    return ManyRuns(event_guarantee(epsilon, "PrivTree's decisions alone"), draw)
 
 
 def attack(depth: int, epsilon: float) -> Points:

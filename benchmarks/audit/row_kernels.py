@@ -3,14 +3,10 @@
 Nothing of a mechanism is repeated here.  Letters: n trials.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
-from fastdp.spatial.decomposition import NODE
 from fastdp_kernels._jit import kernel
 from fastdp_kernels.noise.binary_counter import count_on
-from fastdp_kernels.points.privtree import descend
 from fastdp_kernels.streams.adaptive_pass import BLOCK, COUNTERS, PUBLIC, sum_bound
 from fastdp_kernels.streams.block_lengths import MEMORY
 
@@ -42,60 +38,3 @@ def release_blocks(
             closed = j < counters[0].closed
             out[i, 2 * j] = np.int64(blocks[j].exponent) if closed else -1
             out[i, 2 * j + 1] = np.int64(np.rint(blocks[j].released * theta)) if closed else 0
-
-
-@kernel
-def split_trees(
-    depth: int,
-    fan_out: int,
-    unit: int,
-    bias: int,
-    threshold: int,
-    repaired: bool,
-    added: np.ndarray,
-    removed: np.ndarray,
-    target: int,
-    noise: np.ndarray,
-    out: np.ndarray,
-) -> None:
-    """``privtree.descend`` on an empty kept tree, for each row of noise."""
-    capacity = noise.shape[1]
-    kept = np.empty(1, NODE)
-    kept[0].first = -1
-    kept[0].released = 0
-    kept[0].split = -1
-    kept[0].measure = 1.0
-    starts = np.zeros(depth + 2, np.int64)
-    numbers = np.zeros((6, capacity), np.int64)
-    ends = np.zeros((capacity, 4), np.int64)
-    reals = np.zeros((3, capacity))
-    for i in range(noise.shape[0]):
-        starts[0] = 0
-        starts[1:] = 1
-        numbers[0, 0] = 0
-        numbers[1, 0] = -1
-        numbers[3, 0] = 0
-        numbers[4, 0] = 0
-        ends[0, 0] = 0
-        ends[0, 1] = added.size
-        ends[0, 2] = 0
-        ends[0, 3] = removed.size
-        reals[0, 0] = 1.0
-        rule = (fan_out, depth, unit, bias, threshold, repaired, True)
-        places = (numbers[0], numbers[1], numbers[2], numbers[3], ends, numbers[4])
-        tree = (*places, reals[0], reals[1], reals[2], numbers[5])
-        size = descend(0, depth + 1, rule, -1, (added, removed), noise[i], kept, starts, tree)
-        out[i, 0] = -1
-        out[i, 1] = size
-        if size < 0:
-            continue
-        width = np.int64(1)
-        for _ in range(depth):
-            width *= fan_out
-        node = np.int64(0)
-        level = 0
-        while numbers[2, node] >= 0:
-            width //= fan_out
-            node = numbers[2, node] + (target // width) % fan_out
-            level += 1
-        out[i, 0] = level

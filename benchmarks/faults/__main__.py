@@ -3,8 +3,6 @@
 ``python -m benchmarks faults engines [--kills N] [--only ENGINE]`` kills the engines of ``docs/engines.md``.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import tempfile

@@ -3,8 +3,6 @@
 Needs the extra ``engines``; Flink and Beam have an environment of their own.
 """
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import random
@@ -249,12 +247,7 @@ SUBJECTS: dict[str, Subject] = {
     **_both("bytewax", "bytewax", 1500, 600, serve=_bytewax),
     **_both("quix", "quixstreams", 600, 600, serve=_quix, prepare=_send, read=_read_quix),
     "quix_once": Subject(
-        "quixstreams",
-        partial(_quix, **ONCE),
-        600,
-        prepare=_send,
-        read=partial(_read_quix, committed=True),
-        once=True,
+        "quixstreams", partial(_quix, **ONCE), 600, prepare=_send, read=partial(_read_quix, committed=True), once=True
     ),
     **_both(
         "spark", "pyspark", 120, 400, serve=_spark, prepare=_put, read=_read_spark, once=True, pause=3.0, kills=7

@@ -1,7 +1,5 @@
 """Children of this process that are killed: at a moment, or before or after one of their system calls."""
 
-from __future__ import annotations
-
 import faulthandler
 import json
 import os
@@ -21,7 +19,6 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from benchmarks.faults import processes
 from benchmarks.faults.subjects import Subject
 from fastdp.cli.writers import is_batch
 from fastdp.ledger import Ledger
@@ -66,20 +63,10 @@ def run(
     counting: bool = False,
     log: Path | None = None,
 ) -> End:
-    """Do the work in a forked child, whose modules and kernels are warm.
+    """Do the work in a forked child, whose modules and kernels are warm; its answer must be plain values.
 
-    Parameters
-    ----------
-    work : callable
-        Its answer must be plain values.
-    after : float, optional
-        Seconds after which the child is killed.
-    at_event : int, optional
-        The step's event at which it kills itself.
-    counting : bool
-        Answer with the number of events instead.
-    log : Path, optional
-        Receives what the child says on standard error.
+    It is killed after so many seconds, or kills itself at an event of a step; ``counting`` answers with the number of
+    events instead, and ``log`` receives standard error.
     """
     sys.stdout.flush()
     sys.stderr.flush()
@@ -168,8 +155,8 @@ class Trial:
         self.subject.prepare(self.folder, self.n)
         self.seen: list[bytes] = []
 
-    def start(self, **how: float | int | bool) -> processes.End:
-        end = processes.run(partial(self.subject.run, self.folder), log=self.folder / "log", **how)  # type: ignore[arg-type]
+    def start(self, **how: float | int | bool) -> End:
+        end = run(partial(self.subject.run, self.folder), log=self.folder / "log", **how)  # type: ignore[arg-type]
         visible = self.subject.published(self.folder)
         if visible is not None:
             self.seen.append(visible)

@@ -1,7 +1,5 @@
 """Who is killed: releases by the command line, and publishers that keep their state."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Callable

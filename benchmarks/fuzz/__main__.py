@@ -1,7 +1,5 @@
 """``python -m benchmarks fuzz [TARGET ...] [--seconds 180]``."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

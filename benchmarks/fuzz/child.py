@@ -3,8 +3,6 @@
 A finding does not end the run: it is written down once for each place it came from.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Fuzzing targets by name: a function of bytes, and a few well-formed inputs to begin with."""
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import gzip

@@ -3,8 +3,6 @@
 Exits with 1 if a mutation's text does not stand in its file once, or if fewer than 95 % of them are killed.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

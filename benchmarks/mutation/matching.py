@@ -6,8 +6,6 @@ that is no global, import or builtin of the source, consistently and one to one.
 and a comma before a closing bracket do not matter.  The new text gets the source's names and indentation.
 """
 
-from __future__ import annotations
-
 import ast
 import builtins
 import keyword

@@ -6,8 +6,6 @@ new one; tests of its own, if need be; and the reason if it ``survives``.  ``wit
 the old text fits several places; ``beside`` is a text with local names that the new one uses and the old one lacks.
 """
 
-from __future__ import annotations
-
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``python -m benchmarks paper NAME``: the sweep of a TOML file of this folder, and its pictures."""
 
-from __future__ import annotations
-
 import sys
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence

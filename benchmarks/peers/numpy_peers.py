@@ -4,12 +4,9 @@ The same mathematics as fastdp (Eq. 6 with the sign corrected, consistency Eq. 1
 in doubles; one call publishes one whole tree, not any chunk of an endless stream.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -146,16 +143,6 @@ def hybrid(values: Floats, epsilon: float, generator: np.random.Generator) -> Fl
 Product = Callable[[Floats], Floats]
 
 
-def dense_matrix(distribution: WindowDistribution, bins: int) -> Floats:
-    """P[cell | bin] as float64[bins, bins], by the second integral of a step in doubles."""
-    cells = cell_edges(distribution, bins).astype(np.float64)[:, None]
-    inputs = np.linspace(0.0, distribution.steps, bins + 1)[None, :]
-    corner = np.maximum(cells - inputs, 0.0) ** 2 - np.maximum(cells - inputs - distribution.near, 0.0) ** 2
-    near = np.diff(-np.diff(corner, axis=0), axis=1) * bins / (2.0 * distribution.steps)
-    flat = np.diff(cells, axis=0) * (distribution.far_weight + distribution.left_over / distribution.outputs)
-    return (flat + (distribution.near_weight - distribution.far_weight) * near) / distribution.total
-
-
 class SecondIntegral:
     """Of a density that is constant between edges, at fixed points: two prefix sums and one look-up of each."""
 
@@ -180,7 +167,7 @@ class SecondIntegral:
 
 
 def products(distribution: WindowDistribution, bins: int) -> tuple[Product, Product]:
-    """The matrix of :func:`dense_matrix` and its transpose, in time O(bins)."""
+    """The matrix P[cell | bin] and its transpose times a vector, in time O(bins)."""
     cells, inputs = cell_edges(distribution, bins).astype(np.float64), np.linspace(0.0, distribution.steps, bins + 1)
     into = SecondIntegral(inputs, np.concatenate([cells, cells - distribution.near]))
     back = SecondIntegral(cells, np.concatenate([inputs + distribution.near, inputs]))
@@ -197,11 +184,6 @@ def products(distribution: WindowDistribution, bins: int) -> tuple[Product, Prod
         return flat @ ratios + (steps[:bins] - steps[bins + 1 :]) * (peak / width)
 
     return forward, backward
-
-
-def dense_products(matrix: Floats) -> tuple[Product, Product]:
-    transpose: Any = np.ascontiguousarray(matrix.T)
-    return matrix.__matmul__, transpose.__matmul__
 
 
 def estimate(forward: Product, backward: Product, counts: Floats, tolerance: float, most: int) -> tuple[Floats, int]:

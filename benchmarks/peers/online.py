@@ -5,8 +5,6 @@ own, where a group's deviation from its mean passes a noisy threshold; the smoot
 noisy counts of a group.  One event moves one bucket by 1.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numba
@@ -23,16 +21,16 @@ class PeGaSus:
     share: float = 0.8
     spread: float = 5.0
 
-    def release(self, counts: Floats, generator: np.random.Generator) -> tuple[Floats, Floats]:
-        """Values published online (median of the group so far), and the index at which each group is complete."""
+    def release(self, counts: Floats, generator: np.random.Generator) -> Floats:
+        """The median of each value's group."""
         for_counts, for_groups = self.share * self.epsilon, (1.0 - self.share) * self.epsilon
         noisy = counts + generator.laplace(0.0, 1.0 / for_counts, counts.size)
         # Deviation has sensitivity 2; the threshold's noise is drawn again for each group.
         thresholds = self.spread / for_groups + generator.laplace(0.0, 4.0 / for_groups, counts.size + 1)
         deviations = generator.laplace(0.0, 8.0 / for_groups, counts.size)
-        online, whole = np.empty(counts.size), np.empty(counts.size)
-        _smooth(counts, noisy, thresholds, deviations, online, whole)
-        return online, whole
+        medians = np.empty(counts.size)
+        _smooth(counts, noisy, thresholds, deviations, medians)
+        return medians
 
 
 @numba.njit(cache=False)
@@ -42,9 +40,7 @@ def _middle(ordered: Floats, size: int) -> float:
 
 
 @numba.njit(cache=False)
-def _smooth(
-    counts: Floats, noisy: Floats, thresholds: Floats, deviations: Floats, online: Floats, whole: Floats
-) -> None:
+def _smooth(counts: Floats, noisy: Floats, thresholds: Floats, deviations: Floats, medians: Floats) -> None:
     ordered = np.empty(counts.size)
     begin, group, total = 0, 0, 0.0
     for t in range(counts.size):
@@ -53,12 +49,11 @@ def _smooth(
         for i in range(begin, t + 1):
             deviation += abs(counts[i] - mean)
         if t > begin and deviation + deviations[t] > thresholds[group]:
-            whole[begin:t] = _middle(ordered, t - begin)
+            medians[begin:t] = _middle(ordered, t - begin)
             begin, group, total = t, group + 1, 0.0
         total += counts[t]
         place = np.searchsorted(ordered[: t - begin], noisy[t])
         for i in range(t - begin, place, -1):
             ordered[i] = ordered[i - 1]
         ordered[place] = noisy[t]
-        online[t] = _middle(ordered, t - begin + 1)
-    whole[begin:] = _middle(ordered, counts.size - begin)
+    medians[begin:] = _middle(ordered, counts.size - begin)

@@ -3,8 +3,6 @@
 The binding copies arguments and results (a list comes back), which its timings include.
 """
 
-from __future__ import annotations
-
 import importlib.util
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """The double loop of ToPS Appendix B, compiled: what ``divide_pairs`` replaces."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from fastdp_kernels._jit import kernel
@@ -12,21 +10,7 @@ from fastdp_kernels.streams.threshold_choice import LEAST, SLACK, _at
 def scan_pairs(values: np.ndarray, bound: int, rank: int, decay: np.ndarray) -> float:
     """Smooth sensitivity by the double loop of ToPS Appendix B: O(m^2), with the early stop.
 
-    Parameters
-    ----------
-    values : int64[m]
-        Sorted, in grid steps, in [0, bound].
-    bound : int
-        B in grid steps, at most 2^52.
-    rank : int
-        P, from 1 to m.
-    decay : float64[m + 2]
-        e^(-b k), as ``threshold_choice`` requires it.
-
-    Returns
-    -------
-    float
-        In grid steps, at least LEAST.
+    Arguments as for ``divide_pairs``; a result in grid steps, at least LEAST.
     """
     best = LEAST
     for k in range(values.size + 2):

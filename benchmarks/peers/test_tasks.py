@@ -3,8 +3,6 @@
 ``--benchmark-json FILE`` adds nanoseconds an item to ``extra_info``: tasks differ in their number of draws.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The batch mode: many short streams beside one long stream and a loop, repetitions of a release beside a loop."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Spark, two cores: totals of generated rows beside its own group-by, and streams beside its own shuffle and sort."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 from collections.abc import Callable
@@ -15,17 +13,12 @@ import fastdp
 from benchmarks.shared import table
 from benchmarks.speed.measure import keep
 from fastdp.engines import Job, spark
-from fastdp.kinds import Floats, Integers
-from fastdp.tables.functions import make_plan, statistics_of
-from fastdp.tables.release import PartReading
 
 #: Of the generated rows: 1,000 hours, 1,000 keys; streams of the second table.
 HOURS, KEYS, STREAMS = 1000, 1000, 5000
 HOUR, BEGIN = 3_600_000_000, 1_704_067_200_000_000
 TIME = fastdp.Time("at", "1h", start="2024-01-01", stop="2024-02-11T16:00", zone="UTC")
 PUBLIC: dict[str, Any] = {"epsilon": 1.0, "clip": 10.0}
-#: Rows at a time on one machine.
-CHUNK = 2**22
 OWN, OURS, SEVERAL = "Spark's group-by: sum and count", "fastdp.totals", "fastdp.aggregate: sum, mean, count"
 SORTED, STREAM = "Spark's shuffle and sort", "spark.release"
 
@@ -55,7 +48,7 @@ def make_session(cores: int) -> Any:
 
 
 def generated(session: Any, rows: int, texts: bool) -> Any:
-    """Expression columns, so that Spark reads no file: the rows of :func:`generated_here`."""
+    """Expression columns, so that Spark reads no file."""
     from pyspark.sql import functions as f
 
     mixed = f.col("id") * 2654435761 % 2**31
@@ -65,13 +58,6 @@ def generated(session: Any, rows: int, texts: bool) -> Any:
         (f.concat(f.lit("meter-"), key.cast("string")) if texts else key).alias("key"),
         (mixed % 1_000_003 / 50_000.0).alias("value"),
     )
-
-
-def generated_here(first: int, rows: int) -> tuple[Integers, Integers, Floats]:
-    """Window, key and value of some of the rows."""
-    number = np.arange(first, first + rows)
-    mixed = number * 2654435761 % 2**31
-    return mixed * 1_676_381 % (HOURS * HOUR) // HOUR, number * 48271 % KEYS, mixed % 1_000_003 / 50_000.0
 
 
 def totals(session: Any, rows: int, rounds: int, *, texts: bool) -> None:
@@ -92,28 +78,8 @@ def totals(session: Any, rows: int, rounds: int, *, texts: bool) -> None:
         wanted = {"value": ["sum", "mean"], "*": "count"}
         return fastdp.aggregate(spark.table(frame), wanted, TIME, levels=False, **given)
 
-    asked, bounds = statistics_of({"value": "sum"}), fastdp.Value(clip=public["clip"])
-    plan = make_plan(asked, TIME, epsilon=public["epsilon"], by="key", keys=public["keys"], bounds=bounds)
-    settled = plan.settled(plan.start or 0, plan.stop or 0, KEYS)
-    quantities = settled.quantities()
-    opened = spark.table(frame).open(["value", "at", "key"], [])
-    assert opened.add is not None
-    exact = opened.add(PartReading(settled, bytes(16), quantities), None)[: HOURS * KEYS].reshape(HOURS, KEYS)
-    same = np.array_equal(exact, sums_here(rows, quantities[0]))
-    print(f"Exact sums of {rows:,} rows equal those of one machine: {same}.")
-    if not same:
-        raise SystemExit("The sums differ.")
+    bounds = fastdp.Value(clip=public["clip"])
     _turns("totals", {OWN: own, OURS: ours, SEVERAL: several}, rows, rounds)
-
-
-def sums_here(rows: int, quantity: Any) -> Integers:
-    """With NumPy, in chunks."""
-    sums = np.zeros((HOURS, KEYS), np.int64)
-    for first in range(0, rows, CHUNK):
-        windows, keys, values = generated_here(first, min(CHUNK, rows - first))
-        steps = np.rint(np.clip(values * (1.0 / quantity.resolution), quantity.low, quantity.high))
-        np.add.at(sums, (windows, keys), steps.astype(np.int64))
-    return sums
 
 
 def streams(session: Any, rows: int, rounds: int) -> None:

@@ -1,7 +1,5 @@
 """Publishers made, types of input, state files, the ledger and a CSV file; beside the disk, SQLite and parsers."""
 
-from __future__ import annotations
-
 import os
 import sqlite3
 import subprocess

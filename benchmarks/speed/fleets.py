@@ -1,7 +1,5 @@
 """A fleet of Adaptive against the number of its streams, beside a dictionary of publishers."""
 
-from __future__ import annotations
-
 from time import process_time
 from typing import Annotated
 

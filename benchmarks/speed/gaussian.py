@@ -1,7 +1,5 @@
 """Exact Gaussian draws beside those of NumPy, JAX and OpenDP, and what publishers of Gaussian noise spend time on."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -45,7 +43,7 @@ def gaussian_sampler() -> Group:
 
 
 def gaussian_publishers() -> Group:
-    """Whole publishers, and their parts: bound draws, of cells of a table too, free ones, the recursion."""
+    """Whole publishers, and bound draws, of cells of a table too."""
     values = np.full(PUBLISHED, 20.0)
 
     def made(part: Any, delta: float = 1e-6) -> fastdp.StreamPublisher:
@@ -60,22 +58,15 @@ def gaussian_publishers() -> Group:
     c, part = publishers["Toeplitz()"].composition, Toeplitz()
     distribution = part.leaf_distribution(c.grid.snap(THETA), c.publish_epsilon)
     key = Key.random()
-    sums, chain, memory = np.full(PUBLISHED, 10**9), np.arange(4, dtype=np.uint64), np.zeros(part.memory)
+    sums, chain = np.full(PUBLISHED, 10**9), np.arange(4, dtype=np.uint64)
     bound, laplace, rows = PrefixNoise(key), laplace_distribution(2**40), np.arange(2**9, dtype=np.uint64)
     cells = np.full((2, PUBLISHED >> 8, 2**8), 10**9)
-    noise, copied = discrete_gaussian(float(distribution.sigma), PUBLISHED), np.empty(PUBLISHED)
 
     tasks: dict[str, Callable[[], Any]] = {
         **{name: lambda each=each: each.publish(values) for name, each in publishers.items()},
-        "np.copyto": lambda: np.copyto(copied, values),
         "bound draws, Gaussian": lambda: bound.draw(sums, distribution, chain, 0),
         "bound draws, Laplace": lambda: bound.draw(sums, laplace, chain, 0),
         "bound cells, one Laplace sum": lambda: draw_cells(cells[:1], [laplace], key, 0, rows.reshape(-1, 2)),
         "bound cells, two Laplace sums": lambda: draw_cells(cells, [laplace, laplace], key, 0, rows.reshape(-1, 2)),
-        "free draws": lambda: discrete_gaussian(float(distribution.sigma), out=noise),
-        "recursion alone": lambda: part.correlate(noise, memory, 0),
     }
-    # The recursion works in place.
-    fresh = noise.copy()
-    prepare = {"recursion alone": lambda: np.copyto(noise, fresh)}
-    return Group("Gaussian publishers", tasks, prepare, items=dict.fromkeys(tasks, PUBLISHED))
+    return Group("Gaussian publishers", tasks, items=dict.fromkeys(tasks, PUBLISHED))

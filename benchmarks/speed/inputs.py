@@ -84,11 +84,6 @@ def pos() -> QuantileTask:
     return _at_quantile((np.sort(pos_holdout()) * 2.0**20).astype(np.int64), shared.BOUND * 2**20)
 
 
-def ties() -> QuantileTask:
-    """Eight different values."""
-    return _at_quantile(np.sort(np.random.default_rng(21).integers(0, 8, shared.HOLDOUT)) * 100, shared.BOUND)
-
-
 def worst() -> QuantileTask:
     """Differences D (1 + b (j - i)), b = 10^-12: all pairs lie within rounding of the best, none is left out."""
     b, spread, half = 1e-12, 2**49, shared.HOLDOUT // 2
@@ -104,7 +99,7 @@ def _at_quantile(values: NDArray[np.int64], bound: int) -> QuantileTask:
     return QuantileTask(values, bound, round(0.995 * values.size), decay_table(b, values.size))
 
 
-HOLDOUTS = {"POS": pos, "heavy ties": ties, "worst": worst}
+HOLDOUTS = {"POS": pos, "worst": worst}
 
 
 @lru_cache(maxsize=4)

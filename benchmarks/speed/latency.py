@@ -1,7 +1,5 @@
 """One call of publish in a running stream: one value, and a chunk of 4,096; the tree's noise is ready."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The local model: the EM, reports a second on the users' side, messages a second on the server's."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -41,25 +39,17 @@ def square_wave(epsilon: float) -> Group:
         name: partial(estimate, client(epsilon).distribution, epsilon, counts, **options)
         for name, options in VARIANTS.items()
     }
-    matrix, cells = dense(epsilon)
-    stop = cells, TOLERANCE * math.exp(epsilon), MAX_ITERATIONS
-    by_sums = numpy_peers.products(client(epsilon).distribution, BINS)
-    by_matrix = numpy_peers.dense_products(matrix)
-    peers = {
-        "careful NumPy": partial(numpy_peers.estimate, *by_sums, *stop),
-        "NumPy, dense matrix": partial(numpy_peers.estimate, *by_matrix, *stop),
-    }
-    items = {name: task().iterations for name, task in tasks.items()} | {
-        name: each()[1] for name, each in peers.items()
-    }
-    return Group(f"square wave EM, eps {epsilon:g}", {**tasks}, items=items, slow={**peers})
+    stop = cell_counts(epsilon), TOLERANCE * math.exp(epsilon), MAX_ITERATIONS
+    products = numpy_peers.products(client(epsilon).distribution, BINS)
+    peer = partial(numpy_peers.estimate, *products, *stop)
+    items = {name: task().iterations for name, task in tasks.items()} | {"careful NumPy": peer()[1]}
+    return Group(f"square wave EM, eps {epsilon:g}", {**tasks}, items=items, slow={"careful NumPy": peer})
 
 
-def dense(epsilon: float) -> tuple[Floats, Floats]:
-    """The matrix and the counts of cells that NumPy works with."""
-    distribution = client(epsilon).distribution
-    counts = np.add.reduceat(output_counts(epsilon), cell_edges(distribution, BINS)[:-1])
-    return numpy_peers.dense_matrix(distribution, BINS), counts.astype(np.float64)
+def cell_counts(epsilon: float) -> Floats:
+    """The counts of cells that NumPy works with."""
+    edges = cell_edges(client(epsilon).distribution, BINS)
+    return np.add.reduceat(output_counts(epsilon), edges[:-1]).astype(np.float64)
 
 
 def plain_steps(sizes: Sequence[int] = (256, 1024, 4096, 16_384)) -> Group:
@@ -106,14 +96,7 @@ def reports() -> Group:
 def one_report() -> Group:
     """A device's work: one value, one message, words from the operating system."""
     announced = local.Announcement(local.Hybrid(1.0, 0.0, THETA))
-    text = announced.to_text()
-    square = local.SquareWave(1.0, 0.0, float(shared.BOUND))
-    tasks: dict[str, Task] = {
-        "SquareWave.perturb(20.0)": lambda: square.perturb(20.0),
-        "Hybrid.perturb(20.0)": lambda: announced.mechanism.perturb(20.0),
-        "Client(1.0).answer(announcement, 20.0)": lambda: local.Client(1.0).answer(announced, 20.0),
-        "the same, announcement as text": lambda: local.Client(1.0).answer(text, 20.0),
-    }
+    tasks = {"Client(1.0).answer(announcement, 20.0)": lambda: local.Client(1.0).answer(announced, 20.0)}
     return Group("one report", tasks, times=40)
 
 

@@ -1,7 +1,5 @@
 """Groups of tasks that are timed side by side, and the file of their numbers (``--json``)."""
 
-from __future__ import annotations
-
 import datetime
 import gc
 import json
@@ -13,12 +11,12 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
 import fastdp
-from benchmarks.shared import cpu_model, table, version
+from benchmarks.shared import DATA, Data, cpu_model, table, version
 
 Task = Callable[[], Any]
 BURST = 5
@@ -97,6 +95,26 @@ def measure(group: Group, runs: int) -> None:
     for name, seconds in found.items():
         keep(group.name, name, seconds, items=group.items.get(name, 1))
     show(group.name, found, group.items, group.limit)
+
+
+def timed(module: Any) -> Callable[..., None]:
+    """A function that times the groups of a module."""
+
+    def run(
+        *,
+        runs: Annotated[int, "warm runs"] = module.RUNS,
+        only: Annotated[str, "groups whose name has this text"] = "",
+        data: Data = DATA,
+    ) -> None:
+        print(f"Process {stay_on_one_core()}; {runs} warm runs, bursts of {BURST} in turn.")
+        for make in module.groups(data):
+            group = make()
+            if only in group.name:
+                measure(group, runs)
+        if hasattr(module, "more") and not only:
+            module.more(data)
+
+    return run
 
 
 def show(title: str, found: Mapping[str, Any], items: Mapping[str, int], limit: str = "") -> None:

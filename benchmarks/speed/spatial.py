@@ -1,41 +1,31 @@
-"""PHDStream: whole runs, and samples of their points."""
-
-from __future__ import annotations
+"""PHDStream: a whole run, and samples of their points."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
 
-from benchmarks.accuracy.spatial import DEPTH, EPSILONS
+from benchmarks.accuracy.spatial import DEPTH
 from benchmarks.speed.measure import Group, Task
-from fastdp import AdaptivePHDStream, PHDStream
+from fastdp import PHDStream
 from fastdp.spatial import Box
 from fastdp_lab.datasets import SpatialStream, load_circles
 
 #: The authors' circles with deletion, in the folder of real streams.
 CIRCLES = "motion_circles_synthetic.csv.gz"
-#: The row of AdaptivePHDStream.
-COUNT_ONLY = "counts alone"
 RUNS = 10
 
 
-def whole_run(stream: SpatialStream, epsilon: float, counter: str, seed: int) -> Any:
+def whole_run(stream: SpatialStream) -> PHDStream:
     """All batches of a stream, the initial set first."""
-    box = Box(stream.lower, stream.upper)
-    if counter == COUNT_ONLY:
-        system: Any = AdaptivePHDStream(box, epsilon, max_depth=DEPTH, seed=seed)
-    else:
-        system = PHDStream(box, epsilon, counter, max_depth=DEPTH, seed=seed)
+    system = PHDStream(Box(stream.lower, stream.upper), 1.0, max_depth=DEPTH, seed=0)
     for added, removed in [(stream.initial, None), *stream.batches]:
         system.advance(added, removed)
     return system
 
 
-def whole_runs(path: Path, epsilon: float = 1.0, counter: str = "simple", initial: float = 0.0) -> Group:
-    """The authors' circles with deletion, batches of 500, with or without an initial tenth."""
-    stream = load_circles(path, initial=initial)
-    run = partial(whole_run, stream, epsilon, counter, 0)
+def whole_runs(path: Path) -> Group:
+    """The authors' circles with deletion, batches of 500."""
+    run = partial(whole_run, load_circles(path))
     system, new = run(), []
     tasks: dict[str, Task] = {
         "all tree steps": run,
@@ -43,8 +33,9 @@ def whole_runs(path: Path, epsilon: float = 1.0, counter: str = "simple", initia
         "first sampling, cells included": lambda: new.pop().sample(),
     }
     prepare = {"first sampling, cells included": lambda: new.append(run())}
-    name = f"circles with deletion, eps {epsilon:g}, {counter}, initial {initial:g}"
-    return Group(name, tasks, prepare, {"all tree steps": system.n_steps})
+    return Group(
+        "circles with deletion, eps 1, simple, initial 0", tasks, prepare, {"all tree steps": system.n_steps}
+    )
 
 
 def groups(data: Path) -> Iterator[Callable[[], Group]]:
@@ -53,7 +44,4 @@ def groups(data: Path) -> Iterator[Callable[[], Group]]:
     if not path.is_file():
         print(f"{CIRCLES} is not in the folder given by --data: whole runs are skipped")
         return
-    for initial in (0.0, 0.1):
-        for epsilon in EPSILONS:
-            for counter in ("simple", "block", COUNT_ONLY):
-                yield partial(whole_runs, path, epsilon, counter, initial)
+    yield partial(whole_runs, path)

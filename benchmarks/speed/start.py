@@ -1,7 +1,5 @@
 """Time of a fresh process before the first answer, and the memory of an endless stream."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """PHDStream: a step against the points present and the events of its batch, and its draws alone."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import cycle

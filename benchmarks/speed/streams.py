@@ -1,7 +1,5 @@
 """Every speed of streams that has a target, on one core, side by side with peers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,20 +17,11 @@ from benchmarks.speed.measure import Group
 from fastdp.noise import Key, discrete_laplace
 from fastdp.noise.words import Purpose, StreamId, WordStream
 from fastdp.perturbers import Hierarchy
-from fastdp.thresholds import Fixed, NoisyMax, ThresholdTask
+from fastdp.thresholds import NoisyMax, ThresholdTask
 from fastdp_kernels.streams.threshold_choice import divide_pairs
 from fastdp_lab.queries import random_ranges
 
-SCALES = {
-    "1": 1.0,
-    "10": 10.0,
-    "10^3": 1e3,
-    "2^22": 2.0**22,
-    "2^34": 2.0**34,
-    "2^36": 2.0**36,
-    "2^40": 2.0**40,
-    "2^44": 2.0**44,
-}
+SCALES = {"1": 1.0, "10": 10.0, "10^3": 1e3, **{f"2^{k}": 2.0**k for k in (22, 34, 36, 44)}}
 DRAWS = 2**20
 OPENDP_DRAWS = 10_000
 COPY = "np.copyto"
@@ -86,8 +75,6 @@ def noisy_max() -> Group:
     values, key, generator = item_counts(shared.HOLDOUT), Key.random(), np.random.default_rng(1)
     bound = shared.WIDE_BOUND
     task = ThresholdTask(shared.EPSILON, float(bound), shared.HOLDOUT, shared.MAX_RANGE, 2.0**-20)
-    ready = NoisyMax().start(task)
-    ready.observe(values)
 
     def whole() -> None:
         chooser = NoisyMax().start(task)
@@ -96,7 +83,6 @@ def noisy_max() -> Group:
 
     tasks: dict[str, Callable[[], Any]] = {
         "fastdp exact, histogram of 65,536 values included": whole,
-        "fastdp exact, histogram ready": lambda: ready.choose(key),
         "careful NumPy, float noise (unsafe), histogram included": lambda: numpy_peers.choose_threshold(
             values, bound, shared.EPSILON, shared.MAX_RANGE, generator
         ),
@@ -151,9 +137,6 @@ def whole_release() -> Group:
     def release(data: np.ndarray, prune: Any = "optimal") -> fastdp.Release:
         return fastdp.ToPS(shared.EPSILON, shared.BOUND, prune=prune).release(data)
 
-    def release_into(prune: Any = "optimal") -> None:
-        fastdp.ToPS(shared.EPSILON, shared.BOUND, prune=prune).publish(values, out=out)
-
     def careful(prune: int) -> np.ndarray:
         shape = numpy_peers.Shape(shared.FAN_OUT, 5 - prune, prune)
         return numpy_peers.release(
@@ -172,9 +155,7 @@ def whole_release() -> Group:
         COPY_OF_RELEASE: lambda: np.copyto(out, body),
         "copy of the published part into new memory": body.copy,
         "fastdp ToPS (prune optimal: 2)": lambda: release(values),
-        "fastdp ToPS (prune optimal: 2), into memory at hand": release_into,
         "fastdp ToPS, int32 input": lambda: release(integers),
-        "fastdp ToPS, prune = 3": lambda: release(values, 3),
         "careful NumPy ToPS, prune = 2, float noise (unsafe)": lambda: careful(2),
         "fastdp H_16^c (s = 0)": lambda: release(values, 0),
         "careful NumPy H_16^c (s = 0), float noise (unsafe)": lambda: careful(0),
@@ -194,19 +175,13 @@ def other_releases() -> Group:
     values, delta = item_counts(n), 1.0 / n**2
     body, out = values[shared.HOLDOUT :], np.empty(shared.PUBLISHED)
     parts = {"threshold": NoisyMax(), "epsilon": shared.EPSILON, "bound": shared.BOUND, "holdout": shared.HOLDOUT}
-    h_2, h_16 = Hierarchy(2, consistent=False, prune=0), Hierarchy(shared.FAN_OUT, prune=0)
-
-    def pak(**options: Any) -> np.ndarray:
-        return fastdp.PAK(shared.EPSILON, delta, shared.BOUND, n, **options).publish(values)
+    h_2 = Hierarchy(2, consistent=False, prune=0)
 
     tasks: dict[str, Callable[[], Any]] = {
         COPY_OF_RELEASE: lambda: np.copyto(out, body),
         "Adaptive": lambda: fastdp.Adaptive(shared.EPSILON, shared.BOUND, shared.HOLDOUT).release(values),
-        "PAK: S-PAK, running sums": pak,
-        "PAK: S-PAK, moving averages of 1,000": lambda: pak(average=1000),
-        "plain binary tree over all values": lambda: pak(threshold=Fixed(float(shared.BOUND))),
+        "PAK: S-PAK, running sums": lambda: fastdp.PAK(shared.EPSILON, delta, shared.BOUND, n).publish(values),
         "NM-E + H_2": lambda: fastdp.StreamPublisher(perturber=h_2, **parts).release(values),
-        "NM-E + H_16^c": lambda: fastdp.StreamPublisher(perturber=h_16, **parts).release(values),
     }
     return Group("other releases", tasks, limit=COPY_OF_RELEASE)
 

@@ -5,8 +5,6 @@
 ``--check`` fails where one is older.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import tomllib

@@ -1,7 +1,5 @@
 """Totals of 10^7 rows from Parquet and 10^6 in memory beside the polars group-by; of many text keys beside pandas."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import tempfile

@@ -233,7 +233,7 @@ class Run:
                         made.append(system.publisher(self._finite(system, first)))
                 else:
                     made.append(system)
-                chunks = self._columns(opened, made[0], self._read(opened, resume), kept)
+                chunks = self._columns(opened, system, made[0], self._read(opened, resume), kept)
                 yield from (columns for columns in chunks if columns[0].size)
                 _check_count(opened.name, made[0].n_seen, system.holdout, shorter)
 
@@ -256,8 +256,7 @@ class Run:
             )
         if self.picture is not None:
             # After --state has recorded the input, as every output.
-            drawn = system.complete(kept[0]) if isinstance(system, WholeStream) else kept[0]
-            drawn.plot(self.picture)
+            kept[0].plot(self.picture)
         return made[0]
 
     def _read(self, opened: ValueSource, resume: Resume) -> Iterator[Floats]:
@@ -273,10 +272,16 @@ class Run:
             before += chunk.size
 
     def _columns(
-        self, opened: ValueSource, publisher: Publisher, chunks: Iterator[Floats], kept: list[Release]
+        self,
+        opened: ValueSource,
+        system: Publisher | WholeStream,
+        publisher: Publisher,
+        chunks: Iterator[Floats],
+        kept: list[Release],
     ) -> Iterator[tuple[Floats, ...]]:
-        """Columns of the output by chunk; revised values and pictures need the full release, added to `kept`."""
-        if self.values == "published" and self.picture is None:
+        """Columns of the output by chunk; revised values, pictures and few values need a release, added to `kept`."""
+        few = isinstance(system, WholeStream) and system.few
+        if self.values == "published" and self.picture is None and not few:
             for chunk in chunks:
                 with self._named(opened, publisher, publisher.n_seen, chunk):
                     published = _publish_values(publisher, chunk)
@@ -285,7 +290,8 @@ class Run:
         values = np.concatenate([np.empty(0), *chunks])
         _check_count(opened.name, values.size, publisher.holdout)
         with self._named(opened, publisher, 0, values):
-            kept.append(publisher.release(values))
+            release = publisher.release(values)
+        kept.append(system.complete(release) if isinstance(system, WholeStream) else release)
         columns = [getattr(kept[0], COLUMNS[name]) for name in VALUES[self.values]]
         for begin in range(0, len(kept[0]), self.chunk_size):
             yield tuple(column[begin : begin + self.chunk_size] for column in columns)

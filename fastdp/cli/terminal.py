@@ -22,6 +22,7 @@ from fastdp.errors import AccuracyWarning, FastDPError, ParameterError, StateErr
 
 #: Options of Python's arguments, where the names differ.
 OTHERS = {
+    "column": ("x", "y", "moment", "event"),
     "format": ("time_format", "kind"),
     "frame": ("keys_file", "source"),
     "high": ("bound",),
@@ -32,15 +33,18 @@ OTHERS = {
     "path": ("output", "picture"),
     "rows": ("expected_rows",),
     "share": ("key_share",),
+    "statistics": ("stat",),
     "theta": ("threshold",),
     "time": ("moment",),
     "unit": ("time_unit",),
     "upper": ("--box X1 Y1",),
     "value": ("bound",),
 }
-#: "name = value", "name='value'", "name=5.0", or "name=" at the end of a word; no part of a longer name.
+#: "name = value", "name = (low, high)", "name, entry 0", "name='value'", "name=5.0", or "name=" at the end of a
+#: word; no part of a longer name.
 _ARGUMENT = re.compile(
-    r"(?<![\w.-])(?<!/ )(\w+)(?: = ('[^']*'|<\w+>|[^\s:,;()]+)|=(?:'(\w+)'|(\d+(?:\.\d+)?)(?=[\s,)])|(?=[\s,)]|$)))"
+    r"(?<![\w.-])(?<!/ )(\w+)(?: = ('[^']*'|<\w+>|\([^()]*\)|[^\s:,;()]+)|(?=, entry \d)"
+    r"|=(?:'(\w+)'|(\d+(?:\.\d+)?)(?=[\s,)])|(?=[\s,)]|$)))"
 )
 #: Calls around an argument: "time=fastdp.Time(..., missing='drop')", "Fixed(theta=2.0)".
 _CALL = re.compile(r"(?:\w+=)?(?:fastdp\.)?\b(?:Time|Value|Fixed)\((?:\.\.\., )?(?:theta=)?([^()]*)\)")

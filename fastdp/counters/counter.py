@@ -90,6 +90,7 @@ class Simple:
         return noise
 
     def open_draws(self, steps: int) -> int:
+        """Draws in a sum's error after `steps` values."""
         return steps
 
     def settle(self, state: Integers, noise: Integers) -> Integers:
@@ -134,6 +135,7 @@ class Block:
         return blocks + rest
 
     def check(self, state: Integers) -> None:
+        """ValueError unless steps can lead to every row."""
         if ((state[:, 0] < 0) | (state[:, 0] >= self.size)).any():
             raise ValueError("a counter out of range")
 
@@ -198,6 +200,7 @@ class BinaryTree:
         return trees * self.horizon.bit_count() + rest.bit_count()
 
     def check(self, state: Integers) -> None:
+        """ValueError unless steps can lead to every row."""
         if ((state[:, 0] < 0) | (state[:, 0] > self.horizon)).any():
             raise ValueError("a counter out of range")
 

@@ -155,11 +155,11 @@ def pick_column(column: str | None, names: Sequence[str] | None, width: int, whe
         raise DataError(f"{where} has {width} columns: expected --column, one of {listed(names, width)}")
     if names is not None and column in names:
         if list(names).count(column) > 1:
-            raise DataError(f"--column {column!r}: {where} has several columns of that name; expected a number")
+            raise DataError(f"column = {column!r}: {where} has several columns of that name; expected a number")
         return list(names).index(column)
     if is_index(column) and int(column) < width:
         return int(column)
-    raise DataError(f"--column {column!r}: {where} has no such column; expected one of {listed(names, width)}")
+    raise DataError(f"column = {column!r}: {where} has no such column; expected one of {listed(names, width)}")
 
 
 def is_index(column: str) -> bool:

@@ -170,7 +170,6 @@ def _worked(work: Callable[[Source], Integers], read: Callable[[Foreign], Source
 
 
 def _split(read: Callable[[Foreign], Source], part: Foreign, who: str, parts: int) -> list[Foreign]:
-    """Rows of a part by the part of their person."""
     rows = read(part).table()
     for i, field in enumerate(rows.schema):
         if arrow.types.is_dictionary(field.type):

@@ -267,7 +267,6 @@ def _open(frame: Foreign, columns: Sequence[str], dictionary: Sequence[str]) -> 
 
 
 def _added(frame: Foreign, empty: Source, work: Callable[[Source], Integers], who: str | None) -> Integers:
-    """Sum of `work` over parts of the frame, each of which has all rows of its persons."""
     columns = empty.columns
     if who is not None:
         frame = frame.repartition(_owner(lambda column: parts_of_persons(column, 2**31 - 1)[0], who))
@@ -323,7 +322,6 @@ def _owner(owned: Callable[[Foreign], Integers], name: str) -> Foreign:
 
 
 def _column(name: str) -> Foreign:
-    """Spark column called `name`, which may contain dots."""
     from pyspark.sql import functions as f
 
     return f.col("`{}`".format(name.replace("`", "``")))

@@ -155,7 +155,6 @@ class Shard:
         self._collect(times, values, keys, persons, None)
 
     def take(self, rows: Sequence[Mapping[str, object]]) -> None:
-        """Add rows, without those that are not accepted."""
         for _ in _read(self._job, rows, self.add):
             pass
 
@@ -254,7 +253,6 @@ def _seal(job: Job, shards: int, content: Json) -> bytes:
 
 
 def _open(job: Job, state: bytes, shards: int) -> Json:
-    """Content of a sealed state or share; StateError for another job's, parameters or number of shards."""
     opened = Seal(job.seal).open(bytes(state), "the state")
     with codec.decode_errors("the state"):
         content: Json = codec.decode(opened.frames[0])

@@ -109,6 +109,7 @@ class Entry:
 
     @property
     def extent(self) -> str:
+        """Return label and positions for a message."""
         where = [] if self.part is None else [f"part {self.part!r}"]
         if self.start is not None:
             where.append(f"[{self.start}, {'...' if self.stop is None else self.stop})")
@@ -117,10 +118,12 @@ class Entry:
         return " ".join(where) or "whole stream"
 
     def to_line(self) -> Json:
+        """Its line, without the state; floats as shortest decimals."""
         return {name: getattr(self, name) for name in _IN_LINE} | {"guarantee": self.guarantee.to_dict()}
 
     @classmethod
     def from_line(cls, line: Json, state: str) -> Entry:
+        """Entry of a line; else LookupError, TypeError or ValueError."""
         said = {**line["guarantee"], "derivation": tuple(line["guarantee"]["derivation"])}
         said |= {"rows": UnitRows.read(said["rows"]), "times": Times.read(said["times"])}
         fields = {name: line[name] for name in _IN_LINE}

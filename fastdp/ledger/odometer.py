@@ -297,7 +297,6 @@ class Account(NamedTuple):
 
 
 def _pack(number: int) -> bytes:
-    """Bytes that sort as the numbers do."""
     count = (number.bit_length() + 7) // 8
     return count.to_bytes(2) + number.to_bytes(count).rstrip(b"\0")
 
@@ -377,10 +376,9 @@ class Odometer:
         for edge in (start, stop):
             if edge is not None:
                 self._db.execute(
-                    "INSERT OR IGNORE INTO level SELECT ?1, ?2, ?3, ?4, ?5, coalesce((SELECT sum FROM level WHERE "
-                    "account = ?1 AND measure = ?2 AND scope = ?3 AND part = ?4 AND start < ?5 "
-                    "ORDER BY start DESC LIMIT 1), ?6)",
-                    (*key, edge, ZERO),
+                    "INSERT OR IGNORE INTO level SELECT ?, ?, ?, ?, ?, coalesce((SELECT sum FROM level WHERE "
+                    f"{_LEVELS} AND part = ? AND start < ? ORDER BY start DESC LIMIT 1), ?)",
+                    (*key, edge, *key, edge, ZERO),
                 )
         covered = f"{_LEVELS} AND part = ? AND start >= ?"
         values: tuple[object, ...] = (*key, start)
@@ -444,7 +442,6 @@ class Odometer:
         return None
 
     def released(self, stream: str, per: Period) -> set[int]:
-        """Periods that a release with public times meets."""
         found = set()
         for account in self._renewed(stream, per):
             for measure in (EPSILON, DELTA):

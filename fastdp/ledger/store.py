@@ -90,7 +90,6 @@ class LedgerState:
         return line
 
     def insert(self, number: int, text: str, seal: bytes) -> None:
-        """Insert a line, and its number in the first page."""
         self.db.execute("INSERT INTO line VALUES (?, ?, ?)", (number, text, seal))
         self.db.execute(f"PRAGMA user_version = {number}")
 
@@ -131,7 +130,6 @@ class LedgerState:
         return str(found[0]) if found else "not there"
 
     def reserved(self, number: int) -> Entry | None:
-        """Reserved release; None in any other state."""
         found = self._entries("id = ? AND state = 'reserved'", number)
         return found[0] if found else None
 
@@ -307,7 +305,6 @@ def _close(db: sqlite3.Connection) -> None:
 
 
 def _before_fork() -> None:
-    """Close all ledgers and lock until the fork is over."""
     _LOCK.acquire()
     for store in list(_stores):
         store.close()
@@ -407,8 +404,8 @@ class Store:
                         raise StateError(
                             f"{self.name} is damaged: its table {table!r} does not follow from its lines"
                         )
-            begins = "SELECT 1 FROM line WHERE substr(lower(hex(seal)), 1, length(?1)) = ?1"
-            if head is not None and not db.execute(begins, (head,)).fetchone():
+            begins = "SELECT 1 FROM line WHERE substr(lower(hex(seal)), 1, length(?)) = ?"
+            if head is not None and not db.execute(begins, (head, head)).fetchone():
                 raise StateError(
                     f"{self.name}: no line has the seal {head}; expected the ledger that had it, grown (its last "
                     "lines are missing, or it is another one)"

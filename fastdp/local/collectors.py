@@ -139,7 +139,6 @@ class CollectorMachine(Machine[Tally], Generic[M]):
         return Counted([good], column.size - good[0].size, 0, (column, slots))
 
     def read_messages(self, data: bytes | bytearray | memoryview, slot: int, most_reports: int | None) -> Counted:
-        """Reports in range of a buffer, and the number of refused messages."""
         reports, refused = read_messages(data, self.mechanism, most_reports)
         good = self._good(reports, np.asarray(slot))
         raw = as_bytes(data), str((slot, most_reports)).encode()
@@ -162,7 +161,6 @@ class CollectorMachine(Machine[Tally], Generic[M]):
         return Transition(after, lambda: count, partial(self.finish, after))
 
     def finish(self, state: Tally) -> None:
-        """Add pending reports in place, all or none."""
         adds = [add for waiting in state.pending for add in self.adds(state.totals, *waiting)]
         # One call of the interpreter, so that no interrupt can occur between the additions.
         list(map(operator.call, [*adds, state.pending.clear]))

@@ -198,7 +198,6 @@ class WindowDistribution:
         return WindowWeights(self.near, near_weight, far_weight, near_words, far_words, self.outputs)
 
     def weight(self, x: int, output: int) -> int:
-        """Words that give the output."""
         each, further = divmod(self.left_over, self.outputs)
         inside = x <= output < x + self.near
         return (self.near_weight if inside else self.far_weight) + each + (output < further)
@@ -209,7 +208,6 @@ class WindowDistribution:
         return (Term(0, self.outputs, -self._mean(Fraction(0)) * gain, gain),)
 
     def variance_at(self, x: Fraction) -> Fraction:
-        """Exact variance of one estimate, in squared steps."""
         n, m = self.near, self.outputs
         rounds, rest = divmod(self.left_over, m)
         inside = n * x * x + 2 * x * _sum(n) + _sum_of_squares(n)
@@ -285,7 +283,6 @@ class BitDistribution:
         return one if output == 1 else self.total - one
 
     def terms(self) -> tuple[Term, ...]:
-        """Terms of an estimate, unbiased up to one word in 2^64."""
         gain = Fraction(self.total * self.steps, self._rise)
         return (Term(0, self.outputs, -Fraction(self.low_weight * self.steps, self._rise), gain),)
 

@@ -226,7 +226,6 @@ def _attempt(distribution: GaussianDistribution, word: int, bits: _Bits) -> int 
 
 
 def _tail(distribution: GaussianDistribution, cell: int, bits: _Bits) -> int | None:
-    """Distance beyond the edge of a point under a geometric envelope; None above the curve."""
     while True:
         low, high = (_behind(distribution, cell + end, bits.bits) for end in bits.interval())
         # Two points above the curve, in different steps, have points below it between them.
@@ -236,7 +235,6 @@ def _tail(distribution: GaussianDistribution, cell: int, bits: _Bits) -> int | N
 
 
 def _behind(distribution: GaussianDistribution, place: Fraction, bits: int) -> tuple[int, bool] | None:
-    """Envelope's step at a point, and True below the curve; None beyond all steps."""
     context = Context(prec=80 + bits // 3)
 
     def decimal(number: Fraction) -> Decimal:

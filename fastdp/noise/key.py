@@ -195,6 +195,7 @@ class Key:
         raise AttributeError(f"{name}: a Key does not change")
 
     def again(self) -> Key:
+        """Key of a repeated simulation, with draws checked separately."""
         return self._derived(self._secret, drawn=None, family=self.family)
 
     @classmethod

@@ -56,7 +56,6 @@ class LaplaceDistribution:
 
     @cached_property
     def constants(self) -> Floats:
-        """Scale and offset as double-doubles: float64[4]."""
         constants: Floats = np.array([*self.scale_pair, *self.offset_pair])
         constants.flags.writeable = False
         return constants

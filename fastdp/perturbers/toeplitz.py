@@ -228,6 +228,7 @@ class Toeplitz:
 
     @property
     def epoch(self) -> int:
+        """Number of consecutive values whose noise is correlated."""
         return self.length or EPOCH
 
     def plan(self, epsilon: float, max_range: int) -> HierarchyShape:
@@ -278,6 +279,7 @@ class Toeplitz:
         return self.epoch * (2 if size > 1 else 1) + size
 
     def leaf_distribution(self, theta_steps: int, epsilon: float) -> GaussianDistribution:
+        """Distribution of each draw z, in grid steps."""
         return gaussian_distribution(Fraction(_sigma(self, theta_steps, epsilon)))
 
     def sum_noise(self, epsilon: float, resolution: float) -> SumNoise | None:

@@ -124,7 +124,6 @@ class SumNoise:
     bound: float = math.inf
 
     def draw(self, threshold: float) -> DrawnNoise:
-        """Distribution of a draw in grid steps, for a threshold."""
         return DrawnNoise(max(1, round(threshold / self.resolution)) * self.per_threshold + self.more, self.gaussian)
 
     def excess(self, thresholds: Floats | float) -> Floats:
@@ -151,7 +150,6 @@ class ErrorBars:
     width: float = MODEL_WIDTH
 
     def half_widths(self, confidence: float) -> Floats:
-        """Half-widths of intervals about the centres: float64[q]."""
         level = checked_confidence(confidence)
         steps = self.noise.quantiles(self.draws, level) * self.weight
         # A resolution that is no power of two rounds: a sum at the very edge must still count.
@@ -274,6 +272,9 @@ def rate_of_blocks(totals: Floats, noise: SumNoise, threshold: float, block: int
     sums = totals / threshold
     # Two leaves under one node of a consistent tree differ by their own noises alone.
     differences = np.diff(sums)[np.arange(1, sums.size) % noise.fan_out != 0] if noise.levels > 1 else np.diff(sums)
+    if sums.size == 1:
+        # One block shows no change: the level may have stepped from 0 within it.
+        differences = sums
     energy = float(np.mean(differences**2)) - 2.0 * drawn if differences.size else 0.0
     level = float(sums.mean()) / block if sums.size else 0.5
     rate = revision.cautious_rate(energy / (2.0 * block), level, drawn, block, 1.0 + differences.size / 2.0)

@@ -173,7 +173,6 @@ class RevisedStream:
         return np.append(missing, missing[-1])
 
     def error_bars(self, noise: SumNoise, starts: Integers, stops: Integers) -> ErrorBars:
-        """Errors of sums over [start, stop)."""
         rates, variance, growth = self._hidden
         cut, inside, shares = hidden_of_ends(starts, stops, self.edges, rates)
         behind = (stops - np.maximum(starts, self.edges[-1])).clip(0).astype(np.float64)
@@ -215,7 +214,6 @@ class RevisedStream:
         return self._form.before(stops)
 
     def values(self, count: int) -> Floats:
-        """First `count` values: float64[count]."""
         return np.diff(self.sums_before(np.arange(count + 1)))
 
 
@@ -293,7 +291,6 @@ class Waves:
         return np.interp(stops, self.points, self.sums)
 
     def split(self, edges: Indices) -> Indices:
-        """Edges of the blocks cut into equal pieces of 2^k values, at most 1 / FINE of the first period long."""
         lengths = np.diff(edges)
         most = 1 << max(int(math.log2(max(self.periods[0] / FINE, 1.0))), 0)
         parts = np.maximum(lengths // most, 1)
@@ -406,7 +403,6 @@ def _integrals(points: Floats, periods: tuple[float, ...]) -> Floats:
 
 
 def _rows(edges: Floats, periods: tuple[float, ...]) -> Iterator[tuple[slice, Floats]]:
-    """Yield slices of j, and integrals of every wave over [edges[j], edges[j + 1])."""
     for k in range(0, edges.size - 1, AT_ONCE):
         yield slice(k, k + AT_ONCE), np.diff(_integrals(edges[k : k + AT_ONCE + 1], periods), axis=0)
 

@@ -161,7 +161,6 @@ class CountParameters:
 
     @classmethod
     def of(cls, cells: CellParameters, epsilon: Fraction, shrink: bool) -> CountParameters:
-        """Constants of counts with `epsilon` for one event."""
         scale = noise_scale(Simple(), epsilon)
         # Cells are cut by deviations of half a point at least, so that the first counts' is compared with that; it
         # must not grow with a later noise that vanishes, or nothing would ever be cut.
@@ -248,7 +247,11 @@ class CountParameters:
         rate: Floats,
         elapsed: int,
     ) -> Growth:
-        """Growth in disjoint `nodes`; one is coarse if more points came than replacement explains."""
+        """Growth in disjoint `nodes`; one is coarse if more points came than replacement explains.
+
+        `gained`, `drawn`: of all nodes, noisy change since the last count, and its draws; `estimate`, `rate`: of
+        `nodes`, points and growth per step by that count.
+        """
         counts, total = gained[nodes], float(counted.projected[0])
         even = estimate * (elapsed * counted.rate[0] / total) if total > 0.0 else np.zeros(counts.size)
         came = np.maximum(counts, 0)
@@ -367,7 +370,6 @@ class AdaptiveMachine(PointParameters, PointMachine[AdaptiveState]):
     def _count_total(
         self, state: AdaptiveState, tree: Tree, come: Integers, gone: Integers, key: Key
     ) -> tuple[TotalCount, Tree]:
-        """The total's counter after these events, and `tree` moved to its estimate."""
         if self.total is None:
             return state.total, tree
         total = self.total.step(state.total, come.size - gone.size, state.n_steps, key)

@@ -87,7 +87,6 @@ class Tree(NamedTuple):
         return self._replace(score=_NONE, ends=_NONE)
 
     def bounds(self, plan: CellParameters) -> Corners:
-        """Lower and upper corners of all nodes, float64[v, d] each."""
         shape, corners = (self.first.size, plan.domain.dim), (plan.domain.lower, plan.domain.upper)
         index, lower, upper = np.empty(shape, np.int64), np.empty(shape), np.empty(shape)
         cell_codes.decode_tree(self.starts, self.parent, self.first, *corners, plan.fan_out, index, lower, upper)
@@ -298,7 +297,6 @@ def counted_leaves(plan: CellParameters, tree: Tree) -> tuple[Tree, Integers]:
 
 
 def _route_strays(plan: CellParameters, tree: Tree, net: Integers) -> None:
-    """Count points of a leaf outside the domain in the nearest sibling inside."""
     strays = np.diff(tree.ends[:, :2])[:, 0] - np.diff(tree.ends[:, 2:])[:, 0]
     barren = (tree.first < 0) & (tree.measure <= 0.0) & (strays != 0)
     for node in np.flatnonzero(barren).tolist():

@@ -44,10 +44,12 @@ class Domain(Protocol):
     """
 
     @property
-    def dim(self) -> int: ...
+    def dim(self) -> int:
+        """Number of coordinates of a point."""
 
     @property
-    def lower(self) -> Floats: ...
+    def lower(self) -> Floats:
+        """Lower corner of the bounding box, float64[d]."""
 
     @property
     def upper(self) -> Floats:
@@ -91,6 +93,7 @@ class Box:
         return f"Box({self.lower.tolist()}, {self.upper.tolist()})"
 
     def describe(self) -> dict[str, object]:
+        """The corners, for a state file and for noise keys."""
         return {"lower": self.lower.tolist(), "upper": self.upper.tolist()}
 
     identity = describe

@@ -128,6 +128,7 @@ class Polygons(Map):
         return f"Polygons(<{self.area:g}{' km^2' if self.geographic else ''}>, geographic={self.geographic})"
 
     def describe(self) -> Json:
+        """The small polygons for a state file; cut again they would differ."""
         shapely = load("shapely")
         raw = shapely.to_wkb(shapely.geometrycollections(self._tree.geometries))
         return {
@@ -137,6 +138,7 @@ class Polygons(Map):
         }
 
     def identity(self) -> dict[str, object]:
+        """The small polygons for noise keys, uncompressed: zlib's bytes vary."""
         shapely = load("shapely")
         plain = {name: getattr(self, name) for name in ("lower", "upper", "geographic")}
         return {**plain, "parts": shapely.to_wkb(shapely.geometrycollections(self._tree.geometries))}
@@ -145,6 +147,7 @@ class Polygons(Map):
     def from_description(
         cls, parts: bytes, lower: Json, upper: Json, geographic: bool, plane_area: float
     ) -> Polygons:
+        """The area restored from :meth:`describe`; ValueError if it is invalid."""
         shapely = load("shapely")
         try:
             whole = shapely.from_wkb(parts)

@@ -148,8 +148,7 @@ class PointMachine(Machine[S], Generic[S]):
     def codes(self, points: Values | None, name: str) -> Integers: ...
 
     @abstractmethod
-    def follow(self, state: S, added: Integers, removed: Integers, key: Key, chain: str) -> S:
-        """State after a batch of codes; `key` is this step's own."""
+    def follow(self, state: S, added: Integers, removed: Integers, key: Key, chain: str) -> S: ...
 
     @cached_property
     def root(self) -> KeptTree:

@@ -223,7 +223,6 @@ def name_target(error: BaseException, target: str) -> None:
 
 
 def _open_beside(final: Path) -> tuple[Path, BinaryIO, int]:
-    """Path of a new locked owner-only file, the file, and its final permissions."""
     while True:
         temporary = final.with_name(f".{final.name}.{secrets.token_hex(TOKEN_BYTES)}.tmp")
         # The umask can only be observed on a new file; this empty one gives no access to the one that is filled.

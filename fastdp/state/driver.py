@@ -63,7 +63,6 @@ class Replay:
 
     @classmethod
     def of(cls, chunk: Chunk, key: Key, before: str = "") -> Replay:
-        """Record of a chunk that follows the digest `before`."""
         fingerprint = hashlib.blake2b(bytes.fromhex(before), key=key.reveal(), person=b"fastdp replay 1")
         fingerprint.update(np.ascontiguousarray(chunk).tobytes())
         return cls(chunk.size, fingerprint.hexdigest())
@@ -105,7 +104,6 @@ class Journal:
         self._appends, self._records, self._end, self._whole, self._base = False, 0, 0, 0, 0
 
     def keeps(self, file: StateFile) -> bool:
-        """True for the kept file; StateError if under another key."""
         if self.kept is None or self.kept.real != file.real:
             return False
         if file.key != self.kept.key:

@@ -283,12 +283,10 @@ class StateFile:
 
     @property
     def _written(self) -> str:
-        """Name of the file, without links, in messages about writes."""
         return f"state file {self.real!r}"
 
     @property
     def redirected(self) -> bool:
-        """True if changed links lead the path to another file."""
         return os.path.realpath(self._absolute) != self.real
 
     def header(self) -> bytes | None:
@@ -396,7 +394,6 @@ def _errors(failed: str) -> Iterator[None]:
 
 
 def _absolute(path: object) -> str:
-    """Absolute path, links included: the current folder may change."""
     text = validation.path("path", path)
     with _errors(f"state file {text!r} in a current folder that is gone"):
         return text if Path(text).is_absolute() else str(Path.cwd() / text)

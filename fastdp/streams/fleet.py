@@ -533,7 +533,6 @@ class Fleet:
 
 
 def _flat(description: object, name: str = "") -> Json:
-    """Public parameters of a mechanism as a flat dictionary, nested ones under dotted names."""
     if not isinstance(description, dict):
         return {name: description}
     parts = (_flat(each, f"{name}.{inner}".lstrip(".")) for inner, each in description.items())

@@ -212,7 +212,6 @@ class PAKParameters(Machine[PAKState], Keyed):
 
     @cached_property
     def grid(self) -> Grid:
-        """The grid to the bound; ``clip=False``: to a value that noise exceeds with probability 2^-54."""
         top = self.bound if self.clip else self._highest()
         least = self.epsilon_lag if self.holdout else self.epsilon
         levels = max(self.length - self.holdout, self.holdout).bit_length()
@@ -249,7 +248,6 @@ class PAKParameters(Machine[PAKState], Keyed):
         return ThresholdTask(self.epsilon_threshold, self.bound, holdout, self.length, resolution, self.epsilon)
 
     def guarantee(self, *, simulated: bool) -> Guarantee:
-        """Threshold and sum share the first values, the tree has the others (section III-C)."""
         levels = (self.length - self.holdout).bit_length()
         whole = Guarantee(
             epsilon=self.epsilon,

@@ -31,6 +31,7 @@ from fastdp.kinds import Floats
 from fastdp.noise.key import Binding, Key
 from fastdp.noise.sampler import draw_scale, group_share, noise_distribution
 from fastdp.perturbers import Blocks, Flat, Hierarchy, HierarchyShape, Perturber, Toeplitz
+from fastdp.perturbers.block_noise import Total
 from fastdp.record import Checked, Choice, Kind, PartOf, Real, Whole, parameter, record, shared, values_of
 from fastdp.releases.intervals import SumNoise
 from fastdp.smoothers import Smoother
@@ -204,7 +205,6 @@ class StreamParameters:
 
     @cached_property
     def loss(self) -> float:
-        """Total budget: epsilon, or x with rho = x^2 / 2."""
         if not self.gaussian:
             return self.epsilon
         return max(self._zcdp_loss, gaussian_loss(self.epsilon, self.delta, self.distance))
@@ -274,7 +274,7 @@ class StreamParameters:
     @cached_property
     def noise(self) -> SumNoise | None:
         """Noise of sums, for intervals; None if unknown: users' perturbers, hats, renewed thresholds."""
-        if self.renewal is not None or type(self.perturber) not in (Blocks, Flat, Hierarchy, Toeplitz):
+        if self.renewal is not None or type(self.perturber) not in (Blocks, Flat, Hierarchy, Toeplitz, Total):
             return None
         if isinstance(self.perturber, Toeplitz):
             return self.perturber.sum_noise(self.publish_epsilon, self.grid.resolution)
@@ -314,7 +314,6 @@ class StreamParameters:
 
     @cached_property
     def warm_up(self) -> int:
-        """Last values of the hold-out, released as blocks and not seen by the threshold."""
         return self.perturber.warm_up(self.holdout) if isinstance(self.perturber, Blocks) else 0
 
     @cached_property
@@ -324,7 +323,6 @@ class StreamParameters:
 
     @cached_property
     def period(self) -> int | None:
-        """Values published under one threshold; None if it never changes."""
         return None if self.renewal is None else self.renewal.trees * self.plan.tree_blocks * self.plan.block
 
     @cached_property
@@ -352,7 +350,6 @@ class StreamParameters:
         return noise_key(self, secret)
 
     def noise_keys(self, secrets: Sequence[Key]) -> list[Key]:
-        """:meth:`noise_key` of secrets, all or none bound."""
         if not secrets or secrets[0].binding is not Binding.ROOT:
             return list(secrets)
         composition = encoded(self, secrets[0])

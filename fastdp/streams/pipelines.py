@@ -304,7 +304,6 @@ class FixedBlocks:
     def _add_noise(
         self, progress: Progress, noise: TreeNoise | None, sums: Integers
     ) -> tuple[TreeNoise | None, int, Chain, SmootherState]:
-        """Turn closed blocks' sums into released totals, in place."""
         begin, released, chain, memory = 0, progress.released, progress.chain, progress.smoother
         distribution = self.distributions[progress.theta_steps]
         if distribution is not None:
@@ -378,7 +377,6 @@ class AdaptiveBlocks:
 
     @cached_property
     def lengths(self) -> Floats | None:
-        """Query lengths for counts of events; else None."""
         return block_lengths.lengths_of_events(self.shape)
 
     @cached_property
@@ -543,7 +541,6 @@ class AdaptiveBlocks:
         return bound if unit >= bound / theta_steps else int(unit * theta_steps)
 
     def clips(self, progress: Progress) -> bool:
-        """True if released sums show theta far below the values."""
         memory, steps = progress.smoother, progress.theta_steps
         if self.events or not memory.size or self.steps(steps, memory) >= self.grid.bound_steps:
             return False

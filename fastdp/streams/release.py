@@ -18,8 +18,9 @@ from fastdp.kinds import Floats, Values
 from fastdp.ledger import Ledger
 from fastdp.ledger.ledger import charge, stream_key
 from fastdp.noise.key import Key
-from fastdp.perturbers.block_noise import Blocks, Focus
+from fastdp.perturbers.block_noise import Blocks, Focus, Total
 from fastdp.releases.release import Release
+from fastdp.smoothers import Recent
 from fastdp.state.driver import LOG
 from fastdp.streams.methods import Adaptive
 from fastdp.streams.parameters import (
@@ -61,6 +62,9 @@ def release(
 
     Nothing is withheld: the threshold is chosen from all values, for at most a tenth of epsilon.  Other methods:
     ``fastdp.ToPS(epsilon, bound, expected_length=len(values)).release(values)``.
+
+    Of 2 to 1,000 values at an epsilon up to 1 only the total is released, and each value is published as the mean:
+    the noise of several blocks would hide it.  A public threshold, a focus or a season gives blocks.
 
     Parameters
     ----------
@@ -155,6 +159,13 @@ POORLY_CHOSEN = 1.0
 NOT_CHOSEN = 0.1
 #: A theta below this share of the bound clips nearly everything: the stream has too few nonzero values.
 NEXT_TO_NOTHING = 2.0**-26
+#: Up to so many values and this epsilon of a value all are one block: at the bound, its noise is that of one number.
+FEW, FEW_EPSILON = 1000, 1.0
+#: So many values times epsilon choose a theta for it; with fewer it would be next to 0 too often, and is the bound.
+FEW_CHOOSE = 400.0
+#: A theta that is too small costs most: the bound over so many is the least one, a candidate e times larger loses so
+#: many noise scales, and the chosen one is doubled.
+FEW_STEPS, FEW_SLOPE, FEW_MARGIN = 32, 1.0, 2.0
 
 
 class WholeStream:
@@ -194,6 +205,12 @@ class WholeStream:
         self.epsilon, self.bound, self.max_range = whole.epsilon, bound, whole.max_range
         self.contributions, self.delta, self._whole = whole.contributions, whole.delta, whole
         self.perturber, self.nonfinite = blocks, nonfinite
+        usual = blocks == Blocks() and self.threshold == ScaleFree()
+        #: True if one number is released: the total.
+        self.few = usual and 1 < self.size <= FEW and whole.unit_epsilon <= FEW_EPSILON
+        if self.few:
+            parts = {"perturber": Total(length=self.size), "smoother": Recent(), "max_range": self.size}
+            whole = self._whole = altered(whole, **parts, resolution=resolution)
         self.share = self._share(whole, resolution)
         #: Composition of the published stream, except theta.
         self.composition = _published(whole, resolution, self.share)
@@ -215,7 +232,10 @@ class WholeStream:
         if not isinstance(self.threshold, ScaleFree):
             return most
         tenth = _published(whole, resolution, most)
-        resolved = self.threshold.chooser(_task(tenth, whole.unit_epsilon * most, self.size)).resolved
+        if self.few:
+            resolved = WELL_CHOSEN if self.size * whole.unit_epsilon >= FEW_CHOOSE else 0.0
+        else:
+            resolved = self.threshold.chooser(_task(tenth, whole.unit_epsilon * most, self.size)).resolved
         if resolved < POORLY_CHOSEN:
             instead = "the threshold is chosen poorly"
             if resolved < NOT_CHOSEN:
@@ -233,7 +253,9 @@ class WholeStream:
 
     @cached_property
     def task(self) -> ThresholdTask:
-        return _task(self.composition, self._whole.unit_epsilon * self.share, self.size)
+        task = _task(self.composition, self._whole.unit_epsilon * self.share, self.size)
+        # Candidates are whole steps.
+        return replace(task, resolution=self.bound / FEW_STEPS) if self.few else task
 
     @property
     def guarantee(self) -> Guarantee:
@@ -260,21 +282,34 @@ class WholeStream:
         return self.complete(self.machine((floats,)).release(floats, "values", self._key, warns=True))
 
     def complete(self, made: Release) -> Release:
-        """The release of :meth:`publisher`, with the threshold's loss and the values above it."""
+        """The release of :meth:`publisher`, with the threshold's loss and the values above it; of few, the mean."""
         noise = made.noise
         if noise is not None and self.share and isinstance(self.threshold, ScaleFree):
             noise = replace(noise, above=self.threshold.share_above(self.task), bound=self.bound)
-        return replace(made, guarantee=self.guarantee, noise=noise)
+        values = made.values
+        if self.few:
+            # Nothing was online: there is no prediction to keep.
+            values = made.revised.clip(0.0, made.threshold)
+            values.flags.writeable = False
+        return replace(made, values=values, guarantee=self.guarantee, noise=noise, _prefix={})
+
+    def chooser(self) -> Chooser:
+        """Empty chooser of theta."""
+        if not isinstance(self.threshold, ScaleFree):
+            return self.threshold.start(self.task)
+        # Without warnings: this class has its own.
+        return self.threshold.chooser(self.task, slope=FEW_SLOPE if self.few else None)
 
     def machine(self, parts: Iterable[Floats]) -> Schedule:
         """The published stream under theta, chosen from `parts`: all values, finite, in chunks."""
         composition, rule = self.composition, self.threshold
         if self.share or not rule.uses_holdout:
-            # Without warnings: this class has its own.
-            chooser: Chooser = rule.chooser(self.task) if isinstance(rule, ScaleFree) else rule.start(self.task)
+            chooser = self.chooser()
             for part in parts:
                 chooser.observe(part)
             theta = chooser.choose(held_out(self._key, chooser.pack()))
+            if self.few:
+                theta = min(FEW_MARGIN * theta, self.bound)
             LOG.info("%s: threshold chosen: %g, from all %d values", type(self).__name__, theta, self.size)
             if theta < NEXT_TO_NOTHING * self.bound:
                 # Theta is public from here on.

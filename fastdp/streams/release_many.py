@@ -311,7 +311,6 @@ class RowPass:
     def _replace_nonfinite(
         self, values: Floats, starts: Indices, counts: Indices, which: Indices, wrong: int, before: int
     ) -> tuple[Floats, Indices]:
-        """Values with zeros for non-finite ones; DataError for the first, in row `wrong`, if refused."""
         rows = [values[begin : begin + count] for begin, count in zip(starts.tolist(), counts.tolist(), strict=True)]
         names = (f"streams[{i}]" for i in which.tolist())
         rows = [self.composition.finite(row, before, name) for row, name in zip(rows, names, strict=True)]
@@ -384,7 +383,6 @@ class RowPass:
         return noise
 
     def _noise(self, batch: RowBatch, closed: Indices, *, nodes: bool = False) -> Integers:
-        """Noise of trees for `closed` blocks a row: int64[n, trees, w]."""
         c, n = self.composition, batch.steps.size
         trees = -(-int(closed.max()) // c.plan.tree_blocks)
         if trees == 0:

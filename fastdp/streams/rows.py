@@ -97,7 +97,6 @@ class Rows(ABC):
 
 
 def _as_wide(parts: Sequence[Array]) -> list[Array]:
-    """Arrays that differ in their last dimension alone, padded with zeros."""
     most = max(part.shape[-1] for part in parts) if parts[0].ndim > 1 else 0
     widths = ([(0, 0)] * (part.ndim - 1) + [(0, most - part.shape[-1])] for part in parts)
     return [np.pad(part, width) if most else part for part, width in zip(parts, widths, strict=True)]
@@ -129,7 +128,6 @@ class AdaptiveRows(Rows):
 
     @classmethod
     def of(cls, machine: object, key: Key) -> AdaptiveRows | None:
-        """Rows for `machine`; None if it has no such pass."""
         if not isinstance(machine, Schedule) or machine.composition.task.holdout or machine.composition.warm_up:
             return None
         pipeline = machine.pipeline(key)

@@ -80,7 +80,6 @@ class StreamState(NamedTuple):
         pending.clear()
 
     def check(self) -> None:
-        """StateError if an interrupt left the chooser's values unknown."""
         if self.pending and self.pending[0] is UNKNOWN:
             raise StateError(
                 "an earlier call was interrupted while it read the hold-out: expected a new publisher (one that "
@@ -197,7 +196,6 @@ class Schedule(Machine[StreamState]):
         return self.composition.threshold.start(self.composition.renewal_task)
 
     def stage(self, progress: Progress) -> tuple[Stage, int]:
-        """Stage of the next value, and values left in it."""
         c = self.composition
         if progress.theta_steps == 0:
             return "holdout", c.task.holdout - progress.n_seen

@@ -293,7 +293,6 @@ class Answers:
         return moved.within(np.maximum(least.low, found.low), moved.high)
 
     def _unclipped(self, part: _Part, column: str, ask: _Ask) -> _Part | None:
-        """`part` with the estimated excess beyond the clip; None if that is unknown."""
         if not part.value.size:
             return part
         low, high = self._released.tails[column].ends
@@ -315,7 +314,6 @@ class Answers:
         return low.after + high.after <= UNSEEN * whole
 
     def _totals(self, name: str, column: str) -> tuple[Floats, ...]:
-        """Revised sums of values, not deviations."""
         i = self._index(name, column)
         found = self._revised(i).values
         quantity = self._released.quantities[i]
@@ -325,7 +323,6 @@ class Answers:
         return tuple(each * quantity.resolution for each in found)
 
     def _share(self, name: str, column: str, ask: _Ask) -> tuple[Floats, Floats]:
-        """Shares of ranges, and of their nodes, in all."""
         # Where sums may cancel out, rows say more about the size of a part.
         both = column != ROWS and self._released.tails[column].clip[0] < 0.0
         if both and self._released.index("count") is not None:

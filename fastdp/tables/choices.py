@@ -156,7 +156,6 @@ class Tail:
 
     @classmethod
     def unknown(cls, clip: tuple[float, float], bound: tuple[float, float] | None) -> Tail:
-        """The tail of which nothing is released."""
         return cls(clip, tail_edges(clip, bound), np.empty(0, np.int64), 0.0)
 
     @cached_property
@@ -320,7 +319,7 @@ class ValueCounts:
         return abs(self.bound[side > 0])
 
     def observe(self, values: Floats) -> None:
-        """Add finite values; one of 0 or of the other sign counts as 0."""
+        """Add finite values; one of the other sign counts as 0."""
         for side, chooser in self._choosers.items():
             chooser.observe(values if side > 0 else -values)
 

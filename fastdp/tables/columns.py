@@ -257,7 +257,6 @@ class Numbers:
 
     @property
     def pairs(self) -> Integers:
-        """The pairs by number: int64[size, 2]."""
         return self._pairs[: self.size]
 
     def of(self, first: Integers, second: Integers, *, learns: bool = True) -> Integers:
@@ -456,7 +455,6 @@ class Entries:
         return numbers
 
     def missing(self) -> int:
-        """Number of the missing entry, which is added."""
         kind = self.values[0].type if self.values else arrow.null()
         return int(self.of(arrow.nulls(1, kind))[0][0])
 
@@ -526,7 +524,6 @@ class Keys:
         return node
 
     def check_type(self, name: str, kind: pa.DataType) -> None:
-        """ParameterError unless given entries can have this Arrow type."""
         check_single(arrow.nulls(0, kind))
         self._entries[self.names.index(name)].of_type(kind, refuses=True)
 

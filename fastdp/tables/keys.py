@@ -245,6 +245,7 @@ def selected_interval(noisy: Integers, rule: KeyRule, confidence: float) -> tupl
 
 
 def _least(error: float, tail: Callable[[Floats], Floats], count: int, far: float) -> Floats:
+    """Least distances in [0, `far`] at which the falling `tail` is at most `error`, float64[count], by bisection."""
     low, high = np.zeros(count), np.full(count, far)
     low_enough = tail(low) <= error
     for _ in range(64):
@@ -255,7 +256,6 @@ def _least(error: float, tail: Callable[[Floats], Floats], count: int, far: floa
 
 
 def _log_tail(distribution: Distribution, least: Floats) -> Floats:
-    """ln P[Z >= least], interpolated between integers."""
     if isinstance(distribution, GaussianDistribution):
         found: Floats = special.log_ndtr((0.5 - least) / float(distribution.sigma))
         return found

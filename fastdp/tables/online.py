@@ -61,7 +61,6 @@ def row(given: Any, names: Sequence[str], read: Callable[[Any], T | None]) -> tu
 
 
 def _only(column: Any) -> Any:
-    """The only entry of a list; None for other columns."""
     return column[0] if type(column) is list and len(column) == 1 else None
 
 
@@ -322,7 +321,6 @@ class OnlineKeys:
         return found
 
     def learned_one(self, entries: tuple[object, ...]) -> tuple[OnlineKeys, int]:
-        """The same for the key of one row."""
         code = self.known.get(entries, self.size)
         if code < self.size:
             return self, code
@@ -335,7 +333,10 @@ class OnlineKeys:
     def after(
         self, cells: tuple[Integers, Integers, Integers], span: tuple[int, int], start: int, rule: KeyNoise, key: Key
     ) -> OnlineKeys:
-        """The state after windows [first, last), from cells: windows, keys, weights, int64[n] each."""
+        """The state after windows `span`, [first, last), from cells: windows, keys, weights, int64[n] each.
+
+        `start`: the first window of all, from which thresholds count.
+        """
         old, named, new = len(self.facts), self.table.named()[: self.size], np.zeros((self.size, 3), np.int64)
         new[:old], new[old:, 2] = self.facts, HIDDEN
         if self.size > old:
@@ -343,9 +344,9 @@ class OnlineKeys:
             new[old:, 1] = binding.draw_cells(zeros, [rule.noise], own, 0, named[old:])[0, 0]
         running, bars, begins = new.T
         windows, codes, weights = cells
-        hot = np.zeros(self.size, np.bool_)
-        hot[codes] = True
-        hidden = np.flatnonzero((begins == HIDDEN) & (hot | (running > 0)))
+        weighed = np.zeros(self.size, np.bool_)
+        weighed[codes] = True
+        hidden = np.flatnonzero((begins == HIDDEN) & (weighed | (running > 0)))
         place: Integers = np.full(self.size, -1, np.int64)
         place[hidden] = np.arange(hidden.size)
         length = max(1, CELLS // max(1, hidden.size))
@@ -384,7 +385,6 @@ class OnlineKeys:
         return found
 
     def with_part(self, part: bytes) -> OnlineKeys:
-        """The state with a part that :meth:`parts` wrote; ValueError if it fits no keys."""
         kind, _, raw = part.partition(b":")
         if kind == _NAMES:
             table = arrow.ipc.open_stream(raw).read_all()

@@ -106,7 +106,6 @@ class TablePlan:
 
     @property
     def chooses(self) -> list[ColumnPlan]:
-        """Columns whose clip is chosen."""
         return [column for column in self.columns if column.chooses]
 
     @cached_property
@@ -133,12 +132,10 @@ class TablePlan:
 
     @property
     def has_others(self) -> bool:
-        """True if the rows of all keys that are not released are one more key."""
         return self.private is not None and self.private.others
 
     @property
     def contributions(self) -> int:
-        """Most rows of one unit that count in a period."""
         if not isinstance(self.unit, Person):
             return self.unit.k
         return self.unit.rows if isinstance(self.unit.rows, int) else self.chosen_rows
@@ -181,7 +178,6 @@ class TablePlan:
 
     @property
     def counts_rows(self) -> bool:
-        """True if the number of rows is wanted, or needed for means."""
         return any(each.column == ROWS or each.kind in ("mean", "var", "std") for each in self.statistics)
 
     @cached_property
@@ -255,7 +251,6 @@ class TablePlan:
         return Released(*public, measured, tails, self.budget.guarantee(simulated=simulated), taken=taken)
 
     def times_of(self, unit: UnitRows) -> Times | None:
-        """Times from `start` to `stop`, if given and no unit is cut."""
         if self.time is None or self.calendar is None or self.start is None or self.stop is None or self.taken:
             return None
         ends = self.calendar.edge(self.start), self.calendar.edge(self.stop)

@@ -223,7 +223,6 @@ class TableRelease:
 
     @property
     def noise_fingerprint(self) -> str | None:
-        """Fingerprint of the key; None in a simulation."""
         return None if self.key.simulated else self.key.fingerprint()
 
     def check(self) -> None:
@@ -313,7 +312,6 @@ class TableRelease:
         return self._release(plan, keys, None, None, counted, clips)
 
     def _add(self, plan: TablePlan, quantities: list[Quantity] | None, into: list[Integers]) -> tuple[int, int]:
-        """Fill arrays by an engine; numbers of persons' rows that count, and of dropped ones."""
         assert self.source.add is not None  # noqa: S101 - an engine's
         sums, begin = self.source.add(PartReading(plan, hashing_of(self.key), quantities), plan.who), 0
         for each in into:
@@ -334,7 +332,6 @@ class TableRelease:
         clips: Clips,
         published: Integers | None = None,
     ) -> Released:
-        """Exact sums of windows and keys, and noisy ones; `published` counts have noise."""
         span, budget = (plan.start or 0, plan.stop or 0), plan.budget
         quantities = plan.quantities(clips)
         beyond, dropped = _Beyond(plan, quantities), 0 if kept is None else kept.dropped
@@ -397,7 +394,6 @@ class _Beyond:
 
     @property
     def rows(self) -> int:
-        """Rows in released cells, where there are columns."""
         return int(self._rows[0])
 
     def watched(self, batches: Iterator[CellRows]) -> Iterator[CellRows]:

@@ -53,7 +53,6 @@ class Statistic:
 
     @property
     def name(self) -> str:
-        """Name in a frame: "kwh_sum", or "count"."""
         return self.kind if self.column == ROWS else f"{self.column}_{self.kind}"
 
     @property
@@ -298,7 +297,6 @@ class Released:
 
     @property
     def sums(self) -> tuple[Measured, ...]:
-        """Sums of every level, the cells first."""
         return tuple(each for each in self.measured if not each.quantities[0].counts)
 
     @property

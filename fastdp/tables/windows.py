@@ -155,7 +155,6 @@ class WindowsMachine(Machine[WindowsState]):
         return Batch(instants, floats, named, digests, _NEVER)
 
     def _read_one(self, times: Any, values: Any, keys: Any, who: Any) -> Batch | None:
-        """The same of one row in plain types, without Arrow; None for other rows."""
         plan = self.plan
         moment = online.instant(times, self.time, self.calendar.zone)
         if moment is None or plan.has_entries:
@@ -173,7 +172,6 @@ class WindowsMachine(Machine[WindowsState]):
         return tuple(column.name for column in self.plan.columns)
 
     def _code(self, entries: tuple[object, ...], keys: Any) -> int:
-        """Number of the listed key with these entries; -1 if it is not listed."""
         code = self._codes.get(entries, -1)
         if code < 0:
             code = int(self._keys(keys, 1)[0])
@@ -246,7 +244,6 @@ class WindowsMachine(Machine[WindowsState]):
 
     @cached_property
     def no_sums(self) -> Integers:
-        """The sums of no window."""
         none: Integers = np.zeros((len(self.quantities), 0, self.table.size), np.int64)
         return none
 
@@ -311,7 +308,6 @@ class WindowsMachine(Machine[WindowsState]):
         return clock, 0, np.array([row]), keys
 
     def _clock(self, state: WindowsState, batch: Batch, windows: Integers) -> tuple[int, Flags]:
-        """Clock after the batch, and flags of late rows, row by row."""
         clock = max(state.clock, batch.to)
         if self.delay is None or not windows.size:
             return clock, windows < state.closed

@@ -233,8 +233,7 @@ class CountedHoldout(ABC):
         return noise_distribution(self._noise, self.sensitivity, self._epsilon)
 
     @abstractmethod
-    def scores(self) -> Integers:
-        """Score of each candidate without noise, int64[candidates]."""
+    def scores(self) -> Integers: ...
 
     @abstractmethod
     def choices(self, key: Key, count: int) -> Floats:

@@ -66,6 +66,7 @@ class NoisyMax:
     rule: ClassVar[int] = 1
 
     def candidate_step(self, bound: float) -> float:
+        """Distance of candidates; ParameterError if `step` does not fit the bound."""
         if self.step is None:
             if MIN_WHOLE <= bound <= MAX_WHOLE:
                 return 1.0
@@ -95,7 +96,6 @@ class _NoisyMaxChooser(CountedHoldout):
         self._bin(as_floats(as_column(values, "values")), self.counts)
 
     def observe_unchecked(self, values: Floats) -> bool:
-        """Count `values`; True if all are finite, else discard this chooser."""
         return not self._bin(values, self.counts)
 
     def _bin(self, values: Floats, counts: Integers) -> bool:

@@ -123,7 +123,6 @@ class SmoothNoise:
         return {"laplace": 2.0**-25, "gaussian": 2.0**-22, "cauchy": 2.0**-16}[self.name]
 
     def draw(self, key: Key) -> float:
-        """One draw of Z by inverse CDF; small tails take further words."""
         stream = StreamId(Purpose.THRESHOLD)
         word = word_at(key, stream, 0)
         leading, bits = word >> 1, 63
@@ -228,10 +227,12 @@ class SmoothRule(ABC):
     gamma: float = 2.0
 
     @abstractmethod
-    def kappa(self, task: ThresholdTask) -> float: ...
+    def kappa(self, task: ThresholdTask) -> float:
+        """Factor of the noise's scale."""
 
     @abstractmethod
-    def offset(self, task: ThresholdTask) -> float: ...
+    def offset(self, task: ThresholdTask) -> float:
+        """Number added to Z."""
 
     def smooth_noise(self, task: ThresholdTask) -> SmoothNoise:
         return calibrate(self.noise, task.epsilon, self._delta(task), self.gamma)
@@ -379,7 +380,6 @@ class TruePercentile:
 
 
 def _in_cells(quantile: int, shift: float, bound: int) -> float:
-    """Middle of the cell of `quantile` + `shift`, in grid steps; no quantile lies on a border."""
     if not math.isfinite(shift):
         return shift
     cell = max(1, bound // CELLS)

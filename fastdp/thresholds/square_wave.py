@@ -265,10 +265,12 @@ class SquareWave:
 
     @property
     def logarithmic(self) -> bool:
+        """True if the scale is logarithmic."""
         return self.scale == "logarithmic"
 
     @property
     def n_bins(self) -> int:
+        """Number of bins of the estimate."""
         if self.bins is not None:
             return self.bins
         return OCTAVES * BINS_PER_OCTAVE if self.logarithmic else DEFAULT_BINS
@@ -284,6 +286,7 @@ class SquareWave:
         return QuantileChooser(task, release, clip=True, sort=False)
 
     def client(self, task: ThresholdTask) -> local.SquareWave:
+        """Mechanism of the reports, on [0, bound]; ParameterError if theta could not be chosen."""
         LOCAL_EPSILON.check("publish_epsilon", self._noise_epsilon(task))
         if task.bound < 2.0 * MIN_WIDTH * local.SquareWave.STEPS:
             raise ParameterError(f"bound = {task.bound!r}: expected at least {2 * MIN_WIDTH * 2**20:.2g}")
@@ -293,6 +296,7 @@ class SquareWave:
         return local.SquareWave(self._report_epsilon(task), low=0.0, high=task.bound)
 
     def estimate(self, client: local.SquareWave, counts: Integers) -> local.Distribution:
+        """Distribution of the values, from counts of reports."""
         if isinstance(client, local.LogSquareWave):
             if self.method == "concave":
                 return concave_estimate(client, counts, self.n_bins)
@@ -302,6 +306,7 @@ class SquareWave:
         return client.estimate_counts(counts, self.n_bins, "ems", accelerate=self.accelerate)
 
     def choose_from(self, distribution: local.Distribution, task: ThresholdTask) -> float:
+        """Theta in units of the input, from one step of the clients' grid up."""
         if self.method == "percentile":
             theta = distribution.quantile(self.percentile)
         else:

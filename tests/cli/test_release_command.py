@@ -250,6 +250,17 @@ def test_columns_are_those_of_the_release(suffix, write_input, run, values, tmp_
             np.testing.assert_array_equal(found[name], wanted[name])
 
 
+@pytest.mark.parametrize("told", ["published", "both"])
+def test_few_values_of_a_counted_file_are_those_of_the_release_function(told, write_input, bare, values, tmp_path):
+    expected = fastdp.release(values[:900], 0.5, 200.0, seed=5)
+    out = tmp_path / "out.csv"
+    done = bare(write_input(".npy", values[:900]), "-o", out, "--values", told, "--chunk-size", 77)
+    assert done.exit_code == 0, done.output
+    names = ("value", "revised") if told == "both" else ("value",)
+    for name, found in zip(names, np.loadtxt(out, delimiter=",", skiprows=1, ndmin=2, unpack=True), strict=True):
+        np.testing.assert_array_equal(found, expected.values if name == "value" else expected.revised)
+
+
 @pytest.mark.parametrize("suffix", OUTPUTS)
 def test_outputs_say_what_they_are_the_same_each_time(suffix, write_input, run, values, tmp_path):
     source, files = write_input(".npy", values), []

@@ -254,7 +254,7 @@ REFUSED = [
     (["--max-depth", "99"], "--max-depth"),
     (["--sensitivity", "0"], "--sensitivity 0"),
     (["--initial", "1"], "--initial 1.0: expected a number of at least 0 and below 1"),
-    (["--x", "place"], "has no such column"),
+    (["--x", "place"], "--x 'place': "),
     (["--key-file", "nowhere"], "No such file or directory"),
 ]
 

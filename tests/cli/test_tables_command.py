@@ -300,5 +300,8 @@ def test_files_that_are_refused(run, tmp_path):
         assert told in done.stderr
         assert "secret" not in done.output
     said = "time=fastdp.Time(..., start=, stop=), Time(unit=), fewer keys (keys=), every = '1d', clip=2.0"
+    with click.Context(main.get_command(click.Context(main), "aggregate")):
+        assert in_options("statistics, entry 0: no") == "--stat, entry 0: no"
     with click.Context(main.get_command(click.Context(main), "totals")):
+        assert in_options("bound = (2.0, 1.0): no") == "--bound (2.0, 1.0): no"
         assert in_options(said) == "--start, --stop, --time-unit, fewer keys (--key), --every '1d', clip=2.0"

@@ -12,7 +12,7 @@ import pytest
 
 import fastdp
 from fastdp.engines import Job
-from fastdp.engines.windows import Columns, Shard, columns_of, is_person, merge, owned, owners
+from fastdp.engines.windows import Columns, Shard, clock, columns_of, is_person, merge, owned, owners
 from fastdp.errors import BudgetError, DataError, ParameterError, StateError
 from tests.engines import scenes
 from tests.engines.windows import (
@@ -98,6 +98,13 @@ def test_late_rows_change_nothing(tmp_path: Path) -> None:
     timely = [row for row in rows if row not in late]
     before, after = ([row for row in timely if (row["at"] < middle) is early] for early in (True, False))
     assert in_order(run(job, [(before, middle), (after + late, END)], 3, again=-1)) == expected(job, timely)
+
+
+def test_a_watermark_without_a_time_moves_no_clock(tmp_path: Path) -> None:
+    """Flink begins with the least whole number, and engines end with the greatest."""
+    job = make_job(tmp_path)
+    assert clock(job, round(START.timestamp() * 1000)) == START
+    assert [clock(job, watermark) for watermark in (-(2**63), -(2**53), 2**53, 2**63 - 1)] == [None] * 4
 
 
 def other(job: Job, **changes: Any) -> Job:

@@ -531,6 +531,24 @@ def test_under_a_pattern_levels_are_those_of_what_is_left() -> None:
             np.testing.assert_array_equal(mine, theirs)
 
 
+def test_sums_that_do_not_touch_are_not_compared() -> None:
+    """Two blocks of a value, one of four values, and two of a value again."""
+    p, exponents = public(), np.array([0.0, 0.0, 2.0, 0.0, 0.0])
+    memory = start(p, 0)
+    revision.revise_blocks(memory, shape_of(p), None, exponents, np.arange(5.0), np.empty(0), *np.empty((6, 5)))
+    assert memory["counts"][0, 0] > 1.0
+    assert memory["counts"][0, 1] == 0.0
+
+
+def test_what_a_block_hides_is_by_its_level_under_the_theta_in_use() -> None:
+    p = public()
+    memory, shape, rates = start(p, 0), shape_of(p), np.empty(1)
+    memory["unit"], memory["reference"] = 2.0, -1.0
+    rate = float(memory["white"][0] + memory["drift"][0] / 3.0)
+    revision.hidden_rates(memory, shape, None, np.empty(0), np.empty(0), np.ones(1), rates)
+    assert rates[0] == pytest.approx(4.0 * revision.cautious_rate(rate / 4.0, 0.5, p.noise, 1.0, 1.5))
+
+
 def test_without_a_closed_block_there_is_a_level() -> None:
     out = np.empty(3)
     empty = np.empty(0)

@@ -45,11 +45,3 @@ def window_variance(factor: Floats, window: int) -> float:
     """Variance of the sum of the last ``window`` values of all."""
     rows = np.linalg.inv(lower(factor))[-window:]
     return float((rows.sum(axis=0) ** 2).sum())
-
-
-def root_error(length: int) -> float:
-    """Squared column norm times mean squared row norm of the square root factorisation."""
-    n = np.arange(1, length)
-    squares = np.concatenate([[1.0], np.cumprod((2 * n - 1) / (2 * n)) ** 2])
-    sums = np.cumsum(squares)
-    return float(sums[-1] * sums.mean())

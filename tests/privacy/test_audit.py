@@ -93,6 +93,20 @@ def test_choosing_among_many_events_costs_no_confidence() -> None:
     stat.reject(stats.binom.sf(naive - 1, audits, 1 - confidence))
 
 
+def test_the_counted_events_share_the_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[int, float]] = []
+
+    def bounds(hits: np.ndarray, *given: float) -> np.ndarray:
+        asked.append((hits.size, given[2]))
+        return events.epsilon_at_least(hits, *given)
+
+    monkeypatch.setattr("fastdp.auditing.run.epsilon_at_least", bounds)
+    fastdp.audit(Count(), 0, 1, trials=10_000, confidence=0.9, seed=1)
+    ((number, error),) = asked
+    assert number > 1
+    assert error == pytest.approx(0.1 / number)
+
+
 def test_the_bound_comes_near_a_known_loss() -> None:
     result = fastdp.audit(Count(), 0, 1, trials=1_000_000, seed=stat.seed(305))
     assert 0.98 < result.epsilon_lower <= 1.0

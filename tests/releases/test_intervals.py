@@ -304,6 +304,24 @@ def test_a_cut_block_has_its_share_of_what_was_released_and_not_revised(releases
     np.testing.assert_allclose(centre, release.revised[at] + np.repeat(missing, lengths), rtol=1e-9, atol=1e-6)
 
 
+def test_values_behind_the_last_block_have_the_noise_of_a_mean(releases) -> None:
+    release = releases["cut tree"]
+    _, rates, beyond = release._hidden
+    deviation = math.sqrt(release.noise.draw(THETA).variance) * release.noise.resolution / release.block
+    assert release.block > 1
+    assert beyond == pytest.approx(2.0 * rates[0] / release.block + deviation**2)
+
+
+def test_where_theta_fell_noise_is_that_of_the_highest(releases) -> None:
+    release, whole = releases["rising"], (np.zeros(1, np.int64), np.array([len(releases["rising"])]))
+    fallen = replace(release.revision)
+    vars(fallen)["_smoothed"] = release.revision._smoothed._replace(unit=1.0)
+    highest = release.revision.thetas[:-1].max()
+    assert highest > 2.0 * release.revision.threshold
+    noise = fallen.error_bars(release.noise, *whole).noise
+    assert noise.variance == pytest.approx(release.noise.draw(highest).variance)
+
+
 def test_a_resolution_that_rounds_still_counts_the_edge() -> None:
     release = publisher("flat", resolution=0.1, threshold=1.6, epsilon=4.0, bound=3.2).release(VALUES / 10.0)
     low, high = release.interval(0, 1)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.accuracy import local, methods, published
+from benchmarks.accuracy import methods, published
 from benchmarks.accuracy.published import TOLERANCE, Row, composed, hierarchy
 from benchmarks.accuracy.streams import STREAMS
 from benchmarks.shared import DATA
@@ -71,28 +71,24 @@ TOPL_RUNS = 20
 SCATTER = 3.0
 EPSILONS = (0.2, 1.0, 2.0)
 #: Its EM is the plain one, and its mixture the correct one of the two that the reference has.
-RULES = ("SW-W, paper, plain EM", "SW-W, corrected, plain EM", "SW, corrected")
+RULES = {"paper": "SW-W + HM mixture", "corrected": "SW-W (Eq.8 corrected) + HM mixture"}
 
 
 @cache
 def topl_medians(name: str, epsilon: float) -> Any:
-    if not STREAMS[name].there(DATA):
-        pytest.skip(f"the real stream {name} is not beside the project (../shared/data)")
-    rules = {title: rule for title, (_, rule) in local.variants().items() if title in RULES}
-    return local.measure(DATA, name, rules, epsilon, local.STREAM_EPSILON, TOPL_RUNS).groupby(level=0).median()
+    """Of both rules; the users after the threshold have epsilon 1."""
+    rule: dict[str, Any] = {"part": "SquareWave", "accelerate": False}
+    table: dict[str, Any] = {"system": "topl", "threshold_epsilon": epsilon}
+    rows = [Row(each, {**table, "threshold": {**rule, "objective": each}}) for each in RULES]
+    return medians(name, rows, 1.0, TOPL_RUNS)
 
 
 @pytest.mark.statistical
 @pytest.mark.parametrize("epsilon", EPSILONS)
 @pytest.mark.parametrize("name", ["POS", "DNS"])
-@pytest.mark.parametrize("rule", RULES[:2])
+@pytest.mark.parametrize("rule", RULES)
 def test_thresholds_and_errors_of_the_published_code(rule: str, name: str, epsilon: float) -> None:
-    table = published.read(published.ACCURACY)
-    if not table:
-        pytest.skip("the reference figures are not beside the project (../shared/reference)")
-    theirs, ours = (
-        table[local.key_of(name, local.variants()[rule][0], epsilon)],
-        topl_medians(name, epsilon).loc[rule],
-    )
+    theirs = reference()[STREAMS[name].reference, "ToPL range_eps=1", RULES[rule], epsilon]
+    ours = topl_medians(name, epsilon).loc[rule]
     assert theirs.theta / TOLERANCE <= ours["threshold"] <= theirs.theta * TOLERANCE
     assert ours["mse"] <= theirs.mse * SCATTER

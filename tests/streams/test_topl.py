@@ -149,3 +149,5 @@ def test_refused_reports_keep_the_places_of_the_others() -> None:
     assert server.publish(5).tolist() == [good.estimate(5)]
     assert server.receive(encode(good, [5, 7]) + encode(good, 9), most_reports=1).tolist() == [good.estimate(9)]
     assert server.refused.messages == 1
+    assert np.isnan(server.publish([5.0, 6.5])).tolist() == [False, True]
+    assert server.refused.reports == 3

@@ -24,6 +24,8 @@ from fastdp.noise import sampler
 from fastdp.noise.key import Key
 from fastdp.noise.words import Purpose, StreamId, WordStream
 from fastdp.perturbers import Blocks, Flat
+from fastdp.perturbers.block_noise import Total
+from fastdp.smoothers import Recent
 from fastdp.streams import methods
 from fastdp.streams.add_noise import VectorNoise
 from fastdp.streams.release import MAX_SHARE, WholeStream
@@ -44,14 +46,15 @@ def whole(size: int, epsilon: float = 1.0, bound: float = 100.0, **options: Any)
 
 def chosen(made: WholeStream, values: np.ndarray) -> float:
     """Theta, score by score, with noise of the oracle's own from the same words."""
-    task, resolution = made.task, made.composition.grid.resolution
-    chooser = ScaleFree().start(task)
+    task, resolution = made.task, made.task.resolution
+    chooser: Any = made.chooser()
     chooser.observe(values)
     key = made._key.again().within("holdout", hashlib.sha256(chooser.pack().tobytes()).digest())
-    top = made.composition.grid.bound_steps
+    top = round(made.bound / resolution)
     steps = np.clip(np.rint(values / resolution), 0, top).astype(int).tolist()
     scores = oracle.scores(
-        *(steps, top, chooser.unit, task.epsilon, task.noise_epsilon, task.max_range, task.noise_constant)
+        *(steps, top, chooser.unit, task.epsilon, task.noise_epsilon, task.max_range, task.noise_constant),
+        slope=1.0 if made.few else None,
     )
     words = np.empty(len(scores), "<u8")
     WordStream(key, StreamId(Purpose.THRESHOLD)).fill(words)
@@ -164,8 +167,8 @@ def test_values_are_checked() -> None:
 
 def test_few_values_and_a_theta_that_clips_nearly_everything_are_warned_of() -> None:
     """Far too few to choose from: the bound, so that nothing is clipped, for no part of epsilon."""
-    with pytest.warns(AccuracyWarning, match=r"300 are too few .* is chosen poorly; .* \(threshold=50.0\)$"):
-        poor = fastdp.release(np.full(300, 3.0), 1.0, 100.0, seed=1)
+    with pytest.warns(AccuracyWarning, match=r"1,100 are too few .* is chosen poorly; .* \(threshold=50.0\)$"):
+        poor = fastdp.release(np.full(1100, 3.0), 0.2, 100.0, seed=1)
     assert poor.threshold < 100.0
     with pytest.warns(AccuracyWarning, match="100 are too few to choose .* is the bound, 100: nothing is clipped"):
         bound = fastdp.release(np.full(100, 3.0), 0.1, 100.0, seed=1)
@@ -176,6 +179,51 @@ def test_few_values_and_a_theta_that_clips_nearly_everything_are_warned_of() -> 
     with pytest.warns(AccuracyWarning, match=r"e-0\d was chosen, next to nothing beside the bound, 100; .*50\.0\)$"):
         release = fastdp.release(values, 1.0, 100.0, seed=1)
     assert release.threshold < 1e-5
+
+
+@pytest.mark.parametrize(("size", "epsilon"), [(2, 1.0), (24, 0.1), (399, 1.0), (400, 1.0), (450, 1.0), (1000, 0.5)])
+def test_few_values_are_one_number(size: int, epsilon: float) -> None:
+    values = stream(size).clip(0.0, 20.0)
+    made = whole(size, epsilon, 1000.0)
+    release = made.release(values)
+    theta = 1000.0 if size * epsilon < 400.0 else min(2.0 * chosen(made, values), 1000.0)
+    assert release.threshold == theta
+    assert (16.0 * theta / 1000.0).is_integer(), "never next to 0"
+    assert made.share == (0.1 if size * epsilon >= 400.0 else 0.0)
+    by_hand = fastdp.StreamPublisher(
+        threshold=theta, perturber=Total(length=size), smoother=Recent(), epsilon=made.composition.epsilon,
+        bound=1000.0, max_range=size, resolution=made.resolution, key=made._key.again(),
+    ).publish(values)  # fmt: skip
+    mean = np.clip(by_hand.sum() / size, 0.0, theta)
+    for told in (release.values, release.revised):
+        np.testing.assert_allclose(told, np.full(size, mean), rtol=1e-9, atol=1e-9)
+    # The error of one number: theta / epsilon.
+    assert release.std_error(0, size) == pytest.approx(np.sqrt(2.0) * theta / made.composition.epsilon, rel=1e-3)
+
+
+def test_the_interval_of_a_part_of_few_values_allows_for_a_step() -> None:
+    values = np.where(np.arange(200) < 150, 2.0, 60.0)
+    parts = np.array([0, 0, 100, 150]), np.array([100, 150, 200, 200])
+    before = np.append(0.0, np.cumsum(values))
+    for seed in range(20):
+        low, high = whole(200, key=Key.from_seed(seed)).release(values).interval(*parts)
+        truth = before[parts[1]] - before[parts[0]]
+        assert np.all((low < truth) & (truth < high))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"size": 1001}, {"epsilon": 1.01}, {"delta": 1e-6}, {"perturber": Blocks(focus=20)},
+        {"perturber": Blocks("none")}, {"threshold": NoisyMax()}, {"threshold": Fixed(50.0)}, {"size": 1},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_other_values_are_blocks(other: Any) -> None:
+    given = {"size": 1000, "epsilon": 1.0, **other}
+    assert whole(**given).release(stream(given["size"])).revision is not None
+    assert whole(1000, contributions=3, epsilon=3.0).few
+    assert not whole(1000, contributions=3, epsilon=3.1).few
 
 
 @pytest.mark.parametrize(

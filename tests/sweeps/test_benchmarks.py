@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from benchmarks.accuracy import plans
-from benchmarks.speed import __main__ as speed
+from benchmarks.shared import run_part
 from benchmarks.speed import measure, summary
 from benchmarks.speed import streams as timed
 from benchmarks.speed.summary import Row, Summary, cells, read_rows, verdict
@@ -114,18 +114,18 @@ def test_pages_are_renewed_between_their_markers(tmp_path: Path, capsys: pytest.
     written(numbers)
     command = ["summary", "--numbers", str(numbers)]
     page.write_text("before\n<!-- speed: short -->\nold\n<!-- /speed -->\nafter\n")
-    assert speed.main([*command, "--check", "--pages", str(page)]) == 1
+    assert run_part("speed", [*command, "--check", "--pages", str(page)]) == 1
     assert "page.md" in capsys.readouterr().out
     assert "old" in page.read_text()
-    assert speed.main([*command, "--write", "--pages", str(page)]) == 0
+    assert run_part("speed", [*command, "--write", "--pages", str(page)]) == 0
     text = page.read_text()
     assert text.startswith("before\n<!-- speed: short -->\n\n| speed |")
     assert text.endswith("|\n\n<!-- /speed -->\nafter\n")
     assert "old" not in text
-    assert speed.main([*command, "--check", "--pages", str(page)]) == 0
+    assert run_part("speed", [*command, "--check", "--pages", str(page)]) == 0
     page.write_text("no marker")
     with pytest.raises(SystemExit):
-        speed.main([*command, "--write", "--pages", str(page)])
+        run_part("speed", [*command, "--write", "--pages", str(page)])
     assert page.read_text() == "no marker"
 
 
@@ -146,4 +146,4 @@ def test_committed_numbers_rows_and_pages_agree() -> None:
         wanted = {key for key in named if key.startswith(f"streams/{group.name}: ")}
         assert wanted
         assert wanted - today <= {"streams/consistency: OpenDP b-ary tree, floats"}
-    assert speed.main(["summary", "--check"]) == 0
+    assert run_part("speed", ["summary", "--check"]) == 0

@@ -586,6 +586,17 @@ def test_a_number_of_dropped_rows_below_0_is_none() -> None:
     assert found[0] == found[1]
 
 
+def test_the_error_of_a_scaled_count_by_hand() -> None:
+    rows = pd.DataFrame({"p": np.arange(5000) % 1000})
+    table = fastdp.counts(rows, epsilon=1.0, unit=fastdp.Person("p", rows=5), seed=1)
+    numbers, own = RowNumbers(Number(1000.0, 4000.0), Number(500.0, 100.0)), table.released.measured[0].noise[0]
+    scaled = replace(table, released=replace(table.released, rows=numbers))
+    # Of the ratio 1/2, then of the persons beyond the limit.
+    relative = (100.0 + 0.25 * 4000.0) / 1000.0**2 + (0.3 * 0.5) ** 2
+    wanted = math.sqrt(1.5**2 * own.variance + table.released.cells("count").item() ** 2 * relative)
+    assert scaled.std_error(0, 1).item() == pytest.approx(wanted)
+
+
 def test_shares_that_leave_nothing_are_refused() -> None:
     person = fastdp.Person("p", rows=20)
     with pytest.raises(ParameterError, match=r"share = 0.97: expected at most"):

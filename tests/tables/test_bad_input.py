@@ -110,6 +110,11 @@ def test_errors_about_rows_are_charged(convert, changed, options, message, ledge
     assert flat.totals(frame, **(OPTIONS | options | rule)).released.cells("total").shape == (3, 1)
 
 
+def test_a_row_is_named_by_its_place_in_the_table(monkeypatch: pytest.MonkeyPatch, ledger: fastdp.Ledger) -> None:
+    monkeypatch.setattr(source, "BATCH", 2)
+    assert "row 2 has no time or no person (1 of the 1 rows" in refused(ledger, GOOD.assign(at=[*AT[:2], None]))
+
+
 @pytest.mark.parametrize("convert", [pd.DataFrame, pl.from_pandas, pa.Table.from_pandas, pa.RecordBatch.from_pandas])
 def test_keys_of_another_type_are_refused_and_charge_nothing(convert: Any, ledger: fastdp.Ledger) -> None:
     for by, keys in (("meter", [1, 2]), ("who", ["1", "2"]), (["meter", "who"], [("x", "y")]), ("who", [1.5, 2.0])):

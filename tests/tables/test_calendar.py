@@ -7,6 +7,7 @@ import zoneinfo
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -55,6 +56,17 @@ def test_clock_times_are_the_first_of_two_and_move_forward(name: str, clocks: li
     wanted = [(clock.replace(tzinfo=zone) - EPOCH) // timedelta(microseconds=1) for clock in clocks]
     given_clocks = np.array([(c - datetime(1970, 1, 1)) // timedelta(microseconds=1) for c in clocks])
     assert localised(given_clocks, zone).tolist() == wanted
+
+
+@pytest.mark.parametrize(
+    ("every", "period"),
+    [("3h", "5h"), ("2h", "5h"), ("6h", "4h"), ("1h", "12h"), ("7h", "1h"), ("1d", "1mo"), ("1w", "1mo")],
+)
+def test_most_windows_of_a_period_are_those_of_the_worst_one(every: str, period: str) -> None:
+    windows, periods = Calendar(every), Calendar(period)
+    edges = [periods.edge(number) for number in range(100)]
+    worst = max(windows.number(end - 1) - windows.number(begin) + 1 for begin, end in pairwise(edges))
+    assert calendar.most_spans(every, period, None, None, 0) == worst
 
 
 @pytest.mark.parametrize(("name", "day"), CHANGES)

@@ -176,6 +176,10 @@ def test_new_keys_and_moved_weights_share_delta(arm, epsilon, delta, most):
     assert worst(rule._replace(threshold=rule.threshold - keys.WEIGHT // 20)) > delta
 
 
+def test_new_keys_have_what_is_left_for_shares_between_those_that_are_looked_at():
+    assert keys._delta_of_new(lambda new: 0.5 if new < 0.7 else 0.0, 1.0, 100) <= 0.5 / 0.7
+
+
 @pytest.mark.parametrize("most", [1, 3])
 def test_exact_losses_of_small_choices(most, monkeypatch):
     monkeypatch.setattr(keys, "WEIGHT", 2**7)

@@ -7,51 +7,39 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pytest
 
 import fastdp
 from benchmarks.audit import __main__ as long_audit
 from benchmarks.audit import catalogue
-from benchmarks.audit.parts import thetas
 from benchmarks.shared import call
 from fastdp.auditing.run import draws_trials
-from fastdp.noise.key import Key
-from fastdp.noise.words import Purpose, StreamId, word_at
-from fastdp.thresholds import PAKQuantile, SmoothQuantile
 from fastdp.thresholds import noisy_max as noisy_max_rule
-from fastdp.thresholds.base import ThresholdTask
 from fastdp_lab.audit import Case, audit_cases
 from tests import stat
 
-SHIPPED = {case.name: case for case in (*audit_cases(), *catalogue.own_cases())}
+SHIPPED = {case.name: case for case in (*audit_cases(), *catalogue.parts(1.0))}
 CONTROLS = {case.name.removeprefix("control-"): case for case in catalogue.negative_controls()}
 #: One of each kind; the others are statistical.
 QUICK = {"count", "noisy-max-laplace", "local-piecewise", "tops", "tops-holdout", "pak-lag-sum", "counter-binary"}
 QUICK_CONTROLS = {
-    *("half-count", "half-tops", "half-local-piecewise", "half-hierarchy-nodes", "theta-missing", "trees-share"),
-    *("withheld-mean", "settling-free", "floating-point", "piecewise-leak"),
+    *("half-count", "half-tops", "half-local-piecewise", "half-hierarchy-nodes", "theta-missing"),
+    *("floating-point", "piecewise-leak"),
 }
 #: Runs that catch a control, where the usual number is too small or larger than needed.
 CATCHING = {
-    "log2-levels": 300_000,
     "half-noisy-max-laplace": 300_000,
     "half-counts-public-keys": 12_000,
     "half-hierarchy": 100_000,
-    "half-privtree": 100_000,
     "half-counter-binary-settling": 100_000,
     "half-tops-holdout": 100_000,
     "half-tops-levels": 100_000,
     "hierarchy-three-quarters": 100_000,
-    "papers-score": 300_000,
-    "trees-share": 300,
-    "withheld-mean": 300,
-    "recounted": 600,
     "rising-first-noise": 600,
 }
 #: These need more runs than a test may take: only ``python -m benchmarks.audit`` audits them.
 LONG = {
-    *("refined-free", "one-event", "half-adaptive-rising"),
+    *("one-event", "half-adaptive-rising"),
     *(f"half-tops-{name}" for name in ("withheld", "refined")),
     *(f"half-pak-{name}" for name in ("tree", "lag-sums")),
     *(f"half-phdstream-{name}" for name in ("two-events", "adaptive", "adaptive-two-events", "adaptive-planted")),
@@ -166,20 +154,3 @@ def test_noise_that_is_lost_in_the_shipped_choice_is_caught(
     assert not run(case, 1_000, stat.seed(308)).violated
     monkeypatch.setattr(noisy_max_rule._NoisyMaxChooser, method, weaker)
     assert run(case, 1_000, stat.seed(308)).violated
-
-
-@pytest.mark.parametrize(
-    "rule", [SmoothQuantile(p=0.5, delta=1e-3), PAKQuantile(p=0.5, beta=0.4, delta=1e-3)], ids=["smooth", "pak"]
-)
-def test_thetas_of_many_words_are_those_of_the_rule(rule) -> None:
-    """The same words through the rule itself, up to one cell."""
-    task = ThresholdTask(epsilon=1.0, bound=1024.0, holdout=8, max_range=1024, resolution=2.0**-24)
-    data = [3.0, 900.0, 17.0, 500.5, 500.25, 600.0, 2.0, 1000.0]
-    keys = [Key.from_seed(seed) for seed in range(300)]
-    chooser = rule.start(task)
-    chooser.observe(np.array(data))
-    expected = [chooser.copy().choose(key) for key in keys]
-    words = np.array([word_at(key, StreamId(Purpose.THRESHOLD), 0) for key in keys], np.uint64)
-    found = thetas(rule, task, data, words)
-    assert np.abs(found - expected).max() <= 2 * 1024.0 / 2**24
-    assert np.unique(found).size > 20

@@ -19,7 +19,7 @@ from fastdp.streams.methods import SMOOTHERS
 from fastdp.streams.release import WholeStream
 from fastdp.streams.stream_machine import Schedule
 from fastdp.thresholds import Fixed, NoisyMax, ScaleFree
-from fastdp.thresholds.base import ThresholdTask, draw_noise, held_out
+from fastdp.thresholds.base import draw_noise, held_out
 from fastdp.thresholds.renewals import RenewFromHoldout, RenewFromPublished
 from fastdp.thresholds.scale_free import COUNT_LEVEL
 from fastdp_lab import repetitions
@@ -67,16 +67,14 @@ def altered(rng: Generator, values: Floats, *places: int) -> Floats:
 # Couplings, from the proofs.
 
 
-def choice_shift(
-    rule: NoisyMax | ScaleFree, task: ThresholdTask, key: Key, held: Floats, there: Floats, shifts: Shifts
-) -> None:
+def choice_shift(start: Callable[[], Any], key: Key, held: Floats, there: Floats, shifts: Shifts) -> None:
     """Noisy max: only the winner's draw, by what keeps it the winner (``fastdp.thresholds.noisy_max``)."""
-    choosers: list[Any] = [rule.start(task) for _ in range(2)]
+    choosers = [start() for _ in range(2)]
     for chooser, values in zip(choosers, (held, there), strict=True):
         chooser.observe(values)
     own = held_out(key, choosers[0].pack())
     scores = [chooser.scores for chooser in choosers]
-    free = isinstance(rule, ScaleFree)
+    free = hasattr(choosers[0], "released_above")
     if free:
         # Its first number is kept as it is; the scores depend on that.
         released = choosers[0].released_above(own, 1)[0]
@@ -136,7 +134,7 @@ def stream_shifts(make: Make, x: Floats, there: Floats, places: Sequence[int], t
         if held.stop <= x.size and start not in chosen:
             chosen.add(start)
             own = key.derive("threshold", progress.cycle) if progress.cycle else key
-            choice_shift(c.threshold, task, own, x[held], there[held], shifts)
+            choice_shift(partial(c.threshold.start, task), own, x[held], there[held], shifts)
 
 
 def pak_shifts(make: Make, x: Floats, there: Floats, place: int, table: Table, shifts: Shifts) -> None:
@@ -149,7 +147,7 @@ def pak_shifts(make: Make, x: Floats, there: Floats, place: int, table: Table, s
     own, held = theta_key(key, theta), place < m
     if held:
         if isinstance(plan.threshold, NoisyMax):
-            choice_shift(plan.threshold, plan.task, key, x[:m], there[:m], shifts)
+            choice_shift(partial(plan.threshold.start, plan.task), key, x[:m], there[:m], shifts)
         own = theta_key(held_out(key, x[:m]), theta).within("lag")
         if not plan.lag_sums:
             shifts.add(own, StreamId(Purpose.LAG), 0, here - other)
@@ -347,13 +345,23 @@ def whole(rng: Generator, kind: type[WholeStream] = WholeStream) -> Instance:
     epsilon, resolution = pick(rng, *EPSILONS), pick(rng, *RESOLUTIONS)
     options: Json = {"threshold": rule, "resolution": resolution}
     make = partial(kind, size, epsilon, BOUND, pick(rng, *RANGES), perturber=Blocks(closing), **options)
-    x = values_of(rng, size)
-    there = altered(rng, x, place_of(rng, size, 0, 16))
+    return of_whole(rng, make, epsilon, values_of(rng, size))
+
+
+def few(rng: Generator) -> Instance:
+    """A finished array of few values: theta is the bound or chosen, and one number is released."""
+    size = pick(rng, 2, 30, 400, 450)
+    return of_whole(rng, partial(WholeStream, size, 1.0, BOUND, size), 1.0, values_of(rng, size))
+
+
+def of_whole(rng: Generator, make: Make, epsilon: float, x: Floats) -> Instance:
+    """A finished array, and another one."""
+    there = altered(rng, x, place_of(rng, x.size, 0, 16))
 
     def shift(table: Table, shifts: Shifts) -> None:
         made = make(key=table.key)
         if made.share:
-            choice_shift(rule, made.task, made._key, x, there, shifts)
+            choice_shift(made.chooser, made._key, x, there, shifts)
 
     return Instance(epsilon, partial(see_whole, make), x, there, shift)
 
@@ -480,6 +488,6 @@ def repeat(rng: Generator) -> Instance:
     return Instance(count * parameters["epsilon"], partial(see_repeated, make, count), x, there, shift)
 
 
-_DRAWN = (adaptive, whole, flat, tops, nodes, renewed, pak, events, windows, w_event, release_many, repeat)
+_DRAWN = (adaptive, whole, few, flat, tops, nodes, renewed, pak, events, windows, w_event, release_many, repeat)
 #: Publishers of values.
 STREAMS: dict[str, Draw] = {draw.__name__.replace("_", "-"): draw for draw in _DRAWN}

@@ -1,8 +1,0 @@
-"""``python -m benchmarks tracking PART ...``."""
-
-import sys
-
-from benchmarks.shared import run_part
-
-if __name__ == "__main__":
-    sys.exit(run_part("tracking"))
