@@ -63,8 +63,8 @@ def release(
     Nothing is withheld: the threshold is chosen from all values, for at most a tenth of epsilon.  Other methods:
     ``fastdp.ToPS(epsilon, bound, expected_length=len(values)).release(values)``.
 
-    Of 2 to 1,000 values at an epsilon up to 1, and up to 100 / n, only the total is released, and each value is
-    published as the mean: noise would hide a curve.  A public threshold, a focus or a season gives blocks.
+    Of 2 to 1,000 values at an epsilon up to 1 only the total is released, and each value is published as the mean:
+    the noise of several blocks would hide it.  A public threshold, a focus or a season gives blocks, for a curve.
 
     Parameters
     ----------
@@ -159,9 +159,13 @@ POORLY_CHOSEN = 1.0
 NOT_CHOSEN = 0.1
 #: A theta below this share of the bound clips nearly everything: the stream has too few nonzero values.
 NEXT_TO_NOTHING = 2.0**-26
-#: Up to so many values, this epsilon of a value and this product of both, noise hides any curve: all are one block at
-#: the bound, whose noise is that of one number.
-FEW, FEW_EPSILON, FEW_TIMES_EPSILON = 1000, 1.0, 100.0
+#: Up to so many values and this epsilon of a value all are one block: at the bound, its noise is that of one number.
+FEW, FEW_EPSILON = 1000, 1.0
+#: So many values times epsilon choose a theta for it; with fewer it would be next to 0 too often, and is the bound.
+FEW_CHOOSE = 400.0
+#: A theta that is too small costs most: the bound over so many is the least one, a candidate e times larger loses so
+#: many noise scales, and the chosen one is doubled.
+FEW_STEPS, FEW_SLOPE, FEW_MARGIN = 32, 1.0, 2.0
 
 
 class WholeStream:
@@ -203,9 +207,7 @@ class WholeStream:
         self.perturber, self.nonfinite = blocks, nonfinite
         usual = blocks == Blocks() and self.threshold == ScaleFree()
         #: True if one number is released: the total.
-        self.few = (
-            usual and 1 < self.size <= FEW and whole.unit_epsilon <= min(FEW_EPSILON, FEW_TIMES_EPSILON / self.size)
-        )
+        self.few = usual and 1 < self.size <= FEW and whole.unit_epsilon <= FEW_EPSILON
         if self.few:
             parts = {"perturber": Total(length=self.size), "smoother": Recent(), "max_range": self.size}
             whole = self._whole = altered(whole, **parts, resolution=resolution)
@@ -230,16 +232,20 @@ class WholeStream:
         if not isinstance(self.threshold, ScaleFree):
             return most
         tenth = _published(whole, resolution, most)
-        resolved = self.threshold.chooser(_task(tenth, whole.unit_epsilon * most, self.size)).resolved
         if self.few:
-            resolved = 0.0
-        if resolved < POORLY_CHOSEN:
+            resolved = WELL_CHOSEN if self.size * whole.unit_epsilon >= FEW_CHOOSE else 0.0
+        else:
+            resolved = self.threshold.chooser(_task(tenth, whole.unit_epsilon * most, self.size)).resolved
+        if self.few:
+            warn(
+                f"values: {self.size:,} at epsilon = {self.epsilon:g} are few, so only their total is released, and "
+                "each value as the mean; expected, for a curve, more values, a larger epsilon, or a threshold known "
+                "publicly (threshold=50.0)",
+                AccuracyWarning,
+            )
+        elif resolved < POORLY_CHOSEN:
             instead = "the threshold is chosen poorly"
-            if self.few:
-                instead = (
-                    f"only the total is released, with noise of the bound, {self.bound:g}, and each value as the mean"
-                )
-            elif resolved < NOT_CHOSEN:
+            if resolved < NOT_CHOSEN:
                 instead = (
                     f"the threshold is the bound, {self.bound:g}: nothing is clipped, and noise is at its largest"
                 )
@@ -254,7 +260,9 @@ class WholeStream:
 
     @cached_property
     def task(self) -> ThresholdTask:
-        return _task(self.composition, self._whole.unit_epsilon * self.share, self.size)
+        task = _task(self.composition, self._whole.unit_epsilon * self.share, self.size)
+        # Candidates are whole steps.
+        return replace(task, resolution=self.bound / FEW_STEPS) if self.few else task
 
     @property
     def guarantee(self) -> Guarantee:
@@ -297,7 +305,7 @@ class WholeStream:
         if not isinstance(self.threshold, ScaleFree):
             return self.threshold.start(self.task)
         # Without warnings: this class has its own.
-        return self.threshold.chooser(self.task)
+        return self.threshold.chooser(self.task, slope=FEW_SLOPE if self.few else None)
 
     def machine(self, parts: Iterable[Floats]) -> Schedule:
         """The published stream under theta, chosen from `parts`: all values, finite, in chunks."""
@@ -307,6 +315,8 @@ class WholeStream:
             for part in parts:
                 chooser.observe(part)
             theta = chooser.choose(held_out(self._key, chooser.pack()))
+            if self.few:
+                theta = min(FEW_MARGIN * theta, self.bound)
             LOG.info("%s: threshold chosen: %g, from all %d values", type(self).__name__, theta, self.size)
             if theta < NEXT_TO_NOTHING * self.bound:
                 # Theta is public from here on.

@@ -53,7 +53,8 @@ def chosen(made: WholeStream, values: np.ndarray) -> float:
     top = round(made.bound / resolution)
     steps = np.clip(np.rint(values / resolution), 0, top).astype(int).tolist()
     scores = oracle.scores(
-        *(steps, top, chooser.unit, task.epsilon, task.noise_epsilon, task.max_range, task.noise_constant)
+        *(steps, top, chooser.unit, task.epsilon, task.noise_epsilon, task.max_range, task.noise_constant),
+        slope=1.0 if made.few else None,
     )
     words = np.empty(len(scores), "<u8")
     WordStream(key, StreamId(Purpose.THRESHOLD)).fill(words)
@@ -154,7 +155,7 @@ def test_values_are_checked() -> None:
     with pytest.raises(StateError, match="3 entries: expected 4"):
         whole(4).release([1.0, 2.0, 3.0])
     with pytest.raises(DataError, match=r"values\[1\]: not a finite number"):
-        fastdp.release([1.0, math.inf] * 500, 1.0, 100.0, seed=1)
+        fastdp.release([1.0, math.inf] * 600, 1.0, 100.0, seed=1)
     holes = np.where(np.arange(2000) % 9 == 0, np.nan, np.arange(2000) % 7)
     one, two = (whole(2000, nonfinite="zero").release(each) for each in (holes, np.nan_to_num(holes)))
     assert np.array_equal(one.values, two.values)
@@ -169,10 +170,7 @@ def test_few_values_and_a_theta_that_clips_nearly_everything_are_warned_of() -> 
     with pytest.warns(AccuracyWarning, match=r"1,100 are too few .* is chosen poorly; .* \(threshold=50.0\)$"):
         poor = fastdp.release(np.full(1100, 3.0), 0.2, 100.0, seed=1)
     assert poor.threshold < 100.0
-    with pytest.warns(
-        AccuracyWarning,
-        match="100 are too few to choose .* only the total .* noise of the bound, 100, .* as the mean",
-    ):
+    with pytest.warns(AccuracyWarning, match="100 at epsilon = 0.1 are few, so only their total is released"):
         bound = fastdp.release(np.full(100, 3.0), 0.1, 100.0, seed=1)
     assert (bound.threshold, bound.guarantee.epsilon) == (100.0, 0.1)
     assert not any("threshold" in step for step in bound.guarantee.derivation)
@@ -183,12 +181,15 @@ def test_few_values_and_a_theta_that_clips_nearly_everything_are_warned_of() -> 
     assert release.threshold < 1e-5
 
 
-@pytest.mark.parametrize(("size", "epsilon"), [(2, 1.0), (24, 0.1), (100, 1.0), (1000, 0.1)])
+@pytest.mark.parametrize(("size", "epsilon"), [(2, 1.0), (24, 0.1), (399, 1.0), (400, 1.0), (450, 1.0), (1000, 0.5)])
 def test_few_values_are_one_number(size: int, epsilon: float) -> None:
-    values, theta = stream(size).clip(0.0, 20.0), 1000.0
-    made = whole(size, epsilon, theta)
+    values = stream(size).clip(0.0, 20.0)
+    made = whole(size, epsilon, 1000.0)
     release = made.release(values)
-    assert (release.threshold, made.share) == (theta, 0.0)
+    theta = 1000.0 if size * epsilon < 400.0 else min(2.0 * chosen(made, values), 1000.0)
+    assert release.threshold == theta
+    assert (16.0 * theta / 1000.0).is_integer(), "never next to 0"
+    assert made.share == (0.1 if size * epsilon >= 400.0 else 0.0)
     by_hand = fastdp.StreamPublisher(
         threshold=theta, perturber=Total(length=size), smoother=Recent(), epsilon=made.composition.epsilon,
         bound=1000.0, max_range=size, resolution=made.resolution, key=made._key.again(),
@@ -201,11 +202,11 @@ def test_few_values_are_one_number(size: int, epsilon: float) -> None:
 
 
 def test_the_interval_of_a_part_of_few_values_allows_for_a_step() -> None:
-    values = np.where(np.arange(60) < 45, 2.0, 60.0)
-    parts = np.array([0, 0, 30, 45]), np.array([30, 45, 60, 60])
+    values = np.where(np.arange(200) < 150, 2.0, 60.0)
+    parts = np.array([0, 0, 100, 150]), np.array([100, 150, 200, 200])
     before = np.append(0.0, np.cumsum(values))
     for seed in range(20):
-        low, high = whole(60, key=Key.from_seed(seed)).release(values).interval(*parts)
+        low, high = whole(200, key=Key.from_seed(seed)).release(values).interval(*parts)
         truth = before[parts[1]] - before[parts[0]]
         assert np.all((low < truth) & (truth < high))
 
@@ -213,18 +214,16 @@ def test_the_interval_of_a_part_of_few_values_allows_for_a_step() -> None:
 @pytest.mark.parametrize(
     "other",
     [
-        {"size": 1001, "epsilon": 0.06}, {"epsilon": 1.01}, {"size": 101}, {"size": 1000, "epsilon": 0.101},
-        {"delta": 1e-6}, {"perturber": Blocks(focus=20)},
+        {"size": 1001}, {"epsilon": 1.01}, {"delta": 1e-6}, {"perturber": Blocks(focus=20)},
         {"perturber": Blocks("none")}, {"threshold": NoisyMax()}, {"threshold": Fixed(50.0)}, {"size": 1},
     ],
     ids=str,
 )  # fmt: skip
 def test_other_values_are_blocks(other: Any) -> None:
-    given = {"size": 60, "epsilon": 1.0, **other}
-    assert not whole(**given).few
+    given = {"size": 1000, "epsilon": 1.0, **other}
     assert whole(**given).release(stream(given["size"])).revision is not None
-    assert whole(60, contributions=3, epsilon=3.0).few
-    assert not whole(60, contributions=3, epsilon=3.1).few
+    assert whole(1000, contributions=3, epsilon=3.0).few
+    assert not whole(1000, contributions=3, epsilon=3.1).few
 
 
 @pytest.mark.parametrize(
