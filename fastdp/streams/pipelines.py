@@ -424,7 +424,9 @@ class AdaptiveBlocks:
         public = public.copy()
         theta = float(public["theta"][0])
         counters = np.array([(progress.filled, progress.open_sum, 0, 0, 0, 0)], adaptive_pass.COUNTERS)
-        memory, chain, closed, at = progress.smoother.copy(), progress.chain.copy(), progress.blocks, 0
+        # NumPy copies a record field by field, four times as slowly.
+        memory = self.remembered(progress.smoother.view(np.float64).copy())
+        chain, closed, at = progress.chain.copy(), progress.blocks, 0
         plain = plain_of(memory)
         parts: list[Records] = []
         bends = None if self.perturber.season is None else np.empty(values.size)
