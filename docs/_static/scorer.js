@@ -1,9 +1,9 @@
 /* Search: pages for readers come before generated pages of the API, the gallery and decisions. */
 var Scorer = {
   score: ([name, , , , score]) => {
-    if (/^(tutorials|howto)\//.test(name)) return score + 9;
+    if (/^(tutorials|howto|explanation)\//.test(name)) return score + 9;
     if (!name.includes("/")) return score + 8;
-    if (/^(explanation|reference\/\w+$)/.test(name)) return score + 2;
+    if (/^reference\/\w+$/.test(name)) return score + 2;
     return /^(adr|gallery)\//.test(name) ? score - 6 : score;
   },
   objNameMatch: 11,
