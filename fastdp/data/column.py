@@ -14,7 +14,7 @@ import numpy as np
 
 from fastdp._lazy import imported
 from fastdp.errors import DataError, ParameterError, StateError
-from fastdp.kinds import Array, Floats, Integers, Json
+from fastdp.kinds import Array, Floats, Integers
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -187,11 +187,14 @@ def numpy_of(values: Any) -> Any:
 
 def as_array(values: Any) -> Array | None:
     """NumPy's array of `values`, also from another device; None on an error, whose text may quote one."""
-    exported = hasattr(values, "__dlpack__")
+    exported = type(values) is not list and hasattr(values, "__dlpack__")
     if not exported or hasattr(values, "__array__"):
-        with suppress(Exception):
+        try:
             return np.asarray(values)
-    ways: tuple[Json, ...] = ({}, {"device": "cpu", "copy": True}) if exported else ()
+        except Exception:
+            if not exported:
+                return None
+    ways: tuple[dict[str, Any], ...] = ({}, {"device": "cpu", "copy": True})
     for given in ways:
         with suppress(Exception):
             return np.from_dlpack(values, **given)
