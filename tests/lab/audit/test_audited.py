@@ -119,7 +119,7 @@ def test_two_looks_share_no_runs(monkeypatch: pytest.MonkeyPatch) -> None:
         return right(case, trials, seed)
 
     monkeypatch.setattr(long_audit, "audited", line)
-    long_audit.caught(CONTROLS["papers-score"], 4_000, 1)
+    long_audit.caught(CONTROLS["half-noisy-max-laplace"], 4_000, 1)
     assert len(set(seeds)) == len(seeds) > 1
 
 
