@@ -139,10 +139,10 @@ def test_no_log_shows_the_canary(tmp_path: Path) -> None:
         assert any("state kept in" in line for line in lines), name
         said += lines
     with canary.logged() as lines:
-        fastdp.release([CANARY, 1.0, 2.0] * 100, 1.0, BOUND, seed=1)
+        fastdp.release([CANARY, 1.0, 2.0] * 400, 1.0, BOUND, seed=1)
     said += lines
     assert not canary.leaks(said)
-    for message in ("threshold chosen: ", "from all 300 values", "blocks closed", "values seen"):
+    for message in ("threshold chosen: ", "from all 1200 values", "blocks closed", "values seen"):
         assert any(message in line for line in said), message
 
 
