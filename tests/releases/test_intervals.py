@@ -159,7 +159,7 @@ def test_the_share_above_theta_is_that_of_the_rule(releases) -> None:
     m, k = 3000, 3000 * math.sqrt(6.0 * publisher("cut tree").composition.task.noise_constant) / (4096 * 2.0)
     assert releases["chosen"].noise.above == pytest.approx(k / m)
     assert {releases[kind].noise.above for kind in (*KINDS, "pak", "topl")} == {0.0}
-    with pytest.warns(AccuracyWarning, match="the threshold is the bound"):
+    with pytest.warns(AccuracyWarning, match="only their total is released"):
         assert fastdp.release(VALUES[:9], 0.1, 64.0, seed=1).noise.above == 0.0
     assert fastdp.release(VALUES, 1.0, 64.0, threshold=THETA, seed=1).noise.above == 0.0
     at_bound = replace(releases["whole"], noise=replace(releases["whole"].noise, bound=releases["whole"].threshold))
