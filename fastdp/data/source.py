@@ -106,6 +106,18 @@ class EngineTable:
     open: Callable[[Sequence[str], Sequence[str]], Source]
 
 
+def _measurements(dataset: Any, columns: Sequence[str]) -> Any:
+    """The columns of a Dataset of xarray, a row for each measurement; DataError if one would be in several rows."""
+    given = [name for name in columns if name in dataset.data_vars] if hasattr(dataset, "data_vars") else []
+    dimensions = {frozenset(dataset[name].dims) for name in given}
+    if len(dimensions) > 1:
+        raise DataError(
+            f"frame: a {type(dataset).__name__} whose columns {given} have different dimensions, so that one "
+            "measurement would be several rows; expected columns of one shape"
+        )
+    return (dataset[given] if given else dataset).to_dataframe().reset_index()
+
+
 def open_source(frame: Frame | EngineTable, columns: Sequence[str], dictionary: Sequence[str] = ()) -> Source:
     """The columns of a table, names checked; no row is read.
 
@@ -125,11 +137,13 @@ def open_source(frame: Frame | EngineTable, columns: Sequence[str], dictionary: 
         return Source("pyarrow", chosen, schema, lambda: iter(opened.scanner(chosen, **ahead).to_batches()))
     try:
         if hasattr(frame, "to_dataframe") and "xarray" in homes_of(frame):
-            opened = frame.to_dataframe().reset_index()
+            opened = _measurements(frame, chosen)
         wrapped = wrap(opened)
         schema = wrapped.collect_schema()
     except TypeError:
         return _stream(opened, chosen)
+    except DataError:
+        raise
     except Exception:  # columns with one name, which narwhals refuses in words of its own
         raise DataError(
             f"frame: a {type(frame).__name__} whose columns cannot be named; expected distinct names"

@@ -261,10 +261,12 @@ class Release:
         confidence : float
             Above 0, at most 1 - 10^-9.
 
-        Notes ----- For values clipped to their block's theta the interval is exact on full blocks (consistent
-        hierarchies: a bound); otherwise it rests on a model (``docs/streams.md``).  High also allows for the part of
-        values beyond a theta that :class:`fastdp.thresholds.ScaleFree` chose (the default), by a model; not beyond
-        any other.  StateError if the release does not state its noise: a renewed threshold, or a foreign perturber.
+        Notes
+        -----
+        For values clipped to their block's theta the interval is exact on full blocks (consistent hierarchies: a
+        bound); otherwise it rests on a model (``docs/streams.md``).  High also allows for the part of values beyond a
+        theta that :class:`fastdp.thresholds.ScaleFree` chose (the default), by a model; not beyond any other.
+        StateError if the release does not state its noise: a renewed threshold, or a foreign perturber.
         """
         whose, first, last = self._queries(starts, stops, streams)
         if self.ids is not None:

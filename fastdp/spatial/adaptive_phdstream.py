@@ -424,8 +424,10 @@ class AdaptivePHDStream(SpatialPublisher[AdaptiveState]):
         Share of epsilon, 0 to 0.5, for a count of all points, to which the others are adjusted; boxes lose up to 4 %
         with 0.05.
 
-    Notes ----- Privacy: as for :class:`fastdp.PHDStream`; an event is in one count.  The events of one period are
-    kept in memory.  The first batch should hold all points so far.  After an interrupt compare ``n_steps``.
+    Notes
+    -----
+    Privacy: as for :class:`fastdp.PHDStream`; an event is in one count.  The events of one period are kept in memory.
+    The first batch should hold all points so far.  After an interrupt compare ``n_steps``.
 
     Examples
     --------

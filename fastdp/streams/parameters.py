@@ -61,7 +61,7 @@ PARTS: dict[str, Any] = {
     for module in (thresholds, perturbers, smoothers, renewals)
     for name in module.__all__
     if dataclasses.is_dataclass(getattr(module, name))
-}
+} | {"Total": Total}
 
 
 @record

@@ -159,13 +159,9 @@ POORLY_CHOSEN = 1.0
 NOT_CHOSEN = 0.1
 #: A theta below this share of the bound clips nearly everything: the stream has too few nonzero values.
 NEXT_TO_NOTHING = 2.0**-26
-#: Up to so many values and this epsilon of a value all are one block: at the bound, its noise is that of one number.
+#: Up to so many values and this epsilon of a value all are one block, with theta at the bound: a part of epsilon
+#: would not show how many values a smaller one cuts.
 FEW, FEW_EPSILON = 1000, 1.0
-#: So many values times epsilon choose a theta for it; with fewer it would be next to 0 too often, and is the bound.
-FEW_CHOOSE = 400.0
-#: A theta that is too small costs most: the bound over so many is the least one, a candidate e times larger loses so
-#: many noise scales, and the chosen one is doubled.
-FEW_STEPS, FEW_SLOPE, FEW_MARGIN = 32, 1.0, 2.0
 
 
 class WholeStream:
@@ -231,11 +227,6 @@ class WholeStream:
         most = math.sqrt(MAX_SHARE) if whole.gaussian else MAX_SHARE
         if not isinstance(self.threshold, ScaleFree):
             return most
-        tenth = _published(whole, resolution, most)
-        if self.few:
-            resolved = WELL_CHOSEN if self.size * whole.unit_epsilon >= FEW_CHOOSE else 0.0
-        else:
-            resolved = self.threshold.chooser(_task(tenth, whole.unit_epsilon * most, self.size)).resolved
         if self.few:
             warn(
                 f"values: {self.size:,} at epsilon = {self.epsilon:g} are few, so only their total is released, and "
@@ -243,7 +234,10 @@ class WholeStream:
                 "publicly (threshold=50.0)",
                 AccuracyWarning,
             )
-        elif resolved < POORLY_CHOSEN:
+            return 0.0
+        tenth = _published(whole, resolution, most)
+        resolved = self.threshold.chooser(_task(tenth, whole.unit_epsilon * most, self.size)).resolved
+        if resolved < POORLY_CHOSEN:
             instead = "the threshold is chosen poorly"
             if resolved < NOT_CHOSEN:
                 instead = (
@@ -260,9 +254,7 @@ class WholeStream:
 
     @cached_property
     def task(self) -> ThresholdTask:
-        task = _task(self.composition, self._whole.unit_epsilon * self.share, self.size)
-        # Candidates are whole steps.
-        return replace(task, resolution=self.bound / FEW_STEPS) if self.few else task
+        return _task(self.composition, self._whole.unit_epsilon * self.share, self.size)
 
     @property
     def guarantee(self) -> Guarantee:
@@ -305,7 +297,7 @@ class WholeStream:
         if not isinstance(self.threshold, ScaleFree):
             return self.threshold.start(self.task)
         # Without warnings: this class has its own.
-        return self.threshold.chooser(self.task, slope=FEW_SLOPE if self.few else None)
+        return self.threshold.chooser(self.task)
 
     def machine(self, parts: Iterable[Floats]) -> Schedule:
         """The published stream under theta, chosen from `parts`: all values, finite, in chunks."""
@@ -315,8 +307,6 @@ class WholeStream:
             for part in parts:
                 chooser.observe(part)
             theta = chooser.choose(held_out(self._key, chooser.pack()))
-            if self.few:
-                theta = min(FEW_MARGIN * theta, self.bound)
             LOG.info("%s: threshold chosen: %g, from all %d values", type(self).__name__, theta, self.size)
             if theta < NEXT_TO_NOTHING * self.bound:
                 # Theta is public from here on.
@@ -330,6 +320,7 @@ class WholeStream:
         return Schedule(composition)
 
     def publisher(self, parts: Iterable[Floats]) -> StreamPublisher:
+        """Publisher of the values; of few, for :meth:`complete` alone, because the last one makes up the total."""
         return StreamPublisher._of(self.machine(parts), self._key)
 
 

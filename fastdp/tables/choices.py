@@ -431,9 +431,10 @@ def release_tail(
             "(clip=)",
             AccuracyWarning,
         )
-    share, deviation = (number / whole.value for number in (beyond.value, math.sqrt(beyond.variance)))
-    known = whole.value > KNOWN * math.sqrt(whole.variance) and deviation <= VAGUE + share / 4.0
-    return Tail(clip, edges, noisy, variance, min(1.0, max(0.0, share)) if known else None)
+    known = whole.value > KNOWN * math.sqrt(whole.variance)
+    known &= math.sqrt(beyond.variance) <= VAGUE * whole.value + beyond.value / 4.0
+    share = min(1.0, max(0.0, beyond.value / whole.value)) if known else None
+    return Tail(clip, edges, noisy, variance, share)
 
 
 def _share(part: Number, whole: Number, limit: float) -> float | None:

@@ -66,7 +66,7 @@ def _only(column: Any) -> Any:
 
 def instant(times: Any, time: Time, zone: tzinfo | None) -> int | None:
     """Instant of a datetime or its ISO text; with a zone only where windows have one."""
-    if type(times) is np.ndarray and times.dtype.kind == "M" and times.size == 1 and zone is None:
+    if type(times) is np.ndarray and times.dtype.kind == "M" and times.shape == (1,) and zone is None:
         moment: int = times.astype("M8[us]").view(np.int64).item()
     else:
         entry = _only(times)

@@ -165,7 +165,9 @@ class WindowsMachine(Machine[WindowsState]):
         if numbers is None or entries is None or persons is None:
             return None
         row = entries if self.private else (self._code(entries, keys),)
-        return Batch(np.array([moment]), np.array([numbers]).T, row, np.array(persons).reshape(-1, 2), _NEVER)
+        return Batch(
+            np.array([moment]), np.array([numbers]).T, row, np.array(persons, np.int64).reshape(-1, 2), _NEVER
+        )
 
     @cached_property
     def _names(self) -> tuple[str, ...]:

@@ -123,15 +123,9 @@ class ScaleFree:
             )
         return chooser
 
-    def chooser(
-        self, task: ThresholdTask, above: float | None = None, slope: float | None = None
-    ) -> _ScaleFreeChooser:
-        """Empty chooser.
-
-        `above`: released number of values above the lowest candidate; `slope`: noise scales that a candidate e times
-        larger loses, by default 2.5 to 4.
-        """
-        return _ScaleFreeChooser(self, task, above, slope)
+    def chooser(self, task: ThresholdTask, above: float | None = None) -> _ScaleFreeChooser:
+        """Empty chooser; `above`: released number of values above the lowest candidate."""
+        return _ScaleFreeChooser(self, task, above)
 
     def share_above(self, task: ThresholdTask) -> float:
         """Share of values that may lie above theta without a penalty."""
@@ -199,7 +193,7 @@ def _weights(lengths: Lengths, resolved: float) -> tuple[bool, float, float]:
 class _ScaleFreeChooser(CountedHoldout):
     """Bin j counts values in (candidate j - 1, candidate j], bin 0 up to the first."""
 
-    def __init__(self, rule: ScaleFree, task: ThresholdTask, above: float | None, slope: float | None) -> None:
+    def __init__(self, rule: ScaleFree, task: ThresholdTask, above: float | None) -> None:
         self._top = Grid(task.bound, task.resolution).bound_steps
         self.candidates, self._first, self._borders = _candidates(self._top)
         self.count_epsilon, epsilon = _budgets(task) if above is None else (0.0, task.epsilon)
@@ -209,11 +203,11 @@ class _ScaleFreeChooser(CountedHoldout):
         #: k = m p*, in logarithms so that no factor overflows.
         logs = math.log(task.holdout) + 0.5 * math.log(6.0 * constant)
         self.expected = math.exp(min(logs - math.log(task.max_range) - math.log(task.noise_epsilon), 700.0))
-        self._single, target, usual = _weights(rule.lengths, self.expected * task.epsilon)
+        self._single, target, slope = _weights(rule.lengths, self.expected * task.epsilon)
         self.expected = min(self.expected, MAX_SHARE * task.holdout / target)
         #: Number of values above theta without a penalty.
         self.target = self.expected * target
-        wanted = max(MIN_SLOPE * self.expected, (usual if slope is None else slope) / task.epsilon)
+        wanted = max(MIN_SLOPE * self.expected, slope / task.epsilon)
         # Otherwise a candidate far below all values could win by its logarithm alone.
         self._span = max(math.log(self._top), 1.0)
         most = MAX_SHARE * (task.holdout - self.target) / self._span

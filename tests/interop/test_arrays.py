@@ -101,6 +101,17 @@ def test_totals_of_xarray() -> None:
         fastdp.totals(array, "watt", "time", "1h", **TABLE)
 
 
+def test_a_measurement_of_xarray_is_one_row() -> None:
+    """Else a column of fewer dimensions would be in as many rows as the others have."""
+    library = pytest.importorskip("xarray", reason="xarray is not installed")
+    data = library.Dataset({"x": ("t", [1.0, 2.0, 3.0]), "z": (("t", "c"), np.ones((3, 50)))})
+    options = {"epsilon": 50.0, "seed": 1, "bounds": {"x": fastdp.Value(clip=10.0)}}
+    alone = fastdp.aggregate(data, {"x": "sum"}, **options).arrow
+    assert alone.equals(fastdp.aggregate(data[["x"]], {"x": "sum"}, **options).arrow)
+    with pytest.raises(DataError, match="different dimensions"):
+        fastdp.aggregate(data, {"x": "sum", "z": "mean"}, epsilon=50.0, seed=1, bounds={"x": 10.0, "z": 1.0})
+
+
 def test_totals_of_modin() -> None:
     modin = pytest.importorskip("modin.pandas", reason="modin is not installed")
     pandas = pytest.importorskip("pandas")

@@ -18,20 +18,17 @@ def candidates(top):
         i += 1
 
 
-def scores(
-    holdout, top, unit, epsilon, noise_epsilon, max_range, constant, lengths="longest", filled=None, slope=None
-):
+def scores(holdout, top, unit, epsilon, noise_epsilon, max_range, constant, lengths="longest", filled=None):
     """Unit times the sum of both counts, or twice the one count; ``holdout`` in grid steps within [0, top].
 
     ``filled`` values lie above the lowest candidate, as far as is known; by default all.
-    The lowest candidate gains at most half of those beyond the target.  ``slope`` in noise scales, or the usual one.
+    The lowest candidate gains at most half of those beyond the target.
     """
     grid = candidates(top)
     k = len(holdout) * math.sqrt(6.0 * constant) / (max_range * noise_epsilon)
     gentle = lengths == "all" and k * epsilon < 2.0
     few = k * epsilon < 1.0 or gentle
     times, steep = (1.25, 2.5) if gentle else (1.5, 3.0) if few else (1.0, 4.0)
-    steep = steep if slope is None else slope
     k = min(k, len(holdout) / 2 / times)
     span = max(math.log(top), 1.0)
     slope = min(max(k, steep / epsilon), (len(holdout) - k * times) / 2 / span)

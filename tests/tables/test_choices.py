@@ -358,6 +358,7 @@ def test_rows_beyond_the_clip_have_noise_of_a_units_rows(noise):
     for each in (more, other):
         assert not np.array_equal(each.counts - counts, drawn)
         assert each.share is None
+    assert choices.release_tail(task, clip, edges, counts, Number(0.0, 1.0), KEY).share is None
     # A share that its noise hides is unknown: .05 of the rows, beside no rows or half of them.
     for deviation, part, known in ((0.01, 0.0, True), (0.05, 0.0, False), (0.05, 0.5, True)):
         rows = math.sqrt(counts.size * tail.variance) / deviation

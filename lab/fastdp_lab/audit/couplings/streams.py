@@ -349,8 +349,8 @@ def whole(rng: Generator, kind: type[WholeStream] = WholeStream) -> Instance:
 
 
 def few(rng: Generator) -> Instance:
-    """A finished array of few values: theta is the bound or chosen, and one number is released."""
-    size = pick(rng, 2, 30, 400, 450)
+    """A finished array of few values: theta is the bound, and one number is released."""
+    size = pick(rng, 2, 30, 400)
     return of_whole(rng, partial(WholeStream, size, 1.0, BOUND, size), 1.0, values_of(rng, size))
 
 
