@@ -108,12 +108,14 @@ class EngineTable:
 
 def _measurements(dataset: Any, columns: Sequence[str]) -> Any:
     """The columns of a Dataset of xarray, a row for each measurement; DataError if one would be in several rows."""
-    given = [name for name in columns if name in dataset.data_vars] if hasattr(dataset, "data_vars") else []
+    variables = list(getattr(dataset, "data_vars", ()))
+    # Of coordinates alone each measurement of the Dataset is a row.
+    given = [name for name in columns if name in variables] or variables
     dimensions = {frozenset(dataset[name].dims) for name in given}
     if len(dimensions) > 1:
         raise DataError(
-            f"frame: a {type(dataset).__name__} whose columns {given} have different dimensions, so that one "
-            "measurement would be several rows; expected columns of one shape"
+            f"frame: a {type(dataset).__name__} whose variables {given} have different dimensions, so that one "
+            "measurement would be several rows; expected variables of one shape (dataset[[...]] selects them)"
         )
     return (dataset[given] if given else dataset).to_dataframe().reset_index()
 

@@ -1,5 +1,8 @@
 """Exact sums of the costs of a stream's releases, in SQL tables, their composition, and the budget left.
 
+A pure epsilon has the rho epsilon^2 / 2; a release with a delta and no rho has none.  With a rho, epsilon is the
+least by sum, by rhos at the summed delta, and by Renyi divergences.
+
 Source: ToPS section 2.4; Rogers et al. 2016 (filters for adaptive budgets); ``docs/privacy.md``, section 3.
 """
 
@@ -321,8 +324,9 @@ class Temporary(sqlite3.Connection):
 class Odometer:
     """The largest cost of each stream's releases to any one of its elements, or of a region's.
 
-    Releases on the full stream add up; of ranges, shares and times the largest sum counts.  A replaced value is one
-    element less and one more.  Other units, columns and zones add up in the weakest unit (:func:`multiple`).
+    Releases on the full stream add up; of ranges, shares and times the largest sum counts; ranges without a label may
+    meet any share.  A replaced value is one element less and one more.  Other units, columns and zones add up in the
+    weakest unit (:func:`multiple`).
     """
 
     def __init__(self, db: sqlite3.Connection | None = None) -> None:
@@ -392,7 +396,10 @@ class Odometer:
         )
 
     def total(self, stream: str, region: Region = EVERYWHERE, limit: Budget | None = None) -> Loss:
-        """Cost of a stream's releases; ParameterError if units do not compose.  A limit fixes divergences' orders."""
+        """Cost of a stream's releases; ParameterError if units do not compose.
+
+        A limit fixes the orders of divergences: the best ones could depend on outputs.
+        """
         accounts = self._accounts(stream)
         kinds = {account.kind for account in accounts}
         common = common_kind(kinds, stream)

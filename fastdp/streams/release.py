@@ -63,8 +63,8 @@ def release(
     Nothing is withheld: the threshold is chosen from all values, for at most a tenth of epsilon.  Other methods:
     ``fastdp.ToPS(epsilon, bound, expected_length=len(values)).release(values)``.
 
-    Of 2 to 1,000 values at an epsilon up to 1 only the total is released, and each value is published as the mean:
-    the noise of several blocks would hide it.  A public threshold, a focus or a season gives blocks, for a curve.
+    Of 2 to 1,000 values at an epsilon up to 1 only the total is released, with the noise of the bound, and each value
+    is published as the mean.  A public threshold, a focus or a season gives a curve (``docs/streams.md``).
 
     Parameters
     ----------

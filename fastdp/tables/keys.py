@@ -174,8 +174,8 @@ def shared_weight_rule(loss: float, share: float, epsilon: float, delta: float, 
 def _delta_of_new(spent: Callable[[float], float], delta: float, most: int) -> float:
     """R such that m new keys of a person may pass with probability R / m each.
 
-    If t of m keys are new, the rest of the choice takes a delta of ``spent(t / m)``: R is the least of (delta -
-    spent(f)) / f.
+    If t of m keys are new, others' weights move by sqrt(1 - t / m) at most in norm, with a delta of ``spent(t / m)``;
+    new keys may pass with the rest: R is the least of (delta - spent(f)) / f.
     """
     new = np.geomspace(1.0 / most, 1.0, 1 + _PER_OCTAVE * (most - 1).bit_length())
     left = delta - np.array([spent(min(share, 1.0)) for share in new.tolist()])
@@ -211,7 +211,7 @@ def _better(first: KeyRule, second: KeyRule) -> KeyRule:
 
 
 def choose_keys(sums: Integers, keys: Keys, rule: KeyRule, key: Key) -> tuple[Integers, Flags]:
-    """Noisy sums of keys, and flags of those that reach the threshold; never without a sum."""
+    """Noisy sums of keys, and flags of those that reach the threshold; never without a sum: such names are secret."""
     exact = np.ascontiguousarray(sums.reshape(1, 1, -1))
     noise = binding.draw_cells(exact, [rule.distribution], key.within("keys"), 0, keys.digests())
     noisy: Integers = sums + noise[0, 0]

@@ -110,6 +110,8 @@ def test_a_measurement_of_xarray_is_one_row() -> None:
     assert alone.equals(fastdp.aggregate(data[["x"]], {"x": "sum"}, **options).arrow)
     with pytest.raises(DataError, match="different dimensions"):
         fastdp.aggregate(data, {"x": "sum", "z": "mean"}, epsilon=50.0, seed=1, bounds={"x": 10.0, "z": 1.0})
+    with pytest.raises(DataError, match="different dimensions"):
+        fastdp.aggregate(data, {"*": "count"}, epsilon=50.0, seed=1, by="t", keys=[0, 1, 2])
 
 
 def test_totals_of_modin() -> None:
