@@ -23,16 +23,16 @@ from fastdp.spatial import decomposition
 from fastdp.spatial.decomposition import COUNTED, MAX_COUNT, KeptTree, Tree, check_codes
 from fastdp.spatial.domains import CellParameters, PointParameters
 from fastdp.spatial.phdstream import (
+    COUNTER,
     MAX_EVENTS,
     MAX_SHARE,
     PointMachine,
     PointState,
-    COUNTER,
     SpatialPublisher,
     TotalCount,
     TotalCounter,
-    composed,
     cells_and_counts,
+    composed,
     parts,
     split,
 )

@@ -320,6 +320,7 @@ def composed(cells: Guarantee, total_epsilon: float, events: int) -> Guarantee:
 
 
 def parts(epsilon: float, total_share: float) -> tuple[float, float]:
+    """Epsilon of the cells' decisions, and of their counts."""
     rest = split(epsilon, total_share)[1]
     cells = CELLS * rest if total_share else rest / 2
     return cells, remainder(rest, cells)

@@ -155,7 +155,7 @@ def point_shifts(
 ) -> None:
     """PrivTree's decisions, and the sums that hold the event, by following both runs.
 
-    Of cells that follow counts the first count from the event on has it, alone; the count of all points has it at once.
+    Of cells that follow counts the first count from the event on has it, alone; that of all points at once.
     """
 
     def run(own: Table, follower: Follower, batches: list[Batch]) -> tuple[Any, list[Any], Steps]:
