@@ -196,13 +196,15 @@ else:
 
     #: "expand 32-byte k", and the places of the quarter rounds of two rounds: columns, then diagonals.
     _CONSTANTS = np.frombuffer(b"expand 32-byte k", "<u4").tolist()
-    _QUARTERS = [(i, i + 4, i + 8, i + 12) for i in range(4)] + [
+    QUARTERS = [(i, i + 4, i + 8, i + 12) for i in range(4)] + [
         (i, (i + 1) % 4 + 4, (i + 2) % 4 + 8, (i + 3) % 4 + 12) for i in range(4)
     ]
     _DOUBLE_ROUNDS = 10
 
-    def _rotated(builder: Any, x: Any, left: int) -> Any:
-        upper, lower = (ir.Constant(x.type, bits) for bits in (left, 32 - left))
+    def rotated(builder: Any, x: Any, left: int) -> Any:
+        kind = getattr(x.type, "element", x.type)
+        count = getattr(x.type, "count", None)
+        upper, lower = (ir.Constant(x.type, [bits] * count if count else bits) for bits in (left, kind.width - left))
         return builder.or_(builder.shl(x, upper), builder.lshr(x, lower))
 
     def _generate_chacha(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
@@ -214,12 +216,12 @@ else:
         places = [cgutils.alloca_once_value(builder, each) for each in begin]
         with cgutils.for_range(builder, ir.Constant(whole, _DOUBLE_ROUNDS)):
             x = [builder.load(place) for place in places]
-            for a, b, c, d in _QUARTERS:
+            for a, b, c, d in QUARTERS:
                 for first, second in ((16, 12), (8, 7)):
                     x[a] = builder.add(x[a], x[b])
-                    x[d] = _rotated(builder, builder.xor(x[d], x[a]), first)
+                    x[d] = rotated(builder, builder.xor(x[d], x[a]), first)
                     x[c] = builder.add(x[c], x[d])
-                    x[b] = _rotated(builder, builder.xor(x[b], x[c]), second)
+                    x[b] = rotated(builder, builder.xor(x[b], x[c]), second)
             for place, value in zip(places, x, strict=True):
                 builder.store(value, place)
         ends = [builder.add(builder.load(place), each) for place, each in zip(places, begin, strict=True)]
