@@ -30,7 +30,7 @@ from fastdp.streams.publisher import StreamPublisher
 from fastdp.streams.release_many import guarantee_of_many
 from fastdp.streams.rows import AdaptiveRows, MachineRows, Rows
 from fastdp.streams.stream_machine import Schedule
-from fastdp_kernels.noise.aes import HAS_AES
+from fastdp_kernels._ciphers import HAS_AES
 
 #: Ids or values, one a row.
 Column: TypeAlias = Values | Sequence[object]

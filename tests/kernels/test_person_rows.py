@@ -11,6 +11,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fastdp_kernels._ciphers import HAS_AES
 from fastdp_kernels.noise import aes, blake2b
 from fastdp_kernels.tables import person_rows
 from tests.oracles import persons
@@ -78,7 +79,7 @@ def test_keyed_digests_of_heads_and_texts(texts: list[bytes], head: int, alone: 
         )
 
 
-@pytest.mark.skipif(not aes.HAS_AES, reason="a processor without the instructions")
+@pytest.mark.skipif(not HAS_AES, reason="a processor without the instructions")
 def test_blocks_under_many_keys_are_those_of_the_cipher() -> None:
     rng = np.random.default_rng(1)
     keys, blocks = rng.integers(0, 2**64, (50, 4), np.uint64), rng.integers(0, 2**64, (3, 2), np.uint64)
