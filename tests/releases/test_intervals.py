@@ -132,14 +132,20 @@ def test_an_interval_holds_its_answer_and_grows_with_the_confidence(releases, ki
 @pytest.mark.parametrize("kind", CHOSEN)
 @pytest.mark.parametrize("confidence", [0.5, 0.95, 0.999])
 def test_high_allows_for_each_value_beyond_a_chosen_theta(releases, kind: str, confidence: float) -> None:
-    """Value by value: exponential, of mean 1.5 times theta times the share that the rule leaves above."""
+    """Value by value: exponential, of 1.5 to 4 thetas, more where theta is many means, by the rule's share above."""
     release = releases[kind]
     starts, stops = pairs(release)
     thetas = np.full(len(release), release.threshold)
     if release.revision is not None:
         thetas = np.repeat(release.revision.thetas, np.diff(release.revision.edges, append=len(release)))
     assert (thetas.max() > 2.0 * thetas[0]) == (kind == "rising")
-    means = 1.5 * release.noise.above * np.minimum(thetas, 2000.0 - thetas) * thetas / thetas[0]
+    if release.revision is not None:
+        length = int(release.revision.edges[-1])
+        usual = release.sum(0, length, revised=True)[0] / length
+    else:
+        usual = release.values.mean()
+    sizes = np.clip(thetas / (6.5 * usual), 1.5, 4.0) * thetas
+    means = release.noise.above * np.minimum(1.5 * (2000.0 - thetas), sizes) * thetas / thetas[0]
     before = np.concatenate([[0.0], np.cumsum(means)])
     wanted = math.log(1.0 / (1.0 - confidence)) * (before[stops] - before[starts])
     clipped = replace(release, noise=replace(release.noise, above=0.0))
