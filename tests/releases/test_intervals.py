@@ -160,6 +160,16 @@ def test_high_allows_for_each_value_beyond_a_chosen_theta(releases, kind: str, c
     assert np.array_equal(release.std_error(starts, stops), clipped.std_error(starts, stops))
 
 
+@pytest.mark.parametrize(
+    ("mean", "factor"), [(10.0, 1.5), (1.0, 10 / 6.5), (0.5, 20 / 6.5), (0.1, 4.0), (0.0, 4.0), (-3.0, 4.0)]
+)
+def test_the_allowance_beyond_theta_grows_with_theta_over_the_mean(mean: float, factor: float) -> None:
+    noise = SumNoise("blocks", 1.0, 1.0, above=0.01, bound=1e6)
+    assert noise.excess(10.0, mean) == pytest.approx(0.01 * factor * 10.0)
+    near = replace(noise, bound=12.0)
+    assert near.excess(10.0, mean) == pytest.approx(0.01 * 1.5 * 2.0)
+
+
 def test_the_share_above_theta_is_that_of_the_rule(releases) -> None:
     """k of m values, k = m sqrt(6 K) / (r epsilon) (``docs/streams.md``); none where theta is public or the bound."""
     m, k = 3000, 3000 * math.sqrt(6.0 * publisher("cut tree").composition.task.noise_constant) / (4096 * 2.0)
