@@ -353,8 +353,8 @@ class AdaptiveMachine(PointParameters, PointMachine[AdaptiveState]):
             elapsed = now - state.last_count
             if elapsed < schedule.period:
                 tree = self._forecast(state, now, whole)
-                held = dict(zip(("added", "removed"), waiting, strict=True))
-                return replace(state, n_steps=now, tree=tree, chain=chain, total=whole, **held)
+                later = replace(state, n_steps=now, tree=tree, chain=chain, total=whole)
+                return replace(later, added=waiting[0], removed=waiting[1])
             come, gone = (np.sort(np.concatenate(chunks)) for chunks in waiting)
             made = counting.recount if planted else counting.count
             tree, growth = made(state.counted, come, gone, now - 1, elapsed, key)
