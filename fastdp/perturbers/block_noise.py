@@ -124,6 +124,9 @@ MAX_EVER = 2
 #: pair of blocks of less than 2^CHOOSING values is no choice (``block_lengths.CADENCE``).
 FOCUS_FIRST = 12
 CHOOSING = int(math.log2(b.CADENCE)) - 1
+#: Groups have max_range >> GROUP values at least, and there are none where that is less than LEAST_GROUP.
+GROUP = 4
+LEAST_GROUP = 2**14
 #: Weight of noise in the choice of theta, against its weight in the longest ranges alone.
 THETA_WEIGHT = 1.5
 #: At most the last eighth of the hold-out, a power of two of values, is released as blocks and does not choose theta.
@@ -261,6 +264,8 @@ class Blocks(Flat):
         shape["first"] = min(first, max(top - MAX_FIRST, 0))
         shape["limit"] = warm_up
         shape["spreads"] = self.closing == "spread"
+        grouped = self.noise == "laplace" and self.season is None and top - GROUP >= math.log2(LEAST_GROUP)
+        shape["group"] = 2.0 ** (top - GROUP) if grouped else 0.0
         if events:
             # Blocks begin with one value: whatever they hold, the next ones are at most twice as long.
             shape["events"], shape["first"] = 1.0, 0.0

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property, partial
 from typing import Any, NamedTuple
 
@@ -44,7 +45,8 @@ class Progress(NamedTuple):
     cycle: int = 0
     #: Values withheld for the next threshold (:class:`fastdp.thresholds.renewals.RenewFromHoldout`).
     held: int = 0
-    #: Sum released under this threshold, in grid steps, if a renewal needs it.
+    #: Sum released under this threshold, in grid steps, if a renewal needs it; of blocks that follow released sums,
+    #: the open group's exact sum.  Secret then.
     released: int = 0
     #: The threshold in grid steps; first 0.
     theta_steps: int = 0
@@ -388,6 +390,8 @@ class AdaptiveBlocks:
         made = self._under.get(theta_steps)
         if made is None:
             shape, resolution = self.shape.copy(), self.grid.resolution
+            if self.distributions[theta_steps] is None:
+                shape["group"] = 0.0
             if self.rises:
                 shape["top_unit"] = max(1.0, self.grid.bound_steps / theta_steps)
             numbers = 1.0 / resolution, self.top(theta_steps), theta_steps, theta_steps * resolution
@@ -423,7 +427,9 @@ class AdaptiveBlocks:
         public, shape = self.under(theta_steps)
         public = public.copy()
         theta = float(public["theta"][0])
-        counters = np.array([(progress.filled, progress.open_sum, 0, 0, 0, 0)], adaptive_pass.COUNTERS)
+        counters = np.array(
+            [(progress.filled, progress.open_sum, 0, 0, 0, 0, progress.released)], adaptive_pass.COUNTERS
+        )
         # NumPy copies a record field by field, four times as slowly.
         memory = self.remembered(progress.smoother.view(np.float64).copy())
         chain, closed, at = progress.chain.copy(), progress.blocks, 0
@@ -435,7 +441,8 @@ class AdaptiveBlocks:
             # The current theta, if it has risen.
             steps = self.steps(theta_steps, memory)
             public["top"] = self.top(steps)
-            distribution = self.distributions[steps]
+            scale = self._scale(steps, plain)
+            distribution = self.distributions[scale]
             if bound:
                 drawn: Integers = np.empty(min(values.size - at, leaves), np.int64)
                 # Without a distribution the pass leaves every draw to its caller.
@@ -456,7 +463,7 @@ class AdaptiveBlocks:
                 if consumed < 0:
                     return None
                 at += consumed
-                _, open_sum, closing, stopped, _, _ = counters[0].tolist()
+                _, open_sum, closing, stopped, _, _, group_sum = counters[0].tolist()
                 counters["stopped"] = 0
                 if stopped != adaptive_pass.UNSETTLED:
                     break
@@ -465,25 +472,46 @@ class AdaptiveBlocks:
                 drawn[closing] = binding.resolve(distribution, self.key, chain, closed + closing, open_sum)
                 counters["given"] = closing + 1
             closed += closing
+            if stopped == adaptive_pass.ENDED:
+                self._end_group(part[closing - 1 : closing], plain, shape, chain, closed, (steps, theta_steps, group_sum))
+                counters["group_sum"] = 0
             done = at == values.size
             counters["closed"] = 0
-            risen = self.steps(theta_steps, memory)
-            if bound and risen != steps:
+            following_scale = self._scale(self.steps(theta_steps, memory), plain)
+            if bound and following_scale != scale:
                 # No random word is used with two scales, also where another version lets theta rise elsewhere.
-                chain = next_chain(self.perturber, self.key, risen, self.epsilon, chain)
+                chain = next_chain(self.perturber, self.key, following_scale, self.epsilon, chain)
             # A block left open by a batch is the first one of the next.
             parts.append(part[: closing + done])
         if ENABLED and bound:
             binding.record(self.key, progress.chain, chain, closed - progress.blocks)
-        filled, open_sum, *_ = counters[0].tolist()
+        filled, open_sum, *_, group_sum = counters[0].tolist()
         # By position: names cost more than the kernel of a short call.
         following = Progress(
-            *(progress.n_seen + values.size, progress.cycle, progress.held, progress.released, theta_steps, closed),
+            *(progress.n_seen + values.size, progress.cycle, progress.held, group_sum, theta_steps, closed),
             *(filled, open_sum, float(plain["prediction"][0]) * theta, memory, chain),
         )
         blocks = parts[0] if len(parts) == 1 else np.concatenate(parts)
         emit = partial(self._emit, blocks, progress.filled, theta, bends)
         return Step(following, noise, values.size, write=emit, blocks=blocks, before=plain_of(progress.smoother))
+
+    @staticmethod
+    def _scale(steps: int, plain: Records) -> int:
+        """Theta under which blocks have their noise: in a group a larger one than their values."""
+        return math.ceil(Fraction(block_lengths.LOUDER).limit_denominator(100) * steps) if plain["group"][0] else steps
+
+    def _end_group(
+        self, block: Records, plain: Records, shape: Records, chain: Chain, closed: int, sizes: tuple[int, int, int]
+    ) -> None:
+        """Release the sum of a group, after its last block."""
+        steps, theta_steps, total = sizes
+        scale = int(block_lengths.GROUP_SCALE) * steps
+        distribution = self.distributions[scale]
+        assert distribution is not None  # noqa: S101 - groups have bound noise
+        own = next_chain(self.perturber, self.key, scale, self.epsilon, chain)
+        released = (total + binding.resolve(distribution, self.key, own, closed, total)) / theta_steps
+        block["group"] = released
+        block_lengths.end_group(plain, released, shape)
 
     def _emit(self, blocks: Records, filled: int, theta: float, bends: Floats | None, out: Floats) -> None:
         spikes = self.perturber.closing == "spike"
@@ -517,6 +545,8 @@ class AdaptiveBlocks:
         return RevisedStream(
             exponents=closed["exponent"].copy(),
             totals=closed["released"].copy(),
+            places=closed["place"].copy(),
+            groups=closed["group"].copy(),
             threshold=theta_steps * self.grid.resolution,
             memory=steps[0].before,
             shape=self.under(theta_steps)[1],

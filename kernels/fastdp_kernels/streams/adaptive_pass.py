@@ -10,22 +10,28 @@ import numpy as np
 from fastdp_kernels._jit import Record, inline, kernel, plus, records
 from fastdp_kernels.noise.chacha import CHAIN, block_words, draw_words
 from fastdp_kernels.noise.guarded_log import DOUBTFUL
-from fastdp_kernels.streams.block_lengths import LENGTHS, MEMORY, SCALES, close_block
+from fastdp_kernels.streams.block_lengths import LENGTHS, MEMORY, SCALES, close_block, follow_group
 from fastdp_kernels.streams.online_pass import sum_part, sum_signed
 from fastdp_kernels.streams.seasons import bend, follow_season
 
-#: Why the pass stopped early: a doubtful draw, or a threshold that rose.
-UNSETTLED, ROSE = 1, 2
+#: Why the pass stopped early: a doubtful draw; another scale of noise; a group whose sum is to be released.
+UNSETTLED, SCALED, ENDED = 1, 2, 3
 #: Public parameters of a pass: 1 / resolution, the largest step that a value counts as (negative: in size, values of
 #: any sign count), the first threshold in steps, in which sums are measured, and in units of the input; and the bound
 #: in steps, which a threshold that rises stops at.
 PUBLIC = records([(name, np.float64) for name in ("per_unit", "top", "theta_steps", "theta", "bound")])
 #: The open block's values and their sum in steps, blocks closed by a call, and why it stopped, or 0; blocks closed
-#: before, and how many entries of the call's noise are given, as the caller has settled a doubtful draw.
-COUNTERS = records([(name, np.int64) for name in ("filled", "open_sum", "closed", "stopped", "blocks", "given")])
+#: before, and how many entries of the call's noise are given, as the caller has settled a doubtful draw; the open
+#: group's sum in steps.
+COUNTERS = records(
+    [(name, np.int64) for name in ("filled", "open_sum", "closed", "stopped", "blocks", "given", "group_sum")]
+)
 #: A block's exponent, released sum in thresholds, and what its values were published as: prediction, extra, and how
-#: many values the extra is for.
-BLOCK = records([(name, np.float64) for name in ("exponent", "released", "prediction", "extra", "catch")])
+#: many values the extra is for; its place in a group from 1 on, 0 outside; of a group's last block, the group's
+#: released sum in thresholds, else NaN.
+BLOCK = records(
+    [(name, np.float64) for name in ("exponent", "released", "prediction", "extra", "catch", "place", "group")]
+)
 
 
 @inline
@@ -112,8 +118,8 @@ def sum_bound(
     distribution : float64[4]
         Of the noise, as for ``chacha.draw_words``.
     counters : COUNTERS[1]
-        Changed in place; ``stopped`` is UNSETTLED if the open block is full and its draw doubtful, ROSE if the
-        threshold rose.
+        Changed in place; ``stopped`` is UNSETTLED if the open block is full and its draw doubtful, SCALED where noise
+        gets another scale, ENDED where the caller must release a group's sum (``block_lengths.end_group``).
     memory : MEMORY[1]
         State from released sums; changed in place.
     blocks : BLOCK[noise.size + 1]
@@ -130,7 +136,8 @@ def sum_bound(
         # What the open block's values are published as; its sum is not there yet.
         block = blocks[closed]
         block.exponent, block.prediction, block.extra = memory.exponent, memory.prediction, memory.extra
-        block.catch = memory.catch
+        block.catch, block.group = memory.catch, np.nan
+        block.place = memory.members + 1.0 if memory.group else 0.0
         if counters.stopped:
             break
         room = (1 << int(memory.exponent)) - counters.filled
@@ -157,7 +164,14 @@ def sum_bound(
         released = np.float64(plus(counters.open_sum, noise[closed])) / public.theta_steps
         block.released = released
         exponent, level, unit, last = int(memory.exponent), memory.level, memory.unit, memory.last
+        group = memory.group
         close_block(memory, released, shape, lengths)
+        if shape.group:
+            counters.group_sum = plus(counters.group_sum, counters.open_sum) if group else np.int64(0)
+            if follow_group(memory, released, memory.unit != unit, shape):
+                counters.stopped = ENDED
+            elif group != memory.group:
+                counters.stopped = SCALED
         if season is not None:
             follow_season(season[0], released, exponent, level, unit, last, shape)
         closed += 1
@@ -165,7 +179,7 @@ def sum_bound(
         counters.open_sum = 0
         if memory.unit != unit:
             # Another threshold: another distribution.
-            counters.stopped = ROSE
+            counters.stopped = SCALED
     counters.closed = closed
     return -1 if flags < 0 else at
 
