@@ -222,9 +222,15 @@ class Blocks(Flat):
         return BlocksShape(**sizes, first=first, usual=usual)
 
     def noise_constant(self, plan: HierarchyShape, max_range: int) -> float:
-        """K of a range of r / 3 over first blocks, times THETA_WEIGHT; a focus does not change it."""
+        """K of a range of r / 3 over first blocks, or groups of them, times THETA_WEIGHT; a focus does not change it."""
         assert isinstance(plan, BlocksShape)  # noqa: S101 - made by plan()
-        return self._variance * THETA_WEIGHT * (max(1.0, max_range / 3.0) / 2.0**plan.usual - 1.0 / 3.0)
+        block, noises = 2.0**plan.usual, max(1.0, max_range / 3.0) / 2.0**plan.usual - 1.0 / 3.0
+        size = max(self._least_group(max_range), b.MEMBERS * block)
+        if self._least_group(max_range) and size <= max_range >> MAX_EVER:
+            own, whole = size / block * b.LOUDER**2, b.GROUP_SCALE**2
+            # Groups within the range, and what it cuts off at two ends.
+            noises = max_range / 3.0 / size * own * whole / (own + whole) + own / 3.0
+        return self._variance * THETA_WEIGHT * noises
 
     def guarantee(self, plan: HierarchyShape, epsilon: float) -> Guarantee:
         rest = (
@@ -240,6 +246,11 @@ class Blocks(Flat):
     @property
     def _variance(self) -> float:
         return 2.0 if self.noise == "laplace" else 1.0
+
+    def _least_group(self, max_range: int) -> int:
+        least = max_range.bit_length() - 1 - GROUP
+        grouped = self.noise == "laplace" and self.season is None and least >= math.log2(LEAST_GROUP)
+        return 1 << least if grouped else 0
 
     def warm_up(self, holdout: int) -> int:
         """Values released as sums that do not choose theta: a power of two up to an eighth of `holdout`."""
@@ -264,8 +275,7 @@ class Blocks(Flat):
         shape["first"] = min(first, max(top - MAX_FIRST, 0))
         shape["limit"] = warm_up
         shape["spreads"] = self.closing == "spread"
-        grouped = self.noise == "laplace" and self.season is None and top - GROUP >= math.log2(LEAST_GROUP)
-        shape["group"] = 2.0 ** (top - GROUP) if grouped else 0.0
+        shape["group"] = self._least_group(max_range)
         if events:
             # Blocks begin with one value: whatever they hold, the next ones are at most twice as long.
             shape["events"], shape["first"] = 1.0, 0.0

@@ -603,6 +603,8 @@ class AdaptiveBlocks:
             and progress.filled < 1 << exponent
             and 0 <= decided <= position
             and 1.0 <= plain["unit"] <= plain["highest"] <= MAX_UNIT
+            and 0.0 <= plain["members"]
+            and 0.0 <= plain["group"] <= self.max_range
         )
 
 

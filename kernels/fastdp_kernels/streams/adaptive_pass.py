@@ -167,10 +167,12 @@ def sum_bound(
         group = memory.group
         close_block(memory, released, shape, lengths)
         if shape.group:
-            counters.group_sum = plus(counters.group_sum, counters.open_sum) if group else np.int64(0)
+            counters.group_sum = plus(counters.group_sum, counters.open_sum)
             if follow_group(memory, released, memory.unit != unit, shape):
                 counters.stopped = ENDED
-            elif group != memory.group:
+            elif memory.members == 0.0:
+                counters.group_sum = 0
+            if group != memory.group:
                 counters.stopped = SCALED
         if season is not None:
             follow_season(season[0], released, exponent, level, unit, last, shape)

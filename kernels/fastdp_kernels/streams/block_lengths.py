@@ -119,7 +119,7 @@ USELESS = 1.25
 MEMBERS = 64.0
 LOUDER, GROUP_SCALE = 1.2, 6.0
 #: What a group's sum shows to be missing is published over about 1 / REPAID of the least group.
-REPAID = 1.0
+REPAID = 2.0
 
 #: 2^k; energies at scale k of independent values of variance 1 (two sums of 2^k values), and of a level that moves by
 #: variance 1 a value (E[(S_1 - S_2)^2] = (2/3) g^3).
