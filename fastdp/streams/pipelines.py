@@ -473,7 +473,9 @@ class AdaptiveBlocks:
                 counters["given"] = closing + 1
             closed += closing
             if stopped == adaptive_pass.ENDED:
-                self._end_group(part[closing - 1 : closing], plain, shape, chain, closed, (steps, theta_steps, group_sum))
+                self._end_group(
+                    part[closing - 1 : closing], plain, shape, chain, closed, (steps, theta_steps, group_sum)
+                )
                 counters["group_sum"] = 0
             done = at == values.size
             counters["closed"] = 0
@@ -498,7 +500,9 @@ class AdaptiveBlocks:
     @staticmethod
     def _scale(steps: int, plain: Records) -> int:
         """Theta under which blocks have their noise: in a group a larger one than their values."""
-        return math.ceil(Fraction(block_lengths.LOUDER).limit_denominator(100) * steps) if plain["group"][0] else steps
+        return (
+            math.ceil(Fraction(block_lengths.LOUDER).limit_denominator(100) * steps) if plain["group"][0] else steps
+        )
 
     def _end_group(
         self, block: Records, plain: Records, shape: Records, chain: Chain, closed: int, sizes: tuple[int, int, int]
@@ -603,7 +607,7 @@ class AdaptiveBlocks:
             and progress.filled < 1 << exponent
             and 0 <= decided <= position
             and 1.0 <= plain["unit"] <= plain["highest"] <= MAX_UNIT
-            and 0.0 <= plain["members"]
+            and plain["members"] >= 0.0
             and 0.0 <= plain["group"] <= self.max_range
         )
 

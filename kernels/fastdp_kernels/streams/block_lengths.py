@@ -452,8 +452,10 @@ def open_group(memory: Record, shape: Record) -> None:
 
 @inline
 def follow_group(memory: Record, total: float, rose: bool, shape: Record) -> bool:
-    """Count a closed block in its group, or open one; True where a group ends.  Where the threshold changes, a group
-    has no sum."""
+    """Count a closed block in its group, or open one; True where a group ends.
+
+    Where the threshold changes, a group has no sum.
+    """
     if memory.group == 0.0 or rose:
         open_group(memory, shape)
         return False
