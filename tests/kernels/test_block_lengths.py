@@ -441,7 +441,7 @@ def test_a_block_is_bent_about_the_mean_that_it_accounts_for() -> None:
     p, n = public(epsilon=1.0, max_range=2**11), 6000
     found = run(p, daily(n, 5), laplace(n, THETA_STEPS, 5), 3)
     at, bent = 0, 0
-    for exponent, _, prediction, extra, catch in found.blocks[:-1].tolist():
+    for exponent, _, prediction, extra, catch, _, _ in found.blocks[:-1].tolist():
         length = 1 << int(exponent)
         values = found.published[at : at + length] - extra * (np.arange(length) < catch)
         assert values.mean() == pytest.approx(prediction, abs=1e-12)
