@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import importlib.util
+import json
 import os
 import re
 import subprocess
@@ -71,6 +72,8 @@ html_title = f"fastdp {version}"
 html_static_path = ["_static"]
 html_css_files = ["fastdp.css"]
 html_search_scorer = str(DOCS / "_static" / "scorer.js")  # read from the current folder
+#: Words that a page is to be found by, beside its own.
+_subjects = json.loads(re.search(r"SUBJECTS = ({.*?})", Path(html_search_scorer).read_text(), re.DOTALL)[1])
 html_show_sourcelink = False
 html_theme_options = {
     "icon_links": [{"name": "Source", "url": _source, "icon": "fa-solid fa-code"}] if _source else [],
@@ -114,8 +117,10 @@ def link_to_repository(app: Sphinx, docname: str, source: list[str]) -> None:
 
 #: What formulas are not: code, links' targets, glossary and directives' fences.
 _CODE = re.compile(r"(```.*?\n```|`[^`\n]*`|\]\([^)\s]*\)|<!--.*?-->)", re.DOTALL)
-_POWER = re.compile(r"(?<=[\w)])\^(\([^()\n]*\)|-?[\w.]*\w(?:\([^()\n]*\))?)")
-_INDEX = re.compile(r"(?<![\w.])([A-Za-z]|theta|sigma|epsilon|rho|tau|mu|eta)_(\([^()\n]*\)|\w{1,2})(?!\w)")
+_POWER = re.compile(r"(?<=[\w)])\^(\([^()\n]*\)|\|\w+\||-?[\w.]*\w(?:\([^()\n]*\))?)")
+_INDEX = re.compile(r"(?<![\w.])([A-Za-z]|theta|sigma|epsilon|rho|tau|mu|eta)_(\([^()\n]*\)|theta|\w{1,2})(?!\w)")
+#: A number and its unit stay in one line.
+_UNIT = re.compile(r"(?<=\d) (?=(?:ns|us|ms|s|MiB|M/s)\b)")
 
 #: A formula on lines of its own, indented.
 _FORMULA = re.compile(r"(?<=\n\n)((?: {4,}\S.*\n)+)(?=\n)")
@@ -133,10 +138,17 @@ def render_formulas(app: Sphinx, docname: str, source: list[str]) -> None:
         text = _FORMULA.sub(displayed, text).replace(" &lt;= ", " ≤ ").replace(" &gt;= ", " ≥ ")
         text = _POWER.sub(lambda found: f"<sup>{found[1].removeprefix('(').removesuffix(')')}</sup>", text)
         text = _INDEX.sub(lambda found: f"{found[1]}<sub>{found[2].strip('()')}</sub>", text)
-        return text.replace(" <= ", " ≤ ").replace(" >= ", " ≥ ")
+        return _UNIT.sub("\u00a0", text.replace(" <= ", " ≤ ").replace(" >= ", " ≥ "))
 
     parts = _CODE.split(source[0])
     source[0] = "".join(part if number % 2 else drawn(part) for number, part in enumerate(parts))
+
+
+def add_subjects(app: Sphinx, docname: str, source: list[str]) -> None:
+    """Words of the scorer as keywords of a page, which the search's index includes."""
+    if docname in _subjects:
+        words = ", ".join(_subjects[docname].split())
+        source[0] = f"---\nmyst:\n  html_meta:\n    keywords: {words}\n---\n{source[0]}"
 
 
 def publish_history(app: Sphinx, exception: Exception | None) -> None:
@@ -158,4 +170,5 @@ def setup(app: Sphinx) -> None:
     """Called by Sphinx."""
     app.connect("source-read", link_to_repository)
     app.connect("source-read", render_formulas)
+    app.connect("source-read", add_subjects)
     app.connect("build-finished", publish_history)

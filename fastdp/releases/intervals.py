@@ -88,8 +88,10 @@ def _quantiles(scale: float, counts: tuple[int, ...], confidence: float) -> Floa
 
 #: Factor on model-based half-widths, chosen on streams (``docs/streams.md``).
 MODEL_WIDTH = 1.25
-#: Mean of the sum beyond theta, over theta and the number of values that its rule leaves above it: chosen likewise.
-MEAN_EXCESS = 1.5
+#: Mean of the sum beyond theta that is allowed for, over theta and the number of values that its rule leaves above
+#: it: theta over HEAVY released means, because a theta far above the mean says that the tail is heavy; between the
+#: least and the most.  Chosen likewise.
+LEAST_EXCESS, MOST_EXCESS, HEAVY = 1.5, 4.0, 6.5
 
 
 @dataclass(frozen=True)
@@ -126,9 +128,11 @@ class SumNoise:
     def draw(self, threshold: float) -> DrawnNoise:
         return DrawnNoise(max(1, round(threshold / self.resolution)) * self.per_threshold + self.more, self.gaussian)
 
-    def excess(self, thresholds: Floats | float) -> Floats:
-        """Mean of a value beyond these thresholds that is allowed for."""
-        excess: Floats = MEAN_EXCESS * self.above * np.clip(self.bound - thresholds, 0.0, thresholds)
+    def excess(self, thresholds: Floats | float, mean: float) -> Floats:
+        """Mean of a value beyond these thresholds that is allowed for; `mean`: of a released value."""
+        heavy = thresholds / np.maximum(HEAVY * mean, thresholds / MOST_EXCESS)
+        sizes = thresholds * np.maximum(heavy, LEAST_EXCESS)
+        excess: Floats = self.above * np.clip(LEAST_EXCESS * (self.bound - thresholds), 0.0, sizes)
         return excess
 
 

@@ -147,8 +147,23 @@ class Release:
             title, theta = f"{len(self):,} streams, {count}, each {after}", f"thresholds {preview(self.thresholds)}"
         else:
             title, theta = f"{count} {after}" if self.offset else count, f"threshold  {self.threshold:g}"
-        lines = f"values     {preview(self.values)}", theta, f"guarantee  {self.guarantee}"
+        lines = (
+            f"values     {preview(self.values)}",
+            theta,
+            f"intervals  {self._held}",
+            f"guarantee  {self.guarantee}",
+        )
         return "\n  ".join((f"{type(self).__name__} of {title}", *lines))
+
+    @property
+    def _held(self) -> str:
+        if self.noise is None:
+            return "none: the noise of sums is not stated"
+        if not self.noise.bounded and self.noise.kind != "reports":
+            return "for true sums"
+        if self.noise.above:
+            return "for true sums, by a model of the part of values beyond the threshold"
+        return "for sums of values clipped to the threshold, not for true ones"
 
     # One stream of many.
 
@@ -252,7 +267,7 @@ class Release:
         *,
         streams: Values | str | None = None,
     ) -> tuple[Floats, Floats]:
-        """Interval, (low, high), for the true sum over each [start, stop), clipped or not.  Post-processing.
+        """Interval, (low, high), for the true or the clipped sum over each [start, stop).  Post-processing.
 
         Parameters
         ----------
@@ -290,7 +305,9 @@ class Release:
     def _excess(self, noise: SumNoise, first: Indices, last: Indices) -> Floats:
         if self.revision is not None:
             return self.revision.excess(noise, first, last)
-        return (last - first) * noise.excess(self.threshold)
+        count = self.values.size
+        mean = self._sums(np.zeros(1, np.int64), np.zeros(1, np.int64), np.array([count]), False)[0] / max(count, 1)
+        return (last - first) * noise.excess(self.threshold, mean)
 
     @validation.plain
     def std_error(

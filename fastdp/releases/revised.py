@@ -228,7 +228,8 @@ class RevisedStream:
     def excess(self, noise: SumNoise, starts: Integers, stops: Integers) -> Floats:
         """Mean of the sums over [start, stop) beyond each block's theta that is allowed for."""
         # Where theta has risen it follows the stream late.
-        rates = noise.excess(self.thetas) * self.thetas / self.threshold
+        mean = self._smoothed.sums[-1] / max(int(self.edges[-1]), 1)
+        rates = noise.excess(self.thetas, mean) * self.thetas / self.threshold
         sums = np.concatenate([np.zeros(1), np.cumsum(rates[:-1] * np.diff(self.edges))])
 
         def before(index: Integers) -> Floats:

@@ -33,7 +33,16 @@ GUIDES = sorted([*DOCS.glob("tutorials/*.md"), *DOCS.glob("howto/*.md")])
 LONG = {"many_meters", "auditing", "choosing"}
 PROOFS = ("privacy", "noise", "streams", "tables", "points", "local")
 #: Pages beside the guides whose Python runs from top to bottom, and what they print.
-RUNS = {"streams": "", "tables": "", "ledger": "has 0.0 of 1.0 epsilon left"}
+RUNS = {
+    "../README": "Totals of 240 windows",
+    "audit": "claim violated",
+    "interop": "epsilon = 0.5 for one contribution to the values",
+    "ledger": "has 0.0 of 1.0 epsilon left",
+    "many_streams": "",
+    "state": "",
+    "streams": "",
+    "tables": "",
+}
 
 
 @pytest.fixture
@@ -101,9 +110,11 @@ def test_a_guide_runs_from_top_to_bottom(page: Path) -> None:
     assert any(name.partition(".")[0] == "fastdp" for name in used), "the page shows nothing of fastdp"
 
 
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n == "audit")) for n in RUNS])
 @pytest.mark.usefixtures("quiet")
 def test_the_python_of_a_page_runs(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for needed in ("duckdb", "opendp", "polars") if name == "interop" else ():
+        pytest.importorskip(needed, reason="the page's examples need it")
     assert len(run_page(DOCS / f"{name}.md")) > 1
     assert RUNS[name] in capsys.readouterr().out
 
@@ -153,7 +164,7 @@ def test_commands_of_the_pages_have_the_options_that_they_are_given() -> None:
                 given = set(re.findall(r"(?<!\S)(--?[a-z][a-z-]*)", rest))
                 assert given <= known[name], f"{page}: {name} {given - known[name]}"
                 seen += len(given)
-    assert seen > 60
+    assert seen > 50
 
 
 def test_the_tests_that_proofs_lean_on_exist() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html.parser
 import json
 import os
+import re
 import subprocess
 import sys
 import warnings
@@ -77,12 +78,14 @@ def test_a_page_loads_nothing_from_the_network(site: Path) -> None:
         assert '<link rel="stylesheet" href="http' not in text, path
 
 
-def test_search_finds_checkpoint(site: Path) -> None:
+def test_search_finds_words_of_a_page_and_those_of_the_scorer(site: Path) -> None:
     index = (site / "searchindex.js").read_text()
     found = json.loads(index[index.index("{") : index.rindex("}") + 1])
-    pages = found["terms"]["checkpoint"]
-    names = [found["docnames"][number] for number in (pages if isinstance(pages, list) else [pages])]
-    assert "tutorials/service" in names
+    for word, page in (("checkpoint", "tutorials/service"), ("gdpr", "reference/reviewer"), ("offlin", "install")):
+        pages = found["terms"][word]
+        assert page in [found["docnames"][number] for number in (pages if isinstance(pages, list) else [pages])]
+    scorer = (ROOT / "docs" / "_static" / "scorer.js").read_text()
+    assert set(re.findall(r'^  "([\w/]+)": "', scorer, re.M)) <= set(found["docnames"])
 
 
 def test_the_notebooks_that_the_tutorials_name_run(site: Path, tmp_path: Path, monkeypatch) -> None:

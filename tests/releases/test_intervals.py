@@ -132,14 +132,20 @@ def test_an_interval_holds_its_answer_and_grows_with_the_confidence(releases, ki
 @pytest.mark.parametrize("kind", CHOSEN)
 @pytest.mark.parametrize("confidence", [0.5, 0.95, 0.999])
 def test_high_allows_for_each_value_beyond_a_chosen_theta(releases, kind: str, confidence: float) -> None:
-    """Value by value: exponential, of mean 1.5 times theta times the share that the rule leaves above."""
+    """Value by value: exponential, of 1.5 to 4 thetas, more where theta is many means, by the rule's share above."""
     release = releases[kind]
     starts, stops = pairs(release)
     thetas = np.full(len(release), release.threshold)
     if release.revision is not None:
         thetas = np.repeat(release.revision.thetas, np.diff(release.revision.edges, append=len(release)))
     assert (thetas.max() > 2.0 * thetas[0]) == (kind == "rising")
-    means = 1.5 * release.noise.above * np.minimum(thetas, 2000.0 - thetas) * thetas / thetas[0]
+    if release.revision is not None:
+        length = int(release.revision.edges[-1])
+        usual = release.sum(0, length, revised=True)[0] / length
+    else:
+        usual = release.values.mean()
+    sizes = np.clip(thetas / (6.5 * usual), 1.5, 4.0) * thetas
+    means = release.noise.above * np.minimum(1.5 * (2000.0 - thetas), sizes) * thetas / thetas[0]
     before = np.concatenate([[0.0], np.cumsum(means)])
     wanted = math.log(1.0 / (1.0 - confidence)) * (before[stops] - before[starts])
     clipped = replace(release, noise=replace(release.noise, above=0.0))
@@ -152,6 +158,16 @@ def test_high_allows_for_each_value_beyond_a_chosen_theta(releases, kind: str, c
         assert held.mean() > 0.5
         np.testing.assert_allclose((high - plain[1])[held], wanted[held], rtol=1e-9, atol=1e-6)
     assert np.array_equal(release.std_error(starts, stops), clipped.std_error(starts, stops))
+
+
+@pytest.mark.parametrize(
+    ("mean", "factor"), [(10.0, 1.5), (1.0, 10 / 6.5), (0.5, 20 / 6.5), (0.1, 4.0), (0.0, 4.0), (-3.0, 4.0)]
+)
+def test_the_allowance_beyond_theta_grows_with_theta_over_the_mean(mean: float, factor: float) -> None:
+    noise = SumNoise("blocks", 1.0, 1.0, above=0.01, bound=1e6)
+    assert noise.excess(10.0, mean) == pytest.approx(0.01 * factor * 10.0)
+    near = replace(noise, bound=12.0)
+    assert near.excess(10.0, mean) == pytest.approx(0.01 * 1.5 * 2.0)
 
 
 def test_the_share_above_theta_is_that_of_the_rule(releases) -> None:

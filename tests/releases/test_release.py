@@ -71,8 +71,17 @@ def test_a_release_shows_what_was_published_in_five_lines(method: str, n: int) -
     assert shown[0].endswith(f"Release of {n:,} values after a hold-out of 20")
     assert shown[1].split(None, 1)[1].startswith(f"{release.values[0]:.6g}")
     assert shown[2].split() == ["threshold", f"{release.threshold:g}"]
-    assert shown[3].endswith(str(release.guarantee))
-    assert len(shown) <= 5
+    true = method == "adaptive"
+    model = "by a model of the part of values beyond the threshold"
+    says = f"true sums, {model}" if true else "sums of values clipped to the threshold, not for true ones"
+    assert shown[3] == f"  intervals  for {says}"
+    assert shown[4].endswith(str(release.guarantee))
+    assert len(shown) == 5
+    other = dataclasses.replace(
+        release, noise=release.noise and dataclasses.replace(release.noise, bounded=False, kind="blocks")
+    )
+    assert "  intervals  for true sums\n" in repr(other)
+    assert "  intervals  none: the noise of sums is not stated\n" in repr(dataclasses.replace(release, noise=None))
     assert max(map(len, shown)) < 200
 
 

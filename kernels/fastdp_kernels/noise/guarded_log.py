@@ -14,7 +14,8 @@ import math
 
 import numpy as np
 
-from fastdp_kernels._jit import bits_of, double_of, inline, kernel
+from fastdp_kernels._jit import bits_of, double_of, inline, kernel, real_of
+from fastdp_kernels._lanes import ROUNDER, ROUNDER_BITS
 
 LN2 = math.log(2.0)
 # 1 / (2j + 1): the Taylor series of atanh(f) / f in f^2.
@@ -29,6 +30,9 @@ MANTISSA = np.int64((1 << 52) - 1)
 LOWEST = np.int64(0x3FE6A09E00000000)
 SHIFT = np.int64(0x3FF0000000000000 - 0x3FE6A09E00000000)
 RECIPROCAL = np.int64(2046 << 52)
+TWO_52_BITS = np.int64(0x4330000000000000)
+#: 2^52 + k + 1023 for k = 63.
+TOP_EXPONENT = 2.0**52 + 1023 + 63
 
 # The constants of the error bound proved in docs/noise.md, section 4.
 ERROR_SCALE = 4.0 * 2.0**-53
@@ -111,19 +115,20 @@ def draw_double(
             word = block_words[i]
             u = np.int64(word >> np.uint64(1))
             sign = -np.int64(word & sign_bit)
-            x = np.float64(u | np.int64(1))
-            bits = bits_of(x)
+            bits = bits_of(real_of(u | np.int64(1)))
             shifted = bits + SHIFT
-            k = (shifted >> np.int64(52)) - np.int64(1023)
+            # AVX2 neither converts int64 nor shifts them with their sign.
+            exponent = double_of(np.int64(np.uint64(shifted) >> np.uint64(52)) | TWO_52_BITS)
             m = double_of((shifted & MANTISSA) + LOWEST)
-            y = scale * ((np.float64(np.int64(63) - k) * LN2 + offset) - nearly_log_of_mantissa(m))
+            y = scale * (((TOP_EXPONENT - exponent) * LN2 + offset) - nearly_log_of_mantissa(m))
             # 2^-floor(log2 x): the relative width of the interval that 63 bits leave open.
             width = double_of(RECIPROCAL - (bits & ~MANTISSA))
             error = error_scale + y * ERROR_VALUE + error_word * width
-            low = np.int64(y - error)
-            high = np.int64(y + error)
-            unsure = (low != high) | (u < np.int64(2))
-            block_out[i] = DOUBTFUL if unsure else (low ^ sign) - sign
+            low = np.trunc(y - error)
+            unsure = (low != np.trunc(y + error)) | (u < np.int64(2))
+            # A certain draw is below 2^49, as the error is below 1/2.
+            whole = bits_of(low + ROUNDER) - ROUNDER_BITS
+            block_out[i] = DOUBTFUL if unsure else (whole ^ sign) - sign
             open_ones += unsure
         if open_ones:
             found = list_doubtful(block_out, begin, doubtful, found)
