@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cached_property, partial
 from typing import Any, NamedTuple
 
@@ -441,13 +440,12 @@ class AdaptiveBlocks:
             # The current theta, if it has risen.
             steps = self.steps(theta_steps, memory)
             public["top"] = self.top(steps)
-            scale = self._scale(steps, plain)
+            scale, group_scale = self._scales(steps, plain)
             distribution = self.distributions[scale]
             if bound:
                 drawn: Integers = np.empty(min(values.size - at, leaves), np.int64)
                 # Without a distribution the pass leaves every draw to its caller.
-                own = distribution.constants if distribution is not None and self.key.given is None else NO_FLOATS
-                bind = chain, own
+                bind = chain, NO_FLOATS if self.key.given is not None else self._laws(scale, group_scale)
             else:
                 batch, used = divmod(closed, leaves)
                 if noise is None or noise[0] != batch:
@@ -473,13 +471,15 @@ class AdaptiveBlocks:
                 counters["given"] = closing + 1
             closed += closing
             if stopped == adaptive_pass.ENDED:
-                self._end_group(
-                    part[closing - 1 : closing], plain, shape, chain, closed, (steps, theta_steps, group_sum)
-                )
+                law, index = self.distributions[group_scale], adaptive_pass.OF_GROUP + closed - 1
+                assert law is not None  # noqa: S101 - groups have bound noise
+                released = (group_sum + binding.resolve(law, self.key, chain, index, group_sum)) / theta_steps
+                part["group"][closing - 1] = released
+                block_lengths.end_group(plain, released, shape)
                 counters["group_sum"] = 0
             done = at == values.size
             counters["closed"] = 0
-            following_scale = self._scale(self.steps(theta_steps, memory), plain)
+            following_scale, _ = self._scales(self.steps(theta_steps, memory), plain)
             if bound and following_scale != scale:
                 # No random word is used with two scales, also where another version lets theta rise elsewhere.
                 chain = next_chain(self.perturber, self.key, following_scale, self.epsilon, chain)
@@ -498,24 +498,23 @@ class AdaptiveBlocks:
         return Step(following, noise, values.size, write=emit, blocks=blocks, before=plain_of(progress.smoother))
 
     @staticmethod
-    def _scale(steps: int, plain: Records) -> int:
-        """Theta under which blocks have their noise: in a group a larger one than their values."""
-        return (
-            math.ceil(Fraction(block_lengths.LOUDER).limit_denominator(100) * steps) if plain["group"][0] else steps
-        )
+    def _scales(steps: int, plain: Records) -> tuple[int, int]:
+        """Thetas under which blocks, and in a group its sum, have their noise; the second is 0 outside groups."""
+        if not plain["group"][0]:
+            return steps, 0
+        return -(-6 * steps // 5), 6 * steps
 
-    def _end_group(
-        self, block: Records, plain: Records, shape: Records, chain: Chain, closed: int, sizes: tuple[int, int, int]
-    ) -> None:
-        """Release the sum of a group, after its last block."""
-        steps, theta_steps, total = sizes
-        scale = int(block_lengths.GROUP_SCALE) * steps
-        distribution = self.distributions[scale]
-        assert distribution is not None  # noqa: S101 - groups have bound noise
-        own = next_chain(self.perturber, self.key, scale, self.epsilon, chain)
-        released = (total + binding.resolve(distribution, self.key, own, closed, total)) / theta_steps
-        block["group"] = released
-        block_lengths.end_group(plain, released, shape)
+    def _laws(self, scale: int, group_scale: int) -> Floats:
+        laws = self._joined.get((scale, group_scale))
+        if laws is None:
+            found = [self.distributions[each] for each in (scale, group_scale) if each]
+            constants = [law.constants for law in found if law is not None]
+            laws = self._joined[scale, group_scale] = np.concatenate([NO_FLOATS, *constants])
+        return laws
+
+    @cached_property
+    def _joined(self) -> dict[tuple[int, int], Floats]:
+        return {}
 
     def _emit(self, blocks: Records, filled: int, theta: float, bends: Floats | None, out: Floats) -> None:
         spikes = self.perturber.closing == "spike"

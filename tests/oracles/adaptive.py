@@ -250,7 +250,7 @@ class Learner:
         self.extra = self.carry / self.catch_up
 
     def _repaid(self, k):
-        """What a block of 2^k values publishes of the debt."""
+        """Part of the debt that a block of 2^k values publishes."""
         if not self.debt or (self.public.events and k == 0):
             return 0.0
         return self.debt * min(1.0, self.public.constants.REPAID * 2**k / self.public.group)

@@ -30,6 +30,7 @@ from fastdp_kernels.streams import seasons
 from tests.grid import exhaustive
 from tests.noise_values import bound_key, chain_draws, chain_noise
 from tests.oracles import adaptive
+from tests.oracles.prefix import BoundNoise
 from tests.state.adaptive_publishers import CLOSINGS, fixed, make, stream
 
 
@@ -133,10 +134,9 @@ def test_groups_equal_the_oracle(closing: str, growth: float, monkeypatch: pytes
         return bound(total)
 
     def group_noise(total: int) -> int:
-        own = behind(6 * int(learner.unit * first))
-        own.index = len(learner.blocks)
         ends.append(total)
-        return own(total)
+        scale = Fraction(6 * int(learner.unit * first)) / Fraction(40)
+        return BoundNoise(bound.chain, scale, 2**55 + len(learner.blocks) - 1)(total)
 
     warm_up = publisher.composition.warm_up
     steps = np.rint(values[600 - warm_up :] / publisher.resolution)

@@ -10,12 +10,14 @@ import numpy as np
 from fastdp_kernels._jit import Record, inline, kernel, plus, records
 from fastdp_kernels.noise.chacha import CHAIN, block_words, draw_words
 from fastdp_kernels.noise.guarded_log import DOUBTFUL
-from fastdp_kernels.streams.block_lengths import LENGTHS, MEMORY, SCALES, close_block, follow_group
+from fastdp_kernels.streams.block_lengths import LENGTHS, MEMORY, SCALES, close_block, follow_group, take_group
 from fastdp_kernels.streams.online_pass import sum_part, sum_signed
 from fastdp_kernels.streams.seasons import bend, follow_season
 
 #: Why the pass stopped early: a doubtful draw; another scale of noise; a group whose sum is to be released.
 UNSETTLED, SCALED, ENDED = 1, 2, 3
+#: Added to the number of blocks before a group's end, for the words of its sum.
+OF_GROUP = 2**55
 #: Public parameters of a pass: 1 / resolution, the largest step that a value counts as (negative: in size, values of
 #: any sign count), the first threshold in steps, in which sums are measured, and in units of the input; and the bound
 #: in steps, which a threshold that rises stops at.
@@ -115,11 +117,11 @@ def sum_bound(
         Receives the noise of blocks that close; the pass stops where it is full.
     chain : uint64[4]
         Chain key of the next block's noise, moved on in place; uint64[0]: all of ``noise`` is given.
-    distribution : float64[4]
-        Of the noise, as for ``chacha.draw_words``.
+    distribution : float64[4 or 8]
+        Of the noise, as for ``chacha.draw_words``; in a group that of its sum besides.
     counters : COUNTERS[1]
         Changed in place; ``stopped`` is UNSETTLED if the open block is full and its draw doubtful, SCALED where noise
-        gets another scale, ENDED where the caller must release a group's sum (``block_lengths.end_group``).
+        gets another scale, ENDED where the draw of a group's sum is doubtful (``block_lengths.end_group``).
     memory : MEMORY[1]
         State from released sums; changed in place.
     blocks : BLOCK[noise.size + 1]
@@ -156,7 +158,7 @@ def sum_bound(
                 break
         if chain.size:
             known, index = closed < counters.given, counters.blocks + closed
-            drawn = draw_bound(chain, index, counters.open_sum, distribution, known, noise[closed])
+            drawn = draw_bound(chain, index, counters.open_sum, distribution[:4], known, noise[closed])
             if drawn == DOUBTFUL:
                 counters.stopped = UNSETTLED
                 break
@@ -169,8 +171,17 @@ def sum_bound(
         if shape.group:
             counters.group_sum = plus(counters.group_sum, counters.open_sum)
             if follow_group(memory, released, memory.unit != unit, shape):
-                counters.stopped = ENDED
-            elif memory.members == 0.0:
+                drawn = DOUBTFUL
+                if chain.size:
+                    # The chain is bound to all of the group's values already, and stays.
+                    words = block_words(chain, OF_GROUP + counters.blocks + closed, counters.group_sum, 0)
+                    drawn = draw_words(words[CHAIN], words[CHAIN + 1], distribution[4:])
+                if drawn == DOUBTFUL:
+                    counters.stopped = ENDED
+                else:
+                    block.group = np.float64(plus(counters.group_sum, drawn)) / public.theta_steps
+                    take_group(memory, block.group, shape)
+            if memory.members == 0.0:
                 counters.group_sum = 0
             if group != memory.group:
                 counters.stopped = SCALED

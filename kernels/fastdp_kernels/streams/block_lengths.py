@@ -466,8 +466,13 @@ def follow_group(memory: Record, total: float, rose: bool, shape: Record) -> boo
 
 @kernel
 def end_group(memory: Record, total: float, shape: Record) -> None:
+    """:func:`take_group` for MEMORY[1], SHAPE[1]."""
+    take_group(memory[0], total, shape[0])
+
+
+@inline
+def take_group(memory: Record, total: float, shape: Record) -> None:
     """Take in a group's released sum, in thresholds; blocks and sum are weighed by their variances."""
-    memory, shape = memory[0], shape[0]
     own = memory.members * LOUDER * LOUDER
     missing = (total - memory.group_total) * own / (own + GROUP_SCALE * GROUP_SCALE)
     memory.debt += shape.spreads * missing
