@@ -227,7 +227,7 @@ class Blocks(Flat):
         assert isinstance(plan, BlocksShape)  # noqa: S101 - made by plan()
         block, noises = 2.0**plan.usual, max(1.0, max_range / 3.0) / 2.0**plan.usual - 1.0 / 3.0
         size = max(plan.group, b.MEMBERS * block)
-        if plan.group and size <= max_range >> MAX_EVER:
+        if plan.group and size <= b.WIDER * plan.group:
             own, whole = size / block * b.LOUDER**2, b.GROUP_SCALE**2
             # Groups within the range, and what it cuts off at two ends.
             noises = max_range / 3.0 / size * own * whole / (own + whole) + own / 3.0

@@ -479,10 +479,11 @@ class AdaptiveBlocks:
                 counters["group_sum"] = 0
             done = at == values.size
             counters["closed"] = 0
-            following_scale, _ = self._scales(self.steps(theta_steps, memory), plain)
-            if bound and following_scale != scale:
-                # No random word is used with two scales, also where another version lets theta rise elsewhere.
-                chain = next_chain(self.perturber, self.key, following_scale, self.epsilon, chain)
+            if bound and stopped:
+                following_scale, _ = self._scales(self.steps(theta_steps, memory), plain)
+                if following_scale != scale:
+                    # No random word is used with two scales, also where another version lets theta rise elsewhere.
+                    chain = next_chain(self.perturber, self.key, following_scale, self.epsilon, chain)
             # A block left open by a batch is the first one of the next.
             parts.append(part[: closing + done])
         if ENABLED and bound:

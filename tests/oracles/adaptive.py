@@ -4,8 +4,8 @@ Nothing is updated that could be computed anew: all differences of neighbours ar
 all of them; levels given all sums come from one system of linear equations; the revised stream is integrated value by
 value.  Sums are in thresholds, noise comes in from outside, and so do constants: ``constants`` is anything that has
 the names CADENCE, CATCH_UP, MAX_CATCH_UP, FORGET, PRIOR_COUNT, MAX_WHITE, FALL, SEEN, CLASSES, MAX_RISE, MAX_SWING,
-CUT_OFF, RISE_BY, CERTAIN, MARGIN, MIN_REFERENCE, KNOWN, MAX_JUMP, EARLY, EMPTY_REFERENCE, USELESS, MEMBERS, LOUDER,
-GROUP_SCALE, REPAID; where values are counts of events, ``events`` has the names FALL, SEEN, CLASSES, MISFIT.
+CUT_OFF, RISE_BY, CERTAIN, MARGIN, MIN_REFERENCE, KNOWN, MAX_JUMP, EARLY, EMPTY_REFERENCE, USELESS, MEMBERS, WIDER,
+LOUDER, GROUP_SCALE, REPAID; where values are counts of events, ``events`` has the names FALL, SEEN, CLASSES, MISFIT.
 """
 
 from __future__ import annotations
@@ -259,7 +259,7 @@ class Learner:
         """Between two multiples of its size, which follows the last block's length."""
         size = max(self.public.group, int(self.public.constants.MEMBERS) << self.blocks[-1].exponent)
         self.members = []
-        opens = self.position >= self.public.limit and self.position % size == 0 and size <= 2**self.public.most
+        opens = self.position >= self.public.limit and self.position % size == 0 and size <= self.public.constants.WIDER * self.public.group
         self.group = size if opens else 0
 
     def end_group(self, total):

@@ -114,12 +114,12 @@ EMPTY_REFERENCE = 0.15
 USELESS = 1.25
 
 
-#: A group has at least so many blocks, whose noise has LOUDER times the usual scale; its sum's has GROUP_SCALE times.
-#: The parts of epsilon are 1 / LOUDER and 1 / GROUP_SCALE.
-MEMBERS = 64.0
+#: A group has at least MEMBERS blocks, and at most WIDER times the least number of values.  Its blocks' noise has
+#: LOUDER times the usual scale, its sum's GROUP_SCALE times: shares of epsilon of 1 / LOUDER and 1 / GROUP_SCALE.
+MEMBERS, WIDER = 64.0, 2.0
 LOUDER, GROUP_SCALE = 1.2, 6.0
 #: What a group's sum shows to be missing is published over about 1 / REPAID of the least group.
-REPAID = 2.0
+REPAID = 1.0
 
 #: 2^k; energies at scale k of independent values of variance 1 (two sums of 2^k values), and of a level that moves by
 #: variance 1 a value (E[(S_1 - S_2)^2] = (2/3) g^3).
@@ -446,7 +446,7 @@ def open_group(memory: Record, shape: Record) -> None:
     """Open a group where the last block was short."""
     size = max(shape.group, MEMBERS * LENGTHS[int(memory.last)])
     memory.members = memory.group_total = 0.0
-    opens = memory.position >= shape.limit and memory.position % size == 0.0 and size <= LENGTHS[int(shape.most)]
+    opens = memory.position >= shape.limit and memory.position % size == 0.0 and size <= WIDER * shape.group
     memory.group = size if opens else 0.0
 
 
