@@ -259,7 +259,8 @@ class Learner:
         """Between two multiples of its size, which follows the last block's length."""
         size = max(self.public.group, int(self.public.constants.MEMBERS) << self.blocks[-1].exponent)
         self.members = []
-        opens = self.position >= self.public.limit and self.position % size == 0 and size <= self.public.constants.WIDER * self.public.group
+        fits = size <= self.public.constants.WIDER * self.public.group
+        opens = fits and self.position >= self.public.limit and self.position % size == 0
         self.group = size if opens else 0
 
     def end_group(self, total):
