@@ -149,6 +149,17 @@ def test_groups_equal_the_oracle(closing: str, growth: float, monkeypatch: pytes
     levels = adaptive.levels_given_all(learner, skip)
     means = adaptive.kept_means(learner, adaptive.block_means(learner, levels, skip), skip)
     np.testing.assert_allclose(release.revision.means, means * theta, rtol=1e-9, atol=1e-9 * theta)
+    # Errors of whole blocks' sums, from the covariance of least squares.
+    own = np.diag([block.noises for block in learner.blocks[skip:]])
+    for group, _ in learner.groups:
+        mine = [j - skip for j in group]
+        each = own[mine[0], mine[0]]
+        own[np.ix_(mine, mine)] -= each**2 / (len(mine) * each + 36.0 * each / 1.44)
+    edges, generator = release.revision.edges, np.random.default_rng(1)
+    ranges = np.sort(generator.integers(0, edges.size, (50, 2)), axis=1)
+    bars = release.revision.error_bars(release.noise, *edges[ranges.T])
+    expected = [own[i:j, i:j].sum() * learner.public.noise * theta**2 for i, j in ranges]
+    np.testing.assert_allclose(bars.variances, expected, rtol=1e-3)
     online, parts = make(**options), []
     for chunk in np.split(values, [3, 664, 700, 1048, 1049, 2900]):
         parts.append(online.publish(chunk))
