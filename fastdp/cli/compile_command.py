@@ -136,6 +136,7 @@ def first_calls() -> dict[str, Callable[[], object]]:
         clipped, counted = fastdp.Adaptive(1.0, bound, threshold=20.0), fastdp.Adaptive(1.0, sensitivity=1.0)
         for publisher in (clipped, counted):
             fastdp.Fleet(publisher, key=secret).publish(np.arange(100), np.ones(100))
+        fastdp.Fleet(clipped, key=secret).publish(["meter 17"], [1.0])
 
     # The other methods take what ToPS does, and have one way through their kernels.
     found: dict[str, Callable[[], object]] = {name: partial(method, kind) for name, kind in METHODS.items()}

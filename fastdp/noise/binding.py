@@ -20,11 +20,12 @@ from numpy.typing import NDArray
 
 from fastdp.kinds import Integers
 from fastdp.noise import gaussian, sampler
+from fastdp.noise.canonical import encode
 from fastdp.noise.gaussian import GaussianDistribution
 from fastdp.noise.key import KEY_BYTES, DrawnTwiceError, Key
 from fastdp.noise.sampler import Distribution, fill_noise
 from fastdp.noise.words import Purpose, RowWords, StreamId, Words, WordStream
-from fastdp_kernels.noise import bound_sums, chacha
+from fastdp_kernels.noise import aes, blake2b, bound_sums, chacha
 
 # Noise bound to the prefix of sums that it protects, drawn by a kernel sum by sum.
 #
@@ -91,6 +92,45 @@ def start_chains(words: RowWords, streams: Integers) -> Chain:
 
 #: Pieces of the words that :func:`start_chains` reads.
 CHAIN_PIECES = ((_START, CHAIN_WORDS),)
+
+# Chains of many streams with names, in compiled code, where the processor has AES.
+
+
+def named_secrets(secret: Key, names: list[str]) -> Words:
+    """Secrets of ``secret.of_stream(name)``, uint64[n, 4]."""
+    joined, head = "".join(names), np.frombuffer(encode(("stream", "")), np.uint8)
+    texts: Sequence[str | bytes] = names if joined.isascii() else [each.encode() for each in names]
+    sizes = np.fromiter(map(len, texts), np.int64, len(names))
+    heads = np.tile(head, (sizes.size, 1))
+    # The sizes of the list and of the name in it.
+    for at, size in ((1, sizes + (head.size - 9)), (head.size - 8, sizes)):
+        heads[:, at : at + 8] = size.astype(">i8").view(np.uint8).reshape(-1, 8)
+    ends = np.concatenate([[0], np.cumsum(sizes)])
+    return _digested(np.frombuffer(secret.reveal(), np.uint64)[None], heads, ends, joined.encode())
+
+
+def later_secrets(secrets: Words, message: bytes) -> Words:
+    """Secrets of ``Key._digest(message)`` under each."""
+    return _digested(secrets, np.frombuffer(message, np.uint8)[None], np.zeros(len(secrets) + 1, np.int64), b"")
+
+
+def _digested(keys: Words, heads: NDArray[np.uint8], ends: Integers, data: bytes) -> Words:
+    texts = np.frombuffer(data or b"\0", np.uint8)
+    found: Words = blake2b.digests(KEY_BYTES, b"fastdp bind 1", keys, heads, ends, texts)
+    return found
+
+
+def named_chains(key: Key, secrets: Words, theta_steps: int) -> Chain:
+    """:func:`start_chain` under each secret and one threshold; `key` records the words."""
+    own = later_secrets(secrets, encode(("theta", theta_steps)))
+    name = _START.pack()
+    blocks = np.array([[name, block] for block in range(CHAIN_WORDS // 2)], ">u8").view(np.uint64)
+    chains: Chain = np.empty((len(own), CHAIN_WORDS // 2, 2), np.uint64)
+    aes.encrypt_under(own, blocks, chains)
+    if key.drawn is not None:
+        for each in own:
+            key.drawn.add((each.tobytes(), 0, name), 0, CHAIN_WORDS)
+    return chains.reshape(-1, CHAIN_WORDS)
 
 
 def record(key: Key, before: Chain, after: Chain, count: int) -> None:

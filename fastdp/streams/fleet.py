@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import cached_property, partial
+from itertools import compress
 from typing import Any, NoReturn, Self, TypeAlias
 
 import numpy as np
@@ -16,8 +17,10 @@ from fastdp.data.column import as_column, as_finite, as_floats, entry_at
 from fastdp.errors import DataError, ParameterError, StateError
 from fastdp.guarantee import Guarantee
 from fastdp.kinds import Array, Floats, Indices, Json, Values
+from fastdp.noise import binding
 from fastdp.noise.canonical import check_rule, rule_of
 from fastdp.noise.key import Binding, Key
+from fastdp.noise.words import Words
 from fastdp.state.codec import decode, decode_errors, encode
 from fastdp.state.driver import Publisher
 from fastdp.state.machine import CallGuard, Machine, single_caller
@@ -27,6 +30,7 @@ from fastdp.streams.publisher import StreamPublisher
 from fastdp.streams.release_many import guarantee_of_many
 from fastdp.streams.rows import AdaptiveRows, MachineRows, Rows
 from fastdp.streams.stream_machine import Schedule
+from fastdp_kernels._ciphers import HAS_AES
 
 #: Ids or values, one a row.
 Column: TypeAlias = Values | Sequence[object]
@@ -148,7 +152,7 @@ class Fleet:
 
     @property
     def ids(self) -> Indices | list[str]:
-        """Ids in order of their start (int64[n] or texts); in one call, restarted numbers come last."""
+        """Ids in order of their start (int64[n] or texts); in one call, restarted ones come last."""
         self._check()
         return self._places.ids()
 
@@ -286,9 +290,7 @@ class Fleet:
             return rows
         size = len(self._places)
         if isinstance(found, list):
-            fresh: Any = list(dict.fromkeys(found[i] for i in np.flatnonzero(new)))
-            self._rows.begin(self._keys_of(fresh))
-            self._places.add(fresh)
+            self._begin_texts(list(dict.fromkeys(compress(found, new.tolist()))))
             return self._places.find(found)
         distinct, first, inverse = _distinct(found[new])
         again = np.isin(distinct, list(self._epochs)) if self._epochs else np.zeros(distinct.size, np.bool_)
@@ -305,6 +307,23 @@ class Fleet:
         self._places.merge(distinct, place)
         rows[new] = place[inverse]
         return rows
+
+    def _begin_texts(self, fresh: list[str]) -> None:
+        again = [each for each in fresh if each in self._epochs] if self._epochs else []
+        first = [each for each in fresh if each not in self._epochs] if again else fresh
+        for texts, begin in ((first, self._secrets_of), (again, self._keys_of)):
+            if texts:
+                self._rows.begin(begin(texts))
+                self._places.add(texts)
+
+    def _secrets_of(self, texts: list[str]) -> Words | list[Key]:
+        """Of texts in their first epoch, from compiled code where it can be."""
+        if not (HAS_AES and isinstance(self._rows, AdaptiveRows)) or self._key.given is not None:
+            return self._keys_of(texts)
+        secrets = binding.named_secrets(self._secret, texts)
+        if self._secret.binding is not Binding.ROOT:
+            return secrets
+        return binding.later_secrets(secrets, self._secret.composition(self._rows.composition))
 
     def _keys_of(self, ids: Indices | list[str]) -> list[Key]:
         names: list[Id] = [*ids] if isinstance(ids, list) else ids.tolist()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -86,7 +87,7 @@ class Places:
 
     def find(self, ids: Indices | list[str]) -> Indices:
         if isinstance(ids, list):
-            return np.fromiter((self._texts.get(each, -1) for each in ids), np.int64, len(ids))
+            return np.fromiter(map(self._texts.get, ids, repeat(-1)), np.int64, len(ids))
         if not self._sorted.size:
             return np.full(ids.size, -1)
         if ids.size < MANY:

@@ -16,7 +16,7 @@ from fastdp.errors import DataError
 from fastdp.kinds import Array, Flags, Floats, Indices, Json, Records
 from fastdp.noise import binding
 from fastdp.noise.key import DrawnTwiceError, Key
-from fastdp.noise.words import RowWords
+from fastdp.noise.words import RowWords, Words
 from fastdp.state.machine import Column, Machine, Transition
 from fastdp.streams.pipelines import NO_FLOATS, AdaptiveBlocks
 from fastdp.streams.release_many import concurrently
@@ -54,8 +54,8 @@ class Rows(ABC):
         self.key, self.columns, self.size = key, columns, 0
 
     @abstractmethod
-    def start(self, ids: Indices | Sequence[Key], into: Columns) -> None:
-        """Fill in streams, by number or noise key, before their first value."""
+    def start(self, ids: Indices | Words | Sequence[Key], into: Columns) -> None:
+        """Fill in streams before their first value, by number, noise key, or its secret (uint64[n, 4])."""
 
     @abstractmethod
     def prepare(self, which: Indices, values: Floats, threads: int) -> Callable[[], Published]:
@@ -72,7 +72,7 @@ class Rows(ABC):
     def filled(self) -> Columns:
         return tuple(column[: self.size] for column in self.columns)
 
-    def begin(self, ids: Indices | Sequence[Key]) -> None:
+    def begin(self, ids: Indices | Words | Sequence[Key]) -> None:
         begin, end = self.size, self.size + len(ids)
         if end > len(self.columns[0]):
             longer = max(end, begin + begin // GROWTH)
@@ -118,7 +118,7 @@ class AdaptiveRows(Rows):
         super().__init__(key, np.empty(0, STREAM), np.empty((0, BY_SCALE, 0)))
         # Its chain belongs to no stream of a fleet.
         start = machine.start(key.again()).progress
-        self.pipeline, self.theta_steps = pipeline, start.theta_steps
+        self.composition, self.pipeline, self.theta_steps = machine.composition, pipeline, start.theta_steps
         self._public = pipeline.under(start.theta_steps)[0]
         #: A stream before its first value, without its chain.
         self._first: Records = np.zeros(1, STREAM)
@@ -140,9 +140,12 @@ class AdaptiveRows(Rows):
     def nbytes(self) -> int:
         return sum(column.nbytes for column in self.columns)
 
-    def start(self, ids: Indices | Sequence[Key], into: Columns) -> None:
+    def start(self, ids: Indices | Words | Sequence[Key], into: Columns) -> None:
         count, (streams, scales) = len(ids), into
-        if isinstance(ids, np.ndarray):
+        if isinstance(ids, np.ndarray) and ids.ndim > 1:
+            chains = binding.named_chains(self.key, ids.view(np.uint64), self.theta_steps)
+        elif isinstance(ids, np.ndarray):
+            ids = ids.view(np.int64)
             words = RowWords(binding.theta_key(self.key, self.theta_steps), binding.CHAIN_PIECES)
             chains = binding.start_chains(words, ids)
         else:
@@ -249,7 +252,7 @@ class MachineRows(Rows):
         super().__init__(key, np.empty(0, object), np.empty(0, object))
         self._machine = machine
 
-    def start(self, ids: Indices | Sequence[Key], into: Columns) -> None:
+    def start(self, ids: Indices | Words | Sequence[Key], into: Columns) -> None:
         own = [self.key.of_stream(each) for each in ids.tolist()] if isinstance(ids, np.ndarray) else ids
         _fill(into, own, [self._machine.start(each) for each in own])
 

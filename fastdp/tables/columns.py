@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import math
 import os
-import struct
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -35,8 +34,7 @@ if TYPE_CHECKING:
 # A person is a text: numbers as Python writes them, UUIDs in small letters, times as instants, texts in Unicode's
 # normal form C.  Arrow makes the texts, and a kernel their digests, both in bulk.
 
-#: RFC 7693: 16 bytes, no key, one node; and the purpose of the digests.
-_BLOCK = np.frombuffer(struct.pack("<BBBBIQBB14x16s16s", 16, 0, 1, 1, 0, 0, 0, 0, b"", b"fastdp person"), np.uint64)
+_NO_KEYS, _NO_HEAD = np.empty((0, 4), np.uint64), np.empty((1, 0), np.uint8)
 _UUID = "^[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$"
 #: Bytes of a UUID, characters of its text, and where its digits stand there.
 _BYTES, _LENGTH = 16, 36
@@ -194,15 +192,14 @@ def _bytes_of(texts: pa.LargeStringArray) -> tuple[Integers, NDArray[np.uint8]]:
     return np.frombuffer(ends, np.int64)[texts.offset :][: len(texts) + 1], np.frombuffer(data or b"\0", np.uint8)
 
 
-def _digested(offsets: Integers, data: NDArray[np.uint8]) -> Integers:
-    found: Integers = np.empty((offsets.size - 1, 2), np.int64)
-    blake2b.digest_texts(_BLOCK, offsets, data, found)
+def _digested(offsets: Integers, data: NDArray[np.uint8]) -> NDArray[np.uint64]:
+    found: NDArray[np.uint64] = blake2b.digests(16, b"fastdp person", _NO_KEYS, _NO_HEAD, offsets, data)
     return found
 
 
 def with_missing(entries: pa.Array) -> Integers:
     """Digests of entries, with one for a missing one: int64[n, 2]."""
-    found = _digested(*_bytes_of(texts_of(entries)))
+    found = _digested(*_bytes_of(texts_of(entries))).view(np.int64)
     if entries.null_count:
         found[entries.is_null().to_numpy(zero_copy_only=False)] = MISSING
     return found
@@ -544,7 +541,7 @@ class Keys:
         joined = np.concatenate([np.empty((size, 0), np.int64), *entries], axis=1)
         offsets: Integers = np.arange(size + 1, dtype=np.int64) * (joined.shape[1] * 8)
         data = np.ascontiguousarray(joined).view(np.uint8).reshape(-1)
-        return _digested(offsets, data if data.size else np.zeros(1, np.uint8)).view(np.uint64)
+        return _digested(offsets, data if data.size else np.zeros(1, np.uint8))
 
     def _path(self, depth: int, first: int = 0) -> list[Integers]:
         if not depth:

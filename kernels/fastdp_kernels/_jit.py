@@ -2,7 +2,7 @@
 
 ``kernel`` compiles without the interpreter lock, with a cache on disk (:mod:`fastdp_kernels._caching`) and without
 ``fastmath``; ``inline`` marks pieces of kernels.  ``plus`` and ``minus`` wrap modulo 2^64, where Numba's ``+`` is
-undefined.  ``chacha_rounds`` gives LLVM's instructions one by one, which takes Numba half a second less.
+undefined.
 """
 
 from __future__ import annotations
@@ -113,11 +113,6 @@ if TYPE_CHECKING:
     def minus(a: np.int64, b: np.int64) -> np.int64:
         """Difference modulo 2^64."""
 
-    def chacha_rounds(
-        k0: np.uint64, k1: np.uint64, k2: np.uint64, k3: np.uint64, counter: np.uint64, nonce: np.uint64
-    ) -> tuple[np.uint64, ...]:
-        """64 bytes of ChaCha20, little-endian, as eight words."""
-
     def few_zeros(count: int) -> np.ndarray:
         """float64[count] on the stack; ``count`` is a constant."""
 
@@ -193,45 +188,6 @@ else:
     def minus(_typing: Any, _a: Any, _b: Any) -> Any:
         """Difference modulo 2^64."""
         return types.int64(types.int64, types.int64), _wrapping("sub")
-
-    #: "expand 32-byte k", and the places of the quarter rounds of two rounds: columns, then diagonals.
-    _CONSTANTS = np.frombuffer(b"expand 32-byte k", "<u4").tolist()
-    _QUARTERS = [(i, i + 4, i + 8, i + 12) for i in range(4)] + [
-        (i, (i + 1) % 4 + 4, (i + 2) % 4 + 8, (i + 3) % 4 + 12) for i in range(4)
-    ]
-    _DOUBLE_ROUNDS = 10
-
-    def _rotated(builder: Any, x: Any, left: int) -> Any:
-        upper, lower = (ir.Constant(x.type, bits) for bits in (left, 32 - left))
-        return builder.or_(builder.shl(x, upper), builder.lshr(x, lower))
-
-    def _generate_chacha(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-        half, whole = ir.IntType(32), ir.IntType(64)
-        width = ir.Constant(whole, 32)
-        begin = [ir.Constant(half, number) for number in _CONSTANTS]
-        for word in arguments:
-            begin += [builder.trunc(word, half), builder.trunc(builder.lshr(word, width), half)]
-        places = [cgutils.alloca_once_value(builder, each) for each in begin]
-        with cgutils.for_range(builder, ir.Constant(whole, _DOUBLE_ROUNDS)):
-            x = [builder.load(place) for place in places]
-            for a, b, c, d in _QUARTERS:
-                for first, second in ((16, 12), (8, 7)):
-                    x[a] = builder.add(x[a], x[b])
-                    x[d] = _rotated(builder, builder.xor(x[d], x[a]), first)
-                    x[c] = builder.add(x[c], x[d])
-                    x[b] = _rotated(builder, builder.xor(x[b], x[c]), second)
-            for place, value in zip(places, x, strict=True):
-                builder.store(value, place)
-        ends = [builder.add(builder.load(place), each) for place, each in zip(places, begin, strict=True)]
-        sums = [builder.zext(each, whole) for each in ends]
-        words = [builder.or_(sums[i], builder.shl(sums[i + 1], width)) for i in range(0, 16, 2)]
-        return cgutils.pack_array(builder, words)
-
-    @intrinsic
-    def chacha_rounds(_typing: Any, k0: Any, k1: Any, k2: Any, k3: Any, counter: Any, nonce: Any) -> Any:
-        """In LLVM's instructions."""
-        del k0, k1, k2, k3, counter, nonce
-        return types.UniTuple(types.uint64, 8)(*[types.uint64] * 6), _generate_chacha
 
     @intrinsic(prefer_literal=True)
     def few_zeros(_typing: Any, count: Any) -> Any:

@@ -7,10 +7,12 @@ import struct
 
 import numpy as np
 import pytest
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastdp_kernels.noise import blake2b
+from fastdp_kernels._ciphers import HAS_AES
+from fastdp_kernels.noise import aes, blake2b
 from fastdp_kernels.tables import person_rows
 from tests.oracles import persons
 
@@ -55,14 +57,37 @@ def test_hashes_of_rows(rows: list[tuple], valued: int) -> None:
 
 @given(st.lists(st.binary(max_size=300), max_size=6))
 def test_digests_are_those_of_the_standard(texts: list[bytes]) -> None:
-    block = struct.pack("<BBBBIQBB14x16s16s", 16, 0, 1, 1, 0, 0, 0, 0, b"", b"fastdp person")
-    found = np.empty((len(texts), 2), np.int64)
-    offsets = np.cumsum([0, *map(len, texts)])
-    blake2b.digest_texts(
-        np.frombuffer(block, np.uint64), offsets, np.frombuffer(b"".join(texts) + b"\0", np.uint8), found
-    )
+    offsets, data = np.cumsum([0, *map(len, texts)]), np.frombuffer(b"".join(texts) + b"\0", np.uint8)
+    given = np.empty((0, 4), np.uint64), np.empty((1, 0), np.uint8)
+    found = blake2b.digests(16, b"fastdp person", *given, offsets, data)
     wanted = [hashlib.blake2b(text, digest_size=16, person=b"fastdp person").digest() for text in texts]
     assert [row.tobytes() for row in found] == wanted
+
+
+@given(st.lists(st.binary(max_size=300), max_size=20), st.sampled_from([0, 33, 95, 128, 129, 300]), st.booleans())
+def test_keyed_digests_of_heads_and_texts(texts: list[bytes], head: int, alone: bool) -> None:
+    rng = np.random.default_rng(head)
+    rows = len(texts) if alone else 1
+    keys, heads = rng.integers(0, 2**64, (rows, 4), np.uint64), rng.integers(0, 256, (rows, head), np.uint8)
+    offsets, data = np.cumsum([0, *map(len, texts)]), np.frombuffer(b"".join(texts) + b"\0", np.uint8)
+    found = blake2b.digests(32, b"fastdp bind 1", keys, heads, offsets, data)
+    for i, text in enumerate(texts):
+        own = i if alone else 0
+        message, key = heads[own].tobytes() + text, keys[own].tobytes()
+        assert (
+            found[i].tobytes() == hashlib.blake2b(message, digest_size=32, key=key, person=b"fastdp bind 1").digest()
+        )
+
+
+@pytest.mark.skipif(not HAS_AES, reason="a processor without the instructions")
+def test_blocks_under_many_keys_are_those_of_the_cipher() -> None:
+    rng = np.random.default_rng(1)
+    keys, blocks = rng.integers(0, 2**64, (50, 4), np.uint64), rng.integers(0, 2**64, (3, 2), np.uint64)
+    found = np.empty((50, 3, 2), np.uint64)
+    aes.encrypt_under(keys, blocks, found)
+    for key, own in zip(keys, found, strict=True):
+        cipher = Cipher(algorithms.AES(key.tobytes()), modes.ECB()).encryptor()  # noqa: S305
+        assert own.tobytes() == cipher.update(blocks.tobytes())
 
 
 @given(st.lists(st.tuples(st.integers(-2, 2), st.sampled_from([0, 7, -(2**63)])), max_size=60), st.integers(0, 60))

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from fastdp_kernels._jit import chacha_rounds, inline, kernel
+from fastdp_kernels._ciphers import chacha_rounds
+from fastdp_kernels._jit import inline, kernel
 from fastdp_kernels.noise.double_double import draw_refined
 from fastdp_kernels.noise.guarded_log import DOUBTFUL, draw_one
 
