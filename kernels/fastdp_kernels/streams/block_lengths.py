@@ -461,7 +461,7 @@ def follow_group(memory: Record, total: float, rose: bool, shape: Record) -> boo
         return False
     memory.members += 1.0
     memory.group_total += total
-    return memory.position % memory.group == 0.0
+    return bool(memory.position % memory.group == 0.0)
 
 
 @kernel
