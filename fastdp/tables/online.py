@@ -48,6 +48,7 @@ _ISO = re.compile(
 )
 #: Whole numbers up to here are floats.
 _EXACT = 2**53
+_TIMES = np.dtype("M8[us]")
 T = TypeVar("T")
 
 
@@ -73,14 +74,13 @@ def instant(times: Any, time: Time, zone: tzinfo | None) -> int | None:
     """Instant of a datetime or its ISO text; with a zone only where windows have one."""
     entry = _only(times)
     if type(entry) is np.datetime64 and zone is None:
-        moment: int = entry.astype("M8[us]").view(np.int64).item()
-    else:
-        if type(entry) is str and time.format is None and _ISO.fullmatch(entry):
-            with suppress(ValueError):
-                entry = datetime.fromisoformat(entry)
-        if type(entry) is not datetime or (entry.tzinfo is not None and zone is None):
-            return None
-        moment = clock_instant(entry, zone) if entry.tzinfo is None else (entry - AWARE_EPOCH) // MICROSECOND
+        entry = entry.astype(_TIMES).item()
+    if type(entry) is str and time.format is None and _ISO.fullmatch(entry):
+        with suppress(ValueError):
+            entry = datetime.fromisoformat(entry)
+    if type(entry) is not datetime or (entry.tzinfo is not None and zone is None):
+        return None
+    moment = clock_instant(entry, zone) if entry.tzinfo is None else (entry - AWARE_EPOCH) // MICROSECOND
     return moment if FIRST <= moment <= LAST else None
 
 
