@@ -4,7 +4,7 @@ import csv
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -51,7 +51,8 @@ def _phd(counter: str, score: str) -> Callable[..., Any]:
 METHODS = (
     Method("repaired", "simple", _phd("simple", "repaired"), "phd_fix_proj"),
     Method("repaired", "block", _phd("block", "repaired"), "phd_fix_proj"),
-    Method("adaptive", "counts alone", _of(AdaptivePHDStream)),
+    Method("PHDStream", "default", _of(PHDStream)),
+    Method("AdaptivePHDStream", "default", _of(AdaptivePHDStream)),
     Method("paper's score", "simple", _phd("simple", "paper"), "phd"),
     Method("paper's score", "block", _phd("block", "paper"), "phd"),
     Method("Baseline 1 (not private)", "none", _of(OfflineOnStream), "b1", offline=True),
@@ -115,9 +116,9 @@ def pickups(data: Path) -> Scene:
     return Scene("Uber pickups", stream, "inside", _ten_times(stream))
 
 
-def gowalla(data: Path) -> Scene:
-    stream = load_gowalla(data / "gowalla_sample.csv.gz", deletion=True, period=DAY, initial=0.1)
-    return Scene("Gowalla, 30-day deletion", stream, "inside", _ten_times(stream))
+def gowalla(data: Path, *, deletion: bool = True) -> Scene:
+    stream = load_gowalla(data / "gowalla_sample.csv.gz", deletion=deletion, period=DAY, initial=0.1)
+    return Scene("Gowalla, 30-day deletion" if deletion else "Gowalla", stream, "inside", _ten_times(stream))
 
 
 def _ten_times(stream: SpatialStream) -> tuple[int, ...]:
@@ -129,6 +130,7 @@ SCENES: dict[str, Callable[[Path], Scene]] = {
     "circles": cache(circles),
     "pickups": cache(pickups),
     "gowalla": cache(gowalla),
+    "check-ins": cache(partial(gowalla, deletion=False)),
 }
 
 

@@ -134,6 +134,11 @@ class Block:
         blocks, rest = divmod(steps, self.size)
         return blocks + rest
 
+    def draws_between(self, first: int, last: int) -> int:
+        """Draws in the difference of two sums, after so many values each."""
+        same = first // self.size == last // self.size
+        return last - first if same else first % self.size + self.open_draws(last) - first // self.size
+
     def check(self, state: Integers) -> None:
         """ValueError unless steps can lead to every row."""
         if ((state[:, 0] < 0) | (state[:, 0] >= self.size)).any():

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
 from fractions import Fraction
 from functools import cache, cached_property
-from typing import ClassVar
+from typing import ClassVar, cast
 
 import numpy as np
 
@@ -20,9 +20,10 @@ from fastdp.noise.words import Purpose, StreamId
 from fastdp.record import Flag, Real, Whole, constructor, parameter, record
 from fastdp.releases.intervals import laplace_variance
 from fastdp.spatial import decomposition
-from fastdp.spatial.decomposition import COUNTED, KeptTree, Tree, check_codes
+from fastdp.spatial.decomposition import COUNTED, MAX_COUNT, KeptTree, Tree, check_codes
 from fastdp.spatial.domains import CellParameters, PointParameters
 from fastdp.spatial.phdstream import (
+    COUNTER,
     MAX_EVENTS,
     MAX_SHARE,
     PointMachine,
@@ -30,8 +31,9 @@ from fastdp.spatial.phdstream import (
     SpatialPublisher,
     TotalCount,
     TotalCounter,
+    cells_and_counts,
     composed,
-    in_halves,
+    parts,
     split,
 )
 from fastdp_kernels.points import adaptive_tree
@@ -48,10 +50,11 @@ LARGEST_FACTOR = 1.5
 HORIZON_PART, MIN_HORIZON = 0.25, 50
 #: Weight that earlier counts keep in the forecasts' weight, and in the period.
 WEIGHT_MEMORY, PERIOD_MEMORY = 0.9, 0.5
-#: PrivTree chooses the next cells where more than this part of the new points is in cells that it would have cut.
-MAX_COARSE = 0.3
-#: After that every batch is counted, in cells that PrivTree chooses, for so many steps.
-PROMPT_STEPS = 32
+#: PrivTree chooses the next cells where more than this part of the new points is in cells that it would have cut; the
+#: second where it chose the last ones.
+MAX_COARSE, STILL_COARSE = 0.3, 0.1
+#: After that every batch is counted, in cells that PrivTree chooses, for so many steps; the second where it chose.
+TRIAL_STEPS, PROMPT_STEPS = 4, 16
 #: Counts below this part of the total are errors' denominators no more (the paper's 0.001).
 FLOOR = 0.001
 #: Columns of a tree before a count that it follows from, and those that it fills, in the kernel's order.
@@ -105,10 +108,10 @@ class ReleaseSchedule:
         ):
             raise ValueError("costs out of range")
 
-    def after_jump(self, jumped: bool, now: int) -> tuple[ReleaseSchedule, bool]:
-        """Schedule after a count; True if PrivTree chooses the next cells, as for a while after a jump."""
-        schedule = replace(self, prompt=now + PROMPT_STEPS) if jumped else self
-        return (schedule, False) if now >= schedule.prompt else (replace(schedule, period=1), True)
+    def after(self, now: int, jumped: bool, steps: int | None) -> ReleaseSchedule:
+        """Schedule after a count at step `now`; `jumped`: PrivTree plants for so many `steps`, or a fixed period."""
+        prompt = now + (steps or self.period) if jumped else self.prompt
+        return replace(self, prompt=prompt, period=1 if steps and now < prompt else self.period)
 
     def following(
         self, growth: Growth, total: float, n_steps: int, noise: float, most: int | None
@@ -165,7 +168,7 @@ class CountParameters:
         # Cells are cut by deviations of half a point at least, so that the first counts' is compared with that; it
         # must not grow with a later noise that vanishes, or nothing would ever be cut.
         least, noise = MIN_DEVIATION**2, laplace_variance(scale)
-        first = round(max(laplace_variance(2 * scale), least) / max(noise, least))
+        first = round(max(laplace_variance(cells.cell_distribution.scale), least) / max(noise, least))
         return cls(cells, sampler.laplace_distribution(scale), noise, first, shrink)
 
     @property
@@ -175,7 +178,7 @@ class CountParameters:
     def initial_tree(self, tree: Tree) -> Tree:
         weight: Integers = np.zeros_like(tree.first)
         self._weigh(tree, weight)
-        return self._estimated(tree, weight, np.zeros(weight.size))
+        return self._estimated(tree, weight, np.zeros(weight.size), self.shrink)
 
     def is_empty(self, counted: Tree) -> bool:
         """True if too few points were released to predict the next."""
@@ -195,7 +198,7 @@ class CountParameters:
         gained, drawn = self._add(tree, counts, 1, tree.released, tree.weight)
         before = tree.projected[leaves], tree.rate[leaves]
         growth = self._growth(counted, tree, leaves, gained, drawn, *before, elapsed)
-        return self._estimated(tree, tree.weight, gained / elapsed), growth
+        return self._estimated(tree, tree.weight, gained / elapsed, self.shrink), growth
 
     def recount(
         self, counted: Tree, added: Integers, removed: Integers, step: int, elapsed: int, key: Key
@@ -213,17 +216,19 @@ class CountParameters:
         both = np.flatnonzero(known & ((tree.first < 0) | (counted.first[old] < 0)) & (tree.measure > 0.0))
         before = counted.projected[old[both]], counted.rate[old[both]]
         growth = self._growth(counted, tree, both, gained, drawn, *before, elapsed)
-        return self._estimated(tree, weight, gained / elapsed), growth
+        return self._estimated(tree, weight, gained / elapsed, False), growth
 
-    def adjusted(self, counted: Tree, missing: float) -> Tree:
+    def adjusted(self, counted: Tree, shrink: bool, missing: float) -> Tree:
         """The tree with `missing` more points, divided in proportion to noise variance (least squares)."""
-        return self._shrunken(counted, counted.released.astype(np.float64), missing)
+        return self._shrunken(counted, counted.released.astype(np.float64), shrink, missing)
 
-    def forecast(self, counted: Tree, schedule: ReleaseSchedule, elapsed: int, missing: float = 0.0) -> Tree:
-        total = float(counted.projected[0])
-        even = counted.projected * (counted.rate[0] / total) if total > 0.0 else np.zeros(counted.first.size)
-        rate = even + schedule.weight * (counted.rate - even)
-        return self._shrunken(counted, counted.released + elapsed * rate, missing)
+    def forecast(self, counted: Tree, weight: float, elapsed: int, shrink: bool, missing: float, more: float) -> Tree:
+        """Estimates `elapsed` steps after a count that lacked `missing` points; `more` have come than forecast."""
+        total, counts = float(counted.projected[0]), counted.released + elapsed * weight * counted.rate
+        if total > 0.0:
+            even = elapsed * (1.0 - weight) * float(counted.rate[0]) + more
+            counts += counted.projected * (even / total)
+        return self._shrunken(counted, counts, shrink, missing)
 
     def _weigh(self, tree: Tree, weight: Integers) -> Integers:
         return self._add(tree, np.zeros_like(tree.leaves), self.first, np.zeros_like(weight), weight)[1]
@@ -260,15 +265,15 @@ class CountParameters:
         coarse = float(beyond.sum()) / max(float(came.sum()), 1.0)
         return Growth(counts, even, elapsed * rate, estimate, elapsed, coarse)
 
-    def _estimated(self, tree: Tree, weight: Integers, rate: Floats) -> Tree:
+    def _estimated(self, tree: Tree, weight: Integers, rate: Floats, shrink: bool) -> Tree:
         tree = tree.shown._replace(weight=weight, rate=rate)
-        return self._shrunken(tree, tree.released.astype(np.float64))
+        return self._shrunken(tree, tree.released.astype(np.float64), shrink)
 
-    def _shrunken(self, tree: Tree, counts: Floats, missing: float = 0.0) -> Tree:
+    def _shrunken(self, tree: Tree, counts: Floats, shrink: bool, missing: float = 0.0) -> Tree:
         if missing:
-            counts = counts + tree.weight * (missing / float(tree.weight[0]))
+            counts += tree.weight * (missing / float(tree.weight[0]))
         held, variance, estimate = (np.empty(counts.size) for _ in range(3))
-        given = self.cells.fan_out, self.noise, self.shrink, tree.first, counts, tree.weight, tree.measure
+        given = self.cells.fan_out, self.noise, shrink, tree.first, counts, tree.weight, tree.measure
         adaptive_tree.shrink_counts(*given, held, variance, estimate)
         return tree._replace(held=held, variance=variance, projected=estimate)
 
@@ -285,9 +290,9 @@ class CountParameters:
 
 @dataclass(frozen=True, kw_only=True)
 class AdaptiveState(PointState):
-    """``counted``: tree at step ``last_count``; ``added``, ``removed``: later codes, secret.
+    """``counted``: tree at step ``last_count``, ``whole`` the count of all points then.
 
-    ``recount``: PrivTree chooses the next cells.
+    ``added``, ``removed``: later codes, secret.
     """
 
     schedule: ReleaseSchedule
@@ -295,7 +300,7 @@ class AdaptiveState(PointState):
     last_count: int = 0
     added: tuple[Integers, ...] = field(default=(), repr=False)
     removed: tuple[Integers, ...] = field(default=(), repr=False)
-    recount: bool = False
+    whole: int = 0
     total: TotalCount = field(default_factory=TotalCount)
 
 
@@ -311,7 +316,7 @@ class AdaptiveMachine(PointParameters, PointMachine[AdaptiveState]):
     period: int | None = parameter(Whole(1, MAX_PERIOD), default=None)
     max_period: int = parameter(Whole(1, MAX_PERIOD), default=64)
     shrink: bool = parameter(Flag(), default=True)
-    total_share: float = parameter(Real(least=0.0, most=MAX_SHARE), default=0.0)
+    total_share: float = parameter(Real(least=0.0, most=MAX_SHARE), default=0.05)
     rule: ClassVar[int] = 1
 
     @cached_property
@@ -320,8 +325,8 @@ class AdaptiveMachine(PointParameters, PointMachine[AdaptiveState]):
 
     @cached_property
     def plan(self) -> CellParameters:
-        half = self.rest / 2
-        return CellParameters(self.domain, self.fan_out, self.max_depth, half, half, Simple())
+        cells, counts = (Fraction(part) / self.sensitivity for part in parts(self.epsilon, self.total_share))
+        return CellParameters(self.domain, self.fan_out, self.max_depth, cells, counts, Simple())
 
     @cached_property
     def counting(self) -> CountParameters:
@@ -336,26 +341,29 @@ class AdaptiveMachine(PointParameters, PointMachine[AdaptiveState]):
         return AdaptiveState(schedule=ReleaseSchedule(period))
 
     def follow(self, state: AdaptiveState, added: Integers, removed: Integers, key: Key, chain: str) -> AdaptiveState:
-        counting, now, schedule = self.counting, state.n_steps + 1, state.schedule
+        counting, now, schedule, whole = self.counting, state.n_steps + 1, state.schedule, state.total
+        if self.total is not None:
+            whole = self.total.step(whole, added.size - removed.size, state.n_steps, key)
+        planted = state.last_count < schedule.prompt
         if state.counted is None:
             tree = counting.initial_tree(decomposition.take_step(self.plan, self.root, added, removed, 0, key)[1])
-            total, tree = self._count_total(state, tree, added, removed, key)
-            recount = counting.is_empty(tree)
+            schedule = schedule.after(now, counting.is_empty(tree), None)
         else:
             waiting = (*state.added, added), (*state.removed, removed)
             elapsed = now - state.last_count
-            if elapsed < state.schedule.period:
-                tree = counting.forecast(state.counted, schedule, elapsed, self._missing(state.total, state.counted))
-                return replace(state, n_steps=now, tree=tree, chain=chain, added=waiting[0], removed=waiting[1])
+            if elapsed < schedule.period:
+                tree = self._forecast(state, now, whole)
+                later = replace(state, n_steps=now, tree=tree, chain=chain, total=whole)
+                return replace(later, added=waiting[0], removed=waiting[1])
             come, gone = (np.sort(np.concatenate(chunks)) for chunks in waiting)
-            made = counting.recount if state.recount else counting.count
+            made = counting.recount if planted else counting.count
             tree, growth = made(state.counted, come, gone, now - 1, elapsed, key)
-            total, tree = self._count_total(state, tree, come, gone, key)
             before, most = float(state.counted.projected[0]), self.max_period if self.period is None else None
             schedule = schedule.following(growth, before, now, counting.noise, most)
-            recount = growth.coarse > MAX_COARSE
-            if most is not None:
-                schedule, recount = schedule.after_jump(recount, now)
+            least, steps = (STILL_COARSE, PROMPT_STEPS) if planted else (MAX_COARSE, TRIAL_STEPS)
+            schedule = schedule.after(now, growth.coarse > least, steps if most else None)
+        if self.total is not None:
+            tree = counting.adjusted(tree, self.shrink and not planted, self._missing(whole.released, now, tree))
         return AdaptiveState(
             n_steps=now,
             tree=tree,
@@ -363,22 +371,25 @@ class AdaptiveMachine(PointParameters, PointMachine[AdaptiveState]):
             schedule=schedule,
             counted=tree,
             last_count=now,
-            recount=recount,
-            total=total,
+            whole=whole.released,
+            total=whole,
         )
 
-    def _count_total(
-        self, state: AdaptiveState, tree: Tree, come: Integers, gone: Integers, key: Key
-    ) -> tuple[TotalCount, Tree]:
-        if self.total is None:
-            return state.total, tree
-        total = self.total.step(state.total, come.size - gone.size, state.n_steps, key)
-        return total, self.counting.adjusted(tree, self._missing(total, tree))
-
-    def _missing(self, total: TotalCount, tree: Tree) -> float:
+    def _missing(self, whole: int, steps: int, tree: Tree) -> float:
         if self.total is None:
             return 0.0
-        return self.total.missing(total, int(tree.released[0]), self.counting.noise * float(tree.weight[0]))
+        return self.total.missing(whole, steps, int(tree.released[0]), self.counting.noise * float(tree.weight[0]))
+
+    def _forecast(self, state: AdaptiveState, now: int, total: TotalCount) -> Tree:
+        counted, then = cast("Tree", state.counted), state.last_count
+        missing, more = self._missing(state.whole, then, counted), 0.0
+        if self.total is not None:
+            beyond = total.released - state.whole - (now - then) * float(counted.rate[0])
+            noise = self.total.variance * COUNTER.draws_between(then, now)
+            # James and Stein's estimate: noise alone changes next to nothing.
+            more = beyond - math.copysign(min(noise / abs(beyond), abs(beyond)), beyond) if beyond else 0.0
+        shrink = self.shrink and then > state.schedule.prompt
+        return self.counting.forecast(counted, state.schedule.weight, now - then, shrink, missing, more)
 
     def check_indices(self, state: AdaptiveState) -> None:
         state.schedule.check(self.period, self.max_period)
@@ -391,16 +402,15 @@ class AdaptiveMachine(PointParameters, PointMachine[AdaptiveState]):
             raise ValueError("a count out of time")
         if self.total is not None:
             self.total.check(state.total)
+            if state.total.steps != state.n_steps or abs(state.whole) > MAX_COUNT:
+                raise ValueError("a count of the whole out of time")
         for codes in (*state.added, *state.removed):
             check_codes(codes, self.plan)
 
     def unpack(self, packed: Json, key: Key) -> AdaptiveState:
         state = super().unpack(packed, key)
-        elapsed = state.n_steps - state.last_count
-        if state.counted is None or not elapsed:
-            return replace(state, tree=state.counted)
-        missing = self._missing(state.total, state.counted)
-        return replace(state, tree=self.counting.forecast(state.counted, state.schedule, elapsed, missing))
+        waits = state.n_steps > state.last_count
+        return replace(state, tree=self._forecast(state, state.n_steps, state.total) if waits else state.counted)
 
 
 class AdaptivePHDStream(SpatialPublisher[AdaptiveState]):
@@ -421,8 +431,7 @@ class AdaptivePHDStream(SpatialPublisher[AdaptiveState]):
     shrink : bool
         True draws the estimates of a cell's children towards equal shares, by as much as noise suggests.
     total_share : float
-        Share of epsilon, 0 to 0.5, for a count of all points, to which the others are adjusted; boxes lose up to 4 %
-        with 0.05.
+        Share of epsilon, 0 to 0.5, for a count of all points at every step, to which the others are adjusted.
 
     Notes
     -----
@@ -465,5 +474,6 @@ class AdaptivePHDStream(SpatialPublisher[AdaptiveState]):
         once = "an event waits until its cell is counted and is in that count only"
         follows = "cells, times of counts, and which of them PrivTree prepares, follow from past releases"
         alone = event_guarantee(rest, follows, once)
-        cells = parallel(in_halves(rest, "where PrivTree chooses, "), alone.of("other counts"))
+        where = cells_and_counts(*parts(self.epsilon, self.total_share), "where PrivTree chooses, ")
+        cells = parallel(where, alone.of("other counts"))
         return replace(composed(cells, total, self.sensitivity), simulated=self._key.simulated)

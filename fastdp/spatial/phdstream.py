@@ -103,10 +103,10 @@ class TotalCounter:
         noise = sampler.draws(1, self.distribution, key, StreamId(Purpose.CELL, level=LEVEL, number=step))
         return TotalCount(total.steps + 1, total.released + net + int(COUNTER.step(row, noise)[0]), row)
 
-    def missing(self, total: TotalCount, counted: int, variance: float) -> float:
-        """Least squares correction of the cells' sum `counted`, in points."""
-        own = self.variance * COUNTER.open_draws(total.steps)
-        return (total.released - counted) * (variance / (variance + own)) if variance > 0.0 else 0.0
+    def missing(self, released: int, steps: int, counted: int, variance: float) -> float:
+        """Least squares correction of the cells' sum `counted`, in points, by this count's result after `steps`."""
+        own = self.variance * COUNTER.open_draws(steps)
+        return (released - counted) * (variance / (variance + own)) if variance > 0.0 else 0.0
 
     @staticmethod
     def check(total: TotalCount) -> None:
@@ -290,11 +290,15 @@ class SpatialPublisher(Publisher[S]):
         return None
 
 
-def in_halves(epsilon: float, where: str = "") -> Guarantee:
+def cells_and_counts(decisions: float, counts: float, where: str = "") -> Guarantee:
+    """Guarantee of PrivTree with so much for its decisions, and for the cells' counts."""
+    cells = event_guarantee(decisions, "PrivTree: (2 beta - 1) / (beta - 1) / lambda, whatever the depth")
+    return sequential(cells.of(f"{where}cells"), counter_guarantee(Simple(), counts).of(f"{where}counts"))
+
+
+def in_halves(epsilon: float) -> Guarantee:
     """Guarantee of PrivTree: half of `epsilon` for cells, half for their counts."""
-    half = epsilon / 2
-    cells = event_guarantee(half, "PrivTree: (2 beta - 1) / (beta - 1) / lambda, whatever the depth")
-    return sequential(cells.of(f"{where}cells"), counter_guarantee(Simple(), half).of(f"{where}counts"))
+    return cells_and_counts(epsilon / 2, epsilon / 2)
 
 
 def composed(cells: Guarantee, total_epsilon: float, events: int) -> Guarantee:
@@ -315,7 +319,8 @@ def composed(cells: Guarantee, total_epsilon: float, events: int) -> Guarantee:
 # PHDStream.
 
 
-def _parts(epsilon: float, total_share: float) -> tuple[float, float]:
+def parts(epsilon: float, total_share: float) -> tuple[float, float]:
+    """Epsilon of the cells' decisions, and of their counts."""
     rest = split(epsilon, total_share)[1]
     cells = CELLS * rest if total_share else rest / 2
     return cells, remainder(rest, cells)
@@ -358,7 +363,7 @@ class PHDMachine(PointParameters, PointMachine[PHDState]):
 
     @cached_property
     def plan(self) -> CellParameters:
-        cells, counts = (Fraction(part) / self.sensitivity for part in _parts(self.epsilon, self.total_share))
+        cells, counts = (Fraction(part) / self.sensitivity for part in parts(self.epsilon, self.total_share))
         shape, counter = (self.domain, self.fan_out, self.max_depth), cast("Counter", self.counter)
         return CellParameters(
             *shape, cells, counts, counter, self.threshold, self.score == "repaired", self.retention
@@ -382,7 +387,8 @@ class PHDMachine(PointParameters, PointMachine[PHDState]):
         if self.total is not None:
             total = self.total.step(total, added.size - removed.size, state.n_steps, key)
             drawn += tree.leaves.size
-            missing = self.total.missing(total, int(tree.released[0]), drawn * self.variance)
+            variance = drawn * self.variance
+            missing = self.total.missing(total.released, total.steps, int(tree.released[0]), variance)
             tree = decomposition.adjusted(self.plan, tree, missing)
         return PHDState(n_steps=state.n_steps + 1, tree=tree, chain=chain, kept=kept, total=total, drawn=drawn)
 
@@ -468,7 +474,7 @@ class PHDStream(SpatialPublisher[PHDState]):
 
     @property
     def guarantee(self) -> Guarantee:
-        part, counts = _parts(self.epsilon, self.total_share)
+        part, counts = parts(self.epsilon, self.total_share)
         if self.score == "repaired":
             cells = event_guarantee(part, "repaired score: (2 beta - 1) / (beta - 1) / lambda, whatever the depth")
         else:

@@ -140,9 +140,10 @@ def test_interrupted(number, values, lines, tmp_path):
     assert process.stdin is not None
     assert process.stderr is not None
     try:
-        process.stdin.write(lines(values).encode())
+        # More than the buffer of a file, 128 KiB since Python 3.14, so that the temporary file shows them.
+        process.stdin.write(lines(np.tile(values, 20)).encode())
         process.stdin.flush()
-        # The temporary file is filled when kernels have loaded; then the command waits for more of the stream.
+        # It is filled when kernels have loaded; then the command waits for more of the stream.
         deadline = time.monotonic() + 900
         while not _size(tmp_path):
             assert process.poll() is None

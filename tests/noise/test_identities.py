@@ -177,7 +177,7 @@ MECHANISMS: dict[str, Mechanism] = {
         SPATIAL,
         {
             **SPATIAL_OTHERS, "sensitivity": [2], "period": [2, 3], "max_period": [5], "shrink": [False],
-            "total_share": [0.05, 0.1],
+            "total_share": [0.0, 0.1],
         },
     ),
     "OfflineOnStream": Mechanism(OfflineOnStream, SPATIAL, {**SPATIAL_OTHERS, "threshold": [1.0]}),

@@ -12,13 +12,15 @@ import math
 
 import numpy as np
 
+from tests.oracles.total_count import SIZE
+
 SPLIT, KEEP, MIN_DEVIATION = 4.0, 2.0, 0.5
 FIRST_PERIOD, FACTOR = 8, 1.5
 HORIZON_PART, MIN_HORIZON = 0.25, 50
 WEIGHT_MEMORY, PERIOD_MEMORY = 0.9, 0.5
 FLOOR = 0.001
-MAX_COARSE = 0.3
-PROMPT_STEPS = 32
+MAX_COARSE, STILL_COARSE = 0.3, 0.1
+TRIAL_STEPS, PROMPT_STEPS = 4, 16
 
 
 class Follower:
@@ -32,17 +34,34 @@ class Follower:
         self.waiting = [], []
         self.costs, self.products, self.squares, self.w = None, 0.0, 0.0, 0.0
         self.recounts, self.kinds, self.prompt = False, [], 0
-        #: Counter of all points (``total_count.Total``), and what it was found to lack.
-        self.total_counter, self.missing = None, 0.0
+        #: Counter of all points (``total_count.Total``); at the cells' last count what they lacked, and its result.
+        self.total_counter, self.missing, self.whole = None, 0.0, 0
 
-    def adjust(self):
-        """Count all points too, and take its estimates."""
+    def count_all(self, added, removed):
+        """Every step counts all points, if any does."""
+        if self.total_counter is not None:
+            self.total_counter.count(self.t, len(added) - len(removed))
+
+    def adjust(self, shrink):
+        """Take the estimates of a count, of all points too."""
+        if self.total_counter is not None:
+            variance = self.noise * self.summed(self.own_weight, ())
+            self.missing = self.total_counter.missing(self.summed(self.own, ()), variance)
+            self.whole = self.total_counter.counter.g
+        self.estimate, self.variance = self.estimates(self.adjusted(self.own), shrink)
+
+    def beyond(self, elapsed):
+        """Points that came since the cells' count and were not forecast, less what noise explains."""
         if self.total_counter is None:
-            return
-        self.total_counter.count(self.t, len(self.waiting[0]) - len(self.waiting[1]))
-        variance = self.noise * self.summed(self.own_weight, ())
-        self.missing = self.total_counter.missing(self.summed(self.own, ()), variance)
-        self.estimate, self.variance = self.estimates(self.adjusted(self.own))
+            return 0.0
+        found = float(self.total_counter.counter.g - self.whole) - elapsed * self.rate[()]
+        # Every draw is in a finished block's sum or in an open block; those of both times cancel.
+        then, now = (
+            [*range(t // SIZE), *range(-(t // SIZE) * SIZE - t % SIZE, -(t // SIZE) * SIZE)]
+            for t in (self.since + 1, self.t + 1)
+        )
+        noise = self.total_counter.variance * len(set(then) ^ set(now))
+        return found - math.copysign(min(noise / abs(found), abs(found)), found) if found else 0.0
 
     def adjusted(self, own):
         """Least squares: every noisy number takes its part of what is missing, by its variance."""
@@ -57,12 +76,11 @@ class Follower:
         self.own = {path: float(self.first.own.get(path, 0)) for path in leaves | self.inner}
         self.own_weight = {path: self.first_weight * (path in leaves) for path in self.own}
         self.rate = dict.fromkeys(self.own, 0.0)
-        self.estimate, self.variance = self.estimates(self.own)
-        self.waiting = added, removed
-        self.adjust()
-        self.waiting = [], []
+        self.count_all(added, removed)
+        self.adjust(self.shrink)
         least = SPLIT * math.sqrt(max(self.noise, MIN_DEVIATION**2) * self.variance[()])
         self.recounts = self.first.max_depth > 0 and self.estimate[()] <= least
+        self.prompt = 1 + self.period if self.recounts else 0
         return {path: self.estimate[path] for path in leaves}
 
     def children(self, path):
@@ -72,7 +90,7 @@ class Follower:
         """A node's own number and all below it."""
         return sum(x for other, x in numbers.items() if other[: len(path)] == path)
 
-    def estimates(self, own):
+    def estimates(self, own, shrink):
         """Estimates of all nodes, and variances of their noise in units of one count's."""
         counts = {path: self.summed(own, path) for path in self.own}
         weights = {path: self.summed(self.own_weight, path) for path in self.own}
@@ -84,7 +102,7 @@ class Follower:
             squares = sum((counts[p] - mean) ** 2 for p in family)
             noisy = self.noise * drawn * (1 - 1 / b)
             factor = 1.0
-            if self.shrink and squares > 0:
+            if shrink and squares > 0:
                 signal = estimate[path] ** 2 * (1 - 1 / b)
                 factor = max(signal / (signal + noisy), 1 - noisy / squares)
             found = [max(estimate[path] / b + factor * (counts[p] - mean), 0.0) for p in family]
@@ -98,10 +116,15 @@ class Follower:
         self.t += 1
         self.waiting[0].extend(added)
         self.waiting[1].extend(removed)
+        self.count_all(added, removed)
         elapsed = self.t - self.since
         if elapsed < self.period:
             own = {path: x + elapsed * self.own_growth(path) for path, x in self.own.items()}
-            estimate = self.estimates(self.adjusted(own))[0]
+            more, total = self.beyond(elapsed), self.estimate[()]
+            for path in own:
+                if path not in self.inner and total > 0:
+                    own[path] += more * self.estimate[path] / total
+            estimate = self.estimates(self.adjusted(own), self.shrink and self.since + 1 > self.prompt)[0]
         else:
             self.count(elapsed, cell_noise)
             estimate = self.estimate
@@ -117,7 +140,8 @@ class Follower:
         return forecast(path) - sum(forecast(p) for p in self.children(path) if path in self.inner)
 
     def count(self, elapsed, cell_noise):
-        self.kinds.append(self.recounts)
+        planted = self.recounts
+        self.kinds.append(planted)
         total = self.estimate[()]
         gained, drawn, nodes, before, rate = self.recount() if self.recounts else self.count_alone(cell_noise)
         counts = np.array([gained[p] for p in nodes], float)
@@ -128,14 +152,14 @@ class Follower:
         beyond = [
             max(x - y, 0) for p, x, y in zip(nodes, counts, least, strict=True) if len(p) < self.first.max_depth
         ]
-        self.recounts = sum(beyond) / max(np.maximum(counts, 0).sum(), 1) > MAX_COARSE
-        if self.recounts:
-            self.prompt = self.t + 1 + PROMPT_STEPS
-        if self.t + 1 < self.prompt and not self.fixed:
-            self.recounts, self.period = True, 1
+        coarse = sum(beyond) / max(np.maximum(counts, 0).sum(), 1)
+        if coarse > (STILL_COARSE if planted else MAX_COARSE):
+            self.prompt = self.t + 1 + (self.fixed or (PROMPT_STEPS if planted else TRIAL_STEPS))
+        self.recounts = self.t + 1 < self.prompt
+        if self.recounts and not self.fixed:
+            self.period = 1
         self.rate = {path: gained[path] / elapsed for path in self.own}
-        self.estimate, self.variance = self.estimates(self.own)
-        self.adjust()
+        self.adjust(self.shrink and not planted)
         self.since, self.waiting = self.t, ([], [])
 
     def count_alone(self, cell_noise):

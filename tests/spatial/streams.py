@@ -19,8 +19,6 @@ from tests.noise_values import step_keys
 from tests.oracles import phdstream as oracle
 
 KINDS = [PHDStream, AdaptivePHDStream]
-#: ``total_share`` of each, where none is given.
-DEFAULT_SHARES = {PHDStream: 0.05, AdaptivePHDStream: 0.0}
 SQUARE = Box([0.0, 0.0], [1.0, 1.0])
 
 

@@ -14,7 +14,14 @@ from fastdp.counters import Simple
 from fastdp.noise import sampler
 from fastdp.noise.words import Purpose, StreamId
 from fastdp.spatial import Box, decomposition
-from fastdp.spatial.adaptive_phdstream import PROMPT_STEPS, CountParameters, Growth, ReleaseSchedule, periods
+from fastdp.spatial.adaptive_phdstream import (
+    PROMPT_STEPS,
+    TRIAL_STEPS,
+    CountParameters,
+    Growth,
+    ReleaseSchedule,
+    periods,
+)
 from fastdp_lab.audit.tree_loss import tree_step_loss
 from tests.domains import HalfBox, Plain
 from tests.grid import exhaustive
@@ -34,11 +41,11 @@ CASES = [
     (2, 3, 4, {"max_period": 4}),
     (2, 2, 0, {"max_period": 3}),
     (1, 5, 2, {"max_period": 5, "shrink": False}),
-    (2, 2, 5, {"max_period": 4, "total_share": 0.05}),
+    (2, 2, 5, {"epsilon": 4.0, "max_period": 4, "total_share": 0.05}),
     *exhaustive(
         (2, 2, 6, {"period": 3, "shrink": False}),
         (3, 2, 5, {}),
-        (2, 2, 5, {"epsilon": 8.0, "period": 1, "total_share": 0.05}),
+        (2, 2, 5, {"epsilon": 16.0, "period": 1, "total_share": 0.05}),
         (2, 2, 5, {"epsilon": 8.0, "period": 2, "shrink": False, "total_share": 0.05}),
     ),
 ]
@@ -72,7 +79,7 @@ def test_equals_the_naive_version(dim: int, fan_out: int, max_depth: int, option
         assert stream.next_count == naive.since + naive.period + 1
         compare(stream, expected)
         sizes.add(len(expected))
-        assert stream._state.recount == naive.recounts
+        assert (stream._state.last_count < stream._state.schedule.prompt) == naive.recounts
         if share:
             stream = AdaptivePHDStream.from_bytes(stream.to_bytes())
             compare(stream, expected)
@@ -188,10 +195,11 @@ def test_cells_do_not_pile_up_where_there_is_next_to_no_noise() -> None:
 
 def test_the_schedule_after_a_jump() -> None:
     before = ReleaseSchedule(9, prompt=0)
-    jumped, recount = before.after_jump(True, 50)
-    assert (jumped.period, jumped.prompt, recount) == (1, 50 + PROMPT_STEPS, True)
-    assert replace(jumped, period=3).after_jump(False, 49 + PROMPT_STEPS) == (jumped, True)
-    assert replace(jumped, period=3).after_jump(False, 50 + PROMPT_STEPS) == (replace(jumped, period=3), False)
+    jumped = before.after(50, True, PROMPT_STEPS)
+    assert (jumped.period, jumped.prompt) == (1, 50 + PROMPT_STEPS)
+    assert replace(jumped, period=3).after(49 + PROMPT_STEPS, False, TRIAL_STEPS) == jumped
+    assert replace(jumped, period=3).after(50 + PROMPT_STEPS, False, TRIAL_STEPS) == replace(jumped, period=3)
+    assert before.after(50, True, None) == replace(before, prompt=59)
     with pytest.raises(ValueError, match="out of range"):
         replace(before, prompt=-1).check(None, 64)
 
@@ -206,7 +214,7 @@ def test_how_cells_are_chosen_does_not_follow_from_what_waits() -> None:
             come = np.concatenate([added, event]) if (k, t) == (1, at - 1) else added
             gone = np.concatenate([removed, event]) if (k, t) == (2, at - 1) else removed
             if t == at - 1:
-                kind = stream._state.recount
+                kind = stream._state.last_count < stream._state.schedule.prompt
             stream.advance(come, gone)
         plain = three[0]._state
         if t == at - 1:

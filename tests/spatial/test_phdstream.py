@@ -27,7 +27,6 @@ from tests.noise_values import bound_key
 from tests.oracles import phdstream as oracle
 from tests.oracles import total_count
 from tests.spatial.streams import (
-    DEFAULT_SHARES,
     KINDS,
     SQUARE,
     Half,
@@ -162,7 +161,7 @@ def test_the_guarantee_says_what_holds(kind: Any, epsilon: float) -> None:
         guarantee = make(kind, epsilon=epsilon, total_share=share).guarantee
         assert epsilon * (1 - 1e-15) <= guarantee.epsilon <= epsilon
         assert sum("count of the whole" in step for step in guarantee.derivation) == 1
-    default = make(kind, epsilon=epsilon, total_share=DEFAULT_SHARES[kind]).guarantee
+    default = make(kind, epsilon=epsilon, total_share=0.05).guarantee
     assert default == kind(SQUARE, epsilon, max_depth=8, seed=5).guarantee
     # Noise has the scales that add up to it.
     stream = make(kind, epsilon=epsilon, total_share=0.25, sensitivity=2)
@@ -183,8 +182,7 @@ def test_every_event_is_in_the_count_of_all_points_once(kind: Any) -> None:
     stream, steps = make(kind, epsilon=2000.0, max_depth=5, total_share=0.05), batches(40, 2, 6)
     for number, (added, removed) in enumerate(steps, 1):
         stream.advance(added, removed)
-        last = getattr(stream._state, "last_count", number)
-        assert stream._state.total.released == sum(len(more) - len(less) for more, less in steps[:last])
+        assert stream._state.total.released == sum(len(more) - len(less) for more, less in steps[:number])
     # No step leaves such a state.
     machine = stream._machine
     packed = machine.pack(stream._state)

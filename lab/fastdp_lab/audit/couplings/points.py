@@ -155,7 +155,7 @@ def point_shifts(
 ) -> None:
     """PrivTree's decisions, and the sums that hold the event, by following both runs.
 
-    Of cells that follow counts the first count from the event on has it, alone.
+    Of cells that follow counts the first count from the event on has it, alone; that of all points at once.
     """
 
     def run(own: Table, follower: Follower, batches: list[Batch]) -> tuple[Any, list[Any], Steps]:
@@ -171,16 +171,15 @@ def point_shifts(
     plan, number, later = stream._plan, event.batch, isinstance(stream, AdaptivePHDStream)
     if later:
         number = next((n for n in range(number, len(x)) if states[n].last_count == n + 1), -1)
-    if number < 0:
-        return
-    if number in steps and not (event.removal and (later or plan.repaired)):
-        decide(shifts, plan, number, steps[number], code, event.effect)
-    cells = StreamId(Purpose.CELL, number=number)
-    leaf = leaf_of(plan, states[number].tree, code)
-    events = {name_of(KEY, cells): (leaf, event.effect)}
-    events[name_of(KEY, StreamId(Purpose.CELL, level=LEVEL, number=number))] = 0, event.effect
-    if later:
-        shifts.add(KEY, cells, leaf, -event.effect)
+    events = {name_of(KEY, StreamId(Purpose.CELL, level=LEVEL, number=event.batch)): (0, event.effect)}
+    if number >= 0:
+        if number in steps and not (event.removal and (later or plan.repaired)):
+            decide(shifts, plan, number, steps[number], code, event.effect)
+        cells = StreamId(Purpose.CELL, number=number)
+        leaf = leaf_of(plan, states[number].tree, code)
+        events[name_of(KEY, cells)] = leaf, event.effect
+        if later:
+            shifts.add(KEY, cells, leaf, -event.effect)
     run(Table(table.seed, shifts), Follower(first.errors, shifts, events), there)
 
 
