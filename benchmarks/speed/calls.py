@@ -135,6 +135,7 @@ def windows() -> Group:
     full.add(np.full(WAITING, np.datetime64(moment)), np.ones(WAITING), who % KEYS, who)
     tasks: dict[str, Task] = {
         "a row": lambda: plain.add([moment], [1.0], [7]),
+        "a row, NumPy's time in a list": partial(plain.add, [np.datetime64(moment)], [1.0], [7]),
         f"a row, {WAITING:,} persons waiting": lambda: full.add([moment], [1.0], [7], [12_345]),
     }
     return Group("Windows.add", tasks, times=10, clock=process_time)

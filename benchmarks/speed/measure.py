@@ -156,10 +156,11 @@ def keep(group: str, task: str, sample: Sequence[float], *, items: int = 1, unit
 
 
 def write(path: Path, section: str, command: str) -> None:
-    """Put what was remembered into a section of the file, and forget it; other sections stay."""
+    """Put what was remembered into a section of the file, and forget it; others, and tasks beside --only, stay."""
     known = json.loads(path.read_text()) if path.exists() else {"format": FORMAT, "sections": {}}
     if known.get("format") != FORMAT:
         raise SystemExit(f"{path}: expected a summary of format {FORMAT}, got {known.get('format')!r}")
+    others = known["sections"].get(section, {}).get("tasks", {}) if "--only" in command else {}
     known["sections"][section] = {
         "machine": f"{cpu_model()}, {os.cpu_count()} cores, {platform.system()}",
         "python": platform.python_version(),
@@ -168,7 +169,7 @@ def write(path: Path, section: str, command: str) -> None:
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         # Processes that want to run, this one included: above 1 (2 for two threads), others were at work.
         "load": round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None,
-        "tasks": dict(_kept),
+        "tasks": others | _kept,
     }
     _kept.clear()
     path.parent.mkdir(parents=True, exist_ok=True)

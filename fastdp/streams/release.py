@@ -157,7 +157,7 @@ WELL_CHOSEN = 2.0
 #: Below the first the user is warned; below the second a choice of theta is worthless.
 POORLY_CHOSEN = 1.0
 NOT_CHOSEN = 0.1
-#: A theta below this share of the bound clips nearly everything: the stream has too few nonzero values.
+#: A theta below this share of the bound clips nearly everything.
 NEXT_TO_NOTHING = 2.0**-26
 #: Up to so many values and this epsilon of a value all are one block, with theta at the bound: a part of epsilon
 #: would not show how many values a smaller one cuts.
@@ -308,12 +308,12 @@ class WholeStream:
                 chooser.observe(part)
             theta = chooser.choose(held_out(self._key, chooser.pack()))
             LOG.info("%s: threshold chosen: %g, from all %d values", type(self).__name__, theta, self.size)
-            if theta < NEXT_TO_NOTHING * self.bound:
-                # Theta is public from here on.
+            # Both are released: theta, and how many values are above 0.
+            if getattr(chooser, "few", False) or theta < NEXT_TO_NOTHING * self.bound:
                 warn(
-                    f"threshold: {theta:.3g} was chosen, next to nothing beside the bound, {self.bound:g}; values "
-                    "are clipped to it, so answers are about 0: expected, unless all values are 0, a stream with "
-                    "fewer values at 0, or a threshold known publicly (threshold=50.0)",
+                    f"threshold: {theta:.3g} was chosen, but too few values are above 0 to choose one well; values "
+                    "are clipped to it, so answers may be far too low: expected, unless all values are 0, a stream "
+                    "with fewer values at 0, a larger epsilon, or a threshold known publicly (threshold=50.0)",
                     AccuracyWarning,
                 )
             composition = replace(composition, threshold=Fixed(theta))

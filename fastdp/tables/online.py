@@ -48,6 +48,7 @@ _ISO = re.compile(
 )
 #: Whole numbers up to here are floats.
 _EXACT = 2**53
+_TIMES = np.dtype("M8[us]")
 T = TypeVar("T")
 
 
@@ -61,30 +62,31 @@ def row(given: Any, names: Sequence[str], read: Callable[[Any], T | None]) -> tu
 
 
 def _only(column: Any) -> Any:
-    return column[0] if type(column) is list and len(column) == 1 else None
+    """The entry of a list or array of one, of Python's types but for times of NumPy; else None."""
+    listed = type(column) is list or (type(column) is np.ndarray and column.ndim == 1 and column.dtype.kind in "iufM")
+    if not listed or len(column) != 1:
+        return None
+    entry = column[0]
+    return entry.item() if isinstance(entry, np.generic) and type(entry) is not np.datetime64 else entry
 
 
 def instant(times: Any, time: Time, zone: tzinfo | None) -> int | None:
     """Instant of a datetime or its ISO text; with a zone only where windows have one."""
-    if type(times) is np.ndarray and times.dtype.kind == "M" and times.shape == (1,) and zone is None:
-        moment: int = times.astype("M8[us]").view(np.int64).item()
-    else:
-        entry = _only(times)
-        if type(entry) is str and time.format is None and _ISO.fullmatch(entry):
-            with suppress(ValueError):
-                entry = datetime.fromisoformat(entry)
-        if type(entry) is not datetime or (entry.tzinfo is not None and zone is None):
-            return None
-        moment = clock_instant(entry, zone) if entry.tzinfo is None else (entry - AWARE_EPOCH) // MICROSECOND
+    entry = _only(times)
+    if type(entry) is np.datetime64 and zone is None:
+        entry = entry.astype(_TIMES).item()
+    if type(entry) is str and time.format is None and _ISO.fullmatch(entry):
+        with suppress(ValueError):
+            entry = datetime.fromisoformat(entry)
+    if type(entry) is not datetime or (entry.tzinfo is not None and zone is None):
+        return None
+    moment = clock_instant(entry, zone) if entry.tzinfo is None else (entry - AWARE_EPOCH) // MICROSECOND
     return moment if FIRST <= moment <= LAST else None
 
 
 def number(values: Any) -> float | None:
-    """A finite float, a whole number that is one, or an array with a float."""
-    if type(values) is np.ndarray:
-        entry = values.item() if values.dtype == np.float64 and values.shape == (1,) else None
-    else:
-        entry = _only(values)
+    """A finite float, or a whole number that is one."""
+    entry = _only(values)
     if type(entry) is int and -_EXACT <= entry <= _EXACT:
         return float(entry)
     return entry if type(entry) is float and math.isfinite(entry) else None

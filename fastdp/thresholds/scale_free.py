@@ -22,6 +22,7 @@ from fastdp.noise.sampler import laplace_distribution
 from fastdp.record import Choice, parameter, record
 from fastdp.thresholds.base import (
     MAX_PENALTY,
+    MAX_SCORE,
     CountedHoldout,
     NoiseKind,
     ThresholdTask,
@@ -53,6 +54,9 @@ MAX_SHARE = 0.5
 COUNT_SHARE, COUNTED, LEAST_COUNTED = 0.05, 600.0, 4.0
 #: What candidates gain by being small bends, where it is limited, about e^BEND below the bound.
 BEND = 2.0
+#: Where that number times epsilon is below FEW_ABOVE, noise chooses among small candidates: those below 2^-DEEPEST of
+#: the bound, which clip all that a stream of many zeros has, take no part.
+FEW_ABOVE, DEEPEST = 60.0, 12
 #: Level of that number's words; 0 is the candidates'.
 COUNT_LEVEL = 1
 #: Ranges that theta is chosen for: those of up to max_range values, or of all lengths.
@@ -199,6 +203,8 @@ class _ScaleFreeChooser(CountedHoldout):
         self.count_epsilon, epsilon = _budgets(task) if above is None else (0.0, task.epsilon)
         super().__init__(rule.noise, task, self.candidates.size, 2, epsilon)
         self._above = task.holdout if above is None else above
+        #: True if the released number above the lowest candidate was too small to choose by.
+        self.few = False
         constant = _constant(task)
         #: k = m p*, in logarithms so that no factor overflows.
         logs = math.log(task.holdout) + 0.5 * math.log(6.0 * constant)
@@ -254,6 +260,9 @@ class _ScaleFreeChooser(CountedHoldout):
         target = min(2.0 * self.unit * free, MAX_PENALTY)
         beyond: Integers = np.maximum(self.unit * (above + second) - round(target), 0)
         scores: Integers = np.rint(gains).astype(np.int64) - beyond
+        if self.count_epsilon and filled * self._task.epsilon < FEW_ABOVE:
+            self.few = True
+            scores[self.candidates < math.ldexp(self._top, -DEEPEST)] = -MAX_SCORE
         return scores
 
     def choices(self, key: Key, count: int) -> Floats:

@@ -43,6 +43,9 @@ def scores(holdout, top, unit, epsilon, noise_epsilon, max_range, constant, leng
         depth = math.log(top / theta)
         gain = min(slope * depth, most * math.log(1 + depth / 2) / math.log(1 + span / 2))
         out.append(int(np.rint(2 * unit * gain)) - max(0, unit * counts - target))
+        if filled * epsilon < 60 and theta * 4096 < top and min(epsilon / 20, 600 / len(holdout)) * len(holdout) >= 4:
+            # A number that was released says that few are not 0.
+            out[-1] = -(2**61)
     return out
 
 

@@ -297,6 +297,20 @@ def test_zeros_do_not_make_the_threshold_vanish(zeros: float, lengths: Any) -> N
         assert 30.0 < chooser_of(facts, values, ScaleFree(lengths=lengths)).choose(Key.from_seed(seed)) < 5000.0
 
 
+@pytest.mark.parametrize("positive", [0, 60, 2000])
+def test_few_values_above_zero_leave_no_candidate_next_to_nothing(positive: int) -> None:
+    """Noise chose among hundreds of candidates that clip everything; of many values above 0 the small ones stay.
+
+    Where the number is released with two and more noise scales too much, few are taken for many.
+    """
+    values = np.zeros(40_000)
+    values[:positive] = 0.01
+    chooser = chooser_of(task(0.2, values.size, 4096.0, max_range=10**6, resolution=2.0**-10), values)
+    small = np.mean([chooser.choose(Key.from_seed(seed)) < 1.0 for seed in range(40)])
+    assert chooser.few == (positive < 2000)
+    assert small < 0.2 if positive < 2000 else small > 0.8
+
+
 def test_the_penalty_of_noisy_max_is_that_of_equation_6() -> None:
     """(3 m theta) / (c r epsilon) sqrt(2 (b - 1) log_b(r)^3), epsilon that of the noise in use; the first is free."""
     chooser = NoisyMax().start(task(0.5, 500, 99.5, publish_epsilon=2.0))
