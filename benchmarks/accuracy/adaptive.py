@@ -120,7 +120,7 @@ def _summary(title: str, mine: str, gain: Any, plans: Sequence[str], order: Sequ
     return rows
 
 
-EPSILONS = (0.01, 0.05, 0.1, 0.2, 1.0)
+EPSILONS = (0.01, 0.05, 0.1, 0.5, 1.0)
 #: Longest query of each class.
 CLASSES = {"1e3": 1000, "1e4": 10_000, "1e5": 100_000, "2^20": shared.MAX_RANGE}
 FLAT = (256, 1024, 4096, 16_384, 65_536)

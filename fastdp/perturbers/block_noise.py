@@ -124,6 +124,9 @@ MAX_EVER = 2
 #: pair of blocks of less than 2^CHOOSING values is no choice (``block_lengths.CADENCE``).
 FOCUS_FIRST = 12
 CHOOSING = int(math.log2(b.CADENCE)) - 1
+#: Groups of blocks have max_range >> GROUP values at least; there are none where that is less than LEAST_GROUP.
+GROUP = 4
+LEAST_GROUP = 2**14
 #: Weight of noise in the choice of theta, against its weight in the longest ranges alone.
 THETA_WEIGHT = 1.5
 #: At most the last eighth of the hold-out, a power of two of values, is released as blocks and does not choose theta.
@@ -138,10 +141,11 @@ PRIOR_EVENTS = 1.0
 
 @dataclass(frozen=True)
 class BlocksShape(HierarchyShape):
-    """Public shape with the first block length, 2^first values, and 2^usual without a focus."""
+    """Public shape with the first block length, 2^first values, and 2^usual without a focus; least size of groups."""
 
     first: int = 0
     usual: int = 0
+    group: int = 0
 
 
 def _checked_focus(name: str, focus: object) -> Focus:
@@ -216,27 +220,41 @@ class Blocks(Flat):
         usual = first if self.focus is None else replace(self, focus=None).plan(epsilon, max_range).first
         flat = super().plan(epsilon, max_range)
         sizes = {**vars(flat), "leaves": BATCH, "tops": BATCH, "tree_blocks": BATCH}
-        return BlocksShape(**sizes, first=first, usual=usual)
+        return BlocksShape(**sizes, first=first, usual=usual, group=self._least_group(max_range))
 
     def noise_constant(self, plan: HierarchyShape, max_range: int) -> float:
-        """K of a range of r / 3 over first blocks, times THETA_WEIGHT; a focus does not change it."""
+        """K of a range of r / 3 over first blocks or groups of them, times THETA_WEIGHT; a focus changes nothing."""
         assert isinstance(plan, BlocksShape)  # noqa: S101 - made by plan()
-        return self._variance * THETA_WEIGHT * (max(1.0, max_range / 3.0) / 2.0**plan.usual - 1.0 / 3.0)
+        block, noises = 2.0**plan.usual, max(1.0, max_range / 3.0) / 2.0**plan.usual - 1.0 / 3.0
+        size = max(plan.group, b.MEMBERS * block)
+        if plan.group and size <= b.WIDER * plan.group:
+            own, whole = size / block * b.LOUDER**2, b.GROUP_SCALE**2
+            # Groups within the range, and what it cuts off at two ends.
+            noises = max_range / 3.0 / size * own * whole / (own + whole) + own / 3.0
+        return self._variance * THETA_WEIGHT * noises
 
     def guarantee(self, plan: HierarchyShape, epsilon: float) -> Guarantee:
-        rest = (
+        assert isinstance(plan, BlocksShape)  # noqa: S101 - made by plan()
+        rest: tuple[str, ...] = (
             "blocks are disjoint, and their ends depend only on sums released earlier (adaptive parallel)",
             "predictions and revisions are functions of the noisy sums (post-processing)",
         )
         if self.noise == "gaussian":
             drawn = f"each block's integer sum gets discrete Gaussian noise of sigma theta / {epsilon:g} once"
             return concentrated(epsilon, f"{drawn}: rho = {epsilon:g}^2 / 2", *rest)
+        if plan.group:
+            rest = ("a value in a group of blocks loses 5/6 epsilon in its block's sum, 1/6 in the group's", *rest)
         drawn = "each block's integer sum gets discrete Laplace noise of scale theta / epsilon once: epsilon"
         return pure(epsilon, drawn, *rest)
 
     @property
     def _variance(self) -> float:
         return 2.0 if self.noise == "laplace" else 1.0
+
+    def _least_group(self, max_range: int) -> int:
+        least = max_range.bit_length() - 1 - GROUP
+        grouped = self.noise == "laplace" and self.season is None and least >= math.log2(LEAST_GROUP)
+        return 1 << least if grouped else 0
 
     def warm_up(self, holdout: int) -> int:
         """Values released as sums that do not choose theta: a power of two up to an eighth of `holdout`."""
@@ -261,6 +279,7 @@ class Blocks(Flat):
         shape["first"] = min(first, max(top - MAX_FIRST, 0))
         shape["limit"] = warm_up
         shape["spreads"] = self.closing == "spread"
+        shape["group"] = self._least_group(max_range)
         if events:
             # Blocks begin with one value: whatever they hold, the next ones are at most twice as long.
             shape["events"], shape["first"] = 1.0, 0.0

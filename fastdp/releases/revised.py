@@ -69,6 +69,10 @@ class RevisedStream:
     #: `exponents`, `totals`: float64[J]. Lengths 2^k of blocks and their released sums, in thresholds.
     exponents: Floats
     totals: Floats
+    #: `places`, `groups`: float64[J]. Place of a block in its group, from 1 on, or 0; at a group's last block the
+    #: group's released sum, in thresholds, elsewhere 0.
+    places: Floats
+    groups: Floats
     #: The first theta.
     threshold: float
     #: `memory`, `shape`: First state of the kernels, and their public parameters.
@@ -93,13 +97,29 @@ class RevisedStream:
         count, memory = self.totals.size, self.memory.copy()
         means, levels, whites, drifts, surprises = np.empty((5, count))
         revision.revise_blocks(
-            *(memory, self.shape, self._lengths, self.exponents, self.totals, explained),
+            *(memory, self.shape, self._lengths, self.exponents, self.totals, self.places, explained),
             *(means, levels, noises, whites, drifts, surprises),
         )
         if not count:
             # No block has closed: only the initial level is known.
             levels = memory["level"].copy()
         return means, levels, surprises, memory
+
+    @cached_property
+    def _louder(self) -> Floats:
+        return np.where(self.places > 0.0, block_lengths.LOUDER**2, 1.0)
+
+    @cached_property
+    def _grouped(self) -> list[tuple[int, int, float, float]]:
+        """Each group's blocks, what least squares add, noise variance of its two sums in that of a block outside."""
+        found = []
+        for last in np.flatnonzero(self.groups).tolist():
+            begin, end = last + 1 - int(self.places[last]), last + 1
+            own = (end - begin) * block_lengths.LOUDER**2
+            both = own + block_lengths.GROUP_SCALE**2
+            missing = self.groups[last] - self.totals[begin:end].sum()
+            found.append((begin, end, missing * own / both, both))
+        return found
 
     @cached_property
     def thetas(self) -> Floats:
@@ -111,14 +131,19 @@ class RevisedStream:
         lengths, noises = np.diff(edges), np.empty(self.totals.size)
         means, levels, surprises, memory = self._revise(np.empty(0), noises)
         end = int(edges[-1]) + (1 << int(memory["exponent"][0]))
-        waves = find_waves(edges, self.totals, noise * noises, surprises, end, self.season)
+        drawn = noises * self._louder
+        waves = find_waves(edges, self.totals, noise * drawn, surprises, end, self.season)
         explained = np.zeros(self.totals.size)
         if waves is not None:
             sums = np.diff(waves.before(edges))
             means, levels, _, _ = self._revise(sums, noises)
             explained = sums / lengths
         means += explained
-        _keep_sums(means, self.totals, lengths, noise, noises)
+        _keep_sums(means, self.totals, lengths, noise, drawn)
+        for begin, end, moved, _ in self._grouped:
+            own = slice(begin, end)
+            missing = moved + (self.totals[own] - means[own] * lengths[own]).sum()
+            means[own] += missing / lengths[own].sum()
         means *= self.threshold
         levels *= self.threshold
         explained *= self.threshold
@@ -156,7 +181,7 @@ class RevisedStream:
         levels[: self.totals.size] += self._smoothed.explained
         levels /= self.threshold
         level = revision.hidden_rates(
-            *(self.memory.copy(), self.shape, self._lengths, self.exponents, self.totals, levels, rates)
+            *(self.memory.copy(), self.shape, self._lengths, self.exponents, self.totals, self.places, levels, rates)
         )
         differences = np.zeros(self.totals.size + 1)
         differences[1:-1] = np.diff(self._smoothed.means / self.threshold) ** 2
@@ -168,7 +193,10 @@ class RevisedStream:
 
     @cached_property
     def _missing(self) -> Floats:
-        released = np.concatenate([np.zeros(1), np.cumsum(self.totals * self.threshold)])
+        totals = self.totals.copy()
+        for begin, end, moved, _ in self._grouped:
+            totals[begin:end] += moved / (end - begin)
+        released = np.concatenate([np.zeros(1), np.cumsum(totals * self.threshold)])
         missing = released - self._smoothed.sums
         return np.append(missing, missing[-1])
 
@@ -178,10 +206,24 @@ class RevisedStream:
         behind = (stops - np.maximum(starts, self.edges[-1])).clip(0).astype(np.float64)
         cut += behind**2 * (variance + growth * behind / 3.0)
         # Where theta rose or fell, noise counts as if the highest one had been in use in every block.
-        unit = math.sqrt(self._smoothed.noises.max(initial=self._smoothed.unit**2))
+        noises = self._smoothed.noises * self._louder
+        unit = math.sqrt(noises.max(initial=self._smoothed.unit**2))
         model = (cut + shares * self.shape["noise"][0] * unit**2) * self.threshold**2
         centre = self._released_before(stops) - self._released_before(starts)
-        return ErrorBars(centre, noise.draw(self.threshold * unit), noise.resolution, inside, 1.0, model)
+        if not self._grouped:
+            return ErrorBars(centre, noise.draw(self.threshold * unit), noise.resolution, inside, 1.0, model)
+        first = np.searchsorted(self.edges, starts)
+        last = np.maximum(np.searchsorted(self.edges, stops, side="right") - 1, first)
+        before = np.concatenate([np.zeros(1), np.cumsum(noises)])
+        variance = before[last] - before[first]
+        for begin, end, _, both in self._grouped:
+            common = before[last.clip(begin, end)] - before[first.clip(begin, end)]
+            variance -= common**2 / (both * self._smoothed.noises[begin])
+        variance /= unit**2
+        # As many draws as groups' sums would make up for all of the variance: their tails are the heaviest.
+        draws = (variance / block_lengths.GROUP_SCALE**2).astype(np.int64) + (variance > 0.0)
+        weight = np.sqrt(variance / np.maximum(draws, 1))
+        return ErrorBars(centre, noise.draw(self.threshold * unit), noise.resolution, draws, weight, model)
 
     def excess(self, noise: SumNoise, starts: Integers, stops: Integers) -> Floats:
         """Mean of the sums over [start, stop) beyond each block's theta that is allowed for."""

@@ -67,7 +67,8 @@ class Fleet:
     Notes
     -----
     Stream ``i`` is, bit for bit, a publisher's with ``key=secret.of_stream(i)``.  Ids are integers from 0 to 2^32 -
-    2, or texts, all of one kind.
+    2, or texts, all of one kind.  But under a public threshold a fleet releases no sums of groups of blocks, as
+    :class:`fastdp.Adaptive` does behind the first max_range / 16 values.
 
     Privacy: that of one stream; a person's values in several streams add up.  :class:`fastdp.Adaptive` with a public
     threshold is one compiled pass; other mechanisms are called stream by stream.

@@ -44,7 +44,8 @@ class Progress(NamedTuple):
     cycle: int = 0
     #: Values withheld for the next threshold (:class:`fastdp.thresholds.renewals.RenewFromHoldout`).
     held: int = 0
-    #: Sum released under this threshold, in grid steps, if a renewal needs it.
+    #: Sum released under this threshold, in grid steps, if a renewal needs it; of blocks that follow released sums,
+    #: the open group's exact sum.  Secret then.
     released: int = 0
     #: The threshold in grid steps; first 0.
     theta_steps: int = 0
@@ -388,6 +389,8 @@ class AdaptiveBlocks:
         made = self._under.get(theta_steps)
         if made is None:
             shape, resolution = self.shape.copy(), self.grid.resolution
+            if self.distributions[theta_steps] is None:
+                shape["group"] = 0.0
             if self.rises:
                 shape["top_unit"] = max(1.0, self.grid.bound_steps / theta_steps)
             numbers = 1.0 / resolution, self.top(theta_steps), theta_steps, theta_steps * resolution
@@ -423,7 +426,9 @@ class AdaptiveBlocks:
         public, shape = self.under(theta_steps)
         public = public.copy()
         theta = float(public["theta"][0])
-        counters = np.array([(progress.filled, progress.open_sum, 0, 0, 0, 0)], adaptive_pass.COUNTERS)
+        counters = np.array(
+            [(progress.filled, progress.open_sum, 0, 0, 0, 0, progress.released)], adaptive_pass.COUNTERS
+        )
         # NumPy copies a record field by field, four times as slowly.
         memory = self.remembered(progress.smoother.view(np.float64).copy())
         chain, closed, at = progress.chain.copy(), progress.blocks, 0
@@ -435,12 +440,12 @@ class AdaptiveBlocks:
             # The current theta, if it has risen.
             steps = self.steps(theta_steps, memory)
             public["top"] = self.top(steps)
-            distribution = self.distributions[steps]
+            scale, group_scale = self._scales(steps, plain)
+            distribution = self.distributions[scale]
             if bound:
                 drawn: Integers = np.empty(min(values.size - at, leaves), np.int64)
                 # Without a distribution the pass leaves every draw to its caller.
-                own = distribution.constants if distribution is not None and self.key.given is None else NO_FLOATS
-                bind = chain, own
+                bind = chain, NO_FLOATS if self.key.given is not None else self._laws(scale, group_scale)
             else:
                 batch, used = divmod(closed, leaves)
                 if noise is None or noise[0] != batch:
@@ -456,7 +461,7 @@ class AdaptiveBlocks:
                 if consumed < 0:
                     return None
                 at += consumed
-                _, open_sum, closing, stopped, _, _ = counters[0].tolist()
+                _, open_sum, closing, stopped, _, _, group_sum = counters[0].tolist()
                 counters["stopped"] = 0
                 if stopped != adaptive_pass.UNSETTLED:
                     break
@@ -465,25 +470,52 @@ class AdaptiveBlocks:
                 drawn[closing] = binding.resolve(distribution, self.key, chain, closed + closing, open_sum)
                 counters["given"] = closing + 1
             closed += closing
+            if stopped == adaptive_pass.ENDED:
+                law, index = self.distributions[group_scale], adaptive_pass.OF_GROUP + closed - 1
+                assert law is not None  # noqa: S101 - groups have bound noise
+                released = (group_sum + binding.resolve(law, self.key, chain, index, group_sum)) / theta_steps
+                part["group"][closing - 1] = released
+                block_lengths.end_group(plain, released, shape)
+                counters["group_sum"] = 0
             done = at == values.size
             counters["closed"] = 0
-            risen = self.steps(theta_steps, memory)
-            if bound and risen != steps:
-                # No random word is used with two scales, also where another version lets theta rise elsewhere.
-                chain = next_chain(self.perturber, self.key, risen, self.epsilon, chain)
+            if bound and stopped:
+                following_scale, _ = self._scales(self.steps(theta_steps, memory), plain)
+                if following_scale != scale:
+                    # No random word is used with two scales, also where another version lets theta rise elsewhere.
+                    chain = next_chain(self.perturber, self.key, following_scale, self.epsilon, chain)
             # A block left open by a batch is the first one of the next.
             parts.append(part[: closing + done])
         if ENABLED and bound:
             binding.record(self.key, progress.chain, chain, closed - progress.blocks)
-        filled, open_sum, *_ = counters[0].tolist()
+        filled, open_sum, *_, group_sum = counters[0].tolist()
         # By position: names cost more than the kernel of a short call.
         following = Progress(
-            *(progress.n_seen + values.size, progress.cycle, progress.held, progress.released, theta_steps, closed),
+            *(progress.n_seen + values.size, progress.cycle, progress.held, group_sum, theta_steps, closed),
             *(filled, open_sum, float(plain["prediction"][0]) * theta, memory, chain),
         )
         blocks = parts[0] if len(parts) == 1 else np.concatenate(parts)
         emit = partial(self._emit, blocks, progress.filled, theta, bends)
         return Step(following, noise, values.size, write=emit, blocks=blocks, before=plain_of(progress.smoother))
+
+    @staticmethod
+    def _scales(steps: int, plain: Records) -> tuple[int, int]:
+        """Thetas under which blocks, and in a group its sum, have their noise; the second is 0 outside groups."""
+        if not plain["group"][0]:
+            return steps, 0
+        return -(-6 * steps // 5), 6 * steps
+
+    def _laws(self, scale: int, group_scale: int) -> Floats:
+        laws = self._joined.get((scale, group_scale))
+        if laws is None:
+            found = [self.distributions[each] for each in (scale, group_scale) if each]
+            constants = [law.constants for law in found if law is not None]
+            laws = self._joined[scale, group_scale] = np.concatenate([NO_FLOATS, *constants])
+        return laws
+
+    @cached_property
+    def _joined(self) -> dict[tuple[int, int], Floats]:
+        return {}
 
     def _emit(self, blocks: Records, filled: int, theta: float, bends: Floats | None, out: Floats) -> None:
         spikes = self.perturber.closing == "spike"
@@ -517,6 +549,8 @@ class AdaptiveBlocks:
         return RevisedStream(
             exponents=closed["exponent"].copy(),
             totals=closed["released"].copy(),
+            places=closed["place"].copy(),
+            groups=closed["group"].copy(),
             threshold=theta_steps * self.grid.resolution,
             memory=steps[0].before,
             shape=self.under(theta_steps)[1],
@@ -573,6 +607,8 @@ class AdaptiveBlocks:
             and progress.filled < 1 << exponent
             and 0 <= decided <= position
             and 1.0 <= plain["unit"] <= plain["highest"] <= MAX_UNIT
+            and plain["members"] >= 0.0
+            and 0.0 <= plain["group"] <= self.max_range
         )
 
 

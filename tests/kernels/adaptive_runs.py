@@ -129,7 +129,8 @@ def revise(p: adaptive.Public, before: np.ndarray, blocks: np.ndarray) -> tuple[
     """Means and levels of the closed blocks."""
     means, levels, *others = np.empty((6, len(blocks) - 1))
     exponents, totals = blocks["exponent"][:-1].copy(), blocks["released"][:-1].copy()
-    revision.revise_blocks(before.copy(), shape_of(p), None, exponents, totals, np.empty(0), means, levels, *others)
+    sums = totals, np.zeros(totals.size), np.empty(0)
+    revision.revise_blocks(before.copy(), shape_of(p), None, exponents, *sums, means, levels, *others)
     return means, levels
 
 

@@ -329,7 +329,7 @@ def run(
             *(noise[closed:], np.empty(0, np.uint64), np.empty(0)),
             *(counters, memory["plain"], blocks, memory, bends),
         )
-        assert consumed == part.size or counters["stopped"][0] == adaptive_pass.ROSE, "more noise was needed"
+        assert consumed == part.size or counters["stopped"][0] == adaptive_pass.SCALED, "more noise was needed"
         new, mine = int(counters["closed"][0]), out[at : at + consumed]
         adaptive_pass.emit_adaptive(blocks[: new + 1], filled, 1.0, False, bool(p.events), mine)
         mine += bends[:consumed]
@@ -441,7 +441,7 @@ def test_a_block_is_bent_about_the_mean_that_it_accounts_for() -> None:
     p, n = public(epsilon=1.0, max_range=2**11), 6000
     found = run(p, daily(n, 5), laplace(n, THETA_STEPS, 5), 3)
     at, bent = 0, 0
-    for exponent, _, prediction, extra, catch in found.blocks[:-1].tolist():
+    for exponent, _, prediction, extra, catch, _, _ in found.blocks[:-1].tolist():
         length = 1 << int(exponent)
         values = found.published[at : at + length] - extra * (np.arange(length) < catch)
         assert values.mean() == pytest.approx(prediction, abs=1e-12)
@@ -523,7 +523,7 @@ def test_under_a_pattern_levels_are_those_of_what_is_left() -> None:
         memory = start(p, 0)
         memory["unit"], memory["reference"] = unit, 0.0 if explained.size else -1.0
         means, levels, *others = np.empty((5, totals.size))
-        arrays = (exponents, sums, explained, means, levels, noises, *others)
+        arrays = (exponents, sums, np.zeros(sums.size), explained, means, levels, noises, *others)
         revision.revise_blocks(memory, shape_of(p), None, *arrays)
         return [means, levels, *others]
 
@@ -539,7 +539,8 @@ def test_sums_that_do_not_touch_are_not_compared() -> None:
     """Two blocks of a value, one of four values, and two of a value again."""
     p, exponents = public(), np.array([0.0, 0.0, 2.0, 0.0, 0.0])
     memory = start(p, 0)
-    revision.revise_blocks(memory, shape_of(p), None, exponents, np.arange(5.0), np.empty(0), *np.empty((6, 5)))
+    sums = np.arange(5.0), np.zeros(5), np.empty(0)
+    revision.revise_blocks(memory, shape_of(p), None, exponents, *sums, *np.empty((6, 5)))
     assert memory["counts"][0, 0] > 1.0
     assert memory["counts"][0, 1] == 0.0
 
@@ -549,7 +550,7 @@ def test_what_a_block_hides_is_by_its_level_under_the_theta_in_use() -> None:
     memory, shape, rates = start(p, 0), shape_of(p), np.empty(1)
     memory["unit"], memory["reference"] = 2.0, -1.0
     rate = float(memory["white"][0] + memory["drift"][0] / 3.0)
-    revision.hidden_rates(memory, shape, None, np.empty(0), np.empty(0), np.ones(1), rates)
+    revision.hidden_rates(memory, shape, None, *np.empty((3, 0)), np.ones(1), rates)
     assert rates[0] == pytest.approx(4.0 * revision.cautious_rate(rate / 4.0, 0.5, p.noise, 1.0, 1.5))
 
 

@@ -295,7 +295,7 @@ def test_open_blocks_are_those_of_the_arrays(seed: int, size: int, filled: int, 
         assert np.isnan(prediction)
         return
     shape = Blocks().shape(1.0, 2**16, 0, events=events)
-    counters = np.array([(filled, 11, 0, 0, 0, 0)], adaptive_pass.COUNTERS)
+    counters = np.array([(filled, 11, 0, 0, 0, 0, 0)], adaptive_pass.COUNTERS)
     blocks, expected = np.empty(1, adaptive_pass.BLOCK), np.empty(size)
     nothing = np.empty(0, np.int64)
     lengths = block_lengths.lengths_of_events(shape)

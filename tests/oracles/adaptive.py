@@ -4,8 +4,8 @@ Nothing is updated that could be computed anew: all differences of neighbours ar
 all of them; levels given all sums come from one system of linear equations; the revised stream is integrated value by
 value.  Sums are in thresholds, noise comes in from outside, and so do constants: ``constants`` is anything that has
 the names CADENCE, CATCH_UP, MAX_CATCH_UP, FORGET, PRIOR_COUNT, MAX_WHITE, FALL, SEEN, CLASSES, MAX_RISE, MAX_SWING,
-CUT_OFF, RISE_BY, CERTAIN, MARGIN, MIN_REFERENCE, KNOWN, MAX_JUMP, EARLY, EMPTY_REFERENCE, USELESS; where values are
-counts of events, ``events`` has the names FALL, SEEN, CLASSES, MISFIT.
+CUT_OFF, RISE_BY, CERTAIN, MARGIN, MIN_REFERENCE, KNOWN, MAX_JUMP, EARLY, EMPTY_REFERENCE, USELESS, MEMBERS, WIDER,
+LOUDER, GROUP_SCALE, REPAID; where values are counts of events, ``events`` has the names FALL, SEEN, CLASSES, MISFIT.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ class Public:
     focus: tuple[int, int] | None = None
     rises: bool = False
     top: float = 1.0
+    group: int = 0
 
 
 class Run(NamedTuple):
@@ -226,6 +227,12 @@ class Learner:
     jump: float = 0.0
     highest: float = 1.0
     span: list[tuple[int, float, float]] = field(default_factory=list)
+    #: Values of the open group, 0 if none is open; released sums of its blocks; what is still to be published of the
+    #: last group's sum; blocks of each group that has ended, and by how much their sums are moved together.
+    group: int = 0
+    members: list[float] = field(default_factory=list)
+    debt: float = 0.0
+    groups: list[tuple[range, float]] = field(default_factory=list)
 
     def __post_init__(self):
         self.white, self.drift = self.public.prior_white, self.public.prior_drift
@@ -239,7 +246,32 @@ class Learner:
         while self.position < self.public.limit < self.position + 2**self.exponent:
             self.exponent -= 1
         self.prediction = self.level if self.public.events else min(max(self.level, 0.0), self.unit)
+        self.prediction += self._repaid(self.exponent) / 2**self.exponent
         self.extra = self.carry / self.catch_up
+
+    def _repaid(self, k):
+        """Part of the debt that a block of 2^k values publishes."""
+        if not self.debt or (self.public.events and k == 0):
+            return 0.0
+        return self.debt * min(1.0, self.public.constants.REPAID * 2**k / self.public.group)
+
+    def _open_group(self):
+        """Between two multiples of its size, which follows the last block's length."""
+        size = max(self.public.group, int(self.public.constants.MEMBERS) << self.blocks[-1].exponent)
+        self.members = []
+        fits = size <= self.public.constants.WIDER * self.public.group
+        opens = fits and self.position >= self.public.limit and self.position % size == 0
+        self.group = size if opens else 0
+
+    def end_group(self, total):
+        """A group's released sum: blocks and sum are weighed by their variances."""
+        c, count = self.public.constants, len(self.members)
+        own = count * c.LOUDER**2
+        moved = (total - sum(self.members)) * own / (own + c.GROUP_SCALE**2)
+        self.groups.append((range(len(self.blocks) - count, len(self.blocks)), moved))
+        self.debt += moved * self.public.spreads
+        self._open_group()
+        self._open()
 
     @property
     def catch_up(self):
@@ -308,11 +340,12 @@ class Learner:
         self._compare(scale + 1, Run(other.begin, run.end, other.total + run.total, noises))
 
     def close(self, total):
-        """A block's released sum, in thresholds."""
+        """A block's released sum, in thresholds; true where a group ends, whose sum is to be released."""
         p, k = self.public, self.exponent
         length, caught = 2**k, self.catch_up
         # Under a theta that rose, a block has the noise of several under the first.
-        noises = self.unit**2
+        quiet, unit = self.unit**2, self.unit
+        noises = quiet * p.constants.LOUDER**2 if self.group else quiet
         noise = p.noise * noises
         # Counted first, so that what is seen now has not faded.
         self.blocks.append(Block(k, total, self.prediction, self.extra, 0.0, 0.0, 0.0))
@@ -335,7 +368,9 @@ class Learner:
             white=self.white, drift=self.drift, level=self.level, noises=noises
         )
         usual = total if p.events and k == 0 else length * self.prediction
-        published = usual + caught * self.extra
+        paid = self._repaid(k)
+        published = usual + caught * self.extra - paid
+        self.debt -= paid
         self.carry = self.carry + total - published if p.spreads and self.position > p.limit else 0.0
         if learns:
             self.decided = self.position
@@ -344,11 +379,18 @@ class Learner:
                 chosen = choose_event_exponent(self.white, self.drift, table, self.level, p)
             else:
                 seen = next((s for s in range(k) if table.get(s, (0.0,))[0] >= p.constants.SEEN), k)
-                chosen = choose_exponent(self.white / noises, self.drift / noises, seen, p)
+                chosen = choose_exponent(self.white / quiet, self.drift / quiet, seen, p)
             self.exponent = min(chosen, k + 1)
         if p.rises:
             self._follow(length, total, noises)
+        ends = False
+        if p.group and self.group and self.unit == unit:
+            self.members.append(total)
+            ends = self.position % self.group == 0
+        elif p.group:
+            self._open_group()
         self._open()
+        return ends
 
     def _follow(self, length, total, noises):
         """Theta follows the mean over at least as many values as the hold-out released."""
@@ -400,16 +442,16 @@ class Learner:
         return self.unit == 1.0 and 1.0 < self.highest <= self.public.constants.MAX_SWING
 
 
-def release(steps, noise, theta_steps, learner, bound_steps=None):
+def release(steps, noise, theta_steps, learner, bound_steps=None, group_noise=None):
     """Sums of blocks with their noise, as long as there are values; the learner knows the rest.
 
     ``noise(total)`` is the noise of the next block, whose exact sum is ``total``; where theta rises, up to
-    ``bound_steps``, ``noise(total, theta)`` for a theta in steps.
+    ``bound_steps``, ``noise(total, theta)`` for a theta in steps.  ``group_noise(total)`` is that of a group's sum.
     """
     steps = [int(s) for s in steps]
-    at = 0
+    at = whole = 0
     while at + 2**learner.exponent <= len(steps):
-        length = 2**learner.exponent
+        length, group = 2**learner.exponent, learner.group
         part = steps[at : at + length]
         if bound_steps is None:
             total = sum(part)
@@ -418,7 +460,10 @@ def release(steps, noise, theta_steps, learner, bound_steps=None):
             theta = int(min(learner.unit * theta_steps, bound_steps))
             total = sum(min(step, theta) for step in part)
             drawn = noise(total, theta)
-        learner.close(float(total + drawn) / theta_steps)
+        whole = whole + total if group else 0
+        if learner.close(float(total + drawn) / theta_steps):
+            learner.end_group(float(whole + group_noise(whole)) / theta_steps)
+            whole = 0
         at += length
     return learner
 
@@ -502,6 +547,11 @@ def kept_means(learner, means, skip=0):
             for j in group:
                 means[j] += np.sign(missing) * max(abs(missing) - allowed, 0.0) / sum(lengths.values())
         size *= 2
+    for group, moved in learner.groups:
+        own = [j - skip for j in group]
+        lengths = {j: 2 ** blocks[j].exponent for j in own}
+        missing = moved + sum(blocks[j].total - means[j] * lengths[j] for j in own)
+        means[own] += missing / sum(lengths.values())
     return means
 
 

@@ -98,6 +98,66 @@ def risen(steps: np.ndarray, noise: np.ndarray, shifts: np.ndarray, warm_up: int
     return np.concatenate(rows), np.array(thetas)
 
 
+def grouped(
+    steps: np.ndarray, noise: np.ndarray, shifts: np.ndarray, group_shifts: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Blocks and sums of groups of short blocks; the theta of each block, and the number of the group with its sum.
+
+    ``noise`` is in units of theta, for blocks from its front and for groups from its back.
+    """
+    shape, memory = RIGHT.pipeline.shape.copy(), np.zeros(1, b.MEMORY)
+    shape["group"], shape["noise"], shape["most"], shape["limit"] = 64, 1e-4, 9, 64
+    b.start_memory(0.5, 0.25, 0, True, shape, memory)
+    counters, rows, thetas, at, groups = no_counts(), [], [], 0, 0
+    while at < steps.size:
+        theta = int(memory["unit"][0] * THETA)
+        drawn = np.rint(noise[len(thetas) :] * theta).astype(np.int64) + shifts[len(thetas) :]
+        blocks = np.empty(drawn.size + 1, adaptive_pass.BLOCK)
+        public = 1.0, float(theta), float(THETA), shape, None
+        at += sum_adaptive(steps[at:], *public, noise=drawn, counters=counters, memory=memory, blocks=blocks)
+        closed = int(counters["closed"][0])
+        if counters["stopped"][0] == adaptive_pass.ENDED:
+            own = round(float(noise[-1 - groups]) * theta) + int(group_shifts[groups])
+            groups += 1
+            blocks["group"][closed - 1] = (int(counters["group_sum"][0]) + own) / THETA
+            b.end_group(memory, blocks["group"][closed - 1], shape)
+            counters["group_sum"] = 0
+        rows.append(blocks[:closed])
+        thetas += [theta] * closed
+        counters["closed"] = counters["stopped"] = 0
+    found = np.concatenate(rows)
+    numbers, last = np.full(found.size, -1), np.flatnonzero(found["group"])
+    for number, end in enumerate(last):
+        numbers[end + 1 - int(found["place"][end]) : end + 1] = number
+    return found, np.array(thetas), numbers
+
+
+@pytest.mark.parametrize("growth", [1.0, 4.0])
+@pytest.mark.parametrize("seed", range(8))
+def test_a_group_is_the_same_for_a_neighbour_whose_two_noises_are_shifted(seed: int, growth: float) -> None:
+    """A value enters its block's sum and its group's, by at most the one theta that both have, and no other."""
+    generator = np.random.default_rng(seed)
+    values = np.rint(generator.gamma(4.0, THETA / 16, 3000) * np.linspace(1.0, growth, 3000))
+    noise, none = generator.laplace(0.0, 0.01, 3000), np.zeros(3000, np.int64)
+    outputs, thetas, numbers = grouped(values, noise, none, none)
+    assert numbers.max() > 5
+    assert (numbers < 0).any(), "and blocks outside"
+    assert growth == 1.0 or np.unique(thetas).size > 1, "theta rises"
+    ends = np.cumsum(2 ** outputs["exponent"].astype(np.int64))
+    for index in generator.integers(0, ends[-1], 20):
+        neighbour, shifts, group_shifts = values.copy(), none.copy(), none.copy()
+        neighbour[index] = generator.choice([0.0, 1e9])
+        block = int(np.searchsorted(ends, index, side="right"))
+        number, theta = numbers[block], thetas[block]
+        shifts[block] = min(values[index], theta) - min(neighbour[index], theta)
+        if number >= 0:
+            assert set(thetas[numbers == number]) == {theta}
+            group_shifts[number] = shifts[block]
+        other, *theirs = grouped(neighbour, noise, shifts, group_shifts)
+        assert other.tobytes() == outputs.tobytes()
+        assert np.array_equal(theirs, [thetas, numbers])
+
+
 #: Scales of values, how many are in the warm-up, and how far theta rises at least, in units of the first.
 GROWTHS = {
     "on and on": (np.linspace(1.0, 40.0, 3000), 64, 2.0),
@@ -129,5 +189,5 @@ def test_a_rising_theta_is_the_same_for_a_neighbour_whose_noise_is_shifted_by_at
         shifts = none.copy()
         shifts[block] = moved
         other, theirs = risen(neighbour, noise, shifts, warm_up)
-        assert np.array_equal(other, outputs)
+        assert other.tobytes() == outputs.tobytes()
         assert np.array_equal(theirs, thetas)

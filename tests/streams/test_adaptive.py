@@ -19,7 +19,7 @@ from fastdp.errors import AccuracyWarning, ParameterError
 from fastdp.guarantee import Guarantee, fraction_of, of_group
 from fastdp.integer_grid import make_event_grid
 from fastdp.noise.key import Binding, Key
-from fastdp.perturbers import Blocks, Flat, Hierarchy
+from fastdp.perturbers import Blocks, Flat, Hierarchy, block_noise
 from fastdp.smoothers import Recent
 from fastdp.streams import pipelines
 from fastdp.streams.methods import Adaptive
@@ -30,6 +30,7 @@ from fastdp_kernels.streams import seasons
 from tests.grid import exhaustive
 from tests.noise_values import bound_key, chain_draws, chain_noise
 from tests.oracles import adaptive
+from tests.oracles.prefix import BoundNoise
 from tests.state.adaptive_publishers import CLOSINGS, fixed, make, stream
 
 
@@ -58,6 +59,7 @@ def learner_of(publisher: Adaptive) -> adaptive.Learner:
         else None,
         rises=publisher.composition.rises,
         top=top_of(publisher),
+        group=int(shape["group"][0]),
     )
     first = public.first
     if not pipeline.warm_up:
@@ -106,6 +108,63 @@ def test_release_equals_the_oracle(closing: str, epsilon: float, holdout: int, r
     np.testing.assert_allclose(release.revised, revised * theta, rtol=1e-8, atol=1e-7 * theta)
     assert release.offset == holdout
     assert len(release) == values.size - holdout
+
+
+@pytest.mark.parametrize(("closing", "growth"), [("spread", 0.0), ("spike", 0.0), ("spread", 8.0)])
+def test_groups_equal_the_oracle(closing: str, growth: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second sum of many short blocks: with noise of its own, in published and revised values, in any chunks."""
+    monkeypatch.setattr(block_noise, "LEAST_GROUP", 128)
+    place = (np.arange(3600) - 600).clip(0) / 3600
+    values = np.random.default_rng(5).gamma(4.0, 1.0, 3600) * (1.0 + growth * (place > 0.5))
+    options = {"epsilon": 40.0, "closing": closing, "bound": 1000.0, "threshold": ScaleFree(), "max_range": 2**11}
+    publisher = make(**options)
+    release = publisher.release(values)
+    first, grid = publisher._progress.theta_steps, publisher.composition.grid
+    theta, key, used, ends = first * publisher.resolution, publisher._key, [first], []
+    learner, bound = learner_of(publisher), chain_noise(publisher._key, first, 40.0)
+
+    def behind(steps: int) -> Any:
+        return chain_noise(key.again().within("behind", bound.chain), steps, 40.0)
+
+    def noise(total: int, steps: int) -> int:
+        steps = -(-6 * steps // 5) if learner.group else steps
+        if steps != used[-1]:
+            used.append(steps)
+            bound.chain, bound.scale = behind(steps).chain, Fraction(steps) / Fraction(40)
+        return bound(total)
+
+    def group_noise(total: int) -> int:
+        ends.append(total)
+        scale = Fraction(6 * int(learner.unit * first)) / Fraction(40)
+        return BoundNoise(bound.chain, scale, 2**55 + len(learner.blocks) - 1)(total)
+
+    warm_up = publisher.composition.warm_up
+    steps = np.rint(values[600 - warm_up :] / publisher.resolution)
+    adaptive.release(steps, noise, first, learner, grid.bound_steps, group_noise)
+    assert len(ends) > 5, "or the test shows nothing"
+    assert growth == 0.0 or learner.unit > 1.0
+    skip = next(j for j in range(99) if sum(2**q.exponent for q in learner.blocks[:j]) >= warm_up)
+    expected = adaptive.published(learner, values.size - 600, spikes=closing == "spike", skip=skip)
+    np.testing.assert_allclose(release.values, expected * theta, rtol=1e-9, atol=1e-9 * theta)
+    levels = adaptive.levels_given_all(learner, skip)
+    means = adaptive.kept_means(learner, adaptive.block_means(learner, levels, skip), skip)
+    np.testing.assert_allclose(release.revision.means, means * theta, rtol=1e-9, atol=1e-9 * theta)
+    # Errors of whole blocks' sums, from the covariance of least squares.
+    own = np.diag([block.noises for block in learner.blocks[skip:]])
+    for group, _ in learner.groups:
+        mine = [j - skip for j in group]
+        each = own[mine[0], mine[0]]
+        own[np.ix_(mine, mine)] -= each**2 / (len(mine) * each + 36.0 * each / 1.44)
+    edges, generator = release.revision.edges, np.random.default_rng(1)
+    ranges = np.sort(generator.integers(0, edges.size, (50, 2)), axis=1)
+    bars = release.revision.error_bars(release.noise, *edges[ranges.T])
+    expected = [own[i:j, i:j].sum() * learner.public.noise * theta**2 for i, j in ranges]
+    np.testing.assert_allclose(bars.variances, expected, rtol=1e-3)
+    online, parts = make(**options), []
+    for chunk in np.split(values, [3, 664, 700, 1048, 1049, 2900]):
+        parts.append(online.publish(chunk))
+        online = Adaptive.from_bytes(online.to_bytes(bytes(32)), bytes(32))
+    assert np.array_equal(np.concatenate(parts), release.values)
 
 
 def test_noise_goes_on_from_pass_to_pass() -> None:

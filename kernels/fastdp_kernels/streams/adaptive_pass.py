@@ -10,22 +10,30 @@ import numpy as np
 from fastdp_kernels._jit import Record, inline, kernel, plus, records
 from fastdp_kernels.noise.chacha import CHAIN, block_words, draw_words
 from fastdp_kernels.noise.guarded_log import DOUBTFUL
-from fastdp_kernels.streams.block_lengths import LENGTHS, MEMORY, SCALES, close_block
+from fastdp_kernels.streams.block_lengths import LENGTHS, MEMORY, SCALES, close_block, follow_group, take_group
 from fastdp_kernels.streams.online_pass import sum_part, sum_signed
 from fastdp_kernels.streams.seasons import bend, follow_season
 
-#: Why the pass stopped early: a doubtful draw, or a threshold that rose.
-UNSETTLED, ROSE = 1, 2
+#: Why the pass stopped early: a doubtful draw; another scale of noise; a group whose sum is to be released.
+UNSETTLED, SCALED, ENDED = 1, 2, 3
+#: Added to the number of blocks before a group's end, for the words of its sum.
+OF_GROUP = 2**55
 #: Public parameters of a pass: 1 / resolution, the largest step that a value counts as (negative: in size, values of
 #: any sign count), the first threshold in steps, in which sums are measured, and in units of the input; and the bound
 #: in steps, which a threshold that rises stops at.
 PUBLIC = records([(name, np.float64) for name in ("per_unit", "top", "theta_steps", "theta", "bound")])
 #: The open block's values and their sum in steps, blocks closed by a call, and why it stopped, or 0; blocks closed
-#: before, and how many entries of the call's noise are given, as the caller has settled a doubtful draw.
-COUNTERS = records([(name, np.int64) for name in ("filled", "open_sum", "closed", "stopped", "blocks", "given")])
+#: before, and how many entries of the call's noise are given, as the caller has settled a doubtful draw; the open
+#: group's sum in steps.
+COUNTERS = records(
+    [(name, np.int64) for name in ("filled", "open_sum", "closed", "stopped", "blocks", "given", "group_sum")]
+)
 #: A block's exponent, released sum in thresholds, and what its values were published as: prediction, extra, and how
-#: many values the extra is for.
-BLOCK = records([(name, np.float64) for name in ("exponent", "released", "prediction", "extra", "catch")])
+#: many values the extra is for; its place in a group from 1 on, 0 outside; of a group's last block, the group's
+#: released sum in thresholds, else 0.
+BLOCK = records(
+    [(name, np.float64) for name in ("exponent", "released", "prediction", "extra", "catch", "place", "group")]
+)
 
 
 @inline
@@ -109,11 +117,11 @@ def sum_bound(
         Receives the noise of blocks that close; the pass stops where it is full.
     chain : uint64[4]
         Chain key of the next block's noise, moved on in place; uint64[0]: all of ``noise`` is given.
-    distribution : float64[4]
-        Of the noise, as for ``chacha.draw_words``.
+    distribution : float64[4 or 8]
+        Of the noise, as for ``chacha.draw_words``; in a group that of its sum besides.
     counters : COUNTERS[1]
-        Changed in place; ``stopped`` is UNSETTLED if the open block is full and its draw doubtful, ROSE if the
-        threshold rose.
+        Changed in place; ``stopped`` is UNSETTLED if the open block is full and its draw doubtful, SCALED where noise
+        gets another scale, ENDED where the draw of a group's sum is doubtful (``block_lengths.end_group``).
     memory : MEMORY[1]
         State from released sums; changed in place.
     blocks : BLOCK[noise.size + 1]
@@ -130,7 +138,8 @@ def sum_bound(
         # What the open block's values are published as; its sum is not there yet.
         block = blocks[closed]
         block.exponent, block.prediction, block.extra = memory.exponent, memory.prediction, memory.extra
-        block.catch = memory.catch
+        block.catch, block.group = memory.catch, 0.0
+        block.place = memory.members + 1.0 if memory.group else 0.0
         if counters.stopped:
             break
         room = (1 << int(memory.exponent)) - counters.filled
@@ -149,7 +158,7 @@ def sum_bound(
                 break
         if chain.size:
             known, index = closed < counters.given, counters.blocks + closed
-            drawn = draw_bound(chain, index, counters.open_sum, distribution, known, noise[closed])
+            drawn = draw_bound(chain, index, counters.open_sum, distribution[:4], known, noise[closed])
             if drawn == DOUBTFUL:
                 counters.stopped = UNSETTLED
                 break
@@ -157,7 +166,25 @@ def sum_bound(
         released = np.float64(plus(counters.open_sum, noise[closed])) / public.theta_steps
         block.released = released
         exponent, level, unit, last = int(memory.exponent), memory.level, memory.unit, memory.last
+        group = memory.group
         close_block(memory, released, shape, lengths)
+        if shape.group:
+            counters.group_sum = plus(counters.group_sum, counters.open_sum)
+            if follow_group(memory, released, memory.unit != unit, shape):
+                drawn = DOUBTFUL
+                if chain.size:
+                    # The chain is bound to all of the group's values already, and stays.
+                    words = block_words(chain, OF_GROUP + counters.blocks + closed, counters.group_sum, 0)
+                    drawn = draw_words(words[CHAIN], words[CHAIN + 1], distribution[4:])
+                if drawn == DOUBTFUL:
+                    counters.stopped = ENDED
+                else:
+                    block.group = np.float64(plus(counters.group_sum, drawn)) / public.theta_steps
+                    take_group(memory, block.group, shape)
+            if memory.members == 0.0:
+                counters.group_sum = 0
+            if group != memory.group:
+                counters.stopped = SCALED
         if season is not None:
             follow_season(season[0], released, exponent, level, unit, last, shape)
         closed += 1
@@ -165,7 +192,7 @@ def sum_bound(
         counters.open_sum = 0
         if memory.unit != unit:
             # Another threshold: another distribution.
-            counters.stopped = ROSE
+            counters.stopped = SCALED
     counters.closed = closed
     return -1 if flags < 0 else at
 

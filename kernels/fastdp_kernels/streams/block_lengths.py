@@ -43,6 +43,10 @@ MEMORY = records(
         ("jump", np.float64),  # while the threshold jumps: the last factor; else 0
         ("cut_mean", np.float64),  # the mean before the first rise, or 0
         ("highest", np.float64),  # the highest threshold so far
+        ("group", np.float64),  # values of the open group; 0: none is open
+        ("members", np.float64),  # blocks closed in it,
+        ("group_total", np.float64),  # and their released sums
+        ("debt", np.float64),  # what the last group's sum showed to be missing, less what was published of it
     ]
 )
 #: Public parameters.
@@ -59,6 +63,7 @@ SHAPE = records(
         ("events", np.float64),  # 1 if values are counts of events without a bound, or 0
         ("queries", np.float64, EVENT_CLASSES),  # lengths of the queries that count
         ("top_unit", np.float64),  # the largest threshold, in units of the first one; 0: no limit
+        ("group", np.float64),  # values of a group at least; 0: there are none
         ("focused", np.float64),  # 1 if the queries are a focus, and values no counts of events, or 0
         ("catch_ups", np.float64, SCALES),  # an account is settled over 2^-u times a block of 2^k values
         # Factors of a choice that depend on lengths alone (:func:`fill_shares`), so that a choice divides little:
@@ -108,6 +113,13 @@ EARLY = 8.0
 EMPTY_REFERENCE = 0.15
 USELESS = 1.25
 
+
+#: A group has at least MEMBERS blocks, and at most WIDER times the least number of values.  Its blocks' noise has
+#: LOUDER times the usual scale, its sum's GROUP_SCALE times: shares of epsilon of 1 / LOUDER and 1 / GROUP_SCALE.
+MEMBERS, WIDER = 64.0, 2.0
+LOUDER, GROUP_SCALE = 1.2, 6.0
+#: What a group's sum shows to be missing is published over about 1 / REPAID of the least group.
+REPAID = 1.0
 
 #: 2^k; energies at scale k of independent values of variance 1 (two sums of 2^k values), and of a level that moves by
 #: variance 1 a value (E[(S_1 - S_2)^2] = (2/3) g^3).
@@ -372,7 +384,8 @@ def close_block(memory: Record, total: float, shape: Record, lengths: np.ndarray
     """Take in a block's released sum, in thresholds; choose the next length and prediction."""
     exponent = int(memory.exponent)
     # Sums are in units of the first threshold, so a noise under a higher one counts as several.
-    noises = memory.unit * memory.unit
+    quiet = memory.unit * memory.unit
+    noises = quiet * LOUDER * LOUDER if memory.group else quiet
     length, noise = LENGTHS[exponent], shape.noise * noises
     record_difference(memory, total, exponent, shape.noise, noises)
     first_block = memory.position == 0.0
@@ -400,17 +413,70 @@ def close_block(memory: Record, total: float, shape: Record, lengths: np.ndarray
             seen = 0
             while seen < exponent and memory.counts[seen] < SEEN:
                 seen += 1
-            chosen = choose_exponent(memory.white / noises, memory.drift / noises, seen, shape)
+            chosen = choose_exponent(memory.white / quiet, memory.drift / quiet, seen, shape)
         memory.exponent = chosen if chosen <= exponent else exponent + 1
     fit_exponent(memory, shape)
     # A single count is published with its own noise, at once.
     usual = total if events and exponent == 0 else length * memory.prediction
-    published = usual + memory.catch * memory.extra
+    paid = repaid(memory, length, shape)
+    published = usual + memory.catch * memory.extra - paid
+    memory.debt -= paid
     # Up to the limit nothing is published, and there is nothing to make up for.
     open_account = memory.carry + total - published if memory.position > shape.limit else 0.0
     memory.carry = shape.spreads * open_account
     if memory.reference >= 0.0:
         follow_growth(memory, total, length, noises, shape)
+    predict(memory, shape)
+
+
+@inline
+def repaid(memory: Record, length: float, shape: Record) -> float:
+    """Part of the debt that is published in a block of so many values."""
+    if memory.debt == 0.0 or (shape.events != 0.0 and length == 1.0):
+        return 0.0
+    share = REPAID * length / shape.group
+    return float(memory.debt if share > 1.0 else share * memory.debt)
+
+
+# Groups: blocks between two places that are fixed, whose sum is released again, with a part of epsilon.
+
+
+@inline
+def open_group(memory: Record, shape: Record) -> None:
+    """Open a group where the last block was short."""
+    size = max(shape.group, MEMBERS * LENGTHS[int(memory.last)])
+    memory.members = memory.group_total = 0.0
+    opens = memory.position >= shape.limit and memory.position % size == 0.0 and size <= WIDER * shape.group
+    memory.group = size if opens else 0.0
+
+
+@inline
+def follow_group(memory: Record, total: float, rose: bool, shape: Record) -> bool:
+    """Count a closed block in its group, or open one; True where a group ends.
+
+    Where the threshold changes, a group has no sum.
+    """
+    if memory.group == 0.0 or rose:
+        open_group(memory, shape)
+        return False
+    memory.members += 1.0
+    memory.group_total += total
+    return bool(memory.position % memory.group == 0.0)
+
+
+@kernel
+def end_group(memory: Record, total: float, shape: Record) -> None:
+    """:func:`take_group` for MEMORY[1], SHAPE[1]."""
+    take_group(memory[0], total, shape[0])
+
+
+@inline
+def take_group(memory: Record, total: float, shape: Record) -> None:
+    """Take in a group's released sum, in thresholds; blocks and sum are weighed by their variances."""
+    own = memory.members * LOUDER * LOUDER
+    missing = (total - memory.group_total) * own / (own + GROUP_SCALE * GROUP_SCALE)
+    memory.debt += shape.spreads * missing
+    open_group(memory, shape)
     predict(memory, shape)
 
 
@@ -485,7 +551,8 @@ def predict(memory: Record, shape: Record) -> None:
     if shape.events == 0.0:
         level = 0.0 if level < 0.0 else level
         level = unit if unit < level else level
-    memory.prediction = level
+    length = LENGTHS[int(exponent)]
+    memory.prediction = level if memory.debt == 0.0 else level + repaid(memory, length, shape) / length
     longer = memory.last if memory.last > exponent else exponent
     up = shape.catch_ups[int(longer)]
     latest = longer - up if longer > up else 0.0

@@ -11,10 +11,16 @@ import math
 import numpy as np
 
 from fastdp_kernels._jit import Record, inline, kernel
-from fastdp_kernels.streams.block_lengths import LENGTHS, close_block
+from fastdp_kernels.streams.block_lengths import LENGTHS, LOUDER, close_block
 
 #: The signal at a block is that known so many blocks later, about half of the differences of which lie behind it.
 AHEAD = 32
+
+
+@inline
+def _noise_of(place: float, shape: Record) -> float:
+    """Variance of a block's noise under the first threshold."""
+    return float(shape.noise * LOUDER * LOUDER if place else shape.noise)
 
 
 @kernel
@@ -24,6 +30,7 @@ def revise_blocks(
     lengths: np.ndarray | None,
     exponents: np.ndarray,
     totals: np.ndarray,
+    places: np.ndarray,
     pattern: np.ndarray,
     means: np.ndarray,
     levels: np.ndarray,
@@ -42,12 +49,14 @@ def revise_blocks(
         As for ``adaptive_pass.sum_bound``.
     exponents, totals : float64[J]
         Lengths 2^k and released sums.
+    places : float64[J]
+        Place of a block in a group, or 0.
     pattern : float64[J] or float64[0]
         Sums that a pattern explains, to be left out; ``noises`` are then given.
     means, levels : float64[J]
         Receive a value's mean in the block, and the level.
     noises : float64[J]
-        Receives each noise variance, in that under the first threshold.
+        Receives each noise variance outside groups, in that under the first threshold.
     whites, drifts : float64[J]
         Receive the signal: variance a value, and that of the level's steps.
     surprises : float64[J]
@@ -62,7 +71,7 @@ def revise_blocks(
         # What is left of sums under a pattern does not show how the threshold rose.
         memory.reference = -1.0
     for j in range(count):
-        memory.exponent = exponents[j]
+        memory.exponent, memory.group = exponents[j], places[j]
         total = totals[j]
         if pattern.size:
             memory.unit = np.sqrt(noises[j])
@@ -79,7 +88,7 @@ def revise_blocks(
         length = LENGTHS[int(exponents[j])]
         if j > 0 or not first_block:
             variance += drifts[j] * (length + last) / 2.0
-        own = shape.noise * noises[j] / length
+        own = _noise_of(places[j], shape) * noises[j] / length
         spread = variance + (whites[j] + own) / length
         surprises[j] = (means[j] - level) / np.sqrt(spread)
         gain = variance / spread
@@ -91,7 +100,7 @@ def revise_blocks(
         if before[j + 1] > 0.0:
             levels[j] += after[j] / before[j + 1] * (levels[j + 1] - levels[j])
     for j in range(count):
-        white, own = whites[j], shape.noise * noises[j] / LENGTHS[int(exponents[j])]
+        white, own = whites[j], _noise_of(places[j], shape) * noises[j] / LENGTHS[int(exponents[j])]
         means[j] = levels[j] + (white / (white + own) * (means[j] - levels[j]) if white > 0.0 else 0.0)
 
 
@@ -184,19 +193,20 @@ def hidden_rates(
     lengths: np.ndarray | None,
     exponents: np.ndarray,
     totals: np.ndarray,
+    places: np.ndarray,
     levels: np.ndarray,
     rates: np.ndarray,
 ) -> tuple[float, float]:
     """Variance a value hidden in every block (``rates``, float64[J + 1], the open one last).
 
-    Returns, for later values, the level's variance and its growth a value.  ``memory`` to ``totals`` as for
+    Returns, for later values, the level's variance and its growth a value.  ``memory`` to ``places`` as for
     :func:`revise_blocks`; ``levels``: float64[max(J, 1)].
     """
     memory, shape, count = memory[0], shape[0], totals.size
     units = np.ones(count + 1)
     for j in range(count):
         units[j] = memory.unit
-        memory.exponent = exponents[j]
+        memory.exponent, memory.group = exponents[j], places[j]
         close_block(memory, totals[j], shape, lengths)
         length = LENGTHS[int(exponents[j])]
         rates[j] = memory.white + memory.drift * length * length / 3.0
@@ -209,5 +219,6 @@ def hidden_rates(
         # In units of the threshold that the block had.
         unit = units[j]
         level = levels[min(j, levels.size - 1)] / unit
-        rates[j] = unit * unit * cautious_rate(rate / unit / unit, level, shape.noise, length, 0.5 * (j + 1) + 1.0)
+        noise = _noise_of(places[j] if j < count else memory.group, shape)
+        rates[j] = unit * unit * cautious_rate(rate / unit / unit, level, noise, length, 0.5 * (j + 1) + 1.0)
     return float(memory.variance), float(memory.drift)
