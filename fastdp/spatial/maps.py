@@ -8,6 +8,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from types import ModuleType
 from typing import Any, ClassVar, TypeAlias
@@ -185,11 +186,36 @@ class Polygons(Map):
 
     def contains(self, points: Values) -> NDArray[np.bool_]:
         table, shapely = as_points(points, "points", 2), load("shapely")
-        inside = np.zeros(table.shape[0], np.bool_)
-        # The tree's own predicate would not use that its polygons are prepared.
-        near, parts = self._tree.query(shapely.points(table))
-        inside[near[shapely.intersects_xy(self._tree.geometries[parts], *table[near].T)]] = True
+        known, ends, parts = self._grid
+        place = (table - self.lower) * (_GRID / (self.upper - self.lower))
+        place = np.clip(place, 0.0, _GRID - 1.0).astype(np.int64)
+        cells = place[:, 0] * _GRID + place[:, 1]
+        inside: NDArray[np.bool_] = known[cells] & ((table >= self.lower) & (table <= self.upper)).all(axis=1)
+        open_ones = np.flatnonzero(~inside)
+        counts = (ends[1:] - ends[:-1])[cells[open_ones]]
+        near = np.repeat(open_ones, counts)
+        first = np.repeat(ends[cells[open_ones]] - (np.cumsum(counts) - counts), counts)
+        tested = self._tree.geometries[parts[first + np.arange(near.size)]]
+        inside[near[shapely.intersects_xy(tested, *table[near].T)]] = True
         return inside
+
+    @cached_property
+    def _grid(self) -> tuple[NDArray[np.bool_], Integers, Integers]:
+        """Cells inside one part, and the parts near each cell: bounds in, and numbers of parts."""
+        shapely = load("shapely")
+        step = (self.upper - self.lower) / _GRID
+        i, j = np.divmod(np.arange(_GRID * _GRID), _GRID)
+        low = self.lower + np.column_stack([i, j]) * step
+        # Wider than a rounded place of a point can be wrong.
+        slack = 1e-6 * step + 1e-12 * np.abs(np.maximum(self.upper, -self.lower))
+        corners = np.concatenate([low - slack, low + step + slack], axis=1)
+        boxes = shapely.box(*corners.T)
+        cells, parts = self._tree.query(boxes)
+        order = np.argsort(cells, kind="stable")
+        cells, parts = cells[order], parts[order]
+        known = np.zeros(boxes.size, np.bool_)
+        known[cells[shapely.covers(self._tree.geometries[parts], boxes[cells])]] = True
+        return known, np.searchsorted(cells, np.arange(boxes.size + 1)), parts
 
     def _cuts_of(self, low: Floats, high: Floats) -> list[_Cut]:
         names = [corners.tobytes() for corners in np.concatenate([low, high], axis=1)]
@@ -215,6 +241,10 @@ class Polygons(Map):
         )
         areal = shapely.get_type_id(pieces) == shapely.GeometryType.POLYGON
         return cells[owner[areal]], pieces[areal]
+
+
+#: Cells a side of a grid of parts.
+_GRID = 64
 
 
 @dataclass

@@ -100,6 +100,8 @@ PRECISION = 3e-4
 #: (``docs/local.md``).
 DOUBT = 5.0
 MAX_STEPS = 200
+#: Smaller shares count as this in a mean of logarithms.
+LEAST_SHARE = 1e-300
 #: Added to the diagonal of a numerically singular system, relative to its largest entry.
 RIDGES = (0.0, 1e-15, 1e-12, 1e-9)
 #: The search ends when a step gains less than this in log density, and a step changes no logarithm by more than that.
@@ -130,13 +132,16 @@ def cut_tail(distribution: Distribution, reports: WindowDistribution) -> Distrib
 
 
 def concave_estimate(client: local.LogSquareWave, counts: Integers, bins: int) -> Distribution:
-    """Mean of log-concave estimates; the first bin, of zeros too, may have any share."""
+    """Geometric mean of log-concave estimates; the first bin, of zeros too, may have any share."""
     counts = in_cells(client.distribution, counts, bins)
     matrix = _matrix(client.distribution, bins, counts.size)
     shares, likelihood, steps, converged = fit(matrix, counts.astype(np.float64))
-    generator, total = np.random.default_rng(SEED), shares.copy()
+    generator, logs = np.random.default_rng(SEED), np.log(np.maximum(shares, LEAST_SHARE))
     for _ in range(CONCAVE_RESAMPLES):
-        total += fit(matrix, generator.poisson(counts).astype(np.float64))[0]
+        again = fit(matrix, generator.poisson(counts).astype(np.float64))[0]
+        logs += np.log(np.maximum(again, LEAST_SHARE))
+    # Of logarithms, so that the flat tail of one resample does not decide; the mean is log-concave as well.
+    total = np.exp(logs / (1 + CONCAVE_RESAMPLES))
     total, n, method = total / total.sum(), int(counts.sum()), f"log-concave, mean of {CONCAVE_RESAMPLES} resamples"
     return Distribution(total, client.low, client.high, method, steps, converged, likelihood, n, "logarithmic")
 

@@ -383,6 +383,8 @@ def test_the_concave_estimate_has_one_peak_and_a_tail() -> None:
     found = square_wave.concave_estimate(wave, counts, 56)
     cells = np.bincount(np.arange(wave.n_outputs) * 56 // wave.n_outputs, weights=counts).astype(np.int64)
     assert (found.frequencies == square_wave.concave_estimate(wave, cells, 56).frequencies).all()
+    few = square_wave.concave_estimate(wave, cells // 500, 56)
+    assert (np.diff(np.log(few.frequencies), 2)[1:] < 1e-9).all(), "a mean of resamples with a bend in its tail"
     assert found.frequencies.sum() == pytest.approx(1.0)
     assert found.n_reports == counts.sum()
     assert found.converged

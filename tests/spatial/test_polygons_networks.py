@@ -210,3 +210,15 @@ def test_points_in_files(tmp_path) -> None:
     assert Polygons(cells).area == Polygons(cells.geometry).area == 6.0
     with pytest.raises(ParameterError, match=r"p\.shp.*\.geojson"):
         write_points(tmp_path / "p.shp", [[1.0, 2.0]])
+
+
+def test_points_are_inside_where_the_polygons_cover_them() -> None:
+    """Corners and edges of the grid's cells too, and points around them."""
+    hole = shapely.Polygon([(0, 0), (8, 0), (8, 8), (0, 8)], [[(2, 2), (6, 2), (6, 6), (2, 6)]])
+    area = Polygons([hole, shapely.Point(12.0, 3.0).buffer(2.0)])
+    lattice = np.stack(np.meshgrid(np.linspace(0.0, 14.0, 65), np.linspace(0.0, 8.0, 65)), axis=-1).reshape(-1, 2)
+    points = np.concatenate(
+        [lattice, np.nextafter(lattice, -np.inf), np.random.default_rng(1).uniform(-1, 15, (5000, 2))]
+    )
+    whole = shapely.union_all(area._tree.geometries)
+    assert np.array_equal(area.contains(points), shapely.intersects_xy(whole, *points.T))

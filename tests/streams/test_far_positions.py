@@ -80,7 +80,8 @@ def test_steps_of_adaptive_phdstream(monkeypatch: pytest.MonkeyPatch, recount: b
     with record(monkeypatch) as drawn:
         stream.advance(POINTS)
         for step in FARTHEST[1:]:
-            stream._state = replace(stream._state, n_steps=step, last_count=step, recount=recount)
+            schedule = replace(stream._state.schedule, prompt=step + 1 if recount else 0)
+            stream._state = replace(stream._state, n_steps=step, last_count=step, schedule=schedule)
             stream.advance(POINTS, POINTS[:30])
     assert len(drawn.ranges) >= (1 + recount) * len(FARTHEST)
     assert not drawn.repeated
