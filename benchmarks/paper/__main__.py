@@ -15,12 +15,13 @@ from fastdp_lab.datasets.files import DAY
 
 HERE = Path(__file__).parent
 SWEEPS = {path.stem: tomllib.loads(path.read_text()) for path in sorted(HERE.glob("*.toml"))}
+CHOICES = ["list", "all", *SWEEPS]
 #: Repetitions with --quick.
 QUICK = 2
 
 
 def main(
-    names: Annotated[Sequence[str], "list, all, or some figures", ["list", "all", *SWEEPS]],
+    names: Annotated[Sequence[str], "list, all, or some figures", CHOICES],
     *,
     output: Annotated[Path, "folder of results"] = Path("paper"),
     data: Annotated[Path | None, "folder of real streams, which take the place of synthetic ones"] = None,

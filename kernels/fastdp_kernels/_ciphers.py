@@ -1,4 +1,4 @@
-"""Ciphers and a digest in LLVM's instructions, one by one, which also takes Numba half a second less."""
+"""Ciphers and a digest in LLVM's instructions, which also takes Numba half a second less."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     def chacha_rounds(
         k0: np.uint64, k1: np.uint64, k2: np.uint64, k3: np.uint64, counter: np.uint64, nonce: np.uint64
     ) -> tuple[np.uint64, ...]:
-        """64 bytes of ChaCha20, little-endian, as eight words."""
+        """64 bytes of ChaCha20."""
 
     def compress(h: np.ndarray, m: np.ndarray, ends: np.ndarray) -> None:
         """Compress a block of each text: uint64[8, 8], [16, 8]; [2, 8]: bytes so far, and all ones at the last."""
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     def encrypt(
         k0: np.uint64, k1: np.uint64, k2: np.uint64, k3: np.uint64, low: np.uint64, high: np.uint64
     ) -> tuple[np.uint64, np.uint64]:
-        """One block of 16 bytes under a key of 32, as little-endian words."""
+        """One block under a key of 32 bytes."""
 
 else:
     #: "expand 32-byte k", and the places of the quarter rounds of two rounds: columns, then diagonals.
@@ -79,7 +79,6 @@ else:
 
     @intrinsic
     def chacha_rounds(_typing: Any, k0: Any, k1: Any, k2: Any, k3: Any, counter: Any, nonce: Any) -> Any:
-        """In LLVM's instructions."""
         del k0, k1, k2, k3, counter, nonce
         return types.UniTuple(types.uint64, 8)(*[types.uint64] * 6), _generate_chacha
 
@@ -98,7 +97,6 @@ else:
 
     @intrinsic
     def compress(_typing: Any, _h: Any, _m: Any, _ends: Any) -> Any:
-        """In LLVM's instructions."""
         rows = types.Array(types.uint64, 2, "C")
 
         def generate(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
@@ -157,8 +155,6 @@ else:
 
     @intrinsic
     def encrypt(_typing: Any, _k0: Any, _k1: Any, _k2: Any, _k3: Any, _low: Any, _high: Any) -> Any:
-        """In the processor's instructions."""
-
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             def joined(low: Any, high: Any) -> Any:
                 pair = ir.Constant(_HALVES, ir.Undefined)

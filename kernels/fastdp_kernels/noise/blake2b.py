@@ -39,20 +39,9 @@ def digests(
 def _digest(
     start: np.ndarray, keys: np.ndarray, heads: np.ndarray, offsets: np.ndarray, data: np.ndarray, out: np.ndarray
 ) -> None:
-    """First words of the digest of each head and text ``data[offsets[i]:offsets[i + 1]]``, uint64[n, words].
+    """Digests of ``data[offsets[i]:offsets[i + 1]]`` behind heads, uint8[n or 1, any].
 
-    Parameters
-    ----------
-    start : uint64[8]
-        The parameter block.
-    keys : uint64[n or 1 or 0, 4]
-        Keys of 32 bytes: of each text, of all of them, or none.
-    heads : uint8[n or 1, any]
-        Bytes before each text, or before all.
-    offsets, data : int64[n + 1], uint8[any]
-        The texts.
-    out : uint64[n, up to 8]
-        Filled.
+    ``keys``, uint64[n or 1 or 0, 4], are of each text, of all, or none.
     """
     n, head, own = offsets.size - 1, heads.shape[1], np.int64(_BLOCK if len(keys) else 0)
     h, m, ends = np.empty((8, LANES), np.uint64), np.empty((16, LANES), np.uint64), np.empty((2, LANES), np.uint64)

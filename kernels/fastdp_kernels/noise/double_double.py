@@ -178,17 +178,13 @@ def draw_double_double(
     Parameters
     ----------
     words, further : uint64[n], uint64[n] or uint64[0]
-        Words of the first stage, and 64 further bits of every U, if any.
-    scale_high, scale_low : float
-        The scale as a double-double, at most 2^56.
-    offset_high, offset_low : float
-        ln(2 / (1 + q)) as a double-double, or 0.
+        Words of the first stage, and 64 further bits of every U.
+    scale_high, scale_low, offset_high, offset_low : float
+        Double-doubles: the scale, at most 2^56; ln(2 / (1 + q)) or 0.
     sign_bit : uint64
         1 if a word's lowest bit is the sign, else 0.
-    positions : int64[>= count]
-        The draws; overwritten by open ones, ascending.
-    out : int64[n]
-        Receives settled draws.
+    positions, out : int64[>= count], int64[n]
+        The draws, overwritten by open ones, ascending; receives settled ones.
     """
     has_further = further.size > 0
     found = 0

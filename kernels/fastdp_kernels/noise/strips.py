@@ -55,8 +55,6 @@ def draw_strips(
 
     Parameters
     ----------
-    words : uint64[count]
-        Random words.
     where : int64[n]
         Positions; overwritten by those that need a further word.
     table, inverses : int64[ROWS, strips], float64[strips]
@@ -65,8 +63,8 @@ def draw_strips(
         Cells of strips and tail, and of the strips alone.
     unfair : uint64
         2^64 mod ``cells``: products with a lower half below it are rejected, so that cells are equally likely.
-    sigma, heights : float
-        Sigma, and H.
+    heights : float
+        H.
     out, doubtful : int64[n]
         Receive draws, and positions left to exact arithmetic.
     """

@@ -162,16 +162,16 @@ def count_boxes(
     ----------
     first, counts : int64[v], float64[v]
         First child, -1 for a leaf; consistent counts.
-    cell_lower, cell_upper, lower, upper : float64[v, d], float64[v, d], float64[q, d], float64[q, d]
-        The cells and the boxes.
+    cell_lower, cell_upper, lower, upper : float64[v or q, d]
+        Cells and boxes.
     by_volume : bool
         True if a cut leaf counts by its volume; otherwise it is listed.
     stack : int64[v]
         Scratch.
     cut_query, cut_leaf : int64[capacity]
-        Query and leaf of each listed leaf, as far as they fit.
+        Receive listed leaves, as far as they fit.
     out : float64[q]
-        The answers, without listed leaves.
+        Receives answers without listed leaves.
     """
     listed = 0
     for k in range(out.size):

@@ -123,7 +123,7 @@ def sum_bound(
         Changed in place; ``stopped`` is UNSETTLED if the open block is full and its draw doubtful, SCALED where noise
         gets another scale, ENDED where the draw of a group's sum is doubtful (``block_lengths.end_group``).
     memory : MEMORY[1]
-        State from released sums; changed in place.
+        Changed in place.
     blocks : BLOCK[noise.size + 1]
         Receives closed blocks, and the open one without its sum.
     season : SEASON[1] or None
@@ -319,10 +319,8 @@ def publish_rows(
 
     Parameters
     ----------
-    rows : int64[m]
-        Stream of each value.
-    values : float64[m]
-        Finite, in units of the input.
+    rows, values : int64[m], float64[m]
+        Stream of each value; finite, in units of the input.
     begin : int
         The first row to work on.
     public, shape, lengths, distribution

@@ -313,12 +313,10 @@ def publish(
         A tree's, in steps.
     leaf, closing : int
         The first entry used, and the number of blocks that close.
-    filled, open_sum : int
-        Values in the first block, and their sum in steps.
-    prediction : float
-        Of the first block.
+    filled, open_sum, prediction : int, int, float
+        Of the first block: values, their sum in steps, prediction.
     out : float64[n]
-        The published values; may be ``values``.
+        May be ``values``.
     """
     steps_per_unit, top, resolution, block = public[0], public[1], public[2], int(public[3])
     others, length = np.float64(block - 1), np.float64(block)

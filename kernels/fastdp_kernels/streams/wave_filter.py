@@ -30,18 +30,14 @@ def filter_waves(
     ----------
     totals, noises : float64[J]
         Noisy sums, and variances about rows @ x.
-    rows : float64[J, d]
-        Contribution of each entry.
     gaps : float64[J]
-        Values between this block's middle and the last one's; first 0.
+        Values between middles of blocks; first 0.
     rates : float64[d]
         Variance by which an entry moves with each value.
     start, spreads : float64[d]
-        Means and variances of the entries at the first block.
-    errors : float64[J]
-        Receives each distance from the prediction, over its variance.
-    gains : float64[J, d] or float64[0, d]
-        Receives the gains.
+        Means and variances at the first block.
+    errors, gains : float64[J], float64[J, d] or float64[0, d]
+        Receive distances from predictions over their variances, and gains.
     """
     count, size = rows.shape
     covariance = np.zeros((size, size))

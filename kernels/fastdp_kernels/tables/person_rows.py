@@ -198,8 +198,6 @@ def least_rows(
 
     Parameters
     ----------
-    key : uint64[2]
-        Secret.
     groups : int64[n]
         Numbers of persons, or of their periods.
     hashes : uint64[n]
