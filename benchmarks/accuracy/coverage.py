@@ -16,7 +16,6 @@ import numpy as np
 
 import fastdp
 from benchmarks.accuracy import streams
-from benchmarks.accuracy.streams import ORDERS, SYNTHETIC
 from benchmarks.shared import DATA, Data, Floats, prefix_sums, table
 from fastdp.errors import AccuracyWarning
 from fastdp.perturbers import Blocks, Flat, Hierarchy
@@ -100,7 +99,7 @@ def covered(release: Release, truth: Floats, starts: Any, stops: Any, revised: b
 
 def any_place(folder: Path, repetitions: int, methods: Sequence[str]) -> Iterator[dict[str, Any]]:
     """Coverage and width of ranges at any place, of each stream, method, epsilon and longest range."""
-    for name in [*streams.names(folder), *(f"{stream} {order}" for stream in SYNTHETIC for order in ORDERS)]:
+    for name in streams.every(folder):
         values, bound, held = streams.extended(name, folder)
         for method, epsilon in itertools.product(methods, EPSILONS):
             found = np.zeros((len(LENGTHS), 6))

@@ -17,7 +17,7 @@ import numpy as np
 
 import fastdp
 from benchmarks.accuracy import streams
-from benchmarks.accuracy.streams import ORDERS, REPORTING, SYNTHETIC, TUNING
+from benchmarks.accuracy.streams import REPORTING, TUNING
 from benchmarks.shared import DATA, Data, Floats, geometric, prefix_sums, table
 from fastdp.errors import AccuracyWarning
 
@@ -48,7 +48,7 @@ def shapes(n: int) -> dict[str, Floats]:
 
 def cases(folder: Path) -> Iterator[tuple[str, float, list[Floats]]]:
     """Name, public bound, and parts of each length."""
-    for name in [*streams.names(folder), *(f"{stream} {order}" for stream in SYNTHETIC for order in ORDERS)]:
+    for name in streams.every(folder):
         values, bound, _ = streams.extended(name, folder)
         for n in SIZES:
             yield name, bound, [values[at : at + n] for at in np.linspace(0, values.size - n, PARTS).astype(int)]

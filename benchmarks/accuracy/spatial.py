@@ -3,7 +3,7 @@
 import csv
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -193,12 +193,20 @@ def run(
     *,
     runs: Annotated[int, "releases of each kind, at least 2"] = 20,
     streams: Annotated[Sequence[str], "data sets", list(SCENES)] = tuple(SCENES),
+    batches: Annotated[int, "merge all batches behind the first into so many; 0: none"] = 0,
     reference: Annotated[Path, "the authors' figures"] = PUBLISHED,
     data: Data = DATA,
 ) -> None:
     published = read_published(reference)
     for name in streams:
-        show(SCENES[name](data), runs, published)
+        scene = SCENES[name](data)
+        show(merged(scene, batches) if batches else scene, runs, published)
+
+
+def merged(scene: Scene, batches: int) -> Scene:
+    """Looked at behind each batch; the reference has no such stream."""
+    cuts = scene.stream.cuts[np.linspace(0, scene.stream.n_steps, batches + 1).astype(int)]
+    return Scene(scene.name, replace(scene.stream, cuts=cuts), scene.placement, tuple(range(batches + 1)))
 
 
 def show(scene: Scene, runs: int, published: Published) -> None:

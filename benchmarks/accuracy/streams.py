@@ -135,6 +135,11 @@ def names(folder: Path) -> list[str]:
     return [name for name, each in REAL.items() if each.there(folder)]
 
 
+def every(folder: Path) -> list[str]:
+    """Real streams whose files are there, and synthetic ones in every order."""
+    return [*names(folder), *(f"{stream} {order}" for stream in SYNTHETIC for order in ORDERS)]
+
+
 def data_sets(folder: Path, quick: bool, *, real: bool = False) -> list[dict[str, Any]]:
     """Tables of a specification."""
     size = {"n": shared.HOLDOUT + shared.MAX_RANGE}
