@@ -212,7 +212,7 @@ class RevisedStream:
         centre = self._released_before(stops) - self._released_before(starts)
         if not self._grouped:
             return ErrorBars(centre, noise.draw(self.threshold * unit), noise.resolution, inside, 1.0, model)
-        first = np.searchsorted(self.edges, starts)
+        first = np.searchsorted(self.edges, starts).clip(max=self.totals.size)
         last = np.maximum(np.searchsorted(self.edges, stops, side="right") - 1, first)
         before = np.concatenate([np.zeros(1), np.cumsum(noises)])
         variance = before[last] - before[first]

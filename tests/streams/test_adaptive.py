@@ -160,6 +160,9 @@ def test_groups_equal_the_oracle(closing: str, growth: float, monkeypatch: pytes
     bars = release.revision.error_bars(release.noise, *edges[ranges.T])
     expected = [own[i:j, i:j].sum() * learner.public.noise * theta**2 for i, j in ranges]
     np.testing.assert_allclose(bars.variances, expected, rtol=1e-3)
+    # Of a range behind the last closed block no noise has been drawn yet.
+    behind_all = edges[-1] + np.array([[1], [2]])
+    assert release.revision.error_bars(release.noise, *behind_all).draws.tolist() == [0]
     online, parts = make(**options), []
     for chunk in np.split(values, [3, 664, 700, 1048, 1049, 2900]):
         parts.append(online.publish(chunk))
