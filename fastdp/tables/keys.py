@@ -172,11 +172,9 @@ def shared_weight_rule(loss: float, share: float, epsilon: float, delta: float, 
 
 
 def _delta_of_new(spent: Callable[[float], float], delta: float, most: int) -> float:
-    """R such that m new keys of a person may pass with probability R / m each.
-
-    If t of m keys are new, others' weights move by sqrt(1 - t / m) at most in norm, with a delta of ``spent(t / m)``;
-    new keys may pass with the rest: R is the least of (delta - spent(f)) / f.
-    """
+    """R such that m new keys of a person may pass with probability R / m each."""
+    # If t of m keys are new, others' weights move by sqrt(1 - t / m) at most in norm, with a delta of spent(t / m);
+    # new keys may pass with the rest: R is the least of (delta - spent(f)) / f.
     new = np.geomspace(1.0 / most, 1.0, 1 + _PER_OCTAVE * (most - 1).bit_length())
     left = delta - np.array([spent(min(share, 1.0)) for share in new.tolist()])
     least = float((left / np.append(new[1:], 1.0)).min()) * (1.0 - _ROUNDING)

@@ -83,11 +83,9 @@ def _reciprocal(weight: np.uint64) -> float:
 
 @inline
 def _window_report(word: np.uint64, x: int, window: WindowWeights, by_near: float, by_far: float) -> int:
-    """Output of a near or far word, without branches.
-
-    t // weight by a product c, which carries four roundings of at most 2^-53, outweighed by the reciprocal's factor
-    1 - 2^-50: t / weight - 1 < c <= t / weight, and the remainder decides between floor(c) and the next.
-    """
+    """Output of a near or far word, without branches."""
+    # t // weight by a product c, which carries four roundings of at most 2^-53, outweighed by the reciprocal's factor
+    # 1 - 2^-50: t / weight - 1 < c <= t / weight, and the remainder decides between floor(c) and the next.
     is_near = word < window.near_words
     t = word if is_near else word - window.near_words
     weight = window.near_weight if is_near else window.far_weight

@@ -60,11 +60,9 @@ def _inside(t: float, period: float, weights: np.ndarray, terms: int) -> float:
 
 @inline
 def _beyond(t: float, scale: float, m: float) -> float:
-    """P[|S| > t] for m = 2 or 3 and t >= 0.
-
-    With p = exp(-1 / s), a = coth(1 / s), P[S = k] = tanh(1 / (2 s))^m p^|k| f(|k|), f = k + a for m = 2 and
-    (k^2 + 3 a k + 3 a^2 - 1) / 2 for m = 3.
-    """
+    """P[|S| > t] for m = 2 or 3 and t >= 0."""
+    # With p = exp(-1 / s), a = coth(1 / s), P[S = k] = tanh(1 / (2 s))^m p^|k| f(|k|), f = k + a for m = 2 and
+    # (k^2 + 3 a k + 3 a^2 - 1) / 2 for m = 3.
     mean = 1.0 / math.expm1(1.0 / scale)
     first, a = t + 1.0, 1.0 / math.tanh(1.0 / scale)
     if m == 2.0:
