@@ -185,7 +185,7 @@ class Blocks(Flat):
     Notes
     -----
     Privacy: pure epsilon, or (epsilon, delta) with Gaussian noise: a block's end depends only on earlier released
-    sums (``docs/streams.md``).
+    sums.  Many short blocks share a second sum (``docs/streams.md``).
     """
 
     closing: Closing = parameter(Choice(get_args(Closing)), default="spread")

@@ -159,7 +159,8 @@ class Release:
     def _held(self) -> str:
         if self.noise is None:
             return "none: the noise of sums is not stated"
-        if not self.noise.bounded and self.noise.kind != "reports":
+        whole = self.noise.kind != "reports" and bool(np.all(self.thresholds >= self.noise.bound))
+        if whole or (not self.noise.bounded and self.noise.kind != "reports"):
             return "for true sums"
         if self.noise.above:
             return "for true sums, by a model of the part of values beyond the threshold"

@@ -70,7 +70,7 @@ class RevisedStream:
     exponents: Floats
     totals: Floats
     #: `places`, `groups`: float64[J]. Place of a block in its group, from 1 on, or 0; at a group's last block the
-    #: group's released sum, in thresholds, elsewhere 0.
+    #: group's released sum, in thresholds, elsewhere NaN.
     places: Floats
     groups: Floats
     #: The first theta.
@@ -113,7 +113,7 @@ class RevisedStream:
     def _grouped(self) -> list[tuple[int, int, float, float]]:
         """Each group's blocks, what least squares add, noise variance of its two sums in that of a block outside."""
         found = []
-        for last in np.flatnonzero(self.groups).tolist():
+        for last in np.flatnonzero(~np.isnan(self.groups)).tolist():
             begin, end = last + 1 - int(self.places[last]), last + 1
             own = (end - begin) * block_lengths.LOUDER**2
             both = own + block_lengths.GROUP_SCALE**2

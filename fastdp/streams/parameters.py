@@ -296,9 +296,10 @@ class StreamParameters:
 
     @cached_property
     def noise_and_share(self) -> SumNoise | None:
-        if self.noise is None or not isinstance(self.threshold, ScaleFree):
+        if self.noise is None or self.bound is None:
             return self.noise
-        return replace(self.noise, above=self.threshold.share_above(self.task), bound=self.grid.bound)
+        share = self.threshold.share_above(self.task) if isinstance(self.threshold, ScaleFree) else 0.0
+        return replace(self.noise, above=share, bound=self.grid.bound)
 
     @cached_property
     def task(self) -> ThresholdTask:

@@ -54,9 +54,9 @@ MAX_SHARE = 0.5
 COUNT_SHARE, COUNTED, LEAST_COUNTED = 0.05, 600.0, 4.0
 #: What candidates gain by being small bends, where it is limited, about e^BEND below the bound.
 BEND = 2.0
-#: Where that number times epsilon is below FEW_ABOVE, noise chooses among small candidates: those below 2^-DEEPEST of
-#: the bound, which clip all that a stream of many zeros has, take no part.
-FEW_ABOVE, DEEPEST = 60.0, 12
+#: Where that number is below a tenth of the hold-out, and times epsilon below FEW_ABOVE, noise chooses among small
+#: candidates: those below 2^-DEEPEST of the bound, which clip all that a stream of many zeros has, take no part.
+MOSTLY_ZEROS, FEW_ABOVE, DEEPEST = 0.1, 60.0, 12
 #: Level of that number's words; 0 is the candidates'.
 COUNT_LEVEL = 1
 #: Ranges that theta is chosen for: those of up to max_range values, or of all lengths.
@@ -260,7 +260,7 @@ class _ScaleFreeChooser(CountedHoldout):
         target = min(2.0 * self.unit * free, MAX_PENALTY)
         beyond: Integers = np.maximum(self.unit * (above + second) - round(target), 0)
         scores: Integers = np.rint(gains).astype(np.int64) - beyond
-        if self.count_epsilon and filled * self._task.epsilon < FEW_ABOVE:
+        if self.count_epsilon and filled < min(MOSTLY_ZEROS * self._task.holdout, FEW_ABOVE / self._task.epsilon):
             self.few = True
             scores[self.candidates < math.ldexp(self._top, -DEEPEST)] = -MAX_SCORE
         return scores

@@ -142,7 +142,8 @@ def concave_estimate(client: local.LogSquareWave, counts: Integers, bins: int) -
         logs += np.log(np.maximum(again, LEAST_SHARE))
     # Of logarithms, so that the flat tail of one resample does not decide; the mean is log-concave as well.
     total = np.exp(logs / (1 + CONCAVE_RESAMPLES))
-    total, n, method = total / total.sum(), int(counts.sum()), f"log-concave, mean of {CONCAVE_RESAMPLES} resamples"
+    method = f"log-concave, geometric mean of {CONCAVE_RESAMPLES} resamples"
+    total, n = total / total.sum(), int(counts.sum())
     return Distribution(total, client.low, client.high, method, steps, converged, likelihood, n, "logarithmic")
 
 

@@ -126,7 +126,7 @@ def grouped(
         thetas += [theta] * closed
         counters["closed"] = counters["stopped"] = 0
     found = np.concatenate(rows)
-    numbers, last = np.full(found.size, -1), np.flatnonzero(found["group"])
+    numbers, last = np.full(found.size, -1), np.flatnonzero(~np.isnan(found["group"]))
     for number, end in enumerate(last):
         numbers[end + 1 - int(found["place"][end]) : end + 1] = number
     return found, np.array(thetas), numbers

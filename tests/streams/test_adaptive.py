@@ -167,6 +167,15 @@ def test_groups_equal_the_oracle(closing: str, growth: float, monkeypatch: pytes
     assert np.array_equal(np.concatenate(parts), release.values)
 
 
+@pytest.mark.parametrize("steps", [1, 64])
+def test_a_theta_of_few_steps_has_no_groups(steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Six fifths of one step are two: blocks would have more noise than intervals and weights allow for."""
+    monkeypatch.setattr(block_noise, "LEAST_GROUP", 128)
+    publisher = Adaptive(40.0, sensitivity=1.0, resolution=1.0 / steps, max_range=2**11, seed=1)
+    found = publisher.release(np.random.default_rng(1).poisson(3.0, 3000).astype(float)).revision.places
+    assert found.any() == (steps == 64)
+
+
 def test_noise_goes_on_from_pass_to_pass() -> None:
     """Many more blocks than a pass of the kernel has room for, each with the noise of its own place in the chain."""
     options = {"epsilon": 0.5, "max_range": 1, "resolution": 1.0, "theta": 1.0, "bound": 1.0}

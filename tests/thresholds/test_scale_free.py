@@ -311,6 +311,12 @@ def test_few_values_above_zero_leave_no_candidate_next_to_nothing(positive: int)
     assert small < 0.2 if positive < 2000 else small > 0.8
 
 
+def test_a_short_holdout_that_is_no_stream_of_zeros_keeps_its_small_candidates() -> None:
+    chooser = chooser_of(task(1.0, 100, 10.0**6), np.where(np.arange(100) % 5 < 2, 0.0, 5.0))
+    chooser.choose(Key.from_seed(1))
+    assert not chooser.few
+
+
 def test_the_penalty_of_noisy_max_is_that_of_equation_6() -> None:
     """(3 m theta) / (c r epsilon) sqrt(2 (b - 1) log_b(r)^3), epsilon that of the noise in use; the first is free."""
     chooser = NoisyMax().start(task(0.5, 500, 99.5, publish_epsilon=2.0))

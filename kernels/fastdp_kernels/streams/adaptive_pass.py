@@ -30,7 +30,7 @@ COUNTERS = records(
 )
 #: A block's exponent, released sum in thresholds, and what its values were published as: prediction, extra, and how
 #: many values the extra is for; its place in a group from 1 on, 0 outside; of a group's last block, the group's
-#: released sum in thresholds, else 0.
+#: released sum in thresholds, else NaN.
 BLOCK = records(
     [(name, np.float64) for name in ("exponent", "released", "prediction", "extra", "catch", "place", "group")]
 )
@@ -138,7 +138,7 @@ def sum_bound(
         # What the open block's values are published as; its sum is not there yet.
         block = blocks[closed]
         block.exponent, block.prediction, block.extra = memory.exponent, memory.prediction, memory.extra
-        block.catch, block.group = memory.catch, 0.0
+        block.catch, block.group = memory.catch, np.nan
         block.place = memory.members + 1.0 if memory.group else 0.0
         if counters.stopped:
             break
