@@ -139,10 +139,11 @@ def run_page(text: str) -> dict[str, Any]:
 
 def test_the_pages_program_goes_on_where_it_was_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    names = run_page((DOCS / "state.md").read_text().split("## Streams that never end\n")[1].split("\n## ")[0])
-    assert (len(names["before"]), len(names["after"])) == (90, 60)
-    assert fastdp.Adaptive.load("sensor.state").n_seen == 150
-    assert [out.size for out in names["outputs"]] == [1] * 90
+    names = run_page((DOCS / "state.md").read_text())
+    again = fastdp.Adaptive.load("sensor.state", names["key"])
+    assert again.n_seen == 90
+    assert [out.size for out in again.stream(float(n) for n in range(60))] == [1] * 60
+    assert fastdp.Adaptive.load("sensor.state", names["key"]).n_seen == 150
 
 
 def test_a_mechanism_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
