@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from fastdp.auditing.run import audit
     from fastdp.guarantee import Guarantee
     from fastdp.ledger.ledger import Ledger
+    from fastdp.local.topl import ToPL, ToPLServer
     from fastdp.noise.key import Key
     from fastdp.noise.public_draws import discrete_gaussian, discrete_laplace
     from fastdp.releases.release import Release
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from fastdp.streams.publisher import StreamPublisher
     from fastdp.streams.release import release
     from fastdp.streams.release_many import release_many
-    from fastdp.streams.topl import ToPL, ToPLServer
     from fastdp.tables.calendar import Time
     from fastdp.tables.functions import PrivateKeys, Value, aggregate, counts, means, totals
     from fastdp.tables.planning import Plan, plan
@@ -98,6 +98,7 @@ _HOMES = {
     "fastdp.auditing.run": ("audit",),
     "fastdp.guarantee": ("Guarantee",),
     "fastdp.ledger.ledger": ("Ledger",),
+    "fastdp.local.topl": ("ToPL", "ToPLServer"),
     "fastdp.noise.key": ("Key",),
     "fastdp.noise.public_draws": ("discrete_gaussian", "discrete_laplace"),
     "fastdp.releases.release": ("Release",),
@@ -110,7 +111,6 @@ _HOMES = {
     "fastdp.streams.publisher": ("StreamPublisher",),
     "fastdp.streams.release": ("release",),
     "fastdp.streams.release_many": ("release_many",),
-    "fastdp.streams.topl": ("ToPL", "ToPLServer"),
     "fastdp.tables.calendar": ("Time",),
     "fastdp.tables.functions": ("PrivateKeys", "Value", "aggregate", "counts", "means", "totals"),
     "fastdp.tables.planning": ("Plan", "plan"),

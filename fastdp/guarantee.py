@@ -6,10 +6,12 @@ import dataclasses
 import json
 import math
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from decimal import Context, Decimal
 from fractions import Fraction
 from functools import lru_cache, reduce
-from typing import Any
+from typing import Any, Protocol
 
 from fastdp import validation
 from fastdp.errors import ParameterError
@@ -367,3 +369,58 @@ def round_up(exact: Fraction) -> float:
     """The nearest float not below `exact`."""
     nearest = float(exact)
     return nearest if Fraction(nearest) >= exact else math.nextafter(nearest, math.inf)
+
+
+#: Digits for e^epsilon <= 2^47 and for weights below 2^64, with a margin.
+CONTEXT = Context(prec=80)
+
+
+def exp_below(exponent: Fraction | float) -> Fraction:
+    """Rational below e^exponent by less than 10^-76 of it."""
+    ratio = Fraction(exponent)
+    argument = CONTEXT.divide(Decimal(ratio.numerator), Decimal(ratio.denominator))
+    # A float has a finite decimal expansion, but it may be longer than the context: go down once for the quotient
+    # and once for the exponential, each correctly rounded.
+    return Fraction(CONTEXT.next_minus(CONTEXT.exp(CONTEXT.next_minus(argument)))) if ratio else Fraction(1)
+
+
+# The guarantee of a release before a ledger, which is another family's: its releases know this protocol alone.
+
+
+class Guaranteed(Protocol):
+    """A publisher or plan that states its guarantee."""
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """Guarantee of everything that this publisher or plan releases."""
+
+
+class Account(Protocol):
+    """Place where releases are recorded before they happen: :class:`fastdp.Ledger`."""
+
+    def reserve(
+        self, guarantee: Guarantee | Guaranteed, *, stream: str, part: str | None = None, mechanism: object = None
+    ) -> AbstractContextManager[object]:
+        """Budget set aside for the release in the block; BudgetError beyond a limit."""
+
+
+def charge(
+    released: Guarantee | Guaranteed,
+    ledger: Account | None,
+    stream: str | None,
+    *,
+    part: str | None = None,
+    mechanism: object = None,
+) -> AbstractContextManager[object]:
+    """Reserve the loss, if there is a ledger, for the release in the block; as :meth:`fastdp.Ledger.reserve`.
+
+    ParameterError also for a ledger without `stream`, or `part` without a ledger.
+    """
+    if ledger is None:
+        if part is not None:
+            raise validation.refusal("part", part, "None without a ledger")
+        return nullcontext()
+    validation.part("ledger", ledger, Account, "fastdp.ledger")
+    if stream is None:
+        raise ParameterError("stream = None: expected the name of the stream or table, because there is a ledger")
+    return ledger.reserve(released, stream=stream, part=part, mechanism=mechanism)

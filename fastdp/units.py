@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from functools import lru_cache
+from itertools import chain
 from typing import Any, Literal, NamedTuple, Self
 from zoneinfo import ZoneInfo
 
 from fastdp import validation
 from fastdp.errors import ParameterError
 from fastdp.kinds import Duration
-from fastdp.record import Checked, Whole, parameter, record
+from fastdp.record import Checked, Text, Whole, parameter, record
 from fastdp.validation import DAY, FIXED, split_duration
 
 MICROSECOND = timedelta(microseconds=1)
@@ -320,3 +322,35 @@ class UnitRows(NamedTuple):
 
 def _is_text(value: object) -> bool:
     return value is None or isinstance(value, str)
+
+
+# Names of streams and tables: one text for all its spellings, as a key and a ledger compare them.
+
+LONGEST_NAME = 200
+NAME = Text(LONGEST_NAME)
+
+
+def normal_name(field: str, value: object) -> str:
+    """Name in Unicode's normal form C; ParameterError for characters that do not show."""
+    given = unicodedata.normalize("NFC", NAME.check(field, value))
+    if not given.isprintable() or given != given.strip() or len(given) > LONGEST_NAME:
+        wanted = "expected printable characters, without a blank at either end"
+        raise ParameterError(f"{field} = {validation.shown(value)}: {wanted}")
+    for at, character in enumerate(given):
+        if ord(character) in UNSEEN:
+            found = f"U+{ord(character):04X} at {at}"
+            raise ParameterError(
+                f"{field} = {validation.shown(given)}: expected characters that can be seen, got {found}"
+            )
+    return given
+
+
+#: Characters that Python calls printable and displays leave out: of Default_Ignorable_Code_Point of Unicode 15.1, and
+#: braille without dots, hieroglyph blanks, a filler, a null note head.
+UNSEEN = frozenset(
+    chain(
+        *(range(0x34F, 0x350), range(0x115F, 0x1161), range(0x17B4, 0x17B6), range(0x180B, 0x1810)),
+        *(range(0x2800, 0x2801), range(0x3164, 0x3165), range(0xFE00, 0xFE10), range(0xFFA0, 0xFFA1)),
+        *(range(0x13441, 0x13443), range(0x16FE4, 0x16FE5), range(0x1D159, 0x1D15A), range(0xE0100, 0xE01F0)),
+    )
+)

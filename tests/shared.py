@@ -16,9 +16,9 @@ from fastdp.data.frames import as_streams
 from fastdp.perturbers import Blocks, Hierarchy
 from fastdp.streams import METHODS
 from fastdp.streams.methods import as_smoother
-from fastdp.streams.parameters import DEFAULT_HOLDOUT, DEFAULT_RANGE
+from fastdp.streams.parameters import DEFAULT_RANGE
 from fastdp.streams.release_many import check_lengths
-from fastdp.thresholds.base import as_rule
+from fastdp.thresholds.base import DEFAULT_HOLDOUT, as_rule
 
 ROOT = Path(__file__).resolve().parents[1]
 SHARED = ROOT.parent / "shared"

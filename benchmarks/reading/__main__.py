@@ -1,10 +1,11 @@
 """``python -m benchmarks reading``: code lines of the modules that each door imports, directly or not."""
 
 import ast
-import importlib.util
 from pathlib import Path
 
 import grimp
+
+import fastdp
 
 #: Door of each family: what a reader wants to follow, and the module that begins it.
 DOORS = {
@@ -25,15 +26,15 @@ DOCUMENTED = ast.Module | ast.ClassDef | ast.FunctionDef
 
 def code_lines(text: str) -> int:
     """Lines without docstrings, comments and blank ones."""
-    documented = [node for node in ast.walk(ast.parse(text)) if isinstance(node, DOCUMENTED) and ast.get_docstring(node)]
+    documented = [
+        node for node in ast.walk(ast.parse(text)) if isinstance(node, DOCUMENTED) and ast.get_docstring(node)
+    ]
     docstrings = sum((node.body[0].end_lineno or 0) - node.body[0].lineno + 1 for node in documented)
     return sum(1 for line in text.splitlines() if line.strip() and not line.strip().startswith("#")) - docstrings
 
 
 def main() -> None:
-    found = importlib.util.find_spec("fastdp")
-    assert found is not None and found.origin is not None
-    root = Path(found.origin).parents[1]
+    root = Path(fastdp.__file__).parents[1]
     graph = grimp.build_graph("fastdp", exclude_type_checking_imports=True, cache_dir=None)
     for reader, door in DOORS.items():
         modules = {f"fastdp.{door}", *graph.find_upstream_modules(f"fastdp.{door}")}

@@ -35,6 +35,7 @@ from fastdp.data.readers import ValueSource, open_values
 from fastdp.errors import DataError
 from fastdp.guarantee import Guarantee
 from fastdp.kinds import Array, Floats, Json
+from fastdp.local.topl import ToPL
 from fastdp.noise.key import Key
 from fastdp.perturbers import Blocks
 from fastdp.releases.release import Release
@@ -42,7 +43,6 @@ from fastdp.streams.pak import PAK
 from fastdp.streams.parameters import DEFAULT_RANGE
 from fastdp.streams.publisher import StreamPublisher
 from fastdp.streams.release import WholeStream
-from fastdp.streams.topl import ToPL
 
 Publisher = StreamPublisher | ToPL | PAK
 METHODS: dict[str, Callable[..., Publisher]] = {

@@ -20,9 +20,8 @@ from fastdp._version import __version__
 from fastdp.cli.terminal import STANDARD
 from fastdp.errors import BudgetError, DataError, StateError
 from fastdp.kinds import Array, Json
-from fastdp.ledger.ledger import stream_key
 from fastdp.noise.canonical import NOISE_FORMAT
-from fastdp.noise.key import Key, read_key
+from fastdp.noise.key import Key, read_key, stream_key
 from fastdp.state import codec
 from fastdp.state.state_file import HEADER, StateFile
 

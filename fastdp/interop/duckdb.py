@@ -9,9 +9,7 @@ from fastdp import validation
 from fastdp._lazy import imported
 from fastdp.data.column import as_column
 from fastdp.errors import BudgetError, ParameterError
-from fastdp.guarantee import Guarantee
-from fastdp.ledger import Ledger
-from fastdp.ledger.ledger import charge
+from fastdp.guarantee import Account, Guarantee, charge
 from fastdp.noise.key import Key
 from fastdp.streams.add_noise import VectorNoise
 
@@ -27,7 +25,7 @@ def register(
     rows: int,
     kind: Kind = "BIGINT",
     resolution: float | None = None,
-    ledger: Ledger | None = None,
+    ledger: Account | None = None,
     stream: str | None = None,
 ) -> Guarantee:
     """Register a SQL function that adds exact Laplace noise to a column, for one release.

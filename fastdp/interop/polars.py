@@ -9,8 +9,7 @@ from fastdp import validation
 from fastdp._lazy import imported
 from fastdp.data.column import as_column
 from fastdp.errors import BudgetError, ParameterError
-from fastdp.ledger import Ledger
-from fastdp.ledger.ledger import charge
+from fastdp.guarantee import Account, charge
 from fastdp.noise.key import Key
 from fastdp.streams.add_noise import VectorNoise
 
@@ -24,7 +23,7 @@ def add_noise(
     *,
     kind: Kind = "Int64",
     resolution: float | None = None,
-    ledger: Ledger | None = None,
+    ledger: Account | None = None,
     stream: str | None = None,
 ) -> Any:
     """An expression that adds exact Laplace noise to a column, for one release: :func:`fastdp.add_noise`, lazily.

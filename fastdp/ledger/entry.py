@@ -7,9 +7,7 @@ import inspect
 import json
 import math
 import re
-import unicodedata
 from functools import lru_cache
-from itertools import chain
 from typing import Any, NamedTuple
 
 import msgspec
@@ -19,9 +17,9 @@ from fastdp.errors import ParameterError, StateError
 from fastdp.guarantee import Guarantee
 from fastdp.kinds import Json
 from fastdp.record import Text, parameter, record, values_of
-from fastdp.units import Times, UnitRows
+from fastdp.units import LONGEST_NAME, NAME, Times, UnitRows, normal_name
 
-LONGEST_NAME, LONGEST_NOTE = 200, 2000
+LONGEST_NOTE = 2000
 #: Bytes of an entry, and how deeply its mechanism may be nested.
 LONGEST_ENTRY, DEEPEST = 2**16, 32
 #: The largest position that SQLite stores.
@@ -49,7 +47,7 @@ ELEMENTS = (
 )
 
 
-NAME, NOTE, LABEL = Text(LONGEST_NAME), Text(LONGEST_NOTE, 0), Text(LONGEST_NAME, optional=True)
+NOTE, LABEL = Text(LONGEST_NOTE, 0), Text(LONGEST_NAME, optional=True)
 
 
 @record
@@ -218,29 +216,3 @@ def _plain(value: object) -> object:
 
 
 # Names: two that look alike are one, or refused.
-
-
-def normal_name(field: str, value: object) -> str:
-    """Name in Unicode's normal form C; ParameterError for characters that do not show."""
-    given = unicodedata.normalize("NFC", NAME.check(field, value))
-    if not given.isprintable() or given != given.strip() or len(given) > LONGEST_NAME:
-        wanted = "expected printable characters, without a blank at either end"
-        raise ParameterError(f"{field} = {validation.shown(value)}: {wanted}")
-    for at, character in enumerate(given):
-        if ord(character) in UNSEEN:
-            found = f"U+{ord(character):04X} at {at}"
-            raise ParameterError(
-                f"{field} = {validation.shown(given)}: expected characters that can be seen, got {found}"
-            )
-    return given
-
-
-#: Characters that Python calls printable and displays leave out: of Default_Ignorable_Code_Point of Unicode 15.1, and
-#: braille without dots, hieroglyph blanks, a filler, a null note head.
-UNSEEN = frozenset(
-    chain(
-        *(range(0x34F, 0x350), range(0x115F, 0x1161), range(0x17B4, 0x17B6), range(0x180B, 0x1810)),
-        *(range(0x2800, 0x2801), range(0x3164, 0x3165), range(0xFE00, 0xFE10), range(0xFFA0, 0xFFA1)),
-        *(range(0x13441, 0x13443), range(0x16FE4, 0x16FE5), range(0x1D159, 0x1D15A), range(0xE0100, 0xE01F0)),
-    )
-)

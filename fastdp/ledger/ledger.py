@@ -5,31 +5,22 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from types import EllipsisType, TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 from fastdp import validation
 from fastdp.errors import BudgetError, DataError, ParameterError, StateError
-from fastdp.guarantee import Guarantee
+from fastdp.guarantee import Guarantee, Guaranteed
 from fastdp.kinds import Duration, Json
-from fastdp.ledger.entry import NOTE, Entry, described, normal_name
+from fastdp.ledger.entry import NOTE, Entry, described
 from fastdp.ledger.odometer import Budget, Loss, Region, alone, budget_left, compose, rounded
 from fastdp.ledger.store import ENDS, ENTERS, LedgerState, Store, Verification, budget, ending
 from fastdp.noise.key import Key
 from fastdp.record import Text
-from fastdp.units import Period, Times, parse_length, shown_time
-
-
-class Guaranteed(Protocol):
-    """A publisher or plan that states its guarantee."""
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """Guarantee of everything that this publisher or plan releases."""
+from fastdp.units import Period, Times, normal_name, parse_length, shown_time
 
 
 class Ledger:
@@ -535,33 +526,3 @@ class Reservation:
             self.commit()
         elif issubclass(kind, self._cancel_on):
             self.cancel()
-
-
-# ``ledger=`` and ``stream=`` of a function that releases: that stream's key, and its budget before the release.
-
-
-def stream_key(secret: Key, stream: str | None) -> Key:
-    """Key of the stream with this name, if there is a name."""
-    return secret if stream is None else secret.of_stream(normal_name("stream", stream))
-
-
-def charge(
-    released: Guarantee | Guaranteed,
-    ledger: Ledger | None,
-    stream: str | None,
-    *,
-    part: str | None = None,
-    mechanism: object = None,
-) -> AbstractContextManager[object]:
-    """Reserve the loss, if there is a ledger, for the release in the block; as :meth:`fastdp.Ledger.reserve`.
-
-    ParameterError also for a ledger without `stream`, or `part` without a ledger.
-    """
-    if ledger is None:
-        if part is not None:
-            raise ParameterError(f"part = {validation.shown(part)}: expected None without a ledger")
-        return nullcontext()
-    validation.part("ledger", ledger, Ledger, "fastdp.ledger")
-    if stream is None:
-        raise ParameterError("stream = None: expected the name of the stream or table, because there is a ledger")
-    return ledger.reserve(released, stream=stream, part=part, mechanism=mechanism)

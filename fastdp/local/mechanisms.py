@@ -16,10 +16,9 @@ from numpy.typing import NDArray
 from fastdp import validation
 from fastdp.data import column as columns
 from fastdp.errors import DataError, ParameterError
-from fastdp.guarantee import Guarantee, pure
+from fastdp.guarantee import CONTEXT, Guarantee, exp_below, pure
 from fastdp.kinds import Array, Floats, Integers, NumberColumn
 from fastdp.local.reports import (
-    CONTEXT,
     WORDS,
     BitDistribution,
     Estimator,
@@ -28,7 +27,6 @@ from fastdp.local.reports import (
     WindowDistribution,
     Words,
     bit_distribution,
-    exp_below,
     window_distribution,
 )
 from fastdp.noise.canonical import encode, identity

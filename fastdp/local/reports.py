@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from decimal import Context, Decimal
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 
 from fastdp import validation
 from fastdp.errors import ParameterError
+from fastdp.guarantee import exp_below
 from fastdp.kinds import Array, Floats
 
 if TYPE_CHECKING:
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from fastdp_kernels.local.local_reports import BitWeights, WindowWeights
 
 WORDS = 2**64
-#: Digits for e^epsilon <= 2^47 and for weights below 2^64, with a margin.
-CONTEXT = Context(prec=80)
 WORD_BYTES = 8
 MAX_STREAMS = 2**40
 #: Words of one stream; those that follow are another stream's.
@@ -84,15 +82,6 @@ class Words:
             block = words[: min(CHUNK, count - begin)]
             source.fill(block)
             yield block
-
-
-def exp_below(exponent: Fraction | float) -> Fraction:
-    """Rational below e^exponent by less than 10^-76 of it."""
-    ratio = Fraction(exponent)
-    argument = CONTEXT.divide(Decimal(ratio.numerator), Decimal(ratio.denominator))
-    # A float has a finite decimal expansion, but it may be longer than the context: go down once for the quotient
-    # and once for the exponential, each correctly rounded.
-    return Fraction(CONTEXT.next_minus(CONTEXT.exp(CONTEXT.next_minus(argument)))) if ratio else Fraction(1)
 
 
 class Term(NamedTuple):

@@ -20,6 +20,7 @@ from fastdp import validation
 from fastdp.errors import ParameterError, StateError
 from fastdp.noise import canonical
 from fastdp.noise.canonical import NOISE_FORMAT, Encodable, Part, encode, identity, part_name, rule_of
+from fastdp.units import normal_name
 
 if TYPE_CHECKING:
     from fastdp.noise.binding import GivenNoise
@@ -336,6 +337,11 @@ class Key:
 
     def __reduce__(self) -> NoReturn:
         raise StateError("a Key cannot be pickled: pickles are neither encrypted nor owner-only")
+
+
+def stream_key(secret: Key, stream: str | None) -> Key:
+    """Key of the stream with this name, if there is a name."""
+    return secret if stream is None else secret.of_stream(normal_name("stream", stream))
 
 
 def _public_digest(secret: bytes, message: bytes) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import types
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeAlias
 
@@ -25,6 +25,28 @@ JsonValue: TypeAlias = Any
 Packed: TypeAlias = Json
 #: Classes of components by their names.
 Parts = Mapping[str, type]
+
+
+class NamedParts(Mapping[str, type]):
+    """Dataclasses among the public names of `packages`, each loaded when it is asked for, and `others`."""
+
+    def __init__(self, packages: Iterable[types.ModuleType], *others: type) -> None:
+        self._homes = {name: package for package in packages for name in package.__all__}
+        self._others = {kind.__name__: kind for kind in others}
+
+    def __getitem__(self, name: str) -> type:
+        kind: type = self._others[name] if name in self._others else getattr(self._homes[name], name)
+        if not dataclasses.is_dataclass(kind):
+            raise KeyError(name)
+        return kind
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name in (*self._homes, *self._others) if name in self)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
 #: NumPy's floats count as Python's.
 _ENCODER = msgspec.msgpack.Encoder(enc_hook=float.__float__)
 #: Extension types: integers beyond 64 bits, and texts with lone surrogates, such as names of files that are no UTF-8.

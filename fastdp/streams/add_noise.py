@@ -14,14 +14,12 @@ from fastdp import validation
 from fastdp.data.column import Nonfinite, as_finite, as_floats
 from fastdp.data.frames import as_shaped
 from fastdp.errors import ParameterError
-from fastdp.guarantee import Guarantee
+from fastdp.guarantee import Account, Guarantee, charge
 from fastdp.integer_grid import MAX_BOUND, MAX_SCALE, MIN_BOUND, MIN_SCALE
 from fastdp.kinds import Array, Integers
-from fastdp.ledger import Ledger
-from fastdp.ledger.ledger import charge, stream_key
 from fastdp.noise import sampler
 from fastdp.noise.binding import step_key
-from fastdp.noise.key import Key
+from fastdp.noise.key import Key, stream_key
 from fastdp.noise.words import CHUNK, MAX_WORDS, Purpose, StreamId
 from fastdp_kernels.streams import online_pass
 
@@ -144,7 +142,7 @@ def add_noise(
     nonfinite: Nonfinite = "raise",
     seed: int | str | None = None,
     key: Key | bytes | None = None,
-    ledger: Ledger | None = None,
+    ledger: Account | None = None,
     stream: str | None = None,
     return_guarantee: bool = False,
 ) -> Any:

@@ -14,9 +14,10 @@ from fastdp.noise.key import Key
 from fastdp.perturbers import Blocks, Hierarchy, Perturber
 from fastdp.record import shared
 from fastdp.smoothers import Exponential, Mean, Median, MovingAverage, Recent, Smoother
-from fastdp.streams.parameters import DEFAULT_HOLDOUT, DEFAULT_RANGE, StreamParameters, as_blocks, composed
+from fastdp.streams.parameters import DEFAULT_RANGE, StreamParameters, as_blocks, composed
 from fastdp.streams.publisher import StreamPublisher
 from fastdp.thresholds import ScaleFree, Threshold
+from fastdp.thresholds.base import DEFAULT_HOLDOUT
 from fastdp.thresholds.scale_free import ENOUGH, MIN_COUNT
 from fastdp.validation import DAY, FIXED, split_duration
 

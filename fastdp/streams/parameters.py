@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import replace
@@ -37,10 +36,9 @@ from fastdp.releases.intervals import SumNoise
 from fastdp.smoothers import Smoother
 from fastdp.state import codec
 from fastdp.thresholds import Fixed, NoisyMax, ScaleFree, Threshold, ThresholdTask, renewals
-from fastdp.thresholds.base import as_rule
+from fastdp.thresholds.base import DEFAULT_HOLDOUT, as_rule
 from fastdp.thresholds.renewals import Renewal
 
-DEFAULT_HOLDOUT = 65_536
 DEFAULT_RANGE = 2**20
 #: Derivation step for a threshold that rises.
 RISES = (
@@ -56,12 +54,7 @@ _ROLES = ("threshold", "perturber", "smoother", "renewal")
 MAX_CONTRIBUTIONS = 2**30
 
 #: Components that a state file may name; loading a file never runs code from it.
-PARTS: dict[str, Any] = {
-    name: getattr(module, name)
-    for module in (thresholds, perturbers, smoothers, renewals)
-    for name in module.__all__
-    if dataclasses.is_dataclass(getattr(module, name))
-} | {"Total": Total}
+PARTS = codec.NamedParts((thresholds, perturbers, smoothers, renewals), Total)
 
 
 @record

@@ -13,11 +13,9 @@ import numpy as np
 from fastdp import validation
 from fastdp.data.column import Nonfinite, as_column, as_floats, as_whole, check_size
 from fastdp.errors import AccuracyWarning, StateError, warn
-from fastdp.guarantee import Guarantee, remainder, sequential, square_remainder
+from fastdp.guarantee import Account, Guarantee, charge, remainder, sequential, square_remainder
 from fastdp.kinds import Floats, Values
-from fastdp.ledger import Ledger
-from fastdp.ledger.ledger import charge, stream_key
-from fastdp.noise.key import Key
+from fastdp.noise.key import Key, stream_key
 from fastdp.perturbers.block_noise import Blocks, Focus, Total
 from fastdp.releases.release import Release
 from fastdp.smoothers import Recent
@@ -52,7 +50,7 @@ def release(
     season: float | None = None,
     focus: Focus | None = None,
     nonfinite: Nonfinite = "raise",
-    ledger: Ledger | None = None,
+    ledger: Account | None = None,
     stream: str | None = None,
     part: str | None = None,
     seed: int | str | None = None,

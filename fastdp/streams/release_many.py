@@ -29,11 +29,11 @@ from fastdp.smoothers import Recent
 from fastdp.smoothers.smoothers import predict_rows
 from fastdp.streams.ids import distinct_ids
 from fastdp.streams.methods import ToPS
-from fastdp.streams.parameters import DEFAULT_HOLDOUT, DEFAULT_RANGE, StreamParameters
+from fastdp.streams.parameters import DEFAULT_RANGE, StreamParameters
 from fastdp.streams.pipelines import nodes_scratch
 from fastdp.streams.stream_machine import Schedule
 from fastdp.thresholds import Chooser, Threshold
-from fastdp.thresholds.base import RowChooser, as_rule, held_out
+from fastdp.thresholds.base import DEFAULT_HOLDOUT, RowChooser, as_rule, held_out
 from fastdp_kernels.streams import many_streams, online_pass
 
 #: Draws of a batch (4 MiB): enough that a batch's calls cost little a stream.

@@ -13,10 +13,9 @@ from fastdp import validation
 from fastdp.data.column import Nonfinite
 from fastdp.data.source import check_types, open_source
 from fastdp.errors import ParameterError
+from fastdp.guarantee import Account, charge
 from fastdp.kinds import Bounds, Duration, Frame, Json, Keys
-from fastdp.ledger import Ledger
-from fastdp.ledger.ledger import charge, stream_key
-from fastdp.noise.key import Key
+from fastdp.noise.key import Key, stream_key
 from fastdp.record import Choice, Flag, Kind, Real, parameter, record
 from fastdp.tables.calendar import Calendar, Time
 from fastdp.tables.columns import KeyRow
@@ -343,7 +342,7 @@ def aggregate(
     levels: bool | None = None,
     seed: int | str | None = None,
     key: Key | bytes | None = None,
-    ledger: Ledger | None = None,
+    ledger: Account | None = None,
     stream: str | None = None,
 ) -> Table:
     """Private statistics of a table's columns, by window of time and by key, from one budget.
@@ -469,7 +468,7 @@ def totals(
     delta: float = 0.0,
     seed: int | str | None = None,
     key: Key | bytes | None = None,
-    ledger: Ledger | None = None,
+    ledger: Account | None = None,
     stream: str | None = None,
 ) -> Table:
     """Private totals of a column by window of time, and by key: :func:`aggregate` of its sums, of cells alone.
@@ -516,7 +515,7 @@ def counts(
     delta: float = 0.0,
     seed: int | str | None = None,
     key: Key | bytes | None = None,
-    ledger: Ledger | None = None,
+    ledger: Account | None = None,
     stream: str | None = None,
 ) -> Table:
     """Private numbers of rows by window of time, and by key: :func:`aggregate` of ``{"*": "count"}``.
@@ -550,7 +549,7 @@ def means(
     delta: float = 0.0,
     seed: int | str | None = None,
     key: Key | bytes | None = None,
-    ledger: Ledger | None = None,
+    ledger: Account | None = None,
     stream: str | None = None,
 ) -> Table:
     """Private means of a column by window of time, and by key: :func:`aggregate` of its means.

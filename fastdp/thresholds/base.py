@@ -22,6 +22,9 @@ from fastdp.noise.key import Key
 from fastdp.noise.words import Purpose, StreamId
 from fastdp.record import Real, parameter, record
 
+#: Values that choose theta, where a publisher names no number of them.
+DEFAULT_HOLDOUT = 65_536
+
 
 @dataclass(frozen=True)
 class ThresholdTask:

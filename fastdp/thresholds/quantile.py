@@ -18,10 +18,9 @@ import numpy as np
 from fastdp import validation
 from fastdp.data.column import as_column, as_floats
 from fastdp.errors import ParameterError
-from fastdp.guarantee import Guarantee, pure
+from fastdp.guarantee import Guarantee, exp_below, pure
 from fastdp.integer_grid import Grid
 from fastdp.kinds import Floats, Integers
-from fastdp.local.reports import exp_below
 from fastdp.noise.key import Key
 from fastdp.noise.words import Purpose, StreamId, word_at
 from fastdp.record import Choice, Flag, Kind, Real, parameter, record

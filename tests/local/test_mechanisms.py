@@ -29,18 +29,19 @@ from fastdp.local import (
     decode,
     encode,
     reports,
+    square_wave,
 )
 from fastdp.local.distribution import Distribution
 from fastdp.local.mechanisms import octave, octaves, ratios_at
 from fastdp.local.reports import MixtureDistribution, WindowDistribution, bit_distribution, window_distribution
+from fastdp.local.square_wave import range_errors
 from fastdp.noise.key import Key
 from fastdp.thresholds import SquareWave as Rule
-from fastdp.thresholds import ThresholdTask, square_wave
-from fastdp.thresholds.square_wave import range_errors
+from fastdp.thresholds import ThresholdTask
 from tests import stat
+from tests.local.test_square_wave import theta_of
 from tests.oracles import local
 from tests.shared import run_python
-from tests.thresholds.test_square_wave import theta_of
 
 MEANS = [
     (StochasticRounding, local.variance_rounding),

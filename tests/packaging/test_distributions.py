@@ -189,6 +189,33 @@ def test_importing_fastdp_loads_nothing_heavy() -> None:
     assert (KERNELS / "py.typed").exists()
 
 
+FAMILIES = {
+    "streams": ("streams", "thresholds", "perturbers", "smoothers"),
+    "tables": ("tables", "thresholds"),
+    "points": ("spatial", "counters"),
+    "local": ("local", "thresholds"),
+    "ledger": ("ledger",),
+}
+DOORS = {
+    "fastdp.ToPS(1.0, 10.0, threshold=5.0, seed=1).publish([1.0])": "streams",
+    "fastdp.PAK, fastdp.release, fastdp.release_many, fastdp.add_noise": "streams",
+    "fastdp.totals, fastdp.Windows, fastdp.plan": "tables",
+    "fastdp.PHDStream, fastdp.AdaptivePHDStream": "points",
+    "fastdp.ToPL, fastdp.local.Client": "local",
+    "fastdp.Ledger": "ledger",
+}
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_a_family_loads_no_other(door: str) -> None:
+    mine = FAMILIES[DOORS[door]]
+    others = [name for names in FAMILIES.values() for name in names if name not in mine]
+    loaded = run(f"import sys, fastdp; {door}; print(*(name for name in sys.modules if name.startswith('fastdp.')))")
+    folders = {name.split(".")[1] for name in loaded.split()}
+    assert mine[0] in folders
+    assert not folders & {*others}
+
+
 def test_streams_import_no_package_of_an_extra() -> None:
     program = """
 import sys, numpy as np, fastdp

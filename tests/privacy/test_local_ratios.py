@@ -9,6 +9,7 @@ from fractions import Fraction
 import mpmath
 import pytest
 
+from fastdp.guarantee import exp_below
 from fastdp.local import Hybrid, Piecewise, SquareWave, StochasticRounding
 from fastdp.local.reports import (
     WORDS,
@@ -16,7 +17,6 @@ from fastdp.local.reports import (
     ReportDistribution,
     WindowDistribution,
     bit_distribution,
-    exp_below,
     window_distribution,
 )
 from tests.oracles import local

@@ -11,11 +11,11 @@ import pytest
 import fastdp
 from fastdp.errors import DataError, ParameterError, StateError
 from fastdp.local import Distribution, Hybrid
+from fastdp.local.square_wave import range_errors
 from fastdp.noise import sampler, words
 from fastdp.noise.key import Key
 from fastdp.noise.words import Purpose, StreamId
 from fastdp.thresholds import Fixed, NoisyMax, PAKQuantile, SmoothQuantile, quantile
-from fastdp.thresholds.square_wave import range_errors
 from tests.noise_values import bound_key, tree_key
 from tests.oracles import binary_counter as oracle
 from tests.oracles import moving_average as moving_average

@@ -17,9 +17,10 @@ import numpy as np
 from fastdp import Key, local
 from fastdp.counters import Simple
 from fastdp.errors import AccuracyWarning
+from fastdp.guarantee import CONTEXT
 from fastdp.kinds import Floats, Integers
 from fastdp.local.mechanisms import Mechanism
-from fastdp.local.reports import CONTEXT, BitDistribution, MixtureDistribution, ReportDistribution, WindowDistribution
+from fastdp.local.reports import BitDistribution, MixtureDistribution, ReportDistribution, WindowDistribution
 from fastdp.spatial import Box, decomposition
 from fastdp.spatial.domains import CellParameters, encode
 from fastdp.thresholds import NoisyMax, PAKQuantile, ScaleFree, SmoothQuantile

@@ -227,7 +227,7 @@ class SquareWave:
     report_epsilon : float, optional
         Privacy loss of a report; by default the task's epsilon.
     objective : "corrected" or "paper"
-        See :func:`fastdp.thresholds.square_wave.range_errors`.
+        See :func:`fastdp.local.square_wave.range_errors`.
     method : "sw-w", "sw", "percentile" or "concave"
         EM with its tail pruned; EMS; the quantile of EMS; a log-concave estimate on the logarithmic scale.
     percentile : float

@@ -14,9 +14,9 @@ import pytest
 from fastdp import local
 from fastdp.errors import DataError
 from fastdp.local.distribution import Distribution, estimate
+from fastdp.local.square_wave import prune_tail, range_errors
 from fastdp.noise.key import Key
 from fastdp.thresholds import SquareWave, ThresholdTask
-from fastdp.thresholds.square_wave import prune_tail, range_errors
 from tests.oracles import square_wave_em as oracle
 
 

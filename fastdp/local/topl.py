@@ -32,6 +32,7 @@ from fastdp.local.encoding import as_bytes, read_messages
 from fastdp.local.mechanisms import LOCAL_EPSILON
 from fastdp.local.mechanisms import SquareWave as SquareWaveMechanism
 from fastdp.local.reports import MAX_START
+from fastdp.local.square_wave import Scale, SquareWave
 from fastdp.noise.key import Key
 from fastdp.record import Choice, Kind, Real, Whole, parameter, record
 from fastdp.releases.intervals import SumNoise
@@ -39,10 +40,7 @@ from fastdp.releases.release import Release
 from fastdp.state import codec
 from fastdp.state.driver import Publisher
 from fastdp.state.machine import Column, Machine, Transition, single_caller
-from fastdp.streams.parameters import DEFAULT_HOLDOUT
-from fastdp.thresholds import Fixed, SquareWave, ThresholdTask
-from fastdp.thresholds.base import as_rule
-from fastdp.thresholds.square_wave import Scale
+from fastdp.thresholds.base import DEFAULT_HOLDOUT, Fixed, ThresholdTask, as_rule
 
 #: What ToPL takes unless it is told otherwise.
 LOGARITHMIC = SquareWave(scale="logarithmic", method="concave")
