@@ -404,6 +404,17 @@ class Account(Protocol):
         """Budget set aside for the release in the block; BudgetError beyond a limit."""
 
 
+def check_charge(ledger: Account | None, stream: str | None, part: str | None = None) -> None:
+    """ParameterError for no ledger, for one without `stream`, or for `part` without a ledger."""
+    if ledger is None:
+        if part is not None:
+            raise validation.refusal("part", part, "None without a ledger")
+        return
+    validation.part("ledger", ledger, Account, "fastdp.ledger")
+    if stream is None:
+        raise validation.refusal("stream", None, "the name of the stream or table, because there is a ledger")
+
+
 def charge(
     released: Guarantee | Guaranteed,
     ledger: Account | None,
@@ -412,15 +423,8 @@ def charge(
     part: str | None = None,
     mechanism: object = None,
 ) -> AbstractContextManager[object]:
-    """Reserve the loss, if there is a ledger, for the release in the block; as :meth:`fastdp.Ledger.reserve`.
-
-    ParameterError also for a ledger without `stream`, or `part` without a ledger.
-    """
-    if ledger is None:
-        if part is not None:
-            raise validation.refusal("part", part, "None without a ledger")
+    """Reserve the loss, if there is a ledger, for the release in the block; as :meth:`fastdp.Ledger.reserve`."""
+    check_charge(ledger, stream, part)
+    if ledger is None or stream is None:
         return nullcontext()
-    validation.part("ledger", ledger, Account, "fastdp.ledger")
-    if stream is None:
-        raise ParameterError("stream = None: expected the name of the stream or table, because there is a ledger")
     return ledger.reserve(released, stream=stream, part=part, mechanism=mechanism)

@@ -228,13 +228,18 @@ def constructor(
     def decorate(start: Callable[[S, T, Any, Any], None]) -> Callable[Concatenate[S, P], None]:
         @functools.wraps(start)
         def construct(self: S, *args: Any, seed: object = None, key: object = None, **options: Any) -> None:
-            start(self, shared(made, *args, **options), seed, key)
+            named = dict(zip(names, args, strict=False))
+            if len(args) > len(names) or named.keys() & options.keys():
+                # Python's own error about the arguments.
+                made(*args, **options)
+            start(self, shared(made, **named, **options), seed, key)
 
         # Python's own errors about arguments name the public class.
         made.__init__.__qualname__ = start.__qualname__
         construct.record = made  # type: ignore[attr-defined]
         signature = inspect.signature(cast("Any", made).__init__)
         arguments = sorted(signature.parameters.values(), key=lambda each: (each.kind, each.name in ("seed", "key")))
+        names = [each.name for each in arguments if each.kind is each.POSITIONAL_OR_KEYWORD][1:]
         construct.__signature__ = signature.replace(parameters=arguments)  # type: ignore[attr-defined]
         return cast("Callable[Concatenate[S, P], None]", construct)
 
@@ -254,21 +259,21 @@ def _names(kind: type) -> tuple[str, ...]:
 _PLAIN = frozenset({bool, int, float, str, type(None)})
 
 
-def shared(make: Callable[..., T], *fields: object, warns: bool = False, **named: object) -> T:
-    """The record ``make(*fields, **named)``, reused for equal arguments.
+def shared(make: Callable[..., T], *, warns: bool = False, **fields: object) -> T:
+    """The record ``make(**fields)``, reused for equal fields in one order.
 
     It is reused if made of plain values and fastdp objects of them, and `make` never ``warns``.
     """
     if warns:
-        return make(*fields, **named)
+        return make(**fields)
     held: list[type] = []
-    for field in (*fields, *named.values()) if named else fields:
+    for field in fields.values():
         if type(field) not in _PLAIN:
             types = _types(field)
             if types is None:
-                return make(*fields, **named)
+                return make(**fields)
             held += types
-    return cast("T", _shared(tuple(held), make, *fields, **named))
+    return cast("T", _shared(tuple(held), make, **fields))
 
 
 def _types(part: object) -> list[type] | None:
@@ -286,8 +291,8 @@ def _frozen(kind: type) -> bool:
 
 
 @functools.lru_cache(maxsize=128, typed=True)
-def _shared(_types: tuple[type, ...], make: Callable[..., object], *fields: object, **named: object) -> object:
-    made = make(*fields, **named)
+def _shared(_types: tuple[type, ...], make: Callable[..., object], **fields: object) -> object:
+    made = make(**fields)
     # Slot for the record's encoding (fastdp.noise.key), which takes ten times as long as deriving a key.
     vars(made).setdefault("encoding", None)
     return made

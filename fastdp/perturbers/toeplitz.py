@@ -290,7 +290,9 @@ class Toeplitz:
             return None
         rates, weights = (tuple(each.tolist()) for each in found)
         return SumNoise(
-            *("correlated", per_step, resolution),
+            "correlated",
+            per_step,
+            resolution,
             gaussian=True,
             more=_sigma(self, 0, epsilon),
             rates=rates,

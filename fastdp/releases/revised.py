@@ -97,8 +97,19 @@ class RevisedStream:
         count, memory = self.totals.size, self.memory.copy()
         means, levels, whites, drifts, surprises = np.empty((5, count))
         revision.revise_blocks(
-            *(memory, self.shape, self._lengths, self.exponents, self.totals, self.places, explained),
-            *(means, levels, noises, whites, drifts, surprises),
+            memory,
+            self.shape,
+            self._lengths,
+            self.exponents,
+            self.totals,
+            self.places,
+            explained,
+            means,
+            levels,
+            noises,
+            whites,
+            drifts,
+            surprises,
         )
         if not count:
             # No block has closed: only the initial level is known.
@@ -180,8 +191,9 @@ class RevisedStream:
         levels = self._smoothed.levels.copy()
         levels[: self.totals.size] += self._smoothed.explained
         levels /= self.threshold
+        shape, lengths, exponents, totals = self.shape, self._lengths, self.exponents, self.totals
         level = revision.hidden_rates(
-            *(self.memory.copy(), self.shape, self._lengths, self.exponents, self.totals, self.places, levels, rates)
+            self.memory.copy(), shape, lengths, exponents, totals, self.places, levels, rates
         )
         differences = np.zeros(self.totals.size + 1)
         differences[1:-1] = np.diff(self._smoothed.means / self.threshold) ** 2
@@ -475,9 +487,16 @@ class _Model:
         self._errors = np.empty(self._lengths.size)
 
     def likelihood(self, variances: Floats, gains: Floats | None = None) -> float:
+        rates, start, spreads = self._state_spreads(variances)
         return wave_filter.filter_waves(
-            *(self._sums.totals, self._rows, self._sums.noises + variances[0] * self._lengths, self._gaps),
-            *(*self._state_spreads(variances), self._errors),
+            self._sums.totals,
+            self._rows,
+            self._sums.noises + variances[0] * self._lengths,
+            self._gaps,
+            rates,
+            start,
+            spreads,
+            self._errors,
             np.empty((0, self._rows.shape[1])) if gains is None else gains,
         )
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Literal
+from typing import Any, Literal
 
 from fastdp import validation
 from fastdp.data.column import Nonfinite
 from fastdp.errors import AccuracyWarning, ParameterError, warn
 from fastdp.noise.key import Key
-from fastdp.perturbers import Blocks, Hierarchy, Perturber
+from fastdp.perturbers import Blocks, Hierarchy
 from fastdp.record import shared
 from fastdp.smoothers import Exponential, Mean, Median, MovingAverage, Recent, Smoother
 from fastdp.streams.parameters import DEFAULT_RANGE, StreamParameters, as_blocks, composed
@@ -100,23 +100,28 @@ class ToPS(StreamPublisher):
     ) -> None:
         composition: StreamParameters = shared(
             _tops,
-            *(fan_out, prune, smoother, threshold, epsilon, bound, holdout, max_range, expected_length, every),
-            *(resolution, nonfinite, contributions),
+            fan_out=fan_out,
+            prune=prune,
+            smoother=smoother,
+            threshold=threshold,
+            epsilon=epsilon,
+            bound=bound,
+            holdout=holdout,
+            max_range=max_range,
+            expected_length=expected_length,
+            every=every,
+            resolution=resolution,
+            nonfinite=nonfinite,
+            contributions=contributions,
             warns=every is not None,
         )
         self._compose(composition, seed, key)
 
 
 def _tops(
-    fan_out: int,
-    prune: int | Literal["optimal"],
-    smoother: SmootherName | Smoother,
-    threshold: Threshold | float | None,
-    *rest: object,
+    *, fan_out: int, prune: int | Literal["optimal"], smoother: SmootherName | Smoother, **sizes: Any
 ) -> StreamParameters:
-    *sizes, resolution, nonfinite, contributions = rest
-    tree, predictor = Hierarchy(fan_out=fan_out, prune=prune), as_smoother(smoother)
-    return paced(threshold, tree, predictor, *sizes, resolution, nonfinite, None, contributions)  # type: ignore[arg-type]
+    return paced(perturber=Hierarchy(fan_out=fan_out, prune=prune), smoother=as_smoother(smoother), **sizes)
 
 
 def as_smoother(smoother: SmootherName | Smoother) -> Smoother:
@@ -199,10 +204,21 @@ class Adaptive(StreamPublisher):
         seed: int | str | None = None,
         key: Key | bytes | None = None,
     ) -> None:
-        rest = resolution, nonfinite, None, contributions, sensitivity, delta
-        blocks = as_blocks(perturber, delta)
         composition = paced(
-            threshold, blocks, None, epsilon, bound, holdout, max_range, expected_length, every, *rest
+            threshold=threshold,
+            perturber=as_blocks(perturber, delta),
+            smoother=None,
+            epsilon=epsilon,
+            bound=bound,
+            holdout=holdout,
+            max_range=max_range,
+            expected_length=expected_length,
+            every=every,
+            resolution=resolution,
+            nonfinite=nonfinite,
+            contributions=contributions,
+            sensitivity=sensitivity,
+            delta=delta,
         )
         self._compose(composition, seed, key)
 
@@ -221,18 +237,14 @@ UNITS = {name: size / 1e6 for name, size in {**FIXED, "d": DAY, "w": 7 * DAY}.it
 
 
 def paced(
-    threshold: Threshold | float | None,
-    perturber: Perturber,
-    smoother: Smoother | None,
-    epsilon: float,
-    bound: float | None,
+    *,
     holdout: int | None,
     max_range: int | None,
     expected_length: int | None,
     every: str | float | timedelta | None,
-    *rest: object,
+    **fields: Any,
 ) -> StreamParameters:
-    """Composition of a method's arguments; `rest`: fields of StreamParameters from ``resolution`` on."""
+    """Composition of a method's arguments; `fields` are the others of StreamParameters."""
     seconds = None if every is None else _seconds(every)
     length = None if seconds is None else max(1, int(min(PLANNED / seconds, 2.0**50)))
     if expected_length is not None:
@@ -240,7 +252,7 @@ def paced(
     longest = max_range if max_range is not None else min(DEFAULT_RANGE, length or DEFAULT_RANGE)
 
     def make(held: int | None) -> StreamParameters:
-        return composed(threshold, perturber, smoother, epsilon, bound, held, longest, *rest)
+        return composed(holdout=held, max_range=longest, **fields)
 
     made = make(holdout)
     if holdout is None and length is not None and made.threshold.uses_holdout:

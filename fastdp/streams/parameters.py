@@ -280,7 +280,8 @@ class StreamParameters:
             return SumNoise("blocks", per_threshold, self.grid.resolution, bounded=bounded, gaussian=self.gaussian)
         return SumNoise(
             "tree" if self.perturber.consistent else "nodes",
-            *(per_threshold, self.grid.resolution),
+            per_threshold,
+            self.grid.resolution,
             fan_out=plan.fan_out,
             levels=plan.levels,
             tree_blocks=plan.tree_blocks,
@@ -475,12 +476,12 @@ def approximated(
 # Equal publishers share one composition with its checks, guarantee and encoding for keys.
 
 
-def composed(threshold: object, perturber: Any, smoother: Any, *fields: Any) -> StreamParameters:
+def composed(*, threshold: object, perturber: object, **fields: Any) -> StreamParameters:
     """The composition with these fields, shared unless a renewal may warn."""
     if threshold is None:
-        threshold = default_threshold(perturber, fields[8] if len(fields) > 8 else None)
-    parts = threshold, perturber, smoother
-    return shared(StreamParameters, *parts, *fields, warns=len(fields) > 6 and fields[6] is not None)
+        threshold = default_threshold(perturber, fields.get("sensitivity"))
+    warns = fields.get("renewal") is not None
+    return shared(StreamParameters, threshold=threshold, perturber=perturber, **fields, warns=warns)
 
 
 def default_threshold(perturber: object, sensitivity: float | None = None, *, finished: bool = False) -> Threshold:
@@ -498,7 +499,7 @@ def default_threshold(perturber: object, sensitivity: float | None = None, *, fi
 
 def altered(composition: StreamParameters, **changes: Any) -> StreamParameters:
     """`composition` with other values of some fields."""
-    return composed(*(values_of(composition) | changes).values())
+    return composed(**values_of(composition) | changes)
 
 
 def as_blocks(perturber: Blocks | None, delta: float) -> Blocks:

@@ -126,8 +126,21 @@ class StreamPublisher(Publisher[StreamState]):
         seed: int | str | None = None,
         key: Key | bytes | None = None,
     ) -> None:
-        parts, size = (threshold, perturber, smoother), (epsilon, bound, holdout, max_range, resolution)
-        composition = composed(*parts, *size, nonfinite, renewal, contributions, sensitivity, delta)
+        composition = composed(
+            threshold=threshold,
+            perturber=perturber,
+            smoother=smoother,
+            epsilon=epsilon,
+            bound=bound,
+            holdout=holdout,
+            max_range=max_range,
+            resolution=resolution,
+            nonfinite=nonfinite,
+            renewal=renewal,
+            contributions=contributions,
+            sensitivity=sensitivity,
+            delta=delta,
+        )
         self._compose(composition, seed, key)
 
     def _compose(self, composition: StreamParameters, seed: int | str | None, key: Key | bytes | None) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 from fastdp import validation
 from fastdp.data.column import Nonfinite, as_column, as_floats, as_whole, check_size
 from fastdp.errors import AccuracyWarning, StateError, warn
-from fastdp.guarantee import Account, Guarantee, charge, remainder, sequential, square_remainder
+from fastdp.guarantee import Account, Guarantee, charge, check_charge, remainder, sequential, square_remainder
 from fastdp.kinds import Floats, Values
 from fastdp.noise.key import Key, stream_key
 from fastdp.perturbers.block_noise import Blocks, Focus, Total
@@ -122,6 +122,7 @@ def release(
     column = values if _is_list(values) else as_column(values, "values")
     size, blocks = len(column), Blocks(focus=focus, season=season)  # type: ignore[arg-type]
     secret, longest = Key.choose(seed, key), max(1, min(DEFAULT_RANGE, size))
+    check_charge(ledger, stream, part)
     if stream is not None:
         secret = stream_key(secret, stream)
     rule = None if threshold is None else as_rule("threshold", threshold)
@@ -193,8 +194,19 @@ class WholeStream:
         # Parameters are checked as the publisher's own are, with the full epsilon and no hold-out.
         # The key of the noise follows from the number, not from its type.
         bound = validation.positive("bound", bound)
-        sizes = bound, blocks, None, epsilon, bound, 0, max_range
-        whole = composed(*sizes, resolution, nonfinite, None, contributions, None, delta)
+        whole = composed(
+            threshold=bound,
+            perturber=blocks,
+            smoother=None,
+            epsilon=epsilon,
+            bound=bound,
+            holdout=0,
+            max_range=max_range,
+            resolution=resolution,
+            nonfinite=nonfinite,
+            contributions=contributions,
+            delta=delta,
+        )
         validation.part("threshold", self.threshold, Threshold, "fastdp.thresholds")
         self.epsilon, self.bound, self.max_range = whole.epsilon, bound, whole.max_range
         self.contributions, self.delta, self._whole = whole.contributions, whole.delta, whole

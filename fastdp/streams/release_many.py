@@ -388,7 +388,9 @@ class RowPass:
         if trees == 0:
             return np.empty((n, 1, 0), np.int64)
         rows = TreeRows(
-            *(c.plan, c.publish_epsilon, self.key),
+            plan=c.plan,
+            epsilon=c.publish_epsilon,
+            key=self.key,
             theta_steps=np.repeat(batch.steps, trees),
             streams=np.repeat(batch.streams, trees),
             trees=np.tile(np.arange(trees), n),

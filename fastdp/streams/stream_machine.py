@@ -152,7 +152,14 @@ class Schedule(Machine[StreamState]):
         c = self.composition
         if isinstance(c.perturber, Blocks):
             return AdaptiveBlocks(
-                *(c.plan, c.grid, c.perturber, c.publish_epsilon, key, c.max_range, c.warm_up, c.rises)
+                plan=c.plan,
+                grid=c.grid,
+                perturber=c.perturber,
+                epsilon=c.publish_epsilon,
+                key=key,
+                max_range=c.max_range,
+                warm_up=c.warm_up,
+                rises=c.rises,
             )
         withholds = c.renewal is not None and not c.renewal.share
         return FixedBlocks(c.plan, c.grid, c.perturber, c.smoother, c.publish_epsilon, key, withholds)

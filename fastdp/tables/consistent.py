@@ -149,7 +149,8 @@ def level_shares(windows: int, nodes: Sequence[int], levels: bool | None, *, gau
         return sum(map(math.log, variances)) if variances[0] <= most else math.inf
 
     # The score has several minima: some levels are better left to least squares.
-    spare = 1.0 if levels else 1.0 - GROWTH ** (-1.0 if gaussian else -0.5)
+    root = 1.0 if gaussian else 0.5
+    spare = 1.0 if levels else 1.0 - GROWTH**-root
     starts = []
     for chosen in itertools.product((False, True), repeat=len(listed) - 1):
         size = POINTS // (sum(chosen) + 1) if levels else int(spare * POINTS) // max(1, sum(chosen))

@@ -163,7 +163,9 @@ def values_of(statistics: Sequence[Statistic], bounds: object) -> list[tuple[str
 
 def names_of(name: str, given: object) -> tuple[str, ...]:
     """Column names from one, several or None; ParameterError if repeated or no text."""
-    listed = [] if given is None else [given] if isinstance(given, str) else given
+    if given is None:
+        return ()
+    listed = [given] if isinstance(given, str) else given
     if not isinstance(listed, (list, tuple)) or not all(isinstance(each, str) for each in listed):
         raise refusal(name, given, "the name of a column, or a list of names")
     if len(set(listed)) != len(listed):
@@ -248,7 +250,9 @@ def make_plan(
         raise refusal("delta", delta, "at least 0 and below 1")
     named = names_of("by", by)
     rule, rows = keys_of(named, keys, delta)
-    private = (keys if isinstance(keys, PrivateKeys) else PrivateKeys()) if rule == "private" else None
+    private = None
+    if rule == "private":
+        private = keys if isinstance(keys, PrivateKeys) else PrivateKeys()
     calendar, periods = None, None
     first, last = (0, 1) if time is None else (None, None)
     if time is not None:
@@ -428,13 +432,16 @@ def aggregate(
     time = _timed(time, every)
     values, entries = columns_of(asked)
     names = [*named, *([unit.column] if isinstance(unit, Person) else []), *entries]
-    source = open_source(frame, [*([] if time is None else [time.column]), *values, *names], names)
-    how = None if time is None else "unit" if time.unit else "format" if time.format else None
-    zone = check_types(source, None if time is None else time.column, values, names, how)
-    timed = None if time is None else replace(time, zone=time.zone or zone)
-    plan = make_plan(
-        *(asked, timed), epsilon=epsilon, unit=unit, bounds=bounds, by=by, keys=keys, delta=delta, levels=levels
-    )
+    if time is None:
+        source = open_source(frame, [*values, *names], names)
+        check_types(source, None, values, names, None)
+    else:
+        source = open_source(frame, [time.column, *values, *names], names)
+        how = "unit" if time.unit else "format"
+        zone = check_types(source, time.column, values, names, how if time.unit or time.format else None)
+        time = replace(time, zone=time.zone or zone)
+    options: Json = {"by": by, "keys": keys, "delta": delta, "levels": levels}
+    plan = make_plan(asked, time, epsilon=epsilon, unit=unit, bounds=bounds, **options)
     released = TableRelease(plan, source, secret.bind(plan))
     released.check()
     mechanism = {"class": "aggregate", "parameters": plan.describe()}

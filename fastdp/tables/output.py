@@ -209,9 +209,10 @@ def draw(sums: Released, answers: Answers, depth: int, path: str | Path | None, 
     statistics, windows, keys = sums.statistics, sums.edges.size - 1, sums.sizes[depth]
     if not windows:
         raise ParameterError("plot: the table holds no windows; expected at least one")
-    given = None if ax is None else list(np.ravel(ax)) if isinstance(ax, np.ndarray) else [ax]
-    given = list(ax) if isinstance(ax, (list, tuple)) else given
-    if given is not None:
+    given = None
+    if ax is not None:
+        several = ax.ravel() if isinstance(ax, np.ndarray) else ax
+        given = list(several) if isinstance(several, (np.ndarray, list, tuple)) else [ax]
         check_axes(*given)
     if not keys:
         return _without_keys(sums, path, ax)

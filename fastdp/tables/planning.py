@@ -191,8 +191,9 @@ def plan(
         listed = list(range(min(keys, MAX_KEYS)))
     if rows is not None and validation.positive("rows", rows) > MAX_ROWS:
         raise refusal("rows", rows, f"at most {MAX_ROWS:g}")
-    for value in mean.values() if isinstance(mean, Mapping) else [] if mean is None else [mean]:
-        validation.real("mean", value)
+    if mean is not None:
+        for value in mean.values() if isinstance(mean, Mapping) else [mean]:
+            validation.real("mean", value)
     time = None if every is None else Time("time", every, start="2001-01-01")
 
     by = None if listed is None else "key"
@@ -250,8 +251,9 @@ def _planned(
 def _steps(q: Quantity, rows: float, mean: float) -> int:
     low, high = q.ends
     value = min(max(mean, low), high) - q.centre * q.grid
-    each = 1.0 if q.name == "count" else value**2 + mean**2 if q.name == "square" else value
-    return round(rows * each / q.resolution)
+    if q.name == "square":
+        value = value**2 + mean**2
+    return round(rows * (1.0 if q.name == "count" else value) / q.resolution)
 
 
 def _expected(released: Released, answers: Answers, statistic: Statistic, known: bool) -> Expected:

@@ -48,8 +48,9 @@ class Bins:
     @property
     def _sides(self) -> tuple[float, float, int]:
         middle = min(max(0.0, self.low), self.high)
-        below = 0 if middle == self.low else BINS if middle == self.high else BINS // 2
-        return middle, math.log(SPREAD), below
+        if middle == self.low:
+            return middle, math.log(SPREAD), 0
+        return middle, math.log(SPREAD), BINS if middle == self.high else BINS // 2
 
     @cached_property
     def borders(self) -> Floats:

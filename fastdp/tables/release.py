@@ -78,7 +78,8 @@ def read_rows(
         who = None
         if plan.who is not None and persons is not None:
             who, named = persons.of(batch.column(plan.who))
-            present = named if present is None else present if named is None else present & named
+            if named is not None:
+                present = named if present is None else present & named
         if present is not None and not present.all() and (plan.time is None or plan.time.missing == "raise"):
             many = f"{np.count_nonzero(~present):,} of the {size:,} rows read with it"
             row = f"row {begin + int(np.argmin(present))} has no time or no person ({many})"
@@ -88,7 +89,9 @@ def read_rows(
             see_times(times if present is None else times[present])
         windows = times if plan.calendar is None else plan.calendar.numbers(times)
         listed = [column_values(batch.column(column.name), column) for column in plan.columns]
-        values = listed[0][None] if len(listed) == 1 else np.stack(listed) if listed else np.empty((0, size))
+        values = np.empty((0, size))
+        if listed:
+            values = np.stack(listed) if len(listed) > 1 else listed[0][None]
         if who is not None:
             counted = (codes >= 0) & plan.has(windows)
             present = counted if present is None else present & counted

@@ -474,7 +474,9 @@ def _columns(name: str, given: Any, wanted: Sequence[str], why: str) -> list[Any
         raise DataError(
             f"{name} is a {type(given).__name__}: expected a mapping with a column for each of {list(wanted)}"
         )
-    return [given[each] if mapped else [] if given is None else given for each in wanted]
+    if mapped:
+        return [given[each] for each in wanted]
+    return [[] if given is None else given for _ in wanted]
 
 
 def _same_length(name: str, found: int, n: int) -> None:
@@ -566,11 +568,21 @@ class Windows(Publisher[WindowsState]):
         time = replace(time, start=_text(time.start), stop=None, origin=_text(time.origin))
         pairs = [[each.column, each.kind] for each in asked]
         machine = WindowsMachine(
-            *(pairs, time, unit, epsilon, values_of(asked, bounds), by, keys, delta, _fixed(lateness))
+            statistics=pairs,
+            time=time,
+            unit=unit,
+            epsilon=epsilon,
+            bounds=values_of(asked, bounds),
+            by=by,
+            keys=keys,
+            delta=delta,
+            lateness=_fixed(lateness),
         )
         plan = machine.plan
         # As a state file holds them.
-        listed = [list(row) if len(plan.by) > 1 else row[0] for row in plan.keys] if plan.by else None
+        listed = None
+        if plan.by:
+            listed = [list(row) if len(plan.by) > 1 else row[0] for row in plan.keys]
         machine = replace(machine, by=list(plan.by) or None, keys=plan.private or listed)
         self._begin(machine, Key.choose(seed, key).bind(machine.plan))
 

@@ -235,21 +235,28 @@ def test_a_kept_encoding_gives_the_same_key(name: str) -> None:
     assert len(keys) == len(changes)
 
 
+def fields(threshold: Any, perturber: Any, smoother: Any = None, epsilon: float = 0.5) -> dict[str, Any]:
+    parts = {"threshold": threshold, "perturber": perturber, "smoother": smoother, "epsilon": epsilon}
+    sizes = {"bound": 100.0, "holdout": 200 if threshold.uses_holdout else 0, "max_range": 4096}
+    return {**parts, **sizes, "resolution": None, "nonfinite": "raise"}
+
+
 def test_equal_numbers_of_other_types_share_no_key() -> None:
     forty, strange = Fixed(40.0), Fixed(40.0)
     object.__setattr__(strange, "theta", 40)
-    rest = (Hierarchy(prune=0), None, 0.5, 64.0, 0, 64, None, "raise", None)
-    keys = [composed(rule, *rest).noise_key(SECRET) for rule in (forty, strange, forty, strange)]
+    keys = [
+        composed(**fields(rule, Hierarchy(prune=0))).noise_key(SECRET) for rule in (forty, strange, forty, strange)
+    ]
     assert keys[0] == keys[2] != keys[1] == keys[3]
-    made: list[tuple[Any, ...]] = []
+    seen: list[Any] = []
 
-    def make(*fields: Any) -> Any:
-        made.append(fields)
+    def make(value: Any) -> Any:
+        seen.append(value)
         return Recent()
 
     for value in (1, 1.0, True, 1, 1.0, True):
-        shared(make, value)
-    assert [type(each) for (each,) in made] == [int, float, bool]
+        shared(make, value=value)
+    assert [type(each) for each in seen] == [int, float, bool]
 
 
 def test_equal_publishers_warn_each_time() -> None:
@@ -273,15 +280,13 @@ def test_parts_that_may_change_are_encoded_each_time() -> None:
             return dict(vars(self))
 
     own = Own()
-    made = composed(Fixed(40.0), Hierarchy(prune=1), own, 0.5, 64.0, 0, 64, None, "raise", None)
+    made = composed(**fields(Fixed(40.0), Hierarchy(prune=1), own))
     before = made.noise_key(SECRET)
     assert made.noise_key(SECRET) == before
     vars(own)["weight"] = 2.0
     assert made.noise_key(SECRET) != before
     # Neither is a part plain that holds a tuple.
-    spread = [
-        composed(Fixed(40.0), Blocks(focus=(8, 16)), None, 0.5, 64.0, 0, 64, None, "raise", None) for _ in range(2)
-    ]
+    spread = [composed(**fields(Fixed(40.0), Blocks(focus=(8, 16)))) for _ in range(2)]
     assert spread[0] is not spread[1]
     # Nor are NumPy's numbers plain numbers.
     epsilons = [fastdp.ToPS(np.float64(0.5), 64.0, holdout=50, max_range=64) for _ in range(2)]
@@ -303,16 +308,13 @@ PARTS: dict[str, tuple[Any, Any, Any]] = {
 }
 
 
-def fields(parts: tuple[Any, Any, Any], epsilon: float = 0.5, delta: float = 0.0) -> tuple[Any, ...]:
-    return (*parts, epsilon, 100.0, 200, 4096, None, "raise", None, 1, None, delta)
-
-
 @pytest.mark.parametrize("secret", SECRETS.values(), ids=SECRETS)
 def test_a_shared_composition_has_the_keys_of_one_alone(secret: Key) -> None:
     """In any order, and again."""
     for parts in [*PARTS.values(), *reversed(PARTS.values())]:
         for epsilon in (0.5, 1, 1.0):
-            shared, alone = composed(*fields(parts, epsilon)), StreamParameters(*fields(parts, epsilon))
-            assert shared is composed(*fields(parts, epsilon))
+            given = fields(*parts, epsilon)
+            shared, alone = composed(**given), StreamParameters(**given)
+            assert shared is composed(**given)
             assert shared.noise_key(secret) == secret.bind(alone) == alone.noise_key(secret)
             assert shared.noise_keys([secret, secret]) == [alone.noise_key(secret)] * 2
