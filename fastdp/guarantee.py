@@ -11,11 +11,13 @@ from dataclasses import dataclass, replace
 from decimal import Context, Decimal
 from fractions import Fraction
 from functools import lru_cache, reduce
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from fastdp import validation
 from fastdp.errors import ParameterError
+from fastdp.record import put, values_of
 from fastdp.units import Times, UnitRows
+from fastdp.validation import refusal
 
 
 @dataclass(frozen=True)
@@ -74,18 +76,17 @@ class Guarantee:
     times: Times | None = None
 
     def __post_init__(self) -> None:
-        for name in _NUMBERS:
-            value = getattr(self, name)
+        for name, value in values_of(self, *_NUMBERS).items():
             if type(value) is not float or not value >= 0.0:
-                object.__setattr__(self, name, _amount(name, value))
-        for name in _TEXTS:
-            if not isinstance(value := getattr(self, name), str):
-                raise ParameterError(f"{name} = {validation.shown(value)}: expected a text")
+                put(self, **{name: _amount(name, value)})
+        for name, value in values_of(self, *_TEXTS).items():
+            if not isinstance(value, str):
+                raise validation.refusal(name, value, "a text")
         validation.flag("simulated", self.simulated)
         steps: object = self.derivation
         if not isinstance(steps, (list, tuple)) or not all(isinstance(step, str) for step in steps):
-            raise ParameterError(f"derivation = {validation.shown(steps)}: expected a list of texts")
-        object.__setattr__(self, "derivation", tuple(steps))
+            raise validation.refusal("derivation", steps, "a list of texts")
+        put(self, derivation=tuple(steps))
         if self.rows is None is self.times:
             return
         try:
@@ -94,8 +95,7 @@ class Guarantee:
             shown = f"rows = {validation.shown(self.rows)}, times = {validation.shown(self.times)}"
             wanted = "expected None, or column, number and period of rows; column, zone and two instants"
             raise ParameterError(f"{shown}: {wanted}") from None
-        object.__setattr__(self, "rows", rows)
-        object.__setattr__(self, "times", times)
+        put(self, rows=rows, times=times)
 
     def __str__(self) -> str:
         loss = self.cost
@@ -123,7 +123,7 @@ class Guarantee:
     def at_delta(self, delta: float) -> Guarantee:
         """The same guarantee with epsilon from rho at `delta`; ParameterError without rho."""
         if math.isinf(self.rho):
-            raise ParameterError(f"delta = {delta!r}: expected a guarantee with a rho, this one has none ({self})")
+            raise refusal("delta", delta, f"a guarantee with a rho, this one has none ({self})")
         delta = validation.probability("delta", delta)
         return replace(self, epsilon=zcdp_epsilon(self.rho, delta), delta=delta)
 
@@ -146,11 +146,11 @@ class Guarantee:
 
     def identity(self) -> dict[str, Any]:
         """Fields in a component's noise key."""
-        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.name != "times"}
+        return {name: value for name, value in values_of(self).items() if name != "times"}
 
     def to_dict(self) -> dict[str, Any]:
         """Fields as strict JSON allows them; infinity is ``"inf"``."""
-        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        fields = values_of(self)
         endless: dict[str, Any] = {name: "inf" for name in _NUMBERS if fields[name] == math.inf}
         return {**fields, **endless, "derivation": list(self.derivation)}
 
@@ -163,7 +163,7 @@ class Guarantee:
         """Guarantee of :meth:`to_dict`; ParameterError for a missing, unknown or wrong field."""
         known = [field.name for field in dataclasses.fields(cls)]
         if not isinstance(fields, Mapping) or set(fields) != set(known):
-            raise ParameterError(f"fields = {validation.shown(fields)}: expected a mapping with {', '.join(known)}")
+            raise refusal("fields", fields, f"a mapping with {', '.join(known)}")
         return cls(**{**fields, **{name: math.inf for name in _NUMBERS if fields[name] == "inf"}})
 
 
@@ -173,6 +173,8 @@ _MARGIN = 2.0**-30
 #: Fields that are floats, and texts.
 _NUMBERS = ("epsilon", "delta", "numeric_distance", "rho")
 _TEXTS = ("unit", "adjacency", "model", "arithmetic")
+#: Fields that guarantees which compose have in common.
+_SAME = ("unit", "adjacency", "model", "rows")
 
 
 def _amount(name: str, value: Any) -> float:
@@ -180,7 +182,7 @@ def _amount(name: str, value: Any) -> float:
         return math.inf
     number = validation.real(name, value)
     if number < 0.0:
-        raise ParameterError(f"{name} = {value!r}: expected at least 0")
+        raise refusal(name, value, "at least 0")
     return math.nextafter(number, math.inf) if number < value else number
 
 
@@ -190,7 +192,7 @@ def pure(epsilon: float, *derivation: str) -> Guarantee:
 
 
 def _merge(first: Guarantee, second: Guarantee, epsilon: float, delta: float) -> Guarantee:
-    if any(getattr(first, name) != getattr(second, name) for name in ("unit", "adjacency", "model", "rows")):
+    if values_of(first, *_SAME) != values_of(second, *_SAME):
         raise ValueError("guarantees with different units, adjacencies or models do not compose")
     return Guarantee(
         epsilon=epsilon,
@@ -264,7 +266,7 @@ def zcdp_loss(epsilon: float, delta: float) -> float:
     ParameterError for epsilon outside [2^-60, 2^60].
     """
     if not 2.0**-60 <= epsilon <= 2.0**60:
-        raise ParameterError(f"epsilon = {epsilon!r}: expected from 2^-60 to 2^60 with a delta")
+        raise refusal("epsilon", epsilon, "from 2^-60 to 2^60 with a delta")
     return math.sqrt(2.0 * zcdp_rho(epsilon, delta)) * (1.0 - _MARGIN)
 
 
@@ -387,6 +389,7 @@ def exp_below(exponent: Fraction | float) -> Fraction:
 # The guarantee of a release before a ledger, which is another family's: its releases know this protocol alone.
 
 
+@runtime_checkable
 class Guaranteed(Protocol):
     """A publisher or plan that states its guarantee."""
 

@@ -12,6 +12,7 @@ from functools import cached_property, lru_cache
 
 from fastdp import validation
 from fastdp.errors import ParameterError
+from fastdp.validation import refusal
 
 MAX_STEPS = 2**50
 #: The largest scale of noise the sampler takes (see ``docs/noise.md``, section 4).
@@ -138,7 +139,7 @@ def make_grid(
     the sampler is slow.  With hats the noise of `theta` reaches `reach` scales.
     """
     if not MIN_BOUND <= bound <= MAX_BOUND:
-        raise ParameterError(f"bound = {bound!r}: expected between {MIN_BOUND} and {MAX_BOUND}")
+        raise refusal("bound", bound, f"between {MIN_BOUND} and {MAX_BOUND}")
     step = None if resolution is None else validation.positive("resolution", resolution)
     # With boxes the grid does not depend on theta.
     return _proved_grid(
@@ -160,7 +161,7 @@ def _proved_grid(
     per_step = levels / Fraction(epsilon)
     if resolution is not None:
         if resolution > bound:
-            raise ParameterError(f"resolution = {resolution!r}: expected at most the bound, {bound!r}")
+            raise refusal("resolution", resolution, f"at most the bound, {bound!r}")
         grid = Grid(bound, resolution)
         problem = _shortfall(grid, per_step, max_range, levels, fan_out, theta, reach)
         if problem is not None:
@@ -199,7 +200,7 @@ def make_event_grid(sensitivity: float, resolution: float | None, epsilon: float
     noise would exceed 2^40.
     """
     if not MIN_BOUND <= sensitivity <= MAX_BOUND:
-        raise ParameterError(f"sensitivity = {sensitivity!r}: expected between {MIN_BOUND} and {MAX_BOUND}")
+        raise refusal("sensitivity", sensitivity, f"between {MIN_BOUND} and {MAX_BOUND}")
 
     def grid_of(step: float) -> EventGrid | None:
         steps = math.ceil(Fraction(sensitivity) / Fraction(step))

@@ -27,6 +27,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar, cast, dataclass_transfo
 from fastdp import validation
 from fastdp.errors import ParameterError
 from fastdp.kinds import Json
+from fastdp.validation import refusal
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -73,7 +74,7 @@ class Real(Kind):
         low = (self.above is None or number > self.above) and (self.least is None or number >= self.least)
         if low and (self.below is None or number < self.below) and (self.most is None or number <= self.most):
             return number
-        raise ParameterError(f"{name} = {validation.shown(value)}: expected {self.accepted}")
+        raise refusal(name, value, self.accepted)
 
     @property
     def accepted(self) -> str:
@@ -112,7 +113,7 @@ class Text(Kind):
         if isinstance(value, str) and validation.encodes(value) and self.least <= len(value) <= most:
             return value
         size = "" if self.longest is None else f"{self.least} to {self.longest} "
-        raise ParameterError(f"{name} = {validation.shown(value)}: expected a text of {size}Unicode characters")
+        raise refusal(name, value, f"a text of {size}Unicode characters")
 
 
 @dataclass(frozen=True)
@@ -139,7 +140,7 @@ class Numbers(Kind):
             except ParameterError:  # its message shows an entry
                 pass
         each = self.each.accepted.removeprefix("a number ")
-        raise ParameterError(f"{name} = {validation.shown(value)}: expected {self.count} numbers, each {each}")
+        raise refusal(name, value, f"{self.count} numbers, each {each}")
 
 
 @dataclass(frozen=True)
@@ -180,7 +181,7 @@ def record(made: type[T]) -> type[T]:
             if value is not None or not optional:
                 held = held_by(name, value)
                 if held is not value:
-                    object.__setattr__(self, name, held)
+                    put(self, **{name: held})
         if relate is not None:
             relate(self)
 
@@ -246,9 +247,15 @@ def constructor(
     return decorate
 
 
-def values_of(made: object) -> Json:
-    """Fields of a dataclass by name, unchanged."""
-    return {name: getattr(made, name) for name in _names(cast("type", type(made)))}
+def put(made: object, **fields: object) -> None:
+    """Store `fields` of a frozen dataclass; while it is made alone, in ``_check`` or ``__post_init__``."""
+    for name, value in fields.items():
+        object.__setattr__(made, name, value)
+
+
+def values_of(made: object, *names: str) -> Json:
+    """Fields of a dataclass by name, unchanged; or the attributes `names` of any object."""
+    return {name: getattr(made, name) for name in names or _names(cast("type", type(made)))}
 
 
 @functools.lru_cache(maxsize=256)

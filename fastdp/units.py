@@ -14,7 +14,7 @@ from fastdp import validation
 from fastdp.errors import ParameterError
 from fastdp.kinds import Duration
 from fastdp.record import Checked, Text, Whole, parameter, record
-from fastdp.validation import DAY, FIXED, split_duration
+from fastdp.validation import DAY, FIXED, refusal, split_duration
 
 MICROSECOND = timedelta(microseconds=1)
 #: Calendar units as (months, days).
@@ -35,7 +35,7 @@ def parse_length(name: str, length: object) -> tuple[str, int, int, int]:
     if unit in CALENDAR and count.denominator == 1 and 0 < count <= 10_000:
         months, days = CALENDAR[unit]
         return f"{count}{unit}", 0, int(count) * months, int(count) * days
-    raise ParameterError(f"{name} = {validation.shown(length)}: expected {ACCEPTED}")
+    raise refusal(name, length, ACCEPTED)
 
 
 def _fixed(microseconds: int) -> str:
@@ -51,7 +51,7 @@ def as_length(name: str, value: object) -> str:
 def as_name(name: str, value: object) -> str:
     """The name of a column; else ParameterError."""
     if not isinstance(value, str):
-        raise ParameterError(f"{name} = {validation.shown(value)}: expected the name of a column, a text")
+        raise refusal(name, value, "the name of a column, a text")
     return value
 
 
@@ -78,7 +78,7 @@ class Rows:
 
     def _check(self) -> None:
         if self.per is not None and self.k == 1:
-            raise ParameterError(f"per = {self.per!r}: expected k above 1, or a Person; one row lies in one period")
+            raise refusal("per", self.per, "k above 1, or a Person; one row lies in one period")
 
 
 @record
@@ -339,9 +339,7 @@ def normal_name(field: str, value: object) -> str:
     for at, character in enumerate(given):
         if ord(character) in UNSEEN:
             found = f"U+{ord(character):04X} at {at}"
-            raise ParameterError(
-                f"{field} = {validation.shown(given)}: expected characters that can be seen, got {found}"
-            )
+            raise refusal(field, given, f"characters that can be seen, got {found}")
     return given
 
 

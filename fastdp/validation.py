@@ -72,7 +72,7 @@ def kinds(name: str, value: object, accepted: Sequence[tuple[Callable[[object], 
     """ParameterError unless `value` passes a test in `accepted`, given with words."""
     if not any(takes(value) for takes, _ in accepted):
         words = dict.fromkeys(said for _, said in accepted)
-        raise ParameterError(f"{name} = {shown(value)}: expected {' or '.join(words)}")
+        raise refusal(name, value, " or ".join(words))
 
 
 def accepted(annotation: str) -> list[tuple[Callable[[object], bool], str]] | None:
@@ -87,13 +87,13 @@ def real(name: str, value: object) -> float:
     """`value` as a finite float, no bool or text."""
     # By type first: isinstance with an abstract class takes ten times as long.
     if type(value) not in (float, int) and (isinstance(value, bool) or not isinstance(value, Real)):
-        raise ParameterError(f"{name} = {shown(value)}: expected a real number, got {type(value).__name__}")
+        raise refusal(name, value, f"a real number, got {type(value).__name__}")
     try:
         number = float(cast("float", value))
     except OverflowError:
         number = math.inf
     if not math.isfinite(number):
-        raise ParameterError(f"{name} = {shown(value)}: expected a finite number")
+        raise refusal(name, value, "a finite number")
     return number
 
 
@@ -101,7 +101,7 @@ def positive(name: str, value: object) -> float:
     """`value` as a finite float above 0."""
     number = real(name, value)
     if number <= 0.0:
-        raise ParameterError(f"{name} = {shown(value)}: expected a number above 0")
+        raise refusal(name, value, "a number above 0")
     return number
 
 
@@ -109,7 +109,7 @@ def probability(name: str, value: object) -> float:
     """`value` as a float in (0, 1)."""
     number = real(name, value)
     if not 0.0 < number < 1.0:
-        raise ParameterError(f"{name} = {shown(value)}: expected above 0 and below 1")
+        raise refusal(name, value, "above 0 and below 1")
     return number
 
 
@@ -129,7 +129,7 @@ def integer(name: str, value: object, low: int, high: int | None = None) -> int:
         number = None
     if number is None or number < low or (high is not None and number > high):
         accepted = f"a whole number of at least {low}" + ("" if high is None else f" and at most {high}")
-        raise ParameterError(f"{name} = {shown(value)}: expected {accepted}")
+        raise refusal(name, value, accepted)
     return number
 
 
@@ -137,7 +137,7 @@ def flag(name: str, value: object) -> bool:
     """`value` as bool."""
     # By name, so that NumPy's bool_ counts without an import.
     if not isinstance(value, bool) and type(value).__name__ not in ("bool_", "bool"):
-        raise ParameterError(f"{name} = {shown(value)}: expected True or False")
+        raise refusal(name, value, "True or False")
     return bool(value)
 
 
@@ -146,7 +146,7 @@ def part(name: str, value: object, kind: type, module: str) -> None:
     missing = sorted(member for member in vars(kind) if member[0] != "_" and not hasattr(value, member))
     if isinstance(value, type) or missing:
         lacking = "it is a class" if isinstance(value, type) else f"it lacks {', '.join(missing)}"
-        raise ParameterError(f"{name} = {shown(value)}: expected an object from {module} ({lacking})")
+        raise refusal(name, value, f"an object from {module} ({lacking})")
 
 
 #: Test and words for each type in an annotation.
@@ -181,13 +181,13 @@ def path(name: str, value: object) -> str:
             return text
     except (TypeError, UnicodeError):
         pass
-    raise ParameterError(f"{name} = {shown(value)}: expected the path of a file or folder, without NUL characters")
+    raise refusal(name, value, "the path of a file or folder, without NUL characters")
 
 
 def pair(name: str, value: object) -> tuple[Any, Any]:
     """Both entries of a list or tuple."""
     if not isinstance(value, (list, tuple)) or len(value) != 2:
-        raise ParameterError(f"{name} = {shown(value)}: expected two entries")
+        raise refusal(name, value, "two entries")
     return value[0], value[1]
 
 
@@ -197,14 +197,14 @@ def ends(name: str, value: object) -> tuple[float, float]:
     try:
         return real(name, low), real(name, high)
     except ParameterError:  # its message shows an entry
-        raise ParameterError(f"{name} = {shown(value)}: expected two finite numbers") from None
+        raise refusal(name, value, "two finite numbers") from None
 
 
 def choice(name: str, value: object, accepted: Sequence[str]) -> str:
     """`value`, if one of the `accepted` names."""
     if not isinstance(value, str) or value not in accepted:
         listed = ", ".join(repr(option) for option in accepted)
-        raise ParameterError(f"{name} = {shown(value)}: expected one of {listed}")
+        raise refusal(name, value, f"one of {listed}")
     return value
 
 

@@ -1,4 +1,4 @@
-"""The double loop of ToPS Appendix B, compiled: what ``divide_pairs`` replaces."""
+"""The double loop of ToPS Appendix B, compiled: what ``smooth_sensitivity`` replaces."""
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from fastdp_kernels.streams.threshold_choice import LEAST, SLACK, _at
 def scan_pairs(values: np.ndarray, bound: int, rank: int, decay: np.ndarray) -> float:
     """Smooth sensitivity by the double loop of ToPS Appendix B: O(m^2), with the early stop.
 
-    Arguments as for ``divide_pairs``; a result in grid steps, at least LEAST.
+    Arguments as for ``smooth_sensitivity``; a result in grid steps, at least LEAST.
     """
     best = LEAST
     for k in range(values.size + 2):

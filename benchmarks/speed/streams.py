@@ -18,7 +18,7 @@ from fastdp.noise import Key, discrete_laplace
 from fastdp.noise.words import Purpose, StreamId, WordStream
 from fastdp.perturbers import Hierarchy
 from fastdp.thresholds import NoisyMax, ThresholdTask
-from fastdp_kernels.streams.threshold_choice import divide_pairs
+from fastdp_kernels.streams import threshold_choice
 from fastdp_lab.queries import random_ranges
 
 SCALES = {"1": 1.0, "10": 10.0, "10^3": 1e3, **{f"2^{k}": 2.0**k for k in (22, 34, 36, 44)}}
@@ -94,7 +94,7 @@ def smooth_sensitivity() -> Group:
     inputs = {name: make() for name, make in HOLDOUTS.items()}
     return Group(
         "smooth sensitivity",
-        {name: lambda task=task: divide_pairs(*task) for name, task in inputs.items()},
+        {name: lambda task=task: threshold_choice.smooth_sensitivity(*task) for name, task in inputs.items()},
         slow={f"{name}, the papers' scan": lambda task=task: scan_pairs(*task) for name, task in inputs.items()},
     )
 

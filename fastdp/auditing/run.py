@@ -11,6 +11,7 @@ import inspect
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from operator import methodcaller
 from typing import Any, Protocol, TypeAlias, cast
 
 import numpy as np
@@ -20,10 +21,11 @@ from fastdp import validation
 from fastdp.auditing.events import Event, Statistic, choose_events, epsilon_at_least, make_features
 from fastdp.data.column import as_array, kind_of
 from fastdp.errors import DataError, ParameterError, warn
-from fastdp.guarantee import Guarantee
+from fastdp.guarantee import Guarantee, Guaranteed
 from fastdp.kinds import Array, Floats
 from fastdp.noise.key import Key
 from fastdp.record import Real
+from fastdp.validation import refusal
 
 #: Runs in one call of ``draw_trials``, and runs in one batch of other mechanisms.
 BATCH, SLOW_BATCH = 2**17, 256
@@ -59,13 +61,14 @@ class Publishing:
 
     def __init__(self, factory: Callable[[int], object], method: str = "publish") -> None:
         if not callable(factory):
-            raise ParameterError(f"factory = {validation.shown(factory)}: expected a callable that takes a seed")
+            raise refusal("factory", factory, "a callable that takes a seed")
         self._factory = factory
         self._method = method
-        self.guarantee: Guarantee | None = getattr(factory(0), "guarantee", None)
+        made = factory(0)
+        self.guarantee = made.guarantee if isinstance(made, Guaranteed) else None
 
     def __call__(self, data: object, seed: int) -> object:
-        return getattr(self._factory(seed), self._method)(data)
+        return methodcaller(self._method, data)(self._factory(seed))
 
 
 Mechanism: TypeAlias = Callable[..., object] | TrialMechanism
@@ -385,9 +388,8 @@ def _warn_of_a_seed(mechanism: Mechanism, learned: tuple[Floats, Floats]) -> Non
 
 
 def _claim(mechanism: Mechanism, epsilon: float | None, delta: float | None) -> tuple[float | None, float]:
-    guarantee = getattr(mechanism, "guarantee", None)
-    if not isinstance(guarantee, Guarantee):
-        guarantee = None
+    stated: object = mechanism.guarantee if isinstance(mechanism, Guaranteed) else None
+    guarantee = stated if isinstance(stated, Guarantee) else None
     claim = None if guarantee is None else guarantee.epsilon
     if epsilon is not None:
         claim = Real(least=0.0).check("epsilon", epsilon)
@@ -404,7 +406,7 @@ def _statistics(
         return []
     listed: list[Any] = list(events) if isinstance(events, Sequence) else [events]
     if not listed or not all(callable(statistic) for statistic in listed):
-        raise ParameterError(f"events = {validation.shown(events)}: expected 'auto' or callables on outputs")
+        raise refusal("events", events, "'auto' or callables on outputs")
     return [(getattr(f, "__name__", f"statistic {i}"), _checked(f)) for i, f in enumerate(listed)]
 
 

@@ -18,6 +18,7 @@ from fastdp.kinds import Json
 from fastdp.ledger import Entry, Ledger, Reservation
 from fastdp.ledger.ledger import in_words
 from fastdp.noise.key import read_ledger_key
+from fastdp.record import values_of
 
 if TYPE_CHECKING:
     from fastdp.cli.resume import Resume
@@ -156,8 +157,8 @@ class Account:
         """The ledger options; click.UsageError if one lacks another."""
         made = cls(**{"part": None, **fields_of(cls, options)})
         if made.ledger is None:
-            for name in ("part", "limit", "limit_delta", "ledger_key_file"):
-                if getattr(made, name) is not None:
+            for name, value in values_of(made, "part", "limit", "limit_delta", "ledger_key_file").items():
+                if value is not None:
                     raise click.UsageError(f"--{name.replace('_', '-')} needs --ledger.")
         elif made.stream is None:
             raise click.UsageError("--ledger needs --stream, the name of the stream whose budget is spent.")

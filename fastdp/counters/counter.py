@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import ClassVar, Protocol
+from typing import ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -45,9 +45,25 @@ class Counter(Protocol):
         """Take back open noise of sums that stop being active, as :meth:`step`; the state is then 0."""
 
 
+@runtime_checkable
+class CheckedCounter(Protocol):
+    """Counter that validates rows from a file."""
+
+    def check(self, state: Integers) -> None:
+        """ValueError for rows that no steps can lead to."""
+
+
+@runtime_checkable
+class OpenCounter(Protocol):
+    """Counter that knows the variance of its sums."""
+
+    def open_draws(self, steps: int) -> int:
+        """Number of draws in a sum released after so many steps."""
+
+
 def check_rows(counter: Counter, state: Integers) -> None:
     """ValueError for rows, int64[n, width], of a state file that `counter` refuses, if it has ``check(state)``."""
-    if hasattr(counter, "check"):
+    if isinstance(counter, CheckedCounter):
         counter.check(state)
 
 

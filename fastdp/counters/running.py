@@ -20,11 +20,12 @@ from fastdp.noise import sampler
 from fastdp.noise.binding import check_chain, step_key
 from fastdp.noise.key import Key
 from fastdp.noise.words import Purpose, StreamId
-from fastdp.record import Checked, Keyed, PartOf, Real, Whole, constructor, parameter, record
+from fastdp.record import Checked, Keyed, PartOf, Real, Whole, constructor, parameter, record, values_of
 from fastdp.state import codec
 from fastdp.state.codec import expect
 from fastdp.state.driver import Publisher
 from fastdp.state.machine import Machine, Transition, single_caller
+from fastdp.validation import refusal
 
 #: Larger increments are refused: sums of a million of them still fit an int64.
 LARGEST = 2**40
@@ -233,7 +234,7 @@ class SelectiveState:
 
 def _as_counters(name: str, given: object) -> tuple[Counter, ...]:
     if not isinstance(given, (list, tuple)) or any(isinstance(each, (str, float)) for each in given):
-        raise ParameterError(f"{name} = {validation.shown(given)}: expected a list of fastdp.counters")
+        raise refusal(name, given, "a list of fastdp.counters")
     validation.integer(f"len({name})", len(given), 1)
     for counter in given:
         validation.part("counter", counter, Counter, "fastdp.counters")
@@ -282,8 +283,8 @@ class SelectiveMachine(Machine[SelectiveState], Keyed):
         return Transition(following, lambda: selected, drawn={"choice": chosen})
 
     def describe(self) -> Json:
-        names = ("counters", "epsilon", "dimension")
-        return {name: codec.describe_part(getattr(self, name), self.PARTS) for name in names}
+        fields = values_of(self, "counters", "epsilon", "dimension")
+        return {name: codec.describe_part(value, self.PARTS) for name, value in fields.items()}
 
     def unpack(self, packed: Json, key: Key) -> SelectiveState:
         state, choice = super().unpack(packed, key), packed.get("choice")

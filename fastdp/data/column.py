@@ -158,7 +158,7 @@ def _as_numpy(values: object, name: str) -> Array:
             return _from_polars(values, name)
         if (array := numpy_of(values)) is not values:
             return _as_numpy(array, name)
-        if hasattr(values, "__arrow_c_stream__") or hasattr(values, "__arrow_c_array__"):
+        if exports_arrow(values):
             return _from_arrow(values, name)
         if hasattr(values, "__next__"):
             raise _refused(name, f"is a {type(values).__name__}", " (call list() on it first)")
@@ -166,6 +166,11 @@ def _as_numpy(values: object, name: str) -> Array:
     if array is None:
         raise _refused(name, f"is a {type(values).__name__} that is no array (ragged?)")
     return _objects_to_floats(array)
+
+
+def exports_arrow(values: object) -> bool:
+    """True for columns and tables that Arrow can read without a copy."""
+    return hasattr(values, "__arrow_c_stream__") or hasattr(values, "__arrow_c_array__")
 
 
 def homes_of(values: object) -> set[str]:

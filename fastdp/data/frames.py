@@ -17,6 +17,7 @@ from fastdp.data.column import (
     as_array,
     as_column,
     as_floats,
+    exports_arrow,
     homes_of,
     is_in_order,
     is_number,
@@ -88,7 +89,7 @@ def as_rows(streams: object, offsets: object = None) -> StreamRows:
     if isinstance(streams, (list, tuple)):
         columns = [as_column(stream, f"streams[{i}]") for i, stream in enumerate(streams)]
         return StreamRows(columns, None, np.array([column.size for column in columns], np.int64))
-    if hasattr(streams, "__arrow_c_stream__") or hasattr(streams, "__arrow_c_array__"):
+    if exports_arrow(streams):
         return _from_arrow(streams)
     shape = f" of shape {streams.shape}" if isinstance(streams, np.ndarray) else ""
     raise DataError(f"streams is a {type(streams).__name__}{shape}: expected {ACCEPTED_ROWS}")

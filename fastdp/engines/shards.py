@@ -21,6 +21,7 @@ from fastdp.state import atomic_files
 from fastdp.state.atomic_files import atomic_file
 from fastdp.streams.fleet import Fleet
 from fastdp.streams.ids import as_ids
+from fastdp.streams.stream_machine import Schedule
 
 #: Rows that publish, and their values.
 Published: TypeAlias = tuple[Indices, Floats]
@@ -162,8 +163,9 @@ class Shards(ABC):
         numbers = as_floats(as_column(values, "values"))
         # Before any shard consumes its rows; each of them checks again.
         wrong = ~np.isfinite(numbers)
-        composition = getattr(self.job.machine, "composition", None)
-        if getattr(composition, "nonfinite", "raise") == "raise" and wrong.any():
+        machine = self.job.machine
+        refuses = not isinstance(machine, Schedule) or machine.composition.nonfinite == "raise"
+        if refuses and wrong.any():
             raise DataError(f"{entry_at('values', wrong, NOT_FINITE)}; expected finite values")
         found = as_ids(ids, len(numbers))
         owners = Fleet.part_of(found, self.shards)

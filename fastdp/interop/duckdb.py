@@ -12,6 +12,7 @@ from fastdp.errors import BudgetError, ParameterError
 from fastdp.guarantee import Account, Guarantee, charge
 from fastdp.noise.key import Key
 from fastdp.streams.add_noise import VectorNoise
+from fastdp.validation import refusal
 
 Kind = Literal["BIGINT", "DOUBLE"]
 
@@ -71,7 +72,7 @@ def register(
     if not hasattr(connection, "create_function"):
         raise ParameterError(f"connection is a {type(connection).__name__}: expected a DuckDB connection")
     if not str(name).isidentifier():
-        raise ParameterError(f"name = {validation.shown(name)}: expected a name that SQL takes without quotes")
+        raise refusal("name", name, "a name that SQL takes without quotes")
     noise = VectorNoise(
         validation.positive("sensitivity", sensitivity),
         validation.positive("epsilon", epsilon),

@@ -16,7 +16,7 @@ from fastdp import validation
 from fastdp.errors import ParameterError, StateError
 from fastdp.guarantee import Guarantee
 from fastdp.kinds import Json
-from fastdp.record import Text, parameter, record, values_of
+from fastdp.record import Text, parameter, put, record, values_of
 from fastdp.units import LONGEST_NAME, NAME, Times, UnitRows, normal_name
 
 LONGEST_NOTE = 2000
@@ -93,7 +93,7 @@ class Entry:
         if self.start is not None or self.stop is not None:
             start = 0 if self.start is None else validation.integer("start", self.start, 0, LAST - 1)
             stop = None if self.stop is None else validation.integer("stop", self.stop, start + 1, LAST)
-            vars(self).update(start=start, stop=stop)
+            put(self, start=start, stop=stop)
 
     @property
     def counts(self) -> bool:
@@ -117,7 +117,7 @@ class Entry:
 
     def to_line(self) -> Json:
         """Its line, without the state; floats as shortest decimals."""
-        return {name: getattr(self, name) for name in _IN_LINE} | {"guarantee": self.guarantee.to_dict()}
+        return values_of(self, *_IN_LINE) | {"guarantee": self.guarantee.to_dict()}
 
     @classmethod
     def from_line(cls, line: Json, state: str) -> Entry:
@@ -131,7 +131,7 @@ class Entry:
         """Entry as its line reads back, names in normal form C; ParameterError for contents that no line may have."""
         part = None if self.part is None else normal_name("part", self.part)
         guarantee, stream = _plain_guarantee(self.guarantee), normal_name("stream", self.stream)
-        plain = {**vars(self), "stream": stream, "part": part, "guarantee": guarantee.to_dict()}
+        plain = {**values_of(self), "stream": stream, "part": part, "guarantee": guarantee.to_dict()}
         try:
             line = json.dumps(plain, ensure_ascii=False, allow_nan=False)
             if len(line.encode()) > LONGEST_ENTRY or _depth(line) > DEEPEST:
@@ -176,7 +176,8 @@ def _plain_guarantee(guarantee: object) -> Guarantee:
     if not isinstance(guarantee, Guarantee):
         wanted = "expected a fastdp.Guarantee, or a publisher that has one"
         raise ParameterError(f"guarantee = {validation.shown(guarantee)}: {wanted}")
-    fields = {field.name: getattr(guarantee, field.name) for field in dataclasses.fields(Guarantee)}
+    # Of a subclass the same fields.
+    fields = values_of(guarantee, *(field.name for field in dataclasses.fields(Guarantee)))
     for name in ("unit", "adjacency", "model", "arithmetic"):
         NAME.check(name, fields[name])
     validation.real("numeric_distance", fields["numeric_distance"])

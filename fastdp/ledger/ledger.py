@@ -21,6 +21,7 @@ from fastdp.ledger.store import ENDS, ENTERS, LedgerState, Store, Verification, 
 from fastdp.noise.key import Key
 from fastdp.record import Text
 from fastdp.units import Period, Times, normal_name, parse_length, shown_time
+from fastdp.validation import refusal
 
 
 class Ledger:
@@ -99,7 +100,7 @@ class Ledger:
         """
         asked = Entry(0, "", stream, Guarantee(0.0), part, start, stop, None, "", "spent").checked()
         if times is not None and not isinstance(times, Times):
-            raise ParameterError(f"times = {validation.shown(times)}: expected Times of fastdp.units")
+            raise refusal("times", times, "Times of fastdp.units")
         region = Region(asked.part, asked.start, asked.stop) if times is None else Region.at(times)
         with self._store.transaction(write=False) as state:
             return self._left(state, asked.stream, region)
@@ -195,7 +196,7 @@ class Ledger:
             Naming the wrong line or table, or if no line has the seal.
         """
         if head is not None and len(Text(64).check("head", head)) < 16:
-            raise ParameterError(f"head = {validation.shown(head)}: expected a seal, 16 to 64 hexadecimal digits")
+            raise refusal("head", head, "a seal, 16 to 64 hexadecimal digits")
         return self._store.verify(None if head is None else head.lower())
 
     def spend(

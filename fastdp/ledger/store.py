@@ -26,13 +26,14 @@ from pathlib import Path
 from urllib.parse import quote
 
 from fastdp import validation
-from fastdp.errors import ParameterError, StateError
+from fastdp.errors import StateError
 from fastdp.kinds import Json
 from fastdp.ledger import odometer
 from fastdp.ledger.entry import Entry
 from fastdp.ledger.odometer import Budget
 from fastdp.noise.key import Key
 from fastdp.state.atomic_files import sync_folder, write_owned
+from fastdp.validation import refusal
 
 FORMAT = 2
 #: "fdpL" marks the file as a ledger.
@@ -106,7 +107,7 @@ class LedgerState:
         elif kind == "limit":
             named = budget(epsilon=line.get("epsilon"), delta=line.get("delta"))
             # Amounts that a line does not name stay unchanged; null is "no limit".
-            amounts = [getattr(named, name) if name in line else None for name in Budget._fields]
+            amounts = [amount if name in line else None for name, amount in named._asdict().items()]
             self.db.execute(
                 "INSERT INTO limits VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET "
                 "epsilon = coalesce(excluded.epsilon, epsilon), delta = coalesce(excluded.delta, delta)",
@@ -189,7 +190,7 @@ def ending(reserved: Entry, stop: object) -> int | None:
     if stop is None:
         return reserved.stop
     if reserved.start is None:
-        raise ParameterError(f"stop = {validation.shown(stop)}: expected None, because the reservation has no start")
+        raise refusal("stop", stop, "None, because the reservation has no start")
     return validation.integer("stop", stop, reserved.start + 1, reserved.stop)
 
 
@@ -199,7 +200,7 @@ def budget(**named: float | None) -> Budget:
     for name, value in named.items():
         amount = math.inf if value is None else validation.real(name, value)
         if amount < 0.0:
-            raise ParameterError(f"{name} = {value!r}: expected at least 0, or None for no limit")
+            raise refusal(name, value, "at least 0, or None for no limit")
         amounts.append(amount)
     return Budget(*amounts)
 

@@ -32,6 +32,7 @@ from fastdp.record import Kind, Whole, parameter, record
 from fastdp.state import codec
 from fastdp.state.driver import Publisher
 from fastdp.state.machine import Machine, Transition, single_caller
+from fastdp.validation import refusal
 
 if TYPE_CHECKING:
     from fastdp.local.distribution import Distribution, EstimateOptions, Method
@@ -287,9 +288,7 @@ class HistogramMachine(CollectorMachine[SquareWave]):
 
     def _check(self) -> None:
         if not isinstance(self.mechanism, SquareWave):
-            raise ParameterError(
-                f"mechanism = {validation.shown(self.mechanism)}: expected a fastdp.local.SquareWave"
-            )
+            raise refusal("mechanism", self.mechanism, "a fastdp.local.SquareWave")
 
     def zeros(self) -> Integers:
         return np.zeros(self.bins, np.int64)
@@ -344,9 +343,7 @@ class SumMachine(CollectorMachine[MeanMechanism]):
 
     def _check(self) -> None:
         if not isinstance(self.mechanism, MeanMechanism):
-            raise ParameterError(
-                f"mechanism = {validation.shown(self.mechanism)}: expected StochasticRounding, Piecewise or Hybrid"
-            )
+            raise refusal("mechanism", self.mechanism, "StochasticRounding, Piecewise or Hybrid")
 
     def zeros(self) -> Integers:
         return np.zeros((self.slots, len(self.mechanism.distribution.terms()), 2), np.int64)

@@ -14,10 +14,11 @@ import numpy as np
 
 from fastdp import validation
 from fastdp.data import column
-from fastdp.errors import DataError, ParameterError
+from fastdp.errors import DataError
 from fastdp.kinds import Floats, Integers, Values
 from fastdp.local.mechanisms import octave, ratios_at
 from fastdp.local.reports import WindowDistribution
+from fastdp.validation import refusal
 
 if TYPE_CHECKING:
     from fastdp_kernels.local.band_matrix import Band
@@ -94,7 +95,7 @@ class Distribution:
         """Smallest v with a share of at least q in [0, 1] up to it."""
         share = validation.real("q", q)
         if not 0.0 <= share <= 1.0:
-            raise ParameterError(f"q = {validation.shown(q)}: expected a share from 0 to 1")
+            raise refusal("q", q, "a share from 0 to 1")
         below = np.cumsum(self.frequencies)
         share *= float(below[-1])
         i = int(np.searchsorted(below, share))
@@ -164,7 +165,7 @@ def estimate(
     steps = validation.integer("max_iterations", max_iterations, 1, 2**40)
     left, right = validation.real("low", low), validation.real("high", high)
     if not left < right:
-        raise ParameterError(f"high = {validation.shown(high)}: expected a number above low, {left!r}")
+        raise refusal("high", high, f"a number above low, {left!r}")
     budget = validation.positive("epsilon", epsilon)
     usual = TOLERANCE * (math.exp(min(budget, 700.0)) if method == "em" else 1.0)
     least = usual if tolerance is None else validation.positive("tolerance", tolerance)

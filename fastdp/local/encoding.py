@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from fastdp import validation
 from fastdp.data import column
-from fastdp.errors import DataError, FastDPError, ParameterError
+from fastdp.errors import DataError, FastDPError
 from fastdp.kinds import NumberColumn
+from fastdp.validation import refusal
 
 if TYPE_CHECKING:
     from fastdp.local.mechanisms import Mechanism
@@ -49,14 +49,14 @@ class Message:
 def mechanism_named(name: str, epsilon: float, low: float, high: float) -> Mechanism:
     """Mechanism by its class name; else ParameterError."""
     if name not in KINDS.values():
-        raise ParameterError(f"mechanism = {name!r}: expected one of {', '.join(KINDS.values())}")
+        raise refusal("mechanism", name, f"one of {', '.join(KINDS.values())}")
     mechanism: Mechanism = getattr(importlib.import_module("fastdp.local"), name)(epsilon, low, high)
     return mechanism
 
 
 def _check(name: str, mechanism: object) -> None:
     if type(mechanism).__name__ not in KINDS.values():
-        raise ParameterError(f"{name} = {validation.shown(mechanism)}: expected a mechanism of fastdp.local")
+        raise refusal(name, mechanism, "a mechanism of fastdp.local")
 
 
 def _width(mechanism: Mechanism) -> int:

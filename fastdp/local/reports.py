@@ -286,7 +286,8 @@ def bit_distribution(epsilon: float, steps: int, total: int = WORDS) -> BitDistr
     ratio = exp_below(epsilon)
     high = int(total * ratio / (ratio + 1))
     # The proof of epsilon needs it; it could fail for an odd total only, and S (rho - 1) < rho + 1.
-    assert total - high <= high  # noqa: S101
+    if total - high > high:
+        raise ArithmeticError(f"a bit of {high} words in {total}: expected at least half of them")
     return BitDistribution(steps, total - high, high, total)
 
 

@@ -6,7 +6,7 @@ import logging
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 from typing import Any, ClassVar, NamedTuple, Self, cast, get_args
 
 import numpy as np
@@ -34,7 +34,7 @@ from fastdp.local.mechanisms import SquareWave as SquareWaveMechanism
 from fastdp.local.reports import MAX_START
 from fastdp.local.square_wave import Scale, SquareWave
 from fastdp.noise.key import Key
-from fastdp.record import Choice, Kind, Real, Whole, parameter, record
+from fastdp.record import Choice, Kind, Real, Whole, parameter, put, record
 from fastdp.releases.intervals import SumNoise
 from fastdp.releases.release import Release
 from fastdp.state import codec
@@ -101,9 +101,8 @@ class ServerMachine(Machine[ServerState]):
                 f"threshold_epsilon = {self.threshold_epsilon!r}: expected None, because the threshold has "
                 f"report_epsilon = {rule.report_epsilon!r}"
             )
-        object.__setattr__(self, "threshold", rule)
         used = validation.integer("holdout", self.holdout, 1, 2**50) if rule.uses_holdout else 0
-        object.__setattr__(self, "holdout", used)
+        put(self, threshold=rule, holdout=used)
         # What the second group could not use is refused before the first one reports.
         _ = self.widest
 
@@ -123,12 +122,7 @@ class ServerMachine(Machine[ServerState]):
         return HistogramMachine(self.threshold.client(self.task), self.threshold.n_bins)
 
     def hybrid(self, state: ServerState) -> Hybrid | None:
-        if state.theta is None:
-            return None
-        made: Hybrid | None = self.__dict__.get("_hybrid")
-        if made is None or made.high != state.theta:
-            made = self.__dict__["_hybrid"] = Hybrid(self.widest.epsilon, 0.0, state.theta)
-        return made
+        return None if state.theta is None else _hybrid(self.widest.epsilon, state.theta)
 
     def start(self, key: Key) -> ServerState:
         if isinstance(self.threshold, Fixed):
@@ -208,6 +202,11 @@ class ServerMachine(Machine[ServerState]):
         public = self.threshold.start(self.task).theta if isinstance(self.threshold, Fixed) else state.theta
         if state.theta != public or (state.theta is not None and not 0.0 < state.theta <= self.bound):
             raise ValueError("a threshold out of range")
+
+
+@lru_cache(maxsize=64)
+def _hybrid(epsilon: float, theta: float) -> Hybrid:
+    return Hybrid(epsilon, 0.0, theta)
 
 
 @dataclass(frozen=True)
@@ -350,7 +349,8 @@ class ToPLServer(Publisher[ServerState]):
         self._begin(ServerMachine(epsilon, bound, holdout, max_range, threshold, *budgets), Key.choose(None, None))
 
     def _begin(self, machine: ServerMachine, key: Key) -> None:
-        self.__dict__.update({name: getattr(machine, name) for name in ("epsilon", "bound", "holdout", "max_range")})
+        self.epsilon, self.bound = machine.epsilon, machine.bound
+        self.holdout, self.max_range = machine.holdout, machine.max_range
         super()._begin(machine, key)
 
     @property
@@ -549,7 +549,6 @@ class ToPL(Publisher[SimulationState]):
         column = as_whole(values, self.n_seen, self.holdout)
         published: Floats = self._call(Column(column, "values"))
         published.flags.writeable = False
-        assert self.threshold is not None  # noqa: S101 - the hold-out is complete
         noise = SumNoise("reports", 1.0, 1.0, bounded=False, report_variance=self.server.value_variance)
         return Release(
             published,

@@ -25,6 +25,7 @@ from fastdp.noise.gaussian import GaussianDistribution
 from fastdp.noise.key import KEY_BYTES, DrawnTwiceError, Key
 from fastdp.noise.sampler import Distribution, fill_noise
 from fastdp.noise.words import Purpose, RowWords, StreamId, Words, WordStream
+from fastdp.record import put
 from fastdp_kernels.noise import aes, blake2b, bound_sums, chacha
 
 # Noise bound to the prefix of sums that it protects, drawn by a kernel sum by sum.
@@ -418,8 +419,7 @@ class GivenKey(Key):
     @classmethod
     def of(cls, key: Key, noise: GivenNoise, labels: tuple[object, ...]) -> Self:
         own = cls(key.reveal(), simulated=key.simulated, member=key.member, binding=key.binding, drawn=key.drawn)
-        object.__setattr__(own, "given", noise)
-        object.__setattr__(own, "labels", labels)
+        put(own, given=noise, labels=labels)
         return own
 
     def _derived(self, secret: bytes, labels: tuple[object, ...] = (), **changes: Any) -> Key:
@@ -436,5 +436,6 @@ def given(table: NoiseTable) -> Key:
 
 def name_of(key: Key, stream: StreamId) -> Name:
     """Name of a stream of draws under a key of :func:`given`."""
-    assert isinstance(key, GivenKey)  # noqa: S101 - the only keys with a table
+    if not isinstance(key, GivenKey):
+        raise TypeError("a key without a table of noise: expected one of given()")
     return Name(key.labels, key.member, stream)

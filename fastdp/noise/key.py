@@ -21,6 +21,7 @@ from fastdp.errors import ParameterError, StateError
 from fastdp.noise import canonical
 from fastdp.noise.canonical import NOISE_FORMAT, Encodable, Part, encode, identity, part_name, rule_of
 from fastdp.units import normal_name
+from fastdp.validation import refusal
 
 if TYPE_CHECKING:
     from fastdp.noise.binding import GivenNoise
@@ -211,9 +212,7 @@ class Key:
             try:
                 material = b"text:" + seed.encode()
             except UnicodeEncodeError:
-                raise ParameterError(
-                    f"seed = {validation.shown(seed)}: expected a text that UTF-8 can encode"
-                ) from None
+                raise refusal("seed", seed, "a text that UTF-8 can encode") from None
         else:
             material = b"number:%d" % validation.integer("seed", seed, 0)
         return cls(hashlib.sha256(b"fastdp seed 1:" + material).digest(), simulated=True)
@@ -231,9 +230,7 @@ class Key:
     def choose(cls, seed: int | str | None, key: Key | bytes | None) -> Key:
         """Key of a publisher's `seed` or `key`; ParameterError for both."""
         if seed is not None and key is not None:
-            raise ParameterError(
-                f"seed = {validation.shown(seed)}: expected either seed (simulation) or key (release), not both"
-            )
+            raise refusal("seed", seed, "either seed (simulation) or key (release), not both")
         if seed is not None:
             return cls.from_seed(seed)
         if key is None:
@@ -252,7 +249,7 @@ class Key:
             own = self.within("stream", stream)
             return own._derived(own._secret, family=family)
         if self.member:
-            raise ParameterError(f"stream = {validation.shown(stream)}: expected a key that has no stream number yet")
+            raise refusal("stream", stream, "a key that has no stream number yet")
         member = validation.integer("stream", stream, 0, MAX_STREAMS - 1) + 1
         return self._derived(self._secret, member=member, family=family)
 

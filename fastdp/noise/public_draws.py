@@ -19,6 +19,7 @@ from fastdp.noise.gaussian import gaussian_distribution
 from fastdp.noise.key import KEY_BYTES, Binding, Key
 from fastdp.noise.sampler import geometric_distribution, laplace_distribution
 from fastdp.noise.words import MAX_WORDS, Purpose, StreamId
+from fastdp.validation import refusal
 
 
 def discrete_laplace(
@@ -173,7 +174,7 @@ def _target(size: int | tuple[int, ...] | None, out: Integers | None) -> Integer
     if size is None:
         raise ParameterError("size = None: expected a whole number or a shape, because there is no out")
     if isinstance(size, tuple) and not all(isinstance(side, (int, np.integer)) for side in size):
-        raise ParameterError(f"size = {validation.shown(size)}: expected whole numbers, a shape")
+        raise refusal("size", size, "whole numbers, a shape")
     sides = size if isinstance(size, tuple) else (size,)
     shape = tuple(validation.integer("size", side, 0, MAX_WORDS) for side in sides)
     validation.integer("size", math.prod(shape), 0, MAX_WORDS)

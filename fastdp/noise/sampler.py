@@ -375,16 +375,19 @@ Distribution = LaplaceDistribution | GaussianDistribution
 
 
 @lru_cache(maxsize=256)
-def noise_distribution(noise: NoiseName, theta_steps: int, levels: int, epsilon: float) -> Distribution:
-    """Distribution for an integer that a unit changes by `theta_steps` on `levels` levels."""
+def noise_distribution(noise: NoiseName, theta_steps: int, levels: int, loss: float) -> Distribution:
+    """Distribution for an integer that a unit changes by `theta_steps` on `levels` levels.
+
+    `loss` is epsilon of Laplace noise, and sqrt(2 rho) of Gaussian noise.
+    """
     if noise == "laplace":
-        return laplace_distribution(Fraction(theta_steps * levels) / Fraction(epsilon))
-    return gaussian_distribution(sigma_above(theta_steps * theta_steps * levels, epsilon))
+        return laplace_distribution(Fraction(theta_steps * levels) / Fraction(loss))
+    return gaussian_distribution(sigma_of_loss(theta_steps * theta_steps * levels, loss))
 
 
-def sigma_above(square: int, epsilon: float) -> Fraction:
-    """Sigma, rounded up, with which squared L2 sensitivity `square` costs rho = epsilon^2 / 2."""
-    wanted = Fraction(square) / Fraction(epsilon) ** 2
+def sigma_of_loss(square: int, loss: float) -> Fraction:
+    """Sigma, rounded up, with which squared L2 sensitivity `square` costs rho, where `loss` = sqrt(2 rho)."""
+    wanted = Fraction(square) / Fraction(loss) ** 2
     sigma = math.sqrt(wanted)
     while Fraction(sigma) ** 2 < wanted:
         sigma = math.nextafter(sigma, math.inf)

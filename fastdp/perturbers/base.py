@@ -16,7 +16,7 @@ from fastdp.noise import gaussian, sampler
 from fastdp.noise.binding import BoundPerturber, theta_key
 from fastdp.noise.gaussian import GaussianDistribution
 from fastdp.noise.key import Key
-from fastdp.noise.sampler import Distribution
+from fastdp.noise.sampler import Distribution, NoiseName
 from fastdp.noise.words import RowWords, StreamId, distinct_of
 
 
@@ -112,6 +112,43 @@ def correlation(perturber: Perturber) -> CorrelatedPerturber | None:
     """`perturber`, if its noise depends on earlier noise."""
     # By name: isinstance with a protocol costs more than a short chunk.
     return cast("CorrelatedPerturber", perturber) if hasattr(perturber, "correlate") else None
+
+
+# What a perturber may offer besides.
+
+
+@runtime_checkable
+class NamedNoise(Protocol):
+    """Perturber that names its noise."""
+
+    @property
+    def noise(self) -> NoiseName:
+        """Distribution of a draw: "laplace" or "gaussian"."""
+
+
+@runtime_checkable
+class Tree(Protocol):
+    """Perturber whose nodes have `fan_out` children each."""
+
+    @property
+    def fan_out(self) -> int:
+        """Fan-out of the tree."""
+
+
+@runtime_checkable
+class GroupPerturber(Protocol):
+    """Perturber whose sums move less than w values could together."""
+
+    def group_square(self, plan: HierarchyShape, size: int) -> int | Fraction:
+        """Squared L2 sensitivity of `size` consecutive values, in squares of one's."""
+
+
+@runtime_checkable
+class NormalPerturber(Protocol):
+    """Perturber whose Gaussian noise is compared with normal noise, draw by draw."""
+
+    def moved_draws(self, plan: HierarchyShape, size: int) -> int:
+        """Number of draws that `size` consecutive values move."""
 
 
 @dataclass(frozen=True)

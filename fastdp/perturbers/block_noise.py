@@ -21,6 +21,7 @@ from fastdp.perturbers.base import HierarchyShape, fill, independent_constant
 from fastdp.perturbers.hierarchy import Hierarchy
 from fastdp.record import Checked, Choice, Flag, Whole, parameter, record
 from fastdp.releases.intervals import SumNoise, tree_variances
+from fastdp.validation import refusal
 from fastdp_kernels.streams import block_lengths as b
 
 #: Number of values for which noise is drawn at a time.
@@ -154,7 +155,7 @@ def _checked_focus(name: str, focus: object) -> Focus:
     if len(focus) != 2:
         raise ParameterError(f"{name} has {len(focus)} entries: expected a length, or (shortest, longest)")
     if not all(isinstance(length, Integral) for length in focus):
-        raise ParameterError(f"{name} = {validation.shown(focus)}: expected two whole numbers, (shortest, longest)")
+        raise refusal(name, focus, "two whole numbers, (shortest, longest)")
     low, high = (validation.integer(f"{name}[{i}]", length, 1, 2**40) for i, length in enumerate(focus))
     if low > high:
         raise ParameterError(f"{name} = ({low}, {high}): expected the shortest length first")

@@ -27,6 +27,7 @@ from fastdp.perturbers.base import (
     tiling_constant,
 )
 from fastdp.record import Choice, Flag, Whole, parameter, record
+from fastdp.validation import refusal
 from fastdp_kernels.noise import hats
 from fastdp_kernels.streams import hierarchy_nodes
 
@@ -92,11 +93,9 @@ class Hierarchy:
         if self.basis == "hats" and not self.consistent:
             raise ParameterError("basis = 'hats': expected consistent = True, because hats do not tile a range")
         if self.basis == "hats" and self.noise != "laplace":
-            raise ParameterError(f"noise = {self.noise!r}: expected 'laplace' with basis = 'hats'")
+            raise refusal("noise", self.noise, "'laplace' with basis = 'hats'")
         if not self.consistent and self.prune != 0:
-            raise ParameterError(
-                f"prune = {self.prune!r}: expected 0, because without consistency no sum of nodes closes a block"
-            )
+            raise refusal("prune", self.prune, "0, because without consistency no sum of nodes closes a block")
 
     @property
     def released_nodes(self) -> bool:

@@ -20,8 +20,9 @@ from fastdp.noise.gaussian import GaussianDistribution, gaussian_distribution
 from fastdp.noise.key import Key
 from fastdp.noise.sampler import NoiseName, concentrated
 from fastdp.perturbers.base import HierarchyShape
-from fastdp.record import Numbers, Real, Whole, parameter, record
+from fastdp.record import Numbers, Real, Whole, parameter, put, record
 from fastdp.releases.intervals import SumNoise
+from fastdp.validation import refusal
 from fastdp_kernels.noise import correlated_noise
 
 # Exponentials of a Toeplitz factor with the least error of prefix sums, or of windows, in closed form.
@@ -44,13 +45,11 @@ ENDLESS = (
 @lru_cache(maxsize=64)
 def fitted(length: int | None, window: int | None) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Rates mu and weights theta for prefix sums of up to `length`, windows, or any length."""
-    if length is None and window is None:
+    span = window if length is None else length
+    if span is None:
         return ENDLESS
     # Imported here because the import takes longer than the fit.
     from scipy.optimize import minimize
-
-    span = window if length is None else length
-    assert span is not None  # noqa: S101 - one of the two is given
 
     def product(logs: Floats) -> float:
         mu, theta = np.exp(np.minimum(logs[:BUFFERS], 0.0)), np.exp(np.minimum(logs[BUFFERS:], 3.0))
@@ -205,16 +204,14 @@ class Toeplitz:
     def _check(self) -> None:
         if self.length is not None and self.window is not None:
             raise ParameterError(f"window = {self.window}: expected None with a length")
-        if (self.rates is None) != (self.shares is None):
+        rates, shares = self.rates, self.shares
+        if (rates is None) != (shares is None):
             raise ParameterError("rates and shares: expected both or none")
-        if self.rates is None:
+        if rates is None or shares is None:
             # Kept: a fit need not be the same to the last digit on another machine.
             rates, shares = fitted(self.length, self.window)
-            for name, numbers, high in (("rates", rates, 1.0), ("shares", shares, 4.0)):
-                object.__setattr__(self, name, _factor(high).check(name, numbers))
-        assert self.rates is not None  # noqa: S101 - given or fitted
-        assert self.shares is not None  # noqa: S101
-        if not deviation(self.rates, self.shares) <= MAX_DEVIATION:
+            put(self, rates=_factor(1.0).check("rates", rates), shares=_factor(4.0).check("shares", shares))
+        if not deviation(rates, shares) <= MAX_DEVIATION:
             raise ParameterError(
                 "rates and shares: expected a factor C whose inverse keeps noise small (buffers of a deviation of at "
                 f"most {MAX_DEVIATION:g} sigma), because noise that grows hides nothing"
@@ -331,8 +328,6 @@ def _sigma(part: Toeplitz, theta_steps: int, epsilon: float) -> float:
     root = math.sqrt(part.epoch)
     room = epsilon - root * doubles * HEADROOM
     if room <= epsilon / 2.0:
-        raise ParameterError(
-            f"epsilon = {epsilon!r}: expected a larger one, because doubles do not hold so much noise exactly enough"
-        )
+        raise refusal("epsilon", epsilon, "a larger one, because doubles do not hold so much noise exactly enough")
     exact = math.sqrt(part._square) * theta_steps + root
     return exact / room * (1.0 + 2.0**-40)

@@ -16,8 +16,8 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from fastdp import validation
-from fastdp.errors import ParameterError
 from fastdp.kinds import Floats, Indices, Integers
+from fastdp.validation import refusal
 from fastdp_kernels.noise import laplace_sums
 from fastdp_kernels.streams import revision
 
@@ -29,7 +29,7 @@ def checked_confidence(confidence: object) -> float:
     """`confidence` in (0, 1 - 10^-9]; else ParameterError."""
     level = validation.real("confidence", confidence)
     if not 0.0 < level <= MAX_CONFIDENCE:
-        raise ParameterError(f"confidence = {confidence!r}: expected above 0 and at most 1 - 1e-9, such as 0.95")
+        raise refusal("confidence", confidence, "above 0 and at most 1 - 1e-9, such as 0.95")
     return level
 
 

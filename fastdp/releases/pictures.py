@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 from fastdp import validation
 from fastdp.errors import ParameterError
 from fastdp.kinds import Floats
+from fastdp.validation import refusal
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -91,7 +92,7 @@ def check_picture(path: str | Path) -> None:
 def _check_suffix(figure: Figure, path: str | Path) -> str:
     kinds, text = figure.canvas.get_supported_filetypes(), validation.path("path", path)
     if Path(text).suffix.lower().lstrip(".") not in kinds:
-        raise ParameterError(f"path = {text!r}: expected a suffix among {', '.join(sorted(kinds))}")
+        raise refusal("path", text, f"a suffix among {', '.join(sorted(kinds))}")
     return text
 
 

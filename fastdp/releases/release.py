@@ -19,6 +19,7 @@ from fastdp.data.frames import FrameSource
 from fastdp.errors import ParameterError, StateError
 from fastdp.guarantee import Guarantee
 from fastdp.kinds import Floats, Indices, Integers, Values
+from fastdp.record import put
 from fastdp.releases import pictures
 from fastdp.releases.intervals import (
     DrawnNoise,
@@ -31,6 +32,7 @@ from fastdp.releases.intervals import (
     tree_variances,
 )
 from fastdp.releases.revised import RevisedStream
+from fastdp.validation import refusal
 from fastdp_kernels.streams import ranges
 
 if TYPE_CHECKING:
@@ -136,7 +138,7 @@ class Release:
 
     def __post_init__(self) -> None:
         if self.ids is None:
-            object.__setattr__(self, "borders", np.array([0, self.values.size]))
+            put(self, borders=np.array([0, self.values.size]))
 
     def __len__(self) -> int:
         return self.values.size if self.ids is None else self.borders.size - 1
@@ -193,9 +195,8 @@ class Release:
         try:
             return self._indices[stream] if isinstance(stream, str) else range(len(self))[operator.index(stream)]
         except (KeyError, TypeError):
-            raise ParameterError(
-                f"stream = {validation.shown(stream)}: expected a whole number, the stream's place in this object, "
-                "or the name of a stream"
+            raise refusal(
+                "stream", stream, "a whole number, the stream's place in this object, or the name of a stream"
             ) from None
 
     @cached_property
@@ -338,9 +339,7 @@ class Release:
         if self.ids is not None:
             given = {"streams": self._numbered(streams), **given}
         elif streams is not None:
-            raise ParameterError(
-                f"streams = {validation.shown(streams)}: expected None for the release of one stream"
-            )
+            raise refusal("streams", streams, "None for the release of one stream")
         columns = [as_indices(name, each) for name, each in given.items()]
         try:
             *named, first, last = (np.ascontiguousarray(each) for each in np.broadcast_arrays(*columns))

@@ -57,6 +57,20 @@ class RowSmoother(Protocol):
         """
 
 
+@runtime_checkable
+class RepeatingSmoother(Protocol):
+    """Smoother that says whether its predictions are the released means themselves."""
+
+    @property
+    def repeats_means(self) -> bool:
+        """True if they are, so that a pass need not ask it."""
+
+
+def repeats_means(smoother: object) -> bool:
+    """True for a smoother that predicts each block by the mean of the one before."""
+    return isinstance(smoother, RepeatingSmoother) and smoother.repeats_means
+
+
 def predict_rows(smoother: Smoother, firsts: Floats, thetas: Floats, means: Floats) -> Floats:
     """Each block's prediction for n streams: float64[n, k]; in one call if the smoother can."""
     # By name: isinstance with a protocol costs more than a short row.
@@ -73,6 +87,11 @@ class Recent:
     """Predicts the mean of the block before (the causal reading of Appendix D, item 1)."""
 
     rule: ClassVar[int] = 1
+
+    @property
+    def repeats_means(self) -> bool:
+        """True if predictions are the released means themselves; a subclass may predict otherwise."""
+        return type(self) is Recent
 
     def start(self, first: float, theta: float) -> SmootherState:
         return np.empty(0)

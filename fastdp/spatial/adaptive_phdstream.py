@@ -17,7 +17,7 @@ from fastdp.kinds import Floats, Integers, Json
 from fastdp.noise import sampler
 from fastdp.noise.key import Key
 from fastdp.noise.words import Purpose, StreamId
-from fastdp.record import Flag, Real, Whole, constructor, parameter, record
+from fastdp.record import Flag, Real, Whole, constructor, parameter, record, values_of
 from fastdp.releases.intervals import laplace_variance
 from fastdp.spatial import decomposition
 from fastdp.spatial.decomposition import COUNTED, MAX_COUNT, KeptTree, Tree, check_codes
@@ -279,7 +279,7 @@ class CountParameters:
 
     def _regrow(self, counted: Tree, added: Integers, removed: Integers) -> Tree:
         cells = self.cells
-        known = tuple(getattr(counted, name) for name in KNOWN)
+        known = tuple(values_of(counted, *KNOWN).values())
         root = {name: column[0] for name, column in zip(KNOWN[1:], known[1:], strict=True)}
         root["ends"] = 0, added.size, 0, removed.size
         rule = cells.fan_out, cells.max_depth, SPLIT * self.deviation, KEEP * self.deviation, cells.uniform

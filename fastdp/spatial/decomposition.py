@@ -19,6 +19,7 @@ from fastdp.kinds import Array, Floats, Integers, Json
 from fastdp.noise import sampler
 from fastdp.noise.key import Key
 from fastdp.noise.words import Purpose, StreamId
+from fastdp.record import values_of
 from fastdp.spatial.domains import CellParameters, Corners, measures
 from fastdp.state import codec
 from fastdp.state.codec import expect
@@ -112,8 +113,8 @@ class KeptTree:
     @classmethod
     def of(cls, fan_out: int, tree: Tree) -> KeptTree:
         nodes = np.empty(tree.first.size, NODE)
-        for name in NODE.names or ():
-            nodes[name] = getattr(tree, name)
+        for name, column in values_of(tree, *(NODE.names or ())).items():
+            nodes[name] = column
         return cls(fan_out, nodes, tree.state, 0, nodes.size, -1, {})
 
     @property
@@ -332,7 +333,8 @@ def _settle(plan: CellParameters, kept: KeptTree, tree: Tree, step: int, key: Ke
 def describe_tree(tree: Tree, names: tuple[str, ...]) -> Json:
     """Columns `names` and cut cells of a tree as JSON."""
     cut = np.flatnonzero(tree.first >= 0)
-    return {"cut": codec.describe(cut), **{name: codec.describe(getattr(tree, name)) for name in names}}
+    columns = {name: codec.describe(column) for name, column in values_of(tree, *names).items()}
+    return {"cut": codec.describe(cut), **columns}
 
 
 def restore_tree(described: Json, names: tuple[str, ...], plan: CellParameters) -> Tree:

@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from dataclasses import KW_ONLY, dataclass, field
 from fractions import Fraction
-from typing import ClassVar, Literal, Protocol
+from typing import ClassVar, Literal, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from fastdp.errors import DataError, ParameterError
 from fastdp.kinds import Array, Floats, Integers, Values
 from fastdp.noise import sampler
 from fastdp.record import Choice, Keyed, PartOf, Real, Whole, parameter, record
+from fastdp.validation import refusal
 from fastdp_kernels.points import cell_codes
 
 #: More points in one batch would not fit the integers of a split test.
@@ -33,7 +34,7 @@ Corners = tuple[Floats, Floats]
 
 
 class Domain(Protocol):
-    """Public region with a measure.  A thin one, such as a road network, may also have ``snap(points)``.
+    """Public region with a measure; a thin one, such as a road network, is a :class:`ThinDomain`.
 
     Attributes
     ----------
@@ -65,6 +66,14 @@ class Domain(Protocol):
         """True for points, float64[n, d], in the domain or on its border."""
 
 
+@runtime_checkable
+class ThinDomain(Protocol):
+    """Domain thinner than its tolerance, onto which points are moved."""
+
+    def snap(self, points: Values) -> Floats:
+        """Nearest point of the domain to each point, independently: float64[n, d]."""
+
+
 class Box:
     """All points between two corners.
 
@@ -84,10 +93,7 @@ class Box:
         self.lower.flags.writeable = self.upper.flags.writeable = False
         width = self.upper - self.lower if np.all(np.abs(self.lower) < 1e300) else np.full(1, np.inf)
         if not (np.all(self.lower < self.upper) and np.isfinite(width).all()):
-            raise ParameterError(
-                f"upper = {validation.shown(upper)}: expected numbers above "
-                f"lower = {validation.shown(lower)}, below 1e300"
-            )
+            raise refusal("upper", upper, f"numbers above lower = {validation.shown(lower)}, below 1e300")
 
     def __repr__(self) -> str:
         return f"Box({self.lower.tolist()}, {self.upper.tolist()})"
@@ -119,7 +125,7 @@ def _corner(name: str, values: Values) -> Floats:
     except DataError as error:
         raise ParameterError(str(error)) from None
     if column.size == 0 or not np.isfinite(column).all():
-        raise ParameterError(f"{name} = {validation.shown(values)}: expected finite numbers, one for each coordinate")
+        raise refusal(name, values, "finite numbers, one for each coordinate")
     return column
 
 
@@ -245,7 +251,7 @@ class CellParameters:
         while unit > 1 and scale * unit > 2**SCALE_BITS:
             unit //= 2
         if abs(self.theta) > 2**SCALE_BITS:
-            raise ParameterError(f"threshold = {self.theta!r}: expected at most 2^40 points")
+            raise refusal("threshold", self.theta, "at most 2^40 points")
         bias = math.ceil(float(scale * unit) * math.log(fan_out) * (1.0 + 2.0**-40)) + 1
         if bias * max_depth > 2**61:
             raise ParameterError(f"max_depth = {max_depth}: expected less, or a larger epsilon")
@@ -266,7 +272,7 @@ def measures(plan: CellParameters, codes: Integers, depth: int) -> Floats:
     cell_codes.decode_cells(codes, depths, plan.domain.lower, plan.domain.upper, plan.fan_out, lower, upper)
     found = np.ascontiguousarray(plan.domain.measure(lower, upper), np.float64)
     if not (np.isfinite(found).all() and (found >= 0.0).all()):
-        raise ParameterError(f"domain = {plan.domain!r}: expected finite measures of at least 0 for its cells")
+        raise refusal("domain", plan.domain, "finite measures of at least 0 for its cells")
     return found
 
 
@@ -307,5 +313,4 @@ class PointParameters(Keyed, ABC):
             found = entry_at(name, outsiders, "a point outside the domain")
             raise DataError(f"{found}; expected points inside, or outside='clip'")
         # On a domain that is thinner than its tolerance, such as a road network, each point moves on its own.
-        snap = getattr(domain, "snap", None)
-        return encode(self.plan, rows if snap is None or not rows.size else snap(rows))
+        return encode(self.plan, domain.snap(rows) if rows.size and isinstance(domain, ThinDomain) else rows)

@@ -20,8 +20,10 @@ from fastdp import validation
 from fastdp._lazy import imported
 from fastdp.errors import DataError, ParameterError
 from fastdp.kinds import Floats, Integers, Json, Values
+from fastdp.record import values_of
 from fastdp.spatial.domains import Corners, Domain, as_boxes, as_points
 from fastdp.state import codec
+from fastdp.validation import refusal
 
 #: Geometries of shapely, geopandas or networkx, or arrays of them: they have no types.
 Geometries: TypeAlias = Any
@@ -34,6 +36,8 @@ TOLERANCE = 1e-7
 MAX_CORNERS = 256
 #: Cells whose part of the area is kept for the next step.
 MAX_CUTS = 2**14
+#: Public attributes of both domains.
+CORNERS = ("lower", "upper", "geographic")
 #: Default tolerance of ``Network.contains`` as a part of the bounding box's longer side: the rounding of coordinates.
 ROUNDING = 1e-9
 
@@ -134,15 +138,17 @@ class Polygons(Map):
         raw = shapely.to_wkb(shapely.geometrycollections(self._tree.geometries))
         return {
             "parts": raw,
-            **{name: codec.describe(getattr(self, name)) for name in ("lower", "upper", "geographic")},
+            **{name: codec.describe(value) for name, value in values_of(self, *CORNERS).items()},
             "plane_area": self._plane_area,
         }
 
     def identity(self) -> dict[str, object]:
         """The small polygons for noise keys, uncompressed: zlib's bytes vary."""
         shapely = load("shapely")
-        plain = {name: getattr(self, name) for name in ("lower", "upper", "geographic")}
-        return {**plain, "parts": shapely.to_wkb(shapely.geometrycollections(self._tree.geometries))}
+        return {
+            **values_of(self, *CORNERS),
+            "parts": shapely.to_wkb(shapely.geometrycollections(self._tree.geometries)),
+        }
 
     @classmethod
     def from_description(
@@ -337,8 +343,8 @@ class Network(Map):
         return {name: codec.describe(value) for name, value in self.identity().items()}
 
     def identity(self) -> dict[str, object]:
-        names = ("starts", "steps", "lower", "upper", "scales", "geographic", "tolerance")
-        return {name: getattr(self, name if hasattr(self, name) else f"_{name}") for name in names}
+        segments = {"starts": self._starts, "steps": self._steps, "scales": self._scales}
+        return {**segments, **values_of(self, *CORNERS), "tolerance": self._tolerance}
 
     @classmethod
     def from_description(cls, geographic: bool, tolerance: float, **arrays: Json) -> Network:
@@ -464,10 +470,10 @@ def as_geometries(geometry: Geometries, name: str, kinds: tuple[str, ...]) -> Ge
         try:
             geometry = np.array(list(geometry), dtype=object)
         except TypeError:
-            raise ParameterError(f"{name} = {validation.shown(geometry)}: expected {accepted}") from None
+            raise refusal(name, geometry, accepted) from None
     array = np.atleast_1d(geometry)
     if array.ndim != 1 or not np.all(shapely.is_geometry(array)):
-        raise ParameterError(f"{name} = {validation.shown(geometry)}: expected {accepted}")
+        raise refusal(name, geometry, accepted)
     parts = simple_parts(shapely.force_2d(array))
     parts = parts[~shapely.is_empty(parts)]
     for part in parts:

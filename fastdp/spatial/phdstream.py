@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import KW_ONLY, dataclass, field, fields, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar, Generic, Literal, TypeVar, cast, get_type_hints
@@ -16,6 +16,7 @@ from fastdp.counters.counter import (
     BinaryTree,
     Block,
     Counter,
+    OpenCounter,
     Simple,
     check_rows,
     counter_guarantee,
@@ -30,7 +31,7 @@ from fastdp.noise import sampler
 from fastdp.noise.binding import check_chain, step_key
 from fastdp.noise.key import Key
 from fastdp.noise.words import Purpose, StreamId
-from fastdp.record import Choice, Kind, Real, Whole, constructor, parameter, record
+from fastdp.record import Choice, Kind, Real, Whole, constructor, parameter, record, values_of
 from fastdp.releases.intervals import laplace_variance
 from fastdp.spatial import decomposition
 from fastdp.spatial.decomposition import KEPT, MAX_COUNT, RELEASED, KeptTree, Tree, describe_tree, restore_tree
@@ -169,7 +170,7 @@ class PointMachine(Machine[S], Generic[S]):
         return state.n_steps
 
     def pack(self, state: S) -> Json:
-        described = {each.name: getattr(state, each.name) for each in fields(state)}
+        described = values_of(state)
         for name, value in described.items():
             if name not in self.TREES:
                 described[name] = codec.describe(value)
@@ -490,5 +491,6 @@ class PHDStream(SpatialPublisher[PHDState]):
         return replace(found, simulated=self._key.simulated)
 
     def _variances(self) -> float | None:
-        draws = getattr(self.counter, "open_draws", None)
-        return None if draws is None else draws(self.n_steps) * self._machine.variance
+        if not isinstance(self.counter, OpenCounter):
+            return None
+        return self.counter.open_draws(self.n_steps) * self._machine.variance

@@ -18,6 +18,7 @@ from fastdp.errors import StateError
 from fastdp.kinds import Array, Json
 from fastdp.noise.canonical import check_rule, rule_of
 from fastdp.noise.key import Binding, Key
+from fastdp.record import values_of
 
 #: A value that JSON has, or bytes.
 JsonValue: TypeAlias = Any
@@ -111,7 +112,7 @@ def describe(record: object) -> JsonValue:
     if isinstance(record, (list, tuple)):
         return [describe(entry) for entry in record]
     if dataclasses.is_dataclass(record):
-        return {field.name: describe(getattr(record, field.name)) for field in dataclasses.fields(record)}
+        return {name: describe(value) for name, value in values_of(record).items()}
     return record
 
 
@@ -138,6 +139,14 @@ def restore(kind: Any, described: JsonValue) -> Any:
     return described
 
 
+@typing.runtime_checkable
+class Described(typing.Protocol):
+    """Component that says its parameters, for ``from_description``."""
+
+    def describe(self) -> Json:
+        """Plain values of the parameters, by name."""
+
+
 def describe_part(part: object, known: Parts) -> JsonValue:
     """Plain value of a parameter, components by name, rule, parameters; StateError for an unknown one."""
     if part is None or isinstance(part, (bool, int, float, str)):
@@ -148,10 +157,10 @@ def describe_part(part: object, known: Parts) -> JsonValue:
     if known.get(name) is not type(part):
         raise StateError(f"a {name} of your own cannot be saved: expected one of {', '.join(sorted(known))}")
     named = {"name": name, "rule": rule_of(part)}
-    if hasattr(part, "describe"):
+    if isinstance(part, Described):
         return {**named, **part.describe()}
     fields = dataclasses.fields(part)  # type: ignore[arg-type]
-    return {**named, **{each.name: getattr(part, each.name) for each in fields if each.init}}
+    return {**named, **values_of(part, *(each.name for each in fields if each.init))}
 
 
 def build_part(description: JsonValue, known: Parts) -> Any:

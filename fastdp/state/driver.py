@@ -20,6 +20,7 @@ import numpy as np
 from fastdp import validation
 from fastdp._version import __version__
 from fastdp.errors import DataError, ParameterError, StateError
+from fastdp.guarantee import Guaranteed
 from fastdp.kinds import Array, Json
 from fastdp.noise.canonical import check_rule, rule_of
 from fastdp.noise.key import Key, repeating
@@ -272,7 +273,7 @@ class Publisher(Generic[S]):
 
     def __repr__(self) -> str:
         # The guarantee; of a machine without one, its public parameters.
-        return f"{type(self).__name__}: {getattr(self, 'guarantee', self._machine)}"
+        return f"{type(self).__name__}: {self.guarantee if isinstance(self, Guaranteed) else self._machine}"
 
     @property
     def machine(self) -> Machine[S]:

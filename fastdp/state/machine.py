@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import typing
 from abc import ABC, abstractmethod
@@ -17,6 +16,7 @@ from fastdp.data.column import as_column, as_floats
 from fastdp.errors import StateError
 from fastdp.kinds import Array, Json
 from fastdp.noise.key import ENABLED, Key
+from fastdp.record import values_of
 from fastdp.state import codec
 from fastdp.state.atomic_files import token
 
@@ -126,8 +126,7 @@ class Machine(ABC, Generic[S]):
 
     def describe(self) -> Json:
         """Plain values of public parameters."""
-        fields = dataclasses.fields(typing.cast("Any", self))
-        return {each.name: codec.describe_part(getattr(self, each.name), self.PARTS) for each in fields}
+        return {name: codec.describe_part(value, self.PARTS) for name, value in values_of(self).items()}
 
     @classmethod
     def from_description(cls, description: Json, **own: Any) -> Self:

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from fastdp import validation
 from fastdp.errors import ParameterError, StateError
+from fastdp.record import put
 from fastdp.state import atomic_files, codec
 
 if TYPE_CHECKING:
@@ -270,9 +271,8 @@ class StateFile:
     _absolute: str = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_absolute", _absolute(self.path))
-        object.__setattr__(self, "real", os.path.realpath(self._absolute))
-        object.__setattr__(self, "seal", Seal(self.key))
+        absolute = _absolute(self.path)
+        put(self, _absolute=absolute, real=os.path.realpath(absolute), seal=Seal(self.key))
 
     def __repr__(self) -> str:
         return f"StateFile({os.fspath(self.path)!r})"

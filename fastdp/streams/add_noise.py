@@ -21,6 +21,7 @@ from fastdp.noise import sampler
 from fastdp.noise.binding import step_key
 from fastdp.noise.key import Key, stream_key
 from fastdp.noise.words import CHUNK, MAX_WORDS, Purpose, StreamId
+from fastdp.validation import refusal
 from fastdp_kernels.streams import online_pass
 
 #: Values saturate at so many steps.
@@ -45,14 +46,14 @@ class VectorNoise:
 
     def __post_init__(self) -> None:
         if not MIN_BOUND <= self.sensitivity <= MAX_BOUND:
-            raise ParameterError(f"sensitivity = {self.sensitivity!r}: expected between {MIN_BOUND} and {MAX_BOUND}")
+            raise refusal("sensitivity", self.sensitivity, f"between {MIN_BOUND} and {MAX_BOUND}")
         validation.integer("size", self.size, 0, MAX_WORDS)
         if self.wanted is not None and self.integers:
-            raise ParameterError(f"resolution = {self.wanted!r}: expected None for integers, their grid has step 1")
+            raise refusal("resolution", self.wanted, "None for integers, their grid has step 1")
         # Products with any other resolution are rounded, which would move distant values by full steps.
         if self.wanted is not None and math.frexp(self.wanted)[0] != 0.5:
             near = 2.0 ** round(math.log2(self.wanted))
-            raise ParameterError(f"resolution = {self.wanted!r}: expected a power of two, such as {near!r}")
+            raise refusal("resolution", self.wanted, f"a power of two, such as {near!r}")
         if not MIN_SCALE <= self.scale <= MAX_SCALE:
             raise ParameterError(
                 f"epsilon = {self.epsilon!r}: noise of sensitivity / epsilon = {float(self.scale):.3g} steps of "

@@ -215,7 +215,7 @@ class Fleet:
         self._check()
         column = as_column(values, "values")
         found = self._checked(ids, column.size)
-        rule = getattr(getattr(self._machine, "composition", None), "nonfinite", "raise")
+        rule = self._machine.composition.nonfinite if isinstance(self._machine, Schedule) else "raise"
         floats = as_finite(as_floats(column), rule, "values")
         if not column.size:
             return found, np.empty(0)

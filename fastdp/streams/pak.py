@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import KW_ONLY, replace
 from fractions import Fraction
-from functools import cached_property, partial
+from functools import cached_property
 from typing import ClassVar, Literal, NamedTuple, cast
 
 import numpy as np
@@ -22,7 +22,7 @@ from fastdp.noise import sampler
 from fastdp.noise.binding import theta_key
 from fastdp.noise.key import Key
 from fastdp.noise.words import MAX_WORDS, Purpose, StreamId
-from fastdp.record import Flag, Keyed, Kind, Real, Whole, constructor, parameter, record
+from fastdp.record import Flag, Keyed, Kind, Real, Whole, constructor, parameter, put, record
 from fastdp.releases.intervals import SumNoise
 from fastdp.releases.release import Release
 from fastdp.state import codec
@@ -32,6 +32,7 @@ from fastdp.state.machine import Column, Machine, Transition, single_caller
 from fastdp.streams.parameters import PARTS
 from fastdp.thresholds import Fixed, PAKQuantile, SmoothQuantile, Threshold, ThresholdTask
 from fastdp.thresholds.base import as_rule, held_out
+from fastdp.validation import refusal
 from fastdp_kernels.noise import binary_counter
 from fastdp_kernels.streams import online_pass
 
@@ -160,31 +161,24 @@ class PAKParameters(Machine[PAKState], Keyed):
     resolution: float | None = parameter(Real(above=0.0), default=None)
 
     def _check(self) -> None:
-        put = partial(object.__setattr__, self)
         given = self.threshold
-        put("threshold", usual_threshold(self.delta, self.clip) if given is None else as_rule("threshold", given))
+        put(self, threshold=usual_threshold(self.delta, self.clip) if given is None else as_rule("threshold", given))
         self._check_threshold(self.clip)
         rule = self.chosen_by
         holdout = self.holdout if rule.uses_holdout else 0
-        put("holdout", validation.integer("holdout", holdout, 0, self.length - 1))
+        put(self, holdout=validation.integer("holdout", holdout, 0, self.length - 1))
         if rule.uses_holdout and self.holdout == 0:
-            raise ParameterError(
-                f"holdout = {self.holdout!r}: expected at least 1 and less than the length, {self.length}"
-            )
+            raise refusal("holdout", self.holdout, f"at least 1 and less than the length, {self.length}")
         if self.average is not None and self.average != "all":
-            put("average", validation.integer("average", self.average, 1, self.length))
+            put(self, average=validation.integer("average", self.average, 1, self.length))
         if min(self.epsilon_threshold, self.epsilon_lag) < MIN_EPSILON:
-            raise ParameterError(
-                f"share = {self.share!r}: expected both parts of epsilon = {self.epsilon!r} above 2^-60"
-            )
-        object.__setattr__(self, "resolution", self.grid.resolution)
+            raise refusal("share", self.share, f"both parts of epsilon = {self.epsilon!r} above 2^-60")
+        put(self, resolution=self.grid.resolution)
         # The narrowest noise must be drawable; checked now, not at the end of the hold-out.
         sampler.laplace_distribution(Fraction(1) / Fraction(self.epsilon))
         chosen = rule.guarantee(self.task)
         if chosen is not None and chosen.delta > self.delta:
-            raise ParameterError(
-                f"delta = {self.delta!r}: expected at least {chosen.delta!r}, which the threshold uses"
-            )
+            raise refusal("delta", self.delta, f"at least {chosen.delta!r}, which the threshold uses")
 
     def _check_threshold(self, clip: bool) -> None:
         rule = self.threshold
@@ -504,7 +498,6 @@ class PAK(Publisher[PAKState]):
         sums = self._call(Column(as_whole(values, self.n_seen, self.holdout), "values"))
         steps = np.diff(sums) if self.holdout else np.diff(sums, prepend=0.0)
         steps.flags.writeable = False
-        assert self.threshold is not None  # noqa: S101 - the hold-out is complete
         levels = (self.length - self.holdout).bit_length()
         noise = SumNoise("counter", float(Fraction(levels) / Fraction(self.epsilon)), self.resolution)
         return Release(

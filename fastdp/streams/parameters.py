@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar, cast, get_args
+from typing import Any, ClassVar, get_args
 
 import numpy as np
 
@@ -27,17 +27,20 @@ from fastdp.guarantee import (
 )
 from fastdp.integer_grid import Grid, make_event_grid, make_grid
 from fastdp.kinds import Floats
+from fastdp.noise.binding import BoundPerturber
 from fastdp.noise.key import Binding, Key
 from fastdp.noise.sampler import draw_scale, group_share, noise_distribution
 from fastdp.perturbers import Blocks, Flat, Hierarchy, HierarchyShape, Perturber, Toeplitz
+from fastdp.perturbers.base import GroupPerturber, NamedNoise, NormalPerturber, Tree
 from fastdp.perturbers.block_noise import Total
-from fastdp.record import Checked, Choice, Kind, PartOf, Real, Whole, parameter, record, shared, values_of
+from fastdp.record import Checked, Choice, Kind, PartOf, Real, Whole, parameter, put, record, shared, values_of
 from fastdp.releases.intervals import SumNoise
 from fastdp.smoothers import Smoother
 from fastdp.state import codec
 from fastdp.thresholds import Fixed, NoisyMax, ScaleFree, Threshold, ThresholdTask, renewals
 from fastdp.thresholds.base import DEFAULT_HOLDOUT, as_rule
 from fastdp.thresholds.renewals import Renewal
+from fastdp.validation import refusal
 
 DEFAULT_RANGE = 2**20
 #: Derivation step for a threshold that rises.
@@ -87,7 +90,7 @@ class StreamParameters:
         least, usual = (1, DEFAULT_HOLDOUT) if self.threshold.uses_holdout else (0, 0)
         given: object = self.holdout
         holdout = validation.integer("holdout", usual if given is None else given, least, 2**50)
-        object.__setattr__(self, "holdout", holdout)
+        put(self, holdout=holdout)
         if self.smoother is None and self.plan.block > 1:
             raise ParameterError(
                 f"smoother = None: expected a smoother, because the perturber releases blocks of {self.plan.block} "
@@ -95,13 +98,13 @@ class StreamParameters:
             )
         needless = self._needless_smoother()
         if self.smoother is not None and needless is not None:
-            raise ParameterError(f"smoother = {self.smoother!r}: expected None, because {needless}")
+            raise refusal("smoother", self.smoother, f"None, because {needless}")
         focus = self.perturber.focus if isinstance(self.perturber, Blocks) else None
         if isinstance(focus, (int, tuple)) and np.max(focus) > self.max_range:
-            raise ParameterError(f"focus = {validation.shown(focus)}: expected at most max_range = {self.max_range}")
+            raise refusal("focus", focus, f"at most max_range = {self.max_range}")
         if self.renewal is not None:
             self._check_renewal(self.renewal)
-        object.__setattr__(self, "resolution", self.grid.resolution)
+        put(self, resolution=self.grid.resolution)
         if self.gaussian:
             # For the smallest and the largest threshold: noise that cannot be drawn is refused before any value.
             largest = self.threshold.theta if isinstance(self.threshold, Fixed) else 0.0
@@ -121,7 +124,7 @@ class StreamParameters:
 
     def _check_noise(self, steps: int) -> None:
         try:
-            if hasattr(self.perturber, "leaf_distribution"):
+            if isinstance(self.perturber, BoundPerturber):
                 self.perturber.leaf_distribution(steps, self.publish_epsilon)
             else:
                 noise_distribution("gaussian", steps, self.plan.levels, self.publish_epsilon)
@@ -132,23 +135,19 @@ class StreamParameters:
                 f"grid steps cannot be drawn; expected {'a smaller epsilon' if steps == 1 else wanted}"
             ) from None
 
-    @property
+    @cached_property
     def gaussian(self) -> bool:
-        return getattr(self.perturber, "noise", "laplace") == "gaussian"
+        return isinstance(self.perturber, NamedNoise) and self.perturber.noise == "gaussian"
 
     def _check_delta(self) -> None:
         if not self.gaussian and self.delta:
-            raise ParameterError(
-                f"delta = {self.delta!r}: expected 0, or a perturber with noise='gaussian', because Laplace noise "
-                "needs none"
+            raise refusal(
+                "delta", self.delta, "0, or a perturber with noise='gaussian', because Laplace noise needs none"
             )
         if self.gaussian and not self.delta:
-            raise ParameterError(
-                f"delta = {self.delta!r}: expected above 0, such as 1e-9, because Gaussian noise is "
-                "(epsilon, delta)-DP"
-            )
+            raise refusal("delta", self.delta, "above 0, such as 1e-9, because Gaussian noise is (epsilon, delta)-DP")
         if self.gaussian and self.renewal is not None:
-            raise ParameterError(f"renewal = {self.renewal!r}: expected None with Gaussian noise")
+            raise refusal("renewal", self.renewal, "None with Gaussian noise")
 
     def _check_size(self) -> None:
         if self.sensitivity is None:
@@ -169,24 +168,15 @@ class StreamParameters:
                 "because others measure values by a threshold"
             )
         if self.threshold != Fixed(self.sensitivity):
-            raise ParameterError(
-                f"threshold = {self.threshold!r}: expected None with a sensitivity, because nothing is clipped"
-            )
+            raise refusal("threshold", self.threshold, "None with a sensitivity, because nothing is clipped")
         if self.holdout not in (None, 0):
-            raise ParameterError(
-                f"holdout = {validation.shown(self.holdout)}: expected None with a sensitivity, because there is no "
-                "threshold to choose"
-            )
+            raise refusal("holdout", self.holdout, "None with a sensitivity, because there is no threshold to choose")
 
     def _check_renewal(self, renewal: Renewal) -> None:
         if not self.threshold.uses_holdout:
-            raise ParameterError(
-                f"renewal = {renewal!r}: expected None, because {type(self.threshold).__name__} looks at no values"
-            )
+            raise refusal("renewal", renewal, f"None, because {type(self.threshold).__name__} looks at no values")
         if isinstance(self.perturber, Blocks):
-            raise ParameterError(
-                f"renewal = {renewal!r}: expected None, because blocks measure by one threshold how they go on"
-            )
+            raise refusal("renewal", renewal, "None, because blocks measure by one threshold how they go on")
         if self.perturber.released_nodes:
             raise ParameterError(
                 f"renewal = {renewal!r}: expected None, because the nodes of an inconsistent hierarchy are released "
@@ -209,13 +199,15 @@ class StreamParameters:
     @cached_property
     def distance(self) -> float:
         """Total variation distance of a unit's noise from rounded normal noise (``docs/noise.md``); 1 if not used."""
-        draws = getattr(self.perturber, "moved_draws", None)
         # Blocks share their budget with a threshold that sees the same values (WholeStream).
-        if not isinstance(self.threshold, Fixed) or draws is None or isinstance(self.perturber, Blocks):
+        if not isinstance(self.threshold, Fixed) or isinstance(self.perturber, Blocks):
+            return 1.0
+        if not isinstance(self.perturber, NormalPerturber):
             return 1.0
         # This budget gives the least noise.
         sigma = self.grid.snap(self.threshold.theta) / gaussian_loss(self.epsilon, self.delta)
-        return 1.0 if sigma < 16.0 else min(1.0, draws(self.plan, self.contributions) / (20.0 * sigma**2) + 2.0**-90)
+        draws = self.perturber.moved_draws(self.plan, self.contributions)
+        return 1.0 if sigma < 16.0 else min(1.0, draws / (20.0 * sigma**2) + 2.0**-90)
 
     @cached_property
     def unit_epsilon(self) -> float:
@@ -236,7 +228,7 @@ class StreamParameters:
             return epsilon
         rest = remainder(epsilon, epsilon * self.renewal.share)
         if min(rest, epsilon * self.renewal.share) <= 0.0:
-            raise ParameterError(f"share = {self.renewal.share!r}: expected both parts of epsilon above 0")
+            raise refusal("share", self.renewal.share, "both parts of epsilon above 0")
         return rest
 
     @cached_property
@@ -250,8 +242,7 @@ class StreamParameters:
     def group_square(self) -> int | Fraction:
         """Squared L2 sensitivity of all contributions, in squares of one's: (j / w)^2 + l / w <= 1 for j + l = w."""
         w = self.contributions
-        square = getattr(self.perturber, "group_square", None)
-        return w * w if square is None else cast("int | Fraction", square(self.plan, w))
+        return self.perturber.group_square(self.plan, w) if isinstance(self.perturber, GroupPerturber) else w * w
 
     @cached_property
     def grid(self) -> Grid:
@@ -259,10 +250,10 @@ class StreamParameters:
         epsilon = group_share(self._zcdp_loss, self.group_square) if self.gaussian else self.publish_epsilon
         if self.sensitivity is not None:
             return make_event_grid(self.sensitivity, self.resolution, epsilon, self.max_range)
-        assert self.bound is not None  # noqa: S101 - checked on construction
+        bound = validation.positive("bound", self.bound)
         theta = self.threshold.theta if isinstance(self.threshold, Fixed) else math.inf
         shape = self.max_range, self.plan.levels, self.plan.fan_out
-        return make_grid(self.bound, self.resolution, epsilon, *shape, theta=theta, reach=self.plan.reach)
+        return make_grid(bound, self.resolution, epsilon, *shape, theta=theta, reach=self.plan.reach)
 
     @cached_property
     def noise(self) -> SumNoise | None:
@@ -400,9 +391,9 @@ def of_stream(composition: StreamParameters) -> Guarantee:
         whole = replace(whole, derivation=(*whole.derivation, RISES))
     if composition.renewal is not None:
         renewed = composition.threshold.guarantee(composition.renewal_task)
-        assert renewed is not None  # noqa: S101 - a threshold that looks at values costs something
-        renewed = renewed.of("renewed threshold, each from values of its own")
-        whole = sequential(renewed, whole) if composition.renewal.share else parallel(renewed, whole)
+        if renewed is not None:
+            renewed = renewed.of("renewed threshold, each from values of its own")
+            whole = sequential(renewed, whole) if composition.renewal.share else parallel(renewed, whole)
     if chosen is not None:
         whole = parallel(chosen.of("threshold"), whole)
     stated = in_units(composition, whole)
@@ -490,11 +481,9 @@ def default_threshold(perturber: object, sensitivity: float | None = None, *, fi
         return Fixed(validation.positive("sensitivity", sensitivity))
     if finished:
         return ScaleFree()
-    return (
-        ScaleFree(lengths="all")
-        if isinstance(perturber, Blocks)
-        else NoisyMax(fan_out=getattr(perturber, "fan_out", 16))
-    )
+    if isinstance(perturber, Blocks):
+        return ScaleFree(lengths="all")
+    return NoisyMax(fan_out=perturber.fan_out) if isinstance(perturber, Tree) else NoisyMax()
 
 
 def altered(composition: StreamParameters, **changes: Any) -> StreamParameters:
@@ -506,5 +495,5 @@ def as_blocks(perturber: Blocks | None, delta: float) -> Blocks:
     """`perturber`, by default ``Blocks()``, with Gaussian noise if `delta` > 0; ParameterError for another class."""
     blocks = Blocks() if perturber is None else perturber
     if not isinstance(blocks, Blocks):
-        raise ParameterError(f"perturber = {validation.shown(blocks)}: expected fastdp.perturbers.Blocks(...)")
+        raise refusal("perturber", blocks, "fastdp.perturbers.Blocks(...)")
     return replace(blocks, noise="gaussian") if delta else blocks

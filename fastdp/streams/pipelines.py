@@ -24,8 +24,8 @@ from fastdp.perturbers import Blocks, HierarchyShape, Perturber
 from fastdp.perturbers.base import correlation
 from fastdp.releases.release import ReleasedNodes
 from fastdp.releases.revised import RevisedStream
-from fastdp.smoothers import Recent, Smoother, SmootherState
-from fastdp.smoothers.smoothers import CheckedSmoother
+from fastdp.smoothers import Smoother, SmootherState
+from fastdp.smoothers.smoothers import CheckedSmoother, repeats_means
 from fastdp.state.machine import record
 from fastdp_kernels.streams import adaptive_pass, block_lengths, hierarchy_nodes, online_pass, seasons
 
@@ -151,13 +151,17 @@ class FixedBlocks:
     def every(self) -> bool:
         return self.smoother is None or self.plan.block == 1
 
+    @cached_property
+    def repeats(self) -> bool:
+        return repeats_means(self.smoother)
+
     def is_long_pass(self, theta_steps: int) -> bool:
         return (self.every or self.plan.block % online_pass.LANES == 0) and self.in_one_pass(theta_steps)
 
     def in_one_pass(self, theta_steps: int) -> bool:
         """True if one pass can publish: noise independent of sums, predictions from the last mean."""
         ready = not self.sums_releases and self.distributions[theta_steps] is None
-        return ready and (self.every or type(self.smoother) is Recent)
+        return ready and (self.every or self.repeats)
 
     def publish(
         self,

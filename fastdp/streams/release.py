@@ -17,6 +17,7 @@ from fastdp.guarantee import Account, Guarantee, charge, check_charge, remainder
 from fastdp.kinds import Floats, Values
 from fastdp.noise.key import Key, stream_key
 from fastdp.perturbers.block_noise import Blocks, Focus, Total
+from fastdp.record import values_of
 from fastdp.releases.release import Release
 from fastdp.smoothers import Recent
 from fastdp.state.driver import LOG
@@ -227,8 +228,8 @@ class WholeStream:
             _ = self.guarantee
 
     def identity(self) -> dict[str, Any]:
-        names = ("size", "threshold", "share", "epsilon", "delta", "contributions")
-        return {**{name: getattr(self, name) for name in names}, "published": self.composition}
+        own = values_of(self, "size", "threshold", "share", "epsilon", "delta", "contributions")
+        return {**own, "published": self.composition}
 
     def _share(self, whole: StreamParameters, resolution: float | None) -> float:
         if not self.threshold.uses_holdout:

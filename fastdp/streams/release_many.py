@@ -13,7 +13,6 @@ import numpy as np
 from fastdp import validation
 from fastdp.data.column import Nonfinite, as_floats, check_size
 from fastdp.data.frames import StreamColumns, StreamRows, Streams, as_streams
-from fastdp.errors import ParameterError
 from fastdp.guarantee import Guarantee
 from fastdp.integer_grid import Grid
 from fastdp.kinds import Floats, Indices, Integers, Values
@@ -25,8 +24,7 @@ from fastdp.perturbers import Blocks
 from fastdp.perturbers.base import TreeRows, correlation, noise_of_rows
 from fastdp.releases.release import Ids, Release, ReleasedNodes
 from fastdp.releases.revised import RevisedStream
-from fastdp.smoothers import Recent
-from fastdp.smoothers.smoothers import predict_rows
+from fastdp.smoothers.smoothers import predict_rows, repeats_means
 from fastdp.streams.ids import distinct_ids
 from fastdp.streams.methods import ToPS
 from fastdp.streams.parameters import DEFAULT_RANGE, StreamParameters
@@ -34,6 +32,7 @@ from fastdp.streams.pipelines import nodes_scratch
 from fastdp.streams.stream_machine import Schedule
 from fastdp.thresholds import Chooser, Threshold
 from fastdp.thresholds.base import DEFAULT_HOLDOUT, RowChooser, as_rule, held_out
+from fastdp.validation import refusal
 from fastdp_kernels.streams import many_streams, online_pass
 
 #: Draws of a batch (4 MiB): enough that a batch's calls cost little a stream.
@@ -152,7 +151,7 @@ def release_rows(composition: StreamParameters, secret: Key, found: Streams, ids
     rows, holdout, plan = found.rows, int(composition.holdout), composition.plan
     check_lengths(rows.lengths, holdout)
     if secret.member:
-        raise ParameterError(f"key = {secret!r}: expected a key without a stream number, which is for one stream")
+        raise refusal("key", secret, "a key without a stream number, which is for one stream")
     named = distinct_ids(found.ids if ids is None else ids, rows.size)
     numbers = named if isinstance(named, np.ndarray) else None
     if numbers is None and secret.binding is Binding.COMPOSITION:
@@ -339,7 +338,7 @@ class RowPass:
         if isinstance(noise, int):
             return noise
         rows = batch.values, batch.starts, batch.counts
-        if not self.blocks or type(c.smoother) is Recent:
+        if not self.blocks or repeats_means(c.smoother):
             publics = np.full((closed.size, 4), [1.0 / resolution, 0.0, resolution, block])
             publics[:, 1] = batch.tops
             return many_streams.publish_rows(*rows, publics, noise, tree_blocks, thetas / 2.0, out, starts)

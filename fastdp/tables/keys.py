@@ -11,19 +11,20 @@ from bisect import bisect_left
 from collections.abc import Callable
 from decimal import Context, Decimal
 from fractions import Fraction
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from scipy import special
 
-from fastdp.errors import ParameterError
 from fastdp.guarantee import gaussian_delta, gaussian_loss, zcdp_delta
 from fastdp.kinds import Flags, Floats, Integers
 from fastdp.noise import binding
 from fastdp.noise.gaussian import GaussianDistribution, gaussian_distribution
 from fastdp.noise.key import Key
-from fastdp.noise.sampler import Distribution, LaplaceDistribution, laplace_distribution, sigma_above
+from fastdp.noise.sampler import Distribution, LaplaceDistribution, laplace_distribution, sigma_of_loss
 from fastdp.noise.words import Words
+from fastdp.validation import refusal
 from fastdp_kernels.tables import person_rows
 
 if TYPE_CHECKING:
@@ -63,17 +64,21 @@ def count_rule(
     A key of c rows passes with probability S(c); k rows in keys of `least` or more reach k max S(c) / c. `power` 2
     (Laplace noise only): k is the root of the sum of squares.
     """
-    reached = _laplace_reached if isinstance(distribution, LaplaceDistribution) else _gaussian_reached
-    given, above = (distribution, (least, contributions, power), delta), range(contributions + 1, MOST_THRESHOLD)
+    if isinstance(distribution, LaplaceDistribution):
+        reached = partial(_laplace_reached, distribution)
+    else:
+        reached = partial(_gaussian_reached, distribution)
+    given, above = ((least, contributions, power), delta), range(contributions + 1, MOST_THRESHOLD)
     return KeyRule(distribution, above[bisect_left(above, True, key=lambda threshold: reached(*given, threshold))])
 
 
-def _laplace_reached(distribution: Distribution, counts: tuple[int, int, int], delta: float, threshold: int) -> bool:
+def _laplace_reached(
+    distribution: LaplaceDistribution, counts: tuple[int, int, int], delta: float, threshold: int
+) -> bool:
     """True if tails q^(T - c) / (1 + q), q = exp(-1 / scale), stay within delta, rounded up.
 
     S(c) / c^p falls, then rises: its greatest value is at one of both counts.
     """
-    assert isinstance(distribution, LaplaceDistribution)  # noqa: S101 - the caller's choice
     exponent = _TAIL.divide(Decimal(distribution.scale.denominator), Decimal(distribution.scale.numerator))
     one_plus_q = _TAIL.add(Decimal(1), _TAIL.exp(-exponent))
 
@@ -86,12 +91,13 @@ def _laplace_reached(distribution: Distribution, counts: tuple[int, int, int], d
     return max(_TAIL.multiply(most, tail(least)), tail(k)) <= Decimal(delta)
 
 
-def _gaussian_reached(distribution: Distribution, counts: tuple[int, int, int], delta: float, threshold: int) -> bool:
+def _gaussian_reached(
+    distribution: GaussianDistribution, counts: tuple[int, int, int], delta: float, threshold: int
+) -> bool:
     """As :func:`_laplace_reached`: P[Z >= m] is at most normal noise's at m - 1.
 
     Source: Canonne, Kamath and Steinke 2020, Proposition 25.
     """
-    assert isinstance(distribution, GaussianDistribution)  # noqa: S101 - the caller's choice
     # All c up to 256; beyond them S of the greatest over the least c between two neighbours.
     _, k, _ = counts
     listed = np.unique([*range(1, min(k, 256) + 1), *np.geomspace(1, k, 2 + 64 * k.bit_length()).astype(np.int64)])
@@ -179,15 +185,13 @@ def _delta_of_new(spent: Callable[[float], float], delta: float, most: int) -> f
     left = delta - np.array([spent(min(share, 1.0)) for share in new.tolist()])
     least = float((left / np.append(new[1:], 1.0)).min()) * (1.0 - _ROUNDING)
     if least <= 0.0:
-        raise ParameterError(
-            f"delta = {delta!r}: expected a larger delta, or fewer rows of a person, for private keys"
-        )
+        raise refusal("delta", delta, "a larger delta, or fewer rows of a person, for private keys")
     return least
 
 
 def _gaussian_rule(loss: float, delta: float, most: int) -> KeyRule:
     """Sigma of 1 / `loss` weights; one of m new keys passes with probability `delta` / m at most."""
-    distribution = gaussian_distribution(sigma_above(WEIGHT**2, loss))
+    distribution = gaussian_distribution(sigma_of_loss(WEIGHT**2, loss))
     # As in the rule for counts, noise is at most normal noise a step further out.
     each = special.ndtri(delta / np.arange(1, most + 1))
     highest = float((key_weights(distribution, most)[1:] + 1.0 - float(distribution.sigma) * each).max())

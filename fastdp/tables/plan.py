@@ -17,6 +17,7 @@ from fastdp.errors import ParameterError
 from fastdp.integer_grid import make_grid
 from fastdp.kinds import Flags, Integers, Json
 from fastdp.noise.sampler import NoiseName
+from fastdp.record import values_of
 from fastdp.tables import quantiles
 from fastdp.tables.budget import Budget
 from fastdp.tables.calendar import Calendar, Time, most_spans, zone_rules
@@ -265,9 +266,9 @@ class TablePlan:
         of_column = ("low", "high", "chooses", "weight", "nonfinite", "resolution")
         plain = ("epsilon", "delta", "key_rule", "levels", "per_window", "start", "noise")
         return {
-            **{name: getattr(self, name) for name in plain},
+            **values_of(self, *plain),
             "statistics": [[each.kind, numbers[each.column]] for each in self.statistics],
-            "columns": [[getattr(column, name) for name in of_column] for column in self.columns],
+            "columns": [list(values_of(column, *of_column).values()) for column in self.columns],
             "every": None if self.calendar is None else self._spans(self.calendar),
             "period": None if self.periods is None else self._spans(self.periods),
             "by": list(self.by),

@@ -18,6 +18,7 @@ from fastdp.errors import DataError, ParameterError
 from fastdp.guarantee import Guarantee
 from fastdp.kinds import Array, Bounds, Duration, Flags, Floats, Instant, Integers, Keys
 from fastdp.noise.key import Key
+from fastdp.record import values_of as fields_of
 from fastdp.state import codec
 from fastdp.state.codec import Packed
 from fastdp.state.driver import Publisher
@@ -33,6 +34,7 @@ from fastdp.tables.release import BatchRows, PersonRows, check_finite, column_va
 from fastdp.tables.sums import CellRows, Measured, Quantity, Released, Statistic, exact_sums, release
 from fastdp.tables.table import Table
 from fastdp.units import LAST, ONE_ROW, Person, Rows, Unit, parse_length
+from fastdp.validation import refusal
 
 log = logging.getLogger("fastdp")
 #: The clock of a call with rows.
@@ -459,7 +461,7 @@ _NUMBERS = ("n_seen", "clock", "closed", "late")
 
 
 def _small(state: WindowsState) -> Packed:
-    return {"n_seen": state.n_seen, "state": {name: getattr(state, name) for name in _NUMBERS}}
+    return {"n_seen": state.n_seen, "state": fields_of(state, *_NUMBERS)}
 
 
 def _no_persons() -> Integers:
@@ -556,7 +558,7 @@ class Windows(Publisher[WindowsState]):
         key: Key | bytes | None = None,
     ) -> None:
         if not isinstance(time, Time):
-            raise ParameterError(f"time = {validation.shown(time)}: expected a fastdp.Time with start=")
+            raise refusal("time", time, "a fastdp.Time with start=")
         if by is not None and (isinstance(keys, str) or (keys is None and not delta)):
             raise ParameterError(
                 "keys: expected the list of keys, or fastdp.PrivateKeys() with delta > 0, because windows close "
@@ -644,5 +646,5 @@ def _text(value: Instant | None) -> Any:
 def _fixed(lateness: Duration | None) -> str | None:
     text, microseconds = (None, 1) if lateness is None else parse_length("lateness", lateness)[:2]
     if not microseconds:
-        raise ParameterError(f"lateness = {validation.shown(lateness)}: expected a fixed length such as '10min'")
+        raise refusal("lateness", lateness, "a fixed length such as '10min'")
     return text

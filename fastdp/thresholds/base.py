@@ -21,6 +21,7 @@ from fastdp.noise import sampler
 from fastdp.noise.key import Key
 from fastdp.noise.words import Purpose, StreamId
 from fastdp.record import Real, parameter, record
+from fastdp.validation import refusal
 
 #: Values that choose theta, where a publisher names no number of them.
 DEFAULT_HOLDOUT = 65_536
@@ -189,16 +190,16 @@ def score_unit(epsilon: float, holdout: int, counts: int = 1) -> int:
     room = math.floor(Fraction(MAX_NOISE) * Fraction(epsilon) / counts)
     if room < 1:
         least = (counts - 1).bit_length() - 44
-        raise ParameterError(f"epsilon = {epsilon!r}: expected at least 2^{least} for noisy max")
+        raise refusal("epsilon", epsilon, f"at least 2^{least} for noisy max")
     if epsilon > MAX_EPSILON:
-        raise ParameterError(f"epsilon = {epsilon!r}: expected at most 2^40")
+        raise refusal("epsilon", epsilon, "at most 2^40")
     # Scores, up to the unit times the counts of m values, stay below 2^61 too.
     largest = MAX_SCORE // (counts * holdout)
     return int(min(2**20, 2 ** (room.bit_length() - 1), 2 ** (largest.bit_length() - 1)))
 
 
 @lru_cache(maxsize=256)
-def noise_distribution(kind: NoiseKind, sensitivity: int, epsilon: float) -> sampler.LaplaceDistribution:
+def candidate_noise(kind: NoiseKind, sensitivity: int, epsilon: float) -> sampler.LaplaceDistribution:
     """Distribution of one candidate's noise, of scale `sensitivity` / `epsilon`."""
     scale = Fraction(sensitivity) / Fraction(epsilon)
     return sampler.laplace_distribution(scale) if kind == "laplace" else sampler.geometric_distribution(scale)
@@ -233,7 +234,7 @@ class CountedHoldout(ABC):
 
     @property
     def distribution(self) -> sampler.LaplaceDistribution:
-        return noise_distribution(self._noise, self.sensitivity, self._epsilon)
+        return candidate_noise(self._noise, self.sensitivity, self._epsilon)
 
     @abstractmethod
     def scores(self) -> Integers: ...

@@ -9,7 +9,6 @@ from typing import ClassVar, get_args
 import numpy as np
 
 from fastdp.data.column import as_column, as_floats
-from fastdp.errors import ParameterError
 from fastdp.guarantee import Guarantee
 from fastdp.kinds import Floats, Integers
 from fastdp.noise import sampler
@@ -27,6 +26,7 @@ from fastdp.thresholds.base import (
     pack_counts,
     score_unit,
 )
+from fastdp.validation import refusal
 from fastdp_kernels.streams import threshold_choice
 
 MAX_CANDIDATES = 2**22
@@ -73,7 +73,7 @@ class NoisyMax:
             return 2.0 ** (math.frexp(bound / DEFAULT_CANDIDATES)[1] - 1)
         if not self.step <= bound <= self.step * MAX_CANDIDATES:
             accepted = f"between bound / {MAX_CANDIDATES} and the bound, {bound!r}"
-            raise ParameterError(f"step = {self.step!r}: expected {accepted}")
+            raise refusal("step", self.step, accepted)
         return self.step
 
     def start(self, task: ThresholdTask) -> _NoisyMaxChooser:

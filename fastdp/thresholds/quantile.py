@@ -23,8 +23,9 @@ from fastdp.integer_grid import Grid
 from fastdp.kinds import Floats, Integers
 from fastdp.noise.key import Key
 from fastdp.noise.words import Purpose, StreamId, word_at
-from fastdp.record import Choice, Flag, Kind, Real, parameter, record
+from fastdp.record import Choice, Flag, Kind, Real, parameter, put, record
 from fastdp.thresholds.base import ThresholdTask
+from fastdp.validation import refusal
 from fastdp_kernels.streams import online_pass, threshold_choice
 
 # Noise scaled to smooth sensitivity: how wide, how smooth, how drawn, and why that is private.
@@ -96,7 +97,7 @@ class SmoothNoise:
 
     def scale(self, values: Integers, bound: int, rank: int, kappa: float = 1.0) -> float:
         """`kappa` S / a in grid steps, rounded up; S is that of the value of `rank`."""
-        sensitivity = threshold_choice.divide_pairs(values, bound, rank, decay_table(self.b, values.size))
+        sensitivity = threshold_choice.smooth_sensitivity(values, bound, rank, decay_table(self.b, values.size))
         return kappa * sensitivity / self.a * SCALE_SLACK
 
     def magnitude(self, tail: float) -> float:
@@ -306,9 +307,9 @@ class SmoothQuantile(SmoothRule):
         if self.delta is None:
             return
         if self.noise != "cauchy":
-            object.__setattr__(self, "delta", DELTA.check("delta", self.delta))
+            put(self, delta=DELTA.check("delta", self.delta))
         elif validation.real("delta", self.delta) != 0.0:
-            raise ParameterError(f"delta = {self.delta!r}: expected None or 0, because noise = 'cauchy' has no delta")
+            raise refusal("delta", self.delta, "None or 0, because noise = 'cauchy' has no delta")
 
     def kappa(self, task: ThresholdTask) -> float:
         return 1.0

@@ -24,7 +24,7 @@ def table(b: float, m: int) -> np.ndarray:
 def both(values: np.ndarray, bound: int, rank: int, decay: np.ndarray) -> tuple[float, float]:
     steps = np.ascontiguousarray(values, np.int64)
     scan = scan_pairs(steps, bound, rank, decay)
-    return scan, threshold_choice.divide_pairs(steps, bound, rank, decay)
+    return scan, threshold_choice.smooth_sensitivity(steps, bound, rank, decay)
 
 
 def instance(generator: np.random.Generator, m: int) -> tuple[np.ndarray, int]:

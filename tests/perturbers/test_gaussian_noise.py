@@ -16,7 +16,7 @@ from fastdp.guarantee import square_remainder, zcdp_delta
 from fastdp.noise import binding, gaussian
 from fastdp.noise.gaussian import gaussian_distribution
 from fastdp.noise.key import Key
-from fastdp.noise.sampler import group_share, l2_square, noise_distribution, sigma_above
+from fastdp.noise.sampler import group_share, l2_square, noise_distribution, sigma_of_loss
 from fastdp.noise.words import Purpose, StreamId
 from fastdp.perturbers import Blocks, Flat, Hierarchy
 from fastdp.smoothers import Recent
@@ -45,7 +45,7 @@ def publisher(part, **options) -> fastdp.StreamPublisher:
     ("square", "epsilon"), [(1, 0.3), (1, 0.35), (7, 1.0), (3 * 2**60, 0.017), (2**64 - 1, 11.0)]
 )
 def test_sigma_is_never_too_small(square: int, epsilon: float) -> None:
-    sigma = sigma_above(square, epsilon)
+    sigma = sigma_of_loss(square, epsilon)
     assert sigma**2 >= Fraction(square) / Fraction(epsilon) ** 2
     assert float(sigma) == pytest.approx(math.sqrt(square) / epsilon, rel=1e-15)
     share = group_share(epsilon, square)

@@ -229,8 +229,8 @@ def best_column(x: float, tops: np.ndarray, weights: np.ndarray, first: int, las
 
 
 @kernel
-def divide_pairs(values: np.ndarray, bound: int, rank: int, decay: np.ndarray) -> float:
-    """:func:`scan_pairs` by divide and conquer: O(m log m), bit for bit."""
+def smooth_sensitivity(values: np.ndarray, bound: int, rank: int, decay: np.ndarray) -> float:
+    """Smooth sensitivity of a quantile, O(m log m): the double loop of ToPS Appendix B by halves, bit for bit."""
     m = values.size
     best = LEAST
     middle = np.float64(values[rank - 1])
