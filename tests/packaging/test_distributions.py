@@ -48,7 +48,7 @@ def names(requirements: list[str]) -> set[str]:
 def test_all_that_is_installed_is_pinned() -> None:
     pinned = {line.partition("==")[0].lower() for line in (ROOT / "constraints.txt").read_text().splitlines()}
     project, groups = PROJECT["project"], PROJECT["dependency-groups"]
-    extras = [each for name, each in project["optional-dependencies"].items() if name not in ("flink", "beam")]
+    extras = [each for name, each in project["optional-dependencies"].items() if name != "flink"]
     lists = [project["dependencies"], *extras, PROJECT["build-system"]["requires"]]
     lists += [[each for each in group if isinstance(each, str)] for name, group in groups.items() if name != "fuzz"]
     plain = [each for listed in lists for each in listed if "sys_platform == 'win32'" not in each]
