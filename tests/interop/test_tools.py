@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 import fastdp
-from fastdp.data import source
 from fastdp.errors import DataError, ParameterError
 from tests.shared import run_python
 
 # Without a tool the message names what to install.
 
 
+@pytest.mark.usefixtures("unknown_narwhals")
 @pytest.mark.parametrize(
     ("missing", "told"),
     [
@@ -31,8 +31,6 @@ def test_a_missing_tool_is_named(missing: str, told: str, monkeypatch: pytest.Mo
     frame = pd.DataFrame({"id": ["a"] * 9, "v": [1.0] * 9})
     for name in (missing, *(name for name in sys.modules if name.startswith(f"{missing}."))):
         monkeypatch.setitem(sys.modules, name, None)
-    # No attribute of it is known yet.
-    monkeypatch.setattr(source, "narwhals", source._Module("narwhals.stable.v2"))
     calls = {
         "opendp": lambda: opendp.make_discrete_laplace(None, None, 1.0, 1.0),
         "pyarrow": lambda: fastdp.release_many(frame, 1.0, 5.0, value="v", by="id", threshold=1.0),
