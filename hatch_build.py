@@ -18,6 +18,12 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 
+def check_system(*here: str) -> None:
+    """RuntimeError where levels are not of this platform, machine and C library."""
+    if here != ("linux", "x86_64", "glibc"):
+        raise RuntimeError(f"FASTDP_LEVELS on {' '.join(here)}: expected Linux on x86-64 with glibc, or no levels")
+
+
 class KernelsHook(BuildHookInterface):
     """Runs ``fastdp compile --level`` in the checkout before the wheel is packed."""
 
@@ -33,11 +39,7 @@ class KernelsHook(BuildHookInterface):
         """Compile, and add the kernels to the wheel."""
         if not self._levels or version == "editable":
             return
-        here = (sys.platform, platform.machine(), platform.libc_ver()[0])
-        if here != ("linux", "x86_64", "glibc"):
-            raise RuntimeError(
-                f"FASTDP_LEVELS on {' '.join(here)}: expected Linux on x86-64 with glibc, or no levels"
-            )
+        check_system(sys.platform, platform.machine(), platform.libc_ver()[0])
         root = Path(self.root)
         paths = os.pathsep.join([str(root), str(root / "kernels")])
         try:

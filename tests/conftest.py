@@ -127,10 +127,30 @@ def stream() -> np.ndarray:
 
 
 @pytest.fixture
-def forked_at_sync(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
-    """The child that is forked when something is synced for the first time, and lives until the test's end."""
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lock in use is tried once."""
     from fastdp.state import atomic_files
 
+    monkeypatch.setattr(atomic_files, "LOCK_TRIES", 1)
+
+
+@pytest.fixture
+def one_key_for_domains(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The noise of local reports does not follow from the domain of values."""
+    monkeypatch.setattr("fastdp.local.mechanisms.Mechanism._words", b"one for all domains")
+
+
+@pytest.fixture
+def unknown_narwhals(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No attribute of the package has been asked for yet."""
+    from fastdp.data import source
+
+    monkeypatch.setattr(source, "narwhals", source._Module("narwhals.stable.v2"))
+
+
+@pytest.fixture
+def forked_at_sync(impatient: None) -> Iterator[list[int]]:
+    """The child that is forked when something is synced for the first time, and lives until the test's end."""
     if not hasattr(os, "fork"):
         pytest.skip("needs fork")
     real, children = os.fsync, []
@@ -144,9 +164,9 @@ def forked_at_sync(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
             children.append(child)
         real(descriptor)
 
-    monkeypatch.setattr(os, "fsync", forking)
-    monkeypatch.setattr(atomic_files, "LOCK_TRIES", 2)
-    yield children
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", forking)
+        yield children
     for child in children:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)

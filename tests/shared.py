@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +32,18 @@ def shared_file(name: str) -> Path:
     if not path.exists():
         pytest.skip(f"{name} is not beside the checkout (../shared)")
     return path
+
+
+@contextmanager
+def full_disk() -> Iterator[None]:
+    """Meanwhile no file of this process grows: the system refuses each write."""
+    resource = pytest.importorskip("resource")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 def real_stream(name: str = "pos_length", length: int | None = None) -> np.ndarray:

@@ -1,6 +1,6 @@
 """Kills workers and programs of each engine: no output may have two noises, and none may be lost.
 
-Needs the extra ``engines``; Flink and Beam have an environment of their own.
+Needs the extra ``engines``; Flink has an environment of its own.
 """
 
 import multiprocessing
@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from datetime import timedelta
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -69,66 +68,33 @@ class Subject:
         return [(row[0], row[1]) for row in rows]
 
 
-def _bytewax(folder: Path, count: int, *, windowed: bool = False) -> None:
-    from bytewax.recovery import RecoveryConfig, init_db_dir
-    from bytewax.testing import run_main
-
-    from tests.engines import test_bytewax
-
-    log = windows.Log(folder / "out")
-
-    class Out(list[Any]):
-        def __iadd__(self, items: Any) -> Any:
-            for item in items:
-                log(item)
-            time.sleep(0.02 if windowed else 0.002)
-            return self
-
-    if not (folder / "recovery").exists():
-        (folder / "recovery").mkdir()
-        init_db_dir(folder / "recovery", 1)
-    if windowed:
-        items = windows.with_ticks(windows.make_rows(count), 1)
-        made = test_bytewax.windows_flow(items, windows.make_job(folder), Out(), batch=5)
-    else:
-        made = test_bytewax.flow(make_rows(count, STREAMS), make_job(folder), Out(), batch=5)
-    run_main(made, recovery_config=RecoveryConfig(folder / "recovery"), epoch_interval=timedelta(0, 0.03))
-
-
-def _send(folder: Path, count: int, stack: ExitStack, *, windowed: bool = False) -> Callable[[], object]:
+def _send(folder: Path, count: int, stack: ExitStack) -> Callable[[], object]:
     """A broker with all messages."""
-    from fastdp_lab.kafka import send
-    from tests.engines import test_quix
+    from tests.engines import test_kafka
 
-    address, expire = stack.enter_context(test_quix.own_broker())
+    address = stack.enter_context(test_kafka.own_broker())
     (folder / "address").write_text(address)
-    if windowed:
-        test_quix.send_windows(address, windows.make_rows(count), 1)
-    else:
-        send(address, "in", test_quix.messages(make_rows(count, STREAMS), 1))
-    return expire
+    test_kafka.send(address, make_rows(count, STREAMS))
+    return lambda: None
 
 
-def _quix(folder: Path, _: int, *, windowed: bool = False, **options: Any) -> None:
-    """Each worker finds its state in the changelog topic alone."""
-    from tests.engines import test_quix
+def _kafka(folder: Path, _: int) -> None:
+    """The example's program, which finds its states in the broker alone; a step shows as a file that grows."""
+    from tests.engines import test_kafka
 
-    make = test_quix.released if windowed else test_quix.streams
-    name = str(sum(1 for _ in folder.glob("state*")))
-    test_quix.serve((folder / "address").read_text(), folder, make, name=name, pause=0.004, **options)
+    log = windows.Log(folder / "steps")
+
+    def look() -> None:
+        log(None)
+        time.sleep(0.004)
+
+    test_kafka.serve((folder / "address").read_text(), folder, look)
 
 
-def _read_quix(folder: Path, *, windowed: bool = False, committed: bool = False) -> tuple[list[Any], list[Any]]:
-    from fastdp_lab.kafka import read
-    from tests.engines import test_quix
+def _read_kafka(folder: Path) -> tuple[list[Any], list[Any]]:
+    from tests.engines import test_kafka
 
-    address = (folder / "address").read_text()
-    if windowed:
-        found: list[Any] = test_quix.read_windows(address)
-    else:
-        streams = test_quix.by_stream(read(address, "out", committed=committed))
-        found = [(stream, value) for stream, values in streams.items() for value in values]
-    return found, found
+    return (test_kafka.read((folder / "address").read_text()),) * 2
 
 
 def _flink(folder: Path, count: int, *, windowed: bool = False) -> None:
@@ -137,31 +103,6 @@ def _flink(folder: Path, count: int, *, windowed: bool = False) -> None:
 
     os.environ["_python_worker_execution_mode"] = "process"  # noqa: SIM112
     (test_flink.serve_windows if windowed else test_flink.serve_streams)(folder, count)
-
-
-def _beam(folder: Path, count: int, *, windowed: bool = False) -> None:
-    """The direct runner keeps nothing: a killed pipeline runs again from its input."""
-    from fastdp.engines import beam
-    from tests.engines import test_beam
-
-    rows: list[Any] = windows.make_rows(count) if windowed else make_rows(count, STREAMS)
-    moments = [row["at"].timestamp() if windowed else float(row[2]) for row in rows]
-
-    def release(given: Any) -> Any:
-        import apache_beam
-
-        if windowed:
-            made = beam.windows(given, windows.make_job(folder), windows.END, 3)
-        else:
-            made = beam.release(given, make_job(folder))
-        return made | apache_beam.Map(_slowly)
-
-    test_beam.run(folder, release, rows, moments)
-
-
-def _slowly(row: Any) -> Any:
-    time.sleep(0.01)
-    return row
 
 
 def _put(folder: Path, count: int, _: ExitStack, *, windowed: bool = False) -> Callable[[], object]:
@@ -207,16 +148,6 @@ def _batches(folder: Path, count: int, make: Callable[..., Any]) -> None:
             time.sleep(0.3)
 
 
-def _ray(folder: Path, count: int) -> None:
-    import ray
-
-    from fastdp.engines.ray import RayShards
-
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, configure_logging=False)
-    _batches(folder, count, RayShards)
-    ray.shutdown()
-
-
 def _dask(folder: Path, count: int) -> None:
     import dask
     from distributed import Client, LocalCluster
@@ -242,20 +173,13 @@ def _both(name: str, package: str, rows: int, window_rows: int, **given: Any) ->
     }
 
 
-ONCE = {"processing_guarantee": "exactly-once"}
 SUBJECTS: dict[str, Subject] = {
-    **_both("bytewax", "bytewax", 1500, 600, serve=_bytewax),
-    **_both("quix", "quixstreams", 600, 600, serve=_quix, prepare=_send, read=_read_quix),
-    "quix_once": Subject(
-        "quixstreams", partial(_quix, **ONCE), 600, prepare=_send, read=partial(_read_quix, committed=True), once=True
-    ),
+    "kafka": Subject("confluent_kafka", _kafka, 600, prepare=_send, read=_read_kafka, once=True),
     **_both(
         "spark", "pyspark", 120, 400, serve=_spark, prepare=_put, read=_read_spark, once=True, pause=3.0, kills=7
     ),
-    "ray": Subject("ray", _ray, 3000, victims=b"ray::"),
     "dask": Subject("distributed", _dask, 3000, victims=b"multiprocessing.spawn"),
     **_both("flink", "pyflink", 3000, 3000, serve=_flink, victims=b"pyflink.fn_execution", pause=9.0, kills=10),
-    **_both("beam", "apache_beam", 600, 600, serve=_beam),
 }
 
 

@@ -25,29 +25,14 @@ FORMS = {"row by row": 1, "lists of 100": LIST}
 Run = Callable[[Path, list[Any]], object]
 
 
-def _bytewax(folder: Path, rows: list[Any]) -> None:
-    from bytewax.testing import run_main
-
-    from tests.engines import test_bytewax
-
-    run_main(test_bytewax.flow(rows, scenes.make_job(folder), [], batch=1000))
-
-
-def _quix(folder: Path, rows: list[Any]) -> float:
-    """Its time is that from the first message to the last."""
-    import json
-
+def _kafka(folder: Path, rows: list[Any]) -> float:
+    """Its time is that from the first step to the last."""
     from fastdp_lab.kafka import Broker
-    from tests.engines import test_quix
+    from tests.engines import test_kafka
 
-    broker = Broker()
-    broker.send("in", [(stream, json.dumps(value).encode()) for stream, value, *_ in rows])
-    moments: list[float] = []
-
-    def make(place: Path, frame: Any) -> Any:
-        return test_quix.streams(place, frame.update(lambda _: moments.append(perf_counter())))
-
-    test_quix.serve(broker.address, folder, make)
+    broker, moments = Broker(), list[float]()
+    test_kafka.send(broker.address, rows)
+    test_kafka.serve(broker.address, folder, lambda: moments.append(perf_counter()), batch=1000)
     return moments[-1] - moments[0]
 
 
@@ -58,14 +43,6 @@ def _flink(folder: Path, rows: list[Any]) -> None:
     os.environ["_python_worker_execution_mode"] = "process"  # noqa: SIM112
     given = test_flink.environment(1).from_collection(rows)
     list(flink.release(given, scenes.make_job(folder)).execute_and_collect())
-
-
-def _beam(folder: Path, rows: list[Any]) -> None:
-    from fastdp.engines import beam
-    from tests.engines import test_beam
-
-    job, moments = scenes.make_job(folder), [float(place) for place in range(len(rows))]
-    test_beam.run(folder, lambda given: beam.release(given, job, 10**6), rows, moments)
 
 
 def _shards(folder: Path, rows: list[Any], start: Callable[[ExitStack], Callable[..., Any]]) -> float:
@@ -87,24 +64,11 @@ def _dask(stack: ExitStack) -> Callable[..., Any]:
     return partial(DaskShards, client=stack.enter_context(Client(cluster)))
 
 
-def _ray(stack: ExitStack) -> Callable[..., Any]:
-    import ray
-
-    from fastdp.engines.ray import RayShards
-
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, configure_logging=False)
-    stack.callback(ray.shutdown)
-    return RayShards
-
-
 #: Package, a run, whether rows may be lists of numbers, times of the number of rows.
 ENGINES: dict[str, tuple[str, Run, bool, int]] = {
-    "Bytewax": ("bytewax", _bytewax, False, 20),
-    "Quix Streams": ("quixstreams", _quix, True, 1),
+    "Kafka": ("confluent_kafka", _kafka, False, 1),
     "Flink": ("pyflink", _flink, True, 1),
-    "Beam, direct runner": ("apache_beam", _beam, True, 1),
     "Dask, one batch": ("distributed", partial(_shards, start=_dask), False, 20),
-    "Ray, one batch": ("ray", partial(_shards, start=_ray), False, 20),
 }
 
 

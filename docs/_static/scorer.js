@@ -2,7 +2,7 @@
    that users search for: conf.py adds them to the index of the page, and each of them in a query raises it. */
 const SUBJECTS = {
   "audit": "audits empirical lower bound violation couplings controls",
-  "engines": "kafka flink spark dask bytewax beam ray quix cluster distributed databricks topic broker exactly once",
+  "engines": "kafka flink spark dask cluster distributed databricks topic broker exactly once",
   "experiments": "sweep simulate compare mechanisms reproduce results figures scenario",
   "explanation/adaptive": "adaptive block length algorithm works",
   "explanation/exact_noise": "exact floating point leak vulnerability integers why works",

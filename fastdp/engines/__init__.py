@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 from fastdp._lazy import lazy_names
 
 if TYPE_CHECKING:
-    from fastdp.engines import beam, bytewax, dask, flink, quix, ray, spark
+    from fastdp.engines import dask, flink, spark
     from fastdp.engines.job import Job
 
-__all__ = ["Job", "beam", "bytewax", "dask", "flink", "quix", "ray", "spark"]
+__all__ = ["Job", "dask", "flink", "spark"]
 
 
 def _name_print() -> None:

@@ -34,7 +34,7 @@ Foreign: TypeAlias = Any
 #: Id, value, and what is carried along.
 Row: TypeAlias = tuple[Foreign, ...]
 #: What a job's guarantee assumes beside that of its windows.
-PUBLIC_CLOCK = "the engine's watermark, or the tick, that closes windows is public knowledge"
+PUBLIC_CLOCK = "the engine's watermark, which closes windows, is public knowledge"
 #: Fleets that a worker holds open, so that a state which comes back is not read again.
 OPEN_FLEETS = 1024
 
@@ -84,7 +84,7 @@ class Job:
         if isinstance(self.machine, WindowsMachine) and self.machine.lateness is not None:
             raise ParameterError(
                 f"lateness = {self.machine.lateness!r}: expected None in a job, whose clock is the engine's "
-                "watermark or a public tick (a shard's latest row is no common clock)"
+                "watermark (a shard's latest row is no common clock)"
             )
         if isinstance(self.machine, WindowsMachine) and not self.machine.adds_up:
             raise ParameterError(

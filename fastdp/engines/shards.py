@@ -1,4 +1,4 @@
-"""Shards of a job's fleet, with state files from which any worker continues; for Dask and Ray."""
+"""Shards of a job's fleet, with state files from which any worker continues; for Dask."""
 
 from __future__ import annotations
 

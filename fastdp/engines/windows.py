@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from itertools import groupby
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -20,7 +19,7 @@ from fastdp.state import codec
 from fastdp.state.state_file import Seal
 from fastdp.streams.fleet import refuse_other
 from fastdp.streams.ids import parts_of
-from fastdp.tables.columns import as_arrow, digests_of, texts_of
+from fastdp.tables.columns import as_arrow, digests_of
 from fastdp.tables.table import Table
 from fastdp.tables.windows import WindowsMachine
 
@@ -81,13 +80,6 @@ def parts_of_persons(persons: Foreign, parts: int) -> tuple[Indices, Flags | Non
     """Part of the person of each row, one for all spellings, and flags of rows that have one (None: all)."""
     digests, named = digests_of(persons)
     return (digests[:, 0].view(np.uint64) % np.uint64(parts)).astype(np.int64), named
-
-
-def is_person(key: str, persons: Sequence[object]) -> bool:
-    """True if `key` is the text that all of `persons` are digested as."""
-    # Equal representations of one type are one person; each type alone, as Arrow would give all of them one.
-    distinct = {(type(each), repr(each)): each for each in persons}.values()
-    return all(texts_of(as_arrow([each], "persons"))[0].as_py() == key for each in distinct)
 
 
 def owned(job: Job, rows: Sequence[Mapping[str, object]], shards: int) -> dict[int, int]:
@@ -162,16 +154,6 @@ class Shard:
         """Move the clock; number of each window that ends by then, and the shard's share."""
         first, sums = self._state.closed, self._collect(None, None, None, None, to)
         return [(first + i, self._share(first + i, sums[:, i : i + 1])) for i in range(sums.shape[1])]
-
-    def consume(self, items: Sequence[Any]) -> list[tuple[int, Share]]:
-        """Rows (mappings) and ticks of the clock (times), in order; the ticks' shares."""
-        shares: list[tuple[int, Share]] = []
-        for rows, group in groupby(items, lambda item: isinstance(item, Mapping)):
-            if rows:
-                self.take(list(group))
-            else:
-                shares += [share for to in group for share in self.advance(to)]
-        return shares
 
     @property
     def next_end(self) -> int:

@@ -1,1 +1,1 @@
-"""Exact noise inside OpenDP, DuckDB and polars, imported on use (``docs/interop.md``)."""
+"""Exact noise inside OpenDP, imported on use (``docs/interop.md``)."""

@@ -4,12 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-from pathlib import Path
-from typing import Any
-
-GROUP = "fastdp"
-#: What the mock broker does not say of its topics: nothing is dropped.
-KEEP = {"retention.ms": "-1", "retention.bytes": "-1", "cleanup.policy": "delete"}
 
 
 class Broker:
@@ -76,30 +70,3 @@ def read(address: str, topic: str, *, committed: bool = False) -> list[tuple[str
             found.append((message.key().decode(), message.value()))
     consumer.close()
     return found
-
-
-def application(address: str, folder: Path, group: str = GROUP, **options: Any) -> Any:
-    """A Quix application whose topics are made as the mock broker makes them."""
-    from quixstreams import Application
-    from quixstreams.models.topics import TopicAdmin, TopicManager
-    from quixstreams.models.topics.topic import TopicConfig
-
-    class Admin(TopicAdmin):  # type: ignore[misc]
-        """The mock broker knows neither DescribeConfigs nor CreateTopics; asking for a topic makes it."""
-
-        def inspect_topics(self, topic_names: list[str], timeout: float = 30) -> dict[str, Any]:
-            made = {name: self.admin_client.list_topics(name, timeout=timeout).topics[name] for name in topic_names}
-            return {name: TopicConfig(len(each.partitions), 1, KEEP) for name, each in made.items()}
-
-        def create_topics(self, topics: Any, timeout: float = 30, finalize_timeout: float = 60) -> None:
-            self.inspect_topics([topic.name for topic in topics])
-
-    return Application(
-        broker_address=address,
-        consumer_group=group,
-        auto_offset_reset="earliest",
-        state_dir=folder,
-        loglevel=options.pop("loglevel", "ERROR"),
-        topic_manager=TopicManager(topic_admin=Admin(address), consumer_group=group),
-        **options,
-    )

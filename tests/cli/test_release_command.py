@@ -22,7 +22,7 @@ from fastdp.cli import main
 from fastdp.guarantee import Guarantee
 from fastdp.releases import pictures
 from tests.cli.conftest import ARGUMENTS
-from tests.shared import python, run_python
+from tests.shared import full_disk, python, run_python
 
 INPUTS = (".csv", ".csv.gz", ".txt", ".txt.gz", ".npy", ".npz", ".parquet")
 
@@ -109,13 +109,11 @@ def test_inputs_and_outputs_of_another_kind(refused, run, complaint, write_input
     assert "expected at most 4000" in refused(source, "--method", "pak", "--length", 4000)
 
 
-def test_a_disk_that_fails(write_input, run, complaint, values, monkeypatch, tmp_path):
-    def fsync(number: int) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", fsync)
-    out = tmp_path / "out.npy"
-    assert complaint(run(write_input(".npy", values), "-o", out)) == f"{out}.json: No space left on device"
+def test_a_disk_that_fails(write_input, run, complaint, values, tmp_path):
+    source, out = write_input(".npy", values), tmp_path / "out.npy"
+    with full_disk():
+        said = complaint(run(source, "-o", out))
+    assert said == f"{out}: File too large"
     assert [path.name for path in tmp_path.iterdir()] == ["in.npy"]
 
 

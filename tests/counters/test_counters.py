@@ -181,20 +181,6 @@ def test_an_event_moves_the_sums_of_one_counter() -> None:
         assert (other.counts - one.counts).tolist() == [0, int(contains)]
 
 
-def test_an_interrupted_choice_counts_nothing_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    counting = SelectiveCounting([Simple(), Simple()], Alternating(), 50.0, seed=1)
-    with monkeypatch.context() as patch:
-        patch.setattr("fastdp.counters.running.Selected", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            counting.step(5)
-    assert counting.n_steps == 0
-    assert abs(counting.step(5).counts[0] - 5) < 3
-
-
-def interrupted(*_: object) -> object:
-    raise KeyboardInterrupt
-
-
 class Alternating:
     """Public turns; it also tries to change what is counted."""
 

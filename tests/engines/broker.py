@@ -2,8 +2,8 @@
 
 The mock broker of librdkafka forgets the offsets of transactions and shows aborted messages; Tansu 0.6 in memory
 keeps the offsets and shows aborted messages too.
-This one takes the requests of librdkafka in one version each, and one consumer of a group at a time: a new one takes
-over at once.  Source: the protocol guide of Apache Kafka (messages, record batch v2, KIP-98).
+This one takes the requests of librdkafka in one version each; consumers choose their partitions.
+Source: the protocol guide of Apache Kafka (messages, record batch v2, KIP-98).
 """
 
 from __future__ import annotations
@@ -11,10 +11,8 @@ from __future__ import annotations
 import contextlib
 import socketserver
 import struct
-import sys
 import threading
 import time
-import uuid
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -23,18 +21,9 @@ from tests.engines.kafka_wire import Reader, packed
 
 PARTITIONS, API_VERSIONS = 4, 18
 EARLIEST, COMMITTED = -2, 1
-OUT_OF_RANGE, UNKNOWN_MEMBER, UNSUPPORTED, FENCED = 1, 25, 35, 47
+OUT_OF_RANGE, UNSUPPORTED, FENCED = 1, 35, 47
 #: Seconds that a fetch waits at most, bytes that it brings about.
 WAIT, FETCH_BYTES = 0.2, 2**20
-
-
-@dataclass
-class Group:
-    """Committed offsets, and the one member."""
-
-    offsets: dict[tuple[str, int], tuple[int, Any]] = field(default_factory=dict)
-    generation: int = 0
-    member: str = ""
 
 
 @dataclass
@@ -44,7 +33,7 @@ class Producer:
     number: int
     epoch: int
     began: bool = False
-    offsets: list[tuple[str, tuple[str, int], tuple[int, Any]]] = field(default_factory=list)
+    offsets: list[tuple[tuple[str, str, int], tuple[int, Any]]] = field(default_factory=list)
 
 
 class Broker:
@@ -56,28 +45,22 @@ class Broker:
         1: (4, "fetch"),
         2: (2, "list_offsets"),
         3: (4, "metadata"),
-        8: (2, "offset_commit"),
         9: (1, "offset_fetch"),
         10: (1, "find_coordinator"),
-        11: (2, "join_group"),
-        12: (1, "heartbeat"),
-        13: (1, "leave_group"),
-        14: (1, "sync_group"),
         API_VERSIONS: (0, "api_versions"),
-        19: (2, "create_topics"),
         22: (0, "init_producer"),
         24: (0, "add_partitions"),
         25: (0, "add_offsets"),
         26: (0, "end_transaction"),
         28: (0, "transaction_offsets"),
-        32: (1, "describe_configs"),
     }
 
     def __init__(self) -> None:
         self.lock = threading.Condition()
         self.address: tuple[str, int] = ("127.0.0.1", 0)
         self.topics: dict[str, list[Partition]] = {}
-        self.groups: dict[str, Group] = {}
+        #: Committed offsets by group, topic and partition.
+        self.offsets: dict[tuple[str, str, int], tuple[int, Any]] = {}
         self.producers: dict[str, Producer] = {}
         self.made = 0
 
@@ -91,19 +74,8 @@ class Broker:
             self.lock.notify_all()
         return found
 
-    def expire(self) -> None:
-        """Let all open transactions time out."""
-        with self.lock:
-            for producer in self.producers.values():
-                if producer.began:
-                    self.finish(producer, committed=False)
-                    producer.epoch += 1
-
     def topic(self, name: str) -> list[Partition]:
         return self.topics.setdefault(name, [Partition() for _ in range(PARTITIONS)])
-
-    def group(self, name: str) -> Group:
-        return self.groups.setdefault(name, Group())
 
     def api_versions(self, _: Reader, error: int = 0) -> bytes:
         return packed("h*", error, [packed("hhh", key, 0, each) for key, (each, _) in self.VERSIONS.items()])
@@ -118,26 +90,6 @@ class Broker:
             ]
             topics.append(packed("hs?*", 0, name, False, parts))
         return packed("i*si*", 0, [packed("isis", 1, *self.address, None)], "fastdp", 1, topics)
-
-    def create_topics(self, request: Reader) -> bytes:
-        made = []
-        for _ in range(request.one("i")):
-            name, count, _ = request.read("sih")
-            request.many("i", "i"), request.many("ss")
-            self.topics.setdefault(name, [Partition() for _ in range(count)])
-            made.append(packed("shs", name, 0, None))
-        return packed("i*", 0, made)
-
-    def describe_configs(self, request: Reader) -> bytes:
-        found = []
-        for _ in range(request.one("i")):
-            kind, name = request.read("bs")
-            for _ in range(max(0, request.one("i"))):
-                request.one("s")
-            entries = {"retention.ms": "-1", "retention.bytes": "-1", "cleanup.policy": "delete"}
-            configs = [packed("ss?b?*", *entry, False, 5, False, []) for entry in entries.items()]
-            found.append(packed("hsbs*", 0, None, kind, name, configs))
-        return packed("i*", 0, found)
 
     def produce(self, request: Reader) -> bytes:
         name, _, _ = request.read("shi")
@@ -205,45 +157,10 @@ class Broker:
         request.read("sb")
         return packed("ihsisi", 0, 0, None, 1, *self.address)
 
-    def join_group(self, request: Reader) -> bytes:
-        name, _, _, member, _ = request.read("siiss")
-        (protocol, metadata), *_ = request.many("sd")
-        group = self.group(name)
-        group.generation += 1
-        group.member = member or uuid.uuid4().hex
-        members = [packed("sd", group.member, metadata)]
-        return packed("ihisss*", 0, 0, group.generation, protocol, group.member, group.member, members)
-
-    def sync_group(self, request: Reader) -> bytes:
-        name, _, member = request.read("sis")
-        assigned = dict(request.many("sd"))
-        known = member == self.group(name).member
-        return packed("ihd", 0, 0 if known else UNKNOWN_MEMBER, assigned.get(member, b""))
-
-    def heartbeat(self, request: Reader) -> bytes:
-        name, _, member = request.read("sis")
-        return packed("ih", 0, 0 if member == self.group(name).member else UNKNOWN_MEMBER)
-
-    def leave_group(self, request: Reader) -> bytes:
-        request.read("ss")
-        return packed("ih", 0, 0)
-
-    def offset_commit(self, request: Reader) -> bytes:
-        name, _, member, _ = request.read("sisq")
-        group, topics = self.group(name), []
-        known = member in ("", group.member)
-        for topic, partitions in request.many("s", "iqs"):
-            for number, offset, metadata in partitions:
-                if known:
-                    group.offsets[topic, number] = offset, metadata
-            error = 0 if known else UNKNOWN_MEMBER
-            topics.append(packed("s*", topic, [packed("ih", number, error) for number, _, _ in partitions]))
-        return packed("*", topics)
-
     def offset_fetch(self, request: Reader) -> bytes:
-        offsets, topics = self.group(request.one("s")).offsets, []
+        group, topics = request.one("s"), []
         for topic, partitions in request.many("s", "i"):
-            found = [(number, *offsets.get((topic, number), (-1, None)), 0) for (number,) in partitions]
+            found = [(number, *self.offsets.get((group, topic, number), (-1, None)), 0) for (number,) in partitions]
             topics.append(packed("s*", topic, [packed("iqsh", *each) for each in found]))
         return packed("*", topics)
 
@@ -289,7 +206,7 @@ class Broker:
         for topic, partitions in request.many("s", "iqs"):
             for number, offset, metadata in partitions:
                 if producer is not None:
-                    producer.offsets.append((group, (topic, number), (offset, metadata)))
+                    producer.offsets.append(((group, topic, number), (offset, metadata)))
             topics.append(packed("s*", topic, [packed("ih", number, error) for number, _, _ in partitions]))
         return packed("i*", 0, topics)
 
@@ -306,8 +223,7 @@ class Broker:
             for part in partitions:
                 part.finish(producer.number, producer.epoch, committed)
         if committed:
-            for group, place, offset in producer.offsets:
-                self.group(group).offsets[place] = offset
+            self.offsets |= dict(producer.offsets)
         producer.began, producer.offsets = False, []
 
 
@@ -344,8 +260,4 @@ class Server(socketserver.ThreadingTCPServer):
 if __name__ == "__main__":
     server = Server()
     print(f"127.0.0.1:{server.server_address[1]}", flush=True)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    # Each line lets transactions of killed workers time out.
-    for _ in sys.stdin:
-        server.broker.expire()
-        print(flush=True)
+    server.serve_forever()

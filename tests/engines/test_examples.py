@@ -12,10 +12,8 @@ from tests.engines.scenes import needs
 
 FOLDER = Path(__file__).parents[2] / "examples" / "engines"
 PACKAGES = {
-    "bytewax": "bytewax",
-    "quix": "quixstreams",
+    "kafka": "confluent_kafka",
     "dask": "distributed",
-    "ray": "ray",
     "spark": "pyspark",
     "flink": "pyflink",
 }

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import shutil
-import sys
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -13,7 +11,6 @@ import pytest
 
 from fastdp.counters import RunningCounts, Simple
 from fastdp.engines import Job
-from fastdp.engines.bytewax import release
 from fastdp.engines.shards import Shard, Shards
 from fastdp.errors import DataError, StateError
 from tests.engines.scenes import make_job, write_secret
@@ -145,43 +142,12 @@ def test_a_worker_that_holds_a_shard_of_another_job_reads_the_state(tmp_path: Pa
         _publish(make_job(tmp_path, epsilon=0.1), folder, (0, 1), 2, ids, values, 1)
 
 
-@pytest.fixture
-def made(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """The classes that Bytewax would make of its states; it need not be installed."""
-    made: list[Any] = []
-    operators = ModuleType("bytewax.operators")
-    vars(operators).update(
-        StatefulBatchLogic=type("StatefulBatchLogic", (), {"RETAIN": False}),
-        flat_map_batch=lambda *_: None,
-        stateful_batch=lambda name, up, kind: made.append(kind),
-        map=lambda *_: None,
-    )
-    monkeypatch.setitem(sys.modules, "bytewax", ModuleType("bytewax"))
-    monkeypatch.setitem(sys.modules, "bytewax.operators", operators)
-    return made
-
-
 @pytest.mark.filterwarnings("ignore::fastdp.errors.AccuracyWarning")
-def test_bytewax_publishes_under_the_rows_behind_a_holdout(tmp_path: Path, made: list[Any]) -> None:
+def test_what_is_published_behind_a_holdout_has_its_row(tmp_path: Path) -> None:
     job = make_job(tmp_path, threshold=None, holdout=20, max_range=64)
-    release("dp", None, job, 1)
-    rows, _ = made[0](None).on_batch([("a" if k % 2 else "b", k / 9.0, k) for k in range(42)])
-    assert [(each, place) for each, _, place in rows] == [("b", 40), ("a", 41)]
-
-
-def test_bytewax_reads_no_state_of_another_number(tmp_path: Path, made: list[Any]) -> None:
-    """Bytewax's call for each state when a program starts again, before a row."""
-    job = make_job(tmp_path)
-    for shards in (8, 16, 4, 8):
-        release("dp", None, job, shards)
-    one = made[0](None)
-    one.on_batch([("m1", 1.0)])
-    state = one.snapshot()
-    for other in made[1:3]:
-        with pytest.raises(StateError, match="expected 8, the number in the state"):
-            other(state)
-    assert len(made[3](state).fleet) == 1
-    assert made[1](b"").fleet is None
+    with Here(job, tmp_path / "state", 1) as here:
+        rows, _ = here.publish(1, ["a" if k % 2 else "b" for k in range(42)], [k / 9.0 for k in range(42)])
+    assert rows.tolist() == [40, 41]
 
 
 def test_a_second_program_is_refused(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 import fastdp
 from fastdp.engines import Job
-from fastdp.engines.windows import Columns, Shard, clock, columns_of, is_person, merge, owned, owners
+from fastdp.engines.windows import Columns, Shard, clock, columns_of, merge, owned, owners
 from fastdp.errors import BudgetError, DataError, ParameterError, StateError
 from tests.engines import scenes
 from tests.engines.windows import (
@@ -221,29 +221,6 @@ def test_a_partly_known_share_is_refused(tmp_path: Path) -> None:
     whole, _ = merge(job, 4, first, shares[2])
     again, _ = merge(job, 4, whole, second)
     assert merge(job, 4, again, shares[3])[1] == merge(job, 4, whole, shares[3])[1] != []
-
-
-ONE = "6fa459ea-ee8a-3ca4-894e-db777e160355"
-SPELLED: dict[str, list[Any]] = {
-    "7": [7, 7.0, "7"],
-    "0": [0, -0.0, "0"],
-    "1000": [1000, 1e3],
-    "7.5": [7.5, "7.5"],
-    "100000000000000000000": [1e20],
-    "\u00e4": ["\u00e4", "a\u0308"],
-    ONE: [ONE, ONE.upper()],
-}
-
-
-@pytest.mark.parametrize("key", list(SPELLED))
-def test_a_person_has_one_key(key: str) -> None:
-    """Another key would be another partition, where the person's rows count again."""
-    persons = SPELLED[key]
-    assert is_person(key, persons)
-    for each in {"7.0", "-0.0", "1000.0", "1e3", "1e+20", "7.50", "a\u0308", ONE.upper(), *map(str, persons)} - {key}:
-        assert not is_person(each, persons)
-    assert not is_person(key, [*persons, "other"])
-    assert not any(is_person(str(each), [each]) for each in (None, True, [1], float("nan")))
 
 
 BAD: list[dict[str, Any]] = [

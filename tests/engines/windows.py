@@ -105,12 +105,3 @@ def assert_released(found: list[Row], job: Job, rows: list[Row]) -> None:
     once = {(row["window"], row["shop.town"]): row for row in found}
     assert all(once[row["window"], row["shop.town"]] == row for row in found), "an output with two noises"
     assert in_order(list(once.values())) == expected(job, rows)
-
-
-def with_ticks(rows: list[Row], every: int = 3) -> list[Any]:
-    """Rows with the clock among them: after all rows of so many windows, the time."""
-    found: list[Any] = []
-    for k in range(0, WINDOWS, every):
-        begin, end = START + k * MINUTE, min(END, START + (k + every) * MINUTE)
-        found += [*(row for row in rows if begin <= row["at"] < end), end]
-    return found

@@ -79,8 +79,8 @@ def test_moments_of_small_distributions_by_enumeration() -> None:
                 assert weights @ (estimates - x) ** 2 == pytest.approx(variance, rel=1e-9)
 
 
-def test_any_domain_gives_the_same_reports(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fastdp.local.mechanisms.Mechanism._words", b"one for all domains")
+@pytest.mark.usefixtures("one_key_for_domains")
+def test_any_domain_gives_the_same_reports() -> None:
     for (low, high), make in itertools.product(
         ((0.0, 50.0), (-3.0, 1e-3), (1e9, 1e9 + 1), (0.0, 1e-140), (-5e139, 5e139)), ALL
     ):
@@ -399,8 +399,8 @@ def test_the_concave_estimate_has_one_peak_and_a_tail() -> None:
 
 
 @pytest.mark.parametrize("rule", [Rule(scale="logarithmic"), Rule(scale="logarithmic", method="concave")], ids=str)
-def test_theta_scales_with_values_and_bound(rule: Rule, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fastdp.local.mechanisms.Mechanism._words", b"one for all domains")
+@pytest.mark.usefixtures("one_key_for_domains")
+def test_theta_scales_with_values_and_bound(rule: Rule) -> None:
     values = drawn(20_000)
     plain = theta_of(rule, values, ThresholdTask(1.0, 1657.0, 20_000, 2**20, 2.0**-20), Key.from_seed(5))
     for factor in (2.0**-30, 2.0**40):

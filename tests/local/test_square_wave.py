@@ -226,8 +226,8 @@ def test_theta_is_that_of_the_parts(method: Any) -> None:
 
 @pytest.mark.parametrize("method", ["sw-w", "sw", "percentile"])
 @pytest.mark.parametrize("factor", [2.0**-20, 8.0, 2.0**30])
-def test_theta_scales_with_values_and_bound(method: Any, factor: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fastdp.local.mechanisms.Mechanism._words", b"one for all domains")
+@pytest.mark.usefixtures("one_key_for_domains")
+def test_theta_scales_with_values_and_bound(method: Any, factor: float) -> None:
     values = np.round(np.random.default_rng(9).gamma(2.0, 5.0, 20_000))
     rule = SquareWave(method=method)
     key = Key.from_seed(1)

@@ -79,14 +79,21 @@ def test_any_position_any_piece(start: int) -> None:
     assert word_at(key, stream, 7) == whole[7]
 
 
-@pytest.mark.parametrize("faster", [False, True])
+@pytest.fixture(params=[False, True], ids=["narrow", "wide"])
+def instructions(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Whether the processor is said to encrypt several blocks in one instruction."""
+    monkeypatch.setattr(key_stream, "WIDE", request.param)
+    return bool(request.param)
+
+
+wide = pytest.mark.parametrize("instructions", [True], indirect=True)
+
+
+@pytest.mark.usefixtures("instructions")
 @pytest.mark.parametrize("member", [None, 0, 2**32 - 2])
 @pytest.mark.parametrize("first", [MIN_GCM // 8 - 1, MIN_GCM // 8, CHUNK + 5])
-def test_long_streams_are_the_same_words(
-    monkeypatch: pytest.MonkeyPatch, first: int, member: int | None, faster: bool
-) -> None:
+def test_long_streams_are_the_same_words(first: int, member: int | None) -> None:
     """By GCM, which every build of the library has, or by CTR: from the first word, in any pieces."""
-    monkeypatch.setattr(key_stream, "WIDE", faster)
     key, stream = Key.from_seed(5), StreamId(Purpose.TREE, 200, 2**40 - 7, 3)
     key = key if member is None else key.of_stream(member)
     reader, pieces = WordStream(key, stream), [first, 1, 0, 3, CHUNK, CHUNK - 2]
@@ -100,11 +107,10 @@ def test_long_streams_are_the_same_words(
     assert rest.tobytes() == words[3 : 3 + CHUNK].tobytes()
 
 
-@pytest.mark.parametrize("wide", [False, True])
+@pytest.mark.usefixtures("instructions")
 @pytest.mark.parametrize("most", [48, 2**24])
-def test_blocks_by_themselves_are_the_same_bytes(monkeypatch: pytest.MonkeyPatch, wide: bool, most: int) -> None:
+def test_blocks_by_themselves_are_the_same_bytes(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
     """By XTS, whose masks are all zero, from its least size on, or by the bare cipher; in one call or several."""
-    monkeypatch.setattr(key_stream, "WIDE", wide)
     monkeypatch.setattr(key_stream, "MAX_XTS", most)
     secret, size = bytes(range(32)), key_stream.MIN_XTS
     oracle = Cipher(algorithms.AES(secret), modes.ECB()).encryptor()  # noqa: S305 - the bare cipher is the oracle
@@ -118,6 +124,8 @@ def test_blocks_by_themselves_are_the_same_bytes(monkeypatch: pytest.MonkeyPatch
     key_stream.encrypt_blocks(cipher, memoryview(b""), memoryview(encrypted))
 
 
+@wide
+@pytest.mark.usefixtures("instructions")
 @pytest.mark.parametrize("other", ["none", "another"])
 def test_a_library_without_that_xts_uses_the_bare_cipher(monkeypatch: pytest.MonkeyPatch, other: str) -> None:
     real = key_stream._xts
@@ -127,7 +135,6 @@ def test_a_library_without_that_xts_uses_the_bare_cipher(monkeypatch: pytest.Mon
             raise UnsupportedAlgorithm("no XTS")
         return real(secret[::-1])
 
-    monkeypatch.setattr(key_stream, "WIDE", True)
     monkeypatch.setattr(key_stream, "_xts", xts)
     monkeypatch.setattr(key_stream, "xts_is_ecb", key_stream.xts_is_ecb.__wrapped__)
     assert not key_stream.xts_is_ecb()
@@ -179,12 +186,13 @@ def test_a_stream_ends_before_the_next_one(key: Key) -> None:
             sampler.draw_nodes(sampler.laplace_distribution(3), Key.from_seed(1), 0, seen, after, 34)
 
 
+@wide
+@pytest.mark.usefixtures("instructions")
 @pytest.mark.parametrize("least", [0, 2**14])
 @pytest.mark.parametrize("counts", [[4], [1], [5, 1, 2], [64, 7, 3]])
 def test_rows_of_words_are_those_of_each_stream(
     monkeypatch: pytest.MonkeyPatch, counts: list[int], least: int
 ) -> None:
-    monkeypatch.setattr(key_stream, "WIDE", True)
     monkeypatch.setattr(key_stream, "MIN_XTS", least)
     key = Key.from_seed(2)
     pieces = [(StreamId(Purpose.TREE, level), count) for level, count in enumerate(counts)]

@@ -113,7 +113,7 @@ def test_a_guide_runs_from_top_to_bottom(page: Path) -> None:
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n == "audit")) for n in RUNS])
 @pytest.mark.usefixtures("quiet")
 def test_the_python_of_a_page_runs(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    for needed in ("duckdb", "opendp", "polars") if name == "interop" else ():
+    for needed in ("duckdb", "opendp") if name == "interop" else ():
         pytest.importorskip(needed, reason="the page's examples need it")
     assert len(run_page(DOCS / f"{name}.md")) > 1
     assert RUNS[name] in capsys.readouterr().out

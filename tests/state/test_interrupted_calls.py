@@ -120,9 +120,9 @@ def test_behind_a_write_a_call_is_consumed_or_not(
 
 # Between open() and the block that closes it the file is closed by being collected.
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
-def test_a_kept_traceback_keeps_no_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("impatient")
+def test_a_kept_traceback_keeps_no_lock(tmp_path: Path) -> None:
     """As a debugger, a notebook, and the block that handles the interrupt do: the next call goes on."""
-    monkeypatch.setattr(atomic_files, "LOCK_TRIES", 1)
     at, kept = 0, None
     while not at or kept is not None:
         at += 1
@@ -145,12 +145,12 @@ def test_a_kept_traceback_keeps_no_lock(tmp_path: Path, monkeypatch: pytest.Monk
     assert at > 100
 
 
+@pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("where", ["call", "signal handler", "thread"])
 def test_a_lock_in_use_is_not_taken_for_an_abandoned_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
     """By any other owner: the call that has it, a function that interrupts this call, or another thread."""
-    monkeypatch.setattr(atomic_files, "LOCK_TRIES", 1)
     publisher = CASES["simple_counts"].make()
     publisher.keep(tmp_path / "kept")
     real, found = os.fsync, []

@@ -22,6 +22,7 @@ from fastdp.state import atomic_files, codec, state_file
 from fastdp.state.state_file import StateFile
 from fastdp.thresholds import Fixed, NoisyMax
 from fastdp.thresholds.base import ThresholdTask
+from tests.shared import full_disk
 
 KEY = bytes(range(32))
 
@@ -44,19 +45,11 @@ def test_every_write_has_a_nonce_of_its_own_and_the_next_generation(tmp_path: Pa
 
 
 @pytest.mark.parametrize("key", [None, KEY])
-def test_a_failed_write_leaves_the_old_file_and_nothing_else(
-    tmp_path: Path, key: bytes | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path, key: bytes | None) -> None:
     file = StateFile(tmp_path / "state", key)
     header = file.write(b"old", None)
-
-    def failing(descriptor: int) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", failing)
-    with pytest.raises(StateError, match="No space left"):
+    with full_disk(), pytest.raises(StateError, match="File too large"):
         file.write(b"new", header)
-    monkeypatch.undo()
     assert [path.name for path in tmp_path.iterdir()] == ["state"]
     frames, stamp = file.open()
     assert (frames, stamp[: state_file.HEADER.size]) == ([b"old"], header)

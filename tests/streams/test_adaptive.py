@@ -110,10 +110,15 @@ def test_release_equals_the_oracle(closing: str, epsilon: float, holdout: int, r
     assert len(release) == values.size - holdout
 
 
-@pytest.mark.parametrize(("closing", "growth"), [("spread", 0.0), ("spike", 0.0), ("spread", 8.0)])
-def test_groups_equal_the_oracle(closing: str, growth: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A second sum of many short blocks: with noise of its own, in published and revised values, in any chunks."""
+@pytest.fixture
+def short_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(block_noise, "LEAST_GROUP", 128)
+
+
+@pytest.mark.usefixtures("short_groups")
+@pytest.mark.parametrize(("closing", "growth"), [("spread", 0.0), ("spike", 0.0), ("spread", 8.0)])
+def test_groups_equal_the_oracle(closing: str, growth: float) -> None:
+    """A second sum of many short blocks: with noise of its own, in published and revised values, in any chunks."""
     place = (np.arange(3600) - 600).clip(0) / 3600
     values = np.random.default_rng(5).gamma(4.0, 1.0, 3600) * (1.0 + growth * (place > 0.5))
     options = {"epsilon": 40.0, "closing": closing, "bound": 1000.0, "threshold": ScaleFree(), "max_range": 2**11}
@@ -170,10 +175,10 @@ def test_groups_equal_the_oracle(closing: str, growth: float, monkeypatch: pytes
     assert np.array_equal(np.concatenate(parts), release.values)
 
 
+@pytest.mark.usefixtures("short_groups")
 @pytest.mark.parametrize("steps", [1, 64])
-def test_a_theta_of_few_steps_has_no_groups(steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_theta_of_few_steps_has_no_groups(steps: int) -> None:
     """Six fifths of one step are two: blocks would have more noise than intervals and weights allow for."""
-    monkeypatch.setattr(block_noise, "LEAST_GROUP", 128)
     publisher = Adaptive(40.0, sensitivity=1.0, resolution=1.0 / steps, max_range=2**11, seed=1)
     found = publisher.release(np.random.default_rng(1).poisson(3.0, 3000).astype(float)).revision.places
     assert found.any() == (steps == 64)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import re
 import warnings
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
@@ -26,7 +27,6 @@ from fastdp.noise.words import Purpose, StreamId, WordStream
 from fastdp.perturbers import Blocks, Flat
 from fastdp.perturbers.block_noise import Total
 from fastdp.smoothers import Recent
-from fastdp.streams import methods
 from fastdp.streams.add_noise import VectorNoise
 from fastdp.streams.release import MAX_SHARE, WholeStream
 from fastdp.thresholds import Fixed, NoisyMax, ScaleFree
@@ -417,19 +417,17 @@ def test_a_rate_is_planned_for_a_year() -> None:
     assert made(every="h").max_range == 365 * 24
 
 
-def test_a_long_holdout_says_when_publishing_begins_and_what_would_be_sooner(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Noon(datetime):
-        @classmethod
-        def now(cls, tz: Any = None) -> datetime:
-            return datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
-
-    monkeypatch.setattr(methods, "datetime", Noon)
+def test_a_long_holdout_says_when_publishing_begins_and_what_would_be_sooner() -> None:
+    before = datetime.now(UTC)
     with pytest.warns(AccuracyWarning) as seen:
         fastdp.Adaptive(1.0, 1000.0, 48 * 20, 1000, every="30min", seed=1)
     (said,) = [str(each.message) for each in seen]
-    assert said.startswith(
-        "holdout = 960 values at one value every 30 min last 20 d: publishing begins about 2026-03-21 12:00 UTC"
+    told = re.match(
+        "holdout = 960 values at one value every 30 min last 20 d: publishing begins about (.{16}) UTC", said
     )
+    assert told
+    begins = datetime.fromisoformat(told[1]).replace(tzinfo=UTC) - timedelta(days=20)
+    assert before - timedelta(minutes=1) < begins <= datetime.now(UTC) + timedelta(minutes=1)
     assert "threshold=50.0, that is Fixed(50.0)" in said
     with pytest.warns(AccuracyWarning, match="after the year 9999"):
         fastdp.Adaptive(1.0, 1000.0, 100_000, every=1e9, max_range=100, seed=1)

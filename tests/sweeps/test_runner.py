@@ -111,16 +111,24 @@ def test_killed_three_times_at_random_points(tmp_path, digest) -> None:
     assert all(each["versions"] == manifest["versions"] for each in manifest["sessions"])
 
 
-def test_killed_between_the_table_and_the_end(found, tmp_path, digest, undisturbed, monkeypatch) -> None:
-    with monkeypatch.context() as patch:
-        patch.setattr(results, "finish", stop)
-        with pytest.raises(KeyboardInterrupt):
-            sweeps.run(found, tmp_path / "out")
-    monkeypatch.setattr(runner, "run_part", None)
+def rewrite(folder: Path, **changes: object) -> None:
+    """Other entries in a sweep's manifest."""
+    path = folder / "manifest.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+def test_killed_between_the_table_and_the_end(found, tmp_path, digest, undisturbed) -> None:
+    """The table is there, the manifest does not say so, and a part is left over."""
     folder = sweeps.run(found, tmp_path / "out")
-    assert digest(folder) == undisturbed
-    assert sweeps.read_manifest(folder)["finished"]
-    sweeps.run(found, folder)
+    rewrite(folder, finished=None)
+    (folder / "parts" / "0.parquet").touch()
+    before = (folder / "results.parquet").stat().st_ino
+    for _ in range(2):
+        sweeps.run(found, folder)
+        assert digest(folder) == undisturbed
+        assert sweeps.read_manifest(folder)["finished"]
+        assert not list((folder / "parts").iterdir())
+    assert (folder / "results.parquet").stat().st_ino == before, "nothing was done twice"
 
 
 def stop(*_: object) -> None:
@@ -414,9 +422,8 @@ def test_options_are_checked(found, tmp_path) -> None:
     assert not (tmp_path / "out").exists()
 
 
-def test_another_version_does_not_go_on(found, tmp_path, monkeypatch) -> None:
-    with monkeypatch.context() as patch:
-        patch.setattr(results.fastdp, "__version__", "0.0.1")
-        begun(found, tmp_path / "out")
+def test_another_version_does_not_go_on(found, tmp_path) -> None:
+    folder = begun(found, tmp_path / "out")
+    rewrite(folder, versions=sweeps.read_manifest(folder)["versions"] | {"fastdp": "0.0.1"})
     with pytest.raises(DataError, match=r"begun by fastdp 0\.0\.1, this is .*expected that version, or a new folder"):
         sweeps.run(found, tmp_path / "out")

@@ -26,6 +26,7 @@ from fastdp.errors import DataError, ParameterError, StateError
 from fastdp.tables.columns import as_arrow, as_texts
 from fastdp.tables.online import KeyNoise, OnlineKeys, weights_of
 from tests.oracles import online_keys, persons
+from tests.shared import full_disk
 
 BEGIN = datetime(2024, 1, 1)
 SECRET = bytes(range(32))
@@ -290,15 +291,13 @@ def test_killed_and_restored(unit: Any, tmp_path: Path) -> None:
     assert cells(found) == wanted
 
 
-def test_a_call_that_failed_leaves_no_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_call_that_failed_leaves_no_key(tmp_path: Path) -> None:
     """Its keys take no numbers, so that a replay finds the state that was recorded."""
     windows, path = windows_of(), tmp_path / "kept"
     windows.keep(path, SECRET)
     add(windows, [("a", 0, 1)])
-    with monkeypatch.context() as patch:
-        patch.setattr("os.fsync", lambda _: (_ for _ in ()).throw(OSError(28, "No space left on device")))
-        with pytest.raises(StateError, match="could not be written"):
-            add(windows, [("lost", 0, 1), ("b", 0, 1)])
+    with full_disk(), pytest.raises(StateError, match="could not be written"):
+        add(windows, [("lost", 0, 1), ("b", 0, 1)])
     assert windows.state.keys.size == 1
     for rows in ([("c", 0, 1)], [("b", 0, 2), ("lost", 0, 2)]):
         add(windows, rows)

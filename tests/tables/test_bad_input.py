@@ -210,10 +210,9 @@ def test_many_keys_fit_an_entry(ledger: fastdp.Ledger) -> None:
     assert ledger.entries()[0].mechanism["parameters"]["keys"] == 20_000
 
 
+@pytest.mark.usefixtures("unknown_narwhals")
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "narwhals.stable.v2", None)
-    # No attribute of it is known yet.
-    monkeypatch.setattr(source, "narwhals", source._Module("narwhals.stable.v2"))
     with pytest.raises(ParameterError, match=r"pip install 'fastdp-streams\[tables\]'"):
         flat.counts(GOOD, "at", "1h", epsilon=1.0)
 
