@@ -6,9 +6,10 @@ RUN pip wheel --no-cache-dir --no-deps --wheel-dir /dist /source
 FROM python:3.12-slim
 COPY --from=wheel /dist /dist
 RUN pip install --no-cache-dir "$(echo /dist/*.whl)[tables]" && useradd --create-home --uid 1000 fastdp
+ENV NUMBA_CACHE_DIR=/opt/fastdp
+# Kernels of root's, which are used whatever user runs the image.
+RUN fastdp compile
 # A number: a host that asks for a user other than root knows no names of the image.
 USER 1000
 WORKDIR /home/fastdp
-ENV NUMBA_CACHE_DIR=/home/fastdp/.numba
-RUN fastdp compile
 ENTRYPOINT ["fastdp"]

@@ -327,9 +327,12 @@ class HistogramCollector(Collector[HistogramMachine]):
         """Output cells."""
         return self._machine.bins
 
-    def estimate(self, method: Method = "em", **options: Unpack[EstimateOptions]) -> Distribution:
-        """Distribution of the values; arguments as of :meth:`SquareWave.estimate_counts`."""
-        return self._machine.mechanism.estimate_counts(self.totals, bins=self.bins, method=method, **options)
+    def estimate(
+        self, method: Method = "em", bins: int | None = None, **options: Unpack[EstimateOptions]
+    ) -> Distribution:
+        """Distribution of the values, by default of as many bins as cells; see :meth:`SquareWave.estimate_counts`."""
+        wanted = self.bins if bins is None else bins
+        return self._machine.mechanism.estimate_counts(self.totals, wanted, method, **options)
 
 
 @record

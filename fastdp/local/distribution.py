@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, TypedDict, get_args
 
 import numpy as np
@@ -217,7 +218,13 @@ def transition(distribution: WindowDistribution, bins: int, counts: Integers) ->
     """Reports by output cell with their transition matrix: entry (k, i) is flat_k + peak_k F_ki."""
     from fastdp_kernels.local.square_wave_em import Reports
 
-    outputs = cell_edges(distribution, counts.size)
+    return Reports(counts.astype(np.float64), *_transition(distribution, bins, counts.size))
+
+
+# Resampled reports ask for the same one.
+@lru_cache(maxsize=1)
+def _transition(distribution: WindowDistribution, bins: int, cells: int) -> tuple[Floats, Floats, Band, Band]:
+    outputs = cell_edges(distribution, cells)
     # In units of a step divided by bins, all edges are integers.
     rows = outputs * bins
     columns = np.arange(bins + 1, dtype=np.int64) * distribution.steps
@@ -227,8 +234,7 @@ def transition(distribution: WindowDistribution, bins: int, counts: Integers) ->
     ) / distribution.total
     on_top = Fraction(distribution.near_weight - distribution.far_weight, distribution.total)
     lengths = np.diff(outputs).astype(np.float64)
-    return Reports(
-        counts.astype(np.float64),
+    return (
         lengths * float(everywhere),
         lengths * float(on_top),
         _band(rows, columns, 0, width),
@@ -237,10 +243,38 @@ def transition(distribution: WindowDistribution, bins: int, counts: Integers) ->
 
 
 def _band(rows: Integers, columns: Integers, low: int, high: int) -> Band:
-    from fastdp_kernels.local import band_matrix
+    """Band low <= y - t < high, not empty, between intervals with edges `rows` (y) and `columns` (t)."""
+    from fastdp_kernels.local.band_matrix import Band
 
-    places: Integers = np.empty((4, rows.size - 1), np.int64)
-    left, right = band_matrix.lay_out_band(rows, columns, low, high, places)
-    band = band_matrix.Band(places, np.empty((left, rows.size - 1)), np.empty((right, rows.size - 1)))
-    band_matrix.fill_band(rows, columns, low, high, band)
-    return band
+    n, c = rows.size - 1, columns.size - 1
+    first = np.searchsorted(columns[1:] + high, rows[:-1], "right")
+    begin = np.searchsorted(columns[:-1] + high, rows[1:], "left")
+    stop = np.searchsorted(columns[1:] + low, rows[:-1], "right")
+    end = np.searchsorted(columns[:-1] + low, rows[1:], "left")
+    begin = np.minimum(begin, stop)
+    # Without a core all is the left flank's.
+    left_end, right_begin = np.where(begin < stop, (begin, stop), end)
+    windows, flanks = [], []
+    for before, after in ((first, left_end), (right_begin, end)):
+        width = max(0, int((after - before).max()))
+        # A window must not reach beyond the last column.
+        window = np.minimum(before, c - width)
+        i = window + np.arange(width)[:, None]
+        shares = _share_of_band(rows[:-1], rows[1:], columns[i], columns[i + 1], low, high)
+        windows.append(window)
+        flanks.append(np.where((before <= i) & (i < after), shares, 0.0).reshape(width, n))
+    return Band(np.stack([windows[0], begin, stop, windows[1]]).astype(np.int64), *flanks)
+
+
+def _share_of_band(y0: Integers, y1: Integers, t0: Integers, t1: Integers, low: int, high: int) -> Floats:
+    """Share of [y0, y1) x [t0, t1) with low <= y - t < high."""
+    rise, fall = y0 - high, y1 - low
+    tallest = np.minimum(y1 - y0, high - low)
+    flat, falling = rise + tallest, fall - tallest
+    area: Floats = np.zeros(t0.shape)
+    # Trapezoids: length in t, times the sum of the two heights; twice the area.
+    for left, right in ((rise, flat), (flat, falling), (falling, fall)):
+        begin, stop = np.maximum(t0, left), np.minimum(t1, right)
+        heights = [np.minimum(np.minimum(at - rise, tallest), fall - at).astype(np.float64) for at in (begin, stop)]
+        area += np.maximum(stop - begin, 0).astype(np.float64) * (heights[0] + heights[1])
+    return area / (2.0 * (y1 - y0).astype(np.float64) * (t1 - t0).astype(np.float64))

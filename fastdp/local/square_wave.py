@@ -18,7 +18,7 @@ from fastdp.local.distribution import TOLERANCE, Distribution, in_cells, transit
 from fastdp.local.mechanisms import LOCAL_EPSILON, MIN_WIDTH
 from fastdp.local.reports import WindowDistribution
 from fastdp.noise.key import Key
-from fastdp.record import Choice, Flag, Kind, Real, parameter, record
+from fastdp.record import Choice, Flag, Kind, parameter, record
 from fastdp.thresholds.base import ThresholdTask
 from fastdp.thresholds.quantile import QuantileChooser
 from fastdp_kernels.local import band_matrix
@@ -32,9 +32,11 @@ PAPER_BINS = 1024
 
 
 def range_errors(
-    distribution: Distribution, max_range: int, publish_epsilon: float, objective: str, doubt: float = 1.0
+    distribution: Distribution, max_range: int, publish_epsilon: float, doubt: float = 1.0
 ) -> tuple[Floats, Floats]:
     """Candidates for theta, and the expected squared error of a random range sum under each: two float64[k].
+
+    The error is (r / 3) Var (theta / 2)^2 + (r^2 / 6) bias^2, bias the mean of max(v - theta, 0).
 
     Parameters
     ----------
@@ -44,18 +46,14 @@ def range_errors(
         r.
     publish_epsilon : float
         Budget of the reports that theta clips.
-    objective : "corrected" or "paper"
-        (r / 3) Var (theta / 2)^2 + (r^2 / 6) bias^2, bias the mean of max(v - theta, 0); or as published, (r / 3) Var
-        theta^2 + (r^2 / 24) bias^2.
     doubt : float
         Factor on the squared bias, for an uncertain tail.
     """
     parts = 1 if distribution.scale == "linear" else LOG_PARTS
     candidates = distribution.divide(parts * distribution.frequencies.size)[1:]
-    half, share = (2.0, 6.0) if objective == "corrected" else (1.0, 24.0)
     r = float(max_range)
-    noise = r / 3.0 * Hybrid(publish_epsilon).worst_variance * (candidates / half) ** 2
-    return candidates, noise + doubt * r**2 / share * distribution.excess(candidates) ** 2
+    noise = r / 3.0 * Hybrid(publish_epsilon).worst_variance * (candidates / 2.0) ** 2
+    return candidates, noise + doubt * r**2 / 6.0 * distribution.excess(candidates) ** 2
 
 
 def prune_tail(distribution: Distribution) -> Distribution:
@@ -212,8 +210,7 @@ def _solution(matrix: Floats, right: Floats) -> Floats | None:
 
 
 Scale = Literal["linear", "logarithmic"]
-Objective = Literal["corrected", "paper"]
-Method = Literal["sw-w", "sw", "percentile", "concave"]
+Method = Literal["sw-w", "sw", "concave"]
 DEFAULT_BINS = 1024
 MAX_BINS = 2**16
 
@@ -226,12 +223,8 @@ class SquareWave:
     ----------
     report_epsilon : float, optional
         Privacy loss of a report; by default the task's epsilon.
-    objective : "corrected" or "paper"
-        See :func:`fastdp.local.square_wave.range_errors`.
-    method : "sw-w", "sw", "percentile" or "concave"
-        EM with its tail pruned; EMS; the quantile of EMS; a log-concave estimate on the logarithmic scale.
-    percentile : float
-        For ``method="percentile"``: a fraction in (0, 1).
+    method : "sw-w", "sw" or "concave"
+        EM with its tail pruned; EMS; a log-concave estimate on the logarithmic scale.
     publish_epsilon : float, optional
         Budget of the reports that theta clips; by default the task's.
     bins : int, optional
@@ -249,9 +242,7 @@ class SquareWave:
     """
 
     report_epsilon: float | None = parameter(LOCAL_EPSILON, default=None)
-    objective: Objective = parameter(Choice(get_args(Objective)), default="corrected")
     method: Method = parameter(Choice(get_args(Method)), default="sw-w")
-    percentile: float = parameter(Real(above=0.0, below=1.0), default=0.995)
     publish_epsilon: float | None = parameter(LOCAL_EPSILON, default=None)
     bins: int | None = parameter(Kind(), default=None)
     accelerate: bool = parameter(Flag(), default=False)
@@ -260,7 +251,7 @@ class SquareWave:
     rule: ClassVar[int] = 1
 
     def _check(self) -> None:
-        methods = ("sw-w", "concave") if self.logarithmic else ("sw-w", "sw", "percentile")
+        methods = ("sw-w", "concave") if self.logarithmic else ("sw-w", "sw")
         if self.method not in methods:
             accepted = f"{' or '.join(map(repr, methods))} with scale = {self.scale!r}"
             raise ParameterError(f"method = {self.method!r}: expected {accepted}")
@@ -312,15 +303,10 @@ class SquareWave:
         return client.estimate_counts(counts, self.n_bins, "ems", accelerate=self.accelerate)
 
     def choose_from(self, distribution: local.Distribution, task: ThresholdTask) -> float:
-        """Theta in units of the input, from one step of the clients' grid up."""
-        if self.method == "percentile":
-            theta = distribution.quantile(self.percentile)
-        else:
-            doubt = DOUBT if self.method == "concave" else 1.0
-            facts = task.max_range, self._noise_epsilon(task), self.objective
-            candidates, errors = range_errors(distribution, *facts, doubt)
-            theta = float(candidates[int(errors.argmin())])
-        return min(max(theta, task.bound / local.SquareWave.STEPS), task.bound)
+        """Theta in units of the input, an edge of the estimate's bins or of their parts."""
+        doubt = DOUBT if self.method == "concave" else 1.0
+        candidates, errors = range_errors(distribution, task.max_range, self._noise_epsilon(task), doubt)
+        return float(candidates[int(errors.argmin())])
 
     def guarantee(self, task: ThresholdTask) -> Guarantee:
         reports = f"one exact square-wave report of each of {task.holdout} held-out values, by itself epsilon-DP"

@@ -305,7 +305,7 @@ class ToPLServer(Publisher[ServerState]):
         r: the longest range that the threshold is chosen for.
     threshold : SquareWave, Fixed, float, "linear" or "logarithmic", optional
         Of :mod:`fastdp.thresholds`.  "logarithmic", the default: ``SquareWave(scale="logarithmic",
-        method="concave")``; "linear": ``SquareWave()``, the paper's SW-W with the corrected objective.
+        method="concave")``; "linear": ``SquareWave()``, the paper's SW-W, Eq. 8 corrected.
         ``Fixed(theta)`` or a number is public.
     threshold_epsilon, publish_epsilon : float, optional
         Budgets of the users before and after the threshold, by default ``epsilon``.

@@ -2,11 +2,16 @@
 
 A kernel is looked up in Numba's cache, then in ``_compiled`` beside its source, which a wheel's build fills (``fastdp
 compile --level``); else it is compiled and kept in the former.
+
+An entry is read if its digest is right, and if its writers can write the sources; else it is compiled again.
 """
 
 from __future__ import annotations
 
 import hashlib
+import os
+import pickle
+import stat
 import sys
 import warnings
 from collections.abc import Callable, Collection
@@ -100,20 +105,105 @@ class _ShippedLocator(_TreeLocator):
 
 
 def _check_filled(folder: str) -> None:
-    if not any(Path(folder).glob("*.nbi")):
+    if not any(Path(folder).glob("*.nbc")):
         raise OSError(folder)
+
+
+#: Those who can write the sources may write their compiled kernels.
+_SOURCES = Path(__file__).parent.stat()
+_WRITERS = stat.S_IWGRP | stat.S_IWOTH
+
+
+def _check_writers(path: Path, found: os.stat_result) -> None:
+    """Refuse a folder or file with other writers than the sources have."""
+    if os.name != "posix":
+        return
+    if found.st_uid not in (0, os.geteuid(), _SOURCES.st_uid):
+        raise PermissionError(
+            f"{path}: it belongs to user {found.st_uid}; expected the user who runs fastdp, or root"
+        )
+    known = _SOURCES.st_mode & (_WRITERS if found.st_gid == _SOURCES.st_gid else stat.S_IWOTH)
+    if found.st_mode & _WRITERS & ~known:
+        mode = stat.S_IMODE(found.st_mode)
+        raise PermissionError(
+            f"{path}: group or others can write it (mode {mode:04o}); expected its owner alone (chmod go-w {path})"
+        )
+
+
+def _guarded(locator: type[Any]) -> type[Any]:
+    """The locator, which refuses folders with other writers."""
+
+    class Guarded(locator):  # type: ignore[misc]
+        def ensure_cache_path(self) -> None:
+            folder = Path(self.get_cache_path())
+            if fastdp_kernels.ships or locator is not _ShippedLocator:
+                # Numba would leave the group's access to the umask.
+                folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+            super().ensure_cache_path()
+            try:
+                _check_writers(folder, folder.stat())
+            except PermissionError as error:
+                _warn(UNTRUSTED, error)
+                raise
+
+    return Guarded
 
 
 class _OwnFiles(caching.CompileResultCacheImpl):
     _locator_classes = [  # noqa: RUF012 - Numba's own
-        _UserLocator,
-        _ReadOnlyLocator,
-        *caching.CompileResultCacheImpl._locator_classes[1:],
+        _guarded(locator)
+        for locator in (_UserLocator, _ReadOnlyLocator, *caching.CompileResultCacheImpl._locator_classes[1:])
     ]
 
 
 class _ShippedFiles(caching.CompileResultCacheImpl):
-    _locator_classes = [_ShippedLocator]  # noqa: RUF012 - Numba's own
+    _locator_classes = [_guarded(_ShippedLocator)]  # noqa: RUF012 - Numba's own
+
+
+class _Entries(caching.IndexDataCacheFile):
+    """Kernels in files named by signature and target, without Numba's index, which would have to agree with them.
+
+    A file holds a digest of the rest, a digest of the kernel's origin, and the pickled kernel.
+    """
+
+    def load(self, key: Any) -> Any:
+        """Unpickle the kernel; None if it is missing, OSError if it cannot be trusted."""
+        path = self._path(key)
+        try:
+            with path.open("rb") as file:
+                # The open file is asked, not its name, so that it cannot be swapped between check and use.
+                _check_writers(path, os.fstat(file.fileno()))
+                content = file.read()
+        except FileNotFoundError:
+            return None
+        if _digest(content[_DIGEST:]) != content[:_DIGEST]:
+            raise OSError(f"{path}: its digest is wrong")
+        if content[_DIGEST : 2 * _DIGEST] != self._origin(key):
+            return None
+        return pickle.loads(content[2 * _DIGEST :])  # noqa: S301 - see _check_writers
+
+    def save(self, key: Any, data: Any) -> None:
+        """Replace the entry at once."""
+        content = self._origin(key) + self._dump(data)  # type: ignore[no-untyped-call]
+        with self._open_for_write(self._path(key)) as file:
+            if os.name == "posix":
+                os.fchmod(file.fileno(), os.fstat(file.fileno()).st_mode & ~_WRITERS)
+            file.write(_digest(content) + content)
+
+    def _path(self, key: Any) -> Path:
+        signature, target, _ = key
+        number = int.from_bytes(_digest(repr((signature, target)).encode())[:6])
+        return Path(self._data_path(self._data_name(number)))  # type: ignore[no-untyped-call]
+
+    def _origin(self, key: Any) -> bytes:
+        return _digest(repr((self._version, _STAMP, self._index_name, key)).encode())
+
+
+_DIGEST = 32
+
+
+def _digest(content: bytes) -> bytes:
+    return hashlib.blake2b(content, digest_size=_DIGEST).digest()
 
 
 class _OwnCache(caching.FunctionCache):
@@ -155,57 +245,63 @@ class KeptKernel:
 
     def load_overload(self, signature: Any, context: Any) -> Any:
         """The compiled kernel; None if it is compiled next, which is told."""
-        found = None if self._own is None else _forgiving(self._own.load_overload, signature, context)
-        if found is None and self._shipped is not None and not fastdp_kernels.ships:
-            found = _forgiving(self._shipped.read, signature, context)
+        found = _forgiving(UNREADABLE, self._read, signature, context)
         if found is None:
             if self._own is None:
                 # Neither NUMBA_CACHE_DIR, nor __pycache__ beside the sources, nor the user's cache can be written.
-                _warn_of_cache("no folder for them can be written")
+                _warn(NOT_KEPT, "no folder for them can be written")
             if fastdp_kernels.on_compile is not None:
                 fastdp_kernels.on_compile(self._name, self.cache_path)
         return found
 
+    def _read(self, signature: Any, context: Any) -> Any:
+        found = None if self._own is None else self._own.load_overload(signature, context)
+        if found is None and self._shipped is not None and not fastdp_kernels.ships:
+            found = self._shipped.read(signature, context)
+        return found
+
     def save_overload(self, signature: Any, compiled: Any) -> None:
         if self._own is not None:
-            _forgiving(self._own.save_overload, signature, compiled)
+            _forgiving(NOT_KEPT, self._own.save_overload, signature, compiled)
 
 
 def _made(kind: type[Any], function: Callable[..., Any]) -> Any:
-    """Numba cache stamped with a hash of all kernel sources (Numba's own: of one file); None without a folder."""
+    """Numba cache with our entries; None without a folder."""
     try:
         cache = kind(function)
     except RuntimeError:
         return None
-    cache._cache_file._source_stamp = _STAMP
+    cache._cache_file = _Entries(cache.cache_path, cache._impl.filename_base, _STAMP)  # type: ignore[no-untyped-call]
     return cache
 
 
-def _forgiving(access: Callable[..., Any], *arguments: Any) -> Any:
-    """A cache that fills up, or is taken away, must not stop a publisher: it compiles for itself."""
+def _forgiving(otherwise: str, access: Callable[..., Any], *arguments: Any) -> Any:
+    """A cache that is damaged, fills up, or is taken away must not stop a publisher: it compiles for itself."""
     try:
         return access(*arguments)
-    except OSError as error:
-        _warn_of_cache(str(error))
+    except Exception as error:  # unpickling raises any
+        _warn(otherwise, error)
         return None
 
 
-_warned: list[str] = []
+#: Warnings about the cache, each given once in a process.
+NOT_KEPT = (
+    "compiled kernels cannot be kept ({}): every process compiles them again, which takes seconds; expected "
+    "NUMBA_CACHE_DIR to name a folder that can be written, or that 'fastdp compile' has filled"
+)
+UNREADABLE = "a compiled kernel cannot be read ({}): compiled again and replaced"
+UNTRUSTED = "a folder of compiled kernels is not used ({})"
+_warned: set[str] = set()
 #: Packages whose frames lie between the caller and a warning.
 _BETWEEN = ("fastdp_kernels", "fastdp", "numba", "importlib")
 
 
-def _warn_of_cache(reason: str) -> None:
-    """Warn once in a process, at the caller's line, that it will compile for itself."""
-    if not _warned:
-        _warned.append(reason)
-        frame = sys._getframe()
-        while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] in _BETWEEN:
-            frame = frame.f_back
-        warnings.warn_explicit(
-            f"compiled kernels cannot be kept ({reason}): every process compiles them again, which takes seconds; "
-            "expected NUMBA_CACHE_DIR to name a folder that can be written",
-            RuntimeWarning,
-            frame.f_code.co_filename,
-            frame.f_lineno,
-        )
+def _warn(text: str, reason: object) -> None:
+    """Warn once in a process at the caller's line."""
+    if text in _warned:
+        return
+    _warned.add(text)
+    frame = sys._getframe()
+    while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] in _BETWEEN:
+        frame = frame.f_back
+    warnings.warn_explicit(text.format(reason), RuntimeWarning, frame.f_code.co_filename, frame.f_lineno)

@@ -117,8 +117,7 @@ FURTHER: dict[str, Make] = {
 #: Where the logarithms and sums of an estimate by expectation maximisation choose theta.
 ESTIMATED: dict[str, Make] = {
     "square wave": _composed(wave(bins=64), TREE, recent()),
-    "square wave sw": _composed(wave(bins=64, method="sw", objective="paper"), TREE, recent()),
-    "square wave percentile": _composed(wave(bins=64, method="percentile", accelerate=True), TREE, recent()),
+    "square wave sw": _composed(wave(bins=64, method="sw"), TREE, recent()),
     "square wave logarithmic": _composed(wave(scale="logarithmic"), TREE, recent()),
 }
 #: Thresholds that follow the stream.

@@ -231,6 +231,12 @@ def test_histogram_equals_the_estimate_of_all_reports() -> None:
     assert np.array_equal(collector.estimate().frequencies, direct.frequencies)
     assert direct.n_reports == 20_000
     assert collector.estimate(method="ems").method == "ems"
+    for bins in (16, 64, 200):
+        other = collector.estimate(bins=bins)
+        assert other.frequencies.size == bins
+        assert other.mean() == pytest.approx(direct.mean(), rel=0.02)
+    with pytest.raises(ParameterError, match=r"^bins = 0: expected"):
+        collector.estimate(bins=0)
     with pytest.raises(ParameterError, match=r"mechanism = .*SquareWave"):
         HistogramCollector(MECHANISMS[3])
     with pytest.raises(ParameterError, match=r"mechanism = .*Hybrid"):

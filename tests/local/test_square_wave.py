@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from fractions import Fraction
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -155,10 +154,9 @@ def test_pruning_renormalises_by_division() -> None:
 # The objective.
 
 
-@pytest.mark.parametrize("objective", ["corrected", "paper"])
 @pytest.mark.parametrize("epsilon", [0.2, 1.0, 3.0])
-def test_objective_by_brute_force(objective: str, epsilon: float) -> None:
-    """Sums over the midpoints above each candidate, as Eq. 8 prints them, in Fractions."""
+def test_objective_by_brute_force(epsilon: float) -> None:
+    """Sums over the midpoints above each candidate, as in Eq. 8, in Fractions."""
     bins, bound, r = 40, 20, 1000
     weights = [(7 * i * i + 3) % 11 + (60 if i < 5 else 0) for i in range(bins)]
     shares = [Fraction(w, sum(weights)) for w in weights]
@@ -168,34 +166,31 @@ def test_objective_by_brute_force(objective: str, epsilon: float) -> None:
     for j in range(1, bins + 1):
         theta = Fraction(j * bound, bins)
         bias = sum(f * (t - theta) for f, t in zip(shares, middles, strict=True) if t > theta)
-        if objective == "corrected":
-            expected.append(Fraction(r, 3) * variance * (theta / 2) ** 2 + Fraction(r**2, 6) * bias**2)
-        else:
-            expected.append(Fraction(r, 3) * variance * theta**2 + Fraction(r**2, 24) * bias**2)
+        expected.append(Fraction(r, 3) * variance * (theta / 2) ** 2 + Fraction(r**2, 6) * bias**2)
     found = distribution([float(f) for f in shares], high=float(bound))
-    candidates, errors = range_errors(found, r, epsilon, objective)
+    candidates, errors = range_errors(found, r, epsilon)
     np.testing.assert_allclose(candidates, [j * bound / bins for j in range(1, bins + 1)])
     np.testing.assert_allclose(errors, np.array(expected, float), rtol=1e-11)
     best = min(range(bins), key=expected.__getitem__)
-    assert best_threshold(found, r, epsilon, objective) == pytest.approx((best + 1) * bound / bins)
+    assert best_threshold(found, r, epsilon) == pytest.approx((best + 1) * bound / bins)
 
 
 def test_doubt_multiplies_the_squared_bias() -> None:
     found = distribution(np.exp(-np.arange(256) / 20.0), high=100.0)
-    candidates, once = range_errors(found, 2**20, 1.0, "corrected")
-    _, more = range_errors(found, 2**20, 1.0, "corrected", 5.0)
+    candidates, once = range_errors(found, 2**20, 1.0)
+    _, more = range_errors(found, 2**20, 1.0, 5.0)
     bias = 2.0**40 / 6.0 * found.excess(candidates) ** 2
     np.testing.assert_allclose(more - once, 4.0 * bias, rtol=1e-9, atol=1e-9 * once.max())
-    assert best_threshold(found, 2**20, 1.0, "corrected", 5.0) > best_threshold(found, 2**20, 1.0, "corrected")
+    assert best_threshold(found, 2**20, 1.0, 5.0) > best_threshold(found, 2**20, 1.0)
 
 
 def test_the_concave_estimate_is_doubted_and_no_other() -> None:
     found = replace(distribution(np.exp(-np.arange(56) / 6.0), high=100.0), low=100.0 / 2**14, scale="logarithmic")
     for method, doubt in (("concave", 5.0), ("sw-w", 1.0)):
         rule = SquareWave(scale="logarithmic", method=method)
-        expected = best_threshold(found, 2**20, 0.5, "corrected", doubt)
+        expected = best_threshold(found, 2**20, 0.5, doubt)
         assert rule.choose_from(found, task(epsilon=0.5)) == expected
-    assert best_threshold(found, 2**20, 0.5, "corrected") < best_threshold(found, 2**20, 0.5, "corrected", 5.0)
+    assert best_threshold(found, 2**20, 0.5) < best_threshold(found, 2**20, 0.5, 5.0)
 
 
 # The rule.
@@ -207,24 +202,21 @@ def theta_of(rule: SquareWave, values: np.ndarray, facts: ThresholdTask, seed: i
     return chooser.choose(seed if isinstance(seed, Key) else Key.from_seed(seed))
 
 
-@pytest.mark.parametrize("method", ["sw-w", "sw", "percentile"])
+@pytest.mark.parametrize("method", ["sw-w", "sw"])
 def test_theta_is_that_of_the_parts(method: Any) -> None:
     """Client, counts, estimate, pruning and objective, put together here by hand."""
     values = np.round(np.random.default_rng(8).gamma(2.0, 5.0, 20_000))
-    rule = SquareWave(report_epsilon=2.0, method=method, percentile=0.9, publish_epsilon=0.5, bins=256)
+    rule = SquareWave(report_epsilon=2.0, method=method, publish_epsilon=0.5, bins=256)
     client = local.SquareWave(2.0, low=0.0, high=100.0)
     reports = client.perturb(np.clip(values, 0.0, 100.0), key=Key.from_seed(1), start=0)
     counts, kind = np.bincount(reports, minlength=client.distribution.outputs), "em" if method == "sw-w" else "ems"
     found = estimate(client.distribution, 2.0, counts, bins=256, method=kind, high=100.0)
-    if method == "percentile":
-        expected = found.quantile(0.9)
-    else:
-        expected = best_threshold(prune_tail(found) if method == "sw-w" else found, 2**20, 0.5, "corrected")
+    expected = best_threshold(prune_tail(found) if method == "sw-w" else found, 2**20, 0.5)
     assert theta_of(rule, values, task()) == pytest.approx(expected, rel=1e-12)
     assert theta_of(rule, values, task(), seed=2) != theta_of(rule, values, task(), seed=3) or method == "sw-w"
 
 
-@pytest.mark.parametrize("method", ["sw-w", "sw", "percentile"])
+@pytest.mark.parametrize("method", ["sw-w", "sw"])
 @pytest.mark.parametrize("factor", [2.0**-20, 8.0, 2.0**30])
 @pytest.mark.usefixtures("one_key_for_domains")
 def test_theta_scales_with_values_and_bound(method: Any, factor: float) -> None:
@@ -249,11 +241,6 @@ def test_budgets_default_to_the_tasks() -> None:
     stated = guarantee.epsilon, guarantee.delta, guarantee.model, guarantee.arithmetic
     assert stated == (2.0, 0.0, "central", "exact")
     assert "one exact square-wave report" in guarantee.derivation[0]
-
-
-def test_theta_is_at_least_one_step_of_the_clients() -> None:
-    nothing: Any = SimpleNamespace(quantile=lambda _: 0.0)
-    assert SquareWave(method="percentile").choose_from(nothing, task()) == 100.0 / local.SquareWave.STEPS
 
 
 # The published figures.

@@ -308,7 +308,7 @@ PARTS = [
 #: Another value for a field, by its name or its value.
 CHANGED = {
     "prune": 3, "closing": "spike", "delta": 0.25, "step": 0.5, "report_epsilon": 0.5, "publish_epsilon": 0.5,
-    "objective": "paper", "method": "sw", "scale": "logarithmic", "basis": "hats", "bins": 77, "holdout": 77,
+    "method": "sw", "scale": "logarithmic", "basis": "hats", "bins": 77, "holdout": 77,
     "focus": (8, 16), "season": 8.0, "lengths": "all", "length": 65, "window": 65,
 }  # fmt: skip
 NOISES = {"laplace": "exponential", "exponential": "laplace"}

@@ -91,7 +91,7 @@ def test_the_container_file_is_one_that_builds() -> None:
     assert words[-1] == ["ENTRYPOINT", '["fastdp"]']
     users = [number for number, each in enumerate(words) if each[0] == "USER"]
     assert int(words[users[-1]][1]) > 0, "a number, which is not root's"
-    assert users[-1] < lines.index("RUN fastdp compile")
+    assert lines.index("RUN fastdp compile") < users[-1], "kernels of root's, for every user"
     kept = {line for line in (ROOT / ".dockerignore").read_text().splitlines() if line[0] not in ".!"}
     wheel = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
     assert not kept & {name.partition("/")[0] for name in (*wheel, "README.md", "LICENSE", "hatch_build.py")}

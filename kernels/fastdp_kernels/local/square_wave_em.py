@@ -31,6 +31,8 @@ SHORTEST = 1.5
 MIN_SHARE = 2.0**-900
 #: Of a gain in log-likelihood, for each report and cell.
 ROUNDING = 2.0**-43
+#: Rows of the memory of :func:`iterate_accelerated`: theta0, theta1, theta2 and the extrapolation.
+THETA, ONCE, TWICE, FURTHER = 0, 1, 2, 3
 
 
 class Reports(NamedTuple):
@@ -191,21 +193,22 @@ def iterate_plain(
     Returns the number of steps, up to ``max_iterations``, True if the last gained less than the tolerance, and L.
     """
     scratch = _scratch_for(out, reports)
-    following, n = np.empty(out.size), _sum(reports.counts)
-    _predict(out, reports, scratch)
-    for step in range(1, max_iterations + 1):
+    following, n, step = np.empty(out.size), _sum(reports.counts), 0
+    while True:
+        # One call of each piece, which LLVM compiles in place wherever it is called.
+        _predict(out, reports, scratch)
+        if step == max_iterations or (step > 0 and _least_gain(n, reports, scratch) < tolerance):
+            reached = _likelihood(scratch.chances, reports, scratch)
+            gain = reached - _likelihood(scratch.before, reports, scratch)
+            converged = (abs(gain) if smooth else gain) < tolerance
+            if step == max_iterations or converged:
+                return step, converged, reached
+        _copy(scratch.chances, scratch.before)
         _update(out, reports, scratch, following)
         if smooth:
             _smooth(following)
         _copy(following, out)
-        _copy(scratch.chances, scratch.before)
-        _predict(out, reports, scratch)
-        if _least_gain(n, reports, scratch) < tolerance:
-            reached = _likelihood(scratch.chances, reports, scratch)
-            gain = reached - _likelihood(scratch.before, reports, scratch)
-            if (abs(gain) if smooth else gain) < tolerance:
-                return step, True, reached
-    return max_iterations, False, _likelihood(scratch.chances, reports, scratch)
+        step += 1
 
 
 @kernel
@@ -214,34 +217,34 @@ def iterate_accelerated(
 ) -> tuple[int, bool, float]:
     """Iterate EM with SQUAREM, as :func:`iterate_plain`; L never falls from one extrapolation to the next."""
     scratch = _scratch_for(out, reports)
-    once, twice, further = np.empty(out.size), np.empty(out.size), np.empty(out.size)
-    _predict(out, reports, scratch)
-    likelihood = _likelihood(scratch.chances, reports, scratch)
-    steps = 0
+    points = np.empty((4, out.size))
+    _copy(out, points[THETA])
+    here, steps, s, likelihood, reached = THETA, 0, 1.0, 0.0, 0.0
     while True:
-        _update(out, reports, scratch, once)
-        steps += 1
-        _predict(once, reports, scratch)
-        reached = _likelihood(scratch.chances, reports, scratch)
-        converged = reached - likelihood < tolerance
-        if converged or steps >= max_iterations:
-            _copy(once, out)
-            return steps, converged, reached
-        _update(once, reports, scratch, twice)
-        steps += 1
-        s = _full_length(out, once, twice)
-        taken = False
-        while s >= SHORTEST and not taken:
-            _extrapolate(out, once, twice, s, further)
-            _predict(further, reports, scratch)
-            likelihood = _likelihood(scratch.chances, reports, scratch)
-            taken = likelihood >= reached
+        # One call of each piece, which LLVM compiles in place wherever it is called.
+        _predict(points[here], reports, scratch)
+        found = _likelihood(scratch.chances, reports, scratch)
+        if here == FURTHER and found < reached:
             s = (s + 1.0) / 2.0
-        if taken:
-            _copy(further, out)
         else:
-            _copy(twice, out)
-            _predict(out, reports, scratch)
-            likelihood = _likelihood(scratch.chances, reports, scratch)
-        if steps >= max_iterations:
-            return steps, False, likelihood
+            if here == ONCE:
+                reached = found
+                done = reached - likelihood < tolerance
+            else:
+                likelihood, done = found, False
+            if done or (here != THETA and steps >= max_iterations):
+                _copy(points[here], out)
+                return steps, done, found
+            if here > ONCE:
+                _copy(points[here], points[THETA])
+                here = THETA
+            _update(points[here], reports, scratch, points[here + 1])
+            steps += 1
+            here += 1
+            if here == ONCE:
+                continue
+            s = _full_length(points[THETA], points[ONCE], points[TWICE])
+        here = TWICE
+        if s >= SHORTEST:
+            here = FURTHER
+            _extrapolate(points[THETA], points[ONCE], points[TWICE], s, points[FURTHER])
