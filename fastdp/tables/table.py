@@ -16,7 +16,7 @@ from fastdp import validation
 from fastdp.data.frames import in_family
 from fastdp.errors import ParameterError
 from fastdp.guarantee import Guarantee
-from fastdp.kinds import Floats, Integers, Json, Values
+from fastdp.kinds import Array, Floats, Integers, Json, Values
 from fastdp.releases.intervals import checked_confidence
 from fastdp.releases.release import as_indices
 from fastdp.tables import choices, output
@@ -97,6 +97,13 @@ class Table:
         """Names of the statistics: "kwh_sum", or "count"."""
         return [each.name for each in self.released.statistics]
 
+    # A table is no sequence of statistics, and __getitem__ alone would make it one.
+    __iter__ = None
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        starts = np.arange(len(self))
+        return np.array(self.estimate(starts, starts + 1), dtype, copy=copy)
+
     def __getitem__(self, name: str) -> Table:
         """The table of one statistic; ParameterError for another name."""
         found = tuple(each for each in self.released.statistics if each.name == name)
@@ -128,10 +135,10 @@ class Table:
 
         ``revised``: from all windows.  ParameterError for several statistics, or another one.
         """
-        if self._one.kind not in ("count", "sum"):
+        if self._one().kind not in ("count", "sum"):
             raise ParameterError(f"whole_numbers of a table of {self.names[0]}: expected a count or a sum")
         family = self.released.family
-        found = output.whole_numbers(self.released, self._answers, self._one, self._depth, revised=revised)
+        found = output.whole_numbers(self.released, self._answers, self._one(), self._depth, revised=revised)
         return in_family(readable(found, family), family)
 
     @property
@@ -284,7 +291,6 @@ class Table:
             found += [(name, estimate), ("error", error)]
         return [*found, *choices.described(self.released), ("guarantee", str(self.guarantee))]
 
-    @property
     def _one(self) -> Statistic:
         if len(self.names) > 1:
             names = ", ".join(self.names)
@@ -292,7 +298,7 @@ class Table:
         return self.released.statistics[0]
 
     def _of(self, name: str, kinds: tuple[str, ...], starts: Values, stops: Values, revised: bool) -> Floats:
-        kind = self._one.kind
+        kind = self._one().kind
         if kind not in kinds:
             right = {"count": "sum"}.get(kind, kind) if kind in ("sum", "count", "mean") else "estimate"
             raise ParameterError(f"{name} of a table of {self.names[0]}: expected {right}(starts, stops)")
@@ -309,7 +315,7 @@ class Table:
                 "the number of windows"
             )
         answers = self._answers if confidence is None else Answers(self.released, checked_confidence(confidence))
-        return answers.about(self._one, first, last, revised=revised, depth=self._depth)
+        return answers.about(self._one(), first, last, revised=revised, depth=self._depth)
 
     def _shaped(self, array: Floats) -> Floats:
         return array if self.keys else array[:, 0]
