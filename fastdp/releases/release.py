@@ -1,4 +1,4 @@
-"""Finished releases of one stream or of many, and answers to range queries."""
+"""Finished releases, and answers to range queries."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ MAX_EXPONENT = 300
 
 @dataclass(frozen=True, eq=False)
 class ReleasedNodes:
-    """Noisy sums of all nodes of an inconsistent hierarchy."""
+    """Noisy sums of an inconsistent hierarchy's nodes."""
 
     #: float64[trees, nodes]. In units of the input, leaves first; NaN for incomplete nodes.
     sums: Floats
@@ -57,7 +57,7 @@ class ReleasedNodes:
     tree_values: int
 
     def sum(self, starts: Integers, stops: Integers) -> Floats:
-        """Sums from the fewest nodes that tile each range: float64[q] (ToPS section 3)."""
+        """Sums from the fewest nodes of each range: float64[q] (ToPS section 3)."""
         out = np.empty(starts.size)
         ranges.sum_nodes(self.sums, self.leaves, self.fan_out, self.levels, self.tree_values, starts, stops, out)
         return out
@@ -74,9 +74,7 @@ _UNSET: Indices = np.empty(0, np.int64)
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Release:
-    """A finished release of one stream, or of many as columns: ``many[i]`` is that of stream i, sharing memory.
-
-    ``one[i]``, slices and ``numpy.asarray`` give values.
+    """A finished release of one stream (``one[i]`` and ``numpy.asarray`` give values), or of many (``many[i]``).
 
     Attributes
     ----------
@@ -177,7 +175,7 @@ class Release:
         return (self[i] for i in range(len(self)))
 
     def __getitem__(self, stream: int | str | slice) -> Any:
-        """Release of one of many streams, by index or name; of one stream its value; of a slice an array or tuple."""
+        """Release of one of many streams, by index or name; value of one stream."""
         if isinstance(stream, slice):
             return self.values[stream] if self.ids is None else (*map(self.__getitem__, range(len(self))[stream]),)
         i = self._index(stream)

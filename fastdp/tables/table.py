@@ -273,7 +273,7 @@ class Table:
         return f"{name} of {_number(len(self), 'window')} of {released.every}{keys}, {shown}"
 
     def facts(self) -> list[tuple[str, str]]:
-        """Names and texts of the repr's other lines."""
+        """Names and texts of other lines."""
         found = []
         for statistic in self.released.statistics:
             name, estimate, error = statistic.name, "", "no window was released"
