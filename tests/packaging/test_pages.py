@@ -87,6 +87,19 @@ def test_links_lead_to_files() -> None:
                 assert (page.parent / target).exists(), f"{page}: {target}"
 
 
+def test_files_that_contributing_names_exist() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    names = re.findall(r"`([\w./*-]+(?:/|\.py|\.toml|\.md))`", text)
+    assert len(names) > 60
+    packages = [ROOT / "fastdp", ROOT / "kernels" / "fastdp_kernels", ROOT / "lab" / "fastdp_lab", ROOT / "tests"]
+    for name in names:
+        # Names without a folder stand beside one that has it.
+        roots = [ROOT, *packages] if "/" in name else []
+        found = [path for root in roots for path in root.glob(name.rstrip("/"))]
+        found += [] if "/" in name else [path for root in packages for path in root.rglob(name)]
+        assert found or (ROOT / name).exists(), name
+
+
 def test_code_is_at_most_75_columns_wide() -> None:
     """So many fit beside both sidebars of the site, where printed lines wrap. README's test command is one line."""
     lines = []
