@@ -438,8 +438,8 @@ class WindowsMachine(Machine[WindowsState]):
         size = keys.size if keys is not None else self.table.size
         if rows[:, 1].min(initial=0) < 0 or rows[:, 1].max(initial=-1) >= size:
             raise ValueError("a key out of range")
-        numbers = (codec.require_int(packed["state"][name]) for name in _NUMBERS)
-        state = WindowsState(*numbers, state.waiting, keys)
+        n_seen, calls, clock, closed, late = (codec.require_int(packed["state"][name]) for name in _NUMBERS)
+        state = WindowsState(n_seen, calls, clock, closed, late, state.waiting, keys)
         if state.calls != codec.require_int(packed["n_seen"]):
             raise ValueError("a position out of range")
         self.check_indices(state)
