@@ -60,7 +60,7 @@ def main() -> None:
     secret = options.key.read_bytes()
     if options.state.exists():
         windows = fastdp.Windows.load(options.state, secret)
-        print(f"going on behind batch {windows.n_seen}", flush=True)
+        print(f"going on behind batch {windows.n_seen // BATCH}", flush=True)
     else:
         # The clock stands a minute behind the latest request; what comes later still is dropped. Of a visitor's
         # day at most 16 requests count, 4 in each window; a page appears once enough visitors asked for it.
@@ -75,7 +75,7 @@ def main() -> None:
             lateness="1min",
         )
         windows.keep(options.state, secret)
-    position = windows.n_seen
+    position = windows.n_seen // BATCH
     truth = true_counts(position + options.batches)
     for times, pages, visitors in itertools.islice(requests(position), options.batches):
         for row in windows.add(times, keys=pages, persons=visitors).frame.to_pylist():

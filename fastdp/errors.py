@@ -25,6 +25,10 @@ class StateError(FastDPError, RuntimeError):
     """Object or state file are not in a condition for this call."""
 
 
+class MissingError(StateError, AttributeError):
+    """An attribute that this object does not have, or not yet."""
+
+
 class BudgetError(StateError):
     """A release would pass a ledger's limit, or repeat noise; nothing was released or recorded."""
 

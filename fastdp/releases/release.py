@@ -1,4 +1,4 @@
-"""Finished releases of one stream or of many, and answers to range queries."""
+"""Finished releases, and answers to range queries."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ import numpy as np
 from fastdp import validation
 from fastdp.data.column import as_array, kind_of
 from fastdp.data.frames import FrameSource
-from fastdp.errors import ParameterError, StateError
+from fastdp.errors import MissingError, ParameterError, StateError
 from fastdp.guarantee import Guarantee
-from fastdp.kinds import Floats, Indices, Integers, Values
+from fastdp.kinds import Array, Floats, Indices, Integers, Values
 from fastdp.record import put
 from fastdp.releases import pictures
 from fastdp.releases.intervals import (
@@ -48,7 +48,7 @@ MAX_EXPONENT = 300
 
 @dataclass(frozen=True, eq=False)
 class ReleasedNodes:
-    """Noisy sums of all nodes of an inconsistent hierarchy."""
+    """Noisy sums of an inconsistent hierarchy's nodes."""
 
     #: float64[trees, nodes]. In units of the input, leaves first; NaN for incomplete nodes.
     sums: Floats
@@ -59,7 +59,7 @@ class ReleasedNodes:
     tree_values: int
 
     def sum(self, starts: Integers, stops: Integers) -> Floats:
-        """Sums from the fewest nodes that tile each range: float64[q] (ToPS section 3)."""
+        """Sums from the fewest nodes of each range: float64[q] (ToPS section 3)."""
         out = np.empty(starts.size)
         ranges.sum_nodes(self.sums, self.leaves, self.fan_out, self.levels, self.tree_values, starts, stops, out)
         return out
@@ -76,7 +76,7 @@ _UNSET: Indices = np.empty(0, np.int64)
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Release:
-    """A finished release of one stream, or of many as columns: ``many[i]`` is that of stream i, sharing memory.
+    """A finished release of one stream (``one[i]`` and ``numpy.asarray`` give values), or of many (``many[i]``).
 
     Attributes
     ----------
@@ -170,12 +170,19 @@ class Release:
 
     # One stream of many.
 
-    def __iter__(self) -> Iterator[Release]:
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        return np.array(self.values if self.ids is None else self.matrix, dtype, copy=copy)
+
+    def __iter__(self) -> Iterator[Any]:
         return (self[i] for i in range(len(self)))
 
-    def __getitem__(self, stream: int | str) -> Release:
-        """Release of one of many streams, by index or name."""
+    def __getitem__(self, stream: int | str | slice) -> Any:
+        """Release of one of many streams, by index or name; value of one stream."""
+        if isinstance(stream, slice):
+            return self.values[stream] if self.ids is None else (*map(self.__getitem__, range(len(self))[stream]),)
         i = self._index(stream)
+        if self.ids is None:
+            return self.values[i]
         own = slice(self.tree_borders[i], self.tree_borders[i + 1]) if self.nodes is not None else slice(0)
         return Release(
             self.values[self.borders[i] : self.borders[i + 1]],
@@ -190,13 +197,11 @@ class Release:
         )
 
     def _index(self, stream: int | str) -> int:
-        if self.ids is None:
-            raise ParameterError("this is the release of one stream: expected a release of many streams")
         try:
             return self._indices[stream] if isinstance(stream, str) else range(len(self))[operator.index(stream)]
         except (KeyError, TypeError):
             raise refusal(
-                "stream", stream, "a whole number, the stream's place in this object, or the name of a stream"
+                "stream", stream, "a whole number, the place in this object, or the name of a stream"
             ) from None
 
     @cached_property
@@ -216,7 +221,7 @@ class Release:
 
     def _only(self, entries: Sequence[T]) -> T:
         if len(entries) != 1:
-            raise ParameterError(f"this release has {len(entries)} streams: expected one of them, such as many[0]")
+            raise MissingError(f"this release has {len(entries)} streams: expected one of them, such as many[0]")
         return entries[0]
 
     # Answers.
@@ -469,10 +474,9 @@ class Release:
 
     @cached_property
     def _hidden(self) -> tuple[Integers, Floats, float]:
-        assert self.noise is not None  # noqa: S101 - checked by the caller
         _, prefix = self._block_prefix(self.block)
         edges: Integers = np.arange(prefix.size, dtype=np.int64) * self.block
-        if self.block == 1:
+        if self.block == 1 or self.noise is None:
             return edges, np.zeros(prefix.size), 0.0
         rate = rate_of_blocks(np.diff(prefix), self.noise, self.threshold, self.block)
         drawn = self.noise.draw(self.threshold).variance * self.noise.resolution**2
@@ -531,16 +535,16 @@ class Release:
         Columns: id, time (or position), value, and ``revised`` if blocks adapt.
         """
         if self.source is None:
-            raise ParameterError("frame: expected streams that came in a data frame (use ids, borders and values)")
+            raise MissingError("frame: expected streams that came in a data frame (use ids, borders and values)")
         columns = {"values": self.values, **({"revised": self.revised} if self.revisions else {})}
         return self.source.long(list(self._indices), np.diff(self.borders), self.offset, columns)
 
     @property
     def matrix(self) -> Floats:
-        """The values as float64[streams, length]; ParameterError if lengths differ."""
+        """The values as float64[streams, length]; MissingError if lengths differ."""
         lengths = np.diff(self.borders)
         if lengths.size and (lengths != lengths[0]).any():
-            raise ParameterError(
+            raise MissingError(
                 f"matrix: expected streams of one length, they have from {lengths.min()} to {lengths.max()} values"
             )
         return self.values.reshape(lengths.size, -1 if self.values.size else 0)

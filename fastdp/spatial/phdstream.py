@@ -24,7 +24,7 @@ from fastdp.counters.counter import (
     noise_scale,
 )
 from fastdp.counters.running import COUNTERS
-from fastdp.errors import ParameterError, StateError
+from fastdp.errors import MissingError, ParameterError, StateError
 from fastdp.guarantee import Guarantee, remainder, round_up, sequential
 from fastdp.kinds import Floats, Integers, Json, Values
 from fastdp.noise import sampler
@@ -223,7 +223,7 @@ class SpatialPublisher(Publisher[S]):
         """Cells and counts of the last release; StateError before the first."""
         tree = self._state.tree
         if tree is None:
-            raise StateError("there is no tree yet: expected a step first")
+            raise MissingError("there is no tree yet: expected a step first")
         # Made on demand, with the tree that it belongs to: a reader beside a step must not put an old one back.
         made = self._made
         if made is None or made[0] is not tree:

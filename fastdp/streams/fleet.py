@@ -14,7 +14,7 @@ from fastdp import validation
 from fastdp._version import __version__
 from fastdp.counters.running import CountMachine, RunningCounts
 from fastdp.data.column import as_column, as_finite, as_floats, entry_at
-from fastdp.errors import DataError, ParameterError, StateError
+from fastdp.errors import DataError, MissingError, ParameterError, StateError
 from fastdp.guarantee import Guarantee
 from fastdp.kinds import Array, Floats, Indices, Json, Values
 from fastdp.noise import binding
@@ -135,7 +135,7 @@ class Fleet:
 
     def _check(self) -> None:
         if self._lost:
-            raise StateError(
+            raise MissingError(
                 "this fleet was split or merged, or a call was interrupted while it changed the streams: expected "
                 "its parts, the merged fleet, or Fleet.from_bytes(state)"
             )
@@ -183,10 +183,10 @@ class Fleet:
 
     @property
     def nbytes(self) -> int:
-        """Memory of the states in bytes, without ids; ParameterError if not arrays."""
+        """Memory of the states in bytes, without ids; MissingError if not arrays."""
         self._check()
         if not isinstance(self._rows, AdaptiveRows):
-            raise ParameterError("nbytes: expected an Adaptive with a public threshold, whose states are arrays")
+            raise MissingError("nbytes: expected an Adaptive with a public threshold, whose states are arrays")
         return self._rows.nbytes
 
     @single_caller

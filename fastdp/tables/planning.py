@@ -100,7 +100,7 @@ class Plan:
     def __str__(self) -> str:
         lines = [
             f"epsilon = {self.epsilon:.4g} for {self.unit}, {self.noise} noise, "
-            f"{100 * self.confidence:g} % intervals",
+            f"{100 * self.confidence:.10g} % intervals",
             "All rows" if self.every is None else f"One window of {self.every} and key",
         ]
         for name, each in self.errors.items():

@@ -16,9 +16,9 @@ from fastdp import validation
 from fastdp.data.frames import in_family
 from fastdp.errors import ParameterError
 from fastdp.guarantee import Guarantee
-from fastdp.kinds import Floats, Integers, Json, Values
+from fastdp.kinds import Array, Floats, Integers, Json, Values
 from fastdp.releases.intervals import checked_confidence
-from fastdp.releases.release import as_indices, preview
+from fastdp.releases.release import as_indices
 from fastdp.tables import choices, output
 from fastdp.tables.answers import Answer, Answers
 from fastdp.tables.output import METADATA, readable
@@ -97,6 +97,13 @@ class Table:
         """Names of the statistics: "kwh_sum", or "count"."""
         return [each.name for each in self.released.statistics]
 
+    # A table is no sequence of statistics, and __getitem__ alone would make it one.
+    __iter__ = None
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        starts = np.arange(len(self))
+        return np.array(self.estimate(starts, starts + 1), dtype, copy=copy)
+
     def __getitem__(self, name: str) -> Table:
         """The table of one statistic; ParameterError for another name."""
         found = tuple(each for each in self.released.statistics if each.name == name)
@@ -128,10 +135,10 @@ class Table:
 
         ``revised``: from all windows.  ParameterError for several statistics, or another one.
         """
-        if self._one.kind not in ("count", "sum"):
+        if self._one().kind not in ("count", "sum"):
             raise ParameterError(f"whole_numbers of a table of {self.names[0]}: expected a count or a sum")
         family = self.released.family
-        found = output.whole_numbers(self.released, self._answers, self._one, self._depth, revised=revised)
+        found = output.whole_numbers(self.released, self._answers, self._one(), self._depth, revised=revised)
         return in_family(readable(found, family), family)
 
     @property
@@ -247,7 +254,7 @@ class Table:
         head = "".join(f"<th>{escape(name)}</th>" for name in rows.column_names)
         body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in zip(*cells, strict=True))
         more = self.arrow.num_rows - rows.num_rows
-        facts = "".join(f"<br>{name}: {escape(text)}" for name, text in self.facts()[1:])
+        facts = "".join(f"<br>{escape(name)}: {escape(text)}" for name, text in self.facts())
         return (
             f"<div><strong>{escape(self.title())}</strong><table><thead><tr>{head}</tr></thead>"
             f"<tbody>{body}</tbody></table>{f'... and {more:,} rows more' if more else ''}{facts}</div>"
@@ -261,36 +268,29 @@ class Table:
         name = TITLES[kinds[0]] if len(kinds) == 1 and kinds[0] in TITLES else ", ".join(self.names)
         if released.every is None:
             return f"{name} of all rows{keys}"
-        begin, end = (local_time(int(released.edges[at]), zone_of(released.time_zone)) for at in (0, -1))
-        shown = f"{begin:%Y-%m-%d %H:%M} to {end:%Y-%m-%d %H:%M} {released.time_zone or ''}".rstrip()
+        begin, end = (_time(local_time(int(released.edges[at]), zone_of(released.time_zone))) for at in (0, -1))
+        shown = f"{begin} to {end} {released.time_zone or ''}".rstrip()
         return f"{name} of {_number(len(self), 'window')} of {released.every}{keys}, {shown}"
 
     def facts(self) -> list[tuple[str, str]]:
-        """Names and texts of the repr's other lines."""
+        """Names and texts of other lines."""
         found = []
         for statistic in self.released.statistics:
-            error, first = "no window was released", ""
+            name, estimate, error = statistic.name, "", "no window was released"
             if len(self) and not self._keys:
                 error = "no key was released: none is listed, or with delta none has enough rows"
-            if len(self) and self._keys:
-                k, begin = self._first_key
-                starts = np.unique(np.minimum([*range(begin, begin + 4), len(self) - 1], len(self) - 1))
+            elif len(self):
+                starts = np.arange(len(self))
                 answer = self._answers.about(statistic, starts, starts + 1, depth=self._depth)
-                first, half = preview(answer.estimate[:, k]), (answer.high - answer.low)[0, k] / 2.0
-                error = f"std_error {answer.std_error[0, k]:.4g}, {self.confidence:.3g} interval +-{half:.4g}"
-                error += " in every window" if statistic.kind in ("sum", "count") else " in the first window"
-            name = "estimate" if len(self.released.statistics) == 1 else statistic.name
-            found += [(name, first), ("error", error)]
+                # NaN: no row of the frame, because the key had not appeared.
+                rows = ~np.isnan(answer.estimate)
+                estimate, half = _spread(answer.estimate[rows], 6), (answer.high - answer.low)[rows] / 2.0
+                error = f"half-width of the {self.confidence} interval {_spread(half, 4)}"
+                if len(self.released.statistics) == 1:
+                    name, error = "estimate", f"std_error {_spread(answer.std_error[rows], 4)}; {error}"
+            found += [(name, estimate), ("error", error)]
         return [*found, *choices.described(self.released), ("guarantee", str(self.guarantee))]
 
-    @property
-    def _first_key(self) -> tuple[int, int]:
-        begins = self.released.begins
-        if begins is None or self._depth < len(self.released.parents):
-            return 0, 0
-        return int(np.argmin(begins)), int(begins.min())
-
-    @property
     def _one(self) -> Statistic:
         if len(self.names) > 1:
             names = ", ".join(self.names)
@@ -298,7 +298,7 @@ class Table:
         return self.released.statistics[0]
 
     def _of(self, name: str, kinds: tuple[str, ...], starts: Values, stops: Values, revised: bool) -> Floats:
-        kind = self._one.kind
+        kind = self._one().kind
         if kind not in kinds:
             right = {"count": "sum"}.get(kind, kind) if kind in ("sum", "count", "mean") else "estimate"
             raise ParameterError(f"{name} of a table of {self.names[0]}: expected {right}(starts, stops)")
@@ -315,7 +315,7 @@ class Table:
                 "the number of windows"
             )
         answers = self._answers if confidence is None else Answers(self.released, checked_confidence(confidence))
-        return answers.about(self._one, first, last, revised=revised, depth=self._depth)
+        return answers.about(self._one(), first, last, revised=revised, depth=self._depth)
 
     def _shaped(self, array: Floats) -> Floats:
         return array if self.keys else array[:, 0]
@@ -331,7 +331,14 @@ def _number(count: int, of: str) -> str:
     return f"{count:,} {of}{'' if count == 1 else 's'}"
 
 
+def _spread(values: Floats, digits: int) -> str:
+    least, middle, most = (f"{each:.{digits}g}" for each in (values.min(), np.median(values), values.max()))
+    return most if least == most else f"median {middle}, from {least} to {most}"
+
+
+def _time(moment: datetime) -> str:
+    return f"{moment:%Y-%m-%d %H:%M:%S.%f}".removesuffix(".000000").removesuffix(":00")
+
+
 def _cell(value: object) -> str:
-    if isinstance(value, datetime):
-        return f"{value:%Y-%m-%d %H:%M}"
     return escape(f"{value:.5g}" if isinstance(value, float) else str(value))

@@ -56,13 +56,15 @@ class Batch(NamedTuple):
 
 @dataclass(frozen=True)
 class WindowsState:
-    """State between two calls; ``late``, ``waiting`` and ``keys`` are secret.
+    """State between two calls; ``n_seen``, ``late``, ``waiting`` and ``keys`` are secret.
 
-    ``n_seen``: calls that changed something; ``closed``: number of the first open window, by ``clock``
-    (microseconds); ``late``: rows of windows already closed; ``waiting``: open windows' rows; ``keys``: private keys.
+    ``n_seen``: rows; ``calls``: calls that changed something; ``closed``: number of the first open window, by
+    ``clock`` (microseconds); ``late``: rows of windows already closed; ``waiting``: open windows' rows; ``keys``:
+    private keys.
     """
 
     n_seen: int
+    calls: int
     clock: int
     closed: int
     late: int
@@ -70,7 +72,7 @@ class WindowsState:
     keys: OnlineKeys | None
 
     def __repr__(self) -> str:
-        return f"WindowsState(n_seen={self.n_seen}, closed={self.closed})"
+        return f"WindowsState(calls={self.calls}, closed={self.closed})"
 
 
 @dataclass(frozen=True)
@@ -128,7 +130,7 @@ class WindowsMachine(Machine[WindowsState]):
     def start(self, key: Key) -> WindowsState:
         number = self.plan.start or 0
         keys = OnlineKeys.none(self.plan.by) if self.private else None
-        return WindowsState(0, self.calendar.edge(number), number, 0, self._none, keys)
+        return WindowsState(0, 0, self.calendar.edge(number), number, 0, self._none, keys)
 
     @property
     def _none(self) -> Waiting:
@@ -284,8 +286,11 @@ class WindowsMachine(Machine[WindowsState]):
             self._check_far(int(rows[:, 0].max()) + 1 - first)
             waiting = waiting.compact(first).with_rows(rows, first)
         closed = first if clock == state.clock else max(first, self.calendar.number(min(clock, LAST)))
-        seen = state.n_seen + bool(size or clock > state.clock)
-        return WindowsState(seen, clock, closed, state.late + late, waiting, keys)
+        calls = state.calls + bool(size or clock > state.clock)
+        return WindowsState(state.n_seen + size, calls, clock, closed, state.late + late, waiting, keys)
+
+    def consumed(self, state: WindowsState) -> int:
+        return state.calls
 
     def _one(self, state: WindowsState, batch: Batch) -> tuple[int, int, Integers | None, OnlineKeys | None]:
         """Clock, whether the row is late, the row as it waits (None: it does not), and keys."""
@@ -435,9 +440,9 @@ class WindowsMachine(Machine[WindowsState]):
         size = keys.size if keys is not None else self.table.size
         if rows[:, 1].min(initial=0) < 0 or rows[:, 1].max(initial=-1) >= size:
             raise ValueError("a key out of range")
-        n_seen, clock, closed, late = (codec.require_int(packed["state"][name]) for name in _NUMBERS)
-        state = WindowsState(n_seen, clock, closed, late, state.waiting, keys)
-        if state.n_seen != codec.require_int(packed["n_seen"]):
+        n_seen, calls, clock, closed, late = (codec.require_int(packed["state"][name]) for name in _NUMBERS)
+        state = WindowsState(n_seen, calls, clock, closed, late, state.waiting, keys)
+        if state.calls != codec.require_int(packed["n_seen"]):
             raise ValueError("a position out of range")
         self.check_indices(state)
         rows = rows[rows[:, 0] >= state.closed]
@@ -446,7 +451,7 @@ class WindowsMachine(Machine[WindowsState]):
 
     def check_indices(self, state: WindowsState) -> None:
         like, calendar = self.start(Key(bytes(32), simulated=True)), self.calendar
-        if min(state.n_seen, state.late) < 0 or state.closed < like.closed or state.clock < like.clock:
+        if min(state.n_seen, state.calls, state.late) < 0 or state.closed < like.closed or state.clock < like.clock:
             raise ValueError("a position out of range")
         if calendar.number(min(state.clock, LAST)) > state.closed:
             raise ValueError("a clock behind an open window")
@@ -457,11 +462,11 @@ _FIRST: Integers = np.zeros(1, np.int64)
 #: Kind of a log's part that holds rows.
 _ROWS = b"rows"
 #: Fields of a state that are numbers.
-_NUMBERS = ("n_seen", "clock", "closed", "late")
+_NUMBERS = ("n_seen", "calls", "clock", "closed", "late")
 
 
 def _small(state: WindowsState) -> Packed:
-    return {"n_seen": state.n_seen, "state": fields_of(state, *_NUMBERS)}
+    return {"n_seen": state.calls, "state": fields_of(state, *_NUMBERS)}
 
 
 def _no_persons() -> Integers:
@@ -595,12 +600,12 @@ class Windows(Publisher[WindowsState]):
 
     @property
     def n_seen(self) -> int:
-        """Calls that added rows or moved the clock, for a restart."""
+        """Rows so far, for a restart, never to be published."""
         return self._state.n_seen
 
     @property
     def late(self) -> int:
-        """Rows after their window was closed: for the operator, never to be published."""
+        """Rows after their window was closed, never to be published."""
         return self._state.late
 
     @single_caller

@@ -7,7 +7,9 @@ import contextlib
 import doctest
 import importlib
 import inspect
+import io
 import json
+import os
 import pkgutil
 import re
 import warnings
@@ -58,7 +60,18 @@ def quiet(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
 
 
 def blocks(page: Path) -> list[str]:
-    return [part.split("```")[0] for part in page.read_text().split("```python\n")[1:]]
+    return [code for code, _ in printing(page)]
+
+
+def printing(page: Path) -> list[tuple[str, str | None]]:
+    """Blocks of Python, each with the text block below it, which shows what it prints."""
+    found = re.findall(r"^ *```(\w+)\n(.*?)^ *```", page.read_text(), re.M | re.S)
+    below = [*found, ("", "")][1:]
+    return [
+        (code, text if kind == "text" else None)
+        for (name, code), (kind, text) in zip(found, below, strict=True)
+        if name == "python"
+    ]
 
 
 def test_links_lead_to_files() -> None:
@@ -74,6 +87,19 @@ def test_links_lead_to_files() -> None:
                 assert (page.parent / target).exists(), f"{page}: {target}"
 
 
+def test_files_that_contributing_names_exist() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    names = re.findall(r"`([\w./*-]+(?:/|\.py|\.toml|\.md))`", text)
+    assert len(names) > 60
+    packages = [ROOT / "fastdp", ROOT / "kernels" / "fastdp_kernels", ROOT / "lab" / "fastdp_lab", ROOT / "tests"]
+    for name in names:
+        # Names without a folder stand beside one that has it.
+        roots = [ROOT, *packages] if "/" in name else []
+        found = [path for root in roots for path in root.glob(name.rstrip("/"))]
+        found += [] if "/" in name else [path for root in packages for path in root.rglob(name)]
+        assert found or (ROOT / name).exists(), name
+
+
 def test_code_is_at_most_75_columns_wide() -> None:
     """So many fit beside both sidebars of the site, where printed lines wrap. README's test command is one line."""
     lines = []
@@ -87,13 +113,44 @@ def test_code_is_at_most_75_columns_wide() -> None:
     assert [line for line in lines if "--build-constraint" not in line] == []
 
 
-def run_page(page: Path) -> dict[str, object]:
+def shows(text: str, printed: str) -> bool:
+    """True if a page's text is what was printed, numbers, ranges of them and widths of columns aside.
+
+    A line of three dots stands for any lines.
+    """
+    parts = re.split(r"^ *\.\.\.$", text, flags=re.M)
+    expected = ".*".join(re.escape(without_numbers(part)) for part in parts)
+    return re.fullmatch(expected, without_numbers(printed)) is not None
+
+
+def without_numbers(text: str) -> str:
+    words = " ".join(re.sub(r"-?\d[\d,]*(\.\d+)?(e[+-]?\d+)?", "0", text).split())
+    return words.replace("median 0, from 0 to 0", "0")
+
+
+def run_page(page: Path) -> tuple[dict[str, object], str]:
+    """Names that the page's Python leaves, and what it prints, which is what the page shows, numbers aside."""
     for needed in ("narwhals", "pandas", "pyarrow", "matplotlib"):
         pytest.importorskip(needed, reason="the guides need fastdp-streams[tables,plot] and pandas")
     names: dict[str, object] = {"__name__": page.stem}
-    for block in blocks(page):
-        exec(compile(block, str(page), "exec", dont_inherit=True), names)  # noqa: S102 - the page's own examples
-    return names
+    whole = ""
+    for block, shown in printing(page):
+        with contextlib.redirect_stdout(io.StringIO()) as printed:
+            exec(compile(block, str(page), "exec", dont_inherit=True), names)  # noqa: S102 - the page's own examples
+        whole += printed.getvalue()
+        # Under keys of the system words may differ, such as "an unknown share".
+        fresh = os.environ.get("FASTDP_FRESH_SEEDS") == "1"
+        assert shown is None or fresh or shows(shown, printed.getvalue()), printed.getvalue()
+    return names, whole
+
+
+def test_every_printed_text_is_below_python_that_runs() -> None:
+    run = {*GUIDES, *(DOCS / f"{name}.md" for name in RUNS)}
+    run = {page.resolve() for page in run}
+    texts = {page: page.read_text().count("```text\n") for page in PAGES}
+    compared = {page: sum(shown is not None for _, shown in printing(page)) for page in PAGES if page in run}
+    assert sum(compared.values()) > 25
+    assert {page: count for page, count in texts.items() if count} == {page: n for page, n in compared.items() if n}
 
 
 @pytest.mark.parametrize(
@@ -106,17 +163,18 @@ def run_page(page: Path) -> dict[str, object]:
 )
 @pytest.mark.usefixtures("quiet")
 def test_a_guide_runs_from_top_to_bottom(page: Path) -> None:
-    used = {str(getattr(each, "__name__", "")) for each in run_page(page).values()}
+    used = {str(getattr(each, "__name__", "")) for each in run_page(page)[0].values()}
     assert any(name.partition(".")[0] == "fastdp" for name in used), "the page shows nothing of fastdp"
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n == "audit")) for n in RUNS])
 @pytest.mark.usefixtures("quiet")
-def test_the_python_of_a_page_runs(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_python_of_a_page_runs(name: str) -> None:
     for needed in ("duckdb", "opendp") if name == "interop" else ():
         pytest.importorskip(needed, reason="the page's examples need it")
-    assert len(run_page(DOCS / f"{name}.md")) > 1
-    assert RUNS[name] in capsys.readouterr().out
+    names, printed = run_page(DOCS / f"{name}.md")
+    assert len(names) > 1
+    assert RUNS[name] in printed
 
 
 @pytest.mark.slow

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 
 import fastdp
-from fastdp.errors import DataError, ParameterError, StateError
+from fastdp.errors import DataError, MissingError, ParameterError, StateError
 from fastdp.noise import sampler
 from fastdp.noise.key import Key
 from fastdp.perturbers import Blocks, Flat, Hierarchy
@@ -281,9 +281,9 @@ def test_queries_that_are_not_accepted() -> None:
         (lambda: many.matrix, "streams of one length"),
         (lambda: many.threshold, r"^this release has 3 streams: expected one of them, such as many\[0\]"),
         (lambda: many[0].sum(0, 1, streams=0), r"^streams = 0: expected None for the release of one stream"),
-        (lambda: many[0][0], r"^this is the release of one stream"),
+        (lambda: many[0]["0"], r"^stream = '0': expected a whole number"),
     ):
-        with pytest.raises(ParameterError, match=told):
+        with pytest.raises((MissingError, ParameterError), match=told):
             ask()
     with pytest.raises(IndexError):
         many[3]
@@ -402,7 +402,7 @@ def test_a_mapping() -> None:
     assert numbers.ids.tolist() == [7, 3]
     assert np.array_equal(numbers[0].values, alone_by_default(np.ones(50), 7, **COMMON).values)
     assert len(release_many({}, EPSILON, BOUND, key=SECRET)) == 0
-    with pytest.raises(ParameterError, match=r"^frame: expected streams that came in a data frame"):
+    with pytest.raises(MissingError, match=r"^frame: expected streams that came in a data frame"):
         _ = many.frame
 
 

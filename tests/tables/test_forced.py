@@ -205,7 +205,7 @@ def test_windows_of_unrelated_rows_show_the_same(
             seen.append(windows.advance(BEGIN + timedelta(hours=HOURS)))
         said = [(str(each.message), each.category) for each in warned]
         said += logged(caplog)
-        facts = repr(windows), str(windows.guarantee), windows.n_seen, repr(windows.state)
+        facts = repr(windows), str(windows.guarantee), repr(windows.state)
         streams.append(([shown(table) for table in seen if len(table)], [len(table) for table in seen], said, facts))
         assert (windows.late > 0) == (which == 1 or lateness is not None)
     assert streams[0] == streams[1]

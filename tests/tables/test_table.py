@@ -76,7 +76,7 @@ def test_naive_times_stay_naive_and_keys_may_have_taken_names():
 
 
 def test_five_lines_and_html_say_what_was_released():
-    for kind, text in (("totals", "0.95 interval +-"), ("counts", "nothing is clipped")):
+    for kind, text in (("totals", "half-width of the 0.95 interval"), ("counts", "nothing is clipped")):
         shown = repr(table(kind, TRUE, keys=KEYS))
         assert len(shown.splitlines()) == 5
         assert text in shown

@@ -518,6 +518,34 @@ def test_wrong_parameters(options: dict[str, Any], message: str) -> None:
         flat.windows(**({"every": "1h", "epsilon": 1.0, "start": "2024-01-01"} | options))
 
 
+@pytest.mark.parametrize("lateness", [None, "10min"])
+@pytest.mark.parametrize("keys", [None, ["a"], fastdp.PrivateKeys()])
+@pytest.mark.parametrize("who", [False, True])
+def test_n_seen_counts_rows_as_others_count_values(tmp_path: Path, lateness: Any, keys: Any, who: bool) -> None:
+    """Rows one by one or together, late or of keys that are not listed, over a restart; the clock counts nothing."""
+    units = {"unit": fastdp.Person("who", 4, "1h")} if who else {}
+    private = {"delta": 1e-6} if isinstance(keys, fastdp.PrivateKeys) else {}
+    named = {} if keys is None else {"by": "k", "keys": keys}
+    time = fastdp.Time("at", "1h", start="2024-01-01")
+    windows = fastdp.Windows(
+        {"*": "count"}, time, epsilon=1.0, lateness=lateness, seed=1, **units, **named, **private
+    )
+    windows.keep(tmp_path / "state")
+    expected = 0
+    for count in (1, 3, 0, 1, 2):
+        at = np.datetime64("2024-01-01T00:30", "s") - 3600 * (np.arange(count) % 2) * (expected > 4)
+        entries = ["a", "b", "a"][:count]
+        windows.add(at, keys=entries if named else None, persons=["x"] * count if who else None)
+        windows.advance(f"2024-01-01T00:{10 + expected}")
+        expected += count
+        assert windows.n_seen == expected
+    before = repr(windows.state)
+    windows = fastdp.Windows.load(tmp_path / "state")
+    assert (windows.n_seen, repr(windows.state)) == (7, before)
+    windows.advance("2024-01-01T05:00")
+    assert windows.n_seen == fastdp.Windows.from_bytes(windows.to_bytes()).n_seen == 7
+
+
 @pytest.mark.parametrize(
     "kind", [list, tuple, lambda times: np.array(times, object), lambda times: pd.Series(times, dtype=object)]
 )
