@@ -1,4 +1,4 @@
-"""Rows of :class:`fastdp.Windows` one by one and in a batch release the same, however persons and keys are spelled."""
+"""Rows of :class:`fastdp.Windows` one by one and in a batch: the same, however persons and keys are spelled."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from itertools import repeat
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -256,3 +257,75 @@ def test_polars_objects_are_persons_by_value() -> None:
     for given in (frame, frame.lazy()):
         with pytest.raises(ParameterError, match="'who' holds Object entries"):
             fastdp.counts(given, epsilon=1.0, unit=fastdp.Person("who", 1))
+
+
+#: Of one row or two the same values in other forms; None: refused.
+ROWS: dict[str, list[Any]] = {
+    "times": [
+        np.array(["2024-03-30T22:05:00.000001", "2024-03-30T22:06"], "M8[us]"),
+        [datetime(2024, 3, 30, 22, 5, 0, 1), datetime(2024, 3, 30, 22, 6)],
+        ["2024-03-30T22:05:00.000001", "2024-03-30T22:06"],
+        pd.to_datetime(pd.Series(["2024-03-30T22:05:00.000001", "2024-03-30T22:06:00.000000"])),
+        pl.Series([datetime(2024, 3, 30, 22, 5, 0, 1), datetime(2024, 3, 30, 22, 6)]),
+        pa.array([datetime(2024, 3, 30, 22, 5, 0, 1), datetime(2024, 3, 30, 22, 6)]),
+    ],
+    "values": [
+        np.array([1.5, 2.0]),
+        [1.5, 2.0],
+        np.array([1.5, 2.0], np.float32),
+        pa.array([1.5, 2.0]),
+        pl.Series([1.5, 2]),
+    ],
+    "keys": [
+        np.array(["a", "b"]),
+        ["a", "b"],
+        pa.array(["a", "b"]).dictionary_encode(),
+        pd.Series(["a", "b"], dtype="category"),
+    ],
+    "persons": [
+        np.array([7, 8]),
+        [7, 8],
+        ["7", "8"],
+        [7.0, 8.0],
+        np.array([7, 8], np.uint8),
+        pa.array([7, 8]),
+        pl.Series([7, 8]),
+    ],
+}
+
+
+@pytest.mark.parametrize("keys", [["a", "b", "c"], fastdp.PrivateKeys()])
+@pytest.mark.parametrize("n", [1, 2])
+def test_rows_of_windows_count_by_value_in_the_fingerprint(keys: Any, n: int, tmp_path: Path) -> None:
+    """In any form of any column, one by one or together; and each entry of each column."""
+    private = {"delta": 1e-3} if isinstance(keys, fastdp.PrivateKeys) else {}
+    time = fastdp.Time("at", "1h", start="2024-03-30")
+    unit = fastdp.Person("who", 3, "1h")
+
+    def seen(columns: dict[str, Any]) -> str:
+        windows = fastdp.Windows(
+            {"kwh": "sum"}, time, epsilon=1.0, bounds=9.0, by="key", keys=keys, unit=unit, key=SECRET, **private
+        )
+        path = tmp_path / "kept"
+        path.unlink(missing_ok=True)
+        windows.keep(path, SECRET)
+        windows.add(**{name: column[:n] for name, column in columns.items()})
+        return windows.digest
+
+    plain = {name: forms[0] for name, forms in ROWS.items()}
+    usual = seen(plain)
+    assert all(seen({**plain, name: form}) == usual for name, forms in ROWS.items() for form in forms)
+    assert all(
+        seen({**{each: ROWS[each][1] for each in ROWS}, name: form}) == usual for name in ROWS for form in ROWS[name]
+    )
+    others = {"times": "2024-03-30T22:05:00.000002", "values": np.nextafter(1.5, 2.0), "keys": "c", "persons": 9}
+    for name, entry in others.items():
+        for form in ROWS[name][:2]:
+            altered = [entry, *list(form)[1:]]
+            altered = np.array(altered, form.dtype) if isinstance(form, np.ndarray) else altered
+            altered = np.array(altered, "M8[us]") if name == "times" else altered
+            assert seen({**plain, name: altered}) != usual, name
+    assert (
+        len({seen({**plain, "keys": pa.array(each)}) for each in (["a", "b"], ["b", "a"], [None, "b"], ["A", "b"])})
+        > 2
+    )
