@@ -186,8 +186,11 @@ def domain(case: Case) -> list[Row]:
 def extremes(case: Case) -> Iterator[Rows]:
     """Tables of the crowd and one unit whose rows lie as badly as they may; their values are distinct."""
     second = 1 if "per_window" in UNITS[case.unit] else 0
-    # Where one row of a person counts, both keys have persons of their own.
-    single: Rows = ((1, "a", 1.0, 92), (2, "b", 1.0, 93)) if case.unit == "auto" else ()
+    # Where one row of a person counts, both keys have persons of their own; and so many have more than five rows that
+    # one more moves the scores of the choice.
+    single: Rows = ()
+    if case.unit == "auto":
+        single = ((1, "a", 1.0, 92), (2, "b", 1.0, 93), *((1, "a", 1.0, 100 + i % 140) for i in range(6 * 140)))
     for value in case.values if "chosen" in case.clip else case.values[::2]:
         distinct = [value]
         for _ in range((MOST if case.by_person else K) - 1):
