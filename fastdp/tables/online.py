@@ -97,7 +97,7 @@ def number(values: Any) -> float | None:
 
 
 def name(keys: Any) -> str | int | None:
-    """A text, or a whole number of 64 bits."""
+    """A text or int64."""
     entry = _only(keys)
     return entry if type(entry) is str or _is_int64(entry) else None
 
