@@ -262,7 +262,9 @@ def check_types(
         if not (kind.is_numeric() or kind == narwhals.Boolean):
             raise ParameterError(f"value = {name!r} holds {kind_of(kind)} entries: expected numbers")
     for name in named:
-        if source.schema[name].is_nested():
+        # Of polars' objects Arrow would get the addresses.
+        objects = source.family == "polars" and source.schema[name] == narwhals.Object
+        if objects or source.schema[name].is_nested():
             raise ParameterError(
                 f"column {name!r} holds {kind_of(source.schema[name])} entries: expected texts, whole numbers or "
                 "other single entries as keys and persons"

@@ -348,6 +348,9 @@ def _plain(entries: Sequence[Any]) -> Any:
 def as_arrow(values: Any, name: str) -> pa.Array:
     """A list, array or series as one Arrow array; else DataError."""
     try:
+        if str(getattr(values, "dtype", None)) == "Object":
+            # To Arrow polars gives the addresses of such entries.
+            values = values.to_list()
         found = values.to_arrow() if hasattr(values, "to_arrow") else values
         if isinstance(found, arrow.ChunkedArray):
             found = found.combine_chunks()

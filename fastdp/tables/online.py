@@ -70,6 +70,10 @@ def _only(column: Any) -> Any:
     return entry.item() if isinstance(entry, np.generic) and type(entry) is not np.datetime64 else entry
 
 
+def _is_int64(entry: Any) -> bool:
+    return type(entry) is int and -(2**63) <= entry < 2**63
+
+
 def instant(times: Any, time: Time, zone: tzinfo | None) -> int | None:
     """Instant of a datetime or its ISO text; with a zone only where windows have one."""
     entry = _only(times)
@@ -93,15 +97,15 @@ def number(values: Any) -> float | None:
 
 
 def name(keys: Any) -> str | int | None:
-    """A text or whole number."""
+    """A text or int64."""
     entry = _only(keys)
-    return entry if type(entry) in (str, int) else None
+    return entry if type(entry) is str or _is_int64(entry) else None
 
 
 def person(persons: Any) -> tuple[int, int] | None:
     """Digest of a person by a whole number, or by a text that is spelled in one way."""
     entry = _only(persons)
-    if type(entry) is int and -(2**63) <= entry < 2**63:
+    if _is_int64(entry):
         text = str(entry)
     elif type(entry) is str and len(entry) != _UUID and entry.isascii():
         text = entry

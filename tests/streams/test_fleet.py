@@ -9,6 +9,9 @@ from typing import Any, ClassVar
 from unittest import mock
 
 import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -378,6 +381,60 @@ def test_the_parameters_of_a_fleet() -> None:
     assert isinstance(fleet.machine.composition.perturber, Blocks)  # type: ignore[attr-defined]
     fleet.publish([1], [1.0])
     assert fleet.nbytes < 256
+
+
+#: Ids beyond ASCII: each is a stream of its own, whatever a reader may see.
+NAMES = [
+    "meter",
+    "Zähler",
+    "Za\u0308hler",
+    "\u212b",
+    "\u00c5",
+    "\ufb01",
+    "fi",
+    "счётчик",
+    "計器",
+    "\U0001f600",
+    "\u202egnp",
+    "",
+    " ",
+    "é" * 300,
+]
+COLUMNS: dict[str, Any] = {
+    "list": list,
+    "array": np.array,
+    "objects": lambda ids: np.array(ids, object),
+    "pandas": pd.Series,
+    "pandas of Arrow": lambda ids: pd.Series(ids, dtype="string[pyarrow]"),
+    "categories": lambda ids: pd.Series(ids, dtype="category"),
+    "polars": pl.Series,
+    "polars's categories": lambda ids: pl.Series(ids, dtype=pl.Categorical),
+    "Arrow": pa.array,
+    "views": lambda ids: pa.array(ids, pa.string_view()),
+    "coded": lambda ids: pa.array(ids).dictionary_encode(),
+    "chunks": lambda ids: pa.chunked_array([ids[:3], ids[3:]]),
+}
+
+
+@pytest.mark.parametrize("column", COLUMNS)
+def test_texts_beyond_ascii_are_ids_in_every_column(column: str) -> None:
+    """Of one value each; the noise is that of the id's text in UTF-8, as of a publisher of its own."""
+    fleet, make = Fleet(adaptive(), key=SECRET), COLUMNS[column]
+    values = np.arange(len(NAMES)) % 7 + 1.0
+    ids, published = fleet.publish(make(NAMES), values)
+    assert list(ids) == NAMES
+    assert list(fleet.ids) == NAMES
+    wanted = Fleet(adaptive(), key=SECRET).publish(NAMES, values)[1]
+    assert published.tolist() == wanted.tolist()
+    assert Fleet.part_of(make(NAMES), 5).tolist() == Fleet.part_of(NAMES, 5).tolist()
+    # Single ids, in another order: the same streams, in the same parts.
+    other = Fleet(adaptive(), key=SECRET)
+    alone = {
+        name: other.publish(make([name, name])[:1], [value])[1][0]
+        for name, value in [*zip(NAMES, values, strict=True)][::-1]
+    }
+    assert [alone[name] for name in NAMES] == wanted.tolist()
+    assert list(Fleet.from_bytes(fleet.to_bytes(b"k" * 32), b"k" * 32).ids) == NAMES
 
 
 def test_ids_keep_their_kind_and_their_zero_characters() -> None:

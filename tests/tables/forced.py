@@ -7,9 +7,10 @@ same numbers.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +18,7 @@ import pytest
 
 from fastdp.noise import binding
 from fastdp.noise.sampler import Distribution, LaplaceDistribution
-from fastdp.tables import release
+from fastdp.tables import choices, release
 from fastdp.tables.columns import KeyRow
 from fastdp.tables.columns import Keys as KeySet
 from fastdp.thresholds import scale_free
@@ -32,7 +33,7 @@ class Script:
     seed : int
         Of the noisy integers: of all sizes, and below 0 too.
     clip : float
-        The share of candidates below the one that is chosen.
+        The share of candidates, of clips or of numbers of rows, below the one that is chosen.
     keys : tuple of tuples
         Private keys that are released.
     """
@@ -70,6 +71,23 @@ class Keys(NamedTuple):
     distribution: Distribution
     threshold: int
     passed: tuple[KeyRow, ...]
+
+
+class _Noise:
+    """In the place of the noise of scores: the choice's scores are what is taken off it, its winner the script's."""
+
+    def __init__(self, size: int, choose: Callable[[np.ndarray], int]) -> None:
+        self._scores, self._choose = np.zeros(size, np.int64), choose
+
+    def __getitem__(self, _: int) -> _Noise:
+        return self
+
+    def __sub__(self, other: np.ndarray) -> _Noise:
+        self._scores = self._scores - other
+        return self
+
+    def argmax(self, **_: Any) -> int:
+        return self._choose(self._scores)
 
 
 def rows_of(keys: KeySet) -> list[KeyRow]:
@@ -123,15 +141,22 @@ def forced(script: Script) -> Iterator[Hidden]:
         place = {row: i for i, row in enumerate(script.keys)}
         return np.array([numbers[place[row]] if row in place else 0 for row in rows_of(keys)], np.int64), passed
 
+    def chosen(exact: np.ndarray, distribution: LaplaceDistribution) -> int:
+        winner = min(int(script.clip * exact.size), exact.size - 1)
+        hidden.append(Choice(exact, distribution, winner))
+        return winner
+
     def scores(chooser: Any, *_: Any) -> np.ndarray:
         exact = real_scores(chooser)
-        winner = min(int(script.clip * exact.size), exact.size - 1)
-        hidden.append(Choice(exact, chooser.distribution, winner))
+        winner = chosen(exact, chooser.distribution)
         # Noisy scores, of which one is the largest: their noise is drawn as zeros.
         return np.where(np.arange(exact.size) == winner, 0, -1)
 
     def draw_noise(distribution: LaplaceDistribution, count: int, size: int, *_: Any) -> np.ndarray:
         return np.zeros((count, size), np.int64)
+
+    def noise_of_rows(distribution: LaplaceDistribution, _: int, size: int, *__: Any) -> _Noise:
+        return _Noise(size, partial(chosen, distribution=distribution))
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(binding.PrefixNoise, "draw", lambda _, *given: draw(*given))
@@ -139,4 +164,5 @@ def forced(script: Script) -> Iterator[Hidden]:
         patch.setattr(release, "choose_keys", choose_keys)
         patch.setattr(scale_free._ScaleFreeChooser, "scores", scores)
         patch.setattr(scale_free, "draw_noise", draw_noise)
+        patch.setattr(choices, "draw_noise", noise_of_rows)
         yield hidden

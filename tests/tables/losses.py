@@ -49,7 +49,8 @@ def loss(here: Hidden, there: Hidden) -> Loss:
         assert one.distribution == other.distribution
         if isinstance(one, Integers):
             assert one.exact.shape == other.exact.shape
-            moved = [a - b for a, b in zip(one.exact.tolist(), other.exact.tolist(), strict=True)]
+            difference = one.exact - other.exact
+            moved = difference[difference != 0].tolist()
             if isinstance(one.distribution, GaussianDistribution):
                 rho += Fraction(sum(d * d for d in moved)) / (2 * one.distribution.sigma**2)
                 continue

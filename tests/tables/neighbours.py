@@ -32,8 +32,25 @@ Row = tuple[int | None, str, float, int]
 Rows = tuple[Row, ...]
 EPSILON, DELTA, K = 0.7, 1e-3, 2
 BEGIN = datetime(2024, 1, 1)
+#: Statistics of :func:`fastdp.aggregate`.
+STATISTICS: dict[str, dict[str, Any]] = {
+    "totals": {"value": "sum"},
+    "counts": {"*": "count"},
+    "means": {"value": "mean"},
+    "var": {"value": "var"},
+    "std": {"value": ["std"]},
+    "median": {"value": "median"},
+    "percentiles": {"value": ["p95", "p0.5"]},
+    "nunique": {"value": "nunique"},
+    "several": {"value": ["sum", "mean", "std", "p95", "nunique"], "*": "count"},
+}
+#: Those without bounds, and those without a sum of values, which choose no clip.
+UNBOUNDED, UNCLIPPED = ("counts", "nunique"), ("counts", "nunique", "median", "percentiles")
+#: Those that have short forms, and that :func:`flat.windows` makes.
 KINDS = ("totals", "counts", "means")
-UNITS = {
+#: Rows of a unit at worst: k count, four times as many are dropped of a person.
+MOST = 5 * K
+UNITS: dict[str, dict[str, Any]] = {
     "row": {},
     "rows": {"contributions": K},
     "rows, period": {"contributions": K, "period": "2h"},
@@ -41,6 +58,7 @@ UNITS = {
     "person, period": {"contributions": K, "who": "person", "period": "2h"},
     "per_window": {"contributions": K, "who": "person", "per_window": 1},
     "per_window, period": {"contributions": K, "who": "person", "per_window": 1, "period": "2h"},
+    "auto": {"contributions": "auto", "who": "person"},
 }
 KEY_RULES = ("none", "given", "public", "private", "private, others")
 NOISES = ("laplace", "gaussian")
@@ -56,6 +74,8 @@ ENDS = {
     "given": {"start": BEGIN, "stop": BEGIN + timedelta(hours=3)},
     "first taken": {"stop": "2024-01-01T03:00"},
     "taken": {},
+    # One window of all rows.
+    "none": {},
 }
 
 
@@ -71,6 +91,12 @@ class Case:
     ends: str = "given"
     online: bool = False
     categories: bool = False
+    levels: bool | None = False
+
+    @property
+    def accepted(self) -> bool:
+        """False for periods without times."""
+        return self.ends != "none" or "period" not in self.unit
 
     @property
     def by_person(self) -> bool:
@@ -87,7 +113,10 @@ class Case:
     @property
     def scripts(self) -> list[Script]:
         keys = (("a",), ("b",)) if self.private else ()
-        if "chosen" not in self.clip or self.kind == "counts":
+        if self.unit == "auto":
+            # One row of a person, and many.
+            return [Script(1, 0.0, keys), Script(0, 0.2, keys)]
+        if "chosen" not in self.clip or self.kind in UNCLIPPED:
             return [Script(keys=keys)]
         return [Script(seed, clip, keys) for seed, clip in ((1, 0.0), (0, 0.55), (4, 1.0), (8, 0.97))]
 
@@ -105,7 +134,7 @@ class Case:
             "private, others": {"by": "key", "keys": fastdp.PrivateKeys(others=True)},
         }[self.keys]
         delta = {"delta": self.delta} if self.delta else {}
-        clip = {} if self.kind == "counts" else CLIPS[self.clip][0]
+        clip = {} if self.kind in UNBOUNDED else CLIPS[self.clip][0]
         noise = {"noise": self.noise} if self.delta and not self.online else {}
         # Online a period of several windows needs a bound for each of them.
         shorter = {"period": "1h"} if self.online and self.unit == "person, period" else {}
@@ -113,7 +142,7 @@ class Case:
 
 
 def cases(online: bool = False) -> list[Case]:
-    """All of them."""
+    """All ways of statistics that have short forms, of cells alone."""
     if online:
         rules: Any = (
             ("none", "given"),
@@ -124,10 +153,21 @@ def cases(online: bool = False) -> list[Case]:
     else:
         rules = (KEY_RULES, NOISES, CLIPS, ENDS)
     # Online a person needs a period, as windows close one by one.
-    listed = itertools.product(
-        KINDS, [name for name in UNITS if not online or name not in ("person", "per_window")], *rules
-    )
-    return [Case(*each, online) for each in listed if each[0] != "counts" or each[4] == "one end"]
+    units_of = [name for name in UNITS if not online or name not in ("person", "per_window", "auto")]
+    listed = [Case(*each, online) for each in itertools.product(KINDS, units_of, *rules)]
+    return [case for case in listed if case.accepted and (case.kind != "counts" or case.clip == "one end")]
+
+
+def ways(kind: str, unit: str) -> list[Case]:
+    """Of a statistic and a unit the product of keys, noises and levels; clips and ends in turn."""
+    turn = list(STATISTICS).index(kind) + 3 * list(UNITS).index(unit)
+    found = []
+    for i, rules in enumerate(itertools.product(KEY_RULES, NOISES, (False, True, None)), start=turn):
+        keys, noise, levels = rules
+        clip = "one end" if kind in UNBOUNDED else list(CLIPS)[(i + i // 4) % 5]
+        listed = [name for name in ENDS if name != "none" or "period" not in unit]
+        found.append(Case(kind, unit, keys, noise, clip, listed[(i + i // 3) % len(listed)], levels=levels))
+    return found
 
 
 # Tables and their neighbours.
@@ -144,14 +184,22 @@ def domain(case: Case) -> list[Row]:
 
 
 def extremes(case: Case) -> Iterator[Rows]:
-    """Tables of the crowd and one unit whose rows lie as badly as they may."""
+    """Tables of the crowd and one unit whose rows lie as badly as they may; their values are distinct."""
     second = 1 if "per_window" in UNITS[case.unit] else 0
-    for value in case.values:
-        unit = [(0, "a", value, 0), (second, "a", value, 0)]
-        yield (*unit, *CROWD)
+    # Where one row of a person counts, both keys have persons of their own; and so many have more than five rows that
+    # one more moves the scores of the choice.
+    single: Rows = ()
+    if case.unit == "auto":
+        single = ((1, "a", 1.0, 92), (2, "b", 1.0, 93), *((1, "a", 1.0, 100 + i % 140) for i in range(6 * 140)))
+    for value in case.values if "chosen" in case.clip else case.values[::2]:
+        distinct = [value]
+        for _ in range((MOST if case.by_person else K) - 1):
+            distinct.append(math.nextafter(distinct[-1], math.copysign(math.inf, value)))
+        unit = [(second * (i % 2), "a", each, 0) for i, each in enumerate(distinct)]
+        yield (*unit, *CROWD, *single)
         # On keys of its own.
         if case.private:
-            yield (*CROWD, *((hour, key, *rest) for (hour, _, *rest), key in zip(unit, "cd", strict=True)))
+            yield (*CROWD, *single, *((hour, "cd"[i % 2], *rest) for i, (hour, _, *rest) in enumerate(unit)))
 
 
 def enumerated(case: Case) -> Iterator[Rows]:
@@ -185,8 +233,8 @@ def units(case: Case, rows: Rows) -> Iterator[frozenset[int]]:
     if case.by_person:
         labels = [(row[3], of if "period" in case.unit else 0) for row, of in zip(rows, period, strict=True)]
         for label in dict.fromkeys(labels):
-            # A row without a time is in no period.
-            if label[1] is not None:
+            # A row without a time is in no period.  The crowd's persons have few rows.
+            if label[1] is not None and label[0] < 90:
                 yield frozenset(i for i, of in enumerate(labels) if of == label)
         return
     # Of the crowd one row stands for all.
@@ -258,16 +306,18 @@ def run(case: Case, script: Script, rows: Rows) -> Run:
 
 
 def batch(case: Case, rows: Rows) -> Released:
-    value = () if case.kind == "counts" else ("value",)
-    others = {} if case.kind == "counts" else {"nonfinite": "zero"}
-    function = getattr(flat, case.kind)
-    given = {**case.options, **others, **ENDS[case.ends], "missing": "drop", "seed": 1}
+    given = flat.in_units(case.options)
+    ends = {name: given.pop(name) for name in ("clip", "bound") if name in given}
+    noise, bounds = given.pop("noise", None), fastdp.Value(nonfinite="zero", **ends) if ends else None
+    time = None if case.ends == "none" else fastdp.Time("at", "1h", missing="drop", **ENDS[case.ends])
     frame = table_of(rows)
     if case.categories:
         half = len(rows) // 2
         frame = pa.concat_tables([table_of(part, True) for part in (rows[:half], rows[half:]) if part])
-    found: Released = function(frame, *value, "at", "1h", **given).released
-    return found
+    with flat.noise_is(noise):
+        return fastdp.aggregate(
+            frame, STATISTICS[case.kind], time, bounds=bounds, levels=case.levels, seed=1, **given
+        ).released
 
 
 def online(case: Case, rows: Rows) -> list[Released]:
@@ -293,6 +343,17 @@ def online(case: Case, rows: Rows) -> list[Released]:
 
 
 # Exact losses.
+
+
+#: Functions of public numbers that take long.
+REPEATED = (
+    (guarantee, "zcdp_delta"),
+    (guarantee, "zcdp_epsilon"),
+    (budget, "zcdp_loss"),
+    (budget, "count_rule"),
+    (budget, "weight_rule"),
+    (budget, "shared_weight_rule"),
+)
 
 
 @dataclass(frozen=True)
@@ -333,8 +394,8 @@ def examine(case: Case, tables: Iterable[Rows]) -> Worst:
     pairs, found, claim = 0, [], None
     tables = list(tables)
     with pytest.MonkeyPatch.context() as patch:
-        # The same conversions of rho a thousand times.
-        for module, name in ((guarantee, "zcdp_delta"), (guarantee, "zcdp_epsilon"), (budget, "zcdp_loss")):
+        # The same conversions of rho, and thresholds, a thousand times.
+        for module, name in REPEATED:
             patch.setattr(module, name, cache(getattr(module, name)))
         for script in case.scripts:
             release = cache(partial(run, case, script))
@@ -359,18 +420,16 @@ def examine(case: Case, tables: Iterable[Rows]) -> Worst:
 def tail_of(here: Run, there: Run) -> float:
     """The exact delta of Gaussian counts at the claimed epsilon; -1 without Gaussian noise, 0 where that is wide."""
     pairs = [
-        (one, (one.exact - other.exact).tolist())
+        (one.distribution.sigma, one.exact, other.exact)
         for one, other in zip(here.hidden, there.hidden, strict=True)
         if isinstance(one, Integers) and isinstance(one.distribution, GaussianDistribution)
     ]
     if not pairs:
         return -1.0
-    (one, moved), *others = pairs
-    return (
-        0.0
-        if others or one.distribution.sigma > 200
-        else gaussian_tail(moved, one.distribution.sigma, here.guarantee.epsilon)
-    )
+    (sigma, exact, of_other), *others = pairs
+    if others or sigma > 200:
+        return 0.0
+    return gaussian_tail((exact - of_other).tolist(), sigma, here.guarantee.epsilon)
 
 
 def comparable(case: Case, rows: Rows, fewer: Rows) -> bool:

@@ -5,24 +5,26 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
+from fastdp.errors import ParameterError
 from fastdp.guarantee import gaussian_delta
 from fastdp.noise.sampler import geometric_distribution, laplace_distribution
 from tests.grid import exhaustive
 from tests.oracles import scale_free as oracle
-from tests.tables.forced import Choice, Integers, Keys
+from tests.tables.forced import Choice, Integers, Keys, Script
 from tests.tables.losses import gaussian_tail, log_winner, loss
 from tests.tables.neighbours import (
     CLIPS,
     CROWD,
-    ENDS,
     KEY_RULES,
     KINDS,
     NOISES,
+    STATISTICS,
     UNITS,
     Case,
     Rows,
@@ -32,6 +34,7 @@ from tests.tables.neighbours import (
     examine,
     extremes,
     run,
+    ways,
 )
 
 #: The largest loss found is at least this share of the claim.  Thresholds of keys are whole numbers, and where keys
@@ -55,20 +58,39 @@ def check(case: Case, tables: Iterable[Rows]) -> None:
 
 
 def some(kind: str, unit: str) -> list[Case]:
-    """Each rule for keys; of noises, clips and ends in turn."""
-    turn = KINDS.index(kind) + 3 * list(UNITS).index(unit)
-    found = []
-    for i, keys in enumerate(KEY_RULES, start=turn):
-        clip = "one end" if kind == "counts" else list(CLIPS)[(i + i // 4) % 5]
-        found.append(Case(kind, unit, keys, NOISES[i // 3 % 2], clip, list(ENDS)[i % 3]))
-    return found
+    """Of the product of keys, noise and levels: all rules for keys of counts, three of sums, one of others."""
+    turn, listed = list(STATISTICS).index(kind) + list(UNITS).index(unit), ways(kind, unit)
+    some = {turn % 5, (turn + 2) % 5, KEY_RULES.index("private")} if kind in KINDS else {turn % 5}
+    found = [listed[6 * rule + (5 * turn + rule) % 6] for rule in (range(5) if kind == "counts" else sorted(some))]
+    return [each if kind in KINDS else replace(each, clip="one end") for each in found]
 
 
 @pytest.mark.parametrize("unit", UNITS)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", STATISTICS)
 def test_the_worst_neighbours(kind: str, unit: str) -> None:
     for case in some(kind, unit):
         check(case, extremes(case))
+
+
+@pytest.mark.parametrize("keys", KEY_RULES)
+def test_levels_of_persons_with_gaussian_noise(keys: str) -> None:
+    """Two rows of a person in two windows are in one sum over all windows, whatever the limit of a window."""
+    for kind in ("totals", "counts"):
+        case = Case(kind, "per_window", keys, "gaussian", levels=True)
+        check(case, extremes(case))
+
+
+@pytest.mark.parametrize(("kind", "unit"), exhaustive(*itertools.product(STATISTICS, UNITS)))
+def test_the_worst_neighbours_of_the_whole_product(kind: str, unit: str) -> None:
+    """Statistic, unit, keys, noise and levels; clips and ends in turn."""
+    for case in ways(kind, unit):
+        check(case, extremes(case))
+
+
+def test_periods_without_times_are_refused() -> None:
+    for unit in (name for name in UNITS if "period" in name):
+        with pytest.raises(ParameterError, match="per = "):
+            run(Case("totals", unit, "none", ends="none"), Script(), CROWD)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -406,17 +406,6 @@ def test_numbers_are_entries_by_value_in_every_type() -> None:
     assert str(zeros.take(np.array([0]))[0]) == "0.0"
 
 
-def test_a_person_is_one_whatever_type_a_batch_has() -> None:
-    """pandas reads numbers with a gap as floats, and as texts where one of them is none: still the same persons."""
-    windows = flat.windows("1h", 1e3, "2024-01-01", counts=True, who=True, period="1h", seed=1)
-    at = np.array(["2024-01-01T00:10"], "M8[s]")
-    for name in (7, 7.0, "7", Decimal("7.00"), np.int8(7)):
-        windows.add(at, persons=[name])
-    for name in (7.5, "07", "seven"):
-        windows.add(at, persons=[name])
-    assert windows.advance("2024-01-01T01:00").sum(0, 1) == pytest.approx(4.0, abs=0.1)
-
-
 def test_what_names_nobody_is_refused() -> None:
     for array in (pa.array([["a"]]), as_arrow([{"a": 1}], "persons")):
         with pytest.raises(DataError, match="lists or structures"):

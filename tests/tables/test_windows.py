@@ -201,18 +201,6 @@ def test_a_row_of_texts_and_columns_is_read_as_in_a_batch(keys: Any, zone: str |
     assert whole.digest == one.digest == other.digest
 
 
-@pytest.mark.parametrize(
-    "time", ["2024-03-31", "24-03-31T01:00", "2024-03-31T24:00", "2024-02-30T01:00", "٢٠٢٤-03-31T01:00"]
-)
-def test_other_texts_of_times_are_read_by_arrow(time: str) -> None:
-    windows = flat.windows("1h", 1.0, "2024-03-30", counts=True, seed=1)
-    if time == "2024-03-31":
-        windows.add([time])
-    else:
-        with pytest.raises(DataError, match="an entry is no time"):
-            windows.add([time])
-
-
 @given(st.data())
 def test_any_batches_give_the_same(data: st.DataObject) -> None:
     """With a clock that the rows move, late ones included."""
@@ -243,21 +231,6 @@ def test_late_rows_change_nothing_and_are_counted(caplog: pytest.LogCaptureFixtu
     assert caplog.messages == [f"{n} windows of 1h closed" for n in (1, 1, 23, 23)]
     # The clock does not go back.
     assert windows.advance("2024-01-01").released.edges.size == 1
-
-
-@pytest.mark.parametrize("form", [list, np.array])
-@pytest.mark.parametrize("value", [np.float64(1.5), np.float32(0.1), np.int64(3)])
-@pytest.mark.parametrize("time", ["2024-01-01T00:30:00.123456789", "1890-01-01T00:00:00.000000001", "2024-01-02"])
-def test_a_row_of_numpys_types_is_read_as_in_a_column(form: Any, value: Any, time: str) -> None:
-    given: dict[str, Any] = {"by": "key", "keys": [7, 8], "bounds": 10.0, "unit": fastdp.Person("who", 3, "1h")}
-    at = fastdp.Time("at", "1h", start="2024-01-01")
-    machine = fastdp.Windows({"value": "sum"}, at, epsilon=1.0, **given).machine
-    row = np.datetime64(time), value, np.int64(7), np.int64(12)
-    one = machine._read_one(*(form([each]) for each in row))
-    many = machine.read(*(form([each, each]) for each in row), None)
-    assert one is not None
-    assert (one.times[0], one.values[0, 0], one.keys[0]) == (many.times[1], many.values[0, 1], many.keys[1])
-    assert np.array_equal(one.digests[0], many.digests[1])
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,139 @@
+"""Warnings: each call of ``warn`` is reached by a case, and equal released numbers give equal warnings."""
+
+from __future__ import annotations
+
+import ast
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import fastdp
+from fastdp import auditing, errors
+from fastdp.thresholds import Fixed, ScaleFree
+
+SOURCES = Path(fastdp.__file__).parent
+DAY = pd.date_range("2024-05-01", periods=24, freq="1h")
+
+
+def places() -> set[tuple[str, int, int]]:
+    """File, first and last line of each call of ``warn``."""
+    found = set()
+    for path in SOURCES.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "warn":
+                found.add((str(path.relative_to(SOURCES)), node.lineno, node.end_lineno or node.lineno))
+    return found
+
+
+@contextmanager
+def callers() -> Iterator[set[tuple[str, int]]]:
+    """File and line of each caller of ``fastdp.errors.warn`` while it lasts."""
+    found: set[tuple[str, int]] = set()
+
+    def seen(*_: Any) -> None:
+        frame: Any = sys._getframe()
+        while frame.f_code.co_filename != errors.__file__:
+            frame = frame.f_back
+        caller = frame.f_back
+        found.add((str(Path(caller.f_code.co_filename).relative_to(SOURCES)), caller.f_lineno))
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        warnings.showwarning = seen
+        yield found
+
+
+def table(values: Any, persons: int = 1) -> pd.DataFrame:
+    """A day of values, in turn of so many persons."""
+    values = np.asarray(values, float)
+    at = DAY[np.arange(values.size) * 24 // values.size]
+    return pd.DataFrame({"at": at, "value": values, "who": np.arange(values.size) % persons})
+
+
+def tables() -> None:
+    """Hopeless ones, and such that cut or drop nearly all rows."""
+    rng = np.random.default_rng(1)
+    hourly: dict[str, Any] = {"time": "at", "every": "1h"}
+    for seed in range(6):
+        for values in (np.zeros(400), rng.exponential(1e-3, 40), rng.exponential(1.0, 3000)):
+            for epsilon in (0.05, 1.0):
+                fastdp.totals(table(values), "value", epsilon=epsilon, bound=1e6, seed=seed, **hourly)
+    fastdp.totals(table(np.full(5000, 50.0)), "value", epsilon=5.0, bound=100.0, clip=1.0, seed=1, **hourly)
+    fastdp.counts(table(np.ones(9000), 90), epsilon=50.0, unit=fastdp.Person("who", 1), seed=1, **hourly)
+
+
+def streams() -> None:
+    rng = np.random.default_rng(1)
+    for size in (20, 100, 1000, 3000):
+        for epsilon in (0.1, 1.0):
+            for values in (np.zeros(size), rng.exponential(1.0, size)):
+                fastdp.release(values, epsilon=epsilon, bound=1000.0, seed=1)
+    # Too few values other than 0, which nothing public shows before theta is chosen; too few of all.
+    fastdp.release(np.where(np.arange(20_000) % 200, 0.0, 100.0), 1.0, 100.0, seed=1)
+    fastdp.release(np.full(1100, 3.0), 0.2, 100.0, seed=1)
+    fastdp.Adaptive(30.0, 100.0, threshold=Fixed(20.0), seed=1).release(np.full(3000, 50.0))
+    fastdp.ToPS(1.0, 50.0, every="30min", expected_length=10**5, seed=1)
+    fastdp.ToPS(0.5, 64.0, 16, 64, threshold=ScaleFree(), seed=1)
+
+
+def audits() -> None:
+    """A factory that ignores its seed."""
+    parts: dict[str, Any] = {
+        "threshold": Fixed(1.0),
+        "perturber": fastdp.perturbers.Flat(),
+        "epsilon": 1.0,
+        "bound": 1.0,
+    }
+    mechanism = auditing.Publishing(lambda seed: fastdp.StreamPublisher(**parts, max_range=2, seed=1))
+    fastdp.audit(mechanism, [1.0, 0.0], [0.0, 0.0], trials=100)
+
+
+def test_every_warning_is_reached() -> None:
+    with callers() as found:
+        for case in (tables, streams, audits):
+            case()
+    missed = {
+        each for each in places() if not any(each[0] == file and each[1] <= at <= each[2] for file, at in found)
+    }
+    assert not missed
+
+
+# Values that are cut to one threshold release the same, whatever they were: so do neighbours beyond it.
+
+#: Values just above the threshold and far above it, in one place or in all.
+ABOVE = (1.001, 3.0, 99.0)
+RELEASES: dict[str, Callable[[np.ndarray], Any]] = {
+    "release": lambda values: fastdp.release(values, epsilon=1.0, bound=100.0, threshold=1.0, seed=1),
+    "tops": lambda values: fastdp.ToPS(1.0, 100.0, 0, 64, threshold=Fixed(1.0), seed=1).release(values),
+    "adaptive": lambda values: fastdp.Adaptive(30.0, 100.0, threshold=Fixed(1.0), seed=1).release(values),
+    "many": lambda values: fastdp.release_many(
+        np.stack([values, values]), epsilon=1.0, bound=100.0, threshold=1.0, seed=1
+    ),
+    "online": lambda values: fastdp.Adaptive(1.0, 100.0, threshold=Fixed(1.0), seed=1).publish(values),
+}
+
+
+@pytest.mark.parametrize("name", RELEASES)
+def test_equal_released_numbers_give_equal_warnings(name: str) -> None:
+    told: list[Any] = []
+    for size in (12, 300, 3000):
+        for one in (slice(0, 1), slice(size // 2, size // 2 + 1), slice(None), slice(size // 3, None)):
+            shown = []
+            for above in ABOVE:
+                values = np.tile([0.0, 0.5, 2.0], size // 3)
+                values[one] = above
+                with warnings.catch_warnings(record=True) as warned:
+                    warnings.simplefilter("always")
+                    released = RELEASES[name](values)
+                said = [(str(each.message), each.category) for each in warned]
+                shown.append((np.asarray(getattr(released, "values", released)).tobytes(), said))
+            assert shown[0] == shown[1] == shown[2], (size, one)
+            told += shown[0][1]
+    assert told or name not in ("release", "adaptive")
