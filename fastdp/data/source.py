@@ -153,13 +153,16 @@ def open_source(frame: Frame | EngineTable, columns: Sequence[str], dictionary: 
     check_names(chosen, list(schema), frame)
     family = wrapped.implementation.value
     family = family if family in FAMILIES else "pyarrow"
-    if not isinstance(wrapped, narwhals.DataFrame):
+    rows = len(wrapped) if isinstance(wrapped, narwhals.DataFrame) else None
+    if not chosen:
+        return Source(family, chosen, schema, lambda: _rows_alone(wrapped, rows), rows=rows)
+    if rows is None:
         return Source(family, chosen, schema, lambda: _lazy(wrapped.select(chosen), family))
     unknown = [name for name in chosen if schema[name] == narwhals.Unknown]
     if unknown:
         # Narwhals does not know pandas' times in zones such as America/Los_Angeles; Arrow does.
         schema = {**schema, **_arrow_types(wrapped.head(0).select(unknown))}
-    return Source(family, chosen, schema, lambda: _eager(wrapped.select(chosen)), rows=len(wrapped))
+    return Source(family, chosen, schema, lambda: _eager(wrapped.select(chosen)), rows=rows)
 
 
 def _arrow_types(frame: Any) -> dict[str, Any]:
@@ -194,6 +197,12 @@ def _stream(frame: Any, chosen: list[str]) -> Source:
     check_names(chosen, reader.schema.names, frame)
     schema = narwhals.from_native(reader.schema.empty_table()).collect_schema()
     return Source("pyarrow", chosen, schema, lambda: (batch.select(chosen) for batch in reader), again=False)
+
+
+def _rows_alone(frame: Any, rows: int | None) -> Batches:
+    """A batch without columns, whose rows a frame without columns would not know."""
+    count = frame.select(narwhals.len()).collect("pyarrow").item() if rows is None else rows
+    yield arrow.record_batch([arrow.nulls(count)], ["row"]).select([])
 
 
 def _eager(frame: Any) -> Batches:
