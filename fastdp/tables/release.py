@@ -227,10 +227,9 @@ class TableRelease:
 
     def check(self) -> None:
         plan = self.plan
-        if plan.key_rule == "given":
-            for name in plan.by:
-                if (type_of := arrow_type(self.source, name)) is not None:
-                    self._keys.check_type(name, type_of)
+        for name in plan.by:
+            if (type_of := arrow_type(self.source, name)) is not None:
+                self._keys.check_type(name, type_of)
         nunique = any(each.kind == "nunique" for each in plan.statistics)
         if self.source.add is not None and (nunique or plan.chooses_rows or not plan.has_public_cells):
             public = "Time(start=, stop=), keys= where there is by=, a number of rows of a Person, no nunique"
