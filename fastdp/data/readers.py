@@ -170,6 +170,8 @@ def is_index(column: str) -> bool:
 def listed(names: Sequence[str] | None, width: int) -> str:
     """The columns of a file, for a message."""
     shown = range(min(width, MAX_LISTED))
+    # A row with an empty cell may be one of data.
+    names = None if names is not None and "" in names else names
     told = [str(k) if names is None or not is_name(names[k]) else f"{names[k]!r} ({k})" for k in shown]
     return ", ".join(told) + (", ..." if width > MAX_LISTED else "")
 
@@ -213,7 +215,8 @@ def open_parquet(path: str, choose: Choose, chunk_size: int) -> Iterator[ValueSo
     """Open columns of a Parquet file; nulls become NaN."""
     arrow = import_pyarrow()
     with damage_named(path):
-        table = arrow.parquet.ParquetFile(path, buffer_size=BUFFER, pre_buffer=False)
+        options = {"buffer_size": BUFFER, "pre_buffer": False, "coerce_int96_timestamp_unit": "us"}
+        table = arrow.parquet.ParquetFile(path, **options)
     with table:
         schema = table.schema_arrow
         with damage_named(path):

@@ -59,7 +59,7 @@ compute: Any = _Module("pyarrow.compute")
 class Source:
     """Columns in use of a table, and the ``schema`` of all.
 
-    ``read`` returns record batches, more than once if ``again``; ``rows``: their number, if known.  On an engine
+    ``read`` returns batches, more than once if ``again``; ``rows``: their number, if known.  On an engine
     ``add`` instead maps a function of a source, and the column of persons, to the sum of its int64[n] over parts of
     the table, each with all rows of its persons.
     """
@@ -73,7 +73,7 @@ class Source:
     add: Callable[[Callable[[Source], Integers], str | None], Integers] | None = None
 
     def batches(self) -> Batches:
-        """Record batches of at most BATCH rows, in order; DataError for any reader's error."""
+        """Batches of at most BATCH rows; DataError for any reader's error."""
         try:
             for batch in self.read():
                 for begin in range(0, batch.num_rows, BATCH):
@@ -83,7 +83,7 @@ class Source:
         except Exception as error:  # a foreign reader's error may quote a row
             raise DataError(
                 f"frame: a {type(error).__name__} while its columns were read; expected columns of one type each, "
-                "and a file that is whole"
+                "and a file that is whole (CSV in UTF-8)"
             ) from None
 
     def table(self) -> pa.Table:
@@ -153,13 +153,16 @@ def open_source(frame: Frame | EngineTable, columns: Sequence[str], dictionary: 
     check_names(chosen, list(schema), frame)
     family = wrapped.implementation.value
     family = family if family in FAMILIES else "pyarrow"
-    if not isinstance(wrapped, narwhals.DataFrame):
+    rows = len(wrapped) if isinstance(wrapped, narwhals.DataFrame) else None
+    if not chosen:
+        return Source(family, chosen, schema, lambda: _rows_alone(wrapped, rows), rows=rows)
+    if rows is None:
         return Source(family, chosen, schema, lambda: _lazy(wrapped.select(chosen), family))
     unknown = [name for name in chosen if schema[name] == narwhals.Unknown]
     if unknown:
         # Narwhals does not know pandas' times in zones such as America/Los_Angeles; Arrow does.
         schema = {**schema, **_arrow_types(wrapped.head(0).select(unknown))}
-    return Source(family, chosen, schema, lambda: _eager(wrapped.select(chosen)), rows=len(wrapped))
+    return Source(family, chosen, schema, lambda: _eager(wrapped.select(chosen)), rows=rows)
 
 
 def _arrow_types(frame: Any) -> dict[str, Any]:
@@ -178,12 +181,17 @@ def open_dataset(path: Path, dictionary: Sequence[str] = ()) -> Dataset:
         raise ParameterError(f"frame = {str(path)!r}: expected the path of a .parquet, .csv or .arrow file")
     if kind == "parquet":
         options = {"dictionary_columns": list(dictionary), "pre_buffer": False, "use_buffered_stream": True}
-        kind = dataset.ParquetFileFormat(**options)
+        # In nanoseconds old times of 96 bits would be others.
+        kind = dataset.ParquetFileFormat(coerce_int96_timestamp_unit="us", **options)
     try:
-        return dataset.dataset(path, format=kind)
+        found = dataset.dataset(path, format=kind)
+        _ = found.schema.names  # decoded
     except Exception as error:  # missing, damaged, not permitted; Arrow's words may quote a row
         reason = getattr(error, "strerror", None) or type(error).__name__
-        raise ParameterError(f"frame = {str(path)!r}: could not be read ({reason})") from None
+        text = "; expected CSV in UTF-8 (iconv converts other encodings)" if kind == "csv" else ""
+        kinds = ParameterError if isinstance(error, OSError) or not text else DataError
+        raise kinds(f"frame = {str(path)!r}: could not be read ({reason}){text}") from None
+    return found
 
 
 def _stream(frame: Any, chosen: list[str]) -> Source:
@@ -194,6 +202,12 @@ def _stream(frame: Any, chosen: list[str]) -> Source:
     check_names(chosen, reader.schema.names, frame)
     schema = narwhals.from_native(reader.schema.empty_table()).collect_schema()
     return Source("pyarrow", chosen, schema, lambda: (batch.select(chosen) for batch in reader), again=False)
+
+
+def _rows_alone(frame: Any, rows: int | None) -> Batches:
+    # A frame without columns has no rows, a batch has.
+    count = frame.select(narwhals.len()).collect("pyarrow").item() if rows is None else rows
+    yield arrow.record_batch([arrow.nulls(count)], ["row"]).select([])
 
 
 def _eager(frame: Any) -> Batches:
@@ -226,12 +240,19 @@ def check_names(chosen: Sequence[str], names: Sequence[str], frame: object) -> N
             raise ParameterError(f"column {name!r} is there {list(names).count(name)} times: expected distinct names")
     missing = [name for name in chosen if name not in names]
     if missing:
-        listed = ", ".join(map(repr, list(names)[:20]))
+        # The first row of a text is one of data where it names none of the columns.
+        shown = set(chosen) & set(names) or not _is_text(frame)
+        listed = ", ".join(map(repr, list(names)[:20])) if shown else "which the first row of the text (UTF-8) names"
         index = list(getattr(getattr(frame, "index", None), "names", None) or ())
         hint = f" ({missing[0]!r} is the index: frame.reset_index() makes it a column)" if missing[0] in index else ""
         # Several may be the entries of a column that was given in place of its name.
         said = f"column {missing[0]!r}" if len(missing) == 1 else f"{len(missing)} of the columns that were named"
         raise ParameterError(f"{said}: expected one of the table's columns, {listed}{hint}")
+
+
+def _is_text(frame: Any) -> bool:
+    kinds = {type(frame).__name__, type(getattr(frame, "format", None)).__name__}
+    return bool(kinds & {"CSVStreamingReader", "CsvFileFormat"}) or "pyspark" in homes_of(frame)
 
 
 def check_types(

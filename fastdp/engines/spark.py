@@ -259,7 +259,8 @@ def _open(frame: Foreign, columns: Sequence[str], dictionary: Sequence[str]) -> 
     from pyspark.sql.pandas.types import to_arrow_schema
 
     check_names(columns, frame.columns, frame)
-    used = frame.select(*map(_column, dict.fromkeys(columns)))
+    # Spark's batches without columns have no rows.
+    used = frame.select(*map(_column, dict.fromkeys(columns))) if columns else frame.selectExpr("0 AS row")
     zone = frame.sparkSession.conf.get("spark.sql.session.timeZone")
     schema = to_arrow_schema(used.schema, timezone=zone)
     empty = open_source(schema.empty_table(), columns)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import math
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta, tzinfo
+from datetime import date, datetime, timedelta, timezone, tzinfo
 from functools import lru_cache
 from typing import Literal
 
@@ -53,6 +53,31 @@ class Moment(Kind):
         if not isinstance(value, (str, date, np.datetime64)):
             raise refusal(name, value, MOMENT)
         return value
+
+
+#: Directives that Python's strptime has not, in those that it has.
+_DIRECTIVES = {"%F": "%Y-%m-%d", "%T": "%H:%M:%S", "%R": "%H:%M", "%D": "%m/%d/%y", "%h": "%b", "%e": "%d"}
+#: No field is the least one.
+_PROBE = datetime(2003, 11, 23, 17, 34, 56, 7, timezone(timedelta(hours=2)))
+
+
+def python_format(form: str) -> str:
+    """The same format in Python's directives."""
+    for directive, plain in _DIRECTIVES.items():
+        form = form.replace(directive, plain)
+    return form
+
+
+def _says_a_time(form: str, zone: str | None) -> bool:
+    # Reads what it writes: the date, and the hour if there is one.
+    plain = python_format(form)
+    try:
+        read = datetime.strptime(_PROBE.strftime(plain), plain)
+        same = read.replace(tzinfo=_PROBE.tzinfo).strftime(plain) == _PROBE.strftime(plain)
+    except ValueError:
+        return False
+    # Beside a zone, a Z that is no directive would be passed over.
+    return same and read.year == _PROBE.year and read.hour in (0, _PROBE.hour) and not (zone and form.endswith("Z"))
 
 
 @record
@@ -101,6 +126,9 @@ class Time:
     def _check(self) -> None:
         if self.unit is not None and self.format is not None:
             raise refusal("format", self.format, f"None, because unit = {self.unit!r} is given")
+        if self.format is not None and not _says_a_time(self.format, self.zone):
+            accepted = "one of strptime with a year, %p beside %I, and %z for an offset (%Z and Z are names)"
+            raise refusal("format", self.format, accepted)
 
 
 def localised(clock: Integers, zone: tzinfo) -> Integers:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import math
 import os
+import re
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import tzinfo
+from datetime import datetime, tzinfo
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -20,7 +21,7 @@ from fastdp.data.column import as_floats, one_family
 from fastdp.data.source import arrow, compute
 from fastdp.errors import DataError, ParameterError
 from fastdp.kinds import Array, Flags, Floats, Integers
-from fastdp.tables.calendar import Time, localised
+from fastdp.tables.calendar import Time, localised, python_format
 from fastdp.units import FIRST, LAST
 from fastdp.validation import DAY
 from fastdp_kernels.noise import blake2b
@@ -50,6 +51,8 @@ MOST_UNKNOWN = 2**20
 MOST_CHUNKS = 64
 #: Known texts, as a share of a batch's rows, above which each row is looked up by itself.
 FEW = 0.25
+#: Directives of numbers side by side.
+_CLOSE = re.compile("%[A-Za-z]%[A-Za-y]")
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
@@ -61,7 +64,7 @@ def digests_of(column: pa.Array) -> tuple[Integers, Flags | None]:
 
 
 def encoded(column: pa.Array, *, few: bool = True) -> tuple[pa.Array, Integers | None, Flags | None]:
-    """Entries that rows have, each row's index in them, and flags of rows with an entry (None: all)."""
+    """Entries of rows, each row's index in them, and flags of rows with one (None: all)."""
     check_single(column, uuids=True)
     # Of UUIDs, Arrow encodes the bytes that they are stored as.
     stored = column.storage if isinstance(column, arrow.ExtensionArray) else column
@@ -111,6 +114,19 @@ def check_single(column: pa.Array, *, uuids: bool = False) -> None:
         )
 
 
+def check_key(column: pa.Array, *, uuids: bool = False) -> None:
+    """The same for keys; DataError also for bytes."""
+    check_single(column, uuids=uuids)
+    types, kind = arrow.types, column.type
+    kind = kind.value_type if types.is_dictionary(kind) else kind
+    fixed = types.is_fixed_size_binary(kind) and not (uuids and kind.byte_width == _BYTES)
+    if fixed or types.is_binary(kind) or types.is_large_binary(kind) or types.is_binary_view(kind):
+        raise DataError(
+            "keys: entries are bytes, which equal no text; expected texts, numbers, dates or times (of a CSV file in "
+            "UTF-8: iconv converts others)"
+        )
+
+
 def texts_of(entries: pa.Array) -> pa.LargeStringArray:
     """Entries as the texts that are digested, equal if they name one person."""
     if isinstance(entries, arrow.ExtensionArray):
@@ -126,7 +142,10 @@ def texts_of(entries: pa.Array) -> pa.LargeStringArray:
     if _is_text(kind):
         plain = entries.cast(text)
         if not compute.all(compute.string_is_ascii(plain), skip_nulls=True).as_py():
-            plain = compute.utf8_normalize(plain, form="NFC")
+            try:
+                plain = compute.utf8_normalize(plain, form="NFC")
+            except arrow.ArrowInvalid:
+                raise DataError("keys and persons: a text is not UTF-8; expected texts in UTF-8") from None
         uuids = compute.match_substring_regex(plain, _UUID)
         return compute.if_else(uuids, compute.ascii_lower(plain), plain)
     if types.is_fixed_size_binary(kind) and kind.byte_width == _BYTES:
@@ -139,7 +158,7 @@ def texts_of(entries: pa.Array) -> pa.LargeStringArray:
 
 def as_texts(column: pa.Array) -> pa.LargeStringArray:
     """Keys as texts, equal if they name one key; NaN and infinity are missing."""
-    check_single(column, uuids=True)
+    check_key(column, uuids=True)
     types = arrow.types
     column = column.dictionary_decode() if types.is_dictionary(column.type) else column
     kind = column.type
@@ -275,10 +294,7 @@ KeyRow = tuple[Any, ...]
 
 
 def times_of(column: pa.Array, zone: tzinfo | None, time: Time | None = None) -> tuple[Integers, Flags | None]:
-    """Instants of a column of times, int64[n], and flags of those present (None: all).
-
-    Dates, timestamps, ISO texts, or by ``time.unit`` and ``time.format``.
-    """
+    """Instants of a column of times, int64[n], and flags of those present (None: all)."""
     column = _parsed(column, time)
     kind, present = column.type, None
     if column.null_count:
@@ -320,13 +336,35 @@ def _parsed(column: pa.Array, time: Time | None) -> pa.Array:
         if form is not None and types.is_integer(kind):
             column = column.cast(arrow.string())
         if form is not None and not types.is_temporal(kind):
-            return compute.strptime(column, format=form, unit="us")
+            return _formatted(column.cast(arrow.string()), form)
         if _is_text(kind):
             return _iso_texts(column.cast(arrow.string()))
-    except arrow.ArrowInvalid:
+    except (arrow.ArrowInvalid, ValueError):
         asked = "ISO texts such as 2024-03-31T01:00" if form is None else f"texts of the format {form!r}"
         raise DataError(f"time: an entry is no time; expected {asked} in every row (or Time(format=))") from None
     return column
+
+
+def _formatted(column: pa.StringArray, form: str) -> pa.TimestampArray:
+    # Arrow takes 31 April for 1 May: its times are right if it writes the same texts.
+    try:
+        found = compute.strptime(column, format=form, unit="s")
+        if compute.all(compute.equal(compute.strftime(found, form), column)).as_py() is not False:
+            return found
+    except arrow.ArrowInvalid:  # other directives, or an entry that is no time
+        pass
+    coded, form = column.dictionary_encode(), python_format(form)
+    # Between numbers that nothing separates no digit may be missing.
+    whole = form.partition("%z")[0] if _CLOSE.search(form) else ""
+
+    def read(text: str) -> datetime:
+        moment = datetime.strptime(text.strip(), form)
+        if not text.strip().startswith(moment.strftime(whole)):
+            raise ValueError
+        return moment
+
+    times = [None if text is None else read(text) for text in coded.dictionary.to_pylist()]
+    return arrow.array(times, arrow.timestamp("us", "UTC" if "%z" in form else None)).take(coded.indices)
 
 
 def _iso_texts(column: pa.StringArray) -> pa.TimestampArray:
@@ -408,7 +446,7 @@ class Entries:
     def of(self, column: pa.Array) -> tuple[Integers, Flags | None]:
         """Number of each row's entry (-1: not given), and flags of rows with an entry (None: all)."""
         if not self._persons:
-            check_single(column)
+            check_key(column)
         kind = column.type.value_type if arrow.types.is_dictionary(column.type) else column.type
         table = self.of_type(kind)
         entries, places, present = encoded(column, few=table.spellings.size <= FEW * len(column))
@@ -429,8 +467,8 @@ class Entries:
             table = self._spelled[kind] = _Spelled(Numbers(), Growing(np.int64))
             try:
                 listed = arrow.array(self._given or [], kind)
-                if arrow.types.is_integer(kind) and listed.to_pylist() != (self._given or []):
-                    # Arrow cuts fractions off.
+                if not arrow.types.is_floating(kind) and listed.to_pylist() != (self._given or []):
+                    # Arrow cuts fractions and hours off, and takes clock times for UTC.
                     raise TypeError
                 table.numbers.add(_firsts(table.spellings.of(*_spelling(listed, self._key)), 0))
             except Exception:  # keys are public, but Arrow's words are long
@@ -524,8 +562,9 @@ class Keys:
         return node
 
     def check_type(self, name: str, kind: pa.DataType) -> None:
-        check_single(arrow.nulls(0, kind))
-        self._entries[self.names.index(name)].of_type(kind, refuses=True)
+        check_key(arrow.nulls(0, kind))
+        if not self._learns:
+            self._entries[self.names.index(name)].of_type(kind, refuses=True)
 
     def words(self) -> Integers:
         """64 bits of each key for the hash of a row: int64[K]."""

@@ -193,12 +193,11 @@ def keys_of(
         raise refusal("keys", None, f"{listed}, or {public}, or delta > 0 to choose them privately")
     rows = _key_rows(by, given)
     try:
-        distinct = len(set(rows))
-        if set(map(type, itertools.chain.from_iterable(rows))) != {str}:
-            # Their texts too, which name their noise: two NaNs are not equal.
-            distinct = min(distinct, len(set(map(repr, rows))))
+        distinct, odd = len(set(rows)), any(each != each for each in itertools.chain.from_iterable(rows))
     except TypeError:
         raise ParameterError("keys: expected texts, numbers, dates or times, and no lists of them") from None
+    if odd:
+        raise ParameterError("keys: an entry is NaN, which equals nothing; expected None for rows without an entry")
     if not rows or distinct != len(rows):
         raise ParameterError(f"keys has {len(rows)} entries, {distinct} of them distinct: expected distinct keys")
     return "given", tuple(rows)
@@ -396,8 +395,8 @@ def aggregate(
     Warns
     -----
     AccuracyWarning
-        By released numbers: too few rows to choose a clip, most rows beyond it, or over a tenth of persons' rows
-        dropped.
+        By released numbers: a bad clip, over a tenth of persons' rows dropped, listed keys without rows, or windows
+        of a wrong clock.
 
     Raises
     ------

@@ -66,10 +66,11 @@ def arrow_table(released: Released, answers: Answers, depth: int) -> pa.Table:
 
 
 def _released_rows(table: pa.Table, released: Released, depth: int) -> pa.Table:
-    if released.begins is None or depth < len(released.parents):
-        return table
-    late = np.arange(released.edges.size - 1)[:, None] >= released.begins
-    return table.filter(arrow.array(late.ravel()))
+    # A day that a zone leaves out has no length, and the next one's name.
+    shown = np.repeat(np.diff(released.edges) > 0, released.sizes[depth])
+    if released.begins is not None and depth == len(released.parents):
+        shown &= (np.arange(released.edges.size - 1)[:, None] >= released.begins).ravel()
+    return table if shown.all() else table.filter(arrow.array(shown))
 
 
 def _places(released: Released, depth: int, taken: Set[str]) -> dict[str, pa.Array]:

@@ -6,6 +6,7 @@ among equal rows: other persons, order and batches have no effect.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from fastdp.data.source import Source, arrow_type
-from fastdp.errors import DataError, ParameterError
+from fastdp.errors import AccuracyWarning, DataError, ParameterError, warn
 from fastdp.guarantee import Guarantee
 from fastdp.kinds import Flags, Floats, Integers
 from fastdp.noise.key import Key
@@ -26,6 +27,7 @@ from fastdp.tables.keys import KeyRule, choose_keys, key_weights, weigh
 from fastdp.tables.plan import MOST_ROWS, Clips, ColumnPlan, TablePlan
 from fastdp.tables.sums import (
     FIRST_SUMS,
+    KNOWN,
     MISSING_ENTRY,
     NOT_FINITE,
     CellRows,
@@ -37,6 +39,7 @@ from fastdp.tables.sums import (
     exact_sums,
     release,
 )
+from fastdp.units import shown_time
 from fastdp_kernels.tables import person_rows
 
 if TYPE_CHECKING:
@@ -230,10 +233,9 @@ class TableRelease:
 
     def check(self) -> None:
         plan = self.plan
-        if plan.key_rule == "given":
-            for name in plan.by:
-                if (type_of := arrow_type(self.source, name)) is not None:
-                    self._keys.check_type(name, type_of)
+        for name in plan.by:
+            if (type_of := arrow_type(self.source, name)) is not None:
+                self._keys.check_type(name, type_of)
         nunique = any(each.kind == "nunique" for each in plan.statistics)
         if self.source.add is not None and (nunique or plan.chooses_rows or not plan.has_public_cells):
             public = "Time(start=, stop=), keys= where there is by=, a number of rows of a Person, no nunique"
@@ -358,11 +360,63 @@ class TableRelease:
         selection, others = budget.key_rule() if plan.selects_cells else None, None
         if share := budget.helper("others"):
             others = drawn(noise_distribution(plan.noise, plan.contributions, 1, share))
+        warn_of_cells(found, given=plan.key_rule == "given")
         return replace(found, family=self.source.family, rows=row_numbers, selection=selection, others=others)
 
     def _number(self, plan: TablePlan, name: str, exact: int, times: int = 1) -> Number:
         given = times * plan.contributions, plan.budget.helper(name), plan.noise, self.key.within(name)
         return choices.noisy_number(exact, *given)
+
+
+#: So many windows are looked at in blocks, of which a wrong clock leaves few with rows.
+LONG, BLOCKS, FEW_BLOCKS = 5_000, 200, 4
+#: A block has rows if its number is so many deviations of its noise.
+STANDS = 5.0
+#: A key has next to no rows below this share of the mean.
+RARE = 0.05
+
+
+def warn_of_cells(found: Released, *, given: bool) -> None:
+    """Warnings of windows by a wrong clock, and of given keys without rows."""
+    firsts = [(i, q) for i, q in enumerate(found.quantities) if q.name in ("count", "total")]
+    if not firsts or not found.sums[0].steps.size:
+        return
+    place, quantity = max(firsts, key=lambda each: each[1].name == "count")
+    steps, variance = found.sums[0].steps[place], found.sums[0].noise[place].variance
+    windows, keys = steps.shape
+    if found.taken and windows >= LONG:
+        begins = np.arange(0, windows, -(-windows // BLOCKS))
+        sums = np.add.reduceat(steps.sum(axis=1, dtype=np.float64), begins)
+        variances = variance * keys * np.diff(begins, append=windows)
+        seen = np.abs(sums) > STANDS * np.sqrt(variances)
+        rest = Number(abs(float(sums[~seen].sum())), float(variances[~seen].sum()))
+        if 0 < np.count_nonzero(seen) <= FEW_BLOCKS and not rest.known:
+            first, last = (shown_time(int(found.edges[at]), found.time_zone) for at in (0, -1))
+            warn(
+                f"{windows:,} windows of {found.every} from {first} to {last} were made, and released numbers show "
+                f"rows in about {np.mean(seen):.2g} of them; probably a row's clock is wrong: expected "
+                "Time(start=, stop=), which drops rows outside",
+                AccuracyWarning,
+            )
+    if given and quantity.low >= 0:
+        # Of each key in all windows, perhaps measured by itself.
+        whole = [each for each in found.sums if each.level.depth == len(found.parents)]
+        each = min(whole, key=lambda each: each.noise[place].variance * each.steps.shape[1])
+        sums = each.steps[place].sum(axis=0, dtype=np.float64)
+        deviation = math.sqrt(each.noise[place].variance * each.steps.shape[1])
+        limit = RARE * sums.mean() - KNOWN * deviation
+        rare = (sums <= min(KNOWN * deviation, limit)) & (limit > 0.0)
+        if not Number(float(sums.sum()), keys * deviation**2).known:
+            # Of many keys without rows some stand out by chance.
+            rare[:] = sums.max() <= (KNOWN + math.sqrt(2.0 * math.log(keys))) * deviation
+        if rare.any():
+            key = tuple(entries[int(np.argmax(rare))] for entries in found.keys.values())
+            warn(
+                f"keys: released numbers show no row of {np.count_nonzero(rare):,} of {keys:,}, such as "
+                f"{key[0] if len(key) == 1 else key!r}; expected keys as the columns spell them (case, spaces), or "
+                "longer windows",
+                AccuracyWarning,
+            )
 
 
 class _Coded:

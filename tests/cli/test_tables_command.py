@@ -183,6 +183,7 @@ def test_what_could_not_be_written_costs_nothing(source, run, tmp_path):
     assert (tmp_path / "there.csv").read_text() == "kept"
 
 
+@pytest.mark.filterwarnings("ignore::fastdp.errors.AccuracyWarning")
 @pytest.mark.parametrize("ending", ["parquet", "csv"])
 def test_keys_are_dates_times_and_truth_values(ending, run, tmp_path):
     days = np.array(["2024-03-30", "2024-03-31", "2024-04-01"], "M8[D]").repeat(40)

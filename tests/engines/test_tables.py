@@ -148,6 +148,7 @@ CASES: dict[str, Case] = {
         fastdp.Time("at", "1h", zone="Europe/Paris", missing="drop", **DAYS),
         TWO | {"bounds": CLIP},
     ),
+    "no column": (lambda f: f, {"*": "count"}, None, {}),
     "ISO texts": (texts("%Y-%m-%dT%H:%M:%S"), {"*": "count"}, fastdp.Time("at", "1d", **DAYS), {}),
     "texts": (texts("%d.%m.%Y %H:%M"), {"*": "count"}, fastdp.Time("at", "1d", format="%d.%m.%Y %H:%M", **DAYS), {}),
     "Unix times": (unix, {"kwh": "sum"}, fastdp.Time("at", "1d", unit="s", missing="drop", **DAYS), {"bounds": CLIP}),

@@ -85,6 +85,7 @@ def test_a_persons_rows_depend_on_no_order_and_on_nobody_else(
         assert per_window is None or max(Counter(h // 4 for _, h, _ in own.elements()).values()) <= per_window
 
 
+@pytest.mark.filterwarnings("ignore::fastdp.errors.AccuracyWarning")
 @pytest.mark.parametrize("kind", ["counts", "totals"])
 @pytest.mark.parametrize("family", ["pandas", "reader", "parquet"])
 @pytest.mark.parametrize(("period", "per_window"), [("1d", None), ("12h", 2), (None, None)])

@@ -185,6 +185,7 @@ def test_origins_move_windows() -> None:
     ]
 
 
+@pytest.mark.filterwarnings("ignore::fastdp.errors.AccuracyWarning")
 @given(st.permutations(random_rows(40, 5)), st.lists(st.integers(0, 40), max_size=5).map(sorted))
 def test_order_and_batches_change_nothing(shuffled: list[tuple], cuts: list[int]) -> None:
     import pyarrow as pa
@@ -408,6 +409,7 @@ def test_categories_without_rows_are_no_keys(tmp_path: Path) -> None:
         assert fastdp.counts(table, by="k", keys="public", epsilon=1.0).released.keys == {"k": ["a"]}
 
 
+@pytest.mark.filterwarnings("ignore::fastdp.errors.AccuracyWarning")
 @pytest.mark.parametrize("coded", [False, True])
 def test_missing_entries_among_given_keys(coded: bool) -> None:
     column = pa.array(["x", None, "x", "y", None, "x", "z"])
