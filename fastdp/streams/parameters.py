@@ -217,8 +217,8 @@ class StreamParameters:
     def distance(self) -> float:
         """Total variation distance of a unit's noise from rounded normal noise (``docs/noise.md``); 1 if not used."""
         draws = getattr(self.perturber, "moved_draws", None)
-        # Blocks share their budget with a threshold that sees the same values (WholeStream).
-        if not isinstance(self.threshold, Fixed) or draws is None or isinstance(self.perturber, Blocks):
+        # Blocks and totals share their budget with a threshold that sees the same values (WholeStream).
+        if not isinstance(self.threshold, Fixed) or draws is None or isinstance(self.perturber, (Blocks, Total)):
             return 1.0
         # This budget gives the least noise.
         sigma = self.grid.snap(self.threshold.theta) / gaussian_loss(self.epsilon, self.delta)
