@@ -63,9 +63,9 @@ def release(
     Nothing is withheld: the threshold is chosen from all values, for at most a tenth of epsilon.  Other methods:
     ``fastdp.ToPS(epsilon, bound, expected_length=len(values)).release(values)``.
 
-    Of 2 to 1,000 values at an epsilon up to 1, and of values that do not resolve a threshold, such as zeros, only the
-    total is released, with the noise of the bound, and each value is published as the mean.  A public threshold gives
-    a curve, and of few values a focus or a season does (``docs/streams.md``).
+    Of 2 to 1,000 values at an epsilon up to 1, or mostly zeros, only the total is released, with the noise of the
+    bound, and each value is published as the mean.  A public threshold gives a curve; of few values a focus or a season
+    does too (``docs/streams.md``).
 
     Parameters
     ----------
@@ -252,7 +252,7 @@ class WholeStream:
         return 0.0 if resolved < NOT_CHOSEN else _most(whole) * min(1.0, WELL_CHOSEN / resolved)
 
     def _resolved(self, whole: StreamParameters, resolution: float | None) -> float:
-        """Noise scales that separate candidates under the largest share; 0 if only the bound can be chosen."""
+        # Noise scales that separate candidates under the largest share; 0 if only the bound can be chosen.
         assert isinstance(self.threshold, ScaleFree)  # noqa: S101 - others are not asked
         most = _most(whole)
         task = _task(_published(whole, resolution, most), whole.unit_epsilon * most, self.size)
@@ -290,7 +290,7 @@ class WholeStream:
         return self.complete(self.machine((floats,)).release(floats, "values", self._key, warns=True))
 
     def complete(self, made: Release) -> Release:
-        """The release of :meth:`publisher` with the loss of theta and the values above it; of a total, its mean."""
+        """The release of :meth:`publisher`, with the threshold's loss and the values above it; of totals the mean."""
         noise = made.noise
         if noise is not None and self.share and isinstance(self.threshold, ScaleFree):
             noise = replace(noise, above=self.threshold.share_above(self.task), bound=self.bound)
@@ -310,16 +310,13 @@ class WholeStream:
 
     @property
     def _total(self) -> StreamParameters:
-        """One block of all values, with theta at the bound and the budget of the published stream."""
+        # One block of all values, with theta at the bound and the budget of the published stream.
         number = Total(length=self.size, noise=self.perturber.noise)
         # The whole array may need a coarser grid than blocks do.
         return altered(self.composition, perturber=number, smoother=Recent(), max_range=self.size, resolution=None)
 
     def machine(self, parts: Iterable[Floats]) -> Schedule:
-        """The published stream under theta, chosen from `parts`: all values, finite, in chunks.
-
-        If theta is not resolved, their total.
-        """
+        """The published stream, or total, under theta, chosen from `parts`: all values, finite, in chunks."""
         composition, rule = self.composition, self.threshold
         if self.share or not rule.uses_holdout:
             chooser = self.chooser()
@@ -339,7 +336,7 @@ class WholeStream:
         return Schedule(composition)
 
     def publisher(self, parts: Iterable[Floats]) -> StreamPublisher:
-        """Publisher of the values; of one sum, for :meth:`complete` alone: the last value makes up the total."""
+        """Publisher of the values; of totals, for :meth:`complete` alone, because the last one makes them up."""
         return StreamPublisher._of(self.machine(parts), self._key)
 
 

@@ -98,7 +98,7 @@ class ScaleFree:
 
     If k epsilon < 1, one count is held against 1.5 k, slope 3 / (k epsilon) (``docs/streams.md``).
 
-    Where the winner gains nearly as much as the lowest candidate, all values may lie above it: theta is the bound.
+    Where all values may lie above the winner, theta is the bound.
 
     Examples
     --------
@@ -258,7 +258,7 @@ class _ScaleFreeChooser(CountedHoldout):
         return min(self.target, MAX_SHARE * filled)
 
     def gains(self, filled: float) -> Floats:
-        """Gains of candidates by being small, in units of scores, if `filled` values are above the lowest."""
+        """Gains of candidates by being small, in units of scores."""
         # The lowest candidate gains at most this; a limit bends the gains, so that they stay steep near the bound.
         most = MAX_SHARE * (filled - self._free(filled))
         depths = np.log(self.candidates[-1] / self.candidates)
@@ -296,7 +296,7 @@ class _ScaleFreeChooser(CountedHoldout):
 
     @property
     def can_clear(self) -> bool:
-        """False if the bound alone can be chosen, whatever the values are."""
+        """False if no values resolve a theta."""
         return self._clear(-1, self._task.holdout)
 
     def _clear(self, index: int, filled: float) -> bool:
