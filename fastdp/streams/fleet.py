@@ -67,7 +67,8 @@ class Fleet:
     Notes
     -----
     Stream ``i`` is, bit for bit, a publisher's with ``key=secret.of_stream(i)``; but under a public threshold its
-    blocks form no groups, as those of :class:`fastdp.Adaptive` do after some max_range / 16 values.  Ids are integers from 0 to 2^32 - 2, or texts, all of one kind.
+    blocks form no groups, as :class:`fastdp.Adaptive`'s do after some max_range / 16 values.  Ids are integers from 0
+    to 2^32 - 2, or texts, all of one kind.
 
     Privacy: that of one stream; a person's values in several streams add up.  :class:`fastdp.Adaptive` with a public
     threshold is one compiled pass; other mechanisms are called stream by stream.

@@ -64,8 +64,7 @@ def release(
     ``fastdp.ToPS(epsilon, bound, expected_length=len(values)).release(values)``.
 
     Of 2 to 1,000 values at an epsilon up to 1, or mostly zeros, only the total is released, with the noise of the
-    bound, and each value is published as the mean.  A public threshold gives a curve; of few values a focus or a season
-    does too (``docs/streams.md``).
+    bound, and each value is published as the mean.  A public threshold gives a curve (``docs/streams.md``).
 
     Parameters
     ----------

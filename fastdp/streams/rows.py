@@ -141,7 +141,7 @@ class AdaptiveRows(Rows):
 
     @property
     def guarantee(self) -> Guarantee:
-        """Guarantee of one stream."""
+        # Of one stream.
         return replace(of_stream(self.composition, grouped=False), simulated=self.key.simulated)
 
     @property

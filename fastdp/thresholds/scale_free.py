@@ -258,7 +258,7 @@ class _ScaleFreeChooser(CountedHoldout):
         return min(self.target, MAX_SHARE * filled)
 
     def gains(self, filled: float) -> Floats:
-        """Gains of candidates by being small, in units of scores."""
+        # Of candidates by being small, in units of scores.
         # The lowest candidate gains at most this; a limit bends the gains, so that they stay steep near the bound.
         most = MAX_SHARE * (filled - self._free(filled))
         depths = np.log(self.candidates[-1] / self.candidates)
@@ -296,7 +296,7 @@ class _ScaleFreeChooser(CountedHoldout):
 
     @property
     def can_clear(self) -> bool:
-        """False if no values resolve a theta."""
+        # False if no values resolve a theta.
         return self._clear(-1, self._task.holdout)
 
     def _clear(self, index: int, filled: float) -> bool:
