@@ -5,10 +5,12 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import re
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -212,3 +214,92 @@ def test_epsilons_beyond_floats_are_refused(epsilon: float) -> None:
     ):
         with pytest.raises(ParameterError, match=r"epsilon = .*: expected"):
             call()
+
+
+# The printed parts are those that are run.
+
+LONG = 2**18
+STREAMS: dict[str, Any] = {
+    "groups": lambda **own: fastdp.Adaptive(1.0, 10.0, 0, LONG, threshold=5.0, **own),
+    "theta of few steps": lambda **own: fastdp.Adaptive(1.0, 100.0, 0, LONG, threshold=20.0, resolution=1.0, **own),
+    "events": lambda **own: fastdp.Adaptive(1.0, sensitivity=1.0, max_range=LONG, **own),
+    "events of few steps": lambda **own: fastdp.Adaptive(1.0, sensitivity=1.0, max_range=LONG, resolution=1.0, **own),
+    "short ranges": lambda **own: fastdp.Adaptive(1.0, 10.0, 0, LONG // 2, threshold=5.0, **own),
+    "season": lambda **own: fastdp.Adaptive(
+        1.0, 10.0, 0, LONG, threshold=5.0, perturber=fastdp.perturbers.Blocks(season=24.0), **own
+    ),
+    "hold-out": lambda **own: fastdp.Adaptive(1.0, 10.0, 2000, LONG, **own),
+    "delta": lambda **own: fastdp.Adaptive(1.0, 10.0, 0, LONG, threshold=5.0, delta=1e-6, **own),
+    "ToPS": lambda **own: fastdp.ToPS(1.0, 10.0, 1000, LONG, **own),
+}
+
+
+@pytest.mark.filterwarnings("ignore::fastdp.errors.AccuracyWarning")
+@pytest.mark.parametrize("name", STREAMS)
+def test_a_fleet_says_what_a_publisher_says_if_it_runs_the_same(name: str) -> None:
+    """Only sums of groups of blocks differ; both stated them, wherever they were released."""
+    make, secret, values = STREAMS[name], fastdp.Key.from_seed(3), np.random.default_rng(1).gamma(2.0, 2.0, 40_000)
+    release = make(key=secret.of_stream(7)).release(values)
+    fleet = fastdp.Fleet(make(seed=0), key=fastdp.Key.from_seed(3))
+    _, out = fleet.publish(np.full(values.size, 7), values)
+    job = fastdp.Fleet.from_bytes(fleet.to_bytes()).guarantee
+    assert job == fleet.guarantee
+    said = fleet.guarantee.derivation[:-1]
+    equal = np.array_equal(out, release.values)
+    assert equal == (said == release.guarantee.derivation)
+    without = [step for step in release.guarantee.derivation if "in a group of blocks" not in step]
+    assert [*said] == ([*release.guarantee.derivation] if equal else without)
+    assert (fleet.guarantee.epsilon, fleet.guarantee.unit) == (release.guarantee.epsilon, release.guarantee.unit)
+
+
+def parts_of(steps: tuple[str, ...]) -> dict[str, tuple[float, list[str]]]:
+    """Parts by name: epsilon as printed, and their own steps."""
+    found: dict[str, tuple[float, list[str]]] = {}
+    for step in steps:
+        if part := re.match(r"([^():]+) \(epsilon = ([^,)]+)\): (.*)", step):
+            found.setdefault(part[1], (float(part[2]), []))[1].append(part[3])
+    return found
+
+
+def table(**options: Any) -> Guarantee:
+    hours = np.datetime64("2026-03-01", "h") + np.arange(400)
+    frame = pd.DataFrame({"at": hours, "by": ["a", "b"] * 200, "value": np.arange(400.0) % 7})
+    time = fastdp.Time("at", "1d", start="2026-03-02", stop="2026-03-12")
+    return fastdp.totals(frame, "value", time, bound=10.0, epsilon=1.0, seed=1, **options).guarantee
+
+
+GAMMA = np.random.default_rng(1).gamma(2.0, 20.0, 5000)
+COMPOSED: dict[str, Any] = {
+    "release": lambda: fastdp.release(GAMMA, 1.0, 200.0, seed=1).guarantee,
+    "zeros": lambda: fastdp.release(0.0 * GAMMA, 1.0, 200.0, seed=1).guarantee,
+    "noisy max": lambda: fastdp.release(GAMMA, 1.0, 200.0, threshold=fastdp.thresholds.NoisyMax(), seed=1).guarantee,
+    "few": lambda: fastdp.release(GAMMA[:500], 1.0, 200.0, seed=1).guarantee,
+    "table": table,
+    "table by public keys": lambda: table(by="by", keys="public"),
+}
+
+
+@pytest.mark.filterwarnings("ignore::fastdp.errors.AccuracyWarning")
+@pytest.mark.parametrize("name", COMPOSED)
+def test_printed_parts_add_up(name: str) -> None:
+    stated = COMPOSED[name]()
+    parts = parts_of(stated.derivation)
+    assert sum(epsilon for epsilon, _ in parts.values()) == pytest.approx(stated.epsilon, rel=1e-5)
+    for epsilon, steps in parts.values():
+        inner = parts_of(tuple(steps))
+        assert not inner or sum(each for each, _ in inner.values()) == pytest.approx(epsilon, rel=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore::fastdp.errors.AccuracyWarning")
+def test_a_total_has_the_noise_of_the_printed_part() -> None:
+    release = fastdp.release(0.0 * GAMMA, 1.0, 200.0, seed=1)
+    epsilon, _ = parts_of(release.guarantee.derivation)["perturber"]
+    assert release.std_error(0, GAMMA.size) == pytest.approx(math.sqrt(2.0) * 200.0 / epsilon, rel=1e-4)
+    assert any("gives way to the bound" in step for step in release.guarantee.derivation)
+
+
+@pytest.mark.filterwarnings("ignore::fastdp.errors.AccuracyWarning")
+def test_rows_at_other_times_give_public_keys() -> None:
+    said, plain = table(by="by", keys="public").derivation, table(by="by", keys={"by": ["a", "b"]}).derivation
+    assert any(step.endswith("change nothing that is released but their keys") for step in said)
+    assert any(step.endswith("change nothing that is released") for step in plain)

@@ -38,6 +38,7 @@ from fastdp.kinds import Array, Floats, Json
 from fastdp.local.topl import ToPL
 from fastdp.noise.key import Key
 from fastdp.perturbers import Blocks
+from fastdp.perturbers.block_noise import Total
 from fastdp.releases.release import Release
 from fastdp.streams.pak import PAK
 from fastdp.streams.parameters import DEFAULT_RANGE
@@ -279,9 +280,9 @@ class Run:
         chunks: Iterator[Floats],
         kept: list[Release],
     ) -> Iterator[tuple[Floats, ...]]:
-        """Columns of the output by chunk; revised values, pictures and few values need a release, added to `kept`."""
-        few = isinstance(system, WholeStream) and system.few
-        if self.values == "published" and self.picture is None and not few:
+        """Columns of the output by chunk; revised values, pictures and totals need a release, added to `kept`."""
+        one_sum = isinstance(publisher, StreamPublisher) and isinstance(publisher.composition.perturber, Total)
+        if self.values == "published" and self.picture is None and not one_sum:
             for chunk in chunks:
                 with self._named(opened, publisher, publisher.n_seen, chunk):
                     published = _publish_values(publisher, chunk)

@@ -57,8 +57,8 @@ class Job:
 
     Notes
     -----
-    Stream ``id`` equals a publisher's with ``key=job.key.of_stream(id)``, for any workers, shards and batches.  A
-    pickled job holds the secret's location, a sealed state no secret.
+    Stream ``id`` equals that of one :class:`fastdp.Fleet` with ``key=job.key``, for any workers, shards and batches.
+    A pickled job holds the secret's location, a sealed state no secret.
 
     Privacy: one stream's for each value.  Equal replays give equal output; altered ones cost one more release of
     later values (``docs/noise.md``, section 2).

@@ -66,9 +66,9 @@ class Fleet:
 
     Notes
     -----
-    Stream ``i`` is, bit for bit, a publisher's with ``key=secret.of_stream(i)``.  Ids are integers from 0 to 2^32 -
-    2, or texts, all of one kind.  But under a public threshold a fleet releases no sums of groups of blocks, as
-    :class:`fastdp.Adaptive` does behind the first max_range / 16 values.
+    Stream ``i`` is, bit for bit, a publisher's with ``key=secret.of_stream(i)``; but under a public threshold its
+    blocks form no groups, as :class:`fastdp.Adaptive`'s do after some max_range / 16 values.  Ids are integers from 0
+    to 2^32 - 2, or texts, all of one kind.
 
     Privacy: that of one stream; a person's values in several streams add up.  :class:`fastdp.Adaptive` with a public
     threshold is one compiled pass; other mechanisms are called stream by stream.
@@ -172,6 +172,8 @@ class Fleet:
                 f"machine = {validation.shown(self.machine)}: expected one of {', '.join(MACHINES)}; the guarantee "
                 "of a fleet of your own mechanism is that of one stream"
             )
+        if isinstance(self._rows, AdaptiveRows):
+            return guarantee_of_many(self._rows.guarantee)
         return guarantee_of_many(kind._of(self.machine, self._key.again()).guarantee)
 
     @property

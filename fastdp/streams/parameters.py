@@ -32,7 +32,7 @@ from fastdp.noise.key import Binding, Key
 from fastdp.noise.sampler import draw_scale, group_share, noise_distribution
 from fastdp.perturbers import Blocks, Flat, Hierarchy, HierarchyShape, Perturber, Toeplitz
 from fastdp.perturbers.base import GroupPerturber, NamedNoise, NormalPerturber, Tree
-from fastdp.perturbers.block_noise import Total
+from fastdp.perturbers.block_noise import FINE, BlocksShape, Total
 from fastdp.record import Checked, Choice, Kind, PartOf, Real, Whole, parameter, put, record, shared, values_of
 from fastdp.releases.intervals import SumNoise
 from fastdp.smoothers import Smoother
@@ -199,8 +199,8 @@ class StreamParameters:
     @cached_property
     def distance(self) -> float:
         """Total variation distance of a unit's noise from rounded normal noise (``docs/noise.md``); 1 if not used."""
-        # Blocks share their budget with a threshold that sees the same values (WholeStream).
-        if not isinstance(self.threshold, Fixed) or isinstance(self.perturber, Blocks):
+        # Blocks and totals share their budget with a threshold that sees the same values (WholeStream).
+        if not isinstance(self.threshold, Fixed) or isinstance(self.perturber, (Blocks, Total)):
             return 1.0
         if not isinstance(self.perturber, NormalPerturber):
             return 1.0
@@ -383,10 +383,15 @@ def encoded(composition: object, secret: Key) -> bytes:
 # Guarantees.
 
 
-def of_stream(composition: StreamParameters) -> Guarantee:
+def of_stream(composition: StreamParameters, *, grouped: bool = True) -> Guarantee:
     """Guarantee of an endless stream: threshold and perturber parallel, renewals from published values sequential."""
-    chosen = composition.threshold.guarantee(composition.task)
-    whole = composition.perturber.guarantee(composition.plan, composition.publish_epsilon).of("perturber")
+    # Not `grouped`: no sums of groups of blocks are released.
+    chosen, plan = composition.threshold.guarantee(composition.task), composition.plan
+    if isinstance(plan, BlocksShape):
+        known = composition.threshold.theta if isinstance(composition.threshold, Fixed) else math.inf
+        grouped = grouped and composition.grid.snap(known) >= FINE
+        plan = plan if grouped else replace(plan, group=0)
+    whole = composition.perturber.guarantee(plan, composition.publish_epsilon).of("perturber")
     if composition.rises:
         whole = replace(whole, derivation=(*whole.derivation, RISES))
     if composition.renewal is not None:

@@ -22,6 +22,7 @@ from fastdp.noise.binding import BoundDistributions, Chain, PrefixNoise, bound_d
 from fastdp.noise.key import ENABLED, Key, repeating
 from fastdp.perturbers import Blocks, HierarchyShape, Perturber
 from fastdp.perturbers.base import correlation
+from fastdp.perturbers.block_noise import FINE
 from fastdp.releases.release import ReleasedNodes
 from fastdp.releases.revised import RevisedStream
 from fastdp.smoothers import Smoother, SmootherState
@@ -343,8 +344,6 @@ class FixedBlocks:
 
 # Blocks whose length follows released sums.
 
-#: Grid steps of a theta below which blocks form no groups: whole steps would miss 6/5 of it by more than 2 %.
-FINE = 64
 #: Largest rise of theta.
 MAX_UNIT = 2.0**64
 #: Prior before any release: values of theta / 2, with a deviation of theta / 2.

@@ -62,8 +62,8 @@ def release(
     Nothing is withheld: the threshold is chosen from all values, for at most a tenth of epsilon.  Other methods:
     ``fastdp.ToPS(epsilon, bound, expected_length=len(values)).release(values)``.
 
-    Of 2 to 1,000 values at an epsilon up to 1 only the total is released, with the noise of the bound, and each value
-    is published as the mean.  A public threshold, a focus or a season gives a curve (``docs/streams.md``).
+    Of 2 to 1,000 values at an epsilon up to 1, or mostly zeros, only the total is released, with the noise of the
+    bound, and each value is published as the mean.  A public threshold gives a curve (``docs/streams.md``).
 
     Parameters
     ----------
@@ -157,10 +157,10 @@ WELL_CHOSEN = 2.0
 #: Below the first the user is warned; below the second a choice of theta is worthless.
 POORLY_CHOSEN = 1.0
 NOT_CHOSEN = 0.1
-#: A theta below this share of the bound clips nearly everything.
-NEXT_TO_NOTHING = 2.0**-26
+#: Derivation step for a theta that is not resolved.
+OR_TOTAL = "a theta that released numbers do not resolve gives way to the bound, and one block holds all values"
 #: Up to so many values and this epsilon of a value all are one block, with theta at the bound: a part of epsilon
-#: would not show how many values a smaller one cuts.
+#: would not show how many values a smaller one cuts.  Of more values at a smaller epsilon likewise.
 FEW, FEW_EPSILON = 1000, 1.0
 
 
@@ -214,7 +214,8 @@ class WholeStream:
         self.perturber, self.nonfinite = blocks, nonfinite
         usual = blocks == Blocks() and self.threshold == ScaleFree()
         #: True if one number is released: the total.
-        self.few = usual and 1 < self.size <= FEW and whole.unit_epsilon <= FEW_EPSILON
+        few = self.size <= FEW and whole.unit_epsilon <= FEW_EPSILON
+        self.few = usual and self.size > 1 and (few or not self._resolved(whole, resolution))
         if self.few:
             parts = {"perturber": Total(length=self.size), "smoother": Recent(), "max_range": self.size}
             whole = self._whole = altered(whole, **parts, resolution=resolution)
@@ -234,10 +235,8 @@ class WholeStream:
     def _share(self, whole: StreamParameters, resolution: float | None) -> float:
         if not self.threshold.uses_holdout:
             return 0.0
-        # A tenth of rho costs noise half of what a tenth of epsilon does.
-        most = math.sqrt(MAX_SHARE) if whole.gaussian else MAX_SHARE
         if not isinstance(self.threshold, ScaleFree):
-            return most
+            return _most(whole)
         if self.few:
             warn(
                 f"values: {self.size:,} at epsilon = {self.epsilon:g} are few, so only their total is released, and "
@@ -246,8 +245,7 @@ class WholeStream:
                 AccuracyWarning,
             )
             return 0.0
-        tenth = _published(whole, resolution, most)
-        resolved = self.threshold.chooser(_task(tenth, whole.unit_epsilon * most, self.size)).resolved
+        resolved = self._resolved(whole, resolution)
         if resolved < POORLY_CHOSEN:
             instead = "the threshold is chosen poorly"
             if resolved < NOT_CHOSEN:
@@ -261,7 +259,15 @@ class WholeStream:
                 AccuracyWarning,
             )
         # The resolution is proportional to the share.
-        return 0.0 if resolved < NOT_CHOSEN else most * min(1.0, WELL_CHOSEN / resolved)
+        return 0.0 if resolved < NOT_CHOSEN else _most(whole) * min(1.0, WELL_CHOSEN / resolved)
+
+    def _resolved(self, whole: StreamParameters, resolution: float | None) -> float:
+        # Noise scales that separate candidates under the largest share; 0 if only the bound can be chosen.
+        assert isinstance(self.threshold, ScaleFree)  # noqa: S101 - others are not asked
+        most = _most(whole)
+        task = _task(_published(whole, resolution, most), whole.unit_epsilon * most, self.size)
+        chooser = self.threshold.chooser(task)
+        return chooser.resolved if chooser.can_clear else 0.0
 
     @cached_property
     def task(self) -> ThresholdTask:
@@ -272,6 +278,8 @@ class WholeStream:
         published = self.composition.guarantee(simulated=self._key.simulated)
         chosen = self.threshold.guarantee(self.task) if self.share else None
         if chosen is not None:
+            if isinstance(self.threshold, ScaleFree):
+                published = replace(published, derivation=(*published.derivation, OR_TOTAL))
             published = sequential(chosen.of("threshold, from all values"), published)
         if self.delta:
             return approximated(in_units(self._whole, published), self.epsilon, self.delta, self.threshold)
@@ -292,12 +300,12 @@ class WholeStream:
         return self.complete(self.machine((floats,)).release(floats, "values", self._key, warns=True))
 
     def complete(self, made: Release) -> Release:
-        """The release of :meth:`publisher`, with the threshold's loss and the values above it; of few, the mean."""
+        """The release of :meth:`publisher`, with the threshold's loss and the values above it; of totals the mean."""
         noise = made.noise
         if noise is not None and self.share and isinstance(self.threshold, ScaleFree):
             noise = replace(noise, above=self.threshold.share_above(self.task), bound=self.bound)
         values = made.values
-        if self.few:
+        if made.revision is None:
             # Nothing was online: there is no prediction to keep.
             values = made.revised.clip(0.0, made.threshold)
             values.flags.writeable = False
@@ -310,8 +318,15 @@ class WholeStream:
         # Without warnings: this class has its own.
         return self.threshold.chooser(self.task)
 
+    @property
+    def _total(self) -> StreamParameters:
+        # One block of all values, with theta at the bound and the budget of the published stream.
+        number = Total(length=self.size, noise=self.perturber.noise)
+        # The whole array may need a coarser grid than blocks do.
+        return altered(self.composition, perturber=number, smoother=Recent(), max_range=self.size, resolution=None)
+
     def machine(self, parts: Iterable[Floats]) -> Schedule:
-        """The published stream under theta, chosen from `parts`: all values, finite, in chunks."""
+        """The published stream, or total, under theta, chosen from `parts`: all values, finite, in chunks."""
         composition, rule = self.composition, self.threshold
         if self.share or not rule.uses_holdout:
             chooser = self.chooser()
@@ -319,20 +334,25 @@ class WholeStream:
                 chooser.observe(part)
             theta = chooser.choose(held_out(self._key, chooser.pack()))
             LOG.info("%s: threshold chosen: %g, from all %d values", type(self).__name__, theta, self.size)
-            # Both are released: theta, and how many values are above 0.
-            if getattr(chooser, "few", False) or theta < NEXT_TO_NOTHING * self.bound:
+            if getattr(chooser, "unresolved", False):
                 warn(
-                    f"threshold: {theta:.3g} was chosen, but too few values are above 0 to choose one well; values "
-                    "are clipped to it, so answers may be far too low: expected, unless all values are 0, a stream "
-                    "with fewer values at 0, a larger epsilon, or a threshold known publicly (threshold=50.0)",
+                    f"threshold: the values do not show that one below the bound, {self.bound:g}, cuts off little, "
+                    "so only their total is released, and each value as the mean; expected, for a curve, fewer "
+                    "values at 0, a larger epsilon, or a threshold known publicly (threshold=50.0)",
                     AccuracyWarning,
                 )
+                return Schedule(self._total)
             composition = replace(composition, threshold=Fixed(theta))
         return Schedule(composition)
 
     def publisher(self, parts: Iterable[Floats]) -> StreamPublisher:
-        """Publisher of the values; of few, for :meth:`complete` alone, because the last one makes up the total."""
+        """Publisher of the values; of totals, for :meth:`complete` alone, because the last one makes them up."""
         return StreamPublisher._of(self.machine(parts), self._key)
+
+
+def _most(whole: StreamParameters) -> float:
+    # A tenth of rho costs noise half of what a tenth of epsilon does.
+    return math.sqrt(MAX_SHARE) if whole.gaussian else MAX_SHARE
 
 
 def _published(whole: StreamParameters, resolution: float | None, share: float) -> StreamParameters:

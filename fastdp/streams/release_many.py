@@ -13,6 +13,7 @@ import numpy as np
 from fastdp import validation
 from fastdp.data.column import Nonfinite, as_floats, check_size
 from fastdp.data.frames import StreamColumns, StreamRows, Streams, as_streams
+from fastdp.errors import AccuracyWarning, warn
 from fastdp.guarantee import Guarantee
 from fastdp.integer_grid import Grid
 from fastdp.kinds import Floats, Indices, Integers, Values
@@ -29,7 +30,7 @@ from fastdp.streams.ids import distinct_ids
 from fastdp.streams.methods import ToPS
 from fastdp.streams.parameters import DEFAULT_RANGE, StreamParameters
 from fastdp.streams.pipelines import nodes_scratch
-from fastdp.streams.stream_machine import Schedule
+from fastdp.streams.stream_machine import AT_BOUND, Schedule
 from fastdp.thresholds import Chooser, Threshold
 from fastdp.thresholds.base import DEFAULT_HOLDOUT, RowChooser, as_rule, held_out
 from fastdp.validation import refusal
@@ -422,6 +423,8 @@ def choose_thetas(
             one.observe(values[start : start + holdout])
             own = held_out(key, one.pack())
         thetas[row] = one.choose(own.of_stream(number))
+        if getattr(one, "unresolved", False):
+            warn(AT_BOUND.format(thetas[row]), AccuracyWarning)
     return thetas
 
 

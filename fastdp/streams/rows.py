@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, Self
 
@@ -13,11 +14,13 @@ from numpy.typing import NDArray
 
 from fastdp.data.column import as_column
 from fastdp.errors import DataError
+from fastdp.guarantee import Guarantee
 from fastdp.kinds import Array, Flags, Floats, Indices, Json, Records
 from fastdp.noise import binding
 from fastdp.noise.key import DrawnTwiceError, Key
 from fastdp.noise.words import RowWords, Words
 from fastdp.state.machine import Column, Machine, Transition
+from fastdp.streams.parameters import of_stream
 from fastdp.streams.pipelines import NO_FLOATS, AdaptiveBlocks
 from fastdp.streams.release_many import concurrently
 from fastdp.streams.stream_machine import Schedule
@@ -135,6 +138,11 @@ class AdaptiveRows(Rows):
             return None
         found = cls(pipeline, machine, key)
         return found if pipeline.distributions[found.theta_steps] else None
+
+    @property
+    def guarantee(self) -> Guarantee:
+        # Of one stream.
+        return replace(of_stream(self.composition, grouped=False), simulated=self.key.simulated)
 
     @property
     def nbytes(self) -> int:

@@ -47,6 +47,11 @@ FAR_BELOW = (
     "although they are clipped to it; expected a longer hold-out, or a larger threshold that is known publicly "
     "(threshold=50.0), unless values hardly differ"
 )
+AT_BOUND = (
+    "threshold: the hold-out does not show that one below the bound cuts off little, so it is the bound, {:g}, and "
+    "noise is at its largest; expected a longer hold-out, fewer zeros, a larger epsilon, or a threshold known "
+    "publicly (threshold=50.0)"
+)
 #: Use of the next value.
 Stage = Literal["holdout", "warm-up", "publish", "withhold"]
 
@@ -319,6 +324,8 @@ class Schedule(Machine[StreamState]):
         cycle = state.progress.cycle
         secret = key.derive("threshold", cycle) if cycle else key
         theta = chooser.choose(held_out(secret, chooser.pack()))
+        if getattr(chooser, "unresolved", False):
+            warn(AT_BOUND.format(theta), AccuracyWarning)
         progress = self.pipeline(key).open(state.progress, theta)
         return StreamState(progress, self.chooser_for(progress), state.noise)
 

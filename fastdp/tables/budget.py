@@ -382,7 +382,8 @@ class Budget:
     def _public_knowledge(self, whole: Guarantee) -> list[str]:
         plan, said = self.plan, []
         if whole.times is not None:
-            said.append(f"rows at other times than {whole.times} change nothing that is released")
+            but = " but their keys" if plan.key_rule == "public" else ""
+            said.append(f"rows at other times than {whole.times} change nothing that is released{but}")
         ends = plan.taken or [name for name, end in (("first", plan.start), ("last", plan.stop)) if end is None]
         if plan.online:
             said.append("the clock that closes windows is public")

@@ -52,6 +52,9 @@ MAX_SHARE = 0.5
 #: Largest share of epsilon for the number of values above the lowest candidate; largest ratio of the hold-out to its
 #: noise scale; below the least ratio all values are assumed to lie above.
 COUNT_SHARE, COUNTED, LEAST_COUNTED = 0.05, 600.0, 4.0
+#: A theta is used only if the lowest candidate gains so many noise scales more: one that all values above the lowest
+#: exceed loses as much as the lowest does, and wins with probability at most e^-CLEAR.
+CLEAR = 8.0
 #: What candidates gain by being small bends, where it is limited, about e^BEND below the bound.
 BEND = 2.0
 #: Where that number is below a tenth of the hold-out, and times epsilon below FEW_ABOVE, noise chooses among small
@@ -94,6 +97,8 @@ class ScaleFree:
     the lowest candidate is released first.
 
     If k epsilon < 1, one count is held against 1.5 k, slope 3 / (k epsilon) (``docs/streams.md``).
+
+    Where all values may lie above the winner, theta is the bound.
 
     Examples
     --------
@@ -203,8 +208,10 @@ class _ScaleFreeChooser(CountedHoldout):
         self.count_epsilon, epsilon = _budgets(task) if above is None else (0.0, task.epsilon)
         super().__init__(rule.noise, task, self.candidates.size, 2, epsilon)
         self._above = task.holdout if above is None else above
-        #: True if the released number above the lowest candidate was too small to choose by.
-        self.few = False
+        #: False for callers that released the number themselves, and judge theta by it.
+        self._falls = above is None
+        #: True if released numbers did not show that theta cuts off less than the lowest candidate.
+        self.unresolved = False
         constant = _constant(task)
         #: k = m p*, in logarithms so that no factor overflows.
         logs = math.log(task.holdout) + 0.5 * math.log(6.0 * constant)
@@ -247,28 +254,52 @@ class _ScaleFreeChooser(CountedHoldout):
         found: Floats = np.maximum(self.above_lowest + noise, 0) + float(scale)
         return np.minimum(found, self._task.holdout)
 
-    def scores(self, released: float | None = None) -> Integers:
-        filled = self._task.holdout if released is None else released
-        free = min(self.target, MAX_SHARE * filled)
+    def _free(self, filled: float) -> float:
+        return min(self.target, MAX_SHARE * filled)
+
+    def gains(self, filled: float) -> Floats:
+        # Of candidates by being small, in units of scores.
         # The lowest candidate gains at most this; a limit bends the gains, so that they stay steep near the bound.
-        most = MAX_SHARE * (filled - free)
+        most = MAX_SHARE * (filled - self._free(filled))
         depths = np.log(self.candidates[-1] / self.candidates)
         limited = most / math.log1p(self._span / BEND) * np.log1p(depths / BEND)
-        gains = np.minimum(2.0 * self.unit * np.minimum(self.slope * depths, limited), MAX_PENALTY)
+        gains: Floats = np.minimum(2.0 * self.unit * np.minimum(self.slope * depths, limited), MAX_PENALTY)
+        return gains
+
+    def _lowest(self, filled: float) -> int:
+        few = filled < min(MOSTLY_ZEROS * self._task.holdout, FEW_ABOVE / self._task.epsilon)
+        if not (self.count_epsilon and few):
+            return 0
+        return int(np.searchsorted(self.candidates, math.ldexp(self._top, -DEEPEST)))
+
+    def scores(self, released: float | None = None) -> Integers:
+        filled = self._task.holdout if released is None else released
         above = self.counts.sum() - np.cumsum(self.counts)
         second = above if self._single else above[_nearest(self.candidates)]
-        target = min(2.0 * self.unit * free, MAX_PENALTY)
+        target = min(2.0 * self.unit * self._free(filled), MAX_PENALTY)
         beyond: Integers = np.maximum(self.unit * (above + second) - round(target), 0)
-        scores: Integers = np.rint(gains).astype(np.int64) - beyond
-        if self.count_epsilon and filled < min(MOSTLY_ZEROS * self._task.holdout, FEW_ABOVE / self._task.epsilon):
-            self.few = True
-            scores[self.candidates < math.ldexp(self._top, -DEEPEST)] = -MAX_SCORE
+        scores: Integers = np.rint(self.gains(filled)).astype(np.int64) - beyond
+        scores[: self._lowest(filled)] = -MAX_SCORE
         return scores
 
     def choices(self, key: Key, count: int) -> Floats:
         # From the bound down: a finer grid adds candidates at the lower end and leaves the others their noise.
         noise = draw_noise(self.distribution, count, self.candidates.size, key)[:, ::-1]
-        scores = np.stack([self.scores(released) for released in self.released_above(key, count).tolist()])
-        best = np.argmax(scores + noise, axis=1)
+        released = self.released_above(key, count).tolist()
+        best = np.argmax(np.stack([self.scores(filled) for filled in released]) + noise, axis=1)
         thetas: Floats = np.minimum(self.candidates[best] * self._task.resolution, self._task.bound)
+        if self._falls:
+            clear = [self._clear(index, filled) for index, filled in zip(best.tolist(), released, strict=True)]
+            thetas = np.where(clear, thetas, self._task.bound)
+            self.unresolved = not all(clear)
         return thetas
+
+    @property
+    def can_clear(self) -> bool:
+        # False if no values resolve a theta.
+        return self._clear(-1, self._task.holdout)
+
+    def _clear(self, index: int, filled: float) -> bool:
+        gains = self.gains(filled)
+        more = gains[self._lowest(filled)] - gains[index]
+        return bool(more >= CLEAR * float(self.distribution.scale))

@@ -251,10 +251,13 @@ def test_columns_are_those_of_the_release(suffix, write_input, run, values, tmp_
 
 @pytest.mark.filterwarnings("default::fastdp.errors.AccuracyWarning")
 @pytest.mark.parametrize("told", ["published", "both"])
-def test_few_values_of_a_counted_file_are_those_of_the_release_function(told, write_input, bare, values, tmp_path):
-    expected = fastdp.release(values[:900], 0.5, 200.0, seed=5)
+@pytest.mark.parametrize("few", [True, False])
+def test_a_total_of_a_counted_file_is_that_of_the_release_function(few, told, write_input, bare, values, tmp_path):
+    given = values[:900] if few else np.where(np.arange(1500) % 50, 0.0, 90.0)
+    expected = fastdp.release(given, 0.5, 200.0, seed=5)
+    assert expected.threshold == 200.0
     out = tmp_path / "out.csv"
-    done = bare(write_input(".npy", values[:900]), "-o", out, "--values", told, "--chunk-size", 77)
+    done = bare(write_input(".npy", given), "-o", out, "--values", told, "--chunk-size", 77)
     assert done.exit_code == 0, done.output
     names = ("value", "revised") if told == "both" else ("value",)
     for name, found in zip(names, np.loadtxt(out, delimiter=",", skiprows=1, ndmin=2, unpack=True), strict=True):

@@ -224,6 +224,9 @@ def _releases() -> Iterator[tuple[str, Golden]]:
     for name in (*names, "base"):
         make = everything[name]
         yield f"release of {name}", Golden(lambda folder, make=make: released(make(**USUAL).release(STREAM)))
+    zeros = np.where(np.arange(1500) % 25, 0.0, 40.0)
+    total = partial(public("release"), zeros, 1.0, 64.0, **USUAL)
+    yield "release, a theta that is not resolved", Golden(lambda folder: released(total()))
     for name, make in RENEWALS.items():
         yield f"release of {name}", Golden(lambda folder, make=make: released(make(**USUAL).release(STREAM)))
 

@@ -18,35 +18,52 @@ def candidates(top):
         i += 1
 
 
-def scores(holdout, top, unit, epsilon, noise_epsilon, max_range, constant, lengths="longest", filled=None):
-    """Unit times the sum of both counts, or twice the one count; ``holdout`` in grid steps within [0, top].
+def weights(m, top, epsilon, noise_epsilon, max_range, constant, lengths="longest", filled=None):
+    """What m public values and ``filled`` give: whether one count is used, the free rank, gains of the candidates,
+    and which of them take part.
 
     ``filled`` values lie above the lowest candidate, as far as is known; by default all.
     The lowest candidate gains at most half of those beyond the target.
     """
-    grid = candidates(top)
-    k = len(holdout) * math.sqrt(6.0 * constant) / (max_range * noise_epsilon)
+    k = m * math.sqrt(6.0 * constant) / (max_range * noise_epsilon)
     gentle = lengths == "all" and k * epsilon < 2.0
     few = k * epsilon < 1.0 or gentle
     times, steep = (1.25, 2.5) if gentle else (1.5, 3.0) if few else (1.0, 4.0)
-    k = min(k, len(holdout) / 2 / times)
+    k = min(k, m / 2 / times)
     span = max(math.log(top), 1.0)
-    slope = min(max(k, steep / epsilon), (len(holdout) - k * times) / 2 / span)
-    filled = len(holdout) if filled is None else filled
+    slope = min(max(k, steep / epsilon), (m - k * times) / 2 / span)
+    filled = m if filled is None else filled
     free = min(k * times, filled / 2)
     most = (filled - free) / 2
-    target = round(2 * unit * free)
-    out = []
-    for theta in grid:
+    depths = [math.log(top / theta) for theta in candidates(top)]
+    gains = [min(slope * depth, most * math.log(1 + depth / 2) / math.log(1 + span / 2)) for depth in depths]
+    # A number that was released may say that few are not 0.
+    released = min(epsilon / 20, 600 / m) * m >= 4
+    zeros = released and filled < min(m / 10, 60 / epsilon)
+    takes_part = [not zeros or theta * 4096 >= top for theta in candidates(top)]
+    return few, free, gains, takes_part
+
+
+def scores(holdout, top, unit, epsilon, noise_epsilon, max_range, constant, lengths="longest", filled=None):
+    """Unit times the sum of both counts, or twice the one count; ``holdout`` in grid steps within [0, top]."""
+    public = epsilon, noise_epsilon, max_range, constant, lengths, filled
+    few, free, gains, takes_part = weights(len(holdout), top, *public)
+    grid, out = candidates(top), []
+    for theta, gain, there in zip(grid, gains, takes_part, strict=True):
         reach = theta if few else min(grid, key=lambda c: (abs(2 * c - 3 * theta), c))
         counts = sum(v > theta for v in holdout) + sum(v > reach for v in holdout)
-        depth = math.log(top / theta)
-        gain = min(slope * depth, most * math.log(1 + depth / 2) / math.log(1 + span / 2))
-        out.append(int(np.rint(2 * unit * gain)) - max(0, unit * counts - target))
-        if filled * epsilon < 60 and theta * 4096 < top and min(epsilon / 20, 600 / len(holdout)) * len(holdout) >= 4:
-            # A number that was released says that few are not 0.
-            out[-1] = -(2**61)
+        score = int(np.rint(2 * unit * gain)) - max(0, unit * counts - round(2 * unit * free))
+        out.append(score if there else -(2**61))
     return out
+
+
+def used(winner, spent, m, top, *public):
+    """The theta used: candidate number ``winner``, or the bound if it might cut off all that the lowest one does.
+
+    The lowest candidate that takes part must gain eight noise scales of the choice, 8 / ``spent`` values, more.
+    """
+    _, _, gains, takes_part = weights(m, top, *public)
+    return candidates(top)[winner] if gains[takes_part.index(True)] - gains[winner] >= 8 / spent else top
 
 
 def filled(above, noise, scale, holdout):

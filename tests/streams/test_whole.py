@@ -60,7 +60,8 @@ def chosen(made: WholeStream, values: np.ndarray) -> float:
     scale = Fraction(2 * chooser.unit) / Fraction(task.epsilon)
     noise = [exact_noise.draw(int(word), lambda _: 1 // 0, scale, True) for word in words]
     noisy = [score + draw for score, draw in zip(scores, reversed(noise), strict=True)]
-    return oracle.candidates(top)[int(np.argmax(noisy))] * resolution
+    public = task.epsilon, task.noise_epsilon, task.max_range, task.noise_constant
+    return oracle.used(int(np.argmax(noisy)), task.epsilon, len(values), top, *public) * resolution
 
 
 @pytest.mark.parametrize("closing", CLOSINGS)
@@ -167,17 +168,62 @@ def test_values_are_checked() -> None:
 def test_few_values_and_a_theta_that_clips_nearly_everything_are_warned_of() -> None:
     """Far too few to choose from: the bound, so that nothing is clipped, for no part of epsilon."""
     with pytest.warns(AccuracyWarning, match=r"1,100 are too few .* is chosen poorly; .* \(threshold=50.0\)$"):
-        poor = fastdp.release(np.full(1100, 3.0), 0.2, 100.0, seed=1)
+        poor = fastdp.release(np.full(1100, 3.0), 0.4, 100.0, seed=1)
     assert poor.threshold < 100.0
+    # Whatever the values are, no theta would be resolved.
+    with pytest.warns(AccuracyWarning, match=r"1,100 at epsilon = 0.1 are few, so only their total is released"):
+        assert fastdp.release(np.full(1100, 3.0), 0.1, 100.0, seed=1).threshold == 100.0
     with pytest.warns(AccuracyWarning, match="100 at epsilon = 0.1 are few, so only their total is released"):
         bound = fastdp.release(np.full(100, 3.0), 0.1, 100.0, seed=1)
     assert (bound.threshold, bound.guarantee.epsilon) == (100.0, 0.1)
     assert not any("threshold" in step for step in bound.guarantee.derivation)
-    # Of 20,000 values 100 are not 0: too few for the rule, which nothing public shows before theta is chosen.
-    values = np.where(np.arange(20_000) % 200, 0.0, 100.0)
-    with pytest.warns(AccuracyWarning, match=r" was chosen, but too few values are above 0 to choose .*50\.0\)$"):
-        release = fastdp.release(values, 1.0, 100.0, seed=1)
-    assert 0.02 < release.threshold <= 100.0
+
+
+ZEROS = {
+    "zeros": lambda n: np.zeros(n),
+    "99 % zeros": lambda n: np.where(np.arange(n) % 100, 0.0, 90.0),
+    "95 % zeros": lambda n: np.where(np.arange(n) % 20, 0.0, 5.0 + np.arange(n) % 170),
+    "one value": lambda n: np.where(np.arange(n) == 7, 900.0, 0.0),
+}
+
+
+@pytest.mark.parametrize("name", ZEROS)
+@pytest.mark.parametrize(
+    "options", [{}, {"delta": 1e-6}, {"season": 24.0}, {"focus": 50}, {"contributions": 2}], ids=str
+)
+def test_a_theta_that_is_not_resolved_leaves_the_rest_of_the_budget_to_one_total(name: str, options: Any) -> None:
+    """The lowest candidate won, and every answer was 0 with an interval of nothing."""
+    n, bound, seeds = 2000, 1000.0, range(6)
+    values = ZEROS[name](n)
+    errors, covered = [], 0
+    for seed in seeds:
+        with pytest.warns(AccuracyWarning) as caught:
+            release = fastdp.release(values, 1.0, bound, seed=seed, **options)
+        said = [str(each.message) for each in caught]
+        assert any("only their total is released" in each for each in said)
+        assert {each.filename for each in caught} == {__file__}
+        assert release.threshold == bound
+        assert np.ptp(release.values) < 1e-9
+        (low,), (high,) = release.interval([0], [n], revised=True)
+        errors.append(release.std_error([0], [n])[0])
+        covered += low <= values.sum() <= high
+    made = whole(n, 1.0, bound, perturber=Blocks(**{k: options[k] for k in options if k in ("season", "focus")}),
+                 **{k: options[k] for k in options if k in ("delta", "contributions")})  # fmt: skip
+    # A number at the bound, with the budget that the choice left.
+    gaussian = bool(made.delta)
+    alone = bound / made.composition.publish_epsilon * (1.0 if gaussian else math.sqrt(2.0))
+    assert np.allclose(errors, alone, rtol=1e-3)
+    assert covered >= 4
+
+
+def test_zeros_leave_what_was_resolved() -> None:
+    """A bound that is far, or half of the values at 0, change nothing."""
+    for values, bound in ((stream(20_000), 1e6), (stream(20_000) * (np.arange(20_000) % 2), 100.0)):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            release = fastdp.release(values, 1.0, bound, seed=1)
+        assert release.threshold < 100.0
+        assert release.revision is not None
 
 
 @pytest.mark.parametrize(("size", "epsilon"), [(2, 1.0), (24, 0.1), (400, 1.0), (1000, 0.5)])
