@@ -393,8 +393,8 @@ def aggregate(
     Warns
     -----
     AccuracyWarning
-        By released numbers: too few rows to choose a clip, most rows beyond it, or over a tenth of persons' rows
-        dropped.
+        By released numbers: rows past the bound, most beyond the clip, noise as large as the number, over a tenth of
+        persons' rows dropped.
 
     Raises
     ------

@@ -89,7 +89,7 @@ class Case:
         keys = (("a",), ("b",)) if self.private else ()
         if "chosen" not in self.clip or self.kind == "counts":
             return [Script(keys=keys)]
-        return [Script(seed, clip, keys) for seed, clip in ((1, 0.0), (0, 0.55), (4, 1.0), (8, 0.97))]
+        return [Script(seed, clip, keys) for seed, clip in ((34, 0.0), (0, 0.55), (4, 1.0), (8, 0.97))]
 
     @property
     def delta(self) -> float:
