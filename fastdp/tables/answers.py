@@ -1,7 +1,6 @@
 """Estimates with error bars over windows and keys, of true values where possible (post-processing).
 
-A sum has the noise of its least squares or the model's error (``revised``), with shares of the sum beyond the clip
-and of dropped rows.  A mean's interval is Fieller's.
+Errors: of least squares, or the model (``revised``), with shares of what lies beyond the clip and of dropped rows.
 """
 
 from __future__ import annotations
@@ -35,6 +34,8 @@ from fastdp.tables.sums import ROWS, Quantity, Released, Statistic
 #: The sum beyond the clip is unknown if more than this share of the whole comes from values above all those whose
 #: number stands out of the noise.
 UNSEEN = 0.5
+#: What noise hides beyond the clip widens intervals if it is at most this share of the whole; else it is unknown.
+HIDDEN = 0.1
 #: Standard errors, as shares of the rows dropped: of their number in a part of the table, and of the rows of a person
 #: beyond the limit up to which they are counted.
 UNEVEN, CAPPED = 0.5, 0.3
@@ -89,6 +90,9 @@ class _Part:
         value, error = factor * self.value + more, quantile * np.sqrt(variance)
         low, high = (np.hypot(factor * (end - self.value), error) for end in (self.low, self.high))
         return _Part(value, factor**2 * self.variance + variance, value - low, value + high)
+
+    def wider(self, below: Floats, above: Floats) -> _Part:
+        return _Part(self.value, self.variance, self.low - below, self.high + above)
 
     def within(self, low: Floats, high: Floats) -> _Part:
         high = np.maximum(low, high)
@@ -146,9 +150,12 @@ class Answers:
             clipped = self._mean(first, count, centre, tail.clip)
             whole = self._unclipped(first, column, ask)
             limits = -float(tail.edges[0][-1]), float(tail.edges[1][-1])
-            mean = None if whole is None else self._mean(whole, count, centre, limits)
-            if mean is None:
+            if whole is None:
                 return replace(clipped, about=CLIPPED)
+            mean = self._mean(whole, count, centre, limits)
+            below, above = (each / np.maximum(count.value, 1.0) for each in self._unseen(column, ask, whole.value))
+            low, high = np.maximum(mean.low - below, limits[0]), np.minimum(mean.high + above, limits[1])
+            mean = replace(mean, low=low, high=high)
             return replace(mean, of_clipped=clipped, about=COUNTED if self._lacks(ask) else TRUE)
         square = self._quantity("square", column)
         second = self._part("square", column, ask)
@@ -267,6 +274,8 @@ class Answers:
 
     def _about_all(self, part: _Part, name: str, column: str, ask: _Ask) -> Answer:
         whole = self._unclipped(part, column, ask) if name == "total" else part
+        if name == "total" and whole is not None:
+            whole = whole.wider(*self._unseen(column, ask, whole.value))
         found = part if whole is None else whole
         scaled = self._scaled(found, name, column, ask)
         known = COUNTED if scaled is None else self._among_persons(LIMITED)
@@ -296,7 +305,7 @@ class Answers:
         if not part.value.size:
             return part
         low, high = self._released.tails[column].ends
-        if not (low.known and high.known and self._mostly_counted(column, low, high)):
+        if not self._mostly_counted(column, low, high):
             return None
         share, node = self._share(self._first_sum(column), column, ask)
         more = (high.excess - low.excess) * share
@@ -307,11 +316,19 @@ class Answers:
         most = np.minimum(moved.high, part.high) if edges[1].size == 1 else moved.high
         return moved.within(least, most)
 
+    def _unseen(self, column: str, ask: _Ask, sums: Floats) -> tuple[Floats, Floats]:
+        low, high = self._released.tails[column].ends
+        if not sums.size or (low.known and high.known):
+            return np.zeros_like(sums), np.zeros_like(sums)
+        share = self._share(self._first_sum(column), column, ask)[0]
+        return low.unseen(share), high.unseen(share)
+
     def _mostly_counted(self, column: str, low: Beyond, high: Beyond) -> bool:
-        """True if at most UNSEEN of the sum is extrapolated."""
+        """True if at most UNSEEN of the sum is extrapolated, and HIDDEN by noise."""
         name = self._first_sum(column)
         whole = float(abs(self._totals(name, column)[0].sum())) + low.excess + high.excess
-        return low.after + high.after <= UNSEEN * whole
+        hidden = sum(0.0 if each.known else each.hidden for each in (low, high))
+        return low.after + high.after <= UNSEEN * whole and hidden <= HIDDEN * whole
 
     def _totals(self, name: str, column: str) -> tuple[Floats, ...]:
         i = self._index(name, column)

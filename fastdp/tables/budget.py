@@ -150,7 +150,7 @@ class Budget:
         public = column, plan.cells or 0, plan.epsilon
         alike, wanted = plan.first_sum(column) == "total", self.rows_above(column)
         losses = counting, choosing, tail, plan.noise
-        return ColumnTask((own.low, own.high), plan.contributions, wanted, *losses, alike, *public)
+        return ColumnTask(own.ends, plan.contributions, wanted, *losses, alike, *public)
 
     def check_helpers(self) -> None:
         """ParameterError for a helper whose noise cannot be drawn."""

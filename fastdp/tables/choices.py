@@ -25,9 +25,9 @@ from fastdp.noise.sampler import (
     noise_distribution,
 )
 from fastdp.tables.consistent import grouped
-from fastdp.tables.sums import Number, Released, RowNumbers, drawn
+from fastdp.tables.sums import Measured, Number, Released, RowNumbers, drawn
 from fastdp.thresholds.base import ThresholdTask, draw_noise, held_out
-from fastdp.thresholds.scale_free import MIN_COUNT, ScaleFree
+from fastdp.thresholds.scale_free import ScaleFree
 
 #: Neighbouring edges differ by this factor; the first bin is at least so many of its powers wide, if there are more:
 #: a narrower one, of a clip just below an edge, has no exponent.
@@ -41,6 +41,8 @@ REACH, USUAL, LEAST, MOST = 3, 1.5, 1.5, 20.0
 BETWEEN, AFTER = 0.03, 0.5
 #: Standard errors of a key's and of a range's share in the excess, beside its share in the rest.
 OF_KEYS, OF_TIME = 1.25, 1.0
+#: Standard deviations of noise that may hide rows beyond a clip, and of hidden rows in a part of the table.
+HIDES, ONE_SIDED = 1.65, 1.28
 #: Points of the integral between two edges.
 POINTS = 16
 
@@ -62,14 +64,16 @@ def tail_edges(clip: tuple[float, float], bound: tuple[float, float] | None) -> 
 
 
 def count_tail(values: Floats, edges: tuple[Floats, Floats]) -> Integers:
-    """Rows in each bin beyond the clip, the low end's first: int64[J]; one row is in one bin at most."""
-    found = []
+    """Rows in each bin beyond the clip, the low end's first, below, above the bound, inside but 0: int64[J + 3]."""
+    found, past, inside = [], [], values != 0.0
     for side, each in zip((-1.0, 1.0), edges, strict=True):
         distances = side * values
-        bins = np.searchsorted(each, distances[distances > each[0]], "left") - 1
-        last = each.size - 2
-        found.append(np.bincount(np.minimum(bins, last), minlength=last + 1) if last >= 0 else bins[:0])
-    return np.concatenate(found).astype(np.int64)
+        beyond, outside = distances > each[0], distances > each[-1]
+        bins = np.searchsorted(each, distances[beyond & ~outside], "left") - 1
+        found.append(np.bincount(bins, minlength=each.size - 1))
+        past.append(np.count_nonzero(outside))
+        inside &= ~beyond
+    return np.concatenate([*found, [*past, np.count_nonzero(inside)]]).astype(np.int64)
 
 
 @dataclass(frozen=True)
@@ -85,6 +89,9 @@ class Beyond:
     known: bool = True
     #: Part of the excess beyond the last edge that stands out.
     after: float = 0.0
+    #: `hidden`: Sum that noise may hide where it is not known; `span`: most that one row adds to it.
+    hidden: float = math.inf
+    span: float = 0.0
 
     def variances(self, part: Floats, node: Floats) -> Floats:
         """Variances of the excess of ranges of windows.
@@ -94,6 +101,15 @@ class Beyond:
         within = np.divide(part, node, out=np.zeros_like(part), where=node > 0.0)
         uneven = (OF_KEYS * (1.0 - node)) ** 2 + (OF_TIME * (1.0 - within)) ** 2
         out: Floats = part**2 * (self.variance + self.excess**2 * uneven) + part * (1.0 - part) * self.squares
+        return out
+
+    def unseen(self, part: Floats) -> Floats:
+        """Most that noise hides in ranges with these shares."""
+        if self.known or not self.hidden:
+            return np.zeros_like(part)
+        rows = part * self.hidden / self.span
+        whole = np.rint(rows + ONE_SIDED * np.sqrt(rows * np.maximum(1.0 - part, 0.0))) * self.span
+        out: Floats = np.maximum(part * self.hidden, np.minimum(whole, self.hidden))
         return out
 
 
@@ -108,7 +124,10 @@ def sum_beyond(edges: Floats, counts: Integers, variance: float) -> Beyond:
     error = np.sqrt(variance * np.arange(size, 0, -1))
     last = int(np.flatnonzero(above > STANDS * error).max(initial=0))
     if above[last] <= SEEN * error[last]:
-        return Beyond(known=False)
+        each, deviation = edges[1:] - clip, math.sqrt(variance)
+        worst = float(((np.maximum(counts, 0) + HIDES * deviation) * each).max())
+        together = float(counts @ each) + HIDES * deviation * float(np.linalg.norm(each))
+        return Beyond(known=False, hidden=max(worst, together), span=float(each[-1]))
     rows = np.maximum.accumulate(above[last::-1])[::-1]
     first = max(0, last - REACH)
     falls = math.log(rows[first] / rows[last]) / math.log(edges[last] / edges[first]) if last else USUAL
@@ -153,6 +172,10 @@ class Tail:
     variance: float
     #: Estimated share of rows beyond the clip, if known.
     share: float | None = None
+    #: Released numbers of rows below and above the bound, of the same variance.
+    outside: tuple[int, int] = (0, 0)
+    #: False if the released numbers do not show that a chosen clip holds most rows.
+    resolved: bool = True
 
     @classmethod
     def unknown(cls, clip: tuple[float, float], bound: tuple[float, float] | None) -> Tail:
@@ -160,11 +183,26 @@ class Tail:
 
     @cached_property
     def ends(self) -> tuple[Beyond, Beyond]:
-        if not self.counts.size:
+        if self.counts.size:
+            parts = np.split(self.counts, [self.edges[0].size - 1])
+            found = [sum_beyond(each, part, self.variance) for each, part in zip(self.edges, parts, strict=True)]
+        else:
             found = [Beyond(known=each.size == 1) for each in self.edges]
-            return found[0], found[1]
-        low, high = np.split(self.counts, [self.edges[0].size - 1])
-        return sum_beyond(self.edges[0], low, self.variance), sum_beyond(self.edges[1], high, self.variance)
+        # Nothing is known of the size of values past the bound.
+        low, high = (Beyond(known=False) if end in self.past else each for end, each in enumerate(found))
+        return low, high
+
+    @cached_property
+    def past(self) -> dict[int, int]:
+        """Released rows past the bound's lower (0) or upper (1) end, if they stand out."""
+        numbers = dict(enumerate(self.outside))
+        if self.counts.size and math.isinf(self.edges[0][-1]) and not self.clip[0]:
+            # A clip without a bound: negative values count as 0.
+            numbers[0] = int(self.counts[0])
+        return {end: number for end, number in numbers.items() if number > SEEN * math.sqrt(self.variance)}
+
+    def at(self, bound: tuple[float, float]) -> Tail:
+        return replace(self, clip=bound, edges=tail_edges(bound, bound), counts=self.counts[:0], share=None)
 
 
 def shares(values: Sequence[Floats], parents: Sequence[Integers]) -> list[Floats]:
@@ -187,8 +225,11 @@ MAX_ROWS = 2**39
 #: Steps of a person's weight in the choice of a clip, which their rows share, and parts of a step: for rows of
 #: persons with up to 2^26 of them.
 WEIGHT, FINE = 2**12, 2**14
-#: A clip among so many candidates, the lowest ones, is warned of.
-LOWEST = 10
+#: A clip is resolved if rows other than 0 within it are so many deviations of their noise, or those counted before
+#: are so many of theirs, and rows beyond it are not so many times more.
+INSIDE, COUNTED, TWICE = 7.0, 16.0, 2.0
+#: Noise of so many deviations as large as the number is warned of.
+DROWNS = 2.0
 #: ln of the number of grid steps in the bound, for the choice.
 SPAN = 33.0 * math.log(2.0)
 #: So many noise scales of the clip's choice are its target number of rows, and a step of its slope.
@@ -272,11 +313,12 @@ class ColumnTask:
 
 
 class Clip(NamedTuple):
-    """Ends of a clip, and the loss of their choice."""
+    """Ends of a clip, loss of their choice, and if the rows counted before stood out."""
 
     low: float
     high: float
     epsilon: float
+    counted: bool
 
 
 def _threshold_task(top: float, each: Fraction, wanted: float, rows: int) -> ThresholdTask:
@@ -348,9 +390,8 @@ class ValueCounts:
 def choose_clip(task: ColumnTask, found: ValueCounts, key: Key, counted: Number | None = None) -> Clip:
     """Ends of the clip by ScaleFree's noisy max on either side of 0.
 
-    Each of a unit's k rows is on one side: both cost as much as the dearer.  The released number of rows above the
-    lowest candidate replaces ScaleFree's hold-out length.  With persons (`counted`: their released rows), the rows of
-    one share :data:`WEIGHT` steps.
+    Both cost as much as the dearer.  The released number of rows above the lowest candidate replaces ScaleFree's
+    hold-out length.  With persons (`counted`: their released rows), those of one share :data:`WEIGHT` steps.
     """
     k, sides = task.contributions if counted is None else WEIGHT, found.sides
     noisy = noisy_counts([int(found.counts(side)[1:].sum()) for side in sides], k, task.counting, key, "rows")
@@ -361,7 +402,7 @@ def choose_clip(task: ColumnTask, found: ValueCounts, key: Key, counted: Number 
         task = replace(task, contributions=WEIGHT, wanted=task.wanted * each_row)
     # A side with next to no rows would choose by its noise alone.
     clear = [each > CLEAR * k / task.counting for each in rows]
-    ends, spent, resolved, low_ones = dict.fromkeys((-1, 1), 0.0), 0.0, 0.0, True
+    ends, spent = dict.fromkeys((-1, 1), 0.0), 0.0
     for side, filled, chooses in zip(sides, rows, clear, strict=True):
         if any(clear) and not chooses:
             ends[side] = float(found.candidates(side)[0])
@@ -373,24 +414,8 @@ def choose_clip(task: ColumnTask, found: ValueCounts, key: Key, counted: Number 
         # The same rows in other windows (stop=) give other scales: their noise shares no word.
         own = key.within("clip", side, each.epsilon, chooser.target, chooser.slope)
         ends[side] = chooser.choose(held_out(own, counts))
-        spent, resolved = max(spent, epsilon), max(resolved, chooser.resolved)
-        low_ones = low_ones and ends[side] <= found.candidates(side)[:LOWEST][-1]
-    if resolved < MIN_COUNT and task.cells:
-        many = f"{max(rows):,} rows" if counted is None else f"{max(rows) // WEIGHT:,} persons with values"
-        warn(
-            f"{task.column}: an estimated {many} other than 0 in {task.cells:,} windows and keys are too "
-            f"few to choose a clip well at epsilon = {task.epsilon:g}; expected longer windows, a larger epsilon, or "
-            "a clip that is known publicly (clip=)",
-            AccuracyWarning,
-        )
-    if low_ones:
-        warn(
-            f"{task.column}: the clip {max(ends.values()):.3g} was chosen, next to nothing beside the bound, "
-            f"{max(map(abs, task.bound)):g}, so that sums are about 0; expected, unless nearly all values are 0, "
-            "longer windows, a larger epsilon, or a clip that is known publicly (clip=)",
-            AccuracyWarning,
-        )
-    return Clip(*_clip_of(task, ends), spent)
+        spent = max(spent, epsilon)
+    return Clip(*_clip_of(task, ends), spent, max(rows) > COUNTED * k / task.counting)
 
 
 def _choice_epsilon(task: ColumnTask, rows: int) -> float:
@@ -418,23 +443,66 @@ def release_tail(
     counts: Integers,
     whole: Number,
     key: Key,
+    *,
+    counted: bool = True,
 ) -> Tail:
-    """Released numbers of rows in bins beyond the clip; warns if most rows (`whole`: released number) lie there."""
+    """Released numbers of :func:`count_tail`; `whole`: that of all rows; `counted`: of :class:`Clip`."""
     distribution = noise_distribution(task.noise, task.contributions, 1, task.tail)
     own = key.within("tail", task.contributions, task.tail, *itertools.chain(*(each.tolist() for each in edges)))
     noisy, variance = _noisy(counts, distribution, own), drawn(distribution).variance
-    beyond = Number(float(noisy.sum()), counts.size * variance)
-    if _share(beyond, whole, MANY_BEYOND) is not None:
+    bins, (below, above, inside) = noisy[:-3], noisy[-3:].tolist()
+    deviation = math.sqrt(bins.size * variance)
+    stands = counted or inside > INSIDE * math.sqrt(variance)
+    resolved = stands and float(bins.sum()) <= max(TWICE * inside, 2.0 * deviation)
+    found = Tail(clip, edges, bins, variance, None, (below, above), resolved)
+    past = sum(number for end, number in found.past.items() if not math.isinf(edges[end][-1]))
+    beyond = Number(float(bins.sum() + past), deviation**2)
+    known = whole.value > KNOWN * math.sqrt(whole.variance)
+    known &= deviation <= VAGUE * whole.value + beyond.value / 4.0
+    return replace(found, share=min(1.0, max(0.0, beyond.value / whole.value))) if known else found
+
+
+def warn_of_clip(column: str, tail: Tail, bound: tuple[float, float], whole: Number) -> None:
+    """Warnings of rows past the bound, and of most (of `whole`) beyond the clip."""
+    for end, number in tail.past.items():
+        name = "clip" if math.isinf(tail.edges[end][-1]) else "bound"
+        if not end and not bound[0]:
+            how, top = f"are negative, below the {name}, and count as 0", bound[1]
+            wider = f"{name}=({-top:g}, {top:g})"
+        else:
+            how = f"lie {('below', 'above')[end]} the bound and count as {bound[end]:g}"
+            wider = "a wider bound"
+        warn(f"{column}: an estimated {number:,} rows {how}; expected {wider} for them to count", AccuracyWarning)
+    share = _share(Number(float(tail.counts.sum()), tail.counts.size * tail.variance), whole, MANY_BEYOND)
+    if share is not None:
         warn(
-            f"{task.column}: an estimated {beyond.value / whole.value:.0%} of the rows lie beyond the clip, so that "
+            f"{column}: an estimated {share:.0%} of the rows lie beyond the clip, so that "
             "sums are far off; expected longer windows, a larger epsilon, or a wider clip that is known publicly "
             "(clip=)",
             AccuracyWarning,
         )
-    known = whole.value > KNOWN * math.sqrt(whole.variance)
-    known &= math.sqrt(beyond.variance) <= VAGUE * whole.value + beyond.value / 4.0
-    share = min(1.0, max(0.0, beyond.value / whole.value)) if known else None
-    return Tail(clip, edges, noisy, variance, share)
+
+
+def warn_of_noise(column: str, tail: Tail, cells: Measured) -> None:
+    """A warning if noise is as large as most cells' sums, or any means."""
+    at = next(i for i, each in enumerate(cells.quantities) if each.column == column)
+    q, steps, variance = cells.quantities[at], cells.steps[at], cells.noise[at].variance
+    if tail.past or not steps.size:
+        return
+    if q.name == "total":
+        square = float(np.mean(np.square(steps, dtype=np.float64))) - variance
+    else:
+        rows = cells.steps[[each.name for each in cells.quantities].index("count")]
+        square = (max(0.0, float(rows.mean())) * (q.high - q.low) / 2.0) ** 2
+    if square <= DROWNS**2 * variance:
+        where = "a window and key" if steps.size > 1 else "all rows"
+        why = "" if tail.resolved else ", as the rows are too few to choose a clip below the bound"
+        warn(
+            f"{column}: the noise in the sum of {where}, {math.sqrt(variance) * q.resolution:.3g}, is as large as "
+            f"the number{why}; expected longer windows, fewer keys, a larger epsilon, a nearer bound, or a clip that "
+            "is known publicly (clip=)",
+            AccuracyWarning,
+        )
 
 
 def _share(part: Number, whole: Number, limit: float) -> float | None:
@@ -500,7 +568,12 @@ def described(released: Released) -> list[tuple[str, str]]:
         low, high = each.clip
         known = each.counts.size and all(end.known for end in each.ends)
         about = "those beyond it are estimated" if known else "intervals are about clipped values"
+        if not each.resolved:
+            about = "no clip below the bound was chosen, as the rows are too few"
         found.append(("clip", f"{of} were clipped to [{low:g}, {high:g}]{share}; {about}"))
+        for end, number in each.past.items():
+            negative = "negative (below the bound)" if not end and not low else f"{('below', 'above')[end]} the bound"
+            found.append(("outside", f"about {number:,} {of} are {negative}; intervals are about clipped values"))
     if not found:
         found.append(("clip", "counts: nothing is clipped"))
     if released.rows is not None and released.rows.share is not None:

@@ -395,8 +395,8 @@ def aggregate(
     Warns
     -----
     AccuracyWarning
-        By released numbers: a bad clip, over a tenth of persons' rows dropped, listed keys without rows, or windows
-        of a wrong clock.
+        By released numbers: rows past the bound or most beyond the clip, noise as large as the number, over a tenth
+        of persons' rows dropped, listed keys without rows, or windows of a wrong clock.
 
     Raises
     ------

@@ -62,6 +62,10 @@ class ColumnPlan:
     bound: tuple[float, float] | None = None
     entries: bool = False
 
+    @property
+    def ends(self) -> tuple[float, float]:
+        return self.low, self.high
+
 
 @dataclass(frozen=True)
 class TablePlan:
@@ -215,7 +219,7 @@ class TablePlan:
             if self.first_sum(column.name) is None:
                 continue
             grid = self.grid(column)
-            low, high = (_steps(end, grid) for end in (clips or {}).get(column.name, (column.low, column.high)))
+            low, high = (_steps(end, grid) for end in (clips or {}).get(column.name, column.ends))
             # A chosen clip may be narrower than a step.
             high = max(high, low + 1)
             middle = (low + high) // 2

@@ -1,8 +1,4 @@
-"""One release of a table: its rows in batches, bounded by person, to private choices and noisy sums.
-
-Of a person the rows with the least keyed hashes count.  A hash covers person, instant, key, values, and the number
-among equal rows: other persons, order and batches have no effect.
-"""
+"""One release of a table: its rows in batches, bounded by least hashes of persons, to choices and noisy sums."""
 
 from __future__ import annotations
 
@@ -21,7 +17,7 @@ from fastdp.kinds import Flags, Floats, Integers
 from fastdp.noise.key import Key
 from fastdp.noise.sampler import noise_distribution
 from fastdp.tables import choices
-from fastdp.tables.choices import count_tail, tail_edges
+from fastdp.tables.choices import Clip, count_tail, tail_edges
 from fastdp.tables.columns import Entries, Growing, Keys, Numbers, digests_of, floats_of, times_of
 from fastdp.tables.keys import KeyRule, choose_keys, key_weights, weigh
 from fastdp.tables.plan import MOST_ROWS, Clips, ColumnPlan, TablePlan
@@ -205,6 +201,8 @@ def read_persons(
 NO_ROWS = "frame has no rows: expected time=fastdp.Time(..., start=, stop=), because it has no first and last window"
 # A table, read once or twice, to noisy sums.
 
+#: Chosen clips by column.
+Chosen = dict[str, Clip]
 #: Reads the rows that count once more.
 Reads = Callable[[], Iterator[CellRows]]
 #: Bytes of coded rows that are kept for a second reading.
@@ -294,22 +292,22 @@ class TableRelease:
                     published[-1] = int(self._number(plan, "others", int(counts[~chosen].sum())).value)
         plan = plan.settled(*ends.found(), *keys.sizes)
         plan, clips = self._clips(plan, counters, rows_of_persons)
-        again = read() if numbers is None else (rows._replace(codes=numbers[rows.codes]) for rows in read())
+        again = read if numbers is None else lambda: (rows._replace(codes=numbers[rows.codes]) for rows in read())
         return self._release(plan, keys, again, kept, rows_of_persons, clips, published)
 
-    def _clips(self, plan: TablePlan, counters: Counters, counted: Number | None) -> tuple[TablePlan, Clips]:
-        clips: dict[str, tuple[float, float]] = {}
+    def _clips(self, plan: TablePlan, counters: Counters, counted: Number | None) -> tuple[TablePlan, Chosen]:
+        clips: Chosen = {}
         for column in plan.chooses:
             task = plan.budget.task(column.name)
             clip = choices.choose_clip(task, counters[column.name], self._key_of(plan, column.name), counted)
             plan = replace(plan, spent={**plan.spent, column.name: clip.epsilon})
-            clips[column.name] = clip.low, clip.high
+            clips[column.name] = clip
         return plan, clips
 
     def _on_engine(self) -> Released:
         plan, keys, counters = self.plan, self._keys, _counters(self.plan)
         plan, counted = plan.settled(plan.start or 0, plan.stop or 0, *keys.sizes), None
-        clips: Clips = {}
+        clips: Chosen = {}
         if plan.chooses:
             rows, _ = self._add(plan, None, [part for each in counters.values() for part in each.arrays])
             counted = None if plan.who is None else self._number(plan, "counted", rows)
@@ -331,37 +329,56 @@ class TableRelease:
         self,
         plan: TablePlan,
         keys: Keys,
-        rows: Iterator[CellRows] | None,
+        read: Reads | None,
         kept: Kept | None,
         counted: Number | None,
-        clips: Clips,
+        clips: Chosen,
         published: Integers | None = None,
     ) -> Released:
         span, budget = (plan.start or 0, plan.stop or 0), plan.budget
-        quantities = plan.quantities(clips)
-        beyond, dropped = _Beyond(plan, quantities), 0 if kept is None else kept.dropped
-        exact = exact_sums(beyond.watched(rows or iter(())), quantities, plan, keys.size)
-        if rows is None:
-            number, dropped = self._add(plan, quantities, [*exact, *beyond.arrays])
-            counted = counted or (None if plan.who is None else self._number(plan, "counted", number))
+        ends: Clips = {name: clip[:2] for name, clip in clips.items()}
+        quantities = plan.quantities(ends)
+        exact, beyond, number, dropped = self._exact(plan, keys, read, quantities)
+        dropped = dropped if kept is None else kept.dropped
+        if read is None and plan.who is not None:
+            counted = counted or self._number(plan, "counted", number)
         tails, row_numbers = {}, None
         if budget.helper("counted"):
             counted = counted or self._number(plan, "counted", beyond.rows)
             for q, edges, counts in zip(beyond.firsts, beyond.edges, beyond.counts, strict=True):
-                given = budget.task(q.column), q.ends, edges, counts, counted
-                tails[q.column] = choices.release_tail(*given, self._key_of(plan, q.column))
+                given = budget.task(q.column), q.ends, edges, counts, counted, self._key_of(plan, q.column)
+                before = q.column not in clips or clips[q.column].counted
+                tails[q.column] = choices.release_tail(*given, counted=before)
+            poor = {name for name, tail in tails.items() if name in clips and not tail.resolved}
+            if poor:
+                # A clip that released numbers do not resolve is not used: what is left goes to the bound.
+                quantities = plan.quantities({name: clip for name, clip in ends.items() if name not in poor})
+                exact = self._exact(plan, keys, read, quantities)[0]
+                tails |= {name: tails[name].at(plan.column(name).ends) for name in poor}
+            for name, tail in tails.items():
+                choices.warn_of_clip(name, tail, plan.column(name).ends, counted)
             if plan.who is not None:
                 released = self._number(plan, "dropped", dropped, choices.MOST_DROPPED)
                 shorter = "" if plan.periods is None else f" shorter than {plan.periods.every}"
                 row_numbers = RowNumbers(counted, released)
                 choices.warn_of_dropped(row_numbers, plan.contributions, f"a larger rows=, or a per={shorter}")
         measured = release(budget, quantities, exact, self.key, span, keys, published)
+        for name in clips:
+            choices.warn_of_noise(name, tails[name], measured[0])
         found = plan.released(span, keys, measured, tails, simulated=self.key.simulated)
         selection, others = budget.key_rule() if plan.selects_cells else None, None
         if share := budget.helper("others"):
             others = drawn(noise_distribution(plan.noise, plan.contributions, 1, share))
         warn_of_cells(found, given=plan.key_rule == "given")
         return replace(found, family=self.source.family, rows=row_numbers, selection=selection, others=others)
+
+    def _exact(
+        self, plan: TablePlan, keys: Keys, read: Reads | None, quantities: list[Quantity]
+    ) -> tuple[list[Integers], _Beyond, int, int]:
+        beyond = _Beyond(plan, quantities)
+        exact = exact_sums(beyond.watched(iter(()) if read is None else read()), quantities, plan, keys.size)
+        number, dropped = (0, 0) if read else self._add(plan, quantities, [*exact, *beyond.arrays])
+        return exact, beyond, number, dropped
 
     def _number(self, plan: TablePlan, name: str, exact: int, times: int = 1) -> Number:
         given = times * plan.contributions, plan.budget.helper(name), plan.noise, self.key.within(name)
@@ -443,7 +460,7 @@ class _Beyond:
         self._plan, self._rows = plan, np.zeros(1, np.int64)
         self.firsts = [each for each in quantities if each.name in FIRST_SUMS]
         self.edges = [tail_edges(q.ends, plan.column(q.column).bound) for q in self.firsts]
-        self.counts: list[Integers] = [np.zeros(low.size + high.size - 2, np.int64) for low, high in self.edges]
+        self.counts: list[Integers] = [np.zeros(low.size + high.size + 1, np.int64) for low, high in self.edges]
 
     @property
     def arrays(self) -> list[Integers]:
@@ -471,7 +488,7 @@ Counters = dict[str, choices.ValueCounts]
 
 def _counters(plan: TablePlan) -> Counters:
     persons = plan.who is not None
-    return {each.name: choices.ValueCounts((each.low, each.high), persons=persons) for each in plan.chooses}
+    return {each.name: choices.ValueCounts(each.ends, persons=persons) for each in plan.chooses}
 
 
 def _observe(plan: TablePlan, counters: Counters, rows: CellRows, counted: Flags, kept: Kept | None) -> None:

@@ -63,16 +63,13 @@ def edges(near, far):
 
 
 def tail(values, low, high):
-    """Rows in each bin (a, b] of distances beyond an end, from it on, for edges `low` and `high`."""
-    found = []
+    """Rows in each bin (a, b] of distances beyond an end, for edges `low` and `high`; below, above, inside but 0."""
+    found, outside = [], []
     for side, each in ((-1, low), (1, high)):
-        bins = [0] * (len(each) - 1)
-        for value in values:
-            for j, (a, b) in enumerate(pairwise(each)):
-                if a < side * value and (side * value <= b or j == len(bins) - 1):
-                    bins[j] += 1
-        found += bins
-    return found
+        found += [sum(a < side * value <= b for value in values) for a, b in pairwise(each)]
+        outside.append(sum(side * value > each[-1] for value in values))
+    inside = sum(-low[0] <= value <= high[0] and value != 0 for value in values)
+    return [*found, *outside, inside]
 
 
 def weighed(pairs, digests, periods, key_words, most, secret, power):

@@ -118,7 +118,7 @@ class Case:
             return [Script(1, 0.0, keys), Script(0, 0.2, keys)]
         if "chosen" not in self.clip or self.kind in UNCLIPPED:
             return [Script(keys=keys)]
-        return [Script(seed, clip, keys) for seed, clip in ((1, 0.0), (0, 0.55), (4, 1.0), (8, 0.97))]
+        return [Script(seed, clip, keys) for seed, clip in ((34, 0.0), (0, 0.55), (4, 1.0), (8, 0.97))]
 
     @property
     def delta(self) -> float:

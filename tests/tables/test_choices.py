@@ -15,9 +15,11 @@ import pytest
 import fastdp
 from fastdp.errors import AccuracyWarning
 from fastdp.noise.sampler import geometric_distribution, noise_distribution
+from fastdp.releases.intervals import DrawnNoise
 from fastdp.tables import choices
 from fastdp.tables.choices import ColumnTask, ValueCounts, count_tail, tail_edges
-from fastdp.tables.sums import Number
+from fastdp.tables.consistent import Level
+from fastdp.tables.sums import Measured, Number, Quantity
 from fastdp.thresholds import scale_free
 from tests.oracles import scale_free as naive
 from tests.oracles import table_choices, words
@@ -271,20 +273,6 @@ def test_a_bound_on_one_side_of_zero_keeps_its_nearer_end(bound, sign):
     assert max(narrow[:2], key=abs) == 30.0 * sign
 
 
-@pytest.mark.parametrize(("places", "expected"), [((9, 9), 1), ((9, 10), 0), ((10, 9), 0)])
-def test_warnings_of_a_poor_clip(places, expected, monkeypatch):
-    assert said(choices.choose_clip, TASK, counted(refunds()), KEY) == []
-    (few,) = [each for each in said(choices.choose_clip, TASK, counted(refunds(60)), KEY) if "too few" in each]
-    assert few.startswith("euro: an estimated ")
-    nothing = said(choices.choose_clip, TASK, counted(np.zeros(20_000)), KEY)
-    assert any("next to nothing beside the bound, 100" in each or "too few" in each for each in nothing)
-    # Next to nothing on both sides.
-    found = counted(refunds())
-    chosen = iter([float(found.candidates(side)[place]) for side, place in zip((-1, 1), places, strict=True)])
-    monkeypatch.setattr(scale_free._ScaleFreeChooser, "choose", lambda *_: next(chosen))
-    assert len(said(choices.choose_clip, TASK, found, KEY)) == expected
-
-
 def test_zeros_do_not_choose_the_clip():
     """Delays, 52 % of them 0: the clip was the lowest candidate, and the total of a year next to nothing."""
     generator = np.random.default_rng(1)
@@ -345,7 +333,7 @@ def test_rows_beyond_the_clip_have_noise_of_a_units_rows(noise):
     distribution = noise_distribution(noise, 5, 1, 0.14)
     assert tail.variance == pytest.approx((5 / 0.14) ** 2 * (2 if noise == "laplace" else 1), rel=1e-3)
     assert float(distribution.sigma if noise == "gaussian" else distribution.scale) == pytest.approx(5 / 0.14)
-    drawn = tail.counts - counts
+    drawn = tail.counts - counts[:-3]
     assert np.unique(drawn).size > counts.size / 2
     assert tail.share == pytest.approx(tail.counts.sum() / 40_000)
     # Bound to the counts, the edges and the budget.
@@ -356,34 +344,177 @@ def test_rows_beyond_the_clip_have_noise_of_a_units_rows(noise):
     )
     other = choices.release_tail(task, clip, tail_edges((-1.0, 9.5), TASK.bound), counts, Number(1.0, 1.0), KEY)
     for each in (more, other):
-        assert not np.array_equal(each.counts - counts, drawn)
+        assert not np.array_equal(each.counts - counts[:-3], drawn)
         assert each.share is None
     assert choices.release_tail(task, clip, edges, counts, Number(0.0, 1.0), KEY).share is None
     # A share that its noise hides is unknown: .05 of the rows, beside no rows or half of them.
     for deviation, part, known in ((0.01, 0.0, True), (0.05, 0.0, False), (0.05, 0.5, True)):
-        rows = math.sqrt(counts.size * tail.variance) / deviation
-        some = np.full(counts.size, round(part * rows / counts.size))
+        bins = counts.size - 3
+        rows = math.sqrt(bins * tail.variance) / deviation
+        some = np.append(np.full(bins, round(part * rows / bins)), [0, 0, 0])
         vague = choices.release_tail(task, clip, edges, some, Number(rows, 1.0), KEY)
         assert (vague.share is not None) == known
     none = choices.release_tail(
-        task, TASK.bound, tail_edges(TASK.bound, TASK.bound), counts[:0], Number(1e6, 1.0), KEY
+        task, TASK.bound, tail_edges(TASK.bound, TASK.bound), counts[-3:], Number(1e6, 1.0), KEY
     )
     assert none.counts.size == 0
     assert none.share == 0.0
 
 
+def a_tail(counts, outside=(0, 0), variance=400.0, resolved=True):
+    clip = (0.0, 60.0)
+    return choices.Tail(
+        clip, tail_edges(clip, (0.0, 100.0)), np.array([counts, 0]), variance, None, outside, resolved=resolved
+    )
+
+
 def test_most_rows_beyond_the_clip_are_warned_of():
-    task, whole, edges = replace(TASK, contributions=2), Number(30_000.0, 1e4), tail_edges((-40.0, 60.0), TASK.bound)
-    deviation = math.sqrt(2 * choices.noisy_number(0, 2, 0.14, "laplace", KEY).variance + 0.25 * 1e4)
+    whole, deviation = Number(30_000.0, 1e4), math.sqrt(2 * 400.0 + 0.25 * 1e4)
     for more, expected in ((0.0, 0), (2.0, 0), (5.0, 1), (12_000.0 / deviation, 1)):
-        counts = np.array([15_000 + int(more * deviation), 0])
-        warned = said(choices.release_tail, task, (-40.0, 60.0), edges, counts, whole, KEY)
+        tail = a_tail(15_000 + int(more * deviation))
+        warned = said(choices.warn_of_clip, "euro", tail, (0.0, 100.0), whole)
         assert len(warned) == expected
         assert all(each.startswith("euro: an estimated ") for each in warned)
     few = Number(5000.0, 1e6)
-    assert said(choices.release_tail, task, (-40.0, 60.0), edges, np.array([5000, 0]), few, KEY) == [], (
-        "too few to know"
+    assert said(choices.warn_of_clip, "euro", a_tail(5000), (0.0, 100.0), few) == [], "too few to know"
+
+
+def test_rows_past_the_bound_are_warned_of_where_they_stand_out():
+    whole, bound = Number(30_000.0, 1e4), (0.0, 100.0)
+    assert said(choices.warn_of_clip, "euro", a_tail(0, (89, 89)), bound, whole) == []
+    (below,) = said(choices.warn_of_clip, "euro", a_tail(0, (91, 0)), bound, whole)
+    assert "91 rows are negative, below the bound, and count as 0; expected bound=(-100, 100)" in below
+    (above,) = said(choices.warn_of_clip, "euro", a_tail(0, (0, 91)), bound, whole)
+    assert "91 rows lie above the bound and count as 100" in above
+    (least,) = said(choices.warn_of_clip, "euro", a_tail(0, (91, 0)), (2.0, 100.0), whole)
+    assert "91 rows lie below the bound and count as 2" in least
+
+
+@pytest.mark.parametrize(("size", "cells", "expected"), [(3.0, 9, 0), (1.9, 9, 1), (1.9, 1, 1), (0.0, 0, 0)])
+def test_noise_as_large_as_the_number_is_warned_of(size, cells, expected):
+    """Of a sum, and of a mean of values in [0, 10], which are 5 from its middle at most."""
+    noise, tail = DrawnNoise(Fraction(1000)), a_tail(0, resolved=False)
+    deviation = math.sqrt(noise.variance)
+    for name, steps in (
+        ("total", [math.hypot(size, 1.0) * deviation] * 2),
+        ("deviation", [0.0, size * deviation / 5]),
+    ):
+        quantities = Quantity(name, "euro", 0, 10), Quantity("count")
+        found = np.broadcast_to(np.rint(steps).astype(np.int64)[:, None, None], (2, cells, 1))
+        warned = said(
+            choices.warn_of_noise, "euro", tail, Measured(Level(0, True), quantities, found, (noise, noise))
+        )
+        assert len(warned) == expected
+        assert all(("all rows" in each) == (cells == 1) and "too few to choose" in each for each in warned)
+    assert not said(
+        choices.warn_of_noise,
+        "euro",
+        a_tail(0, (500, 0)),
+        Measured(Level(0, True), quantities, found, (noise, noise)),
     )
+
+
+# A choice that released numbers do not resolve.
+
+
+def small_tables():
+    """By name: values, their windows and persons, options."""
+    rng = np.random.default_rng(1)
+    night = {"every": "1h", "epsilon": 0.4, "bound": 100.0}
+    fares = np.clip(3.0 + rng.gamma(2.0, 5.0, 257), 0.0, 90.0)
+    zeros = np.where(rng.random(4000) < 0.99, 0.0, np.clip(rng.gamma(2.0, 5.0, 4000), 0.0, 90.0))
+    bursts = np.where(rng.random(400) < 0.02, rng.uniform(300.0, 900.0, 400), rng.gamma(2.0, 0.5, 400))
+    shop = np.clip(rng.lognormal(2.5, 0.8, 150 * 30), 0.0, 480.0)
+    customers = fastdp.Person("who", 60)
+    return {
+        "fares": (fares, night),
+        "with delta": (fares, night | {"delta": 1e-6}),
+        "zeros": (zeros, night | {"epsilon": 1.0}),
+        "bursts": (bursts, night | {"epsilon": 0.2, "bound": 1000.0}),
+        "persons": (shop, {"epsilon": 1.0, "bound": 500.0, "unit": customers}),
+        "grand total": (shop, {"epsilon": 0.1, "bound": 500.0, "unit": customers}),
+        "means": (fares, night | {"means": True}),
+    }
+
+
+def small(name, seed):
+    values, options = small_tables()[name]
+    options = dict(options)
+    hours = np.arange(values.size) * 9 // values.size
+    table = pa.table({"at": 3600 * hours, "v": values, "who": np.arange(values.size) % 150})
+    if every := options.pop("every", None):
+        options["time"] = fastdp.Time("at", every, unit="s", start="1970-01-01", stop="1970-01-01T09:00")
+    call = fastdp.means if options.pop("means", False) else fastdp.totals
+    return quietly(lambda: call(table, "v", seed=seed, **options)), values, options
+
+
+@pytest.mark.parametrize("name", small_tables())
+def test_a_choice_that_resolves_nothing_falls_to_the_bound(name):
+    """Sums were 0 +- next to nothing, so that intervals excluded the truth."""
+    held = []
+    for seed in range(20):
+        t, values, options = small(name, seed)
+        tail = t.released.tails["v"]
+        truth = values.mean() if name == "means" else values.sum()
+        (low,), (high,) = t.interval(0, len(t))
+        held.append(low <= truth <= high)
+        if not tail.resolved:
+            assert flat.clip(t.released) == (0.0, options["bound"])
+            assert tail.edges[1].tolist() == [options["bound"]]
+        assert flat.clip(t.released)[1] > 1.0
+        assert t.guarantee.epsilon == options["epsilon"]
+    assert sum(held) >= (0 if name == "bursts" else 16)
+    assert "no clip below the bound" in repr(t)
+
+
+def test_a_resolved_choice_does_not_depend_on_the_bound_alone():
+    """Bytes under a far bound: the largest value is a billionth of it."""
+    table = pa.table({"v": np.random.default_rng(1).gamma(2.0, 4.0, 20_000)})
+    t = fastdp.totals(table, "v", epsilon=1.0, bound=3e10, seed=1)
+    assert t.released.tails["v"].resolved
+    assert 5.0 < flat.clip(t.released)[1] < 100.0
+
+
+def test_a_clip_is_resolved_by_rows_within_it_beside_those_beyond_it():
+    edges, whole = tail_edges((0.0, 10.0), (0.0, 100.0)), Number(1e6, 1.0)
+    task = replace(TASK, bound=(0.0, 100.0), tail=1e3)
+    bins = edges[1].size - 1
+    for inside, beyond, counted, resolved in (
+        (5000, 0, False, True), (0, 0, False, False), (0, 0, True, True), (5000, 9900, False, True),
+        (5000, 10_200, False, False), (5000, 10_200, True, False),
+    ):  # fmt: skip
+        counts = np.array([beyond, *[0] * (bins - 1), 0, 0, inside])
+        tail = choices.release_tail(task, (0.0, 10.0), edges, counts, whole, KEY, counted=counted)
+        assert tail.resolved == resolved
+
+
+def test_negative_values_under_one_bound_are_named():
+    table = pa.table({"v": np.tile([3.0, -4.0], 20_000)})
+    with pytest.warns(AccuracyWarning, match=r"rows are negative, below the bound.*bound=\(-10, 10\)"):
+        t = fastdp.totals(table, "v", epsilon=1.0, bound=10, seed=1)
+    assert t.clipped_rows == pytest.approx(0.5, abs=0.02)
+    assert "negative (below the bound)" in repr(t)
+    assert t.arrow["about"].to_pylist() == ["clipped"]
+    with pytest.warns(AccuracyWarning, match="are negative"):
+        fastdp.totals(pa.table({"v": np.full(20_000, -4.0)}), "v", epsilon=1.0, bound=10, seed=1)
+    with pytest.warns(AccuracyWarning, match=r"are negative, below the clip.*clip=\(-10, 10\)"):
+        fastdp.means(table, "v", epsilon=1.0, clip=10, seed=1)
+    with pytest.warns(AccuracyWarning, match="lie above the bound"):
+        fastdp.means(table, "v", epsilon=1.0, bound=(-10, 2), seed=1)
+    t = fastdp.totals(table, "v", epsilon=1.0, bound=(-10, 10), seed=1)
+    (low,), (high,) = t.interval(0, 1)
+    assert low <= -20_000 <= high
+
+
+@pytest.mark.parametrize(("rows", "epsilon"), [(300_000, 1.0), (30_000, 1.0), (3000, 100.0), (3000, 1e9)])
+def test_a_total_of_many_rows_is_about_true_values(rows, epsilon):
+    values = np.random.default_rng(0).gamma(2.0, 2.0, rows)
+    for call, truth in ((fastdp.totals, values.sum()), (fastdp.means, values.mean())):
+        t = call(pa.table({"v": values}), "v", epsilon=epsilon, bound=50.0, seed=3)
+        row = t.arrow.to_pylist()[0]
+        assert row["about"] == "true"
+        assert row["low"] <= truth <= row["high"]
+        assert row["high"] - row["low"] < 0.06 * truth
 
 
 # Rows of persons.

@@ -274,6 +274,7 @@ def exact(steps: np.ndarray, found: Any, depth: int) -> np.ndarray:
     return steps
 
 
+@pytest.mark.filterwarnings("ignore::fastdp.errors.AccuracyWarning")
 def test_levels_are_sums_of_the_cells() -> None:
     by = ["meter", "who"]
     options: dict[str, Any] = {"by": by, "keys": "public", "epsilon": 1e7, "bounds": BOUNDS, "seed": 1}
