@@ -199,7 +199,7 @@ class Tail:
         if self.counts.size and math.isinf(self.edges[0][-1]) and not self.clip[0]:
             # A clip without a bound: negative values count as 0.
             numbers[0] = int(self.counts[0])
-        return {end: number for end, number in numbers.items() if number > SEEN * math.sqrt(self.variance)}
+        return {end: number for end, number in numbers.items() if number > INSIDE * math.sqrt(self.variance)}
 
     def at(self, bound: tuple[float, float]) -> Tail:
         return replace(self, clip=bound, edges=tail_edges(bound, bound), counts=self.counts[:0], share=None)
@@ -225,8 +225,8 @@ MAX_ROWS = 2**39
 #: Steps of a person's weight in the choice of a clip, which their rows share, and parts of a step: for rows of
 #: persons with up to 2^26 of them.
 WEIGHT, FINE = 2**12, 2**14
-#: A clip is resolved if rows other than 0 within it are so many deviations of their noise, or those counted before
-#: are so many of theirs, and rows beyond it are not so many times more.
+#: A clip is resolved if rows but 0 within it (rows past the bound are known) are so many deviations, or those before
+#: its choice so many noise scales, and rows beyond it are not so many times more.
 INSIDE, COUNTED, TWICE = 7.0, 16.0, 2.0
 #: Noise of so many deviations as large as the number is warned of.
 DROWNS = 2.0
@@ -446,7 +446,7 @@ def release_tail(
     *,
     counted: bool = True,
 ) -> Tail:
-    """Released numbers of :func:`count_tail`; `whole`: that of all rows; `counted`: of :class:`Clip`."""
+    """Released :func:`count_tail`; `whole`: rows of all; `counted`: of :class:`Clip`."""
     distribution = noise_distribution(task.noise, task.contributions, 1, task.tail)
     own = key.within("tail", task.contributions, task.tail, *itertools.chain(*(each.tolist() for each in edges)))
     noisy, variance = _noisy(counts, distribution, own), drawn(distribution).variance

@@ -381,13 +381,13 @@ def test_most_rows_beyond_the_clip_are_warned_of():
 
 def test_rows_past_the_bound_are_warned_of_where_they_stand_out():
     whole, bound = Number(30_000.0, 1e4), (0.0, 100.0)
-    assert said(choices.warn_of_clip, "euro", a_tail(0, (89, 89)), bound, whole) == []
-    (below,) = said(choices.warn_of_clip, "euro", a_tail(0, (91, 0)), bound, whole)
-    assert "91 rows are negative, below the bound, and count as 0; expected bound=(-100, 100)" in below
-    (above,) = said(choices.warn_of_clip, "euro", a_tail(0, (0, 91)), bound, whole)
-    assert "91 rows lie above the bound and count as 100" in above
-    (least,) = said(choices.warn_of_clip, "euro", a_tail(0, (91, 0)), (2.0, 100.0), whole)
-    assert "91 rows lie below the bound and count as 2" in least
+    assert said(choices.warn_of_clip, "euro", a_tail(0, (139, 139)), bound, whole) == []
+    (below,) = said(choices.warn_of_clip, "euro", a_tail(0, (141, 0)), bound, whole)
+    assert "141 rows are negative, below the bound, and count as 0; expected bound=(-100, 100)" in below
+    (above,) = said(choices.warn_of_clip, "euro", a_tail(0, (0, 141)), bound, whole)
+    assert "141 rows lie above the bound and count as 100" in above
+    (least,) = said(choices.warn_of_clip, "euro", a_tail(0, (141, 0)), (2.0, 100.0), whole)
+    assert "141 rows lie below the bound and count as 2" in least
 
 
 @pytest.mark.parametrize(("size", "cells", "expected"), [(3.0, 9, 0), (1.9, 9, 1), (1.9, 1, 1), (0.0, 0, 0)])
