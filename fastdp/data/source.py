@@ -107,7 +107,7 @@ class EngineTable:
 
 
 def _measurements(dataset: Any, columns: Sequence[str]) -> Any:
-    """The columns of a Dataset of xarray, a row for each measurement; DataError if one would be in several rows."""
+    """The columns of a Dataset of xarray, a row for each measurement; DataError for several."""
     variables = list(getattr(dataset, "data_vars", ()))
     # Of coordinates alone each measurement of the Dataset is a row.
     given = [name for name in columns if name in variables] or variables
@@ -121,7 +121,7 @@ def _measurements(dataset: Any, columns: Sequence[str]) -> Any:
 
 
 def open_source(frame: Frame | EngineTable, columns: Sequence[str], dictionary: Sequence[str] = ()) -> Source:
-    """The columns of a table, names checked; no row is read.
+    """The columns of a table, names checked.
 
     Parquet may return columns in ``dictionary``, of few distinct entries, as dictionaries.
     """

@@ -62,7 +62,7 @@ _PROBE = datetime(2003, 11, 23, 17, 34, 56, 7, timezone(timedelta(hours=2)))
 
 
 def python_format(form: str) -> str:
-    """The same format in Python's directives."""
+    """A format in Python's directives."""
     for directive, plain in _DIRECTIVES.items():
         form = form.replace(directive, plain)
     return form
