@@ -18,8 +18,8 @@ if TYPE_CHECKING:
         local,
         noise,
         perturbers,
+        points,
         smoothers,
-        spatial,
         tables,
         thresholds,
     )
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from fastdp.local.topl import ToPL, ToPLServer
     from fastdp.noise.key import Key
     from fastdp.noise.public_draws import discrete_gaussian, discrete_laplace
+    from fastdp.points.adaptive_phdstream import AdaptivePHDStream
+    from fastdp.points.phdstream import PHDStream
     from fastdp.releases.release import Release
-    from fastdp.spatial.adaptive_phdstream import AdaptivePHDStream
-    from fastdp.spatial.phdstream import PHDStream
     from fastdp.streams.add_noise import add_noise
     from fastdp.streams.fleet import Fleet
     from fastdp.streams.methods import Adaptive, ToPS
@@ -84,10 +84,10 @@ __all__ = [
     "noise",
     "perturbers",
     "plan",
+    "points",
     "release",
     "release_many",
     "smoothers",
-    "spatial",
     "tables",
     "thresholds",
     "totals",
@@ -102,8 +102,8 @@ _HOMES = {
     "fastdp.noise.key": ("Key",),
     "fastdp.noise.public_draws": ("discrete_gaussian", "discrete_laplace"),
     "fastdp.releases.release": ("Release",),
-    "fastdp.spatial.adaptive_phdstream": ("AdaptivePHDStream",),
-    "fastdp.spatial.phdstream": ("PHDStream",),
+    "fastdp.points.adaptive_phdstream": ("AdaptivePHDStream",),
+    "fastdp.points.phdstream": ("PHDStream",),
     "fastdp.streams.add_noise": ("add_noise",),
     "fastdp.streams.fleet": ("Fleet",),
     "fastdp.streams.methods": ("Adaptive", "ToPS"),

@@ -1,10 +1,10 @@
-"""Domains for tests of spatial mechanisms."""
+"""Domains for tests of points mechanisms."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from fastdp.spatial import Box
+from fastdp.points import Box
 
 
 class HalfBox(Box):

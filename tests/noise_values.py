@@ -18,8 +18,8 @@ from fastdp.noise.binding import Name, given
 from fastdp.noise.key import Binding, Key
 from fastdp.noise.sampler import LaplaceDistribution
 from fastdp.noise.words import Purpose, StreamId, WordStream
-from fastdp.spatial.domains import encode
-from fastdp.spatial.phdstream import SpatialPublisher
+from fastdp.points.domains import encode
+from fastdp.points.phdstream import PointPublisher
 from tests.oracles import bulk
 from tests.oracles.prefix import BoundNoise
 
@@ -78,7 +78,7 @@ def chain_draws(noise: Callable[[int], int], sums: np.ndarray) -> np.ndarray:
     return np.array([noise(int(total)) for total in sums], np.int64)
 
 
-def step_keys(stream: SpatialPublisher, batches: Iterable[tuple[np.ndarray, np.ndarray]]) -> list[Key]:
+def step_keys(stream: PointPublisher, batches: Iterable[tuple[np.ndarray, np.ndarray]]) -> list[Key]:
     """The key of each batch's noise, bound to all batches so far as the codes of their points' cells."""
     keys, chain, key = [], b"", stream._key.again()
     for step, batch in enumerate(batches):

@@ -26,8 +26,8 @@ from fastdp.noise.sampler import laplace_distribution
 from fastdp.noise.words import Purpose, StreamId, _layout
 from fastdp.perturbers import Hierarchy
 from fastdp.perturbers.hierarchy import consistency_weights
+from fastdp.points import Box
 from fastdp.smoothers import Recent
-from fastdp.spatial import Box
 from fastdp.tables.calendar import _changes
 from fastdp.thresholds import Fixed, NoisyMax, ThresholdTask, renewals
 from fastdp.thresholds.noisy_max import _penalties

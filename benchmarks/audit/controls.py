@@ -21,7 +21,7 @@ from fastdp.noise.sampler import Distribution, LaplaceDistribution
 from fastdp.noise.words import Purpose, StreamId
 from fastdp.perturbers import Hierarchy
 from fastdp.perturbers.base import HierarchyShape
-from fastdp.spatial.adaptive_phdstream import AdaptivePHDStream
+from fastdp.points.adaptive_phdstream import AdaptivePHDStream
 from fastdp.streams.methods import Adaptive
 from fastdp_lab.audit.catalogue import rising
 from fastdp_lab.audit.runs import ManyRuns, OneRun, collected

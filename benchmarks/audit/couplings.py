@@ -24,10 +24,10 @@ from fastdp.kinds import Floats, Integers
 from fastdp.noise.binding import GivenKey
 from fastdp.noise.key import Key
 from fastdp.perturbers import Blocks, Flat, Hierarchy, HierarchyShape
+from fastdp.points import Box
+from fastdp.points.adaptive_phdstream import AdaptivePHDStream
+from fastdp.points.phdstream import PHDStream
 from fastdp.smoothers import Recent
-from fastdp.spatial import Box
-from fastdp.spatial.adaptive_phdstream import AdaptivePHDStream
-from fastdp.spatial.phdstream import PHDStream
 from fastdp.state.machine import Column, Transition
 from fastdp.streams.pipelines import AdaptiveBlocks, Progress, Step, TreeNoise
 from fastdp.streams.publisher import StreamPublisher

@@ -25,7 +25,7 @@ from fastdp.noise.key import Key
 from fastdp.noise.words import Purpose, StreamId
 from fastdp.perturbers import Blocks, Hierarchy
 from fastdp.perturbers.base import HierarchyShape
-from fastdp.spatial import domains
+from fastdp.points import domains
 from fastdp.streams.pak import RunningSum
 from fastdp.streams.pipelines import AdaptiveBlocks, Progress
 from fastdp_lab.audit.exact import split_plan

@@ -17,7 +17,7 @@ from fastdp.errors import StateError
 from fastdp.kinds import Floats
 from fastdp.ledger import Ledger
 from fastdp.local import encode
-from fastdp.spatial import Box
+from fastdp.points import Box
 from fastdp.streams.methods import Adaptive
 
 HOLDOUT = 1000

@@ -16,7 +16,7 @@ DOORS = {
     "Fleet (streams)": "streams.fleet",
     "ToPL (local)": "local.topl",
     "client (local)": "local.client",
-    "PHDStream (points)": "spatial.phdstream",
+    "PHDStream (points)": "points.phdstream",
     "totals (tables)": "tables.functions",
     "Windows (tables)": "tables.windows",
     "Ledger (ledger)": "ledger.ledger",

@@ -25,7 +25,7 @@ from benchmarks.speed.inputs import fill
 from benchmarks.speed.measure import Group, Task, keep
 from benchmarks.speed.streams import COPY_OF_RELEASE
 from fastdp.ledger import Ledger
-from fastdp.spatial import Box, Polygons
+from fastdp.points import Box, Polygons
 from fastdp_lab.queries import random_ranges
 
 RUNS = 30

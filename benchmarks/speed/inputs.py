@@ -17,7 +17,7 @@ from fastdp.guarantee import Guarantee
 from fastdp.ledger import Entry, Ledger
 from fastdp.perturbers import Hierarchy
 from fastdp.perturbers.hierarchy import HierarchyShape, consistency_weights
-from fastdp.spatial import Box
+from fastdp.points import Box
 from fastdp.thresholds import PAKQuantile
 from fastdp.thresholds.quantile import calibrate, decay_table
 from fastdp_kernels.streams import hierarchy_nodes

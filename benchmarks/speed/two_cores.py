@@ -15,7 +15,7 @@ from time import perf_counter
 from typing import Annotated
 
 from benchmarks.shared import DATA, Data, table
-from benchmarks.speed import local, spatial, streams
+from benchmarks.speed import local, points, streams
 from benchmarks.speed.measure import Group, Task, keep
 
 THREADS = 2
@@ -51,9 +51,9 @@ def makers(data: Path) -> Iterator[Callable[[], Group]]:
     yield from streams.groups(data)
     yield partial(local.square_wave, 1.0)
     yield local.reports
-    path = data / spatial.CIRCLES
+    path = data / points.CIRCLES
     if path.is_file():
-        yield partial(spatial.whole_runs, path)
+        yield partial(points.whole_runs, path)
 
 
 def alone_and_together(

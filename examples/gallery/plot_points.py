@@ -11,7 +11,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import fastdp
-from fastdp.spatial import Box
+from fastdp.points import Box
 
 rng = np.random.default_rng(8)
 

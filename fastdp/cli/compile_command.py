@@ -82,8 +82,8 @@ def first_calls() -> dict[str, Callable[[], object]]:
 
     import fastdp
     from fastdp.perturbers import Blocks, Hierarchy
+    from fastdp.points import Box
     from fastdp.smoothers import Recent
-    from fastdp.spatial import Box
     from fastdp.thresholds import NoisyMax
 
     n, bound, secret = 2_000, 50.0, bytes(32)

@@ -20,10 +20,10 @@ from fastdp.cli.writers import PointFolder, keep_outside
 from fastdp.data.readers import Events, heading_of, read_events
 from fastdp.errors import DataError, ParameterError
 from fastdp.kinds import Floats, Indices
+from fastdp.points import Box, Domain
+from fastdp.points.maps import read_domain
 from fastdp.record import Real, Whole, parameter, record
 from fastdp.releases import pictures
-from fastdp.spatial import Box, Domain
-from fastdp.spatial.maps import read_domain
 from fastdp.state.driver import as_one
 from fastdp.validation import DAY, FIXED, split_duration
 

@@ -250,7 +250,7 @@ def _write_points(kind: str, out: IO[bytes], points: Floats, names: tuple[str, s
         arrow = import_pyarrow()
         arrow.parquet.write_table(arrow.table(list(points.T), names=list(names)), out)
     elif kind == "geojson":
-        from fastdp.spatial.maps import write_points
+        from fastdp.points.maps import write_points
 
         with tempfile.TemporaryDirectory() as folder:
             draft = Path(folder) / "points.geojson"

@@ -17,7 +17,7 @@ from fastdp import validation
 from fastdp.data.column import as_reals
 from fastdp.errors import ParameterError
 from fastdp.kinds import Floats, Integers
-from fastdp.spatial.domains import as_boxes, as_corners, as_points
+from fastdp.points.domains import as_boxes, as_corners, as_points
 from fastdp_kernels.points import box_queries
 
 #: Twice the length of the longest stream still fits int64.

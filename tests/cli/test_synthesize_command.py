@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from fastdp.cli import main
-from fastdp.spatial import Box, Network, Polygons
-from fastdp.spatial.adaptive_phdstream import AdaptivePHDStream
-from fastdp.spatial.phdstream import PHDStream
+from fastdp.points import Box, Network, Polygons
+from fastdp.points.adaptive_phdstream import AdaptivePHDStream
+from fastdp.points.phdstream import PHDStream
 from tests.cli.conftest import N_EVENTS as N
 
 

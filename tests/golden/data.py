@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tests.golden.parts import SECRETS, Golden, public, values
-from tests.golden.spatial import BOXES, PLANE
+from tests.golden.points import BOXES, PLANE
 
 
 def _noise(folder: Path, distribution: str, **secret: Any) -> Iterator[Any]:

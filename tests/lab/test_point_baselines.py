@@ -11,7 +11,7 @@ from fastdp.counters import BinaryTree, Block, Simple
 from fastdp.errors import StateError
 from fastdp.noise import sampler
 from fastdp.noise.words import Purpose, StreamId
-from fastdp.spatial import Box, PrivTree
+from fastdp.points import Box, PrivTree
 from fastdp_lab.baselines.points import FixedTree, OfflineOnBatch, OfflineOnStream
 from tests.noise_values import step_keys, unbound_key
 

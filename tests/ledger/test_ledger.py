@@ -15,7 +15,7 @@ import fastdp
 from fastdp import Guarantee
 from fastdp.errors import BudgetError, ParameterError, StateError
 from fastdp.ledger import Budget, Reservation
-from fastdp.spatial import Box
+from fastdp.points import Box
 from fastdp.streams.release import WholeStream
 
 VALUES = np.random.default_rng(3).gamma(2.0, 10.0, 400)

@@ -26,8 +26,8 @@ from fastdp.noise.key import Key
 from fastdp.noise.sampler import LaplaceDistribution
 from fastdp.noise.words import Purpose, StreamId
 from fastdp.perturbers import Blocks, Hierarchy
+from fastdp.points import Box, PrivTree
 from fastdp.smoothers import Recent
-from fastdp.spatial import Box, PrivTree
 from fastdp_lab.baselines.w_event import WEvent
 from tests.shared import finished, release_many
 from tests.stat import accept, reject

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fastdp
-from fastdp import counters, local, noise, perturbers, smoothers, spatial, thresholds
+from fastdp import counters, local, noise, perturbers, points, smoothers, thresholds
 from fastdp import record as sharing
 from fastdp.counters import BinaryTree, Block, RunningCounts, SelectiveCounting, Simple
 from fastdp.errors import ParameterError
@@ -26,7 +26,7 @@ from fastdp.noise.canonical import encode, identity
 from fastdp.noise.key import Binding, Key
 from fastdp.noise.words import Purpose
 from fastdp.perturbers import Blocks, Flat, Hierarchy, Toeplitz
-from fastdp.spatial import Box, PrivTree
+from fastdp.points import Box, PrivTree
 from fastdp.streams.add_noise import VectorNoise
 from fastdp.streams.methods import Adaptive
 from fastdp.streams.release import WholeStream
@@ -77,8 +77,8 @@ UNKNOWN: dict[str, dict[str, str]] = {
     "Adaptive": PACE | {"sensitivity": "takes the place of the bound"},
     "Windows": {"lateness": "says which rows still count: noise is bound to their sums"},
 }
-SPATIAL: dict[str, Any] = {"domain": SQUARE, "epsilon": 1.0, "max_depth": 5}
-SPATIAL_OTHERS: dict[str, list[Any]] = {
+POINTS: dict[str, Any] = {"domain": SQUARE, "epsilon": 1.0, "max_depth": 5}
+POINT_OTHERS: dict[str, list[Any]] = {
     "domain": [Box([0.0, 0.0], [1.0, 2.0]), Box([0.0], [1.0])],
     "epsilon": [2.0],
     "max_depth": [6],
@@ -166,24 +166,24 @@ MECHANISMS: dict[str, Mechanism] = {
     ),
     "PHDStream": Mechanism(
         fastdp.PHDStream,
-        SPATIAL,
+        POINTS,
         {
-            **SPATIAL_OTHERS, "counter": ["block", Block(9), "binary"], "sensitivity": [2], "threshold": [1.0],
+            **POINT_OTHERS, "counter": ["block", Block(9), "binary"], "sensitivity": [2], "threshold": [1.0],
             "score": ["paper"], "retention": [0], "total_share": [0.0, 0.1],
         },
     ),
     "AdaptivePHDStream": Mechanism(
         fastdp.AdaptivePHDStream,
-        SPATIAL,
+        POINTS,
         {
-            **SPATIAL_OTHERS, "sensitivity": [2], "period": [2, 3], "max_period": [5], "shrink": [False],
+            **POINT_OTHERS, "sensitivity": [2], "period": [2, 3], "max_period": [5], "shrink": [False],
             "total_share": [0.0, 0.1],
         },
     ),
-    "OfflineOnStream": Mechanism(OfflineOnStream, SPATIAL, {**SPATIAL_OTHERS, "threshold": [1.0]}),
-    "OfflineOnBatch": Mechanism(OfflineOnBatch, SPATIAL, {**SPATIAL_OTHERS, "threshold": [1.0]}),
-    "FixedTree": Mechanism(FixedTree, SPATIAL, {**SPATIAL_OTHERS, "threshold": [1.0], "counter": [Block(2)]}),
-    "PrivTree": Mechanism(PrivTree, SPATIAL, {**SPATIAL_OTHERS, "threshold": [1.0]}),
+    "OfflineOnStream": Mechanism(OfflineOnStream, POINTS, {**POINT_OTHERS, "threshold": [1.0]}),
+    "OfflineOnBatch": Mechanism(OfflineOnBatch, POINTS, {**POINT_OTHERS, "threshold": [1.0]}),
+    "FixedTree": Mechanism(FixedTree, POINTS, {**POINT_OTHERS, "threshold": [1.0], "counter": [Block(2)]}),
+    "PrivTree": Mechanism(PrivTree, POINTS, {**POINT_OTHERS, "threshold": [1.0]}),
     "WEvent": Mechanism(
         WEvent,
         {"scheme": "uniform", "epsilon": 1.0, "bound": 64.0, "contributions": 3, "resolution": 0.5},
@@ -338,7 +338,7 @@ def test_parts_have_all_their_parameters_in_the_key() -> None:
 
 def known_classes() -> Iterator[type]:
     """Public classes of mechanisms and parts."""
-    for module in (fastdp, counters, local, perturbers, smoothers, spatial, baselines, thresholds, renewals):
+    for module in (fastdp, counters, local, perturbers, smoothers, points, baselines, thresholds, renewals):
         for name in module.__all__:
             found = getattr(module, name)
             if isinstance(found, type) and not getattr(found, "_is_protocol", False):
@@ -352,7 +352,7 @@ WITHOUT_NOISE = {
     "a release, or an index of one": ("ReleasedTree", "WindowTree"),
     "parameters of tables, whose plan is a mechanism": ("Person", "PrivateKeys", "Rows", "Time", "Value"),
     "many streams of another mechanism": ("Fleet",),
-    "needs shapely (tests/spatial)": ("Polygons", "Network"),
+    "needs shapely (tests/points)": ("Polygons", "Network"),
 }
 
 

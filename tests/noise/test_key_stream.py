@@ -35,7 +35,7 @@ from fastdp.noise.words import (
     word_at,
     words_at,
 )
-from fastdp.spatial import Box
+from fastdp.points import Box
 from tests.oracles import words as oracle
 
 

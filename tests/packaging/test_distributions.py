@@ -188,7 +188,7 @@ def test_importing_fastdp_loads_nothing_heavy() -> None:
 FAMILIES = {
     "streams": ("streams", "thresholds", "perturbers", "smoothers"),
     "tables": ("tables", "thresholds"),
-    "points": ("spatial", "counters"),
+    "points": ("points", "counters"),
     "local": ("local", "thresholds"),
     "ledger": ("ledger",),
 }

@@ -15,8 +15,9 @@ import numpy as np
 
 import fastdp
 import fastdp_kernels
-from fastdp import local, noise, spatial
+from fastdp import local, noise
 from fastdp.perturbers import Blocks, Flat, Hierarchy
+from fastdp.points import Box
 from fastdp.smoothers import Exponential, Mean, Median, MovingAverage, Recent
 from fastdp.thresholds import Fixed, NoisyMax, PAKQuantile, SmoothQuantile, SquareWave
 from fastdp.thresholds.renewals import RenewFromHoldout, RenewFromPublished
@@ -122,7 +123,7 @@ def locals_and_space() -> None:
         mechanism = getattr(local, name)(1.0)
         for values in (numbers / 50, np.zeros(5, np.int8), np.zeros(5).tolist(), np.float32([0.5])):
             mechanism.perturb(values, seed=1)
-    domain = spatial.Box([0.0, 0.0], [1.0, 1.0])
+    domain = Box([0.0, 0.0], [1.0, 1.0])
     publisher = fastdp.PHDStream(domain, epsilon=1.0, seed=1)
     points = np.random.default_rng(2).random((300, 2))
     for added in (points, points.astype(np.float32), points.tolist(), np.asfortranarray(points)):

@@ -17,14 +17,14 @@ import shapely
 
 import fastdp
 import fastdp_lab
-from fastdp import counters, local, spatial, thresholds
+from fastdp import counters, local, points, thresholds
 from fastdp.noise.sampler import concentrated
 from fastdp.streams import METHODS
 from fastdp_lab import baselines
 from tests.shared import usual_arguments
 
 BOUND = 1e7
-SQUARE = spatial.Box([0.0, 0.0], [1.0, 1.0])
+SQUARE = points.Box([0.0, 0.0], [1.0, 1.0])
 COMMON = {"epsilon": 1.0, "bound": BOUND, "holdout": 1, "seed": 1}
 PUBLISHERS: dict[str, Callable[[], Any]] = {
     **{kind: partial(getattr(fastdp, kind), **COMMON, **usual_arguments(name)) for name, kind in METHODS.items()},
@@ -42,7 +42,7 @@ COLLECTORS = {
     "HistogramCollector": lambda: local.HistogramCollector(LOCAL["SquareWave"], 8),
     "SumCollector": lambda: local.SumCollector(LOCAL["Hybrid"], 2),
 }
-SPATIAL = {
+POINTS = {
     name: partial(operator.attrgetter(name)(fastdp if name.endswith("PHDStream") else fastdp_lab), SQUARE, 1.0,
                   max_depth=4, seed=1)
     for name in ("PHDStream", "AdaptivePHDStream", "baselines.OfflineOnStream", "baselines.OfflineOnBatch",
@@ -65,15 +65,15 @@ def _words(text: str) -> tuple[str, ...]:
 
 #: Called by the package alone, with objects that it made; or by whoever writes a part of their own.
 INNER = _words(
-    "perturbers.Perturber smoothers.Smoother counters.Counter counters.Selector spatial.Domain thresholds.Chooser"
+    "perturbers.Perturber smoothers.Smoother counters.Counter counters.Selector points.Domain thresholds.Chooser"
     " thresholds.Threshold thresholds.renewals.Renewal auditing.TrialMechanism audit.Case auditing.AuditResult"
     " auditing.Publishing errors.warn sweeps ledger. planning.LightTail planning.Optimum planning.TailSearch"
-    " datasets.Entry datasets.SpatialStream datasets.parse datasets.fetch Ledger.resume spatial.Box."
+    " datasets.Entry datasets.PointStream datasets.parse datasets.fetch Ledger.resume points.Box."
     " perturbers.WindowTree"
 )
 #: The same of methods: of parts, and of what the package made.
 INNER_METHODS = _words("perturbers. smoothers. thresholds. counters.Simple counters.Block counters.BinaryTree")
-MADE = _words("Release Plan Key spatial.ReleasedTree repetitions.Repetitions")
+MADE = _words("Release Plan Key points.ReleasedTree repetitions.Repetitions")
 INNER_NAMES = _words(
     "from_description sample check_reports steps_of weight take check_room check_plain bind bound composition within"
     " identity"
@@ -121,7 +121,7 @@ def _quantile(p: float) -> float:
 HOURS = fastdp.Time("at", "1h", start="2024-01-01")
 MAKERS: dict[str, Callable[[], Any]] = {
     **PUBLISHERS,
-    **{name: lambda make=make: _stepped(make()) for name, make in SPATIAL.items()},
+    **{name: lambda make=make: _stepped(make()) for name, make in POINTS.items()},
     "baselines.Zeros": lambda: baselines.Zeros(1),
     **{f"local.{name}": make for name, make in COLLECTORS.items()},
     **{f"local.{name}": lambda made=made: made for name, made in LOCAL.items()},
@@ -153,12 +153,12 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "local.HistogramCollector.estimate": _collected,
     "local.Client": lambda: local.Client(1.0),
     "local.Announcement": lambda: local.Announcement(LOCAL["Hybrid"]),
-    "spatial.Box": lambda: SQUARE,
-    "spatial.Network": lambda: spatial.Network(shapely.LineString([[0, 0], [1, 1]])),
-    "spatial.Polygons": lambda: spatial.Polygons(shapely.box(0, 0, 1, 1)),
+    "points.Box": lambda: SQUARE,
+    "points.Network": lambda: points.Network(shapely.LineString([[0, 0], [1, 1]])),
+    "points.Polygons": lambda: points.Polygons(shapely.box(0, 0, 1, 1)),
     "queries.PointIndex": lambda: fastdp_lab.queries.PointIndex([[0.5, 0.5]]),
-    "spatial.PrivTree": lambda: spatial.PrivTree(SQUARE, 1.0, seed=1, max_depth=4),
-    "spatial.ReleasedTree": lambda: _stepped(SPATIAL["PHDStream"]()).tree,
+    "points.PrivTree": lambda: points.PrivTree(SQUARE, 1.0, seed=1, max_depth=4),
+    "points.ReleasedTree": lambda: _stepped(POINTS["PHDStream"]()).tree,
 }
 POINTS, THREE = [[0.5, 0.5]], [1.0, 2.0, 3.0]
 ADAPTIVE = fastdp.Adaptive(1.0, BOUND, threshold=BOUND, seed=1)
@@ -204,8 +204,8 @@ VALID: dict[str, dict[str, Any]] = {
     "counts": KEYED,
     "release_many": {"streams": _frame(), "value": "kwh", "by": "key", "time": "at", "threshold": 9.0},
     **{name: {"size": 3} for name in ("discrete_gaussian", "discrete_laplace", "noise.geometric")},
-    **{f"spatial.{name}": BOXES for name in ("Box.measure", "Network.measure")},
-    **dict.fromkeys(("queries.PointIndex.count", "spatial.Polygons.measure"), BOXES),
+    **{f"points.{name}": BOXES for name in ("Box.measure", "Network.measure")},
+    **dict.fromkeys(("queries.PointIndex.count", "points.Polygons.measure"), BOXES),
     "Windows": {"statistics": {"kwh": "sum"}, "time": HOURS, "bounds": BOUND},
     "aggregate": KEYED | {"statistics": {"kwh": "sum"}, "bounds": BOUND},
     "PAK": {"holdout": 1},
@@ -255,8 +255,8 @@ VALID: dict[str, dict[str, Any]] = {
     "Value": {"bound": BOUND},
     "Plan": {"confidence": 0.9, "unit": "one row", "every": "1h", "noise": "laplace", "errors": {}, "shares": {}},
     "plan": {"statistics": {"*": "count"}, "epsilon": 1.0, "half_width": None},
-    "spatial.Network": {"lines": shapely.LineString([[0, 0], [1, 1]])},
-    "spatial.Polygons": {"geometry": shapely.box(0, 0, 1, 1)},
+    "points.Network": {"lines": shapely.LineString([[0, 0], [1, 1]])},
+    "points.Polygons": {"geometry": shapely.box(0, 0, 1, 1)},
     "queries.random_ranges": {"n": 64},
 }
 
@@ -340,7 +340,7 @@ class Call:
 
     def _required(self, name: str, on: Any) -> Any:
         if name == "path":
-            endings = {"plots": ".png", "tables": ".csv", "datasets": ".csv", "spatial": ".geojson"}
+            endings = {"plots": ".png", "tables": ".csv", "datasets": ".csv", "points": ".geojson"}
             path = self._path(endings.get(self.name.partition(".")[0], ""))
             if self.last == "load":
                 on.save(path)

@@ -15,7 +15,7 @@ from fastdp.noise.key import Key
 from fastdp.noise.sampler import LaplaceDistribution
 from fastdp.noise.words import Purpose
 from fastdp.perturbers import Blocks, Flat
-from fastdp.spatial import Box
+from fastdp.points import Box
 from fastdp.streams.publisher import StreamPublisher
 from fastdp.thresholds import Fixed, NoisyMax
 from tests import stat

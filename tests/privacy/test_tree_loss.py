@@ -11,8 +11,8 @@ import pytest
 from scipy import stats
 
 from fastdp.noise.key import Key
-from fastdp.spatial import Box, decomposition
-from fastdp.spatial.phdstream import PHDStream
+from fastdp.points import Box, decomposition
+from fastdp.points.phdstream import PHDStream
 from fastdp_lab.audit import tree_loss
 from tests import stat
 

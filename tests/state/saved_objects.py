@@ -23,8 +23,8 @@ from fastdp.local import (
 )
 from fastdp.noise.key import Key
 from fastdp.perturbers import Blocks, Hierarchy
+from fastdp.points import Box
 from fastdp.smoothers import Median, MovingAverage
-from fastdp.spatial import Box
 from fastdp.streams import METHODS
 from fastdp.streams.methods import Adaptive
 from fastdp.thresholds import Fixed, NoisyMax, PAKQuantile, ScaleFree, SmoothQuantile
@@ -124,7 +124,7 @@ def _synthesize(publisher: Any, batch: tuple[np.ndarray, np.ndarray]) -> np.ndar
 def _polygons() -> Any:
     from shapely.geometry import Point
 
-    from fastdp.spatial import Polygons
+    from fastdp.points import Polygons
 
     return Polygons([Point(0.3, 0.3).buffer(0.3, quad_segs=100), Point(0.7, 0.7).buffer(0.25)], geographic=True)
 
@@ -132,7 +132,7 @@ def _polygons() -> Any:
 def _network() -> Any:
     from shapely.geometry import LineString
 
-    from fastdp.spatial import Network
+    from fastdp.points import Network
 
     lines = [LineString([(0, 0), (0.4, 0.7), (1, 1)]), LineString([(0, 1), (1, 0.1)]), LineString([(0, 0), (1, 0)])]
     return Network(lines, tolerance=2.0)

@@ -11,8 +11,8 @@ import pytest
 import fastdp
 from fastdp.errors import StateError
 from fastdp.perturbers import Hierarchy
-from fastdp.spatial import decomposition, domains
-from fastdp.spatial.decomposition import KEPT, describe_tree, restore_tree
+from fastdp.points import decomposition, domains
+from fastdp.points.decomposition import KEPT, describe_tree, restore_tree
 from fastdp.state import codec, driver
 from fastdp.state.state_file import StateFile
 from fastdp.thresholds import Fixed

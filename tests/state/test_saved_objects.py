@@ -134,7 +134,7 @@ def samples(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 #: Where online objects live; broken twins of the audit are none.
-ONLINE = ("fastdp.streams.", "fastdp.spatial.", "fastdp.counters.", "fastdp.local.")
+ONLINE = ("fastdp.streams.", "fastdp.points.", "fastdp.counters.", "fastdp.local.")
 
 
 def online_objects(kind: type = Publisher) -> set[type]:

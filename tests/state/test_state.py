@@ -40,7 +40,7 @@ def test_a_real_key_survives(tmp_path: Path) -> None:
 def test_the_size_of_a_sealed_file_does_not_tell_how_many_events_wait(tmp_path: Path) -> None:
     sizes = set()
     for n in (0, 1, 2, 30, 400):
-        waiting = fastdp.AdaptivePHDStream(fastdp.spatial.Box([0, 0], [1, 1]), 1.0, key=KEY, period=8)
+        waiting = fastdp.AdaptivePHDStream(fastdp.points.Box([0, 0], [1, 1]), 1.0, key=KEY, period=8)
         path = tmp_path / str(n)
         waiting.advance(None)
         waiting.keep(path, KEY)
@@ -50,7 +50,7 @@ def test_the_size_of_a_sealed_file_does_not_tell_how_many_events_wait(tmp_path: 
         assert np.array_equal(again.sample(), waiting.sample())
     # A state and one record, each a power of two.
     assert sizes == {2 * 8192}
-    large = fastdp.AdaptivePHDStream(fastdp.spatial.Box([0, 0], [1, 1]), 1.0, key=KEY)
+    large = fastdp.AdaptivePHDStream(fastdp.points.Box([0, 0], [1, 1]), 1.0, key=KEY)
     large.advance(np.random.default_rng(1).random((30_000, 2)))
     large.save(tmp_path / "large", KEY)
     size = (tmp_path / "large").stat().st_size

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from fastdp import AdaptivePHDStream, PHDStream
 from fastdp.errors import StateError
-from fastdp.spatial import Box
-from fastdp.spatial.decomposition import KEPT, check_codes, describe_tree, shape
+from fastdp.points import Box
+from fastdp.points.decomposition import KEPT, check_codes, describe_tree, shape
 from fastdp.state import atomic_files, codec, state_file
 from fastdp.state.state_file import StateFile
 from fastdp.thresholds import Fixed, NoisyMax

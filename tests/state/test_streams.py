@@ -13,7 +13,7 @@ import pytest
 
 import fastdp
 from fastdp.errors import DataError, ParameterError, StateError
-from fastdp.spatial import Box
+from fastdp.points import Box
 from fastdp.state import Publisher
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastdp.errors.AccuracyWarning")

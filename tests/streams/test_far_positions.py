@@ -23,7 +23,7 @@ from fastdp.noise.binding import theta_key
 from fastdp.noise.key import Binding, Key
 from fastdp.perturbers import Blocks, Flat, Hierarchy
 from fastdp.perturbers.base import TreeRows
-from fastdp.spatial import Box
+from fastdp.points import Box
 from fastdp.streams.pak import RunningSum
 from fastdp.thresholds import Fixed, NoisyMax
 from fastdp.thresholds.renewals import RenewFromHoldout

@@ -14,10 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fastdp
-from fastdp import counters, local, spatial
+from fastdp import counters, local
 from fastdp.data.column import PIECE
 from fastdp.errors import DataError, ParameterError, StateError
 from fastdp.perturbers import Blocks, Flat, Hierarchy, Toeplitz
+from fastdp.points import Box, PrivTree
 from fastdp.smoothers import Exponential, Mean, Median, MovingAverage, Recent
 from fastdp.thresholds import Fixed, NoisyMax
 from fastdp.thresholds.renewals import RenewFromHoldout, RenewFromPublished
@@ -239,10 +240,10 @@ def test_local_reports_name_the_value(size: int) -> None:
 
 
 def test_counts_and_points_name_the_entry() -> None:
-    square, options = spatial.Box([0.0, 0.0], [1.0, 1.0]), {"max_depth": 4, "seed": 1}
+    square, options = Box([0.0, 0.0], [1.0, 1.0]), {"max_depth": 4, "seed": 1}
     calls = {
         "added": [fastdp.PHDStream(square, 1.0, **options).advance],
-        "points": [spatial.PrivTree(square, 1.0, **options).fit],
+        "points": [PrivTree(square, 1.0, **options).fit],
     }
     calls["added"].append(fastdp.AdaptivePHDStream(square, 1.0, **options).advance)
     running = counters.RunningCounts(counters.Simple(), 1.0, 10, seed=1)

@@ -17,7 +17,7 @@ pytest.importorskip("pyarrow", reason="sweeps write Parquet")
 
 HERE = Path(__file__).parent
 
-SMALL, SPATIAL = (tomllib.loads((HERE / f"{name}.toml").read_text()) for name in ("small", "spatial"))
+SMALL, PLACES = (tomllib.loads((HERE / f"{name}.toml").read_text()) for name in ("small", "places"))
 
 
 @pytest.fixture
@@ -27,9 +27,9 @@ def small() -> dict[str, Any]:
 
 
 @pytest.fixture
-def spatial() -> dict[str, Any]:
+def places() -> dict[str, Any]:
     """Tables of a sweep of 72 cells of points, all systems."""
-    return copy.deepcopy(SPATIAL)
+    return copy.deepcopy(PLACES)
 
 
 @pytest.fixture

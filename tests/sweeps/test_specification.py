@@ -26,8 +26,8 @@ REFUSALS = tomllib.loads((HERE / "refusals.toml").read_text())
 @pytest.mark.parametrize(
     ("kind", "path", "value", "said"), [(kind, *each) for kind in REFUSALS for each in REFUSALS[kind]]
 )
-def test_wrong_values_are_named_by_their_key(small, spatial, kind, path, value, said) -> None:
-    tables = inner = {"small": small, "spatial": spatial}[kind]
+def test_wrong_values_are_named_by_their_key(small, places, kind, path, value, said) -> None:
+    tables = inner = {"small": small, "places": places}[kind]
     *way, last = path
     for step in way:
         inner = inner[step]
@@ -115,7 +115,7 @@ def test_the_papers_specifications_are_accepted() -> None:
     for path in files:
         found = sweeps.read_specification(path)
         for each in found.datasets:
-            box = fastdp.spatial.Box(*each.box) if hasattr(each, "box") else None
+            box = fastdp.points.Box(*each.box) if hasattr(each, "box") else None
             found.check(SimpleNamespace(data_set=each, size=getattr(each, "published", None) or 2**20, domain=box))
 
 

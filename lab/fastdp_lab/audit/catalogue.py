@@ -18,8 +18,8 @@ from fastdp.kinds import Floats, Integers, Json
 from fastdp.noise import sampler
 from fastdp.noise.words import Purpose, StreamId
 from fastdp.perturbers import Blocks, Flat, Hierarchy, Perturber, Toeplitz
+from fastdp.points import Box
 from fastdp.smoothers import Recent
-from fastdp.spatial import Box
 from fastdp.tables.columns import Keys
 from fastdp.tables.functions import make_plan, statistics_of
 from fastdp.tables.sums import release

@@ -21,8 +21,8 @@ from fastdp.guarantee import CONTEXT
 from fastdp.kinds import Floats, Integers
 from fastdp.local.mechanisms import Mechanism
 from fastdp.local.reports import BitDistribution, MixtureDistribution, ReportDistribution, WindowDistribution
-from fastdp.spatial import Box, decomposition
-from fastdp.spatial.domains import CellParameters, encode
+from fastdp.points import Box, decomposition
+from fastdp.points.domains import CellParameters, encode
 from fastdp.thresholds import NoisyMax, PAKQuantile, ScaleFree, SmoothQuantile
 from fastdp.thresholds.base import CountedHoldout, ThresholdTask
 from fastdp.thresholds.quantile import SmoothNoise

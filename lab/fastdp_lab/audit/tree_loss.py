@@ -17,9 +17,9 @@ from unittest import mock
 import numpy as np
 
 from fastdp.kinds import Floats, Integers
-from fastdp.spatial import decomposition
-from fastdp.spatial.decomposition import Tree
-from fastdp.spatial.domains import CellParameters
+from fastdp.points import decomposition
+from fastdp.points.decomposition import Tree
+from fastdp.points.domains import CellParameters
 
 #: Number of a step, and its tree with the scores of its decisions.
 Steps = dict[int, Tree]

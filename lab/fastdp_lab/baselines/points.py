@@ -20,11 +20,11 @@ from fastdp.guarantee import parallel
 from fastdp.kinds import Integers
 from fastdp.noise import sampler
 from fastdp.noise.words import Purpose, StreamId
+from fastdp.points import decomposition
+from fastdp.points.decomposition import Tree, check_codes
+from fastdp.points.domains import CellParameters, PointParameters
+from fastdp.points.phdstream import PointMachine, PointPublisher, PointState, in_halves
 from fastdp.record import PartOf, Real, constructor, parameter, record
-from fastdp.spatial import decomposition
-from fastdp.spatial.decomposition import Tree, check_codes
-from fastdp.spatial.domains import CellParameters, PointParameters
-from fastdp.spatial.phdstream import PointMachine, PointState, SpatialPublisher, in_halves
 from fastdp.state.codec import expect
 
 
@@ -160,7 +160,7 @@ class FixedTreeMachine(OfflineMachine):
             check_rows(self.counter, state.rows)
 
 
-class _Baseline(SpatialPublisher[BaselineState]):
+class _Baseline(PointPublisher[BaselineState]):
     """A baseline with the threshold of :class:`fastdp.PHDStream`."""
 
     threshold: float

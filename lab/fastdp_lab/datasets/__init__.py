@@ -2,7 +2,7 @@
 
 from fastdp.cli.demo_command import dns_like_day
 from fastdp_lab.datasets.catalogue import CATALOGUE, TABLE1, Entry, fetch, parse
-from fastdp_lab.datasets.files import SpatialStream, cut_events, load_circles, load_gowalla, load_pickups
+from fastdp_lab.datasets.files import PointStream, cut_events, load_circles, load_gowalla, load_pickups
 from fastdp_lab.datasets.synthetic import (
     concentric_circles,
     extend_by_reflection,
@@ -17,7 +17,7 @@ __all__ = [
     "CATALOGUE",
     "TABLE1",
     "Entry",
-    "SpatialStream",
+    "PointStream",
     "concentric_circles",
     "cut_events",
     "dns_like_day",

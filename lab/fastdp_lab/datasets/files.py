@@ -32,7 +32,7 @@ from fastdp.data.column import entry_at
 from fastdp.data.readers import Columns, import_pyarrow, read_events, read_table
 from fastdp.errors import DataError, ParameterError
 from fastdp.kinds import Array, Floats, Integers
-from fastdp.spatial.domains import as_box, as_corners, as_points
+from fastdp.points.domains import as_box, as_corners, as_points
 
 #: Columns of numbers, in file order.
 Table = dict[str, Floats]
@@ -56,7 +56,7 @@ def load_gowalla(
     period: float | None = None,
     initial: float = 0.0,
     box: tuple[ArrayLike, ArrayLike] = EARTH,
-) -> SpatialStream:
+) -> PointStream:
     """Gowalla check-ins (PHDStream section 5.1 and Appendix G).
 
     Parameters
@@ -69,7 +69,7 @@ def load_gowalla(
         lifetime ends after the last check-in stays.
     batch, period, initial, box
         See the module.  The paper: a day, about 200,000 points; for its initialisation times after 100 or 150 days
-        call :meth:`SpatialStream.starting_at`.
+        call :meth:`PointStream.starting_at`.
     """
     moments, places = _in_box(*_read_all([path], SNAP), box)
     name, cancels = "Gowalla", np.full(moments.size, -1)
@@ -86,7 +86,7 @@ def load_pickups(
     period: float | None = None,
     initial: float = 0.0,
     box: tuple[ArrayLike, ArrayLike] = NEW_YORK,
-) -> SpatialStream:
+) -> PointStream:
     """Pickups of New York taxis or hired cars: places and times where rides begin (section 5.1).
 
     Parameters
@@ -109,7 +109,7 @@ def load_pickups(
 @validation.plain
 def load_circles(
     path: str | Path, *, batch: int | None = 500, initial: float = 0.1, box: tuple[ArrayLike, ArrayLike] = CIRCLES
-) -> SpatialStream:
+) -> PointStream:
     """Concentric circles from a file, as the paper's authors published them.
 
     Parameters
@@ -231,7 +231,7 @@ def check_ins(path: Path) -> Table:
 
 
 @dataclass(frozen=True)
-class SpatialStream:
+class PointStream:
     """Events (additions and removals of points) in order, and where the batches begin.
 
     Made by :func:`cut_events`.
@@ -261,7 +261,7 @@ class SpatialStream:
     cuts: Integers
 
     def __repr__(self) -> str:
-        return f"SpatialStream({self.name!r}: {len(self.points)} events, {self.n_steps} batches)"
+        return f"PointStream({self.name!r}: {len(self.points)} events, {self.n_steps} batches)"
 
     @property
     def n_steps(self) -> int:
@@ -291,7 +291,7 @@ class SpatialStream:
         there[cancels[~there]] = False
         return self.points[: self.cuts[t]][there]
 
-    def starting_at(self, t: int) -> SpatialStream:
+    def starting_at(self, t: int) -> PointStream:
         """The same events, with the first t batches in the initial set: the paper's initialisation time."""
         t = validation.integer("t", t, 0, self.n_steps)
         return replace(self, cuts=self.cuts[t:])
@@ -309,7 +309,7 @@ def cut_events(
     period: float | None = None,
     origin: float | None = None,
     initial: float = 0.0,
-) -> SpatialStream:
+) -> PointStream:
     """Cut events into an initial set and batches.
 
     Parameters
@@ -321,7 +321,7 @@ def cut_events(
     points : array-like[n, d]
         The point of each event, in order.
     cancels, times : array-like[n], optional
-        See :class:`SpatialStream`; by default all events are additions, and times the events' numbers.
+        See :class:`PointStream`; by default all events are additions, and times the events' numbers.
     batch, period, initial
         See the module.
     origin : float, optional
@@ -341,7 +341,7 @@ def cut_events(
     moments = np.arange(n, dtype=np.float64) if times is None else _converted(times, np.float64)
     if moments.shape != (n,) or not np.all(np.isfinite(moments)) or np.any(np.diff(moments) < 0):
         raise DataError(f"times of {name}: expected {n} finite numbers that do not descend")
-    return SpatialStream(name, low, high, table, taken, moments, Cuts(batch, period, initial).of(moments, origin))
+    return PointStream(name, low, high, table, taken, moments, Cuts(batch, period, initial).of(moments, origin))
 
 
 def _converted(values: ArrayLike, dtype: type[Any]) -> Array:

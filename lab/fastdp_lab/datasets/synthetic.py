@@ -15,10 +15,10 @@ from fastdp import validation
 from fastdp.data.column import as_column
 from fastdp.errors import DataError
 from fastdp.kinds import Floats, Integers
-from fastdp.spatial import Network
-from fastdp.spatial.maps import load
+from fastdp.points import Network
+from fastdp.points.maps import load
 from fastdp_lab.datasets.catalogue import TABLE1, Row
-from fastdp_lab.datasets.files import DAY, EARTH, NEW_YORK, SpatialStream, cut_events, seeded, with_removals
+from fastdp_lab.datasets.files import DAY, EARTH, NEW_YORK, PointStream, cut_events, seeded, with_removals
 
 ORDERS = ("iid", "diurnal", "bursty", "drifting")
 #: DNS was recorded for 14 days.
@@ -159,7 +159,7 @@ _REGIONS = (
 @validation.plain
 def concentric_circles(
     n_points: int = 50_000, *, deletion: bool = True, batch: int = 500, initial: float = 0.1, seed: int | None = None
-) -> SpatialStream:
+) -> PointStream:
     """Points on two circles around (0, 0) with radii 1 and 0.667, in the square from -1.25 to 1.25.
 
     Radii, spread and order are the published code's, whose data set has 50,000 points (PHDStream section 5.1, Figure
@@ -203,7 +203,7 @@ def _ring(radius: float, count: int, generator: np.random.Generator) -> Floats:
 
 def made_up_pickups(
     n_points: int = 100_000, *, days: int = 31, period: float = DAY / 4, initial: float = 0.0, seed: int | None = None
-) -> SpatialStream:
+) -> PointStream:
     """Pickups at places of a city, as New York's taxis have them: many in a long island, few around it.
 
     Parameters
@@ -236,7 +236,7 @@ def made_up_check_ins(
     period: float = DAY,
     initial: float = 0.0,
     seed: int | None = None,
-) -> SpatialStream:
+) -> PointStream:
     """Check-ins in cities around the world, as Gowalla's: ever more of them, in ever more cities.
 
     Parameters

@@ -20,10 +20,10 @@ from msgspec import Meta
 from fastdp import Key, validation
 from fastdp.errors import DataError, ParameterError
 from fastdp.kinds import Floats, Json
-from fastdp.spatial import Box, Domain, Network
-from fastdp.spatial.maps import read_domain
+from fastdp.points import Box, Domain, Network
+from fastdp.points.maps import read_domain
 from fastdp_lab import datasets, queries
-from fastdp_lab.datasets import SpatialStream, catalogue
+from fastdp_lab.datasets import PointStream, catalogue
 from fastdp_lab.datasets.files import CIRCLES, EARTH, NEW_YORK
 from fastdp_lab.queries import PAPER_SETS, BoxQueries, PointIndex, random_boxes
 from fastdp_lab.sweeps.study import (
@@ -50,7 +50,7 @@ KEYS: tuple[str, ...] = ()
 CLASSES = tuple(name for name, *_ in PAPER_SETS)
 
 
-def _maker(make: Callable[..., SpatialStream], box: Corners) -> Maker:
+def _maker(make: Callable[..., PointStream], box: Corners) -> Maker:
     """Synthetic streams have seed 7 unless the table has one."""
     seed = {"seed": 7} if "seed" in inspect.signature(make).parameters else {}
     return Maker(make, lambda parameters: {"box": box, "parameters": {**seed, **parameters}})
@@ -111,7 +111,7 @@ class PointSet(DataSet):
         return Points(self, confined(stream, domain), domain, digest)
 
 
-def confined(stream: SpatialStream, domain: Domain) -> SpatialStream:
+def confined(stream: PointStream, domain: Domain) -> PointStream:
     """The events within a public domain; on a network points move to the nearest line if there is one near.
 
     Each event is treated on its own, so that streams that differ in one event still do.
@@ -247,7 +247,7 @@ class Points:
     """The events, the domain that contains them and the digest of its file; safe for threads."""
 
     data_set: PointSet
-    stream: SpatialStream
+    stream: PointStream
     domain: Domain
     domain_digest: str
 

@@ -15,10 +15,10 @@ from fastdp import PAK, Adaptive, AdaptivePHDStream, Key, PHDStream, Release, St
 from fastdp.errors import ParameterError
 from fastdp.kinds import Floats, Indices, Json
 from fastdp.perturbers import Blocks
+from fastdp.points import Domain
+from fastdp.points.phdstream import NAMED_COUNTERS
 from fastdp.record import values_of
 from fastdp.smoothers import Smoother
-from fastdp.spatial import Domain
-from fastdp.spatial.phdstream import NAMED_COUNTERS
 from fastdp.streams import METHODS
 from fastdp.streams.parameters import StreamParameters
 from fastdp.thresholds import Fixed
@@ -256,7 +256,7 @@ SYSTEMS: dict[str, System] = {
 }
 
 
-def _spatial(make: Make, domain: Domain, epsilon: float, **parameters: Any) -> Callable[[Key], Any]:
+def _points(make: Make, domain: Domain, epsilon: float, **parameters: Any) -> Callable[[Key], Any]:
     """A publisher of points at its beginning, by the key; counters are names, or tables with theirs at ``part``."""
     arguments = build_parts(parameters)
     if isinstance(arguments.get("counter"), str):
@@ -273,11 +273,11 @@ def _spatial(make: Make, domain: Domain, epsilon: float, **parameters: Any) -> C
 _OFFLINE = parameter_names(OfflineOnStream)
 #: Systems of points by their name in a specification; add others here.
 SPATIAL_SYSTEMS: dict[str, System] = {
-    "phdstream": System(partial(_spatial, PHDStream), parameter_names(PHDStream, "sensitivity")),
+    "phdstream": System(partial(_points, PHDStream), parameter_names(PHDStream, "sensitivity")),
     "adaptive_phdstream": System(
-        partial(_spatial, AdaptivePHDStream), parameter_names(AdaptivePHDStream, "sensitivity")
+        partial(_points, AdaptivePHDStream), parameter_names(AdaptivePHDStream, "sensitivity")
     ),
-    "offline_on_stream": System(partial(_spatial, OfflineOnStream), _OFFLINE, merges=True),
-    "offline_on_batch": System(partial(_spatial, OfflineOnBatch), _OFFLINE),
-    "fixed_tree": System(partial(_spatial, FixedTree), (*_OFFLINE, "counter")),
+    "offline_on_stream": System(partial(_points, OfflineOnStream), _OFFLINE, merges=True),
+    "offline_on_batch": System(partial(_points, OfflineOnBatch), _OFFLINE),
+    "fixed_tree": System(partial(_points, FixedTree), (*_OFFLINE, "counter")),
 }

@@ -22,10 +22,10 @@ from fastdp import AdaptivePHDStream, Key, PHDStream
 from fastdp.counters import BinaryTree, Block, Counter, RunningCounts, SelectiveCounting, Simple
 from fastdp.kinds import Floats, Integers, Json
 from fastdp.noise.words import Purpose, StreamId
-from fastdp.spatial import Box, PrivTree
-from fastdp.spatial.decomposition import Tree
-from fastdp.spatial.domains import CellParameters, encode
-from fastdp.spatial.phdstream import LEVEL
+from fastdp.points import Box, PrivTree
+from fastdp.points.decomposition import Tree
+from fastdp.points.domains import CellParameters, encode
+from fastdp.points.phdstream import LEVEL
 from fastdp_lab.audit.catalogue import Coin
 from fastdp_lab.audit.couplings import check
 from fastdp_lab.audit.couplings.check import (

@@ -19,8 +19,8 @@ from fastdp.kinds import Array, Floats, Integers, Json
 from fastdp.noise import sampler
 from fastdp.noise.key import Key
 from fastdp.noise.words import Purpose, StreamId
+from fastdp.points.domains import CellParameters, Corners, measures
 from fastdp.record import values_of
-from fastdp.spatial.domains import CellParameters, Corners, measures
 from fastdp.state import codec
 from fastdp.state.codec import expect
 from fastdp_kernels.points import cell_codes, privtree, tree_maps

@@ -17,11 +17,11 @@ from fastdp.guarantee import Guarantee, sequential
 from fastdp.kinds import Floats, Integers, Values
 from fastdp.noise.binding import step_key
 from fastdp.noise.key import Key
+from fastdp.points import decomposition
+from fastdp.points.decomposition import Tree
+from fastdp.points.domains import Box, CellParameters, Domain, Outside, PointParameters, as_points
 from fastdp.record import Real, constructor, parameter, record, values_of
 from fastdp.releases.intervals import MODEL_WIDTH, checked_confidence, wider_quantile
-from fastdp.spatial import decomposition
-from fastdp.spatial.decomposition import Tree
-from fastdp.spatial.domains import Box, CellParameters, Domain, Outside, PointParameters, as_points
 from fastdp.state.machine import CallGuard, single_caller
 from fastdp_kernels.points import box_queries, cell_codes
 

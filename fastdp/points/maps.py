@@ -20,8 +20,8 @@ from fastdp import validation
 from fastdp._lazy import imported
 from fastdp.errors import DataError, ParameterError
 from fastdp.kinds import Floats, Integers, Json, Values
+from fastdp.points.domains import Corners, Domain, as_boxes, as_points
 from fastdp.record import values_of
-from fastdp.spatial.domains import Corners, Domain, as_boxes, as_points
 from fastdp.state import codec
 from fastdp.validation import refusal
 

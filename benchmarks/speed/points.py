@@ -4,18 +4,18 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
-from benchmarks.accuracy.spatial import DEPTH
+from benchmarks.accuracy.points import DEPTH
 from benchmarks.speed.measure import Group, Task
 from fastdp import PHDStream
-from fastdp.spatial import Box
-from fastdp_lab.datasets import SpatialStream, load_circles
+from fastdp.points import Box
+from fastdp_lab.datasets import PointStream, load_circles
 
 #: The authors' circles with deletion, in the folder of real streams.
 CIRCLES = "motion_circles_synthetic.csv.gz"
 RUNS = 10
 
 
-def whole_run(stream: SpatialStream) -> PHDStream:
+def whole_run(stream: PointStream) -> PHDStream:
     """All batches of a stream, the initial set first."""
     system = PHDStream(Box(stream.lower, stream.upper), 1.0, max_depth=DEPTH, seed=0)
     for added, removed in [(stream.initial, None), *stream.batches]:

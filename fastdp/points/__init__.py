@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from fastdp._lazy import lazy_names
 
 if TYPE_CHECKING:
-    from fastdp.spatial.domains import Box, Domain
-    from fastdp.spatial.maps import Network, Polygons, write_points
-    from fastdp.spatial.released_tree import PrivTree, ReleasedTree
+    from fastdp.points.domains import Box, Domain
+    from fastdp.points.maps import Network, Polygons, write_points
+    from fastdp.points.released_tree import PrivTree, ReleasedTree
 
 __all__ = [
     "Box",
@@ -23,9 +23,9 @@ __all__ = [
 
 
 _HOMES = {
-    "fastdp.spatial.domains": ("Box", "Domain"),
-    "fastdp.spatial.maps": ("Network", "Polygons", "write_points"),
-    "fastdp.spatial.released_tree": ("PrivTree", "ReleasedTree"),
+    "fastdp.points.domains": ("Box", "Domain"),
+    "fastdp.points.maps": ("Network", "Polygons", "write_points"),
+    "fastdp.points.released_tree": ("PrivTree", "ReleasedTree"),
 }
 
 if not TYPE_CHECKING:

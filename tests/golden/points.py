@@ -50,7 +50,7 @@ def advanced(publisher: Any) -> Iterator[Any]:
 
 
 def _box(dimension: int) -> Any:
-    return public("spatial.Box")([0.0] * dimension, [1.0] * dimension)
+    return public("points.Box")([0.0] * dimension, [1.0] * dimension)
 
 
 def _make(name: str, *arguments: Any, dimension: int = 2, **options: Any) -> Make:
@@ -87,13 +87,13 @@ def _geographic(domain: str) -> Any:
 
     if domain == "polygons":
         shapes = [shapely.Point(0.3, 0.3).buffer(0.3, quad_segs=20), shapely.Point(0.7, 0.7).buffer(0.25)]
-        return public("spatial.Polygons")(shapes, geographic=True)
+        return public("points.Polygons")(shapes, geographic=True)
     lines = [shapely.LineString(line) for line in ([(0, 0), (0.4, 0.7), (1, 1)], [(0, 1), (1, 0.1)])]
-    return public("spatial.Network")(lines, tolerance=2.0)
+    return public("points.Network")(lines, tolerance=2.0)
 
 
 def _fit(folder: Path, secret: dict[str, Any], **options: Any) -> Iterator[Any]:
-    found = public("spatial.PrivTree")(_box(2), 4.0, **options, **secret).fit(PLANE)
+    found = public("points.PrivTree")(_box(2), 4.0, **options, **secret).fit(PLANE)
     yield from tree(found)
     yield from (found.sample(5), found.count(*BOXES))
 

@@ -10,8 +10,8 @@ import pytest
 from scipy import stats
 
 from fastdp.errors import DataError, ParameterError, StateError
-from fastdp.spatial import Box, PrivTree, ReleasedTree, decomposition
-from fastdp.spatial.phdstream import PHDStream
+from fastdp.points import Box, PrivTree, ReleasedTree, decomposition
+from fastdp.points.phdstream import PHDStream
 from fastdp_lab.queries import paper_queries, random_boxes
 from tests import stat
 from tests.domains import HalfBox, Plain

@@ -1,4 +1,4 @@
-"""Data sets: made-up values, spatial streams true to a list kept by hand, and files in every accepted form."""
+"""Data sets: made-up values, points streams true to a list kept by hand, and files in every accepted form."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from fastdp.errors import DataError, FastDPError, ParameterError
 from fastdp_lab.datasets import (
     CATALOGUE,
     TABLE1,
-    SpatialStream,
+    PointStream,
     catalogue,
     concentric_circles,
     cut_events,
@@ -37,7 +37,7 @@ from fastdp_lab.datasets import (
 )
 
 
-def keep_by_hand(stream: SpatialStream) -> None:
+def keep_by_hand(stream: PointStream) -> None:
     """Play the batches on a plain list of points and compare with ``present``."""
     there = sorted(map(tuple, stream.initial.tolist()))
     for t, (added, removed) in enumerate(stream.batches, start=1):

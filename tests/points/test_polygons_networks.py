@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from fastdp.errors import ParameterError
-from fastdp.spatial import Network, Polygons, write_points
-from fastdp.spatial.maps import EARTH_RADIUS, draw_pieces
+from fastdp.points import Network, Polygons, write_points
+from fastdp.points.maps import EARTH_RADIUS, draw_pieces
 from tests import stat
 
 shapely = pytest.importorskip("shapely", reason="the extra 'geo' (shapely, geopandas) is not installed")

@@ -31,13 +31,13 @@ from fastdp.noise import sampler
 from fastdp.noise.binding import check_chain, step_key
 from fastdp.noise.key import Key
 from fastdp.noise.words import Purpose, StreamId
+from fastdp.points import decomposition
+from fastdp.points.decomposition import KEPT, MAX_COUNT, RELEASED, KeptTree, Tree, describe_tree, restore_tree
+from fastdp.points.domains import Box, CellParameters, Domain, Outside, PointParameters
+from fastdp.points.maps import Network, Polygons
+from fastdp.points.released_tree import Counts, ReleasedTree
 from fastdp.record import Choice, Kind, Real, Whole, constructor, parameter, record, values_of
 from fastdp.releases.intervals import laplace_variance
-from fastdp.spatial import decomposition
-from fastdp.spatial.decomposition import KEPT, MAX_COUNT, RELEASED, KeptTree, Tree, describe_tree, restore_tree
-from fastdp.spatial.domains import Box, CellParameters, Domain, Outside, PointParameters
-from fastdp.spatial.maps import Network, Polygons
-from fastdp.spatial.released_tree import Counts, ReleasedTree
 from fastdp.state import codec
 from fastdp.state.codec import expect
 from fastdp.state.driver import Publisher
@@ -195,7 +195,7 @@ class PointMachine(Machine[S], Generic[S]):
         return state
 
 
-class SpatialPublisher(Publisher[S]):
+class PointPublisher(Publisher[S]):
     """Publisher of points, with its parameters as attributes."""
 
     _machine: PointMachine[S]
@@ -402,13 +402,13 @@ class PHDMachine(PointParameters, PointMachine[PHDState]):
                 raise ValueError("a number of counts out of range")
 
 
-class PHDStream(SpatialPublisher[PHDState]):
+class PHDStream(PointPublisher[PHDState]):
     """Releases a synthetic version of a changing set of points after every batch of additions and removals.
 
     Parameters
     ----------
     domain : Domain
-        The public region, such as ``fastdp.spatial.Box(lower, upper)``.
+        The public region, such as ``fastdp.points.Box(lower, upper)``.
     epsilon : float
         Privacy loss of all releases for ``sensitivity`` events.
     counter : str or Counter
@@ -447,7 +447,7 @@ class PHDStream(SpatialPublisher[PHDState]):
     Examples
     --------
     >>> import numpy as np, fastdp
-    >>> domain = fastdp.spatial.Box((0, 0), (1, 1))
+    >>> domain = fastdp.points.Box((0, 0), (1, 1))
     >>> stream = fastdp.PHDStream(domain, epsilon=1.0, seed=1)
     >>> points = np.random.default_rng(1).random((1000, 2)) / 2
     >>> synthetic = stream.step(points, np.empty((0, 2)))  # added, removed

@@ -17,18 +17,16 @@ from fastdp.kinds import Floats, Integers, Json
 from fastdp.noise import sampler
 from fastdp.noise.key import Key
 from fastdp.noise.words import Purpose, StreamId
-from fastdp.record import Flag, Real, Whole, constructor, parameter, record, values_of
-from fastdp.releases.intervals import laplace_variance
-from fastdp.spatial import decomposition
-from fastdp.spatial.decomposition import COUNTED, MAX_COUNT, KeptTree, Tree, check_codes
-from fastdp.spatial.domains import CellParameters, PointParameters
-from fastdp.spatial.phdstream import (
+from fastdp.points import decomposition
+from fastdp.points.decomposition import COUNTED, MAX_COUNT, KeptTree, Tree, check_codes
+from fastdp.points.domains import CellParameters, PointParameters
+from fastdp.points.phdstream import (
     COUNTER,
     MAX_EVENTS,
     MAX_SHARE,
     PointMachine,
+    PointPublisher,
     PointState,
-    SpatialPublisher,
     TotalCount,
     TotalCounter,
     cells_and_counts,
@@ -36,6 +34,8 @@ from fastdp.spatial.phdstream import (
     parts,
     split,
 )
+from fastdp.record import Flag, Real, Whole, constructor, parameter, record, values_of
+from fastdp.releases.intervals import laplace_variance
 from fastdp_kernels.points import adaptive_tree
 
 #: A cell is cut while its estimate exceeds so many standard deviations of its noise; the second if it was before.
@@ -413,7 +413,7 @@ class AdaptiveMachine(PointParameters, PointMachine[AdaptiveState]):
         return replace(state, tree=self._forecast(state, state.n_steps, state.total) if waits else state.counted)
 
 
-class AdaptivePHDStream(SpatialPublisher[AdaptiveState]):
+class AdaptivePHDStream(PointPublisher[AdaptiveState]):
     """Releases a synthetic version of a changing set of points, with less error than PHDStream where its shape lasts.
 
     PrivTree chooses the first cells.  Later ones follow from released counts, so that the counts get all of epsilon;
@@ -441,7 +441,7 @@ class AdaptivePHDStream(SpatialPublisher[AdaptiveState]):
     Examples
     --------
     >>> import numpy as np, fastdp
-    >>> domain = fastdp.spatial.Box((0, 0), (1, 1))
+    >>> domain = fastdp.points.Box((0, 0), (1, 1))
     >>> stream = fastdp.AdaptivePHDStream(domain, epsilon=1.0, seed=1)
     >>> points = np.random.default_rng(1).random((1000, 2))
     >>> stream.step(points, np.empty((0, 2))).shape[1]  # synthetic points

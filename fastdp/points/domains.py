@@ -288,7 +288,7 @@ def encode(plan: CellParameters, points: Floats) -> Integers:
 class PointParameters(Keyed, ABC):
     """Parameters of every mechanism on points; subclasses define the plan."""
 
-    domain: Domain = parameter(PartOf(Domain, "fastdp.spatial"))
+    domain: Domain = parameter(PartOf(Domain, "fastdp.points"))
     epsilon: float = parameter(Real(above=0.0))
     _: KW_ONLY
     max_depth: int = parameter(Whole(0, CODE_BITS), default=20)

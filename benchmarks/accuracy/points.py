@@ -13,10 +13,10 @@ import numpy as np
 from benchmarks.accuracy.published import ratio
 from benchmarks.shared import DATA, REFERENCE, Data, Floats, table
 from fastdp import AdaptivePHDStream, PHDStream
-from fastdp.spatial import Box
-from fastdp.spatial.phdstream import NAMED_COUNTERS
+from fastdp.points import Box
+from fastdp.points.phdstream import NAMED_COUNTERS
 from fastdp_lab.baselines import FixedTree, OfflineOnBatch, OfflineOnStream
-from fastdp_lab.datasets import SpatialStream, concentric_circles, load_circles, load_gowalla, load_pickups
+from fastdp_lab.datasets import PointStream, concentric_circles, load_circles, load_gowalla, load_pickups
 from fastdp_lab.datasets.files import DAY
 from fastdp_lab.queries import FLOOR, BoxQueries, PointIndex, paper_queries, relative_error
 
@@ -67,7 +67,7 @@ class Scene:
     """A stream, where its domain is, which queries are asked, and when."""
 
     name: str
-    stream: SpatialStream
+    stream: PointStream
     placement: str
     times: tuple[int, ...]
     reference: str = ""
@@ -107,7 +107,7 @@ def circles(data: Path) -> Scene:
     del data
     made = concentric_circles(50_000, deletion=False, seed=0)
     low, high = made.points.min(axis=0), made.points.max(axis=0)
-    stream = SpatialStream("circles", low, high, made.points, made.cancels, made.times, made.cuts)
+    stream = PointStream("circles", low, high, made.points, made.cancels, made.times, made.cuts)
     return Scene("circles", stream, "clipped", tuple(range(0, 91, 10)), "circles")
 
 
@@ -121,7 +121,7 @@ def gowalla(data: Path, *, deletion: bool = True) -> Scene:
     return Scene("Gowalla, 30-day deletion" if deletion else "Gowalla", stream, "inside", _ten_times(stream))
 
 
-def _ten_times(stream: SpatialStream) -> tuple[int, ...]:
+def _ten_times(stream: PointStream) -> tuple[int, ...]:
     return tuple(np.linspace(0, stream.n_steps, 11).astype(int).tolist())
 
 

@@ -13,8 +13,8 @@ from fastdp import AdaptivePHDStream
 from fastdp.counters import Simple
 from fastdp.noise import sampler
 from fastdp.noise.words import Purpose, StreamId
-from fastdp.spatial import Box, decomposition
-from fastdp.spatial.adaptive_phdstream import (
+from fastdp.points import Box, decomposition
+from fastdp.points.adaptive_phdstream import (
     PROMPT_STEPS,
     TRIAL_STEPS,
     CountParameters,
@@ -27,8 +27,8 @@ from tests.domains import HalfBox, Plain
 from tests.grid import exhaustive
 from tests.noise_values import bound_key, step_keys, unbound_key
 from tests.oracles import counts_alone, total_count
-from tests.spatial import streams
-from tests.spatial.streams import SQUARE, advanced, batches, check_interrupt, clustered, compare, noises, reference
+from tests.points import streams
+from tests.points.streams import SQUARE, advanced, batches, check_interrupt, clustered, compare, noises, reference
 
 
 def make(domain: Any = SQUARE, epsilon: float = 1.0, **options: Any) -> AdaptivePHDStream:

@@ -17,16 +17,16 @@ from fastdp.counters import BinaryTree, Block, Simple
 from fastdp.errors import DataError, ParameterError, StateError
 from fastdp.noise import sampler
 from fastdp.noise.key import repeating
+from fastdp.points import Box, PrivTree, decomposition, phdstream
+from fastdp.points.decomposition import PACKED_CAPACITY, Tree
 from fastdp.releases.intervals import MODEL_WIDTH, laplace_variance, wider_quantile
-from fastdp.spatial import Box, PrivTree, decomposition, phdstream
-from fastdp.spatial.decomposition import PACKED_CAPACITY, Tree
 from fastdp_lab.baselines import FixedTree
 from tests.domains import Plain
 from tests.grid import exhaustive
 from tests.noise_values import bound_key
 from tests.oracles import phdstream as oracle
 from tests.oracles import total_count
-from tests.spatial.streams import (
+from tests.points.streams import (
     KINDS,
     SQUARE,
     Half,

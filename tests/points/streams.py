@@ -13,8 +13,8 @@ from fastdp.errors import DataError
 from fastdp.noise import sampler
 from fastdp.noise.key import Key
 from fastdp.noise.words import Purpose, StreamId
-from fastdp.spatial import Box
-from fastdp.spatial.phdstream import LEVEL
+from fastdp.points import Box
+from fastdp.points.phdstream import LEVEL
 from tests.noise_values import step_keys
 from tests.oracles import phdstream as oracle
 

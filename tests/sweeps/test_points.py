@@ -12,18 +12,18 @@ from fastdp import PHDStream
 from fastdp.counters import Block
 from fastdp.errors import FastDPError
 from fastdp.noise.key import Key
-from fastdp.spatial import Box
+from fastdp.points import Box
 from fastdp_lab import sweeps
 from fastdp_lab.datasets import concentric_circles
 from fastdp_lab.sweeps.runner import check_data
 from fastdp_lab.sweeps.specification import parts, query_seed
 from fastdp_lab.sweeps.study import load_truth
-from tests.sweeps.conftest import SPATIAL, complaint
+from tests.sweeps.conftest import PLACES, complaint
 
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory) -> Path:
-    return sweeps.run(sweeps.from_table(SPATIAL), tmp_path_factory.mktemp("spatial") / "out")
+    return sweeps.run(sweeps.from_table(PLACES), tmp_path_factory.mktemp("places") / "out")
 
 
 def _files(folder: Path) -> None:
@@ -36,10 +36,10 @@ def _files(folder: Path) -> None:
     (folder / "circles.csv").write_text("x,y,move\n1.0,0.5,1\n0.5,0.5,1\n1.0,0.5,-1\n0.1,0.1,1\n")
 
 
-def test_files_are_read_by_the_loaders(spatial, tmp_path) -> None:
+def test_files_are_read_by_the_loaders(places, tmp_path) -> None:
     _files(tmp_path)
     box = {"left": -74.2, "bottom": 40.5, "right": -73.7, "top": 41.0}
-    spatial["datasets"] = [
+    places["datasets"] = [
         {"name": "rides", "file": "rides.csv", "format": "pickups", "period": 86_400.0, "initial": 0.1},
         {"name": "own box", "file": "rides.csv", "format": "pickups", "batch": 100, "box": box},
         {
@@ -53,9 +53,9 @@ def test_files_are_read_by_the_loaders(spatial, tmp_path) -> None:
         },
         {"name": "moves", "file": "circles.csv", "format": "circles", "batch": 2, "initial": 0.0},
     ]
-    del spatial["workloads"][1]
-    spatial["repetitions"], spatial["epsilons"] = 1, [1.0]
-    found = sweeps.from_table(spatial)
+    del places["workloads"][1]
+    places["repetitions"], places["epsilons"] = 1, [1.0]
+    found = sweeps.from_table(places)
     data = check_data(found, tmp_path)
     assert [each["events"] for each in data.values()] == [400, 400, 776, 776, 4]
     assert data["stays, start=2"]["batches"] == data["stays, start=4"]["batches"] + 2
@@ -64,24 +64,24 @@ def test_files_are_read_by_the_loaders(spatial, tmp_path) -> None:
     assert not table["error"].notna().any()
     boxes = table[table["workload"] == "boxes"]
     assert boxes[boxes["dataset"] == "stays, start=4"]["time"].min() == 4.0
-    assert complaint(spatial, tmp_path / "no").startswith("rides: no such file")
-    del spatial["datasets"][0]["period"]
-    assert complaint(spatial, tmp_path).startswith("datasets[0].batch, every = None, None: expected exactly one")
+    assert complaint(places, tmp_path / "no").startswith("rides: no such file")
+    del places["datasets"][0]["period"]
+    assert complaint(places, tmp_path).startswith("datasets[0].batch, every = None, None: expected exactly one")
 
 
-def test_domains_that_are_no_box(spatial, tmp_path) -> None:
+def test_domains_that_are_no_box(places, tmp_path) -> None:
     """Pickups on made-up streets, and circles on land that is read from GeoJSON."""
     pytest.importorskip("shapely", reason="the extra 'geo' (shapely) is not installed")
     land = '{"type": "Polygon", "coordinates": [[[-1.2, -1.2], [1.2, -1.2], [0.3, 1.1], [-1.2, -1.2]]]}'
     (tmp_path / "land.geojson").write_text(land)
-    circles = {**spatial["datasets"][0], "name": "land", "domain": "land.geojson", "deletion": True}
-    spatial["datasets"] = [
+    circles = {**places["datasets"][0], "name": "land", "domain": "land.geojson", "deletion": True}
+    places["datasets"] = [
         circles,
         {"name": "streets", "generator": "pickups", "n_points": 500, "days": 2, "domain": "streets", "start": 4},
     ]
-    spatial["repetitions"], spatial["epsilons"] = 1, [1.0]
-    del spatial["workloads"][1]
-    found = sweeps.from_table(spatial)
+    places["repetitions"], places["epsilons"] = 1, [1.0]
+    del places["workloads"][1]
+    found = sweeps.from_table(places)
     data = check_data(found, tmp_path)
     on_land, on_streets = (load_truth(each, tmp_path) for each in found.datasets)
     assert data["land"]["box"] == [[-1.2, -1.2], [1.2, 1.1]]
@@ -103,14 +103,14 @@ def test_domains_that_are_no_box(spatial, tmp_path) -> None:
     with pytest.raises(FastDPError, match="the data sets have changed"):
         sweeps.run(found, folder, data=tmp_path)
     (tmp_path / "land.geojson").write_text("{")
-    assert complaint(spatial, tmp_path).startswith(f"domain {tmp_path / 'land.geojson'}: not readable as GeoJSON")
+    assert complaint(places, tmp_path).startswith(f"domain {tmp_path / 'land.geojson'}: not readable as GeoJSON")
     circles["domain"] = "sea.geojson"
-    assert complaint(spatial, tmp_path).startswith(f"domain {tmp_path / 'sea.geojson'}: cannot be read (No such")
+    assert complaint(places, tmp_path).startswith(f"domain {tmp_path / 'sea.geojson'}: cannot be read (No such")
 
 
 def test_numbers_are_those_of_the_publisher_under_the_cell_s_key(finished) -> None:
     """By hand: the stream, the boxes, the noise, and the formulas of section 5.4."""
-    found, table = sweeps.from_table(SPATIAL), sweeps.load(finished)
+    found, table = sweeps.from_table(PLACES), sweeps.load(finished)
     root = Key.from_seed(3)
     block = {"part": "Block", "size": 4}
     numbered = ((part.first + k, *cell) for part in parts(found) for k, cell in enumerate(part.cells))
