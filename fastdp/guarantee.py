@@ -394,21 +394,19 @@ class Guaranteed(Protocol):
     """A publisher or plan that states its guarantee."""
 
     @property
-    def guarantee(self) -> Guarantee:
-        """Guarantee of everything that this publisher or plan releases."""
+    def guarantee(self) -> Guarantee: ...
 
 
 class Account(Protocol):
-    """Place where releases are recorded before they happen: :class:`fastdp.Ledger`."""
+    """What releases need of a :class:`fastdp.Ledger`."""
 
     def reserve(
         self, guarantee: Guarantee | Guaranteed, *, stream: str, part: str | None = None, mechanism: object = None
-    ) -> AbstractContextManager[object]:
-        """Budget set aside for the release in the block; BudgetError beyond a limit."""
+    ) -> AbstractContextManager[object]: ...
 
 
 def check_charge(ledger: Account | None, stream: str | None, part: str | None = None) -> None:
-    """ParameterError for no ledger, for one without `stream`, or for `part` without a ledger."""
+    """ParameterError for a ledger without `stream`, or `part` without one."""
     if ledger is None:
         if part is not None:
             raise validation.refusal("part", part, "None without a ledger")

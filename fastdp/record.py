@@ -248,13 +248,13 @@ def constructor(
 
 
 def put(made: object, **fields: object) -> None:
-    """Store `fields` of a frozen dataclass; while it is made alone, in ``_check`` or ``__post_init__``."""
+    """Store `fields` of a frozen dataclass that is being made."""
     for name, value in fields.items():
         object.__setattr__(made, name, value)
 
 
 def values_of(made: object, *names: str) -> Json:
-    """Fields of a dataclass by name, unchanged; or the attributes `names` of any object."""
+    """Fields of a dataclass by name, or these attributes, unchanged."""
     return {name: getattr(made, name) for name in names or _names(cast("type", type(made)))}
 
 

@@ -47,22 +47,20 @@ class Counter(Protocol):
 
 @runtime_checkable
 class CheckedCounter(Protocol):
-    """Counter that validates rows from a file."""
+    """Counter that refuses rows which no steps lead to, by ValueError."""
 
-    def check(self, state: Integers) -> None:
-        """ValueError for rows that no steps can lead to."""
+    def check(self, state: Integers) -> None: ...
 
 
 @runtime_checkable
 class OpenCounter(Protocol):
-    """Counter that knows the variance of its sums."""
+    """Counter that knows the number of draws in a sum."""
 
-    def open_draws(self, steps: int) -> int:
-        """Number of draws in a sum released after so many steps."""
+    def open_draws(self, steps: int) -> int: ...
 
 
 def check_rows(counter: Counter, state: Integers) -> None:
-    """ValueError for rows, int64[n, width], of a state file that `counter` refuses, if it has ``check(state)``."""
+    """ValueError for rows, int64[n, width], of a state file that `counter` refuses."""
     if isinstance(counter, CheckedCounter):
         counter.check(state)
 

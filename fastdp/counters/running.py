@@ -54,15 +54,13 @@ def as_increments(values: Values, size: int) -> Integers:
 
 @dataclass(frozen=True)
 class CountState:
-    """State of running sums after ``n_seen`` steps, last ``released``.
-
-    ``rows``, int64[size, width], the counters', and ``chain``, a hash of the input to which noise is bound, are
-    secret.
-    """
+    """State of running sums after ``n_seen`` steps, last ``released``."""
 
     n_seen: int
+    #: The counters', int64[size, width].  Secret.
     rows: Integers = field(repr=False)
     released: Integers = field(repr=False)
+    #: Hash of the input, to which noise is bound.  Secret.
     chain: str = field(repr=False)
 
 

@@ -378,7 +378,7 @@ Distribution = LaplaceDistribution | GaussianDistribution
 def noise_distribution(noise: NoiseName, theta_steps: int, levels: int, loss: float) -> Distribution:
     """Distribution for an integer that a unit changes by `theta_steps` on `levels` levels.
 
-    `loss` is epsilon of Laplace noise, and sqrt(2 rho) of Gaussian noise.
+    `loss` is epsilon, or sqrt(2 rho) of Gaussian noise.
     """
     if noise == "laplace":
         return laplace_distribution(Fraction(theta_steps * levels) / Fraction(loss))

@@ -63,14 +63,14 @@ class Purpose(IntEnum):
 
 
 class StreamId(NamedTuple):
-    """Name of an independent stream of words under a key.
-
-    `level` (8 bits) of a tree; `number` (40 bits) of tree, task or counter; `refinement` k (8 bits): further words k.
-    """
+    """Name of an independent stream of words under a key."""
 
     purpose: Purpose
+    #: Of a tree, 8 bits.
     level: int = 0
+    #: Of a tree, task or counter, 40 bits.
     number: int = 0
+    #: k: these are the further words k, 8 bits.
     refinement: int = 0
 
     def pack(self) -> int:

@@ -122,8 +122,7 @@ class NamedNoise(Protocol):
     """Perturber that names its noise."""
 
     @property
-    def noise(self) -> NoiseName:
-        """Distribution of a draw: "laplace" or "gaussian"."""
+    def noise(self) -> NoiseName: ...
 
 
 @runtime_checkable
@@ -131,49 +130,38 @@ class Tree(Protocol):
     """Perturber whose nodes have `fan_out` children each."""
 
     @property
-    def fan_out(self) -> int:
-        """Fan-out of the tree."""
+    def fan_out(self) -> int: ...
 
 
 @runtime_checkable
 class GroupPerturber(Protocol):
-    """Perturber whose sums move less than w values could together."""
+    """Perturber that knows the squared L2 sensitivity of consecutive values, in squares of one's."""
 
-    def group_square(self, plan: HierarchyShape, size: int) -> int | Fraction:
-        """Squared L2 sensitivity of `size` consecutive values, in squares of one's."""
+    def group_square(self, plan: HierarchyShape, size: int) -> int | Fraction: ...
 
 
 @runtime_checkable
 class NormalPerturber(Protocol):
-    """Perturber whose Gaussian noise is compared with normal noise, draw by draw."""
+    """Perturber that counts the draws which consecutive values move."""
 
-    def moved_draws(self, plan: HierarchyShape, size: int) -> int:
-        """Number of draws that `size` consecutive values move."""
+    def moved_draws(self, plan: HierarchyShape, size: int) -> int: ...
 
 
 @dataclass(frozen=True)
 class TreeRows:
-    """Inputs of the noise of one tree for each of many streams.
+    """Inputs of the noise of one tree for each of many streams."""
 
-    Attributes
-    ----------
-    plan, epsilon, key
-        As for :meth:`Perturber.leaf_noise`, of all streams.
-    theta_steps, streams, trees : int64[n]
-        Sensitivity, stream and tree number of each row.
-    needed : int
-        Number of leaves used.
-    nodes : bool
-        True for the noise of all nodes.
-    """
-
+    #: `plan`, `epsilon`, `key`: as for :meth:`Perturber.leaf_noise`, of all streams.
     plan: HierarchyShape
     epsilon: float
     key: Key
+    #: Sensitivity, stream and tree number of each row, int64[n].
     theta_steps: Integers
     streams: Integers
     trees: Integers
+    #: Number of leaves used.
     needed: int
+    #: True for the noise of all nodes.
     nodes: bool = False
 
     def words(self, pieces: Sequence[tuple[StreamId, int]]) -> RowWords:

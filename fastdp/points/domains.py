@@ -68,10 +68,9 @@ class Domain(Protocol):
 
 @runtime_checkable
 class ThinDomain(Protocol):
-    """Domain thinner than its tolerance, onto which points are moved."""
+    """Domain thinner than its tolerance, which moves points onto itself."""
 
-    def snap(self, points: Values) -> Floats:
-        """Nearest point of the domain to each point, independently: float64[n, d]."""
+    def snap(self, points: Values) -> Floats: ...
 
 
 class Box:

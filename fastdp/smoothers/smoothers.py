@@ -59,15 +59,14 @@ class RowSmoother(Protocol):
 
 @runtime_checkable
 class RepeatingSmoother(Protocol):
-    """Smoother that says whether its predictions are the released means themselves."""
+    """Smoother that says whether it predicts the released means themselves."""
 
     @property
-    def repeats_means(self) -> bool:
-        """True if they are, so that a pass need not ask it."""
+    def repeats_means(self) -> bool: ...
 
 
 def repeats_means(smoother: object) -> bool:
-    """True for a smoother that predicts each block by the mean of the one before."""
+    """True if a pass need not ask the smoother."""
     return isinstance(smoother, RepeatingSmoother) and smoother.repeats_means
 
 
@@ -90,7 +89,7 @@ class Recent:
 
     @property
     def repeats_means(self) -> bool:
-        """True if predictions are the released means themselves; a subclass may predict otherwise."""
+        """True, unless a subclass predicts otherwise."""
         return type(self) is Recent
 
     def start(self, first: float, theta: float) -> SmootherState:

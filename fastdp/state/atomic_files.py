@@ -184,7 +184,7 @@ def sync_folder(folder: Path) -> None:
 def atomic_file(target: Path, *, overwrite: bool, alone: bool = False) -> Iterator[BinaryIO]:
     """Yield a temporary file that replaces `target`, synced, when the block ends without an error.
 
-    `alone`: the caller holds the folder's lock, has removed leftovers and syncs the folder.  ParameterError as
+    `alone`: the caller locks, cleans and syncs the folder.  ParameterError as
     :func:`check_target`.
     """
     # A link stays a link: the file it points to is replaced.

@@ -29,7 +29,7 @@ Parts = Mapping[str, type]
 
 
 class NamedParts(Mapping[str, type]):
-    """Dataclasses among the public names of `packages`, each loaded when it is asked for, and `others`."""
+    """Dataclasses among public names of `packages`, loaded on use, and `others`."""
 
     def __init__(self, packages: Iterable[types.ModuleType], *others: type) -> None:
         self._homes = {name: package for package in packages for name in package.__all__}
@@ -141,10 +141,9 @@ def restore(kind: Any, described: JsonValue) -> Any:
 
 @typing.runtime_checkable
 class Described(typing.Protocol):
-    """Component that says its parameters, for ``from_description``."""
+    """Component with plain values for ``from_description``."""
 
-    def describe(self) -> Json:
-        """Plain values of the parameters, by name."""
+    def describe(self) -> Json: ...
 
 
 def describe_part(part: object, known: Parts) -> JsonValue:

@@ -29,30 +29,21 @@ DEFAULT_HOLDOUT = 65_536
 
 @dataclass(frozen=True)
 class ThresholdTask:
-    """Public inputs of a threshold's choice.
+    """Public inputs of a threshold's choice."""
 
-    Attributes
-    ----------
-    epsilon : float
-        Budget for the hold-out.
-    bound, resolution : float
-        B, and the grid step, in units of the input.
-    holdout : int
-        m, the number of values that choose theta.
-    max_range : int
-        r, the longest query.
-    publish_epsilon : float, optional
-        Budget of the noise; by default `epsilon`.
-    noise_constant : float, optional
-        K of :meth:`fastdp.perturbers.Perturber.noise_constant`.
-    """
-
+    #: Budget for the hold-out.
     epsilon: float
+    #: B, in units of the input.
     bound: float
+    #: m, the number of values that choose theta.
     holdout: int
+    #: r, the longest query.
     max_range: int
+    #: Grid step, in units of the input.
     resolution: float
+    #: Budget of the noise; by default `epsilon`.
     publish_epsilon: float | None = None
+    #: K of :meth:`fastdp.perturbers.Perturber.noise_constant`.
     noise_constant: float | None = None
 
     @property
