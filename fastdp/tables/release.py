@@ -364,7 +364,11 @@ class TableRelease:
                 choices.warn_of_dropped(row_numbers, plan.contributions, f"a larger rows=, or a per={shorter}")
         measured = release(budget, quantities, exact, self.key, span, keys, published)
         for name in clips:
-            choices.warn_of_noise(name, tails[name], measured[0])
+            # Where totals are measured too, cells may be small.
+            widest = min(
+                (each for each in measured if not each.quantities[0].counts), key=lambda each: each.steps.size
+            )
+            choices.warn_of_noise(name, tails[name], widest)
         found = plan.released(span, keys, measured, tails, simulated=self.key.simulated)
         selection, others = budget.key_rule() if plan.selects_cells else None, None
         if share := budget.helper("others"):
