@@ -6,6 +6,7 @@ divide the rest by weight; of a column's first come :data:`OF_COLUMN`, then its 
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -151,6 +152,14 @@ class Budget:
         alike, wanted = plan.first_sum(column) == "total", self.rows_above(column)
         losses = counting, choosing, tail, plan.noise
         return ColumnTask(own.ends, plan.contributions, wanted, *losses, alike, *public)
+
+    def check_sums(self) -> None:
+        """ParameterError for noise of a sum that cannot be drawn, however narrow the clip."""
+        for quantity, level in itertools.product(self.plan.quantities(), self.levels):
+            # Squares within a narrower clip may take all their bits.
+            most = 2**self.plan.square_bits if quantity.name == "square" else quantity.sensitivity
+            moved, loss = self.moved(quantity, level.each), self.of(quantity, level)
+            noise_distribution(self.plan.noise, most, moved, loss)
 
     def check_helpers(self) -> None:
         """ParameterError for a helper whose noise cannot be drawn."""

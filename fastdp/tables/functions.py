@@ -277,10 +277,11 @@ def make_plan(
             raise ParameterError(
                 f"rows = {plan.contributions}: {has}; expected at most {most}, because noise grows with rows"
             )
-    # Laws that cannot be drawn are refused before any row is read.
-    for quantity, level in itertools.product(plan.quantities(), plan.budget.levels):
-        plan.budget.distribution(quantity, level)
-    replace(plan, chosen_rows=MOST_ROWS).budget.check_helpers()
+    # Noise that cannot be drawn is refused before any row is read.
+    plan.budget.check_sums()
+    most = replace(plan, chosen_rows=MOST_ROWS)
+    most.budget.check_sums()
+    most.budget.check_helpers()
     return plan
 
 

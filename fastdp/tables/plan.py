@@ -38,8 +38,9 @@ MAX_CELLS = 2 * 10**8
 NOMINAL_ROWS = 20
 #: Most rows of a person that are chosen.
 MOST_ROWS = 10**6
-#: Bits of the largest square of a deviation, in steps of a square's resolution.
-SQUARE_BITS = 32
+#: Bits of the largest square of a deviation, in steps of a square's resolution, for up to :data:`FINE_ROWS` rows of a
+#: unit; of more rows the noise, which grows with them, needs no finer steps, and must fit.
+SQUARE_BITS, FINE_ROWS = 32, 32
 #: Ends of the clip by column.
 Clips = Mapping[str, tuple[float, float]]
 KeyRule = Literal["none", "given", "public", "private"]
@@ -211,6 +212,11 @@ class TablePlan:
         most = max(abs(column.low), abs(column.high))
         return make_grid(most, column.resolution, loss / self.contributions, 1, 1, 2).resolution
 
+    @property
+    def square_bits(self) -> int:
+        """Bits that the largest square of a deviation has at most."""
+        return SQUARE_BITS - max(0, (self.contributions // FINE_ROWS).bit_length())
+
     def quantities(self, clips: Clips | None = None) -> list[Quantity]:
         sums, counts = [], []
         for column in self.columns:
@@ -223,8 +229,7 @@ class TablePlan:
             # A chosen clip may be narrower than a step.
             high = max(high, low + 1)
             middle = (low + high) // 2
-            # So that squares stay below 2^32 or so.
-            shift = max(0, 2 * max(high - middle, middle - low).bit_length() - SQUARE_BITS)
+            shift = max(0, 2 * max(high - middle, middle - low).bit_length() - self.square_bits)
             steps = {"total": (0, grid), "deviation": (middle, grid), "square": (middle, grid**2 * 2.0**shift)}
             sums += [
                 Quantity(name, column.name, low, high, steps[name][0], grid, steps[name][1])

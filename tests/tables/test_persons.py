@@ -519,3 +519,21 @@ def test_rows_are_read_once_if_they_fit_into_memory(monkeypatch: pytest.MonkeyPa
     found = flat.counts(persons(False, {}), "at", "1d", by="k", keys="public", epsilon=1e6, seed=1).released
     assert found.cells("count").tolist() == [[N, N]]
     assert len(read) == (1 if held > 5_000 else 2)
+
+
+@few_rows
+@pytest.mark.parametrize("rows", [1000, 10**6])
+def test_noise_for_many_rows_of_a_person_can_be_drawn(rows: int) -> None:
+    columns = {name: np.arange(500) / 500 for name in "abcdef"}
+    frame = pd.DataFrame({"who": np.arange(500) % 5, **columns})
+    table = fastdp.aggregate(
+        frame,
+        dict.fromkeys(columns, "std"),
+        unit=fastdp.Person("who", rows=rows),
+        epsilon=1.0,
+        delta=1e-6,
+        bounds=dict.fromkeys(columns, fastdp.Value(1.5)),
+        seed=1,
+    )
+    assert table.guarantee.delta == 1e-6
+    assert (table.frame["a_std"] <= 0.75).all()
