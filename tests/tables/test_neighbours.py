@@ -85,7 +85,7 @@ def test_levels_of_persons_with_gaussian_noise(keys: str) -> None:
     exhaustive(*((i, *pair) for i, pair in enumerate(itertools.product(list(STATISTICS)[:-1], UNITS)))),
 )
 def test_the_worst_neighbours_of_the_product(place: int, kind: str, unit: str) -> None:
-    """Statistic and unit with a third of keys, noise and levels, another third for the next; clips and ends in turn."""
+    """Each statistic and unit with a third of keys, noise and levels; clips and ends in turn."""
     for case in ways(kind, unit)[place % 3 :: 3]:
         check(case, extremes(case))
 
