@@ -398,7 +398,7 @@ class Guaranteed(Protocol):
 
 
 class Account(Protocol):
-    """What releases need of a :class:`fastdp.Ledger`."""
+    """Part of a :class:`fastdp.Ledger` that releases use."""
 
     def reserve(
         self, guarantee: Guarantee | Guaranteed, *, stream: str, part: str | None = None, mechanism: object = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
 from multiprocessing import get_context
 from pathlib import Path
 from statistics import median
@@ -17,6 +18,7 @@ from fastdp.cli.terminal import as_table, plain_errors, rate, seconds
 from fastdp.kinds import Floats, Indices, Integers
 from fastdp.releases import pictures
 from fastdp.releases.release import Release
+from fastdp.state.atomic_files import check_target
 from fastdp.streams.methods import Adaptive, ToPS
 
 HOLDOUT = 65_536
@@ -56,6 +58,11 @@ def demo(picture: Path, epsilon: float, seed: int | None, no_picture: bool) -> N
 
 
 def _run(picture: Path | None, epsilon: float, seed: int | None) -> None:
+    if picture is not None:
+        # Without matplotlib the table is printed alone.
+        with suppress(ImportError):
+            pictures.check_picture(picture)
+        check_target(picture, overwrite=True)
     values = dns_like_day(DAY_LENGTH).astype(np.float64)
     holdout = min(HOLDOUT, DAY_LENGTH // 4)
     given = values, epsilon, holdout, MAX_LENGTH, seed

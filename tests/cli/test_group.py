@@ -275,7 +275,7 @@ def test_noise_of_the_demo_is_fresh_by_default(run_demo):
     [
         (["--epsilon", -1, "--no-picture"], "--epsilon -1.0: expected a number above 0"),
         (["-o", "demo.csv"], "--output 'demo.csv': expected a suffix among"),
-        (["-o", "no/demo.png"], "no/demo.png: No such file or directory"),
+        (["-o", "no/demo.png"], "output no/demo.png: there is no folder"),
     ],
 )
 def test_the_demo_refuses(arguments, said, run_demo, tmp_path, monkeypatch):

@@ -81,7 +81,7 @@ def test_any_position_any_piece(start: int) -> None:
 
 @pytest.fixture(params=[False, True], ids=["narrow", "wide"])
 def instructions(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
-    """Whether the processor is said to encrypt several blocks in one instruction."""
+    """True if the processor is said to encrypt several blocks in one instruction."""
     monkeypatch.setattr(key_stream, "WIDE", request.param)
     return bool(request.param)
 

@@ -19,8 +19,7 @@ def candidates(top):
 
 
 def weights(m, top, epsilon, noise_epsilon, max_range, constant, lengths="longest", filled=None):
-    """What m public values and ``filled`` give: whether one count is used, the free rank, gains of the candidates,
-    and which of them take part.
+    """One count or two, free rank, gains of candidates, and which take part, of m public values and ``filled``.
 
     ``filled`` values lie above the lowest candidate, as far as is known; by default all.
     The lowest candidate gains at most half of those beyond the target.
