@@ -51,8 +51,9 @@ OF_COLUMN = {"rows": Fraction(1, 200), "clip": Fraction(15, 200), "tail": Fracti
 #: Derivations of these helpers, for k rows of a unit, or dropped ones, and those without noise of the plan's kind.
 STEPS = {
     "rows": "how many rows lie beyond the lowest candidates: sensitivity {k}, discrete Laplace noise",
-    "clip": "noisy max on either side of 0, counts of rows beyond candidates: monotone, {k} rows in all",
-    "tail": "rows in bins beyond the clip: {k} rows change them by {k} in all",
+    "clip": "noisy max on either side of 0, counts of rows beyond candidates: monotone, {k} rows in all; a clip that "
+    "released numbers do not resolve gives way to the bound",
+    "tail": "rows in bins beyond the clip, past the bound and within the clip: {k} rows change them by {k} in all",
     "counted": "rows that count: sensitivity {k}",
     "dropped": "rows that the bound drops, at most {most} of a person: sensitivity {most}",
     "others": "rows of keys that are not released, after these are chosen: sensitivity {k}",

@@ -25,7 +25,7 @@ from fastdp.noise.sampler import (
     noise_distribution,
 )
 from fastdp.tables.consistent import grouped
-from fastdp.tables.sums import Measured, Number, Released, RowNumbers, drawn
+from fastdp.tables.sums import Measured, Number, RowNumbers, drawn
 from fastdp.thresholds.base import ThresholdTask, draw_noise, held_out
 from fastdp.thresholds.scale_free import ScaleFree
 
@@ -199,7 +199,7 @@ class Tail:
         if self.counts.size and math.isinf(self.edges[0][-1]) and not self.clip[0]:
             # A clip without a bound: negative values count as 0.
             numbers[0] = int(self.counts[0])
-        return {end: number for end, number in numbers.items() if number > INSIDE * math.sqrt(self.variance)}
+        return {end: number for end, number in numbers.items() if number > SEEN * math.sqrt(self.variance)}
 
     def at(self, bound: tuple[float, float]) -> Tail:
         return replace(self, clip=bound, edges=tail_edges(bound, bound), counts=self.counts[:0], share=None)
@@ -484,23 +484,34 @@ def warn_of_clip(column: str, tail: Tail, bound: tuple[float, float], whole: Num
 
 
 def warn_of_noise(column: str, tail: Tail, cells: Measured) -> None:
-    """A warning if noise is as large as most cells' sums, or any means."""
+    """A warning if noise is as large as most cells' sums, or any means, or may hide as much beyond the clip."""
     at = next(i for i, each in enumerate(cells.quantities) if each.column == column)
     q, steps, variance = cells.quantities[at], cells.steps[at], cells.noise[at].variance
     if tail.past or not steps.size:
         return
+    whole = float(steps.sum())
     if q.name == "total":
         square = float(np.mean(np.square(steps, dtype=np.float64))) - variance
     else:
         rows = cells.steps[[each.name for each in cells.quantities].index("count")]
         square = (max(0.0, float(rows.mean())) * (q.high - q.low) / 2.0) ** 2
+        whole += q.centre * float(rows.sum())
+    hidden = sum(end.hidden for end in tail.ends if not end.known)
+    total = abs(whole) * q.resolution + sum(end.excess for end in tail.ends)
     if square <= DROWNS**2 * variance:
         where = "a window and key" if steps.size > 1 else "all rows"
-        why = "" if tail.resolved else ", as the rows are too few to choose a clip below the bound"
+        why = "" if tail.resolved else ", as too few nonzero values were counted to choose a clip below it"
         warn(
             f"{column}: the noise in the sum of {where}, {math.sqrt(variance) * q.resolution:.3g}, is as large as "
             f"the number{why}; expected longer windows, fewer keys, a larger epsilon, a nearer bound, or a clip that "
             "is known publicly (clip=)",
+            AccuracyWarning,
+        )
+    elif tail.resolved and hidden > total:
+        warn(
+            f"{column}: values up to the bound that sum to {hidden:.3g} may hide in the noise beyond the clip, "
+            f"beside {total:.3g} that was counted, so intervals are about clipped values; expected a nearer bound, "
+            "a larger epsilon, or a clip that is known publicly (clip=)",
             AccuracyWarning,
         )
 
@@ -552,32 +563,3 @@ def choose_rows(totals: Integers, most: int, dropped: float, noise: NoiseName, e
     # Mean excess of a person with more, in parts of 5 k, as measured on five tables.
     target = deviation / (1 + MOST_DROPPED) / math.sqrt(0.6)
     return int(candidates[best_candidate(above, candidates.astype(float), 1, epsilon, target, key, "auto rows")])
-
-
-# In words.
-
-
-def described(released: Released) -> list[tuple[str, str]]:
-    """Names and texts of clips and dropped shares."""
-    found = []
-    for column, each in released.tails.items():
-        share = "" if each.share is None else f", which cut about {each.share:.2g} of the rows"
-        if each.share is None and each.counts.size:
-            share = ", which cut an unknown share of the rows"
-        of = "values" if len(released.tails) == 1 else f"values of {column!r}"
-        low, high = each.clip
-        known = each.counts.size and all(end.known for end in each.ends)
-        about = "those beyond it are estimated" if known else "intervals are about clipped values"
-        if not each.resolved:
-            about = "no clip below the bound was chosen, as the rows are too few"
-        found.append(("clip", f"{of} were clipped to [{low:g}, {high:g}]{share}; {about}"))
-        for end, number in each.past.items():
-            negative = "negative (below the bound)" if not end and not low else f"{('below', 'above')[end]} the bound"
-            found.append(("outside", f"about {number:,} {of} are {negative}; intervals are about clipped values"))
-    if not found:
-        found.append(("clip", "counts: nothing is clipped"))
-    if released.rows is not None and released.rows.share is not None:
-        found.append(("persons", f"at least about {released.rows.share:.2g} of their rows were dropped"))
-    elif released.has_persons and (released.rows is None or not released.rows.counted.known):
-        found.append(("persons", "the number of their dropped rows is unknown; intervals are about those that count"))
-    return found

@@ -84,7 +84,7 @@ def consistent(measured: Sequence[tuple[Level, Floats, Variance]], parents: Sequ
     totals = {depth: (cells.sum(axis=0)[None], windows * variance) for depth, (cells, variance) in each.items()}
     for depth, (sums, variance) in whole.items():
         added, other = totals.get(depth, (sums, math.inf))
-        gain = 1.0 if other == math.inf else other / (other + variance)
+        gain = 1.0 if other in (0.0, math.inf) else other / (other + variance)
         totals[depth] = added + gain * (sums - added), gain * variance
     fitted = _fitted(totals, parents)
     moved = [x + (total - x.sum(axis=0)) / max(1, windows) for x, (total, _) in zip(values, fitted, strict=True)]

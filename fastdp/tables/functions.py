@@ -279,9 +279,9 @@ def make_plan(
             )
     # Noise that cannot be drawn is refused before any row is read.
     plan.budget.check_sums()
-    most = replace(plan, chosen_rows=MOST_ROWS)
-    most.budget.check_sums()
-    most.budget.check_helpers()
+    widest = replace(plan, chosen_rows=MOST_ROWS).budget
+    widest.check_sums()
+    widest.check_helpers()
     return plan
 
 

@@ -14,11 +14,10 @@ from fastdp import validation
 from fastdp._version import __version__
 from fastdp.data.source import arrow
 from fastdp.errors import ParameterError
-from fastdp.kinds import Floats, Integers, Json
+from fastdp.kinds import Flags, Floats, Integers, Json
 from fastdp.releases.pictures import ESTIMATE, band, check_axes, new_axes, save
 from fastdp.state.atomic_files import atomic_file
-from fastdp.tables import choices
-from fastdp.tables.answers import Answers
+from fastdp.tables.answers import CLIPPED, Answers
 from fastdp.tables.consistent import grouped
 from fastdp.tables.sums import Released, Statistic
 from fastdp.units import OFFSET, zone_of
@@ -65,12 +64,18 @@ def arrow_table(released: Released, answers: Answers, depth: int) -> pa.Table:
     return _released_rows(found, released, depth)
 
 
-def _released_rows(table: pa.Table, released: Released, depth: int) -> pa.Table:
+def shown_rows(released: Released, depth: int) -> Flags:
+    """True for windows and nodes of a depth that are rows of the frame: bool[W, K]."""
     # A day that a zone leaves out has no length, and the next one's name.
-    shown = np.repeat(np.diff(released.edges) > 0, released.sizes[depth])
+    shown = np.repeat(np.diff(released.edges)[:, None] > 0, released.sizes[depth], axis=1)
     if released.begins is not None and depth == len(released.parents):
-        shown &= (np.arange(released.edges.size - 1)[:, None] >= released.begins).ravel()
-    return table if shown.all() else table.filter(arrow.array(shown))
+        shown &= np.arange(released.edges.size - 1)[:, None] >= released.begins
+    return shown
+
+
+def _released_rows(table: pa.Table, released: Released, depth: int) -> pa.Table:
+    shown = shown_rows(released, depth)
+    return table if shown.all() else table.filter(arrow.array(shown.ravel()))
 
 
 def _places(released: Released, depth: int, taken: Set[str]) -> dict[str, pa.Array]:
@@ -191,6 +196,38 @@ def description_of(path: Path) -> Path | None:
     return path.with_name(f"{path.name}.json") if kind_of(path) == ".csv" else None
 
 
+# In words.
+
+
+def described(released: Released, answers: Answers) -> list[tuple[str, str]]:
+    """Names and texts of clips and dropped shares."""
+    found = []
+    for column, each in released.tails.items():
+        share = "" if each.share is None else f", which cut about {each.share:.2g} of the rows"
+        if each.share is None and each.counts.size:
+            share = ", which cut an unknown share of the rows"
+        of = "values" if len(released.tails) == 1 else f"values of {column!r}"
+        low, high = each.clip
+        first = np.arange(min(1, released.edges.size - 1))
+        sums = [of for of in released.statistics if of.column == column and of.kind in ("sum", "mean")]
+        abouts = {answers.about(statistic, first, first + 1).about for statistic in sums}
+        clipped = CLIPPED in abouts or not sums
+        about = "intervals are about clipped values" if clipped else "those beyond it are estimated"
+        if not each.resolved:
+            about = "no clip below the bound was chosen, as too few nonzero values were counted"
+        found.append(("clip", f"{of} were clipped to [{low:g}, {high:g}]{share}; {about}"))
+        for end, number in each.past.items():
+            negative = "negative (below the bound)" if not end and not low else f"{('below', 'above')[end]} the bound"
+            found.append(("outside", f"about {number:,} {of} are {negative}; intervals are about clipped values"))
+    if not found:
+        found.append(("clip", "counts: nothing is clipped"))
+    if released.rows is not None and released.rows.share is not None:
+        found.append(("persons", f"at least about {released.rows.share:.2g} of their rows were dropped"))
+    elif released.has_persons and (released.rows is None or not released.rows.counted.known):
+        found.append(("persons", "the number of their dropped rows is unknown; intervals are about those that count"))
+    return found
+
+
 # Pictures of released windows: estimate, interval and revised line; needs matplotlib (``fastdp-streams[plot]``).
 
 #: Up to so many keys are drawn one below the other; more are added up.
@@ -216,7 +253,7 @@ def draw(sums: Released, answers: Answers, depth: int, path: str | Path | None, 
         given = list(several) if isinstance(several, (np.ndarray, list, tuple)) else [ax]
         check_axes(*given)
     if not keys:
-        return _without_keys(sums, path, ax)
+        return _without_keys(sums, answers, path, ax)
     one = len(statistics) == 1
     pooled = keys > (MAX_PANELS if given is None and one else 1)
     # A panel for each key of one statistic, or for each statistic.
@@ -239,7 +276,7 @@ def draw(sums: Released, answers: Answers, depth: int, path: str | Path | None, 
     axes[0].legend(frameon=False, loc="upper right", ncols=4, fontsize=8)
     if given is None:
         axes[0].figure.suptitle(_title(sums), x=0.01, ha="left", fontsize=9)
-    _draw_time_axis(axes[len(panels) - 1], sums)
+    _draw_time_axis(axes[len(panels) - 1], sums, answers)
     if path is not None:
         save(axes[0].figure, path)
     return axes[0] if len(panels) == 1 else axes
@@ -302,22 +339,22 @@ def _limit(ax: Axes, estimate: Floats, low: Floats, high: Floats, *, from_zero: 
         ax.set_ylim(bottom, top + 0.03 * (top - bottom))
 
 
-def _without_keys(sums: Released, path: str | Path | None, ax: Axes | None) -> Axes:
+def _without_keys(sums: Released, answers: Answers, path: str | Path | None, ax: Axes | None) -> Axes:
     ax = new_axes() if ax is None else ax
     ax.text(0.5, 0.5, "no key was released", ha="center", va="center", transform=ax.transAxes)
-    ax.set_xlabel(_caption(sums))
+    ax.set_xlabel(_caption(sums, answers))
     if path is not None:
         save(ax.figure, path)
     return ax
 
 
-def _caption(sums: Released) -> str:
-    return "\n".join(text if name == "clip" else f"{name}: {text}" for name, text in choices.described(sums))
+def _caption(sums: Released, answers: Answers) -> str:
+    return "\n".join(text if name == "clip" else f"{name}: {text}" for name, text in described(sums, answers))
 
 
-def _draw_time_axis(ax: Axes, sums: Released) -> None:
+def _draw_time_axis(ax: Axes, sums: Released, answers: Answers) -> None:
     if sums.every is None or sums.edges.size == 2:
-        ax.set_xlabel(_caption(sums), fontsize=8)
+        ax.set_xlabel(_caption(sums, answers), fontsize=8)
         return
     dates = importlib.import_module("matplotlib.dates")
     zone = zone_of(sums.time_zone)
@@ -325,4 +362,4 @@ def _draw_time_axis(ax: Axes, sums: Released) -> None:
     ax.xaxis.set_major_locator(locator)
     ax.xaxis.set_major_formatter(dates.ConciseDateFormatter(locator, tz=zone))
     time = "time" if sums.time_zone is None else f"time ({sums.time_zone})"
-    ax.set_xlabel(f"{time}\n{_caption(sums)}", fontsize=8)
+    ax.set_xlabel(f"{time}\n{_caption(sums, answers)}", fontsize=8)

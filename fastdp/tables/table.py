@@ -19,9 +19,9 @@ from fastdp.guarantee import Guarantee
 from fastdp.kinds import Array, Floats, Integers, Json, Values
 from fastdp.releases.intervals import checked_confidence
 from fastdp.releases.release import as_indices
-from fastdp.tables import choices, output
+from fastdp.tables import output
 from fastdp.tables.answers import Answer, Answers
-from fastdp.tables.output import METADATA, readable
+from fastdp.tables.output import METADATA, described, readable, shown_rows
 from fastdp.tables.sums import Released, Statistic
 from fastdp.units import local_time, zone_of
 
@@ -270,26 +270,30 @@ class Table:
             return f"{name} of all rows{keys}"
         begin, end = (_time(local_time(int(released.edges[at]), zone_of(released.time_zone))) for at in (0, -1))
         shown = f"{begin} to {end} {released.time_zone or ''}".rstrip()
-        return f"{name} of {_number(len(self), 'window')} of {released.every}{keys}, {shown}"
+        windows = _number(int(np.count_nonzero(np.diff(released.edges))), "window")
+        return f"{name} of {windows} of {released.every}{keys}, {shown}"
 
     def facts(self) -> list[tuple[str, str]]:
         """Names and texts of other lines."""
-        found = []
+        return list(self._facts)
+
+    @cached_property
+    def _facts(self) -> list[tuple[str, str]]:
+        found, one = [], len(self.released.statistics) == 1
+        rows = shown_rows(self.released, self._depth)
         for statistic in self.released.statistics:
-            name, estimate, error = statistic.name, "", "no window was released"
+            name, error = "estimate" if one else statistic.name, "no window was released"
             if len(self) and not self._keys:
                 error = "no key was released: none is listed, or with delta none has enough rows"
             elif len(self):
                 starts = np.arange(len(self))
                 answer = self._answers.about(statistic, starts, starts + 1, depth=self._depth)
-                # NaN: no row of the frame, because the key had not appeared.
-                rows = ~np.isnan(answer.estimate)
-                estimate, half = _spread(answer.estimate[rows], 6), (answer.high - answer.low)[rows] / 2.0
+                half = (answer.high - answer.low)[rows] / 2.0
                 error = f"half-width of the {self.confidence} interval {_spread(half, 4)}"
-                if len(self.released.statistics) == 1:
-                    name, error = "estimate", f"std_error {_spread(answer.std_error[rows], 4)}; {error}"
-            found += [(name, estimate), ("error", error)]
-        return [*found, *choices.described(self.released), ("guarantee", str(self.guarantee))]
+                error = f"std_error {_spread(answer.std_error[rows], 4)}; {error}" if one else error
+                found.append((name, _spread(answer.estimate[rows], 6)))
+            found.append(("error", error))
+        return [*found, *described(self.released, self._answers), ("guarantee", str(self.guarantee))]
 
     def _one(self) -> Statistic:
         if len(self.names) > 1:
