@@ -255,34 +255,37 @@ def _is_text(frame: Any) -> bool:
     return bool(kinds & {"CSVStreamingReader", "CsvFileFormat"}) or "pyspark" in homes_of(frame)
 
 
-def check_types(
-    source: Source, time: str | None, values: Sequence[str], named: Sequence[str], how: str | None
-) -> str | None:
-    """Time zone of the time column, or None; ParameterError for columns of other types, which are public.
+def time_zone_of(source: Source, name: str, option: str | None) -> str | None:
+    """Time zone of a column of times, None if it has none; ParameterError if its public type holds no times.
 
-    ``how``: "unit" or "format" for times that are numbers or no ISO texts.
+    ``option``: the option of :class:`fastdp.Time` by which entries are read: "unit", "format" or None.
     """
-    zone = None
-    if time is not None:
-        found = source.schema[time]
-        texts = isinstance(found, (narwhals.String, narwhals.Categorical))
-        zone = "UTC" if how == "unit" else getattr(found, "time_zone", None)
-        fits = {
-            None: texts or isinstance(found, (narwhals.Datetime, narwhals.Date)),
-            "unit": found.is_integer() or found.is_float(),
-            "format": texts or found.is_integer(),
-        }[how]
-        if not fits:
-            raise ParameterError(
-                f"time = {time!r} holds {kind_of(found)} entries: expected dates, datetimes of one time zone "
-                "(utc=True where zones are mixed), ISO texts, Unix times with Time(unit=), or texts or whole numbers "
-                "with Time(format=)"
-            )
-    for name in values:
+    kind = source.schema[name]
+    texts = isinstance(kind, (narwhals.String, narwhals.Categorical))
+    fits = {
+        None: texts or isinstance(kind, (narwhals.Datetime, narwhals.Date)),
+        "unit": kind.is_integer() or kind.is_float(),
+        "format": texts or kind.is_integer(),
+    }[option]
+    if not fits:
+        raise ParameterError(
+            f"time = {name!r} holds {kind_of(kind)} entries: expected dates, datetimes of one time zone "
+            "(utc=True where zones are mixed), ISO texts, Unix times with Time(unit=), or texts or whole numbers "
+            "with Time(format=)"
+        )
+    return "UTC" if option == "unit" else getattr(kind, "time_zone", None)
+
+
+def check_column_types(source: Source, numbers: Sequence[str], labels: Sequence[str]) -> None:
+    """ParameterError unless columns `numbers` hold numbers, and `labels` (keys, persons) single entries.
+
+    Types are public, so messages name them.
+    """
+    for name in numbers:
         kind = source.schema[name]
         if not (kind.is_numeric() or kind == narwhals.Boolean):
             raise ParameterError(f"value = {name!r} holds {kind_of(kind)} entries: expected numbers")
-    for name in named:
+    for name in labels:
         # Of polars' objects Arrow would get the addresses.
         objects = source.family == "polars" and source.schema[name] == narwhals.Object
         if objects or source.schema[name].is_nested():
@@ -290,7 +293,6 @@ def check_types(
                 f"column {name!r} holds {kind_of(source.schema[name])} entries: expected texts, whole numbers or "
                 "other single entries as keys and persons"
             )
-    return zone
 
 
 def arrow_type(source: Source, name: str) -> pa.DataType | None:

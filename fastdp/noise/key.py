@@ -24,7 +24,7 @@ from fastdp.units import normal_name
 from fastdp.validation import refusal
 
 if TYPE_CHECKING:
-    from fastdp.noise.binding import GivenNoise
+    from fastdp.noise.given_noise import GivenNoise
 
 
 # A check that a publisher draws no word twice, for tests and with ``FASTDP_DEBUG=1`` in the environment.

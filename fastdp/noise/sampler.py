@@ -184,11 +184,14 @@ def fill_pieces(out: Integers, distribution: LaplaceDistribution, key: Key, piec
         out[i] = resolve_at(int(words[i]), distribution, key, stream._replace(number=number), place)
 
 
-def draw_nodes(distribution: LaplaceDistribution, key: Key, number: int, seen: int, after: int, levels: int) -> Nodes:
-    """Noise of nodes that values `seen` to `after` of a binary counter complete, and their offsets.
+def draw_counter_noise(
+    distribution: LaplaceDistribution, key: Key, number: int, seen: int, after: int, levels: int
+) -> Nodes:
+    """Draw the noise of those nodes of a binary counter that values `seen`, ..., `after` - 1 complete.
 
-    Node k of height j is at ``noise[offsets[j] + k]``, draw k of ``StreamId(Purpose.COUNTER, j, number)``; other
-    entries are undefined.
+    Returns int64 noise in grid steps, and offsets int64[levels]: node k of height j, the sum of values k 2^j to
+    (k + 1) 2^j - 1, has ``noise[offsets[j] + k]``, draw k of ``StreamId(Purpose.COUNTER, j, number)``.  Other entries
+    are undefined.
     """
     if after - seen > MAX_TOGETHER or distribution.two_words or key.given is not None:
         firsts, ends = (np.array([at >> j for j in range(levels)], np.int64) for at in (seen, after))

@@ -204,7 +204,7 @@ def note_counters(drawn: DrawnWords, secret: bytes, counters: Words, used: Integ
 
 
 def node_words(key: Key, stream: StreamId, seen: int, after: int, levels: int) -> tuple[Words, Integers]:
-    """Word per node that values `seen` to `after` of a binary counter complete, and offsets, as :func:`draw_nodes`.
+    """First random word of each node that values `seen` to `after` of a binary counter complete, and offsets.
 
     `stream` is that of level 0.
     """
