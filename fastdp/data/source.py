@@ -44,10 +44,10 @@ class _Module:
             "data frames and tables are read with narwhals and pyarrow, which are not both installed: expected "
             "pip install 'fastdp-streams[tables]'"
         )
-        *_, module = (imported(each, missing) for each in ("narwhals.stable.v2", "pyarrow", self._name))
-        found = getattr(module, attribute)
-        setattr(self, attribute, found)
-        return found
+        *_, module = (imported(package, missing) for package in ("narwhals.stable.v2", "pyarrow", self._name))
+        member = getattr(module, attribute)
+        setattr(self, attribute, member)
+        return member
 
 
 narwhals: Any = _Module("narwhals.stable.v2")
@@ -110,14 +110,14 @@ def _measurements(dataset: Any, columns: Sequence[str]) -> Any:
     """The columns of a Dataset of xarray, a row for each measurement; DataError for several."""
     variables = list(getattr(dataset, "data_vars", ()))
     # Of coordinates alone each measurement of the Dataset is a row.
-    given = [name for name in columns if name in variables] or variables
-    dimensions = {frozenset(dataset[name].dims) for name in given}
+    measured = [name for name in columns if name in variables] or variables
+    dimensions = {frozenset(dataset[name].dims) for name in measured}
     if len(dimensions) > 1:
         raise DataError(
-            f"frame: a {type(dataset).__name__} whose variables {given} have different dimensions, so that one "
+            f"frame: a {type(dataset).__name__} whose variables {measured} have different dimensions, so that one "
             "measurement would be several rows; expected variables of one shape (dataset[[...]] selects them)"
         )
-    return (dataset[given] if given else dataset).to_dataframe().reset_index()
+    return (dataset[measured] if measured else dataset).to_dataframe().reset_index()
 
 
 def open_source(frame: Frame | EngineTable, columns: Sequence[str], dictionary: Sequence[str] = ()) -> Source:
@@ -184,14 +184,14 @@ def open_dataset(path: Path, dictionary: Sequence[str] = ()) -> Dataset:
         # In nanoseconds old times of 96 bits would be others.
         kind = dataset.ParquetFileFormat(coerce_int96_timestamp_unit="us", **options)
     try:
-        found = dataset.dataset(path, format=kind)
-        _ = found.schema.names  # decoded
+        opened = dataset.dataset(path, format=kind)
+        _ = opened.schema.names  # decoded
     except Exception as error:  # missing, damaged, not permitted; Arrow's words may quote a row
         reason = getattr(error, "strerror", None) or type(error).__name__
         text = "; expected CSV in UTF-8 (iconv converts other encodings)" if kind == "csv" else ""
         kinds = ParameterError if isinstance(error, OSError) or not text else DataError
         raise kinds(f"frame = {str(path)!r}: could not be read ({reason}){text}") from None
-    return found
+    return opened
 
 
 def _stream(frame: Any, chosen: list[str]) -> Source:
@@ -225,8 +225,8 @@ def _lazy(frame: Any, family: str) -> Batches:
     if family == "duckdb":
         yield from native.to_arrow_reader(BATCH)
     elif family == "polars" and hasattr(native, "collect_batches"):
-        for part in native.collect_batches(chunk_size=BATCH):
-            yield from part.to_arrow().to_batches()
+        for chunk in native.collect_batches(chunk_size=BATCH):
+            yield from chunk.to_arrow().to_batches()
     else:
         yield from frame.collect(backend="pyarrow").to_native().to_batches()
 

@@ -41,13 +41,13 @@ class _Buffers:
         prefixes, words = np.empty((count + 1, 2), np.uint64), np.empty((count + 1, 2), np.uint64)
         self.prefixes: Blocks = prefixes[:-1]
         self.words: Blocks = words[:-1]
-        source, middle, target = (each.data.cast("B") for each in (self.asked, prefixes, words))
+        source, middle, target = (array.data.cast("B") for array in (self.asked, prefixes, words))
         #: Arguments of a cipher's update_into.
         self.about_sums, self.about_words = (source, middle), (middle[: 16 * count], target)
 
 
 class PrefixNoise:
-    """Noise of a stream's sums, each bound to all up to its own."""
+    """Draws noise for a stream's sums; that of a sum is bound to it and all sums before it."""
 
     def __init__(self, key: Key) -> None:
         self._key = key
@@ -58,7 +58,7 @@ class PrefixNoise:
     def draw(
         self, sums: Integers, distribution: Distribution, chain: Chain, first: int, member: int | None = None
     ) -> Integers:
-        """Noise of sums known beforehand (int64[n]), from the `first` in the stream; advances `chain`.
+        """Draw noise, int64[n], for the sums int64[n] from number `first` of the stream on; advances `chain`.
 
         `member` overrides the key's stream number.
         """
@@ -67,15 +67,15 @@ class PrefixNoise:
         checked = key.drawn is not None or key.given is not None
         before = chain.copy() if checked else chain
         while begin < sums.size:
-            number, place = divmod(first + begin, SUMS_OF_A_KEY)
+            number, offset = divmod(first + begin, SUMS_OF_A_KEY)
             if (group, number) != self._serves:
                 self._cipher, self._serves = _cipher(key, "prefix", group, number), (group, number)
-            end = begin + CHUNK - place % CHUNK
-            part = sums[begin:end, None]
-            buffers = self._buffers if len(part) == len(self._buffers.asked) else _Buffers(len(part))
-            if len(part) <= KEPT:
+            end = begin + CHUNK - offset % CHUNK
+            chunk = sums[begin:end, None]
+            buffers = self._buffers if len(chunk) == len(self._buffers.asked) else _Buffers(len(chunk))
+            if len(chunk) <= KEPT:
                 self._buffers = buffers
-            bound_sums.ask(part, place, buffers.asked)
+            bound_sums.ask(chunk, offset, buffers.asked)
             _ask(self._cipher, buffers.about_sums)
             bound_sums.follow(buffers.prefixes, chain)
             if checked:
@@ -83,7 +83,7 @@ class PrefixNoise:
             _ask(self._cipher, buffers.about_words)
             out = noise[begin:end]
             # The general way costs more than a few draws do.
-            if len(part) > KEPT or not bound_sums.draw_few(buffers.words, distribution.constants, out):
+            if len(chunk) > KEPT or not bound_sums.draw_few(buffers.words, distribution.constants, out):
                 _draw(self._cipher, buffers, (distribution,), (out,))
             begin = end
         if checked:
@@ -123,20 +123,20 @@ def draw_cell_noise(
             key.drawn.add((key.reveal(), key.member, Purpose.CELL, name), first, first + windows)
     begin, served = 0, None
     while width and begin < windows:
-        number, place = divmod(first + begin, WINDOWS_OF_A_KEY)
+        number, offset = divmod(first + begin, WINDOWS_OF_A_KEY)
         if number != served:
             cipher, served, named = _cipher(key, "cells", key.member, number), number, _Buffers(width)
             named.asked[:] = rows
             named.asked[:, 1] = rows[:, 1] >> _ROW_BITS | _ROW
             _ask(cipher, named.about_sums)
-        end = min(windows, begin + max(1, CHUNK // width), begin + WINDOWS_OF_A_KEY - place)
+        end = min(windows, begin + max(1, CHUNK // width), begin + WINDOWS_OF_A_KEY - offset)
         for left in range(0, width, CHUNK):
-            part = np.s_[:, begin:end, left : left + CHUNK]
-            exact = np.ascontiguousarray(sums[part])
+            selection = np.s_[:, begin:end, left : left + CHUNK]
+            exact = np.ascontiguousarray(sums[selection])
             prefixes = np.tile(named.prefixes[left : left + CHUNK], (end - begin, 1))
             buffers = _Buffers(len(prefixes))
-            for i, each in enumerate(exact):
-                bound_sums.ask(each, i * WINDOWS_OF_A_KEY + place, buffers.asked)
+            for i, statistic in enumerate(exact):
+                bound_sums.ask(statistic, i * WINDOWS_OF_A_KEY + offset, buffers.asked)
                 _ask(cipher, buffers.about_sums)
                 prefixes ^= buffers.prefixes
             bound_sums.tag(prefixes, buffers.prefixes)
@@ -145,7 +145,7 @@ def draw_cell_noise(
             _ask(cipher, buffers.about_words)
             drawn: Integers = np.empty((len(exact), len(prefixes)), np.int64)
             _draw(cipher, buffers, distributions, drawn)
-            noise[part] = drawn.reshape(exact.shape)
+            noise[selection] = drawn.reshape(exact.shape)
         begin = end
     if key.given is not None:
         key.given.cells(noise, distributions, key, first, sums)
@@ -193,8 +193,8 @@ def _ask(cipher: CipherContext, blocks: tuple[memoryview, memoryview]) -> None:
     if np.little_endian:
         cipher.update_into(*blocks)
         return
-    asked, answers = (np.frombuffer(each, np.uint64) for each in blocks)
+    asked, answers = (np.frombuffer(block, np.uint64) for block in blocks)
     asked.byteswap(inplace=True)
     cipher.update_into(*blocks)
-    for each in (asked, answers):
-        each.byteswap(inplace=True)
+    for block in (asked, answers):
+        block.byteswap(inplace=True)

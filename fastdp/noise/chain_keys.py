@@ -51,7 +51,7 @@ def bound_distribution(perturber: object, theta_steps: int, epsilon: float) -> D
 
 
 class BoundDistributions(dict[int, Distribution | None]):
-    """:func:`bound_distribution` by theta in grid steps, cached."""
+    """Cache of :func:`bound_distribution`; the key is theta in grid steps."""
 
     def __init__(self, perturber: object, epsilon: float) -> None:
         super().__init__()
@@ -59,8 +59,8 @@ class BoundDistributions(dict[int, Distribution | None]):
 
     def __missing__(self, theta_steps: int) -> Distribution | None:
         perturber, epsilon = self._asked
-        found = self[theta_steps] = bound_distribution(perturber, theta_steps, epsilon)
-        return found
+        distribution = self[theta_steps] = bound_distribution(perturber, theta_steps, epsilon)
+        return distribution
 
 
 def start_chain(key: Key) -> Chain:
@@ -73,7 +73,7 @@ def start_chain(key: Key) -> Chain:
 
 
 def start_chains(words: RowWords, streams: Integers) -> Chain:
-    """Chain keys of streams, uint64[n, 4], from the pieces :data:`CHAIN_PIECES`."""
+    """Chain keys of numbered streams before their first sums, uint64[n, 4]; `words` has :data:`CHAIN_PIECES`."""
     chains = np.ascontiguousarray(words.fill(streams, np.zeros(streams.size, np.int64)))
     if words.keys[0].given is not None:
         for row, stream in enumerate(streams.tolist()):
@@ -88,9 +88,9 @@ CHAIN_PIECES = ((_START, CHAIN_WORDS),)
 
 
 def named_secrets(secret: Key, names: list[str]) -> Words:
-    """Secrets of ``secret.of_stream(name)``, uint64[n, 4]."""
+    """Derive the secret of ``secret.of_stream(name)`` for each name: uint64[n, 4]."""
     joined, head = "".join(names), np.frombuffer(encode(("stream", "")), np.uint8)
-    texts: Sequence[str | bytes] = names if joined.isascii() else [each.encode() for each in names]
+    texts: Sequence[str | bytes] = names if joined.isascii() else [name.encode() for name in names]
     sizes = np.fromiter(map(len, texts), np.int64, len(names))
     heads = np.tile(head, (sizes.size, 1))
     # The sizes of the list and of the name in it.
@@ -101,26 +101,26 @@ def named_secrets(secret: Key, names: list[str]) -> Words:
 
 
 def later_secrets(secrets: Words, message: bytes) -> Words:
-    """Secrets of ``Key._digest(message)`` under each."""
+    """Derive from each secret, uint64[n, 4], that of ``Key._digest(message)``."""
     return _digested(secrets, np.frombuffer(message, np.uint8)[None], np.zeros(len(secrets) + 1, np.int64), b"")
 
 
 def _digested(keys: Words, heads: NDArray[np.uint8], ends: Integers, data: bytes) -> Words:
     texts = np.frombuffer(data or b"\0", np.uint8)
-    found: Words = blake2b.digests(KEY_BYTES, b"fastdp bind 1", keys, heads, ends, texts)
-    return found
+    digests: Words = blake2b.digests(KEY_BYTES, b"fastdp bind 1", keys, heads, ends, texts)
+    return digests
 
 
 def named_chains(key: Key, secrets: Words, theta_steps: int) -> Chain:
     """:func:`start_chain` under each secret and one threshold; `key` records the words."""
-    own = later_secrets(secrets, encode(("theta", theta_steps)))
+    theta_secrets = later_secrets(secrets, encode(("theta", theta_steps)))
     name = _START.pack()
     blocks = np.array([[name, block] for block in range(CHAIN_WORDS // 2)], ">u8").view(np.uint64)
-    chains: Chain = np.empty((len(own), CHAIN_WORDS // 2, 2), np.uint64)
-    aes.encrypt_under(own, blocks, chains)
+    chains: Chain = np.empty((len(theta_secrets), CHAIN_WORDS // 2, 2), np.uint64)
+    aes.encrypt_under(theta_secrets, blocks, chains)
     if key.drawn is not None:
-        for each in own:
-            key.drawn.add((each.tobytes(), 0, name), 0, CHAIN_WORDS)
+        for secret in theta_secrets:
+            key.drawn.add((secret.tobytes(), 0, name), 0, CHAIN_WORDS)
     return chains.reshape(-1, CHAIN_WORDS)
 
 
@@ -135,15 +135,15 @@ def record(key: Key, before: Chain, after: Chain, count: int) -> None:
 
 
 def word_of(chain: Chain, index: int, total: int, k: int) -> int:
-    """Word `k` of one sum's noise."""
+    """Random word `k` of the noise of sum number `index`, whose exact value is `total`."""
     out: Chain = np.empty(2 * CHAIN_WORDS, np.uint64)
-    output, place = divmod(k, CHAIN_WORDS)
+    output, offset = divmod(k, CHAIN_WORDS)
     chacha.further_words(chain, index, np.int64(total), output, out)
-    return int(out[CHAIN_WORDS + place])
+    return int(out[CHAIN_WORDS + offset])
 
 
 def resolve(distribution: Distribution, key: Key, chain: Chain, index: int, total: int) -> int:
-    """Draw for one sum in exact arithmetic; `chain` stays."""
+    """Draw the noise of one sum, in grid steps, in exact arithmetic; `chain` does not advance."""
     if key.given is not None:
         return key.given.bound(total, distribution, chain, index)
 
@@ -160,11 +160,11 @@ def resolve(distribution: Distribution, key: Key, chain: Chain, index: int, tota
 def step_key(key: Key, chain: str, step: int, *inputs: NDArray[np.generic]) -> tuple[Key, str]:
     """Key of a step's noise, bound to all inputs so far by BLAKE2b, and the next chain (hexadecimal)."""
     # Numbers and lengths first, so that no two lists of inputs are one message; the chain is empty at step 0 alone.
-    sizes = [part.nbytes for part in inputs]
+    sizes = [array.nbytes for array in inputs]
     header = struct.pack(f">{2 + len(sizes)}Q", step, len(sizes), *sizes)
     digest = hashlib.blake2b(header + bytes.fromhex(chain), key=key.reveal(), person=b"fastdp step 1")
-    for part in inputs:
-        digest.update(np.ascontiguousarray(part).data)
+    for array in inputs:
+        digest.update(np.ascontiguousarray(array).data)
     words = digest.digest()
     return key._derived(words[:KEY_BYTES]), words[KEY_BYTES:].hex()
 

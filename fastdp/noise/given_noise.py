@@ -40,7 +40,7 @@ class NoiseTable(Protocol):
 
 
 class GivenNoise:
-    """A noise table, and names of the chains under it."""
+    """Reads noise from a table, and remembers the name of each chain."""
 
     def __init__(self, table: NoiseTable) -> None:
         self._table = table
@@ -72,8 +72,8 @@ class GivenNoise:
         for i, (distribution, out, exact) in enumerate(zip(distributions, noise, sums, strict=True)):
             name = name_of(key, StreamId(Purpose.CELL, i))
             # Positions count from the first window of a name on.
-            place = (first - self._windows.setdefault(name, first)) * out.shape[1]
-            self._table(name, distribution, place, out.reshape(-1), exact.reshape(-1))
+            position = (first - self._windows.setdefault(name, first)) * out.shape[1]
+            self._table(name, distribution, position, out.reshape(-1), exact.reshape(-1))
 
 
 class GivenKey(Key):
@@ -85,9 +85,9 @@ class GivenKey(Key):
 
     @classmethod
     def of(cls, key: Key, noise: GivenNoise, labels: tuple[object, ...]) -> Self:
-        own = cls(key.reveal(), simulated=key.simulated, member=key.member, binding=key.binding, drawn=key.drawn)
-        put(own, given=noise, labels=labels)
-        return own
+        keyed = cls(key.reveal(), simulated=key.simulated, member=key.member, binding=key.binding, drawn=key.drawn)
+        put(keyed, given=noise, labels=labels)
+        return keyed
 
     def _derived(self, secret: bytes, labels: tuple[object, ...] = (), **changes: Any) -> Key:
         key = super()._derived(secret, labels, **changes)
@@ -102,7 +102,7 @@ def given(table: NoiseTable) -> Key:
 
 
 def name_of(key: Key, stream: StreamId) -> Name:
-    """Name of a stream of draws under a key of :func:`given`."""
+    """Name under which a table holds a stream's draws; `key` is one of :func:`given`."""
     if not isinstance(key, GivenKey):
         raise TypeError("a key without a table of noise: expected one of given()")
     return Name(key.labels, key.member, stream)
