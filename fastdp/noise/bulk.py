@@ -63,13 +63,13 @@ class PrefixNoise:
         `member` overrides the key's stream number.
         """
         key, noise, begin = self._key, np.empty(sums.size, np.int64), 0
-        group = (key.member if member is None else member) // STREAMS_OF_A_KEY
+        stream_range = (key.member if member is None else member) // STREAMS_OF_A_KEY
         checked = key.drawn is not None or key.given is not None
         before = chain.copy() if checked else chain
         while begin < sums.size:
             number, offset = divmod(first + begin, SUMS_OF_A_KEY)
-            if (group, number) != self._serves:
-                self._cipher, self._serves = _cipher(key, "prefix", group, number), (group, number)
+            if (stream_range, number) != self._serves:
+                self._cipher, self._serves = _cipher(key, "prefix", stream_range, number), (stream_range, number)
             end = begin + CHUNK - offset % CHUNK
             chunk = sums[begin:end, None]
             buffers = self._buffers if len(chunk) == len(self._buffers.asked) else _Buffers(len(chunk))
@@ -94,7 +94,7 @@ class PrefixNoise:
 
 
 def draw_cell_noise(
-    sums: Integers, distributions: Sequence[Distribution], key: Key, first: int, rows: Blocks
+    sums: Integers, distributions: Sequence[Distribution], key: Key, first: int, groups: Blocks
 ) -> Integers:
     """Draw noise, in grid steps, for a table's exact sums of n statistics, W windows and K groups of rows.
 
@@ -108,7 +108,7 @@ def draw_cell_noise(
     key : Key
     first : int
         Number of the first window.
-    rows : uint64[K, 2]
+    groups : uint64[K, 2]
         Digests of the groups.
 
     Returns
@@ -118,16 +118,16 @@ def draw_cell_noise(
     noise: Integers = np.empty_like(sums)
     _, windows, width = sums.shape
     if key.drawn is not None:
-        for row in rows:
-            name = hashlib.blake2b(row.tobytes(), digest_size=8, key=key.reveal()).hexdigest()
+        for group in groups:
+            name = hashlib.blake2b(group.tobytes(), digest_size=8, key=key.reveal()).hexdigest()
             key.drawn.add((key.reveal(), key.member, Purpose.CELL, name), first, first + windows)
     begin, served = 0, None
     while width and begin < windows:
         number, offset = divmod(first + begin, WINDOWS_OF_A_KEY)
         if number != served:
             cipher, served, named = _cipher(key, "cells", key.member, number), number, _Buffers(width)
-            named.asked[:] = rows
-            named.asked[:, 1] = rows[:, 1] >> _ROW_BITS | _ROW
+            named.asked[:] = groups
+            named.asked[:, 1] = groups[:, 1] >> _ROW_BITS | _ROW
             _ask(cipher, named.about_sums)
         end = min(windows, begin + max(1, CHUNK // width), begin + WINDOWS_OF_A_KEY - offset)
         for left in range(0, width, CHUNK):

@@ -286,7 +286,7 @@ class Release:
         Notes
         -----
         For values clipped to their block's theta the interval is exact on full blocks (consistent hierarchies: a
-        bound); otherwise it rests on a model (``docs/streams.md``).  High also allows for the part of values beyond a
+        bound); otherwise it rests on a model (``docs/streams.md``).  High also allows for values beyond a
         theta that :class:`fastdp.thresholds.ScaleFree` chose (the default), by a model; not beyond any other.
         StateError if the release does not state its noise: a renewed threshold, or a foreign perturber.
         """

@@ -122,7 +122,7 @@ class RevisedStream:
 
     @cached_property
     def _grouped(self) -> list[tuple[int, int, float, float]]:
-        """By group: first block, end, what least squares add, noise variance of both sums over a block's outside."""
+        """By group: first block, end, what least squares add; noise variance of its two sums, relative to others."""
         groups = []
         for last in np.flatnonzero(~np.isnan(self.groups)).tolist():
             begin, end = last + 1 - int(self.places[last]), last + 1
