@@ -103,9 +103,9 @@ class Guarantee:
         line = f"{loss} for {self.unit} ({self.adjacency}), {self.model} model, {exactness}"
         return line + (", SIMULATED (seeded noise, not private)" if self.simulated else "")
 
-    def of(self, part: str) -> Guarantee:
-        """The same guarantee, its derivation prefixed with `part` and its cost."""
-        return replace(self, derivation=tuple(f"{part} ({self.cost}): {step}" for step in self.derivation))
+    def of(self, component: str) -> Guarantee:
+        """The same guarantee, its derivation prefixed with `component` and its cost."""
+        return replace(self, derivation=tuple(f"{component} ({self.cost}): {step}" for step in self.derivation))
 
     @property
     def cost(self) -> str:
@@ -145,7 +145,7 @@ class Guarantee:
         return replace(self, epsilon=epsilon, delta=delta, derivation=(*self.derivation, step))
 
     def identity(self) -> dict[str, Any]:
-        """Fields in a component's noise key."""
+        """Fields that enter a noise key, if a component holds a guarantee."""
         return {name: value for name, value in values_of(self).items() if name != "times"}
 
     def to_dict(self) -> dict[str, Any]:
@@ -222,7 +222,7 @@ def zcdp_delta(rho: float, epsilon: float) -> float:
 
 
 def zcdp_order(rho: float, epsilon: float) -> float:
-    """The order alpha > 1 of the smallest delta."""
+    """The order alpha > 1 for which :func:`zcdp_delta` is smallest."""
     # Where the logarithm of delta has its least value its slope, which rises with alpha, is 0.
     low, high = 1.0 + 1e-9, 2.0 + (epsilon + 1.0) / rho
     for _ in range(200):
@@ -261,7 +261,7 @@ def _largest(start: float, fits: Callable[[float], bool]) -> float:
 
 
 def zcdp_loss(epsilon: float, delta: float) -> float:
-    """x with x^2 / 2 = :func:`zcdp_rho`, rounded down: the loss that components share.
+    """Loss x that components divide among themselves: x^2 / 2 is :func:`zcdp_rho`, rounded down.
 
     ParameterError for epsilon outside [2^-60, 2^60].
     """
@@ -290,9 +290,9 @@ def gaussian_loss(epsilon: float, delta: float, distance: float = 0.0) -> float:
     return _largest(epsilon, lambda mu: gaussian_delta(mu, epsilon, distance) <= delta) * (1.0 - _MARGIN)
 
 
-def square_remainder(whole: float, *parts: float) -> float:
-    """The largest float x found with x^2 + squares of `parts` <= `whole`^2."""
-    left = Fraction(whole) ** 2 - sum(Fraction(part) ** 2 for part in parts)
+def square_remainder(total: float, *losses: float) -> float:
+    """The largest float x found with x^2 + squares of `losses` <= `total`^2."""
+    left = Fraction(total) ** 2 - sum(Fraction(loss) ** 2 for loss in losses)
     rest = math.sqrt(max(left, Fraction(0)))
     while Fraction(rest) ** 2 > left:
         rest = math.nextafter(rest, 0.0)
@@ -301,12 +301,12 @@ def square_remainder(whole: float, *parts: float) -> float:
 
 def parallel(*guarantees: Guarantee) -> Guarantee:
     """Guarantee on disjoint values: the largest epsilon and delta."""
-    whole = reduce(lambda a, b: _merge(a, b, max(a.epsilon, b.epsilon), max(a.delta, b.delta)), guarantees)
+    composed = reduce(lambda a, b: _merge(a, b, max(a.epsilon, b.epsilon), max(a.delta, b.delta)), guarantees)
     if len(guarantees) == 1:
-        return whole
+        return composed
     if any(math.isfinite(g.rho) for g in guarantees):
-        whole = replace(whole, rho=max(g.zcdp for g in guarantees))
-    return replace(whole, derivation=(*whole.derivation, "disjoint values: the larger epsilon counts"))
+        composed = replace(composed, rho=max(g.zcdp for g in guarantees))
+    return replace(composed, derivation=(*composed.derivation, "disjoint values: the larger epsilon counts"))
 
 
 def sequential(*guarantees: Guarantee) -> Guarantee:
@@ -315,19 +315,19 @@ def sequential(*guarantees: Guarantee) -> Guarantee:
     endless = any(math.isinf(g.epsilon) for g in guarantees)
     epsilon = sum((Fraction(g.epsilon) for g in guarantees if not endless), Fraction(0))
     delta = sum((Fraction(g.delta) for g in guarantees), Fraction(0))
-    whole = reduce(lambda a, b: _merge(a, b, 0.0, 0.0), guarantees)
+    composed = reduce(lambda a, b: _merge(a, b, 0.0, 0.0), guarantees)
     if len(guarantees) > 1:
-        whole = replace(whole, derivation=(*whole.derivation, "the same values: the epsilons add up"))
-    whole = replace(whole, epsilon=math.inf if endless else round_up(epsilon), delta=round_up(delta))
+        composed = replace(composed, derivation=(*composed.derivation, "the same values: the epsilons add up"))
+    composed = replace(composed, epsilon=math.inf if endless else round_up(epsilon), delta=round_up(delta))
     if len(guarantees) == 1 or all(math.isinf(g.rho) for g in guarantees):
-        return replace(whole, rho=guarantees[0].rho)
+        return replace(composed, rho=guarantees[0].rho)
     rhos = [g.zcdp for g in guarantees]
     rho = math.inf if any(map(math.isinf, rhos)) else round_up(sum(map(Fraction, rhos), Fraction(0)))
     if math.isinf(rho):
-        return whole
+        return composed
     step = f"concentrated DP: the rhos add up to {rho:g}"
-    epsilon_now = min(whole.epsilon, zcdp_epsilon(rho, whole.delta)) if whole.delta else whole.epsilon
-    return replace(whole, epsilon=epsilon_now, rho=rho, derivation=(*whole.derivation, step))
+    epsilon_now = min(composed.epsilon, zcdp_epsilon(rho, composed.delta)) if composed.delta else composed.epsilon
+    return replace(composed, epsilon=epsilon_now, rho=rho, derivation=(*composed.derivation, step))
 
 
 def of_group(member: Guarantee, size: int, epsilon: float, unit: str, adjacency: str, step: str) -> Guarantee:
@@ -335,15 +335,15 @@ def of_group(member: Guarantee, size: int, epsilon: float, unit: str, adjacency:
 
     `epsilon`: loss of all (:func:`fraction_of`); `unit`, `adjacency`, `step` describe the result.
     """
-    each = member.epsilon
-    if math.isfinite(each) and size * Fraction(each) > Fraction(epsilon):
+    loss = member.epsilon
+    if math.isfinite(loss) and size * Fraction(loss) > Fraction(epsilon):
         raise ValueError("the members of a group lose more than the group may")
     # P <= e^eps Q + delta, k times: delta (1 + e^eps + ... + e^((k - 1) eps)), of which the last term is the largest.
-    most = (size - 1) * each
+    most = (size - 1) * loss
     delta = min(1.0, member.delta * size * math.exp(most) * (1.0 + 2.0**-40)) if most < 700.0 else 1.0
     return replace(
         member,
-        epsilon=epsilon if math.isfinite(each) else each,
+        epsilon=epsilon if math.isfinite(loss) else loss,
         delta=delta if member.delta else 0.0,
         # The loss of zCDP grows with the square (Bun and Steinke 2016, Proposition 1.9).
         rho=round_up(Fraction(member.rho) * size**2) if math.isfinite(member.rho) else member.rho,
@@ -355,16 +355,16 @@ def of_group(member: Guarantee, size: int, epsilon: float, unit: str, adjacency:
     )
 
 
-def fraction_of(whole: float, parts: int) -> float:
-    """A float x with `parts` * x <= `whole`: the quotient, rounded down."""
-    part = whole / parts
-    return part if parts * Fraction(part) <= Fraction(whole) else math.nextafter(part, 0.0)
+def fraction_of(total: float, parts: int) -> float:
+    """A float x with `parts` * x <= `total`: the quotient, rounded down."""
+    quotient = total / parts
+    return quotient if parts * Fraction(quotient) <= Fraction(total) else math.nextafter(quotient, 0.0)
 
 
-def remainder(whole: float, part: float) -> float:
-    """Budget left: the largest float that, added to `part`, does not exceed `whole`."""
-    rest = whole - part
-    return rest if Fraction(rest) + Fraction(part) <= Fraction(whole) else math.nextafter(rest, 0.0)
+def remainder(total: float, spent: float) -> float:
+    """Budget left: the largest float that, added to `spent`, does not exceed `total`."""
+    rest = total - spent
+    return rest if Fraction(rest) + Fraction(spent) <= Fraction(total) else math.nextafter(rest, 0.0)
 
 
 def round_up(exact: Fraction) -> float:
@@ -398,7 +398,7 @@ class Guaranteed(Protocol):
 
 
 class Account(Protocol):
-    """Part of a :class:`fastdp.Ledger` that releases use."""
+    """The methods of :class:`fastdp.Ledger` that releases call."""
 
     def reserve(
         self, guarantee: Guarantee | Guaranteed, *, stream: str, part: str | None = None, mechanism: object = None

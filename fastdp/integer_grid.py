@@ -54,7 +54,7 @@ class Grid:
         return max(1, a * d // (b * c))
 
     def snap(self, theta: float) -> int:
-        """`theta` in the nearest grid steps, from 1 to the bound.
+        """Round `theta` to whole grid steps, from 1 to the bound.
 
         A threshold above it, of published figures, is kept up to the ceiling.
         """
@@ -76,7 +76,7 @@ class EventGrid(Grid):
     sensitivity: float = 1.0
 
     def snap(self, theta: float) -> int:
-        """Sensitivity in steps, rounded up; powers of two keep this bound under rounding."""
+        """Round the sensitivity up to whole steps, whatever theta; powers of two keep this bound under rounding."""
         del theta
         return math.ceil(Fraction(self.sensitivity) / Fraction(self.resolution))
 
@@ -212,20 +212,20 @@ def make_event_grid(sensitivity: float, resolution: float | None, epsilon: float
 
     if resolution is not None:
         step = validation.positive("resolution", resolution)
-        found = grid_of(step) if math.frexp(step)[0] == 0.5 and MIN_BOUND <= step <= sensitivity else None
-        if found is None:
+        grid = grid_of(step) if math.frexp(step)[0] == 0.5 and MIN_BOUND <= step <= sensitivity else None
+        if grid is None:
             raise ParameterError(
                 f"resolution = {resolution!r}: expected a power of two up to the sensitivity, {sensitivity!r}, for "
                 f"which sums of {max_range} values and their noise (epsilon = {epsilon!r}) fit 64-bit integers"
             )
-        return found
+        return grid
     finest = 2.0 ** (math.frexp(sensitivity * min(1.0, 1.0 / epsilon) / EVENT_STEPS)[1] - 1)
     while finest <= sensitivity and (sensitivity / finest) / epsilon > QUICK_SCALE:
         finest *= 2.0
-    found = grid_of(finest) if MIN_BOUND <= finest <= sensitivity else None
-    if found is None:
+    grid = grid_of(finest) if MIN_BOUND <= finest <= sensitivity else None
+    if grid is None:
         raise ParameterError(
             f"epsilon = {epsilon!r}: with sensitivity = {sensitivity!r} and max_range = {max_range} no grid fits "
             "64-bit integers; expected an epsilon nearer to 1 or a smaller max_range"
         )
-    return found
+    return grid

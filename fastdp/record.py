@@ -44,7 +44,7 @@ class Kind:
     optional: bool = dataclasses.field(default=False, kw_only=True)
 
     def check(self, name: str, value: object) -> object:
-        """The value as stored; ParameterError if not accepted."""
+        """Return the value as the record stores it; ParameterError if it is not accepted."""
         return value
 
     def checker(self, annotation: str) -> Callable[[str, object], object]:
@@ -139,8 +139,8 @@ class Numbers(Kind):
                 return tuple(self.each.check(name, entry) for entry in value)
             except ParameterError:  # its message shows an entry
                 pass
-        each = self.each.accepted.removeprefix("a number ")
-        raise refusal(name, value, f"{self.count} numbers, each {each}")
+        wanted = self.each.accepted.removeprefix("a number ")
+        raise refusal(name, value, f"{self.count} numbers, each {wanted}")
 
 
 @dataclass(frozen=True)
@@ -172,7 +172,7 @@ def parameter(kind: Kind, *, default: object = MISSING, kw_only: Any = MISSING) 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(parameter, dataclasses.field))
 def record(made: type[T]) -> type[T]:
-    """`made` as a frozen dataclass that checks its parameters, then calls `_check`."""
+    """Class decorator: make `made` a frozen dataclass that checks its parameters, then calls `_check`."""
     relate = getattr(made, "_check", None)
 
     def check(self: object, *_: object) -> None:
@@ -188,7 +188,7 @@ def record(made: type[T]) -> type[T]:
     made.__post_init__ = check  # type: ignore[attr-defined]
     kind = dataclass(frozen=True)(made)
     annotations = {field.name: cast("str", field.type) for field in dataclasses.fields(cast("Any", kind))}
-    checks = [(name, each.checker(annotations[name]), each.optional) for name, each in parameters(kind).items()]
+    checks = [(name, field.checker(annotations[name]), field.optional) for name, field in parameters(kind).items()]
     return kind
 
 
@@ -215,7 +215,7 @@ def meanings(public: Callable[..., object]) -> dict[str, str]:
 
 @record
 class Keyed:
-    """Seed and secret key of a publisher, no part of its identity."""
+    """Adds seed and secret key to a record; they do not enter its identity."""
 
     seed: dataclasses.InitVar[int | str | None] = dataclasses.field(default=None, kw_only=True)
     key: dataclasses.InitVar[Any] = dataclasses.field(default=None, kw_only=True)
@@ -239,8 +239,8 @@ def constructor(
         made.__init__.__qualname__ = start.__qualname__
         construct.record = made  # type: ignore[attr-defined]
         signature = inspect.signature(cast("Any", made).__init__)
-        arguments = sorted(signature.parameters.values(), key=lambda each: (each.kind, each.name in ("seed", "key")))
-        names = [each.name for each in arguments if each.kind is each.POSITIONAL_OR_KEYWORD][1:]
+        arguments = sorted(signature.parameters.values(), key=lambda one: (one.kind, one.name in ("seed", "key")))
+        names = [one.name for one in arguments if one.kind is one.POSITIONAL_OR_KEYWORD][1:]
         construct.__signature__ = signature.replace(parameters=arguments)  # type: ignore[attr-defined]
         return cast("Callable[Concatenate[S, P], None]", construct)
 
@@ -283,18 +283,18 @@ def shared(make: Callable[..., T], *, warns: bool = False, **fields: object) -> 
     return cast("T", _shared(tuple(held), make, **fields))
 
 
-def _types(part: object) -> list[type] | None:
-    if not _frozen(cast("type", type(part))):
+def _types(value: object) -> list[type] | None:
+    if not _frozen(cast("type", type(value))):
         return None
-    types = list(map(type, vars(part).values()))
+    types = list(map(type, vars(value).values()))
     return types if _PLAIN.issuperset(types) else None
 
 
 @functools.lru_cache(maxsize=256)
 def _frozen(kind: type) -> bool:
-    own = kind.__module__.partition(".")[0] == "fastdp" and "__slots__" not in vars(kind)
+    ours = kind.__module__.partition(".")[0] == "fastdp" and "__slots__" not in vars(kind)
     settings = vars(kind).get("__dataclass_params__")
-    return own and settings is not None and bool(settings.frozen)
+    return ours and settings is not None and bool(settings.frozen)
 
 
 @functools.lru_cache(maxsize=128, typed=True)

@@ -30,8 +30,8 @@ def parse_length(name: str, length: object) -> tuple[str, int, int, int]:
     count, unit = split_duration(length)
     microseconds = count * FIXED.get(unit, 0)
     if microseconds.denominator == 1 and 0 < microseconds <= 10_000 * 365 * DAY:
-        whole = int(microseconds)
-        return f"{count}{unit}" if count.denominator == 1 else _fixed(whole), whole, 0, 0
+        number = int(microseconds)
+        return f"{count}{unit}" if count.denominator == 1 else _fixed(number), number, 0, 0
     if unit in CALENDAR and count.denominator == 1 and 0 < count <= 10_000:
         months, days = CALENDAR[unit]
         return f"{count}{unit}", 0, int(count) * months, int(count) * days
@@ -202,22 +202,22 @@ class Period(NamedTuple):
         return cls("months", months, (origin.year * 12 + origin.month - 1) % months, time_zone)
 
     def edge(self, number: int) -> int:
-        place, zone = self.begin + number * self.length, zone_of(self.time_zone)
+        position, zone = self.begin + number * self.length, zone_of(self.time_zone)
         if self.measure == "microseconds":
-            return place
+            return position
         try:
-            year, month = divmod(place, 12)
-            local = datetime.fromordinal(place) if self.measure == "days" else datetime(year, month + 1, 1)
+            year, month = divmod(position, 12)
+            local = datetime.fromordinal(position) if self.measure == "days" else datetime(year, month + 1, 1)
             return instant(local, zone)
         except (OverflowError, ValueError):
-            return LAST + 1 if place > 0 else FIRST
+            return LAST + 1 if position > 0 else FIRST
 
     def number(self, moment: int) -> int:
         if self.measure == "microseconds":
             return (moment - self.begin) // self.length
         shown = local_time(moment, zone_of(self.time_zone))
-        place = shown.toordinal() if self.measure == "days" else shown.year * 12 + shown.month - 1
-        number = (place - self.begin) // self.length
+        position = shown.toordinal() if self.measure == "days" else shown.year * 12 + shown.month - 1
+        number = (position - self.begin) // self.length
         # A clock that is put back over midnight shows the day before again.
         while self.edge(number) > moment:
             number -= 1
@@ -247,7 +247,7 @@ class Times(NamedTuple):
     stop: int
 
     def __str__(self) -> str:
-        first, last = (shown_time(each, self.time_zone) for each in self[2:])
+        first, last = (shown_time(moment, self.time_zone) for moment in self[2:])
         return f"{self.column!r} from {first} to {last}"
 
     @classmethod
@@ -312,8 +312,8 @@ class UnitRows(NamedTuple):
         if period is not None:
             measure, length, begin, zone = period
             period = Period(measure, length, begin, zone)
-            whole = type(length) is type(begin) is int and 0 <= begin < length
-            if not (measure in ("months", "days", "microseconds") and whole and _is_text(zone)):
+            valid = type(length) is type(begin) is int and 0 <= begin < length
+            if not (measure in ("months", "days", "microseconds") and valid and _is_text(zone)):
                 raise ValueError("no period")
         if not (_is_text(who) and type(most) is int and most > 0):
             raise ValueError("no unit of rows")
@@ -332,15 +332,15 @@ NAME = Text(LONGEST_NAME)
 
 def normal_name(field: str, value: object) -> str:
     """Name in Unicode's normal form C; ParameterError for characters that do not show."""
-    given = unicodedata.normalize("NFC", NAME.check(field, value))
-    if not given.isprintable() or given != given.strip() or len(given) > LONGEST_NAME:
+    name = unicodedata.normalize("NFC", NAME.check(field, value))
+    if not name.isprintable() or name != name.strip() or len(name) > LONGEST_NAME:
         wanted = "expected printable characters, without a blank at either end"
         raise ParameterError(f"{field} = {validation.shown(value)}: {wanted}")
-    for at, character in enumerate(given):
+    for at, character in enumerate(name):
         if ord(character) in UNSEEN:
-            found = f"U+{ord(character):04X} at {at}"
-            raise refusal(field, given, f"characters that can be seen, got {found}")
-    return given
+            code_point = f"U+{ord(character):04X} at {at}"
+            raise refusal(field, name, f"characters that can be seen, got {code_point}")
+    return name
 
 
 #: Characters that Python calls printable and displays leave out: of Default_Ignorable_Code_Point of Unicode 15.1, and

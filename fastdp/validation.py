@@ -52,14 +52,14 @@ def refusal(name: str, value: object, expected: str) -> ParameterError:
 
 def plain(function: Callable[P, R]) -> Callable[P, R]:
     """Decorator: ParameterError if an array or list comes for an argument annotated as a scalar."""
-    own = inspect.unwrap(function)
-    checked = {name: accepted(kind) for name, kind in own.__annotations__.items() if name != "return"}
-    names = own.__code__.co_varnames[: own.__code__.co_argcount]
+    unwrapped = inspect.unwrap(function)
+    checked = {name: accepted(kind) for name, kind in unwrapped.__annotations__.items() if name != "return"}
+    names = unwrapped.__code__.co_varnames[: unwrapped.__code__.co_argcount]
 
     @wraps(function)
     def check(*args: P.args, **kwargs: P.kwargs) -> R:
         # Python itself reports unknown names.
-        if own.__annotations__.keys() >= kwargs.keys():
+        if unwrapped.__annotations__.keys() >= kwargs.keys():
             for name, value in itertools.chain(zip(names, args, strict=False), kwargs.items()):
                 if taken := checked.get(name):
                     kinds(name, value, taken)
@@ -79,8 +79,8 @@ def accepted(annotation: str) -> list[tuple[Callable[[object], bool], str]] | No
     """Tests and words for an annotation; None if a type is unknown."""
     while (shorter := re.sub(r"\[[^][]*\]", "", annotation)) != annotation:
         annotation = shorter
-    found = [_KINDS.get(kind) for kind in annotation.split(" | ")]
-    return None if None in found else cast("list[tuple[Callable[[object], bool], str]]", found)
+    tests = [_KINDS.get(kind) for kind in annotation.split(" | ")]
+    return None if None in tests else cast("list[tuple[Callable[[object], bool], str]]", tests)
 
 
 def real(name: str, value: object) -> float:
@@ -185,7 +185,7 @@ def path(name: str, value: object) -> str:
 
 
 def pair(name: str, value: object) -> tuple[Any, Any]:
-    """Both entries of a list or tuple."""
+    """Return the two entries of a list or tuple."""
     if not isinstance(value, (list, tuple)) or len(value) != 2:
         raise refusal(name, value, "two entries")
     return value[0], value[1]
@@ -222,6 +222,6 @@ _TEXT = re.compile(r"(\d{0,12}(?:\.\d{1,6})?) ?([a-z]+)", re.ASCII)
 
 
 def split_duration(text: object) -> tuple[Fraction, str]:
-    """Number (1 if omitted) and unit of "30min"; number 0 for another text."""
-    found = _TEXT.fullmatch(text) if isinstance(text, str) else None
-    return (Fraction(found[1] or 1), found[2]) if found else (Fraction(0), "")
+    """Split "30min" into number, 1 if omitted, and unit; the number is 0 for another text."""
+    match = _TEXT.fullmatch(text) if isinstance(text, str) else None
+    return (Fraction(match[1] or 1), match[2]) if match else (Fraction(0), "")

@@ -14,7 +14,7 @@ import numpy as np
 from fastdp import StreamPublisher
 from fastdp.kinds import Integers
 from fastdp.noise import sampler
-from fastdp.noise.binding import Name, given
+from fastdp.noise.given_noise import Name, given
 from fastdp.noise.key import Binding, Key
 from fastdp.noise.sampler import LaplaceDistribution
 from fastdp.noise.words import Purpose, StreamId, WordStream

@@ -15,7 +15,8 @@ from benchmarks.audit.parts import LOOKED_AT, THETA, BlocksTrials
 from fastdp.guarantee import Guarantee
 from fastdp.kinds import Floats, Integers
 from fastdp.noise import sampler
-from fastdp.noise.binding import BoundDistributions, Name, given
+from fastdp.noise.chain_keys import BoundDistributions
+from fastdp.noise.given_noise import Name, given
 from fastdp.noise.key import Key
 from fastdp.noise.sampler import Distribution, LaplaceDistribution
 from fastdp.noise.words import Purpose, StreamId

@@ -21,7 +21,7 @@ from fastdp import Time, record
 from fastdp.counters import BinaryTree, Block
 from fastdp.data.column import as_floats
 from fastdp.kinds import Floats, Integers
-from fastdp.noise.binding import GivenKey
+from fastdp.noise.given_noise import GivenKey
 from fastdp.noise.key import Key
 from fastdp.perturbers import Blocks, Flat, Hierarchy, HierarchyShape
 from fastdp.points import Box

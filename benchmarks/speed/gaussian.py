@@ -8,7 +8,7 @@ import numpy as np
 import fastdp
 from benchmarks.peers import open_dp
 from benchmarks.speed.measure import Group
-from fastdp.noise.binding import PrefixNoise, draw_cells
+from fastdp.noise.bulk import PrefixNoise, draw_cell_noise
 from fastdp.noise.key import Key
 from fastdp.noise.public_draws import discrete_gaussian
 from fastdp.noise.sampler import laplace_distribution
@@ -66,7 +66,9 @@ def gaussian_publishers() -> Group:
         **{name: lambda each=each: each.publish(values) for name, each in publishers.items()},
         "bound draws, Gaussian": lambda: bound.draw(sums, distribution, chain, 0),
         "bound draws, Laplace": lambda: bound.draw(sums, laplace, chain, 0),
-        "bound cells, one Laplace sum": lambda: draw_cells(cells[:1], [laplace], key, 0, rows.reshape(-1, 2)),
-        "bound cells, two Laplace sums": lambda: draw_cells(cells, [laplace, laplace], key, 0, rows.reshape(-1, 2)),
+        "bound cells, one Laplace sum": lambda: draw_cell_noise(cells[:1], [laplace], key, 0, rows.reshape(-1, 2)),
+        "bound cells, two Laplace sums": lambda: draw_cell_noise(
+            cells, [laplace, laplace], key, 0, rows.reshape(-1, 2)
+        ),
     }
     return Group("Gaussian publishers", tasks, items=dict.fromkeys(tasks, PUBLISHED))

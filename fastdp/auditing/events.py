@@ -25,19 +25,19 @@ EXPONENT_BITS = 52
 
 @dataclass(frozen=True)
 class Feature:
-    """Named function of outputs, float64[n, k] to float64[n]; `discrete_only`: by equality."""
+    """A named statistic of outputs, float64[n, k] to float64[n]; `discrete_only`: its values have no order."""
 
     name: str
     of: Statistic
     discrete_only: bool = False
 
 
-def make_features(outputs: Floats, adjacent: Floats, given: Sequence[tuple[str, Statistic]]) -> list[Feature]:
+def make_features(outputs: Floats, adjacent: Floats, statistics: Sequence[tuple[str, Statistic]]) -> list[Feature]:
     """The caller's features, and those of ``events="auto"``, trained on separate trials.
 
     Coordinates, distances from medians, sums, a discriminant, a likelihood ratio, a fingerprint, grain.
     """
-    features = [Feature(name, statistic) for name, statistic in given]
+    features = [Feature(name, statistic) for name, statistic in statistics]
     k = outputs.shape[1]
     chosen = _most_different(outputs, adjacent)
     pooled = np.concatenate([outputs, adjacent])
@@ -58,7 +58,7 @@ def make_features(outputs: Floats, adjacent: Floats, given: Sequence[tuple[str, 
 
 
 def fingerprint(outputs: Floats) -> Floats:
-    """53-bit hash of each row; collisions leave bounds valid."""
+    """Hash each row to 53 bits, as a float; collisions leave bounds valid."""
     # Adding 0 makes -0 and 0 the same number.
     words = np.ascontiguousarray(outputs + 0.0).view(np.uint64)
     mixed: NDArray[np.uint64] = np.zeros(outputs.shape[0], np.uint64)
@@ -133,15 +133,15 @@ def _likelihood_ratio(outputs: Floats, adjacent: Floats, chosen: list[int]) -> S
 
 def at_least(hits: Integers, trials: int, alpha: float) -> Floats:
     """Lower ends of intervals for probabilities, each wrong with probability <= `alpha`."""
-    found = special.betaincinv(np.maximum(hits, 1.0), trials - hits + 1.0, alpha)
-    return np.where(hits > 0, found, 0.0).astype(np.float64)
+    low_ends = special.betaincinv(np.maximum(hits, 1.0), trials - hits + 1.0, alpha)
+    return np.where(hits > 0, low_ends, 0.0).astype(np.float64)
 
 
 def at_most(hits: Integers, trials: int, alpha: float) -> Floats:
-    """Upper ends, as :func:`at_least`."""
+    """Upper ends of intervals for probabilities, as :func:`at_least`."""
     missed = np.maximum(trials - hits, 1)
-    found = special.betainccinv(hits + 1.0, missed, alpha)
-    return np.where(hits < trials, found, 1.0).astype(np.float64)
+    high_ends = special.betainccinv(hits + 1.0, missed, alpha)
+    return np.where(hits < trials, high_ends, 1.0).astype(np.float64)
 
 
 def epsilon_at_least(
@@ -171,7 +171,7 @@ NAMED = 4
 
 @dataclass(frozen=True)
 class Event:
-    """A feature at least or at most a threshold, or among a few values."""
+    """The event that a feature is at least or at most a threshold, or one of a few values."""
 
     feature: Feature
     kind: Literal["at least", "at most", "among"]
@@ -203,7 +203,7 @@ class _Candidates(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _Found:
+class _RankedEvent:
     event: Event
     bound: float
     projected: float
@@ -216,24 +216,24 @@ def choose_events(
     counted: int,
     alpha: float,
     delta: float,
-    given: int = 0,
+    custom: int = 0,
 ) -> list[Event]:
     """Event with the highest bound on `fresh` trials, and a few that may reach a higher one.
 
-    `learned` outputs order discrete values; the best event of the first `given` features is always included.
+    `learned` outputs order discrete values; the best event of the first `custom` features is always included.
     """
-    every: list[_Found] = []
+    every: list[_RankedEvent] = []
     chosen: list[Event] = []
     for number, feature in enumerate(features):
         here, there = (np.sort(feature.of(side)) for side in fresh)
-        found = [
+        best_pairs = [
             _best(feature, candidates, swapped, here.size, counted, alpha, delta)
             for candidates in _candidates(feature, learned, here, there)
             for swapped in (False, True)
             if candidates.values.size
         ]
-        useful = [one for pair in found for one in pair if one.projected > -np.inf]
-        if number < given and useful:
+        useful = [one for pair in best_pairs for one in pair if one.projected > -np.inf]
+        if number < custom and useful:
             chosen.append(max(useful, key=lambda one: one.bound).event)
         every += useful
     if not every:
@@ -245,7 +245,7 @@ def choose_events(
 
 def _best(
     feature: Feature, candidates: _Candidates, swapped: bool, size: int, counted: int, alpha: float, delta: float
-) -> list[_Found]:
+) -> list[_RankedEvent]:
     counts = candidates.hits, candidates.hits_adjacent
     first, second = counts[::-1] if swapped else counts
     bounds = epsilon_at_least(first, second, size, alpha, delta)
@@ -254,12 +254,12 @@ def _best(
     low = likely - np.sqrt(2.0 * margin * likely) - delta * counted
     high = rare + margin + np.sqrt(2.0 * margin * rare)
     projected = np.where(low > 0.0, np.log(np.where(low > 0.0, low, 1.0) / high), -np.inf)
-    found = []
+    best = []
     for i in sorted({int(bounds.argmax()), int(projected.argmax())}):
         picked = candidates.values[: i + 1] if candidates.kind == "among" else candidates.values[i : i + 1]
         event = Event(feature, candidates.kind, np.sort(picked), swapped)
-        found.append(_Found(event, float(bounds[i]), float(projected[i])))
-    return found
+        best.append(_RankedEvent(event, float(bounds[i]), float(projected[i])))
+    return best
 
 
 def _candidates(

@@ -40,7 +40,7 @@ class TrialMechanism(Protocol):
 
     @property
     def guarantee(self) -> Guarantee:
-        """Claim, unless the audit is given ``epsilon``."""
+        """The claim that is audited, unless the audit is given ``epsilon``."""
         ...
 
     def draw_trials(self, data: Any, trials: int, key: Key) -> Array:
@@ -83,11 +83,11 @@ def runs(mechanism: Any, data: object, trials: int, key: Key) -> Iterator[Floats
     while begin < trials:
         # The first batch shows how many numbers an output has.
         size = SLOW_BATCH if not (width and vectorised) else min(BATCH, MAX_AT_ONCE // width)
-        count, own = min(size, trials - begin), key.derive("batch", number)
+        count, batch_key = min(size, trials - begin), key.derive("batch", number)
         if vectorised:
-            rows = _as_rows(mechanism.draw_trials(_copied(data), count, own), count)
+            rows = _as_rows(mechanism.draw_trials(_copied(data), count, batch_key), count)
         else:
-            rows = _one_by_one(mechanism, data, count, own)
+            rows = _one_by_one(mechanism, data, count, batch_key)
         number, begin, width = number + 1, begin + count, _same(rows.shape[1], width)
         if width > MAX_NUMBERS:
             raise DataError(
@@ -312,11 +312,11 @@ def audit(
     >>> def careless(values, generator):  # needs twice this noise
     ...     noise = fastdp.discrete_laplace(0.5, 1, rng=generator)
     ...     return sum(values) + int(noise[0])
-    >>> found = fastdp.audit(
+    >>> result = fastdp.audit(
     ...     careless, [1, 0], [1, 1], epsilon=1.0,
     ...     trials=2000, seed=1, progress=False,
     ... )
-    >>> found.epsilon_lower > 1.0
+    >>> result.epsilon_lower > 1.0
     True
     """
     begin = time.perf_counter()
@@ -324,7 +324,7 @@ def audit(
     runs_each = validation.integer("trials", trials, MIN_TRIALS, MAX_TRIALS)
     level = Real(least=0.5, below=1.0).check("confidence", confidence)
     claim, at = _claim(mechanism, epsilon, delta)
-    given, shows = _statistics(events), validation.flag("progress", progress)
+    statistics, shows = _statistics(events), validation.flag("progress", progress)
     key, inputs = Key.choose(seed, None).derive("audit"), (x, x_adjacent)
     learning = min(runs_each // 4, max(LEARNING, runs_each // LEARNING_SHARE))
     with tqdm(
@@ -356,9 +356,9 @@ def audit(
         _warn_of_a_seed(mechanism, learned)
         learning = learned[0].shape[0]
         counted = runs_each - 2 * learning
-        features = make_features(*learned, given)
+        features = make_features(*learned, statistics)
         fresh = collect("choose", learning)
-        chosen = choose_events(features, learned, fresh, counted, 1.0 - level, at, len(given))
+        chosen = choose_events(features, learned, fresh, counted, 1.0 - level, at, len(statistics))
         del learned, fresh
         hits = np.zeros((2, len(chosen)), np.int64)
         for side, data in enumerate(inputs if chosen else ()):
@@ -412,12 +412,12 @@ def _statistics(
 
 def _checked(statistic: Callable[[Floats], Floats]) -> Statistic:
     def numbers(outputs: Floats) -> Floats:
-        found = np.asarray(statistic(outputs))
-        if found.shape != (outputs.shape[0],) or found.dtype.kind not in "biuf":
+        values = np.asarray(statistic(outputs))
+        if values.shape != (outputs.shape[0],) or values.dtype.kind not in "biuf":
             raise ParameterError(
-                f"events: a callable gave shape {found.shape} and dtype {found.dtype} for {outputs.shape[0]} "
+                f"events: a callable gave shape {values.shape} and dtype {values.dtype} for {outputs.shape[0]} "
                 "outputs; expected one number for each"
             )
-        return found.astype(np.float64)
+        return values.astype(np.float64)
 
     return numbers

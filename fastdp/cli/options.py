@@ -74,8 +74,8 @@ def with_options(
     with the default; only help makes a switch.  Flags alone: declared as fields of ``records``, else parameters of
     ``methods``.  ``more``: arguments of :func:`click.option`.
     """
-    entries = list(_entries(listed))
-    shared = {name: given for _, name, given in _entries(SHARED)} if listed is not SHARED else {}
+    entries = list(_parse_options(listed))
+    shared = {name: given for _, name, given in _parse_options(SHARED)} if listed is not SHARED else {}
     names = {name for _, name, _ in entries}
 
     def decorate(function: F) -> F:
@@ -92,8 +92,8 @@ def with_options(
     return decorate
 
 
-def _entries(listed: str) -> Iterator[tuple[list[str], str, Json]]:
-    """Flags, argument name and further arguments of each option."""
+def _parse_options(listed: str) -> Iterator[tuple[list[str], str, Json]]:
+    """Parse a text for :func:`with_options`: flags, name, and :func:`click.option` arguments of each option."""
     for entry in re.split(r"\n(?=-)", listed.strip()):
         head, _, told = re.sub(r"\n +", " ", entry).partition("  ")
         flags, *words = head.split()

@@ -17,7 +17,7 @@ from fastdp.errors import DataError, ParameterError, StateError
 from fastdp.guarantee import Guarantee, sequential
 from fastdp.kinds import Indices, Integers, Json, Values
 from fastdp.noise import sampler
-from fastdp.noise.binding import check_chain, step_key
+from fastdp.noise.chain_keys import check_chain, step_key
 from fastdp.noise.key import Key
 from fastdp.noise.words import Purpose, StreamId
 from fastdp.record import Checked, Keyed, PartOf, Real, Whole, constructor, parameter, record, values_of

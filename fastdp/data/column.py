@@ -43,8 +43,8 @@ def kind_of(dtype: object) -> str:
     """Kind of the entries, without lengths or categories, which would reveal data."""
     if isinstance(dtype, np.dtype) and dtype.kind in _KINDS:
         return _KINDS[dtype.kind]
-    found = re.match(r"\w+", str(dtype))
-    return found.group() if found else type(dtype).__name__
+    match = re.match(r"\w+", str(dtype))
+    return match.group() if match else type(dtype).__name__
 
 
 def entry_at(name: str, wrong: Array | np.bool_, fault: str) -> str:
@@ -79,7 +79,7 @@ def _refused(name: str, said: str, more: str = "") -> DataError:
 
 
 def as_floats(column: Array) -> Floats:
-    """`column` for kernels: float64, contiguous, aligned, read-only."""
+    """Return `column` as kernels take it: float64, contiguous, aligned, read-only."""
     if is_in_order(column, FLOAT64):
         return read_only(column)
     if is_in_order(column, INT64):
@@ -93,7 +93,7 @@ def as_floats(column: Array) -> Floats:
 
 
 def as_finite(floats: Floats, nonfinite: str, name: str, hint: str = "") -> Floats:
-    """`floats`, with 0 for non-finite ones if `nonfinite` is "zero"; else DataError with `hint`."""
+    """Return `floats`, non-finite ones as 0 if `nonfinite` is "zero"; otherwise they raise DataError with `hint`."""
     finite = np.isfinite(floats)
     if finite.all():
         return floats
@@ -179,7 +179,7 @@ def homes_of(values: object) -> set[str]:
 
 
 def numpy_of(values: Any) -> Any:
-    """Arrays of xarray, and of libraries with DLPack, as NumPy's; all else as it is."""
+    """Convert arrays of xarray, and of libraries with DLPack, to NumPy's; return all else unchanged."""
     if isinstance(values, np.ndarray):
         return values
     if "xarray" in homes_of(values) and hasattr(values, "to_numpy"):
@@ -200,9 +200,9 @@ def as_array(values: Any) -> Array | None:
             if not exported:
                 return None
     ways: tuple[dict[str, Any], ...] = ({}, {"device": "cpu", "copy": True})
-    for given in ways:
+    for options in ways:
         with suppress(Exception):
-            return np.from_dlpack(values, **given)
+            return np.from_dlpack(values, **options)
     return None
 
 
@@ -234,7 +234,7 @@ def _to_float(entry: float) -> float:
 
 
 def as_reals(values: object, name: str) -> Floats:
-    """`values` of any shape as contiguous float64; else ParameterError."""
+    """Convert `values` of any shape to contiguous float64; ParameterError if they are no real numbers."""
     array = as_array(values)
     if array is None:
         raise ParameterError(f"{name} is a {type(values).__name__} that is no array: expected real numbers")
@@ -261,8 +261,8 @@ def _from_pandas(values: Any, name: str) -> Array:
     kind = getattr(dtype, "kind", "O")
     if kind not in "biuf":
         raise _refused(name, f"holds {kind_of(dtype)} entries")
-    whole = kind != "f" and not values.isna().any()
-    array: Array = values.to_numpy(dtype.numpy_dtype) if whole else values.to_numpy(np.float64, na_value=np.nan)
+    integral = kind != "f" and not values.isna().any()
+    array: Array = values.to_numpy(dtype.numpy_dtype) if integral else values.to_numpy(np.float64, na_value=np.nan)
     return array
 
 
@@ -366,11 +366,11 @@ def one_family(entries: Iterable[Any]) -> bool:
     kinds = {kind for kind in set(map(type, entries)) if kind.__name__ not in ("NoneType", "NAType")}
     if len(kinds) == 1 and not any(issubclass(kind, datetime) for kind in kinds):
         return True
-    found = set[Any]()
+    families = set[Any]()
     for kind in kinds:
         family = next((family for family in _FAMILIES if issubclass(kind, family)), (kind,))
         # NaN and NaT are missing; times have a zone, or none.
         missing = issubclass(kind, (float, np.floating, datetime, np.datetime64))
-        own = [each for each in entries if type(each) is kind and each == each] if missing else [None]
-        found |= {(family, getattr(each, "tzinfo", None) is None) for each in own}
-    return len(found) <= 1
+        present = [entry for entry in entries if type(entry) is kind and entry == entry] if missing else [None]
+        families |= {(family, getattr(entry, "tzinfo", None) is None) for entry in present}
+    return len(families) <= 1

@@ -46,7 +46,7 @@ ACCEPTED = "a pandas or polars frame, an Arrow table, or a DuckDB relation"
 
 @dataclass(frozen=True)
 class StreamRows:
-    """Rows of numbers: a matrix, a list, or one float64 array with the ``starts`` of each; and their ``lengths``."""
+    """Streams as rows of numbers: a matrix, a list, or one float64 array with the rows' starts; and their lengths."""
 
     rows: Array | Sequence[Array]
     starts: Indices | None
@@ -61,10 +61,10 @@ class StreamRows:
         if isinstance(self.rows, np.ndarray):
             if self.starts is not None:
                 return self.rows, self.starts[which] + begin
-            part = self.rows[which, begin:end]
-            return as_floats(part.reshape(-1)), np.arange(which.size) * part.shape[1]
+            selected = self.rows[which, begin:end]
+            return as_floats(selected.reshape(-1)), np.arange(which.size) * selected.shape[1]
         cut = [as_floats(self.rows[i][begin:end]) for i in which.tolist()]
-        borders = np.cumsum([0, *(part.size for part in cut)], dtype=np.int64)
+        borders = np.cumsum([0, *(row.size for row in cut)], dtype=np.int64)
         return as_floats(np.concatenate([np.empty(0), *cut])), borders[:-1]
 
 
@@ -126,7 +126,7 @@ def _from_arrow(streams: object) -> StreamRows:
 
 @dataclass(frozen=True, eq=False)
 class FrameSource:
-    """Form of an input frame, in which a release is returned: library, column names and times.
+    """Library, column names and times of an input frame, so that a release can be returned in the same form.
 
     ``times`` of all values, from ``starts``, int64[n], on; without them, positions.
     """
@@ -201,11 +201,11 @@ def _family(streams: object) -> str | None:
 def _table(frame: Frame, columns: dict[str, str]) -> pa.Table:
     wanted = list(columns.values())
     # The release, as a frame, has columns of these names too.
-    own = {"revised"} if "time" in columns else {"revised", "position"}
-    if len({*wanted, *own}) < len(wanted) + len(own):
+    reserved = {"revised"} if "time" in columns else {"revised", "position"}
+    if len({*wanted, *reserved}) < len(wanted) + len(reserved):
         raise ParameterError(
             f"{', '.join(columns)} = {', '.join(map(repr, wanted))}: expected different columns, none of them called "
-            f"{' or '.join(map(repr, sorted(own)))}"
+            f"{' or '.join(map(repr, sorted(reserved)))}"
         )
     return open_source(frame, wanted).table()
 
@@ -219,7 +219,7 @@ def _wide(frame: Any, family: str, time: str | None) -> Streams:
         clock = _clock(times, time)
         order = None if bool((clock[1:] >= clock[:-1]).all()) else np.argsort(clock, kind="stable")
         times = (times if order is None else times.take(order)).combine_chunks()
-    columns = [each for each in _columns(frame) if time is None or each[0] != time]
+    columns = [named for named in _columns(frame) if time is None or named[0] != time]
     streams = [as_column(column, f"streams[{i}]") for i, (_, column) in enumerate(columns)]
     names = family, "stream", "position" if time is None else time, "value"
     source = FrameSource(*names, times, np.zeros(len(columns), np.int64))
@@ -301,7 +301,7 @@ def as_shaped(values: Any, name: str) -> tuple[Array, Back]:
     family = _family(values)
     if family in _SPELLED and hasattr(values, "shape"):
         spelled = _SPELLED[family]
-        columns = [as_column(each, spelled.format(name, i)) for i, (_, each) in enumerate(_columns(values))]
+        columns = [as_column(column, spelled.format(name, i)) for i, (_, column) in enumerate(_columns(values))]
         return np.column_stack(columns).reshape(-1) if columns else np.empty(0), _frame_like(values, family)
     if isinstance(values, np.ndarray) and values.ndim == 0:
         return as_column(values.reshape(1), name), lambda out: out.reshape(())

@@ -117,24 +117,24 @@ def _open_array(path: str, column: str | None, chunk_size: int) -> ValueSource:
                     raise DataError(f"{path}: holds no array")
                 name = archive.files[pick_column(column, archive.files, len(archive.files), path)]
                 where, column = f"{path}, array {name!r}", None
-                whole = _loaded(lambda: archive[name], f"{where}: not readable")
+                array = _loaded(lambda: archive[name], f"{where}: not readable")
         else:
-            whole = _loaded(lambda: np.load(path, mmap_mode="r", allow_pickle=False), fault)
-    if not isinstance(whole, np.ndarray):
+            array = _loaded(lambda: np.load(path, mmap_mode="r", allow_pickle=False), fault)
+    if not isinstance(array, np.ndarray):
         raise DataError(f"{where}: not a NumPy array")
-    names, shape = whole.dtype.names, whole.shape
+    names, shape = array.dtype.names, array.shape
     width = len(names) if names else (*shape, 1)[1] if shape else 0
     if len(shape) not in (1, 2 - bool(names)) or width == 0:
         raise DataError(f"{where} has shape {shape}: expected one row of numbers, or columns")
     index = pick_column(column, names, width, where)
     cut: Any = names[index] if names else (slice(None), index)[: len(shape)]
-    if whole[cut].dtype.kind not in "biuf":
-        raise DataError(f"{where} holds {kind_of(whole[cut].dtype)} entries: expected real numbers")
-    again: Any = lambda: whole  # noqa: E731
-    if isinstance(whole, np.memmap):
+    if array[cut].dtype.kind not in "biuf":
+        raise DataError(f"{where} holds {kind_of(array[cut].dtype)} entries: expected real numbers")
+    again: Any = lambda: array  # noqa: E731
+    if isinstance(array, np.memmap):
         # Mapped for each chunk and copied, so that resident memory does not grow with the file.
-        order = "C" if whole.flags.c_contiguous else "F"
-        again = partial(np.memmap, path, whole.dtype, "r", whole.offset, shape, order)
+        order = "C" if array.flags.c_contiguous else "F"
+        again = partial(np.memmap, path, array.dtype, "r", array.offset, shape, order)
     chunks = (as_floats(np.array(again()[at : at + chunk_size][cut])) for at in range(0, shape[0], chunk_size))
     return ValueSource(path, chunks, shape[0])
 
@@ -148,7 +148,7 @@ def _loaded(load: Callable[[], Any], fault: str) -> Any:
 
 
 def pick_column(column: str | None, names: Sequence[str] | None, width: int, where: str) -> int:
-    """Number of the column called or numbered so, names first; DataError with a list if absent."""
+    """Index of the column with this name, else with this number; DataError with a list if there is none."""
     if column is None:
         if width == 1:
             return 0
@@ -168,7 +168,7 @@ def is_index(column: str) -> bool:
 
 
 def listed(names: Sequence[str] | None, width: int) -> str:
-    """The columns of a file, for a message."""
+    """Text that lists the columns of a file, for a message."""
     shown = range(min(width, MAX_LISTED))
     # A row with an empty cell may be one of data.
     names = None if names is not None and "" in names else names
@@ -227,12 +227,12 @@ def open_parquet(path: str, choose: Choose, chunk_size: int) -> Iterator[ValueSo
         for kind, name in chosen.items():
             if names.count(name) > 1:
                 raise DataError(f"{path}: several columns are named {name!r}; expected different names")
-            found, types = schema.field(name).type, arrow.types
+            arrow_type, types = schema.field(name).type, arrow.types
             fits = [types.is_integer, types.is_floating, types.is_boolean, types.is_null]
             fits += [types.is_timestamp] if kind == TIME else []
-            if not any(each(found) for each in fits):
+            if not any(fits_type(arrow_type) for fits_type in fits):
                 wanted = "real numbers or moments" if kind == TIME else "real numbers"
-                raise DataError(f"{path}, column {name!r}: holds {kind_of(found)} entries; expected {wanted}")
+                raise DataError(f"{path}, column {name!r}: holds {kind_of(arrow_type)} entries; expected {wanted}")
         yield ValueSource(path, _batches(table, list(chosen.values()), chunk_size, path), table.metadata.num_rows)
 
 
@@ -346,9 +346,9 @@ class _Choice:
         lowered = [name.lower() for name in names]
         for kind, column in (self.columns if names or self.unnamed is None else self.unnamed).items():
             usual = (names[lowered.index(name)] for name in DEFAULTS[kind] if name in lowered)
-            found = next(usual, None) if column is None else column
-            if found is not None:
-                self.chosen[kind] = found
+            picked = next(usual, None) if column is None else column
+            if picked is not None:
+                self.chosen[kind] = picked
             elif kind != "event":
                 there = f"has the columns {listed(names, len(names))}" if names else "has no heading"
                 raise DataError(

@@ -44,10 +44,10 @@ class _Module:
             "data frames and tables are read with narwhals and pyarrow, which are not both installed: expected "
             "pip install 'fastdp-streams[tables]'"
         )
-        *_, module = (imported(each, missing) for each in ("narwhals.stable.v2", "pyarrow", self._name))
-        found = getattr(module, attribute)
-        setattr(self, attribute, found)
-        return found
+        *_, module = (imported(package, missing) for package in ("narwhals.stable.v2", "pyarrow", self._name))
+        member = getattr(module, attribute)
+        setattr(self, attribute, member)
+        return member
 
 
 narwhals: Any = _Module("narwhals.stable.v2")
@@ -110,14 +110,14 @@ def _measurements(dataset: Any, columns: Sequence[str]) -> Any:
     """The columns of a Dataset of xarray, a row for each measurement; DataError for several."""
     variables = list(getattr(dataset, "data_vars", ()))
     # Of coordinates alone each measurement of the Dataset is a row.
-    given = [name for name in columns if name in variables] or variables
-    dimensions = {frozenset(dataset[name].dims) for name in given}
+    measured = [name for name in columns if name in variables] or variables
+    dimensions = {frozenset(dataset[name].dims) for name in measured}
     if len(dimensions) > 1:
         raise DataError(
-            f"frame: a {type(dataset).__name__} whose variables {given} have different dimensions, so that one "
+            f"frame: a {type(dataset).__name__} whose variables {measured} have different dimensions, so that one "
             "measurement would be several rows; expected variables of one shape (dataset[[...]] selects them)"
         )
-    return (dataset[given] if given else dataset).to_dataframe().reset_index()
+    return (dataset[measured] if measured else dataset).to_dataframe().reset_index()
 
 
 def open_source(frame: Frame | EngineTable, columns: Sequence[str], dictionary: Sequence[str] = ()) -> Source:
@@ -184,14 +184,14 @@ def open_dataset(path: Path, dictionary: Sequence[str] = ()) -> Dataset:
         # In nanoseconds old times of 96 bits would be others.
         kind = dataset.ParquetFileFormat(coerce_int96_timestamp_unit="us", **options)
     try:
-        found = dataset.dataset(path, format=kind)
-        _ = found.schema.names  # decoded
+        opened = dataset.dataset(path, format=kind)
+        _ = opened.schema.names  # decoded
     except Exception as error:  # missing, damaged, not permitted; Arrow's words may quote a row
         reason = getattr(error, "strerror", None) or type(error).__name__
         text = "; expected CSV in UTF-8 (iconv converts other encodings)" if kind == "csv" else ""
         kinds = ParameterError if isinstance(error, OSError) or not text else DataError
         raise kinds(f"frame = {str(path)!r}: could not be read ({reason}){text}") from None
-    return found
+    return opened
 
 
 def _stream(frame: Any, chosen: list[str]) -> Source:
@@ -225,8 +225,8 @@ def _lazy(frame: Any, family: str) -> Batches:
     if family == "duckdb":
         yield from native.to_arrow_reader(BATCH)
     elif family == "polars" and hasattr(native, "collect_batches"):
-        for part in native.collect_batches(chunk_size=BATCH):
-            yield from part.to_arrow().to_batches()
+        for chunk in native.collect_batches(chunk_size=BATCH):
+            yield from chunk.to_arrow().to_batches()
     else:
         yield from frame.collect(backend="pyarrow").to_native().to_batches()
 
@@ -255,34 +255,37 @@ def _is_text(frame: Any) -> bool:
     return bool(kinds & {"CSVStreamingReader", "CsvFileFormat"}) or "pyspark" in homes_of(frame)
 
 
-def check_types(
-    source: Source, time: str | None, values: Sequence[str], named: Sequence[str], how: str | None
-) -> str | None:
-    """Time zone of the time column, or None; ParameterError for columns of other types, which are public.
+def time_zone_of(source: Source, name: str, option: str | None) -> str | None:
+    """Time zone of a column of times, None if it has none; ParameterError if its public type holds no times.
 
-    ``how``: "unit" or "format" for times that are numbers or no ISO texts.
+    ``option``: the option of :class:`fastdp.Time` by which entries are read: "unit", "format" or None.
     """
-    zone = None
-    if time is not None:
-        found = source.schema[time]
-        texts = isinstance(found, (narwhals.String, narwhals.Categorical))
-        zone = "UTC" if how == "unit" else getattr(found, "time_zone", None)
-        fits = {
-            None: texts or isinstance(found, (narwhals.Datetime, narwhals.Date)),
-            "unit": found.is_integer() or found.is_float(),
-            "format": texts or found.is_integer(),
-        }[how]
-        if not fits:
-            raise ParameterError(
-                f"time = {time!r} holds {kind_of(found)} entries: expected dates, datetimes of one time zone "
-                "(utc=True where zones are mixed), ISO texts, Unix times with Time(unit=), or texts or whole numbers "
-                "with Time(format=)"
-            )
-    for name in values:
+    kind = source.schema[name]
+    texts = isinstance(kind, (narwhals.String, narwhals.Categorical))
+    fits = {
+        None: texts or isinstance(kind, (narwhals.Datetime, narwhals.Date)),
+        "unit": kind.is_integer() or kind.is_float(),
+        "format": texts or kind.is_integer(),
+    }[option]
+    if not fits:
+        raise ParameterError(
+            f"time = {name!r} holds {kind_of(kind)} entries: expected dates, datetimes of one time zone "
+            "(utc=True where zones are mixed), ISO texts, Unix times with Time(unit=), or texts or whole numbers "
+            "with Time(format=)"
+        )
+    return "UTC" if option == "unit" else getattr(kind, "time_zone", None)
+
+
+def check_column_types(source: Source, numbers: Sequence[str], labels: Sequence[str]) -> None:
+    """ParameterError unless columns `numbers` hold numbers, and `labels` (keys, persons) single entries.
+
+    Types are public, so messages name them.
+    """
+    for name in numbers:
         kind = source.schema[name]
         if not (kind.is_numeric() or kind == narwhals.Boolean):
             raise ParameterError(f"value = {name!r} holds {kind_of(kind)} entries: expected numbers")
-    for name in named:
+    for name in labels:
         # Of polars' objects Arrow would get the addresses.
         objects = source.family == "polars" and source.schema[name] == narwhals.Object
         if objects or source.schema[name].is_nested():
@@ -290,7 +293,6 @@ def check_types(
                 f"column {name!r} holds {kind_of(source.schema[name])} entries: expected texts, whole numbers or "
                 "other single entries as keys and persons"
             )
-    return zone
 
 
 def arrow_type(source: Source, name: str) -> pa.DataType | None:

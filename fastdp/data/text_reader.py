@@ -55,7 +55,7 @@ def open_text(path: str, choose: Choose, chunk_size: int, *, ragged: bool, live:
 
 
 def number(cell: str) -> float | None:
-    """The number in `cell`, or None, also with underscores."""
+    """Read the number in `cell`, also with underscores; None if there is none."""
     try:
         return None if "_" in cell else float(cell)
     except ValueError:
@@ -164,10 +164,10 @@ class _Table:
         names = row if named or not numeric else None
         headings = set()
         for kind, column in wanted.items():
-            place = pick_column(column, names, self._width, self._where)
-            cell, convert = row[place], self._times if kind == TIME else number
-            label = f"column {cell!r}" if names is not None and is_name(cell) else f"column {place}"
-            self._columns.append((place, convert, label))
+            index = pick_column(column, names, self._width, self._where)
+            cell, convert = row[index], self._times if kind == TIME else number
+            label = f"column {cell!r}" if names is not None and is_name(cell) else f"column {index}"
+            self._columns.append((index, convert, label))
             # An empty cell among numbers, or alone, is a missing value, not a heading.
             headings.add(named or (convert(cell) is None and (cell != "" or (any(row) and not numeric))))
         if len(headings) > 1:
@@ -199,8 +199,8 @@ class _Table:
             from pyarrow import csv as arrow
         except ImportError:
             return None
-        names = [str(place) for place in range(self._width)]
-        wanted = [names[place] for place, _, _ in self._columns]
+        names = [str(index) for index in range(self._width)]
+        wanted = [names[index] for index, _, _ in self._columns]
         floats = dict.fromkeys(wanted, "float64")
         try:
             table = arrow.read_csv(
@@ -229,8 +229,8 @@ class _Table:
             # Strict, so that quoted text that continues after these lines is an error here.
             rows = list(csv.reader(lines, delimiter=self._delimiter, strict=True))
             if set(map(len, rows)) == {self._width}:
-                columns = [(float if convert is number else convert, place) for place, convert, _ in self._columns]
-                values = [list(map(convert, map(itemgetter(place), rows))) for convert, place in columns]
+                columns = [(float if convert is number else convert, index) for index, convert, _ in self._columns]
+                values = [list(map(convert, map(itemgetter(index), rows))) for convert, index in columns]
                 if not any(None in column for column in values):
                     self._lines.skip(len(lines))
                     return np.array(values, np.float64).T
@@ -260,12 +260,12 @@ class _Table:
         return np.array(values).reshape(-1, len(self._columns))
 
     def _values(self, row: Sequence[str], line: int) -> list[float]:
-        if len(row) != self._width and not (self._ragged and len(row) > max(place for place, _, _ in self._columns)):
+        if len(row) != self._width and not (self._ragged and len(row) > max(index for index, _, _ in self._columns)):
             columns = f"{len(row)} column" + "s" * (len(row) != 1)
             raise DataError(f"{self._where}, line {line}: {columns}; expected {self._width} as before")
         values = []
-        for place, convert, label in self._columns:
-            cell = row[place].strip()
+        for index, convert, label in self._columns:
+            cell = row[index].strip()
             value = convert(cell) if cell else NAN
             if value is None:
                 # The text stays unsaid: messages end up in logs, which are not private.

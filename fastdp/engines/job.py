@@ -18,7 +18,7 @@ from fastdp.errors import ParameterError, StateError
 from fastdp.guarantee import Guarantee
 from fastdp.kinds import Array, Floats, Indices, Json
 from fastdp.ledger import Ledger
-from fastdp.noise.binding import bound_distribution
+from fastdp.noise.chain_keys import bound_distribution
 from fastdp.noise.key import KEY_BYTES, Key, is_secret, read_key
 from fastdp.state.driver import Publisher
 from fastdp.state.machine import Machine

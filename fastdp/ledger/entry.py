@@ -29,7 +29,7 @@ _SECRET = ("seed", "key", "options")
 
 
 class Kind(NamedTuple):
-    """Unit of privacy, and the change that it covers."""
+    """Unit of privacy, and the adjacency under which it is protected."""
 
     unit: str
     adjacency: str
@@ -59,7 +59,7 @@ class Entry:
     id, time : int, str
         Its number, and when it was recorded: UTC, ISO 8601.
     stream, part : str
-        The stream, and label of the share that the release reads (None: all).
+        The stream, and label of its part that the release reads (None: all).
     start, stop : int or None
         Positions [start, stop) in it; stop None: no end; both None: all.
     guarantee : Guarantee
@@ -116,12 +116,12 @@ class Entry:
         return " ".join(where) or "whole stream"
 
     def to_line(self) -> Json:
-        """Its line, without the state; floats as shortest decimals."""
+        """Encode the entry as a ledger's line, without the state; floats are shortest decimals."""
         return values_of(self, *_IN_LINE) | {"guarantee": self.guarantee.to_dict()}
 
     @classmethod
     def from_line(cls, line: Json, state: str) -> Entry:
-        """Entry of a line; else LookupError, TypeError or ValueError."""
+        """Decode an entry from a ledger's line; LookupError, TypeError or ValueError if it is none."""
         said = {**line["guarantee"], "derivation": tuple(line["guarantee"]["derivation"])}
         said |= {"rows": UnitRows.read(said["rows"]), "times": Times.read(said["times"])}
         fields = {name: line[name] for name in _IN_LINE}
@@ -206,8 +206,10 @@ def described(publisher: object) -> Json:
         # A simulation of the local model keeps the parameters with its server.
         holders = (publisher, getattr(publisher, "server", None))
         asked = [one for one in inspect.signature(type(publisher)).parameters if one not in _SECRET]
-        found = {one: getattr(each, one) for each in reversed(holders) for one in asked if hasattr(each, one)}
-        parameters = {one: _plain(value) for one, value in found.items() if not callable(value)}
+        attributes = {
+            one: getattr(holder, one) for holder in reversed(holders) for one in asked if hasattr(holder, one)
+        }
+        parameters = {one: _plain(value) for one, value in attributes.items() if not callable(value)}
     return {"class": type(publisher).__name__, "parameters": parameters}
 
 

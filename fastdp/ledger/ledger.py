@@ -41,7 +41,7 @@ class Ledger:
     Notes
     -----
     Privacy: exact basic composition (``docs/privacy.md``, section 3); a release whose noise an entry has, or is
-    unknown, is refused.  Two names of one stream, overlapping shares and a secret used elsewhere are not detected.
+    unknown, is refused.  Two names of one stream, overlapping parts and a secret used elsewhere are not detected.
 
     A call is one transaction, on disk before it returns.  Threads can share an object, processes a file on a local
     disk.  A reservation whose process died counts as spent.
@@ -93,7 +93,7 @@ class Ledger:
         part: str | None = None,
         times: Times | None = None,
     ) -> Budget:
-        """Cost allowed to one more release of a stream: on these positions, this share or these times.
+        """Cost allowed to one more release of a stream: on these positions, this part or these times.
 
         Never overstated where epsilons add up; where rhos do, a pure release below it may be refused.  In the
         stream's present unit; delta includes the distance of sampled noise.
@@ -109,8 +109,8 @@ class Ledger:
         """Limit of a stream: the lower of file's and object's; with ``per`` the file's for a period."""
         asked, length = normal_name("stream", stream), _length(per)
         with self._store.transaction(write=False) as state:
-            found = state.limit(asked, length)
-        return found if length else _least(found, self._limit)
+            recorded = state.limit(asked, length)
+        return recorded if length else _least(recorded, self._limit)
 
     def limits(self, per: Duration | None = None) -> dict[str | None, Budget]:
         """Limits by stream; under None that of all others."""
@@ -162,8 +162,8 @@ class Ledger:
             for length in dict.fromkeys(("1y", *lengths)):
                 bound = lengths.get(length, Budget(math.inf, math.inf))
                 said = f"; limit {in_words(bound)} in each" if min(bound) < math.inf else ""
-                if found := _by_period(state, stream, length):
-                    begin, worst = max(found.items(), key=lambda item: (item[1], item[0] or ""))
+                if by_period := _by_period(state, stream, length):
+                    begin, worst = max(by_period.items(), key=lambda item: (item[1], item[0] or ""))
                     where = "any period" if begin is None else f"the period from {begin} on"
                     yield f"  a person, in {where} ({length}): {in_words(Guarantee(*worst))}{said}"
                 elif said:
@@ -223,7 +223,7 @@ class Ledger:
             Positions [start, stop) that are read, from the stream's first value, hold-out included; without stop, no
             end. Only for one value that is replaced.
         part : str, optional
-            Label of the share that is read.  Shares must be disjoint by public facts, or (add or remove) by the
+            Label of the part that is read.  Parts must be disjoint by public facts, or (add or remove) by the
             element itself.  Only for one value, event or point.
         mechanism : str or dict, optional
             In words or as JSON.
@@ -266,10 +266,10 @@ class Ledger:
         guarantee, stream, start, stop, part, mechanism, note
             As for :meth:`spend`.
         """
-        given: object = cancel_on
-        if not isinstance(given, tuple) or not all(
+        classes: object = cancel_on
+        if not isinstance(classes, tuple) or not all(
             isinstance(kind, type) and issubclass(kind, BaseException) and not issubclass(DataError, kind)
-            for kind in given
+            for kind in classes
         ):
             raise ParameterError(
                 f"cancel_on = {validation.shown(cancel_on)}: expected a tuple of exception classes whose errors do "
@@ -337,27 +337,27 @@ class Ledger:
         note : str
             Such as who decided it.
         """
-        given = (("epsilon", epsilon), ("delta", delta))
-        named = {field: amount for field, amount in given if not isinstance(amount, EllipsisType)}
+        amounts_given = (("epsilon", epsilon), ("delta", delta))
+        named = {field: amount for field, amount in amounts_given if not isinstance(amount, EllipsisType)}
         limit = budget(epsilon=named.get("epsilon"), delta=named.get("delta"))._asdict()
-        own = None if stream is None else normal_name("stream", stream)
+        name = None if stream is None else normal_name("stream", stream)
         amounts = {field: None if math.isinf(limit[field]) else limit[field] for field in named}
-        body = {"kind": "limit", "stream": own, "per": _length(per), **amounts, "note": NOTE.check("note", note)}
+        body = {"kind": "limit", "stream": name, "per": _length(per), **amounts, "note": NOTE.check("note", note)}
         with self._store.transaction(write=True) as state:
             state.append(body)
 
-    def _enter(self, kind: str, given: Guarantee | Guaranteed, mechanism: object, **said: Any) -> Entry:
-        fingerprint, guarantee = None, given
-        promised = getattr(given, "guarantee", None)
-        if not isinstance(given, Guarantee) and isinstance(promised, Guarantee):
-            if not (promised.simulated or hasattr(given, "noise_fingerprint")):
+    def _enter(self, kind: str, released: Guarantee | Guaranteed, mechanism: object, **said: Any) -> Entry:
+        fingerprint, guarantee = None, released
+        promised = getattr(released, "guarantee", None)
+        if not isinstance(released, Guarantee) and isinstance(promised, Guarantee):
+            if not (promised.simulated or hasattr(released, "noise_fingerprint")):
                 raise ParameterError(
-                    f"guarantee is a {type(given).__name__} without a noise_fingerprint, so its noise could be "
+                    f"guarantee is a {type(released).__name__} without a noise_fingerprint, so its noise could be "
                     "used twice: expected a publisher that has one (None: it draws no noise from a key), or the "
                     "fastdp.Guarantee of a release with noise of its own"
                 )
-            fingerprint = getattr(given, "noise_fingerprint", None)
-            mechanism, guarantee = described(given) if mechanism is None else mechanism, promised
+            fingerprint = getattr(released, "noise_fingerprint", None)
+            mechanism, guarantee = described(released) if mechanism is None else mechanism, promised
         plain: Json = {"guarantee": guarantee, "mechanism": mechanism, "fingerprint": fingerprint}
         wanted = Entry(0, "", state=ENTERS[kind], **plain, **said).checked()
         with self._store.transaction(write=True) as state:
@@ -378,8 +378,8 @@ class Ledger:
             # 0 is epsilon, 1 delta.
             field = 1 if Loss(over.epsilon, Fraction(0)).within(limit) else 0
             name = Budget._fields[field]
-            own = self._limit[field] == limit[field] < _recorded(state, stream)[field]
-            whose = f" (given as limit_{name}= or --limit{'-delta' if field else ''})" if own else ""
+            from_object = self._limit[field] == limit[field] < _recorded(state, stream)[field]
+            whose = f" (given as limit_{name}= or --limit{'-delta' if field else ''})" if from_object else ""
             if over is before:
                 said = f"has spent {rounded(before)[field]!r} of {limit[field]!r} {name} already{whose}"
             else:
@@ -398,9 +398,9 @@ class Ledger:
                 odometer.add(wanted, -1)
                 before = odometer.of_person(stream, per, number)
                 field = 1 if Loss(after.epsilon, Fraction(0)).within(bound) else 0
-                ends = " to ".join(shown_time(per.edge(each), per.time_zone) for each in (number, number + 1))
-                own = Region.of(wanted).axis != "" or number in odometer.released(stream, per)
-                when = f"from {ends}" if own else "in any period"
+                ends = " to ".join(shown_time(per.edge(edge), per.time_zone) for edge in (number, number + 1))
+                dated = Region.of(wanted).axis != "" or number in odometer.released(stream, per)
+                when = f"from {ends}" if dated else "in any period"
                 raise BudgetError(
                     f"Refused: stream {stream!r} has cost a person {rounded(before)[field]!r} of {bound[field]!r} "
                     f"{Budget._fields[field]} {when} (limit per {length}); with this release it would "
@@ -410,9 +410,9 @@ class Ledger:
     def _end(self, reserved: Entry, kind: str, stop: int | None = None) -> Entry:
         where = ending(reserved, stop)
         with self._store.transaction(write=True) as state:
-            found = state.reserved(reserved.id)
-            if found != reserved:
-                now = state.state(reserved.id) if found is None else "another release"
+            current = state.reserved(reserved.id)
+            if current != reserved:
+                now = state.state(reserved.id) if current is None else "another release"
                 raise StateError(f"{kind} of entry {reserved.id}: it is {now}; expected a reservation")
             state.append({"kind": kind, "of": reserved.id, **({} if stop is None else {"stop": where})})
             return replace(reserved, state=ENDS[kind], stop=where)
@@ -423,12 +423,12 @@ class Ledger:
     def _left(self, state: LedgerState, stream: str, region: Region) -> Budget:
         odometer, limit = state.odometer, self._lowest(state, stream)
         total = odometer.total
-        found = budget_left(limit, total(stream, limit=limit), total(stream, region, limit))
+        left = budget_left(limit, total(stream, limit=limit), total(stream, region, limit))
         for _, bound, per, number in _renewing(state, stream, region):
             loss = odometer.of_person(stream, per, number)
             changes = odometer.changes(stream, per, number, region)
-            found = _least(found, budget_left(bound, loss, loss, changes))
-        return found
+            left = _least(left, budget_left(bound, loss, loss, changes))
+        return left
 
 
 def _least(*limits: Budget) -> Budget:
@@ -456,12 +456,12 @@ def _by_period(state: LedgerState, stream: str, length: str) -> dict[str | None,
     if (per := odometer.renewal(stream, length)) is None:
         return {}
     numbers = odometer.released(stream, per)
-    found: dict[str | None, Budget] = {
+    costs: dict[str | None, Budget] = {
         shown_time(per.edge(number), per.time_zone): rounded(odometer.of_person(stream, per, number))
         for number in sorted(numbers)
     }
     others = [rounded(odometer.of_person(stream, per, n)) for n in odometer.fullest(stream, per) - numbers]
-    return found | {None: max(others)} if max(others, default=Budget(0.0, 0.0)) > (0.0, 0.0) else found
+    return costs | {None: max(others)} if max(others, default=Budget(0.0, 0.0)) > (0.0, 0.0) else costs
 
 
 def in_words(loss: Guarantee | Budget) -> str:

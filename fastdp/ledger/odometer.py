@@ -30,7 +30,7 @@ UNIT = 10**324
 MAX_EXPONENT = 1000
 #: Costs that the odometer adds up.  DOUBLE_DELTA: delta where a release counts twice.  RHO: of all releases; OWN_RHO:
 #: of those that state a rho.  SPAN_DELTA, SPAN_RHO: of releases for a person in any period, if the person's rows
-#: change in all periods of the release's times, as a share for each period.
+#: change in all periods of the release's times, divided evenly among these.
 EPSILON, DELTA, DOUBLE_DELTA, RHO, OWN_RHO, SPAN_DELTA, SPAN_RHO = range(7)
 #: Stands for a missing rho.
 NO_RHO = UNIT << 1000
@@ -65,7 +65,7 @@ def written(amount: float) -> Fraction:
 
 
 def multiple(kind: Kind, weaker: Kind) -> int | None:
-    """How many changes of unit `kind` make any one of `weaker`; None if they do not."""
+    """Number of changes of unit `kind` that together make any change of unit `weaker`; None if no number does."""
     if kind == weaker or kind.rows is None or weaker.rows is None:
         return 1 if kind == weaker else 2 if kind in ELEMENTS and weaker == VALUE else None
     return kind.rows.times(weaker.rows)
@@ -73,14 +73,14 @@ def multiple(kind: Kind, weaker: Kind) -> int | None:
 
 def common_kind(kinds: Iterable[Kind], stream: str) -> Kind:
     """Weakest of these units; ParameterError if there is none."""
-    found = sorted(set(kinds), key=str)
-    for weakest in found:
-        if all(multiple(kind, weakest) for kind in found):
+    units = sorted(set(kinds), key=str)
+    for weakest in units:
+        if all(multiple(kind, weakest) for kind in units):
             return weakest
-    if not found:
+    if not units:
         return VALUE
     raise ParameterError(
-        f"guarantee on stream {stream!r} with the units {'; '.join(map(str, found))}: expected one that all others "
+        f"guarantee on stream {stream!r} with the units {'; '.join(map(str, units))}: expected one that all others "
         'imply (docs/ledger.md, "Units"); name another stream for another unit'
     )
 
@@ -97,7 +97,7 @@ def cost(epsilon: float, delta: float, distance: float) -> tuple[int, int, int]:
 
 
 def of_changes(changes: int, epsilon: int, delta: int) -> int:
-    """Delta of so many changes in turn, in units of 1 / UNIT."""
+    """Delta after `changes` changes in turn, each of `epsilon` and `delta`; all in units of 1 / UNIT."""
     # delta (1 + e^eps + ... + e^((m - 1) eps)), of which the last term is the largest.
     if changes == 1 or not delta:
         return delta
@@ -127,7 +127,7 @@ def _on_both_sides(amount: Fraction, epsilon: float) -> Fraction:
 
 
 def exp_above(exponent: Fraction) -> Fraction:
-    """Rational number above e^`exponent`."""
+    """Rational number just above e^`exponent`."""
     context = Context(prec=50, Emax=10**6, Emin=-(10**6))
     ratio = context.divide(Decimal(exponent.numerator), Decimal(exponent.denominator))
     return Fraction(context.next_plus(context.exp(context.next_plus(min(ratio, Decimal(MAX_EXPONENT))))))
@@ -226,15 +226,15 @@ def epsilon_at(order: float, pure: Sequence[tuple[float, float]], rho: float, de
 @lru_cache(maxsize=256)
 def orders_of(epsilon: float, delta: float) -> tuple[float, ...]:
     """Public orders for a limit: best for rhos that use all, a half or a quarter of it."""
-    shares = (epsilon, epsilon / 2.0, epsilon / 4.0)
-    return tuple(zcdp_order(max(zcdp_rho(share, delta), 2.0**-1000), share) for share in shares)
+    fractions = (epsilon, epsilon / 2.0, epsilon / 4.0)
+    return tuple(zcdp_order(max(zcdp_rho(fraction, delta), 2.0**-1000), fraction) for fraction in fractions)
 
 
 # Sums.
 
 #: The sum of the pure epsilons of a class is measure PURE and the class, which lies above all others.
 PURE = 10**5
-#: Scope of a sum: all of the stream, positions of the stream (or instants), or (positions of) a labelled share.
+#: Scope of a sum: all of the stream, positions of the stream (or instants), or (positions of) a labelled part.
 WHOLE, RANGES, PARTS = range(3)
 
 SCHEMA = """
@@ -324,8 +324,8 @@ class Temporary(sqlite3.Connection):
 class Odometer:
     """The largest cost of each stream's releases to any one of its elements, or of a region's.
 
-    Releases on the full stream add up; of ranges, shares and times the largest sum counts; ranges without a label may
-    meet any share.  A replaced value is one element less and one more.  Other units, columns and zones add up in the
+    Releases on the full stream add up; of ranges, parts, times the largest sum counts; ranges without a label may
+    meet any part.  A replaced value is one element less and one more.  Other units, columns and zones add up in the
     weakest unit (:func:`multiple`).
     """
 
@@ -346,8 +346,8 @@ class Odometer:
         )
         if not entry.counts:
             return
-        found = "SELECT id, their_delta FROM stream_account WHERE stream = ? AND kind = ? AND axis = ?"
-        account, their_delta = self._db.execute(found, kind).fetchone()
+        query = "SELECT id, their_delta FROM stream_account WHERE stream = ? AND kind = ? AND axis = ?"
+        account, their_delta = self._db.execute(query, kind).fetchone()
         endless = math.isinf(said.epsilon)
         stated = _unpack(their_delta) + (times * int(written(said.delta) * UNIT) if endless else 0)
         self._db.execute(
@@ -368,8 +368,8 @@ class Odometer:
             amounts[PURE + size_class(said.epsilon)] = amounts[EPSILON]
         if region.axis and said.rows is not None and said.rows.period is not None:
             spans = said.rows.period.between(region.start or 0, region.stop or 0) or 1
-            each = -(-of_changes(spans, amounts[EPSILON], amounts[DELTA]) // spans)
-            amounts |= {SPAN_DELTA: min(UNIT, each), SPAN_RHO: spans * amounts[RHO]}
+            per_span = -(-of_changes(spans, amounts[EPSILON], amounts[DELTA]) // spans)
+            amounts |= {SPAN_DELTA: min(UNIT, per_span), SPAN_RHO: spans * amounts[RHO]}
         for measure, amount in amounts.items():
             if amount:
                 self._raise(account, measure, region, times * amount)
@@ -411,7 +411,7 @@ class Odometer:
                 epsilon += self._most(account, EPSILON, region)
                 delta += self._most(account, DELTA, region)
             else:
-                # Two shares may meet in one element, but not two times.
+                # Two parts may meet in one element, but not two times.
                 among = region if account.axis else EVERYWHERE
                 epsilon += 2 * self._most(account, EPSILON, among)
                 delta += self._most(account, DOUBLE_DELTA, among)
@@ -429,14 +429,14 @@ class Odometer:
         classes = sorted({measure for account in accounts for measure in self._classes(account.id)})
         if not (classes and 0.0 < delta < 1.0 and math.isfinite(loss.rho)):
             return loss
-        pure = [(largest(each - PURE), float_above(Fraction(most(each), UNIT))) for each in classes]
-        own = float_above(Fraction(most(OWN_RHO), UNIT))
+        pure = [(largest(measure - PURE), float_above(Fraction(most(measure), UNIT))) for measure in classes]
+        stated_rho = float_above(Fraction(most(OWN_RHO), UNIT))
         orders: Sequence[float] = ORDERS
         if limit is not None and 0.0 < limit.delta < 1.0:
             # Any public orders are valid: beyond the range of floats, those of the nearest limit.
             orders = orders_of(min(max(limit.epsilon, 2.0**-60), 2.0**60), limit.delta)
-        found = min(epsilon_at(order, pure, own, delta) for order in orders)
-        return replace(loss, epsilon=min(loss.epsilon, written(found)))
+        least = min(epsilon_at(order, pure, stated_rho, delta) for order in orders)
+        return replace(loss, epsilon=min(loss.epsilon, written(least)))
 
     # Calendar periods of the data's time, and the whole person.
 
@@ -449,16 +449,16 @@ class Odometer:
         return None
 
     def released(self, stream: str, per: Period) -> set[int]:
-        found = set()
+        numbers = set()
         for account in self._renewed(stream, per):
             for measure in (EPSILON, DELTA):
                 for (start, level), (stop, _) in pairwise(self._levels(account, measure)):
                     if level:
-                        found |= _numbers(per, start, stop)
-        return found
+                        numbers |= _numbers(per, start, stop)
+        return numbers
 
     def met(self, stream: str, per: Period, region: Region) -> set[int]:
-        """Periods that a region meets; without times all, of which the costliest are given."""
+        """Numbers of the periods that overlap a region; of a region without times, the costliest periods of all."""
         if region.axis:
             return _numbers(per, region.start or 0, region.stop or 0)
         return self.released(stream, per) | self.fullest(stream, per)
@@ -493,13 +493,15 @@ class Odometer:
             if unit is not None and unit.size <= per.size:
                 inside = unit.between(start, stop)
                 if inside is None:
-                    ends = " to ".join(shown_time(each, per.time_zone) for each in (start, stop))
+                    ends = " to ".join(shown_time(moment, per.time_zone) for moment in (start, stop))
                     raise ParameterError(
                         f"stream {stream!r} has the unit {account.kind}, whose periods cross the ends of the limit's "
                         f"({ends}): expected periods that consist of the unit's, as months do of days"
                     )
                 if account.axis:
-                    sums = [self._over(account, unit, each, start, stop) for each in (EPSILON, SPAN_DELTA, SPAN_RHO)]
+                    sums = [
+                        self._over(account, unit, sum_of, start, stop) for sum_of in (EPSILON, SPAN_DELTA, SPAN_RHO)
+                    ]
                     epsilon, delta, rho = epsilon + sums[0], delta + sums[1], rho + sums[2]
                     continue
                 changes = inside
@@ -510,7 +512,7 @@ class Odometer:
                     first, last = unit.number(start), unit.number(stop - 1) + 1
                     overlapped, region = last - first, Region(None, unit.edge(first), unit.edge(last), account.axis)
                 changes = overlapped * (1 if rows.who is None else 2)
-            most = [self._most(account, each, region) for each in (EPSILON, DELTA, RHO)]
+            most = [self._most(account, measure, region) for measure in (EPSILON, DELTA, RHO)]
             epsilon += changes * most[0]
             delta += of_changes(changes, most[0], most[1])
             rho += changes**2 * most[2]
@@ -530,8 +532,8 @@ class Odometer:
             f"SELECT start, sum FROM level WHERE {key} AND start < ? AND start >= "
             f"coalesce((SELECT max(start) FROM level WHERE {key} AND start <= ?), ?) ORDER BY start"
         )
-        place = account.id, measure, RANGES
-        rows = self._db.execute(asked, (*place, stop, *place, start, start)).fetchall()
+        scope = account.id, measure, RANGES
+        rows = self._db.execute(asked, (*scope, stop, *scope, start, start)).fetchall()
         return [(begin, _unpack(level)) for begin, level in rows]
 
     def _accounts(self, stream: str) -> list[Account]:
@@ -549,7 +551,7 @@ class Odometer:
 
     def _most(self, account: Account, measure: int, region: Region) -> int:
         most = 0
-        # Positions in a labelled share are not positions in the stream, nor instants of another column.
+        # Positions in a labelled part are not positions in the stream, nor instants of another column.
         asked = RANGES if region.part is None else PARTS
         for scope in (WHOLE, RANGES, PARTS):
             values = account.id, measure, scope
@@ -570,8 +572,8 @@ class Odometer:
         return self._highest(among, values, "+sum")
 
     def _highest(self, among: str, values: tuple[object, ...], of: str = "sum") -> int:
-        found = self._db.execute(f"SELECT max({of}) FROM level WHERE {among}", values).fetchone()[0]
-        return 0 if found is None else _unpack(found)
+        highest = self._db.execute(f"SELECT max({of}) FROM level WHERE {among}", values).fetchone()[0]
+        return 0 if highest is None else _unpack(highest)
 
 
 def _unit(account: Account) -> Period | None:
@@ -618,12 +620,12 @@ def compose(entries: Sequence[Entry], stream: str = "") -> Guarantee:
         odometer.add(replace(entry, stream="one"))
     total = odometer.total("one")
     loss = rounded(total)
-    each = [entry.guarantee for entry in counted]
+    guarantees = [entry.guarantee for entry in counted]
     lines = [f"entry {entry.id}, {entry.extent}: {entry.guarantee}" for entry in counted]
     for kind in sorted({entry.kind for entry in counted} - {common}, key=str):
         count = "2 epsilon and (1 + e^epsilon) delta" if multiple(kind, common) == 2 else "epsilon and delta"
         lines.append(f"{kind}: each counts {count} for {common}")
-    if any(g.numeric_distance for g in each):
+    if any(g.numeric_distance for g in guarantees):
         lines.append("delta counts (1 + e^epsilon) times the distance of the sampled noise from its distribution")
     if math.isfinite(total.rho):
         lines.append(
@@ -636,8 +638,8 @@ def compose(entries: Sequence[Entry], stream: str = "") -> Guarantee:
         epsilon=loss.epsilon,
         delta=loss.delta,
         **common._asdict(),
-        model="local" if each and all(g.model == "local" for g in each) else "central",
-        arithmetic="exact" if all(g.arithmetic == "exact" for g in each) else "real",
+        model="local" if guarantees and all(g.model == "local" for g in guarantees) else "central",
+        arithmetic="exact" if all(g.arithmetic == "exact" for g in guarantees) else "real",
         derivation=tuple(lines),
         rho=float_above(total.rho),
     )

@@ -77,8 +77,8 @@ class LedgerState:
     def last(self) -> tuple[int, bytes]:
         # In a damaged file a seal may be another value, or missing.
         asked = "SELECT id, coalesce(CAST(seal AS BLOB), x'') FROM line ORDER BY id DESC LIMIT 1"
-        found: tuple[int, bytes] = self.db.execute(asked).fetchone() or (-1, b"")
-        return found
+        row: tuple[int, bytes] = self.db.execute(asked).fetchone() or (-1, b"")
+        return row
 
     def append(self, body: Json) -> Json:
         number, before = self.last()
@@ -127,12 +127,12 @@ class LedgerState:
             self.odometer.add(ended)
 
     def state(self, number: int) -> str:
-        found = self.db.execute("SELECT state FROM release WHERE id = ?", (number,)).fetchone()
-        return str(found[0]) if found else "not there"
+        row = self.db.execute("SELECT state FROM release WHERE id = ?", (number,)).fetchone()
+        return str(row[0]) if row else "not there"
 
     def reserved(self, number: int) -> Entry | None:
-        found = self._entries("id = ? AND state = 'reserved'", number)
-        return found[0] if found else None
+        entries = self._entries("id = ? AND state = 'reserved'", number)
+        return entries[0] if entries else None
 
     def entries(self, stream: str | None) -> list[Entry]:
         return self._entries("1") if stream is None else self._entries("stream = ?", stream)
@@ -150,28 +150,28 @@ class LedgerState:
         # Two searches of the index; with OR it would be one of all entries.
         which = "SELECT id, stream FROM release WHERE fingerprint {} ? AND state <> 'cancelled'"
         both = f"{which.format('GLOB')} UNION ALL {which.format('=')}"
-        found = self.db.execute(both, (fingerprint, fleet)).fetchone()
-        return found and (int(found[0]), str(found[1]))
+        row = self.db.execute(both, (fingerprint, fleet)).fetchone()
+        return row and (int(row[0]), str(row[1]))
 
     def streams(self) -> list[str]:
-        found = self.db.execute("SELECT DISTINCT stream FROM stream_account").fetchall()
-        return sorted(stream for (stream,) in found)
+        rows = self.db.execute("SELECT DISTINCT stream FROM stream_account").fetchall()
+        return sorted(stream for (stream,) in rows)
 
     def limit(self, stream: str | None, per: str | None = None) -> Budget:
         """Limit of a stream, in all or for a period: its own amounts, else the general ones."""
         asked = "SELECT stream, epsilon, delta FROM limits WHERE stream IN (?, '') AND per = ?"
         rows = self.db.execute(asked, (stream or "", per or "")).fetchall()
-        found = {name: amounts for name, *amounts in rows}
-        said = [found[name] for name in (stream or "", "") if name in found]
-        return Budget(*(next((each[i] for each in said if each[i] is not None), math.inf) for i in range(2)))
+        by_stream = {name: amounts for name, *amounts in rows}
+        said = [by_stream[name] for name in (stream or "", "") if name in by_stream]
+        return Budget(*(next((pair[i] for pair in said if pair[i] is not None), math.inf) for i in range(2)))
 
     def limits(self, per: str | None = None) -> dict[str | None, Budget]:
         named = self.db.execute("SELECT stream FROM limits WHERE per = ?", (per or "",)).fetchall()
         return {name or None: self.limit(name, per) for (name,) in named}
 
     def lengths(self) -> list[str]:
-        found = self.db.execute("SELECT DISTINCT per FROM limits WHERE per <> '' ORDER BY per").fetchall()
-        return [per for (per,) in found]
+        rows = self.db.execute("SELECT DISTINCT per FROM limits WHERE per <> '' ORDER BY per").fetchall()
+        return [per for (per,) in rows]
 
 
 def _now() -> str:
@@ -186,7 +186,7 @@ def _read(number: int, body: str, state: str, stop: int | None) -> Entry:
 
 
 def ending(reserved: Entry, stop: object) -> int | None:
-    """`stop` if within the reservation; None keeps the reserved end."""
+    """End of a finished release: `stop`, if within the reservation, or the reserved end for None."""
     if stop is None:
         return reserved.stop
     if reserved.start is None:
@@ -195,7 +195,7 @@ def ending(reserved: Entry, stop: object) -> int | None:
 
 
 def budget(**named: float | None) -> Budget:
-    """Limit of two named amounts; None for no limit."""
+    """Limit made of two named amounts, epsilon and delta; None stands for no limit."""
     amounts = []
     for name, value in named.items():
         amount = math.inf if value is None else validation.real(name, value)
@@ -214,7 +214,7 @@ def sealed(before: bytes, text: bytes, mac: Mac) -> bytes:
 
 
 def sealing(key: Key | None, name: str) -> Mac:
-    """SHA-256, or HMAC-SHA-256 under this ledger's key."""
+    """The function that seals a line: SHA-256, or HMAC-SHA-256 under this ledger's key."""
     if key is None:
         return lambda message: hashlib.sha256(message).digest()
     secret = key.derive("ledger", name).reveal()
@@ -222,7 +222,7 @@ def sealing(key: Key | None, name: str) -> Mac:
 
 
 def replayed(rows: Iterable[Row], key: Key | None, name: str) -> sqlite3.Connection:
-    """Temporary database of these lines and their tables; StateError, naming a line, if they were changed."""
+    """Rebuild a ledger in memory from its lines; StateError, naming a line, if they were changed."""
     db: sqlite3.Connection = odometer.Temporary()
     db.executescript(f"PRAGMA application_id = {APPLICATION};{SCHEMA}BEGIN;")
     state: LedgerState | None = None
@@ -254,8 +254,8 @@ def header(row: Row, key: Key | None, name: str) -> Mac:
     _, text, seal = row
     said = _parsed(text, name, 0)
     if said.get("fastdp_ledger") != FORMAT:
-        found = validation.shown(said.get("fastdp_ledger"))
-        raise StateError(f"{name} has lines of format {found}: this fastdp reads format {FORMAT}")
+        version = validation.shown(said.get("fastdp_ledger"))
+        raise StateError(f"{name} has lines of format {version}: this fastdp reads format {FORMAT}")
     if said.get("seal") != ("sha256" if key is None else "hmac-sha256"):
         kind = "None: it was made without a key" if key is not None else "the key it was made with"
         raise StateError(f"{name}: expected key = {kind}")
@@ -272,8 +272,8 @@ def _parsed(text: bytes, name: str, number: int) -> Json:
     except (ValueError, RecursionError):
         line = None
     if not isinstance(line, dict):
-        found = "is no fastdp ledger, or was cut short" if number == 0 else f"is damaged at line {number}: no entry"
-        raise StateError(f"{name} {found}")
+        fault = "is no fastdp ledger, or was cut short" if number == 0 else f"is damaged at line {number}: no entry"
+        raise StateError(f"{name} {fault}")
     return line
 
 
@@ -400,7 +400,7 @@ class Store:
             with contextlib.closing(replayed(db.execute(f"{_ROWS} ORDER BY id"), self._key, self.name)) as copy:
                 for table in ("sqlite_schema", *DERIVED):
                     columns = "type, name, sql" if table == "sqlite_schema" else "*"
-                    pairs = zip_longest(*(each.execute(f"SELECT {columns} FROM {table}") for each in (db, copy)))
+                    pairs = zip_longest(*(source.execute(f"SELECT {columns} FROM {table}") for source in (db, copy)))
                     if any(one != two for one, two in pairs):
                         raise StateError(
                             f"{self.name} is damaged: its table {table!r} does not follow from its lines"
@@ -432,15 +432,15 @@ class Store:
         return self._db
 
     def _identity(self) -> tuple[int, int]:
-        found = self._path.stat()
-        if not stat.S_ISREG(found.st_mode):
+        status = self._path.stat()
+        if not stat.S_ISREG(status.st_mode):
             raise StateError(f"{self.name}: expected a file")
-        if os.name == "posix" and found.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+        if os.name == "posix" and status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
             raise StateError(
-                f"{self.name}: group or others have access (mode {stat.S_IMODE(found.st_mode):04o}); expected an "
+                f"{self.name}: group or others have access (mode {stat.S_IMODE(status.st_mode):04o}); expected an "
                 "owner-only file (chmod 600)"
             )
-        return found.st_dev, found.st_ino
+        return status.st_dev, status.st_ino
 
     def _connected(self) -> sqlite3.Connection:
         # Never opened in another way: closing any descriptor of the file would drop SQLite's locks on it.

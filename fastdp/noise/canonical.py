@@ -26,8 +26,8 @@ NOISE_FORMAT = 1
 Encodable: TypeAlias = Any
 
 
-class Part(NamedTuple):
-    """Component in a key's encoding: name, rule, parameters (None if unreadable)."""
+class Component(NamedTuple):
+    """A component as a key's encoding contains it: name, rule, parameters (None if unreadable)."""
 
     name: str
     rule: int
@@ -48,7 +48,7 @@ def encode(value: Encodable) -> bytes:
         return _NONE
     if kind is bool:
         return b"t" if value else b"f"
-    if kind is Part:
+    if kind is Component:
         return _tagged(b"p", _head(value.name, value.rule) + encode(value.parameters))
     if isinstance(value, dict):
         return _tagged(b"m", b"".join([_name(name) + encode(value[name]) for name in sorted(value)]))
@@ -107,7 +107,7 @@ PLAIN = frozenset({str, float, int, bool, bytes, type(None)})
 
 
 def identity(value: Encodable) -> Encodable:
-    """Parameter as :func:`encode` accepts it; TypeError for a component without an encoding."""
+    """Convert a parameter to what :func:`encode` accepts; TypeError for a component without an encoding."""
     kind = cast("type", type(value))
     if kind in PLAIN or isinstance(value, (str, float, int, bytes)):
         return value
@@ -115,7 +115,7 @@ def identity(value: Encodable) -> Encodable:
         # A class with named entries may be a component; its class counts too.
         if hasattr(kind, "_fields"):
             named = zip(kind._fields, value, strict=True)
-            return Part(part_name(value), rule_of(value), {name: identity(own) for name, own in named})
+            return Component(part_name(value), rule_of(value), {name: identity(entry) for name, entry in named})
         return [identity(entry) for entry in value]
     mapping, number = _abstract(kind)
     if mapping and all(isinstance(name, str) for name in value):
@@ -124,46 +124,46 @@ def identity(value: Encodable) -> Encodable:
         if isinstance(value, np.ndarray) and value.dtype.kind in "OV":
             raise TypeError("an array of objects has no encoding")  # its bytes are addresses
         return value
-    given = {name: own if type(own) in PLAIN else identity(own) for name, own in parameters_of(value).items()}
-    return Part(part_name(value), rule_of(value), given)
+    read = {name: entry if type(entry) in PLAIN else identity(entry) for name, entry in parameters_of(value).items()}
+    return Component(part_name(value), rule_of(value), read)
 
 
-def parameters_of(part: Encodable) -> Json:
-    """Component's parameters: its ``identity()``, or a dataclass's fields; of foreign classes also attributes.
+def parameters_of(component: Encodable) -> Json:
+    """Parameters of a component: its ``identity()``, or a dataclass's fields; of foreign classes attributes too.
 
     TypeError if there are none.
     """
-    kind = cast("type", type(part))
+    kind = cast("type", type(component))
     fields = _fields(kind)
     if fields is not None:
-        given = {name: getattr(part, name) for name in fields}
+        values = {name: getattr(component, name) for name in fields}
         # fastdp's own components keep derived values there.
-        return given if _is_own(kind) else {**given, **_attributes(part, kind)}
+        return values if _is_own(kind) else {**values, **_attributes(component, kind)}
     if hasattr(kind, "identity"):
-        said: Json = part.identity()
+        said: Json = component.identity()
         return said
-    if not hasattr(part, "__dict__") or callable(part) or isinstance(part, Mapping):
+    if not hasattr(component, "__dict__") or callable(component) or isinstance(component, Mapping):
         raise TypeError(f"a {kind.__name__} has no encoding")
-    return _attributes(part, kind)
+    return _attributes(component, kind)
 
 
-def _attributes(part: object, kind: type) -> Json:
-    held = object.__getstate__(part)
+def _attributes(component: object, kind: type) -> Json:
+    held = object.__getstate__(component)
     parts = held if isinstance(held, tuple) else (held,)
     return {
-        name: own
-        for each in parts
-        for name, own in (each or {}).items()
+        name: value
+        for attributes in parts
+        for name, value in (attributes or {}).items()
         if not isinstance(getattr(kind, name, None), cached_property)
     }
 
 
-def rule_of(part: object) -> int:
-    """Rule number (class attribute ``rule``, by default 1; inherited ones add).
+def rule_of(component: object) -> int:
+    """Version of the rule by which a component draws (class attribute ``rule``, by default 1; inherited ones add).
 
     Raise it when a class draws otherwise, so that old keys give no equal words.
     """
-    return _rule(cast("type", type(part)))
+    return _rule(cast("type", type(component)))
 
 
 def _rule(kind: type) -> int:
@@ -187,12 +187,12 @@ def _abstract(kind: type) -> tuple[bool, bool]:
 def _fields(kind: type) -> list[str] | None:
     if hasattr(kind, "identity") or not dataclasses.is_dataclass(kind):
         return None
-    return [each.name for each in dataclasses.fields(kind) if each.init]
+    return [field.name for field in dataclasses.fields(kind) if field.init]
 
 
-def part_name(part: object) -> str:
+def part_name(component: object) -> str:
     """Class name; foreign classes include their module."""
-    return _class_name(cast("type", type(part)))
+    return _class_name(cast("type", type(component)))
 
 
 @lru_cache(maxsize=1024)

@@ -99,16 +99,16 @@ def gaussian_distribution(sigma: Fraction) -> GaussianDistribution:
 
 
 def _strips(sigma: float, heights: int, area: float) -> list[tuple[int, int, int]]:
-    found, y = [], 0
+    strips, y = [], 0
     while y < heights:
         # At least as far as the curve: points above it are rejected.
         reach = math.floor(sigma * math.sqrt(2.0 * _log_ratio(heights, max(y, 1))) * (1.0 + 1e-12))
         height = min(max(1, int(area / (2 * reach + 1))), heights - y)
-        found.append((reach, height, y))
+        strips.append((reach, height, y))
         y += height
-        if len(found) > 4 * STRIPS:
+        if len(strips) > 4 * STRIPS:
             break
-    return found
+    return strips
 
 
 def _log_ratio(heights: int, y: int) -> float:
@@ -134,13 +134,13 @@ def fill(out: Integers, distribution: GaussianDistribution, key: Key, stream: St
     words: Words = np.empty(min(CHUNK, out.size), np.uint64)
     source = WordStream(key, stream, start)
     for begin in range(0, out.size, CHUNK):
-        part = out[begin : begin + CHUNK]
-        source.fill(words[: part.size])
+        chunk = out[begin : begin + CHUNK]
+        source.fill(words[: chunk.size])
 
         def further(k: int, where: Integers, first: int = start + begin) -> Words:
             return words_at(key, stream._replace(refinement=k), first + where)
 
-        fill_from(part, distribution, words, further)
+        fill_from(chunk, distribution, words, further)
 
 
 def fill_from(
@@ -172,7 +172,7 @@ def fill_from(
 
 
 def resolve(distribution: GaussianDistribution, word: Callable[[int], int], attempt: int = 0) -> int:
-    """One draw in exact arithmetic, from `attempt` on; `word(k)` is its word k."""
+    """Make one draw in exact arithmetic, from `attempt` on; `word(k)` is its random word k."""
     while True:
         _check_attempt(attempt)
         first = ATTEMPTS + attempt * FURTHER
@@ -234,7 +234,7 @@ def _tail(distribution: GaussianDistribution, cell: int, bits: _Bits) -> int | N
         bits.extend()
 
 
-def _behind(distribution: GaussianDistribution, place: Fraction, bits: int) -> tuple[int, bool] | None:
+def _behind(distribution: GaussianDistribution, point: Fraction, bits: int) -> tuple[int, bool] | None:
     context = Context(prec=80 + bits // 3)
 
     def decimal(number: Fraction) -> Decimal:
@@ -243,7 +243,7 @@ def _behind(distribution: GaussianDistribution, place: Fraction, bits: int) -> t
     square = distribution.sigma * distribution.sigma
     log_rho = context.minus(decimal(distribution.edge / square))
     rest = context.subtract(Decimal(1), context.exp(log_rho))
-    left = context.subtract(Decimal(1), context.multiply(decimal(place), rest))
+    left = context.subtract(Decimal(1), context.multiply(decimal(point), rest))
     if left <= Decimal(0):
         return None
     j = int(context.divide(context.ln(left), log_rho))

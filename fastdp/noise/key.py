@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 from fastdp import validation
 from fastdp.errors import ParameterError, StateError
 from fastdp.noise import canonical
-from fastdp.noise.canonical import NOISE_FORMAT, Encodable, Part, encode, identity, part_name, rule_of
+from fastdp.noise.canonical import NOISE_FORMAT, Component, Encodable, encode, identity, part_name, rule_of
 from fastdp.units import normal_name
 from fastdp.validation import refusal
 
 if TYPE_CHECKING:
-    from fastdp.noise.binding import GivenNoise
+    from fastdp.noise.given_noise import GivenNoise
 
 
 # A check that a publisher draws no word twice, for tests and with ``FASTDP_DEBUG=1`` in the environment.
@@ -43,7 +43,7 @@ class DrawnTwiceError(AssertionError):
 
 
 class DrawnWords:
-    """Ranges of words drawn so far, without those of failed calls."""
+    """Records which words were drawn, without those of failed calls."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -246,8 +246,8 @@ class Key:
         """
         family = _public_digest(self._secret, b"streams")
         if isinstance(stream, str):
-            own = self.within("stream", stream)
-            return own._derived(own._secret, family=family)
+            named = self.within("stream", stream)
+            return named._derived(named._secret, family=family)
         if self.member:
             raise refusal("stream", stream, "a key that has no stream number yet")
         member = validation.integer("stream", stream, 0, MAX_STREAMS - 1) + 1
@@ -261,15 +261,15 @@ class Key:
         return self if self.binding is not Binding.ROOT else self.bound(self.composition(mechanism))
 
     def composition(self, mechanism: object) -> bytes:
-        """Encoding of a composition for :meth:`bound`; ten times the cost of a key."""
-        given = {
+        """Encode a mechanism and its parameters for :meth:`bound`; this takes ten times as long as deriving a key."""
+        parameters = {
             name: value if type(value) in canonical.PLAIN else self._identity(name, value)
             for name, value in canonical.parameters_of(mechanism).items()
         }
-        return encode([NOISE_FORMAT, Part(part_name(mechanism), rule_of(mechanism), given)])
+        return encode([NOISE_FORMAT, Component(part_name(mechanism), rule_of(mechanism), parameters)])
 
     def bound(self, composition: bytes) -> Key:
-        """Key of :meth:`bind` for this encoding; for a user's secret only."""
+        """Derive the key of :meth:`bind` from an encoding; for a user's secret only."""
         family = self.family and _public_digest(self.family, composition)
         return self._derived(self._digest(composition), binding=Binding.COMPOSITION, family=family)
 
@@ -278,14 +278,14 @@ class Key:
             return identity(value)
         except TypeError:
             if self.simulated:
-                return Part(part_name(value), rule_of(value), None)
+                return Component(part_name(value), rule_of(value), None)
         raise ParameterError(
             f"{name} is a {type(value).__name__} whose parameters cannot be read: expected a dataclass or a method "
             "identity(), because with a key of your own all parameters join the noise key (or key=None)"
         )
 
     def within(self, *labels: str | float | bytes) -> Key:
-        """Independent key for a value determined later, such as theta, with the stream number."""
+        """Derive an independent key for a value determined later, such as theta; the stream number stays."""
         return self._derived(self._digest(encode(labels)), labels)
 
     def _digest(self, message: bytes) -> bytes:
@@ -298,8 +298,8 @@ class Key:
         return Key(secret, simulated=self.simulated, **fields)
 
     def derive(self, *labels: str | int) -> Key:
-        """Independent key for a named purpose (keyed BLAKE2b); a number and its text are one label."""
-        texts = [str(part).encode() for part in labels]
+        """Derive an independent key for a named purpose (keyed BLAKE2b); a number and its text are one label."""
+        texts = [str(label).encode() for label in labels]
         message = b"".join([len(text).to_bytes(8, "big") + text for text in texts])
         if self.member:
             # No text is as long as the first eight bytes then say.
@@ -312,8 +312,8 @@ class Key:
 
         A stream's have the family's digits and a colon before.
         """
-        own = _public_digest(self._secret, b"fingerprint" + self.member.to_bytes(8, "big")).hex()
-        return f"{self.family.hex()}:{own}" if self.family else own
+        digits = _public_digest(self._secret, b"fingerprint" + self.member.to_bytes(8, "big")).hex()
+        return f"{self.family.hex()}:{digits}" if self.family else digits
 
     def reveal(self) -> bytes:
         """Secret, for ciphers and encrypted files; keep it out of logs.  Numbered streams share it."""

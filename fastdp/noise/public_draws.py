@@ -165,8 +165,8 @@ def _draw(
 
 def _target(size: int | tuple[int, ...] | None, out: Integers | None) -> Integers:
     if out is not None:
-        given: Any = out
-        usable = isinstance(given, np.ndarray) and given.dtype == np.int64 and given.flags.c_contiguous
+        array: Any = out
+        usable = isinstance(array, np.ndarray) and array.dtype == np.int64 and array.flags.c_contiguous
         if not usable or not out.flags.writeable:
             raise ParameterError("out: expected a writable, C-contiguous int64 array")
         if size is None:

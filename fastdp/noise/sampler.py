@@ -112,19 +112,19 @@ def fill(out: Integers, distribution: LaplaceDistribution, key: Key, stream: Str
     second = WordStream(key, stream._replace(refinement=1), start) if distribution.two_words else None
     further: Words = np.empty(size, np.uint64) if distribution.two_words else NO_WORDS
     for begin in range(0, out.size, CHUNK):
-        part = out[begin : begin + CHUNK]
-        count = part.size
+        chunk = out[begin : begin + CHUNK]
+        count = chunk.size
         source.fill(words[:count])
         if second is not None:
             second.fill(further[:count])
-        for i in _draw_certain(distribution, words[:count], further[:count], part, positions):
-            part[i] = resolve_at(int(words[i]), distribution, key, stream, start + begin + i)
+        for i in _draw_certain(distribution, words[:count], further[:count], chunk, positions):
+            chunk[i] = resolve_at(int(words[i]), distribution, key, stream, start + begin + i)
 
 
 def fill_from(
     out: Integers, distribution: LaplaceDistribution, words: Words, further: Callable[[int, Integers], Words]
 ) -> None:
-    """As :func:`fastdp.noise.gaussian.fill_from`."""
+    """Overwrite `out` with draws that begin with one word each, as :func:`fastdp.noise.gaussian.fill_from`."""
     positions: Integers = np.empty(out.size, np.int64)
     second = further(1, np.arange(out.size)) if distribution.two_words else NO_WORDS
     for i in _draw_certain(distribution, words, second, out, positions):
@@ -165,7 +165,7 @@ Pieces = tuple[tuple[StreamId, int], ...]
 
 
 def fill_one_by_one(out: Integers, distribution: LaplaceDistribution, key: Key, pieces: Pieces, number: int) -> None:
-    """:func:`fill_pieces` by one call of :func:`fill` per stream."""
+    """Do what :func:`fill_pieces` does, by one call of :func:`fill` per stream."""
     begin = 0
     for stream, count in pieces:
         fill(out[begin : begin + count], distribution, key, stream._replace(number=number))
@@ -180,15 +180,18 @@ def fill_pieces(out: Integers, distribution: LaplaceDistribution, key: Key, piec
     words = joined_words(key, pieces, number)
     positions: Integers = np.empty(out.size, np.int64)
     for i in _draw_certain(distribution, words, NO_WORDS, out, positions):
-        stream, place = located(pieces, i)
-        out[i] = resolve_at(int(words[i]), distribution, key, stream._replace(number=number), place)
+        stream, position = located(pieces, i)
+        out[i] = resolve_at(int(words[i]), distribution, key, stream._replace(number=number), position)
 
 
-def draw_nodes(distribution: LaplaceDistribution, key: Key, number: int, seen: int, after: int, levels: int) -> Nodes:
-    """Noise of nodes that values `seen` to `after` of a binary counter complete, and their offsets.
+def draw_counter_noise(
+    distribution: LaplaceDistribution, key: Key, number: int, seen: int, after: int, levels: int
+) -> Nodes:
+    """Draw the noise of those nodes of a binary counter that values `seen`, ..., `after` - 1 complete.
 
-    Node k of height j is at ``noise[offsets[j] + k]``, draw k of ``StreamId(Purpose.COUNTER, j, number)``; other
-    entries are undefined.
+    Returns int64 noise in grid steps, and offsets int64[levels]: node k of height j, the sum of values k 2^j to
+    (k + 1) 2^j - 1, has ``noise[offsets[j] + k]``, draw k of ``StreamId(Purpose.COUNTER, j, number)``.  Other entries
+    are undefined.
     """
     if after - seen > MAX_TOGETHER or distribution.two_words or key.given is not None:
         firsts, ends = (np.array([at >> j for j in range(levels)], np.int64) for at in (seen, after))
@@ -216,7 +219,7 @@ def resolve_at(word: int, distribution: LaplaceDistribution, key: Key, stream: S
 
 
 def resolve(word: int, distribution: LaplaceDistribution, further: Callable[[int], int]) -> int:
-    """Draw that begins with `word`, in exact arithmetic, as int64; `further(k)`: its k-th further word."""
+    """Make the draw that begins with `word` in exact arithmetic: an int64; `further(k)`: its k-th further word."""
     magnitude = draw_exactly(word >> 1, WORD_BITS, distribution.scale, distribution.one_sided, further)
     value = -magnitude if not distribution.one_sided and word & 1 else magnitude
     return (value + 2**63) % 2**64 - 2**63
@@ -245,8 +248,8 @@ def fill_rows(
         for row, (stream, number) in enumerate(zip(streams.tolist(), numbers.tolist(), strict=True)):
             begin = 0
             for piece, count in words.pieces:
-                part = out[row, begin : begin + count]
-                fill(part, distributions[which[row]], words.key_of(row, stream), piece._replace(number=number))
+                drawn = out[row, begin : begin + count]
+                fill(drawn, distributions[which[row]], words.key_of(row, stream), piece._replace(number=number))
                 begin += count
         return
     sign_bit = np.uint64(0 if distributions[0].one_sided else 1)
@@ -257,13 +260,13 @@ def fill_rows(
     positions: Integers = np.empty(size * words.width, np.int64)
     doubtful: list[tuple[Integers, Words]] = []
     for first, raw in words.parts(streams, numbers, size):
-        part = out[first : first + size]
-        flat, drawn = raw.reshape(-1), part.reshape(-1)
+        chunk = out[first : first + size]
+        flat, drawn = raw.reshape(-1), chunk.reshape(-1)
         if len(distributions) == 1:
             waiting = guarded_log.draw_double(flat, scales[0], offsets[0], sign_bit, drawn, positions)
         else:
-            own = slice(first, first + size)
-            waiting = guarded_log.draw_rows(raw, scales[own], offsets[own], sign_bit, part, positions)
+            selected = slice(first, first + size)
+            waiting = guarded_log.draw_rows(raw, scales[selected], offsets[selected], sign_bit, chunk, positions)
         if waiting:
             doubtful.append((positions[:waiting] + first * words.width, flat[positions[:waiting]]))
     if doubtful:
@@ -283,22 +286,22 @@ def _resolve_rows(
 ) -> None:
     owners = which[places // words.width]
     sign_bit = np.uint64(0 if distributions[0].one_sided else 1)
-    settled: Integers = np.empty(places.size, np.int64)
+    resolved: Integers = np.empty(places.size, np.int64)
     k: int
     for k in distinct_of(owners)[0].tolist():
         distribution = distributions[k]
         mine = np.flatnonzero(owners == k)
         left = double_double.draw_double_double(
-            raw, NO_WORDS, *distribution.scale_pair, *distribution.offset_pair, sign_bit, mine, mine.size, settled
+            raw, NO_WORDS, *distribution.scale_pair, *distribution.offset_pair, sign_bit, mine, mine.size, resolved
         )
         for i in mine[:left].tolist():
             row, column = divmod(int(places[i]), words.width)
             stream, position = words.locate(column)
-            own = words.key_of(row, int(streams[row]))
-            settled[i] = resolve_at(
-                int(raw[i]), distribution, own, stream._replace(number=int(numbers[row])), position
+            row_key = words.key_of(row, int(streams[row]))
+            resolved[i] = resolve_at(
+                int(raw[i]), distribution, row_key, stream._replace(number=int(numbers[row])), position
             )
-    drawn[places] = settled
+    drawn[places] = resolved
 
 
 def draw_rows(
@@ -311,7 +314,7 @@ def draw_rows(
     """Draws for many streams, int64[n, words.width], row i of ``distribution_of(scales[i])``."""
     rows: Integers = np.empty((streams.size, words.width), np.int64)
     distinct, which = distinct_of(scales)
-    fill_rows(rows, [distribution_of(each) for each in distinct.tolist()], which, words, streams, numbers)
+    fill_rows(rows, [distribution_of(scale) for scale in distinct.tolist()], which, words, streams, numbers)
     return rows
 
 
@@ -405,7 +408,7 @@ def fill_noise(
 
 
 def draw_scale(noise: NoiseName, levels: int, epsilon: float) -> float:
-    """Scale, or sigma, of a draw, in units of theta."""
+    """Scale of a Laplace draw, or sigma of a Gaussian one, in units of theta."""
     return float(Fraction(levels) / Fraction(epsilon)) if noise == "laplace" else math.sqrt(levels) / epsilon
 
 
@@ -416,11 +419,11 @@ def concentrated(epsilon: float, *derivation: str) -> Guarantee:
 
 
 def group_share(epsilon: float, square: int | Fraction) -> float:
-    """Large float s with s sqrt(`square`) <= `epsilon`."""
-    share = epsilon / math.sqrt(square)
-    while square * Fraction(share) ** 2 > Fraction(epsilon) ** 2:
-        share = math.nextafter(share, 0.0)
-    return share
+    """Loss of one unit in a group: the largest float s found with s sqrt(`square`) <= `epsilon`."""
+    fraction = epsilon / math.sqrt(square)
+    while square * Fraction(fraction) ** 2 > Fraction(epsilon) ** 2:
+        fraction = math.nextafter(fraction, 0.0)
+    return fraction
 
 
 def l2_square(contributions: int, per_window: int | None) -> int:

@@ -119,8 +119,8 @@ class WordStream:
             nonce = (name << BLOCK_BITS | member).to_bytes(12, "big")
             self._encryptor = Cipher(algorithms.AES(secret), modes.GCM(nonce)).encryptor()
         for begin in range(first, len(raw), len(_ZEROS)):
-            part = raw[begin : begin + len(_ZEROS)]
-            self._encryptor.update_into(_ZEROS[: len(part)], part)
+            chunk = raw[begin : begin + len(_ZEROS)]
+            self._encryptor.update_into(_ZEROS[: len(chunk)], chunk)
         if self._drawn is not None and out.size:
             # This cipher counts by itself: its last word is compared with that of the counter that is noted.
             secret, member, name = self._where
@@ -147,10 +147,10 @@ def xts_is_ecb() -> bool:
     """True if XTS encrypts a few blocks as the bare cipher."""
     secret, blocks = bytes(range(32)), bytes(range(64))
     try:
-        found = _xts(secret).update(blocks)
+        encrypted = _xts(secret).update(blocks)
     except (UnsupportedAlgorithm, ValueError):
         return False
-    return found == Cipher(algorithms.AES(secret), modes.ECB()).encryptor().update(blocks)  # noqa: S305
+    return encrypted == Cipher(algorithms.AES(secret), modes.ECB()).encryptor().update(blocks)  # noqa: S305
 
 
 def encrypt_blocks(cipher: CipherContext, blocks: memoryview, out: memoryview) -> None:
@@ -204,7 +204,7 @@ def note_counters(drawn: DrawnWords, secret: bytes, counters: Words, used: Integ
 
 
 def node_words(key: Key, stream: StreamId, seen: int, after: int, levels: int) -> tuple[Words, Integers]:
-    """Word per node that values `seen` to `after` of a binary counter complete, and offsets, as :func:`draw_nodes`.
+    """First random word of each node that values `seen` to `after` of a binary counter complete, and offsets.
 
     `stream` is that of level 0.
     """
@@ -277,7 +277,7 @@ class RowWords:
             raise OverflowError(f"pieces of up to {self.width} words: beyond the {MAX_WORDS} words of a stream")
 
     def fill(self, streams: Indices, numbers: Indices) -> Words:
-        """Words, uint64[n, width], of numbered streams, with `numbers` in the ids."""
+        """Return the words of numbered streams, uint64[n, width]; `numbers` enter the stream ids."""
         if not streams.size:
             return np.empty((0, self.width), np.uint64)
         ((_, words),) = self.parts(streams, numbers, streams.size)
@@ -303,8 +303,8 @@ class RowWords:
                 left, right = (begin - first) * row_bytes, (end - first) * row_bytes
                 if encryptor is None or owner != before:
                     encryptor, before = block_cipher(key.reveal(), right - left), owner
-                part = source[left:right], target[left : right + tail_bytes]
-                encrypt_noted(key, encryptor, *part, end - begin, columns)
+                buffers = source[left:right], target[left : right + tail_bytes]
+                encrypt_noted(key, encryptor, *buffers, end - begin, columns)
             rows = words[: (last - first) * common.size].reshape(last - first, common.size)
             if not np.little_endian:
                 rows.byteswap(inplace=True)
@@ -328,7 +328,7 @@ class RowWords:
 
 
 def located(pieces: tuple[tuple[StreamId, int], ...], column: int) -> tuple[StreamId, int]:
-    """Stream id of the piece with `column`, and position in it."""
+    """Stream id of the piece that contains word `column` of a row, and the word's position in that piece."""
     for stream, count in pieces:
         if column < count:
             return stream, column
@@ -337,13 +337,13 @@ def located(pieces: tuple[tuple[StreamId, int], ...], column: int) -> tuple[Stre
 
 
 def joined_words(key: Key, pieces: tuple[tuple[StreamId, int], ...], number: int) -> Words:
-    """Leading words of a few streams of one key, by one cipher: fast up to some hundreds."""
+    """Return the leading words of a few streams of one key, by one cipher: fast up to some hundreds."""
     counters, columns = _layout(pieces)
     if number or key.member:
         first = pieces[0][0]
         name = first._replace(number=number).pack() ^ first.pack()
-        own = _big_endian(np.array([name, key.member << BLOCK_BITS], np.uint64))
-        counters = (counters.reshape(-1, 2) | own).reshape(-1)
+        stream_bits = _big_endian(np.array([name, key.member << BLOCK_BITS], np.uint64))
+        counters = (counters.reshape(-1, 2) | stream_bits).reshape(-1)
     words: Words = np.empty(counters.size + _TAIL_WORDS, np.uint64)
     cipher = block_cipher(key.reveal(), counters.nbytes)
     encrypt_noted(key, cipher, counters.data.cast("B"), words.data.cast("B"), 1, columns)
@@ -353,7 +353,7 @@ def joined_words(key: Key, pieces: tuple[tuple[StreamId, int], ...], number: int
 
 
 def distinct_of(entries: Indices) -> tuple[Indices, Indices]:
-    """Distinct ascending entries, and indices of each; fast if all are equal."""
+    """Return the distinct entries, ascending, and each entry's index among them; fast if all are equal."""
     if entries.size and (entries == entries[0]).all():
         return entries[:1], np.zeros(entries.size, np.int64)
     distinct, which = np.unique(entries, return_inverse=True)

@@ -13,7 +13,7 @@ import numpy as np
 from fastdp.guarantee import Guarantee
 from fastdp.kinds import Floats, Integers
 from fastdp.noise import gaussian, sampler
-from fastdp.noise.binding import BoundPerturber, theta_key
+from fastdp.noise.chain_keys import BoundPerturber, theta_key
 from fastdp.noise.gaussian import GaussianDistribution
 from fastdp.noise.key import Key
 from fastdp.noise.sampler import Distribution, NoiseName

@@ -28,7 +28,7 @@ from fastdp.errors import MissingError, ParameterError, StateError
 from fastdp.guarantee import Guarantee, remainder, round_up, sequential
 from fastdp.kinds import Floats, Integers, Json, Values
 from fastdp.noise import sampler
-from fastdp.noise.binding import check_chain, step_key
+from fastdp.noise.chain_keys import check_chain, step_key
 from fastdp.noise.key import Key
 from fastdp.noise.words import Purpose, StreamId
 from fastdp.points import decomposition

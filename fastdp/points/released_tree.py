@@ -15,7 +15,7 @@ from fastdp.data.column import as_array, entry_at
 from fastdp.errors import DataError, StateError
 from fastdp.guarantee import Guarantee, sequential
 from fastdp.kinds import Floats, Integers, Values
-from fastdp.noise.binding import step_key
+from fastdp.noise.chain_keys import step_key
 from fastdp.noise.key import Key
 from fastdp.points import decomposition
 from fastdp.points.decomposition import Tree

@@ -121,7 +121,7 @@ class SumNoise:
     epoch: int = 1
     #: Reports: the largest variance of one, in squared steps.
     report_variance: float = 0.0
-    #: `above`, `bound`: Share of values that theta's rule leaves above it, 0 if none says so; bound of a value.
+    #: `above`, `bound`: Fraction of values that theta's rule leaves above it, 0 if none says so; bound of a value.
     above: float = 0.0
     bound: float = math.inf
 
@@ -140,7 +140,7 @@ class SumNoise:
 class ErrorBars:
     """Errors of some answers around their centres."""
 
-    #: float64[q]. Noisy sums of full blocks, and shares of cut ones.
+    #: float64[q]. Noisy sums of full blocks, and fractions of cut ones.
     centre: Floats
     #: `noise`, `resolution`: Distribution of a draw in grid steps, and a step in units of the input.
     noise: DrawnNoise
@@ -175,7 +175,7 @@ def wider_quantile(confidence: float) -> float:
 
 
 def counter_draws(first: Indices, last: Indices) -> Indices:
-    """Nodes that differ between a binary counter's sums after `first` and `last` values."""
+    """Number of nodes that differ between a binary counter's sums after `first` and after `last` values: int64[q]."""
     # A sum is one node for each binary digit 1; nodes of digits above the highest difference are the same.
     below = np.bitwise_or.reduce([(first ^ last) >> np.int64(shift) for shift in range(63)])
     draws: Indices = np.bitwise_count(first & below).astype(np.int64) + np.bitwise_count(last & below)
@@ -250,24 +250,24 @@ def _overlaps(width: float, first: Floats, last: Floats) -> Floats:
 
 
 def hidden_of_ends(first: Indices, last: Indices, edges: Indices, rates: Floats) -> tuple[Floats, Indices, Floats]:
-    """Variance hidden at a range's ends, number of full blocks, sum of squared shares of cut ones: [q] each."""
+    """Variance hidden in blocks that a range cuts, number of full ones, sum of squared fractions cut: [q] each."""
     closed = edges.size - 1
-    own = np.searchsorted(edges, first, side="right") - 1, np.searchsorted(edges, last, side="right") - 1
-    inside = own[0] == own[1]
-    ending = edges[np.minimum(own[0] + 1, closed)]
+    blocks = np.searchsorted(edges, first, side="right") - 1, np.searchsorted(edges, last, side="right") - 1
+    inside = blocks[0] == blocks[1]
+    ending = edges[np.minimum(blocks[0] + 1, closed)]
     # At the left end the values from ``first`` to its block's end, at the right one those before ``last``.
-    left = np.where(inside | (own[0] == closed), last - first, ending - first)
-    left[~inside & (first == edges[own[0]])] = 0
-    right = np.where(inside, 0, last - edges[own[1]])
-    complete = np.maximum(own[1] - own[0] - (left > 0), 0) * ~inside
+    left = np.where(inside | (blocks[0] == closed), last - first, ending - first)
+    left[~inside & (first == edges[blocks[0]])] = 0
+    right = np.where(inside, 0, last - edges[blocks[1]])
+    complete = np.maximum(blocks[1] - blocks[0] - (left > 0), 0) * ~inside
     hidden_variance: Floats = np.zeros(first.size)
-    shares: Floats = np.zeros(first.size)
-    for block, length in ((own[0], left), (own[1], right)):
+    squares: Floats = np.zeros(first.size)
+    for block, length in ((blocks[0], left), (blocks[1], right)):
         lengths = np.diff(edges)[np.minimum(block, closed - 1)] if closed else np.ones(first.size)
-        share = np.where(block < closed, length / lengths, 0.0)
-        hidden_variance += rates[block] * length * (1.0 - share)
-        shares += share**2
-    return hidden_variance, complete, shares
+        fraction = np.where(block < closed, length / lengths, 0.0)
+        hidden_variance += rates[block] * length * (1.0 - fraction)
+        squares += fraction**2
+    return hidden_variance, complete, squares
 
 
 def rate_of_blocks(totals: Floats, noise: SumNoise, threshold: float, block: int) -> float:

@@ -161,8 +161,8 @@ class Release:
     def _held(self) -> str:
         if self.noise is None:
             return "none: the noise of sums is not stated"
-        whole = self.noise.kind != "reports" and bool(np.all(self.thresholds >= self.noise.bound))
-        if whole or (not self.noise.bounded and self.noise.kind != "reports"):
+        unclipped = self.noise.kind != "reports" and bool(np.all(self.thresholds >= self.noise.bound))
+        if unclipped or (not self.noise.bounded and self.noise.kind != "reports"):
             return "for true sums"
         if self.noise.above:
             return "for true sums, by a model of the part of values beyond the threshold"
@@ -183,14 +183,14 @@ class Release:
         i = self._index(stream)
         if self.ids is None:
             return self.values[i]
-        own = slice(self.tree_borders[i], self.tree_borders[i + 1]) if self.nodes is not None else slice(0)
+        trees = slice(self.tree_borders[i], self.tree_borders[i + 1]) if self.nodes is not None else slice(0)
         return Release(
             self.values[self.borders[i] : self.borders[i + 1]],
             self.offset,
             self.thresholds[i : i + 1],
             self.guarantee,
             self.block,
-            self.nodes and replace(self.nodes, sums=self.nodes.sums[own]),
+            self.nodes and replace(self.nodes, sums=self.nodes.sums[trees]),
             self.revisions[i : i + 1],
             self.noise,
             noise_fingerprint=self.noise_fingerprint,
@@ -254,7 +254,7 @@ class Release:
             before = 0 if self.ids is None else self.tree_borders[whose] * self.nodes.tree_values
             return self.nodes.sum(before + first, before + last)
         if revised and self.ids is not None:
-            return self._each(whose, lambda one, own: one.sum(first[own], last[own], revised))[0]
+            return self._each(whose, lambda one, which: one.sum(first[which], last[which], revised))[0]
         if revised and self.revision is not None:
             return self.revision.sums_before(last) - self.revision.sums_before(first)
         if revised and self.block > 1:
@@ -286,14 +286,14 @@ class Release:
         Notes
         -----
         For values clipped to their block's theta the interval is exact on full blocks (consistent hierarchies: a
-        bound); otherwise it rests on a model (``docs/streams.md``).  High also allows for the part of values beyond a
+        bound); otherwise it rests on a model (``docs/streams.md``).  High also allows for values beyond a
         theta that :class:`fastdp.thresholds.ScaleFree` chose (the default), by a model; not beyond any other.
         StateError if the release does not state its noise: a renewed threshold, or a foreign perturber.
         """
         whose, first, last = self._queries(starts, stops, streams)
         if self.ids is not None:
             low, high = self._each(
-                whose, lambda one, own: one.interval(first[own], last[own], confidence, revised), 2
+                whose, lambda one, which: one.interval(first[which], last[which], confidence, revised), 2
             )
             return low, high
         if shift := self._shift:
@@ -323,7 +323,7 @@ class Release:
         """Root mean square error of :meth:`sum`, but for clipping, by :meth:`interval`'s noise: float64[q]."""
         whose, first, last = self._queries(starts, stops, streams)
         if self.ids is not None:
-            return self._each(whose, lambda one, own: one.std_error(first[own], last[own], revised))[0]
+            return self._each(whose, lambda one, which: one.std_error(first[which], last[which], revised))[0]
         if shift := self._shift:
             errors: Floats = np.ldexp(self._scaled(-shift).std_error(first, last, revised), shift)
             return errors
@@ -333,24 +333,24 @@ class Release:
     def _each(self, whose: Indices, answer: Callable[[Release, Any], Any], count: int = 1) -> list[Floats]:
         out = np.empty((count, whose.size))
         for stream in np.unique(whose).tolist():
-            own = whose == stream
-            out[:, own] = answer(self[stream], own)
+            which = whose == stream
+            out[:, which] = answer(self[stream], which)
         return list(out)
 
     def _queries(
         self, starts: Values, stops: Values, streams: Values | str | None
     ) -> tuple[Indices, Indices, Indices]:
-        given: dict[str, object] = {"starts": starts, "stops": stops}
+        indices: dict[str, object] = {"starts": starts, "stops": stops}
         if self.ids is not None:
-            given = {"streams": self._numbered(streams), **given}
+            indices = {"streams": self._numbered(streams), **indices}
         elif streams is not None:
             raise refusal("streams", streams, "None for the release of one stream")
-        columns = [as_indices(name, each) for name, each in given.items()]
+        columns = [as_indices(name, entries) for name, entries in indices.items()]
         try:
-            *named, first, last = (np.ascontiguousarray(each) for each in np.broadcast_arrays(*columns))
+            *named, first, last = (np.ascontiguousarray(column) for column in np.broadcast_arrays(*columns))
         except ValueError:
-            sizes = ", ".join(str(each.size) for each in columns)
-            raise ParameterError(f"{', '.join(given)} have {sizes} entries: expected as many each") from None
+            sizes = ", ".join(str(column.size) for column in columns)
+            raise ParameterError(f"{', '.join(indices)} have {sizes} entries: expected as many each") from None
         whose: Indices = named[0] if named else np.zeros(first.size, np.int64)
         streams_of = self.borders.size - 1
         unknown = np.flatnonzero((whose < 0) | (whose >= streams_of))
@@ -367,11 +367,11 @@ class Release:
             raise ParameterError("streams = None: expected each query's stream, by index or name")
         if isinstance(streams, str):
             return self._index(streams)
-        if isinstance(streams, (list, tuple)) and any(isinstance(each, str) for each in streams):
-            strange = [isinstance(each, str) and each not in self._indices for each in streams]
+        if isinstance(streams, (list, tuple)) and any(isinstance(stream, str) for stream in streams):
+            strange = [isinstance(stream, str) and stream not in self._indices for stream in streams]
             if any(strange):
                 raise ParameterError(f"streams[{strange.index(True)}] names no stream of this release: expected one")
-            return [self._indices[each] if isinstance(each, str) else each for each in streams]
+            return [self._indices[stream] if isinstance(stream, str) else stream for stream in streams]
         return streams
 
     @validation.plain
@@ -402,12 +402,12 @@ class Release:
         edges = np.linspace(0, self.values.size, min(self.values.size, MAX_DRAWN) + 1).astype(np.int64)
         drawn, lengths = (edges[:-1], edges[1:]), np.diff(edges)
         middles = self.offset + (edges[:-1] + edges[1:]) / 2.0
-        own = revised and (self.revision is not None or self.block > 1)
-        low, high = (border / lengths for border in self.interval(*drawn, revised=own))
-        line = self.sum(*drawn, revised=True) / lengths if own else None
+        adapted = revised and (self.revision is not None or self.block > 1)
+        low, high = (border / lengths for border in self.interval(*drawn, revised=adapted))
+        line = self.sum(*drawn, revised=True) / lengths if adapted else None
         axes = pictures.new_axes() if ax is None else ax
         pictures.band(axes, middles, self.sum(*drawn) / lengths, low, high, line, label="published")
-        drawn_as = "revised" if own else "published"
+        drawn_as = "revised" if adapted else "published"
         about = f"band: 95 % interval of the {drawn_as} line; threshold: {self.threshold:g}"
         caption = "position in the input", about, fill(str(self.guarantee), CAPTION)
         axes.set_xlabel("\n".join(caption), fontsize=8)
@@ -430,7 +430,7 @@ class Release:
             values=self.values * factor,
             thresholds=self.thresholds * factor,
             nodes=self.nodes and replace(self.nodes, sums=self.nodes.sums * factor),
-            revisions=tuple(replace(each, threshold=each.threshold * factor) for each in self.revisions),
+            revisions=tuple(replace(revision, threshold=revision.threshold * factor) for revision in self.revisions),
             noise=self.noise
             and replace(self.noise, resolution=self.noise.resolution * factor, bound=self.noise.bound * factor),
             _prefix={},
@@ -459,12 +459,12 @@ class Release:
             weight = np.sqrt(correlated_variances(noise, first, last)) * rounded
             return ErrorBars(self.sum(first, last), draw, resolution, (last > first).astype(np.int64), weight)
         edges, rates, beyond = self._hidden
-        model, inside, shares = hidden_of_ends(first, last, edges, rates)
+        model, inside, squares = hidden_of_ends(first, last, edges, rates)
         centre = self._spread_before(last) - self._spread_before(first)
         model += (last - np.maximum(first, edges[-1])).clip(0) ** 2.0 * beyond
         if noise.kind == "blocks":
             drawn = draw.variance * resolution**2
-            return ErrorBars(centre, draw, resolution, inside, 1.0, model + shares * drawn)
+            return ErrorBars(centre, draw, resolution, inside, 1.0, model + squares * drawn)
         closed = edges.size - 1
         variances = tree_variances(noise, *(np.minimum(index / self.block, closed) for index in (first, last)))
         # A weighted sum of nodes, bounded by that of fewer draws of one weight.
@@ -488,7 +488,7 @@ class Release:
     def revised(self) -> Floats:
         """The stream given everything released: float64[n].  Post-processing."""
         if self.ids is not None:
-            return np.concatenate([np.empty(0), *(each.revised for each in self)])
+            return np.concatenate([np.empty(0), *(one.revised for one in self)])
         if self.revision is not None:
             return self.revision.values(self.values.size)
         if self.block == 1:
@@ -526,7 +526,7 @@ class Release:
                 "publish with fastdp.Adaptive"
             )
         season = validation.period("period", period)
-        return replace(self, revisions=tuple(replace(each, season=season) for each in self.revisions), _prefix={})
+        return replace(self, revisions=tuple(replace(one, season=season) for one in self.revisions), _prefix={})
 
     @property
     def frame(self) -> Any:
@@ -550,13 +550,13 @@ class Release:
         return self.values.reshape(lengths.size, -1 if self.values.size else 0)
 
     def _block_prefix(self, block: int) -> tuple[Indices, Floats]:
-        found = self._prefix.get(block)
-        if found is None:
+        sums = self._prefix.get(block)
+        if sums is None:
             at: Indices = np.zeros(self.borders.size, np.int64)
             np.cumsum(np.diff(self.borders) // block + 1, out=at[1:])
-            found = self._prefix[block] = at, np.empty(int(at[-1]))
-            ranges.prefix_blocks(self.values, self.borders, block, *found)
-        return found
+            sums = self._prefix[block] = at, np.empty(int(at[-1]))
+            ranges.prefix_blocks(self.values, self.borders, block, *sums)
+        return sums
 
     def _spread_before(self, stops: Integers) -> Floats:
         _, prefix = self._block_prefix(self.block)
@@ -586,11 +586,11 @@ def check_ranges(first: Integers, last: Integers, lengths: Integers) -> None:
 
 
 def as_indices(name: str, values: object) -> Integers:
-    """One row of integers, int64[q]; else ParameterError about `name`."""
-    found = as_array(values)
-    if found is None:
+    """Convert `values` to one row of integers, int64[q]; ParameterError about `name` if they are none."""
+    row = as_array(values)
+    if row is None:
         raise ParameterError(f"{name} is a {type(values).__name__} that is no array: expected whole numbers, one row")
-    array = np.atleast_1d(found)
+    array = np.atleast_1d(row)
     if array.ndim != 1 or (array.dtype.kind not in "iu" and array.size):
         raise ParameterError(
             f"{name} has shape {array.shape} and dtype {kind_of(array.dtype)}: expected whole numbers, one row"

@@ -29,7 +29,7 @@ class _Smoothed(NamedTuple):
     """Blocks given all released sums: means, levels without the pattern, sums before.
 
     `noises`: noise variances relative to the first theta's; `unit`: last theta over the first; `explained`: the
-    pattern's share of the means; `waves`: the pattern.
+    pattern's addition to the means; `waves`: the pattern.
     """
 
     means: Floats
@@ -122,15 +122,15 @@ class RevisedStream:
 
     @cached_property
     def _grouped(self) -> list[tuple[int, int, float, float]]:
-        """Each group's blocks, what least squares add, noise variance of its two sums in that of a block outside."""
-        found = []
+        """By group: first block, end, what least squares add; noise variance of its two sums, relative to others."""
+        groups = []
         for last in np.flatnonzero(~np.isnan(self.groups)).tolist():
             begin, end = last + 1 - int(self.places[last]), last + 1
-            own = (end - begin) * block_lengths.LOUDER**2
-            both = own + block_lengths.GROUP_SCALE**2
+            weight = (end - begin) * block_lengths.LOUDER**2
+            both = weight + block_lengths.GROUP_SCALE**2
             missing = self.groups[last] - self.totals[begin:end].sum()
-            found.append((begin, end, missing * own / both, both))
-        return found
+            groups.append((begin, end, missing * weight / both, both))
+        return groups
 
     @cached_property
     def thetas(self) -> Floats:
@@ -152,9 +152,9 @@ class RevisedStream:
         means += explained
         _keep_sums(means, self.totals, lengths, noise, drawn)
         for begin, end, moved, _ in self._grouped:
-            own = slice(begin, end)
-            missing = moved + (self.totals[own] - means[own] * lengths[own]).sum()
-            means[own] += missing / lengths[own].sum()
+            members = slice(begin, end)
+            missing = moved + (self.totals[members] - means[members] * lengths[members]).sum()
+            means[members] += missing / lengths[members].sum()
         means *= self.threshold
         levels *= self.threshold
         explained *= self.threshold
@@ -174,15 +174,15 @@ class RevisedStream:
         plain = _Form.of(edges, means, np.append(blocks.levels, level), sums)
         parts = blocks.waves.split(edges)
         lengths, first = np.diff(parts), np.searchsorted(parts, edges)
-        # The pattern's addition to a piece's share of its block, never so much that values fall below 0.
+        # The pattern's addition to a piece beyond its mean over the block, never so much that values fall below 0.
         pattern = self.threshold * np.diff(blocks.waves.before(parts))
-        share = np.repeat(np.add.reduceat(pattern, first[:-1]) / np.diff(edges), np.diff(first))
-        bends = pattern / lengths - share
-        deepest, room = -np.minimum.reduceat(bends, first[:-1]), np.maximum(means + share[first[:-1]], 0.0)
+        pattern_mean = np.repeat(np.add.reduceat(pattern, first[:-1]) / np.diff(edges), np.diff(first))
+        bends = pattern / lengths - pattern_mean
+        deepest, room = -np.minimum.reduceat(bends, first[:-1]), np.maximum(means + pattern_mean[first[:-1]], 0.0)
         kept = np.repeat(np.divide(room, deepest, out=np.ones(room.size), where=deepest > room), np.diff(first))
-        values = np.diff(plain.before(parts)) / lengths + share + kept * bends
+        values = np.diff(plain.before(parts)) / lengths + pattern_mean + kept * bends
         middles, centres = parts[:-1] + lengths / 2.0, edges[:-1] + np.diff(edges) / 2.0
-        levels = np.interp(middles, centres, plain.levels) + share + kept * bends
+        levels = np.interp(middles, centres, plain.levels) + pattern_mean + kept * bends
         return _Form.of(parts, values, levels, np.concatenate([np.zeros(1), np.cumsum(values * lengths)]))
 
     @cached_property
@@ -214,13 +214,13 @@ class RevisedStream:
 
     def error_bars(self, noise: SumNoise, starts: Integers, stops: Integers) -> ErrorBars:
         rates, variance, growth = self._hidden
-        cut, inside, shares = hidden_of_ends(starts, stops, self.edges, rates)
+        cut, inside, squares = hidden_of_ends(starts, stops, self.edges, rates)
         behind = (stops - np.maximum(starts, self.edges[-1])).clip(0).astype(np.float64)
         cut += behind**2 * (variance + growth * behind / 3.0)
         # Where theta rose or fell, noise counts as if the highest one had been in use in every block.
         noises = self._smoothed.noises * self._louder
         unit = math.sqrt(noises.max(initial=self._smoothed.unit**2))
-        model = (cut + shares * self.shape["noise"][0] * unit**2) * self.threshold**2
+        model = (cut + squares * self.shape["noise"][0] * unit**2) * self.threshold**2
         centre = self._released_before(stops) - self._released_before(starts)
         if not self._grouped:
             return ErrorBars(centre, noise.draw(self.threshold * unit), noise.resolution, inside, 1.0, model)
@@ -238,7 +238,7 @@ class RevisedStream:
         return ErrorBars(centre, noise.draw(self.threshold * unit), noise.resolution, draws, weight, model)
 
     def excess(self, noise: SumNoise, starts: Integers, stops: Integers) -> Floats:
-        """Mean of the sums over [start, stop) beyond each block's theta that is allowed for."""
+        """Allowance for values beyond theta: the mean of what sums over [start, stop) lack, float64[q]."""
         # Where theta has risen it follows the stream late.
         mean = self._smoothed.sums[-1] / max(int(self.edges[-1]), 1)
         rates = noise.excess(self.thetas, mean) * self.thetas / self.threshold
@@ -246,17 +246,17 @@ class RevisedStream:
 
         def before(index: Integers) -> Floats:
             block = np.searchsorted(self.edges, index, side="right") - 1
-            found: Floats = sums[block] + rates[block] * (index - self.edges[block])
-            return found
+            beyond: Floats = sums[block] + rates[block] * (index - self.edges[block])
+            return beyond
 
         return before(stops) - before(starts)
 
     def _released_before(self, stops: Integers) -> Floats:
         block = np.searchsorted(self.edges, stops, side="right") - 1
         lengths = np.append(np.diff(self.edges), 1)
-        share = (stops - self.edges[block]) / lengths[block] * (block < self.totals.size)
+        fraction = (stops - self.edges[block]) / lengths[block] * (block < self.totals.size)
         missing = self._missing
-        sums: Floats = self.sums_before(stops) + missing[block] + share * (missing[block + 1] - missing[block])
+        sums: Floats = self.sums_before(stops) + missing[block] + fraction * (missing[block + 1] - missing[block])
         return sums
 
     @property
@@ -275,11 +275,11 @@ class RevisedStream:
 def _keep_sums(means: Floats, totals: Floats, lengths: Integers, noise: float, noises: Floats) -> None:
     size = KEPT_BLOCKS
     while size <= totals.size:
-        whole = totals.size // size * size
-        moved = (totals - means * lengths)[:whole].reshape(-1, size).sum(1)
-        most = MAX_MOVED * np.sqrt(noise * noises[:whole].reshape(-1, size).sum(1))
+        complete = totals.size // size * size
+        moved = (totals - means * lengths)[:complete].reshape(-1, size).sum(1)
+        most = MAX_MOVED * np.sqrt(noise * noises[:complete].reshape(-1, size).sum(1))
         beyond = moved - np.clip(moved, -most, most)
-        means[:whole] += np.repeat(beyond / lengths[:whole].reshape(-1, size).sum(1), size)
+        means[:complete] += np.repeat(beyond / lengths[:complete].reshape(-1, size).sum(1), size)
         size *= 2
 
 
@@ -321,7 +321,7 @@ class Sums:
     noises: Floats
 
     def pooled(self, least: float) -> Sums:
-        """Sums joined to at least so many values each."""
+        """Join neighbouring sums until each has at least `least` values."""
         at = np.arange(0.0, self.edges[-1], max(least, 1.0))
         kept = np.unique(np.append(np.searchsorted(self.edges, at), self.edges.size - 1))
         if kept.size == self.edges.size:
@@ -349,19 +349,19 @@ class Waves:
         lengths = np.diff(edges)
         most = 1 << max(int(math.log2(max(self.periods[0] / FINE, 1.0))), 0)
         parts = np.maximum(lengths // most, 1)
-        block, place = _pieces(parts)
-        return np.append(edges[block] + place * (lengths // parts)[block], edges[-1])
+        block, index = _pieces(parts)
+        return np.append(edges[block] + index * (lengths // parts)[block], edges[-1])
 
     def hidden(self, edges: Indices) -> Floats:
-        """Least variance rates that cover the pattern within blocks."""
+        """Variance per value within each block that covers the pattern there: float64[J]."""
         parts = self.split(edges)
         block = np.searchsorted(edges, parts[:-1], side="right") - 1
-        before, whole, lengths = self.before(edges), np.diff(self.before(edges)), np.diff(edges)
+        before, block_sums, lengths = self.before(edges), np.diff(self.before(edges)), np.diff(edges)
         along = parts[:-1] - edges[block]
-        share = along / lengths[block]
-        distance = self.before(parts[:-1]) - before[block] - share * whole[block]
+        fraction = along / lengths[block]
+        distance = self.before(parts[:-1]) - before[block] - fraction * block_sums[block]
         return np.maximum.reduceat(
-            np.divide(distance**2, along * (1.0 - share), out=np.zeros(along.size), where=along > 0),
+            np.divide(distance**2, along * (1.0 - fraction), out=np.zeros(along.size), where=along > 0),
             np.searchsorted(parts, edges[:-1]),
         )
 
@@ -451,8 +451,8 @@ def _pieces(parts: Indices) -> tuple[Indices, Indices]:
 
 
 def _integrals(points: Floats, periods: tuple[float, ...]) -> Floats:
-    found = [2.0 * math.pi / period * np.arange(1, HARMONICS + 1) for period in periods]
-    frequencies = np.concatenate([np.empty(0), *found])
+    harmonics = [2.0 * math.pi / period * np.arange(1, HARMONICS + 1) for period in periods]
+    frequencies = np.concatenate([np.empty(0), *harmonics])
     angles = np.outer(points, frequencies)
     return np.hstack([np.sin(angles) / frequencies, -np.cos(angles) / frequencies])
 
@@ -474,8 +474,8 @@ class _Model:
         self._lengths = np.diff(edges)
         self._rows = np.empty((self._lengths.size, 1 + 2 * HARMONICS * len(periods)))
         self._rows[:, 0] = self._lengths
-        for part, rows in _rows(edges, periods):
-            self._rows[part, 1:] = rows
+        for selection, rows in _rows(edges, periods):
+            self._rows[selection, 1:] = rows
         self._gaps = np.zeros(self._lengths.size)
         self._gaps[1:] = (self._lengths[1:] + self._lengths[:-1]) / 2.0
         self._shares = 1.0 / np.tile(np.arange(1.0, HARMONICS + 1.0), 2 * len(periods))
@@ -520,10 +520,10 @@ class _Model:
                     while gained:
                         trial = variances.copy()
                         trial[k] *= way
-                        found = self.likelihood(trial)
-                        gained = found > best + LEAST_GAIN
+                        reached = self.likelihood(trial)
+                        gained = reached > best + LEAST_GAIN
                         if gained:
-                            best, variances = found, trial
+                            best, variances = reached, trial
         return variances
 
     def waves(self, variances: Floats, end: int) -> Waves:
@@ -534,9 +534,9 @@ class _Model:
         edges = np.append(self._sums.edges, end).astype(np.float64)
         states = np.vstack([states, states[-1:]])[:, 1:]
         parts = np.ceil(np.diff(edges) * min(2.0 * FINE / self._periods[0], 1.0)).astype(np.int64)
-        block, place = _pieces(parts)
-        points = np.append(edges[block] + place * (np.diff(edges) / parts)[block], edges[-1])
+        block, index = _pieces(parts)
+        points = np.append(edges[block] + index * (np.diff(edges) / parts)[block], edges[-1])
         added = np.empty(block.size)
-        for part, rows in _rows(points, self._periods):
-            added[part] = np.einsum("ij,ij->i", rows, states[block[part]])
+        for selection, rows in _rows(points, self._periods):
+            added[selection] = np.einsum("ij,ij->i", rows, states[block[selection]])
         return Waves(self._periods, points, np.concatenate([np.zeros(1), np.cumsum(added)]))

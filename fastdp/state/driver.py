@@ -120,7 +120,8 @@ class Journal:
             self._found(file)
         return True
 
-    def write(self, file: StateFile, content: Json) -> None:
+    def write_state(self, file: StateFile, content: Json) -> None:
+        """Replace `file` by one complete state; batches are appended to a kept file by :meth:`record`."""
         payload = codec.encode(content)
         with file.locked():
             known, kept = self._found(file), content["home"] is not None
@@ -171,7 +172,7 @@ class Journal:
             whole = {**content(file.real), "now": now, "before": {**before, **drawn}, "chunk": chunk}
             if "log" in whole:
                 whole |= {"log": [*whole["log"], *added], "fresh": len(added)}
-            self.write(file, whole)
+            self.write_state(file, whole)
             return
         with file.locked():
             header = self._found(file)
@@ -486,7 +487,7 @@ class Publisher(Generic[S]):
     def _write(self, file: StateFile, *, kept: bool) -> None:
         # A current file is left alone: written again, it would lose the last call.
         if not self._journal.is_current(file, self._machine.consumed(self._state)):
-            self._journal.write(file, self._content(file.real if kept else None))
+            self._journal.write_state(file, self._content(file.real if kept else None))
 
     @classmethod
     @validation.plain

@@ -18,7 +18,7 @@ from fastdp.guarantee import Account, Guarantee, charge
 from fastdp.integer_grid import MAX_BOUND, MAX_SCALE, MIN_BOUND, MIN_SCALE
 from fastdp.kinds import Array, Integers
 from fastdp.noise import sampler
-from fastdp.noise.binding import step_key
+from fastdp.noise.chain_keys import step_key
 from fastdp.noise.key import Key, stream_key
 from fastdp.noise.words import CHUNK, MAX_WORDS, Purpose, StreamId
 from fastdp.validation import refusal

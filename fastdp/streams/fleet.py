@@ -17,7 +17,7 @@ from fastdp.data.column import as_column, as_finite, as_floats, entry_at
 from fastdp.errors import DataError, MissingError, ParameterError, StateError
 from fastdp.guarantee import Guarantee
 from fastdp.kinds import Array, Floats, Indices, Json, Values
-from fastdp.noise import binding
+from fastdp.noise import chain_keys
 from fastdp.noise.canonical import check_rule, rule_of
 from fastdp.noise.key import Binding, Key
 from fastdp.noise.words import Words
@@ -323,10 +323,10 @@ class Fleet:
         """Of texts in their first epoch, from compiled code where it can be."""
         if not (HAS_AES and isinstance(self._rows, AdaptiveRows)) or self._key.given is not None:
             return self._keys_of(texts)
-        secrets = binding.named_secrets(self._secret, texts)
+        secrets = chain_keys.named_secrets(self._secret, texts)
         if self._secret.binding is not Binding.ROOT:
             return secrets
-        return binding.later_secrets(secrets, self._secret.composition(self._rows.composition))
+        return chain_keys.later_secrets(secrets, self._secret.composition(self._rows.composition))
 
     def _keys_of(self, ids: Indices | list[str]) -> list[Key]:
         names: list[Id] = [*ids] if isinstance(ids, list) else ids.tolist()

@@ -19,7 +19,7 @@ from fastdp.guarantee import Guarantee, parallel, remainder, sequential
 from fastdp.integer_grid import Grid, make_grid
 from fastdp.kinds import Floats, Integers, Values
 from fastdp.noise import sampler
-from fastdp.noise.binding import theta_key
+from fastdp.noise.chain_keys import theta_key
 from fastdp.noise.key import Key
 from fastdp.noise.words import MAX_WORDS, Purpose, StreamId
 from fastdp.record import Flag, Keyed, Kind, Real, Whole, constructor, parameter, put, record
@@ -91,7 +91,7 @@ class RunningSum(NamedTuple):
         """The counter after `steps`, and the noisy sum after each, int64 (modulo 2^64)."""
         key, number, length, levels, theta_steps, distribution, seen, before, above = self
         after, above, out = seen + steps.size, above.copy(), np.empty(steps.size, np.int64)
-        noise, offsets = sampler.draw_nodes(distribution, key, number, seen, after, levels)
+        noise, offsets = sampler.draw_counter_noise(distribution, key, number, seen, after, levels)
         total = binary_counter.count_on(steps, seen, before, above, noise, offsets, out)
         return RunningSum(key, number, length, levels, theta_steps, distribution, after, total, above), out
 

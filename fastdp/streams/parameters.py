@@ -27,7 +27,7 @@ from fastdp.guarantee import (
 )
 from fastdp.integer_grid import Grid, make_event_grid, make_grid
 from fastdp.kinds import Floats
-from fastdp.noise.binding import BoundPerturber
+from fastdp.noise.chain_keys import BoundPerturber
 from fastdp.noise.key import Binding, Key
 from fastdp.noise.sampler import draw_scale, group_share, noise_distribution
 from fastdp.perturbers import Blocks, Flat, Hierarchy, HierarchyShape, Perturber, Toeplitz

@@ -17,8 +17,9 @@ import numpy as np
 from fastdp.data.column import exact_sum
 from fastdp.integer_grid import EventGrid, Grid
 from fastdp.kinds import Floats, Integers, Records
-from fastdp.noise import binding
-from fastdp.noise.binding import BoundDistributions, Chain, PrefixNoise, bound_distribution, theta_key
+from fastdp.noise import chain_keys
+from fastdp.noise.bulk import PrefixNoise
+from fastdp.noise.chain_keys import BoundDistributions, Chain, bound_distribution, theta_key
 from fastdp.noise.key import ENABLED, Key, repeating
 from fastdp.perturbers import Blocks, HierarchyShape, Perturber
 from fastdp.perturbers.base import correlation
@@ -60,7 +61,7 @@ class Progress(NamedTuple):
     prediction: float = 0.0
     #: float64[any]. State of the smoother, or of correlated noise (secret).
     smoother: SmootherState | Records = NO_FLOATS
-    #: uint64[4 or 0]. Chain key of bound noise (:mod:`fastdp.noise.binding`). Secret.
+    #: uint64[4 or 0]. Chain key of bound noise (:mod:`fastdp.noise.chain_keys`). Secret.
     chain: Chain = NO_CHAIN
 
     def __repr__(self) -> str:
@@ -99,7 +100,7 @@ def next_chain(perturber: Perturber, key: Key, theta_steps: int, epsilon: float,
     if bound_distribution(perturber, theta_steps, epsilon) is None:
         return NO_CHAIN
     own = key.within("behind", before.tobytes()) if before.size else key
-    return binding.start_chain(theta_key(own, theta_steps))
+    return chain_keys.start_chain(theta_key(own, theta_steps))
 
 
 # Blocks of fixed length.
@@ -472,13 +473,13 @@ class AdaptiveBlocks:
                     break
                 # The few draws that need exact arithmetic.
                 assert distribution is not None  # noqa: S101 - that of a higher theta is bound like the first
-                drawn[closing] = binding.resolve(distribution, self.key, chain, closed + closing, open_sum)
+                drawn[closing] = chain_keys.resolve(distribution, self.key, chain, closed + closing, open_sum)
                 counters["given"] = closing + 1
             closed += closing
             if stopped == adaptive_pass.ENDED:
                 law, index = self.distributions[group_scale], adaptive_pass.OF_GROUP + closed - 1
                 assert law is not None  # noqa: S101 - groups have bound noise
-                released = (group_sum + binding.resolve(law, self.key, chain, index, group_sum)) / theta_steps
+                released = (group_sum + chain_keys.resolve(law, self.key, chain, index, group_sum)) / theta_steps
                 part["group"][closing - 1] = released
                 block_lengths.end_group(plain, released, shape)
                 counters["group_sum"] = 0
@@ -492,7 +493,7 @@ class AdaptiveBlocks:
             # A block left open by a batch is the first one of the next.
             parts.append(part[: closing + done])
         if ENABLED and bound:
-            binding.record(self.key, progress.chain, chain, closed - progress.blocks)
+            chain_keys.record(self.key, progress.chain, chain, closed - progress.blocks)
         filled, open_sum, *_, group_sum = counters[0].tolist()
         # By position: names cost more than the kernel of a short call.
         following = Progress(

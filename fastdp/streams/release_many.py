@@ -17,8 +17,9 @@ from fastdp.errors import AccuracyWarning, warn
 from fastdp.guarantee import Guarantee
 from fastdp.integer_grid import Grid
 from fastdp.kinds import Floats, Indices, Integers, Values
-from fastdp.noise import binding
-from fastdp.noise.binding import PrefixNoise, bound_distribution, theta_key
+from fastdp.noise import chain_keys
+from fastdp.noise.bulk import PrefixNoise
+from fastdp.noise.chain_keys import bound_distribution, theta_key
 from fastdp.noise.key import Binding, Key, repeating
 from fastdp.noise.words import RowWords, distinct_of
 from fastdp.perturbers import Blocks
@@ -367,7 +368,7 @@ class RowPass:
         noise: Integers = np.empty((batch.counts.size, -(-most // size), min(most, size)), np.int64)
         distinct, owners = distinct_of(batch.steps)
         keys = [theta_key(self.key, steps) for steps in distinct.tolist()]
-        chains = binding.start_chains(RowWords(keys, binding.CHAIN_PIECES, owners), batch.streams)
+        chains = chain_keys.start_chains(RowWords(keys, chain_keys.CHAIN_PIECES, owners), batch.streams)
         rounded: Integers = np.empty(most, np.int64)
         bound = PrefixNoise(self.key)
         each = zip(batch.steps.tolist(), batch.starts.tolist(), batch.counts.tolist(), strict=True)

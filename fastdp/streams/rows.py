@@ -16,7 +16,7 @@ from fastdp.data.column import as_column
 from fastdp.errors import DataError
 from fastdp.guarantee import Guarantee
 from fastdp.kinds import Array, Flags, Floats, Indices, Json, Records
-from fastdp.noise import binding
+from fastdp.noise import chain_keys
 from fastdp.noise.key import DrawnTwiceError, Key
 from fastdp.noise.words import RowWords, Words
 from fastdp.state.machine import Column, Machine, Transition
@@ -151,18 +151,18 @@ class AdaptiveRows(Rows):
     def start(self, ids: Indices | Words | Sequence[Key], into: Columns) -> None:
         count, (streams, scales) = len(ids), into
         if isinstance(ids, np.ndarray) and ids.ndim > 1:
-            chains = binding.named_chains(self.key, ids.view(np.uint64), self.theta_steps)
+            chains = chain_keys.named_chains(self.key, ids.view(np.uint64), self.theta_steps)
         elif isinstance(ids, np.ndarray):
             ids = ids.view(np.int64)
-            words = RowWords(binding.theta_key(self.key, self.theta_steps), binding.CHAIN_PIECES)
-            chains = binding.start_chains(words, ids)
+            words = RowWords(chain_keys.theta_key(self.key, self.theta_steps), chain_keys.CHAIN_PIECES)
+            chains = chain_keys.start_chains(words, ids)
         else:
-            keys = [binding.theta_key(key, self.theta_steps) for key in ids]
-            words = RowWords(keys, binding.CHAIN_PIECES, np.arange(count))
-            chains = binding.start_chains(words, np.array([key.member - 1 for key in ids]))
+            keys = [chain_keys.theta_key(key, self.theta_steps) for key in ids]
+            words = RowWords(keys, chain_keys.CHAIN_PIECES, np.arange(count))
+            chains = chain_keys.start_chains(words, np.array([key.member - 1 for key in ids]))
         # As numbers of 8 bytes: NumPy copies records one by one.
         streams.view(np.int64).reshape(count, -1)[:] = self._first.view(np.int64)
-        streams["chain"] = chains.reshape(count, binding.CHAIN_WORDS)
+        streams["chain"] = chains.reshape(count, chain_keys.CHAIN_WORDS)
         scales[:] = 0.0
 
     def prepare(self, which: Indices, values: Floats, threads: int) -> Callable[[], Published]:
@@ -217,7 +217,7 @@ class AdaptiveRows(Rows):
                 break
             stream, value = streams[which[done]], values[done : done + 1]
             total = int(stream["open_sum"]) + int(adaptive_pass.in_steps(value, self._public, pipeline.lengths))
-            drawn = binding.resolve(distribution, self.key, stream["chain"], int(stream["blocks"]), total)
+            drawn = chain_keys.resolve(distribution, self.key, stream["chain"], int(stream["blocks"]), total)
             settled = np.array([drawn])
         if before is not None:
             _check_moved(streams, before, np.unique(which))

@@ -14,7 +14,7 @@ import numpy as np
 from fastdp.data.column import FLOAT64, INT64, as_floats, convert, is_in_order, pieces, read_only
 from fastdp.errors import AccuracyWarning, StateError, warn
 from fastdp.kinds import Array, Floats, Json
-from fastdp.noise.binding import CHAIN_WORDS
+from fastdp.noise.chain_keys import CHAIN_WORDS
 from fastdp.noise.key import Key
 from fastdp.perturbers import Blocks
 from fastdp.releases.release import Release

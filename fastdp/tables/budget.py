@@ -254,7 +254,8 @@ class Budget:
         spent = {name: [self.helper(purpose, name) for purpose in OF_COLUMN] for name in self.of_columns}
         return {name: whole * share - sum(map(self._amount, spent[name])) for name, share in self.of_columns.items()}
 
-    def of(self, quantity: Quantity, level: Level | None) -> float:
+    def loss_of(self, quantity: Quantity, level: Level | None) -> float:
+        """Privacy loss of a quantity's sums at one level (None: all levels): epsilon, sqrt(2 rho) if Gaussian."""
         amount = self.rest[quantity.column] / len(self.plan.parts[quantity.column])
         return self._loss(amount * (1 if quantity.counts or level is None else self.level_shares[level]))
 
@@ -273,13 +274,15 @@ class Budget:
         return math.sqrt(moved) if self.gaussian else math.sqrt(2.0) * moved
 
     def distribution(self, quantity: Quantity, level: Level) -> Distribution:
-        loss, moved = self.of(quantity, level), self.moved(quantity, level.each)
+        loss, moved = self.loss_of(quantity, level), self.moved(quantity, level.each)
         return noise_distribution(self.plan.noise, quantity.sensitivity, moved, loss)
 
     def log_variance(self) -> float:
         """Sum of logarithms of cells' variances, in squared changes by one row."""
         cells = self.levels[0]
-        return sum(2.0 * math.log(self.deviation(each) / self.of(each, cells)) for each in self.plan.quantities())
+        return sum(
+            2.0 * math.log(self.deviation(each) / self.loss_of(each, cells)) for each in self.plan.quantities()
+        )
 
     # The guarantee: of each component, their composition, and the caller's word.
 
@@ -353,7 +356,7 @@ class Budget:
         return self._pure("keys", loss, step, 0.0 if self.gaussian else plan.delta)
 
     def _numbers(self, q: Quantity, level: Level | None) -> Guarantee:
-        plan, k, loss = self.plan, self.plan.contributions, self.of(q, level)
+        plan, k, loss = self.plan, self.plan.contributions, self.loss_of(q, level)
         name, kind = _named(q.name, q.column), "counts" if q.counts else "sums"
         if level is None:
             step = f"{name}: cells and totals together, in shares of this loss that follow from their numbers, "

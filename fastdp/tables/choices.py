@@ -15,7 +15,8 @@ from scipy.interpolate import PchipInterpolator
 
 from fastdp.errors import AccuracyWarning, warn
 from fastdp.kinds import Flags, Floats, Integers
-from fastdp.noise.binding import PrefixNoise, start_chain
+from fastdp.noise.bulk import PrefixNoise
+from fastdp.noise.chain_keys import start_chain
 from fastdp.noise.key import Key
 from fastdp.noise.sampler import (
     Distribution,

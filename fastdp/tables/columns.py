@@ -626,10 +626,11 @@ class Keys:
             found |= (entries.digests.pairs == MISSING).all(axis=1)[path]
         return found
 
-    def chosen(self, flags: Flags, *, others: bool = False) -> tuple[Keys, Integers]:
-        """Flagged keys, sorted by entries (missing last), and their numbers here.
+    def select(self, flags: Flags, *, others: bool = False) -> tuple[Keys, Integers]:
+        """Select the keys with a true flag, bool[K], and sort them by entries, missing ones last.
 
-        With ``others`` one more key, the last, has missing entries, and all keys without a flag have its number.
+        Returns the selected keys, and each of the K keys' number among them, int64[K]: -1 if not selected.  With
+        ``others`` a last key with missing entries is added, and keys that are not selected have its number.
         """
         which = np.flatnonzero(flags)
         paths = [path[which] for path in self._path(len(self.names))]

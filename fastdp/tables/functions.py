@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from fastdp import validation
 from fastdp.data.column import Nonfinite
-from fastdp.data.source import check_types, open_source
+from fastdp.data.source import check_column_types, open_source, time_zone_of
 from fastdp.errors import ParameterError
 from fastdp.guarantee import Account, charge
 from fastdp.kinds import Bounds, Duration, Frame, Json, Keys
@@ -434,12 +434,12 @@ def aggregate(
     names = [*named, *([unit.column] if isinstance(unit, Person) else []), *entries]
     if time is None:
         source = open_source(frame, [*values, *names], names)
-        check_types(source, None, values, names, None)
     else:
         source = open_source(frame, [time.column, *values, *names], names)
-        how = "unit" if time.unit else "format"
-        zone = check_types(source, time.column, values, names, how if time.unit or time.format else None)
+        option = "unit" if time.unit else "format" if time.format else None
+        zone = time_zone_of(source, time.column, option)
         time = replace(time, zone=time.zone or zone)
+    check_column_types(source, values, names)
     options: Json = {"by": by, "keys": keys, "delta": delta, "levels": levels}
     plan = make_plan(asked, time, epsilon=epsilon, unit=unit, bounds=bounds, **options)
     released = TableRelease(plan, source, secret.bind(plan))

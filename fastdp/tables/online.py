@@ -22,7 +22,7 @@ import numpy as np
 
 from fastdp.data.source import arrow
 from fastdp.kinds import Flags, Integers
-from fastdp.noise import binding
+from fastdp.noise import bulk
 from fastdp.noise.key import Key
 from fastdp.noise.sampler import LaplaceDistribution, geometric_distribution, laplace_distribution
 from fastdp.state import codec
@@ -308,7 +308,7 @@ class OnlineKeys:
     @cached_property
     def shown(self) -> tuple[Keys, Integers]:
         """Keys that have appeared, sorted, and their numbers by those here (-1: hidden)."""
-        return self.table.chosen(self.begins < HIDDEN)
+        return self.table.select(self.begins < HIDDEN)
 
     def learned(self, columns: list[pa.Array]) -> tuple[OnlineKeys, Integers]:
         # Another state may have more keys.
@@ -347,7 +347,7 @@ class OnlineKeys:
         new[:old], new[old:, 2] = self.facts, HIDDEN
         if self.size > old:
             own, zeros = key.within("keys", "bars"), np.zeros((1, 1, self.size - old), np.int64)
-            new[old:, 1] = binding.draw_cells(zeros, [rule.noise], own, 0, named[old:])[0, 0]
+            new[old:, 1] = bulk.draw_cell_noise(zeros, [rule.noise], own, 0, named[old:])[0, 0]
         running, bars, begins = new.T
         windows, codes, weights = cells
         weighed = np.zeros(self.size, np.bool_)
@@ -364,7 +364,7 @@ class OnlineKeys:
             exact[0] += running[hidden]
             np.cumsum(exact, axis=0, out=exact)
             own = key.within("keys", "windows")
-            noise = binding.draw_cells(exact[None], [rule.noise], own, first, named[hidden])[0]
+            noise = bulk.draw_cell_noise(exact[None], [rule.noise], own, first, named[hidden])[0]
             bar = rule.thresholds(first - start, last - start)[:, None] + bars[hidden]
             passed: Flags = (exact + noise >= bar) & (exact > 0)
             come = passed.any(axis=0) & (begins[hidden] == HIDDEN)

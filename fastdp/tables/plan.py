@@ -207,7 +207,7 @@ class TablePlan:
         return name if name in FIRST_SUMS else None
 
     def grid(self, column: ColumnPlan) -> float:
-        loss = self.budget.of(Quantity(self.parts[column.name][0], column.name), self.budget.levels[0])
+        loss = self.budget.loss_of(Quantity(self.parts[column.name][0], column.name), self.budget.levels[0])
         # Noise of the bound itself fits; that of a smaller clip does too.
         most = max(abs(column.low), abs(column.high))
         return make_grid(most, column.resolution, loss / self.contributions, 1, 1, 2).resolution

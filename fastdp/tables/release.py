@@ -155,8 +155,12 @@ class PersonRows:
         found: Integers = np.bincount(self._groups.array, minlength=self._size)
         return found
 
-    def weights(self, words: Integers, rule: KeyRule, key: Key) -> Integers:
-        """Sums of weights of distinct keys, dropped rows included: int64[K]."""
+    def sum_key_weights(self, words: Integers, rule: KeyRule, key: Key) -> Integers:
+        """Sum by key, over persons, the weight that a person gives to each of its distinct keys.
+
+        ``words``: a 64-bit word of each key, int64[K].  Returns int64[K], in steps of ``rule``'s weights; rows count
+        here even if they are dropped from sums.
+        """
         persons, periods = np.arange(self.persons.digests.size), np.zeros(self._size, np.int64)
         if self._plan.periods is not None:
             persons, periods = (np.ascontiguousarray(each) for each in self._periods.pairs.T)
@@ -263,7 +267,7 @@ class TableRelease:
             plan, key = replace(plan, chosen_rows=rows), key.within("auto rows", rows)
         weights = None
         if plan.key_rule == "private":
-            weights = found.weights(keys.words(), plan.budget.key_rule(), self.key)
+            weights = found.sum_key_weights(keys.words(), plan.budget.key_rule(), self.key)
         kept = found.kept(plan)._replace(weights=weights)
         return replace(self, plan=plan, key=key)._choose(keys, ends, lambda: iter((kept.rows,)), kept)
 
@@ -284,7 +288,7 @@ class TableRelease:
                 exact = counts if kept is None or kept.weights is None else kept.weights
                 exact = np.where(keys.missing(), 0, exact) if plan.has_others else exact
                 noisy, chosen = choose_keys(exact, keys, plan.budget.key_rule(), self.key)
-            keys, numbers = keys.chosen(chosen, others=plan.has_others)
+            keys, numbers = keys.select(chosen, others=plan.has_others)
             if plan.selects_cells:
                 published = np.empty(keys.size, np.int64)
                 published[numbers[chosen]] = noisy[chosen]

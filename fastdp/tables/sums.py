@@ -13,7 +13,7 @@ import numpy as np
 from fastdp.errors import DataError
 from fastdp.guarantee import Guarantee
 from fastdp.kinds import Array, Flags, Floats, Integers
-from fastdp.noise import binding
+from fastdp.noise import bulk
 from fastdp.noise.gaussian import GaussianDistribution
 from fastdp.noise.key import Key
 from fastdp.noise.sampler import Distribution
@@ -86,7 +86,7 @@ class Quantity:
         if self.name == "count" or self.counts:
             return 1
         most = int(max(abs(self.low - self.centre), abs(self.high - self.centre)))
-        return round(most**2 * self.factor) if self.name == "square" else most
+        return round(most**2 * self.steps_per_square) if self.name == "square" else most
 
     @property
     def counts(self) -> bool:
@@ -101,8 +101,8 @@ class Quantity:
         return self.low * self.grid, self.high * self.grid
 
     @property
-    def factor(self) -> float:
-        """Steps of resolution in a squared step of the grid: a power of 2."""
+    def steps_per_square(self) -> float:
+        """Steps of ``resolution`` in the square of one step of ``grid``: a power of 2."""
         return self.grid**2 / self.resolution
 
     def add(self, rows: CellRows, values: Floats, first: int, sums: Integers) -> bool:
@@ -114,7 +114,7 @@ class Quantity:
         low, high = float(self.low), float(self.high)
         given = windows, keys, values, first, 1.0 / self.grid, low, high, self.centre
         if self.name == "square":
-            return window_sums.add_squares(*given, self.factor, sums)
+            return window_sums.add_squares(*given, self.steps_per_square, sums)
         return window_sums.add_values(*given, sums)
 
     @property
@@ -345,14 +345,14 @@ def release(
     found = []
     for level, group, sums in vectors(budget, quantities, exact, keys):
         distributions = [budget.distribution(quantity, level) for quantity in group]
-        labels = [(*q.labels, budget.of(q, level)) for q in group]
+        labels = [(*q.labels, budget.loss_of(q, level)) for q in group]
         if group[0].counts:
             name, *others = labels[0]
             own = key.within("counts", name, budget.plan.place(group[0].column), *others)
         else:
             own = key.within("sums", *level, *(() if level.each else span), *itertools.chain(*labels))
         each = distributions * (len(sums) // len(distributions))
-        noisy = binding.draw_cells(np.ascontiguousarray(sums), each, own, span[0], keys.digests(level.depth))
+        noisy = bulk.draw_cell_noise(np.ascontiguousarray(sums), each, own, span[0], keys.digests(level.depth))
         noisy += sums
         if published is not None and group[-1].name == "count":
             noisy[-1] = published

@@ -14,7 +14,7 @@ from numba.extending import intrinsic
 
 from fastdp_kernels._caching import processor_has
 
-#: True if :func:`encrypt` works here: it needs the processor's instructions, as those with AVX write them.
+#: True if :func:`aes256_block` works here: it needs the processor's instructions, as those with AVX write them.
 HAS_AES = platform.machine() in {"x86_64", "AMD64"} and processor_has("aes", "avx")
 #: BLAKE2b's constants, and how many texts :func:`compress` takes at a time.
 IV = np.array(
@@ -36,10 +36,10 @@ if TYPE_CHECKING:
     def compress(h: np.ndarray, m: np.ndarray, ends: np.ndarray) -> None:
         """Compress a block of each text: uint64[8, 8], [16, 8]; [2, 8]: bytes so far, and all ones at the last."""
 
-    def encrypt(
+    def aes256_block(
         k0: np.uint64, k1: np.uint64, k2: np.uint64, k3: np.uint64, low: np.uint64, high: np.uint64
     ) -> tuple[np.uint64, np.uint64]:
-        """One block under a key of 32 bytes."""
+        """Encrypt one 16-byte block, two little-endian words, by AES-256 under a key of four: two words."""
 
 else:
     #: "expand 32-byte k", and the places of the quarter rounds of two rounds: columns, then diagonals.
@@ -154,7 +154,7 @@ else:
         return keys
 
     @intrinsic
-    def encrypt(_typing: Any, _k0: Any, _k1: Any, _k2: Any, _k3: Any, _low: Any, _high: Any) -> Any:
+    def aes256_block(_typing: Any, _k0: Any, _k1: Any, _k2: Any, _k3: Any, _low: Any, _high: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             def joined(low: Any, high: Any) -> Any:
                 pair = ir.Constant(_HALVES, ir.Undefined)

@@ -1,6 +1,6 @@
 """The laboratory of fastdp: sweeps, data sets, audits of its mechanisms, couplings, baselines, planning of PAK.
 
-It imports fastdp's public names, the noise table of :mod:`fastdp.noise.binding`, and further names that are listed
+It imports fastdp's public names, noise tables (:mod:`fastdp.noise.given_noise`), and further names that are listed
 with reasons in ``tests/packaging/lab_imports.toml``; fastdp never imports it.  Its libraries are the extra ``lab``:
 ``pip install "fastdp-streams[lab]"``.  Names load on first use.
 """

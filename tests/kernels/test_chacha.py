@@ -12,7 +12,7 @@ import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 
 import fastdp
-from fastdp.noise import binding, sampler
+from fastdp.noise import chain_keys, sampler
 from fastdp.noise.key import Key
 from fastdp_kernels.noise import bound_sums, chacha
 from fastdp_kernels.noise.guarded_log import DOUBTFUL, draw_one
@@ -56,7 +56,7 @@ def draw(sums: list[int], distribution: sampler.LaplaceDistribution, chain: np.n
         chacha.further_words(chain, index, np.int64(total), 0, words)
         drawn = chacha.draw_words(words[4], words[5], distribution.constants)
         found.append(
-            binding.resolve(distribution, SECRET, chain, index, total) if drawn == chacha.DOUBTFUL else drawn
+            chain_keys.resolve(distribution, SECRET, chain, index, total) if drawn == chacha.DOUBTFUL else drawn
         )
         chain[:] = words[:4]
     return found
@@ -84,7 +84,7 @@ def test_words_of_a_block_by_index_sum_and_output() -> None:
             chacha.further_words(words_of(KEY), index, np.int64(total), output, out)
             chain, words = oracle.outputs(KEY, index, total, output)
             assert out.astype("<u8").tobytes() == chain + struct.pack("<4Q", *words)
-            further = [binding.word_of(words_of(KEY), index, total, 4 * output + k) for k in range(4)]
+            further = [chain_keys.word_of(words_of(KEY), index, total, 4 * output + k) for k in range(4)]
             assert further == list(words)
 
 
@@ -135,7 +135,7 @@ def test_settling_gives_what_doubles_give(scale: Fraction) -> None:
     distribution, chain = sampler.laplace_distribution(scale), words_of(KEY)
     for index, total in enumerate(random_sums(40, 3).tolist()):
         before = chain.copy()
-        assert [binding.resolve(distribution, SECRET, before, index, total)] == draw(
+        assert [chain_keys.resolve(distribution, SECRET, before, index, total)] == draw(
             [total], distribution, chain, index
         )
 

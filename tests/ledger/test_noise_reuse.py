@@ -21,7 +21,7 @@ from fastdp.engines import Job
 from fastdp.errors import BudgetError, DataError, FastDPError, ParameterError, StateError
 from fastdp.ledger import Ledger
 from fastdp.noise import sampler
-from fastdp.noise.binding import Name, given
+from fastdp.noise.given_noise import Name, given
 from fastdp.noise.key import Key
 from fastdp.noise.sampler import LaplaceDistribution
 from fastdp.noise.words import Purpose, StreamId

@@ -183,7 +183,7 @@ def test_a_stream_ends_before_the_next_one(key: Key) -> None:
         RowWords(Key.from_seed(1), [(stream, 2**33 + 1)])
     for seen, after in ((-1, 1), (2**33 - 1, 2**33 + 1)):
         with pytest.raises(OverflowError, match="8589934592 words"):
-            sampler.draw_nodes(sampler.laplace_distribution(3), Key.from_seed(1), 0, seen, after, 34)
+            sampler.draw_counter_noise(sampler.laplace_distribution(3), Key.from_seed(1), 0, seen, after, 34)
 
 
 @wide
@@ -285,7 +285,7 @@ def test_nodes_drawn_together_are_those_drawn_height_by_height(
     """From even and odd positions, to a stream's end, of no node and of many; with a number among streams too."""
     distribution = (sampler.geometric_distribution if one_sided else sampler.laplace_distribution)(Fraction(scale))
     for key in (Key.from_seed(1), Key.from_seed(2).of_stream(2**32 - 2)):
-        noise, offsets = sampler.draw_nodes(distribution, key, 3, seen, after, 34)
+        noise, offsets = sampler.draw_counter_noise(distribution, key, 3, seen, after, 34)
         for height in range(34):
             first, stop = seen >> height, after >> height
             apart = np.empty(stop - first, np.int64)
@@ -304,7 +304,7 @@ PIECES = [
 def test_doubtful_draws_of_nodes_and_pieces_are_settled_by_their_own_words(monkeypatch: pytest.MonkeyPatch) -> None:
     """If doubles and pairs of them decide nothing, exact arithmetic gives the draws of :func:`fill`."""
     distribution, key, pieces = sampler.laplace_distribution(Fraction(1000)), Key.from_seed(5), PIECES[0]
-    expected, places = sampler.draw_nodes(distribution, key, 0, 5, 17, 6)
+    expected, places = sampler.draw_counter_noise(distribution, key, 0, 5, 17, 6)
     one_by_one, settled = np.empty((2, 318), np.int64)
     sampler.fill_one_by_one(one_by_one, distribution, key, pieces, 2)
 
@@ -314,7 +314,7 @@ def test_doubtful_draws_of_nodes_and_pieces_are_settled_by_their_own_words(monke
 
     monkeypatch.setattr(sampler.guarded_log, "draw_double", doubtful)
     monkeypatch.setattr(sampler.double_double, "draw_double_double", lambda *rest: rest[-2])
-    noise, offsets = sampler.draw_nodes(distribution, key, 0, 5, 17, 6)
+    noise, offsets = sampler.draw_counter_noise(distribution, key, 0, 5, 17, 6)
     assert np.array_equal(offsets, places)
     for height in range(6):
         used = slice(offsets[height] + (5 >> height), offsets[height] + (17 >> height))

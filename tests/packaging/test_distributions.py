@@ -166,7 +166,7 @@ def test_the_sdist_holds_what_is_in_the_repository(built: Path) -> None:
 
 KERNELS = ROOT / "kernels" / "fastdp_kernels"
 #: The laboratory may use all of these: error classes, and the noise table of couplings.
-OPEN = {"fastdp.errors", "fastdp.noise.binding"}
+OPEN = {"fastdp.errors", "fastdp.noise.given_noise"}
 
 
 def run(program: str, *flags: str) -> str:

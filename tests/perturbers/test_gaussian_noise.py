@@ -13,7 +13,7 @@ from scipy import stats
 import fastdp
 from fastdp.errors import ParameterError
 from fastdp.guarantee import square_remainder, zcdp_delta
-from fastdp.noise import binding, gaussian
+from fastdp.noise import chain_keys, gaussian
 from fastdp.noise.gaussian import gaussian_distribution
 from fastdp.noise.key import Key
 from fastdp.noise.sampler import group_share, l2_square, noise_distribution, sigma_of_loss
@@ -142,7 +142,7 @@ def test_settled_draws_of_a_chain_equal_those_of_the_oracle(scale: Fraction) -> 
         def word(k: int, index: int = index, total: int = total) -> int:
             return oracle.outputs(chain.tobytes(), index, total, k // 4)[1][k % 4]
 
-        assert binding.resolve(distribution, SECRET, chain, index, total) == gaussian.resolve(distribution, word)
+        assert chain_keys.resolve(distribution, SECRET, chain, index, total) == gaussian.resolve(distribution, word)
 
 
 def test_trees_draw_from_the_words_of_their_levels() -> None:

@@ -14,7 +14,7 @@ from scipy import linalg
 import fastdp
 from fastdp.errors import ParameterError, StateError
 from fastdp.noise import sampler
-from fastdp.noise.binding import PrefixNoise
+from fastdp.noise.bulk import PrefixNoise
 from fastdp.noise.key import Key
 from fastdp.noise.words import Purpose, StreamId
 from fastdp.perturbers import Flat, Hierarchy, Toeplitz, toeplitz

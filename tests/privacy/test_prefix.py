@@ -10,7 +10,7 @@ from scipy import stats
 
 import fastdp
 from fastdp.counters import BinaryTree, Block, RunningCounts, Simple
-from fastdp.noise.binding import Name, given
+from fastdp.noise.given_noise import Name, given
 from fastdp.noise.key import Key
 from fastdp.noise.sampler import LaplaceDistribution
 from fastdp.noise.words import Purpose

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fastdp.noise import sampler
-from fastdp.noise.binding import check_chain, step_key
+from fastdp.noise.chain_keys import check_chain, step_key
 from tests.noise_values import bound_key
 from tests.state.saved_objects import CASES
 

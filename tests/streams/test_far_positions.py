@@ -19,7 +19,7 @@ from fastdp.counters import BinaryTree, RunningCounts, Simple
 from fastdp.errors import ParameterError, StateError
 from fastdp.local import Hybrid, Piecewise, SquareWave
 from fastdp.local.reports import Words
-from fastdp.noise.binding import theta_key
+from fastdp.noise.chain_keys import theta_key
 from fastdp.noise.key import Binding, Key
 from fastdp.perturbers import Blocks, Flat, Hierarchy
 from fastdp.perturbers.base import TreeRows

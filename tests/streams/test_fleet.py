@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 import fastdp
 from fastdp.counters import BinaryTree, RunningCounts
 from fastdp.errors import BudgetError, DataError, ParameterError, StateError
-from fastdp.noise import binding
+from fastdp.noise import chain_keys
 from fastdp.perturbers import Blocks, Flat, Hierarchy
 from fastdp.smoothers import Recent
 from fastdp.state import codec, machine
@@ -237,8 +237,8 @@ def test_doubtful_draws_are_settled(monkeypatch: pytest.MonkeyPatch) -> None:
     expected = alone("spread", 3, values)
     fleet = Fleet(adaptive(), key=SECRET)
     rows = fleet._rows
-    distribution, settle = rows.pipeline.distributions[rows.theta_steps], binding.resolve
-    monkeypatch.setattr(binding, "resolve", lambda _, *given: settle(distribution, *given))
+    distribution, settle = rows.pipeline.distributions[rows.theta_steps], chain_keys.resolve
+    monkeypatch.setattr(chain_keys, "resolve", lambda _, *given: settle(distribution, *given))
     # Constants that are no numbers leave every draw doubtful.
     rows.pipeline.distributions[rows.theta_steps] = replace(distribution, offset_pair=(math.nan, math.nan))
     np.testing.assert_array_equal(fleet.publish(np.full(300, 3), values)[1], expected)

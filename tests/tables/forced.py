@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from fastdp.noise import binding
+from fastdp.noise import bulk
 from fastdp.noise.sampler import Distribution, LaplaceDistribution
 from fastdp.tables import choices, release
 from fastdp.tables.columns import KeyRow
@@ -118,7 +118,7 @@ def forced(script: Script) -> Iterator[Hidden]:
         drawn += 1
         return released - exact
 
-    def draw_cells(sums: np.ndarray, distributions: Sequence[Distribution], *_: Any) -> np.ndarray:
+    def draw_cell_noise(sums: np.ndarray, distributions: Sequence[Distribution], *_: Any) -> np.ndarray:
         each = [
             draw(exact.reshape(-1), distribution).reshape(exact.shape)
             for exact, distribution in zip(sums, distributions, strict=True)
@@ -133,7 +133,7 @@ def forced(script: Script) -> Iterator[Hidden]:
         last = hidden[-1]
         assert isinstance(last, Keys)
         counts = {row: count for row, count in last.counts.items() if count}
-        names = tuple(rows_of(keys.chosen(passed)[0]))
+        names = tuple(rows_of(keys.select(passed)[0]))
         hidden[-1] = last._replace(counts=counts, threshold=rule.threshold, passed=names)
         # Counts that are published are those of the script.
         numbers = script.numbers(drawn, len(script.keys))
@@ -159,8 +159,8 @@ def forced(script: Script) -> Iterator[Hidden]:
         return _Noise(size, partial(chosen, distribution=distribution))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(binding.PrefixNoise, "draw", lambda _, *given: draw(*given))
-        patch.setattr(binding, "draw_cells", draw_cells)
+        patch.setattr(bulk.PrefixNoise, "draw", lambda _, *given: draw(*given))
+        patch.setattr(bulk, "draw_cell_noise", draw_cell_noise)
         patch.setattr(release, "choose_keys", choose_keys)
         patch.setattr(scale_free._ScaleFreeChooser, "scores", scores)
         patch.setattr(scale_free, "draw_noise", draw_noise)

@@ -306,7 +306,7 @@ def test_rows_of_equal_keys_are_counted_together(columns: int) -> None:
         keys, codes = Keys(["k"] * columns), []
         for batch in batches:
             codes += keys.codes([pa.array(batch, pa.float64())] * columns).tolist()
-        chosen, place = keys.chosen(np.ones(keys.size, bool))
+        chosen, place = keys.select(np.ones(keys.size, bool))
         return dict(zip(chosen.columns()["k"], np.bincount(place[codes]).tolist(), strict=True))
 
     nan = float("nan")

@@ -28,7 +28,7 @@ def test_shares_are_those_that_are_documented(noise: str) -> None:
     made = flat.make_plan("totals", every="1h", epsilon=2.0, noise=noise, **PRIVATE).settled(0, 10, 3)
     power, budget = 2 if noise == "gaussian" else 1, made.budget
     parts = [budget.helper(each) for each in ("keys", "counted", "dropped")]
-    parts += [budget.of(Quantity("total", "values"), budget.levels[0])]
+    parts += [budget.loss_of(Quantity("total", "values"), budget.levels[0])]
     parts += [budget.helper(each, "values") for each in ("rows", "clip", "tail")]
     keys, counted, dropped, sums, rows, clip, tail = ((part / budget.loss) ** power for part in parts)
     assert (keys, counted, dropped) == pytest.approx((0.25, 0.01, 0.03))
@@ -58,16 +58,16 @@ def test_columns_share_by_weight_and_sums_and_levels_within(noise: str) -> None:
     def share(loss: float) -> float:
         return float(loss / budget.loss) ** power
 
-    found = {name: [share(budget.of(Quantity(*name), level)) for level in budget.levels] for name in names}
+    found = {name: [share(budget.loss_of(Quantity(*name), level)) for level in budget.levels] for name in names}
     for name, shares in found.items():
-        whole = share(budget.of(Quantity(*name), None))
+        whole = share(budget.loss_of(Quantity(*name), None))
         assert shares == pytest.approx([whole * float(each) for each in budget.level_shares.values()])
     beyond = {name: share(budget.helper("tail", name)) for name in "ab"}
     totals = {name: sum(sum(found[each]) for each in names if each[1] == name) for name in ("a", "b", "*")}
     assert totals["a"] + beyond["a"] == pytest.approx(0.99 / 2)
     assert totals["b"] + beyond["b"] == pytest.approx(totals["*"]) == pytest.approx(0.99 / 4)
     assert sum(found["total", "a"]) == pytest.approx(sum(found["square", "a"]))
-    exact = [Fraction(budget.of(Quantity(*name), level)) ** power for name in names for level in budget.levels]
+    exact = [Fraction(budget.loss_of(Quantity(*name), level)) ** power for name in names for level in budget.levels]
     exact += [Fraction(budget.helper("tail", name)) ** power for name in "ab"]
     exact.append(Fraction(budget.helper("counted")) ** power)
     assert 1 - Fraction(1, 10**12) < sum(exact) / Fraction(budget.loss) ** power <= 1

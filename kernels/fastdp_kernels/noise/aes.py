@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fastdp_kernels._ciphers import encrypt
+from fastdp_kernels._ciphers import aes256_block
 from fastdp_kernels._jit import kernel
 
 
@@ -14,4 +14,4 @@ def encrypt_under(keys: np.ndarray, blocks: np.ndarray, out: np.ndarray) -> None
     for i in range(keys.shape[0]):
         for j in range(blocks.shape[0]):
             own = keys[i]
-            out[i, j, 0], out[i, j, 1] = encrypt(own[0], own[1], own[2], own[3], blocks[j, 0], blocks[j, 1])
+            out[i, j, 0], out[i, j, 1] = aes256_block(own[0], own[1], own[2], own[3], blocks[j, 0], blocks[j, 1])

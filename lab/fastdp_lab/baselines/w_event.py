@@ -19,7 +19,7 @@ from fastdp.data.column import as_finite, as_floats, as_whole
 from fastdp.guarantee import fraction_of
 from fastdp.integer_grid import MAX_SCALE, Grid, make_grid
 from fastdp.kinds import Floats, Integers
-from fastdp.noise import binding, sampler
+from fastdp.noise import chain_keys, sampler
 from fastdp.noise.words import Purpose, StreamId
 from fastdp.state import Machine, Publisher, Transition
 from fastdp.state.machine import Column, single_caller
@@ -114,7 +114,7 @@ class WEventMachine(Machine[WEventState]):
         exact = np.rint(np.clip(values * (1.0 / resolution), 0.0, float(top))).astype(np.int64)
         for place, value in enumerate(exact):
             scale = self.scale(state)
-            own, chain = binding.step_key(key, state.chain, state.n_seen, exact[place : place + 1])
+            own, chain = chain_keys.step_key(key, state.chain, state.n_seen, exact[place : place + 1])
             released, shown = state.released, False
             if scale is not None:
                 shown = self.scheme in ("uniform", "sample") or self._moved(state, int(value), scale, own)

@@ -12,8 +12,8 @@ import pytest
 import fastdp
 from benchmarks.audit.couplings import CONTROLS, SHIPPED, planted, turning
 from fastdp.errors import ParameterError
-from fastdp.noise import binding, sampler
-from fastdp.noise.binding import PrefixNoise
+from fastdp.noise import chain_keys, sampler
+from fastdp.noise.bulk import PrefixNoise
 from fastdp.noise.gaussian import GaussianDistribution, gaussian_distribution
 from fastdp.noise.key import Key
 from fastdp.noise.sampler import Distribution
@@ -106,7 +106,7 @@ def test_noise_of_sums_is_shifted_to_the_same_noisy_sums(distribution: Distribut
     """By 1 and 5: six fifths of epsilon, or squares of 1 and 5 over twice that of sigma, 26 / 50."""
 
     def seen(key: Key, sums: list[int]) -> Outputs:
-        yield "sums", sums + PrefixNoise(key).draw(np.array(sums), distribution, binding.start_chain(key), 0)
+        yield "sums", sums + PrefixNoise(key).draw(np.array(sums), distribution, chain_keys.start_chain(key), 0)
 
     gaussian = isinstance(distribution, GaussianDistribution)
     exact = 26.0 / 50.0 if gaussian else 6.0 / 5.0

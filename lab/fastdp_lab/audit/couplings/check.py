@@ -30,8 +30,8 @@ import numpy as np
 
 from fastdp import Key
 from fastdp.kinds import Floats, Integers
-from fastdp.noise.binding import Name, given, name_of
 from fastdp.noise.gaussian import GaussianDistribution
+from fastdp.noise.given_noise import Name, given, name_of
 from fastdp.noise.sampler import Distribution
 from fastdp.noise.words import Purpose, StreamId
 
@@ -47,7 +47,7 @@ SPREADS = (0.0, 0.05, 0.3, 1.0)
 KEYS = Name(("keys",), 0, StreamId(Purpose.CELL))
 
 
-# Noise from a table: all of the laboratory that reads ``fastdp.noise.binding``.
+# Noise from a table: all of the laboratory that reads ``fastdp.noise.given_noise``.
 
 
 class Shifts:
@@ -83,7 +83,7 @@ class Table:
     def __call__(
         self, name: Name, distribution: Distribution, start: int, out: Integers, sums: Integers | None
     ) -> None:
-        """As :class:`fastdp.noise.binding.NoiseTable`."""
+        """As :class:`fastdp.noise.given_noise.NoiseTable`."""
         end, gaussian = start + out.size, isinstance(distribution, GaussianDistribution)
         scale = distribution.sigma if isinstance(distribution, GaussianDistribution) else distribution.scale
         drawn = np.rint(self._draws(name, end)[start:] * (self._spread * float(scale))).astype(np.int64)

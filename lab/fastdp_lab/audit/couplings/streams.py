@@ -11,7 +11,7 @@ import numpy as np
 import fastdp
 from fastdp import Key, Release
 from fastdp.kinds import Floats, Json
-from fastdp.noise.binding import bound_distribution, theta_key
+from fastdp.noise.chain_keys import bound_distribution, theta_key
 from fastdp.noise.words import Purpose, StreamId
 from fastdp.perturbers import Blocks, Flat, Hierarchy
 from fastdp.perturbers.hierarchy import HatsShape

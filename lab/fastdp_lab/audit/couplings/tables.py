@@ -26,7 +26,7 @@ import fastdp
 from fastdp import Key
 from fastdp.guarantee import zcdp_loss
 from fastdp.kinds import Integers, Json
-from fastdp.noise import binding
+from fastdp.noise import bulk
 from fastdp.noise.words import Purpose, StreamId
 from fastdp_lab.audit.couplings import check
 from fastdp_lab.audit.couplings.check import BoundSums, Finding, Generator, Instance, Outputs, Shifts, Table, pick
@@ -238,9 +238,9 @@ def keys_named(hides: bool = False) -> Iterator[Tests]:
     """
     tests: Tests = defaultdict(dict)
 
-    def draw_cells(sums: Integers, distributions: Any, key: Any, first: int, rows: Any) -> Integers:
+    def draw_cell_noise(sums: Integers, distributions: Any, key: Any, first: int, rows: Any) -> Integers:
         if key.labels[-2:-1] != ("keys",):
-            return binding.draw_cells(sums, distributions, key, first, rows)
+            return bulk.draw_cell_noise(sums, distributions, key, first, rows)
         noise, fresh = sums.copy(), key.labels[-1] == "windows"
         for k, row in enumerate(rows.tolist()):
             own, out = key.within(*row), noise[0, :, k].copy()
@@ -250,7 +250,7 @@ def keys_named(hides: bool = False) -> Iterator[Tests]:
             tests[check.name_of(own, CELL)] |= weights if fresh else {}
         return noise
 
-    with mock.patch("fastdp.tables.online.binding", mock.Mock(draw_cells=draw_cells)):
+    with mock.patch("fastdp.tables.online.bulk", mock.Mock(draw_cell_noise=draw_cell_noise)):
         yield tests
 
 

@@ -1,0 +1,175 @@
+"""Chain keys, each derived from the sums or inputs before it, from which noise is drawn sum by sum or step by step.
+
+A chain key starts from the publisher's key; each sum advances it and yields the words of its own noise (``chacha``).
+One run has the distribution of independent noise.  The same sums again have the same noise. Other sums have
+independent noise from the first difference on.  Proof: ``docs/noise.md``, section 2.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Sequence
+from typing import Protocol, cast, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastdp.kinds import Integers
+from fastdp.noise import gaussian, sampler
+from fastdp.noise.canonical import encode
+from fastdp.noise.gaussian import GaussianDistribution
+from fastdp.noise.key import KEY_BYTES, DrawnTwiceError, Key
+from fastdp.noise.sampler import Distribution
+from fastdp.noise.words import Purpose, RowWords, StreamId, Words, WordStream
+from fastdp_kernels.noise import aes, blake2b, chacha
+
+Chain = Words
+#: Words of a chain key.
+CHAIN_WORDS = chacha.CHAIN
+_START = StreamId(Purpose.CHAIN)
+
+
+def theta_key(key: Key, theta_steps: int) -> Key:
+    """Key of the noise under one threshold."""
+    return key.within("theta", theta_steps)
+
+
+@runtime_checkable
+class BoundPerturber(Protocol):
+    """Perturber of independent sums, each released once, with noise bound to the sums so far."""
+
+    def leaf_distribution(self, theta_steps: int, epsilon: float) -> Distribution | None: ...
+
+
+def bound_distribution(perturber: object, theta_steps: int, epsilon: float) -> Distribution | None:
+    """Distribution of bound noise; None for noise drawn in trees."""
+    # By name: isinstance with a protocol costs more than a short chunk.
+    if not hasattr(perturber, "leaf_distribution"):
+        return None
+    return cast("BoundPerturber", perturber).leaf_distribution(theta_steps, epsilon)
+
+
+class BoundDistributions(dict[int, Distribution | None]):
+    """Cache of :func:`bound_distribution`; the key is theta in grid steps."""
+
+    def __init__(self, perturber: object, epsilon: float) -> None:
+        super().__init__()
+        self._asked = perturber, epsilon
+
+    def __missing__(self, theta_steps: int) -> Distribution | None:
+        perturber, epsilon = self._asked
+        distribution = self[theta_steps] = bound_distribution(perturber, theta_steps, epsilon)
+        return distribution
+
+
+def start_chain(key: Key) -> Chain:
+    """Chain key before the first sum: uint64[4]."""
+    chain: Chain = np.empty(CHAIN_WORDS, np.uint64)
+    WordStream(key, _START).fill(chain)
+    if key.given is not None:
+        key.given.begin(chain, key, _START)
+    return chain
+
+
+def start_chains(words: RowWords, streams: Integers) -> Chain:
+    """Chain keys of numbered streams before their first sums, uint64[n, 4]; `words` has :data:`CHAIN_PIECES`."""
+    chains = np.ascontiguousarray(words.fill(streams, np.zeros(streams.size, np.int64)))
+    if words.keys[0].given is not None:
+        for row, stream in enumerate(streams.tolist()):
+            words.keys[0].given.begin(chains[row], words.key_of(row, stream), _START)
+    return chains
+
+
+#: Pieces of the words that :func:`start_chains` reads.
+CHAIN_PIECES = ((_START, CHAIN_WORDS),)
+
+# Chains of many streams with names, in compiled code, where the processor has AES.
+
+
+def named_secrets(secret: Key, names: list[str]) -> Words:
+    """Derive the secret of ``secret.of_stream(name)`` for each name: uint64[n, 4]."""
+    joined, head = "".join(names), np.frombuffer(encode(("stream", "")), np.uint8)
+    texts: Sequence[str | bytes] = names if joined.isascii() else [name.encode() for name in names]
+    sizes = np.fromiter(map(len, texts), np.int64, len(names))
+    heads = np.tile(head, (sizes.size, 1))
+    # The sizes of the list and of the name in it.
+    for at, size in ((1, sizes + (head.size - 9)), (head.size - 8, sizes)):
+        heads[:, at : at + 8] = size.astype(">i8").view(np.uint8).reshape(-1, 8)
+    ends = np.concatenate([[0], np.cumsum(sizes)])
+    return _digested(np.frombuffer(secret.reveal(), np.uint64)[None], heads, ends, joined.encode())
+
+
+def later_secrets(secrets: Words, message: bytes) -> Words:
+    """Derive from each secret, uint64[n, 4], that of ``Key._digest(message)``."""
+    return _digested(secrets, np.frombuffer(message, np.uint8)[None], np.zeros(len(secrets) + 1, np.int64), b"")
+
+
+def _digested(keys: Words, heads: NDArray[np.uint8], ends: Integers, data: bytes) -> Words:
+    texts = np.frombuffer(data or b"\0", np.uint8)
+    digests: Words = blake2b.digests(KEY_BYTES, b"fastdp bind 1", keys, heads, ends, texts)
+    return digests
+
+
+def named_chains(key: Key, secrets: Words, theta_steps: int) -> Chain:
+    """:func:`start_chain` under each secret and one threshold; `key` records the words."""
+    theta_secrets = later_secrets(secrets, encode(("theta", theta_steps)))
+    name = _START.pack()
+    blocks = np.array([[name, block] for block in range(CHAIN_WORDS // 2)], ">u8").view(np.uint64)
+    chains: Chain = np.empty((len(theta_secrets), CHAIN_WORDS // 2, 2), np.uint64)
+    aes.encrypt_under(theta_secrets, blocks, chains)
+    if key.drawn is not None:
+        for secret in theta_secrets:
+            key.drawn.add((secret.tobytes(), 0, name), 0, CHAIN_WORDS)
+    return chains.reshape(-1, CHAIN_WORDS)
+
+
+def record(key: Key, before: Chain, after: Chain, count: int) -> None:
+    """Record that `count` sums drew between two chain keys; DrawnTwiceError if equal."""
+    if key.drawn is not None and count:
+        if np.array_equal(before, after):
+            raise DrawnTwiceError(f"the chain key is the same behind {count} sums")
+        # The chain key is secret, and errors show where words were drawn.
+        name = hashlib.blake2b(before.tobytes(), digest_size=8, key=key.reveal()).hexdigest()
+        key.drawn.add((key.reveal(), key.member, Purpose.CHAIN, name), 0, 1)
+
+
+def word_of(chain: Chain, index: int, total: int, k: int) -> int:
+    """Random word `k` of the noise of sum number `index`, whose exact value is `total`."""
+    out: Chain = np.empty(2 * CHAIN_WORDS, np.uint64)
+    output, offset = divmod(k, CHAIN_WORDS)
+    chacha.further_words(chain, index, np.int64(total), output, out)
+    return int(out[CHAIN_WORDS + offset])
+
+
+def resolve(distribution: Distribution, key: Key, chain: Chain, index: int, total: int) -> int:
+    """Draw the noise of one sum, in grid steps, in exact arithmetic; `chain` does not advance."""
+    if key.given is not None:
+        return key.given.bound(total, distribution, chain, index)
+
+    def word(k: int) -> int:
+        return word_of(chain, index, total, k)
+
+    return (
+        gaussian.resolve(distribution, word)
+        if isinstance(distribution, GaussianDistribution)
+        else sampler.resolve(word(0), distribution, word)
+    )
+
+
+def step_key(key: Key, chain: str, step: int, *inputs: NDArray[np.generic]) -> tuple[Key, str]:
+    """Key of a step's noise, bound to all inputs so far by BLAKE2b, and the next chain (hexadecimal)."""
+    # Numbers and lengths first, so that no two lists of inputs are one message; the chain is empty at step 0 alone.
+    sizes = [array.nbytes for array in inputs]
+    header = struct.pack(f">{2 + len(sizes)}Q", step, len(sizes), *sizes)
+    digest = hashlib.blake2b(header + bytes.fromhex(chain), key=key.reveal(), person=b"fastdp step 1")
+    for array in inputs:
+        digest.update(np.ascontiguousarray(array).data)
+    words = digest.digest()
+    return key._derived(words[:KEY_BYTES]), words[KEY_BYTES:].hex()
+
+
+def check_chain(chain: str) -> None:
+    """ValueError unless `chain` is a chain of :func:`step_key`."""
+    if len(bytes.fromhex(chain)) not in (0, 32):
+        raise ValueError("a chain of another length")
