@@ -91,7 +91,7 @@ def test_the_same_as_a_table(kind: str, lateness: str | None) -> None:
 
 def test_waiting_rows_of_a_cell_are_added_up() -> None:
     """They take memory of their cells, and the release is that of a table."""
-    rows, time = random_rows(4000, 4), fastdp.Time("at", "1d", start="2024-03-29")
+    rows, time = random_rows(12_000, 4), fastdp.Time("at", "1d", start="2024-03-29")
     options: dict[str, Any] = {"by": "meter", "keys": ["a"], "epsilon": 2.0, "key": SECRET}
     options |= {"bounds": fastdp.Value(2.5, clip=2.5), "unit": fastdp.Rows(3)}
     windows = fastdp.Windows({"kwh": "sum", "*": "count"}, time, **options)
