@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import shutil
 import stat
 from collections.abc import Callable
@@ -249,18 +250,19 @@ def test_a_run_killed_behind_the_renaming_has_finished(release, complaint, suffi
     assert "exists already" in complaint(release("in.csv", "-o", Path("other", out.name)))
 
 
-def test_a_file_that_appears_meanwhile_stays(release, complaint, monkeypatch) -> None:
-    from fastdp.cli import writers
+def test_a_file_that_appears_meanwhile_stays(release, complaint, values, lines) -> None:
+    class Input(io.BytesIO):
+        """Standard input, behind whose first half the file appears."""
 
-    original = writers.as_lines
+        def readinto(self, out) -> int:
+            if self.tell() > len(text) // 2:
+                Path("out.csv").write_text("precious")
+            return super().readinto(out)
 
-    def as_lines(chunk: np.ndarray) -> bytes:
-        Path("out.csv").write_text("precious")
-        return original(chunk)
-
-    monkeypatch.setattr(writers, "as_lines", as_lines)
+    text = lines(np.tile(values, 20)).encode()
     for _ in range(2):
-        assert "exists already" in complaint(release("in.csv", "-o", "out.csv"))
+        refused = release("-", "-o", "out.csv", stdin=io.BufferedReader(Input(text)))
+        assert "exists already" in complaint(refused)
         assert Path("out.csv").read_text() == "precious"
 
 

@@ -108,13 +108,11 @@ def test_long_streams_are_the_same_words(first: int, member: int | None) -> None
 
 
 @pytest.mark.usefixtures("instructions")
-@pytest.mark.parametrize("most", [48, 2**24])
-def test_blocks_by_themselves_are_the_same_bytes(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+def test_blocks_by_themselves_are_the_same_bytes() -> None:
     """By XTS, whose masks are all zero, from its least size on, or by the bare cipher; in one call or several."""
-    monkeypatch.setattr(key_stream, "MAX_XTS", most)
     secret, size = bytes(range(32)), key_stream.MIN_XTS
     oracle = Cipher(algorithms.AES(secret), modes.ECB()).encryptor()  # noqa: S305 - the bare cipher is the oracle
-    for count in (size - 16, size, size + 16 * 101):
+    for count in (size - 16, size, size + 16 * 101, key_stream.MAX_XTS, 2 * key_stream.MAX_XTS + 16):
         blocks = bytes(np.random.default_rng(count).bytes(count))
         encrypted = bytearray(count + 16)
         cipher = key_stream.block_cipher(secret, count)
@@ -188,12 +186,9 @@ def test_a_stream_ends_before_the_next_one(key: Key) -> None:
 
 @wide
 @pytest.mark.usefixtures("instructions")
-@pytest.mark.parametrize("least", [0, 2**14])
-@pytest.mark.parametrize("counts", [[4], [1], [5, 1, 2], [64, 7, 3]])
-def test_rows_of_words_are_those_of_each_stream(
-    monkeypatch: pytest.MonkeyPatch, counts: list[int], least: int
-) -> None:
-    monkeypatch.setattr(key_stream, "MIN_XTS", least)
+@pytest.mark.parametrize("counts", [[4], [1], [5, 1, 2], [64, 7, 3], [700, 7, 3]])
+def test_rows_of_words_are_those_of_each_stream(counts: list[int]) -> None:
+    """Few words by the bare cipher, 16 KiB and more by XTS."""
     key = Key.from_seed(2)
     pieces = [(StreamId(Purpose.TREE, level), count) for level, count in enumerate(counts)]
     rows = RowWords(key, pieces)

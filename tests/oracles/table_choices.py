@@ -14,7 +14,7 @@ from itertools import pairwise
 import mpmath
 import numpy as np
 
-from tests.oracles import bulk, exact_noise, persons, words
+from tests.oracles import bulk, exact_noise, persons, scale_free, words
 
 THRESHOLD, CHAIN = 1, 8
 
@@ -31,26 +31,79 @@ def bound_noise(secret, exact, scales):
     return found
 
 
+def weights_of_best(moved, epsilon, target):
+    """The target and the slope of a choice, from its noise on."""
+    target = max(target, 1.5 * (moved / epsilon))
+    return target, max(target, 1.75 * (moved / epsilon))
+
+
+def scores(above, sizes, moved, epsilon, target, unit=2**10):
+    """Of every candidate, before noise of scale unit * moved / epsilon."""
+    target, slope = weights_of_best(moved, epsilon, target)
+    return [
+        -max(0, unit * count - round(unit * target)) - round(unit * slope * math.log(size / sizes[0]))
+        for count, size in zip(above, sizes, strict=True)
+    ]
+
+
+def one_sided_noise(secret, counts, number, scale):
+    """Of so many candidates, from words of a choice's key and of the counts that it is made from."""
+    own = words.within(secret, "holdout", hashlib.sha256(np.array(counts, np.int64).data).digest())
+
+    def further(i):
+        return lambda k: words.words(own, THRESHOLD, 1, refinement=k, start=i)[0]
+
+    raw = words.words(own, THRESHOLD, number)
+    return [exact_noise.draw(word, further(i), scale, one_sided=True) for i, word in enumerate(raw)]
+
+
 def best(above, sizes, moved, epsilon, target, secret, label):
     """Index of the candidate of the highest noisy score; noise from words of the choice's key."""
-    scale = moved / epsilon
-    target = max(target, 1.5 * scale)
-    slope = max(target, 1.75 * scale)
-    packed = np.array(above, np.int64)
-    own = words.within(secret, label, moved, epsilon, target, *sizes)
-    own = words.within(own, "holdout", hashlib.sha256(packed.data).digest())
-    exact = Fraction(2**10 * moved) / Fraction(epsilon)
-    raw = words.words(own, THRESHOLD, len(sizes))
-    scores = []
-    for i, (count, size) in enumerate(zip(above, sizes, strict=True)):
-        beyond = max(0, 2**10 * count - round(2**10 * target))
-        penalty = round(2**10 * slope * math.log(size / sizes[0]))
+    own = words.within(secret, label, moved, epsilon, weights_of_best(moved, epsilon, target)[0], *sizes)
+    noise = one_sided_noise(own, above, len(sizes), Fraction(2**10 * moved) / Fraction(epsilon))
+    noisy = [a + b for a, b in zip(scores(above, sizes, moved, epsilon, target), noise, strict=True)]
+    return noisy.index(max(noisy))
 
-        def further(k, i=i):
-            return words.words(own, THRESHOLD, 1, refinement=k, start=i)[0]
 
-        scores.append(exact_noise.draw(raw[i], further, exact, one_sided=True) - beyond - penalty)
-    return scores.index(max(scores))
+def clip(sides, k, counting, choosing, wanted, secret):
+    """Ends of a clip as distances from 0, and the loss of each choice, by :class:`fastdp.thresholds.ScaleFree`.
+
+    `sides`: for -1 and 1 the bound's distance from 0 and the numbers of rows between candidates; a unit has k.
+    """
+    exact = [sum(counts[1:]) for _, counts in sides.values()]
+    noise = bound_noise(words.within(secret, "rows"), exact, [Fraction(k) / Fraction(counting)] * len(exact))
+    return {
+        side: _end(*sides[side], rows + more, k, choosing, wanted, (secret, side))
+        for side, rows, more in zip(sides, exact, noise, strict=True)
+    }
+
+
+def _end(bound, counts, rows, k, choosing, wanted, named):
+    target = min(wanted, rows / 2)
+    epsilon = min(choosing, k * max(16 / target, 4 / (0.5 * (rows - target) / (33 * math.log(2)))))
+    # The loss of one row, rounded down.
+    each = float(Fraction(epsilon) / k)
+    while Fraction(each) * k > Fraction(epsilon):
+        each = math.nextafter(each, 0.0)
+    step, constant = 2.0 ** (math.frexp(bound)[1] - 33), wanted**2 / 6.0
+    top, unit = int(bound / step), 2**20
+    few, _, gains, _ = scale_free.weights(rows, top, each, 1.0, rows, constant)
+    # Target and slope to the last bit, as they name the key.
+    times, steep = (1.5, 3.0) if few else (1.0, 4.0)
+    expected = math.exp(math.log(rows) + 0.5 * math.log(6.0 * constant) - math.log(rows))
+    expected = min(expected, 0.5 * rows / times)
+    target = expected * times
+    slope = min(max(expected, steep / each), 0.5 * (rows - target) / math.log(top))
+    above = [sum(counts[i + 1 :]) for i in range(len(gains))]
+    grid, noisy = scale_free.candidates(top), []
+    own = words.within(named[0], "clip", named[1], each, target, slope)
+    noise = one_sided_noise(own, counts, len(grid), Fraction(2 * unit) / Fraction(each))
+    # From the bound down.
+    for i, (size, gain, more) in enumerate(zip(grid, gains, reversed(noise), strict=True)):
+        reach = i if few else min(range(len(grid)), key=lambda j: (abs(2 * grid[j] - 3 * size), grid[j]))
+        beyond = max(0, unit * (above[i] + above[reach]) - round(2 * unit * target))
+        noisy.append(round(2 * unit * gain) - beyond + more)
+    return min(grid[noisy.index(max(noisy))] * step, bound), epsilon
 
 
 def edges(near, far):

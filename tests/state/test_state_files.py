@@ -173,6 +173,7 @@ def test_packed_holdouts_that_no_rule_leaves_are_refused(rule: Any, packed: list
         chooser.unpack(np.array(packed))
 
 
+@pytest.mark.usefixtures("impatient")
 def test_a_record_is_written_whole_and_in_a_locked_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The system may write less than it is given."""
     file = StateFile(tmp_path / "state", KEY)
@@ -181,8 +182,12 @@ def test_a_record_is_written_whole_and_in_a_locked_folder(tmp_path: Path, monkey
     monkeypatch.setattr(os, "write", lambda descriptor, data: real(descriptor, data[:1000]))
     file.append(file.seal.frame(header, 1, b"record"), (tmp_path / "state").stat().st_size)
     assert file.open()[0] == [b"state", b"record"]
-    monkeypatch.setattr(atomic_files, "lock", lambda descriptor: False)
+    other = atomic_files.Hold(tmp_path)
+    assert atomic_files.lock(other.descriptor)
     with pytest.raises(StateError, match="stayed locked"), file.locked():
+        pass
+    other.release()
+    with file.locked():
         pass
 
 

@@ -17,7 +17,6 @@ import pyarrow as pa
 import pytest
 
 import fastdp
-from fastdp.data import source
 from fastdp.errors import BudgetError, DataError, ParameterError
 from tests.tables import flat
 from tests.tables.rows import as_family, random_rows
@@ -110,9 +109,11 @@ def test_errors_about_rows_are_charged(convert, changed, options, message, ledge
     assert flat.totals(frame, **(OPTIONS | options | rule)).released.cells("total").shape == (3, 1)
 
 
-def test_a_row_is_named_by_its_place_in_the_table(monkeypatch: pytest.MonkeyPatch, ledger: fastdp.Ledger) -> None:
-    monkeypatch.setattr(source, "BATCH", 2)
-    assert "row 2 has no time or no person (1 of the 1 rows" in refused(ledger, GOOD.assign(at=[*AT[:2], None]))
+def test_a_row_is_named_by_its_place_in_the_table(ledger: fastdp.Ledger) -> None:
+    """Of more rows than are read at a time."""
+    frame = pd.concat([GOOD] * 90_000, ignore_index=True)
+    frame.loc[265_000, "at"] = None
+    assert "row 265000 has no time or no person (1 of the 7,856 rows" in refused(ledger, frame)
 
 
 @pytest.mark.parametrize("convert", [pd.DataFrame, pl.from_pandas, pa.Table.from_pandas, pa.RecordBatch.from_pandas])

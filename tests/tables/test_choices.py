@@ -14,13 +14,12 @@ import pytest
 
 import fastdp
 from fastdp.errors import AccuracyWarning
-from fastdp.noise.sampler import geometric_distribution, noise_distribution
+from fastdp.noise.sampler import noise_distribution
 from fastdp.releases.intervals import DrawnNoise
 from fastdp.tables import choices
 from fastdp.tables.choices import ColumnTask, ValueCounts, count_tail, tail_edges
 from fastdp.tables.consistent import Level
 from fastdp.tables.sums import Measured, Number, Quantity
-from fastdp.thresholds import scale_free
 from tests.oracles import scale_free as naive
 from tests.oracles import table_choices, words
 from tests.tables import flat
@@ -87,29 +86,17 @@ def test_the_best_candidate_is_that_of_the_oracle():
 
 
 @pytest.mark.parametrize("moved", [1, 3])
-def test_exact_ratios_of_a_choice_and_all_its_neighbours(moved, monkeypatch):
-    """Probabilities of every winner, with and without one to `moved` rows, wherever they lie."""
-    scored = []
+def test_exact_ratios_of_a_choice_and_all_its_neighbours(moved):
+    """Probabilities of every winner, with and without one to `moved` rows, wherever they lie.
 
-    def draw_noise(distribution, _count, candidates, _key):
-        scored.append(distribution)
-        return np.zeros((1, candidates), np.int64)
-
-    monkeypatch.setattr(choices, "draw_noise", draw_noise)
-    monkeypatch.setattr(choices, "UNIT", 4)
-    epsilon, sizes, real = 0.8, np.array([1.0, 1.5, 2.25, 5.0]), np.argmax
+    By the oracle's scores, in steps that can be added up; the choice is the oracle's above.
+    """
+    epsilon, sizes, unit = 0.8, [1.0, 1.5, 2.25, 5.0], 4
 
     def probabilities(above):
-        def first(scores):
-            scored.append(scores)
-            return real(scores)
-
-        monkeypatch.setattr(choices.np, "argmax", first)
-        choices.best_candidate(np.array(above), sizes, moved, epsilon, 2.0, KEY, "end")
-        monkeypatch.setattr(choices.np, "argmax", real)
-        scale = float(scored[-2].scale)
-        assert scored[-2] == geometric_distribution(Fraction(4 * moved) / Fraction(epsilon))
-        return naive.winner_probabilities(scored[-1].tolist(), "exponential", scale, int(60 * scale))
+        scale = unit * moved / epsilon
+        scores = table_choices.scores(above, sizes, moved, epsilon, 2.0, unit)
+        return naive.winner_probabilities(scores, "exponential", scale, int(60 * scale))
 
     worst = 0.0
     for base in ([9, 5, 3, 0], [40, 1, 1, 1], [2, 2, 2, 2], [12, 11, 10, 9]):
@@ -146,51 +133,27 @@ def test_candidates_and_counts_of_both_sides():
     assert found.counts(1).sum() == choices.MAX_ROWS
 
 
-def test_each_end_is_scale_frees_choice_of_its_side(monkeypatch):
+def ends_of_the_oracle(task, found, key, wanted=None):
+    sides = {side: (found.top(side), found.counts(side).tolist()) for side in found.sides}
+    given = task.contributions, task.counting, task.choosing, wanted or task.wanted
+    return table_choices.clip(sides, *given, key.reveal())
+
+
+@pytest.mark.parametrize("contributions", [1, 3])
+@pytest.mark.parametrize("wanted", [300.0, 301.0, 3000.0])
+def test_each_end_is_scale_frees_choice_of_its_side(wanted, contributions):
+    """With the oracle's noise, so that other rows and scales share none; of k rows each has a k-th of the loss."""
     # Zeros are on neither side; the first side has fewer rows, so the dearer choice.
-    values, task = np.append(refunds(), np.zeros(5000)), replace(TASK, wanted=3000.0)
-    drawn, real = [], scale_free.draw_noise
-
-    def draw_noise(distribution, count, candidates, key):
-        drawn.append((distribution, key.reveal()))
-        return real(distribution, count, candidates, key)
-
-    monkeypatch.setattr(scale_free, "draw_noise", draw_noise)
-    clip = quietly(choices.choose_clip, task, counted(values), KEY)
-    assert -40.0 < clip.low < 0.0 < clip.high < 100.0
-    assert clip.low > -8.0 < 8.0 < clip.high, "the sides differ as their values do"
-    # The noisy count of rows above 0 replaces the length, and each choice has its side's loss by one row.
-    noisy = choices.noisy_counts([int((values < 0).sum()), int((values > 0).sum())], 1, 0.01, KEY, "rows")
-    losses = []
-    for filled in noisy.tolist():
-        target = min(3000.0, filled / 2)
-        losses.append(min(0.2, max(16 / target, 4 / (0.5 * (filled - target) / (33 * math.log(2))))))
-    assert clip.epsilon == losses[0] > losses[1]
-    (one, first), (two, second) = drawn
-    units = [
-        float(distribution.scale * Fraction(epsilon))
-        for distribution, epsilon in zip((one, two), losses, strict=True)
-    ]
-    assert all(math.log2(unit) == pytest.approx(round(math.log2(unit))) for unit in units), "scale 2 units / epsilon"
-    assert first != second
-    # Of k rows each has a k-th.
-    drawn.clear()
-    three = quietly(choices.choose_clip, replace(task, contributions=3), counted(values), KEY)
-    assert three.epsilon == pytest.approx(3 * losses[0], rel=0.05)
-    assert float(drawn[0][0].scale) * three.epsilon / 3 == pytest.approx(units[0], rel=1e-3)
-
-
-def test_other_rows_and_scales_share_no_noise(monkeypatch):
-    drawn, real = [], scale_free.draw_noise
-    monkeypatch.setattr(scale_free, "draw_noise", lambda *given: drawn.append(given[-1].reveal()) or real(*given))
-    monkeypatch.setattr(choices, "noisy_counts", lambda *_: np.array([12_000, 28_000]))
-    values = refunds()
-    for task, rows in ((TASK, values), (TASK, values[1:]), (TASK, values), (replace(TASK, wanted=301.0), values)):
-        quietly(choices.choose_clip, task, counted(rows), KEY)
-    first, less, again, other = (set(drawn[i : i + 2]) for i in range(0, 8, 2))
-    assert first == again
-    assert not first & less
-    assert not first & other
+    values, task = np.append(refunds(), np.zeros(5000)), replace(TASK, wanted=wanted, contributions=contributions)
+    for key, rows in itertools.product((KEY, fastdp.Key.from_seed(5)), (values, values[1:])):
+        clip = quietly(choices.choose_clip, task, counted(rows), key)
+        assert -40.0 < clip.low < 0.0 < clip.high < 100.0
+        wanted_ends = ends_of_the_oracle(task, counted(rows), key)
+        assert (-clip.low, clip.high) == (wanted_ends[-1][0], wanted_ends[1][0])
+        assert clip.epsilon == wanted_ends[-1][1] >= wanted_ends[1][1]
+    if wanted == 3000.0:
+        assert -4.0 * clip.low < clip.high, "the sides differ as their values do"
+        assert wanted_ends[-1][1] > wanted_ends[1][1]
 
 
 def test_where_noise_follows_the_greater_end_both_are_as_far():
@@ -237,14 +200,19 @@ def test_a_person_beside_more_rows_than_scores_hold_moves_no_count_back():
     assert sums[0].max() == choices.MAX_ROWS
 
 
-def test_noise_of_a_choice_for_persons_follows_one_person(monkeypatch):
+def test_noise_of_a_choice_for_persons_follows_one_person():
     """With k rows of a person, noise has the scale of one weight, and the target is a share of the weights."""
-    drawn, real = [], choices.noisy_counts
-    monkeypatch.setattr(choices, "noisy_counts", lambda *given: drawn.append(given[1]) or real(*given))
     task, sizes = replace(TASK, contributions=20, wanted=4000.0), np.full(2000, 20)
     found = of_persons(sizes, refunds())
     clip = quietly(choices.choose_clip, task, found, KEY, Number(40_000.0, 0.0))
-    assert drawn == [choices.WEIGHT]
+    # A person's weight is for 20 rows.
+    weight = replace(task, contributions=choices.WEIGHT)
+    sums = [int(found.counts(side)[1:].sum()) for side in found.sides]
+    rows = choices.noisy_counts(sums, choices.WEIGHT, task.counting, KEY, "rows").tolist()
+    persons = sum(rows) / choices.WEIGHT
+    wanted = ends_of_the_oracle(weight, found, KEY, 4000.0 * (sum(rows) / min(40_000.0, persons * 20)))
+    assert (-clip.low, clip.high) == (wanted[-1][0], wanted[1][0])
+    assert clip.epsilon == wanted[-1][1]
     # Of 28,000 rows above 0 an eighth or so lies above; the choice by rows is the same where noise is small.
     above = (refunds() > clip.high).mean()
     assert 0.04 < above < 0.25
@@ -563,20 +531,18 @@ def test_numbers_of_rows_have_noise_of_their_sensitivity():
     assert many.endswith(where)
 
 
-def test_rows_are_chosen_by_how_many_persons_have_more_than_are_counted(monkeypatch):
+def test_rows_are_chosen_by_how_many_persons_have_more_than_are_counted():
     assert choices.row_candidates(365).tolist() == [1, 2, 5, 10, 20, 50, 100, 200, 365]
-    totals = np.array([1, 5, 6, 10, 11, 25, 26, 50, 500])
-    asked = []
-    monkeypatch.setattr(choices, "best_candidate", lambda *given: asked.append(given) or 3)
-    assert choices.choose_rows(totals, 20, 0.03, "laplace", 0.02, KEY) == 10
-    above, sizes, moved, epsilon, target, *_ = asked[0]
-    assert above.tolist() == [sum(t > 5 * c for t in totals) for c in (1, 2, 5, 10, 20)]
-    assert sizes.tolist() == [1, 2, 5, 10, 20]
-    assert (moved, epsilon) == (1, 0.02)
-    assert target == pytest.approx(4 * math.sqrt(2 / 0.6) / 0.03 / 5)
-    choices.choose_rows(totals, 20, 0.03, "gaussian", 0.02, KEY)
-    assert asked[1][4] == pytest.approx(target / math.sqrt(2))
-    monkeypatch.undo()
+    totals, candidates = np.random.default_rng(3).integers(1, 120, 100), [1, 2, 5, 10, 20]
+    above = [int((totals > 5 * k).sum()) for k in candidates]
+    found = []
+    for noise, factor in (("laplace", math.sqrt(2)), ("gaussian", 1.0)):
+        target = 4 * factor / 0.03 / 5 / math.sqrt(0.6)
+        given = above, [float(k) for k in candidates], 1, 0.02, target
+        for key in map(fastdp.Key.from_seed, range(10)):
+            found.append(choices.choose_rows(totals, 20, 0.03, noise, 0.02, key))
+            assert found[-1] == candidates[table_choices.best(*given, key.reveal(), "auto rows")]
+    assert len(set(found)) > 1
     many = np.random.default_rng(1).geometric(0.02, 50_000)
     found = [choices.choose_rows(many, 1000, 0.03, "laplace", 0.02, fastdp.Key.from_seed(i)) for i in range(20)]
     assert found.count(50) + found.count(100) >= 15, "1 of 150 persons has more than 250 rows, and none 500"

@@ -255,18 +255,17 @@ def test_variances_without_patterns_are_exact():
     np.testing.assert_allclose(revised._at_windows(kept[:, None])[:, 0], expected)
 
 
-def test_keys_are_smoothed_each_by_itself(monkeypatch):
-    rng = np.random.default_rng(7)
-    estimates = rng.laplace(0.0, 10.0, (300, 7)) + np.arange(7) * 50.0
+def test_keys_are_smoothed_each_by_itself():
+    # More cells than are smoothed at a time: in parts of so many keys.
+    part, rng = 2**21 // 300, np.random.default_rng(7)
+    estimates = rng.laplace(0.0, 10.0, (300, part + 100)) + np.arange(part + 100.0) % 7 * 50.0
     phases = [np.arange(300) % 24]
     whole = revise(estimates, 200.0, phases)
-    for k in range(7):
-        np.testing.assert_allclose(revise(estimates[:, [k]], 200.0, phases).values[:, 0], whole.values[:, k])
-    monkeypatch.setattr(revised, "CELLS", 600)
-    parts = revise(estimates, 200.0, phases)
-    np.testing.assert_allclose(parts.values, whole.values)
-    np.testing.assert_allclose(parts.variances, whole.variances)
-    np.testing.assert_allclose(parts.sum_variance(3, 50), whole.sum_variance(3, 50))
+    for k in (0, 1, part - 1, part, part + 1, part + 99):
+        alone = revise(estimates[:, [k]], 200.0, phases)
+        np.testing.assert_allclose(alone.values[:, 0], whole.values[:, k])
+        np.testing.assert_allclose(alone.variances[:, 0], whole.variances[:, k])
+        np.testing.assert_allclose(alone.sum_variance(3, 50)[0], whole.sum_variance(3, 50)[k])
 
 
 def test_shares_are_those_of_james_and_stein():

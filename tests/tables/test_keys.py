@@ -181,13 +181,12 @@ def test_new_keys_have_what_is_left_for_shares_between_those_that_are_looked_at(
 
 
 @pytest.mark.parametrize("most", [1, 3])
-def test_exact_losses_of_small_choices(most, monkeypatch):
-    monkeypatch.setattr(keys, "WEIGHT", 2**7)
+def test_exact_losses_of_small_choices(most):
     epsilon, delta = 1.0, 1e-2
     rule = keys.weight_rule(epsilon, delta, most)
     weights = keys.key_weights(rule.distribution, most).tolist()
     worst = 0.0
-    for base in (0, 60, 200, rule.threshold):
+    for base in (0, keys.WEIGHT // 2, 3 * keys.WEIGHT // 2, rule.threshold):
         for m in range(1, most + 1):
             for new in range(m + 1):
                 old = [base] * (m - new)

@@ -89,18 +89,17 @@ def test_the_same_as_a_table(kind: str, lateness: str | None) -> None:
     assert [each.clip for each in found[-1].released.tails.values()] == [each.clip for each in table.tails.values()]
 
 
-def test_waiting_rows_of_a_cell_are_added_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waiting_rows_of_a_cell_are_added_up() -> None:
     """They take memory of their cells, and the release is that of a table."""
-    monkeypatch.setattr("fastdp.tables.online.SPARE", 10)
-    rows, time = random_rows(250, 4), fastdp.Time("at", "1d", start="2024-03-29")
+    rows, time = random_rows(12_000, 4), fastdp.Time("at", "1d", start="2024-03-29")
     options: dict[str, Any] = {"by": "meter", "keys": ["a"], "epsilon": 2.0, "key": SECRET}
     options |= {"bounds": fastdp.Value(2.5, clip=2.5), "unit": fastdp.Rows(3)}
     windows = fastdp.Windows({"kwh": "sum", "*": "count"}, time, **options)
-    for begin in range(0, len(rows), 10):
-        times, values, meters, _ = columns(rows[begin : begin + 10])
+    for begin in range(0, len(rows), 400):
+        times, values, meters, _ = columns(rows[begin : begin + 400])
         windows.add(times, values, meters)
-        # Twice the 4 cells, 10 more, and those of a call.
-        assert windows.state.waiting.size <= 28
+        # Twice the 4 cells, 1024 more, and those of a call.
+        assert windows.state.waiting.size <= 1432
     found, stop = windows.advance("2024-04-02").released, replace(time, stop="2024-04-02")
     table = as_family(rows, "polars", Path())
     whole = fastdp.aggregate(table, {"kwh": "sum", "*": "count"}, stop, levels=False, **options)
@@ -296,8 +295,7 @@ def test_a_call_copies_no_persons(tmp_path: Path) -> None:
     assert again.advance("2024-01-01T01:00").sum(0, 1) == pytest.approx(3003, abs=0.1)
 
 
-def test_rows_of_closed_windows_leave_memory_and_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fastdp.tables.online.SPARE", 100)
+def test_rows_of_closed_windows_leave_memory_and_file(tmp_path: Path) -> None:
     windows, path = crowded(), tmp_path / "kept"
     add_crowd(windows)
     windows.keep(path)
@@ -318,9 +316,8 @@ def test_rows_of_closed_windows_leave_memory_and_file(tmp_path: Path, monkeypatc
     assert np.rint(found.sum([0, 1], [1, 2])).ravel().tolist() == [2, 2]
 
 
-def test_files_in_use_leave_out_rows_of_closed_windows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_in_use_leave_out_rows_of_closed_windows(tmp_path: Path) -> None:
     """Without a restart: the file is written anew when they are most of it, and replays from there."""
-    monkeypatch.setattr("fastdp.tables.online.SPARE", 100)
     windows, path = crowded(), tmp_path / "kept"
     windows.keep(path)
     add_crowd(windows)
