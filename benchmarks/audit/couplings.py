@@ -374,7 +374,7 @@ class WithheldMeanSchedule(Schedule):
     def step(self, state: StreamState, batch: Column, key: Key) -> Transition[StreamState]:
         """With what was withheld in the emission."""
         made = super().step(state, batch, key)
-        parts = made.emit.parts
+        parts = made.emit.steps
         for number, part in enumerate(parts):
             if getattr(part.write, "func", None) is fill_in:
                 begin = sum(each.size for each in parts[:number]) + batch.values.size - made.emit.size

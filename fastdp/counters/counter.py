@@ -1,4 +1,4 @@
-"""Noise of one running sum: the protocol, and the paper's counters."""
+"""Noise of a running sum: the protocol of counters, and the three of PHDStream (2024, Algorithms 8 to 10)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MAX_LENGTH = 2**40
 
 
 class Counter(Protocol):
-    """Error of a private running sum (PHDStream Definition 4.1), ``width`` integers of state; it sees no values."""
+    """Draws the error of a private running sum (PHDStream Definition 4.1); it has integers of state and no values."""
 
     @property
     def width(self) -> int:
@@ -42,7 +42,10 @@ class Counter(Protocol):
         """
 
     def settle(self, state: Integers, noise: Integers) -> Integers:
-        """Take back open noise of sums that stop being active, as :meth:`step`; the state is then 0."""
+        """Close the counters of sums that stop being active: take back open noise and set the state to 0.
+
+        Arguments and result as for :meth:`step`.
+        """
 
 
 @runtime_checkable
@@ -66,7 +69,7 @@ def check_rows(counter: Counter, state: Integers) -> None:
 
 
 def noise_scale(counter: Counter, epsilon: Fraction) -> Fraction:
-    """Scale of integer sums' noise, draws / epsilon."""
+    """Noise scale of integer sums, draws / epsilon."""
     return counter.draws / epsilon
 
 
@@ -104,7 +107,7 @@ class Simple:
         return noise
 
     def open_draws(self, steps: int) -> int:
-        """Draws in a sum's error after `steps` values."""
+        """Number of draws in a sum's error after `steps` values."""
         return steps
 
     def settle(self, state: Integers, noise: Integers) -> Integers:
@@ -149,7 +152,7 @@ class Block:
         return blocks + rest
 
     def draws_between(self, first: int, last: int) -> int:
-        """Draws in the difference of two sums, after so many values each."""
+        """Number of draws in the difference of the sums after `first` and after `last` values."""
         same = first // self.size == last // self.size
         return last - first if same else first % self.size + self.open_draws(last) - first // self.size
 

@@ -1,4 +1,9 @@
-"""Many private running sums at once, and selective counting."""
+"""Many private running sums at once, and selective counting (PHDStream 2024, Algorithm 4 and Theorem 4.2).
+
+:class:`RunningCounts` advances the counters of ``counter`` (Algorithms 8 to 10) for users, and for fleets of one sum
+(``streams.fleet``).  :class:`SelectiveCounting` sends each input to the one counter that a private selector names.
+PHDStream itself calls the counters directly, on the cells of its tree (``points.decomposition``).
+"""
 
 from __future__ import annotations
 
@@ -44,8 +49,8 @@ def as_increments(values: Values, size: int) -> Integers:
         raise DataError(f"values has {column.size} entries: expected {size}")
     odd = ~(np.abs(column.astype(np.float64)) <= LARGEST) | (column != np.floor(column))
     if odd.any():
-        found = entry_at("values", odd, "no whole number, or too large")
-        raise DataError(f"{found}; expected whole numbers of absolute value at most 2^40")
+        entry = entry_at("values", odd, "no whole number, or too large")
+        raise DataError(f"{entry}; expected whole numbers of absolute value at most 2^40")
     return column.astype(np.int64)
 
 
@@ -54,10 +59,10 @@ def as_increments(values: Values, size: int) -> Integers:
 
 @dataclass(frozen=True)
 class CountState:
-    """State of running sums after ``n_seen`` steps, last ``released``."""
+    """State of running sums after ``n_seen`` steps; ``released`` are the sums of the last release."""
 
     n_seen: int
-    #: The counters', int64[size, width].  Secret.
+    #: int64[size, width]. State of the counters.  Secret.
     rows: Integers = field(repr=False)
     released: Integers = field(repr=False)
     #: Hash of the input, to which noise is bound.  Secret.
@@ -105,8 +110,8 @@ class CountMachine(Machine[CountState], Keyed):
     def _as_chosen(self, active: Values | None) -> Indices:
         if active is None:
             return np.arange(self.size)
-        found = as_array(active)
-        chosen = np.empty((0, 0)) if found is None else np.atleast_1d(found)
+        numbers = as_array(active)
+        chosen = np.empty((0, 0)) if numbers is None else np.atleast_1d(numbers)
         if chosen.ndim != 1 or chosen.dtype.kind not in "iu" or np.unique(chosen).size != chosen.size:
             raise DataError(f"active is a {type(active).__name__}: expected a row of whole numbers, each once")
         wrong = (chosen < 0) | (chosen >= self.size)
@@ -222,7 +227,7 @@ class Selector(Protocol):
 
 @dataclass(frozen=True)
 class SelectiveState:
-    """State after ``n_seen`` times, of each counter; ``choice``: recorded for replays."""
+    """State of all counters after ``n_seen`` times; ``choice`` is recorded for replays."""
 
     n_seen: int
     last: Selected | None
@@ -230,13 +235,13 @@ class SelectiveState:
     choice: int | None = None
 
 
-def _as_counters(name: str, given: object) -> tuple[Counter, ...]:
-    if not isinstance(given, (list, tuple)) or any(isinstance(each, (str, float)) for each in given):
-        raise refusal(name, given, "a list of fastdp.counters")
-    validation.integer(f"len({name})", len(given), 1)
-    for counter in given:
+def _as_counters(name: str, counters: object) -> tuple[Counter, ...]:
+    if not isinstance(counters, (list, tuple)) or any(isinstance(counter, (str, float)) for counter in counters):
+        raise refusal(name, counters, "a list of fastdp.counters")
+    validation.integer(f"len({name})", len(counters), 1)
+    for counter in counters:
         validation.part("counter", counter, Counter, "fastdp.counters")
-    return tuple(given)
+    return tuple(counters)
 
 
 @record
@@ -273,8 +278,8 @@ class SelectiveMachine(Machine[SelectiveState], Keyed):
             # Its choice may show what it has seen, which is secret.
             raise ParameterError(f"selector chose no counter: expected a whole number from 0 to {most} from select()")
         chosen, counts = int(choice), state.counts
-        own = key.derive("counter", chosen)
-        made = self.machines[chosen].step(counts[chosen], (np.arange(self.dimension), increments), own)
+        counter_key = key.derive("counter", chosen)
+        made = self.machines[chosen].step(counts[chosen], (np.arange(self.dimension), increments), counter_key)
         selected = Selected(chosen, made.emit())
         counts = (*counts[:chosen], made.state, *counts[chosen + 1 :])
         following = SelectiveState(state.n_seen + 1, selected, counts)
@@ -289,8 +294,8 @@ class SelectiveMachine(Machine[SelectiveState], Keyed):
         return replace(state, choice=None if choice is None else range(len(self.counters))[choice])
 
     def check_indices(self, state: SelectiveState) -> None:
-        for machine, each in zip(self.machines, state.counts, strict=True):
-            machine.check_indices(each)
+        for machine, count in zip(self.machines, state.counts, strict=True):
+            machine.check_indices(count)
         if (state.last is None) != (state.n_seen == 0):
             raise ValueError("a release out of range")
         if state.last is not None:
@@ -339,9 +344,9 @@ class SelectiveCounting(Publisher[SelectiveState]):
     @property
     def guarantee(self) -> Guarantee:
         """Guarantee of the selector and one counter (sequential)."""
-        each = [counter_guarantee(counter, self.epsilon) for counter in self.counters]
-        derivation = tuple(line for guarantee in each for line in guarantee.derivation)
-        worst = replace(each[0], derivation=derivation, simulated=self._key.simulated)
+        guarantees = [counter_guarantee(counter, self.epsilon) for counter in self.counters]
+        derivation = tuple(line for guarantee in guarantees for line in guarantee.derivation)
+        worst = replace(guarantees[0], derivation=derivation, simulated=self._key.simulated)
         return sequential(self.selector.guarantee.of("selector"), worst.of("counters"))
 
     @single_caller

@@ -152,7 +152,7 @@ class Job:
     def from_bytes(self, state: bytes, shards: int | None = None) -> Fleet:
         """Fleet of a sealed `state`, or one of its `shards`; StateError for a damaged or other one."""
         fleet = Fleet._opened(state, self.seal, type(self.machine), self._empty)
-        mine = fleet._part and fleet._part[1]
+        mine = fleet._shard and fleet._shard[1]
         if shards not in (None, mine):
             made = "None (the state is of a whole fleet)" if mine is None else f"{mine}, the number in the state"
             raise StateError(f"shards = {shards}: expected {made}")

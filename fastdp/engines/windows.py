@@ -18,7 +18,7 @@ from fastdp.noise.key import Key
 from fastdp.state import codec
 from fastdp.state.state_file import Seal
 from fastdp.streams.fleet import refuse_other
-from fastdp.streams.ids import parts_of
+from fastdp.streams.ids import shards_of
 from fastdp.tables.columns import as_arrow, digests_of
 from fastdp.tables.table import Table
 from fastdp.tables.windows import WindowsMachine
@@ -67,7 +67,7 @@ def owners(job: Job, rows: Columns, shards: int) -> Indices:
     machine = machine_of(job)
     who = machine.plan.who
     if who is None:
-        return parts_of([str(each) for each in rows[machine.time.column]], shards)
+        return shards_of([str(each) for each in rows[machine.time.column]], shards)
     if not len(rows[who]):
         return np.empty(0, np.int64)
     owned, named = parts_of_persons(as_arrow(rows[who], "persons"), shards)

@@ -25,7 +25,7 @@ MAX_LENGTH = 4096
 
 @record
 class Announcement:
-    """Server's public question to users.
+    """The server's public question to users.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ class Asked(NamedTuple):
 
 @record
 class ClientMachine(Machine[ClientState]):
-    """One user as a machine."""
+    """Transition function of :class:`Client`."""
 
     epsilon: float = parameter(Real(above=0.0))
 

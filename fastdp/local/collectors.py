@@ -1,4 +1,10 @@
-"""Server's side of the local model: mergeable integer statistics of reports, whose senders are not trusted."""
+"""The server's side of the local model (ToPS section 4, Appendix E): collectors, which add up reports as integers.
+
+:class:`HistogramCollector` counts square-wave reports, from which ``distribution`` estimates the values'
+distribution; :class:`SumCollector` adds up reports for means.  Servers use both; ``topl`` counts the reports for its
+threshold by HistogramMachine.  Collectors of several machines can be merged.  Senders are not trusted: malformed
+messages, and reports that no mechanism makes, are counted and left out.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +47,7 @@ if TYPE_CHECKING:
 MECHANISMS: codec.Parts = {
     kind.__name__: kind for kind in (SquareWave, LogSquareWave, StochasticRounding, Piecewise, Hybrid)
 }
-#: In one cell or slot: sums of reports, below 2^22 each, stay below 2^62.
+#: Most reports in one cell or slot: sums of reports, below 2^22 each, stay below 2^62.
 MAX_REPORTS = 2**40
 MAX_SLOTS = 2**30
 
@@ -50,7 +56,7 @@ M = TypeVar("M", bound=Mechanism)
 
 @dataclass(frozen=True)
 class Refused:
-    """Numbers left out: ``reports`` the mechanism cannot make, ``messages`` malformed or of another mechanism."""
+    """Counts what was left out: ``reports`` the mechanism cannot make, ``messages`` malformed or of another one."""
 
     reports: int = 0
     messages: int = 0
@@ -66,21 +72,21 @@ class Refused:
 NONE_REFUSED = Refused()
 
 
-def as_given(raw: Sequence[object]) -> tuple[Array | bytes, ...]:
-    """Input of fingerprints: bytes, or floats."""
+def as_fingerprint_inputs(raw: Sequence[object]) -> tuple[Array | bytes, ...]:
+    """Convert the input of a fingerprint to bytes, or floats."""
     return tuple(
-        bytes(each) if isinstance(each, (bytes, bytearray, memoryview)) else np.asarray(each, np.float64)
-        for each in raw
+        bytes(entry) if isinstance(entry, (bytes, bytearray, memoryview)) else np.asarray(entry, np.float64)
+        for entry in raw
     )
 
 
 def as_most_reports(most_reports: object) -> int | None:
-    """The limit of reports per message; else ParameterError."""
+    """Check the limit of reports per message; else ParameterError."""
     return None if most_reports is None else validation.integer("most_reports", most_reports, 0)
 
 
 class Counted(NamedTuple):
-    """Reports in range with their slots, numbers refused, and input of fingerprints."""
+    """A batch: reports in range with their slots, how many were refused, and the input of its fingerprint."""
 
     reports: list[tuple[Integers, Integers]]
     refused_reports: int
@@ -90,7 +96,7 @@ class Counted(NamedTuple):
 
 @dataclass(frozen=True)
 class Tally:
-    """Sums, and reports that are recorded but not yet added: :meth:`finish` adds them in place."""
+    """Sums, and reports that are recorded but not yet added: :meth:`CollectorMachine.finish` adds them in place."""
 
     totals: Integers
     refused: Refused = NONE_REFUSED
@@ -134,8 +140,8 @@ class CollectorMachine(Machine[Tally], Generic[M]):
             raise ParameterError(f"slot is a {type(slot).__name__}: expected a whole number, or one for each report")
         wrong = (slots < 0) | (slots >= self.slots)
         if wrong.any():
-            place = columns.entry_at("slot", np.atleast_1d(wrong), "out of range")
-            raise ParameterError(f"{place}; expected 0 to {self.slots - 1}")
+            entry = columns.entry_at("slot", np.atleast_1d(wrong), "out of range")
+            raise ParameterError(f"{entry}; expected 0 to {self.slots - 1}")
         good = self._good(column, slots)
         return Counted([good], column.size - good[0].size, 0, (column, slots))
 
@@ -153,7 +159,7 @@ class CollectorMachine(Machine[Tally], Generic[M]):
         return column[good].astype(np.int64), np.broadcast_to(slots, column.shape)[good].astype(np.int64)
 
     def parts(self, batch: Counted) -> tuple[Array | bytes, ...]:
-        return as_given(batch.raw)
+        return as_fingerprint_inputs(batch.raw)
 
     def step(self, state: Tally, batch: Counted, key: Key) -> Transition[Tally]:
         count = sum([reports.size for reports, _ in batch.reports])
@@ -175,9 +181,9 @@ class CollectorMachine(Machine[Tally], Generic[M]):
 
     def merged(self, *states: Tally) -> Tally:
         totals, refused = self.zeros(), NONE_REFUSED
-        for each in states:
-            totals += self.settled(each).totals
-            refused = refused.plus(*each.refused.counts)
+        for state in states:
+            totals += self.settled(state).totals
+            refused = refused.plus(*state.refused.counts)
         self.check_totals(totals)
         return Tally(totals, refused)
 
@@ -219,7 +225,7 @@ class Collector(Publisher[Tally], Generic[K]):
 
     @property
     def totals(self) -> Integers:
-        """Of a HistogramCollector counts, int64[bins]; of a SumCollector number and sum, int64[slots, terms, 2]."""
+        """Counts of a HistogramCollector, int64[bins]; numbers and sums of a SumCollector, int64[slots, terms, 2]."""
         return self._machine.settled(self._state).totals
 
     @property
@@ -256,20 +262,22 @@ class Collector(Publisher[Tally], Generic[K]):
         """Collect a buffer of messages (:func:`fastdp.local.encode`); returns the number of reports in range.
 
         A malformed message counts once in ``refused.messages``, with the rest of the buffer; one of another
-        mechanism, epsilon or domain is counted and skipped.  `slot`: of all reports; `most_reports`: largest number
-        in a message.
+        mechanism, epsilon or domain is counted and skipped.  All reports belong to `slot`; a message of more
+        than `most_reports` is refused.
         """
         checked = validation.integer("slot", slot, 0, self._machine.slots - 1)
         count: int = self._call(self._machine.read_messages(data, checked, as_most_reports(most_reports)))
         return count
 
     def merge(self, *others: Self) -> Self:
-        """Collector of all reports of these; ParameterError for another kind."""
-        for each in others:
-            if type(each) is not type(self) or each._machine != self._machine:
-                raise ParameterError(f"others holds another {type(each).__name__}: expected collectors like {self!r}")
+        """Return a collector with the reports of this one and of `others`; ParameterError for another kind."""
+        for other in others:
+            if type(other) is not type(self) or other._machine != self._machine:
+                raise ParameterError(
+                    f"others holds another {type(other).__name__}: expected collectors like {self!r}"
+                )
         merged = self._of(self._machine, Key.choose(None, None))
-        merged._state = self._machine.merged(self._state, *(each._state for each in others))
+        merged._state = self._machine.merged(self._state, *(other._state for other in others))
         return merged
 
     def __repr__(self) -> str:

@@ -46,7 +46,7 @@ class Distribution:
     Attributes
     ----------
     frequencies : float64[bins]
-        Shares of bins of equal width on the scale; read-only.
+        Relative frequencies of bins of equal width on the scale; read-only.
     low, high : float
         The domain, in units of the input.
     method : str
@@ -54,7 +54,7 @@ class Distribution:
     iterations, converged
         EM steps, and if the last gained less than the tolerance.
     log_likelihood : float
-        Of the reports, natural.
+        Natural logarithm of the reports' likelihood.
     n_reports : int
         Number of reports.
     scale : "linear" or "logarithmic"
@@ -79,11 +79,11 @@ class Distribution:
         """Edges of the bins: float64[bins + 1]."""
         return self.divide(self.frequencies.size)
 
-    def divide(self, parts: int) -> Floats:
-        """[low, high] divided evenly on the scale: float64[parts + 1]."""
+    def divide(self, count: int) -> Floats:
+        """Divide [low, high] evenly on the scale into `count` intervals: edges, float64[count + 1]."""
         if self.scale == "linear":
-            return np.linspace(self.low, self.high, parts + 1)
-        edges = self.low * ratios_at(np.linspace(0.0, octave(self.high / self.low), parts + 1))
+            return np.linspace(self.low, self.high, count + 1)
+        edges = self.low * ratios_at(np.linspace(0.0, octave(self.high / self.low), count + 1))
         edges[-1] = self.high
         return edges
 
@@ -93,19 +93,19 @@ class Distribution:
         return float(self.frequencies @ (edges[:-1] + edges[1:])) / 2.0
 
     def quantile(self, q: float) -> float:
-        """Smallest v with a share of at least q in [0, 1] up to it."""
-        share = validation.real("q", q)
-        if not 0.0 <= share <= 1.0:
+        """Smallest v with a fraction of at least q in [0, 1] up to it."""
+        fraction = validation.real("q", q)
+        if not 0.0 <= fraction <= 1.0:
             raise refusal("q", q, "a share from 0 to 1")
         below = np.cumsum(self.frequencies)
-        share *= float(below[-1])
-        i = int(np.searchsorted(below, share))
-        within = (share - (float(below[i - 1]) if i else 0.0)) / max(float(self.frequencies[i]), math.ulp(0.0))
+        fraction *= float(below[-1])
+        i = int(np.searchsorted(below, fraction))
+        within = (fraction - (float(below[i - 1]) if i else 0.0)) / max(float(self.frequencies[i]), math.ulp(0.0))
         edges = self.edges
         return float(edges[i] + min(max(within, 0.0), 1.0) * (edges[i + 1] - edges[i]))
 
     def tail(self, theta: Values) -> Floats:
-        """Share above each theta."""
+        """Fraction of the distribution above each theta."""
         above: Floats = np.interp(np.asarray(theta, np.float64), self.edges, self._tails())[()]
         return above
 
@@ -260,14 +260,14 @@ def _band(rows: Integers, columns: Integers, low: int, high: int) -> Band:
         # A window must not reach beyond the last column.
         window = np.minimum(before, c - width)
         i = window + np.arange(width)[:, None]
-        shares = _share_of_band(rows[:-1], rows[1:], columns[i], columns[i + 1], low, high)
+        fractions = _fraction_of_band(rows[:-1], rows[1:], columns[i], columns[i + 1], low, high)
         windows.append(window)
-        flanks.append(np.where((before <= i) & (i < after), shares, 0.0).reshape(width, n))
+        flanks.append(np.where((before <= i) & (i < after), fractions, 0.0).reshape(width, n))
     return Band(np.stack([windows[0], begin, stop, windows[1]]).astype(np.int64), *flanks)
 
 
-def _share_of_band(y0: Integers, y1: Integers, t0: Integers, t1: Integers, low: int, high: int) -> Floats:
-    """Share of [y0, y1) x [t0, t1) with low <= y - t < high."""
+def _fraction_of_band(y0: Integers, y1: Integers, t0: Integers, t1: Integers, low: int, high: int) -> Floats:
+    """Fraction of [y0, y1) x [t0, t1) with low <= y - t < high."""
     rise, fall = y0 - high, y1 - low
     tallest = np.minimum(y1 - y0, high - low)
     flat, falling = rise + tallest, fall - tallest

@@ -39,7 +39,7 @@ MAX_AT_ONCE = 4096
 
 @dataclass(frozen=True)
 class Message:
-    """Reports, unchecked, and the message's length (`size`, bytes); `mechanism` None if another was expected."""
+    """A decoded message of ``size`` bytes: unchecked reports; ``mechanism`` is None if another was expected."""
 
     mechanism: Mechanism | None
     reports: NDArray[np.int32]
@@ -155,7 +155,7 @@ def read_messages(
     Ones of another mechanism or more than `most_reports` are skipped; a malformed one ends the buffer.
     """
     view = as_bytes(data)
-    found: list[NDArray[np.int32]] = [np.empty(0, np.int32)]
+    accepted: list[NDArray[np.int32]] = [np.empty(0, np.int32)]
     refused, at_once, size = 0, 1, 0
     while len(view):
         try:
@@ -176,14 +176,14 @@ def read_messages(
         if most_reports is not None and first.reports.size > most_reports:
             refused += 1 + len(alike)
             continue
-        found.append(first.reports)
+        accepted.append(first.reports)
         if alike.size:
-            found.append(_reports_of(alike[:, _HEADER.size : -_CHECKSUM.size].reshape(-1), _width(expected)))
-    return np.concatenate(found), refused
+            accepted.append(_reports_of(alike[:, _HEADER.size : -_CHECKSUM.size].reshape(-1), _width(expected)))
+    return np.concatenate(accepted), refused
 
 
 def _alike(view: memoryview, header: memoryview, size: int, most: int) -> NDArray[np.uint8]:
-    """First messages, at most `most`, with this header, size and a valid checksum: uint8[n, size]."""
+    """Return the first messages, at most `most`, with this header and size and a valid checksum: uint8[n, size]."""
     rows = min(most, len(view) // size)
     if not rows:
         return _NONE

@@ -56,7 +56,7 @@ SMALL_COUNT = 64
 
 @record
 class Mechanism(ABC):
-    """One value in, one private report out.
+    """Turns one value into one private report.
 
     Parameters
     ----------
@@ -98,8 +98,8 @@ class Mechanism(ABC):
     @property
     def guarantee(self) -> Guarantee:
         """Pure epsilon-DP of one report; void with a ``seed``."""
-        own_word = "one report a value: each depends on its own value and on one random word of its own"
-        return replace(pure(self.epsilon, f"{type(self).__name__}: {self._step_of_proof}", own_word), model="local")
+        proof = "one report a value: each depends on its own value and on one random word of its own"
+        return replace(pure(self.epsilon, f"{type(self).__name__}: {self._step_of_proof}", proof), model="local")
 
     @property
     def n_outputs(self) -> int:
@@ -216,8 +216,8 @@ class Mechanism(ABC):
         if column.size and column.dtype.kind not in "iub":
             raise DataError(f"reports holds {columns.kind_of(column.dtype)} entries: expected whole numbers")
         if column.size and not 0 <= column.min() <= column.max() < self.n_outputs:
-            place = columns.entry_at("reports", (column < 0) | (column >= self.n_outputs), "out of range")
-            raise DataError(f"{place}; expected whole numbers in 0..{self.n_outputs - 1}")
+            entry = columns.entry_at("reports", (column < 0) | (column >= self.n_outputs), "out of range")
+            raise DataError(f"{entry}; expected whole numbers in 0..{self.n_outputs - 1}")
         # Results of perturb() are not converted.
         checked: Integers = np.ascontiguousarray(column, np.int32 if column.dtype == np.int32 else np.int64)
         return checked
@@ -326,8 +326,8 @@ class SquareWave(Mechanism):
         """Estimate the distribution from counts; options as of :func:`fastdp.local.distribution.estimate`."""
         from fastdp.local.distribution import estimate
 
-        found, low, high = self.distribution, self.low, self.high
-        return estimate(found, self.epsilon, counts, bins=bins, method=method, low=low, high=high, **options)
+        distribution, low, high = self.distribution, self.low, self.high
+        return estimate(distribution, self.epsilon, counts, bins=bins, method=method, low=low, high=high, **options)
 
 
 def octave(ratio: float) -> float:
@@ -397,7 +397,7 @@ class LogSquareWave(SquareWave):
     def estimate_counts(
         self, counts: NumberColumn, bins: int = 56, method: Method = "em", **options: Unpack[EstimateOptions]
     ) -> Distribution:
-        """As :meth:`SquareWave.estimate_counts`, on a logarithmic grid."""
+        """Estimate as :meth:`SquareWave.estimate_counts` does, on a logarithmic grid."""
         return replace(super().estimate_counts(counts, bins, method, **options), scale="logarithmic")
 
 

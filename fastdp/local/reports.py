@@ -94,7 +94,7 @@ class Term(NamedTuple):
 
 
 class Estimator(NamedTuple):
-    """In floats: offset + gain * r below `border`, later_offset + later_gain * (r - border) from it on."""
+    """Estimates in floats: offset + gain * r below `border`, else later_offset + later_gain * (r - border)."""
 
     border: int
     offset: float
@@ -159,9 +159,9 @@ class WindowDistribution:
         return self.total - self.near_words - self.far_words
 
     def least_ratio(self) -> Fraction:
-        """Near by far weight, left-over included."""
-        each = self.left_over // self.outputs
-        return Fraction(self.near_weight + each, self.far_weight + each)
+        """Ratio of near to far weight, with the words left over."""
+        extra = self.left_over // self.outputs
+        return Fraction(self.near_weight + extra, self.far_weight + extra)
 
     def report(self, word: int, x: int) -> int:
         if word < self.near_words:
@@ -187,9 +187,9 @@ class WindowDistribution:
         return WindowWeights(self.near, near_weight, far_weight, near_words, far_words, self.outputs)
 
     def weight(self, x: int, output: int) -> int:
-        each, further = divmod(self.left_over, self.outputs)
+        extra, further = divmod(self.left_over, self.outputs)
         inside = x <= output < x + self.near
-        return (self.near_weight if inside else self.far_weight) + each + (output < further)
+        return (self.near_weight if inside else self.far_weight) + extra + (output < further)
 
     def terms(self) -> tuple[Term, ...]:
         """Terms of an unbiased estimate: a report's mean is affine in x."""
@@ -226,10 +226,10 @@ def window_distribution(epsilon: float, near: int, steps: int, total: int = WORD
     b = int(total / (near * ratio + steps))
     while used(b + 1) <= total:
         b += 1
-    found = WindowDistribution(steps, near, int(b * ratio), b, total)
+    rounded = WindowDistribution(steps, near, int(b * ratio), b, total)
     # At a large epsilon one far word more is many near ones: filling up may waste less than the left-over does.
     filled = WindowDistribution(steps, near, (total - steps * (b + 1)) // near, b + 1, total)
-    return max(found, filled, key=WindowDistribution.least_ratio)
+    return max(rounded, filled, key=WindowDistribution.least_ratio)
 
 
 @dataclass(frozen=True)
@@ -293,7 +293,7 @@ def bit_distribution(epsilon: float, steps: int, total: int = WORDS) -> BitDistr
 
 @dataclass(frozen=True)
 class MixtureDistribution:
-    """Mixture by a coin: the window for the first words, the bit, with the last two outputs, for the others."""
+    """A coin decides: the first words draw from the window, the others the bit, whose outputs are the last two."""
 
     PROOF: ClassVar[str] = (
         "a coin that does not look at the value picks one of two distributions, each with ratios of at most e^epsilon"

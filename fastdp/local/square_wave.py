@@ -24,10 +24,10 @@ from fastdp.thresholds.quantile import QuantileChooser
 from fastdp_kernels.local import band_matrix
 
 #: Candidates in a bin of a logarithmic scale, whose bins are wide.
-LOG_PARTS = 8
-#: SW-W: so many estimates in a row below this share end the distribution; of 1,024 bins, or in proportion of more.
+CANDIDATES_A_BIN = 8
+#: SW-W: so many estimates in a row below this frequency end the distribution, of 1,024 bins or in proportion of more.
 RUN = 5
-SMALL_SHARE = 1e-4
+SMALL_FREQUENCY = 1e-4
 PAPER_BINS = 1024
 
 
@@ -49,19 +49,19 @@ def range_errors(
     doubt : float
         Factor on the squared bias, for an uncertain tail.
     """
-    parts = 1 if distribution.scale == "linear" else LOG_PARTS
-    candidates = distribution.divide(parts * distribution.frequencies.size)[1:]
+    per_bin = 1 if distribution.scale == "linear" else CANDIDATES_A_BIN
+    candidates = distribution.divide(per_bin * distribution.frequencies.size)[1:]
     r = float(max_range)
     noise = r / 3.0 * Hybrid(publish_epsilon).worst_variance * (candidates / 2.0) ** 2
     return candidates, noise + doubt * r**2 / 6.0 * distribution.excess(candidates) ** 2
 
 
 def prune_tail(distribution: Distribution) -> Distribution:
-    """SW-W: `distribution` cut after its mode where five estimates in a row are below 0.01 % (of 1,024 bins)."""
+    """SW-W: cut `distribution` after its mode where five estimates in a row are below 0.01 % (of 1,024 bins)."""
     frequencies = distribution.frequencies
     after = int(frequencies.argmax()) + 1
     finer = max(1.0, frequencies.size / PAPER_BINS)
-    small, run = frequencies[after:] < SMALL_SHARE / finer, round(RUN * finer)
+    small, run = frequencies[after:] < SMALL_FREQUENCY / finer, round(RUN * finer)
     if small.size < run:
         return distribution
     # Starts of runs of small frequencies.
@@ -86,20 +86,20 @@ def prune_tail(distribution: Distribution) -> Distribution:
 OCTAVES, BINS_PER_OCTAVE = 14, 4
 #: Estimates from resampled counts, free and log-concave; their seed is fixed, so equal counts give equal estimates.
 RESAMPLES, CONCAVE_RESAMPLES, SEED = 16, 8, 1
-#: A tail share below so many standard errors counts as noise.
+#: A tail frequency below so many standard errors counts as noise.
 STANDARD_ERRORS = 1.5
 #: Fewest and most bins: curvature needs three behind the first, and a step solves so many equations.
 LEAST_BINS, MOST_BINS = 4, 512
 #: Prior of each curvature (decrease of slope from bin to bin): density proportional to this power of it.
 POWER = 0.03
-#: Prior of each logarithm of a share: normal with this precision, so that no tail falls without end.
+#: Prior of the logarithm of a frequency: normal with this precision, so that no tail falls without end.
 PRECISION = 3e-4
 #: Factor on the estimate's squared bias: an unobserved tail may be longer than the extrapolated one
 #: (``docs/local.md``).
 DOUBT = 5.0
 MAX_STEPS = 200
-#: Smaller shares count as this in a mean of logarithms.
-LEAST_SHARE = 1e-300
+#: Smaller frequencies count as this in a mean of logarithms.
+LEAST_FREQUENCY = 1e-300
 #: Added to the diagonal of a numerically singular system, relative to its largest entry.
 RIDGES = (0.0, 1e-15, 1e-12, 1e-9)
 #: The search ends when a step gains less than this in log density, and a step changes no logarithm by more than that.
@@ -109,17 +109,17 @@ GAIN, STRIDE = 1e-6, 10.0
 def mean_estimate(client: local.LogSquareWave, counts: Integers, bins: int) -> Distribution:
     """Mean of converged free estimates from counts of the `client`'s reports, by output or cell."""
     counts = in_cells(client.distribution, counts, bins)
-    found = client.estimate_counts(counts, bins, tolerance=TOLERANCE)
-    generator, total = np.random.default_rng(SEED), found.frequencies.copy()
+    estimate = client.estimate_counts(counts, bins, tolerance=TOLERANCE)
+    generator, total = np.random.default_rng(SEED), estimate.frequencies.copy()
     for _ in range(RESAMPLES):
         again = generator.poisson(counts)
         if again.any():
             total += client.estimate_counts(again, bins, tolerance=TOLERANCE).frequencies
-    return replace(found, frequencies=total / total.sum(), method=f"em, mean of {RESAMPLES} resamples")
+    return replace(estimate, frequencies=total / total.sum(), method=f"em, mean of {RESAMPLES} resamples")
 
 
 def cut_tail(distribution: Distribution, reports: WindowDistribution) -> Distribution:
-    """`distribution` without bins whose tail share is below 1.5 standard errors of one window's share."""
+    """Cut bins off whose tail frequency is below 1.5 standard errors of one window's frequency."""
     far, near = (weight * reports.near / reports.total for weight in (reports.far_weight, reports.near_weight))
     error = math.sqrt(far * (1.0 - far) / distribution.n_reports) / (near - far)
     frequencies = distribution.frequencies
@@ -130,14 +130,14 @@ def cut_tail(distribution: Distribution, reports: WindowDistribution) -> Distrib
 
 
 def concave_estimate(client: local.LogSquareWave, counts: Integers, bins: int) -> Distribution:
-    """Geometric mean of log-concave estimates; the first bin, of zeros too, may have any share."""
+    """Geometric mean of log-concave estimates; the first bin, of zeros too, may have any frequency."""
     counts = in_cells(client.distribution, counts, bins)
     matrix = _matrix(client.distribution, bins, counts.size)
-    shares, likelihood, steps, converged = fit(matrix, counts.astype(np.float64))
-    generator, logs = np.random.default_rng(SEED), np.log(np.maximum(shares, LEAST_SHARE))
+    frequencies, likelihood, steps, converged = fit(matrix, counts.astype(np.float64))
+    generator, logs = np.random.default_rng(SEED), np.log(np.maximum(frequencies, LEAST_FREQUENCY))
     for _ in range(CONCAVE_RESAMPLES):
         again = fit(matrix, generator.poisson(counts).astype(np.float64))[0]
-        logs += np.log(np.maximum(again, LEAST_SHARE))
+        logs += np.log(np.maximum(again, LEAST_FREQUENCY))
     # Of logarithms, so that the flat tail of one resample does not decide; the mean is log-concave as well.
     total = np.exp(logs / (1 + CONCAVE_RESAMPLES))
     method = f"log-concave, geometric mean of {CONCAVE_RESAMPLES} resamples"
@@ -157,29 +157,29 @@ def _matrix(window: WindowDistribution, bins: int, cells: int) -> Floats:
 
 
 def fit(matrix: Floats, counts: Floats) -> tuple[Floats, float, int, bool]:
-    """Most likely log-concave shares, float64[bins], by Fisher scoring; log-likelihood, steps, True if converged."""
+    """Most likely log-concave frequencies, float64[bins] (Fisher scoring); log-likelihood, steps, if converged."""
     bins, n = matrix.shape[1], float(counts.sum())
     # The first bin is free.
     bend: Floats = -np.diff(np.eye(bins), 2, axis=0)[1:]
 
     def density(logs: Floats) -> tuple[Floats, Floats, float, float]:
-        shares = np.exp(logs - logs.max())
-        shares /= shares.sum()
-        chances = matrix @ shares
+        frequencies = np.exp(logs - logs.max())
+        frequencies /= frequencies.sum()
+        chances = matrix @ frequencies
         likelihood = float(counts @ np.log(chances))
         curvature = bend @ logs
         prior = POWER * float(np.log(curvature).sum()) if curvature.min() > 0.0 else -np.inf
-        return shares, chances, likelihood, likelihood + prior - 0.5 * PRECISION * float(logs @ logs)
+        return frequencies, chances, likelihood, likelihood + prior - 0.5 * PRECISION * float(logs @ logs)
 
     logs: Floats = -0.5 * ((np.arange(bins) - bins / 3.0) / (bins / 7.0)) ** 2
-    shares, chances, likelihood, value = density(logs)
+    frequencies, chances, likelihood, value = density(logs)
     for step in range(MAX_STEPS):
-        curvature, moves = bend @ logs, matrix * shares - np.outer(chances, shares)
+        curvature, moves = bend @ logs, matrix * frequencies - np.outer(chances, frequencies)
         slope = moves.T @ (counts / chances) - PRECISION * logs + bend.T @ (POWER / curvature)
         information = moves.T @ ((n / chances)[:, None] * moves) + (bend.T * (POWER / curvature**2)) @ bend
         way = _solution(information + PRECISION * np.eye(bins), slope)
         if way is None:
-            return shares, likelihood, step, False
+            return frequencies, likelihood, step, False
         falls = bend @ way
         ends = curvature[falls < 0.0] / -falls[falls < 0.0]
         length = min(1.0, STRIDE / max(float(np.abs(way).max()), 1e-300), 0.99 * float(ends.min(initial=np.inf)))
@@ -189,23 +189,24 @@ def fit(matrix: Floats, counts: Floats) -> tuple[Floats, float, int, bool]:
             further = density(logs + length * way)
         gain = further[3] - value
         if gain <= 0.0:
-            return shares, likelihood, step, True
+            return frequencies, likelihood, step, True
         logs = logs + length * way
-        shares, chances, likelihood, value = further
+        frequencies, chances, likelihood, value = further
         if gain < GAIN:
-            return shares, likelihood, step + 1, True
-    return shares, likelihood, MAX_STEPS, False
+            return frequencies, likelihood, step + 1, True
+    return frequencies, likelihood, MAX_STEPS, False
 
 
 def _solution(matrix: Floats, right: Floats) -> Floats | None:
     largest = float(np.abs(np.diag(matrix)).max())
     for ridge in RIDGES if np.isfinite(matrix).all() and np.isfinite(right).all() else ():
         try:
-            found: Floats = np.linalg.solve(matrix + ridge * largest * np.eye(right.size), right).astype(np.float64)
+            raised = matrix + ridge * largest * np.eye(right.size)
+            solution: Floats = np.linalg.solve(raised, right).astype(np.float64)
         except np.linalg.LinAlgError:
             continue
-        if np.isfinite(found).all():
-            return found
+        if np.isfinite(solution).all():
+            return solution
     return None
 
 
@@ -217,7 +218,7 @@ MAX_BINS = 2**16
 
 @record
 class SquareWave:
-    """Theta from the estimated distribution of the hold-out, of which every value becomes one square-wave report.
+    """Chooses theta from the estimated distribution of the hold-out, whose values become square-wave reports.
 
     Parameters
     ----------
@@ -303,7 +304,7 @@ class SquareWave:
         return client.estimate_counts(counts, self.n_bins, "ems", accelerate=self.accelerate)
 
     def choose_from(self, distribution: local.Distribution, task: ThresholdTask) -> float:
-        """Theta in units of the input, an edge of the estimate's bins or of their parts."""
+        """Theta in units of the input: an edge of the estimate's bins, or of their eighths."""
         doubt = DOUBT if self.method == "concave" else 1.0
         candidates, errors = range_errors(distribution, task.max_range, self._noise_epsilon(task), doubt)
         return float(candidates[int(errors.argmin())])

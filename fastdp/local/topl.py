@@ -1,4 +1,4 @@
-"""ToPL: streams in the local model, as a server or with simulated users (CCS 2021, section 4)."""
+"""ToPL: streams in the local model (ToPS, CCS 2021, section 4), as a server or with simulated users."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from fastdp.local.collectors import (
     HistogramMachine,
     Refused,
     Tally,
-    as_given,
+    as_fingerprint_inputs,
     as_most_reports,
 )
 from fastdp.local.distribution import Distribution
@@ -42,12 +42,12 @@ from fastdp.state.driver import Publisher
 from fastdp.state.machine import Column, Machine, Transition, single_caller
 from fastdp.thresholds.base import DEFAULT_HOLDOUT, Fixed, ThresholdTask, as_rule
 
-#: What ToPL takes unless it is told otherwise.
+#: Default rule of ToPL.
 LOGARITHMIC = SquareWave(scale="logarithmic", method="concave")
 
 
 class Op(NamedTuple):
-    """A batch: name of the call, data, and input of its fingerprint."""
+    """A batch: the name of the call, its data, and the input of its fingerprint."""
 
     name: str
     data: Any
@@ -72,7 +72,7 @@ class ServerState:
 
 @record
 class ServerMachine(Machine[ServerState]):
-    """The server as a machine."""
+    """Transition function of :class:`ToPLServer`."""
 
     PARTS: ClassVar[codec.Parts] = {kind.__name__: kind for kind in (SquareWave, Fixed)}
     rule: ClassVar[int] = 1
@@ -143,7 +143,7 @@ class ServerMachine(Machine[ServerState]):
         return Op(*batch)
 
     def parts(self, batch: Op) -> tuple[Array | bytes, ...]:
-        return as_given(batch.raw)
+        return as_fingerprint_inputs(batch.raw)
 
     def step(self, state: ServerState, batch: Op, key: Key) -> Transition[ServerState]:
         hybrid = self.hybrid(state)
@@ -157,15 +157,16 @@ class ServerMachine(Machine[ServerState]):
             return Transition(replace(after, refused=after.refused.plus(0, refused)), lambda: estimates)
         tally, collector = self.tally(state, batch.name), self.collector
         if batch.name == "merge":
-            tally = collector.merged(tally, *(each.state for each in batch.data))
+            tally = collector.merged(tally, *(other.state for other in batch.data))
         elif batch.name == "receive":
             tally = collector.step(tally, collector.read_messages(batch.data, 0, batch.most_reports), key).state
         else:
             tally = collector.step(tally, collector.read(batch.data, 0), key).state
         after = replace(state, tally=tally)
         if collector.n_reports(tally) >= self.holdout:
-            found = self.threshold.estimate(collector.mechanism, collector.settled(tally).totals)
-            after = replace(after, theta=self.threshold.choose_from(found, self.task), distribution=found)
+            distribution = self.threshold.estimate(collector.mechanism, collector.settled(tally).totals)
+            theta = self.threshold.choose_from(distribution, self.task)
+            after = replace(after, theta=theta, distribution=distribution)
         return Transition(after, lambda: np.empty(0), partial(collector.finish, tally))
 
     def tally(self, state: ServerState, call: str) -> Tally:
@@ -211,7 +212,7 @@ def _hybrid(epsilon: float, theta: float) -> Hybrid:
 
 @dataclass(frozen=True)
 class SimulationState:
-    """Users before and after the threshold, and the server's state."""
+    """Number of users before and after the threshold, and the server's state."""
 
     n_held: int
     n_published: int
@@ -220,7 +221,7 @@ class SimulationState:
 
 @record
 class SimulationMachine(Machine[SimulationState]):
-    """Users and server as one machine."""
+    """Transition function of :class:`ToPL`: users and server."""
 
     SPLITS: ClassVar[bool] = True
     rule: ClassVar[int] = 1
@@ -386,8 +387,8 @@ class ToPLServer(Publisher[ServerState]):
     @property
     def refused(self) -> Refused:
         """Reports and messages refused so far."""
-        tally, own = self._state.tally, self._state.refused
-        return own if tally is None else own.plus(tally.refused.reports, tally.refused.messages)
+        tally, later = self._state.tally, self._state.refused
+        return later if tally is None else later.plus(tally.refused.reports, tally.refused.messages)
 
     @property
     def value_variance(self) -> float:
@@ -433,7 +434,7 @@ class ToPLServer(Publisher[ServerState]):
         for collector in collectors:
             if type(collector) is not HistogramCollector or collector.machine != self._machine.collector:
                 raise ParameterError(f"collectors holds a {type(collector).__name__}: expected collectors of shard()")
-        self._call(Op("merge", collectors, tuple(each.fingerprint for each in collectors)))
+        self._call(Op("merge", collectors, tuple(other.fingerprint for other in collectors)))
 
     @single_caller
     def publish(self, reports: int | NumberColumn) -> Floats:

@@ -76,7 +76,7 @@ class Perturber(Protocol):
         """K: a random range of up to ``max_range`` values has noise variance K theta^2 / epsilon^2."""
 
     def leaf_noise(self, plan: HierarchyShape, theta_steps: int, epsilon: float, key: Key, tree: int) -> Integers:
-        """Noise of one tree's released leaves, in grid steps: int64[leaves].
+        """Draw the noise of one tree's released leaves, in grid steps: int64[leaves].
 
         Parameters
         ----------
@@ -93,7 +93,7 @@ class Perturber(Protocol):
         """
 
     def node_noise(self, plan: HierarchyShape, theta_steps: int, epsilon: float, key: Key, tree: int) -> Integers:
-        """Independent noise of every node, before consistency: a new int64[nodes], leaves first."""
+        """Draw independent noise of every node, before consistency: a new int64[nodes], leaves first."""
 
 
 @runtime_checkable
@@ -105,7 +105,7 @@ class CorrelatedPerturber(BoundPerturber, Protocol):
         """Number of floats kept between values, first 0."""
 
     def correlate(self, noise: Integers, memory: Floats, position: int) -> Floats:
-        """Turn draws from `position` on into noise, in place; returns the memory after."""
+        """Turn draws from `position` on into noise, in place; return the memory after them."""
 
 
 def correlation(perturber: Perturber) -> CorrelatedPerturber | None:
@@ -135,7 +135,7 @@ class Tree(Protocol):
 
 @runtime_checkable
 class GroupPerturber(Protocol):
-    """Perturber that knows the squared L2 sensitivity of consecutive values, in squares of one's."""
+    """Perturber that knows the squared L2 sensitivity of consecutive values, as a multiple of one value's."""
 
     def group_square(self, plan: HierarchyShape, size: int) -> int | Fraction: ...
 
@@ -149,7 +149,7 @@ class NormalPerturber(Protocol):
 
 @dataclass(frozen=True)
 class TreeRows:
-    """Inputs of the noise of one tree for each of many streams."""
+    """Inputs of :func:`noise_of_rows`: one tree for each of many streams."""
 
     #: `plan`, `epsilon`, `key`: as for :meth:`Perturber.leaf_noise`, of all streams.
     plan: HierarchyShape
@@ -171,24 +171,24 @@ class TreeRows:
 
 
 def noise_of_rows(perturber: Perturber, rows: TreeRows) -> Integers:
-    """Noise of each row, int64[n, w], as ``leaf_noise`` under ``theta_key(key, steps).of_stream(number)``.
+    """Draw the noise of each row, int64[n, w], as ``leaf_noise`` under ``theta_key(key, steps).of_stream(number)``.
 
     A perturber may draw all of it in one call of ``noise_rows(rows)``.  Leaves come first; unless `nodes`, entries
     after `needed` are unspecified.
     """
     if hasattr(perturber, "noise_rows"):
-        found: Integers = perturber.noise_rows(rows)
-        return found
+        noise: Integers = perturber.noise_rows(rows)
+        return noise
     return noise_row_by_row(perturber, rows)
 
 
 def noise_row_by_row(perturber: Perturber, rows: TreeRows) -> Integers:
-    """Noise of each row, int64[n, w], by a call for each."""
+    """Draw the noise of each row, int64[n, w], by one call a row."""
     draw = perturber.node_noise if rows.nodes else perturber.leaf_noise
-    each = zip(rows.theta_steps.tolist(), rows.streams.tolist(), rows.trees.tolist(), strict=True)
+    inputs = zip(rows.theta_steps.tolist(), rows.streams.tolist(), rows.trees.tolist(), strict=True)
     keys = {steps: theta_key(rows.key, steps) for steps in np.unique(rows.theta_steps).tolist()}
     return np.stack(
-        [draw(rows.plan, steps, rows.epsilon, keys[steps].of_stream(stream), tree) for steps, stream, tree in each]
+        [draw(rows.plan, steps, rows.epsilon, keys[steps].of_stream(stream), tree) for steps, stream, tree in inputs]
     )
 
 
@@ -234,7 +234,7 @@ def _mean_inside(width: int, max_range: int) -> Fraction:
 
 def _mean_square(block: int, width: int, max_range: int) -> Fraction:
     leaves = max_range // block
-    whole, rest = divmod(leaves, width)
+    full, rest = divmod(leaves, width)
 
     def node(first: int, size: int) -> int:
         u, v = (first + 1) * block, max_range + 1 - (first + 1) * block
@@ -245,7 +245,7 @@ def _mean_square(block: int, width: int, max_range: int) -> Fraction:
         both = ones**2 - twos  # twice the sum over i < j of i j
         return alone + 2 * ones * u * v + 2 * block * (v * lefts - u * twos) - block**2 * both
 
-    total = _sum_over(whole, lambda c: node(c * width, width)) + node(whole * width, rest)
+    total = _sum_over(full, lambda c: node(c * width, width)) + node(full * width, rest)
     return Fraction(2 * total, width * max_range * (max_range + 1))
 
 

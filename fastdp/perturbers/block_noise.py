@@ -1,4 +1,4 @@
-"""Flat: noise on every value (ToPS section 3, Appendix F); Blocks: noise on blocks sized by released sums."""
+"""Noise without a tree: on every value (Flat; ToPS section 3, Appendix F), or on blocks sized by released sums."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ DRAWN = 2**16
 
 @record
 class Flat:
-    """Exact noise on each value: discrete Laplace of scale theta / epsilon, or discrete Gaussian.
+    """Adds exact noise to each value: discrete Laplace of scale theta / epsilon, or discrete Gaussian.
 
     Parameters
     ----------
@@ -68,8 +68,8 @@ class Flat:
 
     def leaf_distribution(self, theta_steps: int, epsilon: float) -> Distribution | None:
         kind = type(self)
-        own = kind.leaf_noise is not Flat.leaf_noise or kind.node_noise is not Flat.node_noise
-        return None if own else noise_distribution(self.noise, theta_steps, 1, epsilon)
+        overridden = kind.leaf_noise is not Flat.leaf_noise or kind.node_noise is not Flat.node_noise
+        return None if overridden else noise_distribution(self.noise, theta_steps, 1, epsilon)
 
     def leaf_noise(self, plan: HierarchyShape, theta_steps: int, epsilon: float, key: Key, tree: int) -> Integers:
         return self.node_noise(plan, theta_steps, epsilon, key, tree)
@@ -82,7 +82,7 @@ class Flat:
 
 @record
 class Total(Flat):
-    """Exact noise on the sum of an array's values, scaled as by :class:`Flat`.
+    """Adds exact noise to the sum of an array's values, scaled as by :class:`Flat`.
 
     Parameters
     ----------
@@ -94,7 +94,7 @@ class Total(Flat):
     rule: ClassVar[int] = 1
 
     def plan(self, epsilon: float, max_range: int) -> HierarchyShape:
-        """One level, one block."""
+        """Shape with one level and one block."""
         return replace(super().plan(epsilon, max_range), block=self.length)
 
     def guarantee(self, plan: HierarchyShape, epsilon: float) -> Guarantee:
@@ -105,7 +105,7 @@ class Total(Flat):
         return 2.0
 
     def group_square(self, plan: HierarchyShape, size: int) -> int:
-        """Square of `size`: all lie in one sum."""
+        """Square of `size`, because all values lie in one sum."""
         return size * size
 
 
@@ -166,7 +166,7 @@ def _checked_focus(name: str, focus: object) -> Focus:
 
 @record
 class Blocks(Flat):
-    """Exact noise on the sum of each block, scaled as by :class:`Flat`; released sums choose the next block's length.
+    """Adds exact noise to each block's sum, scaled as by :class:`Flat`; released sums choose the next block's length.
 
     Parameters
     ----------
@@ -231,9 +231,9 @@ class Blocks(Flat):
         block, noises = 2.0**plan.usual, max(1.0, max_range / 3.0) / 2.0**plan.usual - 1.0 / 3.0
         size = max(plan.group, b.MEMBERS * block)
         if plan.group and size <= b.WIDER * plan.group:
-            own, whole = size / block * b.LOUDER**2, b.GROUP_SCALE**2
+            by_blocks, by_group = size / block * b.LOUDER**2, b.GROUP_SCALE**2
             # Groups within the range, and what it cuts off at two ends.
-            noises = max_range / 3.0 / size * own * whole / (own + whole) + own / 3.0
+            noises = max_range / 3.0 / size * by_blocks * by_group / (by_blocks + by_group) + by_blocks / 3.0
         return self._variance * THETA_WEIGHT * noises
 
     def guarantee(self, plan: HierarchyShape, epsilon: float) -> Guarantee:
@@ -296,7 +296,7 @@ class Blocks(Flat):
 FAN_OUTS = (2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64, 96, 128)
 WINDOWS = (1, 2, 4)
 #: Largest number of positions in a tree that are averaged over.
-PLACES = 4096
+POSITIONS = 4096
 
 
 class WindowTree(NamedTuple):
@@ -309,7 +309,7 @@ class WindowTree(NamedTuple):
     max_range : int
         r of the publisher: values of one tree.
     variance : float
-        Of a window's noise at a random position, in theta^2 / epsilon^2.
+        Variance of a window's noise at a random position, in theta^2 / epsilon^2.
     """
 
     perturber: Hierarchy
@@ -336,14 +336,14 @@ def tree_for_window(window: int) -> WindowTree:
 
 @lru_cache(maxsize=64)
 def _best(window: int) -> WindowTree:
-    found = [_tree(window, fan_out, count * window) for fan_out in FAN_OUTS for count in WINDOWS]
-    return min(found, key=lambda tree: (round(tree.variance, 9), tree.max_range))
+    trees = [_tree(window, fan_out, count * window) for fan_out in FAN_OUTS for count in WINDOWS]
+    return min(trees, key=lambda tree: (round(tree.variance, 9), tree.max_range))
 
 
 def _tree(window: int, fan_out: int, max_range: int) -> WindowTree:
     perturber = Hierarchy(fan_out, prune=0)
     plan = perturber.plan(1.0, max_range)
     shape = SumNoise("tree", 1.0, 1.0, fan_out=fan_out, levels=plan.levels, tree_blocks=plan.tree_blocks)
-    starts = np.unique(np.linspace(0, plan.tree_blocks - 1, min(plan.tree_blocks, PLACES)).round())
+    starts = np.unique(np.linspace(0, plan.tree_blocks - 1, min(plan.tree_blocks, POSITIONS)).round())
     variances = tree_variances(shape, starts, starts + window)
     return WindowTree(perturber, max_range, float(2 * plan.levels**2 * variances.mean()))

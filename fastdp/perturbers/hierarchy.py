@@ -1,4 +1,10 @@
-"""Hierarchy of ToPS (sections 3.4 and 3.5, Eq. 7, Appendix C; ``docs/streams.md``)."""
+"""The hierarchy of ToPS (CCS 2021, sections 3.4 and 3.5): noise of block sums from one tree for ``max_range`` values.
+
+``plan`` chooses the public shape (Eq. 7: pruned levels); ``leaf_noise`` draws the noise of all nodes and makes it
+consistent (Appendix C, Eq. 10; arithmetic in ``kernels``), so that published values answer every range.  It is the
+perturber of :class:`fastdp.ToPS`: ``streams.pipelines`` asks for its noise tree by tree, ``streams.release_many`` for
+that of many streams at once (``noise_rows``).  See ``docs/streams.md``.
+"""
 
 from __future__ import annotations
 
@@ -159,7 +165,7 @@ class Hierarchy:
         if self.basis == "hats":
             return hats_constant(plan, max_range)
         constant = consistent_constant if self.consistent else tiling_constant
-        # Of nodes of variance 2 levels^2 / epsilon^2.
+        # The constants are of nodes with variance 2 levels^2 / epsilon^2.
         return constant(plan, max_range) / (1.0 if self.noise == "laplace" else 2.0 * plan.levels)
 
     def group_square(self, plan: HierarchyShape, size: int) -> Fraction:
@@ -202,7 +208,7 @@ class Hierarchy:
         return nodes
 
     def noise_rows(self, rows: TreeRows) -> Integers:
-        """Noise of one tree for each row; w covers all nodes where leaves depend on them."""
+        """Draw the noise of one tree for each row; w covers all nodes where leaves depend on them."""
         if self.noise == "gaussian" or self.basis == "hats":
             return noise_row_by_row(self, rows)
         plan, all_nodes = rows.plan, self.consistent or rows.nodes
@@ -226,7 +232,7 @@ def _pieces(plan: HierarchyShape, levels: int) -> tuple[tuple[StreamId, int], ..
 
 @lru_cache(maxsize=64)
 def consistency_weights(plan: HierarchyShape) -> Floats:
-    """Weight of a node's noise against its children's, by height: (b^l - b^(l-1)) / (b^l - 1), Eq. 10."""
+    """Weight of a node's noise against that of its children, by height: (b^l - b^(l-1)) / (b^l - 1), Eq. 10."""
     b = plan.fan_out
     weights = np.zeros(plan.levels + 1)
     for height in range(2, plan.levels + 1):
@@ -284,24 +290,24 @@ def hat_tables(plan: HierarchyShape) -> HatTables:
     starts: Integers = np.concatenate([[0], np.cumsum(widths)]).astype(np.int64)
     diagonal, beside = np.zeros(starts[-1]), np.zeros(starts[-1])
     below = np.zeros(1), np.zeros(1)
-    found = np.empty((PATCH + 1, PATCH + 1))
+    patch = np.empty((PATCH + 1, PATCH + 1))
     for level, begin in enumerate(starts[:-1].tolist()):
-        hats.gram(*below, b, level == 0, found)
+        hats.gram(*below, b, level == 0, patch)
         end = begin + widths[level]
-        _spread_patch(found, diagonal[begin:end], beside[begin:end])
+        _spread_patch(patch, diagonal[begin:end], beside[begin:end])
         below = np.empty(PATCH * b + 1), np.zeros(PATCH * b + 1)
-        _spread_patch(found, *below)
+        _spread_patch(patch, *below)
     for array in (starts, diagonal, beside):
         array.flags.writeable = False
     return HatTables(starts, diagonal, beside)
 
 
-def _spread_patch(found: Floats, diagonal: Floats, beside: Floats) -> None:
+def _spread_patch(patch: Floats, diagonal: Floats, beside: Floats) -> None:
     middle = PATCH // 2
-    diagonal[:] = found[middle, middle]
-    diagonal[0], diagonal[-1] = found[0, 0], found[-1, -1]
-    beside[:-1] = found[middle, middle + 1]
-    beside[0], beside[diagonal.size - 2] = found[0, 1], found[-2, -1]
+    diagonal[:] = patch[middle, middle]
+    diagonal[0], diagonal[-1] = patch[0, 0], patch[-1, -1]
+    beside[:-1] = patch[middle, middle + 1]
+    beside[0], beside[diagonal.size - 2] = patch[0, 1], patch[-2, -1]
 
 
 def make_hats_consistent(nodes: Integers, plan: HierarchyShape) -> Integers:
@@ -316,10 +322,10 @@ def make_hats_consistent(nodes: Integers, plan: HierarchyShape) -> Integers:
 
 
 def _corrections(leaves: Integers, above: Integers, plan: HierarchyShape) -> Floats:
-    found = hat_tables(plan)
+    tables = hat_tables(plan)
     residuals, below = np.empty(above.size), leaves
     for level in range(1, plan.levels):
-        at = slice(int(found.starts[level - 1]), int(found.starts[level]))
+        at = slice(int(tables.starts[level - 1]), int(tables.starts[level]))
         sums: Integers = np.empty(at.stop - at.start, np.int64)
         hats.restrict_whole(below, plan.fan_out, sums)
         # Integers modulo 2^64: still a function of the noisy sums.
@@ -327,7 +333,7 @@ def _corrections(leaves: Integers, above: Integers, plan: HierarchyShape) -> Flo
         below = sums
     corrections = np.empty(plan.leaves)
     memory = np.empty(above.size), np.empty(above.size)
-    hats.spread(plan.fan_out, *found, residuals, *memory, corrections)
+    hats.spread(plan.fan_out, *tables, residuals, *memory, corrections)
     return corrections
 
 

@@ -62,8 +62,8 @@ def fitted(length: int | None, window: int | None) -> tuple[tuple[float, ...], t
     # The square root's coefficients are an integral over exponentials: equal steps of its logarithm.
     mu = np.geomspace(0.45, min(2.0 / span, 0.2), BUFFERS)
     theta = np.log(mu[0] / mu[1]) / np.pi * np.sqrt(mu) * 0.8
-    found = minimize(product, np.log(np.concatenate([mu, theta])), method="BFGS", options={"maxiter": 60}).x
-    mu, theta = np.exp(found[:BUFFERS]), np.exp(found[BUFFERS:])
+    fit = minimize(product, np.log(np.concatenate([mu, theta])), method="BFGS", options={"maxiter": 60}).x
+    mu, theta = np.exp(fit[:BUFFERS]), np.exp(fit[BUFFERS:])
     return tuple(mu.tolist()), tuple(theta.tolist())
 
 
@@ -100,7 +100,7 @@ def sum_terms(mu: Floats, theta: Floats) -> tuple[Floats, Floats] | None:
 
 @lru_cache(maxsize=256)
 def deviation(mu: tuple[float, ...], theta: tuple[float, ...]) -> float:
-    """Largest deviation of y's recursion, in those of z."""
+    """Largest standard deviation in y's recursion, in units of z's."""
     keeps, size = 1.0 - np.array(mu), BUFFERS + 2
     near = np.array(theta) @ np.stack([np.ones(BUFFERS), keeps], axis=1)
     # The buffers, the last value and the one before it (``correlated_noise``).
@@ -113,16 +113,16 @@ def deviation(mu: tuple[float, ...], theta: tuple[float, ...]) -> float:
     # Their covariance P solves P = A P A^T + e e^T, where e is the unit vector of the last value.
     drawn = np.zeros((size, size))
     drawn[-2, -2] = 1.0
-    found = np.linalg.solve(np.eye(size * size) - np.kron(step, step), drawn.reshape(-1)).reshape(size, size)
-    return math.sqrt(max(0.0, float(found.diagonal().max())))
+    covariance = np.linalg.solve(np.eye(size * size) - np.kron(step, step), drawn.reshape(-1)).reshape(size, size)
+    return math.sqrt(max(0.0, float(covariance.diagonal().max())))
 
 
 def prefix_error(mu: Floats, theta: Floats, length: int) -> float:
     """Mean variance of the sums of the first 1, ..., `length` y."""
-    found = sum_terms(mu, theta)
-    if found is None:
+    exponentials = sum_terms(mu, theta)
+    if exponentials is None:
         return math.inf
-    nu, terms = found
+    nu, terms = exponentials
     pairs = both(nu)
     small = pairs * length < 1e-4
     safe = np.where(small, 1.0, pairs)
@@ -134,10 +134,10 @@ def prefix_error(mu: Floats, theta: Floats, length: int) -> float:
 
 def window_error(mu: Floats, theta: Floats, window: int) -> float:
     """Variance of a sum of `window` values of y far from the start."""
-    found = sum_terms(mu, theta)
-    if found is None:
+    exponentials = sum_terms(mu, theta)
+    if exponentials is None:
         return math.inf
-    nu, terms = found
+    nu, terms = exponentials
     first = float(np.einsum("i,j,ij->", terms, terms, geometric(both(nu), float(window))))
     # After the window B_n - B_(n - window): the constant cancels.
     rest = terms[1:] * np.expm1(window * np.log1p(-nu[1:]))
@@ -162,7 +162,7 @@ def _factor(below: float) -> Numbers:
 
 @record
 class Toeplitz:
-    """Exact discrete Gaussian noise on each value, correlated so that sums of values err little.
+    """Adds exact discrete Gaussian noise to each value, correlated so that sums of values err little.
 
     Parameters
     ----------
@@ -242,7 +242,7 @@ class Toeplitz:
         )
 
     def noise_constant(self, plan: HierarchyShape, max_range: int) -> float:
-        """K of a prefix; other ranges have up to twice that."""
+        """K of a prefix; K of other ranges is up to twice that."""
         mu, theta = np.array(self.rates), np.array(self.shares)
         return self._square * prefix_error(mu, theta, min(max_range, self.epoch))
 
@@ -256,7 +256,7 @@ class Toeplitz:
         return (1.0 + float(near @ near) + far) * (1.0 + 1e-9)
 
     def group_square(self, plan: HierarchyShape, size: int) -> Fraction:
-        """Squared L2 sensitivity of `size` consecutive values, or a bound, in squares of one's."""
+        """Squared L2 sensitivity of `size` consecutive values, or a bound, as a multiple of one value's."""
         if size == 1:
             return Fraction(1)
         if size > MAX_GROUP:
@@ -282,10 +282,10 @@ class Toeplitz:
     def sum_noise(self, epsilon: float, resolution: float) -> SumNoise | None:
         """Noise of sums, for intervals; None if a user's factor makes them oscillate."""
         per_step = _sigma(self, 1, epsilon) - _sigma(self, 0, epsilon)
-        found = sum_terms(np.array(self.rates), np.array(self.shares))
-        if found is None:
+        exponentials = sum_terms(np.array(self.rates), np.array(self.shares))
+        if exponentials is None:
             return None
-        rates, weights = (tuple(each.tolist()) for each in found)
+        rates, weights = (tuple(column.tolist()) for column in exponentials)
         return SumNoise(
             "correlated",
             per_step,
@@ -322,12 +322,12 @@ class Toeplitz:
 
 
 @lru_cache(maxsize=256)
-def _sigma(part: Toeplitz, theta_steps: int, epsilon: float) -> float:
-    near, weights, _, mu = part._coefficients
+def _sigma(perturber: Toeplitz, theta_steps: int, epsilon: float) -> float:
+    near, weights, _, mu = perturber._coefficients
     doubles = 2.0**-51 * float((weights / mu).sum()) + 2.0**-47 * float(weights.sum() + near.sum())
-    root = math.sqrt(part.epoch)
+    root = math.sqrt(perturber.epoch)
     room = epsilon - root * doubles * HEADROOM
     if room <= epsilon / 2.0:
         raise refusal("epsilon", epsilon, "a larger one, because doubles do not hold so much noise exactly enough")
-    exact = math.sqrt(part._square) * theta_steps + root
+    exact = math.sqrt(perturber._square) * theta_steps + root
     return exact / room * (1.0 + 2.0**-40)

@@ -23,16 +23,16 @@ from fastdp.points.domains import CellParameters, PointParameters
 from fastdp.points.phdstream import (
     COUNTER,
     MAX_EVENTS,
-    MAX_SHARE,
+    MAX_FRACTION,
     PointMachine,
     PointPublisher,
     PointState,
     TotalCount,
     TotalCounter,
+    cell_budgets,
     cells_and_counts,
     composed,
-    parts,
-    split,
+    split_total,
 )
 from fastdp.record import Flag, Real, Whole, constructor, parameter, record, values_of
 from fastdp.releases.intervals import laplace_variance
@@ -46,16 +46,16 @@ MIN_DEVIATION = 0.5
 FIRST_PERIOD, MAX_PERIOD = 8, 2**16
 #: Largest change of the period from one count to the next.
 LARGEST_FACTOR = 1.5
-#: The noise to come counts as that of so many steps, this part of those so far, this many at least.
-HORIZON_PART, MIN_HORIZON = 0.25, 50
+#: The noise to come counts as that of so many steps: this fraction of those so far, at least this many.
+HORIZON_FRACTION, MIN_HORIZON = 0.25, 50
 #: Weight that earlier counts keep in the forecasts' weight, and in the period.
 WEIGHT_MEMORY, PERIOD_MEMORY = 0.9, 0.5
-#: PrivTree chooses the next cells where more than this part of the new points is in cells that it would have cut; the
-#: second where it chose the last ones.
+#: PrivTree chooses the next cells if more than this fraction of the new points is in cells that it would have cut;
+#: the second if it chose the last ones.
 MAX_COARSE, STILL_COARSE = 0.3, 0.1
 #: After that every batch is counted, in cells that PrivTree chooses, for so many steps; the second where it chose.
 TRIAL_STEPS, PROMPT_STEPS = 4, 16
-#: Counts below this part of the total are errors' denominators no more (the paper's 0.001).
+#: Errors are divided by counts, but by no less than this fraction of the total (the paper's 0.001).
 FLOOR = 0.001
 #: Columns of a tree before a count that it follows from, and those that it fills, in the kernel's order.
 KNOWN = ("first", "released", "weight", "measure", "projected", "variance", "rate")
@@ -69,13 +69,13 @@ FILLED = ("origin", "parent", "first", "code", "ends", *KNOWN[1:])
 class Growth:
     """Growth of l leaves between two counts.
 
-    ``counts``: noisy events of ``elapsed`` steps; ``even``, ``own``: forecasts by total growth and the leaf's own;
-    ``estimate``: points before; ``coarse``: share of new points in leaves too large.
+    ``counts``: noisy events of ``elapsed`` steps; ``even``, ``individual``: forecasts from total growth and from each
+    leaf's growth; ``estimate``: points before; ``coarse``: fraction of new points in leaves that are too large.
     """
 
     counts: Integers
     even: Floats
-    own: Floats
+    individual: Floats
     estimate: Floats
     elapsed: int
     coarse: float = 0.0
@@ -85,7 +85,7 @@ class Growth:
 class ReleaseSchedule:
     """Time of the next count, ``period`` steps after the last, and weights of forecasts.
 
-    ``weight``: share of its growth that a cell repeats, from the sums ``products`` and ``squares``; ``costs``:
+    ``weight``: fraction of its growth that a cell repeats, from the sums ``products`` and ``squares``; ``costs``:
     expected errors of candidate periods; PrivTree chooses the cells until step ``prompt``.
     """
 
@@ -109,7 +109,7 @@ class ReleaseSchedule:
             raise ValueError("costs out of range")
 
     def after(self, now: int, jumped: bool, steps: int | None) -> ReleaseSchedule:
-        """Schedule after a count at step `now`; `jumped`: PrivTree plants for so many `steps`, or a fixed period."""
+        """Schedule after a count at step `now`; if `jumped`, PrivTree chooses cells for `steps` or a fixed period."""
         prompt = now + (steps or self.period) if jumped else self.prompt
         return replace(self, prompt=prompt, period=1 if steps and now < prompt else self.period)
 
@@ -117,19 +117,19 @@ class ReleaseSchedule:
         self, growth: Growth, total: float, n_steps: int, noise: float, most: int | None
     ) -> ReleaseSchedule:
         """Schedule after a count with this `growth`, of `total` points before it; `noise`: variance of one count."""
-        moved, found = growth.own - growth.even, growth.counts - growth.even
+        predicted, observed = growth.individual - growth.even, growth.counts - growth.even
         per_step = 1.0 / growth.elapsed**2
-        products = WEIGHT_MEMORY * self.products + per_step * _dot(moved, found)
-        squares = WEIGHT_MEMORY * self.squares + per_step * _dot(moved, moved)
+        products = WEIGHT_MEMORY * self.products + per_step * _dot(predicted, observed)
+        squares = WEIGHT_MEMORY * self.squares + per_step * _dot(predicted, predicted)
         weight = min(max(products / squares, 0.0), 1.0) if squares > 0.0 else 0.0
         schedule = replace(self, weight=weight, products=products, squares=squares)
         if most is None:
             return schedule
-        surprise = per_step * (found - weight * moved) ** 2
+        surprise = per_step * (observed - weight * predicted) ** 2
         relative = 1.0 / np.maximum(growth.estimate, max(FLOOR * total, 1.0))
         relative /= relative.sum()
         grid = periods(most)
-        ahead = HORIZON_PART * max(n_steps, MIN_HORIZON) * noise
+        ahead = HORIZON_FRACTION * max(n_steps, MIN_HORIZON) * noise
         costs = np.array([_dot(relative, np.sqrt(ahead / p + surprise * (p * p / 3.0))) for p in grid.tolist()])
         if self.costs is not None:
             costs = PERIOD_MEMORY * self.costs + (1.0 - PERIOD_MEMORY) * costs
@@ -154,7 +154,7 @@ def _dot(a: Floats, b: Floats) -> float:
 
 @dataclass(frozen=True)
 class CountParameters:
-    """Public constants of counts: ``noise``, variance of one; ``first`` times that with half of epsilon."""
+    """Public constants of counts: ``noise`` is the variance of one, ``first`` its factor with half of epsilon."""
 
     cells: CellParameters
     distribution: sampler.LaplaceDistribution
@@ -188,7 +188,7 @@ class CountParameters:
     def count(
         self, counted: Tree, added: Integers, removed: Integers, step: int, elapsed: int, key: Key
     ) -> tuple[Tree, Growth]:
-        """New tree with cells from past counts, and its growth.
+        """Count in a new tree, whose cells follow from past counts; return it and its growth.
 
         `added`, `removed`: ascending codes of all events since the tree `counted`, `elapsed` steps ago.
         """
@@ -203,7 +203,7 @@ class CountParameters:
     def recount(
         self, counted: Tree, added: Integers, removed: Integers, step: int, elapsed: int, key: Key
     ) -> tuple[Tree, Growth]:
-        """As :meth:`count`, with cells by PrivTree; growth of the finest cells that both trees have."""
+        """Count as :meth:`count`, in cells that PrivTree chooses; growth is of the finest cells in both trees."""
         unsplit: Integers = np.full_like(counted.first, -1)
         none: Integers = np.zeros((unsplit.size, self.cells.counter.width), np.int64)
         kept = KeptTree.of(self.cells.fan_out, counted._replace(split=unsplit, state=none))
@@ -219,7 +219,7 @@ class CountParameters:
         return self._estimated(tree, weight, gained / elapsed, False), growth
 
     def adjusted(self, counted: Tree, shrink: bool, missing: float) -> Tree:
-        """The tree with `missing` more points, divided in proportion to noise variance (least squares)."""
+        """Divide `missing` more points over the tree in proportion to noise variance (least squares)."""
         return self._shrunken(counted, counted.released.astype(np.float64), shrink, missing)
 
     def forecast(self, counted: Tree, weight: float, elapsed: int, shrink: bool, missing: float, more: float) -> Tree:
@@ -254,8 +254,8 @@ class CountParameters:
     ) -> Growth:
         """Growth in disjoint `nodes`; one is coarse if more points came than replacement explains.
 
-        `gained`, `drawn`: of all nodes, noisy change since the last count, and its draws; `estimate`, `rate`: of
-        `nodes`, points and growth per step by that count.
+        `gained` and `drawn` are the noisy change of every node since the last count and the number of its draws;
+        `estimate` and `rate` are the points of `nodes` and their growth per step by that count.
         """
         counts, total = gained[nodes], float(counted.projected[0])
         even = estimate * (elapsed * counted.rate[0] / total) if total > 0.0 else np.zeros(counts.size)
@@ -273,8 +273,8 @@ class CountParameters:
         if missing:
             counts += tree.weight * (missing / float(tree.weight[0]))
         held, variance, estimate = (np.empty(counts.size) for _ in range(3))
-        given = self.cells.fan_out, self.noise, shrink, tree.first, counts, tree.weight, tree.measure
-        adaptive_tree.shrink_counts(*given, held, variance, estimate)
+        inputs = self.cells.fan_out, self.noise, shrink, tree.first, counts, tree.weight, tree.measure
+        adaptive_tree.shrink_counts(*inputs, held, variance, estimate)
         return tree._replace(held=held, variance=variance, projected=estimate)
 
     def _regrow(self, counted: Tree, added: Integers, removed: Integers) -> Tree:
@@ -283,16 +283,16 @@ class CountParameters:
         root = {name: column[0] for name, column in zip(KNOWN[1:], known[1:], strict=True)}
         root["ends"] = 0, added.size, 0, removed.size
         rule = cells.fan_out, cells.max_depth, SPLIT * self.deviation, KEEP * self.deviation, cells.uniform
-        given = rule, (added, removed), known
+        inputs = rule, (added, removed), known
         capacity = max(2 * counted.first.size, decomposition.MIN_CAPACITY)
-        return decomposition.grow(cells, capacity, FILLED, root, adaptive_tree.regrow, lambda _: given)
+        return decomposition.grow(cells, capacity, FILLED, root, adaptive_tree.regrow, lambda _: inputs)
 
 
 @dataclass(frozen=True, kw_only=True)
 class AdaptiveState(PointState):
-    """``counted``: tree at step ``last_count``, ``whole`` the count of all points then.
+    """State of the stream: the ``counted`` tree of step ``last_count``, and the count of all points then (``whole``).
 
-    ``added``, ``removed``: later codes, secret.
+    ``added`` and ``removed`` are the codes of later events, secret.
     """
 
     schedule: ReleaseSchedule
@@ -316,16 +316,18 @@ class AdaptiveMachine(PointParameters, PointMachine[AdaptiveState]):
     period: int | None = parameter(Whole(1, MAX_PERIOD), default=None)
     max_period: int = parameter(Whole(1, MAX_PERIOD), default=64)
     shrink: bool = parameter(Flag(), default=True)
-    total_share: float = parameter(Real(least=0.0, most=MAX_SHARE), default=0.05)
+    total_share: float = parameter(Real(least=0.0, most=MAX_FRACTION), default=0.05)
     rule: ClassVar[int] = 1
 
     @cached_property
     def rest(self) -> Fraction:
-        return Fraction(split(self.epsilon, self.total_share)[1]) / self.sensitivity
+        return Fraction(split_total(self.epsilon, self.total_share)[1]) / self.sensitivity
 
     @cached_property
     def plan(self) -> CellParameters:
-        cells, counts = (Fraction(part) / self.sensitivity for part in parts(self.epsilon, self.total_share))
+        cells, counts = (
+            Fraction(epsilon) / self.sensitivity for epsilon in cell_budgets(self.epsilon, self.total_share)
+        )
         return CellParameters(self.domain, self.fan_out, self.max_depth, cells, counts, Simple())
 
     @cached_property
@@ -334,16 +336,16 @@ class AdaptiveMachine(PointParameters, PointMachine[AdaptiveState]):
 
     @cached_property
     def total(self) -> TotalCounter | None:
-        return TotalCounter.of_share(self.epsilon, self.sensitivity, self.total_share)
+        return TotalCounter.of_fraction(self.epsilon, self.sensitivity, self.total_share)
 
     def start(self, key: Key) -> AdaptiveState:
         period = min(FIRST_PERIOD, self.max_period) if self.period is None else self.period
         return AdaptiveState(schedule=ReleaseSchedule(period))
 
     def follow(self, state: AdaptiveState, added: Integers, removed: Integers, key: Key, chain: str) -> AdaptiveState:
-        counting, now, schedule, whole = self.counting, state.n_steps + 1, state.schedule, state.total
+        counting, now, schedule, total = self.counting, state.n_steps + 1, state.schedule, state.total
         if self.total is not None:
-            whole = self.total.step(whole, added.size - removed.size, state.n_steps, key)
+            total = self.total.step(total, added.size - removed.size, state.n_steps, key)
         planted = state.last_count < schedule.prompt
         if state.counted is None:
             tree = counting.initial_tree(decomposition.take_step(self.plan, self.root, added, removed, 0, key)[1])
@@ -352,8 +354,8 @@ class AdaptiveMachine(PointParameters, PointMachine[AdaptiveState]):
             waiting = (*state.added, added), (*state.removed, removed)
             elapsed = now - state.last_count
             if elapsed < schedule.period:
-                tree = self._forecast(state, now, whole)
-                later = replace(state, n_steps=now, tree=tree, chain=chain, total=whole)
+                tree = self._forecast(state, now, total)
+                later = replace(state, n_steps=now, tree=tree, chain=chain, total=total)
                 return replace(later, added=waiting[0], removed=waiting[1])
             come, gone = (np.sort(np.concatenate(chunks)) for chunks in waiting)
             made = counting.recount if planted else counting.count
@@ -363,7 +365,7 @@ class AdaptiveMachine(PointParameters, PointMachine[AdaptiveState]):
             least, steps = (STILL_COARSE, PROMPT_STEPS) if planted else (MAX_COARSE, TRIAL_STEPS)
             schedule = schedule.after(now, growth.coarse > least, steps if most else None)
         if self.total is not None:
-            tree = counting.adjusted(tree, self.shrink and not planted, self._missing(whole.released, now, tree))
+            tree = counting.adjusted(tree, self.shrink and not planted, self._missing(total.released, now, tree))
         return AdaptiveState(
             n_steps=now,
             tree=tree,
@@ -371,14 +373,14 @@ class AdaptiveMachine(PointParameters, PointMachine[AdaptiveState]):
             schedule=schedule,
             counted=tree,
             last_count=now,
-            whole=whole.released,
-            total=whole,
+            whole=total.released,
+            total=total,
         )
 
-    def _missing(self, whole: int, steps: int, tree: Tree) -> float:
+    def _missing(self, released: int, steps: int, tree: Tree) -> float:
         if self.total is None:
             return 0.0
-        return self.total.missing(whole, steps, int(tree.released[0]), self.counting.noise * float(tree.weight[0]))
+        return self.total.missing(released, steps, int(tree.released[0]), self.counting.noise * float(tree.weight[0]))
 
     def _forecast(self, state: AdaptiveState, now: int, total: TotalCount) -> Tree:
         counted, then = cast("Tree", state.counted), state.last_count
@@ -429,9 +431,9 @@ class AdaptivePHDStream(PointPublisher[AdaptiveState]):
     max_period : int
         The longest one that may be chosen.
     shrink : bool
-        True draws the estimates of a cell's children towards equal shares, by as much as noise suggests.
+        True moves the estimates of a cell's children towards equal counts, by as much as noise suggests.
     total_share : float
-        Share of epsilon, 0 to 0.5, for a count of all points at every step, to which the others are adjusted.
+        Fraction of epsilon, 0 to 0.5, for a count of all points at every step, to which the others are adjusted.
 
     Notes
     -----
@@ -470,10 +472,10 @@ class AdaptivePHDStream(PointPublisher[AdaptiveState]):
 
     @property
     def guarantee(self) -> Guarantee:
-        total, rest = split(self.epsilon, self.total_share)
+        total, rest = split_total(self.epsilon, self.total_share)
         once = "an event waits until its cell is counted and is in that count only"
         follows = "cells, times of counts, and which of them PrivTree prepares, follow from past releases"
         alone = event_guarantee(rest, follows, once)
-        where = cells_and_counts(*parts(self.epsilon, self.total_share), "where PrivTree chooses, ")
+        where = cells_and_counts(*cell_budgets(self.epsilon, self.total_share), "where PrivTree chooses, ")
         cells = parallel(where, alone.of("other counts"))
         return replace(composed(cells, total, self.sensitivity), simulated=self._key.simulated)

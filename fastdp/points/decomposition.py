@@ -1,7 +1,9 @@
-"""Tree of cells as columns, one private step on it, and its form in state files.
+"""The tree of cells of PHDStream (2024, Algorithms 5 and 7): its columns, one private step, and its state files.
 
-Cells are stored breadth first.  A step cuts the *step tree* from the root down, counts in its leaves and appends it
-to the *kept tree*; the *counted tree* is that of the last count (``docs/points.md``).
+:func:`take_step` is called by ``phdstream`` for every batch, by ``adaptive_phdstream`` where PrivTree chooses the
+cells, and by ``released_tree`` once, for PrivTree alone.  A step cuts the *step tree* from the root down by noisy
+scores, counts events in its leaves and appends it to the *kept tree*, which the next step reads; the *counted tree*
+of ``adaptive_phdstream`` is that of the last count (``docs/points.md``).  Cells are stored breadth first.
 """
 
 from __future__ import annotations
@@ -45,7 +47,7 @@ _NO_REALS: Floats = np.empty(0)
 
 
 class Tree(NamedTuple):
-    """Tree of v cells; unused columns are empty."""
+    """Tree of v cells, one entry of every column each; unused columns are empty."""
 
     #: int64[max_depth + 2]. First node of each depth.
     starts: Integers = _NONE
@@ -63,13 +65,13 @@ class Tree(NamedTuple):
     projected: Floats = _NO_REALS
     #: int64[l]. The leaves with a measure above 0.
     leaves: Integers = _NONE
-    #: `weight`, `variance`, `rate`: int64[v], float64[v], float64[v]. Of counted trees: noise variance of the count
-    #: and of G, in one count's; growth per step.
+    #: `weight`, `variance`, `rate`: int64[v], float64[v], float64[v]. Counted trees have them: noise variance of the
+    #: count and of G, in units of one count's; growth per step.
     weight: Integers = _NONE
     variance: Floats = _NO_REALS
     rate: Floats = _NO_REALS
-    #: `split`, `state`: int64[v], int64[v, width]. Of kept trees: last step that split the node (-1: none); counters,
-    #: secret.
+    #: `split`, `state`: int64[v], int64[v, width]. Kept trees have them: last step that split the node (-1: none);
+    #: counters, secret.
     split: Integers = _NONE
     state: Integers = _NONE
     #: `score`, `ends`: int64[v], int64[v, 4]. Score in units of 1 / K, ranges of sorted events; secret, never kept.
@@ -169,7 +171,10 @@ def root_only(plan: CellParameters) -> KeptTree:
 def take_step(
     plan: CellParameters, kept: KeptTree, added: Integers, removed: Integers, step: int, key: Key, expected: int = 0
 ) -> tuple[KeptTree, Tree]:
-    """Algorithm 7 for one batch of codes: the next kept tree, and this step's with its secret scores."""
+    """Take one step of Algorithm 7 with a batch of codes; return the next kept tree and the step tree.
+
+    The step tree has secret scores.
+    """
     tree, net = counted_leaves(plan, _descend(plan, kept, added, removed, step, key, expected))
     rows: Integers = np.zeros((net.size, plan.counter.width), np.int64)
     if plan.counter.width:
@@ -178,10 +183,10 @@ def take_step(
     noise = sampler.draws(net.size, plan.cell_distribution, key, StreamId(Purpose.CELL, number=step))
     increments = net + plan.counter.step(rows, noise)
     if plan.counter.settles:
-        kept = _settle(plan, kept, tree, step, key)
+        kept = _close_counters(plan, kept, tree, step, key)
     add_increments(plan.fan_out, tree, increments)
     following = kept.append(tree, rows, step, plan.retention)
-    # Counters that settle are looked for in all nodes, and noise follows their order.
+    # Counters that are closed are searched for in all nodes, and noise follows their order.
     packs = plan.counter.settles or following.nodes.size < 2 * following.stop - following.root
     return following.packed() if packs else following, tree
 
@@ -193,7 +198,7 @@ def add_increments(fan_out: int, tree: Tree, increments: Integers) -> None:
 
 
 def adjusted(plan: CellParameters, tree: Tree, missing: float) -> Tree:
-    """Released tree with `missing` more points, divided equally over its leaves (least squares), and projected."""
+    """Divide `missing` more points equally over the leaves of a released tree (least squares), and project it."""
     held, projected, counts = (np.empty(tree.first.size) for _ in range(3))
     numbers = tree.parent, counts, tree.measure, held, projected
     tree_maps.project_with(missing, tree.leaves, plan.fan_out, tree.released, numbers)
@@ -206,14 +211,15 @@ def grow(
     names: tuple[str, ...],
     root: Mapping[str, object],
     kernel: Callable[..., int],
-    given: Callable[[int], tuple[object, ...]],
+    inputs_of: Callable[[int], tuple[object, ...]],
 ) -> Tree:
-    """Tree from its `root` entries down, with columns `names`; restarts with four times a `capacity` too small.
+    """Grow a tree with columns `names` from its `root` entries down; a `capacity` too small is multiplied by four.
 
-    The kernel gets levels, ``given(capacity)``, ``starts`` and the columns; negative: children do not fit.
+    The kernel gets levels, ``inputs_of(capacity)``, ``starts`` and the columns; it returns a negative number if
+    children do not fit.
     """
     while True:
-        arguments = given(capacity)
+        arguments = inputs_of(capacity)
         columns: dict[str, Array] = {
             name: np.empty((capacity, 4) if name == "ends" else capacity, np.float64 if name in _REALS else np.int64)
             for name in names
@@ -274,7 +280,7 @@ def _descend(
     root |= {"origin": kept.root, "ends": (0, added.size, 0, removed.size)}
     drawn: Integers = np.empty(0, np.int64)
 
-    def given(capacity: int) -> tuple[object, ...]:
+    def inputs_of(capacity: int) -> tuple[object, ...]:
         nonlocal drawn
         noise: Integers = np.empty(capacity, np.int64)
         # The same noise and more: the decisions so far come out the same.
@@ -283,11 +289,11 @@ def _descend(
         drawn = noise
         return rule, kept.since, (added, removed), noise, kept.nodes
 
-    return grow(plan, expected + expected // SPARE + MIN_CAPACITY, DESCENT, root, privtree.descend, given)
+    return grow(plan, expected + expected // SPARE + MIN_CAPACITY, DESCENT, root, privtree.descend, inputs_of)
 
 
 def counted_leaves(plan: CellParameters, tree: Tree) -> tuple[Tree, Integers]:
-    """The tree with its leaves, and each one's additions minus removals."""
+    """Return the tree with its leaves, and additions minus removals in each leaf."""
     leaves: Integers = np.empty(tree.first.size, np.int64)
     net: Integers = np.empty_like(leaves)
     count = privtree.collect_leaves(tree.first, tree.measure, tree.ends, leaves, net)
@@ -309,20 +315,20 @@ def _route_strays(plan: CellParameters, tree: Tree, net: Integers) -> None:
         net[np.searchsorted(tree.leaves, at)] += strays[node]
 
 
-def _settle(plan: CellParameters, kept: KeptTree, tree: Tree, step: int, key: Key) -> KeptTree:
+def _close_counters(plan: CellParameters, kept: KeptTree, tree: Tree, step: int, key: Key) -> KeptTree:
     kept = kept.enlarged(tree.first.size)
     nodes, state = kept.nodes[: kept.stop], kept.state[: kept.stop]
     left = state[:, 0] > 0
     origin = tree.origin[tree.leaves]
     left[origin[origin >= 0]] = False
-    settled = np.flatnonzero(left)
+    closed = np.flatnonzero(left)
     stream = StreamId(Purpose.CELL, level=1, number=step)
-    rows = state[settled]
-    increments = plan.counter.settle(rows, sampler.draws(settled.size, plan.cell_distribution, key, stream))
-    state[settled] = rows
+    rows = state[closed]
+    increments = plan.counter.settle(rows, sampler.draws(closed.size, plan.cell_distribution, key, stream))
+    state[closed] = rows
     first, released = (np.ascontiguousarray(nodes[name]) for name in ("first", "released"))
     changed = np.empty_like(released), first, released, tree.origin, tree.released
-    tree_maps.settle_kept(settled, increments, plan.fan_out, *changed)
+    tree_maps.settle_kept(closed, increments, plan.fan_out, *changed)
     nodes["released"] = released
     return kept
 
@@ -331,7 +337,7 @@ def _settle(plan: CellParameters, kept: KeptTree, tree: Tree, step: int, key: Ke
 
 
 def describe_tree(tree: Tree, names: tuple[str, ...]) -> Json:
-    """Columns `names` and cut cells of a tree as JSON."""
+    """Describe a tree as JSON: its columns `names` and the cells that are cut."""
     cut = np.flatnonzero(tree.first >= 0)
     columns = {name: codec.describe(column) for name, column in values_of(tree, *names).items()}
     return {"cut": codec.describe(cut), **columns}

@@ -211,8 +211,8 @@ def as_boxes(lower: Values, upper: Values, dim: int, *, finite: bool = False) ->
 class CellParameters:
     """Public constants of a step: lambda = (2 beta - 1) / (beta - 1) / epsilon_tree, delta = lambda ln beta.
 
-    ``unit`` K, a power of two up to 2^20; ``bias`` Delta >= K delta, rounded up; ``threshold`` K theta; ``fan_out``
-    beta; ``uniform``: equal measures of children.
+    ``unit`` is K, a power of two up to 2^20; ``bias`` is Delta >= K delta, rounded up; ``threshold`` is K theta and
+    ``fan_out`` beta; ``uniform`` is true if children have equal measures.
     """
 
     domain: Domain
@@ -269,10 +269,10 @@ def measures(plan: CellParameters, codes: Integers, depth: int) -> Floats:
     lower = np.empty((codes.size, plan.domain.dim))
     upper, depths = np.empty_like(lower), np.full(codes.size, depth)
     cell_codes.decode_cells(codes, depths, plan.domain.lower, plan.domain.upper, plan.fan_out, lower, upper)
-    found = np.ascontiguousarray(plan.domain.measure(lower, upper), np.float64)
-    if not (np.isfinite(found).all() and (found >= 0.0).all()):
+    sizes = np.ascontiguousarray(plan.domain.measure(lower, upper), np.float64)
+    if not (np.isfinite(sizes).all() and (sizes >= 0.0).all()):
         raise refusal("domain", plan.domain, "finite measures of at least 0 for its cells")
-    return found
+    return sizes
 
 
 def encode(plan: CellParameters, points: Floats) -> Integers:
@@ -302,14 +302,14 @@ class PointParameters(Keyed, ABC):
     def plan(self) -> CellParameters: ...
 
     def codes(self, points: Values | None, name: str) -> Integers:
-        """As :func:`encode`; DataError for points that are not finite, of another dimension, or refused outside."""
+        """Encode points (:func:`encode`); DataError if one is not finite, has another dimension, or is outside."""
         if points is None:
             return np.empty(0, np.int64)
         domain, rows = self.domain, as_points(points, name, self.domain.dim)
         if self.outside == "clip":
             rows = np.clip(rows, domain.lower, domain.upper)
         elif (outsiders := ~domain.contains(rows)).any():
-            found = entry_at(name, outsiders, "a point outside the domain")
-            raise DataError(f"{found}; expected points inside, or outside='clip'")
+            entry = entry_at(name, outsiders, "a point outside the domain")
+            raise DataError(f"{entry}; expected points inside, or outside='clip'")
         # On a domain that is thinner than its tolerance, such as a road network, each point moves on its own.
         return encode(self.plan, domain.snap(rows) if rows.size and isinstance(domain, ThinDomain) else rows)

@@ -34,11 +34,11 @@ EARTH_RADIUS = 6371.0088
 TOLERANCE = 1e-7
 #: Polygons with more corners are cut in halves until they have fewer: cells then meet small pieces only.
 MAX_CORNERS = 256
-#: Cells whose part of the area is kept for the next step.
+#: Cells whose polygons are kept for the next step.
 MAX_CUTS = 2**14
 #: Public attributes of both domains.
 CORNERS = ("lower", "upper", "geographic")
-#: Default tolerance of ``Network.contains`` as a part of the bounding box's longer side: the rounding of coordinates.
+#: Default tolerance of ``Network.contains``, from rounding: a fraction of the bounding box's longer side.
 ROUNDING = 1e-9
 
 
@@ -114,18 +114,17 @@ class Polygons(Map):
         shapely = load("shapely")
         union = shapely.union_all(as_geometries(geometry, "geometry", ("Polygon",)))
         lower, upper = (np.array(corner) for corner in (union.bounds[:2], union.bounds[2:]))
-        self._set(
-            _small_parts(shapely, union), lower, upper, validation.flag("geographic", geographic), float(union.area)
-        )
+        small = _small_polygons(shapely, union)
+        self._set(small, lower, upper, validation.flag("geographic", geographic), float(union.area))
 
-    def _set(self, parts: Geometries, lower: Floats, upper: Floats, geographic: bool, plane_area: float) -> None:
+    def _set(self, polygons: Geometries, lower: Floats, upper: Floats, geographic: bool, plane_area: float) -> None:
         self.lower, self.upper, self.geographic = lower, upper, geographic
         self._scale = float(np.prod(plane_scales(lower, upper, geographic)))
         self._plane_area = plane_area
         self.area = self._scale * plane_area
         shapely = load("shapely")
-        shapely.prepare(parts)
-        self._tree = shapely.STRtree(parts)
+        shapely.prepare(polygons)
+        self._tree = shapely.STRtree(polygons)
         self._cuts = dict[bytes, _Cut]()
         self.lower.flags.writeable = self.upper.flags.writeable = False
 
@@ -157,13 +156,13 @@ class Polygons(Map):
         """The area restored from :meth:`describe`; ValueError if it is invalid."""
         shapely = load("shapely")
         try:
-            whole = shapely.from_wkb(parts)
+            collection = shapely.from_wkb(parts)
         except shapely.errors.ShapelyError as error:
             raise ValueError(f"no polygons: {error}") from None
-        small = shapely.get_parts(whole)
+        small = shapely.get_parts(collection)
         area = object.__new__(cls)
         low, high = (codec.restore(Floats, corner) for corner in (lower, upper))
-        if not small.size or not all(part.geom_type == "Polygon" and part.is_valid for part in small):
+        if not small.size or not all(polygon.geom_type == "Polygon" and polygon.is_valid for polygon in small):
             raise ValueError("no polygons")
         area._set(small, *checked_corners(low, high), geographic is True, codec.restore(float, plane_area))
         return area
@@ -188,68 +187,68 @@ class Polygons(Map):
             points: Floats = triangles[chosen, 0] + np.einsum("ij,ijk->ik", along, triangles[chosen, 1:])
             return points
 
-        return np.repeat(asked, [each.size for each in areas]), np.concatenate([np.empty(0), *areas]), draw
+        return np.repeat(asked, [of_cell.size for of_cell in areas]), np.concatenate([np.empty(0), *areas]), draw
 
     def contains(self, points: Values) -> NDArray[np.bool_]:
         table, shapely = as_points(points, "points", 2), load("shapely")
-        known, ends, parts = self._grid
-        place = (table - self.lower) * (_GRID / (self.upper - self.lower))
-        place = np.clip(place, 0.0, _GRID - 1.0).astype(np.int64)
-        cells = place[:, 0] * _GRID + place[:, 1]
+        known, ends, polygons = self._grid
+        squares = (table - self.lower) * (_GRID / (self.upper - self.lower))
+        squares = np.clip(squares, 0.0, _GRID - 1.0).astype(np.int64)
+        cells = squares[:, 0] * _GRID + squares[:, 1]
         inside: NDArray[np.bool_] = known[cells] & ((table >= self.lower) & (table <= self.upper)).all(axis=1)
         open_ones = np.flatnonzero(~inside)
         counts = (ends[1:] - ends[:-1])[cells[open_ones]]
         near = np.repeat(open_ones, counts)
         first = np.repeat(ends[cells[open_ones]] - (np.cumsum(counts) - counts), counts)
-        tested = self._tree.geometries[parts[first + np.arange(near.size)]]
+        tested = self._tree.geometries[polygons[first + np.arange(near.size)]]
         inside[near[shapely.intersects_xy(tested, *table[near].T)]] = True
         return inside
 
     @cached_property
     def _grid(self) -> tuple[NDArray[np.bool_], Integers, Integers]:
-        """Cells inside one part, and the parts near each cell: bounds in, and numbers of parts."""
+        """True for cells inside one polygon; borders of each cell in the list of near polygons, and that list."""
         shapely = load("shapely")
         step = (self.upper - self.lower) / _GRID
         i, j = np.divmod(np.arange(_GRID * _GRID), _GRID)
         low = self.lower + np.column_stack([i, j]) * step
-        # Wider than a rounded place of a point can be wrong.
+        # Wider than the error of a point's rounded coordinates.
         slack = 1e-6 * step + 1e-12 * np.abs(np.maximum(self.upper, -self.lower))
         corners = np.concatenate([low - slack, low + step + slack], axis=1)
         boxes = shapely.box(*corners.T)
-        cells, parts = self._tree.query(boxes)
+        cells, polygons = self._tree.query(boxes)
         order = np.argsort(cells, kind="stable")
-        cells, parts = cells[order], parts[order]
+        cells, polygons = cells[order], polygons[order]
         known = np.zeros(boxes.size, np.bool_)
-        known[cells[shapely.covers(self._tree.geometries[parts], boxes[cells])]] = True
-        return known, np.searchsorted(cells, np.arange(boxes.size + 1)), parts
+        known[cells[shapely.covers(self._tree.geometries[polygons], boxes[cells])]] = True
+        return known, np.searchsorted(cells, np.arange(boxes.size + 1)), polygons
 
     def _cuts_of(self, low: Floats, high: Floats) -> list[_Cut]:
         names = [corners.tobytes() for corners in np.concatenate([low, high], axis=1)]
-        found = {name: cut for name in names if (cut := self._cuts.get(name))}
-        new = [i for i, name in enumerate(names) if name not in found]
+        cuts = {name: cut for name in names if (cut := self._cuts.get(name))}
+        new = [i for i, name in enumerate(names) if name not in cuts]
         cells, pieces = self._pieces(low[new], high[new])
         ends = np.searchsorted(cells, np.arange(len(new) + 1)).tolist()
         added = {names[i]: _Cut(pieces[a:b]) for i, a, b in zip(new, ends, ends[1:], strict=False)}
         if len(self._cuts) + len(added) > MAX_CUTS:
             self._cuts = {}
         self._cuts |= added
-        found |= added
-        return [found[name] for name in names]
+        cuts |= added
+        return [cuts[name] for name in names]
 
     def _pieces(self, low: Floats, high: Floats) -> tuple[Integers, Geometries]:
         shapely = load("shapely")
         boxes = shapely.box(low[:, 0], low[:, 1], high[:, 0], high[:, 1])
-        cells, parts = self._tree.query(boxes, predicate="intersects")
+        cells, polygons = self._tree.query(boxes, predicate="intersects")
         order = np.argsort(cells, kind="stable")
-        cells, parts = cells[order].astype(np.int64), parts[order]
+        cells, polygons = cells[order].astype(np.int64), polygons[order]
         pieces, owner = shapely.get_parts(
-            shapely.intersection(boxes[cells], self._tree.geometries[parts]), return_index=True
+            shapely.intersection(boxes[cells], self._tree.geometries[polygons]), return_index=True
         )
         areal = shapely.get_type_id(pieces) == shapely.GeometryType.POLYGON
         return cells[owner[areal]], pieces[areal]
 
 
-#: Cells a side of a grid of parts.
+#: Cells a side of the grid over the polygons.
 _GRID = 64
 
 
@@ -272,10 +271,10 @@ def _triangulate(cuts: list[_Cut]) -> None:
     sides = corners[:, 1:] - corners[:, :1]
     areas = 0.5 * np.abs(sides[:, 0, 0] * sides[:, 1, 1] - sides[:, 0, 1] * sides[:, 1, 0])
     owner = np.repeat(cells[:-1], [cut.pieces.size for cut in cuts])[owner][areas > 0.0]
-    found, areas = np.concatenate([corners[:, :1], sides], axis=1)[areas > 0.0], areas[areas > 0.0]
+    spanned, areas = np.concatenate([corners[:, :1], sides], axis=1)[areas > 0.0], areas[areas > 0.0]
     ends = np.searchsorted(owner, cells).tolist()
     for cut, a, b in zip(cuts, ends, ends[1:], strict=False):
-        cut.triangles, cut.areas = found[a:b], areas[a:b]
+        cut.triangles, cut.areas = spanned[a:b], areas[a:b]
 
 
 class Network(Map):
@@ -378,9 +377,9 @@ class Network(Map):
 
     def contains(self, points: Values) -> NDArray[np.bool_]:
         table = as_points(points, "points", 2)
-        places = load("shapely").points(table * self._scales)
+        scaled = load("shapely").points(table * self._scales)
         inside = np.zeros(table.shape[0], np.bool_)
-        inside[self._tree.query(places, predicate="dwithin", distance=self._tolerance)[0]] = True
+        inside[self._tree.query(scaled, predicate="dwithin", distance=self._tolerance)[0]] = True
         return inside
 
     def snap(self, points: Values) -> Floats:
@@ -393,10 +392,10 @@ class Network(Map):
         steps = self._steps[nearest] * self._scales
         offsets = (table - self._starts[nearest]) * self._scales
         along = np.clip((offsets * steps).sum(axis=1) / (steps * steps).sum(axis=1), 0.0, 1.0)
-        places: Floats = np.clip(
+        snapped: Floats = np.clip(
             self._starts[nearest] + along[:, None] * self._steps[nearest], self.lower, self.upper
         )
-        return places
+        return snapped
 
     def _pieces(self, low: Floats, high: Floats) -> tuple[Integers, Integers, Floats, Floats]:
         """Cell, segment, and both ends in [0, 1] of segments clipped to cells (Liang and Barsky 1984)."""
@@ -419,22 +418,22 @@ class Network(Map):
         return cells[inside], segments[inside], enter[inside], leave[inside]
 
 
-def _small_parts(shapely: ModuleType, union: Geometries) -> Geometries:
+def _small_polygons(shapely: ModuleType, union: Geometries) -> Geometries:
     waiting, done = list(shapely.get_parts(union)), []
     while waiting:
-        part = waiting.pop()
-        if part.geom_type != "Polygon":
+        polygon = waiting.pop()
+        if polygon.geom_type != "Polygon":
             continue  # the border that a cut has in common with the polygon
-        if shapely.get_num_coordinates(part) <= MAX_CORNERS:
-            done.append(part)
+        if shapely.get_num_coordinates(polygon) <= MAX_CORNERS:
+            done.append(polygon)
             continue
-        left, bottom, right, top = part.bounds
+        left, bottom, right, top = polygon.bounds
         wide = right - left >= top - bottom
         middle = 0.5 * (left + right) if wide else 0.5 * (bottom + top)
         first = shapely.box(left, bottom, middle, top) if wide else shapely.box(left, bottom, right, middle)
         second = shapely.box(middle, bottom, right, top) if wide else shapely.box(left, middle, right, top)
         for half in (first, second):
-            waiting.extend(shapely.get_parts(shapely.intersection(part, half)))
+            waiting.extend(shapely.get_parts(shapely.intersection(polygon, half)))
     return np.array(done, dtype=object)
 
 
@@ -456,8 +455,8 @@ def load(module: str) -> ModuleType:
     missing = (
         f"polygons, networks and GeoParquet need {module}, which is not installed: pip install 'fastdp-streams[geo]'"
     )
-    found: ModuleType = imported(module, ParameterError(missing))
-    return found
+    library: ModuleType = imported(module, ParameterError(missing))
+    return library
 
 
 def as_geometries(geometry: Geometries, name: str, kinds: tuple[str, ...]) -> Geometries:
@@ -474,29 +473,29 @@ def as_geometries(geometry: Geometries, name: str, kinds: tuple[str, ...]) -> Ge
     array = np.atleast_1d(geometry)
     if array.ndim != 1 or not np.all(shapely.is_geometry(array)):
         raise refusal(name, geometry, accepted)
-    parts = simple_parts(shapely.force_2d(array))
-    parts = parts[~shapely.is_empty(parts)]
-    for part in parts:
-        if part.geom_type not in kinds:
-            raise ParameterError(f"{name} has a {part.geom_type}: expected {accepted}")
-        if not part.is_valid or not np.isfinite(shapely.get_coordinates(part)).all():
+    simple = simple_geometries(shapely.force_2d(array))
+    simple = simple[~shapely.is_empty(simple)]
+    for shape in simple:
+        if shape.geom_type not in kinds:
+            raise ParameterError(f"{name} has a {shape.geom_type}: expected {accepted}")
+        if not shape.is_valid or not np.isfinite(shapely.get_coordinates(shape)).all():
             raise ParameterError(
-                f"{name} is not valid ({shapely.is_valid_reason(part)}): expected {accepted} "
+                f"{name} is not valid ({shapely.is_valid_reason(shape)}): expected {accepted} "
                 "(shapely.make_valid may repair it)"
             )
-    if parts.size == 0:
+    if simple.size == 0:
         raise ParameterError(f"{name} is empty: expected {accepted}")
-    return parts
+    return simple
 
 
-def simple_parts(geometries: Geometries) -> Geometries:
+def simple_geometries(geometries: Geometries) -> Geometries:
     """Points, lines and polygons of nested geometries: object[n]."""
     shapely = load("shapely")
-    parts = shapely.get_parts(geometries)
+    simple = shapely.get_parts(geometries)
     # A GeoJSON collection of features holds multi-part geometries.
-    while (shapely.get_type_id(parts) >= shapely.GeometryType.MULTIPOINT).any():
-        parts = shapely.get_parts(parts)
-    return parts
+    while (shapely.get_type_id(simple) >= shapely.GeometryType.MULTIPOINT).any():
+        simple = shapely.get_parts(simple)
+    return simple
 
 
 def plane_scales(lower: Floats, upper: Floats, geographic: bool) -> Floats:
@@ -534,9 +533,9 @@ def draw_pieces(cells: Integers, weights: Floats, counts: Integers, generator: n
     if missing.size:
         k = int(missing[0])
         raise ParameterError(f"counts has {counts[k]} for cell {k}: expected 0, nothing of the domain lies in it")
-    # Weights as parts of their cell, so that a small cell loses no digits beside a large one.
-    shares = weights / np.bincount(cells, weights=weights, minlength=counts.size)[cells]
-    ends = np.cumsum(shares)
+    # Weights as fractions of their cell's, so that a small cell loses no digits beside a large one.
+    fractions = weights / np.bincount(cells, weights=weights, minlength=counts.size)[cells]
+    ends = np.cumsum(fractions)
     before = np.concatenate([[0.0], ends])
     cell = np.repeat(np.arange(counts.size), counts)
     first, last = starts[cell], starts[cell + 1] - 1
@@ -585,28 +584,28 @@ def read_domain(path: str | Path) -> tuple[Domain, str]:
             f"domain {path}: not readable as GeoJSON ({error}); expected polygons or lines in longitude and latitude "
             f"({_CONVERT})"
         ) from None
-    parts = simple_parts(geometry)
-    kinds = {str(part.geom_type) for part in parts if not part.is_empty}
+    shapes = simple_geometries(geometry)
+    kinds = {str(shape.geom_type) for shape in shapes if not shape.is_empty}
     if kinds == {"Polygon"}:
-        parts = _repaired(parts)
-    if kinds not in ({"Polygon"}, {"LineString"}) or not parts.size:
+        shapes = _repaired(shapes)
+    if kinds not in ({"Polygon"}, {"LineString"}) or not shapes.size:
         raise DataError(
             f"domain {path}: holds {', '.join(sorted(kinds)) or 'nothing'}; expected polygons with an area and "
             "nothing else, or lines and nothing else"
         )
     try:
-        domain: Domain = Polygons(parts, geographic=True) if "Polygon" in kinds else Network(parts, geographic=True)
+        domain: Domain = Polygons(shapes, geographic=True) if "Polygon" in kinds else Network(shapes, geographic=True)
     except ParameterError as error:
         raise DataError(f"domain {path}: {error} ({_CONVERT})") from None
     return domain, hashlib.sha256(text.encode()).hexdigest()
 
 
-def _repaired(parts: Geometries) -> Geometries:
+def _repaired(shapes: Geometries) -> Geometries:
     shapely = load("shapely")
-    broken = ~shapely.is_valid(parts)
-    pieces = simple_parts(shapely.make_valid(parts[broken]))
+    broken = ~shapely.is_valid(shapes)
+    pieces = simple_geometries(shapely.make_valid(shapes[broken]))
     areas = pieces[shapely.get_type_id(pieces) == shapely.GeometryType.POLYGON]
-    return np.concatenate([parts[~broken], areas])
+    return np.concatenate([shapes[~broken], areas])
 
 
 @validation.plain
@@ -618,12 +617,12 @@ def write_points(path: str | Path, points: Values) -> None:
     path : str or Path
         Ends in .geojson, .json, .parquet or .geoparquet, which needs geopandas.
     """
-    places = as_points(points, "points", 2)
+    rows = as_points(points, "points", 2)
     suffix = Path(validation.path("path", path)).suffix.lower()
     if suffix in (".parquet", ".geoparquet"):
-        load("geopandas").GeoDataFrame(geometry=load("shapely").points(places)).to_parquet(path)
+        load("geopandas").GeoDataFrame(geometry=load("shapely").points(rows)).to_parquet(path)
     elif suffix in (".geojson", ".json"):
-        shapes = ({"type": "Point", "coordinates": place} for place in places.tolist())
+        shapes = ({"type": "Point", "coordinates": row} for row in rows.tolist())
         features = [{"type": "Feature", "geometry": shape, "properties": {}} for shape in shapes]
         text = json.dumps({"type": "FeatureCollection", "features": features})
         Path(path).write_text(text + "\n", encoding="utf-8")

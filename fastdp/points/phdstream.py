@@ -54,15 +54,15 @@ NAMED_COUNTERS: dict[str, Counter] = {"simple": Simple(), "block": Block(), "bin
 CELLS = 0.4
 #: Counter of all points.  It counts at every step, so Block is unbiased, with far less noise than Simple.
 COUNTER = Block(16)
-#: Level of the words' stream id; 0 is the cells' and 1 that of cells that settle.
+#: Level of the words' stream id; 0 is that of cells, and 1 that of cells whose counters close.
 LEVEL = 2
-#: Largest share of epsilon, and largest scale of the noise, of the count of all points.
-MAX_SHARE, MAX_SCALE = 0.5, 2**40
+#: Largest fraction of epsilon, and largest scale of the noise, of the count of all points.
+MAX_FRACTION, MAX_SCALE = 0.5, 2**40
 
 
-def split(epsilon: float, share: float) -> tuple[float, float]:
+def split_total(epsilon: float, fraction: float) -> tuple[float, float]:
     """Epsilon of the count of all points, and of the cells."""
-    total = share * epsilon
+    total = fraction * epsilon
     return total, remainder(epsilon, total)
 
 
@@ -82,11 +82,11 @@ class TotalCounter:
     epsilon: Fraction
 
     @classmethod
-    def of_share(cls, epsilon: float, sensitivity: int, share: float) -> TotalCounter | None:
-        """Counter for `sensitivity` events of a person; None without a share."""
-        if not share:
+    def of_fraction(cls, epsilon: float, sensitivity: int, fraction: float) -> TotalCounter | None:
+        """Counter for `sensitivity` events of a person, with this `fraction` of epsilon; None if it is 0."""
+        if not fraction:
             return None
-        made = cls(Fraction(split(epsilon, share)[0]) / sensitivity)
+        made = cls(Fraction(split_total(epsilon, fraction)[0]) / sensitivity)
         if not made.epsilon or noise_scale(COUNTER, made.epsilon) > MAX_SCALE:
             raise ParameterError("epsilon is too small: expected a noise scale of at most 2^40 points for the whole")
         return made
@@ -105,9 +105,9 @@ class TotalCounter:
         return TotalCount(total.steps + 1, total.released + net + int(COUNTER.step(row, noise)[0]), row)
 
     def missing(self, released: int, steps: int, counted: int, variance: float) -> float:
-        """Least squares correction of the cells' sum `counted`, in points, by this count's result after `steps`."""
-        own = self.variance * COUNTER.open_draws(steps)
-        return (released - counted) * (variance / (variance + own)) if variance > 0.0 else 0.0
+        """Points to add to the cells' sum `counted` (least squares), given this count's result after `steps`."""
+        own_variance = self.variance * COUNTER.open_draws(steps)
+        return (released - counted) * (variance / (variance + own_variance)) if variance > 0.0 else 0.0
 
     @staticmethod
     def check(total: TotalCount) -> None:
@@ -124,7 +124,7 @@ class TotalCounter:
 
 @dataclass(frozen=True, kw_only=True)
 class PointState:
-    """``tree``: last release; ``chain``, secret: hash of the input, to which noise is bound."""
+    """State of a publisher: ``tree`` is the last release, ``chain`` the secret hash of the input that binds noise."""
 
     n_steps: int = 0
     tree: Tree | None = None
@@ -163,8 +163,8 @@ class PointMachine(Machine[S], Generic[S]):
         if state.n_steps >= MAX_STEPS:
             raise StateError(f"{state.n_steps} steps were taken: expected at most 2^40")
         added, removed = batch
-        own, chain = step_key(key, state.chain, state.n_steps, added, removed)
-        return Transition(self.follow(state, added, removed, own, chain))
+        noise_key, chain = step_key(key, state.chain, state.n_steps, added, removed)
+        return Transition(self.follow(state, added, removed, noise_key, chain))
 
     def consumed(self, state: S) -> int:
         return state.n_steps
@@ -264,7 +264,7 @@ class PointPublisher(Publisher[S]):
 
     @single_caller
     def advance(self, added: Values | None, removed: Values | None = None) -> None:
-        """As :meth:`step`, without drawing points."""
+        """Consume one batch as :meth:`step` does, without drawing points."""
         self._call(self._machine.read(added, removed))
 
     def sample(self) -> Floats:
@@ -292,7 +292,7 @@ class PointPublisher(Publisher[S]):
 
 
 def cells_and_counts(decisions: float, counts: float, where: str = "") -> Guarantee:
-    """Guarantee of PrivTree with so much for its decisions, and for the cells' counts."""
+    """Guarantee of PrivTree: epsilon `decisions` for its cells, `counts` for their counts."""
     cells = event_guarantee(decisions, "PrivTree: (2 beta - 1) / (beta - 1) / lambda, whatever the depth")
     return sequential(cells.of(f"{where}cells"), counter_guarantee(Simple(), counts).of(f"{where}counts"))
 
@@ -303,7 +303,7 @@ def in_halves(epsilon: float) -> Guarantee:
 
 
 def composed(cells: Guarantee, total_epsilon: float, events: int) -> Guarantee:
-    """Guarantee for `events` events: of cells and, if counted, all points."""
+    """Guarantee for `events` events, which enter cells and, with a `total_epsilon`, the count of all points."""
     if total_epsilon:
         cells = sequential(cells, counter_guarantee(COUNTER, total_epsilon).of("count of the whole"))
     if events == 1:
@@ -320,16 +320,16 @@ def composed(cells: Guarantee, total_epsilon: float, events: int) -> Guarantee:
 # PHDStream.
 
 
-def parts(epsilon: float, total_share: float) -> tuple[float, float]:
+def cell_budgets(epsilon: float, total_share: float) -> tuple[float, float]:
     """Epsilon of the cells' decisions, and of their counts."""
-    rest = split(epsilon, total_share)[1]
+    rest = split_total(epsilon, total_share)[1]
     cells = CELLS * rest if total_share else rest / 2
     return cells, remainder(rest, cells)
 
 
 @dataclass(frozen=True, kw_only=True)
 class PHDState(PointState):
-    """``kept``: tree for the next step; ``drawn``: number of cells' counts so far, 0 if no total is counted."""
+    """State: ``kept`` is the tree for the next step, ``drawn`` the number of cells' counts (0 without a total)."""
 
     kept: KeptTree
     total: TotalCount = field(default_factory=TotalCount)
@@ -359,12 +359,14 @@ class PHDMachine(PointParameters, PointMachine[PHDState]):
     threshold: float = parameter(Real(), default=0.0)
     score: Literal["repaired", "paper"] = parameter(Choice(("repaired", "paper")), default="repaired")
     retention: int = parameter(Whole(0, MAX_STEPS), default=16)
-    total_share: float = parameter(Real(least=0.0, most=MAX_SHARE), default=0.05)
+    total_share: float = parameter(Real(least=0.0, most=MAX_FRACTION), default=0.05)
     rule: ClassVar[int] = 1
 
     @cached_property
     def plan(self) -> CellParameters:
-        cells, counts = (Fraction(part) / self.sensitivity for part in parts(self.epsilon, self.total_share))
+        cells, counts = (
+            Fraction(epsilon) / self.sensitivity for epsilon in cell_budgets(self.epsilon, self.total_share)
+        )
         shape, counter = (self.domain, self.fan_out, self.max_depth), cast("Counter", self.counter)
         return CellParameters(
             *shape, cells, counts, counter, self.threshold, self.score == "repaired", self.retention
@@ -372,7 +374,7 @@ class PHDMachine(PointParameters, PointMachine[PHDState]):
 
     @cached_property
     def total(self) -> TotalCounter | None:
-        return TotalCounter.of_share(self.epsilon, self.sensitivity, self.total_share)
+        return TotalCounter.of_fraction(self.epsilon, self.sensitivity, self.total_share)
 
     @cached_property
     def variance(self) -> float:
@@ -475,20 +477,22 @@ class PHDStream(PointPublisher[PHDState]):
 
     @property
     def guarantee(self) -> Guarantee:
-        part, counts = parts(self.epsilon, self.total_share)
+        decisions, counts = cell_budgets(self.epsilon, self.total_share)
         if self.score == "repaired":
-            cells = event_guarantee(part, "repaired score: (2 beta - 1) / (beta - 1) / lambda, whatever the depth")
+            cells = event_guarantee(
+                decisions, "repaired score: (2 beta - 1) / (beta - 1) / lambda, whatever the depth"
+            )
         else:
             # Every decision on an event's path may lose 1 / lambda, and nothing better is true.
-            decision = Fraction(self.fan_out - 1, 2 * self.fan_out - 1) * Fraction(part)
+            decision = Fraction(self.fan_out - 1, 2 * self.fan_out - 1) * Fraction(decisions)
             cells = event_guarantee(
                 round_up(self.max_depth * decision),
-                f"the paper's score: the claimed {part:g} is NOT proved (Theorem 3.2 fails where counts are noisy or "
-                f"points are removed); what holds is max_depth / lambda, for {self.max_depth} decisions",
+                f"the paper's score: the claimed {decisions:g} is NOT proved (Theorem 3.2 fails where counts are "
+                f"noisy or points are removed); what holds is max_depth / lambda, for {self.max_depth} decisions",
             )
         both = sequential(cells.of("cells"), counter_guarantee(self.counter, counts).of("counts"))
-        found = composed(both, split(self.epsilon, self.total_share)[0], self.sensitivity)
-        return replace(found, simulated=self._key.simulated)
+        guarantee = composed(both, split_total(self.epsilon, self.total_share)[0], self.sensitivity)
+        return replace(guarantee, simulated=self._key.simulated)
 
     def _variances(self) -> float | None:
         if not isinstance(self.counter, OpenCounter):

@@ -27,7 +27,7 @@ from fastdp_kernels.points import box_queries, cell_codes
 
 #: Points of 8 bytes and more; NumPy refuses the sizes of longer arrays in other words.
 MAX_POINTS = 2.0**48
-#: Of one box, or of many.
+#: Answer for one box, or for many.
 Counts: TypeAlias = float | Floats
 
 
@@ -103,7 +103,7 @@ class ReleasedTree:
         out = np.empty(low.shape[0])
         query, leaf = self._add_inside(low, high, self._counts, out, by_volume=isinstance(self.domain, Box))
         if query.size:
-            inside = self._shares(low, high, query, leaf)
+            inside = self._fractions(low, high, query, leaf)
             out += np.bincount(query, self._counts[leaf] * inside, minlength=out.size)
         return float(out[0]) if one else out
 
@@ -118,10 +118,10 @@ class ReleasedTree:
         low, high, one = self._boxes(lower, upper)
         sums, out = self._noise_sums, np.empty(low.shape[0])
         query, leaf = self._add_inside(low, high, sums, out, by_volume=False)
-        share = self._shares(low, high, query, leaf)
+        fraction = self._fractions(low, high, query, leaf)
         # Points crowd at the same sides of neighbouring cells: the errors of cut cells add up.
-        hidden = (self._counts[leaf] + np.sqrt(sums[leaf])) * np.sqrt(share * (1.0 - share))
-        out += np.bincount(query, sums[leaf] * share**2, minlength=out.size)
+        hidden = (self._counts[leaf] + np.sqrt(sums[leaf])) * np.sqrt(fraction * (1.0 - fraction))
+        out += np.bincount(query, sums[leaf] * fraction**2, minlength=out.size)
         out += np.bincount(query, hidden, minlength=out.size) ** 2
         errors: Floats = np.sqrt(out)
         return float(errors[0]) if one else errors
@@ -155,11 +155,11 @@ class ReleasedTree:
         if low.shape != high.shape:
             raise DataError(f"upper has {high.shape[0]} rows: expected as many as lower, {low.shape[0]}")
         if (low > high).any():
-            place = entry_at("lower, upper", (low > high).any(axis=1), "no box")
-            raise DataError(f"{place}; expected lower <= upper")
+            entry = entry_at("lower, upper", (low > high).any(axis=1), "no box")
+            raise DataError(f"{entry}; expected lower <= upper")
         return low, high, one
 
-    def _shares(self, low: Floats, high: Floats, query: Integers, leaf: Integers) -> Floats:
+    def _fractions(self, low: Floats, high: Floats, query: Integers, leaf: Integers) -> Floats:
         corners = np.maximum(low[query], self._lower[leaf]), np.minimum(high[query], self._upper[leaf])
         return self.domain.measure(*corners) / self.domain.measure(self._lower[leaf], self._upper[leaf])
 

@@ -66,12 +66,12 @@ class RepeatingSmoother(Protocol):
 
 
 def repeats_means(smoother: object) -> bool:
-    """True if a pass need not ask the smoother."""
+    """True if the smoother predicts the released means, so that a pass need not call it."""
     return isinstance(smoother, RepeatingSmoother) and smoother.repeats_means
 
 
 def predict_rows(smoother: Smoother, firsts: Floats, thetas: Floats, means: Floats) -> Floats:
-    """Each block's prediction for n streams: float64[n, k]; in one call if the smoother can."""
+    """Predict every block of n streams, float64[n, k], in one call if the smoother offers it."""
     # By name: isinstance with a protocol costs more than a short row.
     if hasattr(smoother, "step_rows"):
         return cast("RowSmoother", smoother).step_rows(firsts, thetas, means)

@@ -73,7 +73,7 @@ class VectorNoise:
         return float(2.0 ** (finest - fine))
 
     def _steps(self, resolution: float, distance: Fraction | None = None) -> Fraction:
-        """L1 distance, at most ceil(A) + n - 1 steps, of values that move by `distance`."""
+        """L1 distance in grid steps of values that move by `distance`: at most ceil(A) + n - 1."""
         moved = Fraction(self.sensitivity) if distance is None else distance
         if self.integers or not moved:
             return moved
@@ -105,20 +105,20 @@ class VectorNoise:
         )
 
     def noisy(self, column: Array, key: Key, nonfinite: Nonfinite = "raise", *, bound: bool = False) -> Array:
-        """The column with noise, int64 or float64; `bound` binds it to the values, for a key that may meet others."""
+        """Add noise to the column, int64 or float64; `bound` binds it to the values, if the key may meet others."""
         steps = self._in_steps(column, nonfinite)
         if bound:
             key, _ = step_key(key.bind(self), "", 0, steps)
         out = steps if self.integers else steps.view(np.float64)
         noise: Integers = np.empty(min(CHUNK, steps.size), np.int64)
         for begin in range(0, steps.size, CHUNK):
-            part = slice(begin, begin + CHUNK)
-            drawn = noise[: steps[part].size]
+            chunk = slice(begin, begin + CHUNK)
+            drawn = noise[: steps[chunk].size]
             sampler.fill(drawn, self.distribution, key, StreamId(Purpose.DRAWS), begin)
             if self.integers:
-                steps[part] += drawn
+                steps[chunk] += drawn
             else:
-                online_pass.add_noise(steps[part], drawn, self.resolution, out[part])
+                online_pass.add_noise(steps[chunk], drawn, self.resolution, out[chunk])
         return out
 
     def _in_steps(self, column: Array, nonfinite: Nonfinite) -> Integers:
@@ -205,7 +205,7 @@ def add_noise(
     validation.choice("nonfinite", nonfinite, ("raise", "zero"))
     wants = validation.flag("return_guarantee", return_guarantee)
     column, back = as_shaped(values, "values")
-    own = seed is not None or key is not None
+    chosen_key = seed is not None or key is not None
     secret = stream_key(Key.choose(seed, key), stream)
     integers = column.dtype.kind in "biu"
     noise = VectorNoise(
@@ -217,5 +217,5 @@ def add_noise(
     )
     guarantee = noise.guarantee(simulated=secret.simulated)
     with charge(guarantee, ledger, stream):
-        noisy = back(noise.noisy(column, secret, nonfinite, bound=own))
+        noisy = back(noise.noisy(column, secret, nonfinite, bound=chosen_key))
     return (noisy, guarantee) if wants else noisy

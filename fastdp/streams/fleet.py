@@ -25,7 +25,7 @@ from fastdp.state.codec import decode, decode_errors, encode
 from fastdp.state.driver import Publisher
 from fastdp.state.machine import CallGuard, Machine, single_caller
 from fastdp.state.state_file import MIN_BYTES, Seal
-from fastdp.streams.ids import Id, Places, as_ids, parts_of
+from fastdp.streams.ids import Id, RowIndex, as_ids, shards_of
 from fastdp.streams.publisher import StreamPublisher
 from fastdp.streams.release_many import guarantee_of_many
 from fastdp.streams.rows import AdaptiveRows, MachineRows, Rows
@@ -111,10 +111,10 @@ class Fleet:
         self._machine, self._key = machine, machine.bind(secret)
         self._secret = _checked_with(secret, self._key)
         self._rows: Rows = AdaptiveRows.of(machine, self._key) or MachineRows(machine, self._key)
-        #: Row of each id; how often each id was forgotten, as every epoch has its own noise; shard and their number.
-        self._places = Places()
+        #: Row of each id; epochs of ids that were forgotten (each has its own noise); shard, and number of shards.
+        self._index = RowIndex()
         self._epochs: dict[Id, int] = {}
-        self._part: tuple[int, int] | None = None
+        self._shard: tuple[int, int] | None = None
         #: True if another fleet took the streams over, or if a call was interrupted while it changed them.
         self._lost = False
 
@@ -124,13 +124,13 @@ class Fleet:
         fleet._begin(machine, secret)
         return fleet
 
-    def _empty(self, part: tuple[int, int] | None = None) -> Self:
+    def _empty(self, shard: tuple[int, int] | None = None) -> Self:
         other = object.__new__(type(self))
         # Each object keeps its own record of draws.
         key = self._key.again()
-        own = {"_guard": CallGuard(), "_key": key, "_secret": _checked_with(self._secret, key), "_lost": False}
-        own |= {"_places": Places(), "_rows": self._rows.taken(NO_ROWS, key), "_epochs": {}}
-        other.__dict__.update(vars(self), **own, _part=part)
+        fields = {"_guard": CallGuard(), "_key": key, "_secret": _checked_with(self._secret, key), "_lost": False}
+        fields |= {"_index": RowIndex(), "_rows": self._rows.taken(NO_ROWS, key), "_epochs": {}}
+        other.__dict__.update(vars(self), **fields, _shard=shard)
         return other
 
     def _check(self) -> None:
@@ -142,20 +142,20 @@ class Fleet:
 
     def __len__(self) -> int:
         self._check()
-        return len(self._places)
+        return len(self._index)
 
     def __repr__(self) -> str:
         if self._lost:
             return "Fleet that was split, merged or interrupted"
-        part = "" if self._part is None else ", part {} of {}".format(*self._part)
+        shard = "" if self._shard is None else ", part {} of {}".format(*self._shard)
         promised = self.guarantee if type(self.machine).__name__ in _PUBLISHERS else self.machine
-        return f"Fleet of {len(self):,} streams{part}: {promised}"
+        return f"Fleet of {len(self):,} streams{shard}: {promised}"
 
     @property
     def ids(self) -> Indices | list[str]:
-        """Ids in order of their start (int64[n] or texts); in one call, restarted ones come last."""
+        """Ids in order of their start (int64[n] or texts); ids that one call restarts come last."""
         self._check()
-        return self._places.ids()
+        return self._index.ids()
 
     @property
     def machine(self) -> Machine[Any]:
@@ -165,7 +165,7 @@ class Fleet:
 
     @property
     def guarantee(self) -> Guarantee:
-        """Guarantee of all streams: for one value, its stream's."""
+        """Guarantee of all streams: for one value it is that of its stream."""
         kind = _PUBLISHERS.get(type(self.machine).__name__)
         if kind is None:
             raise ParameterError(
@@ -205,7 +205,7 @@ class Fleet:
         Returns
         -------
         ids : int64[m] or list of m texts
-            Of the rows that publish, after hold-outs.
+            Ids of the rows that publish, after hold-outs.
         out : float64[m]
             Their published values, in units of the input.
 
@@ -216,40 +216,41 @@ class Fleet:
         """
         self._check()
         column = as_column(values, "values")
-        found = self._checked(ids, column.size)
+        checked = self._checked(ids, column.size)
         rule = self._machine.composition.nonfinite if isinstance(self._machine, Schedule) else "raise"
         floats = as_finite(as_floats(column), rule, "values")
         if not column.size:
-            return found, np.empty(0)
-        threads, known = validation.threads(self.threads), len(self._places)
+            return checked, np.empty(0)
+        threads, known = validation.threads(self.threads), len(self._index)
         self._lost = True
         try:
-            consume = self._rows.prepare(self._rows_of(found), floats, threads)
+            consume = self._rows.prepare(self._rows_of(checked), floats, threads)
         except Exception:
             # Nothing was consumed: remove the streams that this call started.
-            if self._rows.size == len(self._places):
-                if len(self._places) > known:
+            if self._rows.size == len(self._index):
+                if len(self._index) > known:
                     self._keep(np.arange(known))
                 self._lost = False
             raise
         published, out = consume()
         self._lost = False
         if published is None:
-            return found, out
-        return [found[i] for i in np.flatnonzero(published)] if isinstance(found, list) else found[published], out
+            return checked, out
+        shown = [checked[i] for i in np.flatnonzero(published)] if isinstance(checked, list) else checked[published]
+        return shown, out
 
     def _checked(self, ids: object, count: int | None = None) -> Indices | list[str]:
         self._check()
-        found = as_ids(ids, count)
-        if not len(found):
-            return found
-        texts, known = isinstance(found, list), self._of_texts
+        checked = as_ids(ids, count)
+        if not len(checked):
+            return checked
+        texts, known = isinstance(checked, list), self._of_texts
         if known is not None and known is not texts:
-            wanted, given = ("texts", "whole numbers") if known else ("whole numbers", "texts")
-            raise DataError(f"ids holds {given}: expected {wanted}, as this fleet's other ids are")
-        if self._part is not None:
-            mine, n = self._part
-            owners = parts_of(found, n)
+            wanted, present = ("texts", "whole numbers") if known else ("whole numbers", "texts")
+            raise DataError(f"ids holds {present}: expected {wanted}, as this fleet's other ids are")
+        if self._shard is not None:
+            mine, n = self._shard
+            owners = shards_of(checked, n)
             strange = owners != mine
             if strange.any():
                 other = int(owners[int(np.argmax(strange))])
@@ -257,7 +258,7 @@ class Fleet:
                     f"{entry_at('ids', strange, f'belongs to part {other}')}; expected ids of part {mine} of {n}, as "
                     "Fleet.part_of gives them"
                 )
-        return found
+        return checked
 
     @single_caller
     def forget(self, ids: Column) -> None:
@@ -265,12 +266,12 @@ class Fleet:
 
         An id that appears again starts a new stream with its own noise.
         """
-        found = self._checked(ids)
-        rows = self._places.find(found)
+        checked = self._checked(ids)
+        rows = self._index.find(checked)
         if (rows < 0).any():
             raise DataError(f"{entry_at('ids', rows < 0, 'no stream of this fleet')}; expected ids that have begun")
         self._lost = True
-        ids, stays = self._places.ids(), np.ones(len(self._places), np.bool_)
+        ids, stays = self._index.ids(), np.ones(len(self._index), np.bool_)
         stays[rows] = False
         self._keep(np.flatnonzero(stays))
         for row in np.flatnonzero(~stays).tolist():
@@ -282,45 +283,45 @@ class Fleet:
 
     @property
     def _of_texts(self) -> bool | None:
-        if len(self._places):
-            return self._places.of_texts
-        return next((isinstance(each, str) for each in self._epochs), None)
+        if len(self._index):
+            return self._index.of_texts
+        return next((isinstance(name, str) for name in self._epochs), None)
 
-    def _rows_of(self, found: Indices | list[str]) -> Indices:
-        rows = self._places.find(found)
+    def _rows_of(self, ids: Indices | list[str]) -> Indices:
+        rows = self._index.find(ids)
         new = rows < 0
         if not new.any():
             return rows
-        size = len(self._places)
-        if isinstance(found, list):
-            self._begin_texts(list(dict.fromkeys(compress(found, new.tolist()))))
-            return self._places.find(found)
-        distinct, first, inverse = _distinct(found[new])
+        size = len(self._index)
+        if isinstance(ids, list):
+            self._begin_texts(list(dict.fromkeys(compress(ids, new.tolist()))))
+            return self._index.find(ids)
+        distinct, first, inverse = _distinct(ids[new])
         again = np.isin(distinct, list(self._epochs)) if self._epochs else np.zeros(distinct.size, np.bool_)
         # Ids in their first epoch get their keys in one call of the cipher, and their rows first.
-        place, begun = np.empty(distinct.size, np.int64), size
+        new_rows, begun = np.empty(distinct.size, np.int64), size
         for group in (~again, again):
             firsts = np.zeros(inverse.size, np.bool_)
             firsts[first[group]] = True
-            place[group] = begun + (np.cumsum(firsts) - 1)[first[group]]
+            new_rows[group] = begun + (np.cumsum(firsts) - 1)[first[group]]
             begun += int(np.count_nonzero(group))
-            fresh = found[new][firsts]
+            fresh = ids[new][firsts]
             if fresh.size:
                 self._rows.begin(fresh if group is not again else self._keys_of(fresh))
-        self._places.merge(distinct, place)
-        rows[new] = place[inverse]
+        self._index.merge(distinct, new_rows)
+        rows[new] = new_rows[inverse]
         return rows
 
     def _begin_texts(self, fresh: list[str]) -> None:
-        again = [each for each in fresh if each in self._epochs] if self._epochs else []
-        first = [each for each in fresh if each not in self._epochs] if again else fresh
+        again = [text for text in fresh if text in self._epochs] if self._epochs else []
+        first = [text for text in fresh if text not in self._epochs] if again else fresh
         for texts, begin in ((first, self._secrets_of), (again, self._keys_of)):
             if texts:
                 self._rows.begin(begin(texts))
-                self._places.add(texts)
+                self._index.add(texts)
 
     def _secrets_of(self, texts: list[str]) -> Words | list[Key]:
-        """Of texts in their first epoch, from compiled code where it can be."""
+        """Secrets of texts in their first epoch, by compiled code if the machine has it."""
         if not (HAS_AES and isinstance(self._rows, AdaptiveRows)) or self._key.given is not None:
             return self._keys_of(texts)
         secrets = chain_keys.named_secrets(self._secret, texts)
@@ -330,81 +331,81 @@ class Fleet:
 
     def _keys_of(self, ids: Indices | list[str]) -> list[Key]:
         names: list[Id] = [*ids] if isinstance(ids, list) else ids.tolist()
-        secrets = [self._secret.of_stream(each) for each in names]
+        secrets = [self._secret.of_stream(name) for name in names]
         if isinstance(self._machine, Schedule):
             keys = self._machine.composition.noise_keys(secrets)
         else:
             keys = [self._machine.bind(secret) for secret in secrets]
         if not self._epochs:
             return keys
-        epochs = [self._epochs.get(each, 0) for each in names]
+        epochs = [self._epochs.get(name, 0) for name in names]
         return [key.within("life", epoch) if epoch else key for key, epoch in zip(keys, epochs, strict=True)]
 
     def _keep(self, rows: Indices) -> None:
-        self._places = Places(_at(self._places.ids(), rows))
+        self._index = RowIndex(_at(self._index.ids(), rows))
         self._rows.keep(rows)
 
-    # Parts of a fleet.
+    # Shards of a fleet.
 
     @staticmethod
     def part_of(ids: Column, n: int) -> Indices:
-        """Shard, of `n`, of each id, on every machine: int64[m]; see :meth:`split`."""
-        return parts_of(as_ids(ids), validation.integer("n", n, 1, 2**20))
+        """Shard of each id among `n`, the same on every machine: int64[m]; see :meth:`split`."""
+        return shards_of(as_ids(ids), validation.integer("n", n, 1, 2**20))
 
     @single_caller
     def split(self, n: int) -> list[Fleet]:
         """Split the fleet into `n` shards that publish side by side; this object refuses further calls."""
         self._check()
-        if self._part is not None:
+        if self._shard is not None:
             raise StateError("split() of a part: expected a whole fleet; merge its parts first")
         n = validation.integer("n", n, 1, 2**20)
-        ids, parts = self._places.ids(), [self._empty((number, n)) for number in range(n)]
-        owners = parts_of(ids, n)
+        ids, shards = self._index.ids(), [self._empty((number, n)) for number in range(n)]
+        owners = shards_of(ids, n)
         order = np.argsort(owners, kind="stable")
         borders = np.searchsorted(owners[order], np.arange(1, n))
-        for part, rows in zip(parts, np.split(order, borders), strict=True):
-            part._places, part._rows = Places(_at(ids, rows)), self._rows.taken(rows, part._key)
-        for each, epochs in self._epochs.items():
-            parts[int(parts_of(as_ids([each]), n)[0])]._epochs[each] = epochs
-        self._lost, self._places = True, Places()
+        for shard, rows in zip(shards, np.split(order, borders), strict=True):
+            shard._index, shard._rows = RowIndex(_at(ids, rows)), self._rows.taken(rows, shard._key)
+        for name, epochs in self._epochs.items():
+            shards[int(shards_of(as_ids([name]), n)[0])]._epochs[name] = epochs
+        self._lost, self._index = True, RowIndex()
         self._rows.keep(NO_ROWS)
-        return list(parts)
+        return list(shards)
 
     @classmethod
     def merge(cls, parts: Sequence[Fleet]) -> Fleet:
-        """Fleet of all shards of one :meth:`split`; they refuse further calls."""
-        if not isinstance(parts, (list, tuple)) or not all(isinstance(part, Fleet) for part in parts):
+        """Merge all shards of one :meth:`split` into a fleet; they refuse further calls."""
+        if not isinstance(parts, (list, tuple)) or not all(isinstance(shard, Fleet) for shard in parts):
             raise ParameterError(f"parts = {validation.shown(parts)}: expected a list of fleets")
-        for part in parts:
-            part._check()
-        numbers = sorted(each._part for each in parts if each._part is not None)
+        for shard in parts:
+            shard._check()
+        numbers = sorted(shard._shard for shard in parts if shard._shard is not None)
         if not parts or numbers != [(k, len(parts)) for k in range(len(parts))]:
             raise ParameterError(f"parts are {numbers}: expected all parts of one fleet, each once")
         if not all(parts[0]._same_fleet(other) for other in parts):
             raise ParameterError("parts: expected parts of one fleet, with one mechanism and one secret")
-        if len({each._of_texts for each in parts} - {None}) > 1:
+        if len({shard._of_texts for shard in parts} - {None}) > 1:
             raise ParameterError(
                 "parts: expected ids of one kind; some have whole numbers as ids, and some texts, which one fleet "
                 "cannot hold"
             )
         given_up: list[Fleet] = []
         try:
-            for part in parts:
-                part._give_up()
-                given_up.append(part)
-            whole: Fleet = parts[0]._empty()
-            for part in parts:
-                whole._places.add(part._places.ids())
-                whole._epochs |= part._epochs
-            whole._rows.join([part._rows for part in parts])
+            for shard in parts:
+                shard._give_up()
+                given_up.append(shard)
+            merged: Fleet = parts[0]._empty()
+            for shard in parts:
+                merged._index.add(shard._index.ids())
+                merged._epochs |= shard._epochs
+            merged._rows.join([shard._rows for shard in parts])
         except BaseException:
-            for part in given_up:
-                part._lost = False
+            for shard in given_up:
+                shard._lost = False
             raise
-        for part in parts:
-            part._places = Places()
-            part._rows.keep(NO_ROWS)
-        return whole
+        for shard in parts:
+            shard._index = RowIndex()
+            shard._rows.keep(NO_ROWS)
+        return merged
 
     @single_caller
     def _give_up(self) -> None:
@@ -428,11 +429,11 @@ class Fleet:
         self._check()
         content, data = self._pack()
         seal = Seal(key)
-        header, whole = seal.pack(encode(content))
-        frames = [whole]
+        header, first_frame = seal.pack(encode(content))
+        frames = [first_frame]
         for number, begin in enumerate(range(0, len(data), FRAME_BYTES), start=1):
-            part = data[begin : begin + FRAME_BYTES]
-            frames.append(seal.frame(header, number, part, MIN_BYTES, compress=False))
+            chunk = data[begin : begin + FRAME_BYTES]
+            frames.append(seal.frame(header, number, chunk, MIN_BYTES, compress=False))
         return b"".join(frames)
 
     @classmethod
@@ -445,7 +446,7 @@ class Fleet:
         machine: type[Machine[Any]] | None = None,
         threads: int = 1,
     ) -> Fleet:
-        """Fleet of :meth:`to_bytes`, under the same `key`; `machine`: class of a mechanism of your own.
+        """Restore a fleet from :meth:`to_bytes`, with the same `key`; `machine` is the class of your own mechanism.
 
         Raises
         ------
@@ -477,18 +478,18 @@ class Fleet:
 
     def _pack(self) -> Packed:
         described, arrays = self._rows.pack()
-        ids = self._places.ids()
+        ids = self._index.ids()
         content = self._described | {
-            "part": self._part,
+            "part": self._shard,
             "epochs": list(self._epochs.items()),
-            "size": len(self._places),
+            "size": len(self._index),
             "ids": ids if isinstance(ids, list) else None,
             "rows": described,
         }
         columns = arrays if isinstance(ids, list) else [ids, *arrays]
         # The types are little-endian on every machine that fastdp runs on, and named here for others.
-        little = [each.astype(each.dtype.newbyteorder("<"), copy=False) for each in columns]
-        return content, b"".join(np.ascontiguousarray(each).data.cast("B") for each in little if each.size)
+        little = [column.astype(column.dtype.newbyteorder("<"), copy=False) for column in columns]
+        return content, b"".join(np.ascontiguousarray(column).data.cast("B") for column in little if column.size)
 
     @classmethod
     def _opened(
@@ -510,7 +511,7 @@ class Fleet:
     @classmethod
     def _read(cls, packed: Packed, machine: type[Machine[Any]] | None = None, like: Fleet | None = None) -> Fleet:
         content, data = packed
-        if like is not None and all(content[name] == each for name, each in like._described.items()):
+        if like is not None and all(content[name] == value for name, value in like._described.items()):
             return like._empty()._filled(content, data)
         if content["fleet"] != VERSION:
             raise StateError(f"the state has fleet format {validation.shown(content['fleet'])}: expected {VERSION}")
@@ -524,10 +525,10 @@ class Fleet:
         check_rule(kind, content["rule"])
         secret = bytes.fromhex(content["secret"])
         key = Key(secret, simulated=content["simulated"], binding=Binding(content["binding"]))
-        found = cls._of(kind.from_description(content["composition"]), key)
+        fleet = cls._of(kind.from_description(content["composition"]), key)
         if like is not None:
-            refuse_other(found._machine.describe(), like._machine.describe())
-        return found._filled(content, data)
+            refuse_other(fleet._machine.describe(), like._machine.describe())
+        return fleet._filled(content, data)
 
     def _filled(self, content: Json, data: bytes) -> Fleet:
         at = 0
@@ -540,13 +541,13 @@ class Fleet:
 
         size = int(content["size"])
         ids = as_ids(take(np.int64, (size,)) if content["ids"] is None else content["ids"], size)
-        self._places.add(ids)
-        self._epochs = {each: int(count) for each, count in content["epochs"]}
+        self._index.add(ids)
+        self._epochs = {name: int(count) for name, count in content["epochs"]}
         if any(count < 1 for count in self._epochs.values()):
             raise ValueError("an id that was forgotten less than once")
         if content["part"] is not None:
-            mine, n = self._part = int(content["part"][0]), int(content["part"][1])
-            if not 0 <= mine < n or (parts_of(ids, n) != mine).any():
+            mine, n = self._shard = int(content["part"][0]), int(content["part"][1])
+            if not 0 <= mine < n or (shards_of(ids, n) != mine).any():
                 raise ValueError("ids of another part")
         self._rows.unpack(size, partial(self._keys_of, ids), content["rows"], take)
         if at != len(data):
@@ -557,8 +558,8 @@ class Fleet:
 def _flat(description: object, name: str = "") -> Json:
     if not isinstance(description, dict):
         return {name: description}
-    parts = (_flat(each, f"{name}.{inner}".lstrip(".")) for inner, each in description.items())
-    return {path: value for part in parts for path, value in part.items()}
+    nested = (_flat(value, f"{name}.{inner}".lstrip(".")) for inner, value in description.items())
+    return {path: value for fields in nested for path, value in fields.items()}
 
 
 def refuse_other(stored: Json, asked: Json) -> None:

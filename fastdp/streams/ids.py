@@ -24,23 +24,23 @@ _MIX = np.uint64(0x9E3779B97F4A7C15)
 
 
 def as_ids(ids: Any, rows: int | None = None) -> Indices | list[str]:
-    """int64[m] from 0 to 2^32 - 2, or texts; DataError for other ids or another number."""
+    """Check ids: int64[m] from 0 to 2^32 - 2, or texts; DataError for other ids, or not as many as `rows`."""
     listed = isinstance(ids, Sequence) and not isinstance(ids, str)
     if listed and set(map(type, ids)) <= {str}:
-        found: Indices | list[str] = list(ids)
+        checked: Indices | list[str] = list(ids)
     else:
         # NumPy would make texts of the numbers beside a text, and drop a text's last zero characters.
-        texts = listed and any(isinstance(each, str) for each in ids)
+        texts = listed and any(isinstance(entry, str) for entry in ids)
         array = np.fromiter(ids, object, len(ids)) if texts else as_array(ids)
         if array is None or array.ndim != 1:
             raise DataError(f"ids is a {type(ids).__name__}: expected one row of whole numbers, or of texts")
         if array.dtype.kind in "OUT" and array.size:
-            wrong = [i for i, each in enumerate(array.tolist()) if not isinstance(each, str)]
+            wrong = [i for i, entry in enumerate(array.tolist()) if not isinstance(entry, str)]
             if wrong:
                 raise DataError(f"ids[{wrong[0]}] is no text: expected whole numbers alone, or texts alone")
-            found = [str(each) for each in array.tolist()]
+            checked = [str(entry) for entry in array.tolist()]
         elif not array.size:
-            found = np.empty(0, np.int64)
+            checked = np.empty(0, np.int64)
         elif array.dtype.kind in "iu":
             outside = (array < 0) | (array >= MAX_STREAMS)
             if outside.any():
@@ -48,28 +48,28 @@ def as_ids(ids: Any, rows: int | None = None) -> Indices | list[str]:
                     f"ids[{int(np.argmax(outside))}]: expected whole numbers of at least 0 and below {MAX_STREAMS} "
                     "(larger numbers as texts)"
                 )
-            found = array.astype(np.int64)
+            checked = array.astype(np.int64)
         else:
             raise DataError(f"ids holds {kind_of(array.dtype)}: expected whole numbers, or texts")
-    if rows is not None and len(found) != rows:
-        raise DataError(f"ids has {len(found)} entries: expected {rows}, one for each")
-    if isinstance(found, list) and not validation.encodes("".join(found)):
-        first = next(i for i, each in enumerate(found) if not validation.encodes(each))
+    if rows is not None and len(checked) != rows:
+        raise DataError(f"ids has {len(checked)} entries: expected {rows}, one for each")
+    if isinstance(checked, list) and not validation.encodes("".join(checked)):
+        first = next(i for i, entry in enumerate(checked) if not validation.encodes(entry))
         raise DataError(f"ids[{first}]: expected a text that UTF-8 can encode")
-    return found
+    return checked
 
 
-def parts_of(ids: Indices | list[str], n: int) -> Indices:
-    """Shard, of `n`, of each id, on every machine."""
+def shards_of(ids: Indices | list[str], n: int) -> Indices:
+    """Shard of each id among `n`, the same on every machine."""
     if isinstance(ids, list):
-        digests = b"".join(hashlib.blake2b(each.encode(), digest_size=8).digest() for each in ids)
+        digests = b"".join(hashlib.blake2b(text.encode(), digest_size=8).digest() for text in ids)
         mixed = np.frombuffer(digests, ">u8").astype(np.uint64)
     else:
         mixed = ids.astype(np.uint64) * _MIX
     return ((mixed >> np.uint64(32)) % np.uint64(n)).astype(np.int64)
 
 
-class Places:
+class RowIndex:
     """Map from ids to rows: a sorted array, or a dictionary."""
 
     def __init__(self, ids: Iterable[Id] | Indices = ()) -> None:
@@ -94,9 +94,9 @@ class Places:
             return self._find(ids)
         # Sorted, so that searches read neighbouring memory.
         order = np.argsort(ids)
-        found: Indices = np.empty(ids.size, np.int64)
-        found[order] = self._find(ids[order])
-        return found
+        rows: Indices = np.empty(ids.size, np.int64)
+        rows[order] = self._find(ids[order])
+        return rows
 
     def _find(self, ids: Indices) -> Indices:
         at = np.minimum(np.searchsorted(self._sorted, ids), self._sorted.size - 1)
@@ -131,15 +131,15 @@ class Places:
 
 
 def distinct_ids(ids: Any, n: int) -> Indices | tuple[str, ...]:
-    """Ids of `n` streams, by default 0 .. n - 1; ParameterError for one that comes twice."""
+    """Check the ids of `n` streams, by default 0 .. n - 1; ParameterError for one that occurs twice."""
     if ids is None:
         return np.arange(n)
-    found = as_ids(ids, n)
-    names = found if isinstance(found, list) else found.tolist()
+    checked = as_ids(ids, n)
+    names = checked if isinstance(checked, list) else checked.tolist()
     if len(set(names)) < n:
         twice = next(name for name, times in Counter(names).items() if times > 1)
         raise ParameterError(
             f"ids has {validation.shown(twice)} more than once: expected distinct ids (equal noise reveals "
             "differences)"
         )
-    return tuple(found) if isinstance(found, list) else found
+    return tuple(checked) if isinstance(checked, list) else checked

@@ -125,7 +125,7 @@ def _tops(
 
 
 def as_smoother(smoother: SmootherName | Smoother) -> Smoother:
-    """`smoother`, or the one with this name."""
+    """Return `smoother`, or make the one with this name."""
     if isinstance(smoother, str):
         return SMOOTHERS[validation.choice("smoother", smoother, tuple(SMOOTHERS))]()
     return smoother
@@ -244,7 +244,7 @@ def paced(
     every: str | float | timedelta | None,
     **fields: Any,
 ) -> StreamParameters:
-    """Composition of a method's arguments; `fields` are the others of StreamParameters."""
+    """Compose a method's arguments; `fields` are the other fields of StreamParameters."""
     seconds = None if every is None else _seconds(every)
     length = None if seconds is None else max(1, int(min(PLANNED / seconds, 2.0**50)))
     if expected_length is not None:

@@ -88,7 +88,7 @@ class RunningSum(NamedTuple):
         return cls(key, number, length, levels, theta_steps, distribution, 0, base, np.zeros(levels + 1, np.int64))
 
     def advance(self, steps: Integers) -> tuple[RunningSum, Integers]:
-        """The counter after `steps`, and the noisy sum after each, int64 (modulo 2^64)."""
+        """Count `steps`; return the counter after them and the noisy sum after each, int64 (modulo 2^64)."""
         key, number, length, levels, theta_steps, distribution, seen, before, above = self
         after, above, out = seen + steps.size, above.copy(), np.empty(steps.size, np.int64)
         noise, offsets = sampler.draw_counter_noise(distribution, key, number, seen, after, levels)
@@ -108,11 +108,11 @@ def averages(
     if window is None:
         return out, recent
     known = np.concatenate([recent, sums])
-    whole = min(sums.size, max(0, known.size - window))
-    if whole:
+    full = min(sums.size, max(0, known.size - window))
+    if full:
         # Exact differences of integers, so noise that both sums share cancels completely.
-        rise = known[known.size - whole :] - known[known.size - whole - window : known.size - window]
-        out[sums.size - whole :] = np.multiply(rise, resolution, dtype=np.float64) / window
+        rise = known[known.size - full :] - known[known.size - full - window : known.size - window]
+        out[sums.size - full :] = np.multiply(rise, resolution, dtype=np.float64) / window
     return out, known[max(0, known.size - window) :].copy()
 
 
@@ -140,7 +140,7 @@ class PAKState(NamedTuple):
 
 @record
 class PAKParameters(Machine[PAKState], Keyed):
-    """Mechanism 1 of the paper, by its parameters."""
+    """Mechanism 1 of the paper: its parameters, and its transition function."""
 
     SPLITS: ClassVar[bool] = True
     PARTS: ClassVar[codec.Parts] = PARTS
@@ -161,8 +161,8 @@ class PAKParameters(Machine[PAKState], Keyed):
     resolution: float | None = parameter(Real(above=0.0), default=None)
 
     def _check(self) -> None:
-        given = self.threshold
-        put(self, threshold=usual_threshold(self.delta, self.clip) if given is None else as_rule("threshold", given))
+        rule = self.threshold
+        put(self, threshold=usual_threshold(self.delta, self.clip) if rule is None else as_rule("threshold", rule))
         self._check_threshold(self.clip)
         rule = self.chosen_by
         holdout = self.holdout if rule.uses_holdout else 0
@@ -201,7 +201,7 @@ class PAKParameters(Machine[PAKState], Keyed):
 
     @cached_property
     def epsilon_lag(self) -> float:
-        """epsilon_2: epsilon_1 + epsilon_2 is at most epsilon, exactly."""
+        """epsilon_2, such that epsilon_1 + epsilon_2 is at most epsilon, exactly."""
         return remainder(self.epsilon, self.epsilon_threshold)
 
     @cached_property
@@ -213,8 +213,8 @@ class PAKParameters(Machine[PAKState], Keyed):
             grid = make_grid(top, self.resolution, least, self.length, levels, 2)
         except ParameterError as error:
             reach = "" if self.clip else f"clip = False: r tau may reach {top:.3g}, and then "
-            part = f"; {least!r} is epsilon_2, the rest of epsilon = {self.epsilon!r}" if self.holdout else ""
-            raise ParameterError(f"{reach}{error}{part if repr(least) in str(error) else ''}") from None
+            budget = f"; {least!r} is epsilon_2, the rest of epsilon = {self.epsilon!r}" if self.holdout else ""
+            raise ParameterError(f"{reach}{error}{budget if repr(least) in str(error) else ''}") from None
         if grid.resolution > self.bound:
             raise ParameterError(
                 f"clip = False: r tau may reach {top:.3g}, whose grid has a resolution of {grid.resolution:g}; "
@@ -243,7 +243,7 @@ class PAKParameters(Machine[PAKState], Keyed):
 
     def guarantee(self, *, simulated: bool) -> Guarantee:
         levels = (self.length - self.holdout).bit_length()
-        whole = Guarantee(
+        stream = Guarantee(
             epsilon=self.epsilon,
             arithmetic="exact",
             derivation=(f"binary tree over the other values: each enters at most {levels} nodes, epsilon in all",),
@@ -255,8 +255,8 @@ class PAKParameters(Machine[PAKState], Keyed):
                 arithmetic="exact",
                 derivation=(self._lag_step,),
             )
-            whole = parallel(sequential(chosen.of("threshold"), total), whole)
-        return replace(whole, simulated=simulated or whole.simulated)
+            stream = parallel(sequential(chosen.of("threshold"), total), stream)
+        return replace(stream, simulated=simulated or stream.simulated)
 
     @property
     def _lag_step(self) -> str:
@@ -322,8 +322,8 @@ class PAKParameters(Machine[PAKState], Keyed):
         chooser = self.chosen_by.start(self.task)
         chooser.observe(as_floats(lag))
         # By the values that are summed, too: a threshold's summary of them may be coarser, or without their order.
-        own = held_out(key, as_floats(lag))
-        tau = chooser.choose(own)
+        choice_key = held_out(key, as_floats(lag))
+        tau = chooser.choose(choice_key)
         wide = tau if isinstance(self.threshold, Fixed) else tau * self.tail_factor
         # Not min(): NaN counts as the highest threshold too.
         theta_steps = self.grid.snap(wide if wide <= self.grid.bound else self.grid.bound)
@@ -331,7 +331,7 @@ class PAKParameters(Machine[PAKState], Keyed):
         base = 0
         if self.holdout:
             steps, rest = self._steps(as_floats(lag), theta_steps, "values"), self.epsilon_lag
-            lag_key = theta_key(own, theta_steps).within("lag")
+            lag_key = theta_key(choice_key, theta_steps).within("lag")
             if self.lag_sums:
                 _, out = RunningSum.start(lag_key, 1, self.holdout, theta_steps, rest, 0).advance(steps)
             else:
@@ -341,8 +341,8 @@ class PAKParameters(Machine[PAKState], Keyed):
         return self._tree(theta_steps, base, key), out
 
     def _tree(self, theta_steps: int, base: int, key: Key) -> RunningSum:
-        own = theta_key(key, theta_steps)
-        return RunningSum.start(own, 0, self.length - self.holdout, theta_steps, self.epsilon, base)
+        tree_key = theta_key(key, theta_steps)
+        return RunningSum.start(tree_key, 0, self.length - self.holdout, theta_steps, self.epsilon, base)
 
     def _steps(self, values: Floats, theta_steps: int, name: str) -> Integers:
         steps: Integers = np.empty(values.size, np.int64)
@@ -406,7 +406,7 @@ class PAK(Publisher[PAKState]):
     holdout : int
         m, the time lag: the first values choose the threshold tau; their sum is published at once.
     share : float
-        epsilon_1 / epsilon, the threshold's share of the hold-out's budget.
+        epsilon_1 / epsilon, the threshold's fraction of the hold-out's budget.
     tail_factor : float
         r >= 1: values are clipped to r tau, for light tails (Prop. 1).
     threshold : Threshold or float, optional

@@ -62,9 +62,9 @@ PARTS = codec.NamedParts((thresholds, perturbers, smoothers, renewals), Total)
 
 @record
 class StreamParameters:
-    """Threshold, perturber and smoother with their parameters, as of StreamPublisher.
+    """Threshold, perturber and smoother with their parameters, as StreamPublisher takes them.
 
-    ``budget``, with Gaussian noise: x with rho = x^2 / 2, left by the threshold of a finished array.
+    ``budget``, with Gaussian noise, is x with rho = x^2 / 2, left by the threshold of a finished array.
     """
 
     threshold: Threshold = parameter(Checked(as_rule))
@@ -88,8 +88,8 @@ class StreamParameters:
         self._check_size()
         self._check_delta()
         least, usual = (1, DEFAULT_HOLDOUT) if self.threshold.uses_holdout else (0, 0)
-        given: object = self.holdout
-        holdout = validation.integer("holdout", usual if given is None else given, least, 2**50)
+        wanted: object = self.holdout
+        holdout = validation.integer("holdout", usual if wanted is None else wanted, least, 2**50)
         put(self, holdout=holdout)
         if self.smoother is None and self.plan.block > 1:
             raise ParameterError(
@@ -211,12 +211,12 @@ class StreamParameters:
 
     @cached_property
     def unit_epsilon(self) -> float:
-        share = fraction_of(self.loss, self.contributions)
-        if share <= 0.0:
+        epsilon = fraction_of(self.loss, self.contributions)
+        if epsilon <= 0.0:
             raise ParameterError(
                 f"contributions = {self.contributions}: expected a share of epsilon above 0 for each"
             )
-        return share
+        return epsilon
 
     @cached_property
     def publish_epsilon(self) -> float:
@@ -240,7 +240,7 @@ class StreamParameters:
 
     @property
     def group_square(self) -> int | Fraction:
-        """Squared L2 sensitivity of all contributions, in squares of one's: (j / w)^2 + l / w <= 1 for j + l = w."""
+        """Squared L2 sensitivity of w contributions in that of one: (j / w)^2 + l / w <= 1 for j + l = w."""
         w = self.contributions
         return self.perturber.group_square(self.plan, w) if isinstance(self.perturber, GroupPerturber) else w * w
 
@@ -280,11 +280,11 @@ class StreamParameters:
         )
 
     @cached_property
-    def noise_and_share(self) -> SumNoise | None:
+    def noise_and_fraction_above(self) -> SumNoise | None:
         if self.noise is None or self.bound is None:
             return self.noise
-        share = self.threshold.share_above(self.task) if isinstance(self.threshold, ScaleFree) else 0.0
-        return replace(self.noise, above=share, bound=self.grid.bound)
+        fraction = self.threshold.fraction_above(self.task) if isinstance(self.threshold, ScaleFree) else 0.0
+        return replace(self.noise, above=fraction, bound=self.grid.bound)
 
     @cached_property
     def task(self) -> ThresholdTask:
@@ -371,12 +371,12 @@ def noise_key(composition: object, secret: Key) -> Key:
 
 def encoded(composition: object, secret: Key) -> bytes:
     """:meth:`fastdp.noise.key.Key.composition`, cached."""
-    own = vars(composition)
-    encoding: bytes | None = own.get("encoding")
+    cache = vars(composition)
+    encoding: bytes | None = cache.get("encoding")
     if encoding is None:
         encoding = secret.composition(composition)
-        if "encoding" in own:
-            own["encoding"] = encoding
+        if "encoding" in cache:
+            cache["encoding"] = encoding
     return encoding
 
 
@@ -391,17 +391,17 @@ def of_stream(composition: StreamParameters, *, grouped: bool = True) -> Guarant
         known = composition.threshold.theta if isinstance(composition.threshold, Fixed) else math.inf
         grouped = grouped and composition.grid.snap(known) >= FINE
         plan = plan if grouped else replace(plan, group=0)
-    whole = composition.perturber.guarantee(plan, composition.publish_epsilon).of("perturber")
+    guarantee = composition.perturber.guarantee(plan, composition.publish_epsilon).of("perturber")
     if composition.rises:
-        whole = replace(whole, derivation=(*whole.derivation, RISES))
+        guarantee = replace(guarantee, derivation=(*guarantee.derivation, RISES))
     if composition.renewal is not None:
         renewed = composition.threshold.guarantee(composition.renewal_task)
         if renewed is not None:
             renewed = renewed.of("renewed threshold, each from values of its own")
-            whole = sequential(renewed, whole) if composition.renewal.share else parallel(renewed, whole)
+            guarantee = sequential(renewed, guarantee) if composition.renewal.share else parallel(renewed, guarantee)
     if chosen is not None:
-        whole = parallel(chosen.of("threshold"), whole)
-    stated = in_units(composition, whole)
+        guarantee = parallel(chosen.of("threshold"), guarantee)
+    stated = in_units(composition, guarantee)
     if composition.gaussian:
         stated = approximated(
             stated, composition.epsilon, composition.delta, composition.threshold, composition.distance
@@ -410,11 +410,11 @@ def of_stream(composition: StreamParameters, *, grouped: bool = True) -> Guarant
     if composition.noise is not None:
         bounded = RISING_INTERVALS if composition.rises else INTERVALS
         derivation = (*derivation, bounded if composition.sensitivity is None else EVENT_INTERVALS)
-    return replace(stated, simulated=whole.simulated, derivation=derivation)
+    return replace(stated, simulated=guarantee.simulated, derivation=derivation)
 
 
 def in_units(composition: StreamParameters, member: Guarantee, meets: str = "") -> Guarantee:
-    """`member`, for one value, restated for events or contributions; `meets`: other parts that a value enters."""
+    """Restate `member`, for one value, for events or contributions; `meets` names other steps that a value enters."""
     w, unit, adjacency = composition.contributions, member.unit, member.adjacency
     if composition.sensitivity is not None:
         moves = f"moves one value by at most {composition.sensitivity:g}"
@@ -459,7 +459,7 @@ def _gaussian_group(composition: StreamParameters, member: Guarantee, unit: str,
 def approximated(
     stated: Guarantee, epsilon: float, delta: float, threshold: Threshold, distance: float | None = None
 ) -> Guarantee:
-    """`stated` as (`epsilon`, `delta`); ParameterError for thresholds without pure epsilon."""
+    """Restate a guarantee as (`epsilon`, `delta`); ParameterError for thresholds without pure epsilon."""
     try:
         return stated.approximate(epsilon, delta, distance)
     except ValueError:
@@ -481,7 +481,7 @@ def composed(*, threshold: object, perturber: object, **fields: Any) -> StreamPa
 
 
 def default_threshold(perturber: object, sensitivity: float | None = None, *, finished: bool = False) -> Threshold:
-    """Default threshold for a perturber; `finished`: of a full array."""
+    """Default threshold for a perturber; `finished` is true for a full array."""
     if sensitivity is not None:
         return Fixed(validation.positive("sensitivity", sensitivity))
     if finished:

@@ -1,7 +1,9 @@
-"""From clipped to published values: blocks of fixed length, and blocks whose length follows released sums.
+"""Publishing under a known threshold (ToPS, CCS 2021, Algorithm 1, lines 11 to 28): clip, sum, add noise, predict.
 
-Pure functions from (progress, values) to (progress, published values); kernels do the arithmetic.  ToPS Algorithm 1,
-lines 11 to 28; ``docs/streams.md``.
+:class:`FixedBlocks` sums blocks of one length (ToPS and every composition without Blocks); :class:`AdaptiveBlocks`
+lets released sums choose the next block's length (:class:`fastdp.Adaptive`; ``docs/streams.md``).  Both are pure
+functions from (progress, values) to (progress, published values), and kernels do the arithmetic.  Their caller is
+``stream_machine.Schedule``, which chooses thresholds; ``rows`` has one kernel for all streams of a fleet.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ NO_RECORDS: Records = np.empty(0, [])
 
 
 class Progress(NamedTuple):
-    """State between two chunks, except the hold-out's summary and the noise (a function of the key)."""
+    """State between two chunks; the hold-out's summary and the noise (a function of the key) are kept elsewhere."""
 
     #: Values consumed.
     n_seen: int = 0
@@ -70,7 +72,7 @@ class Progress(NamedTuple):
 
 
 class Step(NamedTuple):
-    """Progress after some values, and their output."""
+    """Progress after some values, and how to write their output."""
 
     #: `following`, `size`: Progress after the values, and their number.
     following: Progress
@@ -80,7 +82,7 @@ class Step(NamedTuple):
     #: `published`, `write`: Published values, if computed; otherwise a call that writes them into an array.
     published: Floats | None = None
     write: Callable[[Floats], object] | None = None
-    #: `blocks`, `before`: Of blocks that follow released sums: closed ones and the open one, and the memory before.
+    #: `blocks`, `before`: AdaptiveBlocks alone: closed blocks and the open one, and the memory before.
     blocks: Records = NO_RECORDS
     before: Records = NO_RECORDS
 
@@ -96,11 +98,11 @@ Published = tuple[Progress | None, TreeNoise | None]
 
 
 def next_chain(perturber: Perturber, key: Key, theta_steps: int, epsilon: float, before: Chain) -> Chain:
-    """Chain key before the first sum under this threshold, derived from `before`; empty for trees."""
+    """Derive the chain key for the first sum under this threshold from `before`; empty for trees."""
     if bound_distribution(perturber, theta_steps, epsilon) is None:
         return NO_CHAIN
-    own = key.within("behind", before.tobytes()) if before.size else key
-    return chain_keys.start_chain(theta_key(own, theta_steps))
+    chain_key = key.within("behind", before.tobytes()) if before.size else key
+    return chain_keys.start_chain(theta_key(chain_key, theta_steps))
 
 
 # Blocks of fixed length.
@@ -115,9 +117,9 @@ def nodes_scratch(plan: HierarchyShape) -> Integers:
 
 @dataclass(frozen=True)
 class FixedBlocks:
-    """Turns clipped values into noisy block sums, and these into published values, in buffers of its own."""
+    """Turns clipped values into noisy sums of blocks of one length, and these into published values."""
 
-    #: `plan`, `grid`, `perturber`, `smoother`, `key`: As of the publisher.
+    #: `plan`, `grid`, `perturber`, `smoother`, `key`: the publisher's.
     plan: HierarchyShape
     grid: Grid
     perturber: Perturber
@@ -137,7 +139,7 @@ class FixedBlocks:
         return PrefixNoise(self.key)
 
     def open(self, progress: Progress, theta: float) -> Progress:
-        """Progress at the start of publishing with `theta`; predicts theta / 2 or, after a renewal, the last one."""
+        """Start publishing with `theta`; the first prediction is theta / 2 or, after a renewal, the last one."""
         steps = self.grid.snap(theta)
         top = steps * self.grid.resolution
         first = min(progress.prediction, top) if progress.cycle else top / 2.0
@@ -150,20 +152,20 @@ class FixedBlocks:
         return renewed._replace(theta_steps=steps, prediction=first, smoother=state, chain=chain)
 
     @cached_property
-    def every(self) -> bool:
+    def every_value(self) -> bool:
         return self.smoother is None or self.plan.block == 1
 
     @cached_property
-    def repeats(self) -> bool:
+    def predicts_last_mean(self) -> bool:
         return repeats_means(self.smoother)
 
     def is_long_pass(self, theta_steps: int) -> bool:
-        return (self.every or self.plan.block % online_pass.LANES == 0) and self.in_one_pass(theta_steps)
+        return (self.every_value or self.plan.block % online_pass.LANES == 0) and self.in_one_pass(theta_steps)
 
     def in_one_pass(self, theta_steps: int) -> bool:
         """True if one pass can publish: noise independent of sums, predictions from the last mean."""
         ready = not self.sums_releases and self.distributions[theta_steps] is None
-        return ready and (self.every or self.repeats)
+        return ready and (self.every_value or self.predicts_last_mean)
 
     def publish(
         self,
@@ -173,7 +175,7 @@ class FixedBlocks:
         published: Floats,
         public: Floats,
     ) -> Published:
-        """Publish `values` in one pass, before the step is recorded; no progress if a tree ends within them."""
+        """Publish `values` in one pass, before the step is recorded; progress is None if a tree ends within them."""
         # By position: names, and _replace, cost more than the kernels of a short call.
         n_seen, cycle, held, released, theta, blocks, filled, total, prediction, memory, chain = progress
         size, (block, tree_blocks) = values.size, self.sizes
@@ -201,8 +203,8 @@ class FixedBlocks:
         begin, public = 0, self.public(progress.theta_steps)
         while begin < values.size:
             left = (tree_blocks - progress.blocks % tree_blocks) * block - progress.filled
-            part = slice(begin, begin + left)
-            following, noise = self.publish(progress, noise, values[part], published[part], public)
+            span = slice(begin, begin + left)
+            following, noise = self.publish(progress, noise, values[span], published[span], public)
             if following is None:
                 return None
             progress, begin = following, begin + left
@@ -217,10 +219,10 @@ class FixedBlocks:
         return np.array([1.0 / resolution, top, resolution, self.plan.block])
 
     def prepare(self, progress: Progress, noise: TreeNoise | None, values: Floats) -> Step | None:
-        """The step, array by array, without output; None if a value is not finite."""
+        """Prepare the step, array by array, without output; None if a value is not finite."""
         per_unit, top = 1.0 / self.grid.resolution, float(min(progress.theta_steps, self.grid.bound_steps))
         n_seen, size, block = progress.n_seen + values.size, values.size, self.plan.block
-        if self.every:
+        if self.every_value:
             steps: Integers = np.empty(size, np.int64)
             if online_pass.round_values(values, per_unit, top, steps):
                 return None
@@ -281,7 +283,7 @@ class FixedBlocks:
         return smoother.is_state(progress.smoother, progress.theta_steps * self.grid.resolution, progress.blocks)
 
     def released_nodes(self, theta_steps: int, values: Floats) -> ReleasedNodes:
-        """Noisy sums of all nodes over a fully published stream; leaves repeat the published values."""
+        """Release noisy sums of all nodes of a fully published stream; leaves equal the published values."""
         plan = self.plan
         trees = -(-values.size // plan.tree_blocks)
         top = float(min(theta_steps, self.grid.bound_steps))
@@ -326,11 +328,11 @@ class FixedBlocks:
         while begin < sums.size:
             noise, leaf = self._leaf(progress, noise, begin)
             count = min(sums.size - begin, self.plan.tree_blocks - leaf)
-            part, drawn = sums[begin : begin + count], noise[1][leaf : leaf + count]
+            tree_sums, drawn = sums[begin : begin + count], noise[1][leaf : leaf + count]
             if self.sums_releases:
                 # Sum of the released totals modulo 2^64: sums without noise would wrap elsewhere.
-                released += exact_sum(part + drawn)
-            online_pass.add_noise(part, drawn, self.grid.resolution, part.view(np.float64))
+                released += exact_sum(tree_sums + drawn)
+            online_pass.add_noise(tree_sums, drawn, self.grid.resolution, tree_sums.view(np.float64))
             begin += count
         return noise, released, chain, memory
 
@@ -358,7 +360,7 @@ FIRST_EVENTS = 1e6
 class AdaptiveBlocks:
     """Turns clipped values into noisy block sums, and these into predictions and lengths of later blocks."""
 
-    #: `plan`, `grid`, `perturber`, `epsilon`, `key`: As of :class:`FixedBlocks`.
+    #: `plan`, `grid`, `perturber`, `epsilon`, `key`: as for :class:`FixedBlocks`.
     plan: HierarchyShape
     grid: Grid
     perturber: Blocks
@@ -439,7 +441,7 @@ class AdaptiveBlocks:
         memory = self.remembered(progress.smoother.view(np.float64).copy())
         chain, closed, at = progress.chain.copy(), progress.blocks, 0
         plain = plain_of(memory)
-        parts: list[Records] = []
+        chunks: list[Records] = []
         bends = None if self.perturber.season is None else np.empty(values.size)
         done = False
         while not done:
@@ -451,19 +453,19 @@ class AdaptiveBlocks:
             if bound:
                 drawn: Integers = np.empty(min(values.size - at, leaves), np.int64)
                 # Without a distribution the pass leaves every draw to its caller.
-                bind = chain, NO_FLOATS if self.key.given is not None else self._laws(scale, group_scale)
+                noise_inputs = chain, NO_FLOATS if self.key.given is not None else self._constants(scale, group_scale)
             else:
                 batch, used = divmod(closed, leaves)
                 if noise is None or noise[0] != batch:
                     noise = batch, self.perturber.leaf_noise(self.plan, steps, self.epsilon, self.key, batch)
                 drawn = noise[1][used:]
-                bind = NO_CHAIN, NO_FLOATS
-            part = np.empty(drawn.size + 1, adaptive_pass.BLOCK)
+                noise_inputs = NO_CHAIN, NO_FLOATS
+            new_blocks = np.empty(drawn.size + 1, adaptive_pass.BLOCK)
             counters["blocks"], counters["given"] = closed, 0
             while True:
-                given = values[at:], public, shape, self.lengths, drawn, *bind, counters, plain, part
+                inputs = values[at:], public, shape, self.lengths, drawn, *noise_inputs, counters, plain, new_blocks
                 waves = (None, None) if bends is None else (memory, bends[at:])
-                consumed = adaptive_pass.sum_bound(*given, *waves)
+                consumed = adaptive_pass.sum_bound(*inputs, *waves)
                 if consumed < 0:
                     return None
                 at += consumed
@@ -477,10 +479,10 @@ class AdaptiveBlocks:
                 counters["given"] = closing + 1
             closed += closing
             if stopped == adaptive_pass.ENDED:
-                law, index = self.distributions[group_scale], adaptive_pass.OF_GROUP + closed - 1
-                assert law is not None  # noqa: S101 - groups have bound noise
-                released = (group_sum + chain_keys.resolve(law, self.key, chain, index, group_sum)) / theta_steps
-                part["group"][closing - 1] = released
+                of_group, index = self.distributions[group_scale], adaptive_pass.OF_GROUP + closed - 1
+                assert of_group is not None  # noqa: S101 - groups have bound noise
+                released = (group_sum + chain_keys.resolve(of_group, self.key, chain, index, group_sum)) / theta_steps
+                new_blocks["group"][closing - 1] = released
                 block_lengths.end_group(plain, released, shape)
                 counters["group_sum"] = 0
             done = at == values.size
@@ -491,7 +493,7 @@ class AdaptiveBlocks:
                     # No random word is used with two scales, also where another version lets theta rise elsewhere.
                     chain = next_chain(self.perturber, self.key, following_scale, self.epsilon, chain)
             # A block left open by a batch is the first one of the next.
-            parts.append(part[: closing + done])
+            chunks.append(new_blocks[: closing + done])
         if ENABLED and bound:
             chain_keys.record(self.key, progress.chain, chain, closed - progress.blocks)
         filled, open_sum, *_, group_sum = counters[0].tolist()
@@ -500,25 +502,25 @@ class AdaptiveBlocks:
             *(progress.n_seen + values.size, progress.cycle, progress.held, group_sum, theta_steps, closed),
             *(filled, open_sum, float(plain["prediction"][0]) * theta, memory, chain),
         )
-        blocks = parts[0] if len(parts) == 1 else np.concatenate(parts)
+        blocks = chunks[0] if len(chunks) == 1 else np.concatenate(chunks)
         emit = partial(self._emit, blocks, progress.filled, theta, bends)
         return Step(following, noise, values.size, write=emit, blocks=blocks, before=plain_of(progress.smoother))
 
     @staticmethod
     def _scales(steps: int, plain: Records) -> tuple[int, int]:
-        """Thetas under which blocks, and in a group its sum, have their noise; the second is 0 outside groups."""
+        """Noise scales, as thetas in grid steps, of a block and of the sum of its group (0 outside groups)."""
         if not plain["group"][0]:
             return steps, 0
-        # LOUDER and GROUP_SCALE, exactly; rounded up, so that no share of epsilon is passed.
+        # LOUDER and GROUP_SCALE, exactly; rounded up, so that no fraction of epsilon is passed.
         return -(-6 * steps // 5), 6 * steps
 
-    def _laws(self, scale: int, group_scale: int) -> Floats:
-        laws = self._joined.get((scale, group_scale))
-        if laws is None:
-            found = [self.distributions[each] for each in (scale, group_scale) if each]
-            constants = [law.constants for law in found if law is not None]
-            laws = self._joined[scale, group_scale] = np.concatenate([NO_FLOATS, *constants])
-        return laws
+    def _constants(self, scale: int, group_scale: int) -> Floats:
+        constants = self._joined.get((scale, group_scale))
+        if constants is None:
+            distributions = [self.distributions[steps] for steps in (scale, group_scale) if steps]
+            tables = [distribution.constants for distribution in distributions if distribution is not None]
+            constants = self._joined[scale, group_scale] = np.concatenate([NO_FLOATS, *tables])
+        return constants
 
     @cached_property
     def _joined(self) -> dict[tuple[int, int], Floats]:
@@ -541,7 +543,7 @@ class AdaptiveBlocks:
     def publish(
         self, progress: Progress, noise: TreeNoise | None, values: Floats, published: Floats, public: Floats
     ) -> Published:
-        """Publish values that leave the block open; no progress if they fill it, or if one is not finite."""
+        """Publish values that leave the block open; progress is None if they fill it, or if one is not finite."""
         n_seen, cycle, held, released, steps, blocks, filled, total, prediction, memory, chain = progress
         total, prediction = adaptive_pass.publish_open(values, public, filled, total, memory, published)
         if prediction != prediction:  # NaN
@@ -551,7 +553,7 @@ class AdaptiveBlocks:
         return record(Progress, now), noise
 
     def revised(self, steps: Sequence[Step], theta_steps: int) -> RevisedStream:
-        """Everything that `steps`, from the first published value on, released."""
+        """Collect everything that `steps` released, from the first published value on."""
         closed = np.concatenate([step.blocks[:-1] for step in steps])
         return RevisedStream(
             exponents=closed["exponent"].copy(),
@@ -605,10 +607,10 @@ class AdaptiveBlocks:
         if self.perturber.season is not None and memory["period"][0] != self.perturber.season:
             return False
         plain, most = plain_of(memory)[0], self.shape["most"][0]
-        whole = [float(plain[name]) for name in ("position", "decided", "exponent", "last")]
-        position, decided, exponent, last = (int(number) for number in whole)
+        integers = [float(plain[name]) for name in ("position", "decided", "exponent", "last")]
+        position, decided, exponent, last = (int(number) for number in integers)
         return bool(
-            whole == [position, decided, exponent, last]
+            integers == [position, decided, exponent, last]
             and 0 <= exponent <= most
             and 0 <= last <= most
             and progress.filled < 1 << exponent
@@ -620,5 +622,5 @@ class AdaptiveBlocks:
 
 
 def plain_of(memory: Records) -> Records:
-    """The memory without seasonal fields."""
+    """Return the memory without seasonal fields."""
     return memory if memory.dtype == block_lengths.MEMORY else memory["plain"]

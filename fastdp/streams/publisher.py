@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from fastdp.data.frames import StreamColumns, Streams
 
 #: Bits of an array's flags: C-contiguous and writable; memory of its own.
-WRITABLE, OWN = 0x0401, 0x0004
+WRITABLE, OWNS_DATA = 0x0401, 0x0004
 
 
 def _public(name: str) -> Any:
@@ -165,7 +165,7 @@ class StreamPublisher(Publisher[StreamState]):
 
     @property
     def block(self) -> int:
-        """g: values in the next block to close."""
+        """g, the number of values in the next block to close."""
         pipeline = self._pipeline
         return pipeline.block(self._progress) if isinstance(pipeline, AdaptiveBlocks) else self.plan.block
 
@@ -262,7 +262,7 @@ class StreamPublisher(Publisher[StreamState]):
         threads = validation.threads(threads)
         return self._release_many(as_streams(streams, offsets, value, by, time), ids, threads)
 
-    def _release_many(self, found: Streams, ids: object, threads: int) -> Release:
+    def _release_many(self, streams: Streams, ids: object, threads: int) -> Release:
         from fastdp.streams.release_many import release_rows
 
         if self._secret is None:
@@ -270,7 +270,7 @@ class StreamPublisher(Publisher[StreamState]):
                 "release_many() of a publisher that has released many streams, or that was copied or read from a "
                 "state: expected a new one (equal noise on other values reveals their difference)"
             )
-        made = release_rows(self.composition, self._secret, found, ids, threads)
+        made = release_rows(self.composition, self._secret, streams, ids, threads)
         self._secret = None
         return made
 
@@ -281,7 +281,7 @@ class StreamPublisher(Publisher[StreamState]):
             if flags & WRITABLE != WRITABLE or out.size < size:
                 raise ParameterError(f"out: expected a writable, contiguous float64 array of at least {size} entries")
         # Two arrays that own their memory share none; asking takes longer.
-        if not (out is not values and flags & values.flags.num & OWN) and np.may_share_memory(out, values):
+        if not (out is not values and flags & values.flags.num & OWNS_DATA) and np.may_share_memory(out, values):
             raise ParameterError("out: expected memory of its own, it overlaps the chunk")
 
     @classmethod

@@ -90,7 +90,7 @@ def release(
     stream : str, optional
         The stream's name, which a ledger needs.  Under one key, other names get independent noise.
     part : str, optional
-        With a ledger: label of this share of the stream.
+        With a ledger: label of this partition of the stream.
     seed : int or str, optional
         Simulation: reproducible noise, no privacy.
     key : Key or 32 bytes, optional
@@ -149,25 +149,25 @@ def _is_list(values: object) -> bool:
     return isinstance(dtype, np.dtype) and dtype.kind == "O" and getattr(values, "ndim", 0) == 1
 
 
-#: The threshold costs at most this share of epsilon, or of rho.
-MAX_SHARE = 0.1
+#: The threshold costs at most this fraction of epsilon, or of rho.
+MAX_FRACTION = 0.1
 #: So many noise scales separate the candidates of a threshold that is well chosen (``resolved`` of its chooser):
-#: with more, the share costs more than a better theta saves (``accuracy short --shares`` of commit 921ab19).
+#: with more, the fraction costs more than a better theta saves (``accuracy short --shares`` of commit 921ab19).
 WELL_CHOSEN = 2.0
 #: Below the first the user is warned; below the second a choice of theta is worthless.
 POORLY_CHOSEN = 1.0
 NOT_CHOSEN = 0.1
 #: Derivation step for a theta that is not resolved.
 OR_TOTAL = "a theta that released numbers do not resolve gives way to the bound, and one block holds all values"
-#: Up to so many values and this epsilon of a value all are one block, with theta at the bound: a part of epsilon
-#: would not show how many values a smaller one cuts.  Of more values at a smaller epsilon likewise.
+#: Up to so many values and this epsilon of a value all are one block, with theta at the bound: a fraction of
+#: epsilon would not show how many values a smaller one cuts.  The same holds for more values at a smaller epsilon.
 FEW, FEW_EPSILON = 1000, 1.0
 
 
 class WholeStream:
-    """:class:`fastdp.Adaptive` on a finished array of known size.
+    """Runs :class:`fastdp.Adaptive` on a finished array of known size.
 
-    ``share`` of epsilon, by public numbers, chooses theta from all values; the rest publishes them
+    A fraction of epsilon (``share``, from public numbers) chooses theta from all values; the rest publishes them
     (``docs/streams.md``, "Blocks that follow released sums").
     """
 
@@ -195,7 +195,7 @@ class WholeStream:
         # Parameters are checked as the publisher's own are, with the full epsilon and no hold-out.
         # The key of the noise follows from the number, not from its type.
         bound = validation.positive("bound", bound)
-        whole = composed(
+        full = composed(
             threshold=bound,
             perturber=blocks,
             smoother=None,
@@ -209,19 +209,19 @@ class WholeStream:
             delta=delta,
         )
         validation.part("threshold", self.threshold, Threshold, "fastdp.thresholds")
-        self.epsilon, self.bound, self.max_range = whole.epsilon, bound, whole.max_range
-        self.contributions, self.delta, self._whole = whole.contributions, whole.delta, whole
+        self.epsilon, self.bound, self.max_range = full.epsilon, bound, full.max_range
+        self.contributions, self.delta, self._full = full.contributions, full.delta, full
         self.perturber, self.nonfinite = blocks, nonfinite
         usual = blocks == Blocks() and self.threshold == ScaleFree()
         #: True if one number is released: the total.
-        few = self.size <= FEW and whole.unit_epsilon <= FEW_EPSILON
-        self.few = usual and self.size > 1 and (few or not self._resolved(whole, resolution))
+        few = self.size <= FEW and full.unit_epsilon <= FEW_EPSILON
+        self.few = usual and self.size > 1 and (few or not self._resolved(full, resolution))
         if self.few:
-            parts = {"perturber": Total(length=self.size), "smoother": Recent(), "max_range": self.size}
-            whole = self._whole = altered(whole, **parts, resolution=resolution)
-        self.share = self._share(whole, resolution)
+            components = {"perturber": Total(length=self.size), "smoother": Recent(), "max_range": self.size}
+            full = self._full = altered(full, **components, resolution=resolution)
+        self.share = self._fraction(full, resolution)
         #: Composition of the published stream, except theta.
-        self.composition = _published(whole, resolution, self.share)
+        self.composition = _published(full, resolution, self.share)
         self.resolution = self.composition.resolution
         self._key = key.bind(self)
         if self.delta:
@@ -229,14 +229,14 @@ class WholeStream:
             _ = self.guarantee
 
     def identity(self) -> dict[str, Any]:
-        own = values_of(self, "size", "threshold", "share", "epsilon", "delta", "contributions")
-        return {**own, "published": self.composition}
+        fields = values_of(self, "size", "threshold", "share", "epsilon", "delta", "contributions")
+        return {**fields, "published": self.composition}
 
-    def _share(self, whole: StreamParameters, resolution: float | None) -> float:
+    def _fraction(self, full: StreamParameters, resolution: float | None) -> float:
         if not self.threshold.uses_holdout:
             return 0.0
         if not isinstance(self.threshold, ScaleFree):
-            return _most(whole)
+            return _most(full)
         if self.few:
             warn(
                 f"values: {self.size:,} at epsilon = {self.epsilon:g} are few, so only their total is released, and "
@@ -245,7 +245,7 @@ class WholeStream:
                 AccuracyWarning,
             )
             return 0.0
-        resolved = self._resolved(whole, resolution)
+        resolved = self._resolved(full, resolution)
         if resolved < POORLY_CHOSEN:
             instead = "the threshold is chosen poorly"
             if resolved < NOT_CHOSEN:
@@ -258,20 +258,20 @@ class WholeStream:
                 "publicly (threshold=50.0)",
                 AccuracyWarning,
             )
-        # The resolution is proportional to the share.
-        return 0.0 if resolved < NOT_CHOSEN else _most(whole) * min(1.0, WELL_CHOSEN / resolved)
+        # The resolution is proportional to the fraction.
+        return 0.0 if resolved < NOT_CHOSEN else _most(full) * min(1.0, WELL_CHOSEN / resolved)
 
-    def _resolved(self, whole: StreamParameters, resolution: float | None) -> float:
-        # Noise scales that separate candidates under the largest share; 0 if only the bound can be chosen.
+    def _resolved(self, full: StreamParameters, resolution: float | None) -> float:
+        # Noise scales that separate candidates under the largest fraction; 0 if only the bound can be chosen.
         assert isinstance(self.threshold, ScaleFree)  # noqa: S101 - others are not asked
-        most = _most(whole)
-        task = _task(_published(whole, resolution, most), whole.unit_epsilon * most, self.size)
+        most = _most(full)
+        task = _task(_published(full, resolution, most), full.unit_epsilon * most, self.size)
         chooser = self.threshold.chooser(task)
         return chooser.resolved if chooser.can_clear else 0.0
 
     @cached_property
     def task(self) -> ThresholdTask:
-        return _task(self.composition, self._whole.unit_epsilon * self.share, self.size)
+        return _task(self.composition, self._full.unit_epsilon * self.share, self.size)
 
     @property
     def guarantee(self) -> Guarantee:
@@ -282,10 +282,8 @@ class WholeStream:
                 published = replace(published, derivation=(*published.derivation, OR_TOTAL))
             published = sequential(chosen.of("threshold, from all values"), published)
         if self.delta:
-            return approximated(in_units(self._whole, published), self.epsilon, self.delta, self.threshold)
-        return in_units(
-            self._whole, published, "each value loses its fraction of epsilon in the choice and its block"
-        )
+            return approximated(in_units(self._full, published), self.epsilon, self.delta, self.threshold)
+        return in_units(self._full, published, "each value loses its fraction of epsilon in the choice and its block")
 
     @property
     def noise_fingerprint(self) -> str | None:
@@ -300,10 +298,10 @@ class WholeStream:
         return self.complete(self.machine((floats,)).release(floats, "values", self._key, warns=True))
 
     def complete(self, made: Release) -> Release:
-        """The release of :meth:`publisher`, with the threshold's loss and the values above it; of totals the mean."""
+        """Add the threshold's loss and noise to the release of :meth:`publisher`; values of a total are its mean."""
         noise = made.noise
         if noise is not None and self.share and isinstance(self.threshold, ScaleFree):
-            noise = replace(noise, above=self.threshold.share_above(self.task), bound=self.bound)
+            noise = replace(noise, above=self.threshold.fraction_above(self.task), bound=self.bound)
         values = made.values
         if made.revision is None:
             # Nothing was online: there is no prediction to keep.
@@ -322,16 +320,16 @@ class WholeStream:
     def _total(self) -> StreamParameters:
         # One block of all values, with theta at the bound and the budget of the published stream.
         number = Total(length=self.size, noise=self.perturber.noise)
-        # The whole array may need a coarser grid than blocks do.
+        # The full array may need a coarser grid than blocks do.
         return altered(self.composition, perturber=number, smoother=Recent(), max_range=self.size, resolution=None)
 
-    def machine(self, parts: Iterable[Floats]) -> Schedule:
-        """The published stream, or total, under theta, chosen from `parts`: all values, finite, in chunks."""
+    def machine(self, chunks: Iterable[Floats]) -> Schedule:
+        """Choose theta from all values, in finite `chunks`; return the machine that publishes them or their total."""
         composition, rule = self.composition, self.threshold
         if self.share or not rule.uses_holdout:
             chooser = self.chooser()
-            for part in parts:
-                chooser.observe(part)
+            for chunk in chunks:
+                chooser.observe(chunk)
             theta = chooser.choose(held_out(self._key, chooser.pack()))
             LOG.info("%s: threshold chosen: %g, from all %d values", type(self).__name__, theta, self.size)
             if getattr(chooser, "unresolved", False):
@@ -345,22 +343,22 @@ class WholeStream:
             composition = replace(composition, threshold=Fixed(theta))
         return Schedule(composition)
 
-    def publisher(self, parts: Iterable[Floats]) -> StreamPublisher:
-        """Publisher of the values; of totals, for :meth:`complete` alone, because the last one makes them up."""
-        return StreamPublisher._of(self.machine(parts), self._key)
+    def publisher(self, chunks: Iterable[Floats]) -> StreamPublisher:
+        """Publisher of the values; if it publishes a total, its release must go through :meth:`complete`."""
+        return StreamPublisher._of(self.machine(chunks), self._key)
 
 
-def _most(whole: StreamParameters) -> float:
+def _most(full: StreamParameters) -> float:
     # A tenth of rho costs noise half of what a tenth of epsilon does.
-    return math.sqrt(MAX_SHARE) if whole.gaussian else MAX_SHARE
+    return math.sqrt(MAX_FRACTION) if full.gaussian else MAX_FRACTION
 
 
-def _published(whole: StreamParameters, resolution: float | None, share: float) -> StreamParameters:
+def _published(full: StreamParameters, resolution: float | None, fraction: float) -> StreamParameters:
     # Budget of one value; several may be protected together.
-    unit = whole.unit_epsilon
-    if whole.gaussian:
-        return altered(whole, budget=square_remainder(unit, unit * share), contributions=1, resolution=resolution)
-    return altered(whole, epsilon=remainder(unit, unit * share), contributions=1, resolution=resolution)
+    unit = full.unit_epsilon
+    if full.gaussian:
+        return altered(full, budget=square_remainder(unit, unit * fraction), contributions=1, resolution=resolution)
+    return altered(full, epsilon=remainder(unit, unit * fraction), contributions=1, resolution=resolution)
 
 
 def _task(published: StreamParameters, epsilon: float, size: int) -> ThresholdTask:

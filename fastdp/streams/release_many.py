@@ -1,4 +1,4 @@
-"""Many finished streams in one call, at about the cost of one long stream; each as its own publisher releases it."""
+"""Releases many finished streams in one call, bit for bit as a publisher each would, at the cost of a long stream."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def release_many(
     Returns
     -------
     Release
-        Of many streams: stream i is ``ToPS(..., key=key.of_stream(ids[i])).release(streams[i])``.
+        Release of all streams: stream i is ``ToPS(..., key=key.of_stream(ids[i])).release(streams[i])``.
         ``many["meter-7"]`` is the stream of that name, ``many.frame`` a data frame of the input's family.
 
     Raises
@@ -126,8 +126,8 @@ def release_many(
     """
     rule = None if threshold is None else as_rule("threshold", threshold)
     threads = validation.threads(threads)
-    found = as_streams(streams, offsets, value, by, time)
-    lengths = found.rows.lengths
+    read = as_streams(streams, offsets, value, by, time)
+    lengths = read.rows.lengths
     if holdout is None:
         shortest = int(lengths.min(initial=4 * DEFAULT_HOLDOUT))
         uses = rule is None or rule.uses_holdout
@@ -138,7 +138,7 @@ def release_many(
         max_range = min(DEFAULT_RANGE, int(lengths.max()) - holdout) if lengths.size else DEFAULT_RANGE
     options: dict[str, Any] = {"threshold": threshold, "nonfinite": nonfinite, "seed": seed, "key": key}
     publisher = ToPS(epsilon, bound, holdout, max_range, **options)
-    return publisher._release_many(found, ids, threads)
+    return publisher._release_many(read, ids, threads)
 
 
 def check_lengths(lengths: Indices, holdout: int) -> None:
@@ -148,41 +148,41 @@ def check_lengths(lengths: Indices, holdout: int) -> None:
         check_size(int(lengths[short][0]), holdout, f"streams[{int(short.argmax())}]")
 
 
-def release_rows(composition: StreamParameters, secret: Key, found: Streams, ids: object, threads: int) -> Release:
-    """Release of all streams, stream i under ``secret.of_stream(ids[i])``."""
-    rows, holdout, plan = found.rows, int(composition.holdout), composition.plan
+def release_rows(composition: StreamParameters, secret: Key, streams: Streams, ids: object, threads: int) -> Release:
+    """Release all streams, stream i under ``secret.of_stream(ids[i])``."""
+    rows, holdout, plan = streams.rows, int(composition.holdout), composition.plan
     check_lengths(rows.lengths, holdout)
     if secret.member:
         raise refusal("key", secret, "a key without a stream number, which is for one stream")
-    named = distinct_ids(found.ids if ids is None else ids, rows.size)
+    named = distinct_ids(streams.ids if ids is None else ids, rows.size)
     numbers = named if isinstance(named, np.ndarray) else None
     if numbers is None and secret.binding is Binding.COMPOSITION:
         # Streams of a fresh key cannot be released again, so their noise may follow their indices.
         numbers = np.arange(rows.size)
-    own = rows.lengths - holdout
+    published = rows.lengths - holdout
     keeps_nodes = composition.perturber.released_nodes
-    trees = borders_of(-(-own // plan.tree_blocks) if keeps_nodes else 0 * own)
+    trees = borders_of(-(-published // plan.tree_blocks) if keeps_nodes else 0 * published)
     nodes = None
     if keeps_nodes:
         sums = np.empty((int(trees[-1]), plan.nodes))
         nodes = ReleasedNodes(sums, plan.leaves, plan.fan_out, plan.levels, plan.tree_blocks)
     many = Release(
-        values=np.empty(int(own.sum())),
+        values=np.empty(int(published.sum())),
         offset=holdout,
-        thresholds=np.empty(own.size),
+        thresholds=np.empty(published.size),
         guarantee=guarantee_of_many(composition.guarantee(simulated=secret.simulated)),
         block=plan.block,
         nodes=nodes,
-        noise=composition.noise_and_share,
+        noise=composition.noise_and_fraction_above,
         ids=named,
-        borders=borders_of(own),
+        borders=borders_of(published),
         tree_borders=trees,
-        source=found.source,
+        source=streams.source,
     )
     alone = isinstance(composition.perturber, Blocks) or correlation(composition.perturber) is not None
     if numbers is None or alone or composition.renewal is not None:
         names = named if numbers is None else numbers
-        many = replace(many, revisions=_release_each(composition, secret, rows, names, threads, many))
+        many = replace(many, revisions=_release_singly(composition, secret, rows, names, threads, many))
     else:
         RowPass(composition, composition.noise_key(secret), rows, numbers, threads, many).run()
     many.values.flags.writeable = False
@@ -191,7 +191,7 @@ def release_rows(composition: StreamParameters, secret: Key, found: Streams, ids
     return replace(many, noise_fingerprint=f"{composition.noise_key(secret.of_stream(0)).family.hex()}:*")
 
 
-def _release_each(
+def _release_singly(
     composition: StreamParameters,
     secret: Key,
     rows: StreamRows,
@@ -217,20 +217,20 @@ def _release_each(
                 into.nodes.sums[into.tree_borders[i] : into.tree_borders[i + 1]] = one.nodes.sums
 
     concurrently(threads, publish, (range(i, min(rows.size, i + STREAMS)) for i in range(0, rows.size, STREAMS)))
-    return tuple(each for each in revisions if each is not None)
+    return tuple(revision for revision in revisions if revision is not None)
 
 
 def guarantee_of_many(one: Guarantee) -> Guarantee:
-    """Guarantee of all streams: a value is in one."""
+    """Guarantee of all streams, of which one has a given value."""
     step = "each value is in one of the streams, whose noise is independent: epsilon for all together (parallel)"
     return replace(one, derivation=(*one.derivation, step))
 
 
 @dataclass(frozen=True)
 class RowBatch:
-    """Some streams, after their hold-outs."""
+    """A batch of streams, after their hold-outs."""
 
-    #: Contains all of them.
+    #: Array that contains all of them.
     values: Floats
     #: `starts`, `counts`: int64[n]. Start and number of values, at least 1, of each.
     starts: Indices
@@ -246,7 +246,7 @@ class RowBatch:
 class RowPass:
     """One pass over finished streams whose blocks have a fixed length, under a key without a stream number."""
 
-    #: `composition`, `key`, `rows`, `ids`: Of all streams.
+    #: `composition`, `key`, `rows`, `ids`: those of all streams.
     composition: StreamParameters
     key: Key
     rows: StreamRows
@@ -371,8 +371,8 @@ class RowPass:
         chains = chain_keys.start_chains(RowWords(keys, chain_keys.CHAIN_PIECES, owners), batch.streams)
         rounded: Integers = np.empty(most, np.int64)
         bound = PrefixNoise(self.key)
-        each = zip(batch.steps.tolist(), batch.starts.tolist(), batch.counts.tolist(), strict=True)
-        for row, (steps, start, count) in enumerate(each):
+        rows = zip(batch.steps.tolist(), batch.starts.tolist(), batch.counts.tolist(), strict=True)
+        for row, (steps, start, count) in enumerate(rows):
             values, sums = batch.values[start : start + count], rounded[:count]
             if online_pass.round_values(values, 1.0 / c.grid.resolution, batch.tops[row], sums):
                 return row
@@ -413,17 +413,17 @@ class RowPass:
 def choose_thetas(
     chooser: Chooser, holdout: int, values: Floats, starts: Indices, key: Key, streams: Indices
 ) -> Floats:
-    """Theta of each stream with hold-out at `starts[i]`; `chooser` stays empty."""
+    """Choose theta of each stream from the hold-out at `starts[i]`; `chooser` stays empty."""
     same = starts.size and (starts == starts[0]).all()
     if isinstance(chooser, RowChooser):
         return chooser.choose_rows(chooser.histograms(values, starts[:1] if same else starts), key, streams)
-    thetas, one, own = np.empty(streams.size), chooser, key
+    thetas, one, choice_key = np.empty(streams.size), chooser, key
     for row, (start, number) in enumerate(zip(starts.tolist(), streams.tolist(), strict=True)):
         if row == 0 or not same:
             one = chooser.copy()
             one.observe(values[start : start + holdout])
-            own = held_out(key, one.pack())
-        thetas[row] = one.choose(own.of_stream(number))
+            choice_key = held_out(key, one.pack())
+        thetas[row] = one.choose(choice_key.of_stream(number))
         if getattr(one, "unresolved", False):
             warn(AT_BOUND.format(thetas[row]), AccuracyWarning)
     return thetas
@@ -431,9 +431,9 @@ def choose_thetas(
 
 def snapped(grid: Grid, thetas: Floats) -> Indices:
     """Thresholds in grid steps, int64[n]."""
-    distinct, place = np.unique(thetas, return_inverse=True)
+    distinct, inverse = np.unique(thetas, return_inverse=True)
     steps: Indices = np.array([grid.snap(theta) for theta in distinct.tolist()], np.int64)
-    return steps[place]
+    return steps[inverse]
 
 
 def borders_of(counts: Indices) -> Indices:
@@ -447,7 +447,7 @@ def borders_of(counts: Indices) -> Indices:
 
 
 def batches(order: Indices, counts: Indices, rows_at_once: Callable[[int], int]) -> Iterator[Indices]:
-    """Streams `order` by length, at most `rows_at_once` at a time."""
+    """Yield the streams `order`, sorted by length, at most `rows_at_once` at a time."""
     begin = 0
     while begin < order.size:
         end = min(order.size, begin + rows_at_once(int(counts[order[begin]])))
@@ -456,13 +456,13 @@ def batches(order: Indices, counts: Indices, rows_at_once: Callable[[int], int])
         begin = end
 
 
-def worth(threads: int, amount: int, each: int) -> int:
-    """Threads, up to `threads`, worth `amount` of work at `each`."""
-    return max(1, min(threads, -(-amount // each)))
+def worth(threads: int, amount: int, per_thread: int) -> int:
+    """Number of threads, up to `threads`, that `amount` of work keeps busy with `per_thread` each."""
+    return max(1, min(threads, -(-amount // per_thread)))
 
 
 def even(count: int, most: int, threads: int) -> int:
-    """Batch size up to `most` that gives threads equally many."""
+    """Batch size, up to `most`, that gives all threads equally many batches."""
     turns = max(1, -(-count // (most * threads)))
     return max(1, -(-count // (turns * threads)))
 
@@ -491,17 +491,17 @@ def concurrently(threads: int, work: Callable[[T], object], batches: Iterable[T]
 
     others = [Thread(target=take) for _ in range(threads - 1)]
     try:
-        for each in others:
-            each.start()
+        for thread in others:
+            thread.start()
         take()
     except BaseException as error:
         # A thread that cannot start, or an interrupt: the others begin nothing more.
         errors.append((-1, error))
-    for each in others:
-        while each.is_alive():
+    for thread in others:
+        while thread.is_alive():
             try:
-                each.join()
+                thread.join()
             except BaseException as error:
                 errors.append((-1, error))
     if errors:
-        raise min(errors, key=lambda found: found[0])[1]
+        raise min(errors, key=lambda numbered: numbered[0])[1]

@@ -43,14 +43,14 @@ _ONE = np.ones(1, np.int64)
 
 
 class Rows(ABC):
-    """The streams of a fleet, each an entry of every column.
+    """The streams of a fleet: stream i is entry i of every column.
 
     Parameters
     ----------
     key : Key
-        Of the composition, without a stream number.
+        Key of the composition, without a stream number.
     columns : array
-        Of no stream.
+        Empty arrays, of the types that the columns have.
     """
 
     def __init__(self, key: Key, *columns: Array) -> None:
@@ -62,7 +62,7 @@ class Rows(ABC):
 
     @abstractmethod
     def prepare(self, which: Indices, values: Floats, threads: int) -> Callable[[], Published]:
-        """A call that consumes finite `values`, in order; value i is of row `which[i]`."""
+        """Return a call that consumes finite `values`, in order; value i belongs to row `which[i]`."""
 
     @abstractmethod
     def pack(self) -> tuple[Any, list[Array]]: ...
@@ -94,15 +94,15 @@ class Rows(ABC):
         self.columns, self.size = tuple(column[which] for column in self.columns), which.size
 
     def join(self, others: Sequence[Self]) -> None:
-        parts = zip(*(rows.filled for rows in (self, *others)), strict=True)
-        self.columns = tuple(np.concatenate(_as_wide(each)) for each in parts)
+        columns = zip(*(rows.filled for rows in (self, *others)), strict=True)
+        self.columns = tuple(np.concatenate(_as_wide(arrays)) for arrays in columns)
         self.size = len(self.columns[0])
 
 
-def _as_wide(parts: Sequence[Array]) -> list[Array]:
-    most = max(part.shape[-1] for part in parts) if parts[0].ndim > 1 else 0
-    widths = ([(0, 0)] * (part.ndim - 1) + [(0, most - part.shape[-1])] for part in parts)
-    return [np.pad(part, width) if most else part for part, width in zip(parts, widths, strict=True)]
+def _as_wide(arrays: Sequence[Array]) -> list[Array]:
+    most = max(array.shape[-1] for array in arrays) if arrays[0].ndim > 1 else 0
+    widths = ([(0, 0)] * (array.ndim - 1) + [(0, most - array.shape[-1])] for array in arrays)
+    return [np.pad(array, width) if most else array for array, width in zip(arrays, widths, strict=True)]
 
 
 def _longer(array: Array, used: int, size: int) -> Array:
@@ -114,7 +114,7 @@ def _longer(array: Array, used: int, size: int) -> Array:
 class AdaptiveRows(Rows):
     """Streams of an :class:`fastdp.Adaptive` with a public threshold, which have one compiled pass.
 
-    Columns: records of the kernel, and the numbers by scale of each memory.
+    The columns are records of the kernel, and the numbers by scale of each memory.
     """
 
     def __init__(self, pipeline: AdaptiveBlocks, machine: Schedule, key: Key) -> None:
@@ -136,12 +136,12 @@ class AdaptiveRows(Rows):
         pipeline = machine.pipeline(key)
         if not isinstance(pipeline, AdaptiveBlocks) or pipeline.perturber.season is not None:
             return None
-        found = cls(pipeline, machine, key)
-        return found if pipeline.distributions[found.theta_steps] else None
+        rows = cls(pipeline, machine, key)
+        return rows if pipeline.distributions[rows.theta_steps] else None
 
     @property
     def guarantee(self) -> Guarantee:
-        # Of one stream.
+        # The guarantee of one stream.
         return replace(of_stream(self.composition, grouped=False), simulated=self.key.simulated)
 
     @property
@@ -192,9 +192,9 @@ class AdaptiveRows(Rows):
 
         def work(owner: int) -> None:
             mine = np.flatnonzero(owners == owner)
-            part = np.empty(mine.size)
-            self._consume(which[mine], values[mine], part)
-            out[mine] = part
+            outputs = np.empty(mine.size)
+            self._consume(which[mine], values[mine], outputs)
+            out[mine] = outputs
 
         concurrently(threads, work, range(threads))
         return None, out
@@ -209,16 +209,16 @@ class AdaptiveRows(Rows):
         spikes, done = pipeline.perturber.closing == "spike", 0
         constants = distribution.constants if self.key.given is None else NO_FLOATS
         public = self._public, spikes, pipeline.events, pipeline.shape, pipeline.lengths, constants
-        settled: Indices = np.empty(0, np.int64)
+        resolved: Indices = np.empty(0, np.int64)
         before = None if self.key.drawn is None else streams.copy()
         while True:
-            done = adaptive_pass.publish_rows(which, values, done, *public, settled, streams, scales, out)
+            done = adaptive_pass.publish_rows(which, values, done, *public, resolved, streams, scales, out)
             if done == which.size:
                 break
             stream, value = streams[which[done]], values[done : done + 1]
             total = int(stream["open_sum"]) + int(adaptive_pass.in_steps(value, self._public, pipeline.lengths))
             drawn = chain_keys.resolve(distribution, self.key, stream["chain"], int(stream["blocks"]), total)
-            settled = np.array([drawn])
+            resolved = np.array([drawn])
         if before is not None:
             _check_moved(streams, before, np.unique(which))
 
@@ -254,15 +254,15 @@ def _check_moved(now: Records, before: Records, which: Indices) -> None:
 
 
 class MachineRows(Rows):
-    """Streams of a machine without a compiled pass over them.  Columns: noise keys, states."""
+    """Streams of a machine without a compiled pass over them; the columns are noise keys and states."""
 
     def __init__(self, machine: Machine[Any], key: Key) -> None:
         super().__init__(key, np.empty(0, object), np.empty(0, object))
         self._machine = machine
 
     def start(self, ids: Indices | Words | Sequence[Key], into: Columns) -> None:
-        own = [self.key.of_stream(each) for each in ids.tolist()] if isinstance(ids, np.ndarray) else ids
-        _fill(into, own, [self._machine.start(each) for each in own])
+        keys = [self.key.of_stream(number) for number in ids.tolist()] if isinstance(ids, np.ndarray) else ids
+        _fill(into, keys, [self._machine.start(key) for key in keys])
 
     def prepare(self, which: Indices, values: Floats, threads: int) -> Callable[[], Published]:
         keys, states = self.columns
@@ -270,25 +270,25 @@ class MachineRows(Rows):
         borders = np.flatnonzero(np.diff(which[order])) + 1
         made: list[tuple[int, Indices, list[Transition[Any]]]] = []
         # Steps change nothing.
-        for places in np.split(order, borders):
-            row = int(which[places[0]])
+        for positions in np.split(order, borders):
+            row = int(which[positions[0]])
             try:
-                made.append((row, places, self._steps(keys[row], states[row], values[places])))
+                made.append((row, positions, self._steps(keys[row], states[row], values[positions])))
             except DataError as error:
-                raise DataError(f"{error} (within the stream of ids[{places[0]}])") from None
+                raise DataError(f"{error} (within the stream of ids[{positions[0]}])") from None
         return partial(self._publish, states, made, values)
 
     def _publish(
         self, states: Array, made: list[tuple[int, Indices, list[Transition[Any]]]], values: Floats
     ) -> Published:
         published, out = np.zeros(values.size, np.bool_), np.empty(values.size)
-        for row, places, transitions in made:
+        for row, positions, transitions in made:
             states[row] = transitions[-1].state
             # Earlier ones are finished already, in a copy.
             if transitions[-1].finish is not None:
                 transitions[-1].finish()
             emitted = np.concatenate([np.atleast_1d(transition.emit()) for transition in transitions])
-            last = places[places.size - emitted.size :]
+            last = positions[positions.size - emitted.size :]
             published[last], out[last] = True, emitted
         return published, out[published]
 
@@ -305,20 +305,20 @@ class MachineRows(Rows):
     def taken(self, which: Indices, key: Key) -> Self:
         other = super().taken(which, key)
         keys, states = other.columns
-        _fill(other.columns, [each.again() for each in keys], states)
+        _fill(other.columns, [stream_key.again() for stream_key in keys], states)
         return other
 
     def pack(self) -> tuple[list[Json], list[Array]]:
         return [self._machine.pack(self._machine.settled(state)) for state in self.filled[1]], []
 
     def unpack(self, size: int, keys: Callable[[], list[Key]], described: list[Json], take: Take) -> None:
-        own = keys()
-        states = [self._machine.unpack(each, key) for each, key in zip(described, own, strict=True)]
+        stream_keys = keys()
+        states = [self._machine.unpack(state, key) for state, key in zip(described, stream_keys, strict=True)]
         self.columns, self.size = (np.empty(size, object), np.empty(size, object)), size
-        _fill(self.columns, own, states)
+        _fill(self.columns, stream_keys, states)
 
 
 def _fill(columns: Columns, *entries: Iterable[Any]) -> None:
-    for column, own in zip(columns, entries, strict=True):
-        for row, each in enumerate(own):
-            column[row] = each
+    for column, values in zip(columns, entries, strict=True):
+        for row, value in enumerate(values):
+            column[row] = value

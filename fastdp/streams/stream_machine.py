@@ -80,8 +80,8 @@ class StreamState(NamedTuple):
         pending = cast("list[Floats]", self.pending)
         values = pending.copy()
         pending[:] = [UNKNOWN]
-        for part in values:
-            cast("Chooser", self.chooser).observe(part)
+        for chunk in values:
+            cast("Chooser", self.chooser).observe(chunk)
         pending.clear()
 
     def check(self) -> None:
@@ -91,37 +91,37 @@ class StreamState(NamedTuple):
                 "keeps a file goes on after an interrupt)"
             )
 
-    def settled(self) -> Chooser | None:
-        """The chooser after the pending values, copied if any."""
+    def chooser_after_pending(self) -> Chooser | None:
+        """Return the chooser after the pending values, a copy if there are any."""
         if self.chooser is None or not self.pending:
             return self.chooser
         self.check()
         twin = self.chooser.copy()
-        for part in self.pending:
-            twin.observe(part)
+        for chunk in self.pending:
+            twin.observe(chunk)
         return twin
 
 
 @dataclass(frozen=True)
 class Emission:
-    """Output of a batch, ``size`` values of the steps ``parts``, written when called, once recorded."""
+    """Output of a batch: ``size`` values of the ``steps``, written when it is called, once they are recorded."""
 
-    parts: list[Step]
+    steps: list[Step]
     size: int
 
     def __call__(self, out: Floats | None = None) -> Floats:
-        if out is None and len(self.parts) == 1 and self.parts[0].published is not None:
-            return self.parts[0].published
+        if out is None and len(self.steps) == 1 and self.steps[0].published is not None:
+            return self.steps[0].published
         target: Floats = np.empty(self.size) if out is None else out[: self.size]
         begin = 0
-        for part in self.parts:
-            part.emit(target[begin : begin + part.size])
-            begin += part.size
+        for step in self.steps:
+            step.emit(target[begin : begin + step.size])
+            begin += step.size
         return target
 
 
-def as_given(published: Floats, out: Floats | None = None) -> Floats:
-    """`published`, perhaps copied into `out`."""
+def copied_into(published: Floats, out: Floats | None = None) -> Floats:
+    """Return `published`, or its copy in `out`."""
     if out is None:
         return published
     target = out[: published.size]
@@ -136,7 +136,7 @@ def fill_in(value: float, out: Floats) -> None:
 
 @dataclass(frozen=True)
 class Schedule(Machine[StreamState]):
-    """A stream of values as a machine, with parameters `composition`."""
+    """Transition function of a stream of values, with parameters `composition`."""
 
     SPLITS: ClassVar[bool] = True
     rule: ClassVar[int] = StreamParameters.rule
@@ -236,20 +236,20 @@ class Schedule(Machine[StreamState]):
                 following, noise = publish(progress, state.noise, values, published, public)
                 if following is not None:
                     after = record(StreamState, (following, state.chooser, noise, ()))
-                    return record(Transition, (after, partial(as_given, published), None, NOTHING_DRAWN))
+                    return record(Transition, (after, partial(copied_into, published), None, NOTHING_DRAWN))
                 # The same words are not drawn again.
                 state = StreamState(progress, state.chooser, noise, state.pending)
         pipeline = self.pipeline(key)
         refines = self.composition.renewal is not None and self.composition.renewal.share > 0.0
         if state.pending:
             state.check()
-        parts: list[Step] = []
+        steps: list[Step] = []
         at = 0
         while at < values.size:
             stage, room = self.stage(state.progress)
-            part = values[at : at + room]
+            chunk = values[at : at + room]
             if stage in ("publish", "warm-up"):
-                new, readable = self._in_new_memory(batch, part, pipeline, state.progress, refines=refines)
+                new, readable = self._in_new_memory(batch, chunk, pipeline, state.progress, refines=refines)
                 for begin, floats in readable:
                     if new is None:
                         made = pipeline.prepare(state.progress, state.noise, as_floats(floats))
@@ -258,7 +258,7 @@ class Schedule(Machine[StreamState]):
                         out = new[begin : begin + floats.size]
                         made = pipeline.publish_long(state.progress, state.noise, floats, out)
                     if made is None:
-                        floats = as_floats(part[begin : begin + floats.size])
+                        floats = as_floats(chunk[begin : begin + floats.size])
                         floats = self.composition.finite(floats, at + begin, batch.name)
                         made = pipeline.prepare(state.progress, state.noise, floats)
                     assert made is not None  # noqa: S101 - the values are finite now
@@ -266,39 +266,39 @@ class Schedule(Machine[StreamState]):
                     pending = [*state.pending, floats.copy()] if refines else state.pending
                     state = StreamState(made.following, state.chooser, made.noise, pending)
                     if stage == "publish" and new is None:
-                        parts.append(made)
+                        steps.append(made)
                 if new is not None:
-                    parts.append(Step(state.progress, state.noise, new.size, new))
-                complete = refines and part.size == room
+                    steps.append(Step(state.progress, state.noise, new.size, new))
+                complete = refines and chunk.size == room
             else:
-                complete = part.size == room
-                floats = as_floats(part)
+                complete = chunk.size == room
+                floats = as_floats(chunk)
                 # A copy, unless the chooser reads them now: the caller's array may change later.
-                state = self._withhold(state, floats, at, batch.name, parts, copied=not complete)
+                state = self._withhold(state, floats, at, batch.name, steps, copied=not complete)
             if complete:
                 state = self._choose(state, key)
-            at += part.size
-        size = parts[0].size if len(parts) == 1 else sum([part.size for part in parts])
+            at += chunk.size
+        size = steps[0].size if len(steps) == 1 else sum([step.size for step in steps])
         finish = state.observe if state.pending else None
-        return record(Transition, (state, Emission(parts, size), finish, NOTHING_DRAWN))
+        return record(Transition, (state, Emission(steps, size), finish, NOTHING_DRAWN))
 
     def _in_new_memory(
-        self, batch: Column, part: Array, pipeline: Pipeline, progress: Progress, *, refines: bool
+        self, batch: Column, chunk: Array, pipeline: Pipeline, progress: Progress, *, refines: bool
     ) -> tuple[Floats | None, Iterable[tuple[int, Array]]]:
-        new_memory = part.size >= LONG and batch.new_memory and self.composition.nonfinite == "raise"
+        new_memory = chunk.size >= LONG and batch.new_memory and self.composition.nonfinite == "raise"
         if not new_memory or isinstance(pipeline, AdaptiveBlocks) or not pipeline.is_long_pass(progress.theta_steps):
-            return None, pieces(part)
-        new = np.empty(part.size)
-        if not refines and is_in_order(part, INT64):
-            return new, [(0, read_only(part))]
-        if refines or part.dtype == FLOAT64 or pipeline.every:
-            return new, pieces(part)
+            return None, pieces(chunk)
+        new = np.empty(chunk.size)
+        if not refines and is_in_order(chunk, INT64):
+            return new, [(0, read_only(chunk))]
+        if refines or chunk.dtype == FLOAT64 or pipeline.every_value:
+            return new, pieces(chunk)
         # In place: a block is read before it is written.
-        convert(part, new)
+        convert(chunk, new)
         return new, [(0, as_floats(new))]
 
     def _withhold(
-        self, state: StreamState, floats: Floats, at: int, name: str, parts: list[Step], *, copied: bool
+        self, state: StreamState, floats: Floats, at: int, name: str, steps: list[Step], *, copied: bool
     ) -> StreamState:
         progress = state.progress
         chooser = None if copied else _counted(state, floats)
@@ -310,7 +310,7 @@ class Schedule(Machine[StreamState]):
             resolution = self.composition.grid.resolution
             mean = progress.released / period * resolution
             value = min(max(mean, 0.0), progress.theta_steps * resolution)
-            parts.append(Step(progress, state.noise, floats.size, write=partial(fill_in, value)))
+            steps.append(Step(progress, state.noise, floats.size, write=partial(fill_in, value)))
             following = following._replace(held=progress.held + floats.size)
         if chooser is not None:
             return StreamState(following, chooser, state.noise)
@@ -319,7 +319,7 @@ class Schedule(Machine[StreamState]):
         )
 
     def _choose(self, state: StreamState, key: Key) -> StreamState:
-        chooser = state.settled()
+        chooser = state.chooser_after_pending()
         assert chooser is not None  # noqa: S101 - a stage that ends in a choice has one
         cycle = state.progress.cycle
         secret = key.derive("threshold", cycle) if cycle else key
@@ -338,12 +338,12 @@ class Schedule(Machine[StreamState]):
     def released(
         self, after: StreamState, emission: Emission, batch: Column, key: Key, *, warns: bool = True
     ) -> Release:
-        """Release of a full array, `batch`, after its step; `warns` if theta is far below the values."""
+        """Release a full array, `batch`, after its step; if it `warns`, also of a theta far below the values."""
         c, progress, pipeline, published = self.composition, after.progress, self.pipeline(key), emission()
         steps, nodes = progress.theta_steps, None
         revisions: tuple[RevisedStream, ...] = ()
         if isinstance(pipeline, AdaptiveBlocks):
-            revisions = (pipeline.revised(emission.parts, steps),)
+            revisions = (pipeline.revised(emission.steps, steps),)
             if warns and pipeline.clips(progress):
                 theta = pipeline.steps(steps, progress.smoother) * c.grid.resolution
                 warn(FAR_BELOW.format(theta), AccuracyWarning)
@@ -360,7 +360,7 @@ class Schedule(Machine[StreamState]):
             c.plan.block,
             nodes,
             revisions,
-            c.noise_and_share,
+            c.noise_and_fraction_above,
             noise_fingerprint=None if key.simulated else key.fingerprint(),
         )
 
@@ -374,7 +374,7 @@ class Schedule(Machine[StreamState]):
         return cls(StreamParameters.from_description(description))
 
     def pack(self, state: StreamState) -> Packed:
-        progress, chooser = state.progress, state.settled()
+        progress, chooser = state.progress, state.chooser_after_pending()
         packed = np.empty(0, np.int64) if chooser is None else chooser.pack()
         return {
             **progress._asdict(),
@@ -413,14 +413,14 @@ class Schedule(Machine[StreamState]):
             raise ValueError("a position out of range")
 
     def settled(self, state: StreamState) -> StreamState:
-        return StreamState(state.progress, state.settled(), state.noise) if state.pending else state
+        return StreamState(state.progress, state.chooser_after_pending(), state.noise) if state.pending else state
 
     def rekeyed(self, state: StreamState, key: Key) -> StreamState:
         progress, c = state.progress, self.composition
         if progress.theta_steps:
             chain = next_chain(c.perturber, key, progress.theta_steps, c.publish_epsilon, progress.chain)
             progress = progress._replace(chain=chain)
-        chooser = state.settled()
+        chooser = state.chooser_after_pending()
         return StreamState(progress, None if chooser is None else chooser.copy())
 
 
@@ -428,7 +428,7 @@ def _counted(state: StreamState, floats: Floats) -> Chooser | None:
     # By name: other choosers take finite values only.
     if not hasattr(state.chooser, "observe_unchecked"):
         return None
-    twin = state.settled()
+    twin = state.chooser_after_pending()
     assert twin is not None  # noqa: S101 - there is one
     twin = twin.copy() if twin is state.chooser else twin
     finite: bool = twin.observe_unchecked(floats)  # type: ignore[attr-defined]

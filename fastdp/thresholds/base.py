@@ -88,7 +88,7 @@ class RowChooser(Protocol):
 
 
 def held_out(key: Key, values: Array) -> Key:
-    """Key of a choice from this hold-out, or from ``Chooser.pack``."""
+    """Derive the key of a choice from its hold-out, or from ``Chooser.pack``."""
     # Not BLAKE2b: this is the one long message, and processors have instructions for SHA-256.
     return key.within("holdout", hashlib.sha256(values.data).digest())
 
@@ -98,7 +98,7 @@ class Threshold(Protocol):
 
     @property
     def uses_holdout(self) -> bool:
-        """True if the rule uses data."""
+        """True if the rule chooses from data."""
 
     def start(self, task: ThresholdTask) -> Chooser:
         """Empty chooser for one publisher."""
@@ -109,7 +109,7 @@ class Threshold(Protocol):
 
 @record
 class Fixed:
-    """Public theta: no hold-out, no budget.
+    """Uses a public theta: no hold-out, no budget.
 
     Parameters
     ----------
@@ -206,7 +206,7 @@ def draw_noise(
 
 
 def exact_guarantee(task: ThresholdTask, kind: NoiseKind, scored: str) -> Guarantee:
-    """Pure epsilon on the hold-out, with scores `scored`."""
+    """Guarantee of a noisy max on the hold-out, pure epsilon, over the scores that `scored` names."""
     scores, noise = scored.format(task.holdout), f"discrete {kind} noise of scale 1 / epsilon: epsilon"
     return pure(task.epsilon, f"noisy max over {scores}: monotone, sensitivity 1, {noise}")
 

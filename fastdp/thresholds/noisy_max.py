@@ -32,8 +32,9 @@ from fastdp_kernels.streams import threshold_choice
 MAX_CANDIDATES = 2**22
 #: Target number of candidates of the default step, if integers are too few or too many.
 DEFAULT_CANDIDATES = 2**12
-MIN_WHOLE = 64
-MAX_WHOLE = 2**20
+#: Bounds between which candidates are 1 apart by default.
+MIN_UNIT_STEP = 64
+MAX_UNIT_STEP = 2**20
 
 
 @record
@@ -68,7 +69,7 @@ class NoisyMax:
     def candidate_step(self, bound: float) -> float:
         """Distance of candidates; ParameterError if `step` does not fit the bound."""
         if self.step is None:
-            if MIN_WHOLE <= bound <= MAX_WHOLE:
+            if MIN_UNIT_STEP <= bound <= MAX_UNIT_STEP:
                 return 1.0
             return 2.0 ** (math.frexp(bound / DEFAULT_CANDIDATES)[1] - 1)
         if not self.step <= bound <= self.step * MAX_CANDIDATES:
@@ -86,7 +87,7 @@ class NoisyMax:
 
 
 class _NoisyMaxChooser(CountedHoldout):
-    """Bin j counts values in ((j - 1) step, j step]."""
+    """Chooser whose bin j counts values in ((j - 1) step, j step]."""
 
     def __init__(self, rule: NoisyMax, task: ThresholdTask, step: float, candidates: int) -> None:
         super().__init__(rule.noise, task, candidates + 1, 1, task.epsilon)
@@ -152,7 +153,7 @@ def _penalties(rule: NoisyMax, task: ThresholdTask, step: float, candidates: int
     logs = math.log(3.0 * task.holdout) - math.log(rule.c) - math.log(task.max_range) - math.log(task.noise_epsilon)
     logs += 0.5 * math.log(2.0 * (b - 1) * depth**3) + math.log(unit) + math.log(task.bound)
     slope = math.exp(min(logs, 700.0))
-    parts = np.minimum(step / task.bound * np.arange(1, candidates + 1), 1.0)
-    penalties: Integers = np.rint(np.minimum(slope * (parts - parts[0]), MAX_PENALTY)).astype(np.int64)
+    fractions = np.minimum(step / task.bound * np.arange(1, candidates + 1), 1.0)
+    penalties: Integers = np.rint(np.minimum(slope * (fractions - fractions[0]), MAX_PENALTY)).astype(np.int64)
     penalties.flags.writeable = False
     return penalties

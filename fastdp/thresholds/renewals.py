@@ -16,7 +16,7 @@ class Renewal(Protocol):
 
     @property
     def share(self) -> float:
-        """Share of epsilon that published values spend on the next theta."""
+        """Fraction of epsilon that published values spend on the next theta."""
 
     @property
     def holdout(self) -> int | None:
@@ -25,7 +25,7 @@ class Renewal(Protocol):
 
 @record
 class RenewFromHoldout:
-    """Theta from a new hold-out after every ``trees`` trees (ToPS section 7, "Update theta").
+    """Chooses theta from a new hold-out after every ``trees`` trees (ToPS section 7, "Update theta").
 
     Parameters
     ----------
@@ -48,12 +48,12 @@ class RenewFromHoldout:
 
 @record
 class RenewFromPublished:
-    """Theta from published values too (ToPS section 7, "Shorten the Holdout").
+    """Chooses theta from published values too (ToPS section 7, "Shorten the Holdout").
 
     Parameters
     ----------
     share : float
-        Share of epsilon, in (0, 1), that chooses the next theta; noise gets the rest.
+        Fraction of epsilon, in (0, 1), that chooses the next theta; noise gets the rest.
     trees : int
         Trees that choose the next theta together; as for :class:`RenewFromHoldout`.
 

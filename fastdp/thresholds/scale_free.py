@@ -1,4 +1,10 @@
-"""Threshold rule without units, in place of ToPS Eq. 6, whose c has the unit of a value (``docs/streams.md``)."""
+"""ScaleFree: theta by noisy max over integer scores that have no unit, unlike ToPS Eq. 6 with its constant c.
+
+The rule is fastdp's own (``docs/streams.md``); its noise is that of ToPS section 2.3 (``base``).  It is the default
+threshold of :class:`fastdp.Adaptive` and :func:`fastdp.release`, and tables choose clips with it.  A chooser counts
+the hold-out by candidate (``observe``), releases a noisy number of values above the lowest candidate, and takes the
+candidate with the largest noisy score (``choices``).
+"""
 
 from __future__ import annotations
 
@@ -46,19 +52,19 @@ SMALL_NOISE_SLOPE = 3.0
 #: The same for ranges of all lengths, below ENOUGH.
 ALL_TARGET = 1.25
 ALL_NOISE_SLOPE = 2.5
-#: The target is at most this share of the values above the lowest candidate, and that candidate's gain at most this
-#: share of its loss.
-MAX_SHARE = 0.5
-#: Largest share of epsilon for the number of values above the lowest candidate; largest ratio of the hold-out to its
-#: noise scale; below the least ratio all values are assumed to lie above.
-COUNT_SHARE, COUNTED, LEAST_COUNTED = 0.05, 600.0, 4.0
+#: The target is at most this fraction of the values above the lowest candidate, and that candidate's gain at most
+#: this fraction of its loss.
+MAX_FRACTION = 0.5
+#: Largest fraction of epsilon for the number of values above the lowest candidate; largest ratio of the hold-out to
+#: its noise scale; below the least ratio all values are assumed to lie above.
+COUNT_FRACTION, COUNTED, LEAST_COUNTED = 0.05, 600.0, 4.0
 #: A theta is used only if the lowest candidate gains so many noise scales more: one that all values above the lowest
 #: exceed loses as much as the lowest does, and wins with probability at most e^-CLEAR.
 CLEAR = 8.0
-#: What candidates gain by being small bends, where it is limited, about e^BEND below the bound.
+#: The gain of small candidates, where it is limited, bends about e^BEND below the bound.
 BEND = 2.0
 #: Where that number is below a tenth of the hold-out, and times epsilon below FEW_ABOVE, noise chooses among small
-#: candidates: those below 2^-DEEPEST of the bound, which clip all that a stream of many zeros has, take no part.
+#: candidates: those below 2^-DEEPEST of the bound, which clip all that a stream of many zeros has, are left out.
 MOSTLY_ZEROS, FEW_ABOVE, DEEPEST = 0.1, 60.0, 12
 #: Level of that number's words; 0 is the candidates'.
 COUNT_LEVEL = 1
@@ -68,7 +74,7 @@ Lengths = Literal["longest", "all"]
 
 @record
 class ScaleFree:
-    """Theta that about m p* values exceed, p* the share that balances clipping and the noise in use; by noisy max.
+    """Theta that about m p* values exceed, p* the fraction that balances clipping and the noise in use; by noisy max.
 
     With k = m p*, p* = sqrt(6 K) / (r epsilon), candidate theta has the score
 
@@ -133,11 +139,11 @@ class ScaleFree:
         return chooser
 
     def chooser(self, task: ThresholdTask, above: float | None = None) -> _ScaleFreeChooser:
-        """Empty chooser; `above`: released number of values above the lowest candidate."""
+        """Empty chooser; `above` is the number of values above the lowest candidate, if it was released before."""
         return _ScaleFreeChooser(self, task, above)
 
-    def share_above(self, task: ThresholdTask) -> float:
-        """Share of values that may lie above theta without a penalty."""
+    def fraction_above(self, task: ThresholdTask) -> float:
+        """Fraction of values that may lie above theta without a penalty."""
         return self.chooser(task).target / task.holdout
 
     def guarantee(self, task: ThresholdTask) -> Guarantee:
@@ -152,7 +158,7 @@ class ScaleFree:
 
 
 def _budgets(task: ThresholdTask) -> tuple[float, float]:
-    count = min(COUNT_SHARE * task.epsilon, COUNTED / task.holdout)
+    count = min(COUNT_FRACTION * task.epsilon, COUNTED / task.holdout)
     if count * task.holdout < LEAST_COUNTED:
         count = 0.0
     return count, remainder(task.epsilon, count)
@@ -169,14 +175,14 @@ def _constant(task: ThresholdTask) -> float:
 
 @lru_cache(maxsize=256)
 def _candidates(top: int) -> tuple[Integers, Integers, Floats]:
-    """Rising distinct candidates, and :func:`first_of_eighths` of them."""
+    """Distinct candidates in ascending order, and :func:`first_of_eighths` of them."""
     count = math.ceil(PER_REACH * math.log(top) / math.log(REACH)) + 1
     steps = np.rint(top * float(REACH) ** (np.arange(1 - count, 1) / PER_REACH)).astype(np.int64)
     candidates = np.unique(np.maximum(steps, 1))
-    found = candidates, *first_of_eighths(candidates)
-    for array in found:
+    tables = candidates, *first_of_eighths(candidates)
+    for array in tables:
         array.flags.writeable = False
-    return found
+    return tables
 
 
 def first_of_eighths(candidates: Integers) -> tuple[Integers, Floats]:
@@ -200,7 +206,7 @@ def _weights(lengths: Lengths, resolved: float) -> tuple[bool, float, float]:
 
 
 class _ScaleFreeChooser(CountedHoldout):
-    """Bin j counts values in (candidate j - 1, candidate j], bin 0 up to the first."""
+    """Chooser whose bin j counts values in (candidate j - 1, candidate j], and bin 0 those up to the first."""
 
     def __init__(self, rule: ScaleFree, task: ThresholdTask, above: float | None) -> None:
         self._top = Grid(task.bound, task.resolution).bound_steps
@@ -217,13 +223,13 @@ class _ScaleFreeChooser(CountedHoldout):
         logs = math.log(task.holdout) + 0.5 * math.log(6.0 * constant)
         self.expected = math.exp(min(logs - math.log(task.max_range) - math.log(task.noise_epsilon), 700.0))
         self._single, target, slope = _weights(rule.lengths, self.expected * task.epsilon)
-        self.expected = min(self.expected, MAX_SHARE * task.holdout / target)
+        self.expected = min(self.expected, MAX_FRACTION * task.holdout / target)
         #: Number of values above theta without a penalty.
         self.target = self.expected * target
         wanted = max(MIN_SLOPE * self.expected, slope / task.epsilon)
         # Otherwise a candidate far below all values could win by its logarithm alone.
         self._span = max(math.log(self._top), 1.0)
-        most = MAX_SHARE * (task.holdout - self.target) / self._span
+        most = MAX_FRACTION * (task.holdout - self.target) / self._span
         self.slope = min(wanted, most)
         #: Noise scales that separate candidates: k epsilon, or less if the slope is limited.
         self.resolved = min(self.expected, self.slope) * task.epsilon
@@ -231,7 +237,7 @@ class _ScaleFreeChooser(CountedHoldout):
         self.enough = math.ceil(
             max(
                 ENOUGH * task.holdout / max(self.expected * task.epsilon, 1e-300),
-                (ENOUGH * self._span / MAX_SHARE) / (task.epsilon * (1.0 - self.target / task.holdout)),
+                (ENOUGH * self._span / MAX_FRACTION) / (task.epsilon * (1.0 - self.target / task.holdout)),
             )
         )
 
@@ -246,21 +252,21 @@ class _ScaleFreeChooser(CountedHoldout):
         return int(self.counts.sum() - self.counts[0])
 
     def released_above(self, key: Key, count: int) -> Floats:
-        """Noisy numbers above the lowest candidate, plus a noise scale, at most the hold-out: float64[count]."""
+        """Noisy numbers above the lowest candidate plus a noise scale, float64[count], at most the hold-out."""
         if not self.count_epsilon:
             return np.full(count, float(self._above))
         scale = 1 / Fraction(self.count_epsilon)
         noise = draw_noise(laplace_distribution(scale), count, 1, key, COUNT_LEVEL)[:, 0]
-        found: Floats = np.maximum(self.above_lowest + noise, 0) + float(scale)
-        return np.minimum(found, self._task.holdout)
+        numbers: Floats = np.maximum(self.above_lowest + noise, 0) + float(scale)
+        return np.minimum(numbers, self._task.holdout)
 
     def _free(self, filled: float) -> float:
-        return min(self.target, MAX_SHARE * filled)
+        return min(self.target, MAX_FRACTION * filled)
 
     def gains(self, filled: float) -> Floats:
-        # Of candidates by being small, in units of scores.
+        # Gains of candidates by being small, in units of scores.
         # The lowest candidate gains at most this; a limit bends the gains, so that they stay steep near the bound.
-        most = MAX_SHARE * (filled - self._free(filled))
+        most = MAX_FRACTION * (filled - self._free(filled))
         depths = np.log(self.candidates[-1] / self.candidates)
         limited = most / math.log1p(self._span / BEND) * np.log1p(depths / BEND)
         gains: Floats = np.minimum(2.0 * self.unit * np.minimum(self.slope * depths, limited), MAX_PENALTY)

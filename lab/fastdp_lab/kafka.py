@@ -26,7 +26,7 @@ class Broker:
         send(self.address, topic, rows)
 
     def read(self, topic: str, *, committed: bool = False) -> list[tuple[str, bytes]]:
-        """All messages, partition by partition."""
+        """Read all messages, partition by partition."""
         return read(self.address, topic, committed=committed)
 
 

@@ -198,7 +198,7 @@ def test_every_event_is_in_the_count_of_all_points_once(kind: Any) -> None:
 @pytest.mark.parametrize(("epsilon", "share"), [(1e-9, 1e-9), (0.1, 5e-324)])
 def test_a_share_of_next_to_nothing_is_refused(epsilon: float, share: float) -> None:
     with pytest.raises(ParameterError, match="epsilon is too small"):
-        phdstream.TotalCounter.of_share(epsilon, 1, share)
+        phdstream.TotalCounter.of_fraction(epsilon, 1, share)
 
 
 def test_batches_may_be_empty_and_remove_more_than_was_added() -> None:

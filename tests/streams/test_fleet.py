@@ -27,7 +27,7 @@ from fastdp.state import codec, machine
 from fastdp.state.machine import Machine, Transition
 from fastdp.state.state_file import Seal
 from fastdp.streams.fleet import Fleet
-from fastdp.streams.ids import Places
+from fastdp.streams.ids import RowIndex
 from fastdp.streams.rows import AdaptiveRows, MachineRows
 from fastdp_kernels.streams import block_lengths as b
 from fastdp_kernels.streams.adaptive_pass import BY_SCALE
@@ -495,18 +495,18 @@ def test_a_mechanism_of_your_own() -> None:
 
 def test_many_ids_of_a_call_are_found_in_any_order() -> None:
     rng = np.random.default_rng(3)
-    places, given = Places(), rng.permutation(5000)[:4000].astype(np.int64)
+    index, given = RowIndex(), rng.permutation(5000)[:4000].astype(np.int64)
     for begin in range(0, 4000, 800):
         # Runs between ids that are there already.
-        places.add(given[begin : begin + 800])
+        index.add(given[begin : begin + 800])
     asked = rng.integers(0, 5000, 3000)
     rows = {int(each): row for row, each in enumerate(given)}
     wanted = [rows.get(int(each), -1) for each in asked]
-    assert places.find(asked).tolist() == wanted
-    assert places.find(asked[:9]).tolist() == wanted[:9]
-    assert places.ids().tolist() == given.tolist()  # type: ignore[union-attr]
+    assert index.find(asked).tolist() == wanted
+    assert index.find(asked[:9]).tolist() == wanted[:9]
+    assert index.ids().tolist() == given.tolist()  # type: ignore[union-attr]
     with pytest.raises(ValueError, match="more than once"):
-        places.add(given[10:11])
+        index.add(given[10:11])
 
 
 def test_ids_of_a_call_start_in_the_order_of_their_first_rows() -> None:

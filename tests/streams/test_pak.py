@@ -293,7 +293,7 @@ def test_the_objective_has_the_mean_square() -> None:
     r, frequencies = 300, np.zeros(100)
     frequencies[-1] = 1.0
     near = Distribution(frequencies, 0.0, 100.0, "em", 1, True, 0.0, 1)
-    candidates, errors = range_errors(near, r, 1.0, "corrected")
+    candidates, errors = range_errors(near, r, 1.0)
     bias = errors - r / 3 * Hybrid(1.0).worst_variance * (candidates / 2) ** 2
     expected = float(mean_over_ranges(r, 2)) * (99.5 - candidates) ** 2
     assert bias[:90] == pytest.approx(expected[:90], rel=0.011)

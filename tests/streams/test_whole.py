@@ -28,7 +28,7 @@ from fastdp.perturbers import Blocks, Flat
 from fastdp.perturbers.block_noise import Total
 from fastdp.smoothers import Recent
 from fastdp.streams.add_noise import VectorNoise
-from fastdp.streams.release import MAX_SHARE, WholeStream
+from fastdp.streams.release import MAX_FRACTION, WholeStream
 from fastdp.thresholds import Fixed, NoisyMax, ScaleFree
 from tests.oracles import exact_noise, laplace_mechanism
 from tests.oracles import scale_free as oracle
@@ -84,7 +84,7 @@ def test_theta_is_the_oracles_and_the_rest_an_adaptive_publishers(closing: Any, 
 def test_the_share_is_public_and_the_losses_are_epsilon(size: int, epsilon: float, longest: int) -> None:
     made = whole(size, epsilon, max_range=longest)
     chosen = Fraction(made.task.epsilon) if made.share else Fraction(0)
-    assert 0.0 <= made.share <= MAX_SHARE
+    assert 0.0 <= made.share <= MAX_FRACTION
     assert chosen + Fraction(made.composition.epsilon) <= Fraction(epsilon)
     assert epsilon * (1.0 - 1e-12) <= made.guarantee.epsilon <= epsilon
     assert made.guarantee.delta == 0.0

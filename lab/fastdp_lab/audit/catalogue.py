@@ -360,7 +360,7 @@ def _points(epsilon: float) -> list[Case]:
 
 
 def _tables(epsilon: float) -> list[Case]:
-    """Of :class:`fastdp.Windows`, whose noise is that of ``fastdp.totals``; none where their packages are missing."""
+    """Cases of :class:`fastdp.Windows`, whose noise is that of ``fastdp.totals``; none without their packages."""
     if not runs.TABLES_INSTALLED:
         return []
     time, four = fastdp.Time("at", "1d", start=runs.START), fastdp.Value(4.0, resolution=1.0)

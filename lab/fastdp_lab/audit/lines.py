@@ -32,12 +32,12 @@ class Line:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Of its table."""
+        """Names of the table's columns."""
         return ("mechanism", *self.numbers, "verdict")
 
     @property
     def cells(self) -> tuple[str, ...]:
-        """As text, by column."""
+        """Texts of the line, by column."""
         return (self.name, *self.numbers.values(), self.verdict)
 
 
@@ -90,7 +90,7 @@ Jobs = dict[str, dict[str, Callable[[], Line]]]
 
 
 def shipped(trials: int | None = None, seed: int | None = None) -> Jobs:
-    """All of the package, by at most so many runs; a seed repeats the lines."""
+    """Audit everything in the package, by at most so many runs; a seed repeats the lines."""
     own = secrets.randbits(32) if seed is None else seed
     return {
         "shipped": {case.name: partial(audited, case, trials, seed) for case in audit_cases()},

@@ -1,4 +1,4 @@
-"""How mechanisms are run, many times in one call or as a new object for each run, and the outputs of a run."""
+"""Runs of mechanisms, many in one call or with a new object for each, and the outputs of a run."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ def windows_of(*, values: bool = True, who: bool = False) -> See:
 
 
 def keys_of_table(epsilon: float) -> OneRun:
-    """How many keys are released, and the first day's count of the last one: rows are pairs of person and key."""
+    """Number of released keys, and the first day's count of the last one; rows are pairs of person and key."""
     time, unit = fastdp.Time("at", "1d", start=START, stop=STOP), fastdp.Person("who", per="1w")
 
     def counts(rows: Sequence[tuple[str, str]], key: Key) -> Any:

@@ -128,7 +128,7 @@ class FixedTreeMachine(OfflineMachine):
 
     @cached_property
     def distribution(self) -> sampler.LaplaceDistribution:
-        """Of the counters' noise."""
+        """Distribution of the counters' noise."""
         return sampler.laplace_distribution(noise_scale(self.counter, Fraction(self.epsilon)))
 
     def follow(self, state: BaselineState, added: Integers, removed: Integers, key: Key, chain: str) -> BaselineState:

@@ -139,7 +139,7 @@ class WEventMachine(Machine[WEventState]):
             raise ValueError("a step out of range")
 
     def guarantee(self) -> Guarantee:
-        """Of any w consecutive values; of one where w is 1."""
+        """Guarantee for any w consecutive values."""
         w = self.contributions
         steps = {
             "uniform": (f"each value is released with epsilon / {w}",),

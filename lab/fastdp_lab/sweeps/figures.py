@@ -43,7 +43,7 @@ def draw(
     group: str = "all",
     formats: Sequence[str] = ("png", "svg"),
 ) -> list[Path]:
-    """Every picture that the results of a sweep allow, finished or not; their paths.
+    """Draw every picture that the results of a sweep allow, finished or not; return their paths.
 
     Errors against epsilon (a picture for each metric), thresholds, the parts of the error, and streams over time; for
     points errors over time and against epsilon, totals over time, and maps.

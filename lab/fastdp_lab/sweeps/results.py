@@ -107,7 +107,7 @@ def _now() -> str:
 
 
 def _versions() -> dict[str, str]:
-    """Of everything that results depend on."""
+    """Versions of everything that results depend on."""
     found = {"fastdp": fastdp.__version__, "python": platform.python_version()}
     for name in _LIBRARIES:
         with suppress(PackageNotFoundError):

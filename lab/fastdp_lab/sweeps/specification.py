@@ -282,12 +282,12 @@ class Part:
 
     @property
     def name(self) -> str:
-        """Of the file."""
+        """Name of the file."""
         return f"{self.first:09d}-{self.first + len(self.cells):09d}"
 
 
 def count_cells(specification: Specification) -> int:
-    """How many cells a sweep has."""
+    """Number of cells of a sweep."""
     return len(specification.datasets) * len(specification.pairs()) * specification.repetitions
 
 

@@ -51,7 +51,7 @@ KEYS = Name(("keys",), 0, StreamId(Purpose.CELL))
 
 
 class Shifts:
-    """By how much each draw is shifted, and what else the adjacent run costs (decisions, by exact tails)."""
+    """Shift of each draw, and the other costs of the adjacent run (decisions, by exact tails)."""
 
     def __init__(self, fixed: dict[Name, dict[int, int]] | None = None) -> None:
         self.by: dict[Name, dict[int, int]] = defaultdict(lambda: defaultdict(int))
@@ -157,7 +157,7 @@ def pick(rng: Generator, *options: Any) -> Any:
 
 
 def no_shifts(table: Table, shifts: Shifts) -> None:
-    """None that are known beforehand."""
+    """Return no shifts: none are known beforehand."""
 
 
 def seen(outputs: Callable[[], Outputs]) -> list[tuple[str, bytes]]:

@@ -131,7 +131,7 @@ def on_path(plan: CellParameters, tree: Tree, code: int) -> NDArray[np.bool_]:
 
 
 def leaf_of(plan: CellParameters, tree: Tree, code: int) -> int:
-    """The place among the leaves of the one that counts the event."""
+    """Index, among the leaves, of the one that counts the event."""
     return int(np.flatnonzero(on_path(plan, tree, code)[tree.leaves])[0])
 
 
@@ -354,7 +354,7 @@ def shape_of(rng: Generator) -> Json:
 
 
 def phdstream(rng: Generator) -> Instance:
-    """Each counter; cells that are forgotten."""
+    """Draw a PHDStream with each counter and with cells that are forgotten."""
     options = {**shape_of(rng), "counter": counter_of(rng), "retention": pick(rng, 0, 1, 16)}
     return with_whole(rng, options, PHDStream, int(rng.integers(1, 10)))
 
@@ -367,7 +367,7 @@ def phdstream_adaptive(rng: Generator) -> Instance:
 
 
 def with_whole(rng: Generator, options: Json, kind: Make, count: int) -> Instance:
-    """With a count of the whole in every other instance, of which a block may end."""
+    """Draw a PHDStream that counts all points in every other instance; a block of that count may end."""
     share = pick(rng, 0.0, 0.0, 0.05, 0.5)
     make = partial(kind, **options, total_share=share)
     return of_points(rng, make, pick(rng, count, 18) if share else count)

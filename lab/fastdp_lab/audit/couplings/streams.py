@@ -98,7 +98,7 @@ def in_steps(value: float, resolution: float, top: int) -> int:
 
 
 def stream_shifts(make: Make, x: Floats, there: Floats, places: Sequence[int], table: Table, shifts: Shifts) -> None:
-    """Of each value one draw on each level of a tree, and one of each threshold that any of them chooses.
+    """Shifts of one draw a level for each value, and of one draw for each threshold that any of them chooses.
 
     Noise that is bound to the prefix of sums needs no shift here.
     """
@@ -181,7 +181,7 @@ def baseline_shifts(
 
 
 def see_release(release: Release) -> Outputs:
-    """All that a release answers."""
+    """Outputs of a release: everything that it answers."""
     n = len(release)
     starts, stops = np.triu_indices(min(n, ALL_RANGES) + 1)
     if n > ALL_RANGES:
@@ -259,7 +259,7 @@ def noisy_choice(rng: Generator) -> NoisyMax | ScaleFree:
 
 
 def parameters_of(rng: Generator, **options: Any) -> Json:
-    """Of ``StreamPublisher`` and ``release_many``; ``options`` replace the random ones."""
+    """Draw parameters of ``StreamPublisher`` and ``release_many``; ``options`` replace the random ones."""
     rule = noisy_choice(rng)
     if "renewal" not in options:
         rule = pick(rng, Fixed(pick(rng, 1.0, 3.0, 8.0)), rule, rule)
@@ -329,7 +329,7 @@ def of_pair(
 
 
 def adaptive(rng: Generator) -> Instance:
-    """All closings, with a warm-up from 16 values of hold-out on."""
+    """Draw an Adaptive with any closing, and a warm-up from 16 values of hold-out on."""
     options = parameters_of(rng, max_range=pick(rng, *RANGES))
     del options["smoother"]
     options["holdout"] *= pick(rng, 1, 4)
@@ -451,7 +451,7 @@ def w_event(rng: Generator) -> Instance:
 
 
 def row_parameters(rng: Generator) -> Json:
-    """Of ``release_many``."""
+    """Draw parameters of ``release_many``."""
     perturber = pick(rng, {"perturber": NODES}, {"perturber": Flat()}, pruned(rng, 2, 0, 1))
     return parameters_of(rng, max_range=pick(rng, 5, 8), **perturber)
 

@@ -106,7 +106,7 @@ def _online(options: Json, saved: int, key: Key, batches: Sequence[tuple[int, Ro
 
 
 def see_table(table: Any) -> Outputs:
-    """All that a released table shows."""
+    """Outputs of a released table: everything that it shows."""
     sums = table.released
     yield "frame", table.arrow.to_pydict(), str(table.arrow.schema)
     yield "windows", sums.edges
@@ -489,7 +489,7 @@ def batched(rng: Generator, others: list[Row], both: list[Row]) -> tuple[Any, An
     """Both tables in the same three batches, each followed by the same clock."""
 
     def counted(rows: list[Row]) -> list[tuple[Row, int]]:
-        """Each row with the number of equal ones before it, so that it is in the same batch in both tables."""
+        """Pair each row with the number of equal rows before it, so that it is in the same batch in both tables."""
         return [(row, rows[:number].count(row)) for number, row in enumerate(rows)]
 
     clocks = sorted(rng.integers(0, 60 * HOURS + 60, 3).tolist())
