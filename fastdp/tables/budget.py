@@ -159,7 +159,7 @@ class Budget:
         for quantity, level in itertools.product(self.plan.quantities(), self.levels):
             # Squares within a narrower clip may take all their bits.
             most = 2**self.plan.square_bits if quantity.name == "square" else quantity.sensitivity
-            moved, loss = self.moved(quantity, level.each), self.of(quantity, level)
+            moved, loss = self.moved(quantity, level.each), self.loss_of(quantity, level)
             noise_distribution(self.plan.noise, most, moved, loss)
 
     def check_helpers(self) -> None:
