@@ -117,6 +117,7 @@ def _shortfall(
 
 
 def _with_ceiling(grid: Grid, per_step: Fraction, max_range: int, levels: int, fan_out: int, reach: int) -> Grid:
+    """Grid with the largest theta for which sums and noise, `per_step` of theta, fit in int64."""
     by_total = (MAX_TOTAL - grid.bound_steps * max_range) / _headroom(per_step, levels, fan_out)
     by_reach = (MAX_DIFFERENCE - 1) // (per_step * reach) if reach else MAX_SCALE // per_step
     return replace(grid, ceiling_steps=min(MAX_SCALE // per_step, math.floor(by_total), by_reach))

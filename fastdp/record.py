@@ -176,6 +176,7 @@ def record(made: type[T]) -> type[T]:
     relate = getattr(made, "_check", None)
 
     def check(self: object, *_: object) -> None:
+        # The record's __post_init__, which InitVars give arguments that it does not need.
         for name, held_by, optional in checks:
             value = getattr(self, name)
             if value is not None or not optional:
@@ -224,7 +225,7 @@ class Keyed:
 def constructor(
     made: Callable[P, T],
 ) -> Callable[[Callable[[S, T, Any, Any], None]], Callable[Concatenate[S, P], None]]:
-    """Decorator: ``__init__`` gets the arguments of record `made`; called with record, seed and key."""
+    """Decorator of ``__init__(self, record, seed, key)``: callers give the fields of the record `made` instead."""
 
     def decorate(start: Callable[[S, T, Any, Any], None]) -> Callable[Concatenate[S, P], None]:
         @functools.wraps(start)

@@ -131,6 +131,7 @@ class CollectorMachine(Machine[Tally], Generic[M]):
         return Tally(self.zeros())
 
     def read(self, *batch: object) -> Counted:
+        """Check and count a batch: reports, and a slot for all or one for each."""
         reports, slot = batch
         column = columns.as_column([reports] if columns.is_number(reports) else reports, "reports")
         if column.dtype.kind == "b":

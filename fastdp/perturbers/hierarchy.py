@@ -174,6 +174,7 @@ class Hierarchy:
         return Fraction(sum(size * min(size, width) for width in widths), plan.levels)
 
     def moved_draws(self, plan: HierarchyShape, size: int) -> int:
+        """Number of nodes whose sums `size` consecutive values can change."""
         return plan.levels * size
 
     def leaf_noise(self, plan: HierarchyShape, theta_steps: int, epsilon: float, key: Key, tree: int) -> Integers:

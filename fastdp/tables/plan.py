@@ -133,6 +133,7 @@ class TablePlan:
 
     @property
     def selects_cells(self) -> bool:
+        """True if private keys are chosen by the noisy counts that are released."""
         whole = self.calendar is None and self.counts_rows and not self.levels
         return self.key_rule == "private" and self.who is None and whole
 
@@ -188,7 +189,7 @@ class TablePlan:
 
     @cached_property
     def parts(self) -> dict[str, list[str]]:
-        """Names of each column's sums, and of counts; a mean or variance takes the total if wanted, or deviations."""
+        """Names of the sums that are measured, by column; a mean needs deviations, or the total if that is asked for."""
         found = {ROWS: ["count"]}
         for column in self.columns:
             asked = [each for each in self.statistics if each.column == column.name]
@@ -261,6 +262,7 @@ class TablePlan:
         return Released(*public, measured, tails, self.budget.guarantee(simulated=simulated), taken=taken)
 
     def times_of(self, unit: UnitRows) -> Times | None:
+        """Public times outside which no row of the unit counts; None if they are not public."""
         if self.time is None or self.calendar is None or self.start is None or self.stop is None or self.taken:
             return None
         ends = self.calendar.edge(self.start), self.calendar.edge(self.stop)

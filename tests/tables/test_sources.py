@@ -22,7 +22,7 @@ USES: dict[str, dict[str, Any]] = {
     "time": {"time": "at", "every": "1d"},
     "key": {"by": "meter", "keys": list("abcd")},
     "person": {"unit": fastdp.Person("person", rows=SIZE)},
-    "value": {"statistics": {"kwh": "sum"}, "bounds": fastdp.Value(clip=9.0)},
+    "value": {"statistics": {"kwh": "sum"}, "bounds": fastdp.Value(clip=(-9.0, 9.0))},
 }
 SUBSETS = list(chain.from_iterable(combinations(USES, size) for size in range(len(USES) + 1)))
 
