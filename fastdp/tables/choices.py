@@ -65,7 +65,7 @@ def tail_edges(clip: tuple[float, float], bound: tuple[float, float] | None) -> 
 
 
 def count_tail(values: Floats, edges: tuple[Floats, Floats]) -> Integers:
-    """Numbers of rows, int64[J + 3]: in each of J bins beyond the clip, below and above the bound, inside but not 0."""
+    """Numbers of rows, int64[J + 3]: in J bins beyond the clip, below and above the bound, inside but not 0."""
     found, past, inside = [], [], values != 0.0
     for side, each in zip((-1.0, 1.0), edges, strict=True):
         distances = side * values

@@ -189,7 +189,7 @@ class TablePlan:
 
     @cached_property
     def parts(self) -> dict[str, list[str]]:
-        """Names of the sums that are measured, by column; a mean needs deviations, or the total if that is asked for."""
+        """Names of the measured sums, by column; a mean needs deviations, or the total if that is asked for."""
         found = {ROWS: ["count"]}
         for column in self.columns:
             asked = [each for each in self.statistics if each.column == column.name]
