@@ -5,8 +5,9 @@ Of private data a message shows index, count and kind, never a value.
 
 from __future__ import annotations
 
-import sys
 import warnings
+
+from fastdp_kernels import caller
 
 
 class FastDPError(Exception):
@@ -39,8 +40,7 @@ class AccuracyWarning(UserWarning):
 
 def warn(message: str, category: type[Warning]) -> None:
     """Warn at the caller's line, outside the package."""
-    package = __file__.removesuffix("errors.py")
-    level, frame = 1, sys._getframe()
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(package):
-        level, frame = level + 1, frame.f_back
-    warnings.warn(message, category, stacklevel=level)
+    frame = caller()
+    told = frame.f_globals.setdefault("__warningregistry__", {})
+    where = frame.f_code.co_filename, frame.f_lineno, frame.f_globals.get("__name__")
+    warnings.warn_explicit(message, category, *where, told)

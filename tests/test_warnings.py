@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -20,6 +21,21 @@ from fastdp.thresholds import Fixed, ScaleFree
 
 SOURCES = Path(fastdp.__file__).parent
 DAY = pd.date_range("2024-05-01", periods=24, freq="1h")
+
+
+def test_a_warning_behind_the_standard_library_is_at_the_callers_line() -> None:
+    """A property that functools keeps has a frame of functools between two of the package."""
+    own = {"__name__": "fastdp.made", "errors": errors, "functools": functools}
+    exec(  # noqa: S102 - with the package's name
+        "class Made:\n"
+        "    @functools.cached_property\n"
+        "    def kept(self): errors.warn('here', RuntimeWarning)\n"
+        "def outer(): return Made().kept\n",
+        own,
+    )
+    with pytest.warns(RuntimeWarning, match="here") as caught:
+        own["outer"]()
+    assert [each.filename for each in caught] == [__file__]
 
 
 def places() -> set[tuple[str, int, int]]:

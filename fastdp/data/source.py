@@ -188,9 +188,14 @@ def open_dataset(path: Path, dictionary: Sequence[str] = ()) -> Dataset:
         _ = opened.schema.names  # decoded
     except Exception as error:  # missing, damaged, not permitted; Arrow's words may quote a row
         reason = getattr(error, "strerror", None) or type(error).__name__
-        text = "; expected CSV in UTF-8 (iconv converts other encodings)" if kind == "csv" else ""
-        kinds = ParameterError if isinstance(error, OSError) or not text else DataError
-        raise kinds(f"frame = {str(path)!r}: could not be read ({reason}){text}") from None
+        text = kind == "csv" and not isinstance(error, OSError)
+        wanted = "with a heading of distinct names, and rows of one width"
+        if isinstance(error, UnicodeError):
+            wanted = "in UTF-8 (iconv converts other encodings)"
+        hint = f"; expected CSV {wanted}" if text else ""
+        raise (DataError if text else ParameterError)(
+            f"frame = {str(path)!r}: could not be read ({reason}){hint}"
+        ) from None
     return opened
 
 
@@ -206,7 +211,7 @@ def _stream(frame: Any, chosen: list[str]) -> Source:
 
 def _rows_alone(frame: Any, rows: int | None) -> Batches:
     # A frame without columns has no rows, a batch has.
-    count = frame.select(narwhals.len()).collect("pyarrow").item() if rows is None else rows
+    count = frame.select(narwhals.len()).collect("pyarrow")["len"].item() if rows is None else rows
     yield arrow.record_batch([arrow.nulls(count)], ["row"]).select([])
 
 
@@ -241,18 +246,22 @@ def check_names(chosen: Sequence[str], names: Sequence[str], frame: object) -> N
     missing = [name for name in chosen if name not in names]
     if missing:
         # The first row of a text is one of data where it names none of the columns.
-        shown = set(chosen) & set(names) or not _is_text(frame)
-        listed = ", ".join(map(repr, list(names)[:20])) if shown else "which the first row of the text (UTF-8) names"
+        hidden = "" if set(chosen) & set(names) else _where_names_are(frame)
+        listed = hidden or ", " + ", ".join(map(repr, list(names)[:20]))
         index = list(getattr(getattr(frame, "index", None), "names", None) or ())
         hint = f" ({missing[0]!r} is the index: frame.reset_index() makes it a column)" if missing[0] in index else ""
         # Several may be the entries of a column that was given in place of its name.
         said = f"column {missing[0]!r}" if len(missing) == 1 else f"{len(missing)} of the columns that were named"
-        raise ParameterError(f"{said}: expected one of the table's columns, {listed}{hint}")
+        raise ParameterError(f"{said}: expected one of the table's columns{listed}{hint}")
 
 
-def _is_text(frame: Any) -> bool:
+def _where_names_are(frame: Any) -> str:
+    if "pyspark" in homes_of(frame):
+        # Which may have been read from a text.
+        return " (see frame.columns)"
     kinds = {type(frame).__name__, type(getattr(frame, "format", None)).__name__}
-    return bool(kinds & {"CSVStreamingReader", "CsvFileFormat"}) or "pyspark" in homes_of(frame)
+    of_text = kinds & {"CSVStreamingReader", "CsvFileFormat"}
+    return ", which the first row of the text (UTF-8) names" if of_text else ""
 
 
 def time_zone_of(source: Source, name: str, option: str | None) -> str | None:

@@ -164,7 +164,8 @@ class _Table:
         names = row if named or not numeric else None
         headings = set()
         for kind, column in wanted.items():
-            index = pick_column(column, names, self._width, self._where)
+            # A first row that names none of the columns may be one of data.
+            index = pick_column(column, names if named or column is None else None, self._width, self._where)
             cell, convert = row[index], self._times if kind == TIME else number
             label = f"column {cell!r}" if names is not None and is_name(cell) else f"column {index}"
             self._columns.append((index, convert, label))

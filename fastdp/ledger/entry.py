@@ -216,6 +216,3 @@ def described(publisher: object) -> Json:
 def _plain(value: object) -> object:
     finite = not isinstance(value, float) or math.isfinite(value)
     return value if isinstance(value, (str, int, float, type(None))) and finite else validation.shown(value)
-
-
-# Names: two that look alike are one, or refused.

@@ -18,7 +18,7 @@ from fastdp.local.distribution import TOLERANCE, Distribution, in_cells, transit
 from fastdp.local.mechanisms import LOCAL_EPSILON, MIN_WIDTH
 from fastdp.local.reports import WindowDistribution
 from fastdp.noise.key import Key
-from fastdp.record import Choice, Flag, Kind, parameter, record
+from fastdp.record import Choice, Flag, Kind, parameter, put, record
 from fastdp.thresholds.base import ThresholdTask
 from fastdp.thresholds.quantile import QuantileChooser
 from fastdp_kernels.local import band_matrix
@@ -259,7 +259,7 @@ class SquareWave:
         if self.bins is not None:
             concave = self.method == "concave"
             least, most = (LEAST_BINS, MOST_BINS) if concave else (1, MAX_BINS)
-            object.__setattr__(self, "bins", validation.integer("bins", self.bins, least, most))
+            put(self, bins=validation.integer("bins", self.bins, least, most))
 
     @property
     def logarithmic(self) -> bool:

@@ -76,7 +76,9 @@ _UNSET: Indices = np.empty(0, np.int64)
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Release:
-    """A finished release of one stream (``one[i]`` and ``numpy.asarray`` give values), or of many (``many[i]``).
+    """A finished release of one stream (``one[i]`` gives values), or of many (``many[i]``).
+
+    NumPy's functions take ``numpy.asarray(one)``.
 
     Attributes
     ----------
@@ -176,13 +178,13 @@ class Release:
     def __iter__(self) -> Iterator[Any]:
         return (self[i] for i in range(len(self)))
 
-    def __getitem__(self, stream: int | str | slice) -> Any:
-        """Release of one of many streams, by index or name; value of one stream."""
-        if isinstance(stream, slice):
-            return self.values[stream] if self.ids is None else (*map(self.__getitem__, range(len(self))[stream]),)
-        i = self._index(stream)
+    def __getitem__(self, stream: Any) -> Any:
+        """Release of one of many streams, by index or name; values of one stream, as of an array."""
         if self.ids is None:
-            return self.values[i]
+            return self.values[stream]
+        if isinstance(stream, slice):
+            return (*map(self.__getitem__, range(len(self))[stream]),)
+        i = self._index(stream)
         trees = slice(self.tree_borders[i], self.tree_borders[i + 1]) if self.nodes is not None else slice(0)
         return Release(
             self.values[self.borders[i] : self.borders[i + 1]],

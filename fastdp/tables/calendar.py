@@ -127,7 +127,10 @@ class Time:
         if self.unit is not None and self.format is not None:
             raise refusal("format", self.format, f"None, because unit = {self.unit!r} is given")
         if self.format is not None and not _says_a_time(self.format, self.zone):
-            accepted = "one of strptime with a year, %p beside %I, and %z for an offset (%Z and Z are names)"
+            accepted = (
+                "one of Python's strptime with a year, %p beside %I, and %z for an offset or a final Z (%Z is a "
+                'name; seconds since 1970: unit="s")'
+            )
             raise refusal("format", self.format, accepted)
 
 

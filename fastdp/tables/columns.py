@@ -652,5 +652,7 @@ def _listed(name: str, entries: list[object]) -> pa.Array:
     try:
         found = arrow.array(entries)
     except Exception:  # keys are public, but Arrow's words are long
-        raise ParameterError(f"keys: entries of {name!r} have several types: expected those of the column") from None
+        raise ParameterError(
+            f"keys: entries of {name!r} have several types, or are beyond int64: expected those of the column"
+        ) from None
     return found.cast(arrow.string()) if arrow.types.is_null(found.type) else found

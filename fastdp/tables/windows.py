@@ -586,6 +586,8 @@ class Windows(Publisher[WindowsState]):
             lateness=_fixed(lateness),
         )
         plan = machine.plan
+        # Keys that no column could hold are refused now, not by each call.
+        _ = machine.table
         # As a state file holds them.
         listed = None
         if plan.by:

@@ -12,7 +12,6 @@ import hashlib
 import os
 import pickle
 import stat
-import sys
 import warnings
 from collections.abc import Callable, Collection
 from pathlib import Path
@@ -105,7 +104,9 @@ class _ShippedLocator(_TreeLocator):
 
 
 def _check_filled(folder: str) -> None:
-    if not any(Path(folder).glob("*.nbc")):
+    # Kernels of a folder that cannot be listed are read by name.
+    unlisted = os.access(folder, os.X_OK) and not os.access(folder, os.R_OK)
+    if not unlisted and not any(Path(folder).glob("*.nbc")):
         raise OSError(folder)
 
 
@@ -225,7 +226,7 @@ class _ShippedCache(caching.FunctionCache):
             self._level = level
             if not target_has(features):
                 continue
-            found = self.load_overload(signature, context)  # type: ignore[no-untyped-call]
+            found = _forgiving(UNREADABLE, self.load_overload, signature, context)
             if found is not None:
                 return found
         return None
@@ -245,19 +246,15 @@ class KeptKernel:
 
     def load_overload(self, signature: Any, context: Any) -> Any:
         """The compiled kernel; None if it is compiled next, which is told."""
-        found = _forgiving(UNREADABLE, self._read, signature, context)
+        found = None if self._own is None else _forgiving(UNREADABLE, self._own.load_overload, signature, context)
+        if found is None and self._shipped is not None and not fastdp_kernels.ships:
+            found = self._shipped.read(signature, context)
         if found is None:
             if self._own is None:
                 # Neither NUMBA_CACHE_DIR, nor __pycache__ beside the sources, nor the user's cache can be written.
                 _warn(NOT_KEPT, "no folder for them can be written")
             if fastdp_kernels.on_compile is not None:
                 fastdp_kernels.on_compile(self._name, self.cache_path)
-        return found
-
-    def _read(self, signature: Any, context: Any) -> Any:
-        found = None if self._own is None else self._own.load_overload(signature, context)
-        if found is None and self._shipped is not None and not fastdp_kernels.ships:
-            found = self._shipped.read(signature, context)
         return found
 
     def save_overload(self, signature: Any, compiled: Any) -> None:
@@ -289,11 +286,9 @@ NOT_KEPT = (
     "compiled kernels cannot be kept ({}): every process compiles them again, which takes seconds; expected "
     "NUMBA_CACHE_DIR to name a folder that can be written, or that 'fastdp compile' has filled"
 )
-UNREADABLE = "a compiled kernel cannot be read ({}): compiled again and replaced"
+UNREADABLE = "a compiled kernel cannot be read ({}): a shipped one is, or it is compiled again"
 UNTRUSTED = "a folder of compiled kernels is not used ({})"
 _warned: set[str] = set()
-#: Packages whose frames lie between the caller and a warning.
-_BETWEEN = ("fastdp_kernels", "fastdp", "numba", "importlib")
 
 
 def _warn(text: str, reason: object) -> None:
@@ -301,7 +296,5 @@ def _warn(text: str, reason: object) -> None:
     if text in _warned:
         return
     _warned.add(text)
-    frame = sys._getframe()
-    while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] in _BETWEEN:
-        frame = frame.f_back
+    frame = fastdp_kernels.caller()
     warnings.warn_explicit(text.format(reason), RuntimeWarning, frame.f_code.co_filename, frame.f_lineno)

@@ -154,7 +154,7 @@ def test_text_where_numbers_are_expected(size, content, column, said, text):
     [
         ("a,b\n1,2\n", None, "has 2 columns: expected --column, one of 'a' (0), 'b' (1)"),
         ("1,2\n3,4\n", None, "has 2 columns: expected --column, one of 0, 1"),
-        ("a,b\n1,2\n", "c", "column = 'c': {} has no such column; expected one of 'a' (0), 'b' (1)"),
+        ("a,b\n1,2\n", "c", "column = 'c': {} has no such column; expected one of 0, 1"),
         ("a,b\n1,2\n", "2", "column = '2': {} has no such column"),
         ("a,b\n1,2\n", "-1", "column = '-1'"),
         ("a,a\n1,2\n", "a", "several columns of that name; expected a number"),

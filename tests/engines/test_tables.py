@@ -311,6 +311,17 @@ def test_files_on_dask(tmp_path: Path, name: str, client: Any) -> None:
 
 @needs("pyspark")
 @pytest.mark.slow
+def test_columns_of_a_spark_frame_are_not_named_for_it(session: Any) -> None:
+    """They may be the first row of a text without a heading."""
+    from fastdp.engines import spark
+
+    table = session.createDataFrame([(1, 2)], ["secret", "Alice"])
+    with pytest.raises(ParameterError, match=r"one of the table's columns \(see frame\.columns\)$"):
+        fastdp.counts(spark.table(table), by="nope", keys=[1], epsilon=1.0)
+
+
+@needs("pyspark")
+@pytest.mark.slow
 def test_what_spark_says_about_a_row_is_not_shown(session: Any) -> None:
     from fastdp.engines import spark
 

@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from fastdp_kernels._caching import LEVELS, processor_has
+
 ROOT = Path(__file__).resolve().parents[2]
 #: The kernels of USE, and what it returns.
 KERNELS, RESULT = ["prefix_blocks", "round_values"], [0, 4, 0, 0.0, 3.0]
@@ -29,9 +31,13 @@ def use():
 """
 RELEASE = """
 import fastdp
+# Loaded here, so that no process begins with it.
+publish = fastdp.release
+numba.njit(lambda x: x + 1.0)(1.0)
+
 def use():
-    released = fastdp.release(np.arange(3000.0) % 50, epsilon=1.0, bound=100, seed=5)
-    return [float.hex(float(released.sum(0, 3000))), *map(float.hex, released.revised)]
+    released = publish(np.arange(3000.0) % 50, epsilon=1.0, bound=100, seed=5)
+    return [float.hex(released.sum(0, 3000).item()), *map(float.hex, released.revised)]
 """
 #: In a new process each: changes a file, calls `use`, and tells results, compiled kernels and warnings.
 DRIVER = """
@@ -220,6 +226,29 @@ def test_writers_of_the_sources_may_write_what_is_compiled(tmp_path: Path, insta
     assert again == [RESULT, [], []]
 
 
+BESIDE = """
+shipped = sorted(Path(fastdp_kernels.__file__).parent.rglob("_compiled/*prefix_blocks-*.nbc"))
+[path] = entries("prefix_blocks")
+one = run(cut, path)
+print(json.dumps([len(shipped), one, run(cut, shipped[0])]))
+"""
+
+
+@pytest.mark.skipif(not processor_has(*LEVELS["x86-64-v3"]), reason="a processor without AVX2")
+def test_a_damaged_entry_does_not_hide_the_shipped_one(tmp_path: Path, installation: Path) -> None:
+    cache = tmp_path / "cache"
+    assert drive(USE + "print(json.dumps(run()))", cache, installation)[:2] == [RESULT, KERNELS]
+    level = {"NUMBA_CPU_NAME": "x86-64-v3", "NUMBA_CPU_FEATURES": ""}
+    ships = "fastdp_kernels.ships = True\n" + USE + "print(json.dumps(run()))"
+    assert drive(ships, tmp_path / "none", installation, **level)[:2] == [RESULT, KERNELS]
+    n_shipped, read, compiled = drive(USE + BESIDE, cache, installation)
+    assert n_shipped == 1
+    assert read[:2] == [RESULT, []]
+    assert compiled[:2] == [RESULT, ["prefix_blocks"]]
+    for _, _, told in (read, compiled):
+        assert [text.partition(" (")[0] for text, _ in told] == ["a compiled kernel cannot be read"]
+
+
 RANDOM_DAMAGES = """
 random.seed(46)
 first, found = run(), []
@@ -233,8 +262,11 @@ print(json.dumps([first, found]))
 @pytest.mark.slow
 def test_sixty_damages_of_a_first_release(tmp_path: Path) -> None:
     first, found = drive(RELEASE + RANDOM_DAMAGES, tmp_path)
-    assert len(first[1]) > 10
+    assert isinstance(first[0], list), first[0]
+    assert len(first[0]) == 1 + 3000
+    assert len(first[1]) >= 8
     assert first[2] == []
+    assert len(found) == 60
     for damage, name, (result, compiled, told), after in found:
         assert result == first[0], (damage, name)
         assert [kernel for kernel in compiled if f".{kernel}-" in name] == compiled, name

@@ -112,6 +112,19 @@ def test_scalars_and_every_integer_type(releases) -> None:
         assert np.array_equal(release.sum(strided, [100, 120]), expected)
 
 
+def test_one_stream_is_indexed_as_its_array_and_many_by_name(releases) -> None:
+    release = releases[2, 255]
+    for index in (3, -1, slice(2, 9, 3), release.values > 10.0, np.array([5, 1]), ...):
+        assert np.array_equal(release[index], release.values[index])
+    for wrong in (release.values.size, "a", 1.5):
+        with pytest.raises(IndexError) as error:
+            release[wrong]
+        assert "stream" not in str(error.value)
+    many = fastdp.release_many(np.ones((3, 100)), 1.0, 5.0, threshold=4.0, seed=1)
+    with pytest.raises(ParameterError, match="the name of a stream"):
+        many["a"]
+
+
 @pytest.mark.parametrize("options", KINDS, ids=str)
 def test_what_a_release_says(make, stream, options) -> None:
     publisher = make(**options)

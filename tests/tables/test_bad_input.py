@@ -70,6 +70,7 @@ FORM: list[tuple[Any, dict[str, Any], str]] = [
     (GOOD, {"by": "meter", "keys": [float("nan"), -float("nan")]}, "an entry is NaN"),
     (GOOD, {"by": "meter", "keys": [["x"], ["y"]]}, "no lists"),
     (GOOD, {"by": ["meter", "who"], "keys": ["x"]}, "expected tuples of 2 entries"),
+    (GOOD, {"by": "meter", "keys": [7, 2**64 - 1]}, "several types, or are beyond int64"),
     (GOOD, {"by": "meter", "keys": fastdp.PrivateKeys()}, "delta = 0: expected above 0"),
     (GOOD, {"clip": None}, "bound = None: expected a public upper bound"),
     (GOOD, {"clip": (2.0, 1.0)}, "expected low below high"),

@@ -106,6 +106,32 @@ def test_other_bytes_late_in_a_text_or_in_its_heading_are_refused(tmp_path: Path
             counted(path, keys=["nord"])
 
 
+@pytest.mark.parametrize(
+    ("content", "hint"),
+    [
+        (None, ""),
+        (b"", "; expected CSV with a heading of distinct names, and rows of one width"),
+        (b"k,v\nnord,1,2\n", "; expected CSV with a heading of distinct names, and rows of one width"),
+        (b"k\xfc\nnord\n", "; expected CSV in UTF-8 (iconv converts other encodings)"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_refused_with_its_reason(
+    content: bytes | None, hint: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "rows.csv"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises((fastdp.errors.DataError, fastdp.errors.ParameterError)) as error:
+        counted(path, keys=["nord"])
+    assert str(error.value).partition(")")[2] == hint
+
+
+@pytest.mark.filterwarnings("ignore:Dask support:FutureWarning")
+def test_rows_of_a_dask_frame_are_counted() -> None:
+    frame = pytest.importorskip("dask.dataframe").from_dict({"k": list(range(10))}, npartitions=3)
+    assert fastdp.counts(frame, epsilon=EXACT, seed=1).estimate(0, 1).round().tolist() == [10]
+
+
 BROKEN = pa.StringArray.from_buffers(2, pa.py_buffer(np.array([0, 4, 7], np.int32)), pa.py_buffer(b"nords\xfcd"))
 BYTES: dict[str, Any] = {
     "of Arrow": pa.table({"k": [b"nord", b"s\xfcd"]}),

@@ -461,6 +461,7 @@ def test_far_rows_are_refused() -> None:
     [
         ({}, "bound = None"),
         ({"bound": 1.0, "by": "k"}, "keys: expected the list of keys"),
+        ({"bound": 1.0, "by": "k", "keys": [7, 2**64 - 1]}, "several types, or are beyond int64"),
         ({"bound": 1.0, "lateness": "1d"}, "lateness = '1d': expected a fixed length"),
         ({"bound": 1.0, "start": "2024-01-01T00:30"}, "start = "),
         ({"bound": 1.0, "who": True}, "per = None: expected the period"),
