@@ -213,6 +213,8 @@ def described(released: Released, answers: Answers) -> list[tuple[str, str]]:
         abouts = {answers.about(statistic, first, first + 1).about for statistic in sums}
         clipped = CLIPPED in abouts or not sums
         about = "intervals are about clipped values" if clipped else "those beyond it are estimated"
+        if not clipped and not each.counts.size:
+            about = "values beyond the bound are not looked for"
         if not each.resolved:
             about = "no clip below the bound was chosen, as too few nonzero values were counted"
         found.append(("clip", f"{of} were clipped to [{low:g}, {high:g}]{share}; {about}"))

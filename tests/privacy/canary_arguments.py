@@ -42,7 +42,7 @@ COLLECTORS = {
     "HistogramCollector": lambda: local.HistogramCollector(LOCAL["SquareWave"], 8),
     "SumCollector": lambda: local.SumCollector(LOCAL["Hybrid"], 2),
 }
-POINTS = {
+POINT_PUBLISHERS = {
     name: partial(operator.attrgetter(name)(fastdp if name.endswith("PHDStream") else fastdp_lab), SQUARE, 1.0,
                   max_depth=4, seed=1)
     for name in ("PHDStream", "AdaptivePHDStream", "baselines.OfflineOnStream", "baselines.OfflineOnBatch",
@@ -121,7 +121,7 @@ def _quantile(p: float) -> float:
 HOURS = fastdp.Time("at", "1h", start="2024-01-01")
 MAKERS: dict[str, Callable[[], Any]] = {
     **PUBLISHERS,
-    **{name: lambda make=make: _stepped(make()) for name, make in POINTS.items()},
+    **{name: lambda make=make: _stepped(make()) for name, make in POINT_PUBLISHERS.items()},
     "baselines.Zeros": lambda: baselines.Zeros(1),
     **{f"local.{name}": make for name, make in COLLECTORS.items()},
     **{f"local.{name}": lambda made=made: made for name, made in LOCAL.items()},
@@ -158,7 +158,7 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "points.Polygons": lambda: points.Polygons(shapely.box(0, 0, 1, 1)),
     "queries.PointIndex": lambda: fastdp_lab.queries.PointIndex([[0.5, 0.5]]),
     "points.PrivTree": lambda: points.PrivTree(SQUARE, 1.0, seed=1, max_depth=4),
-    "points.ReleasedTree": lambda: _stepped(POINTS["PHDStream"]()).tree,
+    "points.ReleasedTree": lambda: _stepped(POINT_PUBLISHERS["PHDStream"]()).tree,
 }
 POINTS, THREE = [[0.5, 0.5]], [1.0, 2.0, 3.0]
 ADAPTIVE = fastdp.Adaptive(1.0, BOUND, threshold=BOUND, seed=1)
@@ -192,7 +192,7 @@ USUAL: dict[str, Any] = {
     "counter": counters.Simple(), "title": "t", "max_range": 4, "high": 0.2, "window": 8, "parameters": ADAPTIVE,
     "name": "job", "secret": _secret, "published": 5, "scheme": "absorption", "labels": "a", "part": "sums",
     "half_width": 99.0, "noise": "laplace", "period": 8.0, "publisher": fastdp.ToPS(1.0, 10.0, 1, 4, seed=1),
-    "fields": concentrated(1.0, "n").to_dict(),
+    "fields": concentrated(1.0, "n").to_dict(), "component": "sums",
 }  # fmt: skip
 BOXES = {"lower": [[0.0, 0.0]], "upper": [[1.0, 1.0]]}
 KEYED = {"by": "key", "keys": ["a"], "unit": fastdp.Person("who", rows=2, per="1d"), "time": "at", "every": "4h"}

@@ -21,7 +21,7 @@ from fastdp.errors import FastDPError
 from fastdp_lab.repetitions import repeat
 from tests.privacy import canary, canary_arguments, canary_commands
 from tests.privacy.canary import CANARY, LENGTH, TEXT, WHOLE
-from tests.privacy.canary_arguments import BOUND, POINTS, PUBLISHERS
+from tests.privacy.canary_arguments import BOUND, POINT_PUBLISHERS, PUBLISHERS
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastdp.errors.AccuracyWarning")
 RULES = (
@@ -157,7 +157,7 @@ def test_no_state_file_shows_the_canary(tmp_path: Path) -> None:
     """Files hold private values: what is no state file, wrong keys, and a replay of other values."""
 
     def cases() -> Iterator[Case]:
-        for name, make in {**PUBLISHERS, **POINTS}.items():
+        for name, make in {**PUBLISHERS, **POINT_PUBLISHERS}.items():
             kind, kept = type(make()), tmp_path / name
             make().save(kept, key=TEXT)
             raw = kept.read_bytes()

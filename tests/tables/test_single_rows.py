@@ -125,10 +125,13 @@ def makes(make: Callable[[list[Any]], Any], entries: list[Any]) -> bool:
 def test_rows_one_by_one_release_what_a_batch_of_them_does(role: str, forms: Sequence[str]) -> None:
     refused, told, hour, one = 0, [], 0, None
     for kind, entries in ENTRIES.items():
-        if role == "keys" and kind == "lists":
-            continue
         if one is None or role == "keys":
-            one, whole, other, hour = *(windows(role, entries) for _ in range(3)), 0
+            try:
+                one, whole, other, hour = *(windows(role, entries) for _ in range(3)), 0
+            except (DataError, ParameterError):
+                # Such keys cannot be listed.
+                refused += 1
+                continue
         for form in forms:
             make = FORMS[form]
             if not makes(make, entries):

@@ -570,7 +570,7 @@ def test_nothing_beyond_the_clip_is_said_to_be_estimated() -> None:
     windows.add(np.full(9, np.datetime64("2024-05-01")), np.full(9, 50.0))
     shown = repr(windows.advance("2024-05-02"))
     assert "estimated" not in shown
-    assert "intervals are about clipped values" in shown
+    assert "values beyond the bound are not looked for" in shown
 
 
 def test_a_release_without_windows_is_where_the_clock_stands() -> None:
