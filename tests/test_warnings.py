@@ -82,6 +82,11 @@ def tables() -> None:
             for epsilon in (0.05, 1.0):
                 fastdp.totals(table(values), "value", epsilon=epsilon, bound=1e6, seed=seed, **hourly)
     fastdp.totals(table(np.full(5000, 50.0)), "value", epsilon=5.0, bound=100.0, clip=1.0, seed=1, **hourly)
+    fastdp.totals(table(np.full(5000, -50.0)), "value", epsilon=5.0, bound=100.0, seed=1, **hourly)
+    keyed = table(np.ones(5000)).assign(key="a")
+    fastdp.counts(keyed, by="key", keys=["a", "A"], epsilon=5.0, seed=1)
+    wrong = pd.DataFrame({"at": [*DAY.repeat(90), pd.Timestamp("1970-01-01")]})
+    fastdp.counts(wrong, "at", "1h", epsilon=1.0, seed=1)
     fastdp.counts(table(np.ones(9000), 90), epsilon=50.0, unit=fastdp.Person("who", 1), seed=1, **hourly)
 
 
@@ -96,7 +101,10 @@ def streams() -> None:
     fastdp.release(np.full(1100, 3.0), 0.2, 100.0, seed=1)
     fastdp.Adaptive(30.0, 100.0, threshold=Fixed(20.0), seed=1).release(np.full(3000, 50.0))
     fastdp.ToPS(1.0, 50.0, every="30min", expected_length=10**5, seed=1)
-    fastdp.ToPS(0.5, 64.0, 16, 64, threshold=ScaleFree(), seed=1)
+    tops = fastdp.ToPS(0.5, 64.0, 16, 64, threshold=ScaleFree(), seed=1)
+    # Hold-outs of zeros.
+    fastdp.Adaptive(1.0, 1000.0, holdout=2000, seed=1).publish(np.zeros(3000))
+    tops.release_many([np.zeros(100), np.zeros(100)])
 
 
 def audits() -> None:
