@@ -162,8 +162,8 @@ def test_results_are_sequences_and_arrays_or_say_why_not(name: str) -> None:
             assert all(np.array_equal(one, other) for one, other in zip(made[part], listed[part], strict=True))
         with pytest.raises(IndexError):
             made[len(made)]
-        for wrong in ("no name", 0.5, None):
-            with pytest.raises(ParameterError, match="expected a whole number"):
+        for wrong in ("no name", 0.5):
+            with pytest.raises(IndexError if made.ids is None else ParameterError):
                 made[wrong]
         if made.ids is None:
             np.testing.assert_array_equal(np.asarray(made), made.values)

@@ -129,6 +129,7 @@ print(json.dumps([first, found]))
 """
 
 
+@pytest.mark.slow
 def test_a_damaged_entry_is_compiled_again_and_replaced(tmp_path: Path) -> None:
     first, found = drive(USE + DAMAGES, tmp_path)
     assert first == [RESULT, KERNELS, []]
@@ -157,6 +158,7 @@ print(json.dumps([full, left, several, run()]))
 """
 
 
+@pytest.mark.slow
 def test_a_full_disk_and_many_first_processes(tmp_path: Path) -> None:
     full, left, several, after = drive(USE + SPOILT, tmp_path)
     assert full[:2] == [RESULT, KERNELS]
@@ -187,6 +189,7 @@ def installation(tmp_path: Path) -> Path:
     return tmp_path / "home"
 
 
+@pytest.mark.slow
 def test_a_folder_that_others_can_write_is_not_used(tmp_path: Path, installation: Path) -> None:
     cache, places = tmp_path / "cache", {"XDG_CACHE_HOME": str(tmp_path / "user"), "HOME": str(tmp_path)}
     before = os.umask(0o000)
@@ -235,6 +238,7 @@ print(json.dumps([len(shipped), one, run(cut, shipped[0])]))
 
 
 @pytest.mark.skipif(not processor_has(*LEVELS["x86-64-v3"]), reason="a processor without AVX2")
+@pytest.mark.slow
 def test_a_damaged_entry_does_not_hide_the_shipped_one(tmp_path: Path, installation: Path) -> None:
     cache = tmp_path / "cache"
     assert drive(USE + "print(json.dumps(run()))", cache, installation)[:2] == [RESULT, KERNELS]

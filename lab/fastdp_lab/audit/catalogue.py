@@ -242,9 +242,11 @@ def _at_once(epsilon: float) -> list[Case]:
     def choice(name: str) -> ManyRuns:
         """Choices from one hold-out, of which a publisher makes one."""
         rule, task = RULES[name], small_task(epsilon)
-        return ManyRuns(
-            rule.guarantee(task), lambda data, trials, key: observed(rule, task, data).choices(key, trials)
-        )
+
+        def winners(data: Any, trials: int, key: Key) -> Floats:
+            return observed(rule, task, data, winner=True).choices(key, trials)
+
+        return ManyRuns(rule.guarantee(task), winners)
 
     def report(mechanism: Any) -> ManyRuns:
         """Reports of one user's value."""

@@ -123,11 +123,19 @@ def winner_probabilities(scores: Integers, scale: float, *, one_sided: bool) -> 
     return found
 
 
-def observed(rule: NoisyMax | ScaleFree, task: ThresholdTask, holdout: Sequence[float]) -> CountedHoldout:
-    """The rule's chooser with a hold-out in it, however short."""
+def observed(
+    rule: NoisyMax | ScaleFree, task: ThresholdTask, holdout: Sequence[float], *, winner: bool = False
+) -> CountedHoldout:
+    """The rule's chooser with a hold-out in it, however short.
+
+    With `winner`, ScaleFree gives the winner itself, of which theta is a function: few values resolve no theta.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", AccuracyWarning)
-        chooser = rule.start(task)
+        if winner and isinstance(rule, ScaleFree):
+            chooser: Any = rule.chooser(task, above=task.holdout)
+        else:
+            chooser = rule.start(task)
     chooser.observe(np.asarray(holdout, np.float64))
     return chooser
 

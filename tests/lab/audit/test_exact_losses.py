@@ -10,7 +10,7 @@ import pytest
 from benchmarks.audit.parts import with_split_noise
 from fastdp.local import Hybrid, Piecewise, SquareWave, StochasticRounding
 from fastdp.noise.key import Key
-from fastdp.thresholds import PAKQuantile, ScaleFree
+from fastdp.thresholds import PAKQuantile
 from fastdp.thresholds.quantile import calibrate
 from fastdp_lab.audit import exact
 from fastdp_lab.audit.exact import RULES, WIDE, small_task, split_plan
@@ -20,11 +20,7 @@ from tests import stat
 def test_the_sum_of_a_choice_and_its_kernel_is_the_same() -> None:
     """Scores that are enumerated are those that win."""
     for rule in RULES.values():
-        chooser, task = exact.observed(rule, small_task(1.0), [1, 2, 2]), small_task(1.0)
-        if isinstance(rule, ScaleFree):
-            # Where the number above the lowest candidate is given, the winner stays, however little it gains.
-            chooser = rule.chooser(task, above=task.holdout)
-            chooser.observe(np.array([1.0, 2.0, 2.0]))
+        chooser = exact.observed(rule, small_task(1.0), [1, 2, 2], winner=True)
         distribution = exact.winner_probabilities(
             np.rint(chooser.scores() * (64 / chooser.sensitivity)).astype(np.int64),
             64.0,
