@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -137,7 +137,7 @@ def observed(
         else:
             chooser = rule.start(task)
     chooser.observe(np.asarray(holdout, np.float64))
-    return chooser
+    return cast("CountedHoldout", chooser)
 
 
 def noisy_max_loss(rule: NoisyMax | ScaleFree, task: ThresholdTask, *, noise_factor: float = 1.0) -> ExactLoss:
