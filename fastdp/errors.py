@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import warnings
 
-from fastdp_kernels import caller
-
 
 class FastDPError(Exception):
     """Base of fastdp's errors."""
@@ -40,6 +38,9 @@ class AccuracyWarning(UserWarning):
 
 def warn(message: str, category: type[Warning]) -> None:
     """Warn at the caller's line, outside the package."""
+    # On use: a client of the local model loads no kernels.
+    from fastdp_kernels import caller
+
     frame = caller()
     told = frame.f_globals.setdefault("__warningregistry__", {})
     where = frame.f_code.co_filename, frame.f_lineno, frame.f_globals.get("__name__")

@@ -25,6 +25,8 @@ USES: dict[str, dict[str, Any]] = {
     "value": {"statistics": {"kwh": "sum"}, "bounds": fastdp.Value(clip=(-9.0, 9.0))},
 }
 SUBSETS = list(chain.from_iterable(combinations(USES, size) for size in range(len(USES) + 1)))
+#: None, one and all of them; the others take the same ways.
+USUAL = [each for each in SUBSETS if len(each) in (0, 4) or each == ("value",)]
 
 
 def as_table(rows: list[tuple], family: str, folder: Path) -> Any:
@@ -42,7 +44,11 @@ def as_table(rows: list[tuple], family: str, folder: Path) -> Any:
     return table.to_pandas().rename_axis("place").to_xarray()
 
 
-@pytest.mark.parametrize("used", SUBSETS, ids=lambda used: " ".join(used) or "nothing")
+@pytest.mark.parametrize(
+    "used",
+    [*USUAL, *(pytest.param(each, marks=pytest.mark.exhaustive) for each in SUBSETS if each not in USUAL)],
+    ids=lambda used: " ".join(used) or "nothing",
+)
 @pytest.mark.parametrize("family", [*FAMILIES, *sorted(OWN)])
 def test_the_number_of_rows_depends_on_no_column(family: str, used: tuple[str, ...], tmp_path: Path) -> None:
     options: dict[str, Any] = {"statistics": {}, "epsilon": EXACT, "seed": 1}
