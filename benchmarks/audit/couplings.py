@@ -37,7 +37,7 @@ from fastdp.tables import choices as table_choices
 from fastdp.tables import online
 from fastdp.tables.budget import Budget
 from fastdp.tables.sums import Quantity
-from fastdp.thresholds import Fixed, ScaleFree
+from fastdp.thresholds import Fixed, NoisyMax, ScaleFree
 from fastdp.thresholds.base import ThresholdTask, held_out
 from fastdp.thresholds.renewals import RenewFromHoldout, RenewFromPublished
 from fastdp_lab.audit.couplings import COUPLINGS
@@ -509,7 +509,13 @@ def papers_score(generator: Generator) -> Instance:
 #: Each must fail in some instance.
 CONTROLS: dict[str, Draw] = {
     "control-threshold-peeking": of_values(
-        12, schedule=PeekingSchedule, place=0, perturber=BINARY, threshold=ScaleFree(), holdout=3, epsilon=6.0
+        12,
+        schedule=PeekingSchedule,
+        place=0,
+        perturber=BINARY,
+        threshold=NoisyMax(step=1.0, fan_out=2),
+        holdout=3,
+        epsilon=6.0,
     ),
     "control-true-lengths": true_lengths,
     "control-trees-share": of_values(40, perturber=SharedNoise(2, prune=0)),

@@ -435,11 +435,10 @@ def warn_of_cells(found: Released, *, given: bool) -> None:
             # Of many keys without rows some stand out by chance.
             rare[:] = sums.max() <= (KNOWN + math.sqrt(2.0 * math.log(keys))) * deviation
         if rare.any():
-            key = tuple(entries[int(np.argmax(rare))] for entries in found.keys.values())
+            # By its index: a list of keys may have been made from the rows.
             warn(
-                f"keys: released numbers show no row of {np.count_nonzero(rare):,} of {keys:,}, such as "
-                f"{key[0] if len(key) == 1 else key!r}; expected keys as the columns spell them (case, spaces), or "
-                "longer windows",
+                f"keys: released numbers show no row of {np.count_nonzero(rare):,} of {keys:,}, the first keys["
+                f"{int(np.argmax(rare))}]; expected keys as the columns spell them (case, spaces), or longer windows",
                 AccuracyWarning,
             )
 
