@@ -89,8 +89,8 @@ def test_levels_of_persons_with_gaussian_noise(keys: str) -> None:
     exhaustive(*((i, *pair) for i, pair in enumerate(itertools.product(list(STATISTICS)[:-1], UNITS)))),
 )
 def test_the_worst_neighbours_of_the_product(place: int, kind: str, unit: str) -> None:
-    """Each statistic and unit with a third of keys, noise and levels; clips and ends in turn."""
-    for case in ways(kind, unit)[place % 3 :: 3]:
+    """Each statistic and unit with a tenth of keys, noise and levels in turn, and clips and ends in turn."""
+    for case in ways(kind, unit)[place % 10 :: 10]:
         check(case, extremes(case))
 
 
@@ -111,7 +111,11 @@ def test_the_worst_neighbours_online(kind: str) -> None:
 def test_the_worst_neighbours_of_all_ways(kind: str, unit: str) -> None:
     """Online too; and of any rows, in any order, that may have no time and no value."""
     for case in (*cases(), *cases(online=True)):
-        if (case.kind, case.unit) == (kind, unit):
+        # Of one window a person has no more rows than its limit.
+        one_window = case.ends == "none" and "per_window" in unit
+        # Counts that choose the keys are released themselves: the draw that they replace would be counted too.
+        replaced = case.ends == "none" and case.keys.startswith("private") and not case.by_person
+        if (case.kind, case.unit) == (kind, unit) and not one_window and not replaced:
             check(case, [*extremes(case), *drawn(case, 2, 1 if case.clip == "one end" else 0)])
 
 
