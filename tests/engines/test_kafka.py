@@ -99,7 +99,7 @@ def ended(address: str, folder: Path, kill_at: int) -> int | None:
 
 
 def test_killed_and_restarted(tmp_path: Path) -> None:
-    """Each message counts once; a program that begins anew finds its states and offsets in the broker alone."""
+    """Each message counts once; a program that starts again finds its states and offsets in the broker alone."""
     rows = make_rows(300, STREAMS)
     with own_broker() as address:
         send(address, rows)

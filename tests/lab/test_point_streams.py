@@ -1,4 +1,4 @@
-"""Data sets: made-up values, points streams true to a list kept by hand, and files in every accepted form."""
+"""Data sets: synthetic values, streams of points equal to a list kept by hand, and files in every accepted form."""
 
 from __future__ import annotations
 

@@ -203,7 +203,7 @@ def test_a_folder_that_others_can_write_is_not_used(tmp_path: Path, installation
     assert modes == {0}, "whatever the umask is"
     spoilt = [(0o775, -1, f"chmod go-w {folder}"), (0o757, -1, f"chmod go-w {folder}")]
     # The superuser alone can give folders away.
-    for mode, owner, mend in spoilt + [(0o755, 12345, "it belongs to user 12345")] * (os.geteuid() == 0):
+    for mode, owner, reason in spoilt + [(0o755, 12345, "it belongs to user 12345")] * (os.geteuid() == 0):
         folder.chmod(mode)
         os.chown(folder, owner, -1)
         result, compiled, told = drive(USE + "print(json.dumps(run()))", cache, installation, **places)
@@ -212,7 +212,7 @@ def test_a_folder_that_others_can_write_is_not_used(tmp_path: Path, installation
             "a folder of compiled kernels is not used", "compiled kernels cannot be kept",
         ]  # fmt: skip
         assert {where for _, where in told} == {"<string>"}
-        assert mend in told[0][0]
+        assert reason in told[0][0]
 
 
 def test_writers_of_the_sources_may_write_what_is_compiled(tmp_path: Path, installation: Path) -> None:
