@@ -188,6 +188,7 @@ def record(made: type[T]) -> type[T]:
 
     made.__post_init__ = check  # type: ignore[attr-defined]
     kind = dataclass(frozen=True)(made)
+    kind.__init__ = validation.spelled(kind.__init__)  # type: ignore[method-assign]
     annotations = {field.name: cast("str", field.type) for field in dataclasses.fields(cast("Any", kind))}
     checks = [(name, field.checker(annotations[name]), field.optional) for name, field in parameters(kind).items()]
     return kind
@@ -237,7 +238,7 @@ def constructor(
             start(self, shared(made, **named, **options), seed, key)
 
         # Python's own errors about arguments name the public class.
-        made.__init__.__qualname__ = start.__qualname__
+        inspect.unwrap(made.__init__).__qualname__ = start.__qualname__
         construct.record = made  # type: ignore[attr-defined]
         signature = inspect.signature(cast("Any", made).__init__)
         arguments = sorted(signature.parameters.values(), key=lambda one: (one.kind, one.name in ("seed", "key")))

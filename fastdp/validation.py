@@ -58,14 +58,39 @@ def plain(function: Callable[P, R]) -> Callable[P, R]:
 
     @wraps(function)
     def check(*args: P.args, **kwargs: P.kwargs) -> R:
-        # Python itself reports unknown names.
         if unwrapped.__annotations__.keys() >= kwargs.keys():
             for name, value in itertools.chain(zip(names, args, strict=False), kwargs.items()):
                 if taken := checked.get(name):
                     kinds(name, value, taken)
+        else:
+            _explain(unwrapped, kwargs)
         return function(*args, **kwargs)
 
     return check
+
+
+def spelled(function: Callable[P, R]) -> Callable[P, R]:
+    """Decorator: a TypeError about an unknown keyword names the parameter that was meant, if one is alike."""
+    unwrapped = inspect.unwrap(function)
+
+    @wraps(function)
+    def check(*args: P.args, **kwargs: P.kwargs) -> R:
+        if not unwrapped.__annotations__.keys() >= kwargs.keys():
+            _explain(unwrapped, kwargs)
+        return function(*args, **kwargs)
+
+    return check
+
+
+def _explain(function: Callable[..., object], options: Mapping[str, object]) -> None:
+    # Python itself reports a name that is like no other.
+    from difflib import get_close_matches  # as slow to import as all of this package
+
+    code = function.__code__
+    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    for name in () if code.co_flags & inspect.CO_VARKEYWORDS else options.keys() - set(names):
+        if alike := get_close_matches(name, names, 1):
+            raise TypeError(f"{function.__qualname__}() has no parameter {name!r}: did you mean {alike[0]!r}?")
 
 
 def kinds(name: str, value: object, accepted: Sequence[tuple[Callable[[object], bool], str]]) -> None:

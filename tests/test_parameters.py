@@ -459,3 +459,32 @@ def test_cached_arrays_are_read_only(name: str) -> None:
         assert array is same
         with pytest.raises(ValueError, match=r"read-only|cannot set WRITEABLE"):
             array.reshape(-1)[:1] = np.zeros(1, array.dtype)
+
+
+def public_callables() -> list[Any]:
+    """Functions and constructors that users call with keywords, once each."""
+    homes = (fastdp, counters, local, perturbers, smoothers, thresholds)
+    every = [getattr(home, name) for home in homes for name in home.__all__]
+    ours = [made for made in every if inspect.isfunction(made) or inspect.isclass(made)]
+    # Of what one keyword makes, and of results, users write no keywords.
+    results = {fastdp.Guarantee, fastdp.Key, fastdp.Plan, fastdp.Release}
+    return [made for made in dict.fromkeys(ours) if len(options_of(made)) > 1 and made not in results]
+
+
+def options_of(made: Any) -> list[str]:
+    """Names that are given as keywords; none of what users do not make, or what takes any name."""
+    if inspect.isabstract(made) or getattr(made, "_is_protocol", False) or hasattr(made, "_fields"):
+        return []
+    given = inspect.signature(made).parameters.values()
+    return (
+        [] if any(one.kind in (one.VAR_KEYWORD, one.VAR_POSITIONAL) for one in given) else [one.name for one in given]
+    )
+
+
+@pytest.mark.parametrize("made", public_callables(), ids=lambda made: made.__name__)
+def test_a_misspelt_keyword_names_the_one_that_was_meant(made: Any) -> None:
+    meant = max(options_of(made), key=len)
+    with pytest.raises(TypeError, match=f"has no parameter '{meant}s': did you mean '{meant}'"):
+        made(**{f"{meant}s": 1})
+    with pytest.raises(TypeError, match=r"unexpected keyword argument 'zzzz'|missing"):
+        made(zzzz=1)

@@ -57,6 +57,7 @@ class Ledger:
     >>> ledger.close()
     """
 
+    @validation.spelled
     def __init__(
         self,
         path: str | os.PathLike[str],

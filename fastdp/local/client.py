@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
+from fastdp import validation
 from fastdp.data import column
 from fastdp.errors import DataError, FastDPError, ParameterError, StateError
 from fastdp.kinds import Array, Json
@@ -133,6 +134,7 @@ class Client(Publisher[ClientState]):
     #: Words come from the operating system, or from the call.
     noise_fingerprint = None
 
+    @validation.spelled
     def __init__(self, epsilon: float) -> None:
         self._begin(ClientMachine(epsilon), Key.choose(None, None))
 

@@ -328,6 +328,7 @@ class HistogramCollector(Collector[HistogramMachine]):
 
     _MACHINE = HistogramMachine
 
+    @validation.spelled
     def __init__(self, mechanism: SquareWave, bins: int = 1024) -> None:
         self._begin(HistogramMachine(mechanism, bins), Key.choose(None, None))
 
@@ -395,6 +396,7 @@ class SumCollector(Collector[SumMachine]):
 
     _MACHINE = SumMachine
 
+    @validation.spelled
     def __init__(self, mechanism: MeanMechanism, slots: int = 1) -> None:
         self._begin(SumMachine(mechanism, slots), Key.choose(None, None))
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from fastdp.data import column
 from fastdp.errors import DataError, FastDPError
 from fastdp.kinds import NumberColumn
-from fastdp.validation import refusal
+from fastdp.validation import refusal, spelled
 
 if TYPE_CHECKING:
     from fastdp.local.mechanisms import Mechanism
@@ -63,6 +63,7 @@ def _width(mechanism: Mechanism) -> int:
     return (mechanism.n_outputs - 1).bit_length() + 7 >> 3
 
 
+@spelled
 def encode(mechanism: Mechanism, reports: int | NumberColumn) -> bytes:
     """Reports as a message of 39 bytes and 1 to 3 each; DataError if one is out of range."""
     _check("mechanism", mechanism)
@@ -96,6 +97,7 @@ def as_bytes(data: object) -> memoryview:
         ) from None
 
 
+@spelled
 def decode(data: bytes | bytearray | memoryview, expected: Mechanism | None = None) -> Message:
     """Decode the first message of a buffer.
 

@@ -335,6 +335,7 @@ class ToPLServer(Publisher[ServerState]):
     holdout: int
     max_range: int
 
+    @validation.spelled
     def __init__(
         self,
         epsilon: float,
@@ -474,6 +475,7 @@ class ToPL(Publisher[SimulationState]):
     _MACHINE = SimulationMachine
     _machine: SimulationMachine
 
+    @validation.spelled
     def __init__(
         self,
         epsilon: float,

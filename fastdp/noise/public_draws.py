@@ -22,6 +22,7 @@ from fastdp.noise.words import MAX_WORDS, Purpose, StreamId
 from fastdp.validation import refusal
 
 
+@validation.spelled
 def discrete_laplace(
     scale: float | Fraction,
     size: int | tuple[int, ...] | None = None,
@@ -87,6 +88,7 @@ def geometric(
     return _draw("geometric", *of, size, out, stream, (rng, seed, key))
 
 
+@validation.spelled
 def discrete_gaussian(
     sigma: float | Fraction,
     size: int | tuple[int, ...] | None = None,

@@ -134,6 +134,7 @@ class VectorNoise:
         return steps
 
 
+@validation.spelled
 def add_noise(
     values: Any,
     sensitivity: float,

@@ -83,6 +83,7 @@ class Fleet:
     ([7, 8, 7], 2)
     """
 
+    @validation.spelled
     def __init__(
         self,
         parameters: Publisher[Any] | Machine[Any],

@@ -331,6 +331,7 @@ def check_online(plan: TablePlan) -> None:
         raise refusal("rows", k, f"at least {needed}, because {because}; {ways}")
 
 
+@validation.spelled
 def aggregate(
     frame: Frame,
     statistics: Mapping[str, str | Sequence[str]],
@@ -460,6 +461,7 @@ def _timed(time: str | Time | None, every: Duration | None) -> Time | None:
     return Time(as_name("time", time), every)
 
 
+@validation.spelled
 def totals(
     frame: Frame,
     value: str,
@@ -510,6 +512,7 @@ def totals(
     return aggregate(*given, epsilon=epsilon, unit=unit, bounds=bounds, delta=delta, levels=False, **secrets)
 
 
+@validation.spelled
 def counts(
     frame: Frame,
     time: str | Time | None = None,
@@ -541,6 +544,7 @@ def counts(
     return aggregate(*given, epsilon=epsilon, unit=unit, delta=delta, levels=False, **secrets)
 
 
+@validation.spelled
 def means(
     frame: Frame,
     value: str,
