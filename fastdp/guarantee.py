@@ -103,6 +103,11 @@ class Guarantee:
         line = f"{loss} for {self.unit} ({self.adjacency}), {self.model} model, {exactness}"
         return line + (", SIMULATED (seeded noise, not private)" if self.simulated else "")
 
+    def _repr_html_(self) -> str:
+        from fastdp.notebook import as_html
+
+        return as_html(str(self), ("step", "of the derivation"), enumerate(self.derivation, 1))
+
     def of(self, component: str) -> Guarantee:
         """The same guarantee, its derivation prefixed with `component` and its cost."""
         return replace(self, derivation=tuple(f"{component} ({self.cost}): {step}" for step in self.derivation))

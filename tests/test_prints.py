@@ -6,6 +6,7 @@ import json
 import re
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -32,6 +33,22 @@ def cost(guarantee: fastdp.Guarantee) -> list[str]:
     return [f"{guarantee.epsilon:g}", *delta, *numbers(f"{guarantee.unit} {guarantee.adjacency}")]
 
 
+def shown_in_a_notebook(made: Any) -> tuple[str, list[str], list[str]]:
+    """Title, cells and lines below, of the elements that a browser would show."""
+    page = ElementTree.fromstring(made._repr_html_().replace("<br>", "<br/>"))  # noqa: S314 - our own page
+    title, table, *below = page
+    assert [title.tag, table.tag, *{element.tag for element in below}] == [
+        "strong",
+        "table",
+        *(["br"] if below else []),
+    ]
+    return (
+        title.text or "",
+        [cell.text or "" for cell in table.iter() if cell.tag in ("th", "td")],
+        [element.tail or "" for element in below],
+    )
+
+
 @pytest.mark.parametrize(
     "release",
     [
@@ -49,6 +66,14 @@ def test_a_release_prints_its_own_numbers(release: Any) -> None:
     assert numbers(theta) == [f"{made.threshold:g}"]
     assert numbers(intervals) == []
     assert numbers(guarantee) == cost(made.guarantee)
+    # A notebook shows the same, and the first values with their index in the input.
+    head, body, notes = shown_in_a_notebook(made)
+    assert [head, *notes] == [
+        title,
+        *(re.sub("  +", ": ", line.strip(), count=1) for line in (theta, intervals, guarantee)),
+    ]
+    first = made.values[:10]
+    assert body[2:] == [text for i, value in enumerate(first) for text in (f"{made.offset + i}", f"{value:.6g}")]
     pytest.importorskip("matplotlib", reason="needs matplotlib")
     axes = made.plot()
     edges = np.linspace(0, len(made), min(len(made), 1_000) + 1).astype(int)
@@ -71,6 +96,14 @@ def test_many_streams_print_their_own_numbers() -> None:
     assert numbers(title) == [f"{len(many):,}", f"{many.values.size:,}", f"{many.offset:,}"]
     assert (numbers(values), numbers(theta)) == (ends(many.values), ends(many.thresholds))
     assert numbers(guarantee) == cost(many.guarantee)
+    head, body, _ = shown_in_a_notebook(many)
+    assert head == title
+    assert body[2:] == [text for i in range(6) for text in (f"{i}", f"{many[i].values.sum():.6g}")]
+
+
+def test_a_guarantee_shows_its_derivation_in_a_notebook() -> None:
+    made = fastdp.Guarantee(1.0, unit="<b>one</b> & all", derivation=("a < b", "c"))
+    assert shown_in_a_notebook(made) == (str(made), ["step", "of the derivation", "1", "a < b", "2", "c"], [])
 
 
 @pytest.mark.parametrize("confidence", [0.95, 0.9999999])

@@ -19,6 +19,7 @@ from fastdp.data.frames import FrameSource
 from fastdp.errors import MissingError, ParameterError, StateError
 from fastdp.guarantee import Guarantee
 from fastdp.kinds import Array, Floats, Indices, Integers, Values
+from fastdp.notebook import SHOWN_ROWS, as_html
 from fastdp.record import put
 from fastdp.releases import pictures
 from fastdp.releases.intervals import (
@@ -146,18 +147,31 @@ class Release:
         return self.values.size if self.ids is None else self.borders.size - 1
 
     def __repr__(self) -> str:
+        lines = (f"{name:<10} {text}" for name, text in (("values", preview(self.values)), *self._facts()))
+        return "\n  ".join((self._title(), *lines))
+
+    def _repr_html_(self) -> str:
+        """The first values, with their index in the input, or the first streams, with the sums of their values."""
+        shown = range(min(len(self), SHOWN_ROWS))
+        if self.ids is None:
+            columns = ("index", "value")
+            rows = [(str(self.offset + i), f"{self.values[i]:.6g}") for i in shown]
+        else:
+            columns = ("stream", "sum of its values")
+            rows = [(str(self.ids[i]), f"{self[i].values.sum():.6g}") for i in shown]
+        notes = [f"{name}: {text}" for name, text in self._facts()]
+        return as_html(self._title(), columns, rows, len(self) - len(shown), notes)
+
+    def _title(self) -> str:
         count, after = f"{self.values.size:,} values", f"after a hold-out of {self.offset:,}"
         if self.ids is not None:
-            title, theta = f"{len(self):,} streams, {count}, each {after}", f"thresholds {preview(self.thresholds)}"
-        else:
-            title, theta = f"{count} {after}" if self.offset else count, f"threshold  {self.threshold:g}"
-        lines = (
-            f"values     {preview(self.values)}",
-            theta,
-            f"intervals  {self._held}",
-            f"guarantee  {self.guarantee}",
-        )
-        return "\n  ".join((f"{type(self).__name__} of {title}", *lines))
+            return f"{type(self).__name__} of {len(self):,} streams, {count}, each {after}"
+        return f"{type(self).__name__} of {count} {after}" if self.offset else f"{type(self).__name__} of {count}"
+
+    def _facts(self) -> list[tuple[str, str]]:
+        many = self.ids is not None
+        theta = ("thresholds", preview(self.thresholds)) if many else ("threshold", f"{self.threshold:g}")
+        return [theta, ("intervals", self._held), ("guarantee", str(self.guarantee))]
 
     @property
     def _held(self) -> str:

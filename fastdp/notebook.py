@@ -1,0 +1,25 @@
+"""Results as HTML, which a notebook shows in place of their text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from html import escape
+
+#: Rows of a result that a notebook shows.
+SHOWN_ROWS = 10
+
+
+def as_html(
+    title: str,
+    columns: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    more: int = 0,
+    notes: Iterable[str] = (),
+) -> str:
+    """A title, a table, how many rows it leaves out, and lines below; every text is escaped."""
+    head = "".join(f"<th>{escape(name)}</th>" for name in columns)
+    body = "".join(f"<tr>{''.join(f'<td>{escape(str(cell))}</td>' for cell in row)}</tr>" for row in rows)
+    table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    left_out = f"... and {more:,} rows more" if more else ""
+    lines = "".join(f"<br>{escape(note)}" for note in notes)
+    return f"<div><strong>{escape(title)}</strong>{table}{left_out}{lines}</div>"
