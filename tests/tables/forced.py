@@ -105,7 +105,7 @@ Hidden = list[Integers | Choice | Keys]
 
 
 def without_replaced(hidden: Hidden, released: Released) -> Hidden:
-    """What is released of the draws where counts that chose the keys are published in place of the cells' own.
+    """Released draws: counts that chose the keys are published in place of the cells' own.
 
     The draw for the cells' counts never leaves, so it is no release: the output is a function of the other draws, and
     this one is independent of them.  In its place the noisy counts of the keys that passed are released.
