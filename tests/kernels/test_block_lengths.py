@@ -63,9 +63,7 @@ def test_the_pass_equals_the_oracle(
 
 
 def test_the_first_choice_is_the_oracles() -> None:
-    cases = itertools.product(
-        (2.0**-10, 0.05, 0.5, 2.0**20), (1, 2, 3, 100, 2**16, 2**40), (None, 1, 0)
-    )
+    cases = itertools.product((2.0**-10, 0.05, 0.5, 2.0**20), (1, 2, 3, 100, 2**16, 2**40), (None, 1, 0))
     for epsilon, max_range, shortest in cases:
         focus = None if shortest is None else (shortest or max_range, max_range)
         if focus and max_range > 2**16:
