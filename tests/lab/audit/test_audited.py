@@ -73,7 +73,7 @@ def test_shipped_mechanisms_are_consistent_with_their_claims(name: str) -> None:
     assert result.verdict == ("claim violated" if result.violated else "consistent with the claim")
 
 
-@pytest.mark.parametrize("name", quick(CONTROLS.keys() - LONG, QUICK_CONTROLS))
+@pytest.mark.parametrize("name", quick([name for name in CONTROLS if name not in LONG], QUICK_CONTROLS))
 def test_negative_controls_are_caught(name: str) -> None:
     case = CONTROLS[name]
     usual = 20_000 if draws_trials(case.mechanism) else 3_000
