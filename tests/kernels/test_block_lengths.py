@@ -251,8 +251,14 @@ def follow(name: str, epsilon: float, seed: int) -> tuple[np.ndarray, adaptive.L
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", FOLLOWED)
-@pytest.mark.parametrize(("epsilon", "seed"), [(1.0, 1), (0.1, 2), (0.02, 3)])
+@pytest.mark.parametrize(
+    ("name", "epsilon", "seed"),
+    [
+        *((name, 0.1, 2) for name in FOLLOWED),
+        *(("jumps of 1,000", epsilon, seed) for epsilon, seed in ((1.0, 1), (0.02, 3))),
+        *((name, 0.02, 3) for name in ("values as large as theta", "a day that grows")),
+    ],
+)
 def test_a_threshold_that_follows_equals_the_oracle(name: str, epsilon: float, seed: int) -> None:
     memory, learner, units = follow(name, epsilon, seed)
     found = [
