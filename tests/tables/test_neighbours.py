@@ -114,12 +114,18 @@ def test_the_worst_neighbours_online(kind: str) -> None:
         check(case, extremes(case))
 
 
-@pytest.mark.parametrize(("kind", "unit"), exhaustive(*itertools.product(KINDS, UNITS)))
-def test_the_worst_neighbours_of_all_ways(kind: str, unit: str) -> None:
-    """Online too; and of any rows, in any order, that may have no time and no value."""
-    for case in (*cases(), *cases(online=True)):
-        if (case.kind, case.unit) == (kind, unit):
-            check(case, [*extremes(case), *drawn(case, 2, 1 if case.clip == "one end" else 0)])
+@pytest.mark.parametrize(
+    ("place", "kind", "unit"),
+    exhaustive(*((i, *pair) for i, pair in enumerate(itertools.product(KINDS, UNITS)))),
+)
+def test_the_worst_neighbours_of_all_ways(place: int, kind: str, unit: str) -> None:
+    """Online too; and of any rows, in any order, that may have no time and no value.  Ends of batches take turns."""
+    batch, online = ([case for case in cases(way) if (case.kind, case.unit) == (kind, unit)] for way in (False, True))
+    groups = itertools.groupby(batch, lambda case: (case.keys, case.noise, case.clip))
+    listed = [list(group) for _, group in groups]
+    in_turn = [group[(place + i + i // len(group)) % len(group)] for i, group in enumerate(listed)]
+    for case in (*in_turn, *online):
+        check(case, [*extremes(case), *drawn(case, 2, 1 if case.clip == "one end" else 0)])
 
 
 @pytest.mark.parametrize(("kind", "unit"), exhaustive(*itertools.product(KINDS, UNITS)))
