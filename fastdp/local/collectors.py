@@ -1,9 +1,7 @@
 """The server's side of the local model (ToPS section 4, Appendix E): collectors, which add up reports as integers.
 
-:class:`HistogramCollector` counts square-wave reports, from which ``distribution`` estimates the values'
-distribution; :class:`SumCollector` adds up reports for means.  Servers use both; ``topl`` counts the reports for its
-threshold by HistogramMachine.  Collectors of several machines can be merged.  Senders are not trusted: malformed
-messages, and reports that no mechanism makes, are counted and left out.
+:class:`HistogramCollector` counts square-wave reports, :class:`SumCollector` adds up reports for means.  Senders are
+not trusted: malformed messages, and reports that no mechanism makes, are counted and left out.
 """
 
 from __future__ import annotations

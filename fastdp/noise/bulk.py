@@ -35,6 +35,8 @@ Blocks = Words
 
 
 class _Buffers:
+    """Hold questions to the cipher and its answers, in memory that is used again."""
+
     def __init__(self, count: int) -> None:
         # The library requires a buffer of one block more.
         self.asked: Blocks = np.empty((count, 2), np.uint64)
@@ -158,6 +160,7 @@ def _draw(
     distributions: Sequence[Distribution],
     noise: Sequence[Integers] | Integers,
 ) -> None:
+    """Draw noise of each distribution from the words that each sum's number names."""
     prefixes, answers = buffers.prefixes, buffers.words
     for i, distribution in enumerate(distributions):
         if i and not i % 2:
@@ -178,6 +181,7 @@ def _check(prefixes: Blocks) -> None:
 
 
 def _outputs(cipher: CipherContext, prefixes: Blocks, output: int) -> Blocks:
+    """Return the words F(p xor output) of each number p."""
     buffers = _Buffers(len(prefixes))
     np.bitwise_xor(prefixes, np.array([output, 0], np.uint64), out=buffers.asked)
     _ask(cipher, buffers.about_sums)
@@ -190,6 +194,7 @@ def _cipher(key: Key, *labels: str | int) -> CipherContext:
 
 
 def _ask(cipher: CipherContext, blocks: tuple[memoryview, memoryview]) -> None:
+    """Encrypt the blocks, as numbers of little-endian bytes."""
     if np.little_endian:
         cipher.update_into(*blocks)
         return

@@ -1,8 +1,7 @@
 """Chain keys, each derived from the sums or inputs before it, from which noise is drawn sum by sum or step by step.
 
-A chain key starts from the publisher's key; each sum advances it and yields the words of its own noise (``chacha``).
-One run has the distribution of independent noise.  The same sums again have the same noise. Other sums have
-independent noise from the first difference on.  Proof: ``docs/noise.md``, section 2.
+A chain key starts from the publisher's key; each sum advances it and yields the words of its own noise.  The same
+sums again have the same noise, others independent noise from the first difference on (``docs/noise.md``, section 2).
 """
 
 from __future__ import annotations

@@ -99,6 +99,7 @@ def gaussian_distribution(sigma: Fraction) -> GaussianDistribution:
 
 
 def _strips(sigma: float, heights: int, area: float) -> list[tuple[int, int, int]]:
+    """Cover the curve with strips of about equal area: reach, height and lower end of each."""
     strips, y = [], 0
     while y < heights:
         # At least as far as the curve: points above it are rejected.
@@ -204,6 +205,7 @@ class _Bits:
 
 
 def _attempt(distribution: GaussianDistribution, word: int, bits: _Bits) -> int | None:
+    """Return a draw, or None if the point lies above the curve."""
     cell, lower = divmod(word * distribution.cells, 2**WORD_BITS)
     if lower < distribution.unfair:
         return None
@@ -226,6 +228,7 @@ def _attempt(distribution: GaussianDistribution, word: int, bits: _Bits) -> int 
 
 
 def _tail(distribution: GaussianDistribution, cell: int, bits: _Bits) -> int | None:
+    """Return a draw beyond the strips, counted from their edge, or None if it is rejected."""
     while True:
         low, high = (_behind(distribution, cell + end, bits.bits) for end in bits.interval())
         # Two points above the curve, in different steps, have points below it between them.
@@ -235,6 +238,7 @@ def _tail(distribution: GaussianDistribution, cell: int, bits: _Bits) -> int | N
 
 
 def _behind(distribution: GaussianDistribution, point: Fraction, bits: int) -> tuple[int, bool] | None:
+    """Return the step that holds a point of the tail, and whether the point is below the curve."""
     context = Context(prec=80 + bits // 3)
 
     def decimal(number: Fraction) -> Decimal:

@@ -1,10 +1,8 @@
 """Noise from a table in place of draws, for proofs by instances (couplings).
 
-A key carries the table to all code that draws, so keys and chains of keys are as in a release.  Each draw has
-a name that adjacent inputs share: the labels of its key without digests of data, the number of the
-stream, the id of its words, and its position.  Noise that is bound to a chain of sums is "sum i of the chain that
-began here": the id is that of the chain's beginning, and the position the index of the sum.  Noise of a table's
-cell has the statistic's id, and the cell's position from the first window on.
+A key carries the table to all code that draws.  Each draw has a name that adjacent inputs share: :class:`Name` and a
+position.  Noise bound to a chain of sums has the id of the chain's beginning and the sum's index; noise of a table's
+cell has the statistic's id and the cell's position from the first window on.
 """
 
 from __future__ import annotations

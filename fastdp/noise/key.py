@@ -69,6 +69,7 @@ class DrawnWords:
         self._add(where, start, stop)
 
     def _add(self, where: Where, start: int, stop: int) -> None:
+        """Add a run of words; DrawnTwiceError if one of them was drawn before."""
         with self._lock:
             runs = self._runs.setdefault(where, [])
             at = bisect_right(runs, (start, stop))
@@ -86,6 +87,7 @@ class DrawnWords:
             self._calls.clear()
 
     def forget(self, mark: int) -> None:
+        """Forget the words drawn since the mark."""
         with self._lock:
             for where, start, stop in reversed(self._calls[mark:]):
                 runs = self._runs[where]

@@ -56,11 +56,6 @@ def discrete_laplace(
     int64 array of the shape ``size``
         P[X = k] = (1 - q) / (1 + q) q^abs(k), q = exp(-1/s); variance 2 q / (1 - q)^2.
 
-    Raises
-    ------
-    ParameterError
-        For an argument that is not accepted.
-
     Examples
     --------
     >>> import numpy as np, fastdp
@@ -166,6 +161,7 @@ def _draw(
 
 
 def _target(size: int | tuple[int, ...] | None, out: Integers | None) -> Integers:
+    """Return the array that receives the draws, new if no `out` is given."""
     if out is not None:
         array: Any = out
         usable = isinstance(array, np.ndarray) and array.dtype == np.int64 and array.flags.c_contiguous
@@ -188,6 +184,7 @@ def _target(size: int | tuple[int, ...] | None, out: Integers | None) -> Integer
 
 
 def _secret(rng: np.random.Generator | Key | None, seed: int | str | None, key: Key | bytes | None) -> Key:
+    """Return the key that a generator, key or seed names."""
     if rng is None:
         return Key.choose(seed, key)
     if seed is not None or key is not None:

@@ -284,6 +284,7 @@ def _resolve_rows(
     streams: Integers,
     numbers: Integers,
 ) -> None:
+    """Replace doubtful draws of rows by exact ones."""
     owners = which[places // words.width]
     sign_bit = np.uint64(0 if distributions[0].one_sided else 1)
     resolved: Integers = np.empty(places.size, np.int64)
@@ -351,6 +352,7 @@ def draw_exactly(u: int, bits: int, scale: Fraction, one_sided: bool, further: C
 
 
 def _bounds(u: int, bits: int, scale: Fraction, one_sided: bool, precision: int) -> tuple[int, int]:
+    """Return integers between which the draw from a word lies."""
     context = Context(prec=precision)
     shift = context.multiply(Decimal(bits), context.ln(Decimal(2)))
     base = context.add(offset(scale, one_sided, context), shift)

@@ -315,6 +315,7 @@ class RowWords:
         return self.keys[0 if self.owners is None else int(self.owners[row])].of_stream(stream)
 
     def _runs(self, first: int, last: int) -> Iterator[tuple[int, int, int]]:
+        """Yield runs of rows with one key: its index, first and last row."""
         if self.owners is None or len(self.keys) == 1:
             yield 0, first, last
             return
@@ -362,6 +363,7 @@ def distinct_of(entries: Indices) -> tuple[Indices, Indices]:
 
 @lru_cache(maxsize=8)
 def _layout(pieces: tuple[tuple[StreamId, int], ...]) -> tuple[Words, Indices | None]:
+    """Return counter blocks of the pieces, and the columns of words that are used."""
     blocks = [-(-count // 2) for _, count in pieces]
     counted = list(zip(pieces, blocks, strict=True))
     high = np.concatenate([np.full(size, stream.pack(), np.uint64) for (stream, _), size in counted])

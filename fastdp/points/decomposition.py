@@ -1,9 +1,8 @@
 """The tree of cells of PHDStream (2024, Algorithms 5 and 7): its columns, one private step, and its state files.
 
-:func:`take_step` is called by ``phdstream`` for every batch, by ``adaptive_phdstream`` where PrivTree chooses the
-cells, and by ``released_tree`` once, for PrivTree alone.  A step cuts the *step tree* from the root down by noisy
-scores, counts events in its leaves and appends it to the *kept tree*, which the next step reads; the *counted tree*
-of ``adaptive_phdstream`` is that of the last count (``docs/points.md``).  Cells are stored breadth first.
+A step cuts the *step tree* from the root down by noisy scores, counts events in its leaves and appends it to the
+*kept tree*, which the next step reads; the *counted tree* of ``adaptive_phdstream`` is that of the last count
+(``docs/points.md``).  Cells are stored breadth first.
 """
 
 from __future__ import annotations

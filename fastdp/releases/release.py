@@ -266,6 +266,7 @@ class Release:
         return self._sums(whose, first, last, revised)
 
     def _sums(self, whose: Indices, first: Indices, last: Indices, revised: bool) -> Floats:
+        """Sum values, or the nodes and revised blocks that answer in their place."""
         if self.nodes is not None:
             before = 0 if self.ids is None else self.tree_borders[whose] * self.nodes.tree_values
             return self.nodes.sum(before + first, before + last)
@@ -326,6 +327,7 @@ class Release:
         return np.minimum(low, answers), np.maximum(high, answers)
 
     def _excess(self, noise: SumNoise, first: Indices, last: Indices) -> Floats:
+        """Estimate the sum of values beyond theta."""
         if self.revision is not None:
             return self.revision.excess(noise, first, last)
         count = self.values.size
@@ -347,6 +349,7 @@ class Release:
         return np.hypot(np.sqrt(bars.variances), self._sums(whose, first, last, revised) - bars.centre)
 
     def _each(self, whose: Indices, answer: Callable[[Release, Any], Any], count: int = 1) -> list[Floats]:
+        """Answer queries of many streams by each stream's own release."""
         out = np.empty((count, whose.size))
         for stream in np.unique(whose).tolist():
             which = whose == stream
@@ -356,6 +359,7 @@ class Release:
     def _queries(
         self, starts: Values, stops: Values, streams: Values | str | None
     ) -> tuple[Indices, Indices, Indices]:
+        """Check queries and return stream, start and stop of each."""
         indices: dict[str, object] = {"starts": starts, "stops": stops}
         if self.ids is not None:
             indices = {"streams": self._numbered(streams), **indices}
@@ -379,6 +383,7 @@ class Release:
         return whose, first, last
 
     def _numbered(self, streams: Values | str | None) -> object:
+        """Replace names of streams by their indices."""
         if streams is None:
             raise ParameterError("streams = None: expected each query's stream, by index or name")
         if isinstance(streams, str):
@@ -440,6 +445,7 @@ class Release:
         return exponent if abs(exponent) > MAX_EXPONENT else 0
 
     def _scaled(self, shift: int) -> Release:
+        """Multiply the release by 2^`shift`."""
         factor = math.ldexp(1.0, shift)
         return replace(
             self,
@@ -453,6 +459,7 @@ class Release:
         )
 
     def _error_bars(self, first: Integers, last: Integers) -> ErrorBars:
+        """Describe noise and prediction errors of each sum, by kind of noise."""
         noise = self.noise
         if noise is None:
             raise StateError(
@@ -490,6 +497,7 @@ class Release:
 
     @cached_property
     def _hidden(self) -> tuple[Integers, Floats, float]:
+        """Return block edges, how far values vary within each block, and in the open one."""
         _, prefix = self._block_prefix(self.block)
         edges: Integers = np.arange(prefix.size, dtype=np.int64) * self.block
         if self.block == 1 or self.noise is None:
@@ -566,6 +574,7 @@ class Release:
         return self.values.reshape(lengths.size, -1 if self.values.size else 0)
 
     def _block_prefix(self, block: int) -> tuple[Indices, Floats]:
+        """Sum values up to each multiple of `block`, once."""
         sums = self._prefix.get(block)
         if sums is None:
             at: Indices = np.zeros(self.borders.size, np.int64)
@@ -575,6 +584,7 @@ class Release:
         return sums
 
     def _spread_before(self, stops: Integers) -> Floats:
+        """Sum up to each stop, with block means in place of values."""
         _, prefix = self._block_prefix(self.block)
         closed = prefix.size - 1
         j, rest = np.divmod(stops, self.block)

@@ -42,6 +42,8 @@ class _Smoothed(NamedTuple):
 
 
 class _Form(NamedTuple):
+    """A step function of revised values that sums any range quickly."""
+
     edges: Integers
     means: Floats
     levels: Floats
@@ -94,6 +96,7 @@ class RevisedStream:
         return block_lengths.lengths_of_events(self.shape)
 
     def _revise(self, explained: Floats, noises: Floats) -> tuple[Floats, Floats, Floats, Records]:
+        """Smooth the released sums backwards, with `explained` sums of waves taken off."""
         count, memory = self.totals.size, self.memory.copy()
         means, levels, whites, drifts, surprises = np.empty((5, count))
         revision.revise_blocks(
@@ -138,6 +141,7 @@ class RevisedStream:
 
     @cached_property
     def _smoothed(self) -> _Smoothed:
+        """Compute revised block means, with waves if the sums show a season."""
         edges, noise = self.edges, float(self.shape["noise"][0])
         lengths, noises = np.diff(edges), np.empty(self.totals.size)
         means, levels, surprises, memory = self._revise(np.empty(0), noises)
@@ -187,6 +191,7 @@ class RevisedStream:
 
     @cached_property
     def _hidden(self) -> tuple[Floats, float, float]:
+        """Return how far values vary within each block, and the open one's variance and growth."""
         rates = np.empty(self.totals.size + 1)
         levels = self._smoothed.levels.copy()
         levels[: self.totals.size] += self._smoothed.explained
@@ -205,6 +210,7 @@ class RevisedStream:
 
     @cached_property
     def _missing(self) -> Floats:
+        """Return released minus revised sums at each edge."""
         totals = self.totals.copy()
         for begin, end, moved, _ in self._grouped:
             totals[begin:end] += moved / (end - begin)
@@ -273,6 +279,7 @@ class RevisedStream:
 
 
 def _keep_sums(means: Floats, totals: Floats, lengths: Integers, noise: float, noises: Floats) -> None:
+    """Move means so that sums of many blocks stay near the released ones."""
     size = KEPT_BLOCKS
     while size <= totals.size:
         complete = totals.size // size * size
@@ -401,6 +408,7 @@ def _clear(edges: Indices, totals: Floats, noises: Floats, period: float) -> boo
 
 
 def _peak(edges: Indices, surprises: Floats) -> tuple[float, float]:
+    """Return the period of the strongest wave, 0 for none, and the power demanded of it."""
     lengths = np.diff(edges).astype(np.float64)
     # The block of the middle one of all values, by length: longer blocks would show a short period as another one.
     ordered = np.sort(lengths)
@@ -427,6 +435,7 @@ def _peak(edges: Indices, surprises: Floats) -> tuple[float, float]:
 
 
 def _background(spectrum: Floats) -> Floats:
+    """Estimate the noise floor of a spectrum by medians."""
     size = min(PADDING * BACKGROUND, spectrum.size)
     rows = spectrum[: spectrum.size // size * size].reshape(-1, size)
     medians = np.median(rows, axis=1) / math.log(2.0)
@@ -435,6 +444,7 @@ def _background(spectrum: Floats) -> Floats:
 
 
 def _fundamental(spectrum: Floats, top: int, step: float) -> float:
+    """Return the frequency whose harmonics hold most of the power."""
     near = np.linspace(-0.5, 0.5, 4 * HARMONICS + 1) * step
     numbers = np.arange(1, HARMONICS + 1)
     candidates = (top / numbers[:, None] + near).ravel()
@@ -487,6 +497,7 @@ class _Model:
         self._errors = np.empty(self._lengths.size)
 
     def likelihood(self, variances: Floats, gains: Floats | None = None) -> float:
+        """Return the likelihood of the sums under these variances."""
         rates, start, spreads = self._state_spreads(variances)
         return wave_filter.filter_waves(
             self._sums.totals,
@@ -506,6 +517,7 @@ class _Model:
         return rates, self._start, np.concatenate([[4.0 * self._moved], waves])
 
     def likeliest(self, start: Floats | None) -> Floats:
+        """Search variances of greatest likelihood, one factor at a time."""
         if start is None:
             white = float(np.mean(self._sums.noises / self._lengths))
             start = np.array([white, self._moved / self._sums.edges[-1], 0.0])

@@ -63,9 +63,7 @@ def test_the_pass_equals_the_oracle(
 
 
 def test_the_first_choice_is_the_oracles() -> None:
-    cases = itertools.product(
-        (2.0**-10, 0.01, 0.05, 0.5, 5.0, 2.0**20), (1, 2, 3, 4, 100, 2**14, 2**20, 2**40), (None, 1, 0)
-    )
+    cases = itertools.product((2.0**-10, 0.05, 0.5, 2.0**20), (1, 2, 3, 100, 2**16, 2**40), (None, 1, 0))
     for epsilon, max_range, shortest in cases:
         focus = None if shortest is None else (shortest or max_range, max_range)
         if focus and max_range > 2**16:
@@ -253,8 +251,14 @@ def follow(name: str, epsilon: float, seed: int) -> tuple[np.ndarray, adaptive.L
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", FOLLOWED)
-@pytest.mark.parametrize(("epsilon", "seed"), [(1.0, 1), (0.1, 2), (0.02, 3)])
+@pytest.mark.parametrize(
+    ("name", "epsilon", "seed"),
+    [
+        *((name, 0.1, 2) for name in FOLLOWED),
+        *(("jumps of 1,000", epsilon, seed) for epsilon, seed in ((1.0, 1), (0.02, 3))),
+        *((name, 0.02, 3) for name in ("values as large as theta", "a day that grows")),
+    ],
+)
 def test_a_threshold_that_follows_equals_the_oracle(name: str, epsilon: float, seed: int) -> None:
     memory, learner, units = follow(name, epsilon, seed)
     found = [
@@ -375,7 +379,7 @@ def check_equal(found: Pass, follower: Follower, n: int) -> None:
 @pytest.mark.parametrize(
     ("n", "epsilon", "exponent", "events", "period"),
     [
-        *((1000, 3.0, 3, False, 96.5), (2000, 0.8, 4, False, 96.5), (2000, 0.8, 4, False, 24.0)),
+        *((600, 3.0, 3, False, 96.5), (2000, 0.8, 4, False, 96.5), (2000, 0.8, 4, False, 24.0)),
         *((1200, 0.3, 0, True, 96.5), (1000, 1.5, 0, True, 96.5)),
     ],
 )
@@ -394,9 +398,9 @@ def test_published_values_equal_the_oracle(
 
 def test_under_a_theta_that_rises_too() -> None:
     """A block's noise then counts as several of the first theta's."""
-    n = 1200
+    n = 600
     p = public(epsilon=4.0, max_range=2**11, limit=128, rises=True, top=8.0)
-    steps = daily(n, 3) * np.where(np.arange(n) < 400, 1, 4)
+    steps = daily(n, 3) * np.where(np.arange(n) < 200, 1, 4)
     shape = shape_for(p)
     assert shape["top_unit"][0] == 8.0
     noise = laplace(n, THETA_STEPS / 4.0, 3)

@@ -256,21 +256,22 @@ def test_a_damaged_entry_does_not_hide_the_shipped_one(tmp_path: Path, installat
 RANDOM_DAMAGES = """
 random.seed(46)
 first, found = run(), []
-for number in range(60):
+for number in range(12):
     path, damage = random.choice(entries()), (empty, cut, garble, flip)[number % 4]
-    found.append([damage.__name__, path.name, run(damage, path), run() if number % 10 == 0 else None])
+    found.append([damage.__name__, path.name, run(damage, path), run() if number % 6 == 0 else None])
 print(json.dumps([first, found]))
 """
 
 
 @pytest.mark.slow
-def test_sixty_damages_of_a_first_release(tmp_path: Path) -> None:
+def test_damages_of_a_first_release(tmp_path: Path) -> None:
+    """Each of four damages three times, as each compiles a kernel."""
     first, found = drive(RELEASE + RANDOM_DAMAGES, tmp_path)
     assert isinstance(first[0], list), first[0]
     assert len(first[0]) == 1 + 3000
     assert len(first[1]) >= 8
     assert first[2] == []
-    assert len(found) == 60
+    assert len(found) == 12
     for damage, name, (result, compiled, told), after in found:
         assert result == first[0], (damage, name)
         assert [kernel for kernel in compiled if f".{kernel}-" in name] == compiled, name

@@ -110,7 +110,7 @@ RULES = [
 @pytest.mark.parametrize(
     ("make", "rule"),
     [*((make, rule) for make in (parts, blocks, pak, adaptive) for rule in RULES), (topl, None)],
-    ids=repr,
+    ids=lambda given: getattr(given, "__name__", repr(given)),
 )
 def test_what_is_behind_the_hold_out_has_no_influence_on_any_threshold(make: Maker, rule) -> None:
     """The same key, the same hold-out: the same theta to the bit, whatever follows and wherever the stream is cut."""

@@ -21,6 +21,7 @@ from fastdp.noise.sampler import Distribution, LaplaceDistribution
 from fastdp.tables import choices, release
 from fastdp.tables.columns import KeyRow
 from fastdp.tables.columns import Keys as KeySet
+from fastdp.tables.sums import Released
 from fastdp.thresholds import scale_free
 
 
@@ -65,12 +66,16 @@ class Choice(NamedTuple):
 
 
 class Keys(NamedTuple):
-    """Rows or weights of each candidate, the noise of each, the threshold, and the keys that passed it."""
+    """Rows or weights of each candidate, the noise of each, the threshold, and the keys that passed it.
+
+    ``published``: the noisy counts of those that passed are released too.
+    """
 
     counts: dict[KeyRow, int]
     distribution: Distribution
     threshold: int
     passed: tuple[KeyRow, ...]
+    published: bool = False
 
 
 class _Noise:
@@ -97,6 +102,25 @@ def rows_of(keys: KeySet) -> list[KeyRow]:
 
 #: In the order in which they were drawn.
 Hidden = list[Integers | Choice | Keys]
+
+
+def without_replaced(hidden: Hidden, released: Released) -> Hidden:
+    """Released draws: counts that chose the keys are published in place of the cells' own.
+
+    The draw for the cells' counts never leaves, so it is no release: the output is a function of the other draws, and
+    this one is independent of them.  In its place the noisy counts of the keys that passed are released.
+    """
+    if released.selection is None:
+        return hidden
+    rows = [row for measured in released.measured for row in measured.steps]
+    before, cells = hidden[: -len(rows)], hidden[-len(rows) :]
+    left = [
+        draw
+        for draw, row in zip(cells, rows, strict=True)
+        if isinstance(draw, Integers) and np.array_equal(draw.released.reshape(-1), row.reshape(-1))
+    ]
+    assert len(left) == len(rows) - 1
+    return [*(one._replace(published=True) if isinstance(one, Keys) else one for one in before), *left]
 
 
 @contextmanager

@@ -40,21 +40,18 @@ class Loss(NamedTuple):
 def loss(here: Hidden, there: Hidden) -> Loss:
     """The loss between two runs; an assertion unless the distributions of all draws are equal, which are public."""
     free, steered, rho, alone = Fraction(0), Fraction(0), Fraction(0), 0.0
-    gaussian = any(
-        isinstance(each, Integers) and isinstance(each.distribution, GaussianDistribution) for each in here
-    )
+    gaussian = any(map(is_gaussian, here))
     steering = max((i for i, each in enumerate(here) if isinstance(each, Choice)), default=-1)
     for i, (one, other) in enumerate(zip(here, there, strict=True)):
         assert type(one) is type(other)
         assert one.distribution == other.distribution
         if isinstance(one, Integers):
             assert one.exact.shape == other.exact.shape
-            difference = one.exact - other.exact
-            moved = difference[difference != 0].tolist()
+            moves = moved(one, other)
             if isinstance(one.distribution, GaussianDistribution):
-                rho += Fraction(sum(d * d for d in moved)) / (2 * one.distribution.sigma**2)
+                rho += Fraction(sum(d * d for d in moves)) / (2 * one.distribution.sigma**2)
                 continue
-            most = Fraction(sum(map(abs, moved))) / one.distribution.scale
+            most = Fraction(sum(map(abs, moves))) / one.distribution.scale
             rho += most**2 / 2
             if i > steering:
                 # Any number may be released, without another way: the worst one counts.
@@ -74,16 +71,35 @@ def loss(here: Hidden, there: Hidden) -> Loss:
         else:
             assert (one.threshold, one.passed) == (other.threshold, other.passed)
             if isinstance(one.distribution, GaussianDistribution):
-                common = set(one.counts) & set(other.counts)
-                rho += Fraction(sum((one.counts[row] - other.counts[row]) ** 2 for row in common)) / (
-                    2 * one.distribution.sigma**2
-                )
+                rho += Fraction(sum(d * d for d in moved(one, other))) / (2 * one.distribution.sigma**2)
             else:
                 ratio, most = _key_ratio(one, other)
                 steered += _rounded(ratio)
+                if one.published:
+                    # Of a key that passed its number, which may be any above the threshold: the worst one counts.
+                    most = float(sum(map(abs, moved(one, other))) / one.distribution.scale)
+                    free += sum(
+                        Fraction(abs(one.counts[row] - other.counts[row])) / one.distribution.scale
+                        for row in one.passed
+                    )
                 rho += _rounded(most) ** 2 / 2
             alone = max(alone, *(_alone(*pair) for pair in ((one, other), (other, one))))
     return Loss(free + abs(steered), rho, alone)
+
+
+def is_gaussian(draw: Integers | Choice | Keys) -> bool:
+    """True if numbers with Gaussian noise are released; keys of persons may have it beside Laplace noise of sums."""
+    numbers = isinstance(draw, Integers) or (isinstance(draw, Keys) and draw.published)
+    return numbers and isinstance(draw.distribution, GaussianDistribution)
+
+
+def moved(one: Integers | Keys, other: Integers | Keys) -> list[int]:
+    """Differences of the exact numbers other than 0, of keys those of both tables."""
+    if isinstance(one, Keys) and isinstance(other, Keys):
+        differences = [one.counts[row] - other.counts[row] for row in one.counts.keys() & other.counts.keys()]
+    elif isinstance(one, Integers) and isinstance(other, Integers):
+        differences = (one.exact - other.exact).reshape(-1).tolist()
+    return [each for each in differences if each]
 
 
 def _rounded(logarithm: float) -> Fraction:
@@ -136,12 +152,15 @@ def _log_passes(keys: Keys, count: int) -> tuple[float, float]:
 
 
 def _key_ratio(one: Keys, other: Keys) -> tuple[float, float]:
-    """Log-ratio of the probabilities of these keys among those of both tables; and the most of any keys."""
+    """Log-ratio of the probabilities of these keys among those of both tables; and the most of any keys.
+
+    Published numbers are counted in place of the keys that passed.
+    """
     ratio, most = 0.0, 0.0
     for row in set(one.counts) & set(other.counts):
         pairs = list(zip(_log_passes(one, one.counts[row]), _log_passes(other, other.counts[row]), strict=True))
         passes, fails = (a - b for a, b in pairs)
-        ratio += passes if row in one.passed else fails
+        ratio += fails if row not in one.passed else 0.0 if one.published else passes
         most += max(abs(passes), abs(fails))
     return ratio, most
 
