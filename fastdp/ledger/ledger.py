@@ -16,7 +16,7 @@ from fastdp.errors import BudgetError, DataError, ParameterError, StateError
 from fastdp.guarantee import Guarantee, Guaranteed
 from fastdp.kinds import Duration, Json
 from fastdp.ledger.entry import NOTE, Entry, described
-from fastdp.ledger.odometer import Budget, Loss, Region, alone, budget_left, compose, rounded
+from fastdp.ledger.odometer import EVERYWHERE, Budget, Loss, Region, alone, budget_left, rounded
 from fastdp.ledger.store import ENDS, ENTERS, LedgerState, Store, Verification, budget, ending
 from fastdp.noise.key import Key
 from fastdp.record import Text
@@ -82,7 +82,9 @@ class Ledger:
 
     def spent(self, stream: str) -> Guarantee:
         """Guarantee of a stream's releases together; epsilon 0 without any."""
-        return compose(self.entries(stream), stream)
+        asked = normal_name("stream", stream)
+        with self._store.transaction(write=False) as state:
+            return state.odometer.guarantee(asked)
 
     def remaining(
         self,
@@ -148,26 +150,25 @@ class Ledger:
 
     def report(self, stream: str | None = None) -> str:
         """Cost of each stream, budget left, and a person's loss in a year, as text."""
-        names = self.streams if stream is None else [normal_name("stream", stream)]
-        return "\n".join(line for name in names for line in self._lines(name)) or "No releases yet."
-
-    def _lines(self, stream: str) -> Iterator[str]:
-        cost, limit = self.spent(stream), self.limit(stream)
-        left = (
-            f"left {in_words(self.remaining(stream))} of {in_words(limit)}" if min(limit) < math.inf else "no limit"
-        )
-        yield f"{stream!r}: {in_words(cost)} for {cost.unit} ({cost.adjacency}); {left}"
+        asked = None if stream is None else normal_name("stream", stream)
         with self._store.transaction(write=False) as state:
-            lengths = {length: state.limit(stream, length) for length in state.lengths()}
-            for length in dict.fromkeys(("1y", *lengths)):
-                bound = lengths.get(length, Budget(math.inf, math.inf))
-                said = f"; limit {in_words(bound)} in each" if min(bound) < math.inf else ""
-                if by_period := _by_period(state, stream, length):
-                    begin, worst = max(by_period.items(), key=lambda item: (item[1], item[0] or ""))
-                    where = "any period" if begin is None else f"the period from {begin} on"
-                    yield f"  a person, in {where} ({length}): {in_words(Guarantee(*worst))}{said}"
-                elif said:
-                    yield f"  per {length}{said}, which does not renew: no unit has periods so short"
+            names = state.streams() if asked is None else [asked]
+            return "\n".join(line for name in names for line in self._lines(state, name)) or "No releases yet."
+
+    def _lines(self, state: LedgerState, stream: str) -> Iterator[str]:
+        cost, limit = state.odometer.guarantee(stream), _least(state.limit(stream), self._limit)
+        left = self._left(state, stream, EVERYWHERE)
+        rest = f"left {in_words(left)} of {in_words(limit)}" if min(limit) < math.inf else "no limit"
+        yield f"{stream!r}: {in_words(cost)} for {cost.unit} ({cost.adjacency}); {rest}"
+        for length in dict.fromkeys(("1y", *state.lengths())):
+            bound = state.limit(stream, length)
+            said = f"; limit {in_words(bound)} in each" if min(bound) < math.inf else ""
+            if by_period := _by_period(state, stream, length):
+                begin, worst = max(by_period.items(), key=lambda item: (item[1], item[0] or ""))
+                where = "any period" if begin is None else f"the period from {begin} on"
+                yield f"  a person, in {where} ({length}): {in_words(Guarantee(*worst))}{said}"
+            elif said:
+                yield f"  per {length}{said}, which does not renew: no unit has periods so short"
 
     def entries(self, stream: str | None = None) -> list[Entry]:
         """Releases of a stream, or all, in order."""

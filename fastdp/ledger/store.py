@@ -17,7 +17,7 @@ import sqlite3
 import stat
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -30,12 +30,12 @@ from fastdp.errors import StateError
 from fastdp.kinds import Json
 from fastdp.ledger import odometer
 from fastdp.ledger.entry import Entry
-from fastdp.ledger.odometer import Budget
+from fastdp.ledger.odometer import REPAIR, Budget, Mac
 from fastdp.noise.key import Key
 from fastdp.state.atomic_files import sync_folder, write_owned
 from fastdp.validation import refusal
 
-FORMAT = 2
+FORMAT = 3
 #: "fdpL" marks the file as a ledger.
 APPLICATION = 0x6664704C
 SCHEMA = (
@@ -52,7 +52,7 @@ CREATE TABLE limits (
     + odometer.SCHEMA
 )
 #: Tables that follow from the lines.
-DERIVED = ("release", "limits", "stream_account", "level")
+DERIVED = ("release", "limits", "account", "level")
 #: States of a release: how a line begins it, and how a line ends a reservation.
 ENTERS = {"spend": "spent", "reserve": "reserved"}
 ENDS = {"commit": "spent", "cancel": "cancelled"}
@@ -60,11 +60,9 @@ NONCE_BYTES = 8
 START = bytes(32)
 LOCK_SECONDS = 30.0
 _ROWS = "SELECT id, coalesce(CAST(body AS BLOB), x''), coalesce(CAST(seal AS BLOB), x'') FROM line"
-_REPAIR = "restore a backup, and record what was released since"
 
-#: Number, text and seal of a line; the function that seals one.
+#: Number, text and seal of a line.
 Row = tuple[int, bytes, bytes]
-Mac = Callable[[bytes], bytes]
 
 
 class LedgerState:
@@ -72,7 +70,7 @@ class LedgerState:
 
     def __init__(self, db: sqlite3.Connection, mac: Mac) -> None:
         self.db, self.mac = db, mac
-        self.odometer = odometer.Odometer(db)
+        self.odometer = odometer.Odometer(db, mac)
 
     def last(self) -> tuple[int, bytes]:
         # In a damaged file a seal may be another value, or missing.
@@ -93,6 +91,7 @@ class LedgerState:
     def insert(self, number: int, text: str, seal: bytes) -> None:
         self.db.execute("INSERT INTO line VALUES (?, ?, ?)", (number, text, seal))
         self.db.execute(f"PRAGMA user_version = {number}")
+        self.odometer.line = number, seal
 
     def take(self, line: Json) -> None:
         """Update the tables by a line; ArithmeticError, LookupError, TypeError or ValueError if it makes no sense."""
@@ -154,7 +153,7 @@ class LedgerState:
         return row and (int(row[0]), str(row[1]))
 
     def streams(self) -> list[str]:
-        rows = self.db.execute("SELECT DISTINCT stream FROM stream_account").fetchall()
+        rows = self.db.execute("SELECT DISTINCT stream FROM account").fetchall()
         return sorted(stream for (stream,) in rows)
 
     def limit(self, stream: str | None, per: str | None = None) -> Budget:
@@ -223,7 +222,7 @@ def sealing(key: Key | None, name: str) -> Mac:
 
 def replayed(rows: Iterable[Row], key: Key | None, name: str) -> sqlite3.Connection:
     """Rebuild a ledger in memory from its lines; StateError, naming a line, if they were changed."""
-    db: sqlite3.Connection = odometer.Temporary()
+    db = sqlite3.connect("", isolation_level=None)
     db.executescript(f"PRAGMA application_id = {APPLICATION};{SCHEMA}BEGIN;")
     state: LedgerState | None = None
     before = START
@@ -281,10 +280,12 @@ def make_ledger(path: Path, key: Key | None) -> None:
     """Create an empty ledger, owner-only, unless there is one."""
     name, seal = secrets.token_hex(16), "sha256" if key is None else "hmac-sha256"
     text = json.dumps({"id": 0, "time": _now(), "fastdp_ledger": FORMAT, "name": name, "seal": seal}).encode()
-    made = replayed([(0, text, sealed(START, text, sealing(key, name)))], key, str(path))
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
     try:
-        write_owned(temporary, made.serialize())
+        with contextlib.closing(
+            replayed([(0, text, sealed(START, text, sealing(key, name)))], key, str(path))
+        ) as made:
+            write_owned(temporary, made.serialize())
         # Never over a ledger that another process made meanwhile; and there never is an empty one.
         with contextlib.suppress(FileExistsError):
             os.link(temporary, path)
@@ -370,7 +371,7 @@ class Store:
                 if db.execute("PRAGMA user_version").fetchone() != state.last()[:1]:
                     raise StateError(
                         f"{self.name} is damaged: its last line is not the one that its first page names (a copy "
-                        f"made during a call, or without its -journal); {_REPAIR}"
+                        f"made during a call, or without its -journal); {REPAIR}"
                     )
                 seen = "SELECT 1 FROM line WHERE id = ? AND seal = ?"
                 if self._seen is not None and not db.execute(seen, self._seen).fetchone():
@@ -396,7 +397,7 @@ class Store:
                 held.db.backup(db)
             state = LedgerState(db, self._mac)
             if db.execute("PRAGMA integrity_check").fetchone() != ("ok",):
-                raise StateError(f"{self.name} is damaged: {_REPAIR}")
+                raise StateError(f"{self.name} is damaged: {REPAIR}")
             with contextlib.closing(replayed(db.execute(f"{_ROWS} ORDER BY id"), self._key, self.name)) as copy:
                 for table in ("sqlite_schema", *DERIVED):
                     columns = "type, name, sql" if table == "sqlite_schema" else "*"
@@ -478,5 +479,5 @@ def _reason(error: sqlite3.Error | UnicodeDecodeError) -> str:
     if code == sqlite3.SQLITE_NOTADB:
         return "it is no fastdp ledger, or was cut short"
     if code == sqlite3.SQLITE_CORRUPT:
-        return f"it is damaged ({error}); {_REPAIR}"
+        return f"it is damaged ({error}); {REPAIR}"
     return f"it could not be read or written ({error})"

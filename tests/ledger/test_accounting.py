@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 import fastdp
 from fastdp.errors import BudgetError, ParameterError
 from fastdp.guarantee import Guarantee, gaussian_delta, sequential, zcdp_epsilon, zcdp_rho
-from fastdp.ledger import Budget, Entry, compose
+from fastdp.ledger import Budget, Entry
 from fastdp.ledger import odometer as odometers
 from fastdp.ledger.entry import ELEMENTS, VALUE, Kind
 from fastdp.ledger.odometer import EVERYWHERE, Loss, Odometer, Region, budget_left
-from tests.ledger.conftest import entry, odometer_of
+from tests.ledger.conftest import InMemory, compose, entry, odometer_of
 from tests.oracles import ledger as oracle
 from tests.oracles.ledger import written
 
@@ -62,7 +62,7 @@ def test_equals_the_oracle(drawn, asked) -> None:
 
 @given(CHANGES, st.randoms(use_true_random=False), WHERE)
 def test_an_odometer_that_grows_and_shrinks_equals_the_oracle(changes, random, asked) -> None:
-    odometer, held = Odometer(), []
+    odometer, held = odometer_of(), []
     where = Region(asked[0], *asked[1])
     for gone, epsilon, (part, span), kind in changes:
         made = entry(epsilon, part, *span) if kind is None else element(epsilon, kind, part=part)
@@ -86,7 +86,7 @@ def test_an_odometer_that_grows_and_shrinks_equals_the_oracle(changes, random, a
     st.integers(0, WIDE - 1),
 )
 def test_many_releases_between_two_questions_equal_the_oracle(batches, random, asked: int) -> None:
-    odometer, held = Odometer(), []
+    odometer, held = odometer_of(), []
     for batch in batches:
         for release in batch:
             held.append(release)
@@ -101,8 +101,8 @@ def test_many_releases_between_two_questions_equal_the_oracle(batches, random, a
 @pytest.mark.parametrize("shape", ["whole stream", "apart", "windows", "labels", "in one part"])
 def test_one_release_more_takes_as_many_steps_however_many_there_were(shape: str) -> None:
     """And so do totals, of the stream and of a region: steps of SQLite."""
-    odometer, taken = Odometer(), [0]
-    db = odometer._db
+    db, taken = InMemory(), [0]
+    odometer = odometer_of(db=db)
 
     def count_step() -> int:
         taken[0] += 1
@@ -153,7 +153,7 @@ def test_e_to_the_epsilon_is_rounded_up_very_little(exponent: Fraction) -> None:
 
 @given(st.lists(st.tuples(LOSSES, WHERE, st.sampled_from([None, None, 0])), min_size=1, max_size=8), st.data())
 def test_what_is_given_back_never_raises_a_total(drawn, data) -> None:
-    odometer, held = Odometer(), []
+    odometer, held = odometer_of(), []
     for (epsilon, delta, distance), (part, span), kind in drawn:
         said = {"delta": delta, "numeric_distance": distance, "state": "reserved"}
         made = entry(epsilon, part, *span, **said) if kind is None else element(epsilon, kind, part=part, **said)

@@ -151,7 +151,7 @@ EDITS = {
     "DELETE FROM line WHERE id = 4; PRAGMA user_version = 3": "table 'release' does not follow from its lines",
     "UPDATE release SET state = 'cancelled' WHERE id = 3": "table 'release'",
     "UPDATE limits SET epsilon = 9": "table 'limits'",
-    "UPDATE stream_account SET releases = 0": "table 'stream_account'",
+    "UPDATE account SET sums = replace(sums, '1', '0')": "table 'account'",
     "UPDATE level SET sum = x'0000'": "table 'level'",
     "CREATE TRIGGER t AFTER INSERT ON level BEGIN UPDATE level SET sum = x'00'; END": "table 'sqlite_schema'",
 }
@@ -288,8 +288,8 @@ def test_files_that_are_no_ledger(tmp_path: Path, path: Path, ledger) -> None:
         ledger()
     for statement, words in (
         ("DELETE FROM line", "is no fastdp ledger, or was cut short"),
-        ("UPDATE line SET body = replace(body, '\"fastdp_ledger\": 2', '\"fastdp_ledger\": 3')",
-         "has lines of format 3: this fastdp reads format 2"),
+        ("UPDATE line SET body = replace(body, '\"fastdp_ledger\": 3', '\"fastdp_ledger\": 4')",
+         "has lines of format 4: this fastdp reads format 3"),
         ("PRAGMA journal_mode = WAL", "expected a rollback journal"),
     ):  # fmt: skip
         path.unlink()
