@@ -16,8 +16,9 @@ from fastdp.errors import BudgetError, DataError, ParameterError, StateError
 from fastdp.guarantee import Guarantee, Guaranteed
 from fastdp.kinds import Duration, Json
 from fastdp.ledger.entry import NOTE, Entry, described
+from fastdp.ledger.file import Store, Verification
 from fastdp.ledger.odometer import EVERYWHERE, Budget, Loss, Region, alone, budget_left, rounded
-from fastdp.ledger.store import ENDS, ENTERS, LedgerState, Store, Verification, budget, ending
+from fastdp.ledger.store import ENDS, ENTERS, LedgerState, budget, ending
 from fastdp.noise.key import Key
 from fastdp.record import Text
 from fastdp.units import Period, Times, normal_name, parse_length, shown_time
@@ -410,7 +411,8 @@ class Ledger:
 
     def _end(self, reserved: Entry, kind: str, stop: int | None = None) -> Entry:
         where = ending(reserved, stop)
-        with self._store.transaction(write=True) as state:
+        # Not synced: lost in a power cut, it leaves the reservation, which counts.
+        with self._store.transaction(write=True, synced=False) as state:
             current = state.reserved(reserved.id)
             if current != reserved:
                 now = state.state(reserved.id) if current is None else "another release"

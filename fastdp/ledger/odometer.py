@@ -321,7 +321,7 @@ class Account:
 
     def encoded(self) -> str:
         """Counts and sums as JSON."""
-        return json.dumps({name: value for name, value in vars(self).items() if name not in ("id", "kind", "axis")})
+        return json.dumps({name: value for name, value in vars(self).items() if name not in _COLUMNS})
 
     @classmethod
     def decoded(cls, number: int, kind: Kind, axis: str, text: str) -> Account:
@@ -329,6 +329,10 @@ class Account:
         fields = json.loads(text)
         sums = {int(measure): sums for measure, sums in fields.pop("sums").items()}
         return cls(number, kind, axis, sums=sums, **fields)
+
+
+#: Fields of an account that are columns of their own.
+_COLUMNS = ("id", "kind", "axis")
 
 
 def _pack(number: int) -> bytes:
@@ -360,8 +364,8 @@ class Odometer:
         """Add a release to the sums, or with `times` = -1 remove it."""
         said, region = entry.guarantee, Region.of(entry)
         key = entry.stream, json.dumps(entry.kind), region.axis
-        found = self._read(entry.stream, "kind = ? AND axis = ?", *key[1:])
-        account = found[0] if found else self._opened(key)
+        same = (each for each in self._read(entry.stream) if (each.kind, each.axis) == (entry.kind, region.axis))
+        account = next(same, None) or self._opened(key)
         if entry.counts:
             self._count(account, said, times)
             # Infinite ones are counted apart from the sums: after a cancellation the sums must be exactly as before.
@@ -547,17 +551,21 @@ class Odometer:
         return [(begin, _unpack(level)) for begin, level in rows]
 
     def _accounts(self, stream: str) -> list[Account]:
-        return [account for account in self._read(stream, "1") if account.releases]
+        return [account for account in self._read(stream) if account.releases]
 
-    def _read(self, stream: str, which: str, *values: object) -> list[Account]:
-        """Accounts of a stream; StateError if one was altered."""
+    def _read(self, stream: str) -> list[Account]:
+        """Accounts of a stream; StateError if one was altered, or is of before the stream's last entry."""
         asked = "SELECT account.id, kind, axis, line, sums, mac, coalesce(seal, x'') FROM account LEFT JOIN line "
-        asked += f"ON line = line.id WHERE stream = ? AND {which} ORDER BY account.id"
-        accounts = []
-        for number, kind, axis, line, text, mac, seal in self._db.execute(asked, (stream, *values)).fetchall():
+        asked += "ON line = line.id WHERE stream = ? ORDER BY account.id"
+        accounts, newest = [], 0
+        for number, kind, axis, line, text, mac, seal in self._db.execute(asked, (stream,)).fetchall():
             if self._mac(_sealed_text(seal, (stream, kind, axis), line, text)) != mac:
                 raise StateError(f"the ledger is damaged: sums of stream {stream!r} were altered; {REPAIR}")
             accounts.append(Account.decoded(number, _kind(kind), axis, text))
+            newest = max(newest, line)
+        last = self._db.execute("SELECT max(id) FROM release WHERE stream = ?", (stream,)).fetchone()[0]
+        if last is not None and last > newest:
+            raise StateError(f"the ledger is damaged: sums of stream {stream!r} lack entry {last}; {REPAIR}")
         return accounts
 
     def _most(self, account: Account, measure: int, region: Region) -> int:

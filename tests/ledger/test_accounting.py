@@ -19,7 +19,7 @@ from fastdp.guarantee import Guarantee, gaussian_delta, sequential, zcdp_epsilon
 from fastdp.ledger import Budget, Entry
 from fastdp.ledger import odometer as odometers
 from fastdp.ledger.entry import ELEMENTS, VALUE, Kind
-from fastdp.ledger.odometer import EVERYWHERE, Loss, Odometer, Region, budget_left
+from fastdp.ledger.odometer import EVERYWHERE, Loss, Region, budget_left
 from tests.ledger.conftest import InMemory, compose, entry, odometer_of
 from tests.oracles import ledger as oracle
 from tests.oracles.ledger import written
