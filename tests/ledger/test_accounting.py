@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 import fastdp
 from fastdp.errors import BudgetError, ParameterError
 from fastdp.guarantee import Guarantee, gaussian_delta, sequential, zcdp_epsilon, zcdp_rho
+from fastdp.interop.accounting import dp_event
 from fastdp.ledger import Budget, Entry
 from fastdp.ledger import odometer as odometers
 from fastdp.ledger.entry import ELEMENTS, VALUE, Kind
@@ -497,3 +498,36 @@ def test_rhos_are_not_added_over_two_adjacencies() -> None:
         return Entry(number, "", "s", loss, None, None, None, None, "", "spent")
 
     assert compose([entry(1, VALUE), entry(2, ELEMENTS[0])]).epsilon == 3.0
+
+
+def test_events_for_dp_accounting_cost_no_less(ledger) -> None:
+    """By its accountants, for pure releases (also of an element, beside values) and for rhos."""
+    events = pytest.importorskip("dp_accounting")
+    from dp_accounting import pld, rdp
+
+    account, relation = ledger(), events.NeighboringRelation.REPLACE_ONE
+
+    def event(stream: str):
+        return dp_event(account.entries(stream))
+
+    for each in (
+        Guarantee(0.5),
+        Guarantee(0.5),
+        Guarantee(0.25, unit=ELEMENTS[0].unit, adjacency=ELEMENTS[0].adjacency),
+    ):
+        account.spend(each, stream="pure")
+    for rho in (0.02, 0.03):
+        account.spend(gaussian(rho), stream="rhos")
+    account.spend(gaussian(0.01), stream="both")
+    account.spend(Guarantee(0.25), stream="both")
+    account.spend(Guarantee(0.5, 1e-9), stream="other")
+    account.spend(Guarantee(math.inf), stream="none")
+    account.reserve(Guarantee(9.0), stream="pure").cancel()
+    pure = pld.PLDAccountant(relation).compose(event("pure")).get_epsilon(1e-12)
+    assert 1.5 * (1 - 1e-5) < pure < 1.5 * (1 + 1e-3)
+    for stream, delta in (("rhos", 2e-6), ("both", 1e-6)):
+        found = rdp.RdpAccountant(neighboring_relation=relation).compose(event(stream)).get_epsilon(delta)
+        assert 0.98 < found / account.spent(stream).epsilon < 1.1
+    assert not pld.PLDAccountant(relation).supports(event("other"))
+    assert pld.PLDAccountant(relation).compose(event("none")).get_epsilon(1e-6) == math.inf
+    assert event("absent").events == []

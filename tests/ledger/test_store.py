@@ -422,6 +422,8 @@ def test_an_object_in_threads_while_processes_are_forked(path: Path, filled: Led
         if not child:
             code = 1
             with contextlib.suppress(BaseException):
+                # The parent's open file has the parent's locks.
+                assert str(path) not in map(os.path.realpath, Path("/proc/self/fd").iterdir())
                 filled.spend(Guarantee(1 / 64), stream="children")
                 filled.close()
                 code = 0
