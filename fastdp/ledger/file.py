@@ -167,7 +167,7 @@ class Ending(sqlite3.Connection):
 
 
 def is_newest(db: sqlite3.Connection, path: Path, number: int) -> bool:
-    """Whether the last line seen, `number`, is the file's: not if it is marked and its -wal is missing or another's.
+    """True if the last line seen, `number`, is the file's: not if it is marked and its -wal is missing or another's.
 
     In a transaction.
     """

@@ -11,12 +11,12 @@ from __future__ import annotations
 import json
 import math
 import sqlite3
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import Context, Decimal
 from fractions import Fraction
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -470,10 +470,11 @@ class Odometer:
         numbers = set()
         for account in self._renewed(stream, per):
             for measure in (EPSILON, DELTA):
-                key = account.id, measure, RANGES, ""
+                key, reached = (account.id, measure, RANGES, ""), FIRST
                 for (start, level), (stop, _) in pairwise(self._levels(key, FIRST, 2 * LAST)):
-                    if level:
-                        numbers |= _numbers(per, start, stop)
+                    if level and stop > reached:
+                        found = _numbers(per, max(start, reached), stop)
+                        numbers, reached = numbers | found, per.edge(max(found) + 1)
         return numbers
 
     def met(self, stream: str, per: Period, region: Region) -> set[int]:
@@ -518,9 +519,7 @@ class Odometer:
                         f"({ends}): expected periods that consist of the unit's, as months do of days"
                     )
                 if account.axis:
-                    sums = [
-                        self._over(account, unit, sum_of, start, stop) for sum_of in (EPSILON, SPAN_DELTA, SPAN_RHO)
-                    ]
+                    sums = list(self._over(account, unit, start, stop))
                     epsilon, delta, rho = epsilon + sums[0], delta + sums[1], rho + sums[2]
                     continue
                 changes = inside
@@ -540,10 +539,13 @@ class Odometer:
         loss = Loss(Fraction(epsilon, UNIT), Fraction(delta, UNIT))
         return _by_rho(loss, rho)[0] if delta else loss
 
-    def _over(self, account: Account, unit: Period, measure: int, start: int, stop: int) -> int:
-        rows = [*self._levels((account.id, measure, RANGES, ""), start, stop), (stop, 0)]
-        spans = ((unit.between(max(begin, start), end) or 0, level) for (begin, level), (end, _) in pairwise(rows))
-        return sum(count * level for count, level in spans)
+    def _over(self, account: Account, unit: Period, start: int, stop: int) -> Iterator[int]:
+        """Sums of epsilon, SPAN_DELTA and SPAN_RHO over the unit's periods."""
+        number = cache(unit.number)
+        for measure in (EPSILON, SPAN_DELTA, SPAN_RHO):
+            rows = [*self._levels((account.id, measure, RANGES, ""), start, stop), (stop, 0)]
+            spans = ((number(end) - number(max(begin, start)), level) for (begin, level), (end, _) in pairwise(rows))
+            yield sum(count * level for count, level in spans)
 
     def _levels(self, key: tuple[int, int, int, str], start: int, stop: int) -> list[tuple[int, int]]:
         """Sums between two edges, each from its position on."""

@@ -55,7 +55,7 @@ Row = tuple[int, bytes, bytes]
 
 
 def in_wal(db: sqlite3.Connection) -> bool:
-    """Whether a database is in WAL mode, as this connection knows it."""
+    """True if a database is in WAL mode, as this connection knows it."""
     return bool(db.execute("PRAGMA journal_mode").fetchone() == ("wal",))
 
 
