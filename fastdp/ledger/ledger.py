@@ -44,8 +44,8 @@ class Ledger:
     Privacy: exact basic composition (``docs/privacy.md``, section 3); a release whose noise an entry has, or is
     unknown, is refused.  Two names of one stream, overlapping parts and a secret used elsewhere are not detected.
 
-    A call is one transaction, on disk before it returns.  Threads can share an object, processes a file on a local
-    disk.  A reservation whose process died counts as spent.
+    A call is one transaction, on disk before it returns, but for the end of a reservation: one that a power cut undoes
+    counts, as that of a process that died.  Threads can share an object, processes a file on a local disk.
 
     Examples
     --------
@@ -78,11 +78,11 @@ class Ledger:
         return f"Ledger({str(self._path)!r})"
 
     def close(self) -> None:
-        """Close the file, so that it can be moved; the next call opens it again."""
+        """Close the file: one that can be moved, if no other process has it open; the next call opens it again."""
         self._store.close()
 
     def spent(self, stream: str) -> Guarantee:
-        """Guarantee of a stream's releases together; epsilon 0 without any."""
+        """Guarantee of a stream's releases together, from sums; epsilon 0 without any (``docs/privacy.md``)."""
         asked = normal_name("stream", stream)
         with self._store.transaction(write=False) as state:
             return state.odometer.guarantee(asked)
@@ -184,7 +184,7 @@ class Ledger:
             return state.streams()
 
     def verify(self, head: str | None = None) -> Verification:
-        """Check every line, seal and total; no other call does.
+        """Check every line, seal and total; other calls check the sums that they read.
 
         Parameters
         ----------

@@ -24,6 +24,7 @@ from fastdp.errors import ParameterError, StateError
 from fastdp.guarantee import Guarantee, zcdp_epsilon, zcdp_order, zcdp_rho
 from fastdp.ledger.entry import ELEMENTS, VALUE, Entry, Kind
 from fastdp.ledger.entry import LAST as END
+from fastdp.record import values_of
 from fastdp.units import FIRST, LAST, Period, Times, UnitRows, instant, shown_time
 
 REPAIR = "restore a backup, and record what was released since"
@@ -321,7 +322,7 @@ class Account:
 
     def encoded(self) -> str:
         """Counts and sums as JSON."""
-        return json.dumps({name: value for name, value in vars(self).items() if name not in _COLUMNS})
+        return json.dumps(values_of(self, *_ENCODED))
 
     @classmethod
     def decoded(cls, number: int, kind: Kind, axis: str, text: str) -> Account:
@@ -331,8 +332,7 @@ class Account:
         return cls(number, kind, axis, sums=sums, **fields)
 
 
-#: Fields of an account that are columns of their own.
-_COLUMNS = ("id", "kind", "axis")
+_ENCODED = ("releases", "endless", "local", "exact", "distant", "their_delta", "sums")
 
 
 def _pack(number: int) -> bytes:
