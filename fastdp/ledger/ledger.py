@@ -44,8 +44,8 @@ class Ledger:
     Privacy: exact basic composition (``docs/privacy.md``, section 3); a release whose noise an entry has, or is
     unknown, is refused.  Two names of one stream, overlapping parts and a secret used elsewhere are not detected.
 
-    A call is one transaction, on disk before it returns, but for the end of a reservation: one that a power cut undoes
-    counts, as that of a process that died.  Threads can share an object, processes a file on a local disk.
+    A call is one transaction, on disk before it returns; the end of a reservation may be lost in a power cut, and then
+    it counts, as one whose process died.  Threads can share an object, processes a file on a local disk.
 
     Examples
     --------

@@ -270,7 +270,7 @@ def killed(path: Path, calls: str, number: int) -> tuple[int, bool]:
 def test_a_process_killed_at_any_write_leaves_a_ledger_that_opens_and_no_copy_that_lacks_lines(
     path: Path, tmp_path: Path
 ) -> None:
-    """What was told is recorded; the main file alone has all of it, or is refused."""
+    """Each release that was reported is recorded, and in the main file alone, or that is refused."""
     Ledger(path).set_limit(9.0)
     recorded, refused, number, ended = 0, 0, 1, False
     while not ended:
