@@ -44,7 +44,7 @@ class Ledger:
     Privacy: exact basic composition (``docs/privacy.md``, section 3); a release whose noise an entry has, or is
     unknown, is refused.  Two names of one stream, overlapping parts and a secret used elsewhere are not detected.
 
-    A call is one transaction, on disk before it returns; the end of a reservation may be lost in a power cut, and then
+    A call is one transaction, on disk before it returns; a power cut can undo the end of a reservation, and then
     it counts, as one whose process died.  Threads can share an object, processes a file on a local disk.
 
     Examples
