@@ -64,6 +64,10 @@ def _wal(path: Path) -> Path:
     return path.with_name(f"{path.name}-wal")
 
 
+def _inode(path: Path) -> int | None:
+    return path.stat().st_ino if path.exists() else None
+
+
 def _lines_of(wal: Path) -> list[int]:
     """Numbers of the last line at each transaction in a -wal file, valid or not."""
     found: list[int] = []
@@ -114,7 +118,9 @@ class Connection(sqlite3.Connection):
 
     def _set_mark(self) -> None:
         # The -wal is on disk before the mark, and the mark before the first line.
-        self.execute("PRAGMA journal_mode = WAL")
+        if self.execute("PRAGMA journal_mode = WAL").fetchone() != ("wal",):
+            # A disk without shared memory keeps the rollback journal.
+            return
         self.execute("BEGIN IMMEDIATE")
         set_mark(self, _number(_mark(self)), is_open=True)
         self.execute("COMMIT")
@@ -124,15 +130,20 @@ class Connection(sqlite3.Connection):
             if time.monotonic() > until:
                 raise StateError(f"ledger {str(self.path)!r}: {_LOCKED}. Nothing was recorded")
             time.sleep(_PAUSE)
-        self.marked = True
+        self._wal, self.marked = _inode(_wal(self.path)), True
+
+    def has_wal(self) -> bool:
+        """False if another process removed the -wal: a copy made in this process had dropped this one's lock."""
+        return not self.marked or _inode(_wal(self.path)) == self._wal
 
     def close(self) -> None:
         """Close, without SQLite's last checkpoint, which would remove the -wal and leave the mark."""
         with contextlib.suppress(*_ERRORS):
             if in_wal(self):
-                # Another open connection, which cannot write, stands in the way of that checkpoint.
+                # The lock of another connection, which cannot write, stands in the way of that checkpoint.
                 uri = _uri(self.path, "mode=ro")
                 with contextlib.closing(sqlite3.connect(uri, timeout=END_SECONDS, uri=True)) as other:
+                    other.execute("BEGIN")
                     _mark(other)
                     super().close()
         super().close()
@@ -310,7 +321,7 @@ class Store:
                 with contextlib.suppress(*_ERRORS):
                     db.rollback()
                 raise
-            if self._identity() != self._opened_file:
+            if self._identity() != self._opened_file or not db.has_wal():
                 raise StateError(f"{self.name} was replaced by another file during the call: do not release")
             self._seen = last
 
@@ -350,7 +361,8 @@ class Store:
     def _opened(self) -> sqlite3.Connection:
         identity = self._identity()
         # A transaction is one that an interrupt left behind, or that a signal handler's call interrupts.
-        if self._db is not None and (identity != self._opened_file or self._db.in_transaction):
+        opened = self._db
+        if opened and (identity != self._opened_file or opened.in_transaction or not opened.has_wal()):
             self.drop()
         if self._db is None:
             db = Connection(self._path)

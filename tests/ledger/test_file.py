@@ -228,6 +228,18 @@ def test_a_release_is_synced_once_and_its_end_not(path: Path, tmp_path: Path) ->
     assert counted[1] - counted[0] == 20
 
 
+def test_a_wal_that_another_process_removed_takes_no_line(path: Path, open_ledger: Ledger, tmp_path: Path) -> None:
+    """A copy made by the same process drops its locks, so another process may end the -wal meanwhile."""
+    copied(path, tmp_path / "copy")
+    subprocess.run(**python("-c", WRITER, path, 2), check=True)
+    assert not wal_of(path).exists()
+    open_ledger.spend(SPENT, stream="meter")
+    with contextlib.closing(Ledger(path)) as account:
+        assert account.entries() == open_ledger.entries()
+        assert len(account.entries()) == 20 + 2 + 1
+        assert account.verify().lines == 22 + 4 + 1
+
+
 #: Calls of the operating system by which a ledger changes.
 CALLS = "pwrite64,fdatasync,fsync,unlink,ftruncate"
 
