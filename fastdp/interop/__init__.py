@@ -1,1 +1,1 @@
-"""Exact noise inside OpenDP, imported on use (``docs/interop.md``)."""
+"""Exact noise inside OpenDP, ledgers for dp_accounting; imported on use (``docs/interop.md``)."""

@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from fastdp.ledger.entry import Entry
 from fastdp.ledger.ledger import Ledger, Reservation
-from fastdp.ledger.odometer import Budget, compose
+from fastdp.ledger.odometer import Budget
 
-__all__ = ["Budget", "Entry", "Ledger", "Reservation", "compose"]
+__all__ = ["Budget", "Entry", "Ledger", "Reservation"]

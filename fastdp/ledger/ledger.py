@@ -16,8 +16,9 @@ from fastdp.errors import BudgetError, DataError, ParameterError, StateError
 from fastdp.guarantee import Guarantee, Guaranteed
 from fastdp.kinds import Duration, Json
 from fastdp.ledger.entry import NOTE, Entry, described
-from fastdp.ledger.odometer import Budget, Loss, Region, alone, budget_left, compose, rounded
-from fastdp.ledger.store import ENDS, ENTERS, LedgerState, Store, Verification, budget, ending
+from fastdp.ledger.file import Store, Verification
+from fastdp.ledger.odometer import EVERYWHERE, Budget, Loss, Region, alone, budget_left, rounded
+from fastdp.ledger.store import ENDS, ENTERS, LedgerState, budget, ending
 from fastdp.noise.key import Key
 from fastdp.record import Text
 from fastdp.units import Period, Times, normal_name, parse_length, shown_time
@@ -43,8 +44,8 @@ class Ledger:
     Privacy: exact basic composition (``docs/privacy.md``, section 3); a release whose noise an entry has, or is
     unknown, is refused.  Two names of one stream, overlapping parts and a secret used elsewhere are not detected.
 
-    A call is one transaction, on disk before it returns.  Threads can share an object, processes a file on a local
-    disk.  A reservation whose process died counts as spent.
+    A call is one transaction, on disk before it returns; a power cut can undo the end of a reservation, and then
+    it counts, as one whose process died.  Threads can share an object, processes a file on a local disk.
 
     Examples
     --------
@@ -78,12 +79,14 @@ class Ledger:
         return f"Ledger({str(self._path)!r})"
 
     def close(self) -> None:
-        """Close the file, so that it can be moved; the next call opens it again."""
+        """Close the file: one that can be moved, if no other process has it open; the next call opens it again."""
         self._store.close()
 
     def spent(self, stream: str) -> Guarantee:
-        """Guarantee of a stream's releases together; epsilon 0 without any."""
-        return compose(self.entries(stream), stream)
+        """Guarantee of a stream's releases together, from sums; epsilon 0 without any (``docs/privacy.md``)."""
+        asked = normal_name("stream", stream)
+        with self._store.transaction(write=False) as state:
+            return state.odometer.guarantee(asked)
 
     def remaining(
         self,
@@ -149,26 +152,25 @@ class Ledger:
 
     def report(self, stream: str | None = None) -> str:
         """Cost of each stream, budget left, and a person's loss in a year, as text."""
-        names = self.streams if stream is None else [normal_name("stream", stream)]
-        return "\n".join(line for name in names for line in self._lines(name)) or "No releases yet."
-
-    def _lines(self, stream: str) -> Iterator[str]:
-        cost, limit = self.spent(stream), self.limit(stream)
-        left = (
-            f"left {in_words(self.remaining(stream))} of {in_words(limit)}" if min(limit) < math.inf else "no limit"
-        )
-        yield f"{stream!r}: {in_words(cost)} for {cost.unit} ({cost.adjacency}); {left}"
+        asked = None if stream is None else normal_name("stream", stream)
         with self._store.transaction(write=False) as state:
-            lengths = {length: state.limit(stream, length) for length in state.lengths()}
-            for length in dict.fromkeys(("1y", *lengths)):
-                bound = lengths.get(length, Budget(math.inf, math.inf))
-                said = f"; limit {in_words(bound)} in each" if min(bound) < math.inf else ""
-                if by_period := _by_period(state, stream, length):
-                    begin, worst = max(by_period.items(), key=lambda item: (item[1], item[0] or ""))
-                    where = "any period" if begin is None else f"the period from {begin} on"
-                    yield f"  a person, in {where} ({length}): {in_words(Guarantee(*worst))}{said}"
-                elif said:
-                    yield f"  per {length}{said}, which does not renew: no unit has periods so short"
+            names = state.streams() if asked is None else [asked]
+            return "\n".join(line for name in names for line in self._lines(state, name)) or "No releases yet."
+
+    def _lines(self, state: LedgerState, stream: str) -> Iterator[str]:
+        cost, limit = state.odometer.guarantee(stream), _least(state.limit(stream), self._limit)
+        left = self._left(state, stream, EVERYWHERE)
+        rest = f"left {in_words(left)} of {in_words(limit)}" if min(limit) < math.inf else "no limit"
+        yield f"{stream!r}: {in_words(cost)} for {cost.unit} ({cost.adjacency}); {rest}"
+        for length in dict.fromkeys(("1y", *state.lengths())):
+            bound = state.limit(stream, length)
+            said = f"; limit {in_words(bound)} in each" if min(bound) < math.inf else ""
+            if by_period := _by_period(state, stream, length):
+                begin, worst = max(by_period.items(), key=lambda item: (item[1], item[0] or ""))
+                where = "any period" if begin is None else f"the period from {begin} on"
+                yield f"  a person, in {where} ({length}): {in_words(Guarantee(*worst))}{said}"
+            elif said:
+                yield f"  per {length}{said}, which does not renew: no unit has periods so short"
 
     def entries(self, stream: str | None = None) -> list[Entry]:
         """Releases of a stream, or all, in order."""
@@ -183,7 +185,7 @@ class Ledger:
             return state.streams()
 
     def verify(self, head: str | None = None) -> Verification:
-        """Check every line, seal and total; no other call does.
+        """Check every line, seal and total; other calls check the sums that they read.
 
         Parameters
         ----------
@@ -410,7 +412,8 @@ class Ledger:
 
     def _end(self, reserved: Entry, kind: str, stop: int | None = None) -> Entry:
         where = ending(reserved, stop)
-        with self._store.transaction(write=True) as state:
+        # Not synced: lost in a power cut, it leaves the reservation, which counts.
+        with self._store.transaction(write=True, synced=False) as state:
             current = state.reserved(reserved.id)
             if current != reserved:
                 now = state.state(reserved.id) if current is None else "another release"

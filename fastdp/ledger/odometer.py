@@ -11,20 +11,25 @@ from __future__ import annotations
 import json
 import math
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import Context, Decimal
 from fractions import Fraction
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
-from fastdp.errors import ParameterError
+from fastdp.errors import ParameterError, StateError
 from fastdp.guarantee import Guarantee, zcdp_epsilon, zcdp_order, zcdp_rho
 from fastdp.ledger.entry import ELEMENTS, VALUE, Entry, Kind
+from fastdp.ledger.entry import LAST as END
+from fastdp.record import values_of
 from fastdp.units import FIRST, LAST, Period, Times, UnitRows, instant, shown_time
 
+REPAIR = "restore a backup, and record what was released since"
+#: The function that seals a line or an account.
+Mac = Callable[[bytes], bytes]
 UNIT = 10**324
 #: Above it, e^epsilon times any positive float exceeds 1, the largest delta.
 MAX_EXPONENT = 1000
@@ -238,17 +243,21 @@ PURE = 10**5
 WHOLE, RANGES, PARTS = range(3)
 
 SCHEMA = """
-CREATE TABLE stream_account (
-  id INTEGER PRIMARY KEY, stream TEXT NOT NULL, kind TEXT NOT NULL, axis TEXT NOT NULL,
-  releases INTEGER NOT NULL, without_epsilon INTEGER NOT NULL, their_delta BLOB NOT NULL,
-  UNIQUE (stream, kind, axis));
+CREATE TABLE account (
+  id INTEGER PRIMARY KEY, stream TEXT NOT NULL, kind TEXT NOT NULL, axis TEXT NOT NULL, line INTEGER NOT NULL,
+  sums TEXT NOT NULL, mac BLOB NOT NULL, UNIQUE (stream, kind, axis));
 CREATE TABLE level (
   account INTEGER NOT NULL, measure INTEGER NOT NULL, scope INTEGER NOT NULL, part TEXT NOT NULL,
   start INTEGER NOT NULL, sum BLOB NOT NULL,
   PRIMARY KEY (account, measure, scope, part, start)) WITHOUT ROWID;
 CREATE INDEX highest ON level (account, measure, scope, sum);
 """
-_LEVELS = "account = ? AND measure = ? AND scope = ?"
+_KEY = "account = ?1 AND measure = ?2 AND scope = ?3 AND part = ?4"
+#: Levels that hold somewhere between two edges, ?5 and ?6.
+_BETWEEN = (
+    f"FROM level WHERE {_KEY} AND start < ?6 "
+    f"AND start >= coalesce((SELECT max(start) FROM level WHERE {_KEY} AND start <= ?5), ?5)"
+)
 
 
 #: So many periods of the calendar are looked at for the one with the most shorter periods.
@@ -285,18 +294,45 @@ class Region(NamedTuple):
 EVERYWHERE = Region()
 
 
-#: Sums by instant, each from its instant on.
-Levels = list[tuple[int, int]]
+@dataclass
+class Account:
+    """Exact sums of releases for one unit, without times or by one column and zone.
 
-
-class Account(NamedTuple):
-    """Sums of releases for one unit, without times or by one column and zone."""
+    In the file its row has a seal over its fields and the seal of the last line that changed it.
+    """
 
     id: int
     kind: Kind
     axis: str
-    without_epsilon: int
-    their_delta: int
+    #: Numbers of releases; of these with an infinite epsilon, of the local model, exact, with a numeric distance.
+    releases: int = 0
+    endless: int = 0
+    local: int = 0
+    exact: int = 0
+    distant: int = 0
+    #: Sum of the deltas of releases with an infinite epsilon, which are in no other sum.
+    their_delta: int = 0
+    #: By measure: sum of releases of the full stream, largest sum on ranges, largest sum in labelled parts.
+    sums: dict[int, list[int]] = field(default_factory=dict)
+
+    @property
+    def period(self) -> Period | None:
+        """Periods of the unit."""
+        return None if self.kind.rows is None else self.kind.rows.period
+
+    def encoded(self) -> str:
+        """Counts and sums as JSON."""
+        return json.dumps(values_of(self, *_ENCODED))
+
+    @classmethod
+    def decoded(cls, number: int, kind: Kind, axis: str, text: str) -> Account:
+        """Account of this number with these counts and sums."""
+        fields = json.loads(text)
+        sums = {int(measure): sums for measure, sums in fields.pop("sums").items()}
+        return cls(number, kind, axis, sums=sums, **fields)
+
+
+_ENCODED = ("releases", "endless", "local", "exact", "distant", "their_delta", "sums")
 
 
 def _pack(number: int) -> bytes:
@@ -311,16 +347,6 @@ def _unpack(raw: bytes) -> int:
 ZERO = _pack(0)
 
 
-class Temporary(sqlite3.Connection):
-    """A database without a file, closed with its last reference, in any thread: Python 3.13 warns of open ones."""
-
-    def __init__(self) -> None:
-        super().__init__("", isolation_level=None, check_same_thread=False)
-
-    def __del__(self) -> None:
-        self.close()
-
-
 class Odometer:
     """The largest cost of each stream's releases to any one of its elements, or of a region's.
 
@@ -329,71 +355,63 @@ class Odometer:
     weakest unit (:func:`multiple`).
     """
 
-    def __init__(self, db: sqlite3.Connection | None = None) -> None:
-        if db is None:
-            db = Temporary()
-            db.executescript(SCHEMA)
-        self._db = db
+    def __init__(self, db: sqlite3.Connection, mac: Mac) -> None:
+        self._db, self._mac = db, mac
+        #: Number and seal of the line that is being recorded.
+        self.line = 0, b""
 
     def add(self, entry: Entry, times: int = 1) -> None:
         """Add a release to the sums, or with `times` = -1 remove it."""
         said, region = entry.guarantee, Region.of(entry)
-        kind = entry.stream, json.dumps(entry.kind), region.axis
+        key = entry.stream, json.dumps(entry.kind), region.axis
+        same = (each for each in self._read(entry.stream) if (each.kind, each.axis) == (entry.kind, region.axis))
+        account = next(same, None) or self._opened(key)
+        if entry.counts:
+            self._count(account, said, times)
+            # Infinite ones are counted apart from the sums: after a cancellation the sums must be exactly as before.
+            for measure, amount in ({} if math.isinf(said.epsilon) else _amounts(entry, region)).items():
+                sums = account.sums.setdefault(measure, [0, 0, 0])
+                if region.scope == WHOLE:
+                    sums[WHOLE] += times * amount
+                else:
+                    sums[region.scope] = self._raise(account.id, measure, region, times * amount)
+                if not any(sums):
+                    del account.sums[measure]
+        number, seal = self.line
+        text = account.encoded()
+        mac = self._mac(_sealed_text(seal, key, number, text))
         self._db.execute(
-            "INSERT INTO stream_account (stream, kind, axis, releases, without_epsilon, their_delta) "
-            "VALUES (?, ?, ?, 0, 0, ?) ON CONFLICT DO NOTHING",
-            (*kind, ZERO),
+            "UPDATE account SET line = ?, sums = ?, mac = ? WHERE id = ?", (number, text, mac, account.id)
         )
-        if not entry.counts:
-            return
-        query = "SELECT id, their_delta FROM stream_account WHERE stream = ? AND kind = ? AND axis = ?"
-        account, their_delta = self._db.execute(query, kind).fetchone()
-        endless = math.isinf(said.epsilon)
-        stated = _unpack(their_delta) + (times * int(written(said.delta) * UNIT) if endless else 0)
-        self._db.execute(
-            "UPDATE stream_account SET releases = releases + ?, without_epsilon = without_epsilon + ?, "
-            "their_delta = ? WHERE id = ?",
-            (times, times * endless, _pack(stated), account),
-        )
-        if endless:
-            # Counted apart from the sums: after a cancellation the sum must be exactly as before.
-            return
-        amounts = dict(enumerate(cost(said.epsilon, said.delta, said.numeric_distance)))
-        if entry.kind not in ELEMENTS and (said.rows is None or said.rows.who is None):
-            amounts[DOUBLE_DELTA] = 0
-        amounts[RHO] = rho_of(said)
-        if math.isfinite(said.rho):
-            amounts[OWN_RHO] = amounts[RHO]
-        elif said.epsilon and amounts[RHO] < NO_RHO:
-            amounts[PURE + size_class(said.epsilon)] = amounts[EPSILON]
-        if region.axis and said.rows is not None and said.rows.period is not None:
-            spans = said.rows.period.between(region.start or 0, region.stop or 0) or 1
-            per_span = -(-of_changes(spans, amounts[EPSILON], amounts[DELTA]) // spans)
-            amounts |= {SPAN_DELTA: min(UNIT, per_span), SPAN_RHO: spans * amounts[RHO]}
-        for measure, amount in amounts.items():
-            if amount:
-                self._raise(account, measure, region, times * amount)
 
-    def _raise(self, account: int, measure: int, region: Region, amount: int) -> None:
+    def _count(self, account: Account, said: Guarantee, times: int) -> None:
+        account.releases += times
+        account.local += times * (said.model == "local")
+        account.exact += times * (said.arithmetic == "exact")
+        account.distant += times * (said.numeric_distance > 0.0)
+        if math.isinf(said.epsilon):
+            account.endless += times
+            account.their_delta += times * int(written(said.delta) * UNIT)
+
+    def _opened(self, key: tuple[str, str, str]) -> Account:
+        made = "INSERT INTO account (stream, kind, axis, line, sums, mac) VALUES (?, ?, ?, 0, '', x'')"
+        return Account(self._db.execute(made, key).lastrowid or 0, _kind(key[1]), key[2])
+
+    def _raise(self, account: int, measure: int, region: Region, amount: int) -> int:
+        """Add to the sums of a region's positions; return the highest of all sums in its scope."""
         key = account, measure, region.scope, region.part or ""
-        start, stop = region.start or 0, region.stop
+        start, stop = region.start or 0, END if region.stop is None else region.stop
+        before = f"SELECT sum FROM level WHERE {_KEY} AND start < ?5 ORDER BY start DESC LIMIT 1"
+        inserted = f"INSERT OR IGNORE INTO level SELECT ?1, ?2, ?3, ?4, ?5, coalesce(({before}), ?6)"
         for edge in (start, stop):
-            if edge is not None:
-                self._db.execute(
-                    "INSERT OR IGNORE INTO level SELECT ?, ?, ?, ?, ?, coalesce((SELECT sum FROM level WHERE "
-                    f"{_LEVELS} AND part = ? AND start < ? ORDER BY start DESC LIMIT 1), ?)",
-                    (*key, edge, *key, edge, ZERO),
-                )
-        covered = f"{_LEVELS} AND part = ? AND start >= ?"
-        values: tuple[object, ...] = (*key, start)
-        if stop is not None:
-            covered, values = f"{covered} AND start < ?", (*values, stop)
-        rows = self._db.execute(f"SELECT start, sum FROM level WHERE {covered}", values).fetchall()
+            self._db.execute(inserted, (*key, edge, ZERO))
         # Not by a function of SQLite's: an interrupt within one would become another error.
         self._db.executemany(
-            f"UPDATE level SET sum = ? WHERE {_LEVELS} AND part = ? AND start = ?",
-            [(_pack(_unpack(level) + amount), *key, edge) for edge, level in rows],
+            f"UPDATE level SET sum = ?6 WHERE {_KEY} AND start = ?5",
+            [(*key, edge, _pack(level + amount)) for edge, level in self._levels(key, start, stop)],
         )
+        highest = "SELECT max(sum) FROM level WHERE account = ? AND measure = ? AND scope = ?"
+        return _unpack(self._db.execute(highest, key[:3]).fetchone()[0])
 
     def total(self, stream: str, region: Region = EVERYWHERE, limit: Budget | None = None) -> Loss:
         """Cost of a stream's releases; ParameterError if units do not compose.
@@ -405,7 +423,7 @@ class Odometer:
         common = common_kind(kinds, stream)
         epsilon = delta = endless = 0
         for account in accounts:
-            endless += account.without_epsilon
+            endless += account.endless
             delta += account.their_delta
             if multiple(account.kind, common) == 1:
                 epsilon += self._most(account, EPSILON, region)
@@ -426,7 +444,7 @@ class Odometer:
             return sum(self._most(account, measure, region) for account in accounts)
 
         loss, delta = _by_rho(loss, most(RHO))
-        classes = sorted({measure for account in accounts for measure in self._classes(account.id)})
+        classes = sorted({measure for account in accounts for measure in account.sums if measure > SPAN_RHO})
         if not (classes and 0.0 < delta < 1.0 and math.isfinite(loss.rho)):
             return loss
         pure = [(largest(measure - PURE), float_above(Fraction(most(measure), UNIT))) for measure in classes]
@@ -443,7 +461,7 @@ class Odometer:
     def renewal(self, stream: str, length: str) -> Period | None:
         """Periods of this length, if a unit has none longer; else None."""
         for account in self._accounts(stream):
-            unit = _unit(account)
+            unit = account.period
             if unit is not None and unit.size <= (per := Period.of(length, unit.time_zone)).size:
                 return per
         return None
@@ -452,9 +470,11 @@ class Odometer:
         numbers = set()
         for account in self._renewed(stream, per):
             for measure in (EPSILON, DELTA):
-                for (start, level), (stop, _) in pairwise(self._levels(account, measure)):
-                    if level:
-                        numbers |= _numbers(per, start, stop)
+                key, reached = (account.id, measure, RANGES, ""), FIRST
+                for (start, level), (stop, _) in pairwise(self._levels(key, FIRST, 2 * LAST)):
+                    if level and stop > reached:
+                        found = _numbers(per, max(start, reached), stop)
+                        numbers, reached = numbers | found, per.edge(max(found) + 1)
         return numbers
 
     def met(self, stream: str, per: Period, region: Region) -> set[int]:
@@ -464,18 +484,18 @@ class Odometer:
         return self.released(stream, per) | self.fullest(stream, per)
 
     def fullest(self, stream: str, per: Period) -> set[int]:
-        return {_fullest(unit, per) for account in self._renewed(stream, per) if (unit := _unit(account))}
+        return {_fullest(account.period, per) for account in self._renewed(stream, per) if account.period}
 
     def changes(self, stream: str, per: Period, number: int, region: Region) -> int:
         """Number of a unit's periods that a region has in this period."""
         start, stop = per.edge(number), per.edge(number + 1)
         if region.axis:
             start, stop = max(start, region.start or 0), min(stop, region.stop or 0)
-        units = (_unit(account) for account in self._renewed(stream, per))
+        units = (account.period for account in self._renewed(stream, per))
         return max((unit.between(start, stop) or 1 for unit in units if unit is not None), default=1)
 
     def _renewed(self, stream: str, per: Period) -> list[Account]:
-        return [account for account in self._accounts(stream) if (unit := _unit(account)) and unit.size <= per.size]
+        return [a for a in self._accounts(stream) if a.period is not None and a.period.size <= per.size]
 
     def of_person(self, stream: str, per: Period, number: int) -> Loss:
         """Cost to a person, all of whose rows in one period change; releases for one row are left out.
@@ -485,10 +505,10 @@ class Odometer:
         start, stop = per.edge(number), per.edge(number + 1)
         epsilon = delta = rho = endless = 0
         for account in self._accounts(stream):
-            rows, unit, region = account.kind.rows, _unit(account), EVERYWHERE
+            rows, unit, region = account.kind.rows, account.period, EVERYWHERE
             if rows is None or rows == UnitRows():
                 continue
-            endless += account.without_epsilon
+            endless += account.endless
             delta += account.their_delta
             if unit is not None and unit.size <= per.size:
                 inside = unit.between(start, stop)
@@ -499,9 +519,7 @@ class Odometer:
                         f"({ends}): expected periods that consist of the unit's, as months do of days"
                     )
                 if account.axis:
-                    sums = [
-                        self._over(account, unit, sum_of, start, stop) for sum_of in (EPSILON, SPAN_DELTA, SPAN_RHO)
-                    ]
+                    sums = list(self._over(account, unit, start, stop))
                     epsilon, delta, rho = epsilon + sums[0], delta + sums[1], rho + sums[2]
                     continue
                 changes = inside
@@ -521,63 +539,101 @@ class Odometer:
         loss = Loss(Fraction(epsilon, UNIT), Fraction(delta, UNIT))
         return _by_rho(loss, rho)[0] if delta else loss
 
-    def _over(self, account: Account, unit: Period, measure: int, start: int, stop: int) -> int:
-        rows = [*self._levels(account, measure, start, stop), (stop, 0)]
-        spans = ((unit.between(max(begin, start), end) or 0, level) for (begin, level), (end, _) in pairwise(rows))
-        return sum(count * level for count, level in spans)
+    def _over(self, account: Account, unit: Period, start: int, stop: int) -> Iterator[int]:
+        """Sums of epsilon, SPAN_DELTA and SPAN_RHO over the unit's periods."""
+        number = cache(unit.number)
+        for measure in (EPSILON, SPAN_DELTA, SPAN_RHO):
+            rows = [*self._levels((account.id, measure, RANGES, ""), start, stop), (stop, 0)]
+            spans = ((number(end) - number(max(begin, start)), level) for (begin, level), (end, _) in pairwise(rows))
+            yield sum(count * level for count, level in spans)
 
-    def _levels(self, account: Account, measure: int, start: int = FIRST, stop: int = 2 * LAST) -> Levels:
-        key = f"{_LEVELS} AND part = ''"
-        asked = (
-            f"SELECT start, sum FROM level WHERE {key} AND start < ? AND start >= "
-            f"coalesce((SELECT max(start) FROM level WHERE {key} AND start <= ?), ?) ORDER BY start"
-        )
-        scope = account.id, measure, RANGES
-        rows = self._db.execute(asked, (*scope, stop, *scope, start, start)).fetchall()
+    def _levels(self, key: tuple[int, int, int, str], start: int, stop: int) -> list[tuple[int, int]]:
+        """Sums between two edges, each from its position on."""
+        rows = self._db.execute(f"SELECT start, sum {_BETWEEN} ORDER BY start", (*key, start, stop)).fetchall()
         return [(begin, _unpack(level)) for begin, level in rows]
 
     def _accounts(self, stream: str) -> list[Account]:
-        asked = "SELECT id, kind, axis, without_epsilon, their_delta FROM stream_account"
-        rows = self._db.execute(f"{asked} WHERE stream = ? AND releases > 0", (stream,)).fetchall()
-        return [
-            Account(number, _kind(text), axis, count, _unpack(delta)) for number, text, axis, count, delta in rows
-        ]
+        return [account for account in self._read(stream) if account.releases]
 
-    def _classes(self, account: int) -> Iterator[int]:
-        measure: int | None = SPAN_RHO
-        asked = "SELECT min(measure) FROM level WHERE account = ? AND measure > ?"
-        while (measure := self._db.execute(asked, (account, measure)).fetchone()[0]) is not None:
-            yield measure
+    def _read(self, stream: str) -> list[Account]:
+        """Accounts of a stream; StateError if one was altered, or is of before the stream's last entry."""
+        asked = "SELECT account.id, kind, axis, line, sums, mac, coalesce(seal, x'') FROM account LEFT JOIN line "
+        asked += "ON line = line.id WHERE stream = ? ORDER BY account.id"
+        accounts, newest = [], 0
+        for number, kind, axis, line, text, mac, seal in self._db.execute(asked, (stream,)).fetchall():
+            if self._mac(_sealed_text(seal, (stream, kind, axis), line, text)) != mac:
+                raise StateError(f"the ledger is damaged: sums of stream {stream!r} were altered; {REPAIR}")
+            accounts.append(Account.decoded(number, _kind(kind), axis, text))
+            newest = max(newest, line)
+        last = self._db.execute("SELECT max(id) FROM release WHERE stream = ?", (stream,)).fetchone()[0]
+        if last is not None and last > newest:
+            raise StateError(f"the ledger is damaged: sums of stream {stream!r} lack entry {last}; {REPAIR}")
+        return accounts
 
     def _most(self, account: Account, measure: int, region: Region) -> int:
-        most = 0
+        sums = account.sums.get(measure)
+        if sums is None or region == EVERYWHERE or region.axis != account.axis:
+            return sum(sums or ())
         # Positions in a labelled part are not positions in the stream, nor instants of another column.
         asked = RANGES if region.part is None else PARTS
-        for scope in (WHOLE, RANGES, PARTS):
-            values = account.id, measure, scope
-            if scope == asked and region != EVERYWHERE and region.axis == account.axis:
-                most += self._highest_in(region, values)
-            else:
-                most += self._highest(_LEVELS, values)
-        return most
-
-    def _highest_in(self, region: Region, values: tuple[object, ...]) -> int:
-        among, values = f"{_LEVELS} AND part = ?", (*values, region.part or "")
-        before = f"SELECT max(start) FROM level WHERE {among} AND start <= ?"
-        start = self._db.execute(before, (*values, region.start or 0)).fetchone()[0]
-        among, values = f"{among} AND start >= ?", (*values, region.start or 0 if start is None else start)
-        if region.stop is not None:
-            among, values = f"{among} AND start < ?", (*values, region.stop)
+        key = account.id, measure, asked, region.part or "", region.start or 0
         # By position: the plus keeps SQLite from walking down the index of sums until a row lies in the region.
-        return self._highest(among, values, "+sum")
+        highest = f"SELECT max(+sum) {_BETWEEN}"
+        found = self._db.execute(highest, (*key, END if region.stop is None else region.stop)).fetchone()[0]
+        return sum(sums) - sums[asked] + (_unpack(found) if found else 0)
 
-    def _highest(self, among: str, values: tuple[object, ...], of: str = "sum") -> int:
-        highest = self._db.execute(f"SELECT max({of}) FROM level WHERE {among}", values).fetchone()[0]
-        return 0 if highest is None else _unpack(highest)
+    def guarantee(self, stream: str) -> Guarantee:
+        """Guarantee of a stream's releases together, rounded up; ``"local"`` only if all are."""
+        accounts = self._accounts(stream)
+        common = common_kind((account.kind for account in accounts), stream)
+        total = self.total(stream)
+        loss = rounded(total)
+        lines = []
+        for kind in sorted({account.kind for account in accounts}, key=str):
+            count = sum(account.releases for account in accounts if account.kind == kind)
+            twice = multiple(kind, common) == 2
+            counts = f", each 2 epsilon and (1 + e^epsilon) delta for {common}" if twice else ""
+            lines.append(f"{count:,} release{'s' * (count > 1)} for {kind}{counts}")
+        if any(account.distant for account in accounts):
+            lines.append("delta counts (1 + e^epsilon) times the distance of the sampled noise from its distribution")
+        if math.isfinite(total.rho):
+            lines.append(
+                "rhos add up, a pure epsilon counts as epsilon^2 / 2, and Renyi divergences do: epsilon is what they "
+                "give, if that is less"
+            )
+        lines.append("the most that meets in one element: disjoint parts in parallel, everything else in sequence")
+        return Guarantee(
+            epsilon=loss.epsilon,
+            delta=loss.delta,
+            **common._asdict(),
+            model="local" if accounts and all(a.local == a.releases for a in accounts) else "central",
+            arithmetic="exact" if all(a.exact == a.releases for a in accounts) else "real",
+            derivation=tuple(lines) if accounts else (),
+            rho=float_above(total.rho),
+        )
 
 
-def _unit(account: Account) -> Period | None:
-    return None if account.kind.rows is None else account.kind.rows.period
+def _amounts(entry: Entry, region: Region) -> dict[int, int]:
+    """Cost of a release with a finite epsilon, by measure; measures of cost 0 are left out."""
+    said, rows = entry.guarantee, entry.guarantee.rows
+    amounts = dict(enumerate(cost(said.epsilon, said.delta, said.numeric_distance)))
+    if entry.kind not in ELEMENTS and (rows is None or rows.who is None):
+        amounts[DOUBLE_DELTA] = 0
+    amounts[RHO] = rho_of(said)
+    if math.isfinite(said.rho):
+        amounts[OWN_RHO] = amounts[RHO]
+    elif said.epsilon and amounts[RHO] < NO_RHO:
+        amounts[PURE + size_class(said.epsilon)] = amounts[EPSILON]
+    if region.axis and rows is not None and rows.period is not None:
+        spans = rows.period.between(region.start or 0, region.stop or 0) or 1
+        per_span = -(-of_changes(spans, amounts[EPSILON], amounts[DELTA]) // spans)
+        amounts |= {SPAN_DELTA: min(UNIT, per_span), SPAN_RHO: spans * amounts[RHO]}
+    return {measure: amount for measure, amount in amounts.items() if amount}
+
+
+def _sealed_text(seal: bytes, key: tuple[str, str, str], line: int, text: str) -> bytes:
+    # A line, which follows a seal too, is a JSON object.
+    return seal + json.dumps([*key, line, text]).encode()
 
 
 def _numbers(per: Period, start: int, stop: int) -> set[int]:
@@ -602,44 +658,7 @@ def _by_rho(loss: Loss, rho: int) -> tuple[Loss, float]:
     ), delta
 
 
+@lru_cache(maxsize=256)
 def _kind(text: str) -> Kind:
     unit, adjacency, rows = json.loads(text)
     return Kind(unit, adjacency, UnitRows.read(rows))
-
-
-def compose(entries: Sequence[Entry], stream: str = "") -> Guarantee:
-    """The guarantee of these releases of one stream together, rounded up; ``"local"`` only if all are.
-
-    Simulations and cancelled releases are left out.  Delta includes (1 + e^epsilon) times the distance of sampled
-    noise.  ParameterError if units or adjacencies do not compose.
-    """
-    counted = [entry for entry in entries if entry.counts]
-    common = common_kind((entry.kind for entry in counted), stream)
-    odometer = Odometer()
-    for entry in counted:
-        odometer.add(replace(entry, stream="one"))
-    total = odometer.total("one")
-    loss = rounded(total)
-    guarantees = [entry.guarantee for entry in counted]
-    lines = [f"entry {entry.id}, {entry.extent}: {entry.guarantee}" for entry in counted]
-    for kind in sorted({entry.kind for entry in counted} - {common}, key=str):
-        count = "2 epsilon and (1 + e^epsilon) delta" if multiple(kind, common) == 2 else "epsilon and delta"
-        lines.append(f"{kind}: each counts {count} for {common}")
-    if any(g.numeric_distance for g in guarantees):
-        lines.append("delta counts (1 + e^epsilon) times the distance of the sampled noise from its distribution")
-    if math.isfinite(total.rho):
-        lines.append(
-            "rhos add up, a pure epsilon counts as epsilon^2 / 2, and Renyi divergences do: epsilon is what they "
-            "give, if that is less"
-        )
-    if len(counted) > 1:
-        lines.append("the most that meets in one element: disjoint parts in parallel, everything else in sequence")
-    return Guarantee(
-        epsilon=loss.epsilon,
-        delta=loss.delta,
-        **common._asdict(),
-        model="local" if guarantees and all(g.model == "local" for g in guarantees) else "central",
-        arithmetic="exact" if all(g.arithmetic == "exact" for g in guarantees) else "real",
-        derivation=tuple(lines),
-        rho=float_above(total.rho),
-    )

@@ -1,41 +1,31 @@
-"""The ledger's file: an SQLite database of sealed lines and tables derived from them; one transaction per call.
+"""Sealed lines, and the tables derived from them.
 
 A line is a JSON object, never changed; its seal is SHA-256 (HMAC-SHA-256 with a key) of the previous seal and its
-text. Rollback journal: ``docs/adr/0013-ledger-rollback-journal.md``.
+text.
 """
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import hmac
 import json
 import math
-import os
 import secrets
 import sqlite3
-import stat
-import threading
-import weakref
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import replace
 from datetime import UTC, datetime
-from itertools import zip_longest
-from pathlib import Path
-from urllib.parse import quote
 
 from fastdp import validation
 from fastdp.errors import StateError
 from fastdp.kinds import Json
 from fastdp.ledger import odometer
 from fastdp.ledger.entry import Entry
-from fastdp.ledger.odometer import Budget
+from fastdp.ledger.odometer import Budget, Mac
 from fastdp.noise.key import Key
-from fastdp.state.atomic_files import sync_folder, write_owned
 from fastdp.validation import refusal
 
-FORMAT = 2
+FORMAT = 3
 #: "fdpL" marks the file as a ledger.
 APPLICATION = 0x6664704C
 SCHEMA = (
@@ -52,19 +42,26 @@ CREATE TABLE limits (
     + odometer.SCHEMA
 )
 #: Tables that follow from the lines.
-DERIVED = ("release", "limits", "stream_account", "level")
+DERIVED = ("release", "limits", "account", "level")
 #: States of a release: how a line begins it, and how a line ends a reservation.
 ENTERS = {"spend": "spent", "reserve": "reserved"}
 ENDS = {"commit": "spent", "cancel": "cancelled"}
 NONCE_BYTES = 8
 START = bytes(32)
-LOCK_SECONDS = 30.0
-_ROWS = "SELECT id, coalesce(CAST(body AS BLOB), x''), coalesce(CAST(seal AS BLOB), x'') FROM line"
-_REPAIR = "restore a backup, and record what was released since"
+ROWS = "SELECT id, coalesce(CAST(body AS BLOB), x''), coalesce(CAST(seal AS BLOB), x'') FROM line"
 
-#: Number, text and seal of a line; the function that seals one.
+#: Number, text and seal of a line.
 Row = tuple[int, bytes, bytes]
-Mac = Callable[[bytes], bytes]
+
+
+def in_wal(db: sqlite3.Connection) -> bool:
+    """True if a database is in WAL mode, as this connection knows it."""
+    return bool(db.execute("PRAGMA journal_mode").fetchone() == ("wal",))
+
+
+def set_mark(db: sqlite3.Connection, number: int, *, is_open: bool) -> None:
+    """Write on the first page that line `number` is the last, and if newer ones may be in the -wal."""
+    db.execute(f"PRAGMA user_version = {-1 - number if is_open else number}")
 
 
 class LedgerState:
@@ -72,7 +69,7 @@ class LedgerState:
 
     def __init__(self, db: sqlite3.Connection, mac: Mac) -> None:
         self.db, self.mac = db, mac
-        self.odometer = odometer.Odometer(db)
+        self.odometer = odometer.Odometer(db, mac)
 
     def last(self) -> tuple[int, bytes]:
         # In a damaged file a seal may be another value, or missing.
@@ -82,7 +79,7 @@ class LedgerState:
 
     def append(self, body: Json) -> Json:
         number, before = self.last()
-        line = {**body, "id": number + 1, "time": _now()}
+        line = {**body, "id": number + 1, "time": now()}
         # Random digits tell a line from an equal one in another copy of the ledger.
         line["nonce"] = secrets.token_hex(NONCE_BYTES)
         text = json.dumps(line, ensure_ascii=False, allow_nan=False)
@@ -92,7 +89,8 @@ class LedgerState:
 
     def insert(self, number: int, text: str, seal: bytes) -> None:
         self.db.execute("INSERT INTO line VALUES (?, ?, ?)", (number, text, seal))
-        self.db.execute(f"PRAGMA user_version = {number}")
+        set_mark(self.db, number, is_open=in_wal(self.db))
+        self.odometer.line = number, seal
 
     def take(self, line: Json) -> None:
         """Update the tables by a line; ArithmeticError, LookupError, TypeError or ValueError if it makes no sense."""
@@ -100,8 +98,8 @@ class LedgerState:
         if kind in ENTERS:
             entry = Entry.from_line(line, ENTERS[kind])
             row = (entry.id, entry.stream, entry.state, entry.stop, entry.fingerprint)
-            self.db.execute("INSERT INTO release VALUES (?, ?, ?, ?, ?)", row)
             self.odometer.add(entry)
+            self.db.execute("INSERT INTO release VALUES (?, ?, ?, ?, ?)", row)
         elif kind in ENDS:
             self._end(line["of"], ENDS[kind], line.get("stop"))
         elif kind == "limit":
@@ -154,7 +152,7 @@ class LedgerState:
         return row and (int(row[0]), str(row[1]))
 
     def streams(self) -> list[str]:
-        rows = self.db.execute("SELECT DISTINCT stream FROM stream_account").fetchall()
+        rows = self.db.execute("SELECT DISTINCT stream FROM account").fetchall()
         return sorted(stream for (stream,) in rows)
 
     def limit(self, stream: str | None, per: str | None = None) -> Budget:
@@ -174,7 +172,8 @@ class LedgerState:
         return [per for (per,) in rows]
 
 
-def _now() -> str:
+def now() -> str:
+    """UTC time in whole seconds, ISO 8601."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
@@ -223,7 +222,7 @@ def sealing(key: Key | None, name: str) -> Mac:
 
 def replayed(rows: Iterable[Row], key: Key | None, name: str) -> sqlite3.Connection:
     """Rebuild a ledger in memory from its lines; StateError, naming a line, if they were changed."""
-    db: sqlite3.Connection = odometer.Temporary()
+    db = sqlite3.connect("", isolation_level=None)
     db.executescript(f"PRAGMA application_id = {APPLICATION};{SCHEMA}BEGIN;")
     state: LedgerState | None = None
     before = START
@@ -275,208 +274,3 @@ def _parsed(text: bytes, name: str, number: int) -> Json:
         fault = "is no fastdp ledger, or was cut short" if number == 0 else f"is damaged at line {number}: no entry"
         raise StateError(f"{name} {fault}")
     return line
-
-
-def make_ledger(path: Path, key: Key | None) -> None:
-    """Create an empty ledger, owner-only, unless there is one."""
-    name, seal = secrets.token_hex(16), "sha256" if key is None else "hmac-sha256"
-    text = json.dumps({"id": 0, "time": _now(), "fastdp_ledger": FORMAT, "name": name, "seal": seal}).encode()
-    made = replayed([(0, text, sealed(START, text, sealing(key, name)))], key, str(path))
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
-    try:
-        write_owned(temporary, made.serialize())
-        # Never over a ledger that another process made meanwhile; and there never is an empty one.
-        with contextlib.suppress(FileExistsError):
-            os.link(temporary, path)
-        sync_folder(path.parent)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-# The file.
-
-#: Held during every call.  A fork waits for it and closes all files, because SQLite's locks do not pass to a child.
-_LOCK = threading.RLock()
-_stores: weakref.WeakSet[Store] = weakref.WeakSet()
-
-
-def _close(db: sqlite3.Connection) -> None:
-    with _LOCK:
-        db.close()
-
-
-def _before_fork() -> None:
-    _LOCK.acquire()
-    for store in list(_stores):
-        store.close()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_before_fork, after_in_parent=_LOCK.release, after_in_child=_LOCK.release)
-
-
-@dataclass(frozen=True)
-class Verification:
-    """Result of :meth:`Ledger.verify`."""
-
-    #: Lines with the right seal.
-    lines: int
-    #: Last seal: keep it elsewhere to detect missing last lines.
-    head: str
-    #: Reservations never ended, which count as spent.
-    reserved: list[int]
-
-
-class Store:
-    """One ledger's file, without links, and the key of its seals."""
-
-    _db: sqlite3.Connection | None = None
-    _opened_file: tuple[int, int]
-
-    def __init__(self, path: Path, key: Key | None, *, create: bool) -> None:
-        self._path, self._key = path, key
-        self.name = f"ledger {str(path)!r}"
-        #: Number and seal of the last line that this object has seen.
-        self._seen: tuple[int, bytes] | None = None
-        _stores.add(self)
-        if create and not path.exists():
-            with self._readable_errors("created"):
-                make_ledger(path, key)
-        try:
-            with self.transaction(write=False):
-                pass
-        except BaseException:
-            self.close()
-            raise
-
-    def close(self) -> None:
-        with _LOCK:
-            if self._db is not None:
-                self._db = None
-                self._close()
-
-    @contextmanager
-    def transaction(self, *, write: bool) -> Iterator[LedgerState]:
-        """Yield the tables; changes are on disk at the end, or undone by an error.
-
-        StateError if the file is missing, readable by others, no ledger, damaged, locked for long, or cannot be
-        written.
-        """
-        with _LOCK, self._readable_errors("opened"):
-            db = self._opened()
-            try:
-                db.execute("BEGIN IMMEDIATE" if write else "BEGIN")
-                state = LedgerState(db, self._mac)
-                if db.execute("PRAGMA user_version").fetchone() != state.last()[:1]:
-                    raise StateError(
-                        f"{self.name} is damaged: its last line is not the one that its first page names (a copy "
-                        f"made during a call, or without its -journal); {_REPAIR}"
-                    )
-                seen = "SELECT 1 FROM line WHERE id = ? AND seal = ?"
-                if self._seen is not None and not db.execute(seen, self._seen).fetchone():
-                    raise StateError(
-                        f"{self.name} lacks lines that this object has seen: expected the same file, grown (was an "
-                        "older copy put back?)"
-                    )
-                yield state
-                last = state.last()
-                db.execute("COMMIT")
-            except BaseException:
-                with contextlib.suppress(sqlite3.Error):
-                    db.rollback()
-                raise
-            if self._identity() != self._opened_file:
-                raise StateError(f"{self.name} was replaced by another file during the call: do not release")
-            self._seen = last
-
-    def verify(self, head: str | None) -> Verification:
-        # A copy is checked: a ledger of a million lines takes half a minute, in which no process could write.
-        with contextlib.closing(sqlite3.connect("")) as db, self._readable_errors("read"):
-            with self.transaction(write=False) as held:
-                held.db.backup(db)
-            state = LedgerState(db, self._mac)
-            if db.execute("PRAGMA integrity_check").fetchone() != ("ok",):
-                raise StateError(f"{self.name} is damaged: {_REPAIR}")
-            with contextlib.closing(replayed(db.execute(f"{_ROWS} ORDER BY id"), self._key, self.name)) as copy:
-                for table in ("sqlite_schema", *DERIVED):
-                    columns = "type, name, sql" if table == "sqlite_schema" else "*"
-                    pairs = zip_longest(*(source.execute(f"SELECT {columns} FROM {table}") for source in (db, copy)))
-                    if any(one != two for one, two in pairs):
-                        raise StateError(
-                            f"{self.name} is damaged: its table {table!r} does not follow from its lines"
-                        )
-            begins = "SELECT 1 FROM line WHERE substr(lower(hex(seal)), 1, length(?)) = ?"
-            if head is not None and not db.execute(begins, (head, head)).fetchone():
-                raise StateError(
-                    f"{self.name}: no line has the seal {head}; expected the ledger that had it, grown (its last "
-                    "lines are missing, or it is another one)"
-                )
-            number, seal = state.last()
-            reserved = db.execute("SELECT id FROM release WHERE state = 'reserved' ORDER BY id").fetchall()
-            return Verification(number + 1, seal.hex(), [number for (number,) in reserved])
-
-    def _opened(self) -> sqlite3.Connection:
-        identity = self._identity()
-        # A transaction is one that an interrupt left behind, or that a signal handler's call interrupts.
-        if self._db is not None and (identity != self._opened_file or self._db.in_transaction):
-            self.close()
-        if self._db is None:
-            db = self._connected()
-            try:
-                self._mac = self._checked(db)
-            except BaseException:
-                db.close()
-                raise
-            self._opened_file, self._db = identity, db
-            self._close = weakref.finalize(self, _close, db)
-        return self._db
-
-    def _identity(self) -> tuple[int, int]:
-        status = self._path.stat()
-        if not stat.S_ISREG(status.st_mode):
-            raise StateError(f"{self.name}: expected a file")
-        if os.name == "posix" and status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-            raise StateError(
-                f"{self.name}: group or others have access (mode {stat.S_IMODE(status.st_mode):04o}); expected an "
-                "owner-only file (chmod 600)"
-            )
-        return status.st_dev, status.st_ino
-
-    def _connected(self) -> sqlite3.Connection:
-        # Never opened in another way: closing any descriptor of the file would drop SQLite's locks on it.
-        name = f"file:{quote(os.fsencode(self._path))}?mode=rw"
-        return sqlite3.connect(name, timeout=LOCK_SECONDS, isolation_level=None, check_same_thread=False, uri=True)
-
-    def _checked(self, db: sqlite3.Connection) -> Mac:
-        # EXTRA: the folder too is synced once the journal is gone, or it could come back and undo the call.
-        db.execute("PRAGMA synchronous = EXTRA")
-        if db.execute("PRAGMA application_id").fetchone() != (APPLICATION,):
-            raise StateError(f"{self.name} is no fastdp ledger, or was cut short")
-        if db.execute("PRAGMA journal_mode").fetchone() != ("delete",):
-            wanted = "expected a rollback journal (sqlite3 FILE 'PRAGMA journal_mode = DELETE')"
-            raise StateError(f"{self.name}: {wanted}")
-        row = db.execute(f"{_ROWS} WHERE id = 0").fetchone()
-        return header(row or (0, b"", b""), self._key, self.name)
-
-    @contextmanager
-    def _readable_errors(self, done: str) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise StateError(f"{self.name} could not be {done}: {error.strerror or error}") from error
-        # Python decodes SQLite's own messages, which quote damaged names.
-        except (sqlite3.Error, UnicodeDecodeError) as error:
-            raise StateError(f"{self.name}: {_reason(error)}. Nothing was recorded") from error
-
-
-def _reason(error: sqlite3.Error | UnicodeDecodeError) -> str:
-    # The low byte is the kind of error.
-    unreadable = isinstance(error, UnicodeDecodeError)
-    code = sqlite3.SQLITE_CORRUPT if unreadable else getattr(error, "sqlite_errorcode", 0) & 0xFF
-    if code == sqlite3.SQLITE_BUSY:
-        return f"it stayed locked by another process for {LOCK_SECONDS:g} seconds"
-    if code == sqlite3.SQLITE_NOTADB:
-        return "it is no fastdp ledger, or was cut short"
-    if code == sqlite3.SQLITE_CORRUPT:
-        return f"it is damaged ({error}); {_REPAIR}"
-    return f"it could not be read or written ({error})"

@@ -16,11 +16,12 @@ from hypothesis import strategies as st
 import fastdp
 from fastdp.errors import BudgetError, ParameterError
 from fastdp.guarantee import Guarantee, gaussian_delta, sequential, zcdp_epsilon, zcdp_rho
-from fastdp.ledger import Budget, Entry, compose
+from fastdp.interop.accounting import dp_event
+from fastdp.ledger import Budget, Entry
 from fastdp.ledger import odometer as odometers
 from fastdp.ledger.entry import ELEMENTS, VALUE, Kind
-from fastdp.ledger.odometer import EVERYWHERE, Loss, Odometer, Region, budget_left
-from tests.ledger.conftest import entry, odometer_of
+from fastdp.ledger.odometer import EVERYWHERE, Loss, Region, budget_left
+from tests.ledger.conftest import InMemory, compose, entry, odometer_of
 from tests.oracles import ledger as oracle
 from tests.oracles.ledger import written
 
@@ -62,7 +63,7 @@ def test_equals_the_oracle(drawn, asked) -> None:
 
 @given(CHANGES, st.randoms(use_true_random=False), WHERE)
 def test_an_odometer_that_grows_and_shrinks_equals_the_oracle(changes, random, asked) -> None:
-    odometer, held = Odometer(), []
+    odometer, held = odometer_of(), []
     where = Region(asked[0], *asked[1])
     for gone, epsilon, (part, span), kind in changes:
         made = entry(epsilon, part, *span) if kind is None else element(epsilon, kind, part=part)
@@ -86,7 +87,7 @@ def test_an_odometer_that_grows_and_shrinks_equals_the_oracle(changes, random, a
     st.integers(0, WIDE - 1),
 )
 def test_many_releases_between_two_questions_equal_the_oracle(batches, random, asked: int) -> None:
-    odometer, held = Odometer(), []
+    odometer, held = odometer_of(), []
     for batch in batches:
         for release in batch:
             held.append(release)
@@ -101,8 +102,8 @@ def test_many_releases_between_two_questions_equal_the_oracle(batches, random, a
 @pytest.mark.parametrize("shape", ["whole stream", "apart", "windows", "labels", "in one part"])
 def test_one_release_more_takes_as_many_steps_however_many_there_were(shape: str) -> None:
     """And so do totals, of the stream and of a region: steps of SQLite."""
-    odometer, taken = Odometer(), [0]
-    db = odometer._db
+    db, taken = InMemory(), [0]
+    odometer = odometer_of(db=db)
 
     def count_step() -> int:
         taken[0] += 1
@@ -153,7 +154,7 @@ def test_e_to_the_epsilon_is_rounded_up_very_little(exponent: Fraction) -> None:
 
 @given(st.lists(st.tuples(LOSSES, WHERE, st.sampled_from([None, None, 0])), min_size=1, max_size=8), st.data())
 def test_what_is_given_back_never_raises_a_total(drawn, data) -> None:
-    odometer, held = Odometer(), []
+    odometer, held = odometer_of(), []
     for (epsilon, delta, distance), (part, span), kind in drawn:
         said = {"delta": delta, "numeric_distance": distance, "state": "reserved"}
         made = entry(epsilon, part, *span, **said) if kind is None else element(epsilon, kind, part=part, **said)
@@ -497,3 +498,36 @@ def test_rhos_are_not_added_over_two_adjacencies() -> None:
         return Entry(number, "", "s", loss, None, None, None, None, "", "spent")
 
     assert compose([entry(1, VALUE), entry(2, ELEMENTS[0])]).epsilon == 3.0
+
+
+def test_events_for_dp_accounting_cost_no_less(ledger) -> None:
+    """By its accountants, for pure releases (also of an element, beside values) and for rhos."""
+    events = pytest.importorskip("dp_accounting")
+    from dp_accounting import pld, rdp
+
+    account, relation = ledger(), events.NeighboringRelation.REPLACE_ONE
+
+    def event(stream: str):
+        return dp_event(account.entries(stream))
+
+    for each in (
+        Guarantee(0.5),
+        Guarantee(0.5),
+        Guarantee(0.25, unit=ELEMENTS[0].unit, adjacency=ELEMENTS[0].adjacency),
+    ):
+        account.spend(each, stream="pure")
+    for rho in (0.02, 0.03):
+        account.spend(gaussian(rho), stream="rhos")
+    account.spend(gaussian(0.01), stream="both")
+    account.spend(Guarantee(0.25), stream="both")
+    account.spend(Guarantee(0.5, 1e-9), stream="other")
+    account.spend(Guarantee(math.inf), stream="none")
+    account.reserve(Guarantee(9.0), stream="pure").cancel()
+    pure = pld.PLDAccountant(relation).compose(event("pure")).get_epsilon(1e-12)
+    assert 1.5 * (1 - 1e-5) < pure < 1.5 * (1 + 1e-3)
+    for stream, delta in (("rhos", 2e-6), ("both", 1e-6)):
+        found = rdp.RdpAccountant(neighboring_relation=relation).compose(event(stream)).get_epsilon(delta)
+        assert 0.98 < found / account.spent(stream).epsilon < 1.1
+    assert not pld.PLDAccountant(relation).supports(event("other"))
+    assert pld.PLDAccountant(relation).compose(event("none")).get_epsilon(1e-6) == math.inf
+    assert event("absent").events == []
