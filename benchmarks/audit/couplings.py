@@ -87,8 +87,7 @@ def turning(generator: Generator) -> tuple[Make, Floats, Floats, int]:
 
     On the way from a calm stream to a wild one, value by value, lengths change somewhere.
     """
-    perturber = Blocks(pick(generator, "spread", "spike", "none"))
-    make = publisher(generator, perturber=perturber, threshold=Fixed(8.0), resolution=1.0, max_range=256)
+    make = publisher(generator, perturber=Blocks(), threshold=Fixed(8.0), resolution=1.0, max_range=256)
     wild = np.where(np.arange(LONG) // int(pick(generator, 1, 8, 32)) % 2, 8.0, 0.0)
     calm = np.full(LONG, float(pick(generator, 0.0, 3.0, 8.0)))
 
@@ -329,7 +328,7 @@ class TrueLengths(AdaptiveBlocks):
 
     def prepare(self, progress: Progress, noise: TreeNoise | None, values: Floats) -> Step | None:
         """Value by value, so that each length is overruled when its block begins."""
-        quiet = AdaptiveBlocks(**{**record.values_of(self), "perturber": SilentBlocks(self.perturber.closing)})
+        quiet = AdaptiveBlocks(**{**record.values_of(self), "perturber": SilentBlocks()})
         true, begun = self._silent.get(progress.n_seen, progress), progress.filled
         step = super().prepare(progress, noise, values[:0])
         assert step is not None

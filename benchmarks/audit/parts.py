@@ -156,7 +156,7 @@ class BlocksTrials:
     @cached_property
     def pipeline(self) -> AdaptiveBlocks:
         """The publisher's; with values in steps, all of its range up to theta."""
-        perturber = Blocks("none")
+        perturber = Blocks()
         plan = perturber.plan(self.epsilon, VALUES)
         grid = make_grid(float(self.theta_steps), 1.0, self.epsilon, VALUES, plan.levels, plan.fan_out)
         return AdaptiveBlocks(plan, grid, perturber, self.epsilon, Key.from_seed(0), VALUES, WARM_UP, False)

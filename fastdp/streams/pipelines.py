@@ -527,8 +527,7 @@ class AdaptiveBlocks:
         return {}
 
     def _emit(self, blocks: Records, filled: int, theta: float, bends: Floats | None, out: Floats) -> None:
-        spikes = self.perturber.closing == "spike"
-        adaptive_pass.emit_adaptive(blocks, filled, theta, spikes, self.events, out)
+        adaptive_pass.emit_adaptive(blocks, filled, theta, self.events, out)
         if bends is not None:
             out += theta * bends
 

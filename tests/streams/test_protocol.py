@@ -49,8 +49,8 @@ def composed(smoother: Any = None, prune: int = 1, **options: Any) -> Callable[.
     return maker(fastdp.StreamPublisher, **{**usual, **options})
 
 
-def adaptive(closing: Any = "spread", season: float | None = None, **options: Any) -> Callable[..., Any]:
-    return maker(fastdp.Adaptive, **{"threshold": NoisyMax(), "perturber": Blocks(closing, season=season), **options})
+def adaptive(season: float | None = None, **options: Any) -> Callable[..., Any]:
+    return maker(fastdp.Adaptive, **{"threshold": NoisyMax(), "perturber": Blocks(season=season), **options})
 
 
 def pak(**options: Any) -> Callable[..., Any]:
@@ -59,13 +59,12 @@ def pak(**options: Any) -> Callable[..., Any]:
 
 PUBLISHERS: dict[str, Callable[..., Any]] = {
     "Adaptive": maker(fastdp.Adaptive),
-    "spike": adaptive("spike"),
-    "none, fixed": adaptive("none", threshold=Fixed(20.0), holdout=0),
+    "blocks, fixed": adaptive(threshold=Fixed(20.0), holdout=0),
     "events": maker(fastdp.Adaptive, sensitivity=1.0, bound=None, holdout=None),
     "windows": adaptive(contributions=3),
     "season": adaptive(season=12.0),
     "season of events": maker(
-        fastdp.Adaptive, sensitivity=1.0, bound=None, holdout=None, perturber=Blocks("spike", season=12.0)
+        fastdp.Adaptive, sensitivity=1.0, bound=None, holdout=None, perturber=Blocks(season=12.0)
     ),
     "ToPS": maker(fastdp.ToPS, fan_out=4, prune=1),
     "ToPS, every value": maker(fastdp.ToPS, fan_out=3, prune=0),
@@ -73,7 +72,6 @@ PUBLISHERS: dict[str, Callable[..., Any]] = {
     "ToPS, wide": maker(fastdp.ToPS, fan_out=16, prune=1),
     "Flat": composed(threshold=Fixed(50.0), perturber=Flat()),
     "Blocks": composed(perturber=Blocks()),
-    "hats": composed(Recent(), perturber=Hierarchy(4, prune=1, basis="hats"), threshold=Fixed(20.0), holdout=0),
     "Toeplitz": composed(perturber=Toeplitz(length=100), delta=1e-6),
     "Toeplitz, endless": composed(perturber=Toeplitz(), threshold=Fixed(20.0), holdout=0, delta=1e-6),
     "Gaussian": composed(Recent(), perturber=Hierarchy(4, prune=1, noise="gaussian"), delta=1e-6),
