@@ -304,6 +304,11 @@ class StreamParameters:
         return follows and self.threshold.uses_holdout and self.warm_up > 0
 
     @cached_property
+    def refines(self) -> bool:
+        """True if published values choose the next threshold too."""
+        return self.renewal is not None and self.renewal.share > 0.0
+
+    @cached_property
     def period(self) -> int | None:
         return None if self.renewal is None else self.renewal.trees * self.plan.tree_blocks * self.plan.block
 

@@ -9,16 +9,16 @@ functions from (progress, values) to (progress, published values), and kernels d
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from fastdp.data.column import exact_sum
+from fastdp.data.column import FLOAT64, INT64, as_floats, convert, exact_sum, is_in_order, read_only
 from fastdp.integer_grid import EventGrid, Grid
-from fastdp.kinds import Floats, Integers, Records
+from fastdp.kinds import Array, Floats, Integers, Records
 from fastdp.noise import chain_keys
 from fastdp.noise.bulk import PrefixNoise
 from fastdp.noise.chain_keys import BoundDistributions, Chain, bound_distribution, theta_key
@@ -72,29 +72,15 @@ class Progress(NamedTuple):
 
 
 class Step(NamedTuple):
-    """Progress after some values, and how to write their output."""
+    """Progress after some values, and what they were published as."""
 
-    #: `following`, `size`: Progress after the values, and their number.
     following: Progress
     #: (int, int64[leaves]) or None. The tree in use.
     noise: TreeNoise | None
-    size: int
-    #: `published`, `write`: Published values, if computed; otherwise a call that writes them into an array.
-    published: Floats | None = None
-    write: Callable[[Floats], object] | None = None
+    published: Floats
     #: `blocks`, `before`: AdaptiveBlocks alone: closed blocks and the open one, and the memory before.
     blocks: Records = NO_RECORDS
     before: Records = NO_RECORDS
-
-    def emit(self, out: Floats) -> None:
-        if self.write is None:
-            out[:] = self.published
-        else:
-            self.write(out)
-
-
-#: Progress after values published in one pass (None if they were not), and the tree in use.
-Published = tuple[Progress | None, TreeNoise | None]
 
 
 def next_chain(perturber: Perturber, key: Key, theta_steps: int, epsilon: float, before: Chain) -> Chain:
@@ -113,6 +99,15 @@ NO_NOISE: Integers = np.empty(0, np.int64)
 def nodes_scratch(plan: HierarchyShape) -> Integers:
     """Scratch buffer while a tree's nodes are released."""
     return np.empty(2 * max(hierarchy_nodes.PIECE, plan.fan_out) + plan.leaves, np.int64)
+
+
+def with_output(values: Array, *kinds: np.dtype[Any]) -> tuple[Array, Floats]:
+    """The values as kernels take them, and memory for the output; types that kernels lack are converted there."""
+    published = np.empty(values.size)
+    if is_in_order(values, FLOAT64) or (kinds and is_in_order(values, kinds[0])):
+        return read_only(values), published
+    convert(values, published)
+    return read_only(published), published
 
 
 @dataclass(frozen=True)
@@ -159,67 +154,55 @@ class FixedBlocks:
     def predicts_last_mean(self) -> bool:
         return repeats_means(self.smoother)
 
-    def is_long_pass(self, theta_steps: int) -> bool:
-        return (self.every_value or self.plan.block % online_pass.LANES == 0) and self.in_one_pass(theta_steps)
-
     def in_one_pass(self, theta_steps: int) -> bool:
         """True if one pass can publish: noise independent of sums, predictions from the last mean."""
         ready = not self.sums_releases and self.distributions[theta_steps] is None
         return ready and (self.every_value or self.predicts_last_mean)
 
-    def publish(
-        self,
-        progress: Progress,
-        noise: TreeNoise | None,
-        values: Floats | Integers,
-        published: Floats,
-        public: Floats,
-    ) -> Published:
-        """Publish `values` in one pass, before the step is recorded; progress is None if a tree ends within them."""
-        # By position: names, and _replace, cost more than the kernels of a short call.
+    def publish(self, progress: Progress, noise: TreeNoise | None, values: Array) -> Step | None:
+        """Publish `values`; None if one is not finite."""
+        # By position: names, and _replace, cost more than the kernel of a short call.
         n_seen, cycle, held, released, theta, blocks, filled, total, prediction, memory, chain = progress
-        size, (block, tree_blocks) = values.size, self.sizes
-        closing, leaf, drawn = (filled + size) // block, 0, NO_NOISE
-        if closing:
-            tree, leaf = divmod(blocks, tree_blocks)
-            if leaf + closing > tree_blocks:
-                return None, noise
-            if noise is None or noise[0] != tree:
-                noise = self._tree(tree, theta)
-            drawn = noise[1]
-        total, prediction = online_pass.publish(
-            values, public, drawn, leaf, closing, filled, total, prediction, published
-        )
-        if prediction != prediction:  # NaN
-            return None, noise
-        filled += size - closing * block
-        now = n_seen + size, cycle, held, released, theta, blocks + closing, filled, total, prediction, memory, chain
-        return record(Progress, now), noise
-
-    def publish_long(
-        self, progress: Progress, noise: TreeNoise | None, values: Floats | Integers, published: Floats
-    ) -> Step | None:
-        block, tree_blocks = self.sizes
-        begin, public = 0, self.public(progress.theta_steps)
-        while begin < values.size:
-            left = (tree_blocks - progress.blocks % tree_blocks) * block - progress.filled
-            span = slice(begin, begin + left)
-            following, noise = self.publish(progress, noise, values[span], published[span], public)
-            if following is None:
+        public = self._publics[theta] if theta in self._publics else self._public(theta)
+        if public is None:
+            return self._publish_by_arrays(progress, noise, as_floats(values))
+        # In place too: a block is read before it is written.
+        values, published = with_output(values, INT64)
+        (block, tree_blocks), begin, size = self.sizes, 0, values.size
+        while begin < size:
+            stop = min(size, begin + (tree_blocks - blocks % tree_blocks) * block - filled)
+            closing, leaf, drawn = (filled + stop - begin) // block, 0, NO_NOISE
+            if closing:
+                tree, leaf = divmod(blocks, tree_blocks)
+                if noise is None or noise[0] != tree:
+                    noise = self._tree(tree, theta)
+                drawn = noise[1]
+            part = values[begin:stop], public, drawn, leaf, closing, filled, total, prediction, published[begin:stop]
+            total, prediction = online_pass.publish(*part)
+            if prediction != prediction:  # NaN
                 return None
-            progress, begin = following, begin + left
-        return Step(progress, noise, values.size, published)
+            begin, blocks, filled = stop, blocks + closing, filled + stop - begin - closing * block
+        now = n_seen + size, cycle, held, released, theta, blocks, filled, total, prediction, memory, chain
+        return record(Step, (record(Progress, now), noise, published, NO_RECORDS, NO_RECORDS))
 
     @cached_property
     def sizes(self) -> tuple[int, int]:
         return self.plan.block, self.plan.tree_blocks
 
-    def public(self, theta_steps: int) -> Floats:
-        top, resolution = float(min(theta_steps, self.grid.bound_steps)), self.grid.resolution
-        return np.array([1.0 / resolution, top, resolution, self.plan.block])
+    def _public(self, theta_steps: int) -> Floats | None:
+        # Public numbers of one pass; None without one.
+        made = None
+        if self.in_one_pass(theta_steps):
+            top, resolution = float(min(theta_steps, self.grid.bound_steps)), self.grid.resolution
+            made = np.array([1.0 / resolution, top, resolution, self.plan.block])
+        self._publics[theta_steps] = made
+        return made
 
-    def prepare(self, progress: Progress, noise: TreeNoise | None, values: Floats) -> Step | None:
-        """Prepare the step, array by array, without output; None if a value is not finite."""
+    @cached_property
+    def _publics(self) -> dict[int, Floats | None]:
+        return {}
+
+    def _publish_by_arrays(self, progress: Progress, noise: TreeNoise | None, values: Floats) -> Step | None:
         per_unit, top = 1.0 / self.grid.resolution, float(min(progress.theta_steps, self.grid.bound_steps))
         n_seen, size, block = progress.n_seen + values.size, values.size, self.plan.block
         if self.every_value:
@@ -231,7 +214,7 @@ class FixedBlocks:
             following = progress._replace(
                 n_seen=n_seen, released=released, blocks=blocks, smoother=memory, chain=chain
             )
-            return Step(following, noise, size, published=steps.view(np.float64))
+            return Step(following, noise, steps.view(np.float64))
         closing, filled = divmod(progress.filled + size, block)
         sums: Integers = np.empty(closing + 1, np.int64)
         sums[closing] = 0
@@ -256,12 +239,9 @@ class FixedBlocks:
             following = following._replace(
                 released=released, prediction=float(predictions[closing]), smoother=state, chain=chain
             )
-        return Step(
-            following,
-            noise,
-            size,
-            write=partial(online_pass.emit_blocks, totals, predictions, block, progress.filled),
-        )
+        published = np.empty(size)
+        online_pass.emit_blocks(totals, predictions, block, progress.filled, published)
+        return Step(following, noise, published)
 
     def steps(self, theta_steps: int, memory: Floats) -> int:
         return theta_steps
@@ -354,6 +334,8 @@ FIRST_LEVEL = 0.5
 FIRST_VARIANCE = 0.25
 #: Prior for events: a level of 0, with a variance of so many times that of a first sum.
 FIRST_EVENTS = 1e6
+#: The open block of values that leave it open; nothing reads it.
+STILL_OPEN: Records = np.zeros(1, adaptive_pass.BLOCK)
 
 
 @dataclass(frozen=True)
@@ -428,7 +410,38 @@ class AdaptiveBlocks:
         chain = next_chain(self.perturber, self.key, steps, self.epsilon, progress.chain)
         return progress._replace(cycle=progress.cycle + 1, theta_steps=steps, smoother=memory, chain=chain)
 
-    def prepare(self, progress: Progress, noise: TreeNoise | None, values: Floats) -> Step | None:
+    def publish(self, progress: Progress, noise: TreeNoise | None, values: Array) -> Step | None:
+        """Publish `values`; None if one is not finite."""
+        floats, published = with_output(values)
+        # In a season predictions differ within a block; converted values lie where the output will.
+        at_once = self.perturber.season is None and floats.base is not published
+        made = self._leave_open(progress, noise, floats, published) if at_once else None
+        return made or self._close_blocks(progress, noise, floats, published)
+
+    def _leave_open(
+        self, progress: Progress, noise: TreeNoise | None, values: Floats, published: Floats
+    ) -> Step | None:
+        # None if the values fill the block.
+        n_seen, cycle, held, released, steps, blocks, filled, total, prediction, memory, chain = progress
+        public = self._publics[steps] if steps in self._publics else self._public(steps)
+        total, prediction = adaptive_pass.publish_open(values, public, filled, total, memory, published)
+        if prediction != prediction:  # NaN
+            return None
+        size = values.size
+        now = n_seen + size, cycle, held, released, steps, blocks, filled + size, total, prediction, memory, chain
+        return record(Step, (record(Progress, now), noise, published, STILL_OPEN, memory))
+
+    def _public(self, theta_steps: int) -> Floats:
+        made = self._publics[theta_steps] = self.under(theta_steps)[0].view(np.float64)
+        return made
+
+    @cached_property
+    def _publics(self) -> dict[int, Floats]:
+        return {}
+
+    def _close_blocks(
+        self, progress: Progress, noise: TreeNoise | None, values: Floats, published: Floats
+    ) -> Step | None:
         theta_steps, leaves = progress.theta_steps, self.plan.leaves
         bound = self.distributions[theta_steps] is not None
         public, shape = self.under(theta_steps)
@@ -503,8 +516,10 @@ class AdaptiveBlocks:
             *(filled, open_sum, float(plain["prediction"][0]) * theta, memory, chain),
         )
         blocks = chunks[0] if len(chunks) == 1 else np.concatenate(chunks)
-        emit = partial(self._emit, blocks, progress.filled, theta, bends)
-        return Step(following, noise, values.size, write=emit, blocks=blocks, before=plain_of(progress.smoother))
+        adaptive_pass.emit_adaptive(blocks, progress.filled, theta, self.events, published)
+        if bends is not None:
+            published += theta * bends
+        return Step(following, noise, published, blocks, plain_of(progress.smoother))
 
     @staticmethod
     def _scales(steps: int, plain: Records) -> tuple[int, int]:
@@ -525,31 +540,6 @@ class AdaptiveBlocks:
     @cached_property
     def _joined(self) -> dict[tuple[int, int], Floats]:
         return {}
-
-    def _emit(self, blocks: Records, filled: int, theta: float, bends: Floats | None, out: Floats) -> None:
-        adaptive_pass.emit_adaptive(blocks, filled, theta, self.events, out)
-        if bends is not None:
-            out += theta * bends
-
-    def in_one_pass(self, theta_steps: int) -> bool:
-        """True if one kernel call can publish values that leave the block open."""
-        # In a season predictions differ within a block.
-        return self.perturber.season is None
-
-    def public(self, theta_steps: int) -> Floats:
-        return self.under(theta_steps)[0].view(np.float64)
-
-    def publish(
-        self, progress: Progress, noise: TreeNoise | None, values: Floats, published: Floats, public: Floats
-    ) -> Published:
-        """Publish values that leave the block open; progress is None if they fill it, or if one is not finite."""
-        n_seen, cycle, held, released, steps, blocks, filled, total, prediction, memory, chain = progress
-        total, prediction = adaptive_pass.publish_open(values, public, filled, total, memory, published)
-        if prediction != prediction:  # NaN
-            return None, noise
-        size = values.size
-        now = n_seen + size, cycle, held, released, steps, blocks, filled + size, total, prediction, memory, chain
-        return record(Progress, now), noise
 
     def revised(self, steps: Sequence[Step], theta_steps: int) -> RevisedStream:
         """Collect everything that `steps` released, from the first published value on."""

@@ -18,7 +18,6 @@ from tests.golden.parts import (
     STOPS,
     USUAL,
     Golden,
-    chunks,
     public,
     published,
     released,
@@ -136,14 +135,6 @@ def _publish(make: Make, source: str = "seed 1", chunking: str = "whole", stream
     return Golden(lambda folder: published(make(**SECRETS[source]), stream, chunking))
 
 
-def _into(publisher: Any) -> Iterator[Any]:
-    """Published into memory of the caller."""
-    room = np.empty(STREAM.size)
-    for chunk in chunks(STREAM, "odd"):
-        yield publisher.publish(chunk, out=room).copy()
-    yield publisher.threshold
-
-
 def _online() -> Iterator[tuple[str, Golden]]:
     for (name, make), secret in product(CHIEF.items(), OTHERS):
         yield f"publish {name}, {secret}", _publish(make, secret)
@@ -157,8 +148,6 @@ def _online() -> Iterator[tuple[str, Golden]]:
         yield f"replay {name}", Golden(lambda folder, make=make: replayed(make(**USUAL), STREAM, folder))
     for name, make in RENEWALS.items():
         yield f"publish {name}, stream named", _publish(make, "stream named", "odd")
-    for name in ("tops", "adaptive", "binary", "quantile"):
-        yield f"publish {name} into memory", Golden(lambda folder, make=CHIEF[name]: _into(make(**USUAL)))
     far = np.resize(STREAM, 66_000)
     flat = _composed(noisy(), perturber("Flat")(), renewal=withheld(holdout=100))
     yield "publish withheld flat", _publish(flat, chunking="odd", stream=far)
