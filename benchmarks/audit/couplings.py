@@ -340,9 +340,9 @@ class TrueLengths(AdaptiveBlocks):
             assert bare is not None
             true, progress, noise = bare.following, noisy.following, noisy.noise
             if progress.filled == 0:
-                memory = progress.smoother.copy()
-                memory["exponent"][0] = true.smoother["exponent"][0]
-                progress = progress._replace(smoother=memory)
+                memory = progress.memory.copy()
+                memory["exponent"][0] = true.memory["exponent"][0]
+                progress = progress._replace(memory=memory)
             parts = [*parts[:-1], noisy.blocks[:-1], noisy.blocks[-1:]]
             self._silent[progress.n_seen] = true
         blocks, theta = np.concatenate(parts), progress.theta_steps * self.grid.resolution

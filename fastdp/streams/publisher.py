@@ -168,7 +168,7 @@ class StreamPublisher(Publisher[StreamState]):
     def threshold(self) -> float | None:
         """The current theta; None during the hold-out."""
         steps = self._progress.theta_steps
-        return self._pipeline.steps(steps, self._progress.smoother) * self.resolution if steps else None
+        return self._pipeline.steps(steps, self._progress.memory) * self.resolution if steps else None
 
     @property
     def n_seen(self) -> int:

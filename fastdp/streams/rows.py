@@ -125,7 +125,7 @@ class AdaptiveRows(Rows):
         self._public = pipeline.under(start.theta_steps)[0]
         #: A stream before its first value, without its chain.
         self._first: Records = np.zeros(1, STREAM)
-        memory: Records = start.smoother
+        memory = start.memory
         for name in SINGLES:
             self._first[name] = memory[name]
 

@@ -194,7 +194,7 @@ class Schedule(Machine[StreamState]):
             period = self.composition.period
             assert period is not None  # noqa: S101 - only renewals withhold later
             resolution = self.composition.grid.resolution
-            mean = progress.released / period * resolution
+            mean = progress.released_sum / period * resolution
             value = min(max(mean, 0.0), progress.theta_steps * resolution)
             following = following._replace(held=progress.held + floats.size)
             made = Step(following, state.noise, np.full(floats.size, value))
@@ -237,9 +237,9 @@ class Schedule(Machine[StreamState]):
         if isinstance(pipeline, AdaptiveBlocks):
             revisions = (pipeline.revised(made, steps),)
             if warns and pipeline.clips(progress):
-                theta = pipeline.steps(steps, progress.smoother) * c.grid.resolution
+                theta = pipeline.steps(steps, progress.memory) * c.grid.resolution
                 warn(FAR_BELOW.format(theta), AccuracyWarning)
-            steps = pipeline.highest(steps, progress.smoother)
+            steps = pipeline.highest(steps, progress.memory)
         elif c.perturber.released_nodes:
             finite = c.finite(as_floats(batch.values[c.holdout :]), c.holdout, batch.name)
             nodes = pipeline.released_nodes(steps, finite)
@@ -270,18 +270,18 @@ class Schedule(Machine[StreamState]):
         packed = np.empty(0, np.int64) if chooser is None else chooser.pack()
         return {
             **progress._asdict(),
-            "smoother": codec.pack(progress.smoother.view(np.float64), "<f8"),
+            **{name: codec.pack(getattr(progress, name).view(np.float64), "<f8") for name in _FLOATS},
             "chain": codec.pack(progress.chain, "<u8"),
             "holdout": codec.pack(packed, "<i8"),
         }
 
     def unpack(self, packed: Packed, key: Key) -> StreamState:
         numbers = {name: codec.restore(kind, packed[name]) for name, kind in _FIELDS.items()}
-        smoother = codec.unpack(packed["smoother"], "<f8").astype(np.float64)
+        floats: Json = {name: codec.unpack(packed[name], "<f8").astype(np.float64) for name in _FLOATS}
         if numbers["theta_steps"] > 0:
-            smoother = self.pipeline(key).remembered(smoother)
+            floats["memory"] = self.pipeline(key).remembered(floats["memory"])
         chain = codec.unpack(packed["chain"], "<u8").astype(np.uint64)
-        progress = Progress(smoother=smoother, chain=chain, **numbers)
+        progress = Progress(**numbers, **floats, chain=chain)
         self._check(progress, key)
         held = codec.unpack(packed["holdout"], "<i8").astype(np.int64)
         chooser = self.chooser_for(progress)
@@ -296,7 +296,8 @@ class Schedule(Machine[StreamState]):
         top = max(c.grid.bound_steps, c.grid.ceiling_steps)
         in_range = min(counts) >= 0 and progress.filled >= 0 and 0 <= progress.theta_steps <= top
         if progress.theta_steps == 0:
-            in_range &= progress.n_seen < c.task.holdout and not progress.smoother.size and not progress.chain.size
+            arrays = progress.smoother, progress.correlated, progress.memory, progress.chain
+            in_range &= progress.n_seen < c.task.holdout and not any(array.size for array in arrays)
         elif in_range:
             bound = self.pipeline(key).distributions[progress.theta_steps] is not None
             in_range = self.pipeline(key).fits(progress)
@@ -312,6 +313,7 @@ class Schedule(Machine[StreamState]):
         return StreamState(progress, None if state.chooser is None else state.chooser.copy())
 
 
+_FLOATS = ("smoother", "correlated", "memory")
 _FIELDS: Json = {
-    name: float if name == "prediction" else int for name in Progress._fields if name not in ("smoother", "chain")
+    name: float if name == "prediction" else int for name in Progress._fields if name not in (*_FLOATS, "chain")
 }

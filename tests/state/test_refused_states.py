@@ -174,17 +174,18 @@ def test_positions_out_of_range_are_refused(n: int) -> None:
     """Kernels use three entries of a memory as indices and lengths."""
     publisher = make_adaptive()
     publisher.publish(paced(n))
-    place, memory = publisher._machine.pack(publisher._state), publisher._progress.smoother
+    place, memory = publisher._machine.pack(publisher._state), publisher._progress.memory
     numbers = b.MEMORY.itemsize // 8
     changes: dict[str, list[object]] = {
         "n_seen": [-1, float(n), "7"], "cycle": [1.0, -1], "held": [-1, 0.0], "blocks": [-1, 3.0],
         "filled": [-1, 2.0, *([2**40] if memory.size else [])], "open_sum": [1.0],
         "theta_steps": [-1, 1.5, 2**62 if memory.size else 10], "prediction": ["x", 3],
-        "smoother": [packed(each) for each in (np.zeros(3), np.zeros(numbers + 1), np.full(numbers, np.inf))],
+        "group_sum": [0.5], "smoother": [packed(np.zeros(1))], "correlated": [packed(np.zeros(1))],
+        "memory": [packed(each) for each in (np.zeros(3), np.zeros(numbers + 1), np.full(numbers, np.inf))],
     }  # fmt: skip
     if memory.size:
         position, exponent = memory["position"][0], memory["exponent"][0]
-        changes["smoother"] += [packed(np.empty(0))] + [
+        changes["memory"] += [packed(np.empty(0))] + [
             packed(memory, entry, value)
             for entry, values in {
                 "position": [position + 0.5, -1.0, np.nan, np.inf], "decided": [position + 1.0, -1.0, 0.5],
@@ -194,7 +195,7 @@ def test_positions_out_of_range_are_refused(n: int) -> None:
             for value in values
         ]  # fmt: skip
     else:
-        changes["smoother"].append(packed(np.zeros(numbers)))
+        changes["memory"].append(packed(np.zeros(numbers)))
     for name, wrong in changes.items():
         assert all(is_refused(publisher, {**place, name: value}) for value in wrong)
 

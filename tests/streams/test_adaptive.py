@@ -261,7 +261,7 @@ def test_theta_rises_no_further_than_the_bound() -> None:
         release = publisher.release(values)
         first, steps = publisher._progress.theta_steps, publisher.composition.grid.bound_steps
         assert first < steps, "or the test shows nothing"
-        assert publisher._progress.smoother["unit"][0] == steps / first
+        assert publisher._progress.memory["unit"][0] == steps / first
         assert release.threshold == publisher.threshold == steps * publisher.resolution
         noise = np.sqrt(2.0) * release.threshold
         assert 0.99 * noise < release.std_error(0, release.values.size, revised=True) / np.sqrt(
@@ -331,7 +331,7 @@ def published_and_seen_again(publisher: Adaptive, values: np.ndarray) -> np.ndar
     assert np.isfinite(release.values).all()
     assert np.isfinite(release.revised).all()
     assert np.isfinite(release.sum(0, len(release), revised=True)).all()
-    assert np.isfinite(publisher._progress.smoother.view(np.float64)).all()
+    assert np.isfinite(publisher._progress.memory.view(np.float64)).all()
     return release.values
 
 
@@ -410,7 +410,7 @@ def test_any_range_budget_and_bound() -> None:
         publisher = Adaptive(1.0, 10.0, 64, max_range, seed=1, threshold=NoisyMax())
         published_and_seen_again(publisher, np.linspace(0.0, 9.0, 3000))
         longest = max(max_range.bit_length() - 3, 0)
-        assert publisher._progress.smoother["exponent"][0] <= longest
+        assert publisher._progress.memory["exponent"][0] <= longest
     values = np.tile([1.0, 2.0, 3.0, 6.0], 1000)
     for epsilon in (2.0**-20, 2.0**-6, 2.0**10, 2.0**30, 2.0**40):
         options = {"threshold": Fixed(8.0), "resolution": 2.0**-8}
@@ -439,7 +439,7 @@ def test_states_of_another_size_or_season_are_refused() -> None:
     daily, plain = (Adaptive(**options, perturber=Blocks(season=season)) for season in (96, None))
     for each in (daily, plain):
         each.publish(np.arange(3000.0) % 11)
-    memories = daily._progress.smoother, plain._progress.smoother
+    memories = daily._progress.memory, plain._progress.memory
     assert [memory.dtype for memory in memories] == [seasons.SEASON, b.MEMORY]
     other = memories[0].copy()
     other["period"] = 97.0
