@@ -18,8 +18,6 @@ MAX_STEPS = 2**50
 #: The largest scale of noise the sampler takes (see ``docs/noise.md``, section 4).
 MAX_SCALE = 2**56
 MAX_TOTAL = 2**62
-#: Limit of sums of hats, whose differences must fit int64.
-MAX_DIFFERENCE = 2**63
 #: Up to this scale a draw takes one word (``docs/noise.md``, section 4).
 QUICK_SCALE = 2**40
 MIN_SCALE = Fraction(1, 2**40)
@@ -92,9 +90,7 @@ def _headroom(per_step: Fraction, levels: int, fan_out: int) -> Fraction:
     return 2 * (fan_out - 1) * levels * HEADROOM * per_step
 
 
-def _shortfall(
-    grid: Grid, per_step: Fraction, max_range: int, levels: int, fan_out: int, theta: float, reach: int
-) -> str | None:
+def _shortfall(grid: Grid, per_step: Fraction, max_range: int, levels: int, fan_out: int) -> str | None:
     """Reason why `grid` does not fit int64; None if it provably does.
 
     `per_step`: noise scale for a threshold of one step.
@@ -110,78 +106,56 @@ def _shortfall(
     total = steps * (max_range + _headroom(per_step, levels, fan_out))
     if total > MAX_TOTAL:
         return f"a range may sum to {_about(total)} steps, noise included, at most 2^62 fit"
-    hats = grid.snap(theta) * per_step * reach
-    if hats >= MAX_DIFFERENCE:
-        return f"noise of hats may reach {_about(hats)} steps, less than 2^63 fit"
     return None
 
 
-def _with_ceiling(grid: Grid, per_step: Fraction, max_range: int, levels: int, fan_out: int, reach: int) -> Grid:
+def _with_ceiling(grid: Grid, per_step: Fraction, max_range: int, levels: int, fan_out: int) -> Grid:
     """Grid with the largest theta for which sums and noise, `per_step` of theta, fit in int64."""
     by_total = (MAX_TOTAL - grid.bound_steps * max_range) / _headroom(per_step, levels, fan_out)
-    by_reach = (MAX_DIFFERENCE - 1) // (per_step * reach) if reach else MAX_SCALE // per_step
-    return replace(grid, ceiling_steps=min(MAX_SCALE // per_step, math.floor(by_total), by_reach))
+    return replace(grid, ceiling_steps=min(MAX_SCALE // per_step, math.floor(by_total)))
 
 
 def make_grid(
-    bound: float,
-    resolution: float | None,
-    epsilon: float,
-    max_range: int,
-    levels: int,
-    fan_out: int,
-    *,
-    theta: float = math.inf,
-    reach: int = 0,
+    bound: float, resolution: float | None, epsilon: float, max_range: int, levels: int, fan_out: int
 ) -> Grid:
     """The grid, proved to fit int64; ParameterError for a given resolution that does not.
 
     By default the largest power of two up to bound * 2^-32, doubled until the noise fits in 2^40 steps, beyond which
-    the sampler is slow.  With hats the noise of `theta` reaches `reach` scales.
+    the sampler is slow.
     """
     if not MIN_BOUND <= bound <= MAX_BOUND:
         raise refusal("bound", bound, f"between {MIN_BOUND} and {MAX_BOUND}")
     step = None if resolution is None else validation.positive("resolution", resolution)
-    # With boxes the grid does not depend on theta.
-    return _proved_grid(
-        bound, step, epsilon, max_range, levels, fan_out, min(theta, bound) if reach else bound, reach
-    )
+    return _proved_grid(bound, step, epsilon, max_range, levels, fan_out)
 
 
 @lru_cache(maxsize=256, typed=True)
 def _proved_grid(
-    bound: float,
-    resolution: float | None,
-    epsilon: float,
-    max_range: int,
-    levels: int,
-    fan_out: int,
-    theta: float,
-    reach: int,
+    bound: float, resolution: float | None, epsilon: float, max_range: int, levels: int, fan_out: int
 ) -> Grid:
     per_step = levels / Fraction(epsilon)
     if resolution is not None:
         if resolution > bound:
             raise refusal("resolution", resolution, f"at most the bound, {bound!r}")
         grid = Grid(bound, resolution)
-        problem = _shortfall(grid, per_step, max_range, levels, fan_out, theta, reach)
+        problem = _shortfall(grid, per_step, max_range, levels, fan_out)
         if problem is not None:
             raise ParameterError(
                 f"resolution = {resolution!r}: {problem}; expected a coarser resolution "
                 f"(bound = {bound!r}, max_range = {max_range}, epsilon = {epsilon!r})"
             )
-        return _with_ceiling(grid, per_step, max_range, levels, fan_out, reach)
+        return _with_ceiling(grid, per_step, max_range, levels, fan_out)
     step = 2.0 ** (math.frexp(bound)[1] - 1 - 32)
     coarsest: Grid | None = None
     while step <= bound:
         grid = Grid(bound, step)
-        fits = _shortfall(grid, per_step, max_range, levels, fan_out, theta, reach) is None
+        fits = _shortfall(grid, per_step, max_range, levels, fan_out) is None
         if fits and grid.bound_steps * per_step <= QUICK_SCALE:
-            return _with_ceiling(grid, per_step, max_range, levels, fan_out, reach)
+            return _with_ceiling(grid, per_step, max_range, levels, fan_out)
         coarsest = grid if fits else coarsest
         step *= 2.0
     if coarsest is not None:
-        return _with_ceiling(coarsest, per_step, max_range, levels, fan_out, reach)
+        return _with_ceiling(coarsest, per_step, max_range, levels, fan_out)
     raise ParameterError(
         f"epsilon = {epsilon!r}: with bound = {bound!r} and max_range = {max_range} no grid fits 64-bit "
         "integers; expected a larger epsilon or a smaller max_range"

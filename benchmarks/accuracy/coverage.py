@@ -53,7 +53,6 @@ def aligned_kinds() -> dict[str, Callable[[int], Any]]:
         "PAK's running sums": lambda seed: fastdp.PAK(
             EPSILON, 1e-6, 64.0, VALUES, holdout=0, threshold=THETA, seed=seed
         ),
-        "Adaptive, closing='spike'": of(Blocks("spike")),
         "Adaptive": of(Blocks()),
         "consistent tree (bound)": of(Hierarchy(16, prune=0)),
         "ToPS, blocks of 16 (bound)": of(Hierarchy(16, prune=1), fastdp.smoothers.Recent()),

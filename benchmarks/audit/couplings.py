@@ -20,7 +20,7 @@ from benchmarks.audit.parts import attack
 from fastdp import Time, record
 from fastdp.counters import BinaryTree, Block
 from fastdp.data.column import as_floats
-from fastdp.kinds import Floats, Integers
+from fastdp.kinds import Array, Floats, Integers
 from fastdp.noise.given_noise import GivenKey
 from fastdp.noise.key import Key
 from fastdp.perturbers import Blocks, Flat, Hierarchy, HierarchyShape
@@ -32,7 +32,7 @@ from fastdp.state.machine import Column, Transition
 from fastdp.streams.pipelines import AdaptiveBlocks, Progress, Step, TreeNoise
 from fastdp.streams.publisher import StreamPublisher
 from fastdp.streams.release import WholeStream
-from fastdp.streams.stream_machine import Schedule, StreamState, fill_in
+from fastdp.streams.stream_machine import Schedule, StreamState
 from fastdp.tables import choices as table_choices
 from fastdp.tables import online
 from fastdp.tables.budget import Budget
@@ -40,6 +40,7 @@ from fastdp.tables.sums import Quantity
 from fastdp.thresholds import Fixed, NoisyMax, ScaleFree
 from fastdp.thresholds.base import ThresholdTask, held_out
 from fastdp.thresholds.renewals import RenewFromHoldout, RenewFromPublished
+from fastdp_kernels.streams import adaptive_pass
 from fastdp_lab.audit.couplings import COUPLINGS
 from fastdp_lab.audit.couplings.check import KEY, Draw, Generator, Instance, Outputs, Shift, pick
 from fastdp_lab.audit.couplings.points import (
@@ -87,8 +88,7 @@ def turning(generator: Generator) -> tuple[Make, Floats, Floats, int]:
 
     On the way from a calm stream to a wild one, value by value, lengths change somewhere.
     """
-    perturber = Blocks(pick(generator, "spread", "spike", "none"))
-    make = publisher(generator, perturber=perturber, threshold=Fixed(8.0), resolution=1.0, max_range=256)
+    make = publisher(generator, perturber=Blocks(), threshold=Fixed(8.0), resolution=1.0, max_range=256)
     wild = np.where(np.arange(LONG) // int(pick(generator, 1, 8, 32)) % 2, 8.0, 0.0)
     calm = np.full(LONG, float(pick(generator, 0.0, 3.0, 8.0)))
 
@@ -302,8 +302,10 @@ class PeekingSchedule(Schedule):
         """With the value behind the hold-out counted before its last ones."""
         stage, room = self.stage(state.progress)
         if stage == "holdout" and room < batch.values.size:
-            peeked = as_floats(batch.values[room : room + 1])
-            state = state._replace(pending=[*state.pending, peeked])
+            assert state.chooser is not None
+            chooser = state.chooser.copy()
+            chooser.observe(as_floats(batch.values[room : room + 1]))
+            state = state._replace(chooser=chooser)
         return super().step(state, batch, key)
 
 
@@ -323,31 +325,30 @@ class TrueLengths(AdaptiveBlocks):
         """Position of the same stream without noise, by values seen."""
         return {}
 
-    def in_one_pass(self, theta_steps: int) -> bool:
-        """Not by the kernel that leaves blocks open."""
-        return False
-
-    def prepare(self, progress: Progress, noise: TreeNoise | None, values: Floats) -> Step | None:
+    def publish(self, progress: Progress, noise: TreeNoise | None, values: Array) -> Step | None:
         """Value by value, so that each length is overruled when its block begins."""
-        quiet = AdaptiveBlocks(**{**record.values_of(self), "perturber": SilentBlocks(self.perturber.closing)})
+        quiet = AdaptiveBlocks(**{**record.values_of(self), "perturber": SilentBlocks()})
         true, begun = self._silent.get(progress.n_seen, progress), progress.filled
-        step = super().prepare(progress, noise, values[:0])
+        values = as_floats(values)
+        step = super()._close_blocks(progress, noise, values[:0], np.empty(0))
         assert step is not None
         parts = [step.blocks]
         for value in np.split(values, np.arange(1, values.size)):
-            noisy, bare = super().prepare(progress, noise, value), quiet.prepare(true, None, value)
+            noisy = super()._close_blocks(progress, noise, value, np.empty(1))
+            bare = quiet._close_blocks(true, None, value, np.empty(1))
             assert noisy is not None
             assert bare is not None
             true, progress, noise = bare.following, noisy.following, noisy.noise
             if progress.filled == 0:
-                memory = progress.smoother.copy()
-                memory["exponent"][0] = true.smoother["exponent"][0]
-                progress = progress._replace(smoother=memory)
+                memory = progress.memory.copy()
+                memory["exponent"][0] = true.memory["exponent"][0]
+                progress = progress._replace(memory=memory)
             parts = [*parts[:-1], noisy.blocks[:-1], noisy.blocks[-1:]]
             self._silent[progress.n_seen] = true
         blocks, theta = np.concatenate(parts), progress.theta_steps * self.grid.resolution
-        emit = partial(self._emit, blocks, begun, theta, None)
-        return Step(progress, noise, values.size, write=emit, blocks=blocks, before=step.before)
+        published = np.empty(values.size)
+        adaptive_pass.emit_adaptive(blocks, begun, theta, self.events, published)
+        return Step(progress, noise, published, blocks, step.before)
 
 
 class TrueLengthsSchedule(Schedule):
@@ -371,16 +372,10 @@ class ShortFlat(Flat):
 class WithheldMeanSchedule(Schedule):
     """Withheld values are replaced by their own mean, without noise."""
 
-    def step(self, state: StreamState, batch: Column, key: Key) -> Transition[StreamState]:
-        """With what was withheld in the emission."""
-        made = super().step(state, batch, key)
-        parts = made.emit.steps
-        for number, part in enumerate(parts):
-            if getattr(part.write, "func", None) is fill_in:
-                begin = sum(each.size for each in parts[:number]) + batch.values.size - made.emit.size
-                held = batch.values[begin : begin + part.size]
-                parts[number] = part._replace(write=partial(fill_in, float(held.mean())))
-        return made
+    def _withhold(self, state: StreamState, floats: Floats, at: int, name: str) -> tuple[StreamState, Step | None]:
+        """With the mean of what was withheld."""
+        after, made = super()._withhold(state, floats, at, name)
+        return after, made and made._replace(published=np.full(floats.size, floats.mean()))
 
 
 class LastValueShown(StreamPublisher):

@@ -156,7 +156,7 @@ class BlocksTrials:
     @cached_property
     def pipeline(self) -> AdaptiveBlocks:
         """The publisher's; with values in steps, all of its range up to theta."""
-        perturber = Blocks("none")
+        perturber = Blocks()
         plan = perturber.plan(self.epsilon, VALUES)
         grid = make_grid(float(self.theta_steps), 1.0, self.epsilon, VALUES, plan.levels, plan.fan_out)
         return AdaptiveBlocks(plan, grid, perturber, self.epsilon, Key.from_seed(0), VALUES, WARM_UP, False)
@@ -180,7 +180,7 @@ class BlocksTrials:
     def release(self, data: Sequence[float] | Floats, noise: Integers) -> Integers:
         """A run for each row of noise: int64[trials, 2 * LOOKED_AT]."""
         values = np.asarray(data, np.float64)
-        memory = self.pipeline.open(Progress(), float(self.theta_steps)).smoother
+        memory = self.pipeline.open(Progress(), float(self.theta_steps)).memory
         out: Integers = np.empty((noise.shape[0], 2 * LOOKED_AT), np.int64)
         row_kernels.release_blocks(values, self.theta_steps, self.pipeline.shape, memory, noise, out)
         return out

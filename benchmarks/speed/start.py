@@ -75,12 +75,11 @@ import numpy as np
 import fastdp
 publisher = fastdp.ToPS(epsilon=0.05, bound=1657, prune=2, seed=1)
 chunk = np.arange(65_536.0) % 50
-out = np.empty(chunk.size)
 for _ in range(40):
-    publisher.publish(chunk, out=out)
+    publisher.publish(chunk)
 before = peak()
 for _ in range({chunks}):
-    publisher.publish(chunk, out=out)
+    publisher.publish(chunk)
 print(peak() - before)
 """
 )

@@ -100,7 +100,7 @@ def smooth_sensitivity() -> Group:
 
 
 def online_pass() -> Group:
-    """2^20 values into memory at hand; one whole noise tree falls into each run that includes it."""
+    """2^20 values; one whole noise tree falls into each run that includes it."""
     n = shared.PUBLISHED
     values, out, scratch = item_counts(n), np.empty(n), np.empty(n)
     tasks: dict[str, Callable[[], Any]] = {COPY: lambda: np.copyto(out, values)}
@@ -108,7 +108,7 @@ def online_pass() -> Group:
     items = {COPY: n}
     for prune in range(4):
         block = shared.FAN_OUT**prune
-        rest, rest_out = values[block:], out[block:]
+        rest = values[block:]
         publishers = [fastdp.ToPS(epsilon=shared.EPSILON, bound=shared.BOUND, prune=prune, seed=1) for _ in range(2)]
         for publisher in publishers:
             publisher.publish(item_counts(shared.HOLDOUT))
@@ -116,10 +116,10 @@ def online_pass() -> Group:
         name = f"prune = {prune}, noise ready"
         # The block before is the first of a new tree: it makes the tree's noise.
         prepare[name] = lambda publisher=ready, first=values[:block]: publisher.publish(first)
-        tasks[name] = lambda publisher=ready, rest=rest, to=rest_out: publisher.publish(rest, out=to)
+        tasks[name] = lambda publisher=ready, rest=rest: publisher.publish(rest)
         items[name] = rest.size
         name = f"prune = {prune}, with a new tree of noise every 2^20 values"
-        tasks[name] = lambda publisher=endless: publisher.publish(values, out=out)
+        tasks[name] = lambda publisher=endless: publisher.publish(values)
         items[name] = n
     noise = np.random.default_rng(1).normal(0.0, 1000.0, n // 256)
     name = "careful NumPy, prune = 2, noise ready"

@@ -83,7 +83,7 @@ def first_calls() -> dict[str, Callable[[], object]]:
     import fastdp
     from fastdp.perturbers import Blocks, Hierarchy
     from fastdp.points import Box
-    from fastdp.smoothers import Recent
+    from fastdp.smoothers import Mean, Recent
     from fastdp.thresholds import NoisyMax
 
     n, bound, secret = 2_000, 50.0, bytes(32)
@@ -103,9 +103,9 @@ def first_calls() -> dict[str, Callable[[], object]]:
         method("ToPS")
         make = partial(fastdp.StreamPublisher, perturber=Hierarchy(prune=1), smoother=Recent(), epsilon=1.0)
         make = partial(make, bound=bound, max_range=256, seed=1)
-        # Into the caller's memory it writes by other kernels; whole numbers are read as they are; a hold-out of many
-        # values a candidate has histograms of its own.
-        make(threshold=20.0).publish(values, out=np.empty(n))
+        # Most smoothers take arrays of blocks; whole numbers are read as they are; a hold-out of many values a
+        # candidate has histograms of its own.
+        make(threshold=20.0, smoother=Mean()).publish(values)
         make(threshold=20.0).release(np.arange(n))
         make(threshold=NoisyMax(step=bound / 8), holdout=n).publish(values)
 

@@ -136,7 +136,8 @@ def parameters_of(component: Encodable) -> Json:
     kind = cast("type", type(component))
     fields = _fields(kind)
     if fields is not None:
-        values = {name: getattr(component, name) for name in fields}
+        # Parameters that have one value are part of keys besides.
+        values = {**getattr(kind, "constant_parameters", {}), **{name: getattr(component, name) for name in fields}}
         # fastdp's own components keep derived values there.
         return values if _is_own(kind) else {**values, **_attributes(component, kind)}
     if hasattr(kind, "identity"):

@@ -36,8 +36,6 @@ class HierarchyShape:
         Nodes on the highest released level; leaves of a tree, tops * b^(levels - 1).
     tree_blocks : int
         Blocks of one tree: max_range values, in full blocks.
-    reach : int
-        Bound on a tree's sums of hats, in leaf noise scales; 0 with boxes.
     """
 
     fan_out: int = 2
@@ -48,7 +46,6 @@ class HierarchyShape:
     tops: int = 1
     leaves: int = 1
     tree_blocks: int = 1
-    reach: int = 0
 
     @property
     def widths(self) -> list[int]:

@@ -13,7 +13,7 @@ import numpy as np
 from fastdp import validation
 from fastdp.errors import ParameterError
 from fastdp.guarantee import Guarantee, pure
-from fastdp.kinds import Floats, Integers, Records
+from fastdp.kinds import Floats, Integers, Json, Records
 from fastdp.noise.key import Key
 from fastdp.noise.sampler import Distribution, NoiseName, concentrated, noise_distribution
 from fastdp.noise.words import Purpose, StreamId
@@ -109,7 +109,6 @@ class Total(Flat):
         return size * size
 
 
-Closing = Literal["spread", "spike", "none"]
 #: Lengths of the ranges that matter: one, from and to, or r.
 Focus = int | tuple[int, int] | Literal["longest"]
 #: Number of blocks for which noise is drawn at a time.
@@ -168,12 +167,11 @@ def _checked_focus(name: str, focus: object) -> Focus:
 class Blocks(Flat):
     """Adds exact noise to each block's sum, scaled as by :class:`Flat`; released sums choose the next block's length.
 
+    The difference between a block's released sum and its published values is spread over the next values, half as
+    many as the longer of the two blocks has (fewer with a focus on long ranges).
+
     Parameters
     ----------
-    closing : "spread", "spike" or "none"
-        Difference between a block's released sum and its published values: spread over the next values, half as many
-        as the longer of the two blocks has (fewer with a focus on long ranges); added to the block's last value, as
-        in ToPS; or none, and published values are predictions.
     focus : int, (int, int) or "longest", optional
         Public: length of the ranges that matter, their shortest and longest, or r alone.  By default all lengths up
         to r.
@@ -191,11 +189,11 @@ class Blocks(Flat):
     sums.  Many short blocks share a second sum (``docs/streams.md``).
     """
 
-    closing: Closing = parameter(Choice(get_args(Closing)), default="spread")
     focus: Focus | None = parameter(Checked(_checked_focus, words=("longest",)), default=None)
     rising: bool = parameter(Flag(), default=True)
     season: float | None = parameter(Checked(validation.period), default=None)
     rule: ClassVar[int] = 1
+    constant_parameters: ClassVar[Json] = {"closing": "spread"}
 
     def _focused(self, max_range: int) -> tuple[int, int]:
         if isinstance(self.focus, tuple):
@@ -281,7 +279,6 @@ class Blocks(Flat):
             first = min(first, max(top - FOCUS_FIRST, CHOOSING))
         shape["first"] = min(first, max(top - MAX_FIRST, 0))
         shape["limit"] = warm_up
-        shape["spreads"] = self.closing == "spread"
         shape["group"] = self._least_group(max_range)
         if events:
             # Blocks begin with one value: whatever they hold, the next ones are at most twice as long.

@@ -9,17 +9,16 @@ that of many streams at once (``noise_rows``).  See ``docs/streams.md``.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import ClassVar, Literal, NamedTuple, cast, get_args
+from typing import ClassVar, Literal, cast, get_args
 
 import numpy as np
 
 from fastdp import validation
 from fastdp.errors import ParameterError
 from fastdp.guarantee import Guarantee, pure
-from fastdp.kinds import Floats, Integers
+from fastdp.kinds import Floats, Integers, Json
 from fastdp.noise import sampler
 from fastdp.noise.key import Key
 from fastdp.noise.sampler import NoiseName, concentrated, noise_distribution
@@ -34,11 +33,9 @@ from fastdp.perturbers.base import (
 )
 from fastdp.record import Choice, Flag, Whole, parameter, record
 from fastdp.validation import refusal
-from fastdp_kernels.noise import hats
 from fastdp_kernels.streams import hierarchy_nodes
 
 MAX_LEAVES = 2**28
-Basis = Literal["boxes", "hats"]
 
 
 @lru_cache(maxsize=256)
@@ -75,9 +72,6 @@ class Hierarchy:
         from the fewest nodes that tile them; needs prune = 0.
     prune : int or "optimal"
         s, lowest levels without noise; by default the minimiser of ToPS Eq. 7.
-    basis : "boxes" or "hats"
-        Weights of a level's sums: boxes, as in the paper, or hat functions, with a fifth less noise in ranges; only
-        with ``consistent`` and Laplace noise.
     noise : "laplace" or "gaussian"
         Gaussian noise has sigma theta sqrt(levels) / epsilon; epsilon as for :class:`Flat`.
 
@@ -91,15 +85,11 @@ class Hierarchy:
     fan_out: int = parameter(Whole(2, 1024), default=16)
     consistent: bool = parameter(Flag(), default=True)
     prune: int | Literal["optimal"] = parameter(Whole(0, words=("optimal",)), default="optimal")
-    basis: Basis = parameter(Choice(get_args(Basis)), default="boxes")
     noise: NoiseName = parameter(Choice(get_args(NoiseName)), default="laplace", kw_only=True)
     rule: ClassVar[int] = 1
+    constant_parameters: ClassVar[Json] = {"basis": "boxes"}
 
     def _check(self) -> None:
-        if self.basis == "hats" and not self.consistent:
-            raise ParameterError("basis = 'hats': expected consistent = True, because hats do not tile a range")
-        if self.basis == "hats" and self.noise != "laplace":
-            raise refusal("noise", self.noise, "'laplace' with basis = 'hats'")
         if not self.consistent and self.prune != 0:
             raise refusal("prune", self.prune, "0, because without consistency no sum of nodes closes a block")
 
@@ -129,8 +119,7 @@ class Hierarchy:
                 f"max_range = {max_range}: a tree of {leaves} released leaves takes {leaves * 8 / 2**30:.1f} GiB; "
                 f"expected at most {MAX_LEAVES} leaves (raise prune or lower max_range)"
             )
-        kind, reach = (HatsShape, hats_reach(b, levels)) if self.basis == "hats" else (HierarchyShape, 0)
-        return kind(
+        return HierarchyShape(
             fan_out=b,
             height=height,
             pruned=pruned,
@@ -139,7 +128,6 @@ class Hierarchy:
             tops=tops,
             leaves=leaves,
             tree_blocks=-(-max_range // b**pruned),
-            reach=reach,
         )
 
     def guarantee(self, plan: HierarchyShape, epsilon: float) -> Guarantee:
@@ -148,9 +136,6 @@ class Hierarchy:
         if self.noise == "gaussian":
             noise = f"discrete Gaussian noise of sigma theta * sqrt({plan.levels}) / {epsilon:g}"
             level, loss, one = "the same rho", f"rho = {epsilon:g}^2 / 2", "the same rho"
-        elif self.basis == "hats":
-            sums = "two integer sums at most, with whole weights that sum to b^j, and gives them"
-            noise = f"discrete Laplace noise of scale b^j {scale} / epsilon"
         made = concentrated if self.noise == "gaussian" else pure
         return made(
             epsilon,
@@ -162,8 +147,6 @@ class Hierarchy:
 
     def noise_constant(self, plan: HierarchyShape, max_range: int) -> float:
         """K for ranges within one tree; rounding adds less than 0.5 % (``docs/noise.md``)."""
-        if self.basis == "hats":
-            return hats_constant(plan, max_range)
         constant = consistent_constant if self.consistent else tiling_constant
         # The constants are of nodes with variance 2 levels^2 / epsilon^2.
         return constant(plan, max_range) / (1.0 if self.noise == "laplace" else 2.0 * plan.levels)
@@ -181,8 +164,6 @@ class Hierarchy:
         if not self.consistent:
             return self._draw(plan, theta_steps, epsilon, key, tree, levels=1)
         nodes = self.node_noise(plan, theta_steps, epsilon, key, tree)
-        if plan.levels > 1 and self.basis == "hats":
-            return make_hats_consistent(nodes, plan)
         if plan.levels > 1:
             hierarchy_nodes.make_consistent(
                 nodes[None], plan.tops, plan.fan_out, plan.levels, consistency_weights(plan)
@@ -197,20 +178,18 @@ class Hierarchy:
     ) -> Integers:
         widths = plan.widths[:levels]
         nodes: Integers = np.empty(sum(widths), np.int64)
-        if self.noise == "laplace" and self.basis == "boxes":
+        if self.noise == "laplace":
             sampler.fill_pieces(nodes, _laplace(plan, theta_steps, epsilon), key, _pieces(plan, levels), tree)
             return nodes
-        start = 0
+        start, distribution = 0, noise_distribution(self.noise, theta_steps, plan.levels, epsilon)
         for level, width in enumerate(widths):
-            weight = plan.fan_out**level if self.basis == "hats" else 1
-            distribution = noise_distribution(self.noise, weight * theta_steps, plan.levels, epsilon)
             fill(nodes[start : start + width], distribution, key, StreamId(Purpose.TREE, level + 1, tree))
             start += width
         return nodes
 
     def noise_rows(self, rows: TreeRows) -> Integers:
         """Draw the noise of one tree for each row; w covers all nodes where leaves depend on them."""
-        if self.noise == "gaussian" or self.basis == "hats":
+        if self.noise == "gaussian":
             return noise_row_by_row(self, rows)
         plan, all_nodes = rows.plan, self.consistent or rows.nodes
         words = rows.words(_pieces(plan, plan.levels) if all_nodes else [(StreamId(Purpose.TREE, 1), rows.needed)])
@@ -240,121 +219,3 @@ def consistency_weights(plan: HierarchyShape) -> Floats:
         weights[height] = float(Fraction(b**height - b ** (height - 1), b**height - 1))
     weights.flags.writeable = False
     return weights
-
-
-# Hat functions in place of boxes: the sums times b^j, integers, are released (``docs/streams.md``, "ToPS: trees").
-
-#: Size, less one, of the patch of knots whose ends and middle give a level's covariances.
-PATCH = 6
-#: Number of ranges that are averaged over for K.
-RANGES = 32
-#: The plane's most even sequence: steps by powers of the real root of x^3 = x + 1 (Roberts 2018).
-_STEPS = np.array([1.0 / 1.3247179572447460, 1.0 / 1.3247179572447460**2])
-
-
-@dataclass(frozen=True)
-class HatsShape(HierarchyShape):
-    """Shape of a hierarchy of hats: one more sum on each level above the leaves."""
-
-    @property
-    def widths(self) -> list[int]:
-        return [self.leaves, *(self.leaves // self.fan_out**level + 1 for level in range(1, self.levels))]
-
-
-def hats_reach(fan_out: int, levels: int) -> int:
-    """Largest difference, in leaf noise scales s, in :func:`make_hats_consistent`, but with probability e^-63.
-
-    On the highest level, n = b^j: Z is within 64 n s, and C z0, of squared weights n (2 n^2 + 1) / 3, within 23 roots
-    of it or 146 n.
-    """
-    if levels == 1:
-        return 0
-    n: int = fan_out ** (levels - 1)
-    return 64 * n + max(146 * n, math.isqrt(23**2 * n * (2 * n**2 + 1) // 3) + 1)
-
-
-class HatTables(NamedTuple):
-    """Covariances that least squares needs on the levels above the leaves."""
-
-    #: int64[levels]. Each level's first knot below, then their number.
-    starts: Integers
-    #: `diagonal`, `beside`: float64[knots]. Variance of a knot's sum as estimated by the level below, and covariance
-    #: with the next knot's, for noise of variance 1; more distant covariances, below 0.001, are omitted.
-    diagonal: Floats
-    beside: Floats
-
-
-@lru_cache(maxsize=8)
-def hat_tables(plan: HierarchyShape) -> HatTables:
-    """Read-only cached tables of a shape with several levels."""
-    b, widths = plan.fan_out, plan.widths[1:]
-    starts: Integers = np.concatenate([[0], np.cumsum(widths)]).astype(np.int64)
-    diagonal, beside = np.zeros(starts[-1]), np.zeros(starts[-1])
-    below = np.zeros(1), np.zeros(1)
-    patch = np.empty((PATCH + 1, PATCH + 1))
-    for level, begin in enumerate(starts[:-1].tolist()):
-        hats.gram(*below, b, level == 0, patch)
-        end = begin + widths[level]
-        _spread_patch(patch, diagonal[begin:end], beside[begin:end])
-        below = np.empty(PATCH * b + 1), np.zeros(PATCH * b + 1)
-        _spread_patch(patch, *below)
-    for array in (starts, diagonal, beside):
-        array.flags.writeable = False
-    return HatTables(starts, diagonal, beside)
-
-
-def _spread_patch(patch: Floats, diagonal: Floats, beside: Floats) -> None:
-    middle = PATCH // 2
-    diagonal[:] = patch[middle, middle]
-    diagonal[0], diagonal[-1] = patch[0, 0], patch[-1, -1]
-    beside[:-1] = patch[middle, middle + 1]
-    beside[0], beside[diagonal.size - 2] = patch[0, 1], patch[-2, -1]
-
-
-def make_hats_consistent(nodes: Integers, plan: HierarchyShape) -> Integers:
-    """Consistent noise of the leaves, int64[leaves], from that of all `nodes`, which is overwritten.
-
-    N = z0 + f(Z - C z0), so x + N is a function of the noisy sums, however f rounds.
-    """
-    leaves = nodes[: plan.leaves]
-    corrections = _corrections(leaves, nodes[plan.leaves :], plan)
-    hats.add_rounded(corrections, leaves)
-    return leaves
-
-
-def _corrections(leaves: Integers, above: Integers, plan: HierarchyShape) -> Floats:
-    tables = hat_tables(plan)
-    residuals, below = np.empty(above.size), leaves
-    for level in range(1, plan.levels):
-        at = slice(int(tables.starts[level - 1]), int(tables.starts[level]))
-        sums: Integers = np.empty(at.stop - at.start, np.int64)
-        hats.restrict_whole(below, plan.fan_out, sums)
-        # Integers modulo 2^64: still a function of the noisy sums.
-        residuals[at] = (above[at] - sums) / float(plan.fan_out**level)
-        below = sums
-    corrections = np.empty(plan.leaves)
-    memory = np.empty(above.size), np.empty(above.size)
-    hats.spread(plan.fan_out, *tables, residuals, *memory, corrections)
-    return corrections
-
-
-@lru_cache(maxsize=256)
-def hats_constant(plan: HierarchyShape, max_range: int) -> float:
-    """K of a hierarchy of hats, within about 3 %, by 32 ranges."""
-    total = 0.0
-    for number in range(1, RANGES + 1):
-        first, last = np.floor(np.sort((0.5 + number * _STEPS) % 1.0) * max_range).astype(np.int64).tolist()
-        start, stop = first // plan.block, (last + 1) // plan.block
-        total += hats_variance(plan, start, stop)
-    return 2.0 * plan.levels**2 * total / RANGES
-
-
-def hats_variance(plan: HierarchyShape, start: int, stop: int) -> float:
-    """Variance of the sum of leaves [`start`, `stop`), noise of variance 1: within 0.4 % (b >= 3), 6 % (b = 2)."""
-    inside: Integers = np.zeros(plan.leaves, np.int64)
-    inside[start:stop] = 1
-    if plan.levels == 1:
-        return float(stop - start)
-    # (I + C' C)^-1 1 = 1 - C' S^-1 C 1, and f(d) = C' S^-1 d.
-    nothing: Integers = np.zeros(plan.nodes - plan.leaves, np.int64)
-    return float(stop - start) + float(_corrections(inside, nothing, plan)[start:stop].sum())

@@ -32,11 +32,11 @@ NOTHING_DRAWN: Mapping[str, codec.JsonValue] = MappingProxyType({})
 
 
 class Column(NamedTuple):
-    """A batch of values, their name in errors, and if output needs new memory."""
+    """A batch of values, their name in errors, and if it is a finished stream, whose output is a release."""
 
     values: Array
     name: str = "chunk"
-    new_memory: bool = False
+    finished: bool = False
 
 
 def nothing(*_: object) -> None:

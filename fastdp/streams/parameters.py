@@ -251,19 +251,15 @@ class StreamParameters:
         if self.sensitivity is not None:
             return make_event_grid(self.sensitivity, self.resolution, epsilon, self.max_range)
         bound = validation.positive("bound", self.bound)
-        theta = self.threshold.theta if isinstance(self.threshold, Fixed) else math.inf
-        shape = self.max_range, self.plan.levels, self.plan.fan_out
-        return make_grid(bound, self.resolution, epsilon, *shape, theta=theta, reach=self.plan.reach)
+        return make_grid(bound, self.resolution, epsilon, self.max_range, self.plan.levels, self.plan.fan_out)
 
     @cached_property
     def noise(self) -> SumNoise | None:
-        """Noise of sums, for intervals; None if unknown: users' perturbers, hats, renewed thresholds."""
+        """Noise of sums, for intervals; None if unknown: users' perturbers, renewed thresholds."""
         if self.renewal is not None or type(self.perturber) not in (Blocks, Flat, Hierarchy, Toeplitz, Total):
             return None
         if isinstance(self.perturber, Toeplitz):
             return self.perturber.sum_noise(self.publish_epsilon, self.grid.resolution)
-        if isinstance(self.perturber, Hierarchy) and self.perturber.basis == "hats":
-            return None
         plan = self.plan
         per_threshold = draw_scale("gaussian" if self.gaussian else "laplace", plan.levels, self.publish_epsilon)
         if not isinstance(self.perturber, Hierarchy):
@@ -306,6 +302,11 @@ class StreamParameters:
     def rises(self) -> bool:
         follows = isinstance(self.perturber, Blocks) and self.perturber.rising
         return follows and self.threshold.uses_holdout and self.warm_up > 0
+
+    @cached_property
+    def refines(self) -> bool:
+        """True if published values choose the next threshold too."""
+        return self.renewal is not None and self.renewal.share > 0.0
 
     @cached_property
     def period(self) -> int | None:

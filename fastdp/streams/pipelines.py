@@ -9,16 +9,16 @@ functions from (progress, values) to (progress, published values), and kernels d
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from fastdp.data.column import exact_sum
+from fastdp.data.column import FLOAT64, INT64, as_floats, convert, exact_sum, is_in_order, read_only
 from fastdp.integer_grid import EventGrid, Grid
-from fastdp.kinds import Floats, Integers, Records
+from fastdp.kinds import Array, Floats, Integers, Records
 from fastdp.noise import chain_keys
 from fastdp.noise.bulk import PrefixNoise
 from fastdp.noise.chain_keys import BoundDistributions, Chain, bound_distribution, theta_key
@@ -48,9 +48,8 @@ class Progress(NamedTuple):
     cycle: int = 0
     #: Values withheld for the next threshold (:class:`fastdp.thresholds.renewals.RenewFromHoldout`).
     held: int = 0
-    #: Sum released under this threshold, in grid steps, if a renewal needs it; of blocks that follow released sums,
-    #: the open group's exact sum.  Secret then.
-    released: int = 0
+    #: Sum released under this threshold, in grid steps, if a renewal needs it.
+    released_sum: int = 0
     #: The threshold in grid steps; first 0.
     theta_steps: int = 0
     #: Closed blocks.
@@ -59,10 +58,16 @@ class Progress(NamedTuple):
     filled: int = 0
     #: Their exact sum, in grid steps. Secret.
     open_sum: int = 0
+    #: Exact sum of the open group of blocks, in grid steps. Secret.
+    group_sum: int = 0
     #: Published for each value of the open block.
     prediction: float = 0.0
-    #: float64[any]. State of the smoother, or of correlated noise (secret).
-    smoother: SmootherState | Records = NO_FLOATS
+    #: float64[any]. State of the smoother.
+    smoother: SmootherState = NO_FLOATS
+    #: float64[any]. State of correlated noise. Secret.
+    correlated: Floats = NO_FLOATS
+    #: MEMORY[1], or empty. What blocks that follow released sums know of the stream.
+    memory: Records = NO_FLOATS
     #: uint64[4 or 0]. Chain key of bound noise (:mod:`fastdp.noise.chain_keys`). Secret.
     chain: Chain = NO_CHAIN
 
@@ -72,29 +77,15 @@ class Progress(NamedTuple):
 
 
 class Step(NamedTuple):
-    """Progress after some values, and how to write their output."""
+    """Progress after some values, and what they were published as."""
 
-    #: `following`, `size`: Progress after the values, and their number.
     following: Progress
     #: (int, int64[leaves]) or None. The tree in use.
     noise: TreeNoise | None
-    size: int
-    #: `published`, `write`: Published values, if computed; otherwise a call that writes them into an array.
-    published: Floats | None = None
-    write: Callable[[Floats], object] | None = None
+    published: Floats
     #: `blocks`, `before`: AdaptiveBlocks alone: closed blocks and the open one, and the memory before.
     blocks: Records = NO_RECORDS
     before: Records = NO_RECORDS
-
-    def emit(self, out: Floats) -> None:
-        if self.write is None:
-            out[:] = self.published
-        else:
-            self.write(out)
-
-
-#: Progress after values published in one pass (None if they were not), and the tree in use.
-Published = tuple[Progress | None, TreeNoise | None]
 
 
 def next_chain(perturber: Perturber, key: Key, theta_steps: int, epsilon: float, before: Chain) -> Chain:
@@ -115,6 +106,15 @@ def nodes_scratch(plan: HierarchyShape) -> Integers:
     return np.empty(2 * max(hierarchy_nodes.PIECE, plan.fan_out) + plan.leaves, np.int64)
 
 
+def with_output(values: Array, *kinds: np.dtype[Any]) -> tuple[Array, Floats]:
+    """The values as kernels take them, and memory for the output; types that kernels lack are converted there."""
+    published = np.empty(values.size)
+    if is_in_order(values, FLOAT64) or (kinds and is_in_order(values, kinds[0])):
+        return read_only(values), published
+    convert(values, published)
+    return read_only(published), published
+
+
 @dataclass(frozen=True)
 class FixedBlocks:
     """Turns clipped values into noisy sums of blocks of one length, and these into published values."""
@@ -127,7 +127,7 @@ class FixedBlocks:
     #: The perturber's budget.
     epsilon: float
     key: Key
-    #: True keeps ``Progress.released``.
+    #: True keeps ``Progress.released_sum``.
     sums_releases: bool = False
 
     @cached_property
@@ -144,12 +144,16 @@ class FixedBlocks:
         top = steps * self.grid.resolution
         first = min(progress.prediction, top) if progress.cycle else top / 2.0
         follows = correlation(self.perturber)
-        state = NO_FLOATS if follows is None else np.zeros(follows.memory)
-        if self.smoother is not None:
-            state = self.smoother.start(first, top)
-        renewed = progress._replace(cycle=progress.cycle + 1, held=0, released=0)
-        chain = next_chain(self.perturber, self.key, steps, self.epsilon, progress.chain)
-        return renewed._replace(theta_steps=steps, prediction=first, smoother=state, chain=chain)
+        return progress._replace(
+            cycle=progress.cycle + 1,
+            held=0,
+            released_sum=0,
+            theta_steps=steps,
+            prediction=first,
+            smoother=NO_FLOATS if self.smoother is None else self.smoother.start(first, top),
+            correlated=NO_FLOATS if follows is None else np.zeros(follows.memory),
+            chain=next_chain(self.perturber, self.key, steps, self.epsilon, progress.chain),
+        )
 
     @cached_property
     def every_value(self) -> bool:
@@ -159,79 +163,64 @@ class FixedBlocks:
     def predicts_last_mean(self) -> bool:
         return repeats_means(self.smoother)
 
-    def is_long_pass(self, theta_steps: int) -> bool:
-        return (self.every_value or self.plan.block % online_pass.LANES == 0) and self.in_one_pass(theta_steps)
-
     def in_one_pass(self, theta_steps: int) -> bool:
         """True if one pass can publish: noise independent of sums, predictions from the last mean."""
         ready = not self.sums_releases and self.distributions[theta_steps] is None
         return ready and (self.every_value or self.predicts_last_mean)
 
-    def publish(
-        self,
-        progress: Progress,
-        noise: TreeNoise | None,
-        values: Floats | Integers,
-        published: Floats,
-        public: Floats,
-    ) -> Published:
-        """Publish `values` in one pass, before the step is recorded; progress is None if a tree ends within them."""
-        # By position: names, and _replace, cost more than the kernels of a short call.
-        n_seen, cycle, held, released, theta, blocks, filled, total, prediction, memory, chain = progress
-        size, (block, tree_blocks) = values.size, self.sizes
-        closing, leaf, drawn = (filled + size) // block, 0, NO_NOISE
-        if closing:
-            tree, leaf = divmod(blocks, tree_blocks)
-            if leaf + closing > tree_blocks:
-                return None, noise
-            if noise is None or noise[0] != tree:
-                noise = self._tree(tree, theta)
-            drawn = noise[1]
-        total, prediction = online_pass.publish(
-            values, public, drawn, leaf, closing, filled, total, prediction, published
-        )
-        if prediction != prediction:  # NaN
-            return None, noise
-        filled += size - closing * block
-        now = n_seen + size, cycle, held, released, theta, blocks + closing, filled, total, prediction, memory, chain
-        return record(Progress, now), noise
-
-    def publish_long(
-        self, progress: Progress, noise: TreeNoise | None, values: Floats | Integers, published: Floats
-    ) -> Step | None:
-        block, tree_blocks = self.sizes
-        begin, public = 0, self.public(progress.theta_steps)
-        while begin < values.size:
-            left = (tree_blocks - progress.blocks % tree_blocks) * block - progress.filled
-            span = slice(begin, begin + left)
-            following, noise = self.publish(progress, noise, values[span], published[span], public)
-            if following is None:
+    def publish(self, progress: Progress, noise: TreeNoise | None, values: Array) -> Step | None:
+        """Publish `values`; None if one is not finite."""
+        # By position: names, and _replace, cost more than the kernel of a short call.
+        n_seen, cycle, held, released, theta, blocks, filled, total, group, prediction, *others = progress
+        public = self._publics[theta] if theta in self._publics else self._public(theta)
+        if public is None:
+            return self._publish_by_arrays(progress, noise, as_floats(values))
+        # In place too: a block is read before it is written.
+        values, published = with_output(values, INT64)
+        (block, tree_blocks), begin, size = self.sizes, 0, values.size
+        while begin < size:
+            stop = min(size, begin + (tree_blocks - blocks % tree_blocks) * block - filled)
+            closing, leaf, drawn = (filled + stop - begin) // block, 0, NO_NOISE
+            if closing:
+                tree, leaf = divmod(blocks, tree_blocks)
+                if noise is None or noise[0] != tree:
+                    noise = self._tree(tree, theta)
+                drawn = noise[1]
+            part = values[begin:stop], public, drawn, leaf, closing, filled, total, prediction, published[begin:stop]
+            total, prediction = online_pass.publish(*part)
+            if prediction != prediction:  # NaN
                 return None
-            progress, begin = following, begin + left
-        return Step(progress, noise, values.size, published)
+            begin, blocks, filled = stop, blocks + closing, filled + stop - begin - closing * block
+        now = n_seen + size, cycle, held, released, theta, blocks, filled, total, group, prediction, *others
+        return record(Step, (record(Progress, now), noise, published, NO_RECORDS, NO_RECORDS))
 
     @cached_property
     def sizes(self) -> tuple[int, int]:
         return self.plan.block, self.plan.tree_blocks
 
-    def public(self, theta_steps: int) -> Floats:
-        top, resolution = float(min(theta_steps, self.grid.bound_steps)), self.grid.resolution
-        return np.array([1.0 / resolution, top, resolution, self.plan.block])
+    def _public(self, theta_steps: int) -> Floats | None:
+        # Public numbers of one pass; None without one.
+        made = None
+        if self.in_one_pass(theta_steps):
+            top, resolution = float(min(theta_steps, self.grid.bound_steps)), self.grid.resolution
+            made = np.array([1.0 / resolution, top, resolution, self.plan.block])
+        self._publics[theta_steps] = made
+        return made
 
-    def prepare(self, progress: Progress, noise: TreeNoise | None, values: Floats) -> Step | None:
-        """Prepare the step, array by array, without output; None if a value is not finite."""
+    @cached_property
+    def _publics(self) -> dict[int, Floats | None]:
+        return {}
+
+    def _publish_by_arrays(self, progress: Progress, noise: TreeNoise | None, values: Floats) -> Step | None:
         per_unit, top = 1.0 / self.grid.resolution, float(min(progress.theta_steps, self.grid.bound_steps))
         n_seen, size, block = progress.n_seen + values.size, values.size, self.plan.block
         if self.every_value:
             steps: Integers = np.empty(size, np.int64)
             if online_pass.round_values(values, per_unit, top, steps):
                 return None
-            noise, released, chain, memory = self._add_noise(progress, noise, steps)
-            blocks = progress.blocks + size
-            following = progress._replace(
-                n_seen=n_seen, released=released, blocks=blocks, smoother=memory, chain=chain
-            )
-            return Step(following, noise, size, published=steps.view(np.float64))
+            following, noise = self._add_noise(progress, noise, steps)
+            following = following._replace(n_seen=n_seen, blocks=progress.blocks + size)
+            return Step(following, noise, steps.view(np.float64))
         closing, filled = divmod(progress.filled + size, block)
         sums: Integers = np.empty(closing + 1, np.int64)
         sums[closing] = 0
@@ -239,13 +228,10 @@ class FixedBlocks:
         if online_pass.sum_blocks(values, per_unit, top, block, progress.filled, touched):
             return None
         sums[0] += progress.open_sum
-        following = progress._replace(
-            n_seen=n_seen, blocks=progress.blocks + closing, filled=filled, open_sum=int(sums[closing])
-        )
-        predictions, totals = np.empty(closing + 1), NO_FLOATS
+        following, predictions, totals = progress, np.empty(closing + 1), NO_FLOATS
         predictions[0] = progress.prediction
         if closing:
-            noise, released, chain, _ = self._add_noise(progress, noise, sums[:closing])
+            following, noise = self._add_noise(progress, noise, sums[:closing])
             # Means take the memory of the predictions: long chunks of short blocks stay lean.
             totals = sums[:closing].view(np.float64)
             means = np.divide(totals, block, out=predictions[1:])
@@ -253,33 +239,31 @@ class FixedBlocks:
             state, predicted = self.smoother.step(progress.smoother, means)
             if predicted is not means:
                 means[:] = predicted
-            following = following._replace(
-                released=released, prediction=float(predictions[closing]), smoother=state, chain=chain
-            )
-        return Step(
-            following,
-            noise,
-            size,
-            write=partial(online_pass.emit_blocks, totals, predictions, block, progress.filled),
-        )
+            following = following._replace(prediction=float(predictions[closing]), smoother=state)
+        blocks, open_sum = progress.blocks + closing, int(sums[closing])
+        following = following._replace(n_seen=n_seen, blocks=blocks, filled=filled, open_sum=open_sum)
+        published = np.empty(size)
+        online_pass.emit_blocks(totals, predictions, block, progress.filled, published)
+        return Step(following, noise, published)
 
     def steps(self, theta_steps: int, memory: Floats) -> int:
         return theta_steps
 
-    def remembered(self, numbers: Floats) -> Floats:
+    def remembered(self, numbers: Floats) -> Records:
         return numbers
 
     def fits(self, progress: Progress) -> bool:
-        memory = progress.smoother
-        follows = correlation(self.perturber)
-        size = 0 if follows is None else follows.memory
+        follows, state = correlation(self.perturber), NO_FLOATS
         if self.smoother is not None:
-            size = self.smoother.start(0.5, 1.0).size
-        fits = progress.filled < self.plan.block and memory.size == size and np.isfinite(memory).all()
+            state = self.smoother.start(0.5, 1.0)
+        fits = progress.filled < self.plan.block and not progress.memory.size and not progress.group_sum
+        fits = fits and progress.correlated.size == (0 if follows is None else follows.memory)
+        fits = fits and progress.smoother.size == state.size
+        fits = fits and bool(np.isfinite(progress.smoother).all() and np.isfinite(progress.correlated).all())
         smoother: object = self.smoother
         # A user's smoother need not implement the check.
         if not fits or not isinstance(smoother, CheckedSmoother):
-            return bool(fits)
+            return fits
         return smoother.is_state(progress.smoother, progress.theta_steps * self.grid.resolution, progress.blocks)
 
     def released_nodes(self, theta_steps: int, values: Floats) -> ReleasedNodes:
@@ -312,19 +296,19 @@ class FixedBlocks:
 
     def _add_noise(
         self, progress: Progress, noise: TreeNoise | None, sums: Integers
-    ) -> tuple[TreeNoise | None, int, Chain, SmootherState]:
-        begin, released, chain, memory = 0, progress.released, progress.chain, progress.smoother
+    ) -> tuple[Progress, TreeNoise | None]:
+        begin, released, correlated = 0, progress.released_sum, progress.correlated
         distribution = self.distributions[progress.theta_steps]
         if distribution is not None:
-            chain = chain.copy()
+            chain = progress.chain.copy()
             drawn = self.prefixes.draw(sums, distribution, chain, progress.blocks)
             follows = correlation(self.perturber)
             if follows is not None:
-                memory = follows.correlate(drawn, memory, progress.blocks)
+                correlated = follows.correlate(drawn, correlated, progress.blocks)
             if self.sums_releases:
                 released += exact_sum(sums + drawn)
             online_pass.add_noise(sums, drawn, self.grid.resolution, sums.view(np.float64))
-            return None, released, chain, memory
+            return progress._replace(released_sum=released, correlated=correlated, chain=chain), None
         while begin < sums.size:
             noise, leaf = self._leaf(progress, noise, begin)
             count = min(sums.size - begin, self.plan.tree_blocks - leaf)
@@ -334,7 +318,7 @@ class FixedBlocks:
                 released += exact_sum(tree_sums + drawn)
             online_pass.add_noise(tree_sums, drawn, self.grid.resolution, tree_sums.view(np.float64))
             begin += count
-        return noise, released, chain, memory
+        return progress._replace(released_sum=released), noise
 
     def _leaf(self, progress: Progress, noise: TreeNoise | None, after: int) -> tuple[TreeNoise, int]:
         tree, leaf = divmod(progress.blocks + after, self.plan.tree_blocks)
@@ -354,6 +338,8 @@ FIRST_LEVEL = 0.5
 FIRST_VARIANCE = 0.25
 #: Prior for events: a level of 0, with a variance of so many times that of a first sum.
 FIRST_EVENTS = 1e6
+#: The open block of values that leave it open; nothing reads it.
+STILL_OPEN: Records = np.zeros(1, adaptive_pass.BLOCK)
 
 
 @dataclass(frozen=True)
@@ -426,19 +412,51 @@ class AdaptiveBlocks:
         if self.perturber.season is not None:
             memory["period"] = self.perturber.season
         chain = next_chain(self.perturber, self.key, steps, self.epsilon, progress.chain)
-        return progress._replace(cycle=progress.cycle + 1, theta_steps=steps, smoother=memory, chain=chain)
+        return progress._replace(cycle=progress.cycle + 1, theta_steps=steps, memory=memory, chain=chain)
 
-    def prepare(self, progress: Progress, noise: TreeNoise | None, values: Floats) -> Step | None:
+    def publish(self, progress: Progress, noise: TreeNoise | None, values: Array) -> Step | None:
+        """Publish `values`; None if one is not finite."""
+        floats, published = with_output(values)
+        # In a season predictions differ within a block; converted values lie where the output will.
+        at_once = self.perturber.season is None and floats.base is not published
+        made = self._leave_open(progress, noise, floats, published) if at_once else None
+        return made or self._close_blocks(progress, noise, floats, published)
+
+    def _leave_open(
+        self, progress: Progress, noise: TreeNoise | None, values: Floats, published: Floats
+    ) -> Step | None:
+        # None if the values fill the block.
+        n_seen, cycle, held, released, steps, blocks, filled, total, group, prediction, *others = progress
+        memory = progress.memory
+        public = self._publics[steps] if steps in self._publics else self._public(steps)
+        total, prediction = adaptive_pass.publish_open(values, public, filled, total, memory, published)
+        if prediction != prediction:  # NaN
+            return None
+        size = values.size
+        now = n_seen + size, cycle, held, released, steps, blocks, filled + size, total, group, prediction, *others
+        return record(Step, (record(Progress, now), noise, published, STILL_OPEN, memory))
+
+    def _public(self, theta_steps: int) -> Floats:
+        made = self._publics[theta_steps] = self.under(theta_steps)[0].view(np.float64)
+        return made
+
+    @cached_property
+    def _publics(self) -> dict[int, Floats]:
+        return {}
+
+    def _close_blocks(
+        self, progress: Progress, noise: TreeNoise | None, values: Floats, published: Floats
+    ) -> Step | None:
         theta_steps, leaves = progress.theta_steps, self.plan.leaves
         bound = self.distributions[theta_steps] is not None
         public, shape = self.under(theta_steps)
         public = public.copy()
         theta = float(public["theta"][0])
         counters = np.array(
-            [(progress.filled, progress.open_sum, 0, 0, 0, 0, progress.released)], adaptive_pass.COUNTERS
+            [(progress.filled, progress.open_sum, 0, 0, 0, 0, progress.group_sum)], adaptive_pass.COUNTERS
         )
         # NumPy copies a record field by field, four times as slowly.
-        memory = self.remembered(progress.smoother.view(np.float64).copy())
+        memory = self.remembered(progress.memory.view(np.float64).copy())
         chain, closed, at = progress.chain.copy(), progress.blocks, 0
         plain = plain_of(memory)
         chunks: list[Records] = []
@@ -497,14 +515,21 @@ class AdaptiveBlocks:
         if ENABLED and bound:
             chain_keys.record(self.key, progress.chain, chain, closed - progress.blocks)
         filled, open_sum, *_, group_sum = counters[0].tolist()
-        # By position: names cost more than the kernel of a short call.
-        following = Progress(
-            *(progress.n_seen + values.size, progress.cycle, progress.held, group_sum, theta_steps, closed),
-            *(filled, open_sum, float(plain["prediction"][0]) * theta, memory, chain),
+        following = progress._replace(
+            n_seen=progress.n_seen + values.size,
+            blocks=closed,
+            filled=filled,
+            open_sum=open_sum,
+            group_sum=group_sum,
+            prediction=float(plain["prediction"][0]) * theta,
+            memory=memory,
+            chain=chain,
         )
         blocks = chunks[0] if len(chunks) == 1 else np.concatenate(chunks)
-        emit = partial(self._emit, blocks, progress.filled, theta, bends)
-        return Step(following, noise, values.size, write=emit, blocks=blocks, before=plain_of(progress.smoother))
+        adaptive_pass.emit_adaptive(blocks, progress.filled, theta, self.events, published)
+        if bends is not None:
+            published += theta * bends
+        return Step(following, noise, published, blocks, plain_of(progress.memory))
 
     @staticmethod
     def _scales(steps: int, plain: Records) -> tuple[int, int]:
@@ -525,32 +550,6 @@ class AdaptiveBlocks:
     @cached_property
     def _joined(self) -> dict[tuple[int, int], Floats]:
         return {}
-
-    def _emit(self, blocks: Records, filled: int, theta: float, bends: Floats | None, out: Floats) -> None:
-        spikes = self.perturber.closing == "spike"
-        adaptive_pass.emit_adaptive(blocks, filled, theta, spikes, self.events, out)
-        if bends is not None:
-            out += theta * bends
-
-    def in_one_pass(self, theta_steps: int) -> bool:
-        """True if one kernel call can publish values that leave the block open."""
-        # In a season predictions differ within a block.
-        return self.perturber.season is None
-
-    def public(self, theta_steps: int) -> Floats:
-        return self.under(theta_steps)[0].view(np.float64)
-
-    def publish(
-        self, progress: Progress, noise: TreeNoise | None, values: Floats, published: Floats, public: Floats
-    ) -> Published:
-        """Publish values that leave the block open; progress is None if they fill it, or if one is not finite."""
-        n_seen, cycle, held, released, steps, blocks, filled, total, prediction, memory, chain = progress
-        total, prediction = adaptive_pass.publish_open(values, public, filled, total, memory, published)
-        if prediction != prediction:  # NaN
-            return None, noise
-        size = values.size
-        now = n_seen + size, cycle, held, released, steps, blocks, filled + size, total, prediction, memory, chain
-        return record(Progress, now), noise
 
     def revised(self, steps: Sequence[Step], theta_steps: int) -> RevisedStream:
         """Collect everything that `steps` released, from the first published value on."""
@@ -584,7 +583,7 @@ class AdaptiveBlocks:
         return bound if unit >= bound / theta_steps else int(unit * theta_steps)
 
     def clips(self, progress: Progress) -> bool:
-        memory, steps = progress.smoother, progress.theta_steps
+        memory, steps = progress.memory, progress.theta_steps
         if self.events or not memory.size or self.steps(steps, memory) >= self.grid.bound_steps:
             return False
         plain = plain_of(memory)[0]
@@ -592,7 +591,7 @@ class AdaptiveBlocks:
         return bool(certain > block_lengths.CUT_OFF * plain["unit"])
 
     def block(self, progress: Progress) -> int:
-        memory = progress.smoother
+        memory = progress.memory
         return 1 << int(plain_of(memory)["exponent"][0] if memory.size else self.shape["first"][0])
 
     def remembered(self, numbers: Floats) -> Records:
@@ -601,7 +600,9 @@ class AdaptiveBlocks:
         return numbers.view(self._memory)
 
     def fits(self, progress: Progress) -> bool:
-        memory: Records = progress.smoother
+        memory = progress.memory
+        if progress.smoother.size or progress.correlated.size or progress.released_sum:
+            return False
         if memory.size != 1 or not np.isfinite(memory.view(np.float64)).all():
             return False
         if self.perturber.season is not None and memory["period"][0] != self.perturber.season:

@@ -6,13 +6,11 @@ from collections.abc import Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import numpy as np
-
 from fastdp import validation
-from fastdp.data.column import FLOAT64, Nonfinite, as_column, as_whole
-from fastdp.errors import ParameterError, StateError
+from fastdp.data.column import Nonfinite, as_column, as_whole
+from fastdp.errors import StateError
 from fastdp.guarantee import Guarantee
-from fastdp.kinds import Array, Floats, Json, Values
+from fastdp.kinds import Floats, Json, Values
 from fastdp.noise.key import Key
 from fastdp.perturbers import HierarchyShape, Perturber
 from fastdp.releases.release import Release
@@ -21,15 +19,12 @@ from fastdp.state.driver import Publisher
 from fastdp.state.machine import Column, record, single_caller
 from fastdp.streams.parameters import DEFAULT_RANGE, StreamParameters, composed
 from fastdp.streams.pipelines import AdaptiveBlocks, FixedBlocks, Progress
-from fastdp.streams.stream_machine import Emission, Schedule, StreamState
+from fastdp.streams.stream_machine import Schedule, StreamState
 from fastdp.thresholds import Threshold
 from fastdp.thresholds.renewals import Renewal
 
 if TYPE_CHECKING:
     from fastdp.data.frames import StreamColumns, Streams
-
-#: Bits of an array's flags: C-contiguous and writable; memory of its own.
-WRITABLE, OWNS_DATA = 0x0401, 0x0004
 
 
 def _public(name: str) -> Any:
@@ -173,7 +168,7 @@ class StreamPublisher(Publisher[StreamState]):
     def threshold(self) -> float | None:
         """The current theta; None during the hold-out."""
         steps = self._progress.theta_steps
-        return self._pipeline.steps(steps, self._progress.smoother) * self.resolution if steps else None
+        return self._pipeline.steps(steps, self._progress.memory) * self.resolution if steps else None
 
     @property
     def n_seen(self) -> int:
@@ -205,33 +200,26 @@ class StreamPublisher(Publisher[StreamState]):
     # Publishing.
 
     @single_caller
-    def publish(self, chunk: Values, *, out: Floats | None = None) -> Floats:
+    def publish(self, chunk: Values) -> Floats:
         """Consume the next values of the stream and publish one value for each after the hold-out.
 
         Parameters
         ----------
         chunk : array-like
             Any number of values: a list, NumPy array, pandas or polars series, Arrow array.
-        out : float64[>= number of values], optional
-            Receives the published values.
 
         Returns
         -------
         float64[n]
-            In units of the input (a view of ``out`` if given).
+            In units of the input.
 
         Raises
         ------
         DataError
             For no column of real numbers, or NaN or infinity (``nonfinite="raise"``); the publisher is unchanged.
         """
-        column = as_column(chunk)
-        if out is None:
-            published: Floats = self._take(record(Column, (column, "chunk", True)))()
-            return published
-        self._check_out(out, column)
-        written: Floats = self._take(record(Column, (column, "chunk", False)))(out)
-        return written
+        published: Floats = self._take(record(Column, (as_column(chunk), "chunk", False)))()
+        return published
 
     @single_caller
     def release(self, values: Values) -> Release:
@@ -239,9 +227,8 @@ class StreamPublisher(Publisher[StreamState]):
         column = as_whole(values, self.n_seen, self.holdout)
         # Nodes are summed after the values were published: both must see the same memory, even if a thread writes.
         column = column.copy() if self.composition.perturber.released_nodes else column
-        batch = Column(column, "values", new_memory=True)
-        emission: Emission = self._take(batch)
-        return self._machine.released(self._state, emission, batch, self._key)
+        made: Release = self._take(Column(column, "values", finished=True))()
+        return made
 
     @single_caller
     @validation.plain
@@ -273,16 +260,6 @@ class StreamPublisher(Publisher[StreamState]):
         made = release_rows(self.composition, self._secret, streams, ids, threads)
         self._secret = None
         return made
-
-    def _check_out(self, out: Any, values: Array) -> None:
-        flags = out.flags.num if isinstance(out, np.ndarray) and out.dtype == FLOAT64 and out.ndim == 1 else 0
-        if flags & WRITABLE != WRITABLE or out.size < values.size:
-            size = values.size - min(values.size, max(0, self.holdout - self.n_seen))
-            if flags & WRITABLE != WRITABLE or out.size < size:
-                raise ParameterError(f"out: expected a writable, contiguous float64 array of at least {size} entries")
-        # Two arrays that own their memory share none; asking takes longer.
-        if not (out is not values and flags & values.flags.num & OWNS_DATA) and np.may_share_memory(out, values):
-            raise ParameterError("out: expected memory of its own, it overlaps the chunk")
 
     @classmethod
     def _fits(cls, content: Json, kind: Any) -> bool:

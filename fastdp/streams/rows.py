@@ -125,7 +125,7 @@ class AdaptiveRows(Rows):
         self._public = pipeline.under(start.theta_steps)[0]
         #: A stream before its first value, without its chain.
         self._first: Records = np.zeros(1, STREAM)
-        memory: Records = start.smoother
+        memory = start.memory
         for name in SINGLES:
             self._first[name] = memory[name]
 
@@ -206,9 +206,9 @@ class AdaptiveRows(Rows):
             self.columns,
         )
         assert distribution is not None  # noqa: S101 - `of` has looked
-        spikes, done = pipeline.perturber.closing == "spike", 0
+        done = 0
         constants = distribution.constants if self.key.given is None else NO_FLOATS
-        public = self._public, spikes, pipeline.events, pipeline.shape, pipeline.lengths, constants
+        public = self._public, pipeline.events, pipeline.shape, pipeline.lengths, constants
         resolved: Indices = np.empty(0, np.int64)
         before = None if self.key.drawn is None else streams.copy()
         while True:

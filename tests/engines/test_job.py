@@ -115,7 +115,7 @@ CHANGED: list[tuple[dict[str, Any], str]] = [
     ({"threshold": 4.0}, r"threshold\.theta = 5\.0 in the state, 4\.0 asked for"),
     ({"contributions": 3}, "contributions = 1 in the state, 3 asked for"),
     ({"max_range": 512}, "max_range = 256 in the state, 512 asked for"),
-    ({"perturber": Blocks("spike")}, r"perturber\.closing = 'spread' in the state, 'spike' asked for"),
+    ({"perturber": Blocks(focus=8)}, r"perturber\.focus = None in the state, 8 asked for"),
     ({"nonfinite": "zero"}, "nonfinite = 'raise' in the state, 'zero' asked for"),
 ]
 

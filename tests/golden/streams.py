@@ -18,7 +18,6 @@ from tests.golden.parts import (
     STOPS,
     USUAL,
     Golden,
-    chunks,
     public,
     published,
     released,
@@ -101,12 +100,8 @@ FURTHER: dict[str, Make] = {
     "quantile of pak": _composed(threshold("PAKQuantile")(0.95, noise="gaussian"), TREE, recent()),
     "true percentile": _composed(threshold("TruePercentile")(0.95), TREE, recent()),
     "blocks": _composed(noisy(), perturber("Blocks")()),
-    "blocks spike": _composed(noisy(), perturber("Blocks")("spike"), epsilon=0.2),
-    "blocks none": _composed(noisy(), perturber("Blocks")("none")),
     "hierarchy 2": _composed(noisy(), hierarchy(2, prune=2), recent()),
     "adaptive scale-free": _system("Adaptive"),
-    "adaptive spike": _system("Adaptive", threshold=noisy(), perturber=perturber("Blocks")("spike"), epsilon=0.05),
-    "adaptive none": _system("Adaptive", threshold=20.0, perturber=perturber("Blocks")("none"), holdout=0),
     "pak default": _pak(),
     "pak fixed": _pak(threshold=threshold("Fixed")(64.0), holdout=0),
     "pak all": _pak(average="all", tail_factor=1.5, share=0.8),
@@ -140,14 +135,6 @@ def _publish(make: Make, source: str = "seed 1", chunking: str = "whole", stream
     return Golden(lambda folder: published(make(**SECRETS[source]), stream, chunking))
 
 
-def _into(publisher: Any) -> Iterator[Any]:
-    """Published into memory of the caller."""
-    room = np.empty(STREAM.size)
-    for chunk in chunks(STREAM, "odd"):
-        yield publisher.publish(chunk, out=room).copy()
-    yield publisher.threshold
-
-
 def _online() -> Iterator[tuple[str, Golden]]:
     for (name, make), secret in product(CHIEF.items(), OTHERS):
         yield f"publish {name}, {secret}", _publish(make, secret)
@@ -161,8 +148,6 @@ def _online() -> Iterator[tuple[str, Golden]]:
         yield f"replay {name}", Golden(lambda folder, make=make: replayed(make(**USUAL), STREAM, folder))
     for name, make in RENEWALS.items():
         yield f"publish {name}, stream named", _publish(make, "stream named", "odd")
-    for name in ("tops", "adaptive", "binary", "quantile"):
-        yield f"publish {name} into memory", Golden(lambda folder, make=CHIEF[name]: _into(make(**USUAL)))
     far = np.resize(STREAM, 66_000)
     flat = _composed(noisy(), perturber("Flat")(), renewal=withheld(holdout=100))
     yield "publish withheld flat", _publish(flat, chunking="odd", stream=far)
@@ -214,8 +199,6 @@ def _releases() -> Iterator[tuple[str, Golden]]:
         "flat",
         "quantile",
         "scale-free",
-        "blocks spike",
-        "adaptive none",
         "median",
         "fixed",
         "pak fixed",

@@ -24,9 +24,7 @@ class Pass:
     published: np.ndarray
 
 
-def public(
-    *, epsilon: float = 0.5, max_range: int = 2**14, limit: int = 0, spreads: bool = True, **options: Any
-) -> adaptive.Public:
+def public(*, epsilon: float = 0.5, max_range: int = 2**14, limit: int = 0, **options: Any) -> adaptive.Public:
     top = max_range.bit_length() - 1
     usual = {
         "noise": 2.0 / epsilon**2,
@@ -37,7 +35,6 @@ def public(
         "most": max(top - 2, 0),
         "first": 0,
         "limit": limit,
-        "spreads": spreads,
         "constants": b,
     }
     made = adaptive.Public(**{**usual, **options})
@@ -49,7 +46,7 @@ def public(
 
 def shape_of(p: adaptive.Public) -> np.ndarray:
     shape = np.zeros(1, b.SHAPE)
-    for name in ("noise", "prior_white", "prior_drift", "least", "most", "first", "limit", "spreads"):
+    for name in ("noise", "prior_white", "prior_drift", "least", "most", "first", "limit"):
         shape[name] = getattr(p, name)
     lengths = adaptive.query_lengths(p)
     shape["queries"][0, : len(lengths)] = lengths
@@ -95,7 +92,6 @@ def run_kernel(
     noise: np.ndarray,
     exponent: int,
     *,
-    spikes: bool = False,
     level: float = 0.5,
     variance: float = 0.25,
     memory: np.ndarray | None = None,
@@ -107,7 +103,7 @@ def run_kernel(
     assert consumed == steps.size, "more noise was needed"
     closed = blocks[: counters["closed"][0] + 1]
     published = np.empty(steps.size)
-    adaptive_pass.emit_adaptive(closed, 0, 1.0, spikes, False, published)
+    adaptive_pass.emit_adaptive(closed, 0, 1.0, False, published)
     return Pass(closed, memory, counters, published)
 
 

@@ -36,20 +36,19 @@ LEFT_OPEN = ["exponent", "prediction", "extra"]
 
 @pytest.mark.parametrize("name", STREAMS)
 @pytest.mark.parametrize(
-    ("epsilon", "exponent", "limit", "spreads", "focus"),
+    ("epsilon", "exponent", "limit", "focus"),
     [
-        *((0.02, 0, 0, True, None), (0.5, 0, 0, True, None), (0.5, 5, 1024, True, None)),
-        *((0.5, 9, 256, False, None), (20.0, 3, 256, False, None)),
-        *((0.5, 4, 512, True, focus) for focus in ((1, 1), (700, 700), (30, 9000))),
+        *((0.02, 0, 0, None), (0.5, 0, 0, None), (0.5, 5, 1024, None), (20.0, 3, 256, None)),
+        *((0.5, 4, 512, focus) for focus in ((1, 1), (700, 700), (30, 9000))),
     ],
 )
 def test_the_pass_equals_the_oracle(
-    name: str, epsilon: float, exponent: int, limit: int, spreads: bool, focus: tuple[int, int] | None
+    name: str, epsilon: float, exponent: int, limit: int, focus: tuple[int, int] | None
 ) -> None:
-    p = public(epsilon=epsilon, limit=limit, spreads=spreads, focus=focus)
+    p = public(epsilon=epsilon, limit=limit, focus=focus)
     n = 10_000
     steps, noise = make_stream(name, n, 3), laplace(n, THETA_STEPS / epsilon, 4)
-    got = run_kernel(p, steps, noise, exponent, spikes=not spreads)
+    got = run_kernel(p, steps, noise, exponent)
     expected = run_oracle(p, steps, noise, exponent)
     assert got.blocks["exponent"][:-1].tolist() == [block.exponent for block in expected.blocks]
     assert got.blocks["released"][:-1].tolist() == [block.total for block in expected.blocks]
@@ -59,7 +58,7 @@ def test_the_pass_equals_the_oracle(
     for field in ("exponent", "position", "white", "drift", "level", "variance", "carry"):
         np.testing.assert_allclose(got.memory[field][0], getattr(expected, field), **close)
     assert got.counters.tolist()[0][:2] == (n - expected.position, int(steps[expected.position :].sum()))
-    np.testing.assert_allclose(got.published, adaptive.published(expected, n, spikes=not spreads), **close)
+    np.testing.assert_allclose(got.published, adaptive.published(expected, n), **close)
 
 
 def test_the_first_choice_is_the_oracles() -> None:
@@ -108,13 +107,12 @@ def test_a_choice_that_stops_early_is_the_best_of_all(
     totals=st.lists(st.floats(-1e9, 1e9), max_size=60),
     epsilon=st.sampled_from([2.0**-20, 0.01, 1.0, 2.0**10, 2.0**30]),
     exponent=st.integers(0, 12),
-    spreads=st.booleans(),
     focus=st.sampled_from([None, (1, 1), (2**14, 2**14)]),
 )
 def test_numbers_stay_finite_whatever_is_released(
-    totals: list[float], epsilon: float, exponent: int, spreads: bool, focus: tuple[int, int] | None
+    totals: list[float], epsilon: float, exponent: int, focus: tuple[int, int] | None
 ) -> None:
-    p = public(epsilon=epsilon, spreads=spreads, focus=focus)
+    p = public(epsilon=epsilon, focus=focus)
     memory, shape = start(p, exponent), shape_of(p)
     blocks = np.zeros(len(totals) + 1, adaptive_pass.BLOCK)
     for j, total in enumerate(totals):
@@ -124,26 +122,22 @@ def test_numbers_stay_finite_whatever_is_released(
         assert memory["exponent"][0] in range(p.most + 1) or memory["exponent"][0] <= exponent
         assert min(memory["white"][0], memory["drift"][0], memory["variance"][0], memory["before"][0]) >= 0.0
         assert 0.0 <= memory["prediction"][0] <= 1.0
-        assert spreads or memory["carry"][0] == memory["extra"][0] == 0.0
     if totals:
         means, levels = revise(p, start(p, exponent), blocks)
         assert np.isfinite(means).all()
         assert np.isfinite(levels).all()
 
 
-@pytest.mark.parametrize("spikes", [False, True])
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("focus", [None, (500, 5000)])
-def test_everything_public_is_a_function_of_released_sums(
-    spikes: bool, seed: int, focus: tuple[int, int] | None
-) -> None:
+def test_everything_public_is_a_function_of_released_sums(seed: int, focus: tuple[int, int] | None) -> None:
     """The proof's step, directly: other values, and noise that makes up for them, give the same of everything."""
-    p = public(limit=1024, spreads=not spikes, focus=focus)
+    p = public(limit=1024, focus=focus)
     generator = np.random.default_rng(seed)
     n = 30_000
     first, second = make_stream("alternating", n, seed), make_stream("wandering", n, seed + 100)
     noise = laplace(n, THETA_STEPS / 0.5, seed)
-    one = run_kernel(p, first, noise, 6, spikes=spikes)
+    one = run_kernel(p, first, noise, 6)
     edges = np.cumsum(2 ** one.blocks["exponent"][:-1].astype(np.int64))
     closed = edges.size
     own, others = (
@@ -155,7 +149,7 @@ def test_everything_public_is_a_function_of_released_sums(
     adjusted[:closed] += own - others
     # What comes behind the last closed block is in no released sum yet.
     second[edges[-1] :] = generator.integers(0, THETA_STEPS + 1, n - edges[-1])
-    two = run_kernel(p, second, adjusted, 6, spikes=spikes)
+    two = run_kernel(p, second, adjusted, 6)
     assert one.blocks[:-1].tobytes() == two.blocks[:-1].tobytes()
     assert np.array_equal(one.blocks[-1:][LEFT_OPEN], two.blocks[-1:][LEFT_OPEN])
     assert np.array_equal(one.memory, two.memory)
@@ -187,7 +181,7 @@ def test_any_cut_and_any_batch_of_noise_gives_the_same(cuts: list[int], noises: 
             if at == part.size:
                 break
         out = np.empty(part.size)
-        adaptive_pass.emit_adaptive(np.concatenate(rows), filled, 1.0, False, False, out)
+        adaptive_pass.emit_adaptive(np.concatenate(rows), filled, 1.0, False, out)
         published.append(out)
     assert np.array_equal(np.concatenate(published), whole.published)
     assert np.array_equal(memory, whole.memory)
@@ -335,7 +329,7 @@ def run(
         )
         assert consumed == part.size or counters["stopped"][0] == adaptive_pass.SCALED, "more noise was needed"
         new, mine = int(counters["closed"][0]), out[at : at + consumed]
-        adaptive_pass.emit_adaptive(blocks[: new + 1], filled, 1.0, False, bool(p.events), mine)
+        adaptive_pass.emit_adaptive(blocks[: new + 1], filled, 1.0, bool(p.events), mine)
         mine += bends[:consumed]
         rows.append(blocks[:new])
         at, closed = at + consumed, closed + new

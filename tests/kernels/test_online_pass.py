@@ -301,7 +301,7 @@ def test_open_blocks_are_those_of_the_arrays(seed: int, size: int, filled: int, 
     lengths = block_lengths.lengths_of_events(shape)
     public = 1 / RESOLUTION, top, steps, shape, lengths
     used = sum_adaptive(values, *public, noise=nothing, counters=counters, memory=memory, blocks=blocks)
-    adaptive_pass.emit_adaptive(blocks, filled, theta, False, events, expected)
+    adaptive_pass.emit_adaptive(blocks, filled, theta, events, expected)
     assert (used, counters["filled"][0], counters["open_sum"][0]) == (size, filled + size, total)
     assert prediction == memory["prediction"][0] * theta
     assert np.array_equal(out, expected)

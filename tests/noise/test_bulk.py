@@ -322,9 +322,9 @@ def test_adaptive_blocks_and_fleets_whose_chain_stands_still_are_seen(monkeypatc
     ids, publish_rows = np.arange(50) % 5, adaptive_pass.publish_rows
 
     def still_chains(*given: np.ndarray) -> int:
-        before = given[10]["chain"].copy()
+        before = given[9]["chain"].copy()
         done = publish_rows(*given)
-        given[10]["chain"] = before
+        given[9]["chain"] = before
         return done
 
     fastdp.Fleet(one(), key=bytes(32)).publish(ids, np.ones(50))

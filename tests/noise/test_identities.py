@@ -98,7 +98,7 @@ SUM, COUNT, HEAVY = Statistic("sum", "kwh"), Statistic("count"), fastdp.Value(10
 MANY = fastdp.Person("who", rows=48, per="1d", per_window=1)
 PERSON, ONLINE = fastdp.Person("who", rows=3, per="6h"), fastdp.Person("who", rows=12, per="6h", per_window=2)
 BLOCKS = [
-    *(Blocks("spike"), Blocks("none"), Blocks(focus=8), Blocks(focus=(8, 16)), Blocks(rising=False)),
+    *(Blocks(focus=8), Blocks(focus=(8, 16)), Blocks(rising=False)),
     *(Blocks(season=8), Blocks(season=8.5)),
 ]
 CHANGES = {"every": "2h", "start": "2024-01-02", "origin": "2024-01-01T01:00", "zone": "Europe/Berlin"}
@@ -307,8 +307,8 @@ PARTS = [
 ]  # fmt: skip
 #: Another value for a field, by its name or its value.
 CHANGED = {
-    "prune": 3, "closing": "spike", "delta": 0.25, "step": 0.5, "report_epsilon": 0.5, "publish_epsilon": 0.5,
-    "method": "sw", "scale": "logarithmic", "basis": "hats", "bins": 77, "holdout": 77,
+    "prune": 3, "delta": 0.25, "step": 0.5, "report_epsilon": 0.5, "publish_epsilon": 0.5,
+    "method": "sw", "scale": "logarithmic", "bins": 77, "holdout": 77,
     "focus": (8, 16), "season": 8.0, "lengths": "all", "length": 65, "window": 65,
 }  # fmt: skip
 NOISES = {"laplace": "exponential", "exponential": "laplace"}
@@ -533,9 +533,7 @@ def released(secret: Key | bytes, values: np.ndarray, **options: Any) -> tuple[f
     return publisher, publisher.publish(values)
 
 
-@pytest.mark.parametrize(
-    "perturber", [Flat(), Hierarchy(4, prune=0), Hierarchy(2, False, 0), Blocks("none")], ids=str
-)
+@pytest.mark.parametrize("perturber", [Flat(), Hierarchy(4, prune=0), Hierarchy(2, False, 0), Blocks()], ids=str)
 def test_no_word_is_shared_under_two_thetas_or_two_compositions(perturber: Any) -> None:
     runs = [released(bound_key(1), VALUES, perturber=perturber, threshold=Fixed(theta)) for theta in (20.0, 21.0)]
     runs += [released(SECRET, VALUES, perturber=perturber, epsilon=epsilon) for epsilon in (1.0, 2.0)]

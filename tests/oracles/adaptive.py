@@ -28,7 +28,6 @@ class Public:
     most: int
     first: int
     limit: int
-    spreads: bool
     constants: Any
     events: Any = None
     focus: tuple[int, int] | None = None
@@ -269,7 +268,7 @@ class Learner:
         own = count * c.LOUDER**2
         moved = (total - sum(self.members)) * own / (own + c.GROUP_SCALE**2)
         self.groups.append((range(len(self.blocks) - count, len(self.blocks)), moved))
-        self.debt += moved * self.public.spreads
+        self.debt += moved
         self._open_group()
         self._open()
 
@@ -371,7 +370,7 @@ class Learner:
         paid = self._repaid(k)
         published = usual + caught * self.extra - paid
         self.debt -= paid
-        self.carry = self.carry + total - published if p.spreads and self.position > p.limit else 0.0
+        self.carry = self.carry + total - published if self.position > p.limit else 0.0
         if learns:
             self.decided = self.position
             table = self.means_by_scale()
@@ -474,7 +473,7 @@ def catch_up_length(exponent, before, public):
     return 2 ** int(min(exponent, max(longer - catch_up(longer, public), 0)))
 
 
-def published(learner, count, *, spikes, skip=0):
+def published(learner, count, *, skip=0):
     """The first ``count`` values behind the first ``skip`` blocks, in thresholds."""
     before = learner.blocks[skip - 1].exponent if skip else 0
     opened = Block(learner.exponent, np.nan, learner.prediction, learner.extra, 0.0, 0.0, 0.0)
@@ -483,9 +482,7 @@ def published(learner, count, *, spikes, skip=0):
         first = catch_up_length(block.exponent, before, learner.public)
         before = block.exponent
         values = [block.prediction + block.extra * (i < first) for i in range(2**block.exponent)]
-        if spikes:
-            values[-1] = block.total - sum(values[:-1])
-        elif learner.public.events and block.exponent == 0 and block is not opened:
+        if learner.public.events and block.exponent == 0 and block is not opened:
             values = [block.total + block.extra]
         out += values
     return np.array(out[:count])

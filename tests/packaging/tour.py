@@ -16,7 +16,7 @@ import numpy as np
 import fastdp
 import fastdp_kernels
 from fastdp import local, noise
-from fastdp.perturbers import Blocks, Flat, Hierarchy
+from fastdp.perturbers import Flat, Hierarchy
 from fastdp.points import Box
 from fastdp.smoothers import Exponential, Mean, Median, MovingAverage, Recent
 from fastdp.thresholds import Fixed, NoisyMax, PAKQuantile, SmoothQuantile, SquareWave
@@ -100,10 +100,9 @@ def streams() -> None:
         for rows in (numbers.reshape(5, -1), numbers.reshape(5, -1).astype(np.float32), [numbers, numbers[:99]]):
             many = fastdp.StreamPublisher(**options, epsilon=1.0, bound=50.0, seed=1).release_many(rows)
             many.sum(0, 5, streams=0)
-    for closing in ("spread", "spike", "none"):
-        publisher = fastdp.Adaptive(1.0, 50.0, max_range=64, perturber=Blocks(closing), threshold=20, seed=1)
-        for part in (numbers.astype(np.float32), [], [3], numbers[::-1]):
-            publisher.publish(part)
+    publisher = fastdp.Adaptive(1.0, 50.0, max_range=64, threshold=20, seed=1)
+    for part in (numbers.astype(np.float32), [], [3], numbers[::-1]):
+        publisher.publish(part)
     for renewal in (RenewFromHoldout(), RenewFromPublished()):
         held = {"epsilon": 1.0, "bound": 50.0, "holdout": 40, "max_range": 64, "seed": 1}
         tree, recent = Hierarchy(4, prune=1), Recent()

@@ -148,9 +148,7 @@ def test_values_are_clipped_to_a_bound_below_theta(perturber) -> None:
         publisher = compose(perturber, smoother=Recent() if getattr(perturber, "prune", 0) else None, bound=20)
         progress = publisher.state.progress
         progress = progress._replace(theta_steps=progress.theta_steps + progress.theta_steps // 2)
-        step, out = publisher._pipeline.prepare(progress, None, np.full(40, value)), np.empty(40)
-        step.emit(out)
-        return out
+        return publisher._pipeline.publish(progress, None, np.full(40, value)).published
 
     assert np.array_equal(published(20.0), published(25.0))
 

@@ -68,7 +68,7 @@ def test_ends_by_true_sums_have_outputs_that_the_neighbour_cannot_give() -> None
 def test_rows_are_runs_of_the_publishers_pipeline() -> None:
     pipeline = RIGHT.pipeline
     values = np.random.default_rng(1).integers(0, THETA + 1, VALUES).astype(np.float64)
-    step = pipeline.prepare(pipeline.open(Progress(), float(THETA)), None, values)
+    step = pipeline.publish(pipeline.open(Progress(), float(THETA)), None, values)
     closed = step.blocks[:-1][:LOOKED_AT]
     exponents = np.full((1, LOOKED_AT), -1)
     exponents[0, : len(closed)] = closed["exponent"]

@@ -192,15 +192,13 @@ def test_points_have_other_noise_from_the_altered_batch_on() -> None:
     assert sum(equal[3:]) <= 1
 
 
-@pytest.mark.parametrize("closing", ["spread", "spike", "none"])
-def test_bound_noise_enters_as_noise_from_a_table_does(closing: str) -> None:
+def test_bound_noise_enters_as_noise_from_a_table_does() -> None:
     """Couplings run on tables; the same draws, bound to the prefix, give the same outputs."""
     values = np.random.default_rng(8).gamma(2.0, 8.0, 4000)
     options = {
         "threshold": Fixed(64.0),
         "holdout": 0,
         "resolution": 1.0,
-        "perturber": Blocks(closing=closing),
         "epsilon": 4.0,
     }
     bound = adaptive(Key.from_bytes(secret(410)), **options).release(values)

@@ -40,8 +40,7 @@ KINDS = {
     "nodes": Hierarchy(2, consistent=False, prune=0),
     "tree": Hierarchy(4, prune=0),
     "cut tree": Hierarchy(4, prune=2),
-    "spike": Blocks("spike"),
-    "spread": Blocks(),
+    "blocks": Blocks(),
 }
 
 
@@ -75,7 +74,7 @@ def chosen(kind: str, seed: int = 1) -> fastdp.Release:
     if kind == "whole":
         return fastdp.release(values, 2.0, 2000.0, seed=seed)
     parts = {"threshold": fastdp.thresholds.ScaleFree(), "epsilon": 2.0, "bound": 2000.0}
-    return publisher("spread" if kind == "rising" else "cut tree", seed, **parts, holdout=3000).release(values)
+    return publisher("blocks" if kind == "rising" else "cut tree", seed, **parts, holdout=3000).release(values)
 
 
 def pairs(release: fastdp.Release, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -206,7 +205,7 @@ def test_one_step_within_a_long_block_is_covered(place: int) -> None:
     begin = 6144
     values = np.full(65_536, 1.0)
     values[begin + place :] = 12.0
-    release = publisher("spread", epsilon=2.0, max_range=65_536).release(values)
+    release = publisher("blocks", epsilon=2.0, max_range=65_536).release(values)
     assert {begin, begin + 2048} <= set(release.revision.edges.tolist())
     stops = np.arange(begin, begin + 2049, 16)
     low, high = release.interval(np.full(stops.size, begin), stops)
@@ -225,23 +224,17 @@ def draws_of(kind: str, release: fastdp.Release, starts: np.ndarray, stops: np.n
     if kind == "nodes":
         tiling = replace(release.nodes, sums=np.ones_like(release.nodes.sums))
         return tiling.sum(starts, stops).astype(int), release.nodes.levels
-    if kind == "spike":
-        edges = release.revision.edges
-        return np.searchsorted(edges, stops) - np.searchsorted(edges, starts), 1
     assert kind == "pak"
     draws = [len(counter_nodes(a) ^ counter_nodes(b)) for a, b in zip(starts.tolist(), stops.tolist(), strict=True)]
     assert counter_draws(starts, stops).tolist() == draws
     return np.array(draws), (6000 - 500).bit_length()
 
 
-@pytest.mark.parametrize("kind", ["flat", "nodes", "spike", "pak"])
+@pytest.mark.parametrize("kind", ["flat", "nodes", "pak"])
 def test_answers_have_the_interval_of_their_number_of_draws(releases, kind: str) -> None:
-    """Values, nodes, whole blocks and differences of running sums: sums of so many draws of one scale."""
+    """Values, nodes and differences of running sums: sums of so many draws of one scale."""
     release = releases[kind]
     starts, stops = pairs(release)
-    if kind == "spike":
-        first, last = np.triu_indices(release.revision.edges.size, 1)
-        starts, stops = release.revision.edges[first], release.revision.edges[last]
     draws, levels = draws_of(kind, release, starts, stops)
     scale = Fraction(steps(release) * levels) / Fraction(EPSILON)
     half = laplace_sum_quantiles(scale, draws, 0.95) * release.noise.resolution
@@ -311,7 +304,7 @@ def test_ends_of_ranges_by_hand() -> None:
 
 
 def test_a_cut_block_has_its_share_of_what_was_released_and_not_revised(releases) -> None:
-    release = releases["spread"]
+    release = releases["blocks"]
     revision = release.revision
     lengths = np.diff(revision.edges)
     missing = (revision.totals * release.threshold - revision.means * lengths) / lengths
@@ -404,7 +397,7 @@ def test_single_values_are_covered_as_often_as_stated(kind: str) -> None:
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("kind", ["tree", "cut tree", "spread", "spike"])
+@pytest.mark.parametrize("kind", ["tree", "cut tree", "blocks"])
 @pytest.mark.parametrize("revised", [False, True])
 def test_ranges_at_any_place_are_covered(kind: str, revised: bool) -> None:
     found = []

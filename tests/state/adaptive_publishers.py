@@ -10,8 +10,6 @@ from fastdp.perturbers import Blocks
 from fastdp.streams.methods import Adaptive
 from fastdp.thresholds import Fixed, NoisyMax
 
-CLOSINGS = ("spread", "spike", "none")
-
 
 def stream(n: int = 6000, seed: int = 1) -> np.ndarray:
     generator = np.random.default_rng(seed)
@@ -22,7 +20,7 @@ def stream(n: int = 6000, seed: int = 1) -> np.ndarray:
 def make(**options: Any) -> Adaptive:
     """The hold-out's last 64 values are its warm-up."""
     usual = {"epsilon": 2.0, "bound": 200, "holdout": 600, "max_range": 1024, "seed": 4, "threshold": NoisyMax()}
-    blocks = Blocks(**{name: options.pop(name) for name in ("closing", "focus", "season") if name in options})
+    blocks = Blocks(**{name: options.pop(name) for name in ("focus", "season") if name in options})
     return Adaptive(**{**usual, "perturber": blocks, **options})
 
 

@@ -22,7 +22,7 @@ from fastdp.local import (
     encode,
 )
 from fastdp.noise.key import Key
-from fastdp.perturbers import Blocks, Hierarchy
+from fastdp.perturbers import Hierarchy
 from fastdp.points import Box
 from fastdp.smoothers import Median, MovingAverage
 from fastdp.streams import METHODS
@@ -229,8 +229,7 @@ CASES: dict[str, Case] = {
         _chunks(30, 10, 80),
     ),
     "adaptive": _adaptive(),
-    "adaptive_spike": _adaptive(perturber=Blocks("spike"), epsilon=0.05),
-    "adaptive_fixed": _adaptive(perturber=Blocks("none"), threshold=Fixed(20.0), holdout=0),
+    "adaptive_fixed": _adaptive(threshold=Fixed(20.0), holdout=0),
     "adaptive_events": Case(
         lambda: Adaptive(1.0, sensitivity=1.0, max_range=4096, seed=1), _chunks(1, 29, 150, 0, 800, 3)
     ),

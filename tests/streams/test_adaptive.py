@@ -31,7 +31,7 @@ from tests.grid import exhaustive
 from tests.noise_values import bound_key, chain_draws, chain_noise
 from tests.oracles import adaptive
 from tests.oracles.prefix import BoundNoise
-from tests.state.adaptive_publishers import CLOSINGS, fixed, make, stream
+from tests.state.adaptive_publishers import fixed, make, stream
 
 
 def top_of(publisher: Adaptive) -> float:
@@ -52,7 +52,6 @@ def learner_of(publisher: Adaptive) -> adaptive.Learner:
         most=int(shape["most"][0]),
         first=int(shape["first"][0]),
         limit=pipeline.warm_up,
-        spreads=publisher.composition.perturber.closing == "spread",
         constants=b,
         focus=np.ravel([publisher.composition.perturber.focus] * 2)[[0, -1]].tolist()
         if publisher.composition.perturber.focus
@@ -69,7 +68,6 @@ def learner_of(publisher: Adaptive) -> adaptive.Learner:
     return adaptive.Learner(public, pipelines.FIRST_LEVEL, pipelines.FIRST_VARIANCE, first)
 
 
-@pytest.mark.parametrize("closing", CLOSINGS)
 @pytest.mark.parametrize(
     ("epsilon", "holdout", "resolution"),
     [
@@ -81,9 +79,9 @@ def learner_of(publisher: Adaptive) -> adaptive.Learner:
         (2.0, 0, 2.0**-40),
     ],
 )
-def test_release_equals_the_oracle(closing: str, epsilon: float, holdout: int, resolution: float | None) -> None:
+def test_release_equals_the_oracle(epsilon: float, holdout: int, resolution: float | None) -> None:
     values = stream(6000 if epsilon < 10.0 else 2000)
-    publisher = (make if holdout else fixed)(epsilon=epsilon, closing=closing, resolution=resolution)
+    publisher = (make if holdout else fixed)(epsilon=epsilon, resolution=resolution)
     release = publisher.release(values)
     composition, theta_steps = publisher.composition, round(release.threshold / publisher.resolution)
     assert theta_steps * publisher.resolution == release.threshold
@@ -96,7 +94,7 @@ def test_release_equals_the_oracle(closing: str, epsilon: float, holdout: int, r
         j for j in range(len(learner.blocks) + 1) if sum(2**q.exponent for q in learner.blocks[:j]) >= warm_up
     )
     assert len(learner.blocks) > skip + 5
-    expected = adaptive.published(learner, values.size - holdout, spikes=closing == "spike", skip=skip)
+    expected = adaptive.published(learner, values.size - holdout, skip=skip)
     theta = release.threshold
     np.testing.assert_allclose(release.values, expected * theta, rtol=1e-9, atol=1e-9 * theta)
     levels = adaptive.levels_given_all(learner, skip)
@@ -116,12 +114,12 @@ def short_groups(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("short_groups")
-@pytest.mark.parametrize(("closing", "growth"), [("spread", 0.0), ("spike", 0.0), ("spread", 8.0)])
-def test_groups_equal_the_oracle(closing: str, growth: float) -> None:
+@pytest.mark.parametrize("growth", [0.0, 8.0])
+def test_groups_equal_the_oracle(growth: float) -> None:
     """A second sum of many short blocks: with noise of its own, in published and revised values, in any chunks."""
     place = (np.arange(3600) - 600).clip(0) / 3600
     values = np.random.default_rng(5).gamma(4.0, 1.0, 3600) * (1.0 + growth * (place > 0.5))
-    options = {"epsilon": 40.0, "closing": closing, "bound": 1000.0, "threshold": ScaleFree(), "max_range": 2**11}
+    options = {"epsilon": 40.0, "bound": 1000.0, "threshold": ScaleFree(), "max_range": 2**11}
     publisher = make(**options)
     release = publisher.release(values)
     first, grid = publisher._progress.theta_steps, publisher.composition.grid
@@ -149,7 +147,7 @@ def test_groups_equal_the_oracle(closing: str, growth: float) -> None:
     assert len(ends) > 5, "or the test shows nothing"
     assert growth == 0.0 or learner.unit > 1.0
     skip = next(j for j in range(99) if sum(2**q.exponent for q in learner.blocks[:j]) >= warm_up)
-    expected = adaptive.published(learner, values.size - 600, spikes=closing == "spike", skip=skip)
+    expected = adaptive.published(learner, values.size - 600, skip=skip)
     np.testing.assert_allclose(release.values, expected * theta, rtol=1e-9, atol=1e-9 * theta)
     levels = adaptive.levels_given_all(learner, skip)
     means = adaptive.kept_means(learner, adaptive.block_means(learner, levels, skip), skip)
@@ -210,15 +208,10 @@ def swinging(n: int = 9500) -> np.ndarray:
     return np.random.default_rng(3).exponential(1.0, n) * (1.0 + 1.4 * place)
 
 
-@pytest.mark.parametrize(
-    ("make_values", "closing", "epsilon"),
-    [*itertools.product([growing], CLOSINGS, [3.0, 8.0]), (swinging, "spread", 8.0)],
-)
-def test_a_theta_that_rises_equals_the_oracle(
-    make_values: Callable[[], np.ndarray], closing: str, epsilon: float
-) -> None:
+@pytest.mark.parametrize(("make_values", "epsilon"), [(growing, 3.0), (growing, 8.0), (swinging, 8.0)])
+def test_a_theta_that_rises_equals_the_oracle(make_values: Callable[[], np.ndarray], epsilon: float) -> None:
     values = make_values()
-    publisher = make(epsilon=epsilon, closing=closing, bound=1000.0, threshold=ScaleFree())
+    publisher = make(epsilon=epsilon, bound=1000.0, threshold=ScaleFree())
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", AccuracyWarning)
         release = publisher.release(values)
@@ -246,13 +239,13 @@ def test_a_theta_that_rises_equals_the_oracle(
     assert release.threshold == int(learner.highest * first) * publisher.resolution
     assert publisher.threshold == int(learner.unit * first) * publisher.resolution
     skip = next(j for j in range(99) if sum(2**q.exponent for q in learner.blocks[:j]) >= warm_up)
-    expected = adaptive.published(learner, values.size - 600, spikes=closing == "spike", skip=skip)
+    expected = adaptive.published(learner, values.size - 600, skip=skip)
     np.testing.assert_allclose(release.values, expected * theta, rtol=1e-9, atol=1e-9 * theta)
     levels = adaptive.levels_given_all(learner, skip)
     means = adaptive.kept_means(learner, adaptive.block_means(learner, levels, skip), skip)
     np.testing.assert_allclose(release.revision.means, means * theta, rtol=1e-9, atol=1e-9 * theta)
     # Any chunking, and a copy from bytes in between.
-    online = make(epsilon=epsilon, closing=closing, bound=1000.0, threshold=ScaleFree())
+    online = make(epsilon=epsilon, bound=1000.0, threshold=ScaleFree())
     parts = []
     for chunk in np.split(values, [3, 700, 701, 2900, 5100]):
         parts.append(online.publish(chunk))
@@ -268,7 +261,7 @@ def test_theta_rises_no_further_than_the_bound() -> None:
         release = publisher.release(values)
         first, steps = publisher._progress.theta_steps, publisher.composition.grid.bound_steps
         assert first < steps, "or the test shows nothing"
-        assert publisher._progress.smoother["unit"][0] == steps / first
+        assert publisher._progress.memory["unit"][0] == steps / first
         assert release.threshold == publisher.threshold == steps * publisher.resolution
         noise = np.sqrt(2.0) * release.threshold
         assert 0.99 * noise < release.std_error(0, release.values.size, revised=True) / np.sqrt(
@@ -324,7 +317,7 @@ def test_lengths_for_a_focus_are_the_oracles(focus: int | tuple[int, int]) -> No
     lengths = [block.exponent for block in learner.blocks]
     skip = len(lengths) - release.revision.exponents.size
     assert lengths[skip:] == release.revision.exponents.tolist()
-    expected = 20.0 * adaptive.published(learner, len(release), spikes=False, skip=skip)
+    expected = 20.0 * adaptive.published(learner, len(release), skip=skip)
     np.testing.assert_allclose(release.values, expected, rtol=1e-9, atol=2e-8)
 
 
@@ -338,7 +331,7 @@ def published_and_seen_again(publisher: Adaptive, values: np.ndarray) -> np.ndar
     assert np.isfinite(release.values).all()
     assert np.isfinite(release.revised).all()
     assert np.isfinite(release.sum(0, len(release), revised=True)).all()
-    assert np.isfinite(publisher._progress.smoother.view(np.float64)).all()
+    assert np.isfinite(publisher._progress.memory.view(np.float64)).all()
     return release.values
 
 
@@ -413,18 +406,16 @@ def test_a_focus_is_one_length_or_two_in_order(focus: Any) -> None:
 
 @pytest.mark.filterwarnings("ignore:threshold:fastdp.errors.AccuracyWarning")
 def test_any_range_budget_and_bound() -> None:
-    for max_range, closing in itertools.product((1, 2, 3, 4, 5, 127, 128, 2**40), CLOSINGS):
-        publisher = Adaptive(1.0, 10.0, 64, max_range, perturber=Blocks(closing), seed=1, threshold=NoisyMax())
+    for max_range in (1, 2, 3, 4, 5, 127, 128, 2**40):
+        publisher = Adaptive(1.0, 10.0, 64, max_range, seed=1, threshold=NoisyMax())
         published_and_seen_again(publisher, np.linspace(0.0, 9.0, 3000))
         longest = max(max_range.bit_length() - 3, 0)
-        assert publisher._progress.smoother["exponent"][0] <= longest
+        assert publisher._progress.memory["exponent"][0] <= longest
     values = np.tile([1.0, 2.0, 3.0, 6.0], 1000)
-    for closing, epsilon in itertools.product(CLOSINGS, (2.0**-20, 2.0**-6, 2.0**10, 2.0**30, 2.0**40)):
-        options = {"perturber": Blocks(closing), "threshold": Fixed(8.0), "resolution": 2.0**-8}
+    for epsilon in (2.0**-20, 2.0**-6, 2.0**10, 2.0**30, 2.0**40):
+        options = {"threshold": Fixed(8.0), "resolution": 2.0**-8}
         out = published_and_seen_again(Adaptive(epsilon, 10.0, 0, 2**12, **options, seed=1), values)
-        if epsilon >= 2.0**30 and closing == "spike":
-            assert np.array_equal(out, values), "blocks of one value, and no noise"
-        if epsilon >= 2.0**30 and closing == "spread":
+        if epsilon >= 2.0**30:
             assert out[1:].sum() == pytest.approx(values[:-1].sum(), abs=16.0)
     for bound in (1e-250, 1e-30, 1.0, 1e30, 1e250):
         values = np.linspace(0.0, 1.0, 3000) * bound
@@ -448,7 +439,7 @@ def test_states_of_another_size_or_season_are_refused() -> None:
     daily, plain = (Adaptive(**options, perturber=Blocks(season=season)) for season in (96, None))
     for each in (daily, plain):
         each.publish(np.arange(3000.0) % 11)
-    memories = daily._progress.smoother, plain._progress.smoother
+    memories = daily._progress.memory, plain._progress.memory
     assert [memory.dtype for memory in memories] == [seasons.SEASON, b.MEMORY]
     other = memories[0].copy()
     other["period"] = 97.0
@@ -471,9 +462,7 @@ def counts(n: int) -> np.ndarray:
 
 
 def make_events(epsilon: float = 1.0, sensitivity: float = 1.0, **options: Any) -> fastdp.Adaptive:
-    blocks = Blocks(options.pop("closing", "spread"))
-    usual = {"max_range": 4096, "seed": 1, "perturber": blocks}
-    return fastdp.Adaptive(epsilon, sensitivity=sensitivity, **{**usual, **options})
+    return fastdp.Adaptive(epsilon, sensitivity=sensitivity, **{"max_range": 4096, "seed": 1, **options})
 
 
 def learner_of_events(publisher: fastdp.Adaptive) -> adaptive.Learner:
@@ -487,7 +476,6 @@ def learner_of_events(publisher: fastdp.Adaptive) -> adaptive.Learner:
         most=int(shape["most"][0]),
         first=0,
         limit=0,
-        spreads=publisher.composition.perturber.closing == "spread",
         constants=b,
         events=b,
     )
@@ -500,13 +488,10 @@ def in_steps(values: np.ndarray, resolution: float, limit: int) -> list[int]:
     return [min(max(step, -limit), limit) for step in exact]
 
 
-@pytest.mark.parametrize(
-    ("epsilon", "sensitivity", "closing"),
-    [(0.05, 1.0, "spread"), (0.5, 0.3, "spread"), (3.0, 1.0, "spread"), (0.5, 1.0, "spike"), (0.5, 2.5, "none")],
-)
-def test_release_equals_the_oracle_of_events(epsilon: float, sensitivity: float, closing: str) -> None:
+@pytest.mark.parametrize(("epsilon", "sensitivity"), [(0.05, 1.0), (0.5, 0.3), (3.0, 1.0), (0.5, 2.5)])
+def test_release_equals_the_oracle_of_events(epsilon: float, sensitivity: float) -> None:
     values = counts(700) - 12.3
-    publisher = make_events(epsilon, sensitivity, closing=closing)
+    publisher = make_events(epsilon, sensitivity)
     release = publisher.release(values)
     grid = publisher.composition.grid
     steps = math.ceil(Fraction(sensitivity) / Fraction(grid.resolution))
@@ -517,7 +502,7 @@ def test_release_equals_the_oracle_of_events(epsilon: float, sensitivity: float,
     assert release.threshold == theta
     assert release.revision.exponents.tolist() == [block.exponent for block in learner.blocks]
     assert min(release.revision.exponents) == 0
-    expected = adaptive.published(learner, values.size, spikes=closing == "spike")
+    expected = adaptive.published(learner, values.size)
     np.testing.assert_allclose(release.values, expected * theta, rtol=1e-7, atol=1e-7)
     levels = adaptive.levels_given_all(learner)
     means = adaptive.kept_means(learner, adaptive.block_means(learner, levels))

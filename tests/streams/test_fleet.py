@@ -35,8 +35,8 @@ from fastdp_kernels.streams.adaptive_pass import BY_SCALE
 SECRET = fastdp.Key.from_seed("fleet")
 
 
-def adaptive(closing: Any = "spread", **others: Any) -> fastdp.StreamPublisher:
-    blocks = Blocks(closing, season=others.pop("season", None))
+def adaptive(season: float | None = None, **others: Any) -> fastdp.StreamPublisher:
+    blocks = Blocks(season=season)
     return fastdp.Adaptive(epsilon=2.0, bound=100.0, threshold=20.0, max_range=256, perturber=blocks, **others)
 
 
@@ -50,14 +50,14 @@ GAUSSIAN: dict[str, tuple[Any, Any]] = {
 
 def template(kind: str, key: fastdp.Key | None = None) -> Any:
     """A publisher of each kind of fleet."""
-    if kind in ("spread", "spike"):
-        return adaptive(kind, key=key)
+    if kind == "blocks":
+        return adaptive(key=key)
     if kind == "events":
         return fastdp.Adaptive(epsilon=2.0, sensitivity=1.0, max_range=256, key=key)
     if kind == "windows":
-        return adaptive("spread", contributions=3, key=key)
+        return adaptive(contributions=3, key=key)
     if kind == "season":
-        return adaptive("spread", season=6.0, key=key)
+        return adaptive(season=6.0, key=key)
     if kind == "holdout":
         return fastdp.Adaptive(epsilon=2.0, bound=100.0, holdout=20, max_range=64, key=key)
     if kind == "tops":
@@ -109,7 +109,7 @@ def test_a_ledger_takes_the_noise_of_a_fleet_and_of_its_streams_once(
     # Noise of its own: the key itself, another secret, mechanism, or stream of another secret.
     for separate in (
         adaptive(key=secret),
-        Fleet(adaptive("spike"), key=secret),
+        Fleet(adaptive(nonfinite="zero"), key=secret),
         fleet(secret.of_stream("fleet")),
         fleet(fastdp.Key.from_bytes(bytes(32))),
         adaptive(key=fastdp.Key.from_bytes(bytes([1] * 32)).of_stream(stream)),
@@ -118,7 +118,7 @@ def test_a_ledger_takes_the_noise_of_a_fleet_and_of_its_streams_once(
     assert Fleet(adaptive(), seed=1).noise_fingerprint is None
 
 
-KINDS = ["spread", "season", "spike", "events", "windows", "holdout", "tops", "flat", "counts", *GAUSSIAN]
+KINDS = ["blocks", "season", "events", "windows", "holdout", "tops", "flat", "counts", *GAUSSIAN]
 
 
 @pytest.mark.filterwarnings("ignore::fastdp.errors.AccuracyWarning")
@@ -143,7 +143,7 @@ def test_every_stream_is_what_a_publisher_of_its_own_publishes(kind: str, texts:
         assert mine == alone(kind, name, values[place]).tolist()
     assert isinstance(
         fleet._rows,
-        AdaptiveRows if kind in ("spread", "spike", "events", "windows", "gaussian blocks") else MachineRows,
+        AdaptiveRows if kind in ("blocks", "events", "windows", "gaussian blocks") else MachineRows,
     )
 
 
@@ -160,7 +160,7 @@ ACTIONS = st.lists(
 )
 
 
-@given(ACTIONS, st.sampled_from(["spread", "spike", "windows", "counts"]), st.booleans(), st.integers(0, 2**20))
+@given(ACTIONS, st.sampled_from(["blocks", "windows", "counts"]), st.booleans(), st.integers(0, 2**20))
 @settings(deadline=None, max_examples=60)
 def test_restarts_parts_and_threads_change_nothing(actions: Any, kind: str, texts: bool, seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -204,7 +204,7 @@ def test_restarts_parts_and_threads_change_nothing(actions: Any, kind: str, text
 
 def test_threads_keep_the_order_of_every_stream() -> None:
     """Of so many values that there is work for three."""
-    ids, values = np.arange(3 * 2**14) % 4, values_for("spread", 3 * 2**14)
+    ids, values = np.arange(3 * 2**14) % 4, values_for("blocks", 3 * 2**14)
     single, three = (Fleet(adaptive(), key=SECRET, threads=n).publish(ids, values)[1] for n in (1, 3))
     assert np.array_equal(single, three)
 
@@ -215,7 +215,7 @@ def test_streams_that_begin_in_a_part_go_on_behind_a_merge() -> None:
         parts[owner].publish([k], [1.0])
     whole = Fleet.merge(parts)
     for count in (2, 3):
-        expected = [alone("spread", k, np.ones(count))[-1] for k in ids.tolist()]
+        expected = [alone("blocks", k, np.ones(count))[-1] for k in ids.tolist()]
         assert whole.publish(ids, np.ones(40))[1].tolist() == expected
 
 
@@ -233,8 +233,8 @@ def following(publisher: Any, value: float) -> float:
 
 
 def test_doubtful_draws_are_settled(monkeypatch: pytest.MonkeyPatch) -> None:
-    values = values_for("spread", 300)
-    expected = alone("spread", 3, values)
+    values = values_for("blocks", 300)
+    expected = alone("blocks", 3, values)
     fleet = Fleet(adaptive(), key=SECRET)
     rows = fleet._rows
     distribution, settle = rows.pipeline.distributions[rows.theta_steps], chain_keys.resolve
@@ -257,7 +257,7 @@ def test_parts_refuse_each_others_ids(monkeypatch: pytest.MonkeyPatch) -> None:
         parts[0].split(2)
     with pytest.raises(ParameterError, match="expected all parts of one fleet"):
         Fleet.merge(parts[:1])
-    for other in (Fleet(adaptive(), seed=9), Fleet(adaptive("spike"), key=SECRET)):
+    for other in (Fleet(adaptive(), seed=9), Fleet(adaptive(nonfinite="zero"), key=SECRET)):
         with pytest.raises(ParameterError, match="one mechanism and one secret"):
             Fleet.merge([parts[0], other.split(2)[1]])
     with monkeypatch.context() as patch:
@@ -297,7 +297,7 @@ def test_errors_consume_nothing(ids: Any, values: Any, message: str) -> None:
     with pytest.raises(DataError, match=message):
         fleet.publish(ids, values)
     assert list(fleet.ids) == [1, 2]
-    many = values_for("spread", 300)
+    many = values_for("blocks", 300)
     np.testing.assert_array_equal(fleet.publish(np.full(300, 1), many)[1], twin.publish(np.full(300, 1), many)[1])
 
 
@@ -316,7 +316,7 @@ def test_an_interrupted_call_leaves_a_fleet_that_refuses(monkeypatch: pytest.Mon
         fleet.publish([1], [1.0])
 
 
-@pytest.mark.parametrize("kind", ["spread", "counts"])
+@pytest.mark.parametrize("kind", ["blocks", "counts"])
 def test_damaged_bytes_are_refused(kind: str) -> None:
     fleet = Fleet(template(kind), key=SECRET)
     fleet.publish([1, 2, 1], values_for(kind, 3))

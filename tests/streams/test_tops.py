@@ -149,13 +149,12 @@ def test_memory_of_an_endless_stream_is_one_tree(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("fastdp.noise.key.ENABLED", False)
     publisher = make(max_range=2**12, fan_out=16, prune=1, holdout=100)
     chunk = stream(10_000)
-    out = np.empty(chunk.size)
     for _ in range(5):
-        publisher.publish(chunk, out=out)
+        publisher.publish(chunk)
     tracemalloc.start()
     before = tracemalloc.get_traced_memory()[0]
     for _ in range(200):
-        publisher.publish(chunk, out=out)
+        publisher.publish(chunk)
     grown = tracemalloc.get_traced_memory()[0] - before
     tracemalloc.stop()
     assert publisher.n_published > 2_000_000

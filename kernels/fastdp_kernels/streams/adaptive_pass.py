@@ -73,12 +73,8 @@ def publish_part(prediction: float, extra: float, catch: float, filled: int, the
 
 
 @inline
-def publish_last(
-    block: Record, released: float, length: float, theta: float, spikes: bool, singles: bool, last: float
-) -> float:
+def publish_last(block: Record, released: float, length: float, theta: float, singles: bool, last: float) -> float:
     """The last value of a block that closes, from its released sum; ``last`` if that does not show in it."""
-    if spikes:
-        return float(released * theta - block.prediction * theta * (length - 1.0))
     if singles and length == 1.0:
         return float((released + block.extra) * theta)
     return last
@@ -198,7 +194,7 @@ def sum_bound(
 
 
 @kernel
-def emit_adaptive(blocks: Record, filled: int, theta: float, spikes: bool, singles: bool, out: np.ndarray) -> None:
+def emit_adaptive(blocks: Record, filled: int, theta: float, singles: bool, out: np.ndarray) -> None:
     """Publish predictions, block by block, into float64[n].
 
     Parameters
@@ -209,8 +205,6 @@ def emit_adaptive(blocks: Record, filled: int, theta: float, spikes: bool, singl
         Values already published in the first block.
     theta : float
         The threshold in units of the input.
-    spikes : bool
-        True if a block's last value is the released sum less the others.
     singles : bool
         True if a block of one value publishes its released sum, and its correction.
     """
@@ -222,9 +216,7 @@ def emit_adaptive(blocks: Record, filled: int, theta: float, spikes: bool, singl
         end = end if end < out.size else out.size
         publish_part(block.prediction, block.extra, block.catch, filled, theta, out[at:end])
         if j < blocks.shape[0] - 1:
-            out[end - 1] = publish_last(
-                block, block.released, np.float64(length), theta, spikes, singles, out[end - 1]
-            )
+            out[end - 1] = publish_last(block, block.released, np.float64(length), theta, singles, out[end - 1])
         at = end
         filled = 0
 
@@ -305,7 +297,6 @@ def publish_rows(
     values: np.ndarray,
     begin: int,
     public: Record,
-    spikes: bool,
     events: bool,
     shape: Record,
     lengths: np.ndarray | None,
@@ -325,8 +316,8 @@ def publish_rows(
         The first row to work on.
     public, shape, lengths, distribution
         As for :func:`sum_bound`.
-    spikes, events : bool
-        As ``spikes`` and ``singles`` of :func:`emit_adaptive`.
+    events : bool
+        As ``singles`` of :func:`emit_adaptive`.
     settled : int64[0 or 1]
         Settled noise of the block that row ``begin`` closes.
     streams : STREAM[n]
@@ -362,7 +353,7 @@ def publish_rows(
         if drawn == DOUBTFUL:
             return row
         released = np.float64(plus(open_sum, drawn)) / public.theta_steps
-        out[row] = publish_last(stream, released, length, public.theta, spikes, events, published)
+        out[row] = publish_last(stream, released, length, public.theta, events, published)
         for field in range(BY_SCALE):
             for k in range(kept):
                 entries[field * SCALES + k] = scales[number, field, k]

@@ -59,7 +59,6 @@ SHAPE = records(
         ("most", np.float64),
         ("first", np.float64),  # the scale of the prior
         ("limit", np.float64),  # where blocks must end once; 0: nowhere
-        ("spreads", np.float64),  # 1 if a block makes up for the one before, or 0
         ("events", np.float64),  # 1 if values are counts of events without a bound, or 0
         ("queries", np.float64, EVENT_CLASSES),  # lengths of the queries that count
         ("top_unit", np.float64),  # the largest threshold, in units of the first one; 0: no limit
@@ -423,7 +422,7 @@ def close_block(memory: Record, total: float, shape: Record, lengths: np.ndarray
     memory.debt -= paid
     # Up to the limit nothing is published, and there is nothing to make up for.
     open_account = memory.carry + total - published if memory.position > shape.limit else 0.0
-    memory.carry = shape.spreads * open_account
+    memory.carry = open_account
     if memory.reference >= 0.0:
         follow_growth(memory, total, length, noises, shape)
     predict(memory, shape)
@@ -475,7 +474,7 @@ def take_group(memory: Record, total: float, shape: Record) -> None:
     """Take in a group's released sum, in thresholds; blocks and sum are weighed by their variances."""
     own = memory.members * LOUDER * LOUDER
     missing = (total - memory.group_total) * own / (own + GROUP_SCALE * GROUP_SCALE)
-    memory.debt += shape.spreads * missing
+    memory.debt += missing
     open_group(memory, shape)
     predict(memory, shape)
 
@@ -558,7 +557,7 @@ def predict(memory: Record, shape: Record) -> None:
     latest = longer - up if longer > up else 0.0
     catch = int(latest if latest < exponent else exponent)
     memory.catch = LENGTHS[catch]
-    memory.extra = shape.spreads * memory.carry * INVERSES[catch]
+    memory.extra = memory.carry * INVERSES[catch]
 
 
 @kernel

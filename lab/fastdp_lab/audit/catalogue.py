@@ -154,7 +154,7 @@ def fixed(perturber: Perturber, epsilon: float, **options: Any) -> partial[Strea
 
 def single_blocks(epsilon: float) -> partial[StreamPublisher]:
     """Blocks of one value, published with its noise."""
-    return fixed(Blocks("spike"), epsilon, max_range=64)
+    return fixed(Blocks(), epsilon, max_range=64)
 
 
 def events(epsilon: float, sensitivity: float = 1.0) -> partial[fastdp.Adaptive]:
@@ -255,7 +255,7 @@ def _at_once(epsilon: float) -> list[Case]:
 
     first, zeros, small = [1.0] + [0.0] * 31, [0.0] * 32, composed(epsilon)
     trees, gaussian = Hierarchy(32, prune=0), Hierarchy(32, prune=0, noise="gaussian")
-    levels, tents = (fixed(Hierarchy(2, prune=0, basis=basis), epsilon, max_range=8) for basis in ("boxes", "hats"))
+    levels = fixed(Hierarchy(2, prune=0), epsilon, max_range=8)
     return [
         Case("count", count(epsilon), 0, 1, FAST),
         *(Case(name, choice(name), *pair, FAST) for name, pair in zip(RULES, HOLDOUTS, strict=True)),
@@ -277,7 +277,6 @@ def _at_once(epsilon: float) -> list[Case]:
         # The last held-out value, which chooses theta, and the first published one: both of one window.
         Case("windows", repeat(composed(epsilon, contributions=2)), [1, 1, 2, 2, 4], [1, 1, 2, 1, 0], REPEATED),
         Case("tops-levels", repeat(levels), [4] + [0] * 7, [0] * 8, REPEATED),
-        Case("tops-hats", repeat(tents), [4] + [0] * 7, [0] * 8, REPEATED),
     ]
 
 

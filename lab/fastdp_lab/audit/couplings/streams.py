@@ -14,7 +14,6 @@ from fastdp.kinds import Floats, Json
 from fastdp.noise.chain_keys import bound_distribution, theta_key
 from fastdp.noise.words import Purpose, StreamId
 from fastdp.perturbers import Blocks, Flat, Hierarchy
-from fastdp.perturbers.hierarchy import HatsShape
 from fastdp.streams.methods import SMOOTHERS
 from fastdp.streams.release import WholeStream
 from fastdp.streams.stream_machine import Schedule
@@ -116,12 +115,7 @@ def stream_shifts(make: Make, x: Floats, there: Floats, places: Sequence[int], t
             tree, leaf = divmod(progress.blocks, c.plan.tree_blocks)
             for level in range(c.plan.levels):
                 stream, width = StreamId(Purpose.TREE, level + 1, tree), c.plan.fan_out**level
-                knot, beside = divmod(leaf, width)
-                # A hat falls by one a leaf, from its height at the knot.
-                heights = [width - beside, beside] if isinstance(c.plan, HatsShape) else [1]
-                for further, height in enumerate(heights):
-                    if height:
-                        shifts.add(own, stream, knot + further, height * (here - other))
+                shifts.add(own, stream, leaf // width, here - other)
         start, task = 0, c.task
         if stage == "withhold":
             start, task = place - progress.held, c.renewal_task
@@ -244,8 +238,8 @@ def see_repeated(make: Make, count: int, key: Key, values: Floats) -> Outputs:
 
 
 EPSILONS, RESOLUTIONS = (0.5, 1.0, 6.0), (1.0, 0.25, 0.1)
-#: Ends of blocks; longest ranges.
-CLOSINGS, RANGES = ("spread", "spike", "none"), (4, 64, 1024)
+#: Longest ranges.
+RANGES = (4, 64, 1024)
 NODES = Hierarchy(2, consistent=False, prune=0)
 
 
@@ -280,8 +274,7 @@ def pruned(rng: Generator, fan_out: int, *levels: int) -> Json:
     """A hierarchy that leaves out one of these numbers of levels, and a smoother where there are any."""
     prune = pick(rng, *levels)
     smoother = pick(rng, *SMOOTHERS.values())() if prune else None
-    basis = pick(rng, "boxes", "boxes", "hats")
-    return {"perturber": Hierarchy(fan_out, prune=prune, basis=basis), "smoother": smoother}
+    return {"perturber": Hierarchy(fan_out, prune=prune), "smoother": smoother}
 
 
 def publisher(rng: Generator, kind: type = fastdp.StreamPublisher, **options: Any) -> Make:
@@ -329,22 +322,20 @@ def of_pair(
 
 
 def adaptive(rng: Generator) -> Instance:
-    """Draw an Adaptive with any closing, and a warm-up from 16 values of hold-out on."""
+    """Draw an Adaptive, with a warm-up from 16 values of hold-out on."""
     options = parameters_of(rng, max_range=pick(rng, *RANGES))
     del options["smoother"]
     options["holdout"] *= pick(rng, 1, 4)
-    closing, season = pick(rng, *CLOSINGS), pick(rng, None, 4.0, 9.5)
-    make = partial(fastdp.Adaptive, **options, perturber=Blocks(closing, season=season))
+    make = partial(fastdp.Adaptive, **options, perturber=Blocks(season=pick(rng, None, 4.0, 9.5)))
     return of_stream(rng, make, int(rng.integers(1, 120)))
 
 
 def whole(rng: Generator, kind: type[WholeStream] = WholeStream) -> Instance:
     """A finished array: each value enters the choice of theta and one block."""
     size = int(rng.integers(1, 120))
-    rule, closing = noisy_choice(rng), pick(rng, *CLOSINGS)
-    epsilon, resolution = pick(rng, *EPSILONS), pick(rng, *RESOLUTIONS)
+    rule, epsilon, resolution = noisy_choice(rng), pick(rng, *EPSILONS), pick(rng, *RESOLUTIONS)
     options: Json = {"threshold": rule, "resolution": resolution}
-    make = partial(kind, size, epsilon, BOUND, pick(rng, *RANGES), perturber=Blocks(closing), **options)
+    make = partial(kind, size, epsilon, BOUND, pick(rng, *RANGES), **options)
     return of_whole(rng, make, epsilon, values_of(rng, size))
 
 
@@ -409,9 +400,9 @@ def pak(rng: Generator) -> Instance:
 def events(rng: Generator, factor: float = 1.0) -> Instance:
     """Counts without a bound: events that each move one of them; noise is for ``factor`` times as much."""
     sensitivity, several = pick(rng, 0.5, 1.0, 3.0), pick(rng, 1, 1, 3)
-    epsilon, longest, closing = pick(rng, *EPSILONS), pick(rng, *RANGES), pick(rng, *CLOSINGS)
+    epsilon, longest = pick(rng, *EPSILONS), pick(rng, *RANGES)
     options: Json = {"resolution": pick(rng, None, 0.25), "max_range": longest}
-    blocks = Blocks(closing, season=pick(rng, None, 7.0))
+    blocks = Blocks(season=pick(rng, None, 7.0))
     options |= {"sensitivity": factor * sensitivity, "contributions": several, "perturber": blocks}
     make = partial(fastdp.Adaptive, epsilon, **options)
     x = values_of(rng, int(rng.integers(1, 120))) * pick(rng, -1.0, 1.0, 50.0)
@@ -425,7 +416,7 @@ def windows(rng: Generator, claimed: int = 0) -> Instance:
     """w consecutive values, often some of a hold-out and some behind it; noise is for ``claimed`` more."""
     w = pick(rng, 2, 3, 5)
     renewal = pick(rng, None, RenewFromHoldout(1, 5), RenewFromPublished(0.3, 1))
-    blocks = {"perturber": Blocks(pick(rng, *CLOSINGS)), "max_range": 64}
+    blocks = {"perturber": Blocks(), "max_range": 64}
     trees = pruned(rng, 2, 0, 1) | ({"renewal": renewal, "max_range": 4} if renewal else {"max_range": 8})
     kind = pick(rng, blocks, {"perturber": Flat()}, {"perturber": NODES}, trees)
     make = publisher(rng, contributions=w + claimed, **kind)
