@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from tokenize import TokenError
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -37,7 +38,7 @@ PARQUET, ARROW, NUMPY = (".parquet", ".pq"), (".arrow", ".arrows", ".feather"), 
 #: An Arrow stream begins so.
 STREAM = b"\xff\xff\xff\xff"
 #: Errors of NumPy on damaged files: headers are parsed as Python literals.
-DAMAGE = (ValueError, EOFError, SyntaxError, TokenError, OverflowError, RuntimeError)
+DAMAGE = (ValueError, EOFError, SyntaxError, TokenError, OverflowError, RuntimeError, BadZipFile)
 
 
 @dataclass(frozen=True)

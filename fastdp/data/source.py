@@ -186,7 +186,7 @@ def _rows_alone(frame: Any, rows: int | None) -> Batches:
     yield arrow.record_batch([arrow.nulls(count)], ["row"]).select([])
 
 
-def _eager(frame: Any, own: Mapping[str, pa.Array | DataError]) -> Batches:
+def _eager(frame: Any, own: Mapping[str, Any]) -> Batches:
     for error in own.values():
         if isinstance(error, DataError):
             raise error

@@ -388,7 +388,8 @@ class TextFile:
         return DataError(f"{self.where}, after line {line}: not CSV; expected rows of one separator")
 
     def _label(self, index: int) -> str:
-        return f"column {listed(self.names[index : index + 1])}" if self.named else f"column {index}"
+        name = self.names[index]
+        return f"column {name!r}" if self.named and name[:1].isalpha() else f"column {index}"
 
     # Numbers.
 

@@ -182,7 +182,10 @@ class TablePlan:
     def with_values(self, values: Floats) -> Flags | None:
         """Rows with a value in each column that leaves out others: bool[n] (None: all)."""
         left = [i for i, each in enumerate(self.columns) if each.nonfinite == "drop"]
-        return np.isfinite(values[left]).all(axis=0) if left else None
+        if not left:
+            return None
+        found: Flags = np.isfinite(values[left]).all(axis=0)
+        return found
 
     def place(self, name: str) -> int:
         """Number of a column: noise keys have no names."""
