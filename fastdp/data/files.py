@@ -59,14 +59,16 @@ def is_source(source: object) -> bool:
     return isinstance(source, (str, os.PathLike, Csv))
 
 
-def open_table(source: Any, dictionary: Sequence[str] = ()) -> FileTable:
+def open_table(source: Any, dictionary: Sequence[str] = (), name: str = "frame") -> FileTable:
     """Open a path, "-" or :class:`Csv`; Parquet may return columns in ``dictionary`` as dictionaries."""
-    path = validation.path("frame", source.path if isinstance(source, Csv) else source)
+    path = validation.path(name, source.path if isinstance(source, Csv) else source)
     if text := _text(source, path):
         schema = text.schema()
         return FileTable(text.where, schema, lambda names: text.read(schema, names), text.again, text.hint)
     if path == STDIN or path.lower().endswith(ARROW):
         return _open_arrow(path)
+    if not is_parquet(path):
+        raise ParameterError(f"{name} = {path!r}: unknown kind of file; expected {ACCEPTED}")
     with damage_named(path):
         dataset = open_dataset(path, dictionary)
         return FileTable(path, dataset.schema, lambda names: _of_parquet(path, dataset, dictionary, names))
@@ -87,8 +89,6 @@ def is_parquet(path: str) -> bool:
 
 def open_dataset(path: str, dictionary: Sequence[str] = ()) -> Dataset:
     """Data set of a Parquet file, or of a folder of them."""
-    if not is_parquet(path):
-        raise ParameterError(f"{path}: unknown kind of file; expected {ACCEPTED}")
     options = {"dictionary_columns": list(dictionary), "pre_buffer": False, "use_buffered_stream": True}
     # In nanoseconds old times of 96 bits would be others.
     kind = arrow_dataset.ParquetFileFormat(coerce_int96_timestamp_unit="us", **options)
@@ -164,7 +164,7 @@ def read_numbers(source: Any, column: str | None = None) -> Any:
     if text := _text(source, path, numbers=True):
         with damage_named(text.where):
             return _joined(text.numbers(column))
-    table = open_table(source)
+    table = open_table(source, name="values")
     index = pick(column, table.schema.names, table.where)
     name, kind = table.schema.names[index], table.schema.types[index]
     if table.schema.names.count(name) > 1:
