@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
@@ -31,7 +32,8 @@ from fastdp.cli.terminal import (
     seconds,
 )
 from fastdp.cli.writers import COLUMNS, check_suffix, description_of, write_target
-from fastdp.data.readers import ValueSource, open_values
+from fastdp.data.column import as_floats
+from fastdp.data.files import live_numbers, read_numbers
 from fastdp.errors import DataError
 from fastdp.guarantee import Guarantee
 from fastdp.kinds import Array, Floats, Json
@@ -167,6 +169,26 @@ def release(ctx: click.Context, /, **given: Any) -> None:
 
 
 @dataclass(frozen=True)
+class ValueSource:
+    """An open input: ``chunks`` of float64[n], and their number if known."""
+
+    name: str
+    chunks: Iterator[Floats]
+    total: int | None = None
+
+
+@contextmanager
+def open_values(path: str, column: str | None, chunk_size: int, *, live: bool) -> Iterator[ValueSource]:
+    """The numbers of an input by chunk; those of a live pipe as they arrive."""
+    if live:
+        yield ValueSource("standard input", live_numbers(sys.stdin.buffer, column))
+        return
+    values = read_numbers(path, column)
+    chunks = (as_floats(values[i : i + chunk_size]) for i in range(0, values.size, chunk_size))
+    yield ValueSource("standard input" if path == STANDARD else path, chunks, values.size)
+
+
+@dataclass(frozen=True)
 class Run:
     """Options about reading and writing, and their run."""
 
@@ -223,7 +245,7 @@ class Run:
 
         def released(opened: ValueSource) -> Generator[tuple[Array, ...], None, None]:
             nonlocal reservation
-            if opened.unit == "values" and opened.total is not None:
+            if opened.total is not None:
                 # Their number is public, so an error about it costs nothing.
                 _check_count(opened.name, opened.total, system.holdout, shorter)
                 if isinstance(system, PAK):
@@ -316,11 +338,10 @@ class Run:
 
 def with_progress(source: ValueSource, *, quiet: bool) -> Iterator[Floats]:
     """The chunks of `source`, with a progress bar."""
-    unit = source.unit if source.unit == "B" else f" {source.unit}"
-    with progress(source.name, source.total, unit, quiet=quiet) as bar:
+    with progress(source.name, source.total, " values", quiet=quiet) as bar:
         for chunk in source.chunks:
             yield chunk
-            bar.update(chunk.size if source.position is None else source.position() - bar.n)
+            bar.update(chunk.size)
 
 
 def _publish_values(publisher: Publisher, chunk: Floats) -> Floats:

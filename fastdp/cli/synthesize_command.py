@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import click
@@ -13,11 +11,10 @@ import numpy as np
 from fastdp import AdaptivePHDStream, PHDStream, validation
 from fastdp.cli.ledger_command import Account
 from fastdp.cli.options import options_of, parameters_of, with_options
-from fastdp.cli.release_command import with_progress
 from fastdp.cli.resume import noise_of
 from fastdp.cli.terminal import as_table, check_picture, check_separate, printable, progress, running, seconds
 from fastdp.cli.writers import PointFolder, keep_outside
-from fastdp.data.readers import Events, heading_of, read_events
+from fastdp.data.events import Events, open_events
 from fastdp.errors import DataError, ParameterError
 from fastdp.kinds import Floats, Indices
 from fastdp.points import Box, Domain
@@ -119,12 +116,11 @@ def synthesize(ctx: click.Context, /, **given: Any) -> None:
         begin = time.perf_counter()
         check_separate(given)
         keep_outside(output, given)
-        columns = {name: given[name] for name in ("x", "y", "event")}
-        if given["every"] is not None or given["moment"] is not None or given["sort"]:
-            columns["time"] = given["moment"]
+        timed = given["every"] is not None or given["sort"]
         # All that does not depend on the events is checked before a ledger is charged for reading them.
         cuts = Cuts(given["batch"], given["every"], given["initial"])
-        names = heading_of(source, columns)
+        opened = open_events(source, given["x"], given["y"], given["moment"], given["event"], timed=timed)
+        names = opened.names
         box, file = given["box"], dict[str, str]()
         if box is None:
             domain, file["domain"] = read_domain(given["map_file"])
@@ -139,8 +135,7 @@ def synthesize(ctx: click.Context, /, **given: Any) -> None:
         if picture is not None:
             check_picture(picture, overwrite=given["force"] or written > 0)
         with account.paid(publisher, printable(source), resume) as reservation:
-            events = read_events(source, columns, watch=partial(with_progress, quiet=quiet))
-            events = in_order(source, events, sort=given["sort"])
+            events = in_order(source, opened.read(), sort=given["sort"])
             batches = _batches(source, events, domain, cuts, clip=given["clip"])
             if resume.kept:
                 for added, removed in batches:
@@ -190,7 +185,7 @@ def in_order(source: str, events: Events, *, sort: bool) -> Events:
             f"{source}: row {back[0] + 2:,} is earlier than the one before it; expected the order of time, or --sort"
         )
     order = np.argsort(events.times, kind="stable")
-    return replace(events, points=events.points[order], additions=events.additions[order], times=events.times[order])
+    return Events(events.points[order], events.additions[order], events.times[order])
 
 
 def _batches(source: str, events: Events, domain: Domain, cuts: Cuts, *, clip: bool) -> list[Batch]:
@@ -206,7 +201,7 @@ def _batches(source: str, events: Events, domain: Domain, cuts: Cuts, *, clip: b
         )
     if not len(events.points):
         raise DataError(f"{source}: empty, holds no points")
-    times = np.arange(len(events.points), dtype=np.float64) if events.times is None else events.times
+    times = np.arange(len(events.points), dtype=np.float64) if events.times is None else events.times / 1e6
     # Periods begin at integer multiples: counted from the first event, that one would move all borders.
     ends = cuts.of(times, origin=0.0)
     borders = ends[1:-1] if ends[0] == 0 else ends[:-1]

@@ -25,9 +25,11 @@ from fastdp.cli.ledger_command import Account
 from fastdp.cli.options import fields_of, with_options
 from fastdp.cli.resume import secret_of
 from fastdp.cli.terminal import STANDARD, as_table, check_picture, check_separate, running, seconds
-from fastdp.data.source import Source, arrow, arrow_type, open_dataset, open_source
+from fastdp.data.column import arrow
+from fastdp.data.files import open_table
+from fastdp.data.source import Source, arrow_type, open_source
 from fastdp.engines.job import Foreign, engine
-from fastdp.errors import DataError, ParameterError
+from fastdp.errors import ParameterError
 from fastdp.kinds import Json
 from fastdp.releases.intervals import checked_confidence
 from fastdp.state.atomic_files import check_target
@@ -311,13 +313,8 @@ def _check_outputs(options: Json) -> None:
 
 
 def _frame(source: str) -> Foreign:
-    if source != STANDARD and not source.lower().endswith(".csv.gz"):
-        return source
-    try:
-        return _arrow_csv().open_csv(sys.stdin.buffer if source == STANDARD else arrow.input_stream(source))
-    except arrow.ArrowInvalid:
-        # Arrow's words may quote a row.
-        raise DataError(f"{source}: not readable as CSV; expected a heading and rows of as many columns") from None
+    # Standard input is opened once: its types, and then its rows.
+    return open_table(source) if source == STANDARD else source
 
 
 def _arrow_csv() -> ModuleType:
@@ -387,7 +384,7 @@ def _adding(frame: Foreign, options: Json) -> Iterator[Foreign]:
     else:
         from fastdp.engines import spark
 
-        schema = open_dataset(Path(options["source"])).schema
+        schema = open_table(options["source"]).schema
         # Of the column of times, as on one machine.
         zone = getattr(schema.field(options["time"]).type, "tz", None) if options["time"] in schema.names else None
         with _session(options["master"], zone or "UTC") as session:

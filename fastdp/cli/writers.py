@@ -18,9 +18,9 @@ from typing import IO, Any, BinaryIO, cast
 
 import numpy as np
 
+from fastdp._lazy import imported
 from fastdp.cli.terminal import STANDARD, paths
-from fastdp.data.readers import import_pyarrow
-from fastdp.errors import ParameterError
+from fastdp.errors import DataError, ParameterError
 from fastdp.kinds import Array, Floats, Json
 from fastdp.state.atomic_files import atomic_file, check_target, name_target, remove_parts, sync_folder
 
@@ -325,3 +325,10 @@ def keep_outside(folder: Path, options: Mapping[str, object]) -> None:
         real = path.resolve()
         if is_batch(real.name) and real.parent == folder.resolve():
             raise ParameterError(f"{name} {path}: is named like a file of the output; expected another file")
+
+
+def import_pyarrow() -> Any:
+    """The module pyarrow; DataError with the install command."""
+    told = "Parquet files need pyarrow, which is not installed: pip install 'fastdp-streams[parquet]'"
+    imported("pyarrow.parquet", DataError(told))
+    return imported("pyarrow", DataError(told))

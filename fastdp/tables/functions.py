@@ -7,9 +7,10 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from fastdp import validation
+from fastdp.data.calendar import Calendar, Time
 from fastdp.data.column import Nonfinite
 from fastdp.data.source import check_column_types, open_source, time_zone_of
 from fastdp.errors import ParameterError
@@ -17,7 +18,6 @@ from fastdp.guarantee import Account, charge
 from fastdp.kinds import Bounds, Duration, Frame, Json, Keys
 from fastdp.noise.key import Key, stream_key
 from fastdp.record import Choice, Flag, Kind, Real, parameter, record
-from fastdp.tables.calendar import Calendar, Time
 from fastdp.tables.columns import KeyRow
 from fastdp.tables.plan import MOST_ROWS, OF_SUMS, ColumnPlan, KeyRule, TablePlan
 from fastdp.tables.release import TableRelease
@@ -47,8 +47,8 @@ class Value:
         from the rows.
     weight : float
         The column's budget relative to others'.
-    nonfinite : "raise" or "zero"
-        Missing values, NaN and infinity are refused, or count as 0.
+    nonfinite : "raise", "zero" or "drop"
+        Missing values, NaN and infinity are refused, count as 0, or their rows are left out of every statistic.
     resolution : float, optional
         Step of the integer grid; by default the bound's 2^32th part, or coarser where the noise is.  A cell holds
         2^63 steps: 10^9 rows and more by default.
@@ -63,7 +63,7 @@ class Value:
     bound: Bounds | None = parameter(Kind(), default=None)
     clip: Bounds | None = parameter(Kind(), default=None)
     weight: float = parameter(Real(above=0.0, most=2.0**20), default=1.0)
-    nonfinite: Nonfinite = parameter(Choice(("raise", "zero")), default="raise")
+    nonfinite: Nonfinite | Literal["drop"] = parameter(Choice(("raise", "zero", "drop")), default="raise")
     resolution: float | None = parameter(Real(above=0.0, optional=True), default=None)
 
     def _check(self) -> None:
@@ -356,7 +356,8 @@ def aggregate(
     ----------
     frame : table
         A data frame of pandas, polars or pyarrow, a polars LazyFrame, DuckDB relation, Arrow stream, path of Parquet
-        or CSV, or an engine's table (:func:`fastdp.engines.spark.table`, :func:`fastdp.engines.dask.table`).
+        or CSV (:class:`fastdp.Csv`), or an engine's table (:func:`fastdp.engines.spark.table`,
+        :func:`fastdp.engines.dask.table`).
     statistics : dict of str to str or list of str
         "sum", "mean", "var" (of the rows, without Bessel's correction), "std", "median", percentiles such as "p95",
         and "nunique" (distinct entries) of each column; "*": "count", the number of rows.

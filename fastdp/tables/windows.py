@@ -12,8 +12,10 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from fastdp import validation
-from fastdp.data.column import as_column, as_floats
+from fastdp.data.calendar import Calendar, Time, as_instant
+from fastdp.data.column import as_arrow, as_column, as_floats
 from fastdp.data.source import FAMILIES
+from fastdp.data.times import times_of
 from fastdp.errors import DataError, ParameterError
 from fastdp.guarantee import Guarantee
 from fastdp.kinds import Array, Bounds, Duration, Flags, Floats, Instant, Integers, Keys
@@ -24,9 +26,8 @@ from fastdp.state.codec import Packed
 from fastdp.state.driver import Publisher
 from fastdp.state.machine import Machine, Record, Transition, single_caller
 from fastdp.tables import online
-from fastdp.tables.calendar import Calendar, Time, as_instant
 from fastdp.tables.columns import Keys as KeySet
-from fastdp.tables.columns import as_arrow, as_texts, digests_of, times_of, with_missing
+from fastdp.tables.columns import as_texts, digests_of, with_missing
 from fastdp.tables.functions import PrivateKeys, Value, check_online, make_plan, statistics_of, values_of
 from fastdp.tables.online import KeyNoise, OnlineKeys, Waiting, person_cells, row_parts, weights_of
 from fastdp.tables.plan import MAX_CELLS, TablePlan
@@ -274,7 +275,8 @@ class WindowsMachine(Machine[WindowsState]):
         else:
             windows = self.calendar.numbers(batch.times)
             clock, lates = self._clock(state, batch, windows)
-            late, came = int(np.count_nonzero(lates)), np.flatnonzero(~lates)
+            late, valued = int(np.count_nonzero(lates)), self.plan.with_values(batch.values)
+            came = np.flatnonzero(~lates if valued is None else ~lates & valued)
             if keys is None:
                 came = came[batch.keys[came] >= 0]
                 codes = batch.keys[came]
