@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 from fastdp import validation
 from fastdp._lazy import imported
 from fastdp.data.column import homes_of, kind_of, one_family
+from fastdp.data.files import Csv
 from fastdp.errors import DataError, ParameterError
 from fastdp.kinds import Frame, Integers
 
@@ -129,6 +130,8 @@ def open_source(frame: Frame | EngineTable, columns: Sequence[str], dictionary: 
         return frame.open(columns, dictionary)
     # A missing package is an error of its own.
     wrap, chosen, opened = narwhals.from_native, list(dict.fromkeys(columns)), cast("Any", frame)
+    if isinstance(frame, Csv):
+        frame = frame.path
     if isinstance(frame, (str, os.PathLike)):
         opened = open_dataset(Path(validation.path("frame", frame)), dictionary)
     if hasattr(opened, "scanner") and hasattr(opened, "schema"):
