@@ -8,9 +8,9 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from types import NoneType, UnionType
+from types import EllipsisType, NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import click
@@ -32,9 +32,10 @@ RENAMED: dict[str, dict[str, str]] = {
     "Person": {"column": "person"},
     "PrivateKeys": {"share": "key_share"},
     "plan": {"rows": "expected_rows", "mean": "expected_mean"},
+    "open_events": {"unit": "time_unit", "format": "time_format"},
 }
 #: Parameters that commands give themselves.
-GIVEN = {"self", "frame", "values", "domain", "outside", "path", "seed", "key", "ledger", "stream", "part"}
+GIVEN = {"self", "frame", "values", "source", "timed", "domain", "path", "seed", "key", "ledger", "stream", "part"}
 _REFERENCE = re.compile(r":\w+:`~?(?:[\w.]+\.)?(\w+)`")
 
 
@@ -54,6 +55,9 @@ class Parameter:
     def flag(self) -> str:
         return "--" + self.name.replace("_", "-")
 
+    def has(self, kind: Hint) -> bool:
+        return any(get_origin(arm) is kind for arm in self.arms)
+
 
 def parameters(public: Public) -> list[Parameter]:
     """Options of a function, method, class or record, in the order of its signature."""
@@ -63,6 +67,8 @@ def parameters(public: Public) -> list[Parameter]:
         if name in GIVEN:
             continue
         arms = _arms(hints[name])
+        if any(get_origin(arm) is Sequence for arm in arms):
+            arms = [arm for arm in arms if get_origin(arm) is not Mapping]
         in_columns = [arm for each in arms if get_origin(each) is Mapping for arm in _arms(get_args(each)[1])]
         for record in dict.fromkeys(arm for arm in (*arms, *in_columns) if _is_record(arm)):
             for each in parameters(record):
@@ -103,17 +109,15 @@ def _arms(hint: Hint) -> list[Hint]:
 
 def meaning(public: Public, name: str, seen: tuple[str, ...] = ()) -> str:
     """Meaning of a parameter by the docstring of `public`, or of one that it refers to."""
-    own = meanings(public)
+    own, head = meanings(public), (inspect.getdoc(public) or "").partition("Parameters\n---")[0]
     text = own.get(name, "")
-    told = _REFERENCE.findall(text) if text.startswith("As for") or not text else []
-    # Without an entry of its own the parameter is one of "others", or has the meaning that it has elsewhere.
-    told = told or ([] if text else _REFERENCE.findall(inspect.getdoc(public) or ""))
-    for other in told:
-        if other not in seen and callable(made := vars(fastdp).get(other) or getattr(fastdp, other, None)):
-            if found := meaning(made, name, (*seen, public.__name__, other)):
-                return found
-    plain = _REFERENCE.sub(r"\1", text).replace("``", "")
-    return re.sub(r"^\w: ", "", plain)
+    # Without an entry of its own the parameter is one of "others", or of the call that the first lines name.
+    told = text if text.startswith("As for") else "" if text else own.get("others", "") + head
+    for other in _REFERENCE.findall(told):
+        made = getattr(fastdp, other, None)
+        if other not in seen and callable(made) and (found := meaning(made, name, (*seen, public.__name__, other))):
+            return found
+    return re.sub(r"^\w: ", "", _REFERENCE.sub(r"\1", text))
 
 
 # Texts of a command line as arguments.
@@ -132,6 +136,8 @@ def _reader(arm: Hint) -> tuple[Reader, str] | None:
         return str, ""
     if arm is bool:
         return bool, ""
+    if arm is EllipsisType:
+        return (lambda text: ("none",)[("none",).index(text)]), "none"
     if origin is tuple and len(inner) == 2:
         return (lambda text: _pair(text, inner[0])), "LOW,HIGH"
     if origin is Sequence:
@@ -180,29 +186,30 @@ def options(publics: Mapping[str, Public]) -> list[click.Option]:
     for method, public in publics.items():
         for each in parameters(public):
             owners.setdefault(each.name, {})[method] = each
-    return [_option(each, everywhere=len(each) == len(publics)) for each in owners.values()]
+    return [_option(each, owners, everywhere=len(each) == len(publics)) for each in owners.values()]
 
 
-def _option(owners: Mapping[str, Parameter], *, everywhere: bool) -> click.Option:
+def _option(owners: Mapping[str, Parameter], names: Collection[str], *, everywhere: bool) -> click.Option:
     first = next(iter(owners.values()))
     arms = list(dict.fromkeys(arm for each in owners.values() for arm in each.arms))
     defaults = {repr(each.default) for each in owners.values()}
-    required = defaults == {repr(inspect.Parameter.empty)} and not first.fields
+    required = everywhere and defaults == {repr(inspect.Parameter.empty)} and not first.fields
     text = next((each.help for each in owners.values() if each.help), "")
-    text = (text[:1].upper() + text[1:]) + ("" if everywhere else f"  ({', '.join(filter(None, owners))})")
-    shown = first.default if len(defaults) == 1 and not required else None
-    if not isinstance(shown, (NoneType, bool, tuple)) and isinstance(shown, (int, float, str)):
-        text += f"  [default: {shown}]"
+    # A parameter that is an option too is called as such.
+    text = re.sub(r"``(\w+)``", lambda found: "--" + found[1].replace("_", "-") if found[1] in names else found[1], text)
+    text = (text[:1].upper() + text[1:]).replace("``", "")
+    text += "" if everywhere else f"  ({', '.join(filter(None, owners))})"
+    if len(defaults) == 1 and type(first.default) in (int, float, str):
+        text += f"  [default: {first.default:g}]" if type(first.default) is float else f"  [default: {first.default}]"
     if arms == [bool]:
         return click.Option([f"{first.flag}/--no-{first.flag[2:]}"], default=None, help=text)
-    mapped = [arm for arm in arms if get_origin(arm) is Mapping]
+    mapped = [arm for each in arms if get_origin(each) is Mapping for arm in _arms(get_args(each)[1])]
+    plain = [arm for each in arms for arm in (get_args(each) if get_origin(each) is Sequence else [each])]
     columns = first.columns or bool(mapped)
-    bare = first.columns or len(arms) > len(mapped)
-    inner = [arm for each in mapped for arm in _arms(get_args(each)[1])]
-    kind = Entry([*inner] or [arm for arm in arms if get_origin(arm) is not Sequence] or [str], columns=columns, bare=bare)
-    several = columns or any(get_origin(arm) is Sequence for arm in arms)
-    word = kind.word or first.name.upper()
-    return click.Option([first.flag], type=kind, metavar=word, multiple=several, required=required and everywhere, help=text)
+    kind = Entry(mapped or plain, columns=columns, bare=first.columns or len(mapped) < len(plain))
+    several = columns or first.has(Sequence)
+    given: Json = {"type": kind, "multiple": several, "required": required, "help": text}
+    return click.Option([first.flag], metavar=kind.word or first.name.upper().rpartition("_")[2], **given)
 
 
 # Arguments of the call from the options that were given.
@@ -218,14 +225,19 @@ def arguments(public: Public, given: Json) -> Json:
             continue
         if each.fields:
             fields.setdefault(each.of, []).append((each, value))
-        elif any(get_origin(arm) is Mapping for arm in each.arms) and isinstance(value, tuple):
+        elif value == "none" and EllipsisType in each.arms:
+            found[each.of] = None
+        elif each.has(Mapping):
             found[each.of] = _by_column(each, value)
         else:
-            found[each.of] = list(value) if isinstance(value, tuple) and isinstance(value, Sequence) else value
+            found[each.of] = list(value) if each.has(Sequence) and isinstance(value, tuple) else value
     for of, listed in fields.items():
         if of in found:
             raise click.UsageError(f"--{of.replace('_', '-')} and {listed[0][0].flag} exclude each other.")
         found[of] = _records(of, listed)
+    for name, one in inspect.signature(public).parameters.items():
+        if one.default is one.empty and name not in {*found, *GIVEN}:
+            raise click.UsageError(f"Expected --{RENAMED.get(public.__name__, {}).get(name, name).replace('_', '-')}.")
     return found
 
 
@@ -280,8 +292,10 @@ def _needed_by(each: Parameter) -> list[str]:
 
 
 def flags(public: Public) -> dict[str, str]:
-    """Options by the names that errors give as ``parameter``: of an argument, or ``time.unit`` of a field."""
-    found = {}
-    for each in parameters(public):
-        found |= {f"{each.of}.{field}": each.flag for _, field in each.fields} or {each.of: each.flag}
-    return found | {of: flag for of, flag in ((each.of, each.flag) for each in reversed(parameters(public))) if of not in found}
+    """Options by the names that errors have as ``parameter``: of an argument, ``time.unit`` or ``unit`` of a field."""
+    listed = parameters(public)
+    own = {each.of: each.flag for each in reversed(listed)} | {each.of: each.flag for each in listed if not each.fields}
+    fields = [(each.of, field, each.flag) for each in listed for _, field in each.fields]
+    return {
+        **{field: flag for _, field, flag in fields}, **own, **{f"{of}.{field}": flag for of, field, flag in fields}
+    }  # fmt: skip

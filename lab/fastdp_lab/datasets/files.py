@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fastdp import validation
-from fastdp.cli.synthesize_command import Batch, Cuts
+from fastdp.points.batches import Batch, Cuts
 from fastdp.data.column import entry_at
 from fastdp.data.readers import Columns, import_pyarrow, read_events, read_table
 from fastdp.errors import DataError, ParameterError
