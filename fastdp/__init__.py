@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     )
     from fastdp.auditing.run import audit
     from fastdp.data.calendar import Time
-    from fastdp.data.files import Csv
+    from fastdp.data.text import Csv
     from fastdp.guarantee import Guarantee
     from fastdp.ledger.ledger import Ledger
     from fastdp.local.topl import ToPL, ToPLServer
@@ -114,7 +114,7 @@ _HOMES = {
     "fastdp.streams.release": ("release",),
     "fastdp.streams.release_many": ("release_many",),
     "fastdp.data.calendar": ("Time",),
-    "fastdp.data.files": ("Csv",),
+    "fastdp.data.text": ("Csv",),
     "fastdp.tables.functions": ("PrivateKeys", "Value", "aggregate", "counts", "means", "totals"),
     "fastdp.tables.planning": ("Plan", "plan"),
     "fastdp.tables.windows": ("Windows",),

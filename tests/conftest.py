@@ -143,9 +143,9 @@ def one_key_for_domains(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def unknown_narwhals(monkeypatch: pytest.MonkeyPatch) -> None:
     """No attribute of the package has been asked for yet."""
-    from fastdp.data import source
+    from fastdp.data import column, source
 
-    monkeypatch.setattr(source, "narwhals", source._Module("narwhals.stable.v2"))
+    monkeypatch.setattr(source, "narwhals", column.Module("narwhals.stable.v2"))
 
 
 @pytest.fixture

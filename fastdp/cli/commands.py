@@ -21,8 +21,9 @@ from fastdp.cli.options import Public, arguments, flags, options, parameters
 from fastdp.cli.places import FLAGS, STANDARD, account, check_apart, check_places, paths, shared, spent
 from fastdp.cli.state import State, chosen_key, protection
 from fastdp.cli.terminal import as_table, progress, running, seconds
-from fastdp.data.numbers import live_numbers, read_numbers
-from fastdp.data.source import arrow, arrow_type, open_source
+from fastdp.data.column import arrow
+from fastdp.data.files import live_numbers, read_numbers
+from fastdp.data.source import arrow_type, open_source
 from fastdp.errors import ParameterError, StateError
 from fastdp.guarantee import charge
 from fastdp.kinds import Floats, Json

@@ -20,8 +20,8 @@ from fastdp.cli.options import arguments, flags, options, parameters
 from fastdp.cli.places import FILE, FLAGS, account, check_apart, check_picture, paths, shared, spent
 from fastdp.cli.state import State
 from fastdp.cli.terminal import as_table, progress, running, seconds
+from fastdp.data.column import arrow
 from fastdp.data.events import Events, open_events
-from fastdp.data.readers import import_pyarrow as pyarrow
 from fastdp.errors import DataError, ParameterError
 from fastdp.guarantee import charge
 from fastdp.kinds import Floats, Json
@@ -191,7 +191,7 @@ class PointFolder:
         self._path, self._kind, self._names, self._force = given["output"], given["kind"], names, given["force"]
         if self._kind == "parquet":
             # Now, when nothing is spent.
-            pyarrow()
+            _ = arrow.table
         if self._path.exists() and not self._path.is_dir():
             raise ParameterError(f"output {self._path}: is a file; expected a folder")
         check_target(self.file(0) if self._path.is_dir() else self._path, overwrite=True)
@@ -231,7 +231,7 @@ class PointFolder:
             if self._kind == "npy":
                 np.save(cast("BinaryIO", out), points, allow_pickle=False)
             elif self._kind == "parquet":
-                table = pyarrow().table(list(points.T), names=list(self._names))
+                table = arrow.table(list(points.T), names=list(self._names))
                 import_module("pyarrow.parquet").write_table(table, out)
             elif self._kind == "geojson":
                 with tempfile.TemporaryDirectory() as folder:

@@ -1,9 +1,9 @@
-"""One column of numbers from lists, NumPy, pandas, polars or Arrow."""
+"""One column from lists, NumPy, pandas, polars or Arrow: of numbers, or of anything as Arrow."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from decimal import Decimal
@@ -35,6 +35,27 @@ ACCEPTED = (
 )
 
 
+class Module:
+    """A library of an extra, imported on use."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, attribute: str) -> Any:
+        if attribute.startswith("_"):
+            raise AttributeError(attribute)
+        library = self._name.partition(".")[0]
+        told = f"{library} is not installed, which reads tables and their files: expected"
+        member = getattr(
+            imported(self._name, ParameterError(f"{told} pip install 'fastdp-streams[tables]'")), attribute
+        )
+        setattr(self, attribute, member)
+        return member
+
+
+narwhals: Any = Module("narwhals.stable.v2")
+arrow: Any = Module("pyarrow")
+compute: Any = Module("pyarrow.compute")
 #: Kinds of NumPy's dtypes whose names show more, such as the length of the longest text.
 _KINDS = {"U": "text", "T": "text", "S": "bytes", "V": "records", "O": "objects"}
 
@@ -140,7 +161,7 @@ def _kind(array: Array) -> str:
 
 
 def _is_real(entry: object) -> bool:
-    return isinstance(entry, (int, float, np.floating, np.integer, np.bool_))
+    return isinstance(entry, (int, float, Decimal, np.floating, np.integer, np.bool_))
 
 
 def _as_numpy(values: object, name: str) -> Array:
@@ -226,11 +247,13 @@ def _objects_to_floats(array: Array) -> Array:
     return array
 
 
-def _to_float(entry: float) -> float:
+def _to_float(entry: float | Decimal) -> float:
     try:
         return float(entry)
     except OverflowError:
         return float("inf") if entry > 0 else float("-inf")
+    except ValueError:  # a signalling NaN of decimal numbers
+        return float("nan")
 
 
 def as_reals(values: object, name: str) -> Floats:
@@ -259,6 +282,8 @@ def _from_pandas(values: Any, name: str) -> Array:
     if isinstance(dtype, np.dtype):
         return _objects_to_floats(values.to_numpy())
     kind = getattr(dtype, "kind", "O")
+    if str(dtype).startswith("decimal"):
+        return _from_arrow(arrow.array(values, from_pandas=True), name)
     if kind not in "biuf":
         raise _refused(name, f"holds {kind_of(dtype)} entries")
     integral = kind != "f" and not values.isna().any()
@@ -273,37 +298,39 @@ def _from_polars(values: Any, name: str) -> Array:
         _one_column(values, values.width, name)
         values = values.to_series()
     kind = str(values.dtype)
-    if kind not in ("Boolean", "Null") and (not values.dtype.is_numeric() or values.dtype.is_decimal()):
+    if kind == "Object":
+        return _as_numpy(values.to_list(), name)
+    if kind not in ("Boolean", "Null") and not values.dtype.is_numeric():
         raise _refused(name, f"holds {kind_of(kind)} entries")
-    return _objects_to_floats((values.cast(float) if kind in ("Int128", "UInt128", "Null") else values).to_numpy())
+    converted = kind in ("Int128", "UInt128", "Null") or values.dtype.is_decimal()
+    return _objects_to_floats((values.cast(float) if converted else values).to_numpy())
 
 
 def open_arrow(values: object, name: str, accepted: str = ACCEPTED) -> pa.ChunkedArray:
     """Arrow column by PyCapsule; DataError without pyarrow, or if refused."""
-    said = f"{name} is a {type(values).__name__}"
-    told = "expected pyarrow to be installed (pip install 'fastdp-streams[parquet]'), or a NumPy array"
-    arrow = imported("pyarrow", DataError(f"{said}, read through Arrow: {told}"))
     try:
         if isinstance(values, arrow.ChunkedArray):
             return values
         # A table's stream is a struct a chunk; a column's is the column.
         streams = hasattr(values, "__arrow_c_stream__")
         return arrow.chunked_array(values if streams else [arrow.array(values)])
+    except ParameterError:
+        raise
     except Exception:  # whatever a foreign exporter raises
-        raise DataError(f"{said} that Arrow cannot read: expected {accepted}") from None
+        raise DataError(f"{name} is a {type(values).__name__} that Arrow cannot read: expected {accepted}") from None
 
 
 def _from_arrow(values: object, name: str) -> Array:
     column = open_arrow(values, name)
-    import pyarrow as pa
-
-    if pa.types.is_struct(column.type):
+    if arrow.types.is_struct(column.type):
         _one_column(values, column.type.num_fields, name)
         # flatten() passes a missing struct on to its field; field() would show what lies beneath.
-        column = pa.chunked_array([chunk.flatten()[0] for chunk in column.chunks], type=column.type.field(0).type)
-    kind, types = column.type, pa.types
+        column = arrow.chunked_array([chunk.flatten()[0] for chunk in column.chunks], type=column.type.field(0).type)
+    kind, types = column.type, arrow.types
     if types.is_null(kind):
         return np.full(len(column), np.nan)
+    if types.is_decimal(kind):
+        column, kind = column.cast("float64"), arrow.float64()
     if not (types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)):
         raise _refused(name, f"holds {kind_of(kind)} entries")
     # Missing entries, whatever the type, make a chunk float64 with NaN.
@@ -374,3 +401,35 @@ def one_family(entries: Iterable[Any]) -> bool:
         present = [entry for entry in entries if type(entry) is kind and entry == entry] if missing else [None]
         families |= {(family, getattr(entry, "tzinfo", None) is None) for entry in present}
     return len(families) <= 1
+
+
+def _plain(entries: Sequence[Any]) -> Any:
+    """NumPy's scalars in one array, or beside others as Python's: long integers are not rounded to floats."""
+    if isinstance(entries[0], np.datetime64):
+        return np.array(entries, "datetime64[us]")
+    if len(set(map(type, entries))) == 1:
+        return np.asarray(entries)
+    return [each.item() if isinstance(each, np.generic) else each for each in entries]
+
+
+def as_arrow(values: Any, name: str) -> pa.Array:
+    """A list, array or series as one Arrow array; else DataError."""
+    try:
+        if str(getattr(values, "dtype", None)) == "Object":
+            # To Arrow polars gives the addresses of such entries.
+            values = values.to_list()
+        found = values.to_arrow() if hasattr(values, "to_arrow") else values
+        if isinstance(found, arrow.ChunkedArray):
+            found = found.combine_chunks()
+        if isinstance(found, arrow.Array):
+            return found
+        if getattr(getattr(found, "dtype", None), "kind", "O") == "O" and not one_family(found):
+            raise TypeError
+        if isinstance(found, (list, tuple)) and found and isinstance(found[0], np.generic):
+            found = _plain(found)
+        if isinstance(found, np.ndarray) and found.dtype.kind == "M":
+            # Arrow has no minutes and hours.
+            found = found.astype("datetime64[us]")
+        return arrow.array(found, from_pandas=True)
+    except Exception:  # Arrow's words may quote an entry
+        raise DataError(f"{name} is a {type(values).__name__}: expected a column of one type") from None

@@ -1,16 +1,40 @@
-"""Events: points that appear or disappear, and their times."""
+"""Events: points that appear or disappear, from the columns of a table, and their times."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from fastdp.data.calendar import TimeUnit
-from fastdp.data.files import Csv
-from fastdp.data.readers import heading_of, read_events
+from fastdp.data.calendar import Time, TimeUnit
+from fastdp.data.column import as_column, as_floats
+from fastdp.data.files import is_source, open_table
+from fastdp.data.source import Source, check_column_types, open_source, time_zone_of
+from fastdp.data.text import listed, pick
+from fastdp.data.times import times_of
+from fastdp.errors import DataError, ParameterError
 from fastdp.kinds import Flags, Floats, Integers
+from fastdp.units import zone_of
+
+#: Names under which a column is found if none is given, in any case; the later ones are of public data sets.
+USUAL = {
+    "x": ("x", "lon", "lng", "longitude", "pickup_longitude", "start_lon"),
+    "y": ("y", "lat", "latitude", "pickup_latitude", "start_lat"),
+    "time": (
+        "time",
+        "t",
+        "timestamp",
+        "date/time",
+        "pickup_datetime",
+        "tpep_pickup_datetime",
+        "lpep_pickup_datetime",
+        "trip_pickup_datetime",
+        "check-in time",
+    ),
+    "event": ("event", "move"),
+}
 
 
 class Events(NamedTuple):
@@ -23,20 +47,57 @@ class Events(NamedTuple):
 
 @dataclass(frozen=True)
 class EventSource:
-    """An open table of events; ``names``: of x and y."""
+    """An open table of events; ``names``: of x and y, known before a row is read."""
 
-    names: tuple[str, str]
-    path: str
-    columns: dict[str, str | None]
+    where: str
+    columns: dict[str, str]
+    source: Source
+    time: Time | None
+
+    @property
+    def names(self) -> tuple[str, str]:
+        return self.columns["x"], self.columns["y"]
 
     def read(self) -> Events:
-        found = read_events(self.path, self.columns)
-        times = None if found.times is None else np.floor(found.times * 1e6).astype(np.int64)
-        return Events(found.points, found.additions, times)
+        parts = [self._numbers(batch) for batch in self.source.batches()]
+        parts.append([np.empty(0) for _ in self.columns])
+        read = {kind: np.concatenate(each) for kind, each in zip(self.columns, zip(*parts, strict=True), strict=True)}
+        times = read.pop("time", None)
+        for kind, numbers in read.items():
+            self._refuse(kind, ~np.isfinite(numbers), "missing, NaN or infinite", "expected finite numbers")
+        additions = np.ones(read["x"].size, np.bool_)
+        if "event" in read:
+            wrong = np.abs(read["event"]) != 1.0
+            self._refuse(
+                "event", wrong, "neither 1 (a point appears) nor -1 (it disappears)", "expected one of these"
+            )
+            additions = read["event"] > 0
+        return Events(
+            np.stack([read["x"], read["y"]], axis=1), additions, None if times is None else times.astype(np.int64)
+        )
+
+    def _numbers(self, batch: Any) -> list[Any]:
+        found: list[Any] = []
+        for kind, name in self.columns.items():
+            column = batch.column(name)
+            if kind != "time" or self.time is None:
+                found.append(as_floats(as_column(column, f"column {name!r}")))
+                continue
+            times, present = times_of(column, zone_of(self.time.zone), self.time)
+            if present is not None:
+                self._refuse(kind, ~present, "without a time", "expected one in every row")
+            found.append(times)
+        return found
+
+    def _refuse(self, kind: str, wrong: Flags, fault: str, expected: str) -> None:
+        if wrong.any():
+            rows = f"{np.count_nonzero(wrong):,} of {wrong.size:,} rows are {fault}"
+            first = f"the first is row {int(np.argmax(wrong)) + 1:,}"
+            raise DataError(f"{self.where}, column {self.columns[kind]!r}: {rows}, {first}; {expected}")
 
 
 def open_events(
-    source: object,
+    source: Any,
     x: str | None = None,
     y: str | None = None,
     time: str | None = None,
@@ -47,7 +108,42 @@ def open_events(
     format: str | None = None,
     zone: str | None = None,
 ) -> EventSource:
-    """Open a table of events; without names the usual ones are looked for."""
-    path = str(source.path if isinstance(source, Csv) else source)
-    columns = {"x": x, "y": y, "event": event} | ({"time": time} if timed or time is not None else {})
-    return EventSource(heading_of(path, columns), path, columns)
+    """Open a table of events: a path, "-", :class:`fastdp.Csv`, or a data frame.
+
+    Parameters
+    ----------
+    x, y, time, event : str, optional
+        Columns, by name or zero-based number; ``event`` has 1 for a point that appears and -1 for one that
+        disappears.  By default the usual names are looked for; without events all points appear.
+    timed : bool
+        Whether to look for times without a name.
+    unit, format, zone
+        As for :class:`fastdp.Time`.
+    """
+    opened = open_table(source) if is_source(source) else None
+    where = "frame" if opened is None else opened.where
+    names = list(opened.schema.names if opened is not None else open_source(source, ()).schema)
+    given = {"x": x, "y": y, "event": event} | ({"time": time} if timed or time is not None else {})
+    columns = {kind: found for kind, name in given.items() if (found := _found(kind, name, names, where)) is not None}
+    table = open_source(source if opened is None else opened, list(columns.values()))
+    check_column_types(table, [name for kind, name in columns.items() if kind != "time"], [])
+    read = None
+    if "time" in columns:
+        of_times = time_zone_of(table, columns["time"], "unit" if unit else "format" if format else None)
+        read = Time(columns["time"], "1s", unit=unit, format=format, zone=zone or of_times)
+    return EventSource(where, columns, table, read)
+
+
+def _found(kind: str, name: str | None, names: Sequence[str], where: str) -> str | None:
+    if name is not None:
+        return names[pick(name, names, where)]
+    lowered = [each.lower() for each in names]
+    for usual in USUAL[kind]:
+        if usual in lowered:
+            return names[lowered.index(usual)]
+    if kind == "event":
+        return None
+    raise ParameterError(
+        f"{kind} = None: {where} has the columns {listed(names)}; expected one of them, or "
+        f"{' or '.join(map(repr, USUAL[kind][:4]))}"
+    )

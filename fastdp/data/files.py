@@ -1,60 +1,198 @@
-"""Files and pipes of tables: CSV, Parquet and Arrow, as batches that know their number of rows."""
+"""Files and pipes, by the end of their name or their first bytes, as tables or as numbers."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from typing import Literal
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tokenize import TokenError
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
+
+import numpy as np
 
 from fastdp import validation
-from fastdp.record import Checked, Choice, Flag, Kind, Text, parameter, record
-from fastdp.validation import refusal
+from fastdp.data.column import Module, arrow, as_column, kind_of
+from fastdp.data.text import STDIN, Csv, TextFile, damage_named, is_text, pick
+from fastdp.errors import DataError, ParameterError
+from fastdp.kinds import Array, Floats
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyarrow.dataset import Dataset
+
+    #: Arrow record batches.
+    Batches = Iterator[pa.RecordBatch]
+
+arrow_dataset: Any = Module("pyarrow.dataset")
+arrow_ipc: Any = Module("pyarrow.ipc")
+#: Rows read at a time: a few columns of them stay below some 10 MB.
+BATCH = 2**18
+ACCEPTED = (
+    "a .csv, .tsv or .txt file (also .gz, .bz2), a .parquet or .arrow file, a folder of Parquet files, for numbers "
+    "also .npy, or - for standard input"
+)
+PARQUET, ARROW, NUMPY = (".parquet", ".pq"), (".arrow", ".arrows", ".feather"), ".npy"
+#: An Arrow stream begins so.
+STREAM = b"\xff\xff\xff\xff"
+#: Errors of NumPy on damaged files: headers are parsed as Python literals.
+DAMAGE = (ValueError, EOFError, SyntaxError, TokenError, OverflowError, RuntimeError)
 
 
-@record
-class Csv:
-    """A CSV file and how it is written, for every function that takes a path.
+@dataclass(frozen=True)
+class FileTable:
+    """An open table, and ``read``, which returns batches of some columns; more than once if ``again``.
 
-    Parameters
-    ----------
-    path : str or Path
-        A file that ends in .csv, .tsv or .txt, also packed (.gz, .bz2); "-" is standard input.
-    separator : str, optional
-        One character; by default that of comma, semicolon and tab which the first row has most.
-    decimal : "." or ","
-        The decimal sign of numbers.
-    encoding : str, optional
-        Python's name, such as "latin-1"; by default UTF-8, or UTF-16 with a byte order mark.
-    comment : str, optional
-        Lines that begin with this text are left out.
-    header : bool, optional
-        Whether the first row names the columns; otherwise "0", "1" and so on are their names.  By default it does,
-        unless a single column of numbers is asked for and the first row has a number.
-    types : dict of str to str, optional
-        Types of columns, named as Arrow does: {"meter": "string"}; others follow from the first rows.
-
-    Examples
-    --------
-    >>> import fastdp
-    >>> fastdp.Csv("visits.csv", separator=";", decimal=",").decimal
-    ','
+    ``text``: names are in a first row, which may be one of data.
     """
 
-    path: str | os.PathLike[str] = parameter(Checked(validation.path))
-    separator: str | None = parameter(Text(1, optional=True), default=None)
-    decimal: Literal[".", ","] = parameter(Choice((".", ",")), default=".")
-    encoding: str | None = parameter(Text(optional=True), default=None)
-    comment: str | None = parameter(Text(optional=True), default=None)
-    header: bool | None = parameter(Flag(optional=True), default=None)
-    types: Mapping[str, str] | None = parameter(Kind(optional=True), default=None)
+    where: str
+    schema: pa.Schema
+    read: Callable[[Sequence[str]], Batches]
+    again: bool = True
+    text: bool = False
 
-    def _check(self) -> None:
-        if self.separator is not None and (self.separator in '"\r\n' or not self.separator.isascii()):
-            raise refusal("separator", self.separator, "one character such as ';', no quote or end of a line")
-        if self.encoding is not None:
-            try:
-                "".encode(self.encoding)
-            except LookupError:
-                raise refusal(
-                    "encoding", self.encoding, "a name of Python's, such as 'latin-1' or 'cp1252'"
-                ) from None
+
+def is_source(source: object) -> bool:
+    """True for a path or a :class:`Csv`."""
+    return isinstance(source, (str, os.PathLike, Csv))
+
+
+def open_table(source: Any, dictionary: Sequence[str] = ()) -> FileTable:
+    """Open a path, "-" or :class:`Csv`; Parquet may return columns in ``dictionary`` as dictionaries."""
+    path = validation.path("frame", source.path if isinstance(source, Csv) else source)
+    if text := _text(source, path):
+        schema = text.schema()
+        return FileTable(text.where, schema, lambda names: text.read(schema, names), text.again, text.named)
+    if path == STDIN or path.lower().endswith(ARROW):
+        return _open_arrow(path)
+    with damage_named(path):
+        dataset = open_dataset(path, dictionary)
+        return FileTable(path, dataset.schema, lambda names: _of_parquet(path, dataset, dictionary, names))
+
+
+def _text(source: Any, path: str, *, numbers: bool = False) -> TextFile | None:
+    if isinstance(source, Csv):
+        return TextFile(source, numbers=numbers)
+    stdin: Any = sys.stdin
+    piped = path == STDIN and stdin.buffer.peek(len(STREAM))[: len(STREAM)] != STREAM
+    return TextFile(Csv(path), numbers=numbers) if piped or is_text(path) else None
+
+
+def is_parquet(path: str) -> bool:
+    """True for a Parquet file by its suffix, and for a folder."""
+    return path.lower().endswith(PARQUET) or Path(path).is_dir()
+
+
+def open_dataset(path: str, dictionary: Sequence[str] = ()) -> Dataset:
+    """Data set of a Parquet file, or of a folder of them."""
+    if not is_parquet(path):
+        raise ParameterError(f"{path}: unknown kind of file; expected {ACCEPTED}")
+    options = {"dictionary_columns": list(dictionary), "pre_buffer": False, "use_buffered_stream": True}
+    # In nanoseconds old times of 96 bits would be others.
+    kind = arrow_dataset.ParquetFileFormat(coerce_int96_timestamp_unit="us", **options)
+    opened = arrow_dataset.dataset(path, format=kind)
+    _ = opened.schema.names  # decoded
+    return cast("Dataset", opened)
+
+
+def scanned(dataset: Dataset, columns: Sequence[str]) -> Batches:
+    """Batches of columns of a data set."""
+    # Few batches are read ahead, so that memory stays small.
+    ahead: Any = {"batch_size": BATCH, "batch_readahead": 2, "fragment_readahead": 1}
+    return iter(dataset.scanner(list(columns), **ahead).to_batches())
+
+
+def _of_parquet(path: str, dataset: Dataset, dictionary: Sequence[str], columns: Sequence[str]) -> Batches:
+    done = 0
+    with damage_named(path):
+        try:
+            for batch in scanned(dataset, columns):
+                done += batch.num_rows
+                yield batch
+        except (NotImplementedError, OSError):
+            if not dictionary:
+                raise
+            # Of entries in some encodings Arrow makes no dictionaries.
+            for batch in scanned(open_dataset(path), columns):
+                first = min(done, batch.num_rows)
+                done -= first
+                yield batch.slice(first)
+
+
+def _open_arrow(path: str) -> FileTable:
+    with damage_named(path):
+        if path == STDIN:
+            stream = arrow_ipc.open_stream(sys.stdin.buffer)
+            return FileTable(
+                "standard input", stream.schema, lambda names: _selected(path, stream, names), again=False
+            )
+        with Path(path).open("rb") as file:
+            whole = file.read(6) == b"ARROW1"
+        opened = (arrow_ipc.open_file if whole else arrow_ipc.open_stream)(arrow.memory_map(path))
+        schema = opened.schema
+
+    def read(names: Sequence[str]) -> Batches:
+        mapped = arrow.memory_map(path)
+        found: Any = arrow_ipc.open_file(mapped) if whole else arrow_ipc.open_stream(mapped)
+        batches = map(found.get_batch, range(found.num_record_batches)) if whole else found
+        return _selected(path, batches, names)
+
+    return FileTable(path, schema, read)
+
+
+def _selected(path: str, batches: Any, names: Sequence[str]) -> Batches:
+    with damage_named(path):
+        for batch in batches:
+            yield batch.select(list(names))
+
+
+# Numbers of one column.
+
+
+def read_numbers(source: Any, column: str | None = None) -> Any:
+    """All numbers of a column of a path, "-" or :class:`Csv`; any other object unchanged.
+
+    ``column``: name, or zero-based number.  A missing number is NaN; an array of .npy is mapped into memory.
+    """
+    if not is_source(source):
+        return source
+    path = validation.path("values", source.path if isinstance(source, Csv) else source)
+    if path.lower().endswith(NUMPY):
+        return _array(path, column)
+    if text := _text(source, path, numbers=True):
+        with damage_named(text.where):
+            return np.concatenate([np.empty(0), *text.numbers(column)])
+    table = open_table(source)
+    index = pick(column, table.schema.names, table.where)
+    name, kind = table.schema.names[index], table.schema.types[index]
+    if table.schema.names.count(name) > 1:
+        raise ParameterError(f"{table.where}: several columns are named {name!r}; expected distinct names")
+    with damage_named(table.where):
+        found = arrow.chunked_array([batch.column(0) for batch in table.read([name])], kind)
+        return as_column(found, f"{table.where}, column {name!r}")
+
+
+def _array(path: str, column: str | None) -> Array:
+    with damage_named(path):
+        try:
+            array = np.load(path, mmap_mode="r", allow_pickle=False)
+        except DAMAGE:
+            # NumPy's own words would quote the file, and advise to unpickle it, which would be unsafe.
+            raise DataError(
+                f"{path}: not a readable .npy file (damaged, another format, or pickled objects)"
+            ) from None
+    if not isinstance(array, np.ndarray) or not 1 <= array.ndim <= 2:
+        raise DataError(f"{path}: holds no array of one or two dimensions; expected numbers, or columns of them")
+    names = array.dtype.names or [str(i) for i in range(1 if array.ndim == 1 else array.shape[1])]
+    index = pick(column, names, path)
+    found: Array = array[names[index]] if array.dtype.names else array if array.ndim == 1 else array[:, index]
+    if found.dtype.kind not in "biuf" or found.ndim != 1:
+        raise DataError(f"{path} holds {kind_of(found.dtype)} entries: expected real numbers")
+    return found
+
+
+def live_numbers(stream: BinaryIO, column: str | None = None, csv: Csv | None = None) -> Iterator[Floats]:
+    """Numbers of a pipe's lines, as they arrive; a missing one is NaN."""
+    yield from TextFile(Csv(STDIN) if csv is None else csv, numbers=True, stream=stream).numbers(column)

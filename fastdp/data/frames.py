@@ -14,6 +14,7 @@ import numpy as np
 
 from fastdp.data.column import (
     FLOAT64,
+    arrow,
     as_array,
     as_column,
     as_floats,
@@ -26,7 +27,7 @@ from fastdp.data.column import (
     open_arrow,
     read_only,
 )
-from fastdp.data.source import FAMILIES, arrow, open_source
+from fastdp.data.source import FAMILIES, open_source
 from fastdp.errors import DataError, ParameterError
 from fastdp.kinds import Array, Floats, Frame, Indices, Values
 

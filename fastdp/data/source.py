@@ -2,58 +2,28 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from fastdp import validation
-from fastdp._lazy import imported
-from fastdp.data.column import homes_of, kind_of, one_family
-from fastdp.data.files import Csv
+from fastdp.data.column import arrow, as_arrow, homes_of, kind_of, narwhals
+from fastdp.data.files import BATCH, FileTable, is_source, open_table, scanned
 from fastdp.errors import DataError, ParameterError
 from fastdp.kinds import Frame, Integers
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyarrow.dataset import Dataset
 
     #: Arrow record batches.
     Batches = Iterator[pa.RecordBatch]
 
-#: Rows read at a time: a few columns of them stay below some 10 MB.
-BATCH = 2**18
 ACCEPTED = (
     "a data frame of pandas, polars or pyarrow, a polars LazyFrame, a DuckDB relation, a Dataset of xarray, an Arrow "
     "stream, or the path of a Parquet or CSV file"
 )
-#: How a file is read, by the end of its name.
-FORMATS = {".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".arrow": "ipc", ".feather": "ipc"}
 #: Libraries whose data frames come in and go out (:func:`fastdp.data.frames.in_family`).
 FAMILIES = ("pandas", "polars", "pyarrow", "duckdb")
-
-
-class _Module:
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    def __getattr__(self, attribute: str) -> Any:
-        if attribute.startswith("_"):
-            raise AttributeError(attribute)
-        missing = ParameterError(
-            "data frames and tables are read with narwhals and pyarrow, which are not both installed: expected "
-            "pip install 'fastdp-streams[tables]'"
-        )
-        *_, module = (imported(package, missing) for package in ("narwhals.stable.v2", "pyarrow", self._name))
-        member = getattr(module, attribute)
-        setattr(self, attribute, member)
-        return member
-
-
-narwhals: Any = _Module("narwhals.stable.v2")
-arrow: Any = _Module("pyarrow")
-compute: Any = _Module("pyarrow.compute")
 
 
 @dataclass(frozen=True)
@@ -90,7 +60,9 @@ class Source:
     def table(self) -> pa.Table:
         batches = list(self.batches())
         if batches:
-            return arrow.Table.from_batches(batches)
+            # Of text, types of later rows may be wider.
+            tables = [arrow.Table.from_batches([batch]) for batch in batches]
+            return arrow.concat_tables(tables, promote_options="permissive")
         return narwhals.Schema({name: self.schema[name] for name in self.columns}).to_arrow().empty_table()
 
     def twice(self) -> Source:
@@ -130,16 +102,11 @@ def open_source(frame: Frame | EngineTable, columns: Sequence[str], dictionary: 
         return frame.open(columns, dictionary)
     # A missing package is an error of its own.
     wrap, chosen, opened = narwhals.from_native, list(dict.fromkeys(columns)), cast("Any", frame)
-    if isinstance(frame, Csv):
-        frame = frame.path
-    if isinstance(frame, (str, os.PathLike)):
-        opened = open_dataset(Path(validation.path("frame", frame)), dictionary)
+    if is_source(frame) or isinstance(frame, FileTable):
+        table = frame if isinstance(frame, FileTable) else open_table(frame, dictionary)
+        return _of_arrow(table.schema, chosen, table.read, table, again=table.again)
     if hasattr(opened, "scanner") and hasattr(opened, "schema"):
-        check_names(chosen, opened.schema.names, opened)
-        schema = wrap(opened.schema.empty_table()).collect_schema()
-        # Few batches are read ahead, so that memory stays small.
-        ahead = {"batch_size": BATCH, "batch_readahead": 2, "fragment_readahead": 1}
-        return Source("pyarrow", chosen, schema, lambda: iter(opened.scanner(chosen, **ahead).to_batches()))
+        return _of_arrow(opened.schema, chosen, lambda names: scanned(opened, names), frame)
     try:
         if hasattr(frame, "to_dataframe") and "xarray" in homes_of(frame):
             opened = _measurements(frame, chosen)
@@ -161,45 +128,44 @@ def open_source(frame: Frame | EngineTable, columns: Sequence[str], dictionary: 
         return Source(family, chosen, schema, lambda: _rows_alone(wrapped, rows), rows=rows)
     if rows is None:
         return Source(family, chosen, schema, lambda: _lazy(wrapped.select(chosen), family))
-    unknown = [name for name in chosen if schema[name] == narwhals.Unknown]
-    if unknown:
-        # Narwhals does not know pandas' times in zones such as America/Los_Angeles; Arrow does.
-        schema = {**schema, **_arrow_types(wrapped.head(0).select(unknown))}
-    return Source(family, chosen, schema, lambda: _eager(wrapped.select(chosen)), rows=rows)
+    wrapped, own, known = wrapped.select(chosen), dict[str, Any](), dict[str, Any]()
+    for name in chosen:
+        if schema[name] == narwhals.Object:
+            # Of a database's driver, say: dates, times, decimal numbers.
+            own[name] = _objects(wrapped[name], name)
+            if isinstance(own[name], arrow.Array) and arrow.types.is_temporal(own[name].type):
+                known[name] = own[name]
+        elif schema[name] == narwhals.Unknown:
+            # Narwhals does not know pandas' times in zones such as America/Los_Angeles; Arrow does.
+            known[name] = _unknown(wrapped[name])
+    if known:
+        schema = {**schema, **wrap(arrow.table(known)).collect_schema()}
+    return Source(family, chosen, schema, lambda: _eager(wrapped, own), rows=rows)
 
 
-def _arrow_types(frame: Any) -> dict[str, Any]:
+def _of_arrow(
+    schema: pa.Schema, chosen: list[str], read: Callable[[Sequence[str]], Batches], frame: Any, *, again: bool = True
+) -> Source:
+    check_names(chosen, schema.names, frame)
+    empty = arrow.schema([schema.field(name) for name in chosen]).empty_table()
+    known = narwhals.from_native(empty).collect_schema()
+    return Source("pyarrow", chosen, known, lambda: read(chosen), again=again)
+
+
+def _objects(column: Any, name: str) -> pa.Array | DataError:
     try:
-        return dict(narwhals.from_native(frame.to_arrow()).collect_schema())
+        return as_arrow(column.to_native(), name)
+    except DataError:
+        # Raised when rows are read: entries, and not a type, decide.
+        told = "holds entries of several types: expected one type, such as texts alone"
+        return DataError(f"frame: column {name!r} {told}")
+
+
+def _unknown(column: Any) -> pa.Array:
+    try:
+        return column.head(0).to_arrow()
     except Exception:  # complex numbers, say
-        return {}
-
-
-def open_dataset(path: Path, dictionary: Sequence[str] = ()) -> Dataset:
-    """Data set of a file or folder; else ParameterError."""
-    import pyarrow.dataset as dataset
-
-    kind: Any = FORMATS.get(path.suffix.lower(), "parquet" if path.is_dir() else None)
-    if kind is None:
-        raise ParameterError(f"frame = {str(path)!r}: expected the path of a .parquet, .csv or .arrow file")
-    if kind == "parquet":
-        options = {"dictionary_columns": list(dictionary), "pre_buffer": False, "use_buffered_stream": True}
-        # In nanoseconds old times of 96 bits would be others.
-        kind = dataset.ParquetFileFormat(coerce_int96_timestamp_unit="us", **options)
-    try:
-        opened = dataset.dataset(path, format=kind)
-        _ = opened.schema.names  # decoded
-    except Exception as error:  # missing, damaged, not permitted; Arrow's words may quote a row
-        reason = getattr(error, "strerror", None) or type(error).__name__
-        text = kind == "csv" and not isinstance(error, OSError)
-        wanted = "with a heading of distinct names, and rows of one width"
-        if isinstance(error, UnicodeError):
-            wanted = "in UTF-8 (iconv converts other encodings)"
-        hint = f"; expected CSV {wanted}" if text else ""
-        raise (DataError if text else ParameterError)(
-            f"frame = {str(path)!r}: could not be read ({reason}){hint}"
-        ) from None
-    return opened
+        return arrow.array([], arrow.binary())
 
 
 def _stream(frame: Any, chosen: list[str]) -> Source:
@@ -207,9 +173,9 @@ def _stream(frame: Any, chosen: list[str]) -> Source:
         reader = frame if hasattr(frame, "read_next_batch") else arrow.RecordBatchReader.from_stream(frame)
     except Exception:
         raise ParameterError(f"frame is a {type(frame).__name__}: expected {ACCEPTED}") from None
-    check_names(chosen, reader.schema.names, frame)
-    schema = narwhals.from_native(reader.schema.empty_table()).collect_schema()
-    return Source("pyarrow", chosen, schema, lambda: (batch.select(chosen) for batch in reader), again=False)
+    return _of_arrow(
+        reader.schema, chosen, lambda names: (batch.select(names) for batch in reader), frame, again=False
+    )
 
 
 def _rows_alone(frame: Any, rows: int | None) -> Batches:
@@ -218,14 +184,16 @@ def _rows_alone(frame: Any, rows: int | None) -> Batches:
     yield arrow.record_batch([arrow.nulls(count)], ["row"]).select([])
 
 
-def _eager(frame: Any) -> Batches:
-    for name, kind in frame.schema.items():
-        if kind == narwhals.Object and not one_family(frame[name].to_list()):
-            raise DataError(
-                f"frame: column {name!r} holds entries of several types: expected one type, such as texts alone"
-            )
+def _eager(frame: Any, own: Mapping[str, pa.Array | DataError]) -> Batches:
+    for error in own.values():
+        if isinstance(error, DataError):
+            raise error
     for begin in range(0, len(frame), BATCH):
-        yield from frame[begin : begin + BATCH].to_arrow().combine_chunks().to_batches()
+        part = frame[begin : begin + BATCH]
+        columns = {
+            name: own[name].slice(begin, BATCH) if name in own else part[name].to_arrow() for name in frame.columns
+        }
+        yield from arrow.table(columns).combine_chunks().to_batches()
 
 
 def _lazy(frame: Any, family: str) -> Batches:
@@ -262,9 +230,8 @@ def _where_names_are(frame: Any) -> str:
     if "pyspark" in homes_of(frame):
         # Which may have been read from a text.
         return " (see frame.columns)"
-    kinds = {type(frame).__name__, type(getattr(frame, "format", None)).__name__}
-    of_text = kinds & {"CSVStreamingReader", "CsvFileFormat"}
-    return ", which the first row of the text (UTF-8) names" if of_text else ""
+    text = type(frame).__name__ == "CSVStreamingReader" or getattr(frame, "text", False)
+    return ", which the first row of the text (UTF-8) names" if text else ""
 
 
 def time_zone_of(source: Source, name: str, option: str | None) -> str | None:
@@ -274,11 +241,15 @@ def time_zone_of(source: Source, name: str, option: str | None) -> str | None:
     """
     kind = source.schema[name]
     texts = isinstance(kind, (narwhals.String, narwhals.Categorical))
-    fits = {
-        None: texts or isinstance(kind, (narwhals.Datetime, narwhals.Date)),
-        "unit": kind.is_integer() or kind.is_float(),
-        "format": texts or kind.is_integer(),
-    }[option]
+    # Of entries that are all missing the type is unknown.
+    fits = (
+        kind == narwhals.Unknown
+        or {
+            None: texts or isinstance(kind, (narwhals.Datetime, narwhals.Date)),
+            "unit": kind.is_integer() or kind.is_float(),
+            "format": texts or kind.is_integer(),
+        }[option]
+    )
     if not fits:
         raise ParameterError(
             f"time = {name!r} holds {kind_of(kind)} entries: expected dates, datetimes of one time zone "
@@ -295,12 +266,10 @@ def check_column_types(source: Source, numbers: Sequence[str], labels: Sequence[
     """
     for name in numbers:
         kind = source.schema[name]
-        if not (kind.is_numeric() or kind == narwhals.Boolean):
+        if not (kind.is_numeric() or kind in (narwhals.Boolean, narwhals.Unknown, narwhals.Object)):
             raise ParameterError(f"value = {name!r} holds {kind_of(kind)} entries: expected numbers")
     for name in labels:
-        # Of polars' objects Arrow would get the addresses.
-        objects = source.family == "polars" and source.schema[name] == narwhals.Object
-        if objects or source.schema[name].is_nested():
+        if source.schema[name].is_nested():
             raise ParameterError(
                 f"column {name!r} holds {kind_of(source.schema[name])} entries: expected texts, whole numbers or "
                 "other single entries as keys and persons"

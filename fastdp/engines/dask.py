@@ -6,10 +6,10 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
-from fastdp import validation
-from fastdp.data.source import EngineTable, Source, arrow, open_dataset, open_source
+from fastdp.data.column import arrow
+from fastdp.data.files import is_parquet, open_dataset
+from fastdp.data.source import EngineTable, Source, open_source
 from fastdp.engines.job import Column, Foreign, Job, engine, publish
 from fastdp.engines.shards import Published, Shard, Shards, Share
 from fastdp.engines.windows import parts_of_persons
@@ -122,8 +122,7 @@ def table(frame: Foreign) -> EngineTable:
 def _open(frame: Foreign, columns: Sequence[str], dictionary: Sequence[str]) -> Source:
     delayed = engine("dask", "dask").delayed
     if isinstance(frame, (str, os.PathLike)):
-        dataset = open_dataset(Path(validation.path("frame", frame)), dictionary)
-        whole, parts = open_source(dataset, columns), [delayed(part, traverse=False) for part in _parts(dataset)]
+        whole, parts = open_source(frame, columns), [delayed(part, traverse=False) for part in _parts(frame)]
     elif hasattr(frame, "to_delayed") and hasattr(frame, "_meta"):
         whole, parts = open_source(frame._meta, columns), frame[list(dict.fromkeys(columns))].to_delayed()
     else:
@@ -134,11 +133,15 @@ def _open(frame: Foreign, columns: Sequence[str], dictionary: Sequence[str]) -> 
     return replace(whole, rows=None, add=partial(_added, parts, whole.columns, dictionary))
 
 
-def _parts(dataset: Foreign) -> list[Foreign]:
+def _parts(path: str | os.PathLike[str]) -> list[Foreign]:
     from pyarrow.dataset import FileSystemDataset
 
+    text = os.fsdecode(path)
+    if not is_parquet(text):
+        return [path]
+    dataset = open_dataset(text)
     found = list(dataset.get_fragments())
-    if len(found) == 1 and hasattr(found[0], "split_by_row_group"):
+    if len(found) == 1:
         found = found[0].split_by_row_group() or found
     return [FileSystemDataset([each], dataset.schema, dataset.format, dataset.filesystem) for each in found]
 

@@ -10,7 +10,8 @@ from itertools import chain
 import numpy as np
 
 from fastdp import validation
-from fastdp.data.source import EngineTable, Source, arrow, check_names, open_source
+from fastdp.data.column import arrow
+from fastdp.data.source import EngineTable, Source, check_names, open_source
 from fastdp.engines.job import Foreign, Job, engine, publish
 from fastdp.engines.windows import (
     Released,

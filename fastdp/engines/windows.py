@@ -10,6 +10,7 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 
 from fastdp import validation
+from fastdp.data.column import as_arrow
 from fastdp.engines.job import Foreign, Job
 from fastdp.errors import DataError, ParameterError, StateError
 from fastdp.kinds import Flags, Indices, Instant, Integers, Json
@@ -19,7 +20,7 @@ from fastdp.state import codec
 from fastdp.state.state_file import Seal
 from fastdp.streams.fleet import refuse_other
 from fastdp.streams.ids import shards_of
-from fastdp.tables.columns import as_arrow, digests_of
+from fastdp.tables.columns import digests_of
 from fastdp.tables.table import Table
 from fastdp.tables.windows import WindowsMachine
 

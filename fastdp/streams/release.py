@@ -12,6 +12,7 @@ import numpy as np
 
 from fastdp import validation
 from fastdp.data.column import Nonfinite, as_column, as_floats, as_whole, check_size
+from fastdp.data.files import read_numbers
 from fastdp.errors import AccuracyWarning, StateError, warn
 from fastdp.guarantee import Account, Guarantee, charge, check_charge, remainder, sequential, square_remainder
 from fastdp.kinds import Floats, Values
@@ -120,6 +121,7 @@ def release(
     (2,)
     """
     # Whether every entry of a list is a number depends on the data: it is checked once the budget is reserved.
+    values = read_numbers(values)
     column = values if _is_list(values) else as_column(values, "values")
     size, blocks = len(column), Blocks(focus=focus, season=season)  # type: ignore[arg-type]
     secret, longest = Key.choose(seed, key), max(1, min(DEFAULT_RANGE, size))

@@ -5,11 +5,9 @@ from __future__ import annotations
 import hashlib
 import math
 import os
-import re
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, tzinfo
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -17,13 +15,10 @@ from uuid import UUID
 import numpy as np
 from numpy.typing import NDArray
 
-from fastdp.data.calendar import Time, localised, python_format
-from fastdp.data.column import as_floats, one_family
-from fastdp.data.source import arrow, compute
+from fastdp.data.column import arrow, as_floats, compute
+from fastdp.data.times import PER_SECOND
 from fastdp.errors import DataError, ParameterError
 from fastdp.kinds import Array, Flags, Floats, Integers
-from fastdp.units import FIRST, LAST
-from fastdp.validation import DAY
 from fastdp_kernels.noise import blake2b
 from fastdp_kernels.tables import person_rows
 
@@ -51,9 +46,6 @@ MOST_UNKNOWN = 2**20
 MOST_CHUNKS = 64
 #: Known texts, as a share of a batch's rows, above which each row is looked up by itself.
 FEW = 0.25
-#: Directives of numbers side by side.
-_CLOSE = re.compile("%[A-Za-z]%[A-Za-y]")
-_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
 def digests_of(column: pa.Array) -> tuple[Integers, Flags | None]:
@@ -197,7 +189,7 @@ def _uuids(entries: pa.FixedSizeBinaryArray) -> pa.LargeStringArray:
 
 
 def _instants(entries: pa.TimestampArray) -> pa.LargeStringArray:
-    each = _PER_SECOND[entries.type.unit]
+    each = PER_SECOND[entries.type.unit]
     seconds, parts = np.divmod(entries.cast(arrow.int64()).fill_null(0).to_numpy(), each)
     texts = [arrow.array(number).cast(arrow.large_string()) for number in (seconds, parts * (10**9 // each))]
     known = "\0time " if entries.type.tz is None else "\0instant "
@@ -293,122 +285,13 @@ class Numbers:
 KeyRow = tuple[Any, ...]
 
 
-def times_of(column: pa.Array, zone: tzinfo | None, time: Time | None = None) -> tuple[Integers, Flags | None]:
-    """Instants of a column of times, int64[n], and flags of those present (None: all)."""
-    column = _parsed(column, time)
-    kind, present = column.type, None
-    if column.null_count:
-        present = column.is_valid().to_numpy(zero_copy_only=False)
-    if arrow.types.is_timestamp(kind):
-        numbers: Integers = column.cast(arrow.int64()).fill_null(0).to_numpy()
-        each, aware = _PER_SECOND[kind.unit], kind.tz is not None
-        if aware and zone is None:
-            raise DataError("time has a zone: expected zone=, the zone of the windows")
-        times = numbers // 1_000 if kind.unit == "ns" else numbers
-        factor = max(1, 10**6 // each)
-    elif arrow.types.is_date(kind):
-        times = column.cast(arrow.date32()).cast(arrow.int32()).fill_null(0).to_numpy().astype(np.int64)
-        factor, aware = DAY, False
-    else:
-        raise DataError("time holds no dates or datetimes in every part of the table: expected one type")
-    if times.size and not FIRST // factor <= times.min() <= times.max() <= LAST // factor:
-        raise DataError("time: an entry lies outside the years 1 to 9999; expected times that a calendar has")
-    times = times * factor if factor > 1 else times
-    return (times if zone is None or aware else localised(times, zone)), present
-
-
-def _parsed(column: pa.Array, time: Time | None) -> pa.Array:
-    types, kind = arrow.types, column.type
-    if types.is_dictionary(kind):
-        column = column.dictionary_decode()
-        kind = column.type
-    unit, form = (None, None) if time is None else (time.unit, time.format)
-    try:
-        if unit is not None and types.is_floating(kind):
-            numbers = column.cast(arrow.float64()).to_numpy(zero_copy_only=False)
-            micros = np.floor(numbers * (10**6 / _PER_SECOND[unit]))
-            known = np.isfinite(micros) & (np.abs(micros) < 2.0**62)
-            return arrow.array(
-                np.where(known, micros, 0.0).astype(np.int64), arrow.timestamp("us", "UTC"), mask=~known
-            )
-        if unit is not None and types.is_integer(kind):
-            return column.cast(arrow.int64()).cast(arrow.timestamp(unit, "UTC"))
-        if form is not None and types.is_integer(kind):
-            column = column.cast(arrow.string())
-        if form is not None and not types.is_temporal(kind):
-            return _formatted(column.cast(arrow.string()), form)
-        if _is_text(kind):
-            return _iso_texts(column.cast(arrow.string()))
-    except (arrow.ArrowInvalid, ValueError):
-        asked = "ISO texts such as 2024-03-31T01:00" if form is None else f"texts of the format {form!r}"
-        raise DataError(f"time: an entry is no time; expected {asked} in every row (or Time(format=))") from None
-    return column
-
-
-def _formatted(column: pa.StringArray, form: str) -> pa.TimestampArray:
-    # Arrow takes 31 April for 1 May: its times are right if it writes the same texts.
-    try:
-        found = compute.strptime(column, format=form, unit="s")
-        if compute.all(compute.equal(compute.strftime(found, form), column)).as_py() is not False:
-            return found
-    except arrow.ArrowInvalid:  # other directives, or an entry that is no time
-        pass
-    coded, form = column.dictionary_encode(), python_format(form)
-    # Between numbers that nothing separates no digit may be missing.
-    whole = form.partition("%z")[0] if _CLOSE.search(form) else ""
-
-    def read(text: str) -> datetime:
-        moment = datetime.strptime(text.strip(), form)
-        if not text.strip().startswith(moment.strftime(whole)):
-            raise ValueError
-        return moment
-
-    times = [None if text is None else read(text) for text in coded.dictionary.to_pylist()]
-    return arrow.array(times, arrow.timestamp("us", "UTC" if "%z" in form else None)).take(coded.indices)
-
-
-def _iso_texts(column: pa.StringArray) -> pa.TimestampArray:
-    try:
-        return column.cast(arrow.timestamp("us"))
-    except arrow.ArrowInvalid:
-        return column.cast(arrow.timestamp("us", "UTC"))
-
-
-def _plain(entries: Sequence[Any]) -> Any:
-    """NumPy's scalars in one array, or beside others as Python's: long integers are not rounded to floats."""
-    if isinstance(entries[0], np.datetime64):
-        return np.array(entries, "datetime64[us]")
-    if len(set(map(type, entries))) == 1:
-        return np.asarray(entries)
-    return [each.item() if isinstance(each, np.generic) else each for each in entries]
-
-
-def as_arrow(values: Any, name: str) -> pa.Array:
-    """A list, array or series as one Arrow array; else DataError."""
-    try:
-        if str(getattr(values, "dtype", None)) == "Object":
-            # To Arrow polars gives the addresses of such entries.
-            values = values.to_list()
-        found = values.to_arrow() if hasattr(values, "to_arrow") else values
-        if isinstance(found, arrow.ChunkedArray):
-            found = found.combine_chunks()
-        if isinstance(found, arrow.Array):
-            return found
-        if getattr(getattr(found, "dtype", None), "kind", "O") == "O" and not one_family(found):
-            raise TypeError
-        if isinstance(found, (list, tuple)) and found and isinstance(found[0], np.generic):
-            found = _plain(found)
-        if isinstance(found, np.ndarray) and found.dtype.kind == "M":
-            # Arrow has no minutes and hours.
-            found = found.astype("datetime64[us]")
-        return arrow.array(found, from_pandas=True)
-    except Exception:  # Arrow's words may quote an entry
-        raise DataError(f"{name} is a {type(values).__name__}: expected a column of one type") from None
-
-
 def floats_of(column: pa.Array) -> Floats:
     """Values as float64[n]; missing ones are NaN."""
     if column.type != arrow.float64():
+        types, kind = arrow.types, column.type
+        numbers = types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)
+        if not (numbers or types.is_boolean(kind) or types.is_null(kind)):
+            raise DataError("value: entries are no numbers; expected numbers in every row")
         column = column.cast(arrow.float64(), safe=False)
     return as_floats(column.to_numpy(zero_copy_only=False))
 

@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from fastdp.data.source import arrow
+from fastdp.data.column import arrow, as_arrow
 from fastdp.kinds import Flags, Integers
 from fastdp.noise import bulk
 from fastdp.noise.key import Key
 from fastdp.noise.sampler import LaplaceDistribution, geometric_distribution, laplace_distribution
 from fastdp.state import codec
-from fastdp.tables.columns import Keys, Numbers, as_arrow, as_texts
+from fastdp.tables.columns import Keys, Numbers, as_texts
 from fastdp.tables.keys import MOST_KEYS, WEIGHT, count_rule, weigh, weights_of_norm
 from fastdp.tables.sums import CellRows
 from fastdp.units import AWARE_EPOCH, FIRST, LAST, MICROSECOND

@@ -12,7 +12,7 @@ import numpy as np
 
 from fastdp import validation
 from fastdp._version import __version__
-from fastdp.data.source import arrow
+from fastdp.data.column import arrow
 from fastdp.errors import ParameterError
 from fastdp.kinds import Flags, Floats, Integers, Json
 from fastdp.releases.pictures import ESTIMATE, band, check_axes, new_axes, save

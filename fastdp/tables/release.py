@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from fastdp.data.source import Source, arrow_type
+from fastdp.data.times import times_of
 from fastdp.errors import AccuracyWarning, DataError, ParameterError, warn
 from fastdp.guarantee import Guarantee
 from fastdp.kinds import Flags, Floats, Integers
@@ -18,7 +19,7 @@ from fastdp.noise.key import Key
 from fastdp.noise.sampler import noise_distribution
 from fastdp.tables import choices
 from fastdp.tables.choices import Clip, count_tail, tail_edges
-from fastdp.tables.columns import Entries, Growing, Keys, Numbers, digests_of, floats_of, times_of
+from fastdp.tables.columns import Entries, Growing, Keys, Numbers, digests_of, floats_of
 from fastdp.tables.keys import KeyRule, choose_keys, key_weights, weigh
 from fastdp.tables.plan import MOST_ROWS, Clips, ColumnPlan, TablePlan
 from fastdp.tables.sums import (

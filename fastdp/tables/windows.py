@@ -13,8 +13,9 @@ import numpy as np
 
 from fastdp import validation
 from fastdp.data.calendar import Calendar, Time, as_instant
-from fastdp.data.column import as_column, as_floats
+from fastdp.data.column import as_arrow, as_column, as_floats
 from fastdp.data.source import FAMILIES
+from fastdp.data.times import times_of
 from fastdp.errors import DataError, ParameterError
 from fastdp.guarantee import Guarantee
 from fastdp.kinds import Array, Bounds, Duration, Flags, Floats, Instant, Integers, Keys
@@ -26,7 +27,7 @@ from fastdp.state.driver import Publisher
 from fastdp.state.machine import Machine, Record, Transition, single_caller
 from fastdp.tables import online
 from fastdp.tables.columns import Keys as KeySet
-from fastdp.tables.columns import as_arrow, as_texts, digests_of, times_of, with_missing
+from fastdp.tables.columns import as_texts, digests_of, with_missing
 from fastdp.tables.functions import PrivateKeys, Value, check_online, make_plan, statistics_of, values_of
 from fastdp.tables.online import KeyNoise, OnlineKeys, Waiting, person_cells, row_parts, weights_of
 from fastdp.tables.plan import MAX_CELLS, TablePlan

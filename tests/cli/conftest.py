@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from fastdp.cli import main
+from tests.shared import piped
 
 SECRET = bytes(range(32))
 
@@ -62,7 +63,7 @@ def run(folder: Path) -> Callable[..., Result]:
     """A command line, typed in the folder; the process that it would be."""
 
     def run(line: str, *, stdin: str | bytes | None = None, code: int = 0) -> Result:
-        result = CliRunner().invoke(main, shlex.split(line), input=stdin)
+        result = CliRunner().invoke(main, shlex.split(line), input=piped(stdin))
         assert result.exit_code == code, result.output
         assert code == 0 or isinstance(result.exception, SystemExit), result.exception
         return result

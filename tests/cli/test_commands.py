@@ -85,9 +85,9 @@ TABLES: dict[str, Python] = {
     f"totals --value kwh {TIME} --epsilon 1 --bound 10": lambda f: fastdp.totals(
         f, "kwh", "at", "6h", epsilon=1.0, bound=10.0, **KEY
     ),
-    f"totals --value kwh {TIME} --epsilon 1 --clip -1,4 --bound -2,9 --resolution 0.25 --nonfinite zero --stream b "
-    "--start 2024-03-30 --stop 2024-04-02 --zone Europe/Rome --missing drop": lambda f: fastdp.totals(
-        f, "kwh", fastdp.Time("at", "6h", "2024-03-30", "2024-04-02", zone="Europe/Rome", missing="drop"),
+    "totals --value kwh --time at --every 1d --epsilon 1 --clip -1,4 --bound -2,9 --resolution 0.25 --nonfinite zero --stream b "
+    "--start 2024-03-30 --stop 2024-04-02 --zone America/Los_Angeles --missing drop": lambda f: fastdp.totals(
+        f, "kwh", fastdp.Time("at", "1d", "2024-03-30", "2024-04-02", zone="America/Los_Angeles", missing="drop"),
         epsilon=1.0, bound=fastdp.Value((-2.0, 9.0), (-1.0, 4.0), nonfinite="zero", resolution=0.25), stream="b", **KEY,
     ),
     "counts --epsilon 0.5 --by floor --keys 1 --keys 3": lambda f: fastdp.counts(

@@ -85,9 +85,10 @@ def test_interrupted(line: str, number: int, code: int, folder: Path) -> None:
         process.stdin.flush()
         if "--follow" in line:
             process.stdout.readline()
-        else:
-            # It waits for the end of the input by then.
-            time.sleep(8.0)
+        # Once the pipe is empty the command waits for more.
+        while struct.unpack("i", fcntl.ioctl(process.stdin, termios.FIONREAD, bytes(4)))[0]:
+            time.sleep(0.1)
+        time.sleep(0.5)
         process.send_signal(number)
         assert process.wait(300) == code
         said = process.stderr.read()

@@ -376,7 +376,7 @@ CHECK_INS = b"0\t2010-10-19T23:55:27Z\t30.5\t-97.75\t22847\n7\t2009-03-21T00:00:
             CHECK_INS,
             {"t": [1237593600.0, 1287532527.0], "lat": [-1.5, 30.5], "lon": [2.25, -97.75]},
             b"0\tyesterday\t1\t2\t3\n",
-            "numbers in every column",
+            "an entry is no time",
         ),
     ],
 )

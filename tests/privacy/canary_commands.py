@@ -18,7 +18,7 @@ from fastdp.cli import main
 from fastdp.streams import METHODS
 from tests.privacy import canary
 from tests.privacy.canary import CANARY, LONG, TEXT, WHOLE
-from tests.shared import usual_arguments
+from tests.shared import piped, usual_arguments
 
 Case = tuple[str, Callable[[], Any]]
 
@@ -123,7 +123,7 @@ def typed(*arguments: object, stdin: bytes | None = None) -> Callable[[], None]:
     """A command, run in this process; what it says is printed, and its failure raised."""
 
     def call() -> None:
-        result = CliRunner().invoke(main, [str(each) for each in arguments], input=stdin)
+        result = CliRunner().invoke(main, [str(each) for each in arguments], input=piped(stdin))
         # Where the witness looks.
         print(result.output, result.stderr)
         if result.exit_code and result.exception is not None:
@@ -146,7 +146,7 @@ def release_cases(folder: Path) -> Iterator[Case]:
             yield f"release --method {method} from standard input: {name}", call
     # With a state file, and with a ledger.
     kept = [folder / "kept.csv", "-o", "-", "--state", folder / "kept", "--key-file", folder / "key"]
-    command = typed("release", *kept, "--max-range", 4, *common[:6], "--chunk-size", 2)
+    command = typed("release", *kept, "--max-range", 4, *common[:6])
     yield "release --state: altered input", lambda: _twice(folder / "kept.csv", command)
     spending = ["--ledger", folder / "ledger", "--limit", 9, "--stream", "meters"]
     for name in (".csv, no number", ".npy, float32"):

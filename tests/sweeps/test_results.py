@@ -8,11 +8,10 @@ import shutil
 import numpy as np
 import pytest
 
-from fastdp.data.readers import read_table
 from fastdp.errors import DataError, FastDPError
 from fastdp_lab import sweeps
 from fastdp_lab.sweeps.figures import Sweep
-from fastdp_lab.sweeps.results import PARTS, part_path, schema_of, write_part
+from fastdp_lab.sweeps.results import PARTS, part_path, read_table, schema_of, write_part
 
 
 @pytest.mark.slow

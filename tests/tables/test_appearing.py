@@ -21,8 +21,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fastdp
+from fastdp.data.column import as_arrow
 from fastdp.errors import DataError, ParameterError, StateError
-from fastdp.tables.columns import as_arrow, as_texts
+from fastdp.tables.columns import as_texts
 from fastdp.tables.online import KeyNoise, OnlineKeys, weights_of
 from tests.oracles import online_keys, persons
 from tests.shared import full_disk

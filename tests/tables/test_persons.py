@@ -23,10 +23,11 @@ from hypothesis import strategies as st
 
 import fastdp
 from fastdp.data import source
+from fastdp.data.column import as_arrow
 from fastdp.errors import AccuracyWarning, DataError
 from fastdp.noise.key import Key
 from fastdp.tables import columns, release
-from fastdp.tables.columns import Numbers, as_arrow, digests_of, with_missing
+from fastdp.tables.columns import Numbers, digests_of, with_missing
 from fastdp.tables.release import BatchRows, Kept, PersonRows, hashing_of
 from fastdp.tables.sums import CellRows
 from tests.oracles import tables
@@ -514,7 +515,7 @@ def test_rows_are_read_once_if_they_fit_into_memory(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(source, "BATCH", 300)
     eager = source._eager
-    monkeypatch.setattr(source, "_eager", lambda frame: batches(lambda: eager(frame)))
+    monkeypatch.setattr(source, "_eager", lambda *given: batches(lambda: eager(*given)))
     monkeypatch.setattr(release, "MOST_HELD", held)
     found = flat.counts(persons(False, {}), "at", "1d", by="k", keys="public", epsilon=1e6, seed=1).released
     assert found.cells("count").tolist() == [[N, N]]

@@ -26,12 +26,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fastdp import validation
-from fastdp.points.batches import Batch, Cuts
+from fastdp import Csv, validation
 from fastdp.data.column import entry_at
-from fastdp.data.readers import Columns, import_pyarrow, read_events, read_table
-from fastdp.errors import DataError, ParameterError
+from fastdp.data.events import Events, open_events
+from fastdp.data.source import open_source
+from fastdp.errors import DataError, FastDPError, ParameterError
 from fastdp.kinds import Array, Floats, Integers
+from fastdp.points.batches import Batch, Cuts
 from fastdp.points.domains import as_box, as_corners, as_points
 
 #: Columns of numbers, in file order.
@@ -44,6 +45,8 @@ DAY = 86_400.0
 
 #: Columns of SNAP's files, which have no heading: user, time, latitude, longitude, place.
 SNAP = {"x": "3", "y": "2", "time": "1"}
+#: Times of events, as files have them.
+NOTATIONS: tuple[dict[str, Any], ...] = ({}, {"unit": "s"}, {"format": "%m/%d/%Y %H:%M:%S"})
 
 
 @validation.plain
@@ -120,7 +123,7 @@ def load_circles(
     batch, initial, box
         See the module; points outside the box are an error.
     """
-    events = read_events(_existing(path), {"x": "x", "y": "y", "event": "move"}, ragged=True)
+    events = open_events(_existing(path), "x", "y", event="move").read()
     places, cancels = events.points, np.full(len(events.points), -1)
     there: dict[Any, deque[int]] = defaultdict(deque)
     for i, (place, addition) in enumerate(zip(map(tuple, places.tolist()), events.additions, strict=True)):
@@ -134,7 +137,7 @@ def load_circles(
     return cut_events(name, *as_box("box", box), places, cancels=cancels, batch=batch, initial=initial)
 
 
-def _read_all(paths: Sequence[str | Path], unnamed: Columns | None) -> tuple[Floats, Floats]:
+def _read_all(paths: Sequence[str | Path], unnamed: dict[str, str] | None) -> tuple[Floats, Floats]:
     """Times float64[n] in seconds since 1970 and places float64[n, 2] of all files, ascending in time.
 
     ``unnamed`` has the columns of a file without a heading.
@@ -142,12 +145,27 @@ def _read_all(paths: Sequence[str | Path], unnamed: Columns | None) -> tuple[Flo
     parts = [(np.empty(0), np.empty((0, 2)))]
     for k, path in enumerate(paths):
         file = _existing(path, f"path[{k}]" if len(paths) > 1 else "path")
-        events = read_events(file, dict.fromkeys(("x", "y", "time")), unnamed=unnamed, ragged=True)
-        times = np.empty(0) if events.times is None else events.times
+        try:
+            events = _read_events(file, {})
+        except FastDPError:
+            if unnamed is None:
+                raise
+            events = _read_events(Csv(file, header=False), unnamed)
+        times = np.empty(0) if events.times is None else events.times / 1e6
         parts.append((times, events.points))
     times, places = (np.concatenate(columns) for columns in zip(*parts, strict=True))
     order = np.argsort(times, kind="stable")
     return times[order], places[order]
+
+
+def _read_events(source: Any, columns: dict[str, str]) -> Events:
+    errors = []
+    for notation in NOTATIONS:
+        try:
+            return open_events(source, **columns, timed=True, **notation).read()
+        except FastDPError as error:
+            errors.append(error)
+    raise errors[0]
 
 
 def _existing(path: str | Path, name: str = "path") -> str:
@@ -207,14 +225,14 @@ def trip_columns(path: Path) -> Table:
 
     Trips without one of the two, or with a negative one, are left out.
     """
-    arrow, names = import_pyarrow(), ["tpep_pickup_datetime", "trip_distance", "fare_amount"]
+    names = ["tpep_pickup_datetime", "trip_distance", "fare_amount"]
     try:
-        table = read_table(path, names)
+        table = open_source(path, names).table()
         moments, distance, fare = (
             table.column(name).cast(kind)
             for name, kind in zip(names, ("timestamp[us]", *["float64"] * 2), strict=True)
         )
-    except (KeyError, ValueError, OSError, arrow.ArrowException):
+    except ValueError:
         raise DataError(
             f"{path}: expected a Parquet file with moments in {names[0]} and numbers in {names[1]}, {names[2]}"
         ) from None

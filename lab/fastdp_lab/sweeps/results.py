@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -24,7 +24,6 @@ import pyarrow.parquet as pq
 import fastdp
 from fastdp import validation
 from fastdp._lazy import imported
-from fastdp.data.readers import read_table
 from fastdp.errors import DataError, StateError, warn
 from fastdp.kinds import Json
 from fastdp.state.atomic_files import atomic_file, try_lock
@@ -59,6 +58,12 @@ def write_part(folder: Path, name: str, schema: Any, rows: Sequence[Row]) -> Non
     arrays = [pa.array(column, each.type, from_pandas=True) for column, each in zip(columns, schema, strict=True)]
     with atomic_file(part_path(folder, name), overwrite=True, alone=True) as file:
         pq.write_table(pa.Table.from_arrays(arrays, schema=schema), file, write_statistics=False, **_WRITE)
+
+
+def read_table(source: Path | BinaryIO, **options: Any) -> pa.Table:
+    """Arrow table of a Parquet file, by this thread alone: Arrow's pools as last owners abort a process that ends."""
+    with pq.ParquetFile(source, pre_buffer=False, **options) as file:
+        return file.read(use_threads=False)
 
 
 def _read(path: Path) -> Any:

@@ -28,7 +28,7 @@ from msgspec import Meta
 from fastdp import Key, validation
 from fastdp.cli.demo_command import DNS_BOUND
 from fastdp.data.column import as_floats
-from fastdp.data.readers import open_values
+from fastdp.data.files import read_numbers
 from fastdp.errors import DataError, FastDPError, ParameterError
 from fastdp.kinds import Floats, Indices, Json
 from fastdp.smoothers import Smoother
@@ -107,8 +107,7 @@ class ValueSet(DataSet):
         try:
             if self.kind == "download":
                 return catalogue.load(self.source, self.column)
-            with open_values(str(folder / self.source), self.column, 2**18) as source:
-                return np.concatenate([np.empty(0), *source.chunks])
+            return as_floats(read_numbers(folder / self.source, self.column))
         except FastDPError as error:
             raise type(error)(f"{self.place}: {error}") from error
 

@@ -1,0 +1,436 @@
+"""Text: CSV as it is written, in blocks of whole lines that Arrow parses, and plain numbers from a live pipe."""
+
+from __future__ import annotations
+
+import bz2
+import codecs
+import csv
+import gzip
+import os
+import re
+import sys
+import zlib
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal
+
+import numpy as np
+
+from fastdp import validation
+from fastdp.data.column import Module, arrow
+from fastdp.errors import DataError, ParameterError
+from fastdp.kinds import Floats
+from fastdp.record import Checked, Choice, Flag, Kind, Text, parameter, record
+from fastdp.validation import refusal
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    #: Arrow record batches.
+    Batches = Iterator[pa.RecordBatch]
+
+arrow_csv: Any = Module("pyarrow.csv")
+#: Bytes that are parsed together; no line, or quoted text of several lines, is longer.
+BLOCK = 2**20
+#: Numbers in less text are not worth loading Arrow.
+MIN_ARROW = 2**16
+STDIN = "-"
+ENDS = (".csv", ".tsv", ".txt")
+PACKED: Mapping[str, Callable[[BinaryIO], Any]] = {".gz": gzip.open, ".bz2": bz2.open}
+SEPARATORS = (",", ";", "\t")
+#: Spellings of a missing entry.
+NULLS = ["", "NA", "N/A", "n/a", "#N/A", "#NA", "NaN", "nan", "-NaN", "-nan", "NULL", "null"]
+MAX_LISTED = 20
+NOT_UTF8 = "not in UTF-8; expected Csv(path, encoding=), such as encoding='latin-1'"
+
+
+@record
+class Csv:
+    """A CSV file and how it is written, for every function that takes a path.
+
+    Parameters
+    ----------
+    path : str or Path
+        A file that ends in .csv, .tsv or .txt, also packed (.gz, .bz2); "-" is standard input.
+    separator : str, optional
+        One character; by default that of comma, semicolon and tab which the first row has most.
+    decimal : "." or ","
+        The decimal sign of numbers.
+    encoding : str, optional
+        Python's name, such as "latin-1"; by default UTF-8, or UTF-16 with a byte order mark.
+    comment : str, optional
+        Lines that begin with this text are left out.
+    header : bool, optional
+        Whether the first row names the columns; otherwise "0", "1" and so on are their names.  By default it does,
+        unless a single column of numbers is asked for and the first row has a number.
+    types : dict of str to str, optional
+        Types of columns, named as Arrow does: {"meter": "string"}; others follow from the first rows.
+
+    Examples
+    --------
+    >>> import fastdp
+    >>> fastdp.Csv("visits.csv", separator=";", decimal=",").decimal
+    ','
+    """
+
+    path: str | os.PathLike[str] = parameter(Checked(validation.path))
+    separator: str | None = parameter(Text(1, optional=True), default=None)
+    decimal: Literal[".", ","] = parameter(Choice((".", ",")), default=".")
+    encoding: str | None = parameter(Text(optional=True), default=None)
+    comment: str | None = parameter(Text(optional=True), default=None)
+    header: bool | None = parameter(Flag(optional=True), default=None)
+    types: Mapping[str, str] | None = parameter(Kind(optional=True), default=None)
+
+    def _check(self) -> None:
+        if self.separator is not None and (self.separator in '"\r\n' or not self.separator.isascii()):
+            raise refusal("separator", self.separator, "one character such as ';', no quote or end of a line")
+        if self.encoding is not None:
+            try:
+                "".encode(self.encoding)
+            except LookupError:
+                known = "a name of Python's, such as 'latin-1' or 'cp1252'"
+                raise refusal("encoding", self.encoding, known) from None
+
+
+def is_text(path: str) -> bool:
+    """True for a file of text, by its suffix."""
+    return path.lower().removesuffix(".gz").removesuffix(".bz2").endswith(ENDS)
+
+
+@contextmanager
+def damage_named(where: str) -> Iterator[None]:
+    """Errors of readers, whose words may quote a row, as one that names the file."""
+    try:
+        yield
+    except (DataError, ParameterError):
+        raise
+    except FileNotFoundError:
+        raise ParameterError(f"{where}: no such file") from None
+    except IsADirectoryError:
+        raise ParameterError(f"{where}: is a folder; expected a file") from None
+    except MemoryError:
+        raise DataError(f"{where}: does not fit into memory; expected fewer rows, or shorter ones") from None
+    except (gzip.BadGzipFile, EOFError, zlib.error):
+        raise DataError(f"{where}: not a gzip or bzip2 file, or damaged; expected a whole one") from None
+    except (OSError, ValueError, NotImplementedError, KeyError) as error:
+        reason = getattr(error, "strerror", None) or type(error).__name__
+        raise DataError(
+            f"{where}: damaged, or not of the kind that its name says ({reason}); expected a whole file"
+        ) from None
+
+
+def pick(column: str | None, names: Sequence[str], where: str) -> int:
+    """Index of the column with this name, else with this zero-based number; ParameterError if there is none."""
+    if column is None and len(names) == 1:
+        return 0
+    if column is not None and list(names).count(column) == 1:
+        return list(names).index(column)
+    if column is not None and column.isdecimal() and column not in names and int(column) < len(names):
+        return int(column)
+    many = "several columns of that name" if column in names else f"{len(names)} columns"
+    raise ParameterError(f"column = {column!r}: {where} has {many}; expected one of {listed(names)}")
+
+
+def listed(names: Sequence[str]) -> str:
+    """Columns and their numbers, for a message; a name like a number, which may be data, is not shown."""
+    shown = [f"{name!r} ({i})" if name[:1].isalpha() or name[:1] == "_" else str(i) for i, name in enumerate(names)]
+    return ", ".join(shown[:MAX_LISTED]) + (", ..." if len(names) > MAX_LISTED else "")
+
+
+def number(cell: str) -> float | None:
+    """The number in `cell`, NaN for a missing one; None if it is another text."""
+    cell = cell.strip()
+    try:
+        return float("nan") if cell in NULLS else None if "_" in cell else float(cell)
+    except ValueError:
+        return None
+
+
+def _count(block: bytes) -> int:
+    """Ends of lines."""
+    return block.count(b"\n") + (block.count(b"\r") - block.count(b"\r\n") if b"\r" in block else 0)
+
+
+class TextFile:
+    """An open CSV; ``names`` of its columns.
+
+    ``numbers``: without a heading if the first row has a number.  A live ``stream`` is answered line by line.
+    """
+
+    def __init__(self, csv: Csv, *, numbers: bool = False, stream: BinaryIO | None = None) -> None:
+        self.csv, self.again, self._live = csv, csv.path != STDIN and stream is None, stream
+        self.where = str(csv.path) if self.again else "standard input"
+        signs = "".join(SEPARATORS) + (csv.separator or "")
+        #: Quoted text; the second quote is missing where it goes on.
+        self._quoted = re.compile(rb'(?:\A|(?<=[\r\n%s]))"[^"]*+(?:""[^"]*+)*+"?' % re.escape(signs.encode()))
+        said = re.escape((csv.comment or "").encode())
+        self._comment = re.compile(rb"(?m)^%s[^\r\n]*(?:\r\n|\r|\n|\Z)" % said) if said else None
+        with damage_named(self.where):
+            self._opened = self._blocks()
+            block, line = next(self._opened, (b"", 1))
+            lines = block.splitlines(keepends=True)
+            skipped = self._read_heading(lines, numbers=numbers)
+        #: Rows of the first block.
+        self._first = b"".join(lines[skipped:]), line + skipped
+
+    def _read_heading(self, lines: Sequence[bytes], *, numbers: bool) -> int:
+        """Separator and names; the number of lines above the rows."""
+        begin = next((i for i, line in enumerate(lines) if line.strip() and not self._is_comment(line)), len(lines))
+        first = _decoded(lines[begin]) if begin < len(lines) else ""
+        if "\0" in first:
+            raise DataError(f"{self.where}: holds zero bytes; expected UTF-8, or Csv(path, encoding='utf-16')")
+        # The mark that occurs most; a comma where they agree.
+        usual = (sign for sign in SEPARATORS if sign != self.csv.decimal)
+        self.separator = self.csv.separator or max(usual, key=first.count)
+        rows = csv.reader(map(_decoded, lines[begin:]), delimiter=self.separator)
+        try:
+            row = [cell.strip() for cell in next(rows, [])]
+        except csv.Error:
+            raise DataError(f"{self.where}, line {begin + 1}: not CSV; expected a row of one separator") from None
+        heading = self.csv.header
+        if heading is None:
+            cells = [cell for cell in row if cell] or row
+            # An empty cell among numbers, or alone, is a missing value.
+            heading = not numbers or all(number(cell.replace(self.csv.decimal, ".")) is None for cell in cells)
+        if heading and not all(map(_is_encodable, row)):
+            raise DataError(f"{self.where}, line {begin + 1}: names {NOT_UTF8}")
+        self.named = heading
+        self.names = row if heading else [str(i) for i in range(len(row))]
+        return begin + (rows.line_num if heading else 0)
+
+    def _is_comment(self, line: bytes) -> bool:
+        return self._comment is not None and self._comment.match(line) is not None
+
+    # Blocks.
+
+    def _pieces(self, file: Any) -> Iterator[bytes]:
+        """The text in UTF-8, and nothing at its end."""
+        read = file.read if self._live is None else file.read1
+        piece = read(BLOCK)
+        marked = piece.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+        encoding = codecs.lookup(self.csv.encoding or ("utf-16" if marked else "utf-8"))
+        decoder = None if encoding.name == "utf-8" else encoding.incrementaldecoder()
+        piece = piece.removeprefix(codecs.BOM_UTF8)
+        try:
+            while piece:
+                yield piece if decoder is None else decoder.decode(piece).encode()
+                piece = read(BLOCK)
+            yield from () if decoder is None else (decoder.decode(b"", final=True).encode(),)
+        except UnicodeDecodeError:
+            raise DataError(f"{self.where}: not in {encoding.name}; expected another encoding=") from None
+        yield b""
+
+    def _blocks(self) -> Any:
+        """Blocks of whole lines, with the number of the first."""
+        with ExitStack() as opened, damage_named(self.where):
+            file: Any = sys.stdin.buffer if self._live is None else self._live
+            if self.again:
+                file = opened.enter_context(Path(self.csv.path).open("rb"))
+                if unpack := PACKED.get(Path(self.csv.path).suffix.lower()):
+                    file = opened.enter_context(unpack(file))
+            rest, line = b"", 1
+            for piece in self._pieces(file):
+                rest += piece
+                cut = self._cut(rest) if piece else len(rest)
+                block, rest = rest[:cut], rest[cut:]
+                if block:
+                    yield block, line
+                line += _count(block)
+                if len(rest) > BLOCK:
+                    raise DataError(
+                        f"{self.where}, line {line}: longer than {BLOCK:,} bytes, or a quote that does not end; "
+                        "expected shorter lines"
+                    )
+
+    def _cut(self, text: bytes) -> int:
+        """End of the last line that is whole."""
+        end = len(text)
+        if b'"' in text:
+            quoted = deque(self._quoted.finditer(text), maxlen=1)
+            if quoted and quoted[0].end() == end:
+                end = quoted[0].start()
+        # What ends in \r may go on with \n.
+        return max(text.rfind(b"\n", 0, end), text.rfind(b"\r", 0, min(end, len(text) - 1))) + 1
+
+    def blocks(self) -> Iterator[tuple[bytes, int]]:
+        """Blocks of whole rows, with the line of the first."""
+        opened, self._opened = self._opened, None
+        if opened is None:
+            if not self.again:
+                raise DataError(f"{self.where}: has been read; expected a file, to read it twice")
+            opened = self._blocks()
+            next(opened, None)
+        with closing(opened):
+            if self._first[0]:
+                yield self._first
+            yield from opened
+
+    def _rows(self, block: bytes, line: int) -> Iterator[tuple[list[str], int, bytes]]:
+        """Rows with their line and text, an empty one of an empty line; DataError for other widths."""
+        lines, before = block.splitlines(keepends=True), 0
+        lines = [b"" if self._is_comment(each) else each for each in lines]
+        rows = csv.reader(map(_decoded, lines), delimiter=self.separator)
+        try:
+            for row in rows:
+                if row and len(row) != len(self.names):
+                    many = f"{len(row)} column{'s' * (len(row) != 1)}"
+                    raise DataError(
+                        f"{self.where}, line {line + before}: {many}; expected {len(self.names)} as before (the "
+                        f"separator is {self.separator!r})"
+                    )
+                if text := b"".join(lines[before : rows.line_num]):
+                    yield row, line + before, text
+                before = rows.line_num
+        except csv.Error:
+            raise DataError(f"{self.where}, line {line + before}: not CSV; expected rows of one separator") from None
+
+    def _parsed(self, block: bytes, types: Mapping[int, Any], *, blank: bool = False) -> Any:
+        """Arrow table of some columns; a type of None is found; ``blank``: an empty line is a missing entry."""
+        if self._comment is not None:
+            block = self._comment.sub(b"", block)
+        named = {str(i): kind for i, kind in types.items()}
+        if not block.strip(b"\r\n" * (not blank)):
+            return arrow.table({name: arrow.nulls(0, kind or arrow.null()) for name, kind in named.items()})
+        return arrow_csv.read_csv(
+            arrow.BufferReader(block),
+            arrow_csv.ReadOptions(
+                use_threads=False, column_names=list(map(str, range(len(self.names)))), block_size=len(block) + 1
+            ),
+            arrow_csv.ParseOptions(
+                delimiter=self.separator, newlines_in_values=b'"' in block, ignore_empty_lines=not blank
+            ),
+            arrow_csv.ConvertOptions(
+                include_columns=list(named),
+                column_types={name: kind for name, kind in named.items() if kind is not None},
+                null_values=NULLS,
+                decimal_point=self.csv.decimal,
+            ),
+        )
+
+    # Columns of any types.
+
+    def schema(self) -> pa.Schema:
+        """Names and types of all columns, by the first block."""
+        if not self.names:
+            raise DataError(f"{self.where}: empty; expected a first row of names")
+        types: dict[int, Any] = dict.fromkeys(range(len(self.names)))
+        for name, alias in (self.csv.types or {}).items():
+            try:
+                types[pick(name, self.names, self.where)] = arrow.type_for_alias(alias)
+            except ValueError as error:
+                if isinstance(error, ParameterError):
+                    raise
+                known = "names of Arrow's types, such as 'string', 'int64', 'float64' or 'timestamp[us]'"
+                raise refusal("types", alias, known) from None
+        found = self._table(*self._first, types).schema
+        return arrow.schema([field.with_name(name) for field, name in zip(found, self.names, strict=True)])
+
+    def read(self, schema: pa.Schema, columns: Sequence[str]) -> Batches:
+        """Batches of columns, whose types are at first those of the schema."""
+        indices = [self.names.index(name) for name in columns]
+        # Without a column, rows still have a number.
+        types = {i: schema.types[i] for i in indices or (0,)}
+        for block, line in self.blocks():
+            table = self._table(block, line, types)
+            types = dict(zip(types, table.schema.types, strict=True))
+            if odd := [i for i, kind in types.items() if kind == arrow.binary()]:
+                raise self._fault(block, line, dict.fromkeys(odd, arrow.string()))
+            for batch in table.to_batches():
+                found = batch.select([str(i) for i in indices])
+                yield found.rename_columns(list(columns)) if columns else found
+
+    def _table(self, block: bytes, line: int, types: Mapping[int, Any]) -> pa.Table:
+        """Rows of a block, whose types may be wider than those before."""
+        with suppress(ValueError):
+            return self._parsed(block, types)
+        wider = dict(types)
+        for i, kind in types.items():
+            with suppress(ValueError):
+                self._parsed(block, {i: kind})
+                continue
+            try:
+                wider[i] = self._parsed(block, {i: None}).schema.types[0]
+            except ValueError:
+                raise self._fault(block, line, types) from None
+            if not _is_wider(wider[i], kind):
+                raise self._fault(block, line, {i: kind})
+        return self._parsed(block, wider)
+
+    def _fault(self, block: bytes, line: int, types: Mapping[int, Any]) -> DataError:
+        """An error that names the first line and column with another type."""
+        rows = [each for each in self._rows(block, line) if each[0]]
+
+        def fails(first: int, last: int, types: Mapping[int, Any] = types) -> bool:
+            try:
+                self._parsed(b"".join(text for _, _, text in rows[first:last]), types)
+            except ValueError:
+                return True
+            return False
+
+        first, last = 0, len(rows)
+        while last - first > 1:
+            middle = (first + last) // 2
+            first, last = (first, middle) if fails(first, middle) else (middle, last)
+        for i, kind in types.items() if rows else ():
+            if fails(first, last, {i: kind}):
+                row, at, _ = rows[first]
+                wanted = f"no {kind}; expected one type, or Csv(path, types={{column: 'string'}})"
+                if not _is_encodable(row[i]):
+                    wanted = f"entry {NOT_UTF8}"
+                return DataError(f"{self.where}, line {at}, {self._label(i)}: {wanted}")
+        return DataError(f"{self.where}, after line {line}: not CSV; expected rows of one separator")
+
+    def _label(self, index: int) -> str:
+        return f"column {listed(self.names[index : index + 1])}" if self.named else f"column {index}"
+
+    # Numbers.
+
+    def numbers(self, column: str | None) -> Iterator[Floats]:
+        """Chunks of a column; NaN for a missing entry, or for a blank line between others in the only column."""
+        if not self.names:
+            return
+        index, blank, alone = pick(column, self.names, self.where), 0, len(self.names) == 1
+        for block, line in self.blocks():
+            body = block.rstrip() if alone else block
+            if body and blank:
+                yield np.full(blank, np.nan)
+            if body:
+                yield self._floats(body, line, index, alone=alone)
+            blank = max(0, _count(block[len(body) :]) + (-1 if body else blank))
+
+    def _floats(self, block: bytes, line: int, index: int, *, alone: bool) -> Floats:
+        # What Arrow does not take is read again row by row, which Python may take.
+        with suppress(ValueError):
+            if len(block) >= MIN_ARROW:
+                found: Floats = self._parsed(block, {index: arrow.float64()}, blank=alone).column(0).to_numpy()
+                return found
+        values = []
+        for row, at, _ in self._rows(block, line):
+            if row or alone:
+                value = number(row[index].replace(self.csv.decimal, ".")) if row else np.nan
+                if value is None:
+                    # The text stays unsaid: messages end up in logs, which are not private.
+                    raise DataError(f"{self.where}, line {at}, {self._label(index)}: not a number")
+                values.append(value)
+        return np.array(values, np.float64)
+
+
+def _decoded(line: bytes) -> str:
+    # Bytes that are no UTF-8 do no harm in a column that is not in use.
+    return line.decode("utf-8", "surrogateescape")
+
+
+def _is_encodable(text: str) -> bool:
+    with suppress(UnicodeEncodeError):
+        return bool(text.encode()) or True
+    return False
+
+
+def _is_wider(found: pa.DataType, before: pa.DataType) -> bool:
+    """True for a type that entries of the type before have too: theirs were missing, whole numbers, or times."""
+    types = arrow.types
+    if types.is_temporal(found) and types.is_temporal(before):
+        return getattr(found, "tz", None) == getattr(before, "tz", None)
+    return bool(types.is_null(before) or (types.is_integer(before) and types.is_floating(found)))
