@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from tokenize import TokenError
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -37,21 +38,21 @@ PARQUET, ARROW, NUMPY = (".parquet", ".pq"), (".arrow", ".arrows", ".feather"), 
 #: An Arrow stream begins so.
 STREAM = b"\xff\xff\xff\xff"
 #: Errors of NumPy on damaged files: headers are parsed as Python literals.
-DAMAGE = (ValueError, EOFError, SyntaxError, TokenError, OverflowError, RuntimeError)
+DAMAGE = (ValueError, EOFError, SyntaxError, TokenError, OverflowError, RuntimeError, BadZipFile)
 
 
 @dataclass(frozen=True)
 class FileTable:
     """An open table, and ``read``, which returns batches of some columns; more than once if ``again``.
 
-    ``text``: names are in a first row, which may be one of data.
+    ``hint``: of text, how it was read, for messages about its columns.
     """
 
     where: str
     schema: pa.Schema
     read: Callable[[Sequence[str]], Batches]
     again: bool = True
-    text: bool = False
+    hint: str = ""
 
 
 def is_source(source: object) -> bool:
@@ -64,7 +65,7 @@ def open_table(source: Any, dictionary: Sequence[str] = ()) -> FileTable:
     path = validation.path("frame", source.path if isinstance(source, Csv) else source)
     if text := _text(source, path):
         schema = text.schema()
-        return FileTable(text.where, schema, lambda names: text.read(schema, names), text.again, text.named)
+        return FileTable(text.where, schema, lambda names: text.read(schema, names), text.again, text.hint)
     if path == STDIN or path.lower().endswith(ARROW):
         return _open_arrow(path)
     with damage_named(path):

@@ -41,6 +41,7 @@ class Source:
     read: Callable[[], Batches]
     again: bool = True
     rows: int | None = None
+    hint: str = ""
     add: Callable[[Callable[[Source], Integers], str | None], Integers] | None = None
 
     def batches(self) -> Batches:
@@ -149,7 +150,8 @@ def _of_arrow(
     check_names(chosen, schema.names, frame)
     empty = arrow.schema([schema.field(name) for name in chosen]).empty_table()
     known = narwhals.from_native(empty).collect_schema()
-    return Source("pyarrow", chosen, known, lambda: read(chosen), again=again)
+    hint = getattr(frame, "hint", "")
+    return Source("pyarrow", chosen, known, lambda: read(chosen), again=again, hint=hint)
 
 
 def _objects(column: Any, name: str) -> pa.Array | DataError:
@@ -184,7 +186,7 @@ def _rows_alone(frame: Any, rows: int | None) -> Batches:
     yield arrow.record_batch([arrow.nulls(count)], ["row"]).select([])
 
 
-def _eager(frame: Any, own: Mapping[str, pa.Array | DataError]) -> Batches:
+def _eager(frame: Any, own: Mapping[str, Any]) -> Batches:
     for error in own.values():
         if isinstance(error, DataError):
             raise error
@@ -230,8 +232,9 @@ def _where_names_are(frame: Any) -> str:
     if "pyspark" in homes_of(frame):
         # Which may have been read from a text.
         return " (see frame.columns)"
-    text = type(frame).__name__ == "CSVStreamingReader" or getattr(frame, "text", False)
-    return ", which the first row of the text (UTF-8) names" if text else ""
+    hint = getattr(frame, "hint", "")
+    text = hint or type(frame).__name__ == "CSVStreamingReader"
+    return f", which the first row of the text (UTF-8) names{hint}" if text else ""
 
 
 def time_zone_of(source: Source, name: str, option: str | None) -> str | None:
@@ -267,7 +270,7 @@ def check_column_types(source: Source, numbers: Sequence[str], labels: Sequence[
     for name in numbers:
         kind = source.schema[name]
         if not (kind.is_numeric() or kind in (narwhals.Boolean, narwhals.Unknown, narwhals.Object)):
-            raise ParameterError(f"value = {name!r} holds {kind_of(kind)} entries: expected numbers")
+            raise ParameterError(f"value = {name!r} holds {kind_of(kind)} entries: expected numbers{source.hint}")
     for name in labels:
         if source.schema[name].is_nested():
             raise ParameterError(

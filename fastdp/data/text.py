@@ -325,7 +325,14 @@ class TextFile:
                 known = "names of Arrow's types, such as 'string', 'int64', 'float64' or 'timestamp[us]'"
                 raise refusal("types", alias, known) from None
         found = self._table(*self._first, types).schema
-        return arrow.schema([field.with_name(name) for field, name in zip(found, self.names, strict=True)])
+        # Bytes that are no UTF-8 are refused where they are in use.
+        kinds = [arrow.string() if kind == arrow.binary() else kind for kind in found.types]
+        return arrow.schema(list(zip(self.names, kinds, strict=True)))
+
+    @property
+    def hint(self) -> str:
+        """How the text was read."""
+        return f" (the separator is {self.separator!r}; Csv(path, separator=, decimal=, types=) sets how it is read)"
 
     def read(self, schema: pa.Schema, columns: Sequence[str]) -> Batches:
         """Batches of columns, whose types are at first those of the schema."""
@@ -335,8 +342,6 @@ class TextFile:
         for block, line in self.blocks():
             table = self._table(block, line, types)
             types = dict(zip(types, table.schema.types, strict=True))
-            if odd := [i for i, kind in types.items() if kind == arrow.binary()]:
-                raise self._fault(block, line, dict.fromkeys(odd, arrow.string()))
             for batch in table.to_batches():
                 found = batch.select([str(i) for i in indices])
                 yield found.rename_columns(list(columns)) if columns else found
@@ -383,7 +388,8 @@ class TextFile:
         return DataError(f"{self.where}, after line {line}: not CSV; expected rows of one separator")
 
     def _label(self, index: int) -> str:
-        return f"column {listed(self.names[index : index + 1])}" if self.named else f"column {index}"
+        name = self.names[index]
+        return f"column {name!r}" if self.named and name[:1].isalpha() else f"column {index}"
 
     # Numbers.
 

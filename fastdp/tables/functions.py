@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from fastdp import validation
 from fastdp.data.calendar import Calendar, Time
@@ -47,8 +47,8 @@ class Value:
         from the rows.
     weight : float
         The column's budget relative to others'.
-    nonfinite : "raise" or "zero"
-        Missing values, NaN and infinity are refused, or count as 0.
+    nonfinite : "raise", "zero" or "drop"
+        Missing values, NaN and infinity are refused, count as 0, or their rows are left out of every statistic.
     resolution : float, optional
         Step of the integer grid; by default the bound's 2^32th part, or coarser where the noise is.  A cell holds
         2^63 steps: 10^9 rows and more by default.
@@ -63,7 +63,7 @@ class Value:
     bound: Bounds | None = parameter(Kind(), default=None)
     clip: Bounds | None = parameter(Kind(), default=None)
     weight: float = parameter(Real(above=0.0, most=2.0**20), default=1.0)
-    nonfinite: Nonfinite = parameter(Choice(("raise", "zero")), default="raise")
+    nonfinite: Nonfinite | Literal["drop"] = parameter(Choice(("raise", "zero", "drop")), default="raise")
     resolution: float | None = parameter(Real(above=0.0, optional=True), default=None)
 
     def _check(self) -> None:

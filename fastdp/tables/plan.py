@@ -16,7 +16,7 @@ from fastdp.data.calendar import Calendar, Time, most_spans, zone_rules
 from fastdp.data.column import Nonfinite
 from fastdp.errors import ParameterError
 from fastdp.integer_grid import make_grid
-from fastdp.kinds import Flags, Integers, Json
+from fastdp.kinds import Flags, Floats, Integers, Json
 from fastdp.noise.sampler import NoiseName
 from fastdp.record import values_of
 from fastdp.tables import quantiles
@@ -58,7 +58,7 @@ class ColumnPlan:
     high: float
     chooses: bool
     weight: float
-    nonfinite: Nonfinite
+    nonfinite: Nonfinite | Literal["drop"]
     resolution: float | None
     bound: tuple[float, float] | None = None
     entries: bool = False
@@ -178,6 +178,14 @@ class TablePlan:
 
     def column(self, name: str) -> ColumnPlan:
         return next(column for column in self.columns if column.name == name)
+
+    def with_values(self, values: Floats) -> Flags | None:
+        """Rows with a value in each column that leaves out others: bool[n] (None: all)."""
+        left = [i for i, each in enumerate(self.columns) if each.nonfinite == "drop"]
+        if not left:
+            return None
+        found: Flags = np.isfinite(values[left]).all(axis=0)
+        return found
 
     def place(self, name: str) -> int:
         """Number of a column: noise keys have no names."""

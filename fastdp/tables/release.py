@@ -92,6 +92,8 @@ def read_rows(
         values = np.empty((0, size))
         if listed:
             values = np.stack(listed) if len(listed) > 1 else listed[0][None]
+        if (valued := plan.with_values(values)) is not None:
+            present = valued if present is None else present & valued
         if who is not None:
             counted = (codes >= 0) & plan.has(windows)
             present = counted if present is None else present & counted

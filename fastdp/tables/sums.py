@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 NOT_FINITE = (
     "value: a row that counts has none, or one that is not a finite number; expected finite values "
-    "(Value(nonfinite='zero') makes them count as 0)"
+    "(Value(nonfinite='drop') leaves such rows out, 'zero' counts them as 0)"
 )
 #: In place of an entry that is missing: no float of a column of entries.
 MISSING_ENTRY = -1.0

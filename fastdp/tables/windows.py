@@ -275,7 +275,8 @@ class WindowsMachine(Machine[WindowsState]):
         else:
             windows = self.calendar.numbers(batch.times)
             clock, lates = self._clock(state, batch, windows)
-            late, came = int(np.count_nonzero(lates)), np.flatnonzero(~lates)
+            late, valued = int(np.count_nonzero(lates)), self.plan.with_values(batch.values)
+            came = np.flatnonzero(~lates if valued is None else ~lates & valued)
             if keys is None:
                 came = came[batch.keys[came] >= 0]
                 codes = batch.keys[came]

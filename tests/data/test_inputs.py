@@ -5,10 +5,8 @@ from __future__ import annotations
 import array
 import collections
 import datetime
-import decimal
 import fractions
 import re
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -327,10 +325,6 @@ REJECTED: dict[str, list[Callable[[], Any]]] = {
     "a dict": [lambda: {"a": 1}],
     "a set": [lambda: {1, 2}],
     r"a generator.*call list\(\) on it first": [lambda: (v for v in [1, 2])],
-    "Decimal": [lambda: [decimal.Decimal(1)], lambda: pl.Series([decimal.Decimal(1)])],
-    "decimal128": [
-        *(lambda: pd.Series([1], dtype=pd.ArrowDtype(pa.decimal128(5, 2))), lambda: pa.array([decimal.Decimal(1)]))
-    ],
     r"objects \(Fraction\)": [lambda: [fractions.Fraction(1, 2), None]],
     r"objects \(str\)": [
         *(lambda: np.array([1, "a", None], dtype=object), lambda: pd.Series([1, "a"], dtype=object))
@@ -379,17 +373,3 @@ def test_a_foreign_array_that_raises(make) -> None:
         make().publish(Broken())
     # Of an earlier test that interrupts calls the interpreter may still handle an exception.
     assert not isinstance(caught.value.__context__, RuntimeError), "a foreign message may quote a value"
-
-
-def test_without_pyarrow(make, stream, monkeypatch) -> None:
-    wrapped = StreamOnly(pa.chunked_array([pa.array(stream)]))
-    expected = make().publish(stream)
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(DataError, match=r"chunk is a StreamOnly.*expected pyarrow to be installed.*or a NumPy array"):
-        make().publish(wrapped)
-    # Everything else does without.
-    assert np.array_equal(make().publish(pl.Series(stream)), expected)
-    assert np.array_equal(make().publish(pd.Series(stream)), expected)
-    assert np.array_equal(make().publish(OwnSeries(stream)), expected)
-    assert np.array_equal(make().publish(OwnPolarsSeries("v", stream)), expected)
-    assert np.array_equal(make().publish(stream.tolist()), expected)

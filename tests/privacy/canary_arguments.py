@@ -252,6 +252,7 @@ VALID: dict[str, dict[str, Any]] = {
     "local.Announcement.from_text": {"text": local.Announcement(LOCAL["Hybrid"]).to_text()},
     "local.decode": {"data": local.encode(LOCAL["Hybrid"], [1, 2])},
     **{name: {"column": "kwh"} for name in ("Person", "Time")},
+    "Csv": {"path": "rows.csv"},
     "Value": {"bound": BOUND},
     "Plan": {"confidence": 0.9, "unit": "one row", "every": "1h", "noise": "laplace", "errors": {}, "shares": {}},
     "plan": {"statistics": {"*": "count"}, "epsilon": 1.0, "half_width": None},

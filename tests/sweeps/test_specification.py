@@ -41,10 +41,10 @@ def test_files_that_are_missing_or_need_a_column(small, tmp_path) -> None:
     small["datasets"][0]["bound"] = 3
     assert complaint(small).startswith("datasets[0]: ")
     assert "no.npy: no such file" in complaint(small)
-    np.savez(tmp_path / "two.npz", a=np.ones(900), b=np.ones(900))
-    small["datasets"][0]["file"] = str(tmp_path / "two.npz")
-    assert "expected --column" in complaint(small)
-    small["datasets"][0]["column"] = "b"
+    np.save(tmp_path / "two.npy", np.ones((900, 2)))
+    small["datasets"][0]["file"] = str(tmp_path / "two.npy")
+    assert "has 2 columns; expected one of 0, 1" in complaint(small)
+    small["datasets"][0]["column"] = "1"
     assert check_data(sweeps.from_table(small), Path())["mine"]["values"] == 900
     np.save(tmp_path / "nan.npy", np.full(900, np.nan))
     small["datasets"][0] = {"name": "mine", "file": str(tmp_path / "nan.npy"), "bound": 3}

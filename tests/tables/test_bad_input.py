@@ -151,7 +151,7 @@ def test_a_file_that_is_cut_short(tmp_path: Path, ledger: fastdp.Ledger) -> None
     head, *lines = Path(path).read_text().splitlines()
     # Behind the first block, from which Arrow takes the types.
     Path(path).write_text("\n".join([head, *(lines * 1000), "987654,a,not a number,1"]))
-    assert "rows.csv, line 50002, column 'at' (0): no timestamp" in refused(ledger, path)
+    assert "rows.csv, line 50002, column 'at': no timestamp" in refused(ledger, path)
 
 
 def counted(frame: Any, **options: Any) -> list[int]:

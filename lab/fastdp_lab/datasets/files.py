@@ -158,7 +158,7 @@ def _read_all(paths: Sequence[str | Path], unnamed: dict[str, str] | None) -> tu
     return times[order], places[order]
 
 
-def _read_events(source: Any, columns: dict[str, str]) -> Events:
+def _read_events(source: Any, columns: dict[str, Any]) -> Events:
     errors = []
     for notation in NOTATIONS:
         try:
