@@ -83,7 +83,9 @@ OF_KEYS = (
 )
 
 
-def _command(name: str, publics: Mapping[str, Public], run: Any, more: list[click.Parameter], text: str) -> click.Command:
+def _command(
+    name: str, publics: Mapping[str, Public], run: Any, more: list[click.Parameter], text: str
+) -> click.Command:
     derived = options(publics)
     for option in derived:
         if option.name == "keys" and option.multiple:
@@ -172,7 +174,9 @@ def _follow(public: Public, options: Json, given: Json, source: Any) -> None:
     if kept := path is not None and Path(path).exists():
         earlier = type(publisher).load(path, protection(own))
         if earlier.machine.describe() != publisher.machine.describe():
-            raise StateError(f"state file {str(path)!r} is of a stream with other options: expected the same command again")
+            raise StateError(
+                f"state file {str(path)!r} is of a stream with other options: expected the same command again"
+            )
         if own is not None and earlier.noise_fingerprint != publisher.noise_fingerprint:
             raise StateError(f"state file {str(path)!r} is of a stream with another key or name: expected the same")
         publisher = earlier

@@ -106,7 +106,9 @@ def _draw(truth: Floats, private: Release, paper: Release, edges: Indices, pictu
         lower.plot(hours, line - true, color=colour, linewidth=1.2)
     upper.set(ylim=(1.05 * min(0.0, np.min(means)), None), ylabel=f"queries per interval\n({BINS} means)")
     upper.legend(frameon=False, loc="best")
-    upper.set_title(f"A synthetic day of DNS queries and its releases, epsilon = {epsilon:g}", loc="left", fontsize=11)
+    upper.set_title(
+        f"A synthetic day of DNS queries and its releases, epsilon = {epsilon:g}", loc="left", fontsize=11
+    )
     shown = np.arange(12, 33, 4)
     lower.set(ylabel="release\nminus truth", xlabel="time of day", xlim=(begin, last))
     lower.set_xticks(shown, [f"{hour % 24}:00" for hour in shown])

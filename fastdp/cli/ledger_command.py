@@ -65,14 +65,18 @@ def _limit(account: Ledger, given: Json) -> None:
     click.echo(f"{given['path']}: limit for {whose}{when}: {told}")
 
 
-def _command(name: str, run: Callable[[Ledger, Json], None], called: Public | None, *more: click.Parameter) -> click.Command:
+def _command(
+    name: str, run: Callable[[Ledger, Json], None], called: Public | None, *more: click.Parameter
+) -> click.Command:
     def call(**given: Any) -> None:
         with plain_errors(flags(called) if called else {}):
             key = read_ledger_key(given["ledger_key_file"])
             run(Ledger(given["path"], key=key, create=name == "limit"), given)
 
     params = [click.Argument(["path"], metavar="FILE", type=click.Path(path_type=Path)), *more]
-    params += [each for each in (options({"": called}) if called else []) if each.name not in {one.name for one in params}]
+    params += [
+        each for each in (options({"": called}) if called else []) if each.name not in {one.name for one in params}
+    ]
     params += [click.Option(["--ledger-key-file"], metavar="FILE", type=click.Path(path_type=Path), help=KEY_FILE)]
     return click.Command(name, params=params, callback=call, help=run.__doc__)
 

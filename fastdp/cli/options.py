@@ -78,7 +78,9 @@ def parameters(public: Public) -> list[Parameter]:
                     own = {"of": name, "fields": ((record, field),), "columns": bool(in_columns)}
                     found[each.name] = dataclasses.replace(each, **own)
                 elif before.of == name:
-                    text = before.help if before.help == each.help else f"{before.help}  {record.__name__}: {each.help}"
+                    text = (
+                        before.help if before.help == each.help else f"{before.help}  {record.__name__}: {each.help}"
+                    )
                     both = (*before.arms, *(arm for arm in each.arms if arm not in before.arms))
                     fields = (*before.fields, (record, field))
                     found[each.name] = dataclasses.replace(before, arms=both, help=text, fields=fields)
@@ -196,7 +198,9 @@ def _option(owners: Mapping[str, Parameter], names: Collection[str], *, everywhe
     required = everywhere and defaults == {repr(inspect.Parameter.empty)} and not first.fields
     text = next((each.help for each in owners.values() if each.help), "")
     # A parameter that is an option too is called as such.
-    text = re.sub(r"``(\w+)``", lambda found: "--" + found[1].replace("_", "-") if found[1] in names else found[1], text)
+    text = re.sub(
+        r"``(\w+)``", lambda found: "--" + found[1].replace("_", "-") if found[1] in names else found[1], text
+    )
     text = (text[:1].upper() + text[1:]).replace("``", "")
     text += "" if everywhere else f"  ({', '.join(filter(None, owners))})"
     if len(defaults) == 1 and type(first.default) in (int, float, str):
@@ -237,7 +241,9 @@ def arguments(public: Public, given: Json) -> Json:
         found[of] = _records(of, listed)
     for name, one in inspect.signature(public).parameters.items():
         if one.default is one.empty and name not in {*found, *GIVEN}:
-            raise click.UsageError(f"Expected --{RENAMED.get(public.__name__, {}).get(name, name).replace('_', '-')}.")
+            raise click.UsageError(
+                f"Expected --{RENAMED.get(public.__name__, {}).get(name, name).replace('_', '-')}."
+            )
     return found
 
 
@@ -288,13 +294,17 @@ def _record(of: str, listed: list[tuple[Parameter, Any]]) -> Any:
 def _needed_by(each: Parameter) -> list[str]:
     kind = each.fields[-1][0]
     signature = inspect.signature(kind).parameters
-    return [RENAMED.get(kind.__name__, {}).get(name, name) for name, one in signature.items() if one.default is one.empty]
+    return [
+        RENAMED.get(kind.__name__, {}).get(name, name) for name, one in signature.items() if one.default is one.empty
+    ]
 
 
 def flags(public: Public) -> dict[str, str]:
     """Options by the names that errors have as ``parameter``: of an argument, ``time.unit`` or ``unit`` of a field."""
     listed = parameters(public)
-    own = {each.of: each.flag for each in reversed(listed)} | {each.of: each.flag for each in listed if not each.fields}
+    own = {each.of: each.flag for each in reversed(listed)} | {
+        each.of: each.flag for each in listed if not each.fields
+    }
     fields = [(each.of, field, each.flag) for each in listed for _, field in each.fields]
     return {
         **{field: flag for _, field, flag in fields}, **own, **{f"{of}.{field}": flag for of, field, flag in fields}

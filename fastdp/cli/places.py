@@ -105,7 +105,9 @@ PATHS = {
 def shared(*left_out: str) -> list[click.Parameter]:
     """The shared options but `left_out`."""
     return [
-        click.Option(list(names), help=text, **more) for name, (names, more, text) in SHARED.items() if name not in left_out
+        click.Option(list(names), help=text, **more)
+        for name, (names, more, text) in SHARED.items()
+        if name not in left_out
     ]
 
 

@@ -198,6 +198,11 @@ class Paid:
             self._state.begin()
             mine = None if isinstance(released, Guarantee) else released.noise_fingerprint
             for entry in self._ledger.entries(stream):
-                if mine is not None and entry.fingerprint == mine and entry.part == part and entry.state != "cancelled":
+                if (
+                    mine is not None
+                    and entry.fingerprint == mine
+                    and entry.part == part
+                    and entry.state != "cancelled"
+                ):
                     return Reservation(self._ledger, entry)
         return self._ledger.reserve(released, stream=stream, part=part, mechanism=mechanism, note=self._note)

@@ -88,7 +88,9 @@ def _synthesize(**given: Any) -> None:
     if (given["box"] is None) == (given["domain"] is None):
         raise click.UsageError("Expected exactly one of --box and --domain.")
     if isinstance(given["every"], float):
-        raise click.UsageError(f"--every {given['every']:g}: expected a length of time such as 90s, 15min, 6h, 1d or 1w.")
+        raise click.UsageError(
+            f"--every {given['every']:g}: expected a length of time such as 90s, 15min, 6h, 1d or 1w."
+        )
     of_box = {"lower": "--box X0 Y0", "upper": "--box X1 Y1"}
     with running({**FLAGS, **flags(Cuts), **flags(fastdp.Csv), **flags(public), **flags(open_events), **of_box}):
         check_apart(paths(given))
@@ -112,7 +114,9 @@ def _synthesize(**given: Any) -> None:
             points, drawn = _write(publisher, batches, folder, given)
         if given["picture"] is not None:
             clouds, cells = ({"synthetic points": list(each)} for each in zip(*drawn.values(), strict=True))
-            pictures.save(pictures.draw_points(clouds, cells, list(drawn), (domain.lower, domain.upper)), given["picture"])
+            pictures.save(
+                pictures.draw_points(clouds, cells, list(drawn), (domain.lower, domain.upper)), given["picture"]
+            )
         if not given["quiet"]:
             facts = [
                 ("batches", f"{publisher.n_steps:,}"),
@@ -138,7 +142,9 @@ def _in_order(source: str, events: Events, *, sort: bool) -> Events:
         return events
     if not sort:
         row = int(np.argmax(back)) + 2
-        raise DataError(f"{source}: row {row:,} is earlier than the one before it; expected the order of time, or --sort")
+        raise DataError(
+            f"{source}: row {row:,} is earlier than the one before it; expected the order of time, or --sort"
+        )
     order = np.argsort(events.times, kind="stable")
     return Events(events.points[order], events.additions[order], events.times[order])
 
@@ -201,7 +207,9 @@ class PointFolder:
         for each in self._there():
             # A link would be written through, a folder cannot be replaced: better before anything is removed.
             if each.is_symlink() or not each.is_file():
-                raise ParameterError(f"output {self._path}: holds {each.name}, which is no plain file; expected another folder")
+                raise ParameterError(
+                    f"output {self._path}: holds {each.name}, which is no plain file; expected another folder"
+                )
             if not (self._force or replace):
                 raise ParameterError(
                     f"output {self._path}: holds {each.name} of an earlier run; expected another folder, or --force to "

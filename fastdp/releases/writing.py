@@ -33,7 +33,9 @@ def kind_of(path: Path) -> str:
     for suffix in SUFFIXES:
         if path.name.lower().endswith(suffix):
             if suffix == ".parquet":
-                told = "path: Parquet files need pyarrow, which is not installed: pip install 'fastdp-streams[parquet]'"
+                told = (
+                    "path: Parquet files need pyarrow, which is not installed: pip install 'fastdp-streams[parquet]'"
+                )
                 imported("pyarrow.parquet", ParameterError(told, parameter="path"))
             return suffix
     raise refusal("path", str(path), f"a name that ends in {', '.join(SUFFIXES)}")

@@ -44,9 +44,7 @@ def events() -> str:
 
 
 @pytest.fixture
-def folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, values: np.ndarray, readings: Any, events: str
-) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, values: np.ndarray, readings: Any, events: str) -> Path:
     """The working folder, with in.npy, in.txt, readings.parquet, events.csv and the key file."""
     monkeypatch.chdir(tmp_path)
     np.save("in.npy", values)

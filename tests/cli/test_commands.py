@@ -31,12 +31,12 @@ RELEASES: dict[str, Python] = {
     "--epsilon 1 --bound 200 --delta 1e-6 --focus 10,100 --stream a": lambda v: fastdp.release(
         v, 1.0, 200.0, delta=1e-6, focus=(10, 100), stream="a", **KEY
     ),
-    "--epsilon 0.5 --bound 200 --holdout 1000 --max-range 4096 --closing spike --no-rising": lambda v: fastdp.Adaptive(
-        0.5, 200.0, 1000, 4096, perturber=Blocks(closing="spike", rising=False), **KEY
-    ).release(v),
-    "--method tops --epsilon 0.5 --bound 200 --expected-length 4321 --prune 1 --smoother median": lambda v: fastdp.ToPS(
-        0.5, 200.0, expected_length=4321, prune=1, smoother="median", **KEY
-    ).release(v),
+    "--epsilon 0.5 --bound 200 --holdout 1000 --max-range 4096 --closing spike --no-rising": lambda v: (
+        fastdp.Adaptive(0.5, 200.0, 1000, 4096, perturber=Blocks(closing="spike", rising=False), **KEY).release(v)
+    ),
+    "--method tops --epsilon 0.5 --bound 200 --expected-length 4321 --prune 1 --smoother median": lambda v: (
+        fastdp.ToPS(0.5, 200.0, expected_length=4321, prune=1, smoother="median", **KEY).release(v)
+    ),
     "--method pak --epsilon 0.5 --bound 200 --length 4321 --delta 1e-6 --holdout 400 --no-clip": lambda v: fastdp.PAK(
         0.5, 1e-6, 200.0, 4321, holdout=400, clip=False, **KEY
     ).release(v),
@@ -148,7 +148,13 @@ def test_keys_from_a_file(run: Callable[..., Result], readings: Any) -> None:
 PLANS: dict[str, Callable[[], fastdp.Plan]] = {
     "--statistics kwh=sum,mean --bound kwh=10 --every 1h --windows 168 --expected-rows 400 --expected-mean kwh=0.4 "
     "--epsilon 1": lambda: fastdp.plan(
-        {"kwh": ["sum", "mean"]}, bounds={"kwh": 10.0}, every="1h", windows=168, rows=400.0, mean={"kwh": 0.4}, epsilon=1.0
+        {"kwh": ["sum", "mean"]},
+        bounds={"kwh": 10.0},
+        every="1h",
+        windows=168,
+        rows=400.0,
+        mean={"kwh": 0.4},
+        epsilon=1.0,
     ),
     "--statistics '*=count' --every 1d --windows 365 --keys 74 --person rider --rows 4 --per 1d --half-width 20": lambda: (
         fastdp.plan(
@@ -202,7 +208,9 @@ def test_synthesize(options: str, run: Callable[..., Result], events: str) -> No
 @pytest.mark.parametrize("kind", ["npy", "parquet", "geojson"])
 def test_files_of_points(kind: str, run: Callable[..., Result]) -> None:
     for form in ("csv", kind):
-        run(f"synthesize events.csv -o {form} --epsilon 2 --box 0 0 10 5 --batch 600 --seed 1 --format {form} --quiet")
+        run(
+            f"synthesize events.csv -o {form} --epsilon 2 --box 0 0 10 5 --batch 600 --seed 1 --format {form} --quiet"
+        )
     rows = np.loadtxt("csv/batch_000.csv", delimiter=",", skiprows=1)
     path = Path(f"{kind}/batch_000.{kind}")
     if kind == "npy":

@@ -70,7 +70,21 @@ def test_every_parameter_is_an_option_with_its_help() -> None:
 
 def test_options_become_arguments() -> None:
     assert parsed("--foo", "3") == {"foo": 3}
-    given = ["--foo", "3", "--shape", "square", "--share", "all", "--range", "-2,3", "--by", "a", "--by", "b", "--no-deep"]
+    given = [
+        "--foo",
+        "3",
+        "--shape",
+        "square",
+        "--share",
+        "all",
+        "--range",
+        "-2,3",
+        "--by",
+        "a",
+        "--by",
+        "b",
+        "--no-deep",
+    ]
     found = parsed(*given, "--sizes", "a=1", "--sizes", "b=2", "--time", "at", "--every", "1h", "--time-unit", "s")
     assert found == {
         "foo": 3, "shape": "square", "share": "all", "range": (-2.0, 3.0), "by": ["a", "b"], "deep": False,
@@ -80,7 +94,9 @@ def test_options_become_arguments() -> None:
     # A field without a column is of all columns that are named, or of the only one.
     one = parsed("--foo", "3", "--bound", "5", "--nonfinite", "zero")["bounds"]
     assert one == fastdp.Value(5.0, nonfinite="zero")
-    two = parsed("--foo", "3", "--bound", "a=5", "--bound", "b=-1,2", "--weight", "b=3", "--nonfinite", "zero")["bounds"]
+    two = parsed("--foo", "3", "--bound", "a=5", "--bound", "b=-1,2", "--weight", "b=3", "--nonfinite", "zero")[
+        "bounds"
+    ]
     assert two == {
         "a": fastdp.Value(5.0, nonfinite="zero"),
         "b": fastdp.Value((-1.0, 2.0), weight=3.0, nonfinite="zero"),
@@ -126,7 +142,15 @@ def test_errors_name_the_option() -> None:
 
 def test_parameters_of_public_calls_have_help() -> None:
     """Each parameter is in a docstring, or in one that is referred to."""
-    for public in (fastdp.release, fastdp.totals, fastdp.counts, fastdp.means, fastdp.aggregate, fastdp.plan, fastdp.Csv):
+    for public in (
+        fastdp.release,
+        fastdp.totals,
+        fastdp.counts,
+        fastdp.means,
+        fastdp.aggregate,
+        fastdp.plan,
+        fastdp.Csv,
+    ):
         assert [each.flag for each in parameters(public) if not each.help] == []
 
 
@@ -200,4 +224,3 @@ def test_files_of_options_that_are_refused(content: str, said: str, refused: Cal
     Path("own.toml").write_text(content)
     line = "--config own.toml release in.npy -o x.npy --bound 200" + " --epsilon 1" * ("epsilon =" not in content)
     assert said in refused(line, code=2)
-

@@ -41,7 +41,9 @@ USAGE = {
     "aggregate readings.parquet -o out.csv --statistics kwh --epsilon 1": "'kwh': expected COL=NAME,....",
     POINTS.replace("--box 0 0 10 5", ""): "Expected exactly one of --box and --domain.",
     f"{POINTS} --counter block --method adaptive": "--counter does not apply to --method adaptive.",
-    POINTS.replace("--batch 100", "--every 90"): "--every 90: expected a length of time such as 90s, 15min, 6h, 1d or 1w.",
+    POINTS.replace(
+        "--batch 100", "--every 90"
+    ): "--every 90: expected a length of time such as 90s, 15min, 6h, 1d or 1w.",
     "plan --epsilon 1": "Missing option '--statistics'.",
     "ledger limit budget --epsilon some": "'some': expected X or none.",
 }
@@ -154,9 +156,10 @@ def test_a_limit_refuses_and_records_nothing(run: Callable[..., Result], refused
     head = run("ledger verify budget").stdout.split()[-1]
     assert run(f"ledger verify budget --head {head}").stdout.endswith(f"head {head}\n")
     assert "no line" in run(f"ledger verify budget --head {'0' * 64}", code=1).output
-    assert "limit for stream 'a' in each period of 1mo: epsilon = 3" in run(
-        "ledger limit budget --stream a --epsilon 3 --per 1mo --note mine"
-    ).stdout
+    assert (
+        "limit for stream 'a' in each period of 1mo: epsilon = 3"
+        in run("ledger limit budget --stream a --epsilon 3 --per 1mo --note mine").stdout
+    )
 
 
 @pytest.mark.parametrize("line", [RELEASE, TOTALS], ids=["release", "totals"])

@@ -103,7 +103,9 @@ def test_what_is_refused(run: Callable[..., Result], refused: Callable[..., str]
     assert "is the state file" in refused(f"{RELEASE} -o S")
 
 
-def test_options_may_change_before_an_input_is_recorded(run: Callable[..., Result], refused: Callable[..., str]) -> None:
+def test_options_may_change_before_an_input_is_recorded(
+    run: Callable[..., Result], refused: Callable[..., str]
+) -> None:
     Ledger("budget").set_limit(0.4)
     line = f"{RELEASE} --ledger budget --stream a -o out.csv"
     assert "has 0.4 of 0.4 epsilon left" in run(line, code=1).output
@@ -196,9 +198,7 @@ def test_follow_goes_on_after_kills(folder: Path) -> None:
     expected = fastdp.Adaptive(1.0, 100.0, threshold=50.0, key=key).publish(values)
     command, rng, answered, taken = f"{FOLLOW} --key-file key".split(), random.Random(3), 0, 0
     for _ in range(30):
-        process = subprocess.Popen(
-            **python("-m", "fastdp", *command), stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        )
+        process = subprocess.Popen(**python("-m", "fastdp", *command), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         assert process.stdin is not None
         assert process.stdout is not None
         given = 0

@@ -75,15 +75,11 @@ def _raw(content: str | bytes) -> bytes:
 def value_files(folder: Path) -> dict[str, Path]:
     """Files of values by kind and fault."""
     numbers = np.array([1.0, 2.0, *[CANARY] * 500])
-    npz = {
-        **{name: _saved(np.savez, a=array) for name, array in _arrays().items() if name != "columns"},
-        "two arrays": _saved(np.savez, a=numbers, b=numbers),
-    }
     npy = {name: _saved(np.save, array) for name, array in _arrays().items()}
     parquet = {name: _written(table) for name, table in _tables().items()}
-    whole = {".npy": _saved(np.save, numbers), ".npz": _saved(np.savez_compressed, a=numbers)}
+    whole = {".npy": _saved(np.save, numbers)}
     whole[".parquet"] = _written(pa.table({"v": numbers}), compression="none", use_dictionary=False)
-    found = {".npy": npy, ".npz": npz, ".parquet": parquet}
+    found = {".npy": npy, ".parquet": parquet}
     for suffix, raw in whole.items():
         # NumPy quotes a header that it cannot read: 10 bytes of magic and length, then 118 of text.
         told = f"{{'descr': '{TEXT}', 'fortran_order': False, 'shape': (502,), }}".ljust(117).encode() + b"\n"
