@@ -57,7 +57,7 @@ EXAMPLES = {
   fastdp means trips.parquet --time start --every 1d --value minutes --epsilon 1 --clip 60 -o private.parquet""",
     "aggregate": """
   fastdp aggregate visits.csv --statistics minutes=sum,mean,p95 --statistics "*=count" --bound minutes=600
-      --time ts --time-unit s --every 1d --by path --delta 1e-6 --person visitor --rows 20 --epsilon 2 -o out.parquet""",
+      --time t --time-unit s --every 1d --by path --delta 1e-6 --person visitor --rows 20 --epsilon 2 -o o.parquet""",
     "plan": """
   fastdp plan --statistics kwh=sum,mean --bound kwh=10 --every 1h --windows 168 --expected-rows 400
       --expected-mean kwh=0.4 --epsilon 1
@@ -291,16 +291,16 @@ OF_STREAMS = [
     click.Option(["--column"], metavar="C", help="Column: a name or a zero-based number, where there are several."),
     click.Option(
         ["--method"], type=click.Choice(list(METHODS)), default="adaptive", show_default=True,
-        help="adaptive, whose blocks follow the stream; tops, the paper's; pak, differences of running sums of a stream "
+        help="adaptive: blocks follow the stream; tops: the paper's; pak: differences of running sums of a stream "
         "of known length; topl, the local model, in which each value is hidden by a report of its own.",
     ),
     click.Option(
         ["--values", "values_as"], type=click.Choice(list(VALUES)), default="published", show_default=True,
-        help="Values as they are published; revised ones, which use all that was released and are more accurate; both.",
+        help="Values as published; revised ones, which use all that was released and are more accurate; both.",
     ),
     click.Option(
         ["--follow"], is_flag=True,
-        help="IN - is a live pipe, and OUT is -: each line is answered at once. With --state a later run goes on after "
+        help="IN - is a live pipe, OUT is -: each line is answered at once. With --state a later run goes on after "
         "the last line that was recorded.",
     ),
 ]  # fmt: skip

@@ -9,6 +9,7 @@ import dataclasses
 import inspect
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from types import EllipsisType, NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -41,7 +42,7 @@ _REFERENCE = re.compile(r":\w+:`~?(?:[\w.]+\.)?(\w+)`")
 
 @dataclass(frozen=True)
 class Parameter:
-    """Option of parameter ``of``, or of a field of the records that it takes; ``columns``: a value for each column."""
+    """Option of parameter ``of``, or of a field of its records; ``columns``: a value for each column."""
 
     name: str
     of: str
@@ -155,7 +156,7 @@ def _pair(text: str, kind: Reader) -> tuple[Any, ...]:
 
 
 class Entry(click.ParamType):
-    """Text that is read as the first fitting type; of a parameter by columns as (column, value), column None for all."""
+    """Text read as the first fitting type; of a parameter by columns as (column, value), column None for all."""
 
     name = "entry"
 
@@ -174,12 +175,11 @@ class Entry(click.ParamType):
         if self.columns and (bool(column) != bool(equals) or not (column or self.bare)):
             self.fail(f"{value!r}: expected {self.word}.", param, ctx)
         for read, _ in self.readers:
-            try:
-                found = read(text)
-            except ValueError:
-                continue
-            return (column or None, found) if self.columns else found
-        self.fail(f"{text!r}: expected {' or '.join(self.word.removeprefix('[COL=]').split('|'))}.", param, ctx)
+            with suppress(ValueError):
+                return (column or None, read(text)) if self.columns else read(text)
+        return self.fail(
+            f"{text!r}: expected {' or '.join(self.word.removeprefix('[COL=]').split('|'))}.", param, ctx
+        )
 
 
 def options(publics: Mapping[str, Public]) -> list[click.Option]:
@@ -300,7 +300,7 @@ def _needed_by(each: Parameter) -> list[str]:
 
 
 def flags(public: Public) -> dict[str, str]:
-    """Options by the names that errors have as ``parameter``: of an argument, ``time.unit`` or ``unit`` of a field."""
+    """Options by names that errors have as ``parameter``: of an argument, ``time.unit`` or ``unit`` of a field."""
     listed = parameters(public)
     own = {each.of: each.flag for each in reversed(listed)} | {
         each.of: each.flag for each in listed if not each.fields

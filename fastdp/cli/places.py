@@ -44,16 +44,16 @@ SHARED: dict[str, tuple[tuple[str, ...], Json, str]] = {
     "key_file": (
         ("--key-file",),
         {"type": FILE, "metavar": "FILE"},
-        "A secret key of your own, 32 raw bytes or 64 hexadecimal digits in an owner-only file. Never use one key with "
-        "the same options for two inputs: equal noise may reveal their difference; give each its --stream.  "
+        "A secret key of your own, 32 raw bytes or 64 hexadecimal digits in an owner-only file. Never use one key "
+        "with the same options for two inputs: equal noise may reveal their difference; give each its --stream.  "
         "[default: a fresh random key]",
     ),
     "state": (
         ("--state",),
         {"type": FILE, "metavar": "FILE"},
         "Records key, options and a digest of the input: the same command, run again after a crash, writes the same "
-        "bytes; another input is refused. Encrypted under the key of --key-file; without one, anyone who reads it can "
-        "subtract the noise.",
+        "bytes; another input is refused. Encrypted under the key of --key-file; without one, anyone who reads it "
+        "can subtract the noise.",
     ),
     "stream": (
         ("--stream",),
@@ -64,8 +64,8 @@ SHARED: dict[str, tuple[tuple[str, ...], Json, str]] = {
     "part": (
         ("--part",),
         {"metavar": "LABEL"},
-        "With --ledger: label of the part of the stream that IN holds, such as its day. Parts must be disjoint: their "
-        "budgets do not add up.",
+        "With --ledger: label of the part of the stream that IN holds, such as its day. Parts must be disjoint: "
+        "their budgets do not add up.",
     ),
     "ledger": (
         ("--ledger",),
@@ -168,7 +168,7 @@ def account(given: Json, state: State) -> Iterator[Paid | None]:
     if not new and not path.exists():
         # A new one would have no limit at all, and the name may be a slip.
         raise ParameterError(
-            f"--ledger {path}: no such file; expected a ledger (fastdp ledger limit makes one), or --limit for a new one"
+            f"--ledger {path}: no such file; expected a ledger (fastdp ledger limit makes one), or --limit"
         )
     limits = {"limit_epsilon": given["limit"], "limit_delta": given["limit_delta"]}
     with closing(Ledger(path, **limits, key=read_ledger_key(given["ledger_key_file"]), create=new)) as ledger:

@@ -102,8 +102,8 @@ class State:
             changed = [name for name in names if held.options.get(name) != wanted.options.get(name)]
             told = [f"{name} = {held.options.get(name)}, now {wanted.options.get(name)}" for name in changed]
             raise StateError(
-                f"{self._name} is of fastdp {held.command}{' with ' * bool(told)}{', '.join(told)}: expected the same "
-                "command again"
+                f"{self._name} is of fastdp {held.command}{' with ' * bool(told)}{', '.join(told)}: expected the "
+                "same command again"
             )
         if own not in (None, secret) or (own is None and secret.simulated):
             raise StateError(f"{self._name} is of a release with another key or seed: expected the same")
@@ -126,8 +126,8 @@ class State:
         found, recorded = digest.hexdigest(), self._content.digest
         if recorded not in ("", found):
             raise DataError(
-                f"the input is not the one that {self._name} recorded; expected the same input again, because another "
-                "one under the same noise would reveal the difference"
+                f"the input is not the one that {self._name} recorded; expected the same input again, because "
+                "another one under the same noise would reveal the difference"
             )
         self._found = found
 

@@ -38,10 +38,10 @@ SHOWN = 4
 HELP = """Release synthetic points that follow a set of points through time.
 
 IN is a file with named columns (.csv, .tsv, .txt, also .gz or .bz2; .parquet, .arrow); each row is one event: a point
-appears, or disappears. It is replayed in batches, either --batch or --every; after each one a file of synthetic points
-is written whose distribution resembles that of the points present. A file appears when it is complete; what is written
-stays if a later batch fails or the command is interrupted. With --state a command that was killed can be run again on
-the same input: it writes all files again, with the same bytes.
+appears, or disappears. It is replayed in batches, either --batch or --every; after each one a file of synthetic
+points is written whose distribution resembles that of the points present. A file appears when it is complete; what is
+written stays if a later batch fails or the command is interrupted. With --state a command that was killed can be run
+again on the same input: it writes all files again, with the same bytes.
 
 That a removed point was ever added is not checked: its place counts one point less.
 """
@@ -69,11 +69,12 @@ OPTIONS: list[click.Parameter] = [
     click.Option(["--sort"], is_flag=True, help="Bring rows into the order of time; otherwise disorder is an error."),
     click.Option(
         ["--method"], type=click.Choice(list(METHODS)), default="phdstream", show_default=True,
-        help="phdstream counts each batch as it comes; adaptive, whose cells follow counts made every few batches, has "
+        help="phdstream counts each batch as it comes; adaptive, whose cells follow counts of every few batches, has "
         "less error behind a large first file and with a hundred batches or more.",
     ),
     click.Option(
-        ["--format", "kind"], type=click.Choice(["csv", "npy", "parquet", "geojson"]), default="csv", show_default=True,
+        ["--format", "kind"], type=click.Choice(["csv", "npy", "parquet", "geojson"]), default="csv",
+        show_default=True,
         help="Kind of the files.",
     ),
 ]  # fmt: skip
@@ -155,9 +156,10 @@ def _batches(source: str, events: Events, domain: Domain, cuts: Cuts, *, clip: b
     if not count:
         raise DataError(f"{source}: empty, holds no points")
     if not clip and (outside := count - int(np.count_nonzero(domain.contains(events.points)))):
+        region = "box" if isinstance(domain, Box) else "domain"
         # Without their coordinates: messages end up in logs, which are not private.
         raise DataError(
-            f"{source}: {outside:,} of {count:,} points are outside the {'box' if isinstance(domain, Box) else 'domain'}; "
+            f"{source}: {outside:,} of {count:,} points are outside the {region}; "
             "expected points inside, or --outside clip to move each to a place near by"
         )
     times = np.arange(count, dtype=np.float64) if events.times is None else events.times.astype(np.float64)
@@ -212,8 +214,8 @@ class PointFolder:
                 )
             if not (self._force or replace):
                 raise ParameterError(
-                    f"output {self._path}: holds {each.name} of an earlier run; expected another folder, or --force to "
-                    "replace such files"
+                    f"output {self._path}: holds {each.name} of an earlier run; expected another folder, or --force "
+                    "to replace such files"
                 )
         if given["picture"] is not None:
             check_picture(given["picture"], overwrite=self._force or replace)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -85,15 +86,16 @@ TABLES: dict[str, Python] = {
     f"totals --value kwh {TIME} --epsilon 1 --bound 10": lambda f: fastdp.totals(
         f, "kwh", "at", "6h", epsilon=1.0, bound=10.0, **KEY
     ),
-    "totals --value kwh --time at --every 1d --epsilon 1 --clip -1,4 --bound -2,9 --resolution 0.25 --nonfinite zero --stream b "
-    "--start 2024-03-30 --stop 2024-04-02 --zone America/Los_Angeles --missing drop": lambda f: fastdp.totals(
-        f, "kwh", fastdp.Time("at", "1d", "2024-03-30", "2024-04-02", zone="America/Los_Angeles", missing="drop"),
-        epsilon=1.0, bound=fastdp.Value((-2.0, 9.0), (-1.0, 4.0), nonfinite="zero", resolution=0.25), stream="b", **KEY,
+    "totals --value kwh --time at --every 1d --epsilon 1 --clip -1,4 --bound -2,9 --resolution 0.25 --nonfinite zero "
+    "--stream b --start 2024-03-30 --stop 2024-04-02 --zone America/Lima --missing drop": lambda f: fastdp.totals(
+        f, "kwh", fastdp.Time("at", "1d", "2024-03-30", "2024-04-02", zone="America/Lima", missing="drop"),
+        epsilon=1.0, bound=fastdp.Value((-2.0, 9.0), (-1.0, 4.0), nonfinite="zero", resolution=0.25), stream="b",
+        **KEY,
     ),
     "counts --epsilon 0.5 --by floor --keys 1 --keys 3": lambda f: fastdp.counts(
         f, by="floor", keys=[1, 3], epsilon=0.5, **KEY
     ),
-    f"counts {TIME} --epsilon 2 --by city --by floor --keys 'Rome,2' --keys '\"Bern, old\",1'": lambda f: fastdp.counts(
+    f"counts {TIME} --epsilon 2 --by city --by floor --keys Rome,2 --keys '\"Bern, old\",1'": lambda f: fastdp.counts(
         f, "at", "6h", ["city", "floor"], [("Rome", 2), ("Bern, old", 1)], epsilon=2.0, **KEY
     ),
     f"counts {TIME} --epsilon 2 --by city --keys public --rows 3 --per 1d": lambda f: fastdp.counts(
@@ -108,8 +110,8 @@ TABLES: dict[str, Python] = {
         fastdp.means(
             f, "kwh", "at", "6h", epsilon=1.0, clip=6.0, unit=fastdp.Person("meter", 5, "1d", 2), **KEY
         ),
-    f"aggregate --statistics kwh=sum,mean --statistics floor=p90 --statistics '*=count' {TIME} --epsilon 2 --bound kwh=10 "
-    "--bound floor=0,4 --weight kwh=2 --nonfinite zero --levels": lambda f: fastdp.aggregate(
+    f"aggregate --statistics kwh=sum,mean --statistics floor=p90 --statistics '*=count' {TIME} --epsilon 2 "
+    "--bound kwh=10 --bound floor=0,4 --weight kwh=2 --nonfinite zero --levels": lambda f: fastdp.aggregate(
         f, {"kwh": ["sum", "mean"], "floor": ["p90"], "*": ["count"]}, "at", "6h", epsilon=2.0, levels=True,
         bounds={
             "kwh": fastdp.Value(10.0, weight=2.0, nonfinite="zero"),
@@ -156,9 +158,9 @@ PLANS: dict[str, Callable[[], fastdp.Plan]] = {
         mean={"kwh": 0.4},
         epsilon=1.0,
     ),
-    "--statistics '*=count' --every 1d --windows 365 --keys 74 --person rider --rows 4 --per 1d --half-width 20": lambda: (
+    "--statistics '*=count' --every 1d --windows 365 --keys 74 --person p --rows 4 --per 1d --half-width 9": lambda: (
         fastdp.plan(
-            {"*": ["count"]}, every="1d", windows=365, keys=74, unit=fastdp.Person("rider", 4, "1d"), half_width=20.0
+            {"*": ["count"]}, every="1d", windows=365, keys=74, unit=fastdp.Person("p", 4, "1d"), half_width=9.0
         )
     ),
     "--statistics kwh=sum --bound 10 --epsilon 1 --delta 1e-6 --key-share 0.3 --confidence 0.9": lambda: fastdp.plan(
@@ -196,7 +198,7 @@ def test_synthesize(options: str, run: Callable[..., Result], events: str) -> No
         publisher = POINTS[options]()
         files = sorted(Path("out").iterdir())
         assert len(files) == len(borders) - 1
-        for number, (begin, end) in enumerate(zip(borders[:-1], borders[1:], strict=True)):
+        for number, (begin, end) in enumerate(pairwise(borders)):
             here, there = points[begin:end], appear[begin:end]
             rows = publisher.step(here[there], here[~there]).tolist()
             expected = "lon,lat\n" + "".join(f"{x!r},{y!r}\n" for x, y in rows)

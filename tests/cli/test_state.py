@@ -22,13 +22,14 @@ from tests.shared import python, run_python
 pytestmark = pytest.mark.filterwarnings("ignore::fastdp.errors.AccuracyWarning")
 RELEASE = "release in.npy --epsilon 0.5 --bound 200 --state S --quiet"
 TOTALS = "totals readings.parquet --value kwh --time at --every 6h --epsilon 1 --bound 10 --state S --quiet"
+COUNTS = "counts readings.parquet --time at --every 6h --epsilon 1 --state S --quiet"
 POINTS = "synthesize events.csv --epsilon 2 --box 0 0 10 5 --batch 200 --state S --quiet"
 #: Command, its output, and its input.
 LINES = {
     "release": (RELEASE, "out.csv", "in.npy"),
     "tops": (f"{RELEASE} --method tops --holdout 400", "out.npy", "in.npy"),
     "totals": (TOTALS, "out.parquet", "readings.parquet"),
-    "counts": (TOTALS.replace("totals", "counts").replace("--value kwh", "").replace("--bound 10", ""), "o.csv", "readings.parquet"),
+    "counts": (COUNTS, "o.csv", "readings.parquet"),
     "synthesize": (POINTS, "points", "events.csv"),
 }  # fmt: skip
 
