@@ -106,7 +106,7 @@ def summary(text: str) -> dict[str, list[str]]:
     """Numbers of a summary's lines; several of one name in order."""
     found: dict[str, list[str]] = {}
     for line in text.splitlines():
-        name, _, told = line.partition("  ")
+        name, _, told = line.strip().partition("  ")
         found.setdefault(name.strip(), []).extend(numbers(told))
     return found
 

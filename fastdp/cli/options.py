@@ -57,7 +57,7 @@ class Parameter:
         return "--" + self.name.replace("_", "-")
 
     def has(self, kind: Hint) -> bool:
-        return any(get_origin(arm) is kind for arm in self.arms)
+        return any(_origin(arm) is kind for arm in self.arms)
 
 
 def parameters(public: Public) -> list[Parameter]:
@@ -68,28 +68,32 @@ def parameters(public: Public) -> list[Parameter]:
         if name in GIVEN:
             continue
         arms = _arms(hints[name])
-        if any(get_origin(arm) is Sequence for arm in arms):
-            arms = [arm for arm in arms if get_origin(arm) is not Mapping]
-        in_columns = [arm for each in arms if get_origin(each) is Mapping for arm in _arms(get_args(each)[1])]
+        if any(_origin(arm) is Sequence for arm in arms):
+            arms = [arm for arm in arms if _origin(arm) is not Mapping]
+        in_columns = [arm for each in arms if _origin(each) is Mapping for arm in _arms(get_args(each)[1])]
         for record in dict.fromkeys(arm for arm in (*arms, *in_columns) if _is_record(arm)):
             for each in parameters(record):
                 field = each.of
                 before = found.get(each.name)
                 if before is None:
-                    own = {"of": name, "fields": ((record, field),), "columns": bool(in_columns)}
-                    found[each.name] = dataclasses.replace(each, **own)
+                    fields = ((record, field),)
+                    found[each.name] = dataclasses.replace(each, of=name, fields=fields, columns=bool(in_columns))
                 elif before.of == name:
                     text = (
                         before.help if before.help == each.help else f"{before.help}  {record.__name__}: {each.help}"
                     )
                     both = (*before.arms, *(arm for arm in each.arms if arm not in before.arms))
-                    fields = (*before.fields, (record, field))
-                    found[each.name] = dataclasses.replace(before, arms=both, help=text, fields=fields)
+                    more = (*before.fields, (record, field))
+                    found[each.name] = dataclasses.replace(before, arms=both, help=text, fields=more)
         shown = renamed.get(name, name)
         plain = tuple(arm for arm in arms if _reader(arm) is not None)
         if plain and shown not in found and not (in_columns and any(map(_is_record, in_columns))):
             found[shown] = Parameter(shown, name, plain, given.default, meaning(public, name))
     return list(found.values())
+
+
+def _origin(hint: Hint) -> Any:
+    return get_origin(hint)
 
 
 def _is_record(hint: Hint) -> bool:
@@ -105,7 +109,7 @@ def _hints(public: Public) -> dict[str, Hint]:
 
 def _arms(hint: Hint) -> list[Hint]:
     """Types of a union, without None."""
-    if get_origin(hint) in (Union, UnionType):
+    if _origin(hint) in (Union, UnionType):
         return [arm for each in get_args(hint) for arm in _arms(each)]
     return [] if hint is NoneType else [hint]
 
@@ -130,7 +134,7 @@ Reader = Callable[[str], Any]
 
 def _reader(arm: Hint) -> tuple[Reader, str] | None:
     """Reader of one type, which raises ValueError, and its word in help; None for objects."""
-    origin, inner = get_origin(arm), get_args(arm)
+    origin, inner = _origin(arm), get_args(arm)
     if origin is Literal:
         return (lambda text: inner[list(map(str, inner)).index(text)]), "|".join(map(str, inner))
     if arm in (int, float):
@@ -155,7 +159,7 @@ def _pair(text: str, kind: Reader) -> tuple[Any, ...]:
     return kind(low), kind(high)
 
 
-class Entry(click.ParamType):
+class Entry(click.ParamType):  # type: ignore[type-arg]
     """Text read as the first fitting type; of a parameter by columns as (column, value), column None for all."""
 
     name = "entry"
@@ -207,8 +211,8 @@ def _option(owners: Mapping[str, Parameter], names: Collection[str], *, everywhe
         text += f"  [default: {first.default:g}]" if type(first.default) is float else f"  [default: {first.default}]"
     if arms == [bool]:
         return click.Option([f"{first.flag}/--no-{first.flag[2:]}"], default=None, help=text)
-    mapped = [arm for each in arms if get_origin(each) is Mapping for arm in _arms(get_args(each)[1])]
-    plain = [arm for each in arms for arm in (get_args(each) if get_origin(each) is Sequence else [each])]
+    mapped = [arm for each in arms if _origin(each) is Mapping for arm in _arms(get_args(each)[1])]
+    plain = [arm for each in arms for arm in (get_args(each) if _origin(each) is Sequence else [each])]
     columns = first.columns or bool(mapped)
     kind = Entry(mapped or plain, columns=columns, bare=first.columns or len(mapped) < len(plain))
     several = columns or first.has(Sequence)

@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import click
 import msgspec
@@ -65,11 +65,11 @@ class State:
         own = chosen_key(given)
         self.key, self.kept = own or Key.random(), given["state"] is not None
         self._read: tuple[Path, tuple[int, int]] | None = None
-        self._found = ""
+        self._found, self._header = "", cast("bytes | None", None)
         if not self.kept:
             return
         self._file = StateFile(given["state"], protection(own))
-        self._name, self._header = f"state file {os.fspath(given['state'])!r}", None
+        self._name = f"state file {os.fspath(given['state'])!r}"
         # Another version may draw other noise from the same key.
         options = {"fastdp": __version__, "noise format": str(NOISE_FORMAT), **{k: repr(v) for k, v in more.items()}}
         said = {name: value for name, value in sorted(given.items()) if name not in FREE}
@@ -196,7 +196,7 @@ class Paid:
         """The entry of an earlier run of this release, by the fingerprint of its noise, or a new one."""
         if self._state.kept:
             self._state.begin()
-            mine = None if isinstance(released, Guarantee) else released.noise_fingerprint
+            mine: str | None = getattr(released, "noise_fingerprint", None)
             for entry in self._ledger.entries(stream):
                 if (
                     mine is not None

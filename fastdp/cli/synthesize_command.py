@@ -9,7 +9,7 @@ import tempfile
 import time
 from importlib import import_module
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any
 
 import click
 import numpy as np
@@ -239,7 +239,7 @@ class PointFolder:
     def write(self, number: int, points: Floats) -> None:
         with atomic_file(self.file(number), overwrite=True) as out:
             if self._kind == "npy":
-                np.save(cast("BinaryIO", out), points, allow_pickle=False)
+                np.save(out, points, allow_pickle=False)
             elif self._kind == "parquet":
                 table = arrow.table(list(points.T), names=list(self._names))
                 import_module("pyarrow.parquet").write_table(table, out)

@@ -89,7 +89,12 @@ def write(release: Release, path: str | Path, *, columns: Sequence[str], overwri
 
 def _as_array(columns: Mapping[str, Floats]) -> Array:
     arrays = list(columns.values())
-    return arrays[0] if len(arrays) == 1 else np.rec.fromarrays(arrays, names=list(columns)).view(np.ndarray)
+    if len(arrays) == 1:
+        return arrays[0]
+    rows = np.empty(arrays[0].size, [(name, np.float64) for name in columns])
+    for name, column in columns.items():
+        rows[name] = column
+    return rows
 
 
 def write_csv(file: IO[bytes] | gzip.GzipFile, columns: Mapping[str, Floats], *, heading: bool = True) -> None:
