@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from tokenize import TokenError
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
-from zipfile import BadZipFile
 
 import numpy as np
 
@@ -38,7 +37,7 @@ PARQUET, ARROW, NUMPY = (".parquet", ".pq"), (".arrow", ".arrows", ".feather"), 
 #: An Arrow stream begins so.
 STREAM = b"\xff\xff\xff\xff"
 #: Errors of NumPy on damaged files: headers are parsed as Python literals.
-DAMAGE = (ValueError, EOFError, SyntaxError, TokenError, OverflowError, RuntimeError, BadZipFile)
+DAMAGE = (ValueError, EOFError, SyntaxError, TokenError, OverflowError, RuntimeError)
 
 
 @dataclass(frozen=True)
@@ -60,14 +59,16 @@ def is_source(source: object) -> bool:
     return isinstance(source, (str, os.PathLike, Csv))
 
 
-def open_table(source: Any, dictionary: Sequence[str] = ()) -> FileTable:
+def open_table(source: Any, dictionary: Sequence[str] = (), name: str = "frame") -> FileTable:
     """Open a path, "-" or :class:`Csv`; Parquet may return columns in ``dictionary`` as dictionaries."""
-    path = validation.path("frame", source.path if isinstance(source, Csv) else source)
+    path = validation.path(name, source.path if isinstance(source, Csv) else source)
     if text := _text(source, path):
         schema = text.schema()
         return FileTable(text.where, schema, lambda names: text.read(schema, names), text.again, text.hint)
     if path == STDIN or path.lower().endswith(ARROW):
         return _open_arrow(path)
+    if not is_parquet(path):
+        raise ParameterError(f"{name} = {path!r}: unknown kind of file; expected {ACCEPTED}")
     with damage_named(path):
         dataset = open_dataset(path, dictionary)
         return FileTable(path, dataset.schema, lambda names: _of_parquet(path, dataset, dictionary, names))
@@ -88,8 +89,6 @@ def is_parquet(path: str) -> bool:
 
 def open_dataset(path: str, dictionary: Sequence[str] = ()) -> Dataset:
     """Data set of a Parquet file, or of a folder of them."""
-    if not is_parquet(path):
-        raise ParameterError(f"{path}: unknown kind of file; expected {ACCEPTED}")
     options = {"dictionary_columns": list(dictionary), "pre_buffer": False, "use_buffered_stream": True}
     # In nanoseconds old times of 96 bits would be others.
     kind = arrow_dataset.ParquetFileFormat(coerce_int96_timestamp_unit="us", **options)
@@ -164,8 +163,8 @@ def read_numbers(source: Any, column: str | None = None) -> Any:
         return _array(path, column)
     if text := _text(source, path, numbers=True):
         with damage_named(text.where):
-            return np.concatenate([np.empty(0), *text.numbers(column)])
-    table = open_table(source)
+            return _joined(text.numbers(column))
+    table = open_table(source, name="values")
     index = pick(column, table.schema.names, table.where)
     name, kind = table.schema.names[index], table.schema.types[index]
     if table.schema.names.count(name) > 1:
@@ -175,16 +174,31 @@ def read_numbers(source: Any, column: str | None = None) -> Any:
         return as_column(found, f"{table.where}, column {name!r}")
 
 
+def _joined(chunks: Iterator[Floats]) -> Floats:
+    # Memory doubles: a request that is too large fails while there is some left for the error.
+    values, size = np.empty(0), 0
+    for chunk in chunks:
+        if size + chunk.size > values.size:
+            values.resize(max(size + chunk.size, 2 * values.size), refcheck=False)
+        values[size : size + chunk.size] = chunk
+        size += chunk.size
+    values.resize(size, refcheck=False)
+    return values
+
+
 def _array(path: str, column: str | None) -> Array:
     with damage_named(path):
+        with Path(path).open("rb") as file:
+            # NumPy leaves a damaged archive open.
+            packed = file.read(2) == b"PK"
         try:
-            array = np.load(path, mmap_mode="r", allow_pickle=False)
+            array = None if packed else np.load(path, mmap_mode="r", allow_pickle=False)
         except DAMAGE:
             # NumPy's own words would quote the file, and advise to unpickle it, which would be unsafe.
             raise DataError(
                 f"{path}: not a readable .npy file (damaged, another format, or pickled objects)"
             ) from None
-    if not isinstance(array, np.ndarray) or not 1 <= array.ndim <= 2:
+    if array is None or not 1 <= array.ndim <= 2:
         raise DataError(f"{path}: holds no array of one or two dimensions; expected numbers, or columns of them")
     names = array.dtype.names or [str(i) for i in range(1 if array.ndim == 1 else array.shape[1])]
     index = pick(column, names, path)

@@ -69,7 +69,8 @@ def release(
     Parameters
     ----------
     values : array-like
-        The stream, in order: a list, NumPy array, pandas or polars series, Arrow array.
+        The stream, in order: a list, NumPy array, pandas or polars series, Arrow array; or a path or
+        :class:`fastdp.Csv` of one column.
     epsilon : float
         Privacy loss for one value of the stream.
     bound : float

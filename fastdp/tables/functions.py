@@ -355,7 +355,8 @@ def aggregate(
     ----------
     frame : table
         A data frame of pandas, polars or pyarrow, a polars LazyFrame, DuckDB relation, Arrow stream, path of Parquet
-        or CSV, or an engine's table (:func:`fastdp.engines.spark.table`, :func:`fastdp.engines.dask.table`).
+        or CSV (:class:`fastdp.Csv`), or an engine's table (:func:`fastdp.engines.spark.table`,
+        :func:`fastdp.engines.dask.table`).
     statistics : dict of str to str or list of str
         "sum", "mean", "var" (of the rows, without Bessel's correction), "std", "median", percentiles such as "p95",
         and "nunique" (distinct entries) of each column; "*": "count", the number of rows.

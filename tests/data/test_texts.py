@@ -130,9 +130,11 @@ def test_arrays_of_numpy(tmp_path: Path) -> None:
         with pytest.raises(DataError, match=said):
             read_numbers(path)
     header = b"(\n"
-    for content in (b"", b"1\n2\n", b"\x93NUMPY\x01\x00", b"\x93NUMPY\x01\x00\x02\x00" + header, b"PK\x05\x06"):
+    for content in (b"", b"1\n2\n", b"\x93NUMPY\x01\x00", b"\x93NUMPY\x01\x00\x02\x00" + header):
         with pytest.raises(DataError, match=r"not a readable \.npy file"):
             read(path, content)
+    with pytest.raises(DataError, match="one or two dimensions"):
+        read(path, b"PK\x05\x06")
     np.savez(tmp_path / "in.npz", np.zeros(3))
     with pytest.raises(FastDPError, match="unknown kind of file; expected"):
         read_numbers(tmp_path / "in.npz")
