@@ -9,7 +9,14 @@ import warnings
 
 
 class FastDPError(Exception):
-    """Base of fastdp's errors."""
+    """Base of fastdp's errors.
+
+    ``parameter``: name of the argument or field at fault, with which the message begins; None if it is not one.
+    """
+
+    def __init__(self, *told: object, parameter: str | None = None) -> None:
+        super().__init__(*told)
+        self.parameter = parameter
 
 
 class ParameterError(FastDPError, ValueError):

@@ -150,7 +150,8 @@ def zone_of(name: str | None) -> tzinfo | None:
     except Exception:  # a wrong name, or no database of zones
         raise ParameterError(
             f"zone = {validation.shown(name)}: expected the name of a time zone, such as 'Europe/Paris' or 'UTC'"
-            " (on Windows the package tzdata has them)"
+            " (on Windows the package tzdata has them)",
+            parameter="zone",
         ) from None
 
 

@@ -47,7 +47,7 @@ def shown(value: object) -> str:
 
 def refusal(name: str, value: object, expected: str) -> ParameterError:
     """The error about a parameter: its value, and accepted ones."""
-    return ParameterError(f"{name} = {shown(value)}: expected {expected}")
+    return ParameterError(f"{name} = {shown(value)}: expected {expected}", parameter=name)
 
 
 def plain(function: Callable[P, R]) -> Callable[P, R]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import os
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -62,6 +63,13 @@ def run_python(*arguments: object, check: bool = False, **variables: str) -> sub
     """Such a process, from its begin to its end."""
     process = python(*arguments, **variables)
     return subprocess.run(**process, capture_output=True, text=True, timeout=900, check=check)
+
+
+def piped(text: str | bytes | None) -> io.BufferedReader | None:
+    """Standard input of a command in this process, buffered as a process has it."""
+    if text is None:
+        return None
+    return io.BufferedReader(cast("io.RawIOBase", io.BytesIO(text if isinstance(text, bytes) else text.encode())))
 
 
 #: Arguments of ``release_many`` that say how streams are given.

@@ -20,7 +20,6 @@ from types import FrameType
 from typing import Any
 
 from benchmarks.faults.subjects import Subject
-from fastdp.cli.writers import is_batch
 from fastdp.ledger import Ledger
 
 #: Seconds after which a child counts as hung.
@@ -254,7 +253,7 @@ def _parts(folder: Path) -> Iterator[Path]:
     """Files that are neither an input nor an output."""
     whole = LEFT | {"log"}
     yield from (path for path in folder.iterdir() if path.name not in whole)
-    yield from (path for path in (folder / "out").glob("*") if not is_batch(path.name))
+    yield from (path for path in (folder / "out").glob("*") if not path.match("batch_*.csv"))
 
 
 def _charges(folder: Path) -> list[str]:

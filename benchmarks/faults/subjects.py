@@ -120,7 +120,7 @@ class FolderRelease:
 
 
 def release(*arguments: str) -> None:
-    main(["release", *arguments, *ARGUMENTS, "--chunk-size", str(CHUNK)], standalone_mode=False)
+    main(["release", *arguments, *ARGUMENTS], standalone_mode=False)
 
 
 def write_key(path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import tomllib
 from functools import cached_property
@@ -20,18 +21,18 @@ __all__ = ["main"]
 #: Module and first sentence of each command.
 COMMANDS = {
     "aggregate": (
-        "tables_command",
+        "commands",
         "Private statistics of several columns by window of time, and by key, from one budget.",
     ),
     "compile": ("compile_command", "Compile kernels now, so that no later call has to wait."),
-    "counts": ("tables_command", "Private numbers of rows by window of time, and by key."),
+    "counts": ("commands", "Private numbers of rows by window of time, and by key."),
     "demo": ("demo_command", "Release a synthetic day of DNS queries and compare it with the truth."),
     "ledger": ("ledger_command", "Account for privacy budgets: releases of each stream, and the budget left."),
-    "means": ("tables_command", "Private means of a column by window of time, and by key."),
-    "plan": ("plan_command", "Errors and shares of a release of a table, before any data; costs no epsilon."),
-    "release": ("release_command", "Release a column of numbers under differential privacy."),
+    "means": ("commands", "Private means of a column by window of time, and by key."),
+    "plan": ("commands", "Errors and shares of a release of a table, before any data; costs no epsilon."),
+    "release": ("commands", "Release a column of numbers under differential privacy."),
     "synthesize": ("synthesize_command", "Release synthetic points that follow a set of points through time."),
-    "totals": ("tables_command", "Private totals of a column by window of time, and by key."),
+    "totals": ("commands", "Private totals of a column by window of time, and by key."),
 }
 EPILOG = """
 \b
@@ -85,9 +86,13 @@ class _Group(click.Group):
             formatter.write_dl(sorted(told.items()))
 
     def invoke(self, ctx: click.Context) -> object:
-        """Run the command; Ctrl-C is exit code 130, and a missing library an error that names the extra."""
+        """Run the command; Ctrl-C is exit code 130, a closed pipe 141, a missing library an error with its extra."""
         try:
             return super().invoke(ctx)
+        except BrokenPipeError:
+            # Otherwise Python flushes standard output at its end, and complains.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise SystemExit(141) from None
         except KeyboardInterrupt:
             click.echo("Interrupted.", err=True)
             raise SystemExit(130) from None
@@ -102,8 +107,9 @@ def _configure(ctx: click.Context, param: click.Parameter, path: Path | None) ->
     if path is not None:
         try:
             ctx.default_map = _by_name(main, ctx, tomllib.loads(path.read_text("utf-8")))
-        except (OSError, ValueError) as error:
-            raise click.BadParameter(f"{path}: {error}", ctx, param) from None
+        except (OSError, ValueError, RecursionError) as error:
+            told = "nested too deeply" if isinstance(error, RecursionError) else error
+            raise click.BadParameter(f"{path}: {told}", ctx, param) from None
 
 
 def _by_name(command: click.Command, ctx: click.Context, table: dict[str, Any]) -> dict[str, Any]:
@@ -129,6 +135,8 @@ def _as_typed(option: click.Parameter, name: str, value: Any) -> Any:
         return value
     if isinstance(option, click.Option) and option.multiple:
         return [str(each) for each in (value if isinstance(value, list) else [value])]
+    if isinstance(value, list) and any(isinstance(each, (list, dict)) for each in value):
+        raise ValueError(f"{name}: expected a number, a text or a list of them")
     return ",".join(map(str, value)) if isinstance(value, list) else str(value)
 
 

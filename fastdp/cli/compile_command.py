@@ -10,7 +10,6 @@ from functools import partial
 import click
 
 import fastdp_kernels
-from fastdp.cli.options import with_options
 from fastdp.cli.terminal import plain_errors
 from fastdp.streams import METHODS
 
@@ -29,13 +28,12 @@ HELP = f"""Compile kernels now, so that no later call has to wait.
 
 SYSTEM is {", ".join(SYSTEMS[:-1])} or {SYSTEMS[-1]}, by default all. Each runs once on generated values.
 """
+LEVEL = "Compile for all processors of this level, beside the installed sources."
 
 
 @click.command("compile", help=HELP, epilog=EPILOG)
 @click.argument("systems", nargs=-1, type=click.Choice(SYSTEMS), metavar="[SYSTEM]...")
-@with_options("""
---level (x86-64-v3|x86-64-v4)  Compile for all processors of this level, beside the installed sources.
-""")
+@click.option("--level", type=click.Choice(["x86-64-v3", "x86-64-v4"]), help=LEVEL)
 def compile(systems: tuple[str, ...], level: str | None) -> None:
     """Run each system once, and say what that compiled."""
     if level is not None:

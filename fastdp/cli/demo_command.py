@@ -2,37 +2,28 @@
 
 from __future__ import annotations
 
-import time
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
-from multiprocessing import get_context
 from pathlib import Path
-from statistics import median
 
 import click
 import numpy as np
 
 from fastdp import validation
-from fastdp.cli.options import with_options
-from fastdp.cli.terminal import as_table, plain_errors, rate, seconds
+from fastdp.cli.terminal import as_table, plain_errors
 from fastdp.kinds import Floats, Indices, Integers
 from fastdp.releases import pictures
 from fastdp.releases.release import Release
 from fastdp.state.atomic_files import check_target
 from fastdp.streams.methods import Adaptive, ToPS
 
-HOLDOUT = 65_536
-QUERIES = 200
-MAX_LENGTH = 2**20
-QUERY_SEED = 1
-BINS = 120
-WARM_RUNS = 9
+HOLDOUT, MAX_LENGTH = 65_536, 2**20
+QUERIES, QUERY_SEED, BINS = 200, 1, 120
 #: Begin and end of the synthetic day.
 HOURS = (10.0, 34.0)
 #: Colours of the releases; the last is drawn above the others.
 LINES = {"ToPS": "#8d99ae", "Adaptive, as published": "#e9a23b", "Adaptive, revised": pictures.PRIVATE}
-#: Explanations of the rows.
-NOTES = {
+#: Rows of the table, with explanations.
+ROWS = {
     "as published": "",
     "revised": " (from all that was released)",
     "ToPS": " (the paper's method)",
@@ -41,86 +32,57 @@ NOTES = {
 
 
 @click.command()
-@with_options("""
--o/--output PICTURE:path as picture = fastdp-demo.png  The picture (.png, .svg, .pdf); a picture of that name is
-    replaced.
---epsilon :float = 0.05  Privacy loss for one value.
---seed N:from0  For simulation only: reproducible noise.  [default: a fresh random key]
---no-picture  Print the table only.
-""")
+@click.option(
+    "-o", "--output", "picture", type=click.Path(path_type=Path), default="fastdp-demo.png", show_default=True,
+    metavar="PICTURE", help="The picture (.png, .svg, .pdf); a picture of that name is replaced.",
+)  # fmt: skip
+@click.option("--epsilon", type=float, default=0.05, show_default=True, help="Privacy loss for one value.")
+@click.option("--seed", type=click.IntRange(min=0), metavar="N", help="For simulation only: reproducible noise.")
+@click.option("--no-picture", is_flag=True, help="Print the table only.")
 def demo(picture: Path, epsilon: float, seed: int | None, no_picture: bool) -> None:
     """Release a synthetic day of DNS queries and compare it with the truth.
 
     The data are generated, so the truth may be shown; "fastdp release" never shows it.
     """
-    with plain_errors():
-        _run(None if no_picture else picture, epsilon, seed)
-
-
-def _run(picture: Path | None, epsilon: float, seed: int | None) -> None:
-    if picture is not None:
-        # Without matplotlib the table is printed alone.
-        with suppress(ImportError):
-            pictures.check_picture(picture)
-        check_target(picture, overwrite=True)
-    values = dns_like_day(DAY_LENGTH).astype(np.float64)
-    holdout = min(HOLDOUT, DAY_LENGTH // 4)
-    given = values, epsilon, holdout, MAX_LENGTH, seed
-    # A process each: where nothing is compiled yet, two cores compile.
-    with ProcessPoolExecutor(1, get_context("spawn")) as other:
-        waiting = other.submit(_timed, ToPS, *given)
-        private, duration = _timed(Adaptive, *given)
-        paper, _ = waiting.result()
-    truth = values[private.offset :]
-    edges = np.linspace(0, truth.size, BINS + 1).astype(np.int64)
-    click.echo("A synthetic day of DNS queries per interval, released under differential privacy.\n")
-    facts = {
-        "values": f"{len(private):,} published, {holdout:,} held out before them",
-        "threshold": f"{private.threshold:g} (public bound {DNS_BOUND:g})",
-        "guarantee": str(private.guarantee),
-        "speed": f"{rate(DAY_LENGTH, duration)} ({seconds(duration)}; median of {WARM_RUNS} warm runs)",
-    }
-    click.echo(as_table(facts.items()))
-    queries = f"the sums over {QUERIES} random ranges, and of the {BINS} means drawn"
-    click.echo(f"\nError (root mean square) of {queries}:\n\n{as_table(_errors(truth, private, paper, edges))}")
-    click.echo("\nSmoothing (revised) has a bias, which adds up in long sums, where noise cancels.")
-    if picture is not None:
-        click.echo("\n" + _draw(truth, private, paper, edges, picture, epsilon))
-
-
-def _timed(
-    system: type[Adaptive | ToPS], values: Floats, epsilon: float, holdout: int, max_range: int, seed: int | None
-) -> tuple[Release, float]:
-    durations = []
-    for _ in range(1 + WARM_RUNS):
-        publisher = system(epsilon, DNS_BOUND, holdout, max_range, seed=seed)
-        begin = time.perf_counter()
-        released = publisher.release(values)
-        durations.append(time.perf_counter() - begin)
-    # The process that is done first compiles what answers both.
-    released.sum(0, 1)
-    return released, median(durations[1:])
+    with plain_errors({"epsilon": "--epsilon", "path": "--output"}):
+        if not no_picture:
+            # Without matplotlib the table is printed alone.
+            with suppress(ImportError):
+                pictures.check_picture(picture)
+            check_target(picture, overwrite=True)
+        values = dns_like_day(DAY_LENGTH).astype(np.float64)
+        holdout = min(HOLDOUT, DAY_LENGTH // 4)
+        private, paper = (
+            system(epsilon, DNS_BOUND, holdout, MAX_LENGTH, seed=seed).release(values) for system in (Adaptive, ToPS)
+        )
+        truth = values[private.offset :]
+        edges = np.linspace(0, truth.size, BINS + 1).astype(np.int64)
+        click.echo("A synthetic day of DNS queries per interval, released under differential privacy.\n")
+        facts = {
+            "values": f"{len(private):,} published, {holdout:,} held out before them",
+            "threshold": f"{private.threshold:g} (public bound {DNS_BOUND:g})",
+            "guarantee": str(private.guarantee),
+        }
+        click.echo(as_table(facts.items()))
+        queries = f"the sums over {QUERIES} random ranges, and of the {BINS} means drawn"
+        click.echo(f"\nError (root mean square) of {queries}:\n\n{as_table(_errors(truth, private, paper, edges))}")
+        click.echo("\nSmoothing (revised) has a bias, which adds up in long sums, where noise cancels.")
+        if not no_picture:
+            click.echo("\n" + _draw(truth, private, paper, edges, picture, epsilon))
 
 
 def _errors(truth: Floats, private: Release, paper: Release, edges: Indices) -> list[tuple[str, str]]:
     generator, longest = np.random.default_rng(QUERY_SEED), min(truth.size, MAX_LENGTH)
     lengths = generator.integers(1, longest, QUERIES, endpoint=True)
     starts = generator.integers(0, truth.size - lengths + 1)
-    rows: dict[str, list[float]] = {}
-    before = np.concatenate(([0.0], np.cumsum(truth)))
+    before, rows = np.concatenate(([0.0], np.cumsum(truth))), []
     for first, last in ((starts, starts + lengths), (edges[:-1], edges[1:])):
-        answers = {
-            "as published": private.sum(first, last),
-            "revised": private.sum(first, last, revised=True),
-            "ToPS": paper.sum(first, last),
-            "zeros": np.zeros(first.size),
-        }
-        for name, answer in answers.items():
-            rows.setdefault(name, []).append(float(np.mean((before[last] - before[first] - answer) ** 2)) ** 0.5)
-    whole, parts = rows["zeros"]
+        answers = private.sum(first, last), private.sum(first, last, revised=True), paper.sum(first, last), 0.0
+        rows.append([float(np.mean((before[last] - before[first] - answer) ** 2)) ** 0.5 for answer in answers])
+    whole, parts = rows[0][-1], rows[1][-1]
     return [
-        (name, f"{one:14,.0f}   {one / whole:8.3%} of the true sums  {two / parts:8.3%} of the means{NOTES[name]}")
-        for name, (one, two) in rows.items()
+        (name, f"{one:14,.0f}   {one / whole:8.3%} of the true sums  {two / parts:8.3%} of the means{note}")
+        for (name, note), one, two in zip(ROWS.items(), *rows, strict=True)
     ]
 
 
@@ -144,8 +106,9 @@ def _draw(truth: Floats, private: Release, paper: Release, edges: Indices, pictu
         lower.plot(hours, line - true, color=colour, linewidth=1.2)
     upper.set(ylim=(1.05 * min(0.0, np.min(means)), None), ylabel=f"queries per interval\n({BINS} means)")
     upper.legend(frameon=False, loc="best")
-    title = f"A synthetic day of DNS queries and its private releases, epsilon = {epsilon:g}"
-    upper.set_title(title, loc="left", fontsize=11)
+    upper.set_title(
+        f"A synthetic day of DNS queries and its releases, epsilon = {epsilon:g}", loc="left", fontsize=11
+    )
     shown = np.arange(12, 33, 4)
     lower.set(ylabel="release\nminus truth", xlabel="time of day", xlim=(begin, last))
     lower.set_xticks(shown, [f"{hour % 24}:00" for hour in shown])

@@ -1,183 +1,315 @@
-"""Options of commands: types, defaults and help follow from the classes that a command calls.
+"""Options from signatures: one for each parameter of a public call, with help from its docstring.
 
-A listed option that is a parameter of such a class, or one of :data:`SHARED`, needs only its name.
+A parameter that takes a record, such as ``time`` a :class:`fastdp.Time`, becomes one option for each of its fields.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import inspect
 import re
-from collections.abc import Callable, Iterator, Mapping
-from functools import cache
-from inspect import Parameter, signature
-from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from types import EllipsisType, NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import click
-from click.core import ParameterSource
 
 import fastdp
+from fastdp.errors import ParameterError
 from fastdp.kinds import Json
-from fastdp.record import Choice, meanings, parameters
+from fastdp.record import meanings
 
-F = TypeVar("F", bound=Callable[..., object])
-#: The class or function of each method of a command; "" stands for the only one.
-Methods = Mapping[str, Callable[..., Any]]
-_TYPES: Json = {
-    "": str,
-    "str": str,
-    "int": int,
-    "float": float,
-    "from0": click.IntRange(min=0),
-    "from1": click.IntRange(min=1),
-    "path": click.Path(path_type=Path),
-    "file": click.Path(path_type=Path, exists=True, dir_okay=False),
+Public = Callable[..., Any]
+#: A type in an annotation.
+Hint = Any
+#: Records whose fields are options.
+RECORDS = ("Time", "Rows", "Person", "Value", "PrivateKeys", "Blocks", "Csv")
+#: Options whose names are not those of the parameters, by function or record.
+RENAMED: dict[str, dict[str, str]] = {
+    "Time": {"column": "time", "unit": "time_unit", "format": "time_format"},
+    "Rows": {"k": "rows"},
+    "Person": {"column": "person"},
+    "PrivateKeys": {"share": "key_share"},
+    "plan": {"rows": "expected_rows", "mean": "expected_mean"},
+    "open_events": {"unit": "time_unit", "format": "time_format"},
 }
-_SAME = re.compile(r"As for :\w+:`(?:fastdp\.)?(\w+)`")
-
-#: Options of several commands.
-SHARED = """
---seed N:from0  For simulation only: reproducible noise, which anyone who guesses N can subtract. NOT PRIVATE.
---key-file FILE:path  A secret key of your own, 32 raw bytes or 64 hexadecimal digits in an owner-only file. Under one
-    key releases that differ in method, a parameter or --stream get independent noise, and equal ones equal noise.
-    Never use one key with the same parameters for two inputs (give two columns each its --stream), nor for an input
-    and an altered copy of it: equal noise may reveal their difference (tops, pak), and costs epsilon again. With
-    --ledger a second use is refused.  [default: a fresh random key]
---state FILE:path  Records key, options and a digest of the input, so that the same command can be run again after a
-    crash and writes the same bytes. Another input is refused. Encrypted under the key of --key-file, if there is one;
-    without, anyone who reads it can subtract the noise.
---quiet  No progress bar and no summary.
---force  Replace an existing output.
---ledger FILE:path  Record the release in this ledger, before the values are read: an error about them costs epsilon
-    too.  The file must be there, unless --limit is given.
---stream NAME  Name of the stream: streams with different names get independent noise under one key, and in a ledger
-    budgets are per stream.
---part LABEL  Label of the part of the stream that IN holds, such as its day: budgets of different parts do not add
-    up, so parts must be disjoint.  [default: IN may be any part of the stream]
---limit E:float  Refuse, before anything is released, if the stream would then have cost more than this epsilon. A
-    limit in the ledger (fastdp ledger limit) holds as well.
---limit-delta D:float  The same for delta.
---ledger-key-file FILE:path  Key that seals the ledger, in the form of --key-file: 32 raw bytes or 64 hexadecimal
-    digits, owner-only.
-"""
+#: Parameters that commands give themselves.
+GIVEN = {"self", "frame", "values", "source", "timed", "domain", "path", "seed", "key", "ledger", "stream", "part"}
+_REFERENCE = re.compile(r":\w+:`~?(?:[\w.]+\.)?(\w+)`")
 
 
-class _Decorator(Protocol):
-    def __call__(self, function: F, /) -> F: ...
+@dataclass(frozen=True)
+class Parameter:
+    """Option of parameter ``of``, or of a field of its records; ``columns``: a value for each column."""
+
+    name: str
+    of: str
+    arms: tuple[Hint, ...]
+    default: object
+    help: str
+    fields: tuple[tuple[Public, str], ...] = ()
+    columns: bool = False
+
+    @property
+    def flag(self) -> str:
+        return "--" + self.name.replace("_", "-")
+
+    def has(self, kind: Hint) -> bool:
+        return any(_origin(arm) is kind for arm in self.arms)
 
 
-def with_options(
-    listed: str, methods: Methods | None = None, records: tuple[Callable[..., Any], ...] = (), **more: Json
-) -> _Decorator:
-    """A decorator that adds the listed options; a line has flags, two spaces and help.
-
-    Between come ``METAVAR:type`` or ``(a|b)``, ``as`` with the argument's name, ``required`` or ``multiple``, ``=``
-    with the default; only help makes a switch.  Flags alone: declared as fields of ``records``, else parameters of
-    ``methods``.  ``more``: arguments of :func:`click.option`.
-    """
-    entries = list(_parse_options(listed))
-    shared = {name: given for _, name, given in _parse_options(SHARED)} if listed is not SHARED else {}
-    names = {name for _, name, _ in entries}
-
-    def decorate(function: F) -> F:
-        for flags, name, own in reversed(entries):
-            declared, owners = ({}, "") if name in shared else _declared(name, methods or {}, records, names)
-            given = {**shared.get(name, {}), **declared, **own, **more.get(name, {})}
-            if not given.keys() - {"help"}:
-                given["is_flag"] = True
-            told, *default = re.split(r" +(?=\[default)", given["help"])
-            given["help"] = "  ".join([told, *([owners] if owners else []), *default])
-            function = click.option(*flags, name, **given)(function)
-        return function
-
-    return decorate
-
-
-def _parse_options(listed: str) -> Iterator[tuple[list[str], str, Json]]:
-    """Parse a text for :func:`with_options`: flags, name, and :func:`click.option` arguments of each option."""
-    for entry in re.split(r"\n(?=-)", listed.strip()):
-        head, _, told = re.sub(r"\n +", " ", entry).partition("  ")
-        flags, *words = head.split()
-        if not told and all(word.startswith("--") for word in words):
-            yield from (([flag], _name(flag), {}) for flag in (flags, *words))
+def parameters(public: Public) -> list[Parameter]:
+    """Options of a function, method, class or record, in the order of its signature."""
+    found: dict[str, Parameter] = {}
+    hints, renamed = _hints(public), RENAMED.get(public.__name__, {})
+    for name, given in inspect.signature(public).parameters.items():
+        if name in GIVEN:
             continue
-        name, rest = flags.split("/")[-1], iter(words)
-        given: Json = {"help": told} if told else {}
-        for word in rest:
-            if word == "=":
-                given |= {"default": given.get("type", str)(next(rest)), "show_default": True}
-            elif word == "as":
-                name = next(rest)
-            elif word in ("required", "multiple"):
-                given[word] = True
-            elif word[0] == "(":
-                given["type"] = click.Choice(word[1:-1].split("|"))
-            else:
-                metavar, _, kind = word.partition(":")
-                given |= {"metavar": metavar or None, "type": _TYPES[kind]}
-        # A flag and its opposite stay one word, which click tells apart.
-        yield [flags] if "/--no-" in flags else flags.split("/"), _name(name), given
+        arms = _arms(hints[name])
+        if any(_origin(arm) is Sequence for arm in arms):
+            arms = [arm for arm in arms if _origin(arm) is not Mapping]
+        in_columns = [arm for each in arms if _origin(each) is Mapping for arm in _arms(get_args(each)[1])]
+        for record in dict.fromkeys(arm for arm in (*arms, *in_columns) if _is_record(arm)):
+            for each in parameters(record):
+                field = each.of
+                before = found.get(each.name)
+                if before is None:
+                    fields = ((record, field),)
+                    found[each.name] = dataclasses.replace(each, of=name, fields=fields, columns=bool(in_columns))
+                elif before.of == name:
+                    text = (
+                        before.help if before.help == each.help else f"{before.help}  {record.__name__}: {each.help}"
+                    )
+                    both = (*before.arms, *(arm for arm in each.arms if arm not in before.arms))
+                    more = (*before.fields, (record, field))
+                    found[each.name] = dataclasses.replace(before, arms=both, help=text, fields=more)
+        shown = renamed.get(name, name)
+        plain = tuple(arm for arm in arms if _reader(arm) is not None)
+        if plain and shown not in found and not (in_columns and any(map(_is_record, in_columns))):
+            found[shown] = Parameter(shown, name, plain, given.default, meaning(public, name))
+    return list(found.values())
 
 
-def _name(flag: str) -> str:
-    return flag.lstrip("-").replace("-", "_")
+def _origin(hint: Hint) -> Any:
+    return get_origin(hint)
 
 
-@cache
-def _parameters(method: Callable[..., object]) -> Mapping[str, Parameter]:
-    return signature(method).parameters
+def _is_record(hint: Hint) -> bool:
+    return isinstance(hint, type) and hint.__name__ in RECORDS
 
 
-def _declared(
-    name: str, methods: Methods, records: tuple[Callable[..., Any], ...], names: set[str]
-) -> tuple[Json, str]:
-    """Arguments of :func:`click.option` from a declaration, and a text of its methods."""
-    record = next((each for each in records if name in _parameters(each)), None)
-    sources = dict(methods) if record is None else {"": record}
-    owners = {each: found for each, m in sources.items() if (found := _parameters(m).get(name)) is not None}
-    if not owners:
-        return {}, ""
-    text = next(filter(None, (_meaning(sources[each], name) for each in owners)), "")
-    text = re.sub(r"^\w: ", "", re.sub(r":\w+:`(?:[\w.]+\.)?(\w+)`", r"\1", text))
-    # Parameters that are options too are called as such.
-    text = re.sub(r"``(?:\w+\.)?(\w+)``", lambda m: f"--{m[1].replace('_', '-')}" if m[1] in names else m[1], text)
-    first, *others = owners.values()
-    kind = next((kind for kind in ("int", "float") if str(first.annotation).startswith(kind)), "str")
-    given: Json = {"type": _TYPES[kind], "help": (text[:1].upper() + text[1:]).replace("``", "")}
-    if isinstance(record, type) and isinstance(choice := parameters(record).get(name), Choice):
-        given["type"] = click.Choice(choice.accepted)
-    everywhere = len(owners) == len(sources)
-    if all(each.default == first.default for each in others):
-        if first.default is Parameter.empty:
-            given["required"] = everywhere
-        elif first.default is not None:
-            given |= {"default": first.default, "show_default": True}
-    return given, "" if everywhere else f"({', '.join(owners)})"
+def _hints(public: Public) -> dict[str, Hint]:
+    if dataclasses.is_dataclass(public):
+        return get_type_hints(public)
+    made = public.__init__ if isinstance(public, type) else public  # type: ignore[misc]
+    return get_type_hints(vars(made).get("record", made))
 
 
-def _meaning(public: Callable[..., object], name: str) -> str:
-    """Help of parameter `name`, also by reference to another class."""
-    text = meanings(public).get(name, "")
-    same = _SAME.match(text)
-    return _meaning(getattr(fastdp, same[1]), name) if same else text
+def _arms(hint: Hint) -> list[Hint]:
+    """Types of a union, without None."""
+    if _origin(hint) in (Union, UnionType):
+        return [arm for each in get_args(hint) for arm in _arms(each)]
+    return [] if hint is NoneType else [hint]
 
 
-def options_of(ctx: click.Context, methods: Methods) -> Json:
-    """Options that are parameters of the chosen method; click.UsageError for others."""
-    method, given = ctx.params["method"], {}
-    for name in parameters_of(ctx, methods):
-        if name in _parameters(methods[method]):
-            given[name] = ctx.params[name]
-        elif ctx.get_parameter_source(name) is not ParameterSource.DEFAULT:
-            raise click.UsageError(f"--{name.replace('_', '-')} does not apply to --method {method}.")
-    return {name: value for name, value in given.items() if value is not None}
+def meaning(public: Public, name: str, seen: tuple[str, ...] = ()) -> str:
+    """Meaning of a parameter by the docstring of `public`, or of one that it refers to."""
+    own, head = meanings(public), (inspect.getdoc(public) or "").partition("Parameters\n---")[0]
+    text = own.get(name, "")
+    # Without an entry of its own the parameter is one of "others", or of the call that the first lines name.
+    told = text if text.startswith("As for") else "" if text else own.get("others", "") + head
+    for other in _REFERENCE.findall(told):
+        made = getattr(fastdp, other, None)
+        if other not in seen and callable(made) and (found := meaning(made, name, (*seen, public.__name__, other))):
+            return found
+    return re.sub(r"^\w: ", "", _REFERENCE.sub(r"\1", text))
 
 
-def parameters_of(ctx: click.Context, methods: Methods) -> list[str]:
-    """Sorted options that are parameters of any method, except secrets."""
-    known = {name for method in methods.values() for name in _parameters(method)} - {"seed", "key"}
-    return sorted(known & ctx.params.keys())
+# Texts of a command line as arguments.
+
+Reader = Callable[[str], Any]
 
 
-def fields_of(made: Callable[..., object], options: Mapping[str, Any]) -> Json:
-    """The `options` that are parameters of `made`."""
-    return {name: options[name] for name in _parameters(made) if name in options}
+def _reader(arm: Hint) -> tuple[Reader, str] | None:
+    """Reader of one type, which raises ValueError, and its word in help; None for objects."""
+    origin, inner = _origin(arm), get_args(arm)
+    if origin is Literal:
+        return (lambda text: inner[list(map(str, inner)).index(text)]), "|".join(map(str, inner))
+    if arm in (int, float):
+        return arm, "N" if arm is int else "X"
+    if arm is str or arm is Any:
+        return str, ""
+    if arm is bool:
+        return bool, ""
+    if arm is EllipsisType:
+        return (lambda text: ("none",)[("none",).index(text)]), "none"
+    if origin is tuple and len(inner) == 2:
+        return (lambda text: _pair(text, inner[0])), "LOW,HIGH"
+    if origin is Sequence:
+        return (lambda text: text.split(",")), ""
+    if origin is Mapping and inner[0] is str and any(map(_reader, _arms(inner[1]))):
+        return str, ""
+    return None
+
+
+def _pair(text: str, kind: Reader) -> tuple[Any, ...]:
+    low, high = text.split(",")
+    return kind(low), kind(high)
+
+
+class Entry(click.ParamType):  # type: ignore[type-arg]
+    """Text read as the first fitting type; of a parameter by columns as (column, value), column None for all."""
+
+    name = "entry"
+
+    def __init__(self, arms: Iterable[Hint], *, columns: bool, bare: bool) -> None:
+        # A text is every type's text.
+        ordered = sorted(arms, key=lambda arm: arm is str)
+        self.readers = [each for each in map(_reader, ordered) if each is not None]
+        self.columns, self.bare = columns, bare
+        words = "|".join(dict.fromkeys(word for _, word in self.readers if word))
+        self.word = f"COL={words or 'NAME,...'}" if columns and not bare else f"[COL=]{words}" if columns else words
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not isinstance(value, str):
+            return value
+        column, equals, text = value.rpartition("=") if self.columns else ("", "", value)
+        if self.columns and (bool(column) != bool(equals) or not (column or self.bare)):
+            self.fail(f"{value!r}: expected {self.word}.", param, ctx)
+        for read, _ in self.readers:
+            with suppress(ValueError):
+                return (column or None, read(text)) if self.columns else read(text)
+        return self.fail(
+            f"{text!r}: expected {' or '.join(self.word.removeprefix('[COL=]').split('|'))}.", param, ctx
+        )
+
+
+def options(publics: Mapping[str, Public]) -> list[click.Option]:
+    """Options of a command that calls one of `publics`, by name of the method (``""``: the only one)."""
+    owners: dict[str, dict[str, Parameter]] = {}
+    for method, public in publics.items():
+        for each in parameters(public):
+            owners.setdefault(each.name, {})[method] = each
+    return [_option(each, owners, everywhere=len(each) == len(publics)) for each in owners.values()]
+
+
+def _option(owners: Mapping[str, Parameter], names: Collection[str], *, everywhere: bool) -> click.Option:
+    first = next(iter(owners.values()))
+    arms = list(dict.fromkeys(arm for each in owners.values() for arm in each.arms))
+    defaults = {repr(each.default) for each in owners.values()}
+    required = everywhere and defaults == {repr(inspect.Parameter.empty)} and not first.fields
+    text = next((each.help for each in owners.values() if each.help), "")
+    # A parameter that is an option too is called as such.
+    text = re.sub(
+        r"``(\w+)``", lambda found: "--" + found[1].replace("_", "-") if found[1] in names else found[1], text
+    )
+    text = (text[:1].upper() + text[1:]).replace("``", "")
+    text += "" if everywhere else f"  ({', '.join(filter(None, owners))})"
+    if len(defaults) == 1 and type(first.default) in (int, float, str):
+        text += f"  [default: {first.default:g}]" if type(first.default) is float else f"  [default: {first.default}]"
+    if arms == [bool]:
+        return click.Option([f"{first.flag}/--no-{first.flag[2:]}"], default=None, help=text)
+    mapped = [arm for each in arms if _origin(each) is Mapping for arm in _arms(get_args(each)[1])]
+    plain = [arm for each in arms for arm in (get_args(each) if _origin(each) is Sequence else [each])]
+    columns = first.columns or bool(mapped)
+    kind = Entry(mapped or plain, columns=columns, bare=first.columns or len(mapped) < len(plain))
+    several = columns or first.has(Sequence)
+    given: Json = {"type": kind, "multiple": several, "required": required, "help": text}
+    return click.Option([first.flag], metavar=kind.word or first.name.upper().rpartition("_")[2], **given)
+
+
+# Arguments of the call from the options that were given.
+
+
+def arguments(public: Public, given: Json) -> Json:
+    """Arguments of `public`; click.UsageError for a field without the others that its record needs."""
+    found: Json = {}
+    fields: dict[str, list[tuple[Parameter, Any]]] = {}
+    for each in parameters(public):
+        value = given.get(each.name)
+        if value is None or value == ():
+            continue
+        if each.fields:
+            fields.setdefault(each.of, []).append((each, value))
+        elif value == "none" and EllipsisType in each.arms:
+            found[each.of] = None
+        elif each.has(Mapping):
+            found[each.of] = _by_column(each, value)
+        else:
+            found[each.of] = list(value) if each.has(Sequence) and isinstance(value, tuple) else value
+    for of, listed in fields.items():
+        if of in found:
+            raise click.UsageError(f"--{of.replace('_', '-')} and {listed[0][0].flag} exclude each other.")
+        found[of] = _records(of, listed)
+    for name, one in inspect.signature(public).parameters.items():
+        if one.default is one.empty and name not in {*found, *GIVEN}:
+            raise click.UsageError(
+                f"Expected --{RENAMED.get(public.__name__, {}).get(name, name).replace('_', '-')}."
+            )
+    return found
+
+
+def _by_column(each: Parameter, pairs: Sequence[tuple[str | None, Any]]) -> Any:
+    named = dict(pairs)
+    if len(named) < len(pairs) or (None in named and len(named) > 1):
+        raise click.UsageError(f"{each.flag}: expected each column once.")
+    return named.get(None, named)
+
+
+def _records(of: str, listed: list[tuple[Parameter, Any]]) -> Any:
+    """The record of parameter `of`, or one for each column, from its fields' options."""
+    if not listed[0][0].columns:
+        return _record(of, listed)
+    by_column: dict[str | None, dict[str, tuple[Parameter, Any]]] = {}
+    for each, pairs in listed:
+        for column, value in pairs:
+            if by_column.setdefault(column, {}).setdefault(each.name, (each, value)) != (each, value):
+                raise click.UsageError(f"{each.flag}: expected each column once.")
+    every = by_column.pop(None, {})
+    if not by_column:
+        return _record(of, list(every.values()))
+    return {str(column): _record(of, list({**every, **own}.values())) for column, own in by_column.items()}
+
+
+def _record(of: str, listed: list[tuple[Parameter, Any]]) -> Any:
+    kinds = dict.fromkeys(record for each, _ in listed for record, _ in each.fields)
+    shown = {field: each for each, _ in listed for _, field in each.fields}
+    fits = []
+    for kind in kinds:
+        needed = [name for name, one in inspect.signature(kind).parameters.items() if one.default is one.empty]
+        own = {dict(each.fields)[kind]: value for each, value in listed if kind in dict(each.fields)}
+        missing = [RENAMED.get(kind.__name__, {}).get(name, name) for name in needed if name not in own]
+        fits.append((not missing, len(needed), kind, own, missing))
+    complete, _, kind, own, missing = max(fits, key=lambda fit: fit[:2])
+    if not complete or len(own) < len(listed):
+        alone = next(each for each, _ in listed if not complete or kind not in dict(each.fields))
+        wanted = missing or _needed_by(alone)
+        raise click.UsageError(f"{alone.flag} needs --{', --'.join(wanted).replace('_', '-')}.")
+    try:
+        return kind(**own)
+    except ParameterError as error:
+        if error.parameter in shown:
+            error.parameter = f"{of}.{error.parameter}"
+        raise
+
+
+def _needed_by(each: Parameter) -> list[str]:
+    kind = each.fields[-1][0]
+    signature = inspect.signature(kind).parameters
+    return [
+        RENAMED.get(kind.__name__, {}).get(name, name) for name, one in signature.items() if one.default is one.empty
+    ]
+
+
+def flags(public: Public) -> dict[str, str]:
+    """Options by names that errors have as ``parameter``: of an argument, ``time.unit`` or ``unit`` of a field."""
+    listed = parameters(public)
+    own = {each.of: each.flag for each in reversed(listed)} | {
+        each.of: each.flag for each in listed if not each.fields
+    }
+    fields = [(each.of, field, each.flag) for each in listed for _, field in each.fields]
+    return {
+        **{field: flag for _, field, flag in fields}, **own, **{f"{of}.{field}": flag for of, field, flag in fields}
+    }  # fmt: skip

@@ -1,188 +1,150 @@
-"""``fastdp synthesize``: points and times to private synthetic points by batch."""
+"""``fastdp synthesize``: a file of events to a folder of private synthetic points, a file for each batch."""
 
 from __future__ import annotations
 
+import csv
+import io
+import re
+import tempfile
 import time
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import click
 import numpy as np
 
-from fastdp import AdaptivePHDStream, PHDStream, validation
-from fastdp.cli.ledger_command import Account
-from fastdp.cli.options import options_of, parameters_of, with_options
-from fastdp.cli.resume import noise_of
-from fastdp.cli.terminal import as_table, check_picture, check_separate, printable, progress, running, seconds
-from fastdp.cli.writers import PointFolder, keep_outside
+import fastdp
+from fastdp.cli.commands import CSV, IN, source_of
+from fastdp.cli.options import arguments, flags, options, parameters
+from fastdp.cli.places import FILE, FLAGS, account, check_apart, check_picture, paths, shared, spent
+from fastdp.cli.state import State
+from fastdp.cli.terminal import as_table, progress, running, seconds
+from fastdp.data.column import arrow
 from fastdp.data.events import Events, open_events
 from fastdp.errors import DataError, ParameterError
-from fastdp.kinds import Floats, Indices
+from fastdp.guarantee import charge
+from fastdp.kinds import Floats, Json
+from fastdp.noise.key import stream_key
 from fastdp.points import Box, Domain
-from fastdp.points.maps import read_domain
-from fastdp.record import Real, Whole, parameter, record
+from fastdp.points.batches import Batch, Cuts
+from fastdp.points.maps import read_domain, write_points
 from fastdp.releases import pictures
-from fastdp.state.driver import as_one
-from fastdp.validation import DAY, FIXED, split_duration
+from fastdp.state.atomic_files import atomic_file, check_target, sync_folder
 
-METHODS = {"phdstream": PHDStream, "adaptive": AdaptivePHDStream}
-#: Options on which the output depends, besides those of the methods, the events and the key.
-SETTINGS = ("method", "box", "batch", "every", "initial", "clip")
-#: Points that appear, and points that disappear.
-Batch = tuple[Floats, Floats]
+METHODS = {"phdstream": fastdp.PHDStream, "adaptive": fastdp.AdaptivePHDStream}
 #: Batches in a picture.
 SHOWN = 4
+HELP = """Release synthetic points that follow a set of points through time.
+
+IN is a file with named columns (.csv, .tsv, .txt, also .gz or .bz2; .parquet, .arrow); each row is one event: a point
+appears, or disappears. It is replayed in batches, either --batch or --every; after each one a file of synthetic
+points is written whose distribution resembles that of the points present. A file appears when it is complete; what is
+written stays if a later batch fails or the command is interrupted. With --state a command that was killed can be run
+again on the same input: it writes all files again, with the same bytes.
+
+That a removed point was ever added is not checked: its place counts one point less.
+"""
 EPILOG = """
 \b
 Examples
   fastdp synthesize pickups.csv.gz -o private --epsilon 1 --box -74.3 40.45 -73.65 40.95 --every 6h
   fastdp synthesize visits.parquet -o private --epsilon 0.5 --box 0 0 10 10 --batch 500 --initial 0.1
-  fastdp synthesize check-ins.csv -o private --epsilon 1 --domain land.geojson --every 1w --clip --plot private.png
-  fastdp synthesize pickups.csv -o private --epsilon 1 --box 0 0 10 10 --every 1h --initial 0.1 --method adaptive
+  fastdp synthesize check-ins.csv -o private --epsilon 1 --domain land.geojson --every 1w --outside clip --plot p.png
 """
-OPTIONS = """
--o/--output FOLDER:path required  Folder for the files batch_000, batch_001, ..., with four digits from batch 1,000
-    on; made if it is not there.
---epsilon  Privacy loss of all files together.
---box :float  Public region of the points: lower left and upper right corner (longitude first). Take it from what is
-    known of the region, never from the data.
---domain FILE:file as map_file  In place of --box: a public GeoJSON file in longitude and latitude. Polygons:
-    synthetic points lie in their area (land, a city). Lines: on them (streets). Needs shapely: pip install
-    'fastdp-streams[geo]'.
---batch N:from1  Events in a batch, in the file's order. Which batch an event is in counts as public: the guarantee is
-    for one event of a batch, while all others stay in theirs.
---every LENGTH  Length of time of a batch: 90s, 15min, 6h, 1d, 1w, or a plain number in the unit of a numeric column
-    of times. Batches begin at its whole multiples, counted from 1970 in UTC. The first and the last batch that hold
-    events count as public.
---initial SHARE:float = 0.0  Share of the events that make up the first file (0 to less than 1).
---x COL  Column of x: name or zero-based number.  [default: x, lon, longitude]
---y COL  Column of y.  [default: y, lat, latitude]
---time COL as moment  Column of times, for --every.  [default: time, t, timestamp]
---event COL  Column of events: 1, a point appears; -1, it disappears. Without any, all points appear.  [default:
-    event, move]
---sort  Bring rows into the order of time first; otherwise disorder is an error.
---clip  Move points outside the box to its border, outside polygons into a cell near by, beside streets to the nearest
-    street; otherwise such points are an error.
---method (phdstream|adaptive) = phdstream  The system: phdstream, which counts each batch as it comes; adaptive, whose
-    cells follow counts that are made every few batches. It has less error behind a large first file (--initial) and
-    with a hundred batches or more, and far more error with few: an event shows up to --max-period batches late.
---counter (simple|block|binary)
---period --max-period --max-depth --sensitivity
---format (csv|npy|parquet|geojson) as kind = csv  Kind of the files.
---plot FILE:path as picture  Draw the synthetic points and the cells after four of the batches, from the first to the
-    last; the suffix chooses the format, such as .png. Needs matplotlib: pip install 'fastdp-streams[plot]'.
---seed --key-file --state --quiet
---force  Replace the files of other releases in the folder.
---ledger --stream --part --limit --limit-delta --ledger-key-file
-"""
+OPTIONS: list[click.Parameter] = [
+    click.Option(
+        ["-o", "--output"], required=True, type=FILE, metavar="FOLDER",
+        help="Folder for the files batch_000, batch_001, ...; made if it is not there.",
+    ),
+    click.Option(
+        ["--box"], nargs=4, type=float, metavar="X0 Y0 X1 Y1",
+        help="Public region of the points: lower left and upper right corner. Never take it from the data.",
+    ),
+    click.Option(
+        ["--domain"], type=FILE, metavar="FILE",
+        help="In place of --box: a public GeoJSON file in longitude and latitude. Polygons: synthetic points lie in "
+        "their area. Lines: on them. Needs shapely: pip install 'fastdp-streams[geo]'.",
+    ),
+    click.Option(["--sort"], is_flag=True, help="Bring rows into the order of time; otherwise disorder is an error."),
+    click.Option(
+        ["--method"], type=click.Choice(list(METHODS)), default="phdstream", show_default=True,
+        help="phdstream counts each batch as it comes; adaptive, whose cells follow counts of every few batches, has "
+        "less error behind a large first file and with a hundred batches or more.",
+    ),
+    click.Option(
+        ["--format", "kind"], type=click.Choice(["csv", "npy", "parquet", "geojson"]), default="csv",
+        show_default=True,
+        help="Kind of the files.",
+    ),
+]  # fmt: skip
 
 
-def _length(ctx: click.Context, param: click.Parameter, given: str | None) -> float | None:
-    if given is None:
-        return None
-    try:
-        return float(given)
-    except ValueError:
-        number, unit = split_duration(given)
-    units = {**FIXED, "d": DAY, "w": 7 * DAY}
-    if not number or unit not in units:
-        told = f"{given!r}: expected a length of time such as 90s, 15min, 6h, 1d, 1w, or a number"
-        raise click.BadParameter(told, ctx, param)
-    return float(number * units[unit] / units["s"])
-
-
-@click.command(epilog=EPILOG)
-@click.argument("source", metavar="IN")
-@with_options(OPTIONS, METHODS, box={"nargs": 4, "metavar": "X0 Y0 X1 Y1"}, every={"callback": _length})
-@click.pass_context
-def synthesize(ctx: click.Context, /, **given: Any) -> None:
-    """Release synthetic points that follow a set of points through time.
-
-    IN is a .csv, .csv.gz, .txt or .parquet file with a heading; each row is one event: a point appears, or
-    disappears. It is replayed in batches, either --batch or --every; after each one a file of synthetic points is
-    written whose distribution resembles that of the points present. A file appears when it is complete; what is
-    written stays if a later batch fails or the command is interrupted. With --state a command that was killed can be
-    run again on the same input: it starts over and writes all files again, with the same bytes.
-
-    That a removed point was ever added is not checked: its place counts one point less.
-    """
-    options, account = options_of(ctx, METHODS), Account.of(given)
-    source, output, picture, quiet = given["source"], given["output"], given["picture"], given["quiet"]
-    for pair in (("batch", "every"), ("box", "map_file")):
-        if (given[pair[0]] is None) == (given[pair[1]] is None):
-            raise click.UsageError(
-                f"Expected exactly one of --{pair[0]} and --{pair[1].replace('map_file', 'domain')}."
-            )
-    with running():
-        begin = time.perf_counter()
-        check_separate(given)
-        keep_outside(output, given)
-        timed = given["every"] is not None or given["sort"]
+def _synthesize(**given: Any) -> None:
+    begin, public = time.perf_counter(), METHODS[given["method"]]
+    taken = {each.name for each in parameters(public)}
+    for each in (each for kind in METHODS.values() for each in parameters(kind)):
+        if each.name not in taken and given[each.name] is not None:
+            raise click.UsageError(f"{each.flag} does not apply to --method {given['method']}.")
+    if (given["box"] is None) == (given["domain"] is None):
+        raise click.UsageError("Expected exactly one of --box and --domain.")
+    if isinstance(given["every"], float):
+        raise click.UsageError(
+            f"--every {given['every']:g}: expected a length of time such as 90s, 15min, 6h, 1d or 1w."
+        )
+    of_box = {"lower": "--box X0 Y0", "upper": "--box X1 Y1"}
+    with running({**FLAGS, **flags(Cuts), **flags(fastdp.Csv), **flags(public), **flags(open_events), **of_box}):
+        check_apart(paths(given))
         # All that does not depend on the events is checked before a ledger is charged for reading them.
-        cuts = Cuts(given["batch"], given["every"], given["initial"])
-        opened = open_events(source, given["x"], given["y"], given["moment"], given["event"], timed=timed)
-        names = opened.names
-        box, file = given["box"], dict[str, str]()
-        if box is None:
-            domain, file["domain"] = read_domain(given["map_file"])
-        else:
-            domain = Box(box[:2], box[2:])
-        settings = [*SETTINGS, *parameters_of(ctx, METHODS)]
-        resume, key = noise_of(ctx, "fastdp synthesize", settings, columns=[*names], **file)
-        method: Any = METHODS[given["method"]]
-        publisher = method(domain, key=key, outside="clip" if given["clip"] else "raise", **options)
-        written = resume.count if resume.wrote(str(output)) else 0
-        folder = PointFolder(output, given["kind"], names, force=given["force"], written=written)
-        if picture is not None:
-            check_picture(picture, overwrite=given["force"] or written > 0)
-        with account.paid(publisher, printable(source), resume) as reservation:
-            events = in_order(source, opened.read(), sort=given["sort"])
-            batches = _batches(source, events, domain, cuts, clip=given["clip"])
-            if resume.kept:
-                for added, removed in batches:
-                    resume.follow(as_one(added, removed))
+        cuts, columns = Cuts(**arguments(Cuts, given)), arguments(open_events, given)
+        timed = given["every"] is not None or given["sort"]
+        source = open_events(source_of(given), **columns, timed=timed)
+        domain, digest = read_domain(given["domain"]) if given["box"] is None else (_box(given["box"]), "")
+        state = State("synthesize", given, domain=digest, columns=source.names)
+        key = stream_key(state.key, given["stream"])
+        publisher: Any = public(domain, **arguments(public, given), key=key)
+        folder = PointFolder(given, source.names, replace=state.wrote(given["output"]))
+        with account(given, state) as paid, charge(publisher, paid, given["stream"], part=given["part"]):
+            events = _in_order(str(given["source"]), source.read(), sort=given["sort"])
+            batches = _batches(str(given["source"]), events, domain, cuts, clip=given["outside"] == "clip")
+            state.check(tuple(events))
             # A state file that cannot be written is no reason to remove the files of another release.
-            resume.begin()
+            state.begin()
             folder.clear()
-            resume.record(str(output), reservation)
-            # Files of earlier batches stay if a later one fails.
-            points, drawn = 0, dict[str, tuple[Floats, pictures.Boxes]]()
-            shown = {round((len(batches) - 1) * k / (SHOWN - 1)) for k in range(SHOWN)} if picture else ()
-            with progress(folder.name, len(batches), " batches", quiet=quiet) as bar:
-                for number, batch in enumerate(batches):
-                    publisher.advance(*batch)
-                    synthetic = publisher.sample()
-                    folder.write(number, synthetic)
-                    points += len(synthetic)
-                    if number in shown:
-                        drawn[f"batch {number:,}"] = synthetic, (publisher.tree.lower, publisher.tree.upper)
-                    bar.update()
-            if picture is not None:
-                clouds, cells = ({"synthetic points": list(each)} for each in zip(*drawn.values(), strict=True))
-                figure = pictures.draw_points(clouds, cells, list(drawn), (domain.lower, domain.upper))
-                pictures.save(figure, picture)
-        if not quiet:
+            state.record(str(given["output"]))
+            points, drawn = _write(publisher, batches, folder, given)
+        if given["picture"] is not None:
+            clouds, cells = ({"synthetic points": list(each)} for each in zip(*drawn.values(), strict=True))
+            pictures.save(
+                pictures.draw_points(clouds, cells, list(drawn), (domain.lower, domain.upper)), given["picture"]
+            )
+        if not given["quiet"]:
             facts = [
                 ("batches", f"{publisher.n_steps:,}"),
                 ("cells", f"{publisher.tree.n_leaves:,} in the last batch"),
                 ("total", f"{publisher.total:,.0f} points in the last batch, estimated"),
                 ("synthetic", f"{points:,} points in all files"),
                 ("guarantee", str(publisher.guarantee)),
-                *account.summary(publisher),
+                *spent(given, publisher.guarantee.simulated),
                 ("time", f"{seconds(time.perf_counter() - begin)}, reading and writing included"),
                 ("output", f"{folder.file(0)} to {folder.file(len(batches) - 1).name}"),
-                *([] if picture is None else [("picture", str(picture))]),
+                *([] if given["picture"] is None else [("picture", str(given["picture"]))]),
             ]
             click.echo(as_table(facts), err=True)
 
 
-def in_order(source: str, events: Events, *, sort: bool) -> Events:
+def _box(corners: tuple[float, ...]) -> Box:
+    return Box(corners[:2], corners[2:])
+
+
+def _in_order(source: str, events: Events, *, sort: bool) -> Events:
     """Events by time; DataError if unsorted without `sort`."""
-    back = np.flatnonzero(np.diff(events.times) < 0) if events.times is not None else np.empty(0, int)
-    if events.times is None or not back.size:
+    if events.times is None or not np.any(back := np.diff(events.times) < 0):
         return events
     if not sort:
+        row = int(np.argmax(back)) + 2
         raise DataError(
-            f"{source}: row {back[0] + 2:,} is earlier than the one before it; expected the order of time, or --sort"
+            f"{source}: row {row:,} is earlier than the one before it; expected the order of time, or --sort"
         )
     order = np.argsort(events.times, kind="stable")
     return Events(events.points[order], events.additions[order], events.times[order])
@@ -190,18 +152,17 @@ def in_order(source: str, events: Events, *, sort: bool) -> Events:
 
 def _batches(source: str, events: Events, domain: Domain, cuts: Cuts, *, clip: bool) -> list[Batch]:
     """Events cut into batches; DataError for points outside `domain` unless `clip`."""
-    outside = 0 if clip else int(np.count_nonzero(~domain.contains(events.points)))
-    if outside:
-        # Without their coordinates: messages end up in logs, which are not private.
-        box = isinstance(domain, Box)
-        region, move = ("box", "them to its border") if box else ("domain", "each to a place near by")
-        raise DataError(
-            f"{source}: {outside:,} of {len(events.points):,} points are outside the {region}; expected points "
-            f"inside, or --clip to move {move}"
-        )
-    if not len(events.points):
+    count = len(events.points)
+    if not count:
         raise DataError(f"{source}: empty, holds no points")
-    times = np.arange(len(events.points), dtype=np.float64) if events.times is None else events.times / 1e6
+    if not clip and (outside := count - int(np.count_nonzero(domain.contains(events.points)))):
+        region = "box" if isinstance(domain, Box) else "domain"
+        # Without their coordinates: messages end up in logs, which are not private.
+        raise DataError(
+            f"{source}: {outside:,} of {count:,} points are outside the {region}; "
+            "expected points inside, or --outside clip to move each to a place near by"
+        )
+    times = np.arange(count, dtype=np.float64) if events.times is None else events.times.astype(np.float64)
     # Periods begin at integer multiples: counted from the first event, that one would move all borders.
     ends = cuts.of(times, origin=0.0)
     borders = ends[1:-1] if ends[0] == 0 else ends[:-1]
@@ -209,35 +170,99 @@ def _batches(source: str, events: Events, domain: Domain, cuts: Cuts, *, clip: b
     return [(points[additions], points[~additions]) for points, additions in pieces]
 
 
-@record
-class Cuts:
-    """Batches of ``batch`` events or ``every`` seconds, after the share ``initial``."""
+def _write(
+    publisher: Any, batches: list[Batch], folder: PointFolder, given: Json
+) -> tuple[int, dict[str, tuple[Floats, pictures.Boxes]]]:
+    """Write a file a batch; the number of points, and those of some batches with their cells for a picture."""
+    points, drawn = 0, dict[str, tuple[Floats, pictures.Boxes]]()
+    shown = {round((len(batches) - 1) * k / (SHOWN - 1)) for k in range(SHOWN)} if given["picture"] else ()
+    # Files of earlier batches stay if a later one fails.
+    with progress(str(given["output"]), len(batches), " batches", quiet=given["quiet"]) as bar:
+        for number, batch in enumerate(batches):
+            publisher.advance(*batch)
+            synthetic = publisher.sample()
+            folder.write(number, synthetic)
+            points += len(synthetic)
+            if number in shown:
+                drawn[f"batch {number:,}"] = synthetic, (publisher.tree.lower, publisher.tree.upper)
+            bar.update()
+    return points, drawn
 
-    batch: int | None = parameter(Whole(1, optional=True))
-    every: float | None = parameter(Real(above=0.0, optional=True))
-    initial: float = parameter(Real(least=0.0, below=1.0))
 
-    def _check(self) -> None:
-        if (self.batch is None) == (self.every is None):
-            raise ParameterError(f"batch, every = {self.batch}, {self.every}: expected exactly one of them")
+_BATCH = re.compile(r"batch_\d+\.(csv|npy|parquet|geojson)")
 
-    def of(self, times: Floats, origin: float | None = None) -> Indices:
-        """Borders as event indices: the initial set's end first, the end of all last.
 
-        Periods count from the origin, or first event; at most 2^24.
-        """
-        n, first = times.size, int(self.initial * times.size)
-        if n == 0:
-            return np.array([0])
-        if self.every is None:
-            return np.append(np.arange(first, n, self.batch), n)
-        # The number of an event's period follows from its own time: borders in floats would shift with the first.
-        zero = times[0] if origin is None else validation.real("origin", origin)
-        numbers = np.floor_divide(times - zero, self.every)
-        periods = int(numbers[-1] - numbers[0]) + 1
-        if periods > 2**24:
-            raise ParameterError(
-                f"every = {self.every!r}: expected at most {2**24} periods from the first event to the last"
-            )
-        ends = np.append(np.searchsorted(numbers, numbers[0] + np.arange(periods), side="left"), n)
-        return ends[np.searchsorted(ends, first) :]
+class PointFolder:
+    """A folder of ``batch_000.csv``, ...; ``--force``, or a state that has recorded it, allows replacing files."""
+
+    def __init__(self, given: Json, names: tuple[str, str], *, replace: bool) -> None:
+        self._path, self._kind, self._names, self._force = given["output"], given["kind"], names, given["force"]
+        if self._kind == "parquet":
+            # Now, when nothing is spent.
+            _ = arrow.table
+        if self._path.exists() and not self._path.is_dir():
+            raise ParameterError(f"output {self._path}: is a file; expected a folder")
+        check_target(self.file(0) if self._path.is_dir() else self._path, overwrite=True)
+        for name, path in paths(given):
+            if _is_batch(path.resolve()) and path.resolve().parent == self._path.resolve():
+                raise ParameterError(f"{name} {path}: is named like a file of the output; expected another file")
+        for each in self._there():
+            # A link would be written through, a folder cannot be replaced: better before anything is removed.
+            if each.is_symlink() or not each.is_file():
+                raise ParameterError(
+                    f"output {self._path}: holds {each.name}, which is no plain file; expected another folder"
+                )
+            if not (self._force or replace):
+                raise ParameterError(
+                    f"output {self._path}: holds {each.name} of an earlier run; expected another folder, or --force "
+                    "to replace such files"
+                )
+        if given["picture"] is not None:
+            check_picture(given["picture"], overwrite=self._force or replace)
+
+    def _there(self) -> list[Path]:
+        return sorted(filter(_is_batch, self._path.iterdir())) if self._path.is_dir() else []
+
+    def file(self, number: int) -> Path:
+        return Path(self._path, f"batch_{number:03}.{self._kind}")
+
+    def clear(self) -> None:
+        """Make the folder, or with ``--force`` remove the files of an earlier run."""
+        self._path.mkdir(exist_ok=True)
+        there = self._there() if self._force else []
+        for each in there:
+            each.unlink()
+        if there:
+            # A power cut must not bring them back beside files of this release.
+            sync_folder(self._path)
+
+    def write(self, number: int, points: Floats) -> None:
+        with atomic_file(self.file(number), overwrite=True) as out:
+            if self._kind == "npy":
+                np.save(out, points, allow_pickle=False)
+            elif self._kind == "parquet":
+                table = arrow.table(list(points.T), names=list(self._names))
+                import_module("pyarrow.parquet").write_table(table, out)
+            elif self._kind == "geojson":
+                with tempfile.TemporaryDirectory() as folder:
+                    write_points(draft := Path(folder) / "points.geojson", points)
+                    out.write(draft.read_bytes())
+            else:
+                text = io.StringIO()
+                csv.writer(text, lineterminator="\n").writerows([self._names, *points.tolist()])
+                out.write(text.getvalue().encode())
+
+
+def _is_batch(path: Path) -> bool:
+    return _BATCH.fullmatch(path.name) is not None
+
+
+synthesize = click.Command(
+    "synthesize",
+    params=[
+        IN, *OPTIONS, *options({"": Cuts}), *options(METHODS), *options({"": open_events}), *shared("output"), *CSV
+    ],
+    callback=_synthesize,
+    help=HELP,
+    epilog=EPILOG,
+)  # fmt: skip

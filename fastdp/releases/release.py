@@ -439,6 +439,27 @@ class Release:
             pictures.save(axes.figure, path)
         return axes
 
+    def write(self, path: str | Path, *, columns: Sequence[str] = ("values",), overwrite: bool = False) -> None:
+        """Write the release of one stream to a file, with its offset, threshold and guarantee.
+
+        Parameters
+        ----------
+        path : str or Path
+            ``.parquet`` (facts under "fastdp" in the schema), or ``.csv``, ``.csv.gz``, ``.npy`` (in ``PATH.json``).
+        columns : sequence of str
+            "values", "revised", or both.
+        overwrite : bool
+            True to replace a file.
+
+        Raises
+        ------
+        ParameterError
+            For another suffix or column, or an existing file.
+        """
+        from fastdp.releases import writing
+
+        writing.write(self, path, columns=columns, overwrite=overwrite)
+
     @property
     def _shift(self) -> int:
         exponent = math.frexp(self.threshold)[1]

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-import gzip
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,14 +9,10 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
-import fastdp
 from fastdp.cli import main
+from tests.shared import piped
 
-OPTIONS = {"epsilon": 0.5, "bound": 200.0, "holdout": 1000, "max_range": 4096, "seed": 5}
-
-BOX = ["--box", "0", "0", "10", "5"]
-
-ARGUMENTS = ["--epsilon", "0.5", "--bound", "200", "--holdout", "1000", "--max-range", "4096"]
+SECRET = bytes(range(32))
 
 
 @pytest.fixture(scope="session")
@@ -26,148 +22,65 @@ def values() -> np.ndarray:
 
 
 @pytest.fixture(scope="session")
-def publish() -> Callable[..., np.ndarray]:
-    """The library's own output for the options that ``run`` passes."""
-
-    def publish(stream: np.ndarray, method: str = "adaptive", **options: Any) -> np.ndarray:
-        if "season" in options:
-            options["perturber"] = fastdp.perturbers.Blocks(season=options.pop("season"))
-        kind = {"adaptive": fastdp.Adaptive, "tops": fastdp.ToPS}[method]
-        return kind(**{**OPTIONS, **options}).publish(stream)
-
-    return publish
+def readings() -> Any:
+    """4,000 readings of meters in three cities, some of which are named with a comma."""
+    pa = pytest.importorskip("pyarrow", reason="needs pyarrow")
+    rng, rows = np.random.default_rng(3), 4000
+    times = np.datetime64("2024-03-30T00:00") + rng.integers(0, 4 * 86_400, rows).astype("timedelta64[s]")
+    columns = {"city": rng.choice(["Rome", "Oslo", "Bern, old"], rows), "floor": rng.integers(1, 4, rows)}
+    columns |= {"kwh": rng.gamma(2.0, 1.0, rows).round(2), "meter": rng.integers(0, 500, rows)}
+    return pa.table({"at": pa.array(times, pa.timestamp("us")), **columns})
 
 
 @pytest.fixture(scope="session")
-def expected(values: np.ndarray, publish: Callable[..., np.ndarray]) -> np.ndarray:
-    return publish(values)
+def events() -> str:
+    """CSV of 600 points that appear, and of which from row 400 on the first ones disappear."""
+    rng = np.random.default_rng(2)
+    points, kinds = rng.random((600, 2)) * (10.0, 5.0), np.ones(600, int)
+    points[400::3], kinds[400::3] = points[: len(points[400::3])], -1
+    times = np.datetime64("2024-01-01") + np.arange(600) * np.timedelta64(4, "m")
+    rows = zip(times, *points.T.tolist(), kinds, strict=True)
+    return "time,lon,lat,event\n" + "".join(f"{time}Z,{x},{y},{kind}\n" for time, x, y, kind in rows)
 
 
 @pytest.fixture
-def run() -> Callable[..., Result]:
-    """``fastdp release`` with small options and a seed; text given as ``stdin`` is standard input."""
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, values: np.ndarray, readings: Any, events: str) -> Path:
+    """The working folder, with in.npy, in.txt, readings.parquet, events.csv and the key file."""
+    monkeypatch.chdir(tmp_path)
+    np.save("in.npy", values)
+    Path("in.txt").write_text("".join(f"{value!r}\n" for value in values.tolist()))
+    pytest.importorskip("pyarrow.parquet").write_table(readings, "readings.parquet")
+    Path("events.csv").write_text(events)
+    Path("key").touch(mode=0o600)
+    Path("key").write_bytes(SECRET)
+    return tmp_path
 
-    def run(*arguments: object, seed: int | None = 5, stdin: str | bytes | None = None) -> Result:
-        seeded = [] if seed is None else ["--seed", str(seed)]
-        # PAK has no longest range.
-        usual = [each for each in ARGUMENTS if "pak" not in arguments or each not in ARGUMENTS[-2:]]
-        return CliRunner().invoke(main, ["release", *usual, *seeded, *map(str, arguments)], input=stdin)
+
+@pytest.fixture
+def run(folder: Path) -> Callable[..., Result]:
+    """A command line, typed in the folder; the process that it would be."""
+
+    def run(line: str, *, stdin: str | bytes | None = None, code: int = 0) -> Result:
+        result = CliRunner().invoke(main, shlex.split(line), input=piped(stdin))
+        assert result.exit_code == code, result.output
+        assert code == 0 or isinstance(result.exception, SystemExit), result.exception
+        return result
 
     return run
 
 
-def _lines(stream: np.ndarray) -> str:
-    return "".join(f"{value!r}\n" for value in stream.tolist())
-
-
-@pytest.fixture(scope="session")
-def lines() -> Callable[[np.ndarray], str]:
-    return _lines
-
-
 @pytest.fixture
-def write_input(tmp_path: Path) -> Callable[..., Path]:
-    """A file of the stream by suffix."""
+def refused(run: Callable[..., Result]) -> Callable[..., str]:
+    """What a command that fails says, in one line; nothing is on standard output or left on disk."""
 
-    def write(suffix: str, stream: np.ndarray, name: str = "in") -> Path:
-        path = tmp_path / (name + suffix)
-        if suffix in (".csv", ".txt"):
-            path.write_text("items\n" + _lines(stream))
-        elif suffix.endswith(".gz"):
-            path.write_bytes(gzip.compress(("items\n" + _lines(stream)).encode()))
-        elif suffix == ".npy":
-            np.save(path, stream)
-        elif suffix == ".npz":
-            np.savez_compressed(path, items=stream)
-        elif suffix == ".parquet":
-            arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-            parquet.write_table(arrow.table({"items": stream}), path, row_group_size=1500)
-        else:
-            raise AssertionError(suffix)
-        return path
-
-    return write
-
-
-@pytest.fixture
-def read_output() -> Callable[[Path], np.ndarray]:
-    def read(path: Path) -> np.ndarray:
-        name = path.name
-        if name.endswith((".csv", ".csv.gz")):
-            raw = path.read_bytes()
-            heading, *rest = (gzip.decompress(raw) if name.endswith(".gz") else raw).decode().splitlines()
-            assert heading == "value"
-            return np.array([float(line) for line in rest])
-        if name.endswith(".npy"):
-            return np.load(path)
-        if name.endswith(".npz"):
-            with np.load(path) as archive:
-                # "fastdp" is the metadata, where a command wrote the file.
-                assert archive.files in (["values"], ["values", "fastdp"])
-                return archive["values"]
-        table = pytest.importorskip("pyarrow.parquet").read_table(path)
-        assert table.column_names == ["value"]
-        return table.column("value").to_numpy()
-
-    return read
-
-
-@pytest.fixture
-def complaint() -> Callable[[Result], str]:
-    """The one line that a failed command says; anything else fails the test."""
-
-    def complaint(result: Result, code: int = 1) -> str:
-        assert result.exit_code == code, (result.output, result.exception)
-        assert isinstance(result.exception, SystemExit)
+    def refused(line: str, *, stdin: str | None = None, code: int = 1) -> str:
+        before = {path: path.stat().st_mtime_ns for path in Path().rglob("*")}
+        result = run(line, stdin=stdin, code=code)
         assert result.stdout == ""
-        said = result.stderr.strip()
-        assert "Traceback" not in said
-        assert said.startswith("Error: ")
-        assert "\n" not in said
-        return said.removeprefix("Error: ")
+        said = result.stderr.strip().splitlines()
+        assert said[-1].startswith("Error: ")
+        assert len(said) == 1 or code == 2, said
+        assert {path: path.stat().st_mtime_ns for path in Path().rglob("*")} == before
+        return said[-1].removeprefix("Error: ")
 
-    return complaint
-
-
-@pytest.fixture(scope="session")
-def events() -> np.ndarray:
-    """Columns time, lon, lat, event: points of one corner come, and from row 700 on the first ones go."""
-    generator = np.random.default_rng(2)
-    table = np.column_stack([
-        np.sort(generator.integers(0, 10_000, N_EVENTS)), generator.exponential(1.0, N_EVENTS).clip(0, 10),
-        generator.exponential(0.5, N_EVENTS).clip(0, 5), np.ones(N_EVENTS),
-    ])  # fmt: skip
-    table[700::3, 1:3] = table[: len(table[700::3]), 1:3]
-    table[700::3, 3] = -1
-    return table
-
-
-@pytest.fixture
-def write_events(tmp_path: Path, events: np.ndarray) -> Callable[..., Path]:
-    def write(suffix: str = ".csv", names: str = "time,lon,lat,event", table: np.ndarray = events) -> Path:
-        path = tmp_path / f"in{suffix}"
-        text = "\n".join([names, *(",".join(map(repr, row)) for row in table.tolist()), ""])
-        if suffix == ".parquet":
-            arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-            parquet.write_table(arrow.table(list(table.T), names=names.split(",")), path)
-        else:
-            path.write_bytes(gzip.compress(text.encode()) if suffix.endswith(".gz") else text.encode())
-        return path
-
-    return write
-
-
-@pytest.fixture
-def synthesize(tmp_path: Path) -> Callable[..., Result]:
-    def synthesize(source: object, *arguments: object, batch: int | None = 300, folder: str = "out") -> Result:
-        cut = [] if batch is None else ["--batch", batch]
-        given = [source, "-o", tmp_path / folder, "--epsilon", 2, *BOX, *cut, *arguments]
-        if not {"--key-file", "--state"} & {*arguments}:
-            given += ["--seed", 4]
-        return CliRunner().invoke(main, ["synthesize", *map(str, given)])
-
-    return synthesize
-
-
-#: Events of the stream of points.
-N_EVENTS = 1_234
+    return refused

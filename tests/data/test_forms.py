@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import io
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -14,14 +16,19 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
+import pyarrow.csv
 import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
+from click.testing import CliRunner
 
 import fastdp
 from fastdp import Csv
+from fastdp.cli import main
 from fastdp.data.files import read_numbers
 from fastdp.errors import DataError, FastDPError
+from fastdp.record import values_of
+from tests.shared import piped
 
 START = datetime(2024, 3, 1)
 TIMES = [START + timedelta(hours=i) for i in range(48)]
@@ -196,6 +203,42 @@ def by_numbers(source: Any) -> np.ndarray:
         source = source["v"]
     values = read_numbers(source, "v")
     return fastdp.release(values, epsilon=1.0, bound=8, threshold=4.0, seed=1).values
+
+
+def by_command(source: Path | Csv, of_time: dict[str, Any], *, stdin: bool = False) -> list[float] | str:
+    """What ``fastdp totals`` writes: totals of each day and key, or the one line of an error."""
+    path = source.path if isinstance(source, Csv) else source
+    given = {**(values_of(source) if isinstance(source, Csv) else {}), **{f"time-{k}": v for k, v in of_time.items()}}
+    options = ["--clip=8", "--time=t", "--every=1d", "--value=v", "--by=k", "--epsilon=1e7", "--seed=1", "-o", "-"]
+    for name, value in {**given, "types": None, "path": None, "header": None}.items():
+        options += [] if value is None else [f"--{name.replace('time-zone', 'zone')}={value}"]
+    options += [f"--types={column}={kind}" for column, kind in (given.get("types") or {}).items()]
+    options += [f"--keys={key}" for key in LISTED]
+    told = piped(Path(path).read_bytes()) if stdin else None
+    done = CliRunner().invoke(main, ["totals", "-" if stdin else str(path), *options, "--quiet"], input=told)
+    if done.exit_code:
+        assert isinstance(done.exception, SystemExit), done.exception
+        return done.stderr.removeprefix("Error: ").rstrip("\n")
+    return [round(each, 3) for each in pa.csv.read_csv(io.BytesIO(done.stdout_bytes))["estimate"].to_pylist()]
+
+
+@pytest.mark.parametrize("form", READ)
+def test_every_form_gives_the_command_the_rows(form: str, tmp_path: Path) -> None:
+    build, of_time = READ[form]
+    source = build(tmp_path)
+    if isinstance(source, (Path, Csv)):
+        assert by_command(source, of_time) == by_table(TABLE, {})
+        if isinstance(source, Path) and source.suffix in (".csv", ".arrows"):
+            assert by_command(source, of_time, stdin=True) == by_table(TABLE, {})
+
+
+@pytest.mark.parametrize("form", REFUSED)
+def test_the_command_refuses(form: str, tmp_path: Path) -> None:
+    (build, of_time), word = REFUSED[form]
+    said = by_command(build(tmp_path), of_time)
+    assert isinstance(said, str)
+    assert "\n" not in said
+    assert re.search(word.replace("types = 'number'", "--types 'number'"), said)
 
 
 @pytest.mark.parametrize("form", READ)

@@ -222,7 +222,7 @@ def test_commands_of_the_pages_have_the_options_that_they_are_given() -> None:
                 given = set(re.findall(r"(?<!\S)(--?[a-z][a-z-]*)", rest))
                 assert given <= known[name], f"{page}: {name} {given - known[name]}"
                 seen += len(given)
-    assert seen > 50
+    assert seen > 40
 
 
 def test_the_tests_that_proofs_lean_on_exist() -> None:
@@ -346,7 +346,7 @@ def test_every_public_method_is_documented() -> None:
             lacking = [n for n in methods(kind) if n not in documented and not inspect.getdoc(getattr(kind, n))]
             assert not lacking, f"{folder}.{kind.__name__}: {lacking}"
             seen += 1
-    assert seen > 50
+    assert seen > 40
 
 
 def test_no_docstring_begins_with_a_relative_clause() -> None:

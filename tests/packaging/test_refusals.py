@@ -175,6 +175,7 @@ def test_each_field_of_a_record_refuses_what_it_does_not_accept(made: type) -> N
             with pytest.raises(ParameterError) as caught:
                 kind.check(name, value)
             check(str(caught.value), name, value)
+            assert caught.value.parameter == name
 
 
 def ranges() -> dict[str, dict[str, str]]:

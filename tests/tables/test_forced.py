@@ -213,8 +213,8 @@ def test_windows_of_unrelated_rows_show_the_same(
 
 COMMANDS = {
     "clip": ["--clip", "3", "--start", "2024-03-01", "--stop", "2024-03-02T06:00"],
-    "chosen": ["--bound", "1000", "--by", "key", "--key", "a", "--key", "b"],
-    "persons": ["--clip", "-2,3", "--person", "person", "--rows", "3", "--by", "key", "--public-keys"],
+    "chosen": ["--bound", "1000", "--by", "key", "--keys", "a", "--keys", "b"],
+    "persons": ["--clip", "-2,3", "--person", "person", "--rows", "3", "--by", "key", "--keys", "public"],
     "private keys": ["--bound", "1000", "--by", "key", "--delta", "1e-6", "--person", "person", "--rows", "3"],
 }
 

@@ -27,12 +27,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fastdp import Csv, validation
-from fastdp.cli.synthesize_command import Batch, Cuts
 from fastdp.data.column import entry_at
 from fastdp.data.events import Events, open_events
 from fastdp.data.source import open_source
 from fastdp.errors import DataError, FastDPError, ParameterError
 from fastdp.kinds import Array, Floats, Integers
+from fastdp.points.batches import Batch, Cuts
 from fastdp.points.domains import as_box, as_corners, as_points
 
 #: Columns of numbers, in file order.

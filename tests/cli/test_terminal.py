@@ -1,23 +1,29 @@
-"""The group of commands, and ``compile``, ``demo``, ``sweep``, ``plot`` and ``datasets`` as typed."""
+"""A person's terminal: signals, pipes, progress, and the commands that are no signature."""
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
 import pty
 import re
+import signal
+import struct
 import subprocess
 import sys
+import termios
+import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-import click
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
 import fastdp
-import fastdp.cli
 import fastdp_lab
-from fastdp.cli import COMMANDS, demo_command, main
+from fastdp.cli import demo_command, main
 from fastdp.cli.compile_command import SYSTEMS, first_calls
 from fastdp.streams import METHODS
 from fastdp_kernels.local import local_reports
@@ -27,64 +33,136 @@ from fastdp_kernels.streams import adaptive_pass, online_pass
 from fastdp_kernels.tables import window_sums
 from fastdp_lab.datasets import dns_like_day
 from fastdp_lab.sweeps import SPATIAL_GENERATORS
-from tests.shared import run_python
+from tests.shared import python, run_python
+
+FOLLOW = "release - -o - --follow --threshold 50 --epsilon 1 --bound 100 --max-range 64 --seed 5 --quiet"
 
 
-def test_version():
+def type_in(*arguments: object) -> Result:
+    return CliRunner().invoke(main, [str(each) for each in arguments])
+
+
+def test_version() -> None:
     assert type_in("--version").output.strip() == f"fastdp, version {fastdp.__version__}"
 
 
-def test_the_list_of_commands_says_what_each_command_says():
-    context = click.Context(main)
-    for name, (_, sentence) in COMMANDS.items():
-        assert main.get_command(context, name).help.partition("\n\n")[0] == sentence
-    assert "fastdp release trips.parquet --column fare" in type_in("--help").output
-    said = " ".join(type_in("release", "--help").output.split())
-    assert "For simulation only" in said
-    assert "NOT PRIVATE" in said
+def started(line: str, **streams: Any) -> subprocess.Popen[bytes]:
+    """A command in a process of its own, which Ctrl-C reaches."""
+    # A shell starts background jobs with SIGINT ignored, and a child inherits that; a handler is reset in it.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        return subprocess.Popen(**python("-m", "fastdp", *line.split()), **streams)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
-def test_options_from_a_file(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    np.save("in.npy", np.arange(2000.0) % 7)
-    Path("fastdp.toml").write_text("""
-[release]
-output = "out.npy"
-epsilon = 2
-bound = 9
-threshold = 5.0
-max-range = 4096
-quiet = true
-[ledger.limit]
-epsilon = "none"
-[synthesize]
-box = [0, 0, 1, 1]
-""")
-    released = type_in("--config", "fastdp.toml", "release", "in.npy", "--bound", 8, "--seed", 3)
-    assert released.exit_code == 0, released.output
-    own = fastdp.Adaptive(2.0, 8.0, max_range=4096, threshold=5.0, seed=3).publish(np.arange(2000.0) % 7)
-    assert np.array_equal(np.load("out.npy"), own), "the command line comes first"
-    assert "of its own: none" in type_in("--config", "fastdp.toml", "ledger", "limit", "budget").output
-    told = ["release", "in.npy", "--method", "tops", "--sensitivity", 1]
-    for content, said in (
-        ("[release]\nepsilonn = 2", "epsilonn: expected an option without --, as --help lists them"),
-        ("[realease]\nepsilon = 2", "realease: expected a table named as a command"),
-        ("epsilon = 2", "epsilon: expected a table named as a command"),
-        ("[release", "fastdp.toml: "),
-        ("[release]\nepsilon = 'x'", "'x' is not a valid float"),
-        ("[release]\nepsilon = true", "epsilon: expected a number, a text or a list of them"),
-        ("[release]\nmax-range = [1, 2]", "'1,2' is not a valid integer"),
-        ("[release]\nquiet = 1", "quiet: expected true or false"),
-        ("[release]\nholdout = 1.5", "'1.5' is not a valid integer"),
-        ("[release]\ndelta = 1e-6", "--delta does not apply to --method tops"),
-    ):
-        Path("fastdp.toml").write_text(content)
-        refused = type_in(
-            "--config", "fastdp.toml", *told, "-o", "x.npy", "--epsilon" if "'x'" not in content else "--bound", 1
-        )
-        assert refused.exit_code == 2, refused.output
-        assert said in refused.stderr
-        assert not Path("x.npy").exists()
+def test_a_live_pipe_is_answered_at_once() -> None:
+    """Each answer is read before the next value is sent: a reader or writer that waited would hang."""
+    expected = fastdp.Adaptive(1.0, 100.0, threshold=50.0, max_range=64, seed=5).publish(np.arange(5.0))
+    with started(FOLLOW, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        for number, value in enumerate(expected):
+            process.stdin.write(b"%d\n" % number)
+            process.stdin.flush()
+            if not number:
+                assert process.stdout.readline() == b"value\n"
+            assert float(process.stdout.readline()) == value
+        process.stdin.close()
+        assert process.wait(300) == 0
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize("line", [FOLLOW, "release - -o out.csv --epsilon 1 --bound 100 --state S"])
+def test_interrupted(line: str, number: int, code: int, folder: Path) -> None:
+    """A stream that is cut off by Ctrl-C or a polite kill leaves neither a part of a file nor a traceback."""
+    before = sorted(folder.iterdir())
+    with started(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdin.write(b"1\n2\n")
+        process.stdin.flush()
+        if "--follow" in line:
+            process.stdout.readline()
+        # Once the pipe is empty the command waits for more.
+        while struct.unpack("i", fcntl.ioctl(process.stdin, termios.FIONREAD, bytes(4)))[0]:
+            time.sleep(0.1)
+        time.sleep(0.5)
+        process.send_signal(number)
+        assert process.wait(300) == code
+        said = process.stderr.read()
+        process.stdin.close()
+    assert b"Traceback" not in said
+    assert sorted(folder.iterdir()) == before
+
+
+def test_the_reader_of_standard_output_goes_away(folder: Path) -> None:
+    np.save("long.npy", np.arange(200_000.0) % 90)
+    line = "release long.npy -o - --epsilon 1 --bound 100 --threshold 50 --quiet"
+    with started(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline() == b"value\n"
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait(300) == 141
+
+
+def on_terminal(*command: object) -> tuple[str, int]:
+    """What a command writes to a terminal as its standard error, and its exit code."""
+    leader, follower = pty.openpty()
+    fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 100, 0, 0))
+    process = subprocess.Popen(**python(*command), stdout=subprocess.DEVNULL, stderr=follower)
+    os.close(follower)
+    said = b""
+    # The end of the terminal is an error on Linux.
+    with contextlib.suppress(OSError):
+        while block := os.read(leader, 10_000):
+            said += block
+    os.close(leader)
+    return said.decode(), process.wait(300)
+
+
+def test_only_a_terminal_has_progress_and_is_told_of_compiling(folder: Path) -> None:
+    line = "-m fastdp synthesize events.csv -o out --epsilon 1 --box 0 0 10 5 --batch 100 --seed 1"
+    said, code = on_terminal(*line.split())
+    assert code == 0
+    assert "out: " in said
+    assert "/6" in said
+    assert "batch_000.csv to batch_005.csv" in said
+    piped = run_python(*line.split(), "--force").stderr
+    assert "/6" not in piped
+    assert on_terminal(*line.split(), "--force", "--quiet") == ("", 0)
+    code_of = (
+        "import sys; from fastdp.cli import main; import fastdp_kernels\n"
+        "main(['ledger', '--help'], standalone_mode=False); said = fastdp_kernels.on_compile\n"
+        "said and said('online_pass', '/cache')"
+    )
+    assert "once on this machine" in on_terminal("-c", code_of)[0]
+    assert run_python("-c", code_of).stderr == ""
+
+
+@pytest.mark.filterwarnings("always::fastdp.errors.AccuracyWarning")
+def test_warnings_are_lines(run: Callable[..., Result]) -> None:
+    said = run("release - -o - --epsilon 0.1 --bound 100 --quiet --seed 1", stdin="1\n2\n3\n").stderr
+    assert said.startswith("Warning: values: 3 at epsilon = 0.1 are few, so only their total is released")
+    assert said.count("\n") == 1
+
+
+@pytest.mark.filterwarnings("ignore::fastdp.errors.AccuracyWarning")
+@pytest.mark.parametrize("size", [1, 300, 22_000])
+def test_a_finite_pipe_is_a_finite_array(size: int, run: Callable[..., Result]) -> None:
+    values = np.random.default_rng(size).gamma(2.0, 20.0, size).round(1)
+    text = "".join(f"{value}\n" for value in values.tolist())
+    Path("log.csv").write_text(f"load\n{text}")
+    expected = fastdp.release(values, 0.05, 1657.0, seed=1).values
+    for source, stdin in (("-", text), ("log.csv", None)):
+        run(f"release {source} -o out.npy --epsilon 0.05 --bound 1657 --seed 1 --force --quiet", stdin=stdin)
+        assert np.array_equal(np.load("out.npy"), expected)
+
+
+# Commands that are no signature: compile, demo; and those of the laboratory.
 
 
 @pytest.mark.slow
@@ -116,26 +194,6 @@ def test_every_system_calls_its_kernels(system, monkeypatch):
     monkeypatch.setattr(module, name, lambda *arguments: calls.append(system) or kernel(*arguments))
     first_calls()[system]()
     assert calls
-
-
-def test_only_a_terminal_is_told():
-    code = (
-        "import sys; from fastdp.cli import main; import fastdp_kernels\n"
-        "main(['ledger', '--help'], standalone_mode=False); said = fastdp_kernels.on_compile\n"
-        "said and said('online_pass', '/cache'); print(said is not None)"
-    )
-    piped = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert piped.stdout.split()[-1] == "False"
-    leader, follower = pty.openpty()
-    try:
-        on_terminal = subprocess.run(
-            [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=follower, check=True
-        )
-        assert b"once on this machine" in os.read(leader, 10_000)
-    finally:
-        os.close(follower)
-        os.close(leader)
-    assert on_terminal.stdout.split()[-1] == b"True"
 
 
 pytest.importorskip("pyarrow", reason="sweeps write Parquet")
@@ -182,6 +240,11 @@ def test_sweep_and_plot(specification, tmp_path) -> None:
     assert drawn.stdout.split() == [str(out / "figures" / f"{name}.png") for name in ("mse", "parts", "threshold")]
 
 
+def _complaint(result: Result) -> str:
+    assert result.exit_code == 1, result.output
+    return result.stderr.strip().removeprefix("Error: ")
+
+
 def test_dry_run(specification, tmp_path) -> None:
     said = type_in("sweep", specification, "--dry-run", "--repetitions", 100)
     assert said.exit_code == 0, said.output
@@ -189,14 +252,14 @@ def test_dry_run(specification, tmp_path) -> None:
     assert [each.name for each in tmp_path.iterdir()] == ["spec.toml"]
 
 
-def test_complaints(specification, tmp_path, complaint) -> None:
+def test_complaints(specification, tmp_path) -> None:
     assert "Missing option" in type_in("sweep", specification).stderr
     specification.write_text(SPECIFICATION.replace("[0, 1]", "9"))
-    said = complaint(type_in("sweep", specification, "-o", tmp_path / "out"))
+    said = _complaint(type_in("sweep", specification, "-o", tmp_path / "out"))
     assert said.startswith("mechanisms[0].prune = 9: expected less than the 3 levels")
     assert not (tmp_path / "out").exists()
-    assert "No such file" in complaint(type_in("sweep", tmp_path / "no.toml", "-o", tmp_path / "out"))
-    assert "no manifest.json there" in complaint(type_in("plot", tmp_path))
+    assert "No such file" in _complaint(type_in("sweep", tmp_path / "no.toml", "-o", tmp_path / "out"))
+    assert "no manifest.json there" in _complaint(type_in("plot", tmp_path))
 
 
 def test_datasets_are_listed_with_terms_and_sources(tmp_path) -> None:
@@ -208,10 +271,6 @@ def test_datasets_are_listed_with_terms_and_sources(tmp_path) -> None:
     assert "pos (here)" in type_in("datasets", "-o", tmp_path).stdout
     found = type_in("datasets", "--download", "pos", "-o", tmp_path)
     assert f"{tmp_path / 'BMS-POS.csv'}, values: 2 values, mean 1.5, largest 2" in found.stdout
-
-
-def type_in(*arguments: object) -> Result:
-    return CliRunner().invoke(main, [str(each) for each in arguments])
 
 
 @pytest.fixture
@@ -233,7 +292,6 @@ def test_the_demo_prints_errors_and_draws(run_demo, tmp_path):
         "6,000 published, 2,000 held out",
         f"{release.threshold:g} (public bound 2000)",
         str(release.guarantee),
-        "median of 9 warm runs",
     ):
         assert said in result.stdout
     generator = np.random.default_rng(1)
@@ -298,7 +356,7 @@ def without(monkeypatch):
     return without
 
 
-def test_missing_libraries_are_named_with_their_extra(run_demo, without, specification, complaint, tmp_path):
+def test_missing_libraries_are_named_with_their_extra(run_demo, without, specification, tmp_path):
     out, told = tmp_path / "out", ("sweep", specification, "-o", tmp_path / "out")
     assert type_in(*told).exit_code == 0
     without("matplotlib")
@@ -306,9 +364,9 @@ def test_missing_libraries_are_named_with_their_extra(run_demo, without, specifi
     assert drawn.exit_code == 0, drawn.output
     assert "pip install 'fastdp-streams[plot]'" in drawn.stdout
     assert not (tmp_path / "demo.png").exists()
-    assert "pip install 'fastdp-streams[lab]'" in complaint(type_in("plot", out))
+    assert "pip install 'fastdp-streams[lab]'" in _complaint(type_in("plot", out))
     without("distributed")
-    assert "pip install 'fastdp-streams[lab]'" in complaint(type_in(*told, "--scheduler", "tcp://x:1"))
+    assert "pip install 'fastdp-streams[lab]'" in _complaint(type_in(*told, "--scheduler", "tcp://x:1"))
     without("narwhals")
     left_out = type_in("compile", "totals").output.split(maxsplit=1)[1]
     assert left_out == "left out; it needs: pip install 'fastdp-streams[tables]'\n"
