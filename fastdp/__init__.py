@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         thresholds,
     )
     from fastdp.auditing.run import audit
+    from fastdp.data.calendar import Time
     from fastdp.guarantee import Guarantee
     from fastdp.ledger.ledger import Ledger
     from fastdp.local.topl import ToPL, ToPLServer
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
     from fastdp.streams.publisher import StreamPublisher
     from fastdp.streams.release import release
     from fastdp.streams.release_many import release_many
-    from fastdp.tables.calendar import Time
     from fastdp.tables.functions import PrivateKeys, Value, aggregate, counts, means, totals
     from fastdp.tables.planning import Plan, plan
     from fastdp.tables.windows import Windows
@@ -111,7 +111,7 @@ _HOMES = {
     "fastdp.streams.publisher": ("StreamPublisher",),
     "fastdp.streams.release": ("release",),
     "fastdp.streams.release_many": ("release_many",),
-    "fastdp.tables.calendar": ("Time",),
+    "fastdp.data.calendar": ("Time",),
     "fastdp.tables.functions": ("PrivateKeys", "Value", "aggregate", "counts", "means", "totals"),
     "fastdp.tables.planning": ("Plan", "plan"),
     "fastdp.tables.windows": ("Windows",),

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 import fastdp
 from fastdp import counters, local, perturbers, smoothers, thresholds
+from fastdp.data.calendar import _changes
 from fastdp.errors import DataError, FastDPError, ParameterError, StateError
 from fastdp.local import Announcement, HistogramCollector, Piecewise, SquareWave, SumCollector, decode
 from fastdp.noise.gaussian import gaussian_distribution
@@ -28,7 +29,6 @@ from fastdp.perturbers import Hierarchy
 from fastdp.perturbers.hierarchy import consistency_weights
 from fastdp.points import Box
 from fastdp.smoothers import Recent
-from fastdp.tables.calendar import _changes
 from fastdp.thresholds import Fixed, NoisyMax, ThresholdTask, renewals
 from fastdp.thresholds.noisy_max import _penalties
 from fastdp.thresholds.scale_free import _candidates

@@ -17,11 +17,11 @@ from uuid import UUID
 import numpy as np
 from numpy.typing import NDArray
 
+from fastdp.data.calendar import Time, localised, python_format
 from fastdp.data.column import as_floats, one_family
 from fastdp.data.source import arrow, compute
 from fastdp.errors import DataError, ParameterError
 from fastdp.kinds import Array, Flags, Floats, Integers
-from fastdp.tables.calendar import Time, localised, python_format
 from fastdp.units import FIRST, LAST
 from fastdp.validation import DAY
 from fastdp_kernels.noise import blake2b

@@ -10,6 +10,7 @@ from fractions import Fraction
 from typing import Any, cast
 
 from fastdp import validation
+from fastdp.data.calendar import Calendar, Time
 from fastdp.data.column import Nonfinite
 from fastdp.data.source import check_column_types, open_source, time_zone_of
 from fastdp.errors import ParameterError
@@ -17,7 +18,6 @@ from fastdp.guarantee import Account, charge
 from fastdp.kinds import Bounds, Duration, Frame, Json, Keys
 from fastdp.noise.key import Key, stream_key
 from fastdp.record import Choice, Flag, Kind, Real, parameter, record
-from fastdp.tables.calendar import Calendar, Time
 from fastdp.tables.columns import KeyRow
 from fastdp.tables.plan import MOST_ROWS, OF_SUMS, ColumnPlan, KeyRule, TablePlan
 from fastdp.tables.release import TableRelease

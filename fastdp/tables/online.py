@@ -36,7 +36,7 @@ from fastdp_kernels.tables import person_rows
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from fastdp.tables.calendar import Time
+    from fastdp.data.calendar import Time
     from fastdp.tables.plan import TablePlan
 
 #: Length of the text of a UUID, whose letters may be of either case.

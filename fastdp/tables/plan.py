@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 
+from fastdp.data.calendar import Calendar, Time, most_spans, zone_rules
 from fastdp.data.column import Nonfinite
 from fastdp.errors import ParameterError
 from fastdp.integer_grid import make_grid
@@ -20,7 +21,6 @@ from fastdp.noise.sampler import NoiseName
 from fastdp.record import values_of
 from fastdp.tables import quantiles
 from fastdp.tables.budget import Budget
-from fastdp.tables.calendar import Calendar, Time, most_spans, zone_rules
 from fastdp.tables.choices import Tail
 from fastdp.tables.columns import KeyRow
 from fastdp.tables.columns import Keys as KeySet

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from fastdp import validation
+from fastdp.data.calendar import Time
 from fastdp.errors import ParameterError
 from fastdp.kinds import Bounds, Duration, Json
 from fastdp.noise.sampler import NoiseName
 from fastdp.releases.intervals import checked_confidence, wider_quantile
 from fastdp.tables.answers import Answers
-from fastdp.tables.calendar import Time
 from fastdp.tables.columns import Keys as KeySet
 from fastdp.tables.functions import PrivateKeys, Value, make_plan, statistics_of
 from fastdp.tables.plan import MAX_CELLS, TablePlan

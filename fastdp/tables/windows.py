@@ -12,6 +12,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from fastdp import validation
+from fastdp.data.calendar import Calendar, Time, as_instant
 from fastdp.data.column import as_column, as_floats
 from fastdp.data.source import FAMILIES
 from fastdp.errors import DataError, ParameterError
@@ -24,7 +25,6 @@ from fastdp.state.codec import Packed
 from fastdp.state.driver import Publisher
 from fastdp.state.machine import Machine, Record, Transition, single_caller
 from fastdp.tables import online
-from fastdp.tables.calendar import Calendar, Time, as_instant
 from fastdp.tables.columns import Keys as KeySet
 from fastdp.tables.columns import as_arrow, as_texts, digests_of, times_of, with_missing
 from fastdp.tables.functions import PrivateKeys, Value, check_online, make_plan, statistics_of, values_of

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 
 import fastdp
 from fastdp import Guarantee, Ledger, Person, Rows, Time
+from fastdp.data.calendar import Calendar
 from fastdp.errors import BudgetError, ParameterError
 from fastdp.guarantee import zcdp_epsilon
 from fastdp.ledger import Budget, Entry, compose
 from fastdp.ledger.odometer import EVERYWHERE, Odometer, Region
-from fastdp.tables.calendar import Calendar
 from fastdp.units import Period, Times, UnitRows
 from tests.ledger.conftest import entry, odometer_of
 from tests.oracles import ledger as oracle

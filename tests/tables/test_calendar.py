@@ -17,9 +17,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fastdp.data import calendar
+from fastdp.data.calendar import Calendar, as_instant, localised, zone_rules
 from fastdp.errors import ParameterError
-from fastdp.tables import calendar
-from fastdp.tables.calendar import Calendar, as_instant, localised, zone_rules
 from fastdp.units import FIRST, LAST, local_time, parse_length, zone_of
 from tests.oracles import tables
 from tests.tables import flat
