@@ -80,7 +80,7 @@ def _cases() -> dict[str, Callable[[], Any]]:
     arriving = {"unit": public("Person")("who", rows=4, per="1d", per_window=4), "epsilon": 20.0}
     appearing = {"by": "town", "keys": private(), "delta": 1e-4}
     return {
-        "counts of all rows": lambda: aggregate({"*": "count"}),
+        "all rows": lambda: aggregate({"kwh": ["sum", "median"], "*": "count"}, bounds=50.0),
         "sum by hour, chosen clip": lambda: aggregate({"kwh": "sum"}, "at", "1h", bounds=50.0),
         "mean, given clip": lambda: aggregate({"kwh": "mean"}, **SHORT, bounds=value(clip=8.0)),
         "many statistics": lambda: aggregate(MANY, **paris(), bounds=BOUNDS, epsilon=4.0),
