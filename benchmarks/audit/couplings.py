@@ -36,7 +36,7 @@ from fastdp.streams.stream_machine import Schedule, StreamState, fill_in
 from fastdp.tables import choices as table_choices
 from fastdp.tables import online
 from fastdp.tables.budget import Budget
-from fastdp.tables.sums import Quantity
+from fastdp.tables.quantities import Quantity
 from fastdp.thresholds import Fixed, NoisyMax, ScaleFree
 from fastdp.thresholds.base import ThresholdTask, held_out
 from fastdp.thresholds.renewals import RenewFromHoldout, RenewFromPublished

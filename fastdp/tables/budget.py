@@ -28,7 +28,7 @@ from fastdp.tables import consistent
 from fastdp.tables.choices import MAX_ROWS, MOST_DROPPED, UNIT, WEIGHT, ColumnTask
 from fastdp.tables.consistent import Level
 from fastdp.tables.keys import MOST_KEYS, KeyRule, count_rule, shared_weight_rule, weight_rule
-from fastdp.tables.sums import ROWS, Quantity
+from fastdp.tables.quantities import ROWS, Quantity
 from fastdp.thresholds.base import score_unit
 from fastdp.units import UnitRows
 from fastdp.validation import DAY, refusal

@@ -26,7 +26,8 @@ from fastdp.noise.sampler import (
     noise_distribution,
 )
 from fastdp.tables.consistent import grouped
-from fastdp.tables.sums import Measured, Number, RowNumbers, drawn
+from fastdp.tables.quantities import drawn
+from fastdp.tables.released import Measured, Number, RowNumbers
 from fastdp.thresholds.base import ThresholdTask, draw_noise, held_out
 from fastdp.thresholds.scale_free import ScaleFree
 

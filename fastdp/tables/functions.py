@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -19,17 +18,14 @@ from fastdp.kinds import Bounds, Duration, Frame, Json, Keys
 from fastdp.noise.key import Key, stream_key
 from fastdp.record import Choice, Flag, Kind, Real, parameter, record
 from fastdp.tables.columns import KeyRow
-from fastdp.tables.plan import MOST_ROWS, OF_SUMS, ColumnPlan, KeyRule, TablePlan
+from fastdp.tables.plan import MOST_ROWS, ColumnPlan, KeyRule, TablePlan
+from fastdp.tables.quantities import FIRST_SUMS, ROWS
 from fastdp.tables.release import TableRelease
-from fastdp.tables.sums import ROWS, Statistic
+from fastdp.tables.statistics import Statistic, columns_of, needed, statistics_of
 from fastdp.tables.table import Table
 from fastdp.units import ONE_ROW, Person, Rows, Unit, as_name
 from fastdp.validation import refusal
 
-#: Statistics of a column of values.
-STATISTICS = ("sum", "mean", "var", "std", "median", "nunique")
-#: Percentiles: "p95", "p99.9".
-PERCENTILE = re.compile(r"p(\d{1,2}(\.\d{1,6})?|100)")
 #: Share of the budget that the choice of keys and of a person's rows leave, at least.
 LEFT = Fraction(1, 20)
 
@@ -109,36 +105,6 @@ class PrivateKeys:
     def named(self) -> float | list[object]:
         """In words of a noise identity."""
         return [self.share, "others"] if self.others else self.share
-
-
-def statistics_of(given: object) -> tuple[Statistic, ...]:
-    """Statistics from a mapping; else ParameterError."""
-    if not isinstance(given, Mapping) or not given:
-        accepted = "a mapping of columns to statistics, such as {'kwh': ['sum', 'mean'], '*': 'count'}"
-        raise refusal("statistics", given, accepted)
-    found = []
-    for number, (column, named) in enumerate(given.items()):
-        listed = [named] if isinstance(named, str) else named
-        if not isinstance(listed, (list, tuple)) or not listed or not all(_is_statistic(column, x) for x in listed):
-            # Of a mapping that holds data no entry is shown.
-            more = f"{' or '.join(map(repr, STATISTICS))}, a percentile such as p95, or a list of them"
-            accepted = "'count'" if isinstance(column, str) and column == ROWS else more
-            raise ParameterError(f"statistics, entry {number}: expected {accepted} ('count' is of '*', the rows)")
-        found += [Statistic(kind, as_name("statistics", column)) for kind in dict.fromkeys(listed)]
-    return tuple(found)
-
-
-def _is_statistic(column: object, name: object) -> bool:
-    if column == ROWS or not isinstance(name, str):
-        return name == "count"
-    return name in STATISTICS or PERCENTILE.fullmatch(name) is not None
-
-
-def columns_of(statistics: Sequence[Statistic]) -> tuple[list[str], list[str]]:
-    """Columns of values, and those of which only distinct entries are counted."""
-    listed = dict.fromkeys(each.column for each in statistics if each.column != ROWS)
-    values = {each.column for each in statistics if each.kind != "nunique"}
-    return [name for name in listed if name in values], [name for name in listed if name not in values]
 
 
 def values_of(statistics: Sequence[Statistic], bounds: object) -> list[tuple[str, Value]]:
@@ -286,12 +252,12 @@ def make_plan(
 
 
 def _columns(statistics: Sequence[Statistic], bounds: object) -> tuple[ColumnPlan, ...]:
-    summed = {each.column for each in statistics if each.kind in OF_SUMS}
     found = []
     for name, value in values_of(statistics, bounds):
         bound = None if value.bound is None else _ends("bound", value.bound)
         low, high = _ends("clip", value.bound if value.clip is None else value.clip)
-        facts = value.clip is None and name in summed, value.weight, value.nonfinite, value.resolution, bound
+        summed = needed(statistics, name)[0] in FIRST_SUMS
+        facts = value.clip is None and summed, value.weight, value.nonfinite, value.resolution, bound
         found.append(ColumnPlan(name, low, high, *facts))
     entries = columns_of(statistics)[1]
     return *found, *(ColumnPlan(name, 0.0, 0.0, False, 1.0, "zero", None, entries=True) for name in entries)

@@ -28,7 +28,7 @@ from fastdp.noise.sampler import LaplaceDistribution, geometric_distribution, la
 from fastdp.state import codec
 from fastdp.tables.columns import Keys, Numbers, as_arrow, as_texts
 from fastdp.tables.keys import MOST_KEYS, WEIGHT, count_rule, weigh, weights_of_norm
-from fastdp.tables.sums import CellRows
+from fastdp.tables.quantities import CellRows
 from fastdp.units import AWARE_EPOCH, FIRST, LAST, MICROSECOND
 from fastdp.units import instant as clock_instant
 from fastdp_kernels.tables import person_rows

@@ -17,9 +17,10 @@ from fastdp.errors import ParameterError
 from fastdp.kinds import Flags, Floats, Integers, Json
 from fastdp.releases.pictures import ESTIMATE, band, check_axes, new_axes, save
 from fastdp.state.atomic_files import atomic_file
-from fastdp.tables.answers import CLIPPED, Answers
+from fastdp.tables.answers import Answers
 from fastdp.tables.consistent import grouped
-from fastdp.tables.sums import Released, Statistic
+from fastdp.tables.released import Released
+from fastdp.tables.statistics import CLIPPED, Statistic
 from fastdp.units import OFFSET, zone_of
 from fastdp.validation import DAY, refusal
 
@@ -209,7 +210,7 @@ def described(released: Released, answers: Answers) -> list[tuple[str, str]]:
         of = "values" if len(released.tails) == 1 else f"values of {column!r}"
         low, high = each.clip
         first = np.arange(min(1, released.edges.size - 1))
-        sums = [of for of in released.statistics if of.column == column and of.kind in ("sum", "mean")]
+        sums = [of for of in released.statistics if of.column == column and of.reaches]
         abouts = {answers.about(statistic, first, first + 1).about for statistic in sums}
         clipped = CLIPPED in abouts or not sums
         about = "intervals are about clipped values" if clipped else "those beyond it are estimated"
@@ -236,10 +237,6 @@ def described(released: Released, answers: Answers) -> list[tuple[str, str]]:
 MAX_PANELS = 6
 #: Points of a line; more windows are drawn as means of neighbours.
 MAX_POINTS = 2000
-#: Names of statistics.
-QUANTITIES = {"sum": "total", "var": "variance", "std": "standard deviation", "nunique": "distinct entries"}
-#: Statistics whose windows add up.
-ADDED = ("sum", "count")
 #: Colour of windows that the table covers in part.
 PARTIAL = "#00000014"
 
@@ -267,12 +264,12 @@ def draw(sums: Released, answers: Answers, depth: int, path: str | Path | None, 
     of = ", ".join(sums.nodes[depth])
     for each, (statistic, k) in zip(axes, panels, strict=False):
         # An entry may be in several keys and windows: distinct ones are drawn of the first key, window by window.
-        adds_up = statistic.kind != "nunique"
-        group = _group(sums.edges) if adds_up else 1
-        _panel(each, sums, answers, statistic, (k, group, 0 if pooled and adds_up else depth))
+        pools = statistic.has_levels
+        group = _group(sums.edges) if pools else 1
+        _panel(each, sums, answers, statistic, (k, group, 0 if pooled and pools else depth))
         which = [] if one else [statistic.name]
         if keys > 1 or names:
-            which.append(f"all {keys:,} keys of {of}" if pooled and adds_up else f"{of} = {names[k]}")
+            which.append(f"all {keys:,} keys of {of}" if pooled and pools else f"{of} = {names[k]}")
         each.set_title(", ".join(which), loc="left", fontsize=9)
         each.set_ylabel(_label(sums, statistic, group), fontsize=9 if len(panels) < 3 else 7)
     axes[0].legend(frameon=False, loc="upper right", ncols=4, fontsize=8)
@@ -290,8 +287,7 @@ def _panel(ax: Axes, sums: Released, answers: Answers, statistic: Statistic, sho
     starts = np.arange(0, windows, group)
     stops = np.minimum(starts + group, windows)
     # A mean over windows is one already; sums are drawn as means of the windows that they cover.
-    adds = statistic.kind in ADDED
-    size = (stops - starts).astype(np.float64)[:, None] if adds else 1.0
+    size = (stops - starts).astype(np.float64)[:, None] if statistic.adds_up else 1.0
     exact, revised = (answers.about(statistic, starts, stops, revised=which, depth=depth) for which in (False, True))
     lines = ((line / size)[:, k] for line in (exact.estimate, exact.low, exact.high, revised.estimate))
     estimate, low, high, smooth = lines
@@ -301,7 +297,7 @@ def _panel(ax: Axes, sums: Released, answers: Answers, statistic: Statistic, sho
         ax.set_xticks([])
     else:
         band(ax, x, estimate, low, high, smooth)
-    _limit(ax, estimate, low, high, from_zero=adds or statistic.kind == "nunique")
+    _limit(ax, estimate, low, high, from_zero=statistic.from_zero)
     edges = sums.edges.astype("datetime64[us]")
     if sums.every is not None and starts.size > 1:
         ends = {"first": (edges[0], edges[1]), "last": (edges[-2], edges[-1])}
@@ -311,10 +307,10 @@ def _panel(ax: Axes, sums: Released, answers: Answers, statistic: Statistic, sho
 
 
 def _label(sums: Released, statistic: Statistic, group: int) -> str:
-    quantity = QUANTITIES.get(statistic.kind, statistic.kind)
+    quantity = statistic.axis or statistic.kind
     if sums.every is None:
         return f"{quantity}, all rows"
-    grouped = f", means of {group} windows" if group > 1 and statistic.kind in ADDED else ""
+    grouped = f", means of {group} windows" if group > 1 and statistic.adds_up else ""
     return f"{quantity}, windows of {sums.every}{grouped}"
 
 

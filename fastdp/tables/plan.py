@@ -24,14 +24,14 @@ from fastdp.tables.budget import Budget
 from fastdp.tables.choices import Tail
 from fastdp.tables.columns import KeyRow
 from fastdp.tables.columns import Keys as KeySet
-from fastdp.tables.sums import COUNTS, FIRST_SUMS, ROWS, Measured, Quantity, Released, Statistic
+from fastdp.tables.quantities import COUNTS, FIRST_SUMS, ROWS, Quantity
+from fastdp.tables.released import Measured, Released
+from fastdp.tables.statistics import Statistic, needed
 from fastdp.units import Person, Times, Unit, UnitRows
 
 if TYPE_CHECKING:
     from fastdp.tables.functions import PrivateKeys
 
-#: Those that follow from sums of values.
-OF_SUMS = {"sum", "mean", "var", "std"}
 #: Windows times keys of one release: 8 bytes each, and as much again for the noise.
 MAX_CELLS = 2 * 10**8
 #: The noise of a release whose persons' rows are chosen ("auto") is that of less variance for so many.
@@ -185,23 +185,12 @@ class TablePlan:
 
     @property
     def counts_rows(self) -> bool:
-        return any(each.column == ROWS or each.kind in ("mean", "var", "std") for each in self.statistics)
+        return any("count" in each.needs for each in self.statistics)
 
     @cached_property
     def parts(self) -> dict[str, list[str]]:
-        """Names of the measured sums, by column; a mean needs deviations, or the total if that is asked for."""
-        found = {ROWS: ["count"]}
-        for column in self.columns:
-            asked = [each for each in self.statistics if each.column == column.name]
-            kinds = {each.kind for each in asked}
-            used = {
-                "total" if "sum" in kinds else "deviation": kinds & OF_SUMS,
-                "square": kinds & {"var", "std"},
-                "histogram": any(each.rank is not None for each in asked),
-                "distinct": "nunique" in kinds,
-            }
-            found[column.name] = [name for name, asks in used.items() if asks]
-        return found
+        """Names of the measured sums, by column."""
+        return {ROWS: ["count"]} | {each.name: needed(self.statistics, each.name) for each in self.columns}
 
     def first_sum(self, column: str) -> str | None:
         name = self.parts[column][0]
@@ -312,7 +301,7 @@ class TablePlan:
         }
 
     def check_cells(self, windows: int, keys: int) -> None:
-        if any(each.rank is not None for each in self.statistics):
+        if any("histogram" in each.needs for each in self.statistics):
             quantiles.check_bins(windows * keys)
         if windows * keys > MAX_CELLS:
             every = "" if self.calendar is None else f" of {self.calendar.every}"

@@ -13,13 +13,15 @@ from fastdp.data.calendar import Time
 from fastdp.errors import ParameterError
 from fastdp.kinds import Bounds, Duration, Json
 from fastdp.noise.sampler import NoiseName
-from fastdp.releases.intervals import checked_confidence, wider_quantile
+from fastdp.releases.intervals import checked_confidence
 from fastdp.tables.answers import Answers
 from fastdp.tables.columns import Keys as KeySet
-from fastdp.tables.functions import PrivateKeys, Value, make_plan, statistics_of
+from fastdp.tables.functions import PrivateKeys, Value, make_plan
 from fastdp.tables.plan import MAX_CELLS, TablePlan
-from fastdp.tables.quantiles import prefix_variances
-from fastdp.tables.sums import ROWS, Measured, Quantity, Released, Statistic, drawn, vectors
+from fastdp.tables.quantities import COUNTS, ROWS, Quantity, drawn
+from fastdp.tables.released import Measured, Released
+from fastdp.tables.statistics import Statistic, statistics_of
+from fastdp.tables.sums import vectors
 from fastdp.units import ONE_ROW, Unit
 from fastdp.validation import DAY, refusal
 
@@ -232,13 +234,15 @@ def _planned(
     released = plan.released(span, keys, measured, tails, simulated=False)
     answers, errors = Answers(released, confidence), {}
     for each in plan.statistics:
-        if each.rank is not None or each.kind == "nunique":
-            errors[each.name] = _counted(plan, each, confidence)
-            continue
+        if each.needs[0] in COUNTS:
+            noise = drawn(budget.distribution(Quantity(each.needs[0], each.column), budget.levels[0]))
+            if (counted := each.expected(noise, confidence)) is not None:
+                errors[each.name] = Expected(*counted, in_rows=each.needs[0] == "histogram")
+                continue
         known = rows is not None and (each.column == ROWS or means[each.column] is not None)
-        if rows is None and each.kind not in ("count", "sum"):
+        if rows is None and each.per_row:
             raise refusal("rows", None, f"the rows of a window and key, which the error of {each.name} needs")
-        errors[each.name] = _expected(released, answers, each, known and each.kind in ("count", "sum", "mean"))
+        errors[each.name] = _expected(released, answers, each, known and each.predicted)
     shares: dict[str, float] = {}
     for part in budget.components():
         name = part.derivation[0].partition(" (")[0]
@@ -268,14 +272,3 @@ def _expected(released: Released, answers: Answers, statistic: Statistic, known:
     widths = {name: over(0, count)[2] for name, count in longer.items() if 1 < count <= windows}
     value, error, half = over(windows // 2, 1)
     return Expected(error, half, value if known else None, widths)
-
-
-def _counted(plan: TablePlan, each: Statistic, confidence: float) -> Expected:
-    quantity = Quantity("distinct" if each.rank is None else "histogram", each.column)
-    noise = drawn(plan.budget.distribution(quantity, plan.budget.levels[0]))
-    if each.rank is None:
-        half = float(noise.quantiles(np.ones(1, np.int64), confidence)[0])
-        return Expected(math.sqrt(noise.variance), half)
-    variances = prefix_variances(each.rank)
-    error = math.sqrt(noise.variance * float(variances[round(each.rank * (variances.size - 1))]))
-    return Expected(error, wider_quantile(confidence) * error, in_rows=True)

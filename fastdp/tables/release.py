@@ -21,20 +21,9 @@ from fastdp.tables.choices import Clip, count_tail, tail_edges
 from fastdp.tables.columns import Entries, Growing, Keys, Numbers, digests_of, floats_of, times_of
 from fastdp.tables.keys import KeyRule, choose_keys, key_weights, weigh
 from fastdp.tables.plan import MOST_ROWS, Clips, ColumnPlan, TablePlan
-from fastdp.tables.sums import (
-    FIRST_SUMS,
-    KNOWN,
-    MISSING_ENTRY,
-    NOT_FINITE,
-    CellRows,
-    Number,
-    Quantity,
-    Released,
-    RowNumbers,
-    drawn,
-    exact_sums,
-    release,
-)
+from fastdp.tables.quantities import FIRST_SUMS, MISSING_ENTRY, NOT_FINITE, CellRows, Quantity, drawn
+from fastdp.tables.released import KNOWN, Number, Released, RowNumbers
+from fastdp.tables.sums import exact_sums, release
 from fastdp.units import shown_time
 from fastdp_kernels.tables import person_rows
 
@@ -238,7 +227,7 @@ class TableRelease:
         for name in plan.by:
             if (type_of := arrow_type(self.source, name)) is not None:
                 self._keys.check_type(name, type_of)
-        nunique = any(each.kind == "nunique" for each in plan.statistics)
+        nunique = any("distinct" in each.needs for each in plan.statistics)
         if self.source.add is not None and (nunique or plan.chooses_rows or not plan.has_public_cells):
             public = "Time(start=, stop=), keys= where there is by=, a number of rows of a Person, no nunique"
             raise ParameterError(f"expected {public}: an engine adds up numbers of public windows and keys")

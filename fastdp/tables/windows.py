@@ -27,11 +27,14 @@ from fastdp.state.machine import Machine, Record, Transition, single_caller
 from fastdp.tables import online
 from fastdp.tables.columns import Keys as KeySet
 from fastdp.tables.columns import as_arrow, as_texts, digests_of, times_of, with_missing
-from fastdp.tables.functions import PrivateKeys, Value, check_online, make_plan, statistics_of, values_of
+from fastdp.tables.functions import PrivateKeys, Value, check_online, make_plan, values_of
 from fastdp.tables.online import KeyNoise, OnlineKeys, Waiting, person_cells, row_parts, weights_of
 from fastdp.tables.plan import MAX_CELLS, TablePlan
+from fastdp.tables.quantities import CellRows, Quantity
 from fastdp.tables.release import BatchRows, PersonRows, check_finite, column_values, finite_values, hashing_of
-from fastdp.tables.sums import CellRows, Measured, Quantity, Released, Statistic, exact_sums, release
+from fastdp.tables.released import Measured, Released
+from fastdp.tables.statistics import statistic, statistics_of
+from fastdp.tables.sums import exact_sums, release
 from fastdp.tables.table import Table
 from fastdp.units import LAST, ONE_ROW, Person, Rows, Unit, parse_length
 from fastdp.validation import refusal
@@ -95,7 +98,7 @@ class WindowsMachine(Machine[WindowsState]):
 
     @cached_property
     def plan(self) -> TablePlan:
-        asked = tuple(Statistic(kind, column) for column, kind in self.statistics)
+        asked = tuple(statistic(kind, column) for column, kind in self.statistics)
         given = {"epsilon": self.epsilon, "unit": self.unit, "by": self.by, "keys": self.keys, "delta": self.delta}
         plan = make_plan(asked, self.time, bounds=dict(self.bounds), levels=False, **given)
         check_online(plan)

@@ -22,7 +22,7 @@ from fastdp import guarantee
 from fastdp.guarantee import Guarantee, zcdp_delta
 from fastdp.noise.gaussian import GaussianDistribution
 from fastdp.tables import budget
-from fastdp.tables.sums import Released
+from fastdp.tables.released import Released
 from tests.tables import flat
 from tests.tables.forced import Hidden, Integers, Script, forced
 from tests.tables.losses import gaussian_tail, loss

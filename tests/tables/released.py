@@ -9,7 +9,9 @@ import numpy as np
 from fastdp.guarantee import Guarantee
 from fastdp.releases.intervals import DrawnNoise
 from fastdp.tables.consistent import Level
-from fastdp.tables.sums import Measured, Quantity, Released, Statistic
+from fastdp.tables.quantities import Quantity
+from fastdp.tables.released import Measured, Released
+from fastdp.tables.statistics import Count, Mean, Sum
 from fastdp.tables.table import Table
 from tests.tables.flat import tail
 
@@ -50,9 +52,7 @@ def table(kind, true, *, scale=10.0, rng=None, keys=None, confidence=0.95, **oth
         "every": "1h",
         "nodes": nodes,
         "parents": tuple(np.zeros(size, np.int64) for _ in keys),
-        "statistics": (
-            Statistic(*{"totals": ("sum", "values"), "counts": ("count",), "means": ("mean", "values")}[kind]),
-        ),
+        "statistics": ({"totals": Sum("values"), "counts": Count(), "means": Mean("values")}[kind],),
         "measured": (Measured(Level(len(keys), True), quantities, np.stack(steps), tuple(drawn)),),
         "tails": {} if kind == "counts" else {"values": tail(0.0, 10.0)},
         "guarantee": Guarantee(0.5, unit="one row of the table", adjacency="add or remove one row"),

@@ -16,10 +16,11 @@ from fastdp.errors import DataError, ParameterError
 from fastdp.guarantee import Guarantee, zcdp_loss
 from fastdp.releases.intervals import DrawnNoise, laplace_sum_quantile, laplace_variance
 from fastdp.tables import quantiles
-from fastdp.tables.answers import Answers, _Part
+from fastdp.tables.answers import Answers
 from fastdp.tables.choices import Beyond, Tail, count_tail, shares, sum_beyond, tail_edges
 from fastdp.tables.quantiles import BINS, FAN_OUT, LEVELS, Bins, Histogram
-from fastdp.tables.sums import Number, RowNumbers
+from fastdp.tables.released import Number, RowNumbers
+from fastdp.tables.statistics import Estimate, dispersion
 from fastdp.units import UnitRows
 from tests.oracles import table_choices
 from tests.tables import flat
@@ -130,22 +131,19 @@ def test_sums_of_several_levels_have_the_longest_tail_of_one_draw():
 @pytest.mark.parametrize("centre", [-3.0, 0.0, 3.0])
 def test_the_error_of_a_variance_is_its_gradients(centre):
     """Off centre, too: finite differences of the estimate in each of its three sums."""
-    answers, values = (
-        Answers(table("counts", np.full((1, 1), 7.0)).released, 0.95),
-        np.random.default_rng(1).normal(5, 1, 1000),
-    )
+    values = np.random.default_rng(1).normal(5, 1, 1000)
     true = [np.sum((values - centre) ** 2), np.sum(values), 1000.0]
 
     def part(value, deviation):
-        return _Part(*(np.array([[x]]) for x in (value, deviation**2, value - deviation, value + deviation)))
+        return Estimate(*(np.array([[x]]) for x in (value, deviation**2, value - deviation, value + deviation)))
 
     def estimate(sums):
-        return answers._variance(*(part(x, 0.0) for x in sums), centre, (-20.0, 20.0)).estimate[0, 0]
+        return dispersion(*(part(x, 0.0) for x in sums), centre, (-20.0, 20.0), 1.96).estimate[0, 0]
 
     for i in range(3):
         sides = [estimate([x + side * 1e-3 * (j == i) for j, x in enumerate(true)]) for side in (-1, 1)]
         moved = [part(x, 2.0 * (j == i)) for j, x in enumerate(true)]
-        found = answers._variance(*moved, centre, (-20.0, 20.0)).std_error[0, 0]
+        found = dispersion(*moved, centre, (-20.0, 20.0), 1.96).std_error[0, 0]
         assert found == pytest.approx(2.0 * abs(sides[1] - sides[0]) / 2e-3, rel=1e-3, abs=1e-6)
 
 

@@ -19,7 +19,8 @@ from fastdp.releases.intervals import DrawnNoise
 from fastdp.tables import choices
 from fastdp.tables.choices import ColumnTask, ValueCounts, count_tail, tail_edges
 from fastdp.tables.consistent import Level
-from fastdp.tables.sums import Measured, Number, Quantity
+from fastdp.tables.quantities import Quantity
+from fastdp.tables.released import Measured, Number
 from tests.oracles import scale_free as naive
 from tests.oracles import table_choices, words
 from tests.tables import flat

@@ -17,7 +17,8 @@ from fastdp.guarantee import zcdp_delta
 from fastdp.tables import functions
 from fastdp.tables.budget import OF_ALL
 from fastdp.tables.plan import TablePlan, _steps
-from fastdp.tables.sums import Quantity
+from fastdp.tables.quantities import Quantity
+from fastdp.tables.statistics import statistics_of
 from tests.tables import flat
 
 PRIVATE: dict[str, Any] = {"by": "k", "delta": 1e-6, "who": "p", "bound": 10.0}
@@ -41,7 +42,7 @@ def test_shares_are_those_that_are_documented(noise: str) -> None:
 
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
 def test_columns_share_by_weight_and_sums_and_levels_within(noise: str) -> None:
-    asked = functions.statistics_of({"a": ["sum", "var"], "b": "mean", "*": "count"})
+    asked = statistics_of({"a": ["sum", "var"], "b": "mean", "*": "count"})
     bounds = {"a": fastdp.Value(clip=1.0, weight=2.0), "b": fastdp.Value(clip=(-1.0, 2.0))}
     options = {"epsilon": 1.0, "delta": 1e-6, "by": ["k", "j"], "keys": {"k": [1, 2], "j": [3, 4, 5]}, "levels": True}
     with flat.noise_is(noise):
@@ -279,7 +280,7 @@ def test_a_delta_brings_the_better_noise() -> None:
 
 def test_several_sums_of_a_row_bring_gaussian_noise() -> None:
     def of(m: int) -> TablePlan:
-        asked = functions.statistics_of({f"c{i}": "sum" for i in range(m)})
+        asked = statistics_of({f"c{i}": "sum" for i in range(m)})
         return functions.make_plan(
             asked, None, epsilon=1.0, delta=1e-6, bounds={f"c{i}": fastdp.Value(clip=1.0) for i in range(m)}
         )

@@ -19,7 +19,8 @@ import fastdp
 from fastdp.errors import DataError, ParameterError
 from fastdp.noise.key import Key
 from fastdp.tables.columns import Keys
-from fastdp.tables.sums import CellRows, release
+from fastdp.tables.quantities import CellRows
+from fastdp.tables.sums import release
 from tests.oracles import tables
 from tests.tables import flat
 from tests.tables.rows import FAMILIES, SECRET, as_family, below, column, composition, expected, random_rows

@@ -21,7 +21,8 @@ from fastdp.perturbers import Blocks, Flat, Hierarchy, Perturber, Toeplitz
 from fastdp.points import Box
 from fastdp.smoothers import Recent
 from fastdp.tables.columns import Keys
-from fastdp.tables.functions import make_plan, statistics_of
+from fastdp.tables.functions import make_plan
+from fastdp.tables.statistics import statistics_of
 from fastdp.tables.sums import release
 from fastdp.thresholds import Fixed, NoisyMax, PAKQuantile, SquareWave
 from fastdp.thresholds.renewals import RenewFromHoldout, RenewFromPublished
