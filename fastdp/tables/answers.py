@@ -13,7 +13,6 @@ from scipy import special
 
 from fastdp.kinds import Floats, Integers
 from fastdp.releases.intervals import DrawnNoise
-from fastdp.tables.choices import Beyond, shares
 from fastdp.tables.consistent import (
     Consistent,
     Level,
@@ -30,6 +29,7 @@ from fastdp.tables.quantiles import Bins, Histogram
 from fastdp.tables.quantities import ROWS, Quantity
 from fastdp.tables.released import Released
 from fastdp.tables.statistics import COUNTED, LIMITED, TRUE, Answer, Estimate, Statistic
+from fastdp.tables.tails import Beyond, parts_of
 
 #: The sum beyond the clip is unknown if more than this share of the whole comes from values above all those whose
 #: number stands out of the noise.
@@ -136,7 +136,7 @@ class Answers:
             name, column = "count", ROWS
         key = name, column
         if key not in self._parts:
-            self._parts[key] = shares(self.totals(name, column), self.released.parents)
+            self._parts[key] = parts_of(self.totals(name, column), self.released.parents)
         return self._parts[key]
 
 

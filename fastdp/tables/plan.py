@@ -3,34 +3,26 @@
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 
 from fastdp.data.calendar import Calendar, Time, most_spans, zone_rules
 from fastdp.data.column import Nonfinite
 from fastdp.errors import ParameterError
-from fastdp.integer_grid import make_grid
 from fastdp.kinds import Flags, Integers, Json
 from fastdp.noise.sampler import NoiseName
 from fastdp.record import values_of
 from fastdp.tables import quantiles
-from fastdp.tables.budget import Budget
-from fastdp.tables.choices import Tail
+from fastdp.tables.arguments import KeySource, PrivateKeys, ends_of
+from fastdp.tables.arguments import values_of as bounds_of
 from fastdp.tables.columns import KeyRow
-from fastdp.tables.columns import Keys as KeySet
-from fastdp.tables.quantities import COUNTS, FIRST_SUMS, ROWS, Quantity
-from fastdp.tables.released import Measured, Released
-from fastdp.tables.statistics import Statistic, needed
-from fastdp.units import Person, Times, Unit, UnitRows
-
-if TYPE_CHECKING:
-    from fastdp.tables.functions import PrivateKeys
+from fastdp.tables.quantities import FIRST_SUMS, ROWS
+from fastdp.tables.statistics import Statistic, columns_of, needed
+from fastdp.units import Person, Unit
 
 #: Windows times keys of one release: 8 bytes each, and as much again for the noise.
 MAX_CELLS = 2 * 10**8
@@ -38,12 +30,8 @@ MAX_CELLS = 2 * 10**8
 NOMINAL_ROWS = 20
 #: Most rows of a person that are chosen.
 MOST_ROWS = 10**6
-#: Bits of the largest square of a deviation, in steps of a square's resolution, for up to :data:`FINE_ROWS` rows of a
-#: unit; of more rows the noise, which grows with them, needs no finer steps, and must fit.
-SQUARE_BITS, FINE_ROWS = 32, 32
 #: Ends of the clip by column.
 Clips = Mapping[str, tuple[float, float]]
-KeyRule = Literal["none", "given", "public", "private"]
 
 
 @dataclass(frozen=True)
@@ -83,7 +71,7 @@ class TablePlan:
     epsilon: float
     delta: float = 0.0
     by: tuple[str, ...] = ()
-    key_rule: KeyRule = "none"
+    key_rule: KeySource = "none"
     keys: tuple[KeyRow, ...] = ()
     private: PrivateKeys | None = None
     #: True: totals of prefixes and over all windows too; None: where they are cheap.
@@ -158,10 +146,6 @@ class TablePlan:
         begin = calendar.edge(self.start or 0)
         return most_spans(calendar.every, periods.every, calendar.time_zone, calendar.origin, begin)
 
-    @cached_property
-    def budget(self) -> Budget:
-        return Budget(self)
-
     def settled(self, first: int, last: int, *nodes: int) -> TablePlan:
         """The plan with windows [first, last) and numbers of key prefixes; ParameterError for too many cells."""
         keys = nodes[-1]
@@ -191,72 +175,6 @@ class TablePlan:
     def parts(self) -> dict[str, list[str]]:
         """Names of the measured sums, by column."""
         return {ROWS: ["count"]} | {each.name: needed(self.statistics, each.name) for each in self.columns}
-
-    def first_sum(self, column: str) -> str | None:
-        name = self.parts[column][0]
-        return name if name in FIRST_SUMS else None
-
-    def grid(self, column: ColumnPlan) -> float:
-        loss = self.budget.loss_of(Quantity(self.parts[column.name][0], column.name), self.budget.levels[0])
-        # Noise of the bound itself fits; that of a smaller clip does too.
-        most = max(abs(column.low), abs(column.high))
-        return make_grid(most, column.resolution, loss / self.contributions, 1, 1, 2).resolution
-
-    @property
-    def square_bits(self) -> int:
-        """Bits that the largest square of a deviation has at most."""
-        return SQUARE_BITS - max(0, (self.contributions // FINE_ROWS).bit_length())
-
-    def quantities(self, clips: Clips | None = None) -> list[Quantity]:
-        sums, counts = [], []
-        for column in self.columns:
-            names = self.parts[column.name]
-            counts += [Quantity(name, column.name, column.low, column.high) for name in names if name in COUNTS]
-            if self.first_sum(column.name) is None:
-                continue
-            grid = self.grid(column)
-            low, high = (_steps(end, grid) for end in (clips or {}).get(column.name, column.ends))
-            # A chosen clip may be narrower than a step.
-            high = max(high, low + 1)
-            middle = (low + high) // 2
-            shift = max(0, 2 * max(high - middle, middle - low).bit_length() - self.square_bits)
-            steps = {"total": (0, grid), "deviation": (middle, grid), "square": (middle, grid**2 * 2.0**shift)}
-            sums += [
-                Quantity(name, column.name, low, high, steps[name][0], grid, steps[name][1])
-                for name in names
-                if name in steps
-            ]
-        return [*sums, *([Quantity("count")] if self.counts_rows else []), *counts]
-
-    def unknown_tails(self, quantities: Sequence[Quantity]) -> dict[str, Tail]:
-        firsts = [q for q in quantities if q.name in FIRST_SUMS]
-        return {q.column: Tail.unknown(q.ends, self.column(q.column).bound) for q in firsts}
-
-    def released(
-        self,
-        span: tuple[int, int],
-        keys: KeySet,
-        measured: tuple[Measured, ...],
-        tails: dict[str, Tail],
-        *,
-        simulated: bool,
-    ) -> Released:
-        edges, zone, every = np.array(span, np.int64), None, None
-        taken: tuple[str, ...] = ()
-        if self.calendar is not None:
-            edges, zone, every = self.calendar.edges(*span), self.calendar.time_zone, self.calendar.every
-            taken = self.taken
-        nodes = tuple(keys.columns(depth) for depth in range(len(self.by) + 1))
-        public = edges, zone, every, nodes, keys.parents, self.statistics
-        return Released(*public, measured, tails, self.budget.guarantee(simulated=simulated), taken=taken)
-
-    def times_of(self, unit: UnitRows) -> Times | None:
-        """Public times outside which no row of the unit counts; None if they are not public."""
-        if self.time is None or self.calendar is None or self.start is None or self.stop is None or self.taken:
-            return None
-        ends = self.calendar.edge(self.start), self.calendar.edge(self.stop)
-        times = Times(self.time.column, self.calendar.time_zone, *ends)
-        return times if unit.keeps(times) else None
 
     # Noise.
 
@@ -311,12 +229,17 @@ class TablePlan:
             )
 
 
-def _steps(value: float, grid: float) -> int:
-    """A bound in steps, rounded towards 0, at least 1 in size unless 0."""
-    size = Fraction(abs(value)) / Fraction(grid)
-    whole = round(size)
-    whole = whole if abs(size - whole) <= whole * Fraction(1, 2**52) else math.floor(size)
-    return (1 if value >= 0 else -1) * (max(1, whole) if size else 0)
+def column_plans(statistics: Sequence[Statistic], bounds: object) -> tuple[ColumnPlan, ...]:
+    """Columns of values with their bounds, then those of entries; ParameterError without a bound."""
+    found = []
+    for name, value in bounds_of(statistics, bounds):
+        bound = None if value.bound is None else ends_of("bound", value.bound)
+        low, high = ends_of("clip", value.bound if value.clip is None else value.clip)
+        summed = needed(statistics, name)[0] in FIRST_SUMS
+        facts = value.clip is None and summed, value.weight, value.nonfinite, value.resolution, bound
+        found.append(ColumnPlan(name, low, high, *facts))
+    entries = columns_of(statistics)[1]
+    return *found, *(ColumnPlan(name, 0.0, 0.0, False, 1.0, "zero", None, entries=True) for name in entries)
 
 
 def key_digest(keys: Sequence[KeyRow]) -> bytes:

@@ -58,7 +58,8 @@ class Quantity:
         return self.name in COUNTS
 
     @property
-    def levels(self) -> int:
+    def layers(self) -> int:
+        """Numbers of each cell that one row is in."""
         return LEVELS if self.name == "histogram" else 1
 
     @property

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, NamedTuple
+from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
 from fastdp.guarantee import Guarantee
 from fastdp.kinds import Integers
 from fastdp.releases.intervals import DrawnNoise
+from fastdp.tables.columns import Keys
 from fastdp.tables.consistent import Level
-from fastdp.tables.quantities import ROWS, Quantity
+from fastdp.tables.keys import KeyRule
+from fastdp.tables.plan import TablePlan
+from fastdp.tables.promise import promise
+from fastdp.tables.quantities import FIRST_SUMS, ROWS, Quantity
+from fastdp.tables.shares import Shares
 from fastdp.tables.statistics import Statistic
-
-if TYPE_CHECKING:
-    from fastdp.tables.choices import Tail
-    from fastdp.tables.keys import KeyRule
-
-#: A released number is known if it is so many standard deviations.
-KNOWN = 3.0
+from fastdp.tables.tails import Number, Tail
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,17 +34,6 @@ class Measured:
     steps: Integers
     #: Of each quantity, in steps.
     noise: tuple[DrawnNoise, ...]
-
-
-class Number(NamedTuple):
-    """A released number and its noise variance."""
-
-    value: float
-    variance: float
-
-    @property
-    def known(self) -> bool:
-        return self.value > KNOWN * math.sqrt(self.variance)
 
 
 class RowNumbers(NamedTuple):
@@ -84,7 +73,12 @@ class Released:
     measured: tuple[Measured, ...]
     #: Of each column with values.
     tails: dict[str, Tail]
-    guarantee: Guarantee = field(repr=False)
+    #: Of the budget, with the plan.
+    shares: Shares = field(repr=False)
+    #: True if noise follows from a seed.
+    simulated: bool
+    #: Further lines of the guarantee's derivation.
+    notes: tuple[str, ...] = ()
     #: With persons, but online.
     rows: RowNumbers | None = None
     #: Ends taken from the table, perhaps within windows: "first", "last".
@@ -105,10 +99,15 @@ class Released:
         measured = tuple(replace(each, steps=np.where(early, 0, each.steps)) for each in self.measured)
         return replace(self, measured=measured, begins=np.maximum(begins, 0))
 
+    @cached_property
+    def guarantee(self) -> Guarantee:
+        """Composed when it is asked for."""
+        found = promise(self.shares, simulated=self.simulated)
+        return replace(found, derivation=(*found.derivation, *self.notes)) if self.notes else found
+
     @property
     def has_persons(self) -> bool:
-        rows = self.guarantee.rows
-        return rows is not None and rows.who is not None
+        return self.shares.plan.who is not None
 
     @property
     def keys(self) -> dict[str, list[object]]:
@@ -137,3 +136,29 @@ class Released:
         found = next(i for i, q in enumerate(self.quantities) if q.name == name and column in (None, q.column))
         cells: Integers = self.measured[0].steps[found]
         return cells
+
+
+def released_of(
+    shares: Shares,
+    span: tuple[int, int],
+    keys: Keys,
+    measured: tuple[Measured, ...],
+    tails: dict[str, Tail],
+    *,
+    simulated: bool,
+) -> Released:
+    """A release of the plan's windows [first, last)."""
+    plan, edges, zone, every = shares.plan, np.array(span, np.int64), None, None
+    taken: tuple[str, ...] = ()
+    if plan.calendar is not None:
+        edges, zone, every = plan.calendar.edges(*span), plan.calendar.time_zone, plan.calendar.every
+        taken = plan.taken
+    nodes = tuple(keys.columns(depth) for depth in range(len(plan.by) + 1))
+    public = edges, zone, every, nodes, keys.parents, plan.statistics
+    return Released(*public, measured, tails, shares, simulated, taken=taken)
+
+
+def unknown_tails(plan: TablePlan, quantities: Sequence[Quantity]) -> dict[str, Tail]:
+    """Tails where rows beyond the clips are not counted."""
+    firsts = [q for q in quantities if q.name in FIRST_SUMS]
+    return {q.column: Tail.unknown(q.ends, plan.column(q.column).bound) for q in firsts}

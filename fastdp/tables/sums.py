@@ -15,9 +15,9 @@ from fastdp.noise.key import Key
 from fastdp.tables.consistent import Level
 from fastdp.tables.quantities import NOT_FINITE, ROWS, BinCounts, CellRows, DistinctCounts, Quantity, drawn
 from fastdp.tables.released import Measured
+from fastdp.tables.shares import Shares
 
 if TYPE_CHECKING:
-    from fastdp.tables.budget import Budget
     from fastdp.tables.columns import Keys
     from fastdp.tables.plan import TablePlan
 
@@ -48,19 +48,19 @@ def exact_sums(
 
 
 def vectors(
-    budget: Budget, quantities: Sequence[Quantity], exact: Sequence[Integers], keys: Keys
+    shares: Shares, quantities: Sequence[Quantity], exact: Sequence[Integers], keys: Keys
 ) -> Iterator[tuple[Level, tuple[Quantity, ...], Integers]]:
     """Vectors that get noise together: all sums of each level, and each cell's counts."""
     sums = tuple(each for each in quantities if not each.counts)
-    for level in budget.levels if sums else ():
+    for level in shares.levels if sums else ():
         added = keys.added(exact[0], level.depth)
         yield level, sums, added if level.each else added.sum(axis=1, keepdims=True)
     for quantity, counts in zip(quantities[len(sums) :], exact[1:], strict=True):
-        yield budget.levels[0], (quantity,), counts
+        yield shares.cells, (quantity,), counts
 
 
 def release(
-    budget: Budget,
+    shares: Shares,
     quantities: Sequence[Quantity],
     exact: Sequence[Integers],
     key: Key,
@@ -74,12 +74,12 @@ def release(
     cells.
     """
     found = []
-    for level, group, sums in vectors(budget, quantities, exact, keys):
-        distributions = [budget.distribution(quantity, level) for quantity in group]
-        labels = [(*q.labels, budget.loss_of(q, level)) for q in group]
+    for level, group, sums in vectors(shares, quantities, exact, keys):
+        distributions = [shares.distribution(quantity, level) for quantity in group]
+        labels = [(*q.labels, shares.loss_of(q, level)) for q in group]
         if group[0].counts:
             name, *others = labels[0]
-            own = key.within("counts", name, budget.plan.place(group[0].column), *others)
+            own = key.within("counts", name, shares.plan.place(group[0].column), *others)
         else:
             own = key.within("sums", *level, *(() if level.each else span), *itertools.chain(*labels))
         each = distributions * (len(sums) // len(distributions))

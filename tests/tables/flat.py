@@ -12,11 +12,11 @@ import pytest
 
 import fastdp
 from fastdp.tables import functions as checks
-from fastdp.tables.choices import Tail, tail_edges
 from fastdp.tables.plan import TablePlan
 from fastdp.tables.released import Released
 from fastdp.tables.statistics import statistics_of
 from fastdp.tables.table import Table
+from fastdp.tables.tails import Tail, tail_edges
 
 KINDS = ("totals", "counts", "means")
 TIMES = ("start", "stop", "origin", "zone", "missing", "unit_of_time", "format")

@@ -21,7 +21,6 @@ import fastdp
 from fastdp import guarantee
 from fastdp.guarantee import Guarantee, zcdp_delta
 from fastdp.noise.gaussian import GaussianDistribution
-from fastdp.tables import budget
 from fastdp.tables.released import Released
 from tests.tables import flat
 from tests.tables.forced import Hidden, Integers, Script, forced
@@ -349,10 +348,6 @@ def online(case: Case, rows: Rows) -> list[Released]:
 REPEATED = (
     (guarantee, "zcdp_delta"),
     (guarantee, "zcdp_epsilon"),
-    (budget, "zcdp_loss"),
-    (budget, "count_rule"),
-    (budget, "weight_rule"),
-    (budget, "shared_weight_rule"),
 )
 
 

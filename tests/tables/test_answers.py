@@ -13,15 +13,14 @@ import pytest
 
 import fastdp
 from fastdp.errors import DataError, ParameterError
-from fastdp.guarantee import Guarantee, zcdp_loss
+from fastdp.guarantee import zcdp_loss
 from fastdp.releases.intervals import DrawnNoise, laplace_sum_quantile, laplace_variance
 from fastdp.tables import quantiles
 from fastdp.tables.answers import Answers
-from fastdp.tables.choices import Beyond, Tail, count_tail, shares, sum_beyond, tail_edges
 from fastdp.tables.quantiles import BINS, FAN_OUT, LEVELS, Bins, Histogram
-from fastdp.tables.released import Number, RowNumbers
+from fastdp.tables.released import RowNumbers
 from fastdp.tables.statistics import Estimate, dispersion
-from fastdp.units import UnitRows
+from fastdp.tables.tails import Beyond, Number, Tail, count_tail, parts_of, sum_beyond, tail_edges
 from tests.oracles import table_choices
 from tests.tables import flat
 from tests.tables.released import STEP, noise, table
@@ -199,8 +198,7 @@ def test_the_standard_error_of_a_mean_has_both_errors():
 def test_an_estimate_lies_in_its_interval(kind):
     """Noisy sums below zero too, scaled up for dropped rows."""
     rows = RowNumbers(Number(1e4, 1.0), Number(2e4, 1.0))
-    guarantee = Guarantee(0.5, unit="one person", adjacency="add or remove one person", rows=UnitRows("person"))
-    t = table(kind, np.zeros((2000, 1)), rows=rows, guarantee=guarantee)
+    t = table(kind, np.zeros((2000, 1)), rows=rows, who="person")
     starts = np.arange(2000)
     for revised in (False, True):
         estimate = t.estimate(starts, starts + 1, revised=revised)
@@ -308,7 +306,7 @@ def test_shares_are_positive_parts_by_window_then_by_key(name):
     parents, rng = TREES[name], np.random.default_rng(4)
     values = [rng.normal(1.0, 2.0, (40, 1)), *(rng.normal(1.0, 2.0, (40, up.size)) for up in parents)]
     values[-1][3] = -1.0
-    found = shares(values, parents)
+    found = parts_of(values, parents)
     positive = np.maximum(values[0][:, 0], 0.0)
     np.testing.assert_allclose(found[0][:, 0], positive / positive.sum())
     for depth, up in enumerate(parents):
@@ -322,7 +320,7 @@ def test_shares_are_positive_parts_by_window_then_by_key(name):
             parts[parts.sum(axis=1) == 0.0] = 1.0
             wanted = found[depth][:, [node]] * parts / parts.sum(axis=1, keepdims=True)
             np.testing.assert_allclose(found[depth + 1][:, own], wanted)
-    np.testing.assert_allclose(shares([np.full((4, 1), -1.0)], [])[0], 0.25)
+    np.testing.assert_allclose(parts_of([np.full((4, 1), -1.0)], [])[0], 0.25)
 
 
 def test_errors_of_shares_of_the_excess():

@@ -20,6 +20,7 @@ from fastdp.errors import DataError, ParameterError
 from fastdp.noise.key import Key
 from fastdp.tables.columns import Keys
 from fastdp.tables.quantities import CellRows
+from fastdp.tables.shares import shares_of
 from fastdp.tables.sums import release
 from tests.oracles import tables
 from tests.tables import flat
@@ -211,8 +212,8 @@ def test_empty_windows_are_released() -> None:
 
 def test_sums_beyond_int64_wrap() -> None:
     plan = flat.make_plan("totals", every="1h", epsilon=1.0, clip=2.0**40, resolution=1.0)
-    (total,) = plan.quantities()
-    (near,) = release(plan.budget, [total], [np.array([[[2**63 - 1]]])], Key.from_seed(1), (0, 1), Keys(()))
+    (total,) = shares_of(plan).quantities
+    (near,) = release(shares_of(plan), [total], [np.array([[[2**63 - 1]]])], Key.from_seed(1), (0, 1), Keys(()))
     assert int(near.steps[0, 0, 0]) != 2**63 - 1
     sums = np.full((1, 1), 2**63 - 2**30)
     values = np.full(3, 2.0**30)
