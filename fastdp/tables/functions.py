@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import cast
+from typing import Any, cast
 
 from fastdp import validation
 from fastdp.data.calendar import Calendar, Time
@@ -17,14 +17,19 @@ from fastdp.tables.arguments import PrivateKeys, Value, keys_of, names_of
 from fastdp.tables.plan import MOST_ROWS, TablePlan, column_plans
 from fastdp.tables.quantities import ROWS
 from fastdp.tables.release import TableRelease
-from fastdp.tables.shares import shares_of, with_noise
+from fastdp.tables.shares import Shares, shares_of, with_noise
 from fastdp.tables.statistics import Statistic, columns_of, statistics_of
 from fastdp.tables.table import Table
 from fastdp.units import ONE_ROW, Person, Rows, Unit, as_name
 from fastdp.validation import refusal
 
 
-def make_plan(
+def make_plan(statistics: Sequence[Statistic], time: Time | None, **given: Any) -> TablePlan:
+    """The plan of a release, checked, without reading the table."""
+    return make_shares(statistics, time, **given).plan
+
+
+def make_shares(
     statistics: Sequence[Statistic],
     time: Time | None,
     *,
@@ -35,8 +40,8 @@ def make_plan(
     keys: Keys | PrivateKeys | None = None,
     delta: float = 0.0,
     levels: bool | None = None,
-) -> TablePlan:
-    """The plan of a release, checked, without reading the table."""
+) -> Shares:
+    """Plan and shares of a release, checked, without reading the table."""
     if not isinstance(unit, (Rows, Person)):
         raise refusal("unit", unit, "fastdp.Rows(k), or fastdp.Person(column, rows=k)")
     epsilon, delta = validation.positive("epsilon", epsilon), validation.real("delta", delta)
@@ -72,11 +77,12 @@ def make_plan(
     # Noise that cannot be drawn is refused before any row is read.
     shares = shares_of(plan)
     shares.check_sums()
+    widest = shares
     if plan.chooses_rows:
-        shares = shares_of(replace(plan, chosen_rows=MOST_ROWS))
-        shares.check_sums()
-    shares.check_helpers()
-    return plan
+        widest = shares_of(replace(plan, chosen_rows=MOST_ROWS))
+        widest.check_sums()
+    widest.check_helpers()
+    return shares
 
 
 def check_online(plan: TablePlan) -> None:
@@ -212,10 +218,10 @@ def aggregate(
         time = replace(time, zone=time.zone or zone)
     check_column_types(source, values, names)
     options: Json = {"by": by, "keys": keys, "delta": delta, "levels": levels}
-    plan = make_plan(asked, time, epsilon=epsilon, unit=unit, bounds=bounds, **options)
-    released = TableRelease(plan, source, secret.bind(plan))
+    shares = make_shares(asked, time, epsilon=epsilon, unit=unit, bounds=bounds, **options)
+    released = TableRelease(shares, source, secret.bind(shares.plan))
     released.check()
-    mechanism = {"class": "aggregate", "parameters": plan.describe()}
+    mechanism = None if ledger is None else {"class": "aggregate", "parameters": shares.plan.describe()}
     with charge(released, ledger, stream, mechanism=mechanism):
         return Table(released.run())
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import ClassVar
 
 import numpy as np
@@ -94,7 +94,7 @@ class TablePlan:
 
     rule: ClassVar[int] = 2
 
-    @property
+    @cached_property
     def who(self) -> str | None:
         return self.unit.column if isinstance(self.unit, Person) else None
 
@@ -114,12 +114,12 @@ class TablePlan:
     def is_public(self) -> bool:
         return self.has_public_cells and not self.chooses
 
-    @property
+    @cached_property
     def chooses_rows(self) -> bool:
         """True if k, the number of rows of a person that count, is chosen privately."""
         return isinstance(self.unit, Person) and self.unit.rows == "auto"
 
-    @property
+    @cached_property
     def selects_cells(self) -> bool:
         """True if private keys are chosen by the noisy counts that are released."""
         whole = self.calendar is None and self.counts_rows and not self.levels
@@ -129,7 +129,7 @@ class TablePlan:
     def has_others(self) -> bool:
         return self.private is not None and self.private.others
 
-    @property
+    @cached_property
     def contributions(self) -> int:
         if not isinstance(self.unit, Person):
             return self.unit.k
@@ -167,14 +167,14 @@ class TablePlan:
         """Number of a column: noise keys have no names."""
         return [column.name for column in self.columns].index(name)
 
-    @property
+    @cached_property
     def counts_rows(self) -> bool:
         return any("count" in each.needs for each in self.statistics)
 
     @cached_property
     def parts(self) -> dict[str, list[str]]:
         """Names of the measured sums, by column."""
-        return {ROWS: ["count"]} | {each.name: needed(self.statistics, each.name) for each in self.columns}
+        return _parts(self.statistics, tuple(column.name for column in self.columns))
 
     # Noise.
 
@@ -227,6 +227,11 @@ class TablePlan:
                 f"{windows:,} windows{every} and {keys:,} keys: expected at most {MAX_CELLS:,} cells; use longer "
                 "windows (every=), fewer keys (keys=), or a shorter time (Time(start=, stop=))"
             )
+
+
+@lru_cache(maxsize=64)
+def _parts(statistics: tuple[Statistic, ...], columns: tuple[str, ...]) -> dict[str, list[str]]:
+    return {ROWS: ["count"]} | {name: needed(statistics, name) for name in columns}
 
 
 def column_plans(statistics: Sequence[Statistic], bounds: object) -> tuple[ColumnPlan, ...]:

@@ -39,9 +39,13 @@ Chosen = dict[str, Clip]
 class TableRelease:
     """One release under the key of its composition, with the facts for a ledger."""
 
-    plan: TablePlan
+    shares: Shares
     source: Source
     key: Key
+
+    @property
+    def plan(self) -> TablePlan:
+        return self.shares.plan
 
     @cached_property
     def _keys(self) -> Keys:
@@ -49,7 +53,7 @@ class TableRelease:
 
     @property
     def guarantee(self) -> Guarantee:
-        return promise(shares_of(self.plan), simulated=self.key.simulated)
+        return promise(self.shares, simulated=self.key.simulated)
 
     @property
     def noise_fingerprint(self) -> str | None:
@@ -78,25 +82,24 @@ class TableRelease:
         return self._choose(keys, ends, read.once if plan.is_public else read.again, None)
 
     def _of_persons(self, keys: Keys, ends: Ends) -> Released:
-        plan, key = self.plan, self.key
+        plan, shares, key = self.plan, self.shares, self.key
         found = read_persons(self.source, plan, keys, hashing_of(self.key), ends.see)
         first, last = ends.found()
         plan.check_cells(last - first, 1)
         if plan.chooses_rows:
-            shares = shares_of(plan)
             dropped = shares.helper("dropped"), plan.noise, shares.helper("auto")
             rows = choices.choose_rows(found.totals(), MOST_ROWS, *dropped, key)
             # Noise for other numbers of rows shares no word.
-            plan, key = replace(plan, chosen_rows=rows), key.within("auto rows", rows)
+            shares, key = shares_of(replace(plan, chosen_rows=rows)), key.within("auto rows", rows)
         weights = None
         if plan.key_rule == "private":
-            weights = found.sum_key_weights(keys.words(), shares_of(plan).key_rule(), self.key)
-        kept = found.kept(plan)._replace(weights=weights)
-        return replace(self, plan=plan, key=key)._choose(keys, ends, lambda: iter((kept.rows,)), kept)
+            weights = found.sum_key_weights(keys.words(), shares.key_rule(), self.key)
+        kept = found.kept(shares.plan)._replace(weights=weights)
+        return replace(self, shares=shares, key=key)._choose(keys, ends, lambda: iter((kept.rows,)), kept)
 
     def _choose(self, keys: Keys, ends: Ends, read: Reads, kept: Kept | None) -> Released:
         plan, counts, counters = self.plan, np.zeros(0, np.int64), _counters(self.plan)
-        shares = shares_of(plan)
+        shares = self.shares
         rows_of_persons = None if kept is None else self._number(shares, "counted", kept.rows.codes.size)
         for rows in () if plan.is_public else read():
             counted = (rows.codes >= 0) & plan.has(rows.windows)

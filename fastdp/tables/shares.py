@@ -330,7 +330,8 @@ def shares_of(plan: TablePlan) -> Shares:
     for name, amount in rest.items():
         for part in plan.parts[name]:
             each = amount / len(plan.parts[name])
-            losses[part, name, None] = _loss(each, power)
+            if not knows_levels:
+                losses[part, name, None] = _loss(each, power)
             for level, share in levels.items():
                 # Cells alone have counts.
                 losses[part, name, level] = _loss(each * (1 if part in COUNTS else share), power)
