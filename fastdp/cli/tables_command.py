@@ -84,7 +84,7 @@ OPTIONS = """
 --key-share X:float  Share of the budget for choosing keys privately, with --delta.
 --others  Release the rows of all other keys as one more key, whose entries are missing, with --delta.
 --levels/--no-levels as levels  Measure totals of all keys, of each prefix of --by and over all windows too,
-    consistent with the rest.  [default: where they cost next to nothing]
+    consistent with the rest.
 --delta D:float  Above 0 the keys are private, unless they are given: those whose noisy number of rows passes a
     threshold are released. In any other release noise may be Gaussian, and the release (epsilon, delta)-DP.{values}
 --epsilon  Privacy loss of one unit.
@@ -123,7 +123,7 @@ OF_COLUMNS = """
 --weight COL=X multiple  A column's share of the budget beside other columns', whose weight is 1.
 --nonfinite"""
 #: An option of three values: yes, no, not given.
-SWITCH: Json = {"is_flag": True, "type": bool, "default": None}
+SWITCH: Json = {"is_flag": True, "type": bool, "default": False}
 #: The end of a file's name, or a folder, for each engine.
 READABLE = {"spark": (".parquet", ".pq", ".csv"), "dask": (".parquet", ".pq", ".csv", ".arrow", ".feather")}
 

@@ -120,7 +120,7 @@ def aggregate(
     unit: Unit = ONE_ROW,
     bounds: Mapping[str, Bounds | Value] | Bounds | Value | None = None,
     delta: float = 0.0,
-    levels: bool | None = None,
+    levels: bool | None = False,
     seed: int | str | None = None,
     key: Key | bytes | None = None,
     ledger: Account | None = None,
@@ -159,9 +159,9 @@ def aggregate(
     delta : float
         Above 0, with ``by`` and without ``keys``: private keys; a key of one unit alone appears with probability at
         most ``delta``.  Otherwise: Gaussian noise where its variance is smaller.
-    levels : bool, optional
+    levels : bool or None
         True: totals of all keys, of each prefix of ``by``, and over all windows are measured too
-        (:meth:`Table.level`); by default where a cell's variance grows by at most a tenth.
+        (:meth:`Table.level`); None: where a cell's variance grows by at most a tenth; False: cells alone.
     seed, key
         As for :func:`fastdp.release`.
     ledger : Ledger, optional

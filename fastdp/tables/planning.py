@@ -130,7 +130,7 @@ def plan(
     keys: int | PrivateKeys = 1,
     unit: Unit = ONE_ROW,
     delta: float = 0.0,
-    levels: bool | None = None,
+    levels: bool | None = False,
     rows: float | None = None,
     mean: float | Mapping[str, float] | None = None,
     confidence: float = 0.95,
@@ -177,15 +177,14 @@ def plan(
     >>> print(wanted)
     epsilon = 1 for one row of the table, laplace noise, 95 % intervals
     One window of 1h and key
-      kwh_sum: +- 6.396, standard error 3.019
-        over a day: +- 30.74
-        over a week: +- 70.81
+      kwh_sum: +- 6.113, standard error 2.886
+        over a day: +- 27.83
+        over a week: +- 73.36
     Shares of epsilon:
-    purpose  of            level        loss      share  a unit moves
-    sums     total of kwh  each window  0.936     0.936  1
-    sums     total of kwh  all windows  0.044104  0.044  1
-    tail     kwh                        0.0099    0.010  1
-    counted  *                          0.01      0.010  1
+    purpose  of            level        loss    share  a unit moves
+    sums     total of kwh  each window  0.9801  0.980  1
+    tail     kwh                        0.0099  0.010  1
+    counted  *                          0.01    0.010  1
     """
     confidence = checked_confidence(confidence)
     if (epsilon is None) == (half_width is None):

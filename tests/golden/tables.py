@@ -87,7 +87,7 @@ def _cases() -> dict[str, Callable[[], Any]]:
         "many, persons, keys, levels": lambda: aggregate(
             MANY, **paris(), **TOWNS, **person(), levels=True, bounds=BOUNDS, epsilon=8.0
         ),
-        "levels by default": lambda: aggregate({"kwh": "sum"}, **paris(), **TOWNS, bounds=50.0),
+        "levels where cheap": lambda: aggregate({"kwh": "sum"}, **paris(), **TOWNS, bounds=50.0, levels=None),
         "gaussian, persons in windows": lambda: aggregate({"kwh": ["sum", "std"], "*": "count"}, **gaussian),
         "gaussian, levels": lambda: aggregate({"kwh": "sum"}, **gaussian | TOWNS, levels=True),
         "persons, auto": lambda: aggregate(

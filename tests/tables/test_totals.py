@@ -339,7 +339,7 @@ def test_windows_of_several_columns_are_those_of_a_table() -> None:
     found = windows.advance("2024-04-02").released
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        wanted = fastdp.aggregate(FRAME, ASKED, time, unit=unit, levels=False, **options).released
+        wanted = fastdp.aggregate(FRAME, ASKED, time, unit=unit, **options).released
     assert np.array_equal(found.measured[0].steps, wanted.measured[0].steps)
     with pytest.raises(DataError, match="expected a mapping with a column for each"):
         windows.add(FRAME["at"], FRAME["kwh"], FRAME["meter"], FRAME["who"])
