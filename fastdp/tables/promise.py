@@ -49,8 +49,8 @@ def components(shares: Shares) -> list[Guarantee]:
             bare = concentrated(line.loss, step)
         else:
             bare = Guarantee(line.loss, delta, arithmetic="exact", derivation=(step,))
-        losses = {"epsilon": bare.epsilon, "delta": bare.delta, "rho": bare.rho}
-        found.append(replace(unit, **losses, derivation=(f"{name} ({bare.cost}): {step}",)))
+        of = f"{name} ({bare.cost}): {step}"
+        found.append(replace(unit, epsilon=bare.epsilon, delta=bare.delta, rho=bare.rho, derivation=(of,)))
     return found
 
 

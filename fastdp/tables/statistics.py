@@ -86,11 +86,18 @@ class Estimate:
 class View(Protocol):
     """Released numbers of windows [start, stop) and the nodes of a depth; KeyError for one that was not released."""
 
-    starts: Integers
-    stops: Integers
-    confidence: float
-    #: Quantile of normal errors at this confidence.
-    normal: float
+    @property
+    def starts(self) -> Integers: ...
+
+    @property
+    def stops(self) -> Integers: ...
+
+    @property
+    def confidence(self) -> float: ...
+
+    @property
+    def normal(self) -> float:
+        """Quantile of normal errors at this confidence."""
 
     @property
     def of_rows(self) -> str:

@@ -223,9 +223,11 @@ class Table:
         ParameterError
             If there is nothing to draw, or for another suffix.
         """
-        from fastdp.tables import output
+        from fastdp.releases.table_pictures import draw_table
 
-        return output.draw(self.released, self._answers, self._depth, path, ax)
+        texts = described(self.released, self._answers)
+        caption = "\n".join(text if name == "clip" else f"{name}: {text}" for name, text in texts)
+        return draw_table(self.released, self._answers, self._depth, caption, path, ax)
 
     def write(self, path: str | Path, *, overwrite: bool = False) -> None:
         """Write the frame to a file, with :attr:`metadata`.
