@@ -41,7 +41,8 @@ if TYPE_CHECKING:
     from fastdp.streams.publisher import StreamPublisher
     from fastdp.streams.release import release
     from fastdp.streams.release_many import release_many
-    from fastdp.tables.functions import PrivateKeys, Value, aggregate, counts, means, totals
+    from fastdp.tables.arguments import PrivateKeys, Value
+    from fastdp.tables.functions import aggregate, counts, means, totals
     from fastdp.tables.planning import Plan, plan
     from fastdp.tables.windows import Windows
     from fastdp.units import Person, Rows
@@ -115,7 +116,8 @@ _HOMES = {
     "fastdp.streams.release_many": ("release_many",),
     "fastdp.data.calendar": ("Time",),
     "fastdp.data.text": ("Csv",),
-    "fastdp.tables.functions": ("PrivateKeys", "Value", "aggregate", "counts", "means", "totals"),
+    "fastdp.tables.arguments": ("PrivateKeys", "Value"),
+    "fastdp.tables.functions": ("aggregate", "counts", "means", "totals"),
     "fastdp.tables.planning": ("Plan", "plan"),
     "fastdp.tables.windows": ("Windows",),
     "fastdp.units": ("Person", "Rows"),

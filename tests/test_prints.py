@@ -118,8 +118,11 @@ def test_a_plan_prints_its_own_numbers(given: dict[str, Any], confidence: float)
         expected.append([f"{each.half_width:.4g}", *value, f"{each.std_error:.4g}"])
         expected += [[f"{width:.4g}"] for width in each.longer.values()]
         expected += [[]] if each.drowned else []
-    expected.append([f"{share:.3g}" for share in plan.shares.values()])
+    expected += [[], []]
+    for line in plan.shares.lines:
+        expected.append([f"{line.loss:.5g}", f"{plan.shares.share(line):.3f}", str(line.moved)])
     assert [numbers(line) for line in lines] == expected
+    assert sum(map(plan.shares.share, plan.shares.lines)) == pytest.approx(1.0)
 
 
 def test_a_ledger_reports_what_was_spent(tmp_path: Path) -> None:

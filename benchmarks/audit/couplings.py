@@ -34,9 +34,8 @@ from fastdp.streams.publisher import StreamPublisher
 from fastdp.streams.release import WholeStream
 from fastdp.streams.stream_machine import Schedule, StreamState
 from fastdp.tables import choices as table_choices
-from fastdp.tables import online
-from fastdp.tables.budget import Budget
-from fastdp.tables.sums import Quantity
+from fastdp.tables import online, shares
+from fastdp.tables.quantities import Quantity
 from fastdp.thresholds import Fixed, NoisyMax, ScaleFree
 from fastdp.thresholds.base import ThresholdTask, held_out
 from fastdp.thresholds.renewals import RenewFromHoldout, RenewFromPublished
@@ -170,6 +169,7 @@ SHIPPED: dict[str, Draw] = {
 
 #: Of the public windows.
 START, STOP = 60, 240
+_DELTAS = shares.deltas_of
 _SENSITIVITY, _NUMBER = Quantity.sensitivity.fget, table_choices.noisy_number
 _THRESHOLD, _KEY_SCALE = online._threshold, online.KeyNoise.scale.fget
 #: Totals without a choice of a clip; private keys online.
@@ -258,12 +258,12 @@ TABLE_CONTROLS: dict[str, Draw] = {
     ),
     # Gaussian noise for all of delta, beside private keys that have half of it.
     "control-table-delta-and-a-half": patched(
-        *(Budget, "noise_delta", lambda budget: budget.plan.delta),
+        *(shares, "deltas_of", lambda plan: (_DELTAS(plan)[0], plan.delta)),
         **{**_PLAIN, "keys": "private", "unit": "row", "noise": "gaussian", "bound": 10.0, "clip": 10.0},
     ),
     # Keys pass with one and a half times the probability that delta allows.
     "control-table-key-delta": patched(
-        *(Budget, "key_delta", lambda budget: (0.5 if budget.gaussian else 1.5) * budget.plan.delta),
+        *(shares, "deltas_of", lambda plan: (1.5 * _DELTAS(plan)[0], _DELTAS(plan)[1])),
         kind="counts",
         keys="private",
         unit="row",

@@ -76,7 +76,7 @@ def totals(session: Any, rows: int, rounds: int, *, texts: bool) -> None:
     def several() -> Any:
         given = {name: public[name] for name in ("epsilon", "by", "keys")} | {"bounds": bounds, "key": bytes(32)}
         wanted = {"value": ["sum", "mean"], "*": "count"}
-        return fastdp.aggregate(spark.table(frame), wanted, TIME, levels=False, **given)
+        return fastdp.aggregate(spark.table(frame), wanted, TIME, **given)
 
     bounds = fastdp.Value(clip=public["clip"])
     _turns("totals", {OWN: own, OURS: ours, SEVERAL: several}, rows, rounds)

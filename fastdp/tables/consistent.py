@@ -10,6 +10,7 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import tzinfo
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -285,8 +286,7 @@ def smooth(estimates: Floats, noise: Floats, patterns: Sequence[Integers] = ()) 
         shares[b], kept[b] = _shares(waves[inside], inside.size * left, noise)
     values += fft.idct(waves * shares[block], axis=0, norm="ortho")
     # Few blocks, many nodes: a block's contribution to a window's variance is computed once.
-    members = (block[:, None] == np.arange(count)).astype(np.float64)
-    variances += left * (_at_windows(members) @ kept)
+    variances += left * (_block_parts(borders[1:], windows) @ kept[1:])
     return Smoothed(values, noise * variances, noise, left * kept, block, tuple(listed))
 
 
@@ -333,14 +333,37 @@ def _blocks(windows: int) -> Integers:
     return block
 
 
-def _at_windows(kept: Floats) -> Floats:
-    """Diagonal of C' diag(kept) C, C the cosine transform without frequency 0."""
-    windows = kept.shape[0]
-    weights = kept / windows
-    weights[0] = 0.0
-    turned = weights * np.exp(1j * np.pi * np.arange(windows) / windows)[:, None]
-    out: Floats = weights.sum(axis=0) + windows * fft.ifft(turned, axis=0).real
-    return np.maximum(out, 0.0)
+def _block_parts(borders: Integers, windows: int) -> Floats:
+    """Part of each window in each block of frequencies, [W, B]: diagonals of C' C, C the block's cosines.
+
+    Sums of cos^2 over frequencies [a, b) are differences of Dirichlet's kernel.
+    """
+    # Windows w and W - 1 - w have equal parts.
+    half = np.pi * (np.arange((windows + 1) // 2) + 0.5) / windows
+    kernel = np.sin((2.0 * borders - 1.0) * half[:, None]) / np.sin(half)[:, None]
+    parts = np.maximum((np.diff(borders) + 0.5 * np.diff(kernel, axis=1)) / windows, 0.0)
+    out: Floats = np.concatenate([parts, parts[: windows // 2][::-1]])
+    return out
+
+
+def _local_times(instants: Integers, zone: tzinfo | None) -> Integers:
+    """Clock times of rising instants, int64[n]: the offset is looked up at the ends of each day."""
+    if zone is None or not instants.size:
+        return instants
+    firsts = np.flatnonzero(np.diff(instants // DAY, prepend=instants[0] // DAY - 1))
+    lasts = np.append(firsts[1:], instants.size) - 1
+
+    def offsets(which: Integers) -> Integers:
+        times = instants[which]
+        clock = [(local_time(each, zone) - EPOCH) // MICROSECOND for each in times.tolist()]
+        return np.array(clock, np.int64) - times
+
+    begin, end = offsets(firsts), offsets(lasts)
+    found = np.repeat(begin, lasts - firsts + 1)
+    for day in np.flatnonzero(begin != end).tolist():
+        each = np.arange(firsts[day], lasts[day] + 1)
+        found[each] = offsets(each)
+    return instants + found
 
 
 def local_patterns(edges: Integers, time_zone: str | None) -> list[Integers]:
@@ -354,7 +377,7 @@ def local_patterns(edges: Integers, time_zone: str | None) -> list[Integers]:
     if usual > DAY * 1.05 or (DAY % usual and usual < DAY * 0.95):
         return []
     zone = zone_of(time_zone)
-    local = np.array([(local_time(each, zone) - EPOCH) // MICROSECOND for each in edges[:-1].tolist()], np.int64)
+    local = _local_times(edges[:-1], zone)
     days = np.floor_divide(local, DAY)
     # 1970 began on a Thursday.
     weekday = (days + 3) % 7

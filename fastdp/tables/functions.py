@@ -2,234 +2,34 @@
 
 from __future__ import annotations
 
-import itertools
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from fractions import Fraction
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 from fastdp import validation
 from fastdp.data.calendar import Calendar, Time
-from fastdp.data.column import Nonfinite
 from fastdp.data.source import check_column_types, open_source, time_zone_of
 from fastdp.errors import ParameterError
 from fastdp.guarantee import Account, charge
 from fastdp.kinds import Bounds, Duration, Frame, Json, Keys
 from fastdp.noise.key import Key, stream_key
-from fastdp.record import Choice, Flag, Kind, Real, parameter, record
-from fastdp.tables.columns import KeyRow
-from fastdp.tables.plan import MOST_ROWS, OF_SUMS, ColumnPlan, KeyRule, TablePlan
+from fastdp.tables.arguments import PrivateKeys, Value, keys_of, names_of
+from fastdp.tables.plan import MOST_ROWS, TablePlan, column_plans
+from fastdp.tables.quantities import ROWS
 from fastdp.tables.release import TableRelease
-from fastdp.tables.sums import ROWS, Statistic
+from fastdp.tables.shares import Shares, shares_of, with_noise
+from fastdp.tables.statistics import Statistic, columns_of, statistics_of
 from fastdp.tables.table import Table
 from fastdp.units import ONE_ROW, Person, Rows, Unit, as_name
 from fastdp.validation import refusal
 
-#: Statistics of a column of values.
-STATISTICS = ("sum", "mean", "var", "std", "median", "nunique")
-#: Percentiles: "p95", "p99.9".
-PERCENTILE = re.compile(r"p(\d{1,2}(\.\d{1,6})?|100)")
-#: Share of the budget that the choice of keys and of a person's rows leave, at least.
-LEFT = Fraction(1, 20)
+
+def make_plan(statistics: Sequence[Statistic], time: Time | None, **given: Any) -> TablePlan:
+    """The plan of a release, checked, without reading the table."""
+    return make_shares(statistics, time, **given).plan
 
 
-@record
-class Value:
-    """Public bounds of a column of values, and how they are used.
-
-    Parameters
-    ----------
-    bound : float or (float, float), optional
-        Upper bound of a value, from 0, or both bounds, not computed from the table.
-    clip : float or (float, float), optional
-        Publicly known ends to which values are clipped; then ``bound`` may be omitted.  By default chosen privately
-        from the rows.
-    weight : float
-        The column's budget relative to others'.
-    nonfinite : "raise", "zero" or "drop"
-        Missing values, NaN and infinity are refused, count as 0, or their rows are left out of every statistic.
-    resolution : float, optional
-        Step of the integer grid; by default the bound's 2^32th part, or coarser where the noise is.  A cell holds
-        2^63 steps: 10^9 rows and more by default.
-
-    Examples
-    --------
-    >>> import fastdp
-    >>> fastdp.Value(10.0, resolution=0.001).nonfinite
-    'raise'
-    """
-
-    bound: Bounds | None = parameter(Kind(), default=None)
-    clip: Bounds | None = parameter(Kind(), default=None)
-    weight: float = parameter(Real(above=0.0, most=2.0**20), default=1.0)
-    nonfinite: Nonfinite | Literal["drop"] = parameter(Choice(("raise", "zero", "drop")), default="raise")
-    resolution: float | None = parameter(Real(above=0.0, optional=True), default=None)
-
-    def _check(self) -> None:
-        given = [_ends(name, each) for name, each in (("bound", self.bound), ("clip", self.clip)) if each is not None]
-        if not given:
-            accepted = "a public upper bound of a value, such as bound=10.0, or (low, high)"
-            raise refusal("bound", None, f"{accepted} where values may be negative")
-        if given[-1][0] < given[0][0] or given[-1][1] > given[0][1]:
-            raise refusal("clip", self.clip, f"a clip within bound = {validation.shown(self.bound)}")
-
-
-def _ends(name: str, given: object) -> tuple[float, float]:
-    if not isinstance(given, (tuple, list)):
-        return 0.0, validation.positive(name, given)
-    low, high = validation.ends(name, given)
-    if not low < high:
-        raise ParameterError(f"{name} = ({low!r}, {high!r}): expected low below high")
-    return low, high
-
-
-@record
-class PrivateKeys:
-    """Keys that are chosen privately, with ``delta``: those of the table that enough rows have.
-
-    Parameters
-    ----------
-    share : float
-        Share of the budget; unused where released counts of rows choose keys.
-    others : bool
-        Release the rows of all other keys as one more key, the last, whose entries are missing.
-
-    Examples
-    --------
-    >>> import fastdp
-    >>> fastdp.PrivateKeys(share=0.3).share
-    0.3
-    """
-
-    share: float = parameter(Real(above=0.0, below=1.0), default=0.25)
-    others: bool = parameter(Flag(), default=False)
-
-    @property
-    def named(self) -> float | list[object]:
-        """In words of a noise identity."""
-        return [self.share, "others"] if self.others else self.share
-
-
-def statistics_of(given: object) -> tuple[Statistic, ...]:
-    """Statistics from a mapping; else ParameterError."""
-    if not isinstance(given, Mapping) or not given:
-        accepted = "a mapping of columns to statistics, such as {'kwh': ['sum', 'mean'], '*': 'count'}"
-        raise refusal("statistics", given, accepted)
-    found = []
-    for number, (column, named) in enumerate(given.items()):
-        listed = [named] if isinstance(named, str) else named
-        if not isinstance(listed, (list, tuple)) or not listed or not all(_is_statistic(column, x) for x in listed):
-            # Of a mapping that holds data no entry is shown.
-            more = f"{' or '.join(map(repr, STATISTICS))}, a percentile such as p95, or a list of them"
-            accepted = "'count'" if isinstance(column, str) and column == ROWS else more
-            raise ParameterError(f"statistics, entry {number}: expected {accepted} ('count' is of '*', the rows)")
-        found += [Statistic(kind, as_name("statistics", column)) for kind in dict.fromkeys(listed)]
-    return tuple(found)
-
-
-def _is_statistic(column: object, name: object) -> bool:
-    if column == ROWS or not isinstance(name, str):
-        return name == "count"
-    return name in STATISTICS or PERCENTILE.fullmatch(name) is not None
-
-
-def columns_of(statistics: Sequence[Statistic]) -> tuple[list[str], list[str]]:
-    """Columns of values, and those of which only distinct entries are counted."""
-    listed = dict.fromkeys(each.column for each in statistics if each.column != ROWS)
-    values = {each.column for each in statistics if each.kind != "nunique"}
-    return [name for name in listed if name in values], [name for name in listed if name not in values]
-
-
-def values_of(statistics: Sequence[Statistic], bounds: object) -> list[tuple[str, Value]]:
-    """Columns of values with bounds; ParameterError without one, or for others."""
-    names, _ = columns_of(statistics)
-    if isinstance(bounds, Mapping):
-        given = dict(bounds)
-    elif bounds is not None and len(names) != 1:
-        raise refusal("bounds", bounds, f"a mapping of {len(names)} columns with values to bounds")
-    else:
-        given = dict.fromkeys(names, bounds)
-    if unknown := set(given) - set(names):
-        raise ParameterError(f"bounds of columns without statistics: {len(unknown)}; expected those of {names}")
-    for name in names:
-        if given.get(name) is None:
-            raise ParameterError(
-                f"bounds: column {name!r} has none; expected a public upper bound of its values, such as "
-                f"bounds={{{name!r}: 10.0}}, or (low, high) where they may be negative"
-            )
-    return [(name, each if isinstance(each := given.get(name), Value) else Value(each)) for name in names]
-
-
-def names_of(name: str, given: object) -> tuple[str, ...]:
-    """Column names from one, several or None; ParameterError if repeated or no text."""
-    if given is None:
-        return ()
-    listed = [given] if isinstance(given, str) else given
-    if not isinstance(listed, (list, tuple)) or not all(isinstance(each, str) for each in listed):
-        raise refusal(name, given, "the name of a column, or a list of names")
-    if len(set(listed)) != len(listed):
-        raise refusal(name, given, "each column once")
-    return tuple(listed)
-
-
-def keys_of(
-    by: tuple[str, ...], given: Keys | PrivateKeys | None, delta: float
-) -> tuple[KeyRule, tuple[KeyRow, ...]]:
-    """Source of the keys, and given ones; ParameterError for conflicts."""
-    if not by:
-        if given is not None:
-            raise ParameterError("keys: expected None without by=, the columns that they are of")
-        return "none", ()
-    if isinstance(given, str):
-        return cast("KeyRule", validation.choice("keys", given, ("public",))), ()
-    if given is None or isinstance(given, PrivateKeys):
-        if delta:
-            return "private", ()
-        if given is not None:
-            raise ParameterError("delta = 0: expected above 0, such as 1e-6, because keys are chosen privately")
-        listed = f"the list of keys of {', '.join(map(repr, by))} that are released"
-        public = "keys='public' if it is no secret which keys the table has"
-        raise refusal("keys", None, f"{listed}, or {public}, or delta > 0 to choose them privately")
-    rows = _key_rows(by, given)
-    try:
-        distinct, odd = len(set(rows)), any(each != each for each in itertools.chain.from_iterable(rows))
-    except TypeError:
-        raise ParameterError("keys: expected texts, numbers, dates or times, and no lists of them") from None
-    if odd:
-        raise ParameterError("keys: an entry is NaN, which equals nothing; expected None for rows without an entry")
-    if not rows or distinct != len(rows):
-        raise ParameterError(f"keys has {len(rows)} entries, {distinct} of them distinct: expected distinct keys")
-    return "given", tuple(rows)
-
-
-def _key_rows(by: tuple[str, ...], given: Keys) -> list[KeyRow]:
-    if isinstance(given, Mapping):
-        if set(given) != set(by):
-            raise ParameterError(f"keys: expected a list for each of {', '.join(map(repr, by))}")
-        return list(itertools.product(*(_plain(given[name]) for name in by)))
-    listed = _plain(given)
-    if len(by) == 1:
-        if tuple not in set(map(type, listed)):
-            return list(zip(listed, strict=True))
-        return [key if isinstance(key, tuple) and len(key) == 1 else (key,) for key in listed]
-    if not all(isinstance(key, (tuple, list)) and len(key) == len(by) for key in listed):
-        accepted = f"tuples of {len(by)} entries, or a mapping of each column of by= to a list"
-        raise ParameterError(f"keys: expected {accepted}, whose combinations are the keys")
-    return [tuple(key) for key in listed]
-
-
-def _plain(given: Any) -> list[Any]:
-    convert = next(
-        (getattr(given, name) for name in ("tolist", "to_list", "to_pylist") if hasattr(given, name)), None
-    )
-    try:
-        return cast("list[Any]", convert() if convert else list(given))
-    except TypeError:
-        raise ParameterError(f"keys is a {type(given).__name__}: expected a list of keys") from None
-
-
-def make_plan(
+def make_shares(
     statistics: Sequence[Statistic],
     time: Time | None,
     *,
@@ -240,8 +40,8 @@ def make_plan(
     keys: Keys | PrivateKeys | None = None,
     delta: float = 0.0,
     levels: bool | None = None,
-) -> TablePlan:
-    """The plan of a release, checked, without reading the table."""
+) -> Shares:
+    """Plan and shares of a release, checked, without reading the table."""
     if not isinstance(unit, (Rows, Person)):
         raise refusal("unit", unit, "fastdp.Rows(k), or fastdp.Person(column, rows=k)")
     epsilon, delta = validation.positive("epsilon", epsilon), validation.real("delta", delta)
@@ -264,11 +64,8 @@ def make_plan(
     elif unit.per is not None:
         raise refusal("per", unit.per, "None without time=, or the column of times")
     levels = None if levels is None else validation.flag("levels", levels)
-    asked = tuple(statistics), _columns(statistics, bounds), time, unit, calendar, periods, epsilon, delta
-    plan = TablePlan(*asked, named, rule, rows, private, levels, start=first, stop=last)
-    if 1 - sum(plan.budget.of_all.values()) < LEFT:
-        raise refusal("share", plan.private.share if plan.private else 1.0, "at most .9 for keys")
-    plan = with_noise(plan)
+    asked = tuple(statistics), column_plans(statistics, bounds), time, unit, calendar, periods, epsilon, delta
+    plan = with_noise(TablePlan(*asked, named, rule, rows, private, levels, start=first, stop=last))
     if first is not None and last is not None:
         plan.check_cells(last - first, max(1, len(rows)))
         most = (plan.per_window or plan.contributions) * (last - first)
@@ -278,34 +75,14 @@ def make_plan(
                 f"rows = {plan.contributions}: {has}; expected at most {most}, because noise grows with rows"
             )
     # Noise that cannot be drawn is refused before any row is read.
-    plan.budget.check_sums()
-    widest = replace(plan, chosen_rows=MOST_ROWS).budget
-    widest.check_sums()
+    shares = shares_of(plan)
+    shares.check_sums()
+    widest = shares
+    if plan.chooses_rows:
+        widest = shares_of(replace(plan, chosen_rows=MOST_ROWS))
+        widest.check_sums()
     widest.check_helpers()
-    return plan
-
-
-def _columns(statistics: Sequence[Statistic], bounds: object) -> tuple[ColumnPlan, ...]:
-    summed = {each.column for each in statistics if each.kind in OF_SUMS}
-    found = []
-    for name, value in values_of(statistics, bounds):
-        bound = None if value.bound is None else _ends("bound", value.bound)
-        low, high = _ends("clip", value.bound if value.clip is None else value.clip)
-        facts = value.clip is None and name in summed, value.weight, value.nonfinite, value.resolution, bound
-        found.append(ColumnPlan(name, low, high, *facts))
-    entries = columns_of(statistics)[1]
-    return *found, *(ColumnPlan(name, 0.0, 0.0, False, 1.0, "zero", None, entries=True) for name in entries)
-
-
-def with_noise(plan: TablePlan) -> TablePlan:
-    """The plan with the noise of less variance."""
-    if not plan.delta:
-        return plan
-    gaussian = replace(plan, noise="gaussian")
-    if gaussian.budget.log_variance() < plan.budget.log_variance():
-        return gaussian
-    # Laplace noise of sums needs no delta; keys that are chosen do.
-    return plan if plan.key_rule == "private" else replace(plan, delta=0.0)
+    return shares
 
 
 def check_online(plan: TablePlan) -> None:
@@ -344,7 +121,7 @@ def aggregate(
     unit: Unit = ONE_ROW,
     bounds: Mapping[str, Bounds | Value] | Bounds | Value | None = None,
     delta: float = 0.0,
-    levels: bool | None = None,
+    levels: bool | None = False,
     seed: int | str | None = None,
     key: Key | bytes | None = None,
     ledger: Account | None = None,
@@ -384,9 +161,9 @@ def aggregate(
     delta : float
         Above 0, with ``by`` and without ``keys``: private keys; a key of one unit alone appears with probability at
         most ``delta``.  Otherwise: Gaussian noise where its variance is smaller.
-    levels : bool, optional
+    levels : bool or None
         True: totals of all keys, of each prefix of ``by``, and over all windows are measured too
-        (:meth:`Table.level`); by default where a cell's variance grows by at most a tenth.
+        (:meth:`Table.level`); None: where a cell's variance grows by at most a tenth; False: cells alone.
     seed, key
         As for :func:`fastdp.release`.
     ledger : Ledger, optional
@@ -443,10 +220,10 @@ def aggregate(
         time = replace(time, zone=time.zone or zone)
     check_column_types(source, values, names)
     options: Json = {"by": by, "keys": keys, "delta": delta, "levels": levels}
-    plan = make_plan(asked, time, epsilon=epsilon, unit=unit, bounds=bounds, **options)
-    released = TableRelease(plan, source, secret.bind(plan))
+    shares = make_shares(asked, time, epsilon=epsilon, unit=unit, bounds=bounds, **options)
+    released = TableRelease(shares, source, secret.bind(shares.plan))
     released.check()
-    mechanism = {"class": "aggregate", "parameters": plan.describe()}
+    mechanism = None if ledger is None else {"class": "aggregate", "parameters": shares.plan.describe()}
     with charge(released, ledger, stream, mechanism=mechanism):
         return Table(released.run())
 

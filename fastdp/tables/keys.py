@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections.abc import Callable
 from decimal import Context, Decimal
 from fractions import Fraction
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -56,6 +56,7 @@ class KeyRule(NamedTuple):
 # Rows: counts, of which a unit has k.
 
 
+@lru_cache(maxsize=256)
 def count_rule(
     distribution: Distribution, contributions: int, delta: float, least: int = 1, power: int = 1
 ) -> KeyRule:
@@ -155,6 +156,7 @@ def weigh(
     return own, keys, weights[np.bincount(own, minlength=len(persons))[own]]
 
 
+@lru_cache(maxsize=256)
 def weight_rule(epsilon: float, delta: float, most: int) -> KeyRule:
     """Noise and threshold of sums of weights for (`epsilon`, `delta`), beside pure losses."""
     # A discrete Gaussian of sigma >= 16 steps is within 1 / (20 sigma^2) of rounded normal noise (docs/noise.md).
@@ -171,6 +173,7 @@ def weight_rule(epsilon: float, delta: float, most: int) -> KeyRule:
     return _better(_gaussian_rule(loss, _delta_of_new(spent, delta, most), most), laplace)
 
 
+@lru_cache(maxsize=256)
 def shared_weight_rule(loss: float, share: float, epsilon: float, delta: float, most: int) -> KeyRule:
     """The same where rho = `loss`^2 / 2 in total gives (`epsilon`, `delta`), and keys have x = `share`."""
     left = _delta_of_new(lambda new: zcdp_delta(0.5 * (loss**2 - new * share**2), epsilon), delta, most)

@@ -28,7 +28,8 @@ from fastdp.noise.sampler import LaplaceDistribution, geometric_distribution, la
 from fastdp.state import codec
 from fastdp.tables.columns import Keys, Numbers, as_texts
 from fastdp.tables.keys import MOST_KEYS, WEIGHT, count_rule, weigh, weights_of_norm
-from fastdp.tables.sums import CellRows
+from fastdp.tables.quantities import CellRows
+from fastdp.tables.shares import Shares
 from fastdp.units import AWARE_EPOCH, FIRST, LAST, MICROSECOND
 from fastdp.units import instant as clock_instant
 from fastdp_kernels.tables import person_rows
@@ -232,12 +233,12 @@ class KeyNoise(NamedTuple):
     delta: float
 
     @classmethod
-    def of(cls, plan: TablePlan) -> KeyNoise:
+    def of(cls, shares: Shares) -> KeyNoise:
         """Rows of a unit count 1 each; the distinct keys of a person and window have norm 1."""
-        loss, delta = plan.budget.helper("keys"), plan.budget.key_delta
+        plan, loss, delta = shares.plan, shares.helper("keys"), shares.key_delta
         if plan.who is None:
             return cls(plan.contributions, 1, 1, loss, delta)
-        power = 2 if plan.budget.gaussian else 1
+        power = 2 if shares.gaussian else 1
         return cls(plan.windows_of_unit * WEIGHT, int(weights_of(plan)[-1]), power, loss, delta)
 
     @property
@@ -264,7 +265,9 @@ def _threshold(rule: KeyNoise, octave: int) -> int:
 
 def weights_of(plan: TablePlan) -> Integers:
     """Weights of the distinct keys of a person in a window, by their number."""
-    return weights_of_norm(2 if plan.budget.gaussian else 1, min(plan.per_window or plan.contributions, MOST_KEYS))
+    return weights_of_norm(
+        2 if plan.noise == "gaussian" else 1, min(plan.per_window or plan.contributions, MOST_KEYS)
+    )
 
 
 def person_cells(

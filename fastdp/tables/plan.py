@@ -3,47 +3,35 @@
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
-from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar, Literal
+from functools import cached_property, lru_cache
+from typing import ClassVar, Literal
 
 import numpy as np
 
 from fastdp.data.calendar import Calendar, Time, most_spans, zone_rules
 from fastdp.data.column import Nonfinite
 from fastdp.errors import ParameterError
-from fastdp.integer_grid import make_grid
 from fastdp.kinds import Flags, Floats, Integers, Json
 from fastdp.noise.sampler import NoiseName
 from fastdp.record import values_of
 from fastdp.tables import quantiles
-from fastdp.tables.budget import Budget
-from fastdp.tables.choices import Tail
+from fastdp.tables.arguments import KeySource, PrivateKeys, ends_of
+from fastdp.tables.arguments import values_of as bounds_of
 from fastdp.tables.columns import KeyRow
-from fastdp.tables.columns import Keys as KeySet
-from fastdp.tables.sums import COUNTS, FIRST_SUMS, ROWS, Measured, Quantity, Released, Statistic
-from fastdp.units import Person, Times, Unit, UnitRows
+from fastdp.tables.quantities import FIRST_SUMS, ROWS
+from fastdp.tables.statistics import Statistic, columns_of, needed
+from fastdp.units import Person, Unit
 
-if TYPE_CHECKING:
-    from fastdp.tables.functions import PrivateKeys
-
-#: Those that follow from sums of values.
-OF_SUMS = {"sum", "mean", "var", "std"}
 #: Windows times keys of one release: 8 bytes each, and as much again for the noise.
 MAX_CELLS = 2 * 10**8
 #: The noise of a release whose persons' rows are chosen ("auto") is that of less variance for so many.
 NOMINAL_ROWS = 20
 #: Most rows of a person that are chosen.
 MOST_ROWS = 10**6
-#: Bits of the largest square of a deviation, in steps of a square's resolution, for up to :data:`FINE_ROWS` rows of a
-#: unit; of more rows the noise, which grows with them, needs no finer steps, and must fit.
-SQUARE_BITS, FINE_ROWS = 32, 32
 #: Ends of the clip by column.
 Clips = Mapping[str, tuple[float, float]]
-KeyRule = Literal["none", "given", "public", "private"]
 
 
 @dataclass(frozen=True)
@@ -83,7 +71,7 @@ class TablePlan:
     epsilon: float
     delta: float = 0.0
     by: tuple[str, ...] = ()
-    key_rule: KeyRule = "none"
+    key_rule: KeySource = "none"
     keys: tuple[KeyRow, ...] = ()
     private: PrivateKeys | None = None
     #: True: totals of prefixes and over all windows too; None: where they are cheap.
@@ -106,7 +94,7 @@ class TablePlan:
 
     rule: ClassVar[int] = 2
 
-    @property
+    @cached_property
     def who(self) -> str | None:
         return self.unit.column if isinstance(self.unit, Person) else None
 
@@ -126,12 +114,12 @@ class TablePlan:
     def is_public(self) -> bool:
         return self.has_public_cells and not self.chooses
 
-    @property
+    @cached_property
     def chooses_rows(self) -> bool:
         """True if k, the number of rows of a person that count, is chosen privately."""
         return isinstance(self.unit, Person) and self.unit.rows == "auto"
 
-    @property
+    @cached_property
     def selects_cells(self) -> bool:
         """True if private keys are chosen by the noisy counts that are released."""
         whole = self.calendar is None and self.counts_rows and not self.levels
@@ -141,7 +129,7 @@ class TablePlan:
     def has_others(self) -> bool:
         return self.private is not None and self.private.others
 
-    @property
+    @cached_property
     def contributions(self) -> int:
         if not isinstance(self.unit, Person):
             return self.unit.k
@@ -157,10 +145,6 @@ class TablePlan:
         assert calendar is not None and periods is not None  # noqa: S101, PT018 - there is a clock
         begin = calendar.edge(self.start or 0)
         return most_spans(calendar.every, periods.every, calendar.time_zone, calendar.origin, begin)
-
-    @cached_property
-    def budget(self) -> Budget:
-        return Budget(self)
 
     def settled(self, first: int, last: int, *nodes: int) -> TablePlan:
         """The plan with windows [first, last) and numbers of key prefixes; ParameterError for too many cells."""
@@ -184,98 +168,21 @@ class TablePlan:
         left = [i for i, each in enumerate(self.columns) if each.nonfinite == "drop"]
         if not left:
             return None
-        found: Flags = np.logical_and.reduce(np.isfinite(values[left]), axis=0)
+        found: Flags = np.isfinite(values[left]).all(axis=0)
         return found
 
     def place(self, name: str) -> int:
         """Number of a column: noise keys have no names."""
         return [column.name for column in self.columns].index(name)
 
-    @property
+    @cached_property
     def counts_rows(self) -> bool:
-        return any(each.column == ROWS or each.kind in ("mean", "var", "std") for each in self.statistics)
+        return any("count" in each.needs for each in self.statistics)
 
     @cached_property
     def parts(self) -> dict[str, list[str]]:
-        """Names of the measured sums, by column; a mean needs deviations, or the total if that is asked for."""
-        found = {ROWS: ["count"]}
-        for column in self.columns:
-            asked = [each for each in self.statistics if each.column == column.name]
-            kinds = {each.kind for each in asked}
-            used = {
-                "total" if "sum" in kinds else "deviation": kinds & OF_SUMS,
-                "square": kinds & {"var", "std"},
-                "histogram": any(each.rank is not None for each in asked),
-                "distinct": "nunique" in kinds,
-            }
-            found[column.name] = [name for name, asks in used.items() if asks]
-        return found
-
-    def first_sum(self, column: str) -> str | None:
-        name = self.parts[column][0]
-        return name if name in FIRST_SUMS else None
-
-    def grid(self, column: ColumnPlan) -> float:
-        loss = self.budget.loss_of(Quantity(self.parts[column.name][0], column.name), self.budget.levels[0])
-        # Noise of the bound itself fits; that of a smaller clip does too.
-        most = max(abs(column.low), abs(column.high))
-        return make_grid(most, column.resolution, loss / self.contributions, 1, 1, 2).resolution
-
-    @property
-    def square_bits(self) -> int:
-        """Bits that the largest square of a deviation has at most."""
-        return SQUARE_BITS - max(0, (self.contributions // FINE_ROWS).bit_length())
-
-    def quantities(self, clips: Clips | None = None) -> list[Quantity]:
-        sums, counts = [], []
-        for column in self.columns:
-            names = self.parts[column.name]
-            counts += [Quantity(name, column.name, column.low, column.high) for name in names if name in COUNTS]
-            if self.first_sum(column.name) is None:
-                continue
-            grid = self.grid(column)
-            low, high = (_steps(end, grid) for end in (clips or {}).get(column.name, column.ends))
-            # A chosen clip may be narrower than a step.
-            high = max(high, low + 1)
-            middle = (low + high) // 2
-            shift = max(0, 2 * max(high - middle, middle - low).bit_length() - self.square_bits)
-            steps = {"total": (0, grid), "deviation": (middle, grid), "square": (middle, grid**2 * 2.0**shift)}
-            sums += [
-                Quantity(name, column.name, low, high, steps[name][0], grid, steps[name][1])
-                for name in names
-                if name in steps
-            ]
-        return [*sums, *([Quantity("count")] if self.counts_rows else []), *counts]
-
-    def unknown_tails(self, quantities: Sequence[Quantity]) -> dict[str, Tail]:
-        firsts = [q for q in quantities if q.name in FIRST_SUMS]
-        return {q.column: Tail.unknown(q.ends, self.column(q.column).bound) for q in firsts}
-
-    def released(
-        self,
-        span: tuple[int, int],
-        keys: KeySet,
-        measured: tuple[Measured, ...],
-        tails: dict[str, Tail],
-        *,
-        simulated: bool,
-    ) -> Released:
-        edges, zone, every = np.array(span, np.int64), None, None
-        taken: tuple[str, ...] = ()
-        if self.calendar is not None:
-            edges, zone, every = self.calendar.edges(*span), self.calendar.time_zone, self.calendar.every
-            taken = self.taken
-        nodes = tuple(keys.columns(depth) for depth in range(len(self.by) + 1))
-        public = edges, zone, every, nodes, keys.parents, self.statistics
-        return Released(*public, measured, tails, self.budget.guarantee(simulated=simulated), taken=taken)
-
-    def times_of(self, unit: UnitRows) -> Times | None:
-        """Public times outside which no row of the unit counts; None if they are not public."""
-        if self.time is None or self.calendar is None or self.start is None or self.stop is None or self.taken:
-            return None
-        ends = self.calendar.edge(self.start), self.calendar.edge(self.stop)
-        times = Times(self.time.column, self.calendar.time_zone, *ends)
-        return times if unit.keeps(times) else None
+        """Names of the measured sums, by column."""
+        return _parts(self.statistics, tuple(column.name for column in self.columns))
 
     # Noise.
 
@@ -320,7 +227,7 @@ class TablePlan:
         }
 
     def check_cells(self, windows: int, keys: int) -> None:
-        if any(each.rank is not None for each in self.statistics):
+        if any("histogram" in each.needs for each in self.statistics):
             quantiles.check_bins(windows * keys)
         if windows * keys > MAX_CELLS:
             every = "" if self.calendar is None else f" of {self.calendar.every}"
@@ -330,12 +237,22 @@ class TablePlan:
             )
 
 
-def _steps(value: float, grid: float) -> int:
-    """A bound in steps, rounded towards 0, at least 1 in size unless 0."""
-    size = Fraction(abs(value)) / Fraction(grid)
-    whole = round(size)
-    whole = whole if abs(size - whole) <= whole * Fraction(1, 2**52) else math.floor(size)
-    return (1 if value >= 0 else -1) * (max(1, whole) if size else 0)
+@lru_cache(maxsize=64)
+def _parts(statistics: tuple[Statistic, ...], columns: tuple[str, ...]) -> dict[str, list[str]]:
+    return {ROWS: ["count"]} | {name: needed(statistics, name) for name in columns}
+
+
+def column_plans(statistics: Sequence[Statistic], bounds: object) -> tuple[ColumnPlan, ...]:
+    """Columns of values with their bounds, then those of entries; ParameterError without a bound."""
+    found = []
+    for name, value in bounds_of(statistics, bounds):
+        bound = None if value.bound is None else ends_of("bound", value.bound)
+        low, high = ends_of("clip", value.bound if value.clip is None else value.clip)
+        summed = needed(statistics, name)[0] in FIRST_SUMS
+        facts = value.clip is None and summed, value.weight, value.nonfinite, value.resolution, bound
+        found.append(ColumnPlan(name, low, high, *facts))
+    entries = columns_of(statistics)[1]
+    return *found, *(ColumnPlan(name, 0.0, 0.0, False, 1.0, "zero", None, entries=True) for name in entries)
 
 
 def key_digest(keys: Sequence[KeyRow]) -> bytes:

@@ -13,13 +13,17 @@ from fastdp.data.calendar import Time
 from fastdp.errors import ParameterError
 from fastdp.kinds import Bounds, Duration, Json
 from fastdp.noise.sampler import NoiseName
-from fastdp.releases.intervals import checked_confidence, wider_quantile
+from fastdp.releases.intervals import checked_confidence
 from fastdp.tables.answers import Answers
+from fastdp.tables.arguments import PrivateKeys, Value
 from fastdp.tables.columns import Keys as KeySet
-from fastdp.tables.functions import PrivateKeys, Value, make_plan, statistics_of
+from fastdp.tables.functions import make_plan
 from fastdp.tables.plan import MAX_CELLS, TablePlan
-from fastdp.tables.quantiles import prefix_variances
-from fastdp.tables.sums import ROWS, Measured, Quantity, Released, Statistic, drawn, vectors
+from fastdp.tables.quantities import COUNTS, ROWS, Quantity, drawn
+from fastdp.tables.released import Measured, Released, released_of, unknown_tails
+from fastdp.tables.shares import Shares, shares_of
+from fastdp.tables.statistics import Statistic, statistics_of
+from fastdp.tables.sums import vectors
 from fastdp.units import ONE_ROW, Unit
 from fastdp.validation import DAY, refusal
 
@@ -74,14 +78,15 @@ class Plan:
         Noise of the sums.
     errors : dict of str to Expected
         By name of the statistic.
-    shares : dict of str to float
-        Share of epsilon, or of rho with Gaussian noise, by purpose.
+    shares : Shares
+        What each number costs; ``print`` shows a table.
 
     Examples
     --------
     >>> import fastdp
-    >>> sorted(fastdp.plan({"*": "count"}, epsilon=1.0).shares)
-    ['sums']
+    >>> print(fastdp.plan({"*": "count"}, epsilon=1.0).shares)
+    purpose  of          level        loss  share  a unit moves
+    sums     count of *  each window  1     1.000  1
     """
 
     epsilon: float
@@ -90,7 +95,7 @@ class Plan:
     every: str | None
     noise: NoiseName
     errors: Mapping[str, Expected]
-    shares: Mapping[str, float]
+    shares: Shares
 
     @property
     def half_width(self) -> float:
@@ -110,8 +115,7 @@ class Plan:
             lines += [f"    over a {span}: +- {width:.4g}" for span, width in each.longer.items()]
             if each.drowned:
                 lines.append("    noise is as large as the number: longer windows, fewer keys or a larger epsilon")
-        shares = ", ".join(f"{name} {share:.3g}" for name, share in self.shares.items())
-        return "\n".join([*lines, f"Shares of {'rho' if self.noise == 'gaussian' else 'epsilon'}: {shares}"])
+        return "\n".join([*lines, f"Shares of {'rho' if self.noise == 'gaussian' else 'epsilon'}:", f"{self.shares}"])
 
 
 @validation.plain
@@ -126,7 +130,7 @@ def plan(
     keys: int | PrivateKeys = 1,
     unit: Unit = ONE_ROW,
     delta: float = 0.0,
-    levels: bool | None = None,
+    levels: bool | None = False,
     rows: float | None = None,
     mean: float | Mapping[str, float] | None = None,
     confidence: float = 0.95,
@@ -173,10 +177,14 @@ def plan(
     >>> print(wanted)
     epsilon = 1 for one row of the table, laplace noise, 95 % intervals
     One window of 1h and key
-      kwh_sum: +- 6.396, standard error 3.019
-        over a day: +- 30.74
-        over a week: +- 70.81
-    Shares of epsilon: sums 0.98, tail of 'kwh' 0.0099, counted 0.01
+      kwh_sum: +- 6.113, standard error 2.886
+        over a day: +- 27.83
+        over a week: +- 73.36
+    Shares of epsilon:
+    purpose  of            level        loss    share  a unit moves
+    sums     total of kwh  each window  0.9801  0.980  1
+    tail     kwh                        0.0099  0.010  1
+    counted  *                          0.01    0.010  1
     """
     confidence = checked_confidence(confidence)
     if (epsilon is None) == (half_width is None):
@@ -220,30 +228,28 @@ def _planned(
     keys = KeySet(plan.by, plan.keys if plan.key_rule == "given" else [(0,)] * len(plan.by))
     first = plan.start or 0
     plan = plan.settled(first, first + windows, *keys.sizes)
-    budget, quantities = plan.budget, [q for q in plan.quantities() if not q.counts]
+    shares = shares_of(plan)
+    quantities = [q for q in shares.quantities if not q.counts]
     means = {q.column: mean.get(q.column) if isinstance(mean, Mapping) else mean for q in quantities}
     cells = np.array([_steps(q, rows or 0.0, means[q.column] or 0.0) for q in quantities], np.int64)
     exact = np.ascontiguousarray(np.broadcast_to(cells[:, None, None], (len(cells), windows, keys.size)))
     measured = tuple(
-        Measured(level, group, sums, tuple(drawn(budget.distribution(q, level)) for q in group))
-        for level, group, sums in vectors(budget, quantities, [exact], keys)
+        Measured(level, group, sums, tuple(drawn(shares.distribution(q, level)) for q in group))
+        for level, group, sums in vectors(shares, quantities, [exact], keys)
     )
-    span, tails = (first, first + windows), plan.unknown_tails(quantities)
-    released = plan.released(span, keys, measured, tails, simulated=False)
+    span, tails = (first, first + windows), unknown_tails(plan, quantities)
+    released = released_of(shares, span, keys, measured, tails, simulated=False)
     answers, errors = Answers(released, confidence), {}
     for each in plan.statistics:
-        if each.rank is not None or each.kind == "nunique":
-            errors[each.name] = _counted(plan, each, confidence)
-            continue
+        if each.needs[0] in COUNTS:
+            noise = drawn(shares.distribution(Quantity(each.needs[0], each.column), shares.cells))
+            if (counted := each.expected(noise, confidence)) is not None:
+                errors[each.name] = Expected(*counted, in_rows=each.needs[0] == "histogram")
+                continue
         known = rows is not None and (each.column == ROWS or means[each.column] is not None)
-        if rows is None and each.kind not in ("count", "sum"):
+        if rows is None and each.per_row:
             raise refusal("rows", None, f"the rows of a window and key, which the error of {each.name} needs")
-        errors[each.name] = _expected(released, answers, each, known and each.kind in ("count", "sum", "mean"))
-    shares: dict[str, float] = {}
-    for part in budget.components():
-        name = part.derivation[0].partition(" (")[0]
-        whole = budget.loss**2 / 2.0 if budget.gaussian else budget.loss
-        shares[name] = shares.get(name, 0.0) + (part.zcdp if budget.gaussian else part.epsilon) / whole
+        errors[each.name] = _expected(released, answers, each, known and each.predicted)
     every = None if plan.calendar is None else plan.calendar.every
     return Plan(plan.epsilon, confidence, released.guarantee.unit, every, plan.noise, errors, shares)
 
@@ -268,14 +274,3 @@ def _expected(released: Released, answers: Answers, statistic: Statistic, known:
     widths = {name: over(0, count)[2] for name, count in longer.items() if 1 < count <= windows}
     value, error, half = over(windows // 2, 1)
     return Expected(error, half, value if known else None, widths)
-
-
-def _counted(plan: TablePlan, each: Statistic, confidence: float) -> Expected:
-    quantity = Quantity("distinct" if each.rank is None else "histogram", each.column)
-    noise = drawn(plan.budget.distribution(quantity, plan.budget.levels[0]))
-    if each.rank is None:
-        half = float(noise.quantiles(np.ones(1, np.int64), confidence)[0])
-        return Expected(math.sqrt(noise.variance), half)
-    variances = prefix_variances(each.rank)
-    error = math.sqrt(noise.variance * float(variances[round(each.rank * (variances.size - 1))]))
-    return Expected(error, wider_quantile(confidence) * error, in_rows=True)

@@ -20,9 +20,10 @@ from fastdp.kinds import Array, Floats, Integers, Json, Values
 from fastdp.releases.intervals import checked_confidence
 from fastdp.releases.release import as_indices
 from fastdp.tables import output
-from fastdp.tables.answers import Answer, Answers
+from fastdp.tables.answers import Answers
 from fastdp.tables.output import METADATA, described, readable, shown_rows
-from fastdp.tables.sums import Released, Statistic
+from fastdp.tables.released import Released
+from fastdp.tables.statistics import Answer, Statistic
 from fastdp.units import local_time, zone_of
 
 if TYPE_CHECKING:
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
 
 #: Rows that a notebook shows.
 SHOWN_ROWS = 8
-#: Words for a table of one statistic.
-TITLES = {"sum": "Totals", "count": "Counts", "mean": "Means", "var": "Variances", "std": "Standard deviations"}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -117,7 +116,7 @@ class Table:
         Numbers add up to the level above, measured or not; of distinct entries there is none.
         """
         depth = validation.integer("depth", depth, 0, len(self.released.parents))
-        if depth < len(self.released.parents) and any(each.kind == "nunique" for each in self.released.statistics):
+        if depth < len(self.released.parents) and not all(each.has_levels for each in self.released.statistics):
             raise ParameterError("level of a table with nunique: expected that of another statistic, table[name]")
         return replace(self, depth=None if depth == len(self.released.parents) else depth)
 
@@ -135,7 +134,7 @@ class Table:
 
         ``revised``: from all windows.  ParameterError for several statistics, or another one.
         """
-        if self._one().kind not in ("count", "sum"):
+        if not self._one().adds_up:
             raise ParameterError(f"whole_numbers of a table of {self.names[0]}: expected a count or a sum")
         family = self.released.family
         found = output.whole_numbers(self.released, self._answers, self._one(), self._depth, revised=revised)
@@ -184,11 +183,11 @@ class Table:
 
     def sum(self, starts: Values, stops: Values, *, revised: bool = False) -> Floats:
         """Totals or counts, as :meth:`estimate`."""
-        return self._of("sum", ("sum", "count"), starts, stops, revised)
+        return self._of("sum", starts, stops, revised)
 
     def mean(self, starts: Values, stops: Values, *, revised: bool = False) -> Floats:
         """Means, as :meth:`estimate`."""
-        return self._of("mean", ("mean",), starts, stops, revised)
+        return self._of("mean", starts, stops, revised)
 
     def std_error(self, starts: Values, stops: Values, *, revised: bool = False) -> Floats:
         """Standard errors: exact for sums, by the delta method for means, modelled if revised."""
@@ -224,9 +223,11 @@ class Table:
         ParameterError
             If there is nothing to draw, or for another suffix.
         """
-        from fastdp.tables import output
+        from fastdp.releases.table_pictures import draw_table
 
-        return output.draw(self.released, self._answers, self._depth, path, ax)
+        texts = described(self.released, self._answers)
+        caption = "\n".join(text if name == "clip" else f"{name}: {text}" for name, text in texts)
+        return draw_table(self.released, self._answers, self._depth, caption, path, ax)
 
     def write(self, path: str | Path, *, overwrite: bool = False) -> None:
         """Write the frame to a file, with :attr:`metadata`.
@@ -264,8 +265,7 @@ class Table:
         """Statistics, windows and keys in one line."""
         released = self.released
         keys = f" x {_number(self._keys, 'key')} ({', '.join(self.keys)})" if self.keys else ""
-        kinds = [each.kind for each in released.statistics]
-        name = TITLES[kinds[0]] if len(kinds) == 1 and kinds[0] in TITLES else ", ".join(self.names)
+        name = (released.statistics[0].title if len(self.names) == 1 else "") or ", ".join(self.names)
         if released.every is None:
             return f"{name} of all rows{keys}"
         begin, end = (_time(local_time(int(released.edges[at]), zone_of(released.time_zone))) for at in (0, -1))
@@ -301,10 +301,9 @@ class Table:
             raise ParameterError(f"a table of {names}: expected one statistic, table[{self.names[0]!r}]")
         return self.released.statistics[0]
 
-    def _of(self, name: str, kinds: tuple[str, ...], starts: Values, stops: Values, revised: bool) -> Floats:
-        kind = self._one().kind
-        if kind not in kinds:
-            right = {"count": "sum"}.get(kind, kind) if kind in ("sum", "count", "mean") else "estimate"
+    def _of(self, name: str, starts: Values, stops: Values, revised: bool) -> Floats:
+        right = self._one().method
+        if right != name:
             raise ParameterError(f"{name} of a table of {self.names[0]}: expected {right}(starts, stops)")
         return self.estimate(starts, stops, revised=revised)
 

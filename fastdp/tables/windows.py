@@ -26,13 +26,19 @@ from fastdp.state.codec import Packed
 from fastdp.state.driver import Publisher
 from fastdp.state.machine import Machine, Record, Transition, single_caller
 from fastdp.tables import online
+from fastdp.tables.arguments import PrivateKeys, Value, values_of
 from fastdp.tables.columns import Keys as KeySet
 from fastdp.tables.columns import as_texts, digests_of, with_missing
-from fastdp.tables.functions import PrivateKeys, Value, check_online, make_plan, statistics_of, values_of
+from fastdp.tables.functions import check_online, make_plan
 from fastdp.tables.online import KeyNoise, OnlineKeys, Waiting, person_cells, row_parts, weights_of
 from fastdp.tables.plan import MAX_CELLS, TablePlan
-from fastdp.tables.release import BatchRows, PersonRows, check_finite, column_values, finite_values, hashing_of
-from fastdp.tables.sums import CellRows, Measured, Quantity, Released, Statistic, exact_sums, release
+from fastdp.tables.promise import promise
+from fastdp.tables.quantities import CellRows, Quantity
+from fastdp.tables.released import Measured, Released, released_of, unknown_tails
+from fastdp.tables.rows import BatchRows, PersonRows, check_finite, column_values, finite_values, hashing_of
+from fastdp.tables.shares import Shares, shares_of
+from fastdp.tables.statistics import statistic, statistics_of
+from fastdp.tables.sums import exact_sums, release
 from fastdp.tables.table import Table
 from fastdp.units import LAST, ONE_ROW, Person, Rows, Unit, parse_length
 from fastdp.validation import refusal
@@ -96,7 +102,7 @@ class WindowsMachine(Machine[WindowsState]):
 
     @cached_property
     def plan(self) -> TablePlan:
-        asked = tuple(Statistic(kind, column) for column, kind in self.statistics)
+        asked = tuple(statistic(kind, column) for column, kind in self.statistics)
         given = {"epsilon": self.epsilon, "unit": self.unit, "by": self.by, "keys": self.keys, "delta": self.delta}
         plan = make_plan(asked, self.time, bounds=dict(self.bounds), levels=False, **given)
         check_online(plan)
@@ -104,8 +110,12 @@ class WindowsMachine(Machine[WindowsState]):
         return replace(plan, online=True, columns=tuple(replace(each, chooses=False) for each in plan.columns))
 
     @cached_property
+    def shares(self) -> Shares:
+        return shares_of(self.plan)
+
+    @cached_property
     def quantities(self) -> list[Quantity]:
-        return self.plan.quantities()
+        return self.shares.quantities
 
     @property
     def private(self) -> bool:
@@ -117,7 +127,7 @@ class WindowsMachine(Machine[WindowsState]):
 
     @cached_property
     def appearing(self) -> KeyNoise:
-        return KeyNoise.of(self.plan)
+        return KeyNoise.of(self.shares)
 
     @property
     def calendar(self) -> Calendar:
@@ -266,7 +276,7 @@ class WindowsMachine(Machine[WindowsState]):
         self, first: int, exact: list[Integers], key: Key, table: KeySet
     ) -> tuple[tuple[int, int], tuple[Measured, ...], Key, KeySet]:
         span = first, first + exact[0].shape[1]
-        return span, release(self.plan.budget, self.quantities, exact, key, span, table), key, table
+        return span, release(self.shares, self.quantities, exact, key, span, table), key, table
 
     def _added(self, state: WindowsState, batch: Batch) -> WindowsState:
         first, size, keys = state.closed, batch.times.size, state.keys
@@ -402,17 +412,20 @@ class WindowsMachine(Machine[WindowsState]):
     ) -> Released:
         if span[1] > span[0]:
             log.info("%d windows of %s closed", span[1] - span[0], self.calendar.every)
-        tails = self.plan.unknown_tails(self.quantities)
-        found = self.plan.released(span, table, measured, tails, simulated=key.simulated)
-        found = replace(found, guarantee=self.guarantee(key))
+        tails = unknown_tails(self.plan, self.quantities)
+        found = released_of(self.shares, span, table, measured, tails, simulated=key.simulated)
+        found = replace(found, notes=self.notes)
         return found if begins is None else found.since(begins - span[0])
 
     def guarantee(self, key: Key) -> Guarantee:
-        whole = self.plan.budget.guarantee(simulated=key.simulated)
-        steps = []
-        if self.lateness is not None:
-            steps.append("the latest time of the rows so far is public knowledge: it moves the clock (lateness=)")
-        return replace(whole, derivation=(*whole.derivation, *steps))
+        whole = promise(self.shares, simulated=key.simulated)
+        return replace(whole, derivation=(*whole.derivation, *self.notes))
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        if self.lateness is None:
+            return ()
+        return ("the latest time of the rows so far is public knowledge: it moves the clock (lateness=)",)
 
     # State files.
 

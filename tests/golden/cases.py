@@ -13,13 +13,13 @@ from pathlib import Path
 import llvmlite.binding
 
 from fastdp.errors import AccuracyWarning
-from tests.golden import counters, data, kept, local, points, streams
+from tests.golden import counters, data, kept, local, points, streams, tables
 from tests.golden.parts import Golden
 
 DIGESTS = Path(__file__).with_name("digests.json")
 CASES: dict[str, Golden] = {}
 for _name, _case in chain.from_iterable(
-    part.CASES.items() for part in (streams, counters, local, points, kept, data)
+    part.CASES.items() for part in (streams, counters, local, points, kept, data, tables)
 ):
     assert _name not in CASES, _name
     CASES[_name] = _case

@@ -31,7 +31,7 @@ from fastdp.streams.add_noise import VectorNoise
 from fastdp.streams.methods import Adaptive
 from fastdp.streams.release import WholeStream
 from fastdp.tables.functions import make_plan
-from fastdp.tables.sums import Statistic
+from fastdp.tables.statistics import Count, Mean, Sum
 from fastdp.thresholds import (
     Fixed,
     NoisyMax,
@@ -94,7 +94,7 @@ RENEWALS = [
 #: A delta, and keys that need it.
 PRIVATE: dict[str, Any] = {"delta": 1e-6, "keys": None}
 TIME = fastdp.Time("at", "1h", start="2024-01-01")
-SUM, COUNT, HEAVY = Statistic("sum", "kwh"), Statistic("count"), fastdp.Value(10.0, weight=2.0)
+SUM, COUNT, HEAVY = Sum("kwh"), Count(), fastdp.Value(10.0, weight=2.0)
 MANY = fastdp.Person("who", rows=48, per="1d", per_window=1)
 PERSON, ONLINE = fastdp.Person("who", rows=3, per="6h"), fastdp.Person("who", rows=12, per="6h", per_window=2)
 BLOCKS = [
@@ -208,10 +208,10 @@ MECHANISMS: dict[str, Mechanism] = {
         {
             "time": [*TIMES, replace(TIME, start=None)],
             "statistics": [
-                [Statistic("mean", "kwh")], [SUM, COUNT], {"statistics": [COUNT], "bounds": None},
-                {"statistics": [SUM, Statistic("sum", "euro")], "bounds": {"kwh": 10.0, "euro": 10.0}},
-                {"statistics": [SUM, Statistic("sum", "euro")], "bounds": {"kwh": HEAVY, "euro": 10.0}},
-                {"statistics": [SUM, Statistic("mean", "euro")], "bounds": {"kwh": 10.0, "euro": 10.0}},
+                [Mean("kwh")], [SUM, COUNT], {"statistics": [COUNT], "bounds": None},
+                {"statistics": [SUM, Sum("euro")], "bounds": {"kwh": 10.0, "euro": 10.0}},
+                {"statistics": [SUM, Sum("euro")], "bounds": {"kwh": HEAVY, "euro": 10.0}},
+                {"statistics": [SUM, Mean("euro")], "bounds": {"kwh": 10.0, "euro": 10.0}},
             ],
             "unit": [
                 *(replace(PERSON, **change) for change in ({"rows": 2}, {"per": "3h"}, {"per_window": 1})),

@@ -12,10 +12,11 @@ import pytest
 
 import fastdp
 from fastdp.tables import functions as checks
-from fastdp.tables.choices import Tail, tail_edges
 from fastdp.tables.plan import TablePlan
-from fastdp.tables.sums import Released
+from fastdp.tables.released import Released
+from fastdp.tables.statistics import statistics_of
 from fastdp.tables.table import Table
+from fastdp.tables.tails import Tail, tail_edges
 
 KINDS = ("totals", "counts", "means")
 TIMES = ("start", "stop", "origin", "zone", "missing", "unit_of_time", "format")
@@ -80,7 +81,7 @@ def make_plan(kind: str, noise: str | None = None, **given: Any) -> TablePlan:
     """A plan."""
     given = arguments(kind, **given)
     column = given.pop("value", "*")
-    asked = checks.statistics_of({column: STATISTICS[kind]})
+    asked = statistics_of({column: STATISTICS[kind]})
     with noise_is(noise):
         return checks.make_plan(asked, given.pop("time"), bounds=given.pop("bound", None), **given)
 

@@ -20,8 +20,7 @@ import pytest
 import fastdp
 from fastdp import guarantee
 from fastdp.guarantee import Guarantee, zcdp_delta
-from fastdp.tables import budget
-from fastdp.tables.sums import Released
+from fastdp.tables.released import Released
 from tests.tables import flat
 from tests.tables.forced import Hidden, Script, forced, without_replaced
 from tests.tables.losses import gaussian_tail, is_gaussian, loss, moved
@@ -354,10 +353,6 @@ def online(case: Case, rows: Rows) -> list[Released]:
 REPEATED = (
     (guarantee, "zcdp_delta"),
     (guarantee, "zcdp_epsilon"),
-    (budget, "zcdp_loss"),
-    (budget, "count_rule"),
-    (budget, "weight_rule"),
-    (budget, "shared_weight_rule"),
 )
 
 

@@ -6,12 +6,14 @@ from fractions import Fraction
 
 import numpy as np
 
-from fastdp.guarantee import Guarantee
 from fastdp.releases.intervals import DrawnNoise
 from fastdp.tables.consistent import Level
-from fastdp.tables.sums import Measured, Quantity, Released, Statistic
+from fastdp.tables.quantities import Quantity
+from fastdp.tables.released import Measured, Released
+from fastdp.tables.shares import shares_of
+from fastdp.tables.statistics import Count, Mean, Sum
 from fastdp.tables.table import Table
-from tests.tables.flat import tail
+from tests.tables import flat
 
 HOUR = 3_600_000_000
 #: 2015-03-28 00:00 UTC; Melbourne's clocks went back on 5 April.
@@ -25,7 +27,7 @@ def noise(rng, scale, shape):
     return rng.geometric(p, shape) - rng.geometric(p, shape)
 
 
-def table(kind, true, *, scale=10.0, rng=None, keys=None, confidence=0.95, **others):
+def table(kind, true, *, scale=10.0, rng=None, keys=None, confidence=0.95, who=None, **others):
     """A table whose true sums are ``true``; of means a pair (deviations, counts)."""
     rng = np.random.default_rng(1) if rng is None else rng
     clipped = {"low": 0, "high": 10 * 2**20, "grid": STEP, "resolution": STEP}
@@ -44,17 +46,18 @@ def table(kind, true, *, scale=10.0, rng=None, keys=None, confidence=0.95, **oth
     windows, size = steps[0].shape
     keys = keys or {}
     nodes = tuple(dict(list(keys.items())[:depth]) for depth in range(len(keys) + 1))
+    options = ({} if kind == "counts" else {"bound": 10.0}) | ({"who": who} if who else {})
+    made = flat.make_plan(kind, every="1h", epsilon=0.5, **options)
     settings = {
         "edges": BEGIN + HOUR * np.arange(windows + 1),
         "time_zone": "Australia/Melbourne",
         "every": "1h",
         "nodes": nodes,
         "parents": tuple(np.zeros(size, np.int64) for _ in keys),
-        "statistics": (
-            Statistic(*{"totals": ("sum", "values"), "counts": ("count",), "means": ("mean", "values")}[kind]),
-        ),
+        "statistics": ({"totals": Sum("values"), "counts": Count(), "means": Mean("values")}[kind],),
         "measured": (Measured(Level(len(keys), True), quantities, np.stack(steps), tuple(drawn)),),
-        "tails": {} if kind == "counts" else {"values": tail(0.0, 10.0)},
-        "guarantee": Guarantee(0.5, unit="one row of the table", adjacency="add or remove one row"),
+        "tails": {} if kind == "counts" else {"values": flat.tail(0.0, 10.0)},
+        "shares": shares_of(made),
+        "simulated": False,
     }
     return Table(Released(**{**settings, **others}), confidence)

@@ -13,14 +13,14 @@ import pytest
 
 import fastdp
 from fastdp.errors import DataError, ParameterError
-from fastdp.guarantee import Guarantee, zcdp_loss
+from fastdp.guarantee import zcdp_loss
 from fastdp.releases.intervals import DrawnNoise, laplace_sum_quantile, laplace_variance
 from fastdp.tables import quantiles
-from fastdp.tables.answers import Answers, _Part
-from fastdp.tables.choices import Beyond, Tail, count_tail, shares, sum_beyond, tail_edges
+from fastdp.tables.answers import Answers
 from fastdp.tables.quantiles import BINS, FAN_OUT, LEVELS, Bins, Histogram
-from fastdp.tables.sums import Number, RowNumbers
-from fastdp.units import UnitRows
+from fastdp.tables.released import RowNumbers
+from fastdp.tables.statistics import Estimate, dispersion
+from fastdp.tables.tails import Beyond, Number, Tail, count_tail, parts_of, sum_beyond, tail_edges
 from tests.oracles import table_choices
 from tests.tables import flat
 from tests.tables.released import STEP, noise, table
@@ -130,22 +130,19 @@ def test_sums_of_several_levels_have_the_longest_tail_of_one_draw():
 @pytest.mark.parametrize("centre", [-3.0, 0.0, 3.0])
 def test_the_error_of_a_variance_is_its_gradients(centre):
     """Off centre, too: finite differences of the estimate in each of its three sums."""
-    answers, values = (
-        Answers(table("counts", np.full((1, 1), 7.0)).released, 0.95),
-        np.random.default_rng(1).normal(5, 1, 1000),
-    )
+    values = np.random.default_rng(1).normal(5, 1, 1000)
     true = [np.sum((values - centre) ** 2), np.sum(values), 1000.0]
 
     def part(value, deviation):
-        return _Part(*(np.array([[x]]) for x in (value, deviation**2, value - deviation, value + deviation)))
+        return Estimate(*(np.array([[x]]) for x in (value, deviation**2, value - deviation, value + deviation)))
 
     def estimate(sums):
-        return answers._variance(*(part(x, 0.0) for x in sums), centre, (-20.0, 20.0)).estimate[0, 0]
+        return dispersion(*(part(x, 0.0) for x in sums), centre, (-20.0, 20.0), 1.96).estimate[0, 0]
 
     for i in range(3):
         sides = [estimate([x + side * 1e-3 * (j == i) for j, x in enumerate(true)]) for side in (-1, 1)]
         moved = [part(x, 2.0 * (j == i)) for j, x in enumerate(true)]
-        found = answers._variance(*moved, centre, (-20.0, 20.0)).std_error[0, 0]
+        found = dispersion(*moved, centre, (-20.0, 20.0), 1.96).std_error[0, 0]
         assert found == pytest.approx(2.0 * abs(sides[1] - sides[0]) / 2e-3, rel=1e-3, abs=1e-6)
 
 
@@ -201,8 +198,7 @@ def test_the_standard_error_of_a_mean_has_both_errors():
 def test_an_estimate_lies_in_its_interval(kind):
     """Noisy sums below zero too, scaled up for dropped rows."""
     rows = RowNumbers(Number(1e4, 1.0), Number(2e4, 1.0))
-    guarantee = Guarantee(0.5, unit="one person", adjacency="add or remove one person", rows=UnitRows("person"))
-    t = table(kind, np.zeros((2000, 1)), rows=rows, guarantee=guarantee)
+    t = table(kind, np.zeros((2000, 1)), rows=rows, who="person")
     starts = np.arange(2000)
     for revised in (False, True):
         estimate = t.estimate(starts, starts + 1, revised=revised)
@@ -310,7 +306,7 @@ def test_shares_are_positive_parts_by_window_then_by_key(name):
     parents, rng = TREES[name], np.random.default_rng(4)
     values = [rng.normal(1.0, 2.0, (40, 1)), *(rng.normal(1.0, 2.0, (40, up.size)) for up in parents)]
     values[-1][3] = -1.0
-    found = shares(values, parents)
+    found = parts_of(values, parents)
     positive = np.maximum(values[0][:, 0], 0.0)
     np.testing.assert_allclose(found[0][:, 0], positive / positive.sum())
     for depth, up in enumerate(parents):
@@ -324,7 +320,7 @@ def test_shares_are_positive_parts_by_window_then_by_key(name):
             parts[parts.sum(axis=1) == 0.0] = 1.0
             wanted = found[depth][:, [node]] * parts / parts.sum(axis=1, keepdims=True)
             np.testing.assert_allclose(found[depth + 1][:, own], wanted)
-    np.testing.assert_allclose(shares([np.full((4, 1), -1.0)], [])[0], 0.25)
+    np.testing.assert_allclose(parts_of([np.full((4, 1), -1.0)], [])[0], 0.25)
 
 
 def test_errors_of_shares_of_the_excess():

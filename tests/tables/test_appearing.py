@@ -25,6 +25,7 @@ from fastdp.data.column import as_arrow
 from fastdp.errors import DataError, ParameterError, StateError
 from fastdp.tables.columns import as_texts
 from fastdp.tables.online import KeyNoise, OnlineKeys, weights_of
+from fastdp.tables.shares import shares_of
 from tests.oracles import online_keys, persons
 from tests.shared import full_disk
 
@@ -94,7 +95,7 @@ def ways_of(unit: Any, plan: Any) -> list[tuple[int, int]]:
     """Keys of their own that a unit may have, and the weight of each, where the chance to pass is greatest."""
     if isinstance(unit, fastdp.Rows):
         return [(unit.k, 1), (1, unit.k)]
-    least, power = int(weights_of(plan)[-1]), 2 if plan.budget.gaussian else 1
+    least, power = int(weights_of(plan)[-1]), 2 if plan.noise == "gaussian" else 1
     total = plan.windows_of_unit * online_keys.WEIGHT
     return [(mpmath.mpf(total) ** power / mpmath.mpf(least) ** power, least), (1, total)]
 
@@ -108,7 +109,7 @@ def test_the_oracle(unit: Any, noise: str, monkeypatch: pytest.MonkeyPatch) -> N
     windows, rows = windows_of(unit, **options), crowd(3)
     plan, composition = windows.machine.plan, windows._key.reveal()
     found = cells(run(windows, rows, [1, 2, 5]))
-    first, scale = plan.start, KeyNoise.of(plan).scale
+    first, scale = plan.start, KeyNoise.of(shares_of(plan)).scale
     sip = persons.sip_key(composition, b"keys")
     weights: list[dict[Any, int]] = []
     for hour in range(5):
@@ -121,7 +122,7 @@ def test_the_oracle(unit: Any, noise: str, monkeypatch: pytest.MonkeyPatch) -> N
             for _, key in inside:
                 each[key] += 1
             weights.append(each)
-    ways, delta = tuple(ways_of(unit, plan)), plan.budget.key_delta
+    ways, delta = tuple(ways_of(unit, plan)), shares_of(plan).key_delta
     limits = [online_keys.threshold(scale, ways, delta, number) for number in range(1, 6)]
     wanted = online_keys.appear(weights, first, scale, limits, composition)
     assert 2 < len(wanted) < 12

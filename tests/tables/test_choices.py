@@ -17,9 +17,12 @@ from fastdp.errors import AccuracyWarning
 from fastdp.noise.sampler import noise_distribution
 from fastdp.releases.intervals import DrawnNoise
 from fastdp.tables import choices
-from fastdp.tables.choices import ColumnTask, ValueCounts, count_tail, tail_edges
+from fastdp.tables.choices import ValueCounts
 from fastdp.tables.consistent import Level
-from fastdp.tables.sums import Measured, Number, Quantity
+from fastdp.tables.quantities import Quantity
+from fastdp.tables.released import Measured
+from fastdp.tables.shares import ColumnTask, shares_of
+from fastdp.tables.tails import Number, count_tail, tail_edges
 from tests.oracles import scale_free as naive
 from tests.oracles import table_choices, words
 from tests.tables import flat
@@ -260,10 +263,9 @@ def test_zeros_do_not_choose_the_clip():
 )  # fmt: skip
 def test_the_clip_is_for_sums_of_longer_spans(every: str, windows: int, together: float) -> None:
     plan = flat.make_plan("totals", epsilon=1.0, every=every, bound=10.0, levels=False).settled(0, windows, 3)
-    assert plan.budget.together == pytest.approx(together)
     rest = 0.99 * (1.0 - 0.005 - 0.075 - 0.08)
     alone = 3 * max(1, windows) * np.sqrt(2.0) / rest
-    assert plan.budget.rows_above("values") == pytest.approx(
+    assert shares_of(plan).wanted["values"] == pytest.approx(
         (alone if windows else np.sqrt(2.0) / rest) / together**0.25
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from datetime import datetime
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from scipy import fft
 
 from fastdp.tables import consistent as revised
 from fastdp.tables.consistent import GROWTH, Level, consistent, level_shares, local_patterns
+from fastdp.units import zone_of
 from tests.oracles import dense
 
 #: Key trees as parents of depths 1, 2, ...: no keys, one column, two with children in any order, three, single nodes.
@@ -247,12 +249,27 @@ def test_variances_are_those_of_the_smoother():
     np.testing.assert_allclose(smooth.values.sum(axis=0), estimates.sum(axis=0))
 
 
-def test_variances_without_patterns_are_exact():
-    kept, windows = np.random.default_rng(6).random(50), 50
+@pytest.mark.parametrize("windows", [1, 2, 9, 50, 61])
+def test_variances_without_patterns_are_exact(windows: int) -> None:
+    noise = np.array([4.0, 9.0])
+    found = revised.smooth(np.random.default_rng(6).normal(0, 3, (windows, 2)).cumsum(axis=0), noise)
+    kept, transform = found.kept[found.block], fft.dct(np.eye(windows), axis=0, norm="ortho")
     kept[0] = 0.0
-    transform = fft.dct(np.eye(windows), axis=0, norm="ortho")
-    expected = np.diag(transform.T @ np.diag(kept) @ transform)
-    np.testing.assert_allclose(revised._at_windows(kept[:, None])[:, 0], expected)
+    for k in range(2):
+        expected = noise[k] * np.diag(transform.T @ np.diag(kept[:, k]) @ transform)
+        np.testing.assert_allclose(found.variances[:, k], expected, rtol=1e-12, atol=1e-15)
+
+
+@pytest.mark.parametrize(
+    "zone", ["Europe/Paris", "Australia/Lord_Howe", "Pacific/Apia", "+05:30", "Africa/Casablanca"]
+)
+def test_patterns_are_of_the_local_clock(zone: str) -> None:
+    """Over clock changes, window by window as Python has it."""
+    edges = (np.datetime64("2011-10-01", "us") + np.arange(24 * 700) * np.timedelta64(1, "h")).astype(np.int64)
+    clock = [datetime.fromtimestamp(each / 1e6, zone_of(zone)) for each in edges[:-1].tolist()]
+    day, _, week = local_patterns(edges, zone)
+    assert day.tolist() == [each.hour for each in clock]
+    assert week.tolist() == [each.hour + 24 * each.weekday() for each in clock]
 
 
 def test_keys_are_smoothed_each_by_itself():

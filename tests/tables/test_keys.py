@@ -25,8 +25,9 @@ from fastdp.noise.gaussian import gaussian_distribution
 from fastdp.noise.sampler import laplace_distribution
 from fastdp.tables import keys
 from fastdp.tables.columns import Keys
-from fastdp.tables.functions import check_online, make_plan, statistics_of
+from fastdp.tables.functions import check_online, make_plan
 from fastdp.tables.keys import KeyRule
+from fastdp.tables.statistics import statistics_of
 from tests.oracles import bulk, table_choices, tables, words
 from tests.tables.forced import Integers, Script, forced
 from tests.tables.losses import loss

@@ -28,8 +28,8 @@ from fastdp.errors import AccuracyWarning, DataError
 from fastdp.noise.key import Key
 from fastdp.tables import columns, release
 from fastdp.tables.columns import Numbers, digests_of, with_missing
-from fastdp.tables.release import BatchRows, Kept, PersonRows, hashing_of
-from fastdp.tables.sums import CellRows
+from fastdp.tables.quantities import CellRows
+from fastdp.tables.rows import BatchRows, Kept, PersonRows, hashing_of
 from tests.oracles import tables
 from tests.tables import flat
 from tests.tables.rows import SECRET, as_family, below, column, expected, random_rows

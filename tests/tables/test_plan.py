@@ -15,9 +15,11 @@ import fastdp
 from fastdp.errors import AccuracyWarning, ParameterError
 from fastdp.guarantee import zcdp_delta
 from fastdp.tables import functions
-from fastdp.tables.budget import OF_ALL
-from fastdp.tables.plan import TablePlan, _steps
-from fastdp.tables.sums import Quantity
+from fastdp.tables.plan import TablePlan
+from fastdp.tables.promise import promise
+from fastdp.tables.quantities import Quantity
+from fastdp.tables.shares import OF_ALL, shares_of
+from fastdp.tables.statistics import statistics_of
 from tests.tables import flat
 
 PRIVATE: dict[str, Any] = {"by": "k", "delta": 1e-6, "who": "p", "bound": 10.0}
@@ -26,9 +28,9 @@ PRIVATE: dict[str, Any] = {"by": "k", "delta": 1e-6, "who": "p", "bound": 10.0}
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
 def test_shares_are_those_that_are_documented(noise: str) -> None:
     made = flat.make_plan("totals", every="1h", epsilon=2.0, noise=noise, **PRIVATE).settled(0, 10, 3)
-    power, budget = 2 if noise == "gaussian" else 1, made.budget
+    power, budget = 2 if noise == "gaussian" else 1, shares_of(made)
     parts = [budget.helper(each) for each in ("keys", "counted", "dropped")]
-    parts += [budget.loss_of(Quantity("total", "values"), budget.levels[0])]
+    parts += [budget.loss_of(Quantity("total", "values"), budget.cells)]
     parts += [budget.helper(each, "values") for each in ("rows", "clip", "tail")]
     keys, counted, dropped, sums, rows, clip, tail = ((part / budget.loss) ** power for part in parts)
     assert (keys, counted, dropped) == pytest.approx((0.25, 0.01, 0.03))
@@ -41,19 +43,19 @@ def test_shares_are_those_that_are_documented(noise: str) -> None:
 
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
 def test_columns_share_by_weight_and_sums_and_levels_within(noise: str) -> None:
-    asked = functions.statistics_of({"a": ["sum", "var"], "b": "mean", "*": "count"})
+    asked = statistics_of({"a": ["sum", "var"], "b": "mean", "*": "count"})
     bounds = {"a": fastdp.Value(clip=1.0, weight=2.0), "b": fastdp.Value(clip=(-1.0, 2.0))}
     options = {"epsilon": 1.0, "delta": 1e-6, "by": ["k", "j"], "keys": {"k": [1, 2], "j": [3, 4, 5]}, "levels": True}
     with flat.noise_is(noise):
         made = functions.make_plan(asked, fastdp.Time("at", "1h"), bounds=bounds, **options)
-    before = made.budget.guarantee(simulated=False).derivation
+    before = promise(shares_of(made), simulated=False).derivation
     made = made.settled(0, 24, 1, 2, 6)
-    budget, power = made.budget, 2 if noise == "gaussian" else 1
-    names = [(q.name, q.column) for q in made.quantities()]
+    budget, power = shares_of(made), 2 if noise == "gaussian" else 1
+    names = [(q.name, q.column) for q in shares_of(made).quantities]
     assert names == [("total", "a"), ("square", "a"), ("deviation", "b"), ("count", "*")]
-    assert budget.levels[0] == (2, True)
+    assert budget.cells == (2, True)
     assert set(budget.levels) <= {(2, True), (1, True), (0, True), (2, False), (1, False), (0, False)}
-    assert sum(budget.level_shares.values()) == 1
+    assert sum(budget.levels.values()) == 1
 
     def share(loss: float) -> float:
         return float(loss / budget.loss) ** power
@@ -61,7 +63,7 @@ def test_columns_share_by_weight_and_sums_and_levels_within(noise: str) -> None:
     found = {name: [share(budget.loss_of(Quantity(*name), level)) for level in budget.levels] for name in names}
     for name, shares in found.items():
         whole = share(budget.loss_of(Quantity(*name), None))
-        assert shares == pytest.approx([whole * float(each) for each in budget.level_shares.values()])
+        assert shares == pytest.approx([whole * float(each) for each in budget.levels.values()])
     beyond = {name: share(budget.helper("tail", name)) for name in "ab"}
     totals = {name: sum(sum(found[each]) for each in names if each[1] == name) for name in ("a", "b", "*")}
     assert totals["a"] + beyond["a"] == pytest.approx(0.99 / 2)
@@ -71,7 +73,7 @@ def test_columns_share_by_weight_and_sums_and_levels_within(noise: str) -> None:
     exact += [Fraction(budget.helper("tail", name)) ** power for name in "ab"]
     exact.append(Fraction(budget.helper("counted")) ** power)
     assert 1 - Fraction(1, 10**12) < sum(exact) / Fraction(budget.loss) ** power <= 1
-    said = budget.guarantee(simulated=False).derivation
+    said = promise(budget, simulated=False).derivation
     assert sum(line.startswith("sums") for line in said) == 4 * len(budget.levels) > 4
     # Before windows and keys are known, each sum's cells and totals have what is stated together.
     assert sum("cells and totals together" in line for line in before) == 4
@@ -79,11 +81,10 @@ def test_columns_share_by_weight_and_sums_and_levels_within(noise: str) -> None:
 
 def test_a_clip_is_rounded_to_a_step_that_it_holds() -> None:
     made = flat.make_plan("totals", every="1h", epsilon=1.0, clip=2.7, resolution=1.0)
-    assert made.quantities()[0].high == 2
-    assert [_steps(end, 1.0) for end in (-2.7, 0.3, 0.0)] == [-2, 1, 0]
+    assert shares_of(made).quantities[0].high == 2
     # The float .01 is a little more than a hundredth.
     fine = flat.make_plan("totals", every="1h", epsilon=1.0, clip=10.0, resolution=0.01)
-    assert math.isclose(fine.quantities()[0].ends[1], 10.0)
+    assert math.isclose(shares_of(fine).quantities[0].ends[1], 10.0)
 
 
 @pytest.mark.parametrize(
@@ -98,21 +99,21 @@ def test_a_clip_is_rounded_to_a_step_that_it_holds() -> None:
 def test_ends_that_are_taken_are_said(given: dict[str, str], said: str | None) -> None:
     made = flat.make_plan("counts", every="1h", epsilon=1.0, **given)
     for each in (made, made.settled(0, 5, 1)):
-        lines = [line for line in each.budget.guarantee(simulated=False).derivation if "public knowledge" in line]
+        lines = [line for line in promise(shares_of(each), simulated=False).derivation if "public knowledge" in line]
         assert [line.startswith(said) for line in lines] == ([True] if said else [])
 
 
 def test_the_callers_word_is_said() -> None:
     for given, said in (({}, False), ({"contributions": 3}, True), ({"contributions": 3, "who": "p"}, False)):
         made = flat.make_plan("counts", every="1h", epsilon=1.0, start="2024-01-01", stop="2024-01-02", **given)
-        lines = made.budget.guarantee(simulated=False).derivation
+        lines = promise(shares_of(made), simulated=False).derivation
         assert any("a unit has at most 3 rows, on the caller's word" in line for line in lines) == said
 
 
 @pytest.mark.parametrize("bound", [(-7.0, 3.0), (-3.0, 7.0), (-7.0, 0.0)])
 def test_a_row_moves_a_total_by_the_farther_end(bound: tuple[float, float]) -> None:
     made = flat.make_plan("totals", every="1h", epsilon=1.0, bound=bound, resolution=1.0)
-    (total,) = made.quantities()
+    (total,) = shares_of(made).quantities
     assert total.sensitivity == 7
 
 
@@ -147,7 +148,7 @@ def test_errors_are_those_of_a_release(unit: fastdp.Rows, delta: float, levels: 
             assert plan.errors[name].std_error == pytest.approx(float(table[name].std_error(24, 25)[0, 0]), rel=0.02)
     assert plan.errors["kwh_sum"].value == pytest.approx(10.0, rel=1e-6)
     assert plan.errors["kwh_median"].in_rows
-    assert sum(plan.shares.values()) == pytest.approx(1.0, abs=1e-6)
+    assert sum(map(plan.shares.share, plan.shares.lines)) == pytest.approx(1.0, abs=1e-6)
     assert plan.noise in str(plan)
 
 
@@ -223,7 +224,8 @@ def plan_of(kind="totals", **options) -> TablePlan:
     "other", [{"name": "count"}, {"low": -1}, {"high": 7}, {"centre": 1}, {"resolution": 0.5}, {"grid": 0.5}]
 )
 def test_noise_under_another_clip_has_words_of_its_own(other: dict[str, Any]) -> None:
-    (total,) = flat.make_plan("totals", every="1h", epsilon=1.0, bound=(0.0, 5.0), resolution=1.0).quantities()
+    made = flat.make_plan("totals", every="1h", epsilon=1.0, bound=(0.0, 5.0), resolution=1.0)
+    (total,) = shares_of(made).quantities
     assert replace(total, **other).labels != total.labels
 
 
@@ -233,12 +235,12 @@ def test_rhos_of_all_parts_fit_the_budget(kind, options) -> None:
     if kind != "counts":
         options = {**options, "clip": None, "bound": 1.0}
     made = plan_of(kind, **options)
-    budget = made.budget
+    budget = shares_of(made)
     assert budget.gaussian
     # From the distributions that are drawn.
     rho = Fraction(0)
     for level in budget.levels:
-        for q in made.quantities():
+        for q in shares_of(made).quantities:
             square = budget.moved(q, level.each) * q.sensitivity**2
             rho += Fraction(square) / (2 * budget.distribution(q, level).sigma ** 2)
     parts = [budget.helper(each) for each in ("counted", "dropped", "keys")]
@@ -247,19 +249,19 @@ def test_rhos_of_all_parts_fit_the_budget(kind, options) -> None:
         rho += Fraction(part) ** 2 / 2
     assert zcdp_delta(float(rho), 1.0) <= budget.noise_delta * (1.0 + 1e-9)
     assert float(rho) == pytest.approx(budget.loss**2 / 2, rel=1e-6)
-    promised = budget.guarantee(simulated=False)
+    promised = promise(budget, simulated=False)
     assert (promised.epsilon, promised.delta) == (1.0, 1e-6)
     assert math.isinf(promised.rho) == (made.key_rule == "private")
 
 
 def test_a_person_moves_the_sums_by_the_root() -> None:
-    assert plan_of().budget.moved(Quantity("count"), True) == 48
-    assert plan_of(contributions=50, per_window=4).budget.moved(Quantity("count"), True) == 12 * 16 + 4
+    assert shares_of(plan_of()).moved(Quantity("count"), True) == 48
+    assert shares_of(plan_of(contributions=50, per_window=4)).moved(Quantity("count"), True) == 12 * 16 + 4
     # Over all windows a person's rows are in one sum.
-    assert plan_of().budget.moved(Quantity("count"), False) == 48**2
+    assert shares_of(plan_of()).moved(Quantity("count"), False) == 48**2
     made = plan_of()
-    (total,), budget = made.quantities(), made.budget
-    sigma = float(budget.distribution(total, budget.levels[0]).sigma)
+    (total,), budget = shares_of(made).quantities, shares_of(made)
+    sigma = float(budget.distribution(total, budget.cells).sigma)
     # Shares of rho for the rows that count, for those that are dropped and, of the rest, for those beyond the clip.
     assert sigma == pytest.approx(math.sqrt(48) * total.high / (budget.loss * math.sqrt(0.96 * 0.99)))
 
@@ -267,28 +269,28 @@ def test_a_person_moves_the_sums_by_the_root() -> None:
 def test_a_delta_brings_the_better_noise() -> None:
     assert plan_of().noise == "gaussian"
     few = plan_of(contributions=4)
-    assert (few.noise, few.delta, few.budget.guarantee(simulated=False).delta) == ("laplace", 0.0, 0.0)
+    assert (few.noise, few.delta, promise(shares_of(few), simulated=False).delta) == ("laplace", 0.0, 0.0)
     # All rows of a person may lie in one window.
     assert plan_of(per_window=None).noise == "laplace"
     # Persons' private keys need the delta themselves, or share the Gaussian noise's; those of rows have half of it.
-    assert plan_of(by="k", noise="laplace").budget.key_delta == 1e-6
+    assert shares_of(plan_of(by="k", noise="laplace")).key_delta == 1e-6
     assert plan_of(by="k", contributions=1).noise == "laplace"
     assert plan_of(by="k").noise == "gaussian"
-    assert plan_of(by="k").budget.key_delta == 0.0
+    assert shares_of(plan_of(by="k")).key_delta == 0.0
 
 
 def test_several_sums_of_a_row_bring_gaussian_noise() -> None:
     def of(m: int) -> TablePlan:
-        asked = functions.statistics_of({f"c{i}": "sum" for i in range(m)})
+        asked = statistics_of({f"c{i}": "sum" for i in range(m)})
         return functions.make_plan(
             asked, None, epsilon=1.0, delta=1e-6, bounds={f"c{i}": fastdp.Value(clip=1.0) for i in range(m)}
         )
 
     one, many = of(1), of(40)
     assert (one.noise, many.noise) == ("laplace", "gaussian")
-    laplace, gaussian = replace(many, noise="laplace").budget, many.budget
-    alone = replace(one, noise="gaussian", delta=1e-6).budget
-    (q, *_), level = many.quantities(), gaussian.levels[0]
+    laplace, gaussian = shares_of(replace(many, noise="laplace")), shares_of(many)
+    alone = shares_of(replace(one, noise="gaussian", delta=1e-6))
+    (q, *_), level = shares_of(many).quantities, gaussian.cells
     ratio = float(gaussian.distribution(q, level).sigma / alone.distribution(q, level).sigma)
     assert ratio == pytest.approx(math.sqrt(40), rel=1e-6)
     assert float(gaussian.distribution(q, level).sigma) < math.sqrt(2.0) * float(laplace.distribution(q, level).scale)
@@ -335,6 +337,6 @@ def test_keys_and_noise_share_delta(who) -> None:
     made = flat.make_plan(
         "totals", every="1h", epsilon=2.0, noise="gaussian", by="k", delta=1e-6, who=who, bound=10.0
     )
-    budget = made.budget
+    budget = shares_of(made)
     assert (budget.key_delta, budget.noise_delta) == ((5e-7, 5e-7) if who is None else (0.0, 1e-6))
-    assert math.isinf(budget.guarantee(simulated=False).rho)
+    assert math.isinf(promise(budget, simulated=False).rho)

@@ -19,7 +19,9 @@ import fastdp
 from fastdp.errors import DataError, ParameterError
 from fastdp.noise.key import Key
 from fastdp.tables.columns import Keys
-from fastdp.tables.sums import CellRows, release
+from fastdp.tables.quantities import CellRows
+from fastdp.tables.shares import shares_of
+from fastdp.tables.sums import release
 from tests.oracles import tables
 from tests.tables import flat
 from tests.tables.rows import FAMILIES, SECRET, as_family, below, column, composition, expected, random_rows
@@ -210,8 +212,8 @@ def test_empty_windows_are_released() -> None:
 
 def test_sums_beyond_int64_wrap() -> None:
     plan = flat.make_plan("totals", every="1h", epsilon=1.0, clip=2.0**40, resolution=1.0)
-    (total,) = plan.quantities()
-    (near,) = release(plan.budget, [total], [np.array([[[2**63 - 1]]])], Key.from_seed(1), (0, 1), Keys(()))
+    (total,) = shares_of(plan).quantities
+    (near,) = release(shares_of(plan), [total], [np.array([[[2**63 - 1]]])], Key.from_seed(1), (0, 1), Keys(()))
     assert int(near.steps[0, 0, 0]) != 2**63 - 1
     sums = np.full((1, 1), 2**63 - 2**30)
     values = np.full(3, 2.0**30)
@@ -337,7 +339,7 @@ def test_windows_of_several_columns_are_those_of_a_table() -> None:
     found = windows.advance("2024-04-02").released
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        wanted = fastdp.aggregate(FRAME, ASKED, time, unit=unit, levels=False, **options).released
+        wanted = fastdp.aggregate(FRAME, ASKED, time, unit=unit, **options).released
     assert np.array_equal(found.measured[0].steps, wanted.measured[0].steps)
     with pytest.raises(DataError, match="expected a mapping with a column for each"):
         windows.add(FRAME["at"], FRAME["kwh"], FRAME["meter"], FRAME["who"])

@@ -102,7 +102,7 @@ def test_waiting_rows_of_a_cell_are_added_up() -> None:
         assert windows.state.waiting.size <= 1432
     found, stop = windows.advance("2024-04-02").released, replace(time, stop="2024-04-02")
     table = as_family(rows, "polars", Path())
-    whole = fastdp.aggregate(table, {"kwh": "sum", "*": "count"}, stop, levels=False, **options)
+    whole = fastdp.aggregate(table, {"kwh": "sum", "*": "count"}, stop, **options)
     assert np.array_equal(found.measured[0].steps, whole.released.measured[0].steps)
 
 
@@ -125,7 +125,6 @@ def test_quantiles_and_distinct_entries_are_those_of_a_table(unit: Any, delta: f
         as_family(rows, "polars", Path()),
         *(statistics, replace(time, stop=stop)),
         bounds={"kwh": value},
-        levels=False,
         key=SECRET,
         **options,
     ).released

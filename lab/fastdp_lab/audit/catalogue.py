@@ -21,7 +21,10 @@ from fastdp.perturbers import Blocks, Flat, Hierarchy, Perturber, Toeplitz
 from fastdp.points import Box
 from fastdp.smoothers import Recent
 from fastdp.tables.columns import Keys
-from fastdp.tables.functions import make_plan, statistics_of
+from fastdp.tables.functions import make_plan
+from fastdp.tables.promise import promise
+from fastdp.tables.shares import shares_of
+from fastdp.tables.statistics import statistics_of
 from fastdp.tables.sums import release
 from fastdp.thresholds import Fixed, NoisyMax, PAKQuantile, SquareWave
 from fastdp.thresholds.renewals import RenewFromHoldout, RenewFromPublished
@@ -113,14 +116,14 @@ def person_of_two_days(epsilon: float) -> ManyRuns:
     unit = fastdp.Person("who", rows=2, per="1w", per_window=1)
     asked = statistics_of({"value": "sum"})
     plan = make_plan(asked, time, unit=unit, epsilon=epsilon, bounds=value, delta=DELTA)
-    plan = replace(plan, noise="gaussian", delta=DELTA)
+    shares = shares_of(replace(plan, noise="gaussian", delta=DELTA))
 
     def draw(data: Sequence[int], trials: int, key: Key) -> Floats:
         sums = np.tile(np.asarray(data, np.int64), trials).reshape(1, -1, 1)
-        (released,) = release(plan.budget, plan.quantities(), [sums], key, (0, sums.shape[1]), Keys(()))
+        (released,) = release(shares, shares.quantities, [sums], key, (0, sums.shape[1]), Keys(()))
         return released.steps.reshape(trials, -1).astype(np.float64)
 
-    return ManyRuns(plan.budget.guarantee(simulated=False), draw)
+    return ManyRuns(promise(shares, simulated=False), draw)
 
 
 def filtered(outputs: Floats) -> Floats:

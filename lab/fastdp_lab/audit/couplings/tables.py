@@ -111,7 +111,7 @@ def see_table(table: Any) -> Outputs:
     yield "frame", table.arrow.to_pydict(), str(table.arrow.schema)
     yield "windows", sums.edges
     yield "nodes", sums.nodes, [each.tolist() for each in sums.parents]
-    others = ("edges", "nodes", "parents", "measured", "tails", "rows")
+    others = ("edges", "nodes", "parents", "measured", "tails", "rows", "shares")
     yield from (item for item in sorted(vars(sums).items()) if item[0] not in others)
     yield "noise", [(*each.level, str(each.noise)) for each in sums.measured]
     yield "numbers", sorted(sums.tails.items()), sums.rows

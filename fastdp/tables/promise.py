@@ -1,0 +1,191 @@
+"""The guarantee of a release in words, from the lines of its shares: components, composition, public knowledge."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from fastdp.guarantee import Guarantee, parallel, sequential
+from fastdp.noise.gaussian import GaussianDistribution
+from fastdp.noise.sampler import concentrated
+from fastdp.tables.quantities import ROWS, Quantity
+from fastdp.tables.shares import MOST_DROPPED, Line, Shares
+from fastdp.units import Times, UnitRows
+
+#: Derivations of choices and numbers, for k rows of a unit, or dropped ones, and those without noise of the plan's
+#: kind.
+STEPS = {
+    "rows": "how many rows lie beyond the lowest candidates: sensitivity {k}, discrete Laplace noise",
+    "clip": "noisy max on either side of 0, counts of rows beyond candidates: monotone, {k} rows in all; a clip that "
+    "released numbers do not resolve gives way to the bound",
+    "tail": "rows in bins beyond the clip, past the bound and within the clip: {k} rows change them by {k} in all",
+    "counted": "rows that count: sensitivity {k}",
+    "dropped": "rows that the bound drops, at most {most} of a person: sensitivity {most}",
+    "others": "rows of keys that are not released, after these are chosen: sensitivity {k}",
+    "auto": "a person's rows: noisy max over numbers of persons with more, monotone, sensitivity 1",
+}
+PURE = ("rows", "clip", "auto")
+
+
+def promise(shares: Shares, *, simulated: bool) -> Guarantee:
+    """The guarantee of a release; ``simulated``: its noise follows from a seed."""
+    parts = components(shares)
+    whole = sequential(*parts) if len(parts) > 1 else parallel(*parts)
+    public = _public_knowledge(shares, whole)
+    if shares.gaussian:
+        stated = _approximate(shares, whole)
+        return replace(stated, simulated=simulated, derivation=(*stated.derivation, *public))
+    # The parts are rounded so that they never exceed epsilon; they may fall short of it by a rounding.
+    derivation = (*whole.derivation, *public)
+    return replace(whole, epsilon=shares.plan.epsilon, rho=math.inf, simulated=simulated, derivation=derivation)
+
+
+def components(shares: Shares) -> list[Guarantee]:
+    """Guarantee of each line."""
+    unit, found = _unit(shares), []
+    for line in shares.lines:
+        name, step, delta = _words(shares, line)
+        if shares.gaussian and line.purpose not in PURE and not (line.purpose == "keys" and not _weighs(shares)):
+            bare = concentrated(line.loss, step)
+        else:
+            bare = Guarantee(line.loss, delta, arithmetic="exact", derivation=(step,))
+        of = f"{name} ({bare.cost}): {step}"
+        found.append(replace(unit, epsilon=bare.epsilon, delta=bare.delta, rho=bare.rho, derivation=(of,)))
+    return found
+
+
+def times_of(shares: Shares, unit: UnitRows) -> Times | None:
+    """Public times outside which no row of the unit counts; None if they are not public."""
+    plan = shares.plan
+    if plan.time is None or plan.calendar is None or plan.start is None or plan.stop is None or plan.taken:
+        return None
+    ends = plan.calendar.edge(plan.start), plan.calendar.edge(plan.stop)
+    times = Times(plan.time.column, plan.calendar.time_zone, *ends)
+    return times if unit.keeps(times) else None
+
+
+def _unit(shares: Shares) -> Guarantee:
+    plan, k = shares.plan, shares.plan.contributions
+    period = "" if plan.periods is None else f" in any period of {plan.periods.every}"
+    one = period.replace("any", "one")
+    rows = UnitRows(plan.who, 1 if plan.who else k, None if plan.periods is None else plan.periods.period)
+    if plan.who is not None:
+        unit, adjacency = f"one person{period}", f"add or remove all rows of one person{one}"
+    elif k == 1:
+        unit, adjacency = "one row of the table", "add or remove one row"
+    else:
+        unit, adjacency = f"{k} rows of the table{period}", f"add or remove up to {k} rows{one}"
+    times = times_of(shares, rows)
+    return Guarantee(0.0, unit=unit, adjacency=adjacency, arithmetic="exact", rows=rows, times=times)
+
+
+def _weighs(shares: Shares) -> bool:
+    """True if keys are chosen by weights of persons at once: with Gaussian noise they are concentrated."""
+    return shares.plan.who is not None and not shares.plan.online
+
+
+def _words(shares: Shares, line: Line) -> tuple[str, str, float]:
+    """Name, derivation and delta of a line."""
+    plan, k, purpose = shares.plan, shares.plan.contributions, line.purpose
+    noise = f"discrete {'Gaussian' if shares.gaussian else 'Laplace'} noise"
+    if purpose == "keys":
+        return purpose, _keys(shares), 0.0 if shares.gaussian else plan.delta
+    if line.quantity is None:
+        step = STEPS[purpose].format(k=k, most=MOST_DROPPED * k)
+        return _named(purpose, line.column), step + (f", {noise}" if purpose not in PURE else ""), 0.0
+    name = _named(line.quantity.name, line.quantity.column)
+    if line.level is None:
+        step = f"{name}: cells and totals together, in shares of this loss that follow from their numbers, k = {k}"
+        return purpose, f"{step} rows of a unit, {noise}", 0.0
+    return purpose, _numbers(shares, line, line.quantity, f"{name}: {_where(shares, line)}"), 0.0
+
+
+def _where(shares: Shares, line: Line) -> str:
+    level, by = line.level, shares.plan.by
+    if level is None or level == shares.cells:
+        return "disjoint windows and keys"
+    nodes = f"keys of {', '.join(map(repr, by[: level.depth]))}" if level.depth else "all rows"
+    return f"{nodes}, {'each window' if level.each else 'all windows'}"
+
+
+def _numbers(shares: Shares, line: Line, q: Quantity, where: str) -> str:
+    plan, k, moved, most = shares.plan, shares.plan.contributions, line.moved, f"{q.sensitivity}"
+    if not q.counts and q.column != ROWS and plan.column(q.column).chooses:
+        most = "clip" if q.name == "total" else f"the most that a chosen clip allows, up to {most},"
+    bins = f"; a row is in one bin of each of {q.layers} levels" if q.layers > 1 else ""
+    numbers = f"{where}, k rows of a unit change the {line.purpose} by"
+    if shares.gaussian:
+        return (
+            f"{numbers} sqrt({moved}) * {most} in the L2 norm (k = {k}{bins}), discrete Gaussian noise of sigma "
+            f"sqrt({moved}) * {most} / {line.loss:g}: rho = {line.loss:g}^2 / 2"
+        )
+    rows = "k" if q.layers == 1 else f"{q.layers} k"
+    step = f"{numbers} {rows} * {most} steps in all, discrete Laplace noise of scale {rows} * {most} / epsilon"
+    return f"{step} (k = {k}{bins})"
+
+
+def _keys(shares: Shares) -> str:
+    plan = shares.plan
+    if plan.online:
+        return (
+            "a key appears once its running weight and fresh one-sided noise reach a threshold with one-sided noise "
+            "of the key: weights only grow, so all windows cost one choice; the chances that a unit's own keys pass "
+            "add up to delta over all windows"
+        )
+    if plan.who is None:
+        step = "a key is released if its noisy count of rows passes a threshold that delta gives"
+        return step + (", as it is published" if plan.selects_cells else "")
+    rule = shares.key_rule()
+    noise = "Gaussian" if isinstance(rule.distribution, GaussianDistribution) else "Laplace"
+    return (
+        f"weights of at most {rule.most} keys of a person, of norm 1, discrete {noise} noise, a threshold: loss by "
+        "moved weights and the chance that a person's own keys pass stay within delta together"
+    )
+
+
+def _approximate(shares: Shares, whole: Guarantee) -> Guarantee:
+    """Guarantee in (epsilon, delta) from rho; a choice of keys adds its delta."""
+    plan = shares.plan
+    stated = whole.approximate(plan.epsilon, shares.noise_delta)
+    if plan.key_rule != "private":
+        return stated
+    # All but an event of small probability is concentrated (Bun and Steinke 2016, section 8).
+    step = f"keys: released beyond that with probability {shares.key_delta:g}: delta = {plan.delta:g} in all"
+    if not shares.key_delta:
+        step = f"keys of one person alone: within delta = {plan.delta:g} as other weights then move less"
+    return replace(stated, delta=plan.delta, rho=math.inf, derivation=(*stated.derivation, step))
+
+
+def _public_knowledge(shares: Shares, whole: Guarantee) -> list[str]:
+    plan, said = shares.plan, []
+    if whole.times is not None:
+        but = " but their keys" if plan.key_rule == "public" else ""
+        said.append(f"rows at other times than {whole.times} change nothing that is released{but}")
+    ends = plan.taken or [name for name, end in (("first", plan.start), ("last", plan.stop)) if end is None]
+    if plan.online:
+        said.append("the clock that closes windows is public")
+    elif ends:
+        said.append(f"the {' and '.join(ends)} window of the table is public knowledge (start=, stop=)")
+    if plan.key_rule == "public":
+        keys = "the keys of all rows, dropped ones too, are public knowledge, on the caller's word"
+        said.append(f"{keys} (keys='public')")
+    k = plan.contributions
+    if plan.who is None and k > 1:
+        said.append(f"a unit has at most {k} rows, on the caller's word (fastdp.Person enforces it)")
+    if plan.who is not None:
+        where = "in all" if plan.periods is None else f"in each period of {plan.periods.every}"
+        rows = f"of a person (column {plan.who!r}) the {k} rows of least keyed hash {where} count"
+        said.append(f"{rows}, whatever other persons do")
+    if plan.per_window is not None:
+        said.append(f"of a person at most {plan.per_window} rows of one window count, those of least hash")
+    # Of deviations from the middle of the clip a replaced value moves two sensitivities.
+    totals = all(q.name == "count" or (q.name == "total" and q.low >= 0) for q in shares.quantities)
+    if plan.who is None and k == 1 and plan.columns and totals and not shares.gaussian:
+        # Two bins beyond a clip, one sum otherwise.
+        tails = sum(shares.helper("tail", column.name) for column in plan.columns) * (not plan.online)
+        said.append(f"replacing the values of one row, in its window and key, costs at most {plan.epsilon + tails:g}")
+    return said
+
+
+def _named(name: str, column: str) -> str:
+    return name if column == ROWS else f"{name} of {column!r}"

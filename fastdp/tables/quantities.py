@@ -1,0 +1,143 @@
+"""Integers of a cell: their sensitivity, the labels of their noise, and how rows are added to them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from fastdp.errors import DataError
+from fastdp.kinds import Array, Flags, Floats, Integers
+from fastdp.noise.gaussian import GaussianDistribution
+from fastdp.noise.sampler import Distribution
+from fastdp.releases.intervals import DrawnNoise
+from fastdp.tables.columns import Numbers
+from fastdp.tables.quantiles import BINS, LEVELS, Bins
+from fastdp_kernels.tables import window_sums
+
+NOT_FINITE = (
+    "value: a row that counts has none, or one that is not a finite number; expected finite values "
+    "(Value(nonfinite='drop') leaves such rows out, 'zero' counts them as 0)"
+)
+#: In place of an entry that is missing: no float of a column of entries.
+MISSING_ENTRY = -1.0
+#: Column of the rows themselves.
+ROWS = "*"
+#: Quantities that are sums of values, one of each column, and counts that cells have alone.
+FIRST_SUMS, COUNTS = ("total", "deviation"), ("histogram", "distinct")
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """One integer sum of each cell, or several counts.
+
+    Values are clipped to [``low``, ``high``] steps of ``grid``, less ``centre``. "count" adds 1 a row, "square" the
+    square, in steps of ``resolution``; cells alone have "histogram", of bins from ``low`` to ``high``, and
+    "distinct".
+    """
+
+    name: str
+    column: str = ROWS
+    low: float = 0
+    high: float = 1
+    centre: int = 0
+    grid: float = 1.0
+    resolution: float = 1.0
+
+    @property
+    def sensitivity(self) -> int:
+        """Largest change by one row, in steps of ``resolution``."""
+        if self.name == "count" or self.counts:
+            return 1
+        most = int(max(abs(self.low - self.centre), abs(self.high - self.centre)))
+        return round(most**2 * self.steps_per_square) if self.name == "square" else most
+
+    @property
+    def counts(self) -> bool:
+        return self.name in COUNTS
+
+    @property
+    def layers(self) -> int:
+        """Numbers of each cell that one row is in."""
+        return LEVELS if self.name == "histogram" else 1
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        return self.low * self.grid, self.high * self.grid
+
+    @property
+    def steps_per_square(self) -> float:
+        """Steps of ``resolution`` in the square of one step of ``grid``: a power of 2."""
+        return self.grid**2 / self.resolution
+
+    def add(self, rows: CellRows, values: Floats, first: int, sums: Integers) -> bool:
+        """Add rows with these values to `sums`; False if one that counts is not finite."""
+        windows, keys = rows.windows, rows.codes
+        if self.name == "count":
+            window_sums.add_ones(windows, keys, first, sums)
+            return True
+        low, high = float(self.low), float(self.high)
+        given = windows, keys, values, first, 1.0 / self.grid, low, high, self.centre
+        if self.name == "square":
+            return window_sums.add_squares(*given, self.steps_per_square, sums)
+        return window_sums.add_values(*given, sums)
+
+    @property
+    def labels(self) -> tuple[str | float, ...]:
+        if self.counts:
+            return self.name, *(self.ends if self.name == "histogram" else ())
+        return self.name, self.low, self.high, self.centre, self.grid, self.resolution
+
+
+class CellRows(NamedTuple):
+    """Rows that count: windows, keys (-1: not released), values float64[c, n]."""
+
+    windows: Integers
+    codes: Array
+    values: Floats
+
+
+def _inside(rows: CellRows, first: int, windows: int) -> Flags:
+    return (rows.codes >= 0) & (rows.windows >= first) & (rows.windows < first + windows)
+
+
+class BinCounts:
+    """Rows by bin, window and key."""
+
+    def __init__(self, quantity: Quantity, cells: tuple[int, int]) -> None:
+        self._bins, self._counts = Bins(*quantity.ends), np.zeros((*cells, BINS), np.int64)
+
+    def add(self, rows: CellRows, values: Floats, first: int) -> None:
+        wrong = ~np.isfinite(values)
+        if wrong.any() and (wrong & _inside(rows, first, len(self._counts))).any():
+            raise DataError(NOT_FINITE)
+        self._bins.add((rows.windows, np.where(wrong, -1, rows.codes), values), first, self._counts)
+
+    def numbers(self) -> Integers:
+        return self._bins.nodes(self._counts)
+
+
+class DistinctCounts:
+    """Distinct entries, as numbers, by window and key."""
+
+    def __init__(self, _quantity: Quantity, cells: tuple[int, int]) -> None:
+        self._counts, self._seen = np.zeros(cells, np.int64), Numbers()
+
+    def add(self, rows: CellRows, values: Floats, first: int) -> None:
+        windows, width = self._counts.shape
+        cells = (rows.windows - first) * width + rows.codes
+        inside = _inside(rows, first, windows) & (values != MISSING_ENTRY) & ~np.isnan(values)
+        known = self._seen.size
+        numbers = self._seen.of(cells[inside], (values[inside] + 0.0).view(np.int64))
+        _, places = np.unique(numbers, return_index=True)
+        fresh = cells[inside][places[numbers[places] >= known]]
+        self._counts += np.bincount(fresh, minlength=self._counts.size).reshape(self._counts.shape)
+
+    def numbers(self) -> Integers:
+        return self._counts[None]
+
+
+def drawn(noise: Distribution) -> DrawnNoise:
+    """Scale or sigma of a distribution."""
+    return DrawnNoise(noise.sigma, True) if isinstance(noise, GaussianDistribution) else DrawnNoise(noise.scale)

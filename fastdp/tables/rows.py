@@ -1,0 +1,239 @@
+"""A source to rows by window and key, in batches; persons' rows bounded by least hashes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from fastdp.data.source import Source
+from fastdp.data.times import times_of
+from fastdp.errors import DataError
+from fastdp.kinds import Flags, Floats, Integers
+from fastdp.noise.key import Key
+from fastdp.tables.columns import Entries, Growing, Keys, Numbers, digests_of, floats_of
+from fastdp.tables.keys import KeyRule, key_weights, weigh
+from fastdp.tables.plan import ColumnPlan, TablePlan
+from fastdp.tables.quantities import MISSING_ENTRY, NOT_FINITE, CellRows
+from fastdp.tables.shares import MOST_DROPPED
+from fastdp_kernels.tables import person_rows
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+NO_ROWS = "frame has no rows: expected time=fastdp.Time(..., start=, stop=), because it has no first and last window"
+#: Bytes of coded rows that are kept for a second reading.
+MOST_HELD = 2**28
+#: Reads the rows that count once more.
+Reads = Callable[[], Iterator[CellRows]]
+
+
+class BatchRows(NamedTuple):
+    """Rows of a batch that may count, their instants, and persons' digests."""
+
+    rows: CellRows
+    times: Integers
+    persons: Integers | None
+
+
+class Kept(NamedTuple):
+    """Rows that count, how many of each one's person (and period), how many were dropped, and weights of keys."""
+
+    rows: CellRows
+    sizes: Integers
+    dropped: int
+    weights: Integers | None = None
+
+
+def read_rows(
+    source: Source,
+    plan: TablePlan,
+    keys: Keys,
+    see_times: Callable[[Integers], None] | None = None,
+    persons: Entries | None = None,
+) -> Iterator[BatchRows]:
+    """Rows that may count, by batch; ``keys`` and ``persons`` number all rows'."""
+    begin = 0
+    for batch in source.batches():
+        size, present = batch.num_rows, None
+        codes = keys.codes([batch.column(name) for name in plan.by], size)
+        times: Integers = np.zeros(size, np.int64)
+        if plan.time is not None and plan.calendar is not None:
+            times, present = times_of(batch.column(plan.time.column), plan.calendar.zone, plan.time)
+        who = None
+        if plan.who is not None and persons is not None:
+            who, named = persons.of(batch.column(plan.who))
+            if named is not None:
+                present = named if present is None else present & named
+        if present is not None and not present.all() and (plan.time is None or plan.time.missing == "raise"):
+            many = f"{np.count_nonzero(~present):,} of the {size:,} rows read with it"
+            row = f"row {begin + int(np.argmin(present))} has no time or no person ({many})"
+            raise DataError(f"{row}; expected both in every row (Time(missing='drop') drops such rows)")
+        begin += size
+        if see_times is not None:
+            see_times(times if present is None else times[present])
+        windows = times if plan.calendar is None else plan.calendar.numbers(times)
+        listed = [column_values(batch.column(column.name), column) for column in plan.columns]
+        values = np.empty((0, size))
+        if listed:
+            values = np.stack(listed) if len(listed) > 1 else listed[0][None]
+        if (valued := plan.with_values(values)) is not None:
+            present = valued if present is None else present & valued
+        if who is not None:
+            counted = (codes >= 0) & plan.has(windows)
+            present = counted if present is None else present & counted
+        if present is not None and not present.all():
+            windows, times, codes, values = windows[present], times[present], codes[present], values[:, present]
+            who = None if who is None else who[present]
+        yield BatchRows(CellRows(windows, codes, values), times, who)
+
+
+def column_values(column: pa.Array, plan: ColumnPlan) -> Floats:
+    """Values of a column, 0 for non-finite ones that count so; 52 bits of entries."""
+    if plan.entries:
+        digests, present = digests_of(column)
+        numbers = (digests[:, 0] & (2**52 - 1)).astype(np.float64)
+        return numbers if present is None else np.where(present, numbers, MISSING_ENTRY)
+    return finite_values(floats_of(column), plan)
+
+
+def finite_values(values: Floats, plan: ColumnPlan) -> Floats:
+    """Values, 0 for non-finite ones that count so."""
+    return np.where(np.isfinite(values), values, 0.0) if plan.nonfinite == "zero" else values
+
+
+def check_finite(values: Floats) -> None:
+    """DataError for values that are not finite."""
+    if not np.isfinite(values).all():
+        raise DataError(NOT_FINITE)
+
+
+class PersonRows:
+    """Collects rows of persons, about 40 bytes each, and selects those that count."""
+
+    def __init__(self, plan: TablePlan, hashing: bytes, rows: int | None = None) -> None:
+        self._plan, size = plan, rows or 0
+        self._hashing = np.frombuffer(hashing, np.uint64)[:2]
+        self.persons, self._periods = Entries("", persons=True), Numbers()
+        self._groups, self._hashes = Growing(np.int64, size), Growing(np.uint64, size)
+        self._windows, self._codes = Growing(np.int64, size), Growing(np.int64, size)
+        self._values = [Growing(np.float64, size) for _ in plan.columns]
+
+    def add(self, batch: BatchRows, words: Integers) -> None:
+        (windows, codes, values), times, persons = batch
+        assert persons is not None  # noqa: S101 - the plan names their column
+        if not persons.size:
+            return
+        # Not of the rows that count alone, which the secret chooses.
+        check_finite(values)
+        groups, digests = persons, self.persons.digests.pairs.take(persons, axis=0)
+        if self._plan.periods is not None:
+            groups = self._periods.of(persons, self._plan.periods.numbers(times))
+        hashes = person_rows.hash_rows(self._hashing, digests, times, words, np.ascontiguousarray(values))
+        columns = self._groups, self._hashes, self._windows, self._codes, *self._values
+        for column, part in zip(columns, (groups, hashes, windows, codes, *values), strict=True):
+            column.add(part)
+
+    @property
+    def _size(self) -> int:
+        return self.persons.digests.size if self._plan.periods is None else self._periods.size
+
+    def totals(self) -> Integers:
+        """Rows of each person (and period): int64[p]."""
+        found: Integers = np.bincount(self._groups.array, minlength=self._size)
+        return found
+
+    def sum_key_weights(self, words: Integers, rule: KeyRule, key: Key) -> Integers:
+        """Sum by key, over persons, the weight that a person gives to each of its distinct keys.
+
+        ``words``: a 64-bit word of each key, int64[K].  Returns int64[K], in steps of ``rule``'s weights; rows count
+        here even if they are dropped from sums.
+        """
+        persons, periods = np.arange(self.persons.digests.size), np.zeros(self._size, np.int64)
+        if self._plan.periods is not None:
+            persons, periods = (np.ascontiguousarray(each) for each in self._periods.pairs.T)
+        groups, codes = self._groups.array, self._codes.array
+        secret = np.frombuffer(key.derive("keys").reveal(), np.uint64)[:2]
+        sums: Integers = np.zeros(words.size, np.int64)
+        table, named = key_weights(rule.distribution, rule.most), self.persons.digests.pairs[persons]
+        _, keys, weights = weigh(groups, codes, named, periods, words, table, secret)
+        np.add.at(sums, keys, weights)
+        return sums
+
+    def kept(self, plan: TablePlan) -> Kept:
+        columns = self._groups, self._hashes, self._windows, self._codes
+        groups, hashes, windows, codes = (each.array for each in columns)
+        first, spans = (int(windows.min()), int(np.ptp(windows)) + 1) if windows.size else (0, 0)
+        flags, _ = person_rows.least_rows(
+            self._hashing, groups, hashes, windows, first, spans, plan.contributions, plan.per_window or 0, self._size
+        )
+        values = np.empty((len(self._values), np.count_nonzero(flags)))
+        for into, column in zip(values, self._values, strict=True):
+            into[:] = column.array[flags]
+        dropped = dropped_rows(groups, flags, self._size, plan.contributions)
+        groups = groups[flags]
+        return Kept(CellRows(windows[flags], codes[flags], values), np.bincount(groups)[groups], dropped)
+
+
+def dropped_rows(groups: Integers, kept: Flags, size: int, contributions: int) -> int:
+    """Sum over persons and periods of dropped rows, at most 4 k of each."""
+    dropped = np.bincount(groups, ~kept, minlength=size)
+    return int(np.minimum(dropped, MOST_DROPPED * contributions).sum())
+
+
+def hashing_of(key: Key) -> bytes:
+    """128 bits under which rows of persons are chosen."""
+    return key.derive("rows").reveal()[:16]
+
+
+def read_persons(
+    source: Source, plan: TablePlan, keys: Keys, hashing: bytes, see_times: Callable[[Integers], None] | None = None
+) -> PersonRows:
+    """Rows of persons, chosen by :func:`hashing_of` a key."""
+    found = PersonRows(plan, hashing, source.rows)
+    for batch in read_rows(source, plan, keys, see_times, found.persons):
+        found.add(batch, keys.words()[batch.rows.codes])
+    return found
+
+
+class HeldRows:
+    """Rows that are read once, or again: from memory where they fit."""
+
+    def __init__(self, once: Reads) -> None:
+        self.once, self._held = once, list[CellRows]()
+
+    def again(self) -> Iterator[CellRows]:
+        if self._held:
+            yield from self._held
+            return
+        held, size = list[CellRows](), 0
+        for rows in self.once():
+            size += sum(part.nbytes for part in rows)
+            if size <= MOST_HELD:
+                held.append(rows)
+            yield rows
+        self._held = held if size <= MOST_HELD else []
+
+
+class Ends:
+    """First and last window, given or of the rows that were seen."""
+
+    def __init__(self, plan: TablePlan) -> None:
+        self._plan = plan
+        self._ends: list[int] = []
+
+    def see(self, times: Integers) -> None:
+        if times.size:
+            both = [*self._ends, int(times.min()), int(times.max())]
+            self._ends = [min(both), max(both)]
+
+    def found(self) -> tuple[int, int]:
+        plan, calendar = self._plan, self._plan.calendar
+        if calendar is None or (plan.start is not None and plan.stop is not None):
+            return plan.start or 0, plan.stop or 0
+        if not self._ends:
+            raise DataError(NO_ROWS)
+        first = calendar.number(self._ends[0]) if plan.start is None else plan.start
+        last = calendar.number(self._ends[1]) + 1 if plan.stop is None else plan.stop
+        return first, max(first, last)

@@ -1,0 +1,420 @@
+"""A plan to numbers: shares of the budget, the noise that each buys, and steps of the grids; computed once.
+
+Shares are of epsilon, or of rho with Gaussian noise.  First come :data:`OF_ALL`; columns, with the rows ("*") as one,
+divide the rest by weight; of a column's first come :data:`OF_COLUMN`, then its sums and counts, equally.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property, lru_cache
+from typing import NamedTuple
+
+from fastdp.errors import ParameterError
+from fastdp.guarantee import zcdp_loss
+from fastdp.integer_grid import make_grid
+from fastdp.noise.sampler import (
+    Distribution,
+    NoiseName,
+    geometric_distribution,
+    l2_square,
+    laplace_distribution,
+    noise_distribution,
+)
+from fastdp.tables import consistent
+from fastdp.tables.consistent import Level
+from fastdp.tables.keys import MOST_KEYS, KeyRule, count_rule, shared_weight_rule, weight_rule
+from fastdp.tables.plan import Clips, TablePlan
+from fastdp.tables.quantities import COUNTS, FIRST_SUMS, ROWS, Quantity
+from fastdp.thresholds.base import score_unit
+from fastdp.validation import DAY, refusal
+
+#: Shares of the total: rows that count, persons' rows that are dropped, the choice of a person's rows ("auto"), and
+#: rows of other keys where those that are released have the counts that chose them.  That of private keys is
+#: ``PrivateKeys.share``.
+OF_ALL = {
+    "counted": Fraction(1, 100),
+    "dropped": Fraction(3, 100),
+    "others": Fraction(1, 20),
+    "auto": Fraction(1, 50),
+}
+#: Shares of a column's budget: rows above the lowest candidates of the clip, its choice, rows in bins beyond it.  All
+#: helpers together take at most a quarter.
+OF_COLUMN = {"rows": Fraction(1, 200), "clip": Fraction(15, 200), "tail": Fraction(8, 100)}
+#: The last where the clip is known publicly.
+TAIL_OF_KNOWN = Fraction(1, 100)
+#: Weight of the rows beside a column's where they are counted for means alone, with Laplace and with Gaussian noise:
+#: of one mean the deviations then have .6 of epsilon, or .65 of rho, near the best for means from 0 to .3 theta.
+ROWS_OF_MEANS = {"laplace": Fraction(2, 3), "gaussian": Fraction(7, 13)}
+#: Share of the budget that the choice of keys and of a person's rows leave, at least.
+LEFT = Fraction(1, 20)
+#: Share of the cells by which the noise is chosen before the table is read, if levels are asked for.
+CELLS_SHARE = Fraction(1, 2)
+#: The clip of windows shorter than the first is chosen for sums over as many as fill it, and so on.
+SPANS = (DAY, 7 * DAY, 365 * DAY)
+#: Bits of the largest square of a deviation, in steps of a square's resolution, for up to :data:`FINE_ROWS` rows of a
+#: unit; of more rows the noise, which grows with them, needs no finer steps, and must fit.
+SQUARE_BITS, FINE_ROWS = 32, 32
+#: Counts of a choice stay below this, so that its scores fit; more rows count as so many.
+MAX_ROWS = 2**39
+#: Steps of a person's weight in the choice of a clip, which their rows share, and parts of a step: for rows of
+#: persons with up to 2^26 of them.
+WEIGHT, FINE = 2**12, 2**14
+#: Integer weight of one count in a score, and the most that a candidate's size takes off.
+UNIT, MAX_PENALTY = 2**10, 2.0**61
+#: Rows dropped of a person count up to so many times those that are kept.
+MOST_DROPPED = 4
+#: Heads of the printed table.
+HEADS = ("purpose", "of", "level", "loss", "share", "a unit moves")
+
+
+class Line(NamedTuple):
+    """One choice, number or vector that is released: its loss, and by how many sensitivities a unit moves it."""
+
+    purpose: str
+    column: str
+    quantity: Quantity | None
+    #: None: all levels together, whose shares follow from numbers of windows and keys.
+    level: Level | None
+    loss: float
+    moved: int
+
+
+@dataclass(frozen=True)
+class ColumnTask:
+    """Public numbers on which the choices about one column depend."""
+
+    #: The widest clip.
+    bound: tuple[float, float]
+    #: Rows of a unit that count.
+    contributions: int
+    #: Rows beyond the clip for which noise and clipping err alike.
+    wanted: float
+    #: `counting`, `choosing`, `tail`: Losses, epsilon or x with rho = x^2 / 2, of the numbers of rows above the
+    #: lowest candidates, at most of the choice of the clip, and of the numbers of rows in bins beyond it.
+    counting: float
+    choosing: float
+    tail: float
+    #: Of released numbers; choices are pure.
+    noise: NoiseName
+    #: True if noise follows the clip's greater end, so that both may be as far from 0.
+    alike: bool
+    #: `column`, `cells`, `epsilon`: For messages.
+    column: str
+    cells: int
+    epsilon: float
+
+
+@dataclass(frozen=True, eq=False)
+class Shares:
+    """Every number of a release's budget; ``print`` shows :attr:`lines` as a table.
+
+    A loss is epsilon, or x with rho = x^2 / 2 of Gaussian noise.
+    """
+
+    plan: TablePlan
+    #: Of the whole; delta of the choice of keys, and of Gaussian noise (with persons' keys; 0 for Laplace).
+    loss: float
+    key_delta: float
+    noise_delta: float
+    #: Share of each level of a sum's budget, the cells' first; and if they follow from public numbers.
+    levels: Mapping[Level, Fraction]
+    knows_levels: bool
+    #: Losses of helpers: (one of :data:`OF_ALL`, "*"), (one of :data:`OF_COLUMN`, column).
+    helpers: Mapping[tuple[str, str], float]
+    #: Losses of sums and counts by quantity, column and level (None: all).
+    losses: Mapping[tuple[str, str, Level | None], float]
+    #: Sensitivities by which a unit moves a vector, in each window or in all: squared L2 norm for Gaussian, else L1.
+    moves: Mapping[bool, int]
+    #: By column: steps of its values; rows above the clip for which noise and clipping err alike.
+    grids: Mapping[str, float]
+    wanted: Mapping[str, float]
+
+    @property
+    def gaussian(self) -> bool:
+        return self.plan.noise == "gaussian"
+
+    @cached_property
+    def cells(self) -> Level:
+        return next(iter(self.levels))
+
+    def helper(self, purpose: str, column: str = ROWS) -> float:
+        """Loss of a choice or number; 0 if there is none."""
+        return self.helpers.get((purpose, column), 0.0)
+
+    def loss_of(self, quantity: Quantity, level: Level | None) -> float:
+        return self.losses[quantity.name, quantity.column, level]
+
+    def moved(self, quantity: Quantity, each: bool) -> int:
+        return self.moves[each] * quantity.layers
+
+    def distribution(self, quantity: Quantity, level: Level) -> Distribution:
+        moved = self.moves[level.each] * quantity.layers
+        return noise_distribution(self.plan.noise, quantity.sensitivity, moved, self.loss_of(quantity, level))
+
+    @cached_property
+    def quantities(self) -> list[Quantity]:
+        """At the widest clips."""
+        return self.quantities_at({})
+
+    def quantities_at(self, clips: Clips) -> list[Quantity]:
+        """Sums, the rows, and counts, in the order of their noise, with the values clipped there."""
+        plan, sums, counts = self.plan, list[Quantity](), list[Quantity]()
+        for column in plan.columns:
+            names = plan.parts[column.name]
+            counts += [Quantity(name, column.name, column.low, column.high) for name in names if name in COUNTS]
+            grid = self.grids.get(column.name)
+            if grid is None:
+                continue
+            low, high = (_steps(end, grid) for end in clips.get(column.name, column.ends))
+            # A chosen clip may be narrower than a step.
+            high = max(high, low + 1)
+            middle = (low + high) // 2
+            shift = max(0, 2 * max(high - middle, middle - low).bit_length() - square_bits(plan))
+            steps = {"total": (0, grid), "deviation": (middle, grid), "square": (middle, grid**2 * 2.0**shift)}
+            sums += [
+                Quantity(name, column.name, low, high, steps[name][0], grid, steps[name][1])
+                for name in names
+                if name in steps
+            ]
+        return [*sums, *([Quantity("count")] if plan.counts_rows else []), *counts]
+
+    def log_variance(self) -> float:
+        """Sum of logarithms of cells' variances, in squared changes by one row."""
+        deviations = (_deviation(self.moved(each, True), gaussian=self.gaussian) for each in self.quantities)
+        losses = (self.loss_of(each, self.cells) for each in self.quantities)
+        return sum(2.0 * math.log(deviation / loss) for deviation, loss in zip(deviations, losses, strict=True))
+
+    def task(self, column: str) -> ColumnTask:
+        plan, own = self.plan, self.plan.column(column)
+        counting, choosing, tail = (self.helper(purpose, column) for purpose in OF_COLUMN)
+        losses, public = (counting, choosing, tail, plan.noise), (column, plan.cells or 0, plan.epsilon)
+        alike = plan.parts[column][0] == "total"
+        return ColumnTask(own.ends, plan.contributions, self.wanted[column], *losses, alike, *public)
+
+    def key_rule(self) -> KeyRule:
+        """Noise and threshold of the numbers that choose keys, all at once."""
+        plan = self.plan
+        if plan.who is None:
+            distribution: Distribution
+            if plan.selects_cells:
+                distribution = self.distribution(Quantity("count"), self.cells)
+            else:
+                distribution = laplace_distribution(Fraction(plan.contributions) / Fraction(self.helper("keys")))
+            return count_rule(distribution, plan.contributions, self.key_delta)
+        most = min(plan.contributions, MOST_KEYS)
+        if self.gaussian:
+            return shared_weight_rule(self.loss, self.helper("keys"), plan.epsilon, plan.delta, most)
+        return weight_rule(self.helper("keys"), plan.delta, most)
+
+    # Refusals before any row is read.
+
+    def check_sums(self) -> None:
+        """ParameterError for noise of a sum that cannot be drawn, however narrow the clip."""
+        for quantity, level in itertools.product(self.quantities, self.levels):
+            # Squares within a narrower clip may take all their bits.
+            most = 2 ** square_bits(self.plan) if quantity.name == "square" else quantity.sensitivity
+            moved = self.moves[level.each] * quantity.layers
+            noise_distribution(self.plan.noise, most, moved, self.loss_of(quantity, level))
+
+    def check_helpers(self) -> None:
+        """ParameterError for a helper whose noise cannot be drawn."""
+        plan = self.plan
+        # Most by which a unit changes the counts that choose a clip.
+        weights = Fraction(plan.contributions if plan.who is None else WEIGHT)
+        try:
+            for (purpose, _), loss in self.helpers.items():
+                if purpose == "auto":
+                    geometric_distribution(UNIT / Fraction(loss))
+                elif purpose == "rows":
+                    laplace_distribution(weights / Fraction(loss))
+                elif purpose == "clip":
+                    # At least 2^-34 where the choice takes less than its share: see ``choices``.
+                    each = float(Fraction(loss) / weights)
+                    score_unit(each, MAX_ROWS, counts=2)
+                elif purpose != "keys":
+                    most = plan.contributions * (MOST_DROPPED if purpose == "dropped" else 1)
+                    noise_distribution(plan.noise, most, 1, loss)
+        except ParameterError as error:
+            accepted = f"shares that buy noise that can be drawn ({error})"
+            raise refusal("epsilon", plan.epsilon, accepted) from None
+
+    # The table.
+
+    @cached_property
+    def lines(self) -> tuple[Line, ...]:
+        """All that is released, in the order of the guarantee: sums of each level, counts, helpers."""
+        plan, found = self.plan, list[Line]()
+        for level in self.levels if self.knows_levels else [None]:
+            for q in (each for each in self.quantities if not each.counts):
+                moved = self.moved(q, level is None or level.each)
+                found.append(Line("sums", q.column, q, level, self.loss_of(q, level), moved))
+        for q in (each for each in self.quantities if each.counts):
+            found.append(Line("counts", q.column, q, self.cells, self.loss_of(q, self.cells), self.moved(q, True)))
+        chosen = [(purpose, column.name) for column in plan.chooses for purpose in ("rows", "clip")]
+        numbers = [("tail", column.name) for column in plan.columns] + [(purpose, ROWS) for purpose in OF_ALL]
+        for purpose, column in [*chosen, ("keys", ROWS), *numbers]:
+            loss, moved = self.helper(purpose, column), plan.contributions
+            if purpose == "keys" and plan.key_rule == "private":
+                found.append(Line("keys", ROWS, None, None, loss, moved))
+            elif purpose != "keys" and loss and not plan.online:
+                moved *= MOST_DROPPED if purpose == "dropped" else 1
+                found.append(Line(purpose, column, None, None, loss, moved))
+        return tuple(found)
+
+    def share(self, line: Line) -> float:
+        """Share of epsilon, or of rho."""
+        return (line.loss / self.loss) ** (2 if self.gaussian else 1)
+
+    def __getitem__(self, purpose: str) -> float:
+        """Share of all lines of a purpose: "sums", "counts", "keys", "tail" and so on."""
+        return sum(self.share(line) for line in self.lines if line.purpose == purpose)
+
+    def __str__(self) -> str:
+        rows = [HEADS]
+        for line in self.lines:
+            of = line.column if line.quantity is None else f"{line.quantity.name} of {line.column}"
+            level = "" if line.quantity is None else "all levels"
+            if line.level is not None:
+                keys = f"{line.level.depth} key columns, " if self.plan.by else ""
+                level = f"{keys}{'each window' if line.level.each else 'all windows'}"
+            numbers = f"{line.loss:.5g}", f"{self.share(line):.3f}", f"{line.moved}"
+            rows.append((line.purpose, of, level, *numbers))
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        shown = ("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)) for row in rows)
+        return "\n".join(line.rstrip() for line in shown)
+
+
+def shares_of(plan: TablePlan) -> Shares:
+    """All numbers of a plan; ParameterError for keys that take nearly all."""
+    gaussian, persons = plan.noise == "gaussian", plan.who is not None
+    key_delta, noise_delta = deltas_of(plan)
+    loss = _zcdp_loss(plan.epsilon, noise_delta) if gaussian else plan.epsilon
+    # Amounts of epsilon, or of twice rho, add up; a loss is the amount or its root.
+    whole, k, power = Fraction(loss) ** (2 if gaussian else 1), plan.contributions, 2 if gaussian else 1
+    used = {
+        "counted": persons or bool(plan.columns),
+        "dropped": persons,
+        "others": plan.has_others and plan.selects_cells,
+        "auto": plan.chooses_rows,
+    }
+    of_all = {name: share for name, share in OF_ALL.items() if used[name]}
+    if plan.private is not None and not plan.selects_cells:
+        of_all["keys"] = Fraction(plan.private.share)
+    left = 1 - sum(of_all.values())
+    if left < LEFT:
+        raise refusal("share", plan.private.share if plan.private else 1.0, "at most .9 for keys")
+    weights = {column.name: Fraction(column.weight) for column in plan.columns}
+    if plan.counts_rows:
+        asked = any(each.column == ROWS for each in plan.statistics)
+        weights[ROWS] = Fraction(1) if asked else ROWS_OF_MEANS[plan.noise]
+    weight = sum(weights.values())
+    of_columns = {name: whole * (left * each / weight) for name, each in weights.items()}
+    helpers = {(name, ROWS): _loss(whole * share, power) for name, share in of_all.items()}
+    summed = [column for column in plan.columns if plan.parts[column.name][0] in FIRST_SUMS]
+    rest = dict(of_columns)
+    for column in summed:
+        for purpose, share in (OF_COLUMN if column.chooses else {"tail": TAIL_OF_KNOWN}).items():
+            helper = _loss(of_columns[column.name] * share, power)
+            if purpose == "clip":
+                # A clip's choice takes at most its share.
+                helper = min(helper, plan.spent.get(column.name, helper))
+            helpers[purpose, column.name] = helper
+            rest[column.name] -= Fraction(helper) ** power
+    levels, knows_levels = _levels(plan, gaussian=gaussian)
+    losses: dict[tuple[str, str, Level | None], float] = {}
+    for name, amount in rest.items():
+        for part in plan.parts[name]:
+            each = amount / len(plan.parts[name])
+            if not knows_levels:
+                losses[part, name, None] = _loss(each, power)
+            for level, share in levels.items():
+                # Cells alone have counts.
+                losses[part, name, level] = _loss(each * (1 if part in COUNTS else share), power)
+    moves = {each: k if not gaussian else l2_square(k, plan.per_window if each else None) for each in (True, False)}
+    cells, grids, wanted = next(iter(levels)), dict[str, float](), dict[str, float]()
+    one, columns = _deviation(moves[True], gaussian=gaussian), 1.0 - float(sum(OF_COLUMN.values()))
+    for column in summed:
+        first = plan.parts[column.name][0]
+        # Noise of the bound itself fits; that of a smaller clip does too.
+        most, each_row = max(abs(column.low), abs(column.high)), losses[first, column.name, cells] / k
+        grids[column.name] = make_grid(most, column.resolution, each_row, 1, 1, 2).resolution
+        # The squared error of a sum of g windows of n rows is least where n p = sqrt(2 / g) s / eps, s the
+        # sensitivity in clips (:class:`fastdp.thresholds.ScaleFree`).
+        clips = 0.5 if first == "deviation" else 1.0
+        own = _loss(of_columns[column.name] * levels[cells], power) * columns
+        wanted[column.name] = max(1, plan.cells or 1) * (clips * one) / own / math.sqrt(math.sqrt(_together(plan)))
+    return Shares(plan, loss, key_delta, noise_delta, levels, knows_levels, helpers, losses, moves, grids, wanted)
+
+
+def with_noise(plan: TablePlan) -> TablePlan:
+    """The plan with the noise of less variance."""
+    if not plan.delta:
+        return plan
+    gaussian = replace(plan, noise="gaussian")
+    if shares_of(gaussian).log_variance() < shares_of(plan).log_variance():
+        return gaussian
+    # Laplace noise of sums needs no delta; keys that are chosen do.
+    return plan if plan.key_rule == "private" else replace(plan, delta=0.0)
+
+
+def deltas_of(plan: TablePlan) -> tuple[float, float]:
+    """Delta of the choice of keys, and of Gaussian noise."""
+    gaussian = plan.noise == "gaussian"
+    # Persons' keys and Gaussian sums are proved together, for all of delta.
+    if plan.key_rule != "private" or (gaussian and plan.who is not None and not plan.online):
+        return 0.0, plan.delta if gaussian else 0.0
+    return (plan.delta / 2.0, plan.delta / 2.0) if gaussian else (plan.delta, 0.0)
+
+
+def square_bits(plan: TablePlan) -> int:
+    """Bits that the largest square of a deviation has at most."""
+    return SQUARE_BITS - max(0, (plan.contributions // FINE_ROWS).bit_length())
+
+
+@lru_cache(maxsize=256)
+def _zcdp_loss(epsilon: float, delta: float) -> float:
+    return zcdp_loss(epsilon, delta)
+
+
+def _loss(amount: Fraction, power: int) -> float:
+    found = math.sqrt(amount) if power == 2 else float(amount)
+    while Fraction(found) ** power > amount:
+        found = math.nextafter(found, 0.0)
+    return found
+
+
+def _deviation(moved: int, *, gaussian: bool) -> float:
+    return math.sqrt(moved) if gaussian else math.sqrt(2.0) * moved
+
+
+def _levels(plan: TablePlan, *, gaussian: bool) -> tuple[Mapping[Level, Fraction], bool]:
+    """Share of each level, the cells' first; False if those that are measured follow from numbers not known yet."""
+    cells = Level(len(plan.by), True)
+    if plan.levels is False or plan.online or plan.selects_cells or not (plan.by or plan.calendar):
+        return {cells: Fraction(1)}, True
+    if len(plan.nodes or ()) <= len(plan.by):
+        return {cells: CELLS_SHARE if plan.levels else Fraction(1)}, False
+    windows = (plan.stop or 0) - (plan.start or 0)
+    return consistent.level_shares(windows, plan.nodes or (), plan.levels, gaussian=gaussian), True
+
+
+def _together(plan: TablePlan) -> float:
+    """Windows in the sums that the clip is chosen for: hours of a day, days of a week, else of a year."""
+    if plan.calendar is None:
+        return 1.0
+    length = plan.calendar.edge(1) - plan.calendar.edge(0)
+    span = next((span for span in SPANS if length < span), length)
+    return max(1.0, min(span / length, (plan.stop or 0) - (plan.start or 0)))
+
+
+def _steps(value: float, grid: float) -> int:
+    """A bound in steps, rounded towards 0, at least 1 in size unless 0."""
+    size = Fraction(abs(value)) / Fraction(grid)
+    whole = round(size)
+    whole = whole if abs(size - whole) <= whole * Fraction(1, 2**52) else math.floor(size)
+    return (1 if value >= 0 else -1) * (max(1, whole) if size else 0)

@@ -1,0 +1,392 @@
+"""Statistics of one column, window and key: the numbers that each needs, its answer with an interval, its words.
+
+:data:`KINDS` is the one list of their names: a new statistic is a class here and an entry there.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar, Protocol
+
+import numpy as np
+
+from fastdp.errors import ParameterError
+from fastdp.kinds import Floats, Integers
+from fastdp.releases.intervals import DrawnNoise, wider_quantile
+from fastdp.tables.quantiles import Histogram, prefix_variances
+from fastdp.tables.quantities import ROWS, Quantity
+from fastdp.units import as_name
+from fastdp.validation import refusal
+
+#: Answers are about all rows and values; about at most five times ``rows`` of a person (others are in no number);
+#: about the rows that count; about clipped values, in sums of as many rows as "true" or "capped" are about.
+TRUE, LIMITED, COUNTED, CLIPPED = "true", "capped", "counted", "clipped"
+#: Percentiles: "p95", "p99.9".
+PERCENTILE = re.compile(r"p(\d{1,2}(\.\d{1,6})?|100)")
+#: Sums and counts in the order in which they get noise.  "first" is the total where a sum is asked for, else the sum
+#: of deviations from the middle of the clip.
+ORDER = ("total", "deviation", "square", "histogram", "distinct")
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """Estimates, standard errors and interval ends: float64[q, K] each.
+
+    ``about``: "true", or one of those above; ``clipped``: answer about clipped values of rows that count.
+    """
+
+    estimate: Floats
+    std_error: Floats
+    low: Floats
+    high: Floats
+    about: str = TRUE
+    of_clipped: Answer | None = None
+
+    @property
+    def clipped(self) -> Answer:
+        return self if self.of_clipped is None else self.of_clipped
+
+
+@dataclass(frozen=True, eq=False)
+class Estimate:
+    """Sums over ranges: values, variances and ends of intervals, float64[q, K]."""
+
+    value: Floats
+    variance: Floats
+    low: Floats
+    high: Floats
+
+    @property
+    def quantile(self) -> Floats:
+        half, deviation = (self.high - self.low) / 2.0, np.sqrt(self.variance)
+        out: Floats = np.divide(half, deviation, out=np.zeros_like(half), where=deviation > 0.0)
+        return out
+
+    def moved(self, more: Floats, variance: Floats, quantile: float, factor: float = 1.0) -> Estimate:
+        """These sums times `factor`, and `more`, with a normal error."""
+        value, error = factor * self.value + more, quantile * np.sqrt(variance)
+        low, high = (np.hypot(factor * (end - self.value), error) for end in (self.low, self.high))
+        return Estimate(value, factor**2 * self.variance + variance, value - low, value + high)
+
+    def wider(self, below: Floats, above: Floats) -> Estimate:
+        return Estimate(self.value, self.variance, self.low - below, self.high + above)
+
+    def within(self, low: Floats, high: Floats) -> Estimate:
+        high = np.maximum(low, high)
+        return Estimate(np.clip(self.value, low, high), self.variance, low, high)
+
+    def answer(self) -> Answer:
+        return Answer(self.value, np.sqrt(self.variance), self.low, self.high)
+
+
+class View(Protocol):
+    """Released numbers of windows [start, stop) and the nodes of a depth; KeyError for one that was not released."""
+
+    @property
+    def starts(self) -> Integers: ...
+
+    @property
+    def stops(self) -> Integers: ...
+
+    @property
+    def confidence(self) -> float: ...
+
+    @property
+    def normal(self) -> float:
+        """Quantile of normal errors at this confidence."""
+
+    @property
+    def of_rows(self) -> str:
+        """The rows that an answer about single rows holds for."""
+
+    @property
+    def single(self) -> bool:
+        """True if each range is one window of one key."""
+
+    def quantity(self, name: str, column: str) -> Quantity: ...
+
+    def sum(self, name: str, column: str = ROWS) -> Estimate: ...
+
+    def limits(self, column: str) -> tuple[tuple[float, float], tuple[float, float]]:
+        """Ends of the clip, and of all values that are known of."""
+
+    def unclipped(self, part: Estimate, column: str) -> Estimate | None:
+        """The sum with what lies beyond the clip; None if too little is known of that."""
+
+    def unseen(self, column: str, sums: Floats) -> tuple[Floats, Floats]:
+        """Most that noise hides below and above."""
+
+    def of_all(self, part: Estimate, name: str, column: str) -> tuple[Estimate, str]:
+        """The sum scaled up for dropped rows, where their number is known, and the rows that it is about."""
+
+    def histogram(self, column: str) -> Histogram: ...
+
+    def counts(self, name: str, column: str) -> tuple[Floats, DrawnNoise]:
+        """Counts in each single window and key."""
+
+
+class Statistic(ABC):
+    """A statistic of one column.  All but :meth:`answer` and the first two lines have defaults."""
+
+    column: str
+    kind: str
+    #: Sums and counts that it is computed from.
+    needs: ClassVar[tuple[str, ...]]
+    #: Windows and keys add up; keys have totals; pictures begin at 0.
+    adds_up: ClassVar[bool] = False
+    has_levels: ClassVar[bool] = True
+    from_zero: ClassVar[bool] = False
+    #: About values beyond the clip too, where they are known.
+    reaches: ClassVar[bool] = False
+    #: :func:`fastdp.plan` needs the number of rows; it knows the value if it has their mean too.
+    per_row: ClassVar[bool] = False
+    predicted: ClassVar[bool] = False
+    #: The method of a table that answers.
+    method: ClassVar[str] = "estimate"
+    #: Words of titles and of axes, if not its name.
+    title: ClassVar[str] = ""
+    axis: ClassVar[str] = ""
+
+    @property
+    def name(self) -> str:
+        return self.kind if self.column == ROWS else f"{self.column}_{self.kind}"
+
+    @property
+    def has_values(self) -> bool:
+        """True if the column's values are read, not its entries."""
+        return "distinct" not in self.needs
+
+    @abstractmethod
+    def answer(self, view: View) -> Answer:
+        """Estimate, error and interval, and what they are about."""
+
+    def expected(self, noise: DrawnNoise, confidence: float) -> tuple[float, float] | None:
+        """Standard error and half-width by the noise of the counts alone; None: those of :meth:`answer`."""
+        return None
+
+
+@dataclass(frozen=True)
+class Count(Statistic):
+    """The number of rows."""
+
+    column: str = ROWS
+    kind, needs, title, axis = "count", ("count",), "Counts", "count"
+    adds_up = from_zero = predicted = True
+    method = "sum"
+
+    def answer(self, view: View) -> Answer:
+        part = view.sum("count")
+        scaled, about = view.of_all(part, "count", ROWS)
+        return replace(scaled.answer(), about=about, of_clipped=part.answer())
+
+
+@dataclass(frozen=True)
+class Sum(Statistic):
+    """The sum of values."""
+
+    column: str
+    kind, needs, title, axis = "sum", ("total",), "Totals", "total"
+    adds_up = from_zero = predicted = reaches = True
+    method = "sum"
+
+    def answer(self, view: View) -> Answer:
+        part = view.sum("total", self.column)
+        whole = view.unclipped(part, self.column)
+        if whole is not None:
+            whole = whole.wider(*view.unseen(self.column, whole.value))
+        scaled, about = view.of_all(part if whole is None else whole, "total", self.column)
+        return replace(scaled.answer(), about=CLIPPED if whole is None else about, of_clipped=part.answer())
+
+
+@dataclass(frozen=True)
+class Mean(Statistic):
+    """The mean value of a row."""
+
+    column: str
+    kind, needs, title, axis = "mean", ("first", "count"), "Means", "mean"
+    per_row = predicted = reaches = True
+    method = "mean"
+
+    def answer(self, view: View) -> Answer:
+        first, count, quantity = (
+            view.sum("first", self.column),
+            view.sum("count"),
+            view.quantity("first", self.column),
+        )
+        centre, (clip, limits) = quantity.centre * quantity.grid, view.limits(self.column)
+        clipped, whole = quotient(first, count, centre, clip, view.normal), view.unclipped(first, self.column)
+        if whole is None:
+            return replace(clipped, about=CLIPPED)
+        mean = quotient(whole, count, centre, limits, view.normal)
+        below, above = (each / np.maximum(count.value, 1.0) for each in view.unseen(self.column, whole.value))
+        low, high = np.maximum(mean.low - below, limits[0]), np.minimum(mean.high + above, limits[1])
+        return replace(mean, low=low, high=high, of_clipped=clipped, about=view.of_rows)
+
+
+@dataclass(frozen=True)
+class Variance(Statistic):
+    """The variance of values, without Bessel's correction."""
+
+    column: str
+    kind, needs, title, axis = "var", ("first", "square", "count"), "Variances", "variance"
+    per_row = True
+
+    def answer(self, view: View) -> Answer:
+        square, count, first = view.sum("square", self.column), view.sum("count"), view.sum("first", self.column)
+        q, other = view.quantity("square", self.column), view.quantity("first", self.column)
+        centre = (q.centre - other.centre) * q.grid
+        return dispersion(square, first, count, centre, view.limits(self.column)[0], view.normal)
+
+
+@dataclass(frozen=True)
+class Deviation(Variance):
+    """The standard deviation of values."""
+
+    kind, title, axis = "std", "Standard deviations", "standard deviation"
+
+    def answer(self, view: View) -> Answer:
+        found = super().answer(view)
+        estimate, low, high = (np.sqrt(each) for each in (found.estimate, found.low, found.high))
+        error = np.minimum(found.std_error / np.maximum(2.0 * estimate, np.sqrt(found.std_error)), high - low)
+        return Answer(estimate, error, low, high, CLIPPED)
+
+
+@dataclass(frozen=True)
+class Quantile(Statistic):
+    """The value below which a share of the rows lies."""
+
+    column: str
+    kind: str
+    rank: float
+    needs = ("histogram",)
+
+    def answer(self, view: View) -> Answer:
+        histogram, ranges = view.histogram(self.column), (view.starts, view.stops)
+        estimate, low, high = histogram.quantiles(self.rank, *ranges, view.confidence)
+        return Answer(estimate, (high - low) / (2.0 * view.normal), low, high, view.of_rows)
+
+    def expected(self, noise: DrawnNoise, confidence: float) -> tuple[float, float]:
+        """In rows between the quantile and the true one."""
+        variances = prefix_variances(self.rank)
+        error = math.sqrt(noise.variance * float(variances[round(self.rank * (variances.size - 1))]))
+        return error, wider_quantile(confidence) * error
+
+
+@dataclass(frozen=True)
+class Distinct(Statistic):
+    """The number of distinct entries."""
+
+    column: str
+    kind, needs, axis = "nunique", ("distinct",), "distinct entries"
+    has_levels, from_zero = False, True
+
+    def answer(self, view: View) -> Answer:
+        if not view.single:
+            raise ParameterError("nunique: expected single windows and keys, because an entry may be in several")
+        value, noise = view.counts("distinct", self.column)
+        error, half = np.full(value.shape, math.sqrt(noise.variance)), noise.quantiles(_ONE, view.confidence)[0]
+        value, low, high = (np.maximum(end, 0.0) for end in (value, value - half, value + half))
+        return Answer(value, error, low, high, view.of_rows)
+
+    def expected(self, noise: DrawnNoise, confidence: float) -> tuple[float, float]:
+        return math.sqrt(noise.variance), float(noise.quantiles(_ONE, confidence)[0])
+
+
+#: Number of draws of one cell.
+_ONE: Integers = np.ones(1, np.int64)
+#: Statistics by name; those of percentiles are :class:`Quantile` too.
+KINDS: dict[str, Callable[[str], Statistic]] = {
+    "sum": Sum,
+    "mean": Mean,
+    "var": Variance,
+    "std": Deviation,
+    "median": lambda column: Quantile(column, "median", 0.5),
+    "nunique": Distinct,
+}
+
+
+def statistic(kind: object, column: str) -> Statistic:
+    """A statistic by its name; ParameterError for an unknown one."""
+    if column == ROWS:
+        if kind == Count.kind:
+            return Count()
+        raise refusal("statistics", kind, f"'count' of {ROWS!r}, the rows")
+    if isinstance(kind, str):
+        if kind in KINDS:
+            return KINDS[kind](column)
+        if PERCENTILE.fullmatch(kind):
+            return Quantile(column, kind, float(kind[1:]) / 100.0)
+    listed = " or ".join(map(repr, KINDS))
+    raise refusal("statistics", kind, f"{listed}, a percentile such as p95, or a list of them ('count' is of '*')")
+
+
+def statistics_of(given: object) -> tuple[Statistic, ...]:
+    """Statistics from a mapping; else ParameterError."""
+    if not isinstance(given, Mapping) or not given:
+        accepted = "a mapping of columns to statistics, such as {'kwh': ['sum', 'mean'], '*': 'count'}"
+        raise refusal("statistics", given, accepted)
+    found = []
+    for number, (column, named) in enumerate(given.items()):
+        listed = [named] if isinstance(named, str) else named
+        try:
+            if not isinstance(listed, (list, tuple)) or not listed:
+                raise refusal("statistics", None, "names")
+            found += [statistic(kind, as_name("statistics", column)) for kind in dict.fromkeys(listed)]
+        except (ParameterError, TypeError):
+            # Of a mapping that holds data no entry is shown.
+            more = f"{' or '.join(map(repr, KINDS))}, a percentile such as p95, or a list of them"
+            accepted = "'count'" if isinstance(column, str) and column == ROWS else more
+            raise ParameterError(
+                f"statistics, entry {number}: expected {accepted} ('count' is of '*', the rows)"
+            ) from None
+    return tuple(found)
+
+
+def columns_of(statistics: Sequence[Statistic]) -> tuple[list[str], list[str]]:
+    """Columns of values, and those of which only distinct entries are counted."""
+    listed = dict.fromkeys(each.column for each in statistics if each.column != ROWS)
+    values = {each.column for each in statistics if each.has_values}
+    return [name for name in listed if name in values], [name for name in listed if name not in values]
+
+
+def needed(statistics: Sequence[Statistic], column: str) -> list[str]:
+    """Sums and counts of a column, in the order in which they get noise."""
+    names = {name for each in statistics if each.column == column for name in each.needs}
+    if "first" in names and "total" not in names:
+        names.add("deviation")
+    return [name for name in ORDER if name in names]
+
+
+def quotient(part: Estimate, count: Estimate, centre: float, limits: tuple[float, float], normal: float) -> Answer:
+    """A sum by the number of rows, and `centre`, within limits (Fieller's interval)."""
+    low, high = limits
+    quantile = np.maximum(np.maximum(part.quantile, count.quantile), normal)
+    size = np.maximum(count.value, 1.0)
+    mean = np.clip(part.value / size, low - centre, high - centre)
+    error = np.sqrt(part.variance + mean**2 * count.variance) / size
+    clear = count.value**2 - quantile**2 * count.variance
+    known = (clear > 0.0) & (count.value > 0.0)
+    clear = np.where(known, clear, 1.0)
+    inside = count.variance * part.value**2 + part.variance * clear
+    middle, half = part.value * count.value / clear, quantile * np.sqrt(np.maximum(inside, 0.0)) / clear
+    lower = np.clip(np.where(known, middle - half, low - centre), low - centre, mean)
+    upper = np.clip(np.where(known, middle + half, high - centre), mean, high - centre)
+    return Answer(centre + mean, np.minimum(error, high - low), centre + lower, centre + upper)
+
+
+def dispersion(
+    square: Estimate, first: Estimate, count: Estimate, centre: float, clip: tuple[float, float], normal: float
+) -> Answer:
+    """Square / count less the squared mean deviation, by the delta method, within the clip."""
+    most, size = ((clip[1] - clip[0]) / 2.0) ** 2, np.maximum(count.value, 1.0)
+    mean = first.value / size - centre
+    raw = square.value / size - mean**2
+    slope = mean**2 + 2.0 * mean * centre - raw
+    error = np.sqrt(square.variance + 4.0 * mean**2 * first.variance + slope**2 * count.variance) / size
+    quantile = np.maximum(np.maximum(square.quantile, count.quantile), normal)
+    low, high = (np.clip(raw + side * quantile * error, 0.0, most) for side in (-1, 1))
+    return Answer(np.clip(raw, 0.0, most), np.minimum(error, most), low, high, CLIPPED)
