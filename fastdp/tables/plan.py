@@ -168,7 +168,7 @@ class TablePlan:
         left = [i for i, each in enumerate(self.columns) if each.nonfinite == "drop"]
         if not left:
             return None
-        found: Flags = np.isfinite(values[left]).all(axis=0)
+        found: Flags = np.logical_and.reduce(np.isfinite(values[left]), axis=0)
         return found
 
     def place(self, name: str) -> int:
