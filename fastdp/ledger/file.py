@@ -358,7 +358,7 @@ class Store:
             reserved = db.execute("SELECT id FROM release WHERE state = 'reserved' ORDER BY id").fetchall()
             return Verification(number + 1, seal.hex(), [number for (number,) in reserved])
 
-    def _opened(self) -> sqlite3.Connection:
+    def _opened(self) -> Connection:
         identity = self._identity()
         # A transaction is one that an interrupt left behind, or that a signal handler's call interrupts.
         opened = self._db

@@ -467,7 +467,7 @@ class Odometer:
         return None
 
     def released(self, stream: str, per: Period) -> set[int]:
-        numbers = set()
+        numbers: set[int] = set()
         for account in self._renewed(stream, per):
             for measure in (EPSILON, DELTA):
                 key, reached = (account.id, measure, RANGES, ""), FIRST
