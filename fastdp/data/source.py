@@ -127,6 +127,10 @@ def open_source(frame: Frame | EngineTable, columns: Sequence[str], dictionary: 
     rows = len(wrapped) if isinstance(wrapped, narwhals.DataFrame) else None
     if not chosen:
         return Source(family, chosen, schema, lambda: _rows_alone(wrapped, rows), rows=rows)
+    if rows is None and any(schema[name] == narwhals.Object for name in chosen):
+        # Of polars' objects Arrow would get the addresses.
+        wrapped = wrapped.select(chosen).collect()
+        rows = len(wrapped)
     if rows is None:
         return Source(family, chosen, schema, lambda: _lazy(wrapped.select(chosen), family))
     wrapped, own, known = wrapped.select(chosen), dict[str, Any](), dict[str, Any]()
