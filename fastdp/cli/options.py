@@ -207,7 +207,7 @@ def _option(owners: Mapping[str, Parameter], names: Collection[str], *, everywhe
     )
     text = (text[:1].upper() + text[1:]).replace("``", "")
     text += "" if everywhere else f"  ({', '.join(filter(None, owners))})"
-    if len(defaults) == 1 and type(first.default) in (int, float, str):
+    if len(defaults) == 1 and first.default != "" and type(first.default) in (int, float, str):
         text += f"  [default: {first.default:g}]" if type(first.default) is float else f"  [default: {first.default}]"
     if arms == [bool]:
         return click.Option([f"{first.flag}/--no-{first.flag[2:]}"], default=None, help=text)
@@ -217,7 +217,9 @@ def _option(owners: Mapping[str, Parameter], names: Collection[str], *, everywhe
     kind = Entry(mapped or plain, columns=columns, bare=first.columns or len(mapped) < len(plain))
     several = columns or first.has(Sequence)
     given: Json = {"type": kind, "multiple": several, "required": required, "help": text}
-    return click.Option([first.flag], metavar=kind.word or first.name.upper().rpartition("_")[2], **given)
+    # Of a text, which may be anything, the parameter's name.
+    free = not columns and any(not word for _, word in kind.readers)
+    return click.Option([first.flag], metavar=first.name.upper().rpartition("_")[2] if free else kind.word, **given)
 
 
 # Arguments of the call from the options that were given.
