@@ -210,7 +210,7 @@ def running(unit: Any, rows: list[Row]) -> dict[Any, tuple[int, ...]]:
 def test_weights_of_all_neighbours(unit: Any, noise: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """All that one unit may have on three keys beside others: weights rise, by no more than the noise is for."""
     monkeypatch.setattr("fastdp.tables.functions.with_noise", lambda plan: replace(plan, noise=noise))
-    rule = KeyNoise.of(windows_of(unit).machine.plan)
+    rule = KeyNoise.of(shares_of(windows_of(unit).machine.plan))
     person, last = not isinstance(unit, fastdp.Rows), 1 if unit is PERSON else 0
     crowd = [("a", 0, 1), ("a", 2, 1), ("b", 1, 2), ("b", 1, 3)]
     cells = list(itertools.product("abc", range(last + 1 if person else 3), [0]))

@@ -21,6 +21,7 @@ from fastdp.tables.choices import ValueCounts
 from fastdp.tables.consistent import Level
 from fastdp.tables.quantities import Quantity
 from fastdp.tables.released import Measured
+from fastdp.tables.rows import dropped_rows
 from fastdp.tables.shares import ColumnTask, shares_of
 from fastdp.tables.tails import Number, count_tail, tail_edges
 from tests.oracles import scale_free as naive
@@ -512,11 +513,11 @@ def test_dropped_rows_of_a_person_are_bounded():
     groups = np.concatenate([generator.integers(0, 6, 40), np.full(50, 6)])
     kept = generator.random(90) < 0.4
     naive_sum = sum(min(4 * 2, sum((groups == g) & ~kept)) for g in range(8))
-    assert choices.dropped_rows(groups, kept, 8, 2) == naive_sum
+    assert dropped_rows(groups, kept, 8, 2) == naive_sum
     moves = []
     for person in range(7):
         others = groups != person
-        moves.append(naive_sum - choices.dropped_rows(groups[others], kept[others], 8, 2))
+        moves.append(naive_sum - dropped_rows(groups[others], kept[others], 8, 2))
     assert max(moves) == 8
     assert min(moves) >= 0
 

@@ -26,7 +26,8 @@ from fastdp.data import source
 from fastdp.data.column import as_arrow
 from fastdp.errors import AccuracyWarning, DataError
 from fastdp.noise.key import Key
-from fastdp.tables import columns, release
+from fastdp.tables import columns
+from fastdp.tables import rows as table_rows
 from fastdp.tables.columns import Numbers, digests_of, with_missing
 from fastdp.tables.quantities import CellRows
 from fastdp.tables.rows import BatchRows, Kept, PersonRows, hashing_of
@@ -516,7 +517,7 @@ def test_rows_are_read_once_if_they_fit_into_memory(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(source, "BATCH", 300)
     eager = source._eager
     monkeypatch.setattr(source, "_eager", lambda *given: batches(lambda: eager(*given)))
-    monkeypatch.setattr(release, "MOST_HELD", held)
+    monkeypatch.setattr(table_rows, "MOST_HELD", held)
     found = flat.counts(persons(False, {}), "at", "1d", by="k", keys="public", epsilon=1e6, seed=1).released
     assert found.cells("count").tolist() == [[N, N]]
     assert len(read) == (1 if held > 5_000 else 2)
