@@ -127,7 +127,7 @@ def _release(**given: Any) -> None:
         STANDARD, STANDARD, "published", None
     ):  # fmt: skip
         raise click.UsageError("--follow answers each line of IN - on OUT -: expected no --values and no --plot.")
-    with running({**FLAGS, **flags(fastdp.Csv), **flags(public), "values": str(given["source"])}):
+    with running({**FLAGS, **flags(fastdp.Csv), **flags(public)}):
         options, source = arguments(public, given), source_of(given)
         if given["follow"]:
             _follow(public, options, given, source)
@@ -219,7 +219,7 @@ def _finish(found: Any, given: Json, begin: float) -> None:
 
 def _table(kind: str, **given: Any) -> None:
     begin, public = time.perf_counter(), getattr(fastdp, kind)
-    with running({**FLAGS, **flags(fastdp.Csv), **flags(public), "frame": str(given["source"])}):
+    with running({**FLAGS, **flags(fastdp.Csv), **flags(public)}):
         check_apart(paths(given))
         confidence = checked_confidence(given["confidence"])
         state = State(kind, given)

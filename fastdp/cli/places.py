@@ -87,7 +87,14 @@ SHARED: dict[str, tuple[tuple[str, ...], Json, str]] = {
     ),
 }
 #: Their flags, by the names in errors.
-FLAGS = {"path": "--output", "picture.path": "--plot", "confidence": "--confidence"}
+FLAGS = {
+    "values": "IN",
+    "frame": "IN",
+    "source": "IN",
+    "path": "--output",
+    "picture.path": "--plot",
+    "confidence": "--confidence",
+}
 #: Paths in the order in which they are compared: the later one is complained about.
 PATHS = {
     "source": "input",

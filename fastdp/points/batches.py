@@ -39,8 +39,8 @@ class Cuts:
         event of a batch, while all others stay in theirs.
     every : str, timedelta or float, optional
         Length of time of a batch: "90s", "15min", "6h", "1d", "1w", where times are microseconds; or a number in the
-        unit of the times.  Batches begin at its multiples, counted from 1970 in UTC.  The first and the last batch that hold
-        events count as public.
+        unit of the times.  Batches begin at its multiples, counted from 1970 in UTC.  The first and the last
+        batch that hold events count as public.
     initial : float
         Share of the events that make up the first batch, 0 to less than 1.
     """

@@ -55,7 +55,7 @@ REFUSED = {
     f"{RELEASE} --threshold 0": "--threshold",
     f"{RELEASE} --column nope": "nope",
     RELEASE.replace("in.npy", "no.npy"): "no.npy: no such file",
-    RELEASE.replace("in.npy", "key"): "key: ",
+    RELEASE.replace("in.npy", "key"): "'key': unknown kind of file",
     RELEASE.replace("out.csv", "out.xlsx"): "--output 'out.xlsx': expected a name that ends in .csv, .csv.gz, .npy",
     RELEASE.replace("out.csv", "no/out.csv"): "there is no folder",
     RELEASE.replace("out.csv", "key"): "--output 'key': expected a name that ends in .csv",
