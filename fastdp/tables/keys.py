@@ -56,7 +56,6 @@ class KeyRule(NamedTuple):
 # Rows: counts, of which a unit has k.
 
 
-@lru_cache(maxsize=256)
 def count_rule(
     distribution: Distribution, contributions: int, delta: float, least: int = 1, power: int = 1
 ) -> KeyRule:
