@@ -1,4 +1,4 @@
-"""What a person at a terminal sees: errors and warnings in one line, tables of facts, progress; and exit codes."""
+"""The view of a person at a terminal: errors and warnings in one line, tables of facts, progress; and exit codes."""
 
 from __future__ import annotations
 
@@ -49,12 +49,19 @@ def plain_errors(flags: Flags | None = None) -> Iterator[None]:
             warnings.showwarning = say
             yield
     except FastDPError as error:
-        raise click.ClickException(in_options(error, flags or {})) from error
+        raise click.ClickException(in_options(error, flags or _own_flags())) from error
     except OSError as error:
         if error.errno == errno.EPIPE:
             raise
         reason = error.strerror or str(error)
         raise click.ClickException(reason if error.filename is None else f"{error.filename}: {reason}") from error
+
+
+def _own_flags() -> Flags:
+    """Options of the running command by their names."""
+    context = click.get_current_context(silent=True)
+    options = [] if context is None else [one for one in context.command.params if isinstance(one, click.Option)]
+    return {option.name or "": max(option.opts, key=len) for option in options}
 
 
 @contextmanager

@@ -35,6 +35,12 @@ ACCEPTED = (
 )
 
 
+def no_library(name: str | None) -> ParameterError:
+    """The error for a library that is not installed."""
+    told = f"{(name or '').partition('.')[0]} is not installed, which reads tables and their files"
+    return ParameterError(f"{told}: expected pip install 'fastdp-streams[tables]'")
+
+
 class Module:
     """A library of an extra, imported on use."""
 
@@ -44,11 +50,7 @@ class Module:
     def __getattr__(self, attribute: str) -> Any:
         if attribute.startswith("_"):
             raise AttributeError(attribute)
-        library = self._name.partition(".")[0]
-        told = f"{library} is not installed, which reads tables and their files: expected"
-        member = getattr(
-            imported(self._name, ParameterError(f"{told} pip install 'fastdp-streams[tables]'")), attribute
-        )
+        member = getattr(imported(self._name, no_library(self._name)), attribute)
         setattr(self, attribute, member)
         return member
 

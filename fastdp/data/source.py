@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from fastdp import validation
-from fastdp.data.column import arrow, as_arrow, homes_of, kind_of, narwhals
+from fastdp.data.column import arrow, as_arrow, homes_of, kind_of, narwhals, no_library
 from fastdp.data.files import BATCH, FileTable, is_source, open_table, scanned
 from fastdp.errors import DataError, ParameterError
 from fastdp.kinds import Frame, Integers
@@ -52,6 +52,8 @@ class Source:
                     yield batch.slice(begin, BATCH)
         except (ParameterError, DataError):
             raise
+        except ModuleNotFoundError as error:  # a frame's own way to Arrow
+            raise no_library(error.name) from None
         except Exception as error:  # a foreign reader's error may quote a row
             raise DataError(
                 f"frame: a {type(error).__name__} while its columns were read; expected columns of one type each, "

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Statistic(Protocol):
-    """What a picture says of a statistic."""
+    """Words of a picture about a statistic."""
 
     @property
     def kind(self) -> str: ...

@@ -71,7 +71,7 @@ def run(folder: Path) -> Callable[..., Result]:
 
 @pytest.fixture
 def refused(run: Callable[..., Result]) -> Callable[..., str]:
-    """What a command that fails says, in one line; nothing is on standard output or left on disk."""
+    """The one line that a failing command says; nothing is on standard output or left on disk."""
 
     def refused(line: str, *, stdin: str | None = None, code: int = 1) -> str:
         before = {path: path.stat().st_mtime_ns for path in Path().rglob("*")}

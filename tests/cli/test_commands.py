@@ -32,9 +32,9 @@ RELEASES: dict[str, Python] = {
     "--epsilon 1 --bound 200 --delta 1e-6 --focus 10,100 --stream a": lambda v: fastdp.release(
         v, 1.0, 200.0, delta=1e-6, focus=(10, 100), stream="a", **KEY
     ),
-    "--epsilon 0.5 --bound 200 --holdout 1000 --max-range 4096 --closing spike --no-rising": lambda v: (
-        fastdp.Adaptive(0.5, 200.0, 1000, 4096, perturber=Blocks(closing="spike", rising=False), **KEY).release(v)
-    ),
+    "--epsilon 0.5 --bound 200 --holdout 1000 --max-range 4096 --no-rising": lambda v: fastdp.Adaptive(
+        0.5, 200.0, 1000, 4096, perturber=Blocks(rising=False), **KEY
+    ).release(v),
     "--method tops --epsilon 0.5 --bound 200 --expected-length 4321 --prune 1 --smoother median": lambda v: (
         fastdp.ToPS(0.5, 200.0, expected_length=4321, prune=1, smoother="median", **KEY).release(v)
     ),

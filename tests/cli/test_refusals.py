@@ -1,4 +1,4 @@
-"""What commands refuse, in one line that names the option, before anything is read, spent or written."""
+"""Commands refuse wrong options in one line that names the option, before anything is read, spent or written."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ def test_the_reader_of_standard_output_goes_away(folder: Path) -> None:
 
 
 def on_terminal(*command: object) -> tuple[str, int]:
-    """What a command writes to a terminal as its standard error, and its exit code."""
+    """Standard error of a command at a terminal, and its exit code."""
     leader, follower = pty.openpty()
     fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 100, 0, 0))
     process = subprocess.Popen(**python(*command), stdout=subprocess.DEVNULL, stderr=follower)

@@ -206,7 +206,7 @@ def by_numbers(source: Any) -> np.ndarray:
 
 
 def by_command(source: Path | Csv, of_time: dict[str, Any], *, stdin: bool = False) -> list[float] | str:
-    """What ``fastdp totals`` writes: totals of each day and key, or the one line of an error."""
+    """Output of ``fastdp totals``: totals of each day and key, or the one line of an error."""
     path = source.path if isinstance(source, Csv) else source
     given = {**(values_of(source) if isinstance(source, Csv) else {}), **{f"time-{k}": v for k, v in of_time.items()}}
     options = ["--clip=8", "--time=t", "--every=1d", "--value=v", "--by=k", "--epsilon=1e7", "--seed=1", "-o", "-"]

@@ -176,7 +176,7 @@ def planned(**options: Any) -> Iterator[Any]:
 
 
 def charged(folder: Path) -> Iterator[Any]:
-    """What a ledger holds of releases: the promise before the data, and the identity of the noise."""
+    """Entries of releases in a ledger: the promise before the data, and the identity of the noise."""
     ledger = public("Ledger")(folder / "ledger")
     options = {"ledger": ledger, "seed": None, "key": BYTES, "epsilon": 2.0}
     for number, given in enumerate(

@@ -406,7 +406,7 @@ def test_an_error_about_the_data_leaves_the_budget_spent(ledger, threshold: floa
         (ParameterError, VALUES, {"season": 1.0}), (ParameterError, WORDS, {"focus": 0}),
         (ParameterError, BROKEN, {"threshold": 101.0}), (DataError, [], {}), (DataError, [], {"threshold": 50.0}),
         (DataError, BROKEN.reshape(200, 2), {}), (DataError, np.array(WORDS, dtype=object).reshape(200, 2), {}),
-        (DataError, "canary", {}), (DataError, 1.0, {}), (DataError, np.array(["a"] * 400), {}),
+        (ParameterError, "canary", {}), (DataError, 1.0, {}), (DataError, np.array(["a"] * 400), {}),
     ],
 )  # fmt: skip
 def test_what_does_not_depend_on_the_data_costs_nothing(

@@ -30,7 +30,7 @@ from fastdp.points import Box, PrivTree
 from fastdp.streams.add_noise import VectorNoise
 from fastdp.streams.methods import Adaptive
 from fastdp.streams.release import WholeStream
-from fastdp.tables.functions import make_plan
+from fastdp.tables.functions import make_plan, make_shares
 from fastdp.tables.statistics import Count, Mean, Sum
 from fastdp.thresholds import (
     Fixed,
@@ -281,7 +281,7 @@ def test_every_parameter_is_in_the_key(name: str) -> None:
 @mechanisms
 def test_no_parameter_is_left_out(name: str) -> None:
     make = MECHANISMS[name].make
-    named = inspect.signature(OfflineOnBatch if make is FixedTree else make).parameters
+    named = inspect.signature({FixedTree: OfflineOnBatch, make_plan: make_shares}.get(make, make)).parameters
     assert set(named) - set(MECHANISMS[name].others) == {*(SECRETS.keys() & named.keys()), *UNKNOWN.get(name, {})}
 
 
@@ -350,6 +350,7 @@ WITHOUT_NOISE = {
     "draws nothing": ("Announcement", "HistogramCollector", "SumCollector", "ToPLServer", "Zeros", "Client"),
     "a key, a promise, an account, or an answer": ("Key", "Guarantee", "Ledger", "Plan", "Release"),
     "a release, or an index of one": ("ReleasedTree", "WindowTree"),
+    "a file, whose rows are read": ("Csv",),
     "parameters of tables, whose plan is a mechanism": ("Person", "PrivateKeys", "Rows", "Time", "Value"),
     "many streams of another mechanism": ("Fleet",),
     "needs shapely (tests/points)": ("Polygons", "Network"),

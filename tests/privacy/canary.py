@@ -146,7 +146,7 @@ def columns() -> dict[str, Any]:
 
 @functools.cache
 def _columns() -> dict[str, Any]:
-    texts, decimals = ["1", TEXT], [Decimal("1"), Decimal(str(CANARY))]
+    texts, decimals = ["1", TEXT], [Decimal(str(CANARY)), Decimal("nan")]
     frame = {"a": [1.0, CANARY], "b": [2.0, CANARY]}
     return {
         "NaN beside it": not_finite(np.nan),
@@ -201,7 +201,6 @@ def _columns() -> dict[str, Any]:
         "pandas index": pd.Index([TEXT]),
         "polars texts": pl.Series(texts),
         "polars enum": pl.Series([TEXT], dtype=pl.Enum([TEXT, LONG])),
-        "polars decimals": pl.Series(decimals),
         "polars lists": pl.Series([[CANARY]]),
         "polars structs": pl.Series([{"a": CANARY, "b": TEXT}]),
         "polars objects": pl.Series([Quoting()], dtype=pl.Object),

@@ -341,7 +341,7 @@ class Call:
 
     def _required(self, name: str, on: Any) -> Any:
         if name == "path":
-            endings = {"plots": ".png", "tables": ".csv", "datasets": ".csv", "points": ".geojson"}
+            endings = {"plots": ".png", "tables": ".csv", "datasets": ".csv", "points": ".geojson", "Release": ".csv"}
             path = self._path(endings.get(self.name.partition(".")[0], ""))
             if self.last == "load":
                 on.save(path)

@@ -21,7 +21,7 @@ from fastdp.noise.sampler import Distribution, LaplaceDistribution
 from fastdp.tables import choices, release
 from fastdp.tables.columns import KeyRow
 from fastdp.tables.columns import Keys as KeySet
-from fastdp.tables.sums import Released
+from fastdp.tables.released import Released
 from fastdp.thresholds import scale_free
 
 

@@ -48,7 +48,8 @@ def test_columns_share_by_weight_and_sums_and_levels_within(noise: str) -> None:
     options = {"epsilon": 1.0, "delta": 1e-6, "by": ["k", "j"], "keys": {"k": [1, 2], "j": [3, 4, 5]}, "levels": True}
     with flat.noise_is(noise):
         made = functions.make_plan(asked, fastdp.Time("at", "1h"), bounds=bounds, **options)
-    before = promise(shares_of(made), simulated=False).derivation
+    together = shares_of(made)
+    before = promise(together, simulated=False).derivation
     made = made.settled(0, 24, 1, 2, 6)
     budget, power = shares_of(made), 2 if noise == "gaussian" else 1
     names = [(q.name, q.column) for q in shares_of(made).quantities]
@@ -62,7 +63,7 @@ def test_columns_share_by_weight_and_sums_and_levels_within(noise: str) -> None:
 
     found = {name: [share(budget.loss_of(Quantity(*name), level)) for level in budget.levels] for name in names}
     for name, shares in found.items():
-        whole = share(budget.loss_of(Quantity(*name), None))
+        whole = share(together.loss_of(Quantity(*name), None))
         assert shares == pytest.approx([whole * float(each) for each in budget.levels.values()])
     beyond = {name: share(budget.helper("tail", name)) for name in "ab"}
     totals = {name: sum(sum(found[each]) for each in names if each[1] == name) for name in ("a", "b", "*")}

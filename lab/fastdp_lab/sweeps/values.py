@@ -30,7 +30,7 @@ from fastdp.cli.demo_command import DNS_BOUND
 from fastdp.data.column import as_floats
 from fastdp.data.files import read_numbers
 from fastdp.errors import DataError, FastDPError, ParameterError
-from fastdp.kinds import Floats, Indices, Json
+from fastdp.kinds import Array, Floats, Indices, Json
 from fastdp.smoothers import Smoother
 from fastdp_lab import datasets, queries
 from fastdp_lab.datasets import CATALOGUE, TABLE1, catalogue
@@ -107,9 +107,17 @@ class ValueSet(DataSet):
         try:
             if self.kind == "download":
                 return catalogue.load(self.source, self.column)
-            return as_floats(read_numbers(folder / self.source, self.column))
+            path = folder / self.source
+            return as_floats(read_numbers(_packed(path, self.column) if path.suffix == ".npz" else path, self.column))
         except FastDPError as error:
             raise type(error)(f"{self.place}: {error}") from error
+
+
+def _packed(path: Path, column: str | None) -> Array:
+    with np.load(path, allow_pickle=False) as arrays:
+        if column not in arrays:
+            raise ParameterError(f"column = {column!r}: expected one of the arrays {', '.join(arrays)}")
+        return np.asarray(arrays[column])
 
 
 def read_data_set(table: Table, place: str, name: str, top: Table) -> ValueSet:
