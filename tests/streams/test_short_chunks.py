@@ -89,7 +89,8 @@ def test_any_memory_of_floats(name: str) -> None:
     # Each further layout would be compiled for seconds.
     for kernel, most in ((online_pass.publish, 2), (adaptive_pass.publish_open, 1)):
         assert all(values.layout == "C" for values, *_ in kernel.signatures)
-        assert len({values for values, *_ in kernel.signatures}) <= most
+        floats = {values for values, *_ in kernel.signatures if str(values.dtype) == "float64"}
+        assert len(floats) <= most
 
 
 @pytest.mark.parametrize("place", [HOLDOUT, HOLDOUT + 16, HOLDOUT + LONG, HOLDOUT + 3 * LONG + 4])

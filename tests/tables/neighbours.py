@@ -297,7 +297,8 @@ def plain(value: Any) -> Any:
         return {name: plain(each) for name, each in value.items()}
     if isinstance(value, (list, tuple)):
         return [plain(each) for each in value]
-    return repr(value)
+    # An address is no number of a release.
+    return plain(vars(value)) if type(value).__repr__ is object.__repr__ else repr(value)
 
 
 def run(case: Case, script: Script, rows: Rows) -> Run:
