@@ -18,7 +18,7 @@ from fastdp.kinds import Json
 from fastdp.ledger import Ledger
 from fastdp.ledger.ledger import in_words
 from fastdp.noise.key import read_ledger_key
-from fastdp.state.atomic_files import check_target
+from fastdp.state.atomic_files import check_target, is_left_over
 
 #: Standard input or output.
 STANDARD = "-"
@@ -141,7 +141,8 @@ def check_places(given: Json, description_of: Callable[[Path], Path | None], *, 
         given = {**given, **described}
     check_apart(paths(given))
     for path in written:
-        check_target(path, overwrite=given["force"] or replace)
+        left_over = path != written[0] and is_left_over(written[0], path)
+        check_target(path, overwrite=given["force"] or replace or left_over)
     if given["picture"] is not None:
         check_picture(given["picture"], overwrite=given["force"] or replace)
 

@@ -16,7 +16,7 @@ from fastdp._lazy import imported
 from fastdp._version import __version__
 from fastdp.errors import ParameterError
 from fastdp.kinds import Array, Floats, Json
-from fastdp.state.atomic_files import atomic_file
+from fastdp.state.atomic_files import described_file
 from fastdp.validation import refusal
 
 if TYPE_CHECKING:
@@ -64,14 +64,7 @@ def write(release: Release, path: str | Path, *, columns: Sequence[str], overwri
     numbers, facts = columns_of(release, columns), facts_of(release)
     target = Path(validation.path("path", path))
     kind, beside = kind_of(target), description_of(target)
-    for each in (target, beside or target):
-        if each.exists() and not overwrite:
-            raise ParameterError(f"path = {str(each)!r}: exists already; expected a new name, or overwrite=True")
-    if beside is not None:
-        # First: numbers without their description are never there.
-        with atomic_file(beside, overwrite=overwrite) as file:
-            file.write(json.dumps(facts, allow_nan=False, indent=1).encode() + b"\n")
-    with atomic_file(target, overwrite=overwrite) as file:
+    with described_file(target, beside, facts, overwrite=overwrite) as file:
         if kind == ".csv":
             write_csv(file, numbers)
         elif kind == ".csv.gz":

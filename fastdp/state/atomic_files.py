@@ -9,6 +9,7 @@ import contextlib
 import errno
 import glob
 import inspect
+import json
 import os
 import secrets
 import stat
@@ -23,6 +24,7 @@ from types import FrameType
 from typing import BinaryIO
 
 from fastdp.errors import ParameterError
+from fastdp.kinds import Json
 
 if sys.platform == "win32":
     import msvcrt
@@ -214,6 +216,40 @@ def atomic_file(target: Path, *, overwrite: bool, alone: bool = False) -> Iterat
         temporary.unlink(missing_ok=True)
         name_target(error, os.fspath(target))
         raise
+
+
+@contextmanager
+def described_file(target: Path, beside: Path | None, facts: Json, *, overwrite: bool) -> Iterator[BinaryIO]:
+    """:func:`atomic_file` with `facts` as JSON `beside` it (None: no such file), which appear first.
+
+    Numbers without their description are never there; one that is alone, after a kill, is replaced.
+    """
+    for path in (target, beside or target):
+        if path.exists() and not (overwrite or (path == beside and is_left_over(target, beside))):
+            raise ParameterError(f"path = {str(path)!r}: exists already; expected a new name, or overwrite=True")
+    described = False
+    try:
+        with atomic_file(target, overwrite=overwrite) as file:
+            yield file
+            if beside is not None:
+                # A full disk shows before the description does.
+                file.flush()
+                os.fsync(file.fileno())
+                with atomic_file(beside, overwrite=True) as description:
+                    description.write(json.dumps(facts, allow_nan=False, indent=1).encode() + b"\n")
+                described = True
+    except BaseException:
+        if described and beside is not None and not target.exists():
+            beside.unlink(missing_ok=True)
+        raise
+
+
+def is_left_over(target: Path, beside: Path) -> bool:
+    """True for a description whose file never appeared."""
+    try:
+        return not target.exists() and "fastdp" in json.loads(beside.read_bytes())
+    except (OSError, ValueError, TypeError):
+        return False
 
 
 def name_target(error: BaseException, target: str) -> None:

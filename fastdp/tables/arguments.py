@@ -105,11 +105,14 @@ def values_of(statistics: Sequence[Statistic], bounds: object) -> list[tuple[str
     if isinstance(bounds, Mapping):
         given = dict(bounds)
     elif bounds is not None and len(names) != 1:
-        raise refusal("bounds", bounds, f"a mapping of {len(names)} columns with values to bounds")
+        several = f"a mapping of {len(names)} columns with values to bounds"
+        wanted = several if names else "None: no statistic reads values"
+        raise refusal("bounds", bounds, wanted)
     else:
         given = dict.fromkeys(names, bounds)
     if unknown := set(given) - set(names):
-        raise ParameterError(f"bounds of columns without statistics: {len(unknown)}; expected those of {names}")
+        told = f"bounds of columns without statistics of values: {len(unknown)}"
+        raise ParameterError(f"{told}; expected those of {names}")
     for name in names:
         if given.get(name) is None:
             raise ParameterError(

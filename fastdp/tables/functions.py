@@ -39,7 +39,7 @@ def make_shares(
     by: str | Sequence[str] | None = None,
     keys: Keys | PrivateKeys | None = None,
     delta: float = 0.0,
-    levels: bool | None = None,
+    levels: bool | None = False,
 ) -> Shares:
     """Plan and shares of a release, checked, without reading the table."""
     if not isinstance(unit, (Rows, Person)):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import json
 from collections.abc import Sequence, Set
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,9 +12,8 @@ import numpy as np
 from fastdp import validation
 from fastdp._version import __version__
 from fastdp.data.column import arrow
-from fastdp.errors import ParameterError
 from fastdp.kinds import Flags, Floats, Integers, Json
-from fastdp.state.atomic_files import atomic_file
+from fastdp.state.atomic_files import described_file
 from fastdp.tables.answers import Answers
 from fastdp.tables.consistent import grouped
 from fastdp.tables.released import Released
@@ -168,14 +166,7 @@ def write(table: pa.Table, facts: Json, path: str | Path, *, overwrite: bool) ->
     """Write an Arrow table; see :meth:`fastdp.tables.table.Table.write`."""
     target = Path(validation.path("path", path))
     kind, beside = kind_of(target), description_of(target)
-    for each in (target, beside or target):
-        if each.exists() and not overwrite:
-            raise ParameterError(f"path = {str(each)!r}: exists already; expected a new name, or overwrite=True")
-    if beside is not None:
-        # First: numbers without their description are never there.
-        with atomic_file(beside, overwrite=overwrite) as file:
-            file.write(json.dumps(facts, allow_nan=False, indent=1).encode() + b"\n")
-    with atomic_file(target, overwrite=overwrite) as file:
+    with described_file(target, beside, facts, overwrite=overwrite) as file:
         if kind == ".csv":
             importlib.import_module("pyarrow.csv").write_csv(table, file)
         else:

@@ -75,7 +75,7 @@ class TablePlan:
     keys: tuple[KeyRow, ...] = ()
     private: PrivateKeys | None = None
     #: True: totals of prefixes and over all windows too; None: where they are cheap.
-    levels: bool | None = None
+    levels: bool | None = False
     noise: NoiseName = "laplace"
     #: `start`, `stop`: Numbers of the first window, and after the last.
     start: int | None = None

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
 
 from fastdp.data.source import Source, arrow_type
 from fastdp.errors import AccuracyWarning, DataError, ParameterError, warn
-from fastdp.guarantee import Guarantee
+from fastdp.guarantee import Guarantee, round_up
 from fastdp.kinds import Flags, Integers
 from fastdp.noise.key import Key
 from fastdp.noise.sampler import noise_distribution
@@ -28,8 +29,6 @@ from fastdp.tables.shares import MOST_DROPPED, Shares, shares_of
 from fastdp.tables.sums import exact_sums, release
 from fastdp.tables.tails import KNOWN, Number, count_tail, tail_edges
 from fastdp.units import shown_time
-
-# A table, read once or twice, to noisy sums.
 
 #: Chosen clips by column.
 Chosen = dict[str, Clip]
@@ -53,7 +52,11 @@ class TableRelease:
 
     @property
     def guarantee(self) -> Guarantee:
-        return promise(self.shares, simulated=self.key.simulated)
+        found = promise(self.shares, simulated=self.key.simulated)
+        if not self.shares.gaussian:
+            return found
+        # Levels that follow from the table divide the same whole, and their parts round otherwise.
+        return replace(found, rho=max(found.rho, round_up(Fraction(self.shares.loss) ** 2 / 2)))
 
     @property
     def noise_fingerprint(self) -> str | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
@@ -271,8 +271,18 @@ class Shares:
         return (line.loss / self.loss) ** (2 if self.gaussian else 1)
 
     def __getitem__(self, purpose: str) -> float:
-        """Share of all lines of a purpose: "sums", "counts", "keys", "tail" and so on."""
-        return sum(self.share(line) for line in self.lines if line.purpose == purpose)
+        """Share of all lines of a purpose: "sums", "counts", "keys", "tail" and so on; KeyError for another one."""
+        found = [self.share(line) for line in self.lines if line.purpose == purpose]
+        if not found:
+            raise KeyError(f"{purpose!r}: expected one of {', '.join(self.keys())}")
+        return sum(found)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.keys())
+
+    def keys(self) -> list[str]:
+        """Purposes of the lines, each once."""
+        return list(dict.fromkeys(line.purpose for line in self.lines))
 
     def __str__(self) -> str:
         rows = [HEADS]

@@ -130,7 +130,7 @@ class View(Protocol):
 
 
 class Statistic(ABC):
-    """A statistic of one column.  All but :meth:`answer` and the first two lines have defaults."""
+    """A statistic of one column.  All but :meth:`answer` and the first three lines have defaults."""
 
     column: str
     kind: str

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -182,6 +183,29 @@ def test_private_keys_and_chosen_rows_have_their_shares() -> None:
     )
     assert plan.shares["keys"] == pytest.approx(0.3)
     assert plan.shares["auto"] == pytest.approx(0.02)
+    assert sum(dict(plan.shares).values()) == pytest.approx(1.0)
+    assert "clip" not in plan.shares
+    with pytest.raises(KeyError, match="'clip': expected one of sums, "):
+        plan.shares["clip"]
+
+
+@pytest.mark.filterwarnings("ignore::fastdp.errors.AccuracyWarning")
+def test_a_ledger_is_charged_at_least_what_is_stated(tmp_path: Path) -> None:
+    """With levels that follow from the table, whose parts round otherwise than their whole."""
+    asked = {"kwh": ["sum", "mean", "std"], "q": "nunique", "*": "count"}
+    unit, bounds = fastdp.Person("who", rows=20, per="1d", per_window=2), {"kwh": fastdp.Value(50.0)}
+    hours = pd.date_range("2024-01-01", periods=60, freq="h")
+    frame = pd.DataFrame({"at": hours, "who": np.arange(60) % 7, "kwh": np.arange(60.0) % 9, "q": np.arange(60) % 5})
+    options = {"delta": 1e-6, "levels": None, "unit": unit, "bounds": bounds}
+    account = fastdp.Ledger(tmp_path / "budget", limit_epsilon=99.0)
+    for place, epsilon in enumerate((0.3, 0.7, 1.3, 1.7)):
+        made = fastdp.aggregate(
+            frame, asked, "at", "6h", epsilon=epsilon, ledger=account, stream=f"{place}", **options
+        )
+        whole = Fraction(shares_of(made.released.shares.plan).loss) ** 2 / 2
+        (entry,) = account.entries(f"{place}")
+        assert entry.guarantee.rho >= made.guarantee.rho
+        assert Fraction(entry.guarantee.rho) >= whole
 
 
 @pytest.mark.parametrize(

@@ -157,7 +157,7 @@ def fixed(perturber: Perturber, epsilon: float, **options: Any) -> partial[Strea
 
 def single_blocks(epsilon: float) -> partial[StreamPublisher]:
     """Blocks of one value, published with its noise."""
-    return fixed(Blocks(), epsilon, max_range=64)
+    return fixed(Flat(), epsilon)
 
 
 def events(epsilon: float, sensitivity: float = 1.0) -> partial[fastdp.Adaptive]:
@@ -309,7 +309,7 @@ def _streams(epsilon: float) -> list[Case]:
         _once("tops-withheld", withheld, pieces, LATER_HOLDOUT),
         _once("tops-withheld-period", withheld, pieces, PERIOD),
         _once("tops-refined", refined, pieces, PERIOD, MANY),
-        _once("adaptive", single, pieces, two_rows),
+        _once("adaptive", fixed(Blocks(), epsilon, max_range=64), pieces, two_rows),
         _once("adaptive-revised", long_blocks, runs.revised, blocks_of_four),
         _once("adaptive-revised-sums", long_blocks, runs.revised_sums, blocks_of_four),
         _once("adaptive-rising", rising(epsilon), runs.risen(len(GROWTH)), RISEN, SLOW // 4),
