@@ -68,7 +68,9 @@ def open_table(source: Any, dictionary: Sequence[str] = (), name: str = "frame")
     if path == STDIN or path.lower().endswith(ARROW):
         return _open_arrow(path)
     if not is_parquet(path):
-        raise ParameterError(f"{name} = {path!r}: unknown kind of file; expected {ACCEPTED}")
+        # A text that names no file may be an entry of data.
+        shown = f" = {path!r}" if os.path.exists(path) else ""  # noqa: PTH110 - as above
+        raise ParameterError(f"{name}{shown}: unknown kind of file; expected {ACCEPTED}")
     with damage_named(path):
         dataset = open_dataset(path, dictionary)
         return FileTable(path, dataset.schema, lambda names: _of_parquet(path, dataset, dictionary, names))
@@ -84,7 +86,7 @@ def _text(source: Any, path: str, *, numbers: bool = False) -> TextFile | None:
 
 def is_parquet(path: str) -> bool:
     """True for a Parquet file by its suffix, and for a folder."""
-    return path.lower().endswith(PARQUET) or Path(path).is_dir()
+    return path.lower().endswith(PARQUET) or os.path.isdir(path)  # noqa: PTH112 - too long a text is no error
 
 
 def open_dataset(path: str, dictionary: Sequence[str] = ()) -> Dataset:

@@ -48,7 +48,8 @@ def description_of(path: Path) -> Path | None:
 
 def columns_of(release: Release, names: Sequence[str]) -> dict[str, Floats]:
     """Columns of a file: "value" of the values, "revised" of the revised ones."""
-    if release.ids is not None or not names or set(names) - {"values", "revised"}:
+    listed = isinstance(names, (list, tuple)) and all(isinstance(name, str) for name in names)
+    if not listed or not names or release.ids is not None or set(names) - {"values", "revised"}:
         raise ParameterError("columns: expected 'values', 'revised' or both, of one stream", parameter="columns")
     return {{"values": "value"}.get(name, name): getattr(release, name) for name in names}
 

@@ -112,6 +112,10 @@ def test_existing_outputs_need_force(line: str, run: Callable[..., Result], refu
     run(f"{line} --seed 1 --force")
     if "points" not in line:
         Path("out.csv").unlink()
+        # A description that a killed process left alone is replaced, another file not.
+        run(f"{line} --seed 1")
+        Path("out.csv").unlink()
+        Path("out.csv.json").write_text("{}")
         assert "out.csv.json: exists already" in refused(line)
         Path("out.csv.json").unlink()
         Path("p.png").touch()
