@@ -76,7 +76,11 @@ REFUSED = {
     TOTALS.replace("out.csv", "out.npy"): "--output 'out.npy': expected a name that ends in .parquet or .csv",
     f"{COUNTS} --by floor": "--keys: expected the list of keys of 'floor' that are released",
     f"{COUNTS} --by floor --keys x": "--keys: an entry is no int64: expected the type of column 'floor'",
-    f"{COUNTS} --by floor --by city --keys 1": "--keys 1: expected 2 entries, one for each --by",
+    f"{COUNTS} --by floor --by city --keys 1": "--keys '1': expected 2 entries, one for each --by",
+    f"{COUNTS} --by floor --by city --keys ''": "--keys '': expected 2 entries",
+    f"{COUNTS} --by floor --by city --keys '1\nRome,2'": r"--keys '1\nRome,2': expected 2 entries",
+    f"{COUNTS} --by floor --keys @none.csv": "--keys @none.csv: holds no keys",
+    "counts none.csv -o out.csv --epsilon 1 --by floor --keys 1": "--keys: no entry tells the type of column 'floor'",
     f"{COUNTS} --by floor --keys 1 --keys 1": "keys has 2 entries, 1 of them distinct",
     f"{COUNTS} --by floor --keys @no.csv": "no.csv",
     f"{COUNTS} --rows auto": "--rows 'auto': expected a whole number of at least 1",
@@ -99,6 +103,7 @@ def test_options_that_do_not_fit(line: str, refused: Callable[..., str]) -> None
 @pytest.mark.parametrize("line", REFUSED)
 def test_one_line_names_the_option(line: str, refused: Callable[..., str]) -> None:
     Path("in.txt").chmod(0o644)
+    Path("none.csv").write_text("floor,city\n")
     if REFUSED[line]:
         assert REFUSED[line] in refused(line)
     else:
