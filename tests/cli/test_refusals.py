@@ -53,6 +53,12 @@ REFUSED = {
     RELEASE.replace("--bound 200", ""): "--bound: expected a real number",
     f"{RELEASE} --sensitivity 2": "sensitivity",
     f"{RELEASE} --threshold 0": "--threshold",
+    f"{RELEASE} --separator ';'": "--separator is for text files: 'in.npy' is none",
+    f"{TOTALS} --no-header": "--header is for text files: 'readings.parquet' is none",
+    RELEASE.replace(
+        "in.npy", "none.csv --column city --types no=string"
+    ): "--types 'no': expected one of the columns",
+    RELEASE.replace("in.npy", "none.csv --column city --types city=foo"): "--types 'foo': expected names of Arrow's",
     f"{RELEASE} --column nope": "nope",
     RELEASE.replace("in.npy", "no.npy"): "no.npy: no such file",
     RELEASE.replace("in.npy", "key"): "'key': unknown kind of file",
