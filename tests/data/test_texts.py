@@ -159,7 +159,7 @@ if "without" in sys.argv:
 else:
     import pyarrow
     used = int(next(line for line in open("/proc/self/status") if line.startswith("VmSize")).split()[1]) * 1024
-    resource.setrlimit(resource.RLIMIT_AS, (used + 2**28,) * 2)
+    resource.setrlimit(resource.RLIMIT_AS, (used + 2**29,) * 2)
 for path in sys.argv[2:]:
     try:
         print(read_numbers(path).sum() if path != "-" else read_numbers(path).size)
