@@ -6,7 +6,7 @@ import csv
 import sys
 import time
 from collections.abc import Mapping
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -259,18 +259,27 @@ def _keys(frame: Any, by: list[str], texts: tuple[str, ...], private: object) ->
         return {"keys": "public"}
     if len(texts) == 1 and texts[0].startswith("@"):
         rows = [list(row.values()) for row in open_source(texts[0][1:], by).table().to_pylist()]
+        if not rows:
+            raise ParameterError(f"--keys {texts[0]}: holds no keys")
     else:
-        rows = [[text] for text in texts] if len(by) == 1 else list(csv.reader(texts))
-    if odd := next((row for row in rows if len(row) != len(by)), None):
-        raise ParameterError(f"--keys {','.join(map(str, odd))}: expected {len(by)} entries, one for each --by")
+        rows = [[text] if len(by) == 1 else _entries(text, len(by)) for text in texts]
     source = open_source(frame, by)
     columns = [_typed(list(each), name, source) for each, name in zip(zip(*rows, strict=True), by, strict=True)]
     return {"keys": columns[0] if len(by) == 1 else list(zip(*columns, strict=True))}
 
 
+def _entries(text: str, count: int) -> list[str]:
+    with suppress(csv.Error):
+        if len(row := next(csv.reader([text], strict=True))) == count:
+            return row
+    raise ParameterError(f"--keys {text!r}: expected {count} entries, one for each --by")
+
+
 def _typed(entries: list[Any], name: str, source: Any) -> list[Any]:
     kind = arrow_type(source, name)
-    kind = kind.value_type if kind is not None and arrow.types.is_dictionary(kind) else kind
+    if kind is None:
+        raise ParameterError(f"--keys: no entry tells the type of column {name!r}: expected --types {name}=string")
+    kind = kind.value_type if arrow.types.is_dictionary(kind) else kind
     try:
         found: list[Any] = arrow.array(entries).cast(kind).to_pylist()
     except (arrow.ArrowInvalid, arrow.ArrowNotImplementedError):

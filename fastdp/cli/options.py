@@ -35,8 +35,9 @@ RENAMED: dict[str, dict[str, str]] = {
     "plan": {"rows": "expected_rows", "mean": "expected_mean"},
     "open_events": {"unit": "time_unit", "format": "time_format"},
 }
-#: Parameters that commands give themselves.
+#: Parameters that are no options: commands give them themselves, and of :class:`fastdp.PAK` publish plain sums.
 GIVEN = {"self", "frame", "values", "source", "timed", "domain", "path", "seed", "key", "ledger", "stream", "part"}
+GIVEN |= {"average", "lag_sums"}
 _REFERENCE = re.compile(r":\w+:`~?(?:[\w.]+\.)?(\w+)`")
 
 

@@ -77,11 +77,17 @@ def open_table(source: Any, dictionary: Sequence[str] = (), name: str = "frame")
 
 
 def _text(source: Any, path: str, *, numbers: bool = False) -> TextFile | None:
-    if isinstance(source, Csv):
-        return TextFile(source, numbers=numbers)
     stdin: Any = sys.stdin
-    piped = path == STDIN and stdin.buffer.peek(len(STREAM))[: len(STREAM)] != STREAM
-    return TextFile(Csv(path), numbers=numbers) if piped or is_text(path) else None
+    binary = stdin.buffer.peek(len(STREAM))[: len(STREAM)] == STREAM if path == STDIN else _is_binary(path)
+    if not isinstance(source, Csv):
+        return TextFile(Csv(path), numbers=numbers) if is_text(path) or (path == STDIN and not binary) else None
+    if binary:
+        raise source.for_text()
+    return TextFile(source, numbers=numbers)
+
+
+def _is_binary(path: str) -> bool:
+    return path.lower().endswith((*ARROW, NUMPY)) or is_parquet(path)
 
 
 def is_parquet(path: str) -> bool:
@@ -161,7 +167,7 @@ def read_numbers(source: Any, column: str | None = None) -> Any:
     if not is_source(source):
         return source
     path = validation.path("values", source.path if isinstance(source, Csv) else source)
-    if path.lower().endswith(NUMPY):
+    if path.lower().endswith(NUMPY) and not isinstance(source, Csv):
         return _array(path, column)
     if text := _text(source, path, numbers=True):
         with damage_named(text.where):

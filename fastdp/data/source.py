@@ -66,7 +66,7 @@ class Source:
             # Of text, types of later rows may be wider.
             tables = [arrow.Table.from_batches([batch]) for batch in batches]
             return arrow.concat_tables(tables, promote_options="permissive")
-        return narwhals.Schema({name: self.schema[name] for name in self.columns}).to_arrow().empty_table()
+        return arrow.schema([(name, arrow_type(self, name) or arrow.null()) for name in self.columns]).empty_table()
 
     def twice(self) -> Source:
         if self.again:

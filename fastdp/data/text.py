@@ -13,6 +13,7 @@ import zlib
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
@@ -43,6 +44,8 @@ SEPARATORS = (",", ";", "\t")
 #: Spellings of a missing entry.
 NULLS = ["", "NA", "N/A", "n/a", "#N/A", "#NA", "NaN", "nan", "-NaN", "-nan", "NULL", "null"]
 MAX_LISTED = 20
+#: Parquet, gzip, bzip2, zip, Arrow's files and NumPy's begin so.
+BINARY = re.compile(rb"PAR1\x15|\x1f\x8b|BZh\d1AY|PK\x03\x04|ARROW1\0|\x93NUMPY")
 NOT_UTF8 = "not in UTF-8; expected Csv(path, encoding=), such as encoding='latin-1'"
 
 
@@ -92,6 +95,14 @@ class Csv:
             except LookupError:
                 known = "a name of Python's, such as 'latin-1' or 'cp1252'"
                 raise refusal("encoding", self.encoding, known) from None
+
+    def for_text(self) -> ParameterError:
+        """Error about the first option, where the path is no text."""
+        given = (
+            each.name for each in fields(self) if each.name != "path" and getattr(self, each.name) != each.default
+        )
+        name = next(given, "path")
+        return ParameterError(f"{name} is for text files: {str(self.path)!r} is none", parameter=name)
 
 
 def is_text(path: str) -> bool:
@@ -209,6 +220,8 @@ class TextFile:
         """The text in UTF-8, and nothing at its end."""
         read = file.read if self._live is None else file.read1
         piece = read(BLOCK)
+        if not self.again and BINARY.match(piece):
+            raise DataError(f"{self.where}: is binary; a pipe takes text or an Arrow stream; unpack with zcat")
         marked = piece.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
         encoding = codecs.lookup(self.csv.encoding or ("utf-16" if marked else "utf-8"))
         decoder = None if encoding.name == "utf-8" else encoding.incrementaldecoder()
@@ -311,19 +324,26 @@ class TextFile:
 
     # Columns of any types.
 
+    def _types(self) -> dict[int, Any]:
+        """Types that are given, by index."""
+        found = {}
+        for name, alias in (self.csv.types or {}).items():
+            try:
+                index = pick(name, self.names, self.where)
+            except ParameterError:
+                raise refusal("types", name, f"one of the columns {listed(self.names)}") from None
+            try:
+                found[index] = arrow.type_for_alias(alias)
+            except ValueError:
+                known = "names of Arrow's types, such as 'string', 'int64', 'float64' or 'timestamp[us]'"
+                raise refusal("types", alias, known) from None
+        return found
+
     def schema(self) -> pa.Schema:
         """Names and types of all columns, by the first block."""
         if not self.names:
             raise DataError(f"{self.where}: empty; expected a first row of names")
-        types: dict[int, Any] = dict.fromkeys(range(len(self.names)))
-        for name, alias in (self.csv.types or {}).items():
-            try:
-                types[pick(name, self.names, self.where)] = arrow.type_for_alias(alias)
-            except ValueError as error:
-                if isinstance(error, ParameterError):
-                    raise
-                known = "names of Arrow's types, such as 'string', 'int64', 'float64' or 'timestamp[us]'"
-                raise refusal("types", alias, known) from None
+        types = dict.fromkeys(range(len(self.names))) | self._types()
         found = self._table(*self._first, types).schema
         # Bytes that are no UTF-8 are refused where they are in use.
         kinds = [arrow.string() if kind == arrow.binary() else kind for kind in found.types]
@@ -397,6 +417,7 @@ class TextFile:
         """Chunks of a column; NaN for a missing entry, or for a blank line between others in the only column."""
         if not self.names:
             return
+        self._types()
         index, blank, alone = pick(column, self.names, self.where), 0, len(self.names) == 1
         for block, line in self.blocks():
             body = block.rstrip() if alone else block

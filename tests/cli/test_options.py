@@ -163,6 +163,9 @@ def test_the_list_of_commands_says_what_each_command_says() -> None:
     assert {"sweep", "plot", "datasets", "audit", *COMMANDS} <= set(main.list_commands(context))
     said = " ".join(CliRunner().invoke(main, ["release", "--help"]).output.split())
     assert "NOT PRIVATE" in said
+    # Values are differences of running sums.
+    assert "--average" not in said
+    assert "--lag-sums" not in said
 
 
 def test_commands_complete(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -53,6 +53,12 @@ REFUSED = {
     RELEASE.replace("--bound 200", ""): "--bound: expected a real number",
     f"{RELEASE} --sensitivity 2": "sensitivity",
     f"{RELEASE} --threshold 0": "--threshold",
+    f"{RELEASE} --separator ';'": "--separator is for text files: 'in.npy' is none",
+    f"{TOTALS} --no-header": "--header is for text files: 'readings.parquet' is none",
+    RELEASE.replace(
+        "in.npy", "none.csv --column city --types no=string"
+    ): "--types 'no': expected one of the columns",
+    RELEASE.replace("in.npy", "none.csv --column city --types city=foo"): "--types 'foo': expected names of Arrow's",
     f"{RELEASE} --column nope": "nope",
     RELEASE.replace("in.npy", "no.npy"): "no.npy: no such file",
     RELEASE.replace("in.npy", "key"): "'key': unknown kind of file",
@@ -76,7 +82,11 @@ REFUSED = {
     TOTALS.replace("out.csv", "out.npy"): "--output 'out.npy': expected a name that ends in .parquet or .csv",
     f"{COUNTS} --by floor": "--keys: expected the list of keys of 'floor' that are released",
     f"{COUNTS} --by floor --keys x": "--keys: an entry is no int64: expected the type of column 'floor'",
-    f"{COUNTS} --by floor --by city --keys 1": "--keys 1: expected 2 entries, one for each --by",
+    f"{COUNTS} --by floor --by city --keys 1": "--keys '1': expected 2 entries, one for each --by",
+    f"{COUNTS} --by floor --by city --keys ''": "--keys '': expected 2 entries",
+    f"{COUNTS} --by floor --by city --keys '1\nRome,2'": r"--keys '1\nRome,2': expected 2 entries",
+    f"{COUNTS} --by floor --keys @none.csv": "--keys @none.csv: holds no keys",
+    "counts none.csv -o out.csv --epsilon 1 --by floor --keys 1": "--keys: no entry tells the type of column 'floor'",
     f"{COUNTS} --by floor --keys 1 --keys 1": "keys has 2 entries, 1 of them distinct",
     f"{COUNTS} --by floor --keys @no.csv": "no.csv",
     f"{COUNTS} --rows auto": "--rows 'auto': expected a whole number of at least 1",
@@ -99,6 +109,7 @@ def test_options_that_do_not_fit(line: str, refused: Callable[..., str]) -> None
 @pytest.mark.parametrize("line", REFUSED)
 def test_one_line_names_the_option(line: str, refused: Callable[..., str]) -> None:
     Path("in.txt").chmod(0o644)
+    Path("none.csv").write_text("floor,city\n")
     if REFUSED[line]:
         assert REFUSED[line] in refused(line)
     else:

@@ -14,7 +14,7 @@ import pytest
 
 from fastdp import Csv
 from fastdp.data.files import live_numbers, read_numbers
-from fastdp.errors import DataError, FastDPError
+from fastdp.errors import DataError, FastDPError, ParameterError
 from tests.shared import python
 
 NAN = float("nan")
@@ -159,13 +159,23 @@ if "without" in sys.argv:
 else:
     import pyarrow
     used = int(next(line for line in open("/proc/self/status") if line.startswith("VmSize")).split()[1]) * 1024
-    resource.setrlimit(resource.RLIMIT_AS, (used + 2**28,) * 2)
+    resource.setrlimit(resource.RLIMIT_AS, (used + 2**29,) * 2)
 for path in sys.argv[2:]:
     try:
         print(read_numbers(path).sum() if path != "-" else read_numbers(path).size)
     except fastdp.errors.FastDPError as error:
         print(error)
 """
+
+
+@pytest.mark.parametrize(
+    "content", [b"PAR1\x15\x04", gzip.compress(b"1\n"), b"\x93NUMPY\x01\x00"], ids=["parquet", "gz", "npy"]
+)
+def test_binary_pipes(content: bytes) -> None:
+    with pytest.raises(
+        DataError, match="standard input: is binary; a pipe takes text or an Arrow stream; unpack with zcat"
+    ):
+        list(live_numbers(io.BytesIO(content)))
 
 
 def test_without_pyarrow_numbers_are_read(tmp_path: Path) -> None:
@@ -213,3 +223,6 @@ def test_a_csv_is_checked_when_it_is_made() -> None:
     ):
         with pytest.raises(FastDPError, match=said):
             Csv("rows.csv", **options)
+    for path in ("rows.npy", "rows.parquet"):
+        with pytest.raises(ParameterError, match="decimal is for text files"):
+            read_numbers(Csv(path, decimal=","))
