@@ -331,6 +331,8 @@ class FixedBlocks:
 
 # Blocks whose length follows released sums.
 
+#: More values rarely leave a block open; then a first release compiles no way for those that do.
+AT_ONCE = 2048
 #: Largest rise of theta.
 MAX_UNIT = 2.0**64
 #: Prior before any release: values of theta / 2, with a deviation of theta / 2.
@@ -418,7 +420,7 @@ class AdaptiveBlocks:
         """Publish `values`; None if one is not finite."""
         floats, published = with_output(values)
         # In a season predictions differ within a block; converted values lie where the output will.
-        at_once = self.perturber.season is None and floats.base is not published
+        at_once = floats.size <= AT_ONCE and self.perturber.season is None and floats.base is not published
         made = self._leave_open(progress, noise, floats, published) if at_once else None
         return made or self._close_blocks(progress, noise, floats, published)
 
