@@ -15,7 +15,7 @@ import stat
 import threading
 import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -92,13 +92,21 @@ def _mark(db: sqlite3.Connection) -> int:
     return int(db.execute("PRAGMA user_version").fetchone()[0])
 
 
+def _mark_of(path: Path) -> int:
+    """The mark in the main file alone."""
+    # During a checkpoint it can be shorter than it says.
+    with contextlib.closing(sqlite3.connect(_uri(path, "mode=ro&immutable=1"), uri=True)) as alone:
+        alone.execute("PRAGMA writable_schema = ON")
+        return _mark(alone)
+
+
 class Connection(sqlite3.Connection):
     """An open ledger, whose -wal is removed by :class:`Ending` alone."""
 
     def __init__(self, path: Path) -> None:
         uri = _uri(path, "mode=rw")
         super().__init__(uri, timeout=LOCK_SECONDS, isolation_level=None, check_same_thread=False, uri=True)
-        self.path, self.writes = path, 0
+        self.path, self.writes, self.is_open = path, 0, True
         #: Whether the main file is known to be marked; it stays so while this is open, because `Ending` is alone.
         self.marked = False
 
@@ -138,6 +146,7 @@ class Connection(sqlite3.Connection):
 
     def close(self) -> None:
         """Close, without SQLite's last checkpoint, which would remove the -wal and leave the mark."""
+        self.is_open = False
         with contextlib.suppress(*_ERRORS):
             if in_wal(self):
                 # The lock of another connection, which cannot write, stands in the way of that checkpoint.
@@ -161,20 +170,45 @@ class Ending(sqlite3.Connection):
         self.path = path
 
     def close(self) -> None:
+        wal, kept = _wal(self.path), _wal(self.path).with_name(f"{self.path.name}-wal-{secrets.token_hex(8)}")
         with contextlib.suppress(OSError, *_ERRORS):
             self.execute("PRAGMA locking_mode = EXCLUSIVE")
             number = _number(_mark(self))
             if in_wal(self) and is_newest(self, self.path, number):
                 # The mark goes last, so that a copy made meanwhile is refused; one call, which no signal interrupts.
-                self.executescript(
-                    f"PRAGMA wal_checkpoint; PRAGMA user_version = {number}; PRAGMA journal_mode = DELETE;"
-                )
+                try:
+                    self.executescript(
+                        f"PRAGMA wal_checkpoint; PRAGMA user_version = {number}; PRAGMA journal_mode = DELETE;"
+                    )
+                except sqlite3.Error:
+                    # A disk's error: SQLite would remove the -wal, and the mark stays.
+                    os.link(wal, kept)
+                    raise
                 self.path.with_name(f"{self.path.name}-shm").unlink(missing_ok=True)
         super().close()
+        if kept.exists():
+            if not wal.exists() and _mark_of(self.path) < 0:
+                os.link(kept, wal)
+            kept.unlink()
 
     def __del__(self) -> None:
         with contextlib.suppress(*_ERRORS):
             self.close()
+
+
+def can_end(path: Path) -> bool:
+    """True if the -wal's lines can be moved to the main file: of a whole ledger in WAL mode, without a loss.
+
+    Asked before :class:`Ending`, whose closing moves what SQLite can read, and by a connection that cannot write.
+    """
+    with contextlib.closing(sqlite3.connect(_uri(path, "mode=ro"), timeout=END_SECONDS, uri=True)) as db:
+        db.execute("BEGIN")
+        if db.execute("PRAGMA application_id").fetchone() != (APPLICATION,) or not in_wal(db):
+            return False
+        number = _number(_mark(db))
+        whole = db.execute("SELECT max(id) FROM line").fetchone() == (number,) and is_newest(db, path, number)
+        # Lines that cannot be read stay for `Store.verify` to find; the last may be of a process that was killed.
+        return whole and number >= max(_lines_of(_wal(path)), default=0) - 1
 
 
 def is_newest(db: sqlite3.Connection, path: Path, number: int) -> bool:
@@ -182,10 +216,7 @@ def is_newest(db: sqlite3.Connection, path: Path, number: int) -> bool:
 
     In a transaction.
     """
-    # Immutable: the main file alone.  During a checkpoint it can be shorter than it says.
-    with contextlib.closing(sqlite3.connect(_uri(path, "mode=ro&immutable=1"), uri=True)) as alone:
-        alone.execute("PRAGMA writable_schema = ON")
-        mark = _mark(alone)
+    mark = _mark_of(path)
     if mark >= 0:
         return mark == number
     lines = _lines_of(_wal(path))
@@ -221,13 +252,15 @@ _stores: weakref.WeakSet[Store] = weakref.WeakSet()
 def _close(db: Connection) -> None:
     with _LOCK:
         db.close()
-        if db.marked:
-            _end(db.path)
+        _end(db.path)
 
 
 def _end(path: Path) -> None:
-    with contextlib.suppress(*_ERRORS):
-        Ending(path).close()
+    """Leave the main file alone, whoever wrote the -wal, unless it is open elsewhere or cannot be written."""
+    with _LOCK, contextlib.suppress(OSError, *_ERRORS):
+        # Another object of this process ends it.
+        if not any(store.has_open(path) for store in list(_stores)) and can_end(path):
+            Ending(path).close()
 
 
 def _before_fork() -> None:
@@ -263,8 +296,8 @@ class Store:
         self.name = f"ledger {str(path)!r}"
         #: Number and seal of the last line that this object has seen.
         self._seen: tuple[int, bytes] | None = None
-        #: Whether this object has left lines in the -wal.
-        self._unended = False
+        #: Closes what is open and ends the -wal: by `close`, with this object, or with the program.
+        self._ending: weakref.finalize[..., Store] | None = None
         _stores.add(self)
         if create and not path.exists():
             with self._readable_errors("created"):
@@ -279,17 +312,24 @@ class Store:
     def close(self) -> None:
         with _LOCK:
             self.drop()
-            if self._unended:
-                self._unended = False
-                _end(self._path)
+            if self._ending is not None:
+                self._ending()
 
     def drop(self) -> None:
         """Close the file as it is, marked or not."""
         if self._db is not None:
-            self._unended |= self._db.marked
             self._db.close()
-            self._close.detach()
             self._db = None
+            self._end_by(_end, self._path)
+
+    def has_open(self, path: Path) -> bool:
+        # At the end of the program a finalizer closed it.
+        return self._db is not None and self._db.is_open and self._path == path
+
+    def _end_by(self, call: Callable[..., None], *arguments: object) -> None:
+        if self._ending is not None:
+            self._ending.detach()
+        self._ending = weakref.finalize(self, call, *arguments)
 
     @contextmanager
     def transaction(self, *, write: bool, synced: bool = True) -> Iterator[LedgerState]:
@@ -372,7 +412,7 @@ class Store:
                 db.close()
                 raise
             self._opened_file, self._db = identity, db
-            self._close = weakref.finalize(self, _close, db)
+            self._end_by(_close, db)
         return self._db
 
     def _identity(self) -> tuple[int, int]:
