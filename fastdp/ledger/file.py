@@ -92,6 +92,14 @@ def _mark(db: sqlite3.Connection) -> int:
     return int(db.execute("PRAGMA user_version").fetchone()[0])
 
 
+def _mark_of(path: Path) -> int:
+    """The mark in the main file alone."""
+    # During a checkpoint it can be shorter than it says.
+    with contextlib.closing(sqlite3.connect(_uri(path, "mode=ro&immutable=1"), uri=True)) as alone:
+        alone.execute("PRAGMA writable_schema = ON")
+        return _mark(alone)
+
+
 class Connection(sqlite3.Connection):
     """An open ledger, whose -wal is removed by :class:`Ending` alone."""
 
@@ -162,16 +170,26 @@ class Ending(sqlite3.Connection):
         self.path = path
 
     def close(self) -> None:
+        wal, kept = _wal(self.path), _wal(self.path).with_name(f"{self.path.name}-wal-{secrets.token_hex(8)}")
         with contextlib.suppress(OSError, *_ERRORS):
             self.execute("PRAGMA locking_mode = EXCLUSIVE")
             number = _number(_mark(self))
             if in_wal(self) and is_newest(self, self.path, number):
                 # The mark goes last, so that a copy made meanwhile is refused; one call, which no signal interrupts.
-                self.executescript(
-                    f"PRAGMA wal_checkpoint; PRAGMA user_version = {number}; PRAGMA journal_mode = DELETE;"
-                )
+                try:
+                    self.executescript(
+                        f"PRAGMA wal_checkpoint; PRAGMA user_version = {number}; PRAGMA journal_mode = DELETE;"
+                    )
+                except sqlite3.Error:
+                    # A disk's error: SQLite would remove the -wal, and the mark stays.
+                    os.link(wal, kept)
+                    raise
                 self.path.with_name(f"{self.path.name}-shm").unlink(missing_ok=True)
         super().close()
+        if kept.exists():
+            if not wal.exists() and _mark_of(self.path) < 0:
+                os.link(kept, wal)
+            kept.unlink()
 
     def __del__(self) -> None:
         with contextlib.suppress(*_ERRORS):
@@ -198,10 +216,7 @@ def is_newest(db: sqlite3.Connection, path: Path, number: int) -> bool:
 
     In a transaction.
     """
-    # Immutable: the main file alone.  During a checkpoint it can be shorter than it says.
-    with contextlib.closing(sqlite3.connect(_uri(path, "mode=ro&immutable=1"), uri=True)) as alone:
-        alone.execute("PRAGMA writable_schema = ON")
-        mark = _mark(alone)
+    mark = _mark_of(path)
     if mark >= 0:
         return mark == number
     lines = _lines_of(_wal(path))

@@ -17,6 +17,7 @@ import pytest
 from fastdp import Guarantee
 from fastdp.errors import StateError
 from fastdp.ledger import Ledger
+from fastdp.ledger.file import Ending
 from tests.shared import python
 
 INCOMPLETE = r"its newest lines are in budget-wal, which is missing, or from another time\. Expected both files"
@@ -265,6 +266,23 @@ def test_a_close_keeps_a_wal_with_lines_that_cannot_be_read(path: Path) -> None:
             with pytest.raises(StateError, match=r"lines from \d on in budget-wal cannot be read"):
                 account.verify()
     assert wal_of(path).read_bytes() == raw
+
+
+def test_an_error_of_the_disk_at_a_close_loses_no_line(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SQLite itself would remove the -wal, and the file would be refused for its mark."""
+    leave_open(path)
+
+    def failing(self: Ending, script: str) -> None:
+        self.execute(script.partition(";")[0])
+        raise sqlite3.OperationalError("disk I/O error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Ending, "executescript", failing)
+        Ledger(path).close()
+    assert set(names(path)) - {"budget-shm"} == {"budget", "budget-wal"}
+    with contextlib.closing(Ledger(path)) as account:
+        assert account.verify().lines == 6
+    assert names(path) == ["budget"]
 
 
 WRITER = """
