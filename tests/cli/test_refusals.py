@@ -22,7 +22,7 @@ POINTS = "synthesize events.csv -o points --epsilon 1 --box 0 0 10 5 --batch 100
 #: Errors about the use of options: exit code 2.
 USAGE = {
     RELEASE.replace("--epsilon 1", ""): "Missing option '--epsilon'.",
-    f"{RELEASE} --epsilon x": "'x': expected X.",
+    f"{RELEASE} --epsilon x": "'x': expected a number.",
     f"{RELEASE} --max-range 9": "--max-range does not apply to --method adaptive without --follow or --holdout.",
     f"{RELEASE} --method tops --season 9": "--season does not apply to --method tops.",
     f"{RELEASE} --method pak --delta 1e-6": "Expected --length.",
@@ -45,7 +45,7 @@ USAGE = {
         "--batch 100", "--every 90"
     ): "--every 90: expected a length of time such as 90s, 15min, 6h, 1d or 1w.",
     "plan --epsilon 1": "Missing option '--statistics'.",
-    "ledger limit budget --epsilon some": "'some': expected X or none.",
+    "ledger limit budget --epsilon some": "'some': expected a number or none.",
 }
 #: Other errors: exit code 1.
 REFUSED = {
