@@ -123,10 +123,14 @@ def _public(given: Json) -> Public:
 
 def _release(**given: Any) -> None:
     begin, public = time.perf_counter(), _public(given)
-    if given["follow"] and (given["output"], given["source"], given["values_as"], given["picture"]) != (
-        STANDARD, STANDARD, "published", None
-    ):  # fmt: skip
-        raise click.UsageError("--follow answers each line of IN - on OUT -: expected no --values and no --plot.")
+    if given["follow"]:
+        if (given["source"], given["output"]) != (STANDARD, STANDARD):
+            raise click.UsageError("--follow answers each line at once: expected - as IN and as OUT.")
+        if (given["values_as"], given["picture"]) != ("published", None):
+            raise click.UsageError("--follow answers each line at once: expected no --values and no --plot.")
+    if given["bound"] is None and given["sensitivity"] is None:
+        both = any(each.name == "sensitivity" for each in parameters(public))
+        raise click.UsageError(f"Expected --bound{' or --sensitivity' * both}.")
     with running({**FLAGS, **flags(fastdp.Csv), **flags(public)}):
         options, source = arguments(public, given), source_of(given)
         if given["follow"]:

@@ -131,6 +131,8 @@ def meaning(public: Public, name: str, seen: tuple[str, ...] = ()) -> str:
 # Texts of a command line as arguments.
 
 Reader = Callable[[str], Any]
+#: Words of help in an error.
+SAID = {"N": "a whole number", "X": "a number", "LOW,HIGH": "two numbers LOW,HIGH"}
 
 
 def _reader(arm: Hint) -> tuple[Reader, str] | None:
@@ -171,6 +173,7 @@ class Entry(click.ParamType):  # type: ignore[type-arg]
         self.readers = [each for each in map(_reader, ordered) if each is not None]
         self.columns, self.bare = columns, bare
         words = "|".join(dict.fromkeys(word for _, word in self.readers if word))
+        self.said = " or ".join(SAID.get(word, word) for word in words.split("|"))
         self.word = f"COL={words or 'NAME,...'}" if columns and not bare else f"[COL=]{words}" if columns else words
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
@@ -182,9 +185,7 @@ class Entry(click.ParamType):  # type: ignore[type-arg]
         for read, _ in self.readers:
             with suppress(ValueError):
                 return (column or None, read(text)) if self.columns else read(text)
-        return self.fail(
-            f"{text!r}: expected {' or '.join(self.word.removeprefix('[COL=]').split('|'))}.", param, ctx
-        )
+        return self.fail(f"{text!r}: expected {self.said}.", param, ctx)
 
 
 def options(publics: Mapping[str, Public]) -> list[click.Option]:
@@ -207,6 +208,7 @@ def _option(owners: Mapping[str, Parameter], names: Collection[str], *, everywhe
         r"``(\w+)``", lambda found: "--" + found[1].replace("_", "-") if found[1] in names else found[1], text
     )
     text = (text[:1].upper() + text[1:]).replace("``", "")
+    text = text.replace("None:", "none:") if EllipsisType in arms else text
     text += "" if everywhere else f"  ({', '.join(filter(None, owners))})"
     if len(defaults) == 1 and first.default != "" and type(first.default) in (int, float, str):
         text += f"  [default: {first.default:g}]" if type(first.default) is float else f"  [default: {first.default}]"

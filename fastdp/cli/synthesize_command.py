@@ -92,8 +92,7 @@ def _synthesize(**given: Any) -> None:
         raise click.UsageError(
             f"--every {given['every']:g}: expected a length of time such as 90s, 15min, 6h, 1d or 1w."
         )
-    of_box = {"lower": "--box X0 Y0", "upper": "--box X1 Y1"}
-    with running({**FLAGS, **flags(Cuts), **flags(fastdp.Csv), **flags(public), **flags(open_events), **of_box}):
+    with running({**FLAGS, **flags(Cuts), **flags(fastdp.Csv), **flags(public), **flags(open_events)}):
         check_apart(paths(given))
         # All that does not depend on the events is checked before a ledger is charged for reading them.
         cuts, columns = Cuts(**arguments(Cuts, given)), arguments(open_events, given)
@@ -134,7 +133,11 @@ def _synthesize(**given: Any) -> None:
 
 
 def _box(corners: tuple[float, ...]) -> Box:
-    return Box(corners[:2], corners[2:])
+    try:
+        return Box(corners[:2], corners[2:])
+    except ParameterError:
+        typed = " ".join(repr(each).removesuffix(".0") for each in corners)
+        raise ParameterError(f"--box {typed}: expected finite X0 below X1 and Y0 below Y1") from None
 
 
 def _in_order(source: str, events: Events, *, sort: bool) -> Events:
@@ -257,10 +260,14 @@ def _is_batch(path: Path) -> bool:
     return _BATCH.fullmatch(path.name) is not None
 
 
+EVERY = """Length of time of a batch: 90s, 15min, 6h, 1d, 1w. Batches begin at its multiples, counted from 1970 in
+UTC. The first and the last batch that hold events count as public."""
+CUTS = options({"": Cuts})
+next(each for each in CUTS if each.name == "every").help = EVERY
 synthesize = click.Command(
     "synthesize",
     params=[
-        IN, *OPTIONS, *options({"": Cuts}), *options(METHODS), *options({"": open_events}), *shared("output"), *CSV
+        IN, *OPTIONS, *CUTS, *options(METHODS), *options({"": open_events}), *shared("output"), *CSV
     ],
     callback=_synthesize,
     help=HELP,

@@ -22,12 +22,14 @@ POINTS = "synthesize events.csv -o points --epsilon 1 --box 0 0 10 5 --batch 100
 #: Errors about the use of options: exit code 2.
 USAGE = {
     RELEASE.replace("--epsilon 1", ""): "Missing option '--epsilon'.",
-    f"{RELEASE} --epsilon x": "'x': expected X.",
+    f"{RELEASE} --epsilon x": "'x': expected a number.",
     f"{RELEASE} --max-range 9": "--max-range does not apply to --method adaptive without --follow or --holdout.",
     f"{RELEASE} --method tops --season 9": "--season does not apply to --method tops.",
     f"{RELEASE} --method pak --delta 1e-6": "Expected --length.",
     "release in.npy -o out.csv --epsilon 1 --method tops": "Expected --bound.",
-    f"{RELEASE} --follow": "expected no --values and no --plot.",
+    RELEASE.replace("--bound 200", ""): "Expected --bound or --sensitivity.",
+    f"{RELEASE} --follow": "expected - as IN and as OUT.",
+    "release - -o - --epsilon 1 --bound 200 --follow --values both": "expected no --values and no --plot.",
     f"{RELEASE} --seed 1 --key-file key": "--seed and --key-file exclude each other: simulation or release.",
     f"{RELEASE} --seed -1": "-1 is not in the range x>=0.",
     f"{RELEASE} --ledger budget": "--ledger needs --stream, the name of the stream whose budget is spent.",
@@ -45,12 +47,11 @@ USAGE = {
         "--batch 100", "--every 90"
     ): "--every 90: expected a length of time such as 90s, 15min, 6h, 1d or 1w.",
     "plan --epsilon 1": "Missing option '--statistics'.",
-    "ledger limit budget --epsilon some": "'some': expected X or none.",
+    "ledger limit budget --epsilon some": "'some': expected a number or none.",
 }
 #: Other errors: exit code 1.
 REFUSED = {
     RELEASE.replace("200", "-1"): "--bound -1.0: expected a number above 0",
-    RELEASE.replace("--bound 200", ""): "--bound: expected a real number",
     f"{RELEASE} --sensitivity 2": "sensitivity",
     f"{RELEASE} --threshold 0": "--threshold",
     f"{RELEASE} --separator ';'": "--separator is for text files: 'in.npy' is none",
@@ -91,7 +92,7 @@ REFUSED = {
     f"{COUNTS} --by floor --keys @no.csv": "no.csv",
     f"{COUNTS} --rows auto": "--rows 'auto': expected a whole number of at least 1",
     f"{POINTS} --max-depth -1": "--max-depth -1: expected a whole number of at least",
-    POINTS.replace("10 5", "0 5"): "--box X1 Y1",
+    POINTS.replace("10 5", "0 5"): "--box 0 0 0 5: expected finite X0 below X1",
     POINTS.replace("10 5", "1 1"): "points are outside the box; expected points inside, or --outside clip",
     f"{POINTS} --x nope": "nope",
     POINTS.replace("points", "in.npy", 1): "output in.npy: is a file; expected a folder",
