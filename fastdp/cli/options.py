@@ -102,6 +102,7 @@ def _is_record(hint: Hint) -> bool:
 
 
 def _hints(public: Public) -> dict[str, Hint]:
+    """Types by parameter; a constructor that takes the fields of a record has the record's."""
     if dataclasses.is_dataclass(public):
         return get_type_hints(public)
     made = public.__init__ if isinstance(public, type) else public  # type: ignore[misc]

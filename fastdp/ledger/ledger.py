@@ -444,6 +444,7 @@ def _length(per: Duration | None) -> str | None:
 
 
 def _recorded(state: LedgerState, stream: str) -> Budget:
+    """The tightest of a stream's limits: for ever, and for each length of a period."""
     return _least(*(state.limit(stream, per) for per in (None, *state.lengths())))
 
 

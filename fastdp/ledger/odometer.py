@@ -154,6 +154,7 @@ def budget_left(limit: Budget, spent: Loss, met: Loss, changes: int = 1) -> Budg
 
 
 def _rest(limit: float, met: Fraction | float, changes: int) -> float:
+    """The largest loss that fits `changes` times into what the `met` losses leave of `limit`."""
     if math.isinf(limit) or met >= limit:
         return limit if math.isinf(limit) else 0.0
     exact = (written(limit) - Fraction(met)) / changes

@@ -219,6 +219,7 @@ class Toeplitz:
 
     @cached_property
     def _coefficients(self) -> tuple[Floats, Floats, Floats, Floats]:
+        """The matrix's first two coefficients; each geometric term's third one, its factor a step, 1 less that."""
         theta, keeps = np.array(self.shares), 1.0 - np.array(self.rates)
         near = np.array([theta.sum(), (theta * keeps).sum()])
         return near, theta * keeps * keeps, keeps, 1.0 - keeps

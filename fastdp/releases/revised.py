@@ -137,6 +137,7 @@ class RevisedStream:
 
     @cached_property
     def thetas(self) -> Floats:
+        """The threshold times each block's noise, in deviations of one draw; last that of the open block."""
         return self.threshold * np.append(np.sqrt(self._smoothed.noises), self._smoothed.unit)
 
     @cached_property

@@ -165,7 +165,7 @@ class Statistic(ABC):
         """Estimate, error and interval, and what they are about."""
 
     def expected(self, noise: DrawnNoise, confidence: float) -> tuple[float, float] | None:
-        """Standard error and half-width by the noise of the counts alone; None: those of :meth:`answer`."""
+        """Standard error, and half-width of the interval, by the noise of counts; None: as :meth:`answer` says."""
         return None
 
 
