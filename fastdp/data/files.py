@@ -14,7 +14,7 @@ import numpy as np
 
 from fastdp import validation
 from fastdp.data.column import Module, arrow, as_column, kind_of
-from fastdp.data.text import STDIN, Csv, TextFile, damage_named, is_text, pick
+from fastdp.data.text import STDIN, Csv, TextFile, damage_named, is_text, no_text, pick
 from fastdp.errors import DataError, ParameterError
 from fastdp.kinds import Array, Floats
 
@@ -82,7 +82,7 @@ def _text(source: Any, path: str, *, numbers: bool = False) -> TextFile | None:
     if not isinstance(source, Csv):
         return TextFile(Csv(path), numbers=numbers) if is_text(path) or (path == STDIN and not binary) else None
     if binary:
-        raise source.for_text()
+        raise no_text(source)
     return TextFile(source, numbers=numbers)
 
 

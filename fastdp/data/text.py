@@ -96,13 +96,12 @@ class Csv:
                 known = "a name of Python's, such as 'latin-1' or 'cp1252'"
                 raise refusal("encoding", self.encoding, known) from None
 
-    def for_text(self) -> ParameterError:
-        """Error about the first option, where the path is no text."""
-        given = (
-            each.name for each in fields(self) if each.name != "path" and getattr(self, each.name) != each.default
-        )
-        name = next(given, "path")
-        return ParameterError(f"{name} is for text files: {str(self.path)!r} is none", parameter=name)
+
+def no_text(csv: Csv) -> ParameterError:
+    """Error about the first option of a path that is no text."""
+    given = (each.name for each in fields(csv) if each.name != "path" and getattr(csv, each.name) != each.default)
+    name = next(given, "path")
+    return ParameterError(f"{name} is for text files: {str(csv.path)!r} is none", parameter=name)
 
 
 def is_text(path: str) -> bool:

@@ -81,6 +81,8 @@ def test_long_chunks_of_other_types_are_published_as_floats_are(kind: str, dtype
 def test_any_memory_of_floats(name: str) -> None:
     """Read-only, with gaps, of a subclass: copied, and never written to."""
     publisher, values = PUBLISHERS[name](), stream()
+    # Other tests of this process may have called a kernel as nobody else does.
+    before = {kernel: set(kernel.signatures) for kernel in (online_pass.publish, adaptive_pass.publish_open)}
     parts = [publisher.publish(values[:HOLDOUT])]
     for i, part in enumerate(np.split(values[HOLDOUT:], range(5, SIZE - HOLDOUT, 5))):
         part.setflags(write=False)
@@ -88,9 +90,9 @@ def test_any_memory_of_floats(name: str) -> None:
     assert np.array_equal(np.concatenate(parts), whole(name))
     # Each further layout would be compiled for seconds.
     for kernel, most in ((online_pass.publish, 2), (adaptive_pass.publish_open, 1)):
-        assert all(values.layout == "C" for values, *_ in kernel.signatures)
-        floats = {values for values, *_ in kernel.signatures if str(values.dtype) == "float64"}
-        assert len(floats) <= most
+        new = set(kernel.signatures) - before[kernel]
+        assert all(values.layout == "C" for values, *_ in new)
+        assert len({values for values, *_ in new}) <= most
 
 
 @pytest.mark.parametrize("place", [HOLDOUT, HOLDOUT + 16, HOLDOUT + LONG, HOLDOUT + 3 * LONG + 4])
