@@ -235,7 +235,9 @@ def described_file(target: Path, beside: Path | None, facts: Json, *, overwrite:
                 # A full disk shows before the description does.
                 file.flush()
                 os.fsync(file.fileno())
-                with atomic_file(beside, overwrite=True) as description:
+                # Another process may have written both meanwhile: its description stays.
+                check_target(target, overwrite=overwrite)
+                with atomic_file(beside, overwrite=overwrite or is_left_over(target, beside)) as description:
                     description.write(json.dumps(facts, allow_nan=False, indent=1).encode() + b"\n")
                 described = True
     except BaseException:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import math
 import os
 import stat
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from fastdp.errors import ParameterError
-from fastdp.state.atomic_files import atomic_file
+from fastdp.state.atomic_files import atomic_file, described_file
 
 
 def test_a_part_is_for_its_owner_and_the_next_run_removes_it(tmp_path: Path) -> None:
@@ -96,3 +100,31 @@ def test_nothing_remains_after_an_error(error: type[BaseException], tmp_path: Pa
         stack.enter_context(atomic_file(tmp_path / "out", overwrite=False)).write(b"half")
         raise error
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_description_appears_with_its_file_or_not_at_all(tmp_path: Path) -> None:
+    target, beside = tmp_path / "out.csv", tmp_path / "out.csv.json"
+
+    def write(meanwhile: Callable[[], object], facts: dict[str, Any]) -> None:
+        with described_file(target, beside, facts, overwrite=False) as file:
+            file.write(b"1\n")
+            meanwhile()
+
+    with pytest.raises(ValueError, match="invalid literal"):
+        write(lambda: int("full"), {"fastdp": 1})
+    with pytest.raises(ValueError, match="JSON"):
+        write(lambda: None, {"fastdp": math.nan})
+    assert list(tmp_path.iterdir()) == []
+    # A killed process may leave a description alone, which is replaced; another file is not.
+    beside.write_text('{"fastdp": 0}')
+    write(lambda: None, {"fastdp": 1})
+    assert json.loads(beside.read_bytes()) == {"fastdp": 1}
+    target.unlink()
+    beside.write_text("{}")
+    with pytest.raises(ParameterError, match=r"out\.csv\.json.*exists already"):
+        write(lambda: None, {"fastdp": 2})
+    beside.unlink()
+    # Another process writes both meanwhile: its files stay.
+    with pytest.raises(ParameterError, match="exists already"):
+        write(lambda: (target.write_text("2\n"), beside.write_text('{"fastdp": 3}')), {"fastdp": 4})
+    assert (target.read_text(), beside.read_text()) == ("2\n", '{"fastdp": 3}')
