@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 
 #: Rows of a result that a notebook shows.
-SHOWN_ROWS = 10
+SHOWN_ROWS = 8
 
 
 def as_html(

@@ -6,7 +6,6 @@ import json
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +16,7 @@ from fastdp.data.frames import in_family
 from fastdp.errors import ParameterError
 from fastdp.guarantee import Guarantee
 from fastdp.kinds import Array, Floats, Integers, Json, Values
+from fastdp.notebook import SHOWN_ROWS, as_html
 from fastdp.releases.intervals import checked_confidence
 from fastdp.releases.release import as_indices
 from fastdp.tables import output
@@ -29,9 +29,6 @@ from fastdp.units import local_time, zone_of
 if TYPE_CHECKING:
     import pyarrow as pa
     from matplotlib.axes import Axes
-
-#: Rows that a notebook shows.
-SHOWN_ROWS = 8
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -251,15 +248,9 @@ class Table:
 
     def _repr_html_(self) -> str:
         rows = self.arrow.slice(0, SHOWN_ROWS)
-        cells = [[_cell(value) for value in column.to_pylist()] for column in rows.columns]
-        head = "".join(f"<th>{escape(name)}</th>" for name in rows.column_names)
-        body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in zip(*cells, strict=True))
-        more = self.arrow.num_rows - rows.num_rows
-        facts = "".join(f"<br>{escape(name)}: {escape(text)}" for name, text in self.facts())
-        return (
-            f"<div><strong>{escape(self.title())}</strong><table><thead><tr>{head}</tr></thead>"
-            f"<tbody>{body}</tbody></table>{f'... and {more:,} rows more' if more else ''}{facts}</div>"
-        )
+        cells = zip(*([_cell(value) for value in column.to_pylist()] for column in rows.columns), strict=True)
+        notes = [f"{name}: {text}" for name, text in self.facts()]
+        return as_html(self.title(), rows.column_names, cells, self.arrow.num_rows - rows.num_rows, notes)
 
     def title(self) -> str:
         """Statistics, windows and keys in one line."""
@@ -344,4 +335,4 @@ def _time(moment: datetime) -> str:
 
 
 def _cell(value: object) -> str:
-    return escape(f"{value:.5g}" if isinstance(value, float) else str(value))
+    return f"{value:.5g}" if isinstance(value, float) else str(value)
