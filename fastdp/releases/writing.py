@@ -65,7 +65,7 @@ def write(release: Release, path: str | Path, *, columns: Sequence[str], overwri
     numbers, facts = columns_of(release, columns), facts_of(release)
     target = Path(validation.path("path", path))
     kind, beside = kind_of(target), description_of(target)
-    with described_file(target, beside, facts, overwrite=overwrite) as file:
+    with described_file(target, beside, facts, overwrite=validation.flag("overwrite", overwrite)) as file:
         if kind == ".csv":
             write_csv(file, numbers)
         elif kind == ".csv.gz":

@@ -166,7 +166,7 @@ def write(table: pa.Table, facts: Json, path: str | Path, *, overwrite: bool) ->
     """Write an Arrow table; see :meth:`fastdp.tables.table.Table.write`."""
     target = Path(validation.path("path", path))
     kind, beside = kind_of(target), description_of(target)
-    with described_file(target, beside, facts, overwrite=overwrite) as file:
+    with described_file(target, beside, facts, overwrite=validation.flag("overwrite", overwrite)) as file:
         if kind == ".csv":
             importlib.import_module("pyarrow.csv").write_csv(table, file)
         else:
