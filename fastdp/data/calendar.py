@@ -14,6 +14,7 @@ from typing import Literal
 
 import numpy as np
 
+from fastdp.errors import argument
 from fastdp.kinds import Duration, Instant, Integers
 from fastdp.record import Checked, Choice, Kind, Text, parameter, record
 from fastdp.units import (
@@ -129,7 +130,7 @@ class Time:
         if self.format is not None and not _says_a_time(self.format, self.zone):
             accepted = (
                 "one of Python's strptime with a year, %p beside %I, and %z for an offset or a final Z (%Z is a "
-                'name; seconds since 1970: unit="s")'
+                f"name; seconds since 1970: {argument('Time', unit='s')})"
             )
             raise refusal("format", self.format, accepted)
 

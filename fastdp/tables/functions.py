@@ -62,7 +62,7 @@ def make_shares(
             raise refusal("stop", time.stop, f"a time after start = {time.start!r}")
         periods = None if unit.per is None else Calendar(unit.per, time.zone, time.origin, "per")
     elif unit.per is not None:
-        raise refusal("per", unit.per, "None without time=, or the column of times")
+        raise refusal("per", unit.per, "None without windows, or the column of times")
     levels = None if levels is None else validation.flag("levels", levels)
     asked = tuple(statistics), column_plans(statistics, bounds), time, unit, calendar, periods, epsilon, delta
     plan = with_noise(TablePlan(*asked, named, rule, rows, private, levels, start=first, stop=last))

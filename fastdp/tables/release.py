@@ -11,7 +11,7 @@ from functools import cached_property
 import numpy as np
 
 from fastdp.data.source import Source, arrow_type
-from fastdp.errors import AccuracyWarning, DataError, ParameterError, warn
+from fastdp.errors import AccuracyWarning, ParameterError, warn
 from fastdp.guarantee import Guarantee, round_up
 from fastdp.kinds import Flags, Integers
 from fastdp.noise.key import Key
@@ -24,7 +24,7 @@ from fastdp.tables.plan import MOST_ROWS, Clips, TablePlan
 from fastdp.tables.promise import promise
 from fastdp.tables.quantities import FIRST_SUMS, CellRows, Quantity, drawn
 from fastdp.tables.released import Released, RowNumbers, released_of
-from fastdp.tables.rows import NO_ROWS, Ends, HeldRows, Kept, Reads, check_finite, hashing_of, read_persons, read_rows
+from fastdp.tables.rows import Ends, HeldRows, Kept, Reads, check_finite, hashing_of, no_rows, read_persons, read_rows
 from fastdp.tables.shares import MOST_DROPPED, Shares, shares_of
 from fastdp.tables.sums import exact_sums, release
 from fastdp.tables.tails import KNOWN, Number, count_tail, tail_edges
@@ -72,7 +72,7 @@ class TableRelease:
             public = "Time(start=, stop=), keys= where there is by=, a number of rows of a Person, no nunique"
             raise ParameterError(f"expected {public}: an engine adds up numbers of public windows and keys")
         if self.source.rows == 0 and (plan.start is None or plan.stop is None):
-            raise DataError(NO_ROWS)
+            raise no_rows()
 
     def run(self) -> Released:
         plan, keys, ends = self.plan, self._keys, Ends(self.plan)

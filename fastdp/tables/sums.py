@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fastdp.errors import DataError
 from fastdp.kinds import Integers
 from fastdp.noise import bulk
 from fastdp.noise.key import Key
 from fastdp.tables.consistent import Level
-from fastdp.tables.quantities import NOT_FINITE, ROWS, BinCounts, CellRows, DistinctCounts, Quantity, drawn
+from fastdp.tables.quantities import ROWS, BinCounts, CellRows, DistinctCounts, Quantity, drawn, not_finite
 from fastdp.tables.released import Measured
 from fastdp.tables.shares import Shares
 
@@ -43,7 +42,7 @@ def exact_sums(
         for quantity, into in zip(summed, sums, strict=True):
             values = rows.values[place[quantity.column]] if quantity.column != ROWS else np.empty(0)
             if not quantity.add(rows, values, first, into):
-                raise DataError(NOT_FINITE)
+                raise not_finite()
     return [sums, *(each.numbers() for _, each in counted)]
 
 
