@@ -196,8 +196,9 @@ class TableRelease:
         return choices.noisy_number(exact, *given)
 
 
-#: So many windows are looked at in blocks, of which a wrong clock leaves few with rows.
-LONG, BLOCKS, FEW_BLOCKS = 5_000, 200, 4
+#: So many windows are looked at in blocks, of which a wrong clock leaves few with rows; or none that noise does not
+#: hide, where windows are MANY.
+LONG, MANY, BLOCKS, FEW_BLOCKS = 5_000, 100_000, 200, 4
 #: A block has rows if its number is so many deviations of its noise.
 STANDS = 5.0
 #: A key has next to no rows below this share of the mean.
@@ -218,12 +219,15 @@ def warn_of_cells(found: Released, *, given: bool) -> None:
         variances = variance * keys * np.diff(begins, append=windows)
         seen = np.abs(sums) > STANDS * np.sqrt(variances)
         rest = Number(abs(float(sums[~seen].sum())), float(variances[~seen].sum()))
-        if 0 < np.count_nonzero(seen) <= FEW_BLOCKS and not rest.known:
+        if (windows < MANY) <= np.count_nonzero(seen) <= FEW_BLOCKS and not rest.known:
             first, last = (shown_time(int(found.edges[at]), found.time_zone) for at in (0, -1))
+            drops = "expected Time(start=, stop=), which drops rows outside"
+            told = f"in about {np.mean(seen):.2g} of them; probably a row's clock is wrong: {drops}"
+            if not seen.any():
+                told = f"in none of them; {drops}, if a row's clock is wrong, or longer windows"
             warn(
                 f"{windows:,} windows of {found.every} from {first} to {last} were made, and released numbers show "
-                f"rows in about {np.mean(seen):.2g} of them; probably a row's clock is wrong: expected "
-                "Time(start=, stop=), which drops rows outside",
+                f"rows {told}",
                 AccuracyWarning,
             )
     if given and quantity.low >= 0:
