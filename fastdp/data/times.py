@@ -85,7 +85,7 @@ def _parsed(column: pa.Array, time: Time | None) -> pa.Array:
     except (arrow.ArrowInvalid, ValueError):
         asked = "ISO texts such as 2024-03-31T01:00" if form is None else f"texts of the format {form!r}"
         raise DataError(
-            f"time: an entry is no time; expected {asked} in every row (or {argument('Time', format=...)})"
+            f"time: an entry is no time; expected {asked} in every row, or {argument('Time', format=...)}"
         ) from None
     return column
 

@@ -9,7 +9,7 @@ from typing import Any, cast
 from fastdp import validation
 from fastdp.data.calendar import Calendar, Time
 from fastdp.data.source import check_column_types, open_source, time_zone_of
-from fastdp.errors import ParameterError
+from fastdp.errors import ParameterError, argument
 from fastdp.guarantee import Account, charge
 from fastdp.kinds import Bounds, Duration, Frame, Json, Keys
 from fastdp.noise.key import Key, stream_key
