@@ -33,10 +33,10 @@ RENAMED: dict[str, dict[str, str]] = {
     "Person": {"column": "person"},
     "PrivateKeys": {"share": "key_share"},
     "plan": {"rows": "expected_rows", "mean": "expected_mean"},
-    "open_events": {"unit": "time_unit", "format": "time_format"},
+    "replay": {"unit": "time_unit", "format": "time_format"},
 }
 #: Parameters that are no options: commands give them themselves, and of :class:`fastdp.PAK` publish plain sums.
-GIVEN = {"self", "frame", "values", "source", "timed", "domain", "path", "seed", "key", "ledger", "stream", "part"}
+GIVEN = {"self", "frame", "values", "publisher", "domain", "path", "seed", "key", "ledger", "stream", "part"}
 GIVEN |= {"average", "lag_sums"}
 _REFERENCE = re.compile(r":\w+:`~?(?:[\w.]+\.)?(\w+)`")
 
