@@ -140,7 +140,9 @@ def _as_typed(option: click.Parameter, name: str, value: Any) -> Any:
     return ",".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]}, epilog=EPILOG)
+@click.group(
+    cls=_Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120}, epilog=EPILOG
+)
 @click.version_option(__version__, prog_name="fastdp")
 @click.option(
     "--config",

@@ -345,7 +345,9 @@ def _plan(**given: Any) -> None:
 
 IN = click.Argument(["source"], metavar="IN")
 CSV = options({"": fastdp.Csv})
-CONFIDENCE = click.Option(["--confidence"], type=float, default=0.95, show_default=True, help="Of the intervals.")
+CONFIDENCE = click.Option(
+    ["--confidence"], type=float, metavar="X", default=0.95, show_default=True, help="Of the intervals."
+)
 OF_STREAMS = [
     click.Option(["--column"], metavar="C", help="Column: a name or a zero-based number, where there are several."),
     click.Option(
