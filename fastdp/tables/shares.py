@@ -403,7 +403,7 @@ def _loss(amount: Fraction, power: int) -> float:
 
 
 def _over(numerator: int, denominator: int, power: int, top: int, bottom: int) -> bool:
-    return numerator**power * bottom > top * denominator**power
+    return bool(numerator**power * bottom > top * denominator**power)
 
 
 def _deviation(moved: int, *, gaussian: bool) -> float:
