@@ -25,6 +25,7 @@ from fastdp.noise.sampler import (
     laplace_distribution,
     noise_distribution,
 )
+from fastdp.notebook import as_html
 from fastdp.tables import consistent
 from fastdp.tables.consistent import Level
 from fastdp.tables.keys import MOST_KEYS, KeyRule, count_rule, shared_weight_rule, weight_rule
@@ -284,8 +285,10 @@ class Shares:
         """Purposes of the lines, each once."""
         return list(dict.fromkeys(line.purpose for line in self.lines))
 
-    def __str__(self) -> str:
-        rows = [HEADS]
+    @property
+    def rows(self) -> list[tuple[str, ...]]:
+        """Texts of the lines, by :data:`HEADS`."""
+        rows: list[tuple[str, ...]] = []
         for line in self.lines:
             of = line.column if line.quantity is None else f"{line.quantity.name} of {line.column}"
             level = "" if line.quantity is None else "all levels"
@@ -294,9 +297,16 @@ class Shares:
                 level = f"{keys}{'each window' if line.level.each else 'all windows'}"
             numbers = f"{line.loss:.5g}", f"{self.share(line):.3f}", f"{line.moved}"
             rows.append((line.purpose, of, level, *numbers))
+        return rows
+
+    def __str__(self) -> str:
+        rows = [HEADS, *self.rows]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         shown = ("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)) for row in rows)
         return "\n".join(line.rstrip() for line in shown)
+
+    def _repr_html_(self) -> str:
+        return as_html(f"Shares of {'rho' if self.gaussian else 'epsilon'}", HEADS, self.rows)
 
 
 def shares_of(plan: TablePlan) -> Shares:
