@@ -13,7 +13,7 @@ import numpy as np
 from fastdp import validation
 from fastdp.data.column import Nonfinite, as_floats, check_size
 from fastdp.data.frames import StreamColumns, StreamRows, Streams, as_streams
-from fastdp.errors import AccuracyWarning, warn
+from fastdp.errors import AccuracyWarning, argument, warn
 from fastdp.guarantee import Guarantee
 from fastdp.integer_grid import Grid
 from fastdp.kinds import Floats, Indices, Integers, Values
@@ -425,7 +425,7 @@ def choose_thetas(
             choice_key = held_out(key, one.pack())
         thetas[row] = one.choose(choice_key.of_stream(number))
         if getattr(one, "unresolved", False):
-            warn(AT_BOUND.format(thetas[row]), AccuracyWarning)
+            warn(AT_BOUND.format(thetas[row], argument(threshold=50.0)), AccuracyWarning)
     return thetas
 
 

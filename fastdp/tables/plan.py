@@ -12,7 +12,7 @@ import numpy as np
 
 from fastdp.data.calendar import Calendar, Time, most_spans, zone_rules
 from fastdp.data.column import Nonfinite
-from fastdp.errors import ParameterError
+from fastdp.errors import ParameterError, argument
 from fastdp.kinds import Flags, Floats, Integers, Json
 from fastdp.noise.sampler import NoiseName
 from fastdp.record import values_of
@@ -233,7 +233,7 @@ class TablePlan:
             every = "" if self.calendar is None else f" of {self.calendar.every}"
             raise ParameterError(
                 f"{windows:,} windows{every} and {keys:,} keys: expected at most {MAX_CELLS:,} cells; use longer "
-                "windows (every=), fewer keys (keys=), or a shorter time (Time(start=, stop=))"
+                f"windows, fewer keys, or a shorter time ({argument('Time', start=..., stop=...)})"
             )
 
 

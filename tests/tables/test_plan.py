@@ -211,7 +211,7 @@ def test_a_ledger_is_charged_at_least_what_is_stated(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({}, "epsilon = None, half_width = None: expected one of"),
+        ({}, "epsilon, half_width: expected one of"),
         ({"epsilon": 1.0, "half_width": 2.0}, "expected one of the two"),
         ({"epsilon": -1.0}, "epsilon = -1.0: expected"),
         ({"epsilon": 1.0, "windows": 0}, "windows = 0: expected"),
