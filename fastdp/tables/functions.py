@@ -163,7 +163,7 @@ def aggregate(
         most ``delta``.  Otherwise: Gaussian noise where its variance is smaller.
     levels : bool or None
         True: totals of all keys, of each prefix of ``by``, and over all windows are measured too
-        (:meth:`Table.level`); None: where a cell's variance grows by at most a tenth; False: cells alone.
+        (:meth:`Table.level`) while a cell's variance at most doubles; None: grows by a tenth; False: cells alone.
     seed, key
         As for :func:`fastdp.release`.
     ledger : Ledger, optional

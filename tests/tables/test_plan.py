@@ -34,9 +34,9 @@ def test_shares_are_those_that_are_documented(noise: str) -> None:
     parts += [budget.loss_of(Quantity("total", "values"), budget.cells)]
     parts += [budget.helper(each, "values") for each in ("rows", "clip", "tail")]
     keys, counted, dropped, sums, rows, clip, tail = ((part / budget.loss) ** power for part in parts)
-    assert (keys, counted, dropped) == pytest.approx((0.25, 0.01, 0.03))
+    assert (keys, counted, dropped) == pytest.approx((0.5, 0.01, 0.03))
     # Of what these leave.
-    assert (rows, clip, tail) == pytest.approx((0.71 * 0.005, 0.71 * 0.075, 0.71 * 0.08))
+    assert (rows, clip, tail) == pytest.approx((0.46 * 0.005, 0.46 * 0.075, 0.46 * 0.08))
     assert counted + dropped + 0.005 + 0.075 + 0.08 + float(OF_ALL["auto"]) == pytest.approx(0.22)
     assert sums + keys + counted + dropped + rows + clip + tail == pytest.approx(1.0)
     assert budget.loss == 2.0 or noise == "gaussian"
