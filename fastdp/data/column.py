@@ -170,7 +170,7 @@ def _is_real(entry: object) -> bool:
 
 def _as_numpy(values: Any, name: str) -> Array:
     if isinstance(values, np.ma.MaskedArray) and values.dtype.kind in "biuf":
-        return np.asarray(values.astype(np.float64).filled(np.nan))
+        return np.ma.filled(values.astype(np.float64), np.nan)
     if isinstance(values, np.ma.MaskedArray) and values.dtype.kind == "O":
         values = np.array(values.tolist(), dtype=object)
     if isinstance(values, np.ndarray):
