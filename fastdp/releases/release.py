@@ -23,6 +23,7 @@ from fastdp.kinds import Array, Floats, Indices, Integers, Values
 from fastdp.notebook import SHOWN_ROWS, as_html
 from fastdp.record import put
 from fastdp.releases import pictures
+from fastdp.releases.array_answer import ArrayAnswer
 from fastdp.releases.intervals import (
     DrawnNoise,
     ErrorBars,
@@ -138,6 +139,7 @@ class Release:
     tree_borders: Indices = field(default_factory=lambda: _UNSET)
     source: FrameSource | None = None
     noise_fingerprint: str | None = None
+    answers: tuple[ArrayAnswer, ...] = ()
     _prefix: dict[int, tuple[Indices, Floats]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -169,7 +169,7 @@ class Journal:
         # A hold-out that is used up does not stay in the file.
         shrunk = self._base > 3 * size + 1024
         if not fits or many or shrunk or rewrite:
-            whole = {**content(file.real), "now": now, "before": {**before, **drawn}, "chunk": chunk}
+            whole = {**content(file.real), "now": now, "before": codec.with_drawn(before, drawn), "chunk": chunk}
             if "log" in whole:
                 whole |= {"log": [*whole["log"], *added], "fresh": len(added)}
             self.write_state(file, whole)
