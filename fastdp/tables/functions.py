@@ -212,9 +212,9 @@ def aggregate(
     values, entries = columns_of(asked)
     names = [*named, *([unit.column] if isinstance(unit, Person) else []), *entries]
     if time is None:
-        source = open_source(frame, [*values, *names], names)
+        source = open_source(frame, [*values, *names])
     else:
-        source = open_source(frame, [time.column, *values, *names], names)
+        source = open_source(frame, [time.column, *values, *names])
         option = "unit" if time.unit else "format" if time.format else None
         zone = time_zone_of(source, time.column, option)
         time = replace(time, zone=time.zone or zone)
