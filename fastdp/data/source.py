@@ -193,7 +193,11 @@ def _eager(frame: Any, own: Mapping[str, Any]) -> Batches:
     for error in own.values():
         if isinstance(error, DataError):
             raise error
+    native = frame.to_native()
     for begin in range(0, len(frame), BATCH):
+        if isinstance(native, arrow.Table) and not own:
+            yield from native.slice(begin, BATCH).combine_chunks().to_batches()
+            continue
         part = frame[begin : begin + BATCH]
         columns = {
             name: own[name].slice(begin, BATCH) if name in own else part[name].to_arrow() for name in frame.columns

@@ -311,8 +311,7 @@ def _joined(parts: list[Smoothed]) -> Smoothed:
 
 def _project(phases: Integers, values: Floats) -> Floats:
     counts = np.bincount(phases)
-    # NumPy sorts short integers in one pass.
-    order = np.argsort(phases.astype(np.int16) if counts.size < 2**15 else phases, kind="stable")
+    order = np.argsort(phases, kind="stable")
     starts, present, sizes = np.cumsum(counts) - counts, np.flatnonzero(counts), np.maximum(counts, 1)
     sums = np.zeros((sizes.size, *values.shape[1:]))
     sums[present] = np.add.reduceat(values[order], starts[present], axis=0)
@@ -331,7 +330,7 @@ def _shares(part: Floats, size: float, noise: Floats) -> tuple[Floats, Floats]:
 
 
 def _blocks(windows: int) -> Integers:
-    block = np.zeros(windows, np.int64)
+    block: Integers = np.zeros(windows, np.uint8)
     label, at = 1, 1
     while at < windows:
         size = max(LEAST, int(WIDER * at))
@@ -371,7 +370,7 @@ def _local_times(instants: Integers, zone: tzinfo | None) -> Integers:
 
 
 def local_patterns(edges: Integers, time_zone: str | None) -> list[Integers]:
-    """Phases of windows by the local clock: of the day, of weekday or weekend, and of the week, int64[W] each.
+    """Phases of windows by the local clock: of the day, of weekday or weekend, and of the week, [W] each.
 
     A pattern needs two of its periods and windows that divide a day; daily windows have a week's only, longer ones
     none.
@@ -388,7 +387,12 @@ def local_patterns(edges: Integers, time_zone: str | None) -> list[Integers]:
     a_day = max(1, round(DAY / usual))
     phase = (local - days * DAY) // usual % a_day if a_day > 1 else np.zeros(local.size, np.int64)
     patterns = [(a_day, phase), (7 * a_day, phase + a_day * (weekday >= 5)), (7 * a_day, phase + a_day * weekday)]
-    return [phases.astype(np.int64) for length, phases in patterns if length > 1 and local.size >= 2 * length]
+    # NumPy sorts short integers in one pass, and a result keeps them.
+    return [
+        phases.astype(np.min_scalar_type(length))
+        for length, phases in patterns
+        if length > 1 and local.size >= 2 * length
+    ]
 
 
 class Branch(NamedTuple):

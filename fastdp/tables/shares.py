@@ -295,7 +295,9 @@ class Shares:
             if line.level is not None:
                 keys = f"{line.level.depth} key columns, " if self.plan.by else ""
                 level = f"{keys}{'each window' if line.level.each else 'all windows'}"
-            numbers = f"{line.loss:.5g}", f"{self.share(line):.3f}", f"{line.moved}"
+            # All in sensitivities: the L2 norm of Gaussian sums and counts, not its square.
+            moved = math.sqrt(line.moved) if self.gaussian and line.quantity is not None else line.moved
+            numbers = f"{line.loss:.5g}", f"{self.share(line):.3f}", f"{moved:.5g}"
             rows.append((line.purpose, of, level, *numbers))
         return rows
 
@@ -414,7 +416,7 @@ def _loss(amount: Fraction, power: int) -> float:
 
 
 def _over(numerator: int, denominator: int, power: int, top: int, bottom: int) -> bool:
-    return numerator**power * bottom > top * denominator**power
+    return bool(numerator**power * bottom > top * denominator**power)
 
 
 def _deviation(moved: int, *, gaussian: bool) -> float:

@@ -285,6 +285,9 @@ def test_a_person_moves_the_sums_by_the_root() -> None:
     # Over all windows a person's rows are in one sum.
     assert shares_of(plan_of()).moved(Quantity("count"), False) == 48**2
     made = plan_of()
+    # Printed in rows, beside helpers that a person moves by all of its own.
+    printed = [row.split()[-1] for row in str(shares_of(made)).splitlines()]
+    assert printed[1:] == [f"{math.sqrt(48):.5g}", "48", "48", f"{4 * 48}"]
     (total,), budget = shares_of(made).quantities, shares_of(made)
     sigma = float(budget.distribution(total, budget.cells).sigma)
     # Shares of rho for the rows that count, for those that are dropped and, of the rest, for those beyond the clip.
