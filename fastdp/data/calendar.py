@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta, timezone, tzinfo
 from functools import lru_cache
-from typing import Literal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -40,8 +41,11 @@ COMPARED = 1800, 2100
 LONG_DAYS = 28 * 366
 #: Handling of rows without a time or person.
 Missing = Literal["raise", "drop"]
+#: Instants, and the zone of clock times without one.
+Clock: TypeAlias = tuple[Integers, tzinfo | None]
 #: Units of Unix times.
 TimeUnit = Literal["s", "ms", "us", "ns"]
+POINTS = (str, date, np.datetime64)
 MOMENT = "a datetime, a date or ISO text such as '2024-03-31T01:00'"
 
 
@@ -50,7 +54,7 @@ class Moment(Kind):
     """A public point in time, whose zone is known later."""
 
     def check(self, name: str, value: object) -> object:
-        if not isinstance(value, (str, date, np.datetime64)):
+        if not isinstance(value, POINTS):
             raise refusal(name, value, MOMENT)
         return value
 
@@ -202,6 +206,23 @@ def as_instant(name: str, value: object, zone: tzinfo | None) -> int:
     if zone is None:
         raise refusal(name, value, "a time without a zone, because the table's times have none (or zone=)")
     return (found - AWARE_EPOCH) // MICROSECOND
+
+
+def as_instants(name: str, values: Any, clock: Callable[[], Clock | None]) -> Integers | None:
+    """Microseconds of one public point in time or of several, int64[q]; None if `values` are others.
+
+    ``clock`` gives times and their zone; if there are none, points in time are a ParameterError.
+    """
+    one = isinstance(values, POINTS)
+    try:
+        given = [values] if one else values if getattr(values, "dtype", None) != np.int64 else []
+        if not isinstance(next(iter(given), None), POINTS):
+            return None
+    except TypeError:
+        return None
+    if (found := clock()) is None:
+        raise refusal(name, values, "whole numbers, because there are no times")
+    return np.array([as_instant(name if one else f"{name}[{i}]", each, found[1]) for i, each in enumerate(given)])
 
 
 #: Days that :func:`most_spans` examines: a full cycle of the calendar.

@@ -13,6 +13,7 @@ import numpy as np
 
 from fastdp import validation
 from fastdp.data.column import Nonfinite, as_column, as_finite, as_floats, as_whole, is_number
+from fastdp.data.frames import source_of
 from fastdp.errors import ParameterError, StateError
 from fastdp.guarantee import Guarantee, parallel
 from fastdp.kinds import Array, Floats, Json, NumberColumn
@@ -553,5 +554,6 @@ class ToPL(Publisher[SimulationState]):
             np.array([self.threshold]),
             self.guarantee,
             noise=noise,
+            source=source_of(values),
             noise_fingerprint=self.noise_fingerprint,
         )

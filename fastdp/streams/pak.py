@@ -14,6 +14,7 @@ import numpy as np
 
 from fastdp import validation
 from fastdp.data.column import as_finite, as_floats, as_whole
+from fastdp.data.frames import source_of
 from fastdp.errors import DataError, ParameterError, StateError
 from fastdp.guarantee import Guarantee, parallel, remainder, sequential
 from fastdp.integer_grid import Grid, make_grid
@@ -506,6 +507,7 @@ class PAK(Publisher[PAKState]):
             np.array([self.threshold]),
             self.guarantee,
             noise=noise,
+            source=source_of(values),
             noise_fingerprint=self.noise_fingerprint,
         )
 

@@ -13,6 +13,7 @@ import numpy as np
 from fastdp import validation
 from fastdp.data.column import Nonfinite, as_column, as_floats, as_whole, check_size
 from fastdp.data.files import read_numbers
+from fastdp.data.frames import source_of
 from fastdp.errors import AccuracyWarning, StateError, warn
 from fastdp.guarantee import Account, Guarantee, charge, check_charge, remainder, sequential, square_remainder
 from fastdp.kinds import Floats, Values
@@ -122,7 +123,7 @@ def release(
     (2,)
     """
     # Whether every entry of a list is a number depends on the data: it is checked once the budget is reserved.
-    values = read_numbers(values)
+    given, values = values, read_numbers(values)
     column = values if _is_list(values) else as_column(values, "values")
     size, blocks = len(column), Blocks(focus=focus, season=season)  # type: ignore[arg-type]
     secret, longest = Key.choose(seed, key), max(1, min(DEFAULT_RANGE, size))
@@ -139,10 +140,8 @@ def release(
     else:
         check_size(size, 0)
         publisher = WholeStream(size, epsilon, bound, longest, threshold=rule, **options)
-    if ledger is None and part is None:
-        return publisher.release(column)
     with charge(publisher, ledger, stream, part=part):
-        return publisher.release(column)
+        return replace(publisher.release(column), source=source_of(given))
 
 
 def _is_list(values: object) -> bool:

@@ -210,6 +210,8 @@ def _variances(
 LEAST, WIDER = 8, 0.5
 #: Cells that are smoothed at a time, which bounds the memory.
 CELLS = 2**21
+#: Windows whose parts in blocks of frequencies are computed at a time.
+CHUNK = 2**13
 #: A total is known if it is so many standard deviations: a node's share of it is then a prior.
 KNOWN = 10.0
 #: The square of this is finite.
@@ -278,15 +280,20 @@ def smooth(estimates: Floats, noise: Floats, patterns: Sequence[Integers] = ()) 
     block = _blocks(windows)
     count, left = int(block.max()) + 1, 1.0 - (spent - 1) / max(1, windows - 1)
     kept, shares = np.zeros((count, keys)), np.zeros((count, keys))
-    order = np.argsort(block, kind="stable")
-    borders = np.searchsorted(block[order], np.arange(count + 1))
+    borders = np.searchsorted(block, np.arange(count + 1))
     for b in range(1, count):
-        inside = order[borders[b] : borders[b + 1]]
+        begin, end = borders[b : b + 2]
         # Patterns have taken their share of the noise out of each block.
-        shares[b], kept[b] = _shares(waves[inside], inside.size * left, noise)
+        shares[b], kept[b] = _shares(waves[begin:end], (end - begin) * left, noise)
     values += fft.idct(waves * shares[block], axis=0, norm="ortho")
     # Few blocks, many nodes: a block's contribution to a window's variance is computed once.
-    variances += left * (_block_parts(borders[1:], windows) @ kept[1:])
+    for begin in range(0, windows - windows // 2, CHUNK):
+        end = min(begin + CHUNK, windows - windows // 2)
+        more = left * (_block_parts(borders[1:], np.arange(begin, end), windows) @ kept[1:])
+        variances[begin:end] += more
+        # Windows w and W - 1 - w have equal parts.
+        both = min(end, windows // 2)
+        variances[windows - both : windows - begin] += more[: both - begin][::-1]
     return Smoothed(values, noise * variances, noise, left * kept, block, tuple(listed))
 
 
@@ -303,10 +310,10 @@ def _joined(parts: list[Smoothed]) -> Smoothed:
 
 
 def _project(phases: Integers, values: Floats) -> Floats:
-    sizes = np.maximum(np.bincount(phases), 1)
-    order = np.argsort(phases, kind="stable")
-    starts = np.searchsorted(phases[order], np.arange(sizes.size))
-    present = np.unique(phases)
+    counts = np.bincount(phases)
+    # NumPy sorts short integers in one pass.
+    order = np.argsort(phases.astype(np.int16) if counts.size < 2**15 else phases, kind="stable")
+    starts, present, sizes = np.cumsum(counts) - counts, np.flatnonzero(counts), np.maximum(counts, 1)
     sums = np.zeros((sizes.size, *values.shape[1:]))
     sums[present] = np.add.reduceat(values[order], starts[present], axis=0)
     out: Floats = (sums / sizes.reshape(-1, *([1] * (values.ndim - 1))))[phases]
@@ -333,17 +340,14 @@ def _blocks(windows: int) -> Integers:
     return block
 
 
-def _block_parts(borders: Integers, windows: int) -> Floats:
-    """Part of each window in each block of frequencies, [W, B]: diagonals of C' C, C the block's cosines.
+def _block_parts(borders: Integers, which: Integers, windows: int) -> Floats:
+    """Part of each of these windows in each block of frequencies, [n, B]: diagonals of C' C, C the block's cosines.
 
     Sums of cos^2 over frequencies [a, b) are differences of Dirichlet's kernel.
     """
-    # Windows w and W - 1 - w have equal parts.
-    half = np.pi * (np.arange((windows + 1) // 2) + 0.5) / windows
+    half = np.pi * (which + 0.5) / windows
     kernel = np.sin((2.0 * borders - 1.0) * half[:, None]) / np.sin(half)[:, None]
-    parts = np.maximum((np.diff(borders) + 0.5 * np.diff(kernel, axis=1)) / windows, 0.0)
-    out: Floats = np.concatenate([parts, parts[: windows // 2][::-1]])
-    return out
+    return np.maximum((np.diff(borders) + 0.5 * np.diff(kernel, axis=1)) / windows, 0.0)
 
 
 def _local_times(instants: Integers, zone: tzinfo | None) -> Integers:

@@ -65,7 +65,8 @@ def make_shares(
         raise refusal("per", unit.per, "None without time=, or the column of times")
     levels = None if levels is None else validation.flag("levels", levels)
     asked = tuple(statistics), column_plans(statistics, bounds), time, unit, calendar, periods, epsilon, delta
-    plan = with_noise(TablePlan(*asked, named, rule, rows, private, levels, start=first, stop=last))
+    shares = with_noise(TablePlan(*asked, named, rule, rows, private, levels, start=first, stop=last))
+    plan = shares.plan
     if first is not None and last is not None:
         plan.check_cells(last - first, max(1, len(rows)))
         most = (plan.per_window or plan.contributions) * (last - first)
@@ -75,7 +76,6 @@ def make_shares(
                 f"rows = {plan.contributions}: {has}; expected at most {most}, because noise grows with rows"
             )
     # Noise that cannot be drawn is refused before any row is read.
-    shares = shares_of(plan)
     shares.check_sums()
     widest = shares
     if plan.chooses_rows:

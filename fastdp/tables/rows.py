@@ -37,13 +37,19 @@ class BatchRows(NamedTuple):
     persons: Integers | None
 
 
-class Kept(NamedTuple):
-    """Rows that count, how many of each one's person (and period), how many were dropped, and weights of keys."""
+class Part(NamedTuple):
+    """Rows that count of a table, or of a part of it: with persons one batch.
 
-    rows: CellRows
-    sizes: Integers
-    dropped: int
-    weights: Integers | None = None
+    ``sizes``: how many rows the person (and period) of each has; ``dropped``: rows of persons that do not count.
+    """
+
+    read: Reads
+    sizes: Integers | None = None
+    dropped: int = 0
+
+    def numbered(self, numbers: Integers) -> Part:
+        """The same with other numbers of keys, int64[K]."""
+        return self._replace(read=lambda: (rows._replace(codes=numbers[rows.codes]) for rows in self.read()))
 
 
 def read_rows(
@@ -161,7 +167,7 @@ class PersonRows:
         np.add.at(sums, keys, weights)
         return sums
 
-    def kept(self, plan: TablePlan) -> Kept:
+    def kept(self, plan: TablePlan) -> Part:
         columns = self._groups, self._hashes, self._windows, self._codes
         groups, hashes, windows, codes = (each.array for each in columns)
         first, spans = (int(windows.min()), int(np.ptp(windows)) + 1) if windows.size else (0, 0)
@@ -172,8 +178,8 @@ class PersonRows:
         for into, column in zip(values, self._values, strict=True):
             into[:] = column.array[flags]
         dropped = dropped_rows(groups, flags, self._size, plan.contributions)
-        groups = groups[flags]
-        return Kept(CellRows(windows[flags], codes[flags], values), np.bincount(groups)[groups], dropped)
+        groups, rows = groups[flags], CellRows(windows[flags], codes[flags], values)
+        return Part(lambda: iter((rows,)), np.bincount(groups)[groups], dropped)
 
 
 def dropped_rows(groups: Integers, kept: Flags, size: int, contributions: int) -> int:

@@ -25,6 +25,7 @@ from fastdp.noise.sampler import (
     laplace_distribution,
     noise_distribution,
 )
+from fastdp.notebook import as_html
 from fastdp.tables import consistent
 from fastdp.tables.consistent import Level
 from fastdp.tables.keys import MOST_KEYS, KeyRule, count_rule, shared_weight_rule, weight_rule
@@ -284,8 +285,10 @@ class Shares:
         """Purposes of the lines, each once."""
         return list(dict.fromkeys(line.purpose for line in self.lines))
 
-    def __str__(self) -> str:
-        rows = [HEADS]
+    @property
+    def rows(self) -> list[tuple[str, ...]]:
+        """Texts of the lines, by :data:`HEADS`."""
+        rows: list[tuple[str, ...]] = []
         for line in self.lines:
             of = line.column if line.quantity is None else f"{line.quantity.name} of {line.column}"
             level = "" if line.quantity is None else "all levels"
@@ -294,9 +297,16 @@ class Shares:
                 level = f"{keys}{'each window' if line.level.each else 'all windows'}"
             numbers = f"{line.loss:.5g}", f"{self.share(line):.3f}", f"{line.moved}"
             rows.append((line.purpose, of, level, *numbers))
+        return rows
+
+    def __str__(self) -> str:
+        rows = [HEADS, *self.rows]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         shown = ("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)) for row in rows)
         return "\n".join(line.rstrip() for line in shown)
+
+    def _repr_html_(self) -> str:
+        return as_html(f"Shares of {'rho' if self.gaussian else 'epsilon'}", HEADS, self.rows)
 
 
 def shares_of(plan: TablePlan) -> Shares:
@@ -361,15 +371,16 @@ def shares_of(plan: TablePlan) -> Shares:
     return Shares(plan, loss, key_delta, noise_delta, levels, knows_levels, helpers, losses, moves, grids, wanted)
 
 
-def with_noise(plan: TablePlan) -> TablePlan:
-    """The plan with the noise of less variance."""
+def with_noise(plan: TablePlan) -> Shares:
+    """Shares of the plan with the noise of less variance."""
+    laplace = shares_of(plan)
     if not plan.delta:
-        return plan
-    gaussian = replace(plan, noise="gaussian")
-    if shares_of(gaussian).log_variance() < shares_of(plan).log_variance():
+        return laplace
+    gaussian = shares_of(replace(plan, noise="gaussian"))
+    if gaussian.log_variance() < laplace.log_variance():
         return gaussian
     # Laplace noise of sums needs no delta; keys that are chosen do.
-    return plan if plan.key_rule == "private" else replace(plan, delta=0.0)
+    return laplace if plan.key_rule == "private" else shares_of(replace(plan, delta=0.0))
 
 
 def deltas_of(plan: TablePlan) -> tuple[float, float]:
@@ -392,10 +403,17 @@ def _zcdp_loss(epsilon: float, delta: float) -> float:
 
 
 def _loss(amount: Fraction, power: int) -> float:
-    found = math.sqrt(amount) if power == 2 else float(amount)
-    while Fraction(found) ** power > amount:
+    """Largest loss near the root of an amount whose power does not exceed it."""
+    # In integers, which cost a tenth of fractions.
+    top, bottom = amount.numerator, amount.denominator
+    found = math.sqrt(top / bottom) if power == 2 else top / bottom
+    while _over(*found.as_integer_ratio(), power, top, bottom):
         found = math.nextafter(found, 0.0)
     return found
+
+
+def _over(numerator: int, denominator: int, power: int, top: int, bottom: int) -> bool:
+    return numerator**power * bottom > top * denominator**power
 
 
 def _deviation(moved: int, *, gaussian: bool) -> float:
@@ -424,7 +442,10 @@ def _together(plan: TablePlan) -> float:
 
 def _steps(value: float, grid: float) -> int:
     """A bound in steps, rounded towards 0, at least 1 in size unless 0."""
-    size = Fraction(abs(value)) / Fraction(grid)
-    whole = round(size)
-    whole = whole if abs(size - whole) <= whole * Fraction(1, 2**52) else math.floor(size)
-    return (1 if value >= 0 else -1) * (max(1, whole) if size else 0)
+    top, bottom = abs(value).as_integer_ratio()
+    steps, step = grid.as_integer_ratio()
+    top, bottom = top * step, bottom * steps
+    down, rest = divmod(top, bottom)
+    near = down + (2 * rest > bottom)
+    whole = near if abs(top - near * bottom) << 52 <= near * bottom else down
+    return (1 if value >= 0 else -1) * (max(1, whole) if top else 0)
