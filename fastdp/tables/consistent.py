@@ -126,15 +126,15 @@ def grouped(values: Floats, parents: Integers, count: int) -> Floats:
 
 #: Shares are multiples of one of so many points: equal on every machine.
 POINTS = 200
-#: Levels besides the cells are measured unasked where the variance of a cell grows at most by this factor.
-GROWTH = 1.1
+#: The variance of a cell grows at most by these factors for levels that are measured unasked, or asked for.
+GROWTH, ASKED = 1.1, 2.0
 
 
 def level_shares(windows: int, nodes: Sequence[int], levels: bool | None, *, gaussian: bool) -> dict[Level, Fraction]:
     """Levels that are measured, cells first, with shares of epsilon, or of rho with Gaussian noise.
 
-    They minimise the geometric mean of all levels' standard errors. `levels` True: all have a share; None: a cell's
-    variance grows by at most GROWTH; False: cells alone.  `nodes`: of each depth.
+    They minimise the geometric mean of all levels' standard errors while a cell's variance grows by at most ASKED
+    (`levels` True) or GROWTH (None); False: cells alone.  `nodes`: of each depth.
     """
     leaves = len(nodes) - 1
     spans = (True, False) if windows > 1 else (True,)
@@ -143,18 +143,18 @@ def level_shares(windows: int, nodes: Sequence[int], levels: bool | None, *, gau
     listed = [level for level in listed if level.depth == leaves or nodes[level.depth] < nodes[level.depth + 1]]
     if levels is False or not nodes[-1] or not windows:
         return {listed[0]: Fraction(1)}
-    most = math.inf if levels else GROWTH * _variances([POINTS], listed[:1], windows, nodes, gaussian)[0]
+    growth = ASKED if levels else GROWTH
+    most = growth * _variances([POINTS], listed[:1], windows, nodes, gaussian)[0]
 
     def score(points: Sequence[int]) -> float:
         variances = _variances(points, listed, windows, nodes, gaussian)
         return sum(map(math.log, variances)) if variances[0] <= most else math.inf
 
     # The score has several minima: some levels are better left to least squares.
-    root = 1.0 if gaussian else 0.5
-    spare = 1.0 if levels else 1.0 - GROWTH**-root
+    spare = 1.0 - growth ** (-1.0 if gaussian else -0.5)
     starts = []
     for chosen in itertools.product((False, True), repeat=len(listed) - 1):
-        size = POINTS // (sum(chosen) + 1) if levels else int(spare * POINTS) // max(1, sum(chosen))
+        size = int(spare * POINTS) // max(1, sum(chosen))
         starts.append([POINTS - size * sum(chosen), *(size * one for one in chosen)])
     points = min(starts, key=lambda each: round(score(each), 9))
     best, step = score(points), POINTS // 8
