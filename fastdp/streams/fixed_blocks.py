@@ -292,7 +292,7 @@ class FixedBlocks:
     def remembered(self, numbers: Floats) -> Records:
         """Memory of a state file: none."""
         if numbers.size:
-            raise ValueError("a memory of blocks that follow released sums")
+            raise ValueError("a memory out of range")
         return NO_RECORDS
 
     def steps(self, state: Streams) -> int:
