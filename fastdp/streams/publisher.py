@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from fastdp import validation
 from fastdp.data.column import Nonfinite, as_column, as_whole
+from fastdp.data.frames import source_of
 from fastdp.errors import StateError
 from fastdp.guarantee import Guarantee
 from fastdp.kinds import Floats, Json, Values
@@ -226,7 +228,7 @@ class StreamPublisher(Publisher[State]):
         # Nodes are summed after the values were published: both must see the same memory, even if a thread writes.
         column = column.copy() if self.composition.perturber.released_nodes else column
         made: Release = self._take(Column(column, "values", finished=True))()
-        return made
+        return replace(made, source=source_of(values))
 
     @single_caller
     @validation.plain

@@ -13,7 +13,8 @@ import numpy as np
 from fastdp import validation
 from fastdp.data.column import Nonfinite, as_column, as_floats, as_whole, check_size
 from fastdp.data.files import read_numbers
-from fastdp.errors import AccuracyWarning, StateError, warn
+from fastdp.data.frames import source_of
+from fastdp.errors import AccuracyWarning, StateError, argument, warn
 from fastdp.guarantee import Account, Guarantee, charge, check_charge, remainder, sequential, square_remainder
 from fastdp.kinds import Floats, Values
 from fastdp.noise.key import Key, stream_key
@@ -122,7 +123,7 @@ def release(
     (2,)
     """
     # Whether every entry of a list is a number depends on the data: it is checked once the budget is reserved.
-    values = read_numbers(values)
+    given, values = values, read_numbers(values)
     column = values if _is_list(values) else as_column(values, "values")
     size, blocks = len(column), Blocks(focus=focus, season=season)  # type: ignore[arg-type]
     secret, longest = Key.choose(seed, key), max(1, min(DEFAULT_RANGE, size))
@@ -139,10 +140,8 @@ def release(
     else:
         check_size(size, 0)
         publisher = WholeStream(size, epsilon, bound, longest, threshold=rule, **options)
-    if ledger is None and part is None:
-        return publisher.release(column)
     with charge(publisher, ledger, stream, part=part):
-        return publisher.release(column)
+        return replace(publisher.release(column), source=source_of(given))
 
 
 def _is_list(values: object) -> bool:
@@ -244,7 +243,7 @@ class WholeStream:
             warn(
                 f"values: {self.size:,} at epsilon = {self.epsilon:g} are few, so only their total is released, and "
                 "each value as the mean; expected, for a curve, more values, a larger epsilon, or a threshold known "
-                "publicly (threshold=50.0)",
+                f"publicly ({argument(threshold=50.0)})",
                 AccuracyWarning,
             )
             return 0.0
@@ -258,7 +257,7 @@ class WholeStream:
             warn(
                 f"values: {self.size:,} are too few to choose a threshold with a tenth of epsilon = "
                 f"{self.epsilon:g}, so {instead}; expected more values, a larger epsilon, or a threshold known "
-                "publicly (threshold=50.0)",
+                f"publicly ({argument(threshold=50.0)})",
                 AccuracyWarning,
             )
         # The resolution is proportional to the fraction.
@@ -339,7 +338,7 @@ class WholeStream:
                 warn(
                     f"threshold: the values do not show that one below the bound, {self.bound:g}, cuts off little, "
                     "so only their total is released, and each value as the mean; expected, for a curve, fewer "
-                    "values at 0, a larger epsilon, or a threshold known publicly (threshold=50.0)",
+                    f"values at 0, a larger epsilon, or a threshold known publicly ({argument(threshold=50.0)})",
                     AccuracyWarning,
                 )
                 return Schedule(self._total)

@@ -12,7 +12,7 @@ import numpy as np
 from fastdp import validation
 from fastdp.data.column import Nonfinite, as_floats, check_size
 from fastdp.data.frames import StreamColumns, StreamRows, Streams, as_streams
-from fastdp.errors import AccuracyWarning, warn
+from fastdp.errors import AccuracyWarning, argument, warn
 from fastdp.guarantee import Guarantee
 from fastdp.kinds import Floats, Indices, Values
 from fastdp.noise.key import Binding, Key, repeating
@@ -324,7 +324,7 @@ def choose_thetas(
             collected = one.pack()
         thetas[row] = one.choose(held_out(keys.of(stream), collected))
         if getattr(one, "unresolved", False):
-            warn(AT_BOUND.format(thetas[row]), AccuracyWarning)
+            warn(AT_BOUND.format(thetas[row], argument(threshold=50.0)), AccuracyWarning)
     return thetas
 
 

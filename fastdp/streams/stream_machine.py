@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from fastdp.data.column import INT64, as_floats, is_in_order, read_only
-from fastdp.errors import AccuracyWarning, warn
+from fastdp.errors import AccuracyWarning, argument, warn
 from fastdp.kinds import Array, Floats, Json
 from fastdp.noise.chain_keys import CHAIN_WORDS
 from fastdp.noise.key import Key, repeating
@@ -33,12 +33,12 @@ Pipeline = FixedBlocks | AdaptiveBlocks
 FAR_BELOW = (
     "threshold: {:.3g} is far below the values, as released sums show: their mean is more than three quarters of it "
     "although they are clipped to it; expected a longer hold-out, or a larger threshold that is known publicly "
-    "(threshold=50.0), unless values hardly differ"
+    "({}), unless values hardly differ"
 )
 AT_BOUND = (
     "threshold: the hold-out does not show that one below the bound cuts off little, so it is the bound, {:g}, and "
     "noise is at its largest; expected a longer hold-out, fewer zeros, a larger epsilon, or a threshold known "
-    "publicly (threshold=50.0)"
+    "publicly ({})"
 )
 #: Use of the next value.
 Stage = Literal["holdout", "warm-up", "publish", "withhold"]
@@ -224,7 +224,7 @@ class Schedule(Machine[Streams]):
         secret = key.derive("threshold", cycle) if cycle else key
         theta = chooser.choose(held_out(secret, chooser.pack()))
         if getattr(chooser, "unresolved", False):
-            warn(AT_BOUND.format(theta), AccuracyWarning)
+            warn(AT_BOUND.format(theta, argument(threshold=50.0)), AccuracyWarning)
         state = self.pipeline(keys.key).open(state, np.array((i,)), np.array((theta,)), keys)
         return _with_chooser(state, i, self.chooser_for(state.rows[i]))
 
@@ -251,7 +251,8 @@ class Schedule(Machine[Streams]):
         if isinstance(pipeline, AdaptiveBlocks):
             revisions = (pipeline.revised(parts, steps),)
             if warns and pipeline.clips(after):
-                warn(FAR_BELOW.format(pipeline.steps(after) * c.grid.resolution), AccuracyWarning)
+                theta = pipeline.steps(after) * c.grid.resolution
+                warn(FAR_BELOW.format(theta, argument(threshold=50.0)), AccuracyWarning)
             steps = pipeline.highest(after)
         elif c.perturber.released_nodes:
             values = as_floats(c.finite(as_floats(batch.values[c.holdout :]), c.holdout, batch.name))

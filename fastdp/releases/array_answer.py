@@ -1,0 +1,209 @@
+"""One answer from all that was released of a finished array: levels, sums, total and intervals that agree.
+
+Post-processing; the model and its measured coverage: ``docs/streams.md``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from fastdp.kinds import Floats, Indices
+from fastdp.releases.intervals import checked_confidence, wider_quantile
+from fastdp.releases.revised import find_waves
+from fastdp_kernels.streams import array_rule as kernel
+
+#: Half-widths in standard deviations of the noise at 95 %, and the part of the tail's posterior left out at each end.
+WIDTH, TAIL_END = 2.3, 0.02
+#: With fewer blocks a cut block may hold a step; with more the variance of a level within it is enough.
+FEW_BLOCKS = 16
+
+
+class _Solved(NamedTuple):
+    """Levels of the pieces between `edges`, sums before each edge, and the kernel's ``numbers``."""
+
+    edges: Indices
+    levels: Floats
+    before: Floats
+    numbers: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class ArrayAnswer:
+    """The answer of :func:`fastdp.release`, from the numbers that it released; sums are in units of `scale`."""
+
+    #: `size`, `block`: number of values, and of those in a block (the last one may be shorter).
+    size: int
+    block: int
+    #: `sums`, `groups`, `wide`: released sums below theta of blocks, and of each `wide` of them, or empty.
+    sums: Floats
+    groups: Floats
+    wide: int
+    #: Released sum of all values below the bound.
+    total: float
+    #: `threshold`, `bound`, `usual`: theta, the bound, and the sum that a chosen theta usually leaves above it.
+    threshold: float
+    bound: float
+    usual: float
+    #: Noise variances of a block's sum, a group's and the total.
+    variances: Floats
+    #: A power of two: the unit of sums, so that squares are ordinary floats.
+    scale: float
+    #: `shares`: name and fraction of the budget of each step, in order.
+    shares: tuple[tuple[str, float], ...]
+    season: float | None = None
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({max(self.sums.size, 1)} blocks)"
+
+    @cached_property
+    def _solved(self) -> _Solved:
+        numbers, edges = np.zeros(kernel.NUMBERS), self._edges
+        if not self.sums.size:
+            # One number.
+            numbers[[kernel.CLIPPED, kernel.RAW]] = self.total
+            numbers[[kernel.V_CLIPPED, kernel.V_SUM]] = self.variances[2]
+            levels = np.zeros(1)
+        else:
+            sums = self.sums.copy()
+            sizes = self.size, self.block, self.threshold, self.bound
+            kernel.combine(sums, self.groups, self.wide, self.total, *sizes, self.variances, self.usual, numbers)
+            edges, levels = self._smoothed(edges, sums)
+        kernel.settle(levels, edges, self.threshold, self.bound, float(self.variances[2]), numbers)
+        before = np.concatenate([np.zeros(1), np.cumsum(levels * np.diff(edges))])
+        return _Solved(edges, levels, before, numbers)
+
+    @cached_property
+    def _edges(self) -> Indices:
+        edges: Indices = np.append(np.arange(0, self.size, self.block, dtype=np.int64), np.int64(self.size))
+        return edges
+
+    def _smoothed(self, edges: Indices, sums: Floats) -> tuple[Indices, Floats]:
+        """Levels of blocks, with waves of a public season if sums show it, and the edges of their pieces."""
+        lengths, noise = np.diff(edges), float(self.variances[0])
+        if self.season is not None:
+            waves = find_waves(edges, sums, np.full(sums.size, noise), np.empty(0), self.size, self.season)
+            if waves is not None:
+                means = (sums - np.diff(waves.before(edges))) / lengths
+                levels = kernel.smooth(means, noise / self.block**2)
+                pieces = waves.split(edges)
+                pattern = np.diff(waves.before(pieces)) / np.diff(pieces)
+                return pieces, levels[np.searchsorted(edges, pieces[:-1], side="right") - 1] + pattern
+        means = sums / lengths
+        return edges, means if means.size == 1 else kernel.smooth(means, noise / self.block**2)
+
+    @property
+    def values(self) -> Floats:
+        """The level of each value: float64[size]."""
+        return np.repeat(self._solved.levels * self.scale, np.diff(self._solved.edges))
+
+    def sums_before(self, stops: Indices) -> Floats:
+        """Sums over [0, stop): float64[q]."""
+        return self._before(stops) * self.scale
+
+    def _before(self, stops: Indices) -> Floats:
+        edges, levels, before, _ = self._solved
+        piece = np.searchsorted(edges, stops, side="right") - 1
+        piece = np.minimum(piece, levels.size - 1)
+        sums: Floats = before[piece] + levels[piece] * (stops - edges[piece])
+        return sums
+
+    def interval(self, first: Indices, last: Indices, confidence: float) -> tuple[Floats, Floats]:
+        """Ends, (low, high), for the true sums over [first, last)."""
+        level = checked_confidence(confidence)
+        wide = WIDTH * wider_quantile(level) / wider_quantile(0.95)
+        numbers, count = self._solved.numbers, max(self.sums.size, 1)
+        raw, whole = float(numbers[kernel.RAW]), max(float(self._solved.before[-1]), 1e-300)
+        estimate = self._before(last) - self._before(first)
+        mean, least, most = self._tail(1.0 - level, wide)
+        noise = self._noise(last - first)
+        down, up = self._cut(first, last, wide, (raw - mean) / whole)
+        part = np.clip(estimate / whole, 0.0, 1.0)
+        # A larger tail leaves less to the sums of all blocks.
+        drift = part - numbers[kernel.PULL] * (last - first) / self.size * (count > 0)
+        spread = 2.0 * np.sqrt(part * (1.0 - part) * most * max(self.bound - self.threshold, 0.0))
+        middle = estimate + (raw - whole) * part
+        ends = np.sort([drift * (least - mean), drift * (most - mean)], axis=0)
+        low = middle + np.maximum(ends[0] - spread, -part * mean) - np.hypot(wide * np.sqrt(noise), down)
+        high = middle + ends[1] + spread + np.hypot(wide * np.sqrt(noise), up)
+        low = np.maximum(np.minimum(low, estimate), 0.0)
+        high = np.minimum(np.maximum(high, estimate), (last - first) * self.bound)
+        return low * self.scale, np.maximum(high, estimate) * self.scale
+
+    def std_error(self, first: Indices, last: Indices) -> Floats:
+        """Half-widths of 95 % intervals, as standard deviations."""
+        low, high = self.interval(first, last, 0.95)
+        errors: Floats = (high - low) / (2.0 * WIDTH)
+        return errors
+
+    def _tail(self, left_out: float, wide: float) -> tuple[float, float, float]:
+        """Mean, least and most of the sum above theta."""
+        if self.threshold >= self.bound:
+            return 0.0, 0.0, 0.0
+        numbers, v_total = self._solved.numbers, float(self.variances[2])
+        v_sum = float(numbers[kernel.V_SUM])
+        clipped = float(numbers[kernel.CLIPPED])
+        # Before it was moved.
+        missing = self.total - clipped
+        pull = float(numbers[kernel.PULL])
+        missing = (missing - pull * float(numbers[kernel.ABOVE])) / (1.0 - pull)
+        clipped = self.total - missing
+        sd, beyond = float(np.sqrt(v_sum + v_total)), self.size * (self.bound - self.threshold)
+        grid, p = np.empty(kernel.POINTS + 1), np.empty(kernel.POINTS + 1)
+        mean = kernel.tail(missing, sd, clipped, self.threshold, beyond, self.usual, grid, p)
+        reached, end = np.cumsum(p), TAIL_END * left_out / 0.05
+        low, high = (float(grid[min(int(np.searchsorted(reached, at)), kernel.POINTS)]) for at in (end, 1.0 - end))
+        return mean, min(low, mean), max(high, min(missing + wide * sd, beyond), mean)
+
+    def _noise(self, lengths: Indices) -> Floats:
+        """Noise variance of the sums used by a range."""
+        numbers, count = self._solved.numbers, max(self.sums.size, 1)
+        v_clipped, v_block = float(numbers[kernel.V_CLIPPED]), float(self.variances[0])
+        used = lengths * (count / self.size)
+        if count == 1:
+            return used * used * v_clipped
+        if self.groups.size:
+            blocks = np.where(used < 1.0, used * used, np.minimum(used, self.wide / 2)) * v_block
+            noise = blocks + used / self.wide * numbers[kernel.V_GROUP] * (used >= 1.0)
+        else:
+            noise = np.where(used >= 1.0, used, used * used) * v_block
+        return np.minimum(noise, v_clipped + np.maximum(count - used, 0.0) * v_block)
+
+    def _cut(self, first: Indices, last: Indices, wide: float, body: float) -> tuple[Floats, Floats]:
+        """What may hide in the blocks that a range cuts, on either side; `body`: part of a level below theta."""
+        edges, theta = self._edges, self.threshold
+        lengths, count = np.diff(edges), max(self.sums.size, 1)
+        levels = np.diff(self._before(edges)) / lengths
+        spread = float(np.sqrt(self._solved.numbers[kernel.V_CLIPPED] if count == 1 else self.variances[0]))
+        which = [np.clip(np.searchsorted(edges, at, side="right") - 1, 0, count - 1) for at in (first, last)]
+        same, down, up = which[0] == which[1], np.zeros(first.size), np.zeros(first.size)
+        for block, at in zip(which, (first, last), strict=True):
+            length = lengths[block]
+            part = np.where(same, last - first, at - edges[block])
+            mu = max(body, 0.0) * np.maximum(levels[block], 0.0) + spread / length
+            low = np.minimum(mu, theta)
+            if count < FEW_BLOCKS:
+                # A step is not a ramp.
+                less = np.minimum(low * part, (theta - low) * (length - part))
+                more = np.minimum(low * (length - part), (theta - low) * part)
+            else:
+                free = part * (1.0 - part / length)
+                less = more = mu * free + wide * np.sqrt(free * low * (theta - low))
+            down = np.where(same, less, np.hypot(less, down))
+            up = np.where(same, more, np.hypot(more, up))
+        return down, up
+
+    def scaled(self, shift: int) -> ArrayAnswer:
+        """The answer times 2^`shift`."""
+        return replace(self, scale=float(np.ldexp(self.scale, shift)))
+
+    @property
+    def facts(self) -> list[tuple[str, str]]:
+        """Name and text of what was chosen, for prints."""
+        count = max(self.sums.size, 1)
+        blocks = f"{count:,} of {self.block:,} values" if count > 1 else "one, of all values: a single number"
+        parts = ", ".join(f"{name} {fraction:.1%}" for name, fraction in self.shares)
+        return [("blocks", blocks), ("shares", parts)]

@@ -1,0 +1,393 @@
+"""The rule for a finished array: theta, number of blocks, total, blocks, one answer (``docs/streams.md``)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from fractions import Fraction
+from functools import cached_property, lru_cache
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from fastdp import validation
+from fastdp.data.column import Nonfinite, as_floats, as_whole
+from fastdp.errors import ParameterError, StateError
+from fastdp.guarantee import Guarantee, pure, sequential
+from fastdp.integer_grid import Grid, make_grid
+from fastdp.kinds import Floats, Indices, Integers, Values
+from fastdp.noise.chain_keys import step_key
+from fastdp.noise.key import Key
+from fastdp.noise.sampler import (
+    NoiseName,
+    concentrated,
+    draw_scale,
+    draws,
+    geometric_distribution,
+    noise_distribution,
+)
+from fastdp.noise.words import Purpose, StreamId
+from fastdp.perturbers import Blocks
+from fastdp.perturbers.base import fill
+from fastdp.record import values_of
+from fastdp.releases.array_answer import ArrayAnswer
+from fastdp.releases.release import Release
+from fastdp.streams.parameters import approximated, composed, in_units
+from fastdp.thresholds import Fixed, ScaleFree, Threshold, ThresholdTask
+from fastdp.thresholds.base import held_out
+from fastdp_kernels.streams import array_rule as kernel
+from fastdp_kernels.streams import online_pass
+
+#: n epsilon from which theta is chosen, the number of blocks is, and a least number of them is public.
+CLIPPED, CHOSEN, FLOORED = 1000, 150, 4000
+#: Parts of epsilon for theta and the number of blocks (times f), and for groups; of the rest for the total.
+OF_THETA, OF_COUNT, OF_GROUPS = Fraction(1, 10), Fraction(3, 25), Fraction(3, 20)
+OF_TOTAL, OF_TOTAL_LOW, OF_TOTAL_ALONE = Fraction(2, 5), Fraction(11, 20), Fraction(2, 3)
+LOW, ALONE = Fraction(1, 5), Fraction(7, 20)
+#: The least part of epsilon that a sum's noise has: blocks' groups under a low theta.
+LEAST = Fraction(1, 20)
+#: At most so many blocks a value and epsilon; from so many on they are summed in groups too, this many a group.
+MOST_BLOCKS, GROUPED, WIDEST, NARROWEST = Fraction(3, 20), 256, 256, 8
+#: Levels of theta, sqrt(2) apart; below so many grid steps none.
+LEVELS, FINE = 60, 64
+#: Whole steps to theta where scores are compared; lead of the first candidate in noise scales, halved.
+STEPS, LEAD = 2**16, 6
+#: Scores and their noise stay below it: a score that wraps has no sensitivity.
+ROOM = 2**62
+_THETA, _COUNT, _SUMS = range(3)
+
+
+class Shares(NamedTuple):
+    """Parts of the budget, of epsilon or of rho, that add up to at most 1."""
+
+    threshold: Fraction
+    number: Fraction
+    rest: Fraction
+
+
+class Sums(NamedTuple):
+    """Parts of the budget for the released sums."""
+
+    total: Fraction
+    blocks: Fraction
+    groups: Fraction
+
+
+@lru_cache(maxsize=256)
+def shares_of(size: int, loss: float, *, chooses: bool = True) -> Shares:
+    """Parts for theta (none if it is public) and the number of blocks, a public function of n and epsilon."""
+    amount = size * Fraction(loss)
+    # (1000 / N)^(1/4), rounded down.
+    fall = min(Fraction(1), Fraction(math.isqrt(math.isqrt(math.floor(CLIPPED * 2**64 / amount))), 2**16))
+    threshold = fall * OF_THETA if chooses and amount >= CLIPPED else Fraction(0)
+    count = fall * OF_COUNT if amount >= CHOSEN and size >= 3 else Fraction(0)
+    return Shares(threshold, count, 1 - threshold - count)
+
+
+def shares_of_sums(rest: Fraction, theta_steps: int, bound_steps: int, blocks: int) -> Sums:
+    """Parts of `rest` for the total, the blocks and their groups."""
+    clipped = Fraction(theta_steps, bound_steps)
+    if blocks == 1:
+        of_total = OF_TOTAL_ALONE if clipped <= ALONE else Fraction(1)
+    else:
+        of_total = OF_TOTAL_LOW if clipped < LOW else OF_TOTAL
+    total = rest * of_total
+    groups = (rest - total) * OF_GROUPS if blocks >= GROUPED else Fraction(0)
+    return Sums(total, rest - total - groups, groups)
+
+
+class ArrayRule:
+    """Releases a finished array of known size by one rule, whose shares follow from public and released numbers."""
+
+    rule: ClassVar[int] = 1
+    holdout = 0
+
+    def __init__(
+        self,
+        size: int,
+        epsilon: float,
+        bound: float | None,
+        *,
+        threshold: Threshold | None = None,
+        season: float | None = None,
+        contributions: int = 1,
+        delta: float = 0.0,
+        nonfinite: Nonfinite = "raise",
+        key: Key,
+    ) -> None:
+        self.size = validation.integer("size", size, 1, 2**50)
+        bound = validation.positive("bound", bound)
+        # Parameters are checked as a publisher's are.
+        blocks = Blocks(season=season, noise="gaussian" if delta else "laplace")
+        full = composed(
+            threshold=Fixed(bound), perturber=blocks, smoother=None, epsilon=epsilon, bound=bound, holdout=0,
+            max_range=1, resolution=None, nonfinite=nonfinite, contributions=contributions, delta=delta,
+        )  # fmt: skip
+        if threshold is not None:
+            validation.part("threshold", threshold, Threshold, "fastdp.thresholds")
+        self.kind: NoiseName = blocks.noise
+        self.threshold, self.bound, self.season, self.full = threshold, bound, blocks.season, full
+        self.epsilon, self.delta, self.contributions = full.epsilon, full.delta, full.contributions
+        # Budget of one value; several may be protected together.
+        self.unit = full.unit_epsilon
+        self.shares = shares_of(self.size, self.unit, chooses=threshold is None)
+        if threshold is not None and threshold.uses_holdout:
+            rest = Fraction(1) - OF_THETA - self.shares.number
+            self.shares = Shares(OF_THETA, self.shares.number, rest)
+            _ = self.task
+        elif threshold is not None:
+            # Errors of a public theta.
+            threshold.start(ThresholdTask(self.unit, bound, self.size, self.size, self.grid.resolution))
+        self.resolution = self.grid.resolution
+        self._key = key.bind(self)
+        _ = self.guarantee, self._counts
+
+    def identity(self) -> dict[str, Any]:
+        fields = values_of(self, "size", "threshold", "bound", "season", "epsilon", "delta", "contributions")
+        return {**fields, "resolution": self.resolution, "nonfinite": self.full.nonfinite}
+
+    def loss(self, part: Fraction) -> float:
+        """The loss that a part of the budget buys, rounded down: epsilon, or sqrt(2 rho)."""
+        exact = Fraction(self.unit) * part
+        if self.delta:
+            square = Fraction(self.unit) ** 2 * part
+            loss = math.sqrt(square)
+            while Fraction(loss) ** 2 > square:
+                loss = math.nextafter(loss, 0.0)
+            return loss
+        loss = float(exact)
+        return loss if Fraction(loss) <= exact else math.nextafter(loss, 0.0)
+
+    @cached_property
+    def grid(self) -> Grid:
+        return make_grid(self.bound, None, self.loss(LEAST), self.size, 1, 2)
+
+    @cached_property
+    def task(self) -> ThresholdTask:
+        noise = self.full.perturber.noise_constant(self.full.perturber.plan(self.unit, self.size), self.size)
+        return ThresholdTask(
+            self.loss(self.shares.threshold), self.bound, self.size, self.size, self.grid.resolution,
+            self.loss(self.shares.rest), noise,
+        )  # fmt: skip
+
+    @cached_property
+    def levels(self) -> Integers:
+        """Levels of theta below the bound, descending, in grid steps."""
+        most = self.grid.bound_steps
+        levels = [math.isqrt(most * most >> j) for j in range(1, LEVELS + 1)]
+        return np.array([level for level in levels if level >= FINE], np.int64)
+
+    @cached_property
+    def _counts(self) -> tuple[list[int], list[int]]:
+        """Block lengths that may be chosen, and what each costs in scores: public; empty if none is."""
+        if not self.shares.number:
+            return [], []
+        n, rest = self.size, self.loss(self.shares.rest)
+        amount = float(n * Fraction(self.unit))
+        least = int(16 * (amount / 5000) ** 0.75) if amount >= FLOORED else 1
+        most = min(n, math.floor(n * Fraction(rest) * MOST_BLOCKS))
+        count = max(3, 2 * least) if least == 1 else least
+        if count > most:
+            return ([n], [0]) if least == 1 else ([-(-n // max(most, 1))], [0])
+        while 2 * count <= most:
+            count *= 2
+        block = -(-n // count)
+        lengths = [block]
+        while -(-n // (2 * lengths[-1])) >= max(least, 3):
+            lengths.append(2 * lengths[-1])
+        if least == 1:
+            lengths.append(n)
+        noise = self.loss(self.shares.rest * Fraction(3, 5))
+        costs = [math.floor(STEPS * -(-n // length) / (2 * Fraction(noise))) for length in lengths]
+        costs[-1] -= math.floor(LEAD * STEPS / Fraction(self.loss(self.shares.number)))
+        if n * STEPS + max(map(abs, costs)) + 64 * self._score_scale >= ROOM:
+            raise ParameterError(
+                f"epsilon = {self.epsilon!r}: expected a larger one, scores of {n:,} values and their noise do not "
+                "fit 64-bit integers"
+            )
+        return lengths, costs
+
+    @property
+    def _score_scale(self) -> Fraction:
+        return 2 * STEPS / Fraction(self.loss(self.shares.number))
+
+    # The guarantee.
+
+    @property
+    def guarantee(self) -> Guarantee:
+        return replace(self._stated, simulated=True) if self._key.simulated else self._stated
+
+    @cached_property
+    def _stated(self) -> Guarantee:
+        steps: list[Guarantee] = []
+        rule, shares = self.threshold, self.shares
+        if shares.threshold and rule is None:
+            said = "counts above falling levels move together by at most 1 (AboveThreshold, one-sided noise)"
+            steps.append(pure(self.loss(shares.threshold), said).of("threshold, from all values"))
+        elif shares.threshold and rule is not None:
+            chosen = rule.guarantee(self.task)
+            steps += [] if chosen is None else [chosen.of("threshold, from all values")]
+        if shares.number:
+            said = (
+                "distances from blocks' medians move by at most theta, noise of scale 2 theta / epsilon (noisy max)"
+            )
+            steps.append(pure(self.loss(shares.number), said).of("number of blocks"))
+        kind = "Gaussian" if self.delta else "Laplace"
+        said = (
+            f"a value moves the total by at most the bound, a block's sum and a group's by at most theta: {kind} "
+            "noise, by parts of epsilon that public and released numbers give and that add up"
+        )
+        rest = self.loss(shares.rest)
+        steps.append((concentrated(rest, said) if self.delta else pure(rest, said)).of("sums"))
+        stated = sequential(*steps)
+        stated = replace(stated, derivation=(*stated.derivation, "values and intervals follow (post-processing)"))
+        meets = "each value loses its fraction of epsilon in the choices and its sums"
+        if self.delta:
+            return approximated(in_units(self.full, stated), self.epsilon, self.delta, rule or Fixed(self.bound))
+        return in_units(self.full, stated, meets)
+
+    @property
+    def noise_fingerprint(self) -> str | None:
+        return None if self._key.simulated else self._key.fingerprint()
+
+    # The release.
+
+    def release(self, values: Values, name: str = "values") -> Release:
+        """Release all of the ``size`` values."""
+        column = as_whole(values, 0, 0)
+        if column.size != self.size:
+            raise StateError(f"values has {column.size} entries: expected {self.size}, as was said before")
+        answer = self.answer(as_floats(column), name, self._key)
+        made = answer.values
+        made.flags.writeable = False
+        return Release(
+            made,
+            0,
+            np.array([answer.threshold * answer.scale]),
+            self.guarantee,
+            answer.block,
+            answers=(answer,),
+            noise_fingerprint=self.noise_fingerprint,
+        )
+
+    def answer(self, floats: Floats, name: str, key: Key) -> ArrayAnswer:
+        """All numbers that are released of these values."""
+        grid, steps = self.grid, np.empty(floats.size, np.int64)
+        if online_pass.round_values(floats, 1.0 / grid.resolution, float(grid.bound_steps), steps):
+            floats = self.full.finite(floats, 0, name)
+            online_pass.round_values(floats, 1.0 / grid.resolution, float(grid.bound_steps), steps)
+        theta, chain = self._choose_theta(floats, steps, key)
+        block, chain = self._choose_block(steps, theta, key, chain)
+        blocks = -(-self.size // block)
+        parts = shares_of_sums(self.shares.rest, theta, grid.bound_steps, blocks)
+        exact: Integers = np.empty(blocks, np.int64)
+        kernel.sum_clipped(steps, theta, block, exact)
+        total = np.array([int(steps.sum())])
+        key, _ = step_key(key, chain, _SUMS, total, exact)
+        # Released integers to units in which squares are ordinary floats.
+        scale = 2.0 ** (math.frexp(self.bound)[1] - 1)
+        unit = grid.resolution / scale
+        sums: Floats = np.empty(0)
+        groups, wide = sums, 1
+        if parts.blocks:
+            sums = self._noisy(exact, theta, parts.blocks, key, 1) * unit
+        if parts.groups:
+            wide = max(NARROWEST, min(WIDEST, math.isqrt(blocks)))
+            groups = (
+                self._noisy(np.add.reduceat(exact, np.arange(0, blocks, wide)), theta, parts.groups, key, 2) * unit
+            )
+        released = self._noisy(total, grid.bound_steps, parts.total, key, 0) * unit
+        chosen = self.loss(self.shares.threshold or OF_THETA)
+        used = (self.shares.threshold, self.shares.number, *parts)
+        names = ("threshold", "number of blocks", "total", "blocks", "groups")
+        return ArrayAnswer(
+            size=self.size,
+            block=block,
+            sums=sums,
+            groups=groups,
+            wide=wide,
+            total=float(released[0]),
+            threshold=theta * unit if theta < grid.bound_steps else self.bound / scale,
+            bound=self.bound / scale,
+            usual=4.0 * theta * unit / chosen,
+            variances=np.array(
+                [
+                    self._variance(theta * unit, parts.blocks),
+                    self._variance(theta * unit, parts.groups),
+                    self._variance(self.bound / scale, parts.total),
+                ]
+            ),
+            scale=scale,
+            shares=tuple((text, float(part)) for text, part in zip(names, used, strict=True) if part),
+            season=self.season,
+        )
+
+    def _choose_theta(self, floats: Floats, steps: Integers, key: Key) -> tuple[int, str]:
+        """Theta in grid steps, and the chain of its inputs."""
+        rule, most = self.threshold, self.grid.bound_steps
+        if rule is not None:
+            floats = self.full.finite(floats, 0, "values") if rule.uses_holdout else floats
+            task = self.task if rule.uses_holdout else ThresholdTask(self.unit, self.bound, 0, 1, self.resolution)
+            # A scale-free rule warns of a hold-out, and there is none; unresolved, it gives the bound.
+            chooser = rule.chooser(task) if isinstance(rule, ScaleFree) else rule.start(task)
+            chooser.observe(floats)
+            theta = self.grid.snap(chooser.choose(held_out(key, chooser.pack())))
+            return theta, step_key(key, "", _THETA, np.array([theta]))[1]
+        if not self.shares.threshold:
+            return most, step_key(key, "", _THETA, np.array([most]))[1]
+        above: Integers = np.empty(self.levels.size, np.int64)
+        kernel.count_above(steps, self.levels, self._first_levels, above)
+        drawn, chain = step_key(key, "", _THETA, above)
+        loss = Fraction(self.loss(self.shares.threshold))
+        limit = int(draws(1, geometric_distribution(3 / loss), drawn, StreamId(Purpose.THRESHOLD))[0])
+        noise = draws(above.size, geometric_distribution(3 / (2 * loss)), drawn, StreamId(Purpose.THRESHOLD, 1))
+        stops = np.flatnonzero(above + noise > limit + self._limits)
+        if not stops.size:
+            return most, chain
+        j = int(stops[0])
+        return (int(self.levels[j - 1]) if j else most), chain
+
+    @cached_property
+    def _limits(self) -> Integers:
+        """Whole counts that say too little of each level: public."""
+        loss = self.loss(self.shares.threshold)
+        return np.array([math.floor((4 + 3 * math.log(j)) / loss) for j in range(1, self.levels.size + 1)], np.int64)
+
+    @cached_property
+    def _first_levels(self) -> Indices:
+        exponents = np.array([int(level).bit_length() + 1022 for level in self.levels.tolist()], np.int64)
+        # Levels of a higher exponent lie above the value.
+        first: Indices = np.searchsorted(-exponents, -np.arange(2048), side="left").astype(np.int64)
+        return first
+
+    def _choose_block(self, steps: Integers, theta: int, key: Key, chain: str) -> tuple[int, str]:
+        """Length of a block, by noisy max, and the chain of its inputs."""
+        lengths, costs = self._counts
+        if not lengths:
+            return self.size, chain
+        if len(lengths) == 1:
+            return lengths[0], chain
+        whole, spare = np.empty((2, self.size), np.int32)
+        kernel.rescale(steps, theta, STEPS, whole)
+        doubled = lengths[0]
+        count = 1
+        while doubled < lengths[-1]:
+            doubled, count = 2 * doubled, count + 1
+        every: Integers = np.empty(count, np.int64)
+        kernel.distances(whole, lengths[0], spare, every)
+        # One block of all values comes behind the doubled lengths.
+        distances = np.append(every[: len(lengths) - 1], every[-1])
+        scores: Integers = -distances - np.array(costs, np.int64)
+        drawn, chain = step_key(key, chain, _COUNT, scores)
+        noise = draws(scores.size, geometric_distribution(self._score_scale), drawn, StreamId(Purpose.THRESHOLD, 2))
+        return lengths[int(np.argmax(scores + noise))], chain
+
+    def _noisy(self, exact: Integers, theta: int, part: Fraction, key: Key, level: int) -> Integers:
+        noise: Integers = np.empty(exact.size, np.int64)
+        fill(noise, noise_distribution(self.kind, theta, 1, self.loss(part)), key, StreamId(Purpose.DRAWS, level))
+        return exact + noise
+
+    def _variance(self, theta: float, part: Fraction) -> float:
+        if not part:
+            return 0.0
+        return (1.0 if self.delta else 2.0) * (theta * draw_scale(self.kind, 1, self.loss(part))) ** 2

@@ -1,0 +1,342 @@
+"""A finished array's counts, distances and block sums, and the one answer they give (``docs/streams.md``).
+
+Steps are whole grid steps, at least 0.  Sums, levels and noise are floats in units of the input, noise by variance.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fastdp_kernels._jit import bits_of, inline, kernel
+
+#: Runs that are sorted by insertion, before they are merged.
+RUN = 12
+#: Points of the tail's grid and of a mean's, besides 0.
+POINTS = 400
+#: Prior that nothing lies above theta.
+NO_TAIL = 0.05
+#: A total below so many noise scales is shrunk; below the second, levels are even.
+CLEAR, EVEN = 12.0, 2.0
+#: Independent part of a level and steps of its random walk: factors on the noise, and on the variance of levels.
+WHITES = np.array([0.0, 0.1, 0.4, 1.6, 6.4])
+WALKS = 4.0 ** np.arange(-9, 2)
+#: Entries of ``numbers``: sum below theta and its variance, that of the blocks' alone, of a group's sum, the mean of
+#: the tail, its fraction of a correction, total before and after shrinking.
+CLIPPED, V_CLIPPED, V_SUM, V_GROUP, ABOVE, PULL, RAW, TOTAL, NUMBERS = range(9)
+
+
+@kernel
+def count_above(steps: np.ndarray, levels: np.ndarray, first: np.ndarray, above: np.ndarray) -> None:
+    """Number of values above each of the descending `levels`, int64; before ``first[e]`` levels are 2^e and more."""
+    above[:] = 0
+    last = levels.size
+    for i in range(steps.size):
+        v = steps[i]
+        k = first[(bits_of(np.float64(v)) >> 52) & 2047]
+        while k < last and v <= levels[k]:
+            k += 1
+        if k < last:
+            above[k] += 1
+    for k in range(1, last):
+        above[k] += above[k - 1]
+
+
+@inline
+def _merge(source: np.ndarray, low: int, middle: int, high: int, target: np.ndarray) -> None:
+    i, j = low, middle
+    k = low
+    while i < middle and j < high:
+        a, b = source[i], source[j]
+        left = a <= b
+        target[k] = a if left else b
+        i += 1 if left else 0
+        j += 0 if left else 1
+        k += 1
+    while i < middle:
+        target[k] = source[i]
+        i += 1
+        k += 1
+    while j < high:
+        target[k] = source[j]
+        j += 1
+        k += 1
+
+
+@inline
+def _sort(values: np.ndarray, low: int, high: int, spare: np.ndarray) -> None:
+    for begin in range(low, high, RUN):
+        for i in range(begin + 1, min(begin + RUN, high)):
+            v = values[i]
+            j = i - 1
+            while j >= begin and values[j] > v:
+                values[j + 1] = values[j]
+                j -= 1
+            values[j + 1] = v
+    width = RUN
+    while width < high - low:
+        for begin in range(low, high, 2 * width):
+            _merge(values, begin, min(begin + width, high), min(begin + 2 * width, high), spare)
+        values[low:high] = spare[low:high]
+        width *= 2
+
+
+@kernel
+def distances(values: np.ndarray, block: int, spare: np.ndarray, out: np.ndarray) -> None:
+    """Sums of distances from the median in blocks of ``block * 2**i`` values, int64[m]; sorts `values`, int32[n]."""
+    n = values.size
+    for begin in range(0, n, block):
+        _sort(values, begin, min(begin + block, n), spare)
+    here, there = values, spare
+    width = block
+    for k in range(out.size):
+        total = np.int64(0)
+        for begin in range(0, n, width):
+            end = min(begin + width, n)
+            half = (end - begin) // 2
+            below = np.int64(0)
+            for i in range(begin, begin + half):
+                below += here[i]
+            over = np.int64(0)
+            for i in range(end - half, end):
+                over += here[i]
+            total += over - below
+        out[k] = total
+        if k + 1 < out.size:
+            for begin in range(0, n, 2 * width):
+                _merge(here, begin, min(begin + width, n), min(begin + 2 * width, n), there)
+            here, there = there, here
+            width *= 2
+
+
+@kernel
+def rescale(steps: np.ndarray, theta: int, fine: int, out: np.ndarray) -> None:
+    """Values clipped to theta and rounded to `fine` whole steps a theta, int32[n]."""
+    per_step = fine / theta
+    for i in range(steps.size):
+        out[i] = np.int32(np.floor(min(steps[i], theta) * per_step + 0.5))
+
+
+@kernel
+def sum_clipped(steps: np.ndarray, theta: int, block: int, out: np.ndarray) -> None:
+    """Exact sums of blocks of values clipped to theta, int64[ceil(n / block)]."""
+    for j in range(out.size):
+        total = np.int64(0)
+        for i in range(j * block, min((j + 1) * block, steps.size)):
+            total += min(steps[i], theta)
+        out[j] = total
+
+
+@inline
+def shrunk(total: float, scale: float, count: int, bound: float) -> float:
+    """Mean of a total given one number: prior of the mean value about 1 / (mean + bound / 300)."""
+    if total > CLEAR * scale:
+        return min(total, count * bound)
+    low, high = np.log(bound * 1e-5), np.log(bound)
+    step = (high - low) / (POINTS - 1)
+    least = abs(total) / scale
+    for i in range(POINTS):
+        least = min(least, abs(total - count * np.exp(low + i * step)) / scale)
+    weights, moment, before, m = 0.0, 0.0, 0.0, 0.0
+    following = np.exp(low)
+    for i in range(POINTS + 1):
+        # The weight of a point is half of the way between its neighbours.
+        if i == 0:
+            width = following
+        elif i == POINTS:
+            width = m - before
+        else:
+            width = (following - before) / 2.0
+        w = width / (m + bound / 300.0) * np.exp(least - abs(total - count * m) / scale)
+        weights += w
+        moment += w * m
+        before, m = m, following
+        following = np.exp(low + (i + 1) * step)
+    return count * moment / weights
+
+
+@inline
+def fill_tail(
+    missing: float,
+    sd: float,
+    clipped: float,
+    theta: float,
+    most: float,
+    usual: float,
+    grid: np.ndarray,
+    p: np.ndarray,
+) -> float:
+    """Posterior of the sum above theta, given that `missing` +- `sd` was seen: grid, probabilities, mean."""
+    low = np.log(min(max(theta, 1e-3 * sd), most / 2.0))
+    step = (np.log(most) - low) / (POINTS - 1)
+    grid[0], p[0] = 0.0, 0.0
+    whole = 0.0
+    far = max(2.0 * clipped, usual)
+    for i in range(1, POINTS + 1):
+        grid[i] = np.exp(low + (i - 1) * step)
+        p[i] = 0.7 / (1.0 + grid[i] / usual) + 0.3 / (1.0 + grid[i] / far)
+        whole += p[i]
+    least = np.inf
+    for i in range(POINTS + 1):
+        least = min(least, 0.5 * ((missing - grid[i]) / sd) ** 2)
+    p[0] = NO_TAIL * whole
+    total, mean = 0.0, 0.0
+    for i in range(POINTS + 1):
+        p[i] *= np.exp(least - 0.5 * ((missing - grid[i]) / sd) ** 2)
+        total += p[i]
+        mean += p[i] * grid[i]
+    for i in range(POINTS + 1):
+        p[i] /= total
+    return mean / total
+
+
+@kernel
+def tail(
+    missing: float,
+    sd: float,
+    clipped: float,
+    theta: float,
+    most: float,
+    usual: float,
+    grid: np.ndarray,
+    p: np.ndarray,
+) -> float:
+    """:func:`fill_tail`, for intervals."""
+    return fill_tail(missing, sd, clipped, theta, most, usual, grid, p)
+
+
+@kernel
+def combine(
+    sums: np.ndarray,
+    groups: np.ndarray,
+    wide: int,
+    total: float,
+    count: int,
+    block: int,
+    theta: float,
+    bound: float,
+    variances: np.ndarray,
+    usual: float,
+    numbers: np.ndarray,
+) -> None:
+    """Move the blocks' sums towards those of groups of `wide` blocks and to the total; `variances` of all three."""
+    v_block, v_group, v_total = variances[0], variances[1], variances[2]
+    blocks = sums.size
+    v_sum = blocks * v_block
+    numbers[V_GROUP] = 0.0
+    if groups.size:
+        v_sum = 0.0
+        for k in range(groups.size):
+            begin, end = k * wide, min((k + 1) * wide, blocks)
+            both = (end - begin) * v_block + v_group
+            lacking = (groups[k] - sums[begin:end].sum()) * v_block / both
+            for j in range(begin, end):
+                sums[j] += lacking
+            v_sum += (end - begin) * v_block * v_group / both
+        numbers[V_GROUP] = v_sum / groups.size
+    clipped = sums.sum()
+    missing, above = total - clipped, 0.0
+    pull = v_sum / (v_sum + v_total)
+    if theta < bound:
+        grid, p = np.empty(POINTS + 1), np.empty(POINTS + 1)
+        most = count * (bound - theta)
+        above = fill_tail(missing, np.sqrt(v_sum + v_total), clipped, theta, most, usual, grid, p)
+    moved = pull * (missing - above)
+    for j in range(blocks):
+        sums[j] += moved * (min((j + 1) * block, count) - j * block) / count
+    numbers[V_SUM], numbers[V_CLIPPED] = v_sum, v_sum * v_total / (v_sum + v_total)
+    numbers[CLIPPED], numbers[ABOVE], numbers[PULL] = clipped + moved, above, pull
+    numbers[RAW] = clipped + moved + above
+
+
+@inline
+def _walk(z: np.ndarray, ratio: float, ahead: np.ndarray, out: np.ndarray) -> float:
+    """Solve (ratio * walk + 1) out = z for a random walk; return the logarithm of the determinant."""
+    n = z.size
+    logarithm, product = 0.0, 1.0
+    d = 1.0 + ratio
+    ahead[0], out[0] = ratio / d, z[0] / d
+    product *= d
+    for i in range(1, n):
+        d = 1.0 + (ratio if i == n - 1 else 2.0 * ratio) - ratio * ahead[i - 1]
+        ahead[i] = ratio / d
+        out[i] = (z[i] + ratio * out[i - 1]) / d
+        product *= d
+        if product > 1e100:
+            logarithm += np.log(product)
+            product = 1.0
+    for i in range(n - 2, -1, -1):
+        out[i] += ahead[i] * out[i + 1]
+    total: float = logarithm + np.log(product)
+    return total
+
+
+@kernel
+def smooth(z: np.ndarray, v: float) -> np.ndarray:
+    """Levels of block means `z` of noise variance `v`: a random walk and an independent part, by evidence."""
+    n = z.size
+    mean = z.sum() / n
+    spread = max(((z - mean) ** 2).sum() / n, 1e-300)
+    best, out, m, ahead = -np.inf, z.copy(), np.empty(n), np.empty(n)
+    for k in range(WHITES.size):
+        w = WHITES[k] * v
+        u = v + w
+        for walk in range(WALKS.size + 1):
+            fit = 1.0 if k == 0 else 0.0
+            if walk == 0:
+                m[:] = mean
+                fit += 1.0 - 0.5 * (n * np.log(u) + np.log(n / u) + ((z - mean) ** 2).sum() / u)
+            else:
+                q = spread * WALKS[walk - 1]
+                logarithm = _walk(z, u / q, ahead, m)
+                fit -= 0.5 * ((n - 1) * np.log(q) + logarithm + ((z - m) * z).sum() / u)
+            if fit > best:
+                best = fit
+                for i in range(n):
+                    out[i] = m[i] + w / u * (z[i] - m[i])
+    return out
+
+
+@kernel
+def settle(
+    levels: np.ndarray, edges: np.ndarray, theta: float, bound: float, v_total: float, numbers: np.ndarray
+) -> None:
+    """Scale levels between `edges` to the total, shrink a total within its noise, and keep them within [0, bound]."""
+    pieces, count = levels.size, edges[edges.size - 1]
+    clipped, above, raw = numbers[CLIPPED], numbers[ABOVE], numbers[RAW]
+    sum_now = 0.0
+    for j in range(pieces):
+        sum_now += levels[j] * (edges[j + 1] - edges[j])
+    # Smoothing moves no total.
+    levels += (clipped - sum_now) / count
+    if clipped > 0.0:
+        levels *= raw / clipped
+    else:
+        # Nothing is known of the shape.
+        levels[:] = raw / count
+    scale = np.sqrt(numbers[V_CLIPPED] / 2.0)
+    if theta < bound and raw > 0.0:
+        scale = max(scale, np.sqrt(v_total / 2.0) * min(1.0, above / raw))
+    total = min(max(raw, 0.0), count * bound)
+    if raw < CLEAR * scale:
+        total = shrunk(raw, scale, count, bound)
+        if raw > EVEN * scale:
+            levels *= total / raw
+        else:
+            levels[:] = total / count
+    numbers[TOTAL] = total
+    low, high = levels.min(), levels.max()
+    if low >= 0.0 and high <= bound:
+        return
+    # A level of water: nothing is below 0 or above the bound, and the total stays.
+    a, b = low - bound, max(high, bound)
+    for _ in range(100):
+        c = (a + b) / 2.0
+        held = 0.0
+        for j in range(pieces):
+            held += min(max(levels[j] - c, 0.0), bound) * (edges[j + 1] - edges[j])
+        if held > total:
+            a = c
+        else:
+            b = c
+    for j in range(pieces):
+        levels[j] = min(max(levels[j] - b, 0.0), bound)

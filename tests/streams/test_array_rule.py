@@ -1,0 +1,225 @@
+"""A finished array by one rule: its steps beside a slow oracle, exact losses, and one answer that agrees."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fastdp.errors import DataError, ParameterError, StateError
+from fastdp.noise.key import Key
+from fastdp.streams.array_rule import STEPS, ArrayRule, shares_of, shares_of_sums
+from fastdp.thresholds import Fixed, NoisyMax, ScaleFree
+from fastdp_kernels.streams import array_rule as kernel
+from tests.oracles import array_rule as oracle
+
+SECRET = bytes(range(32))
+
+
+def rule(size: int, epsilon: float = 1.0, bound: float = 100.0, *, seed: int = 1, **options: Any) -> ArrayRule:
+    return ArrayRule(size, epsilon, bound, **{"key": Key.from_seed(seed), **options})
+
+
+def waves(n: int) -> np.ndarray:
+    t = np.arange(n) / n
+    return 40.0 + 30.0 * np.sin(6.0 * np.pi * t) + np.random.default_rng(3).gamma(1.0, 2.0, n)
+
+
+SHAPES = {
+    "waves": waves,
+    "zeros": lambda n: np.zeros(n),
+    "95 % zeros": lambda n: np.where(np.arange(n) % 20, 0.0, 5.0 + np.arange(n) % 170),
+    "bursts": lambda n: np.where(np.arange(n) % 1000 < 10, 300.0, 1.0),
+    "one value": lambda n: np.where(np.arange(n) == 7, 900.0, 0.0),
+    "constant": lambda n: np.full(n, 70.0),
+}
+
+
+@given(st.lists(st.integers(0, 3000), min_size=1, max_size=60), st.integers(1, 9), st.integers(64, 3000))
+def test_kernels_are_the_oracles(entries: list[int], block: int, theta: int) -> None:
+    made, steps = rule(5000), np.array(entries, np.int64)
+    levels = np.array([level for level in (2900, 2048, 2047, 900, 300, 128, 64) if level < 3000], np.int64)
+    counted, exponents = np.empty(levels.size, np.int64), [int(level).bit_length() + 1022 for level in levels]
+    first = np.searchsorted(-np.array(exponents), -np.arange(2048)).astype(np.int64)
+    kernel.count_above(steps, levels, first, counted)
+    assert counted.tolist() == oracle.above(steps, levels)
+    kernel.count_above(steps << 20, made.levels, made._first_levels, counted := np.empty(made.levels.size, np.int64))
+    assert counted.tolist() == oracle.above(steps << 20, made.levels)
+    whole, spare, found = np.empty(steps.size, np.int32), np.empty(steps.size, np.int32), np.empty(4, np.int64)
+    kernel.rescale(steps, theta, STEPS, whole)
+    assert whole.tolist() == [math.floor(Fraction(min(s, theta) * STEPS, theta) + Fraction(1, 2)) for s in entries]
+    kept = whole.copy()
+    kernel.distances(whole, block, spare, found)
+    assert found.tolist() == [oracle.distance(kept, block << i) for i in range(4)]
+    sums = np.empty(-(-steps.size // block), np.int64)
+    kernel.sum_clipped(steps, theta, block, sums)
+    assert sums.tolist() == [int(np.minimum(steps[i : i + block], theta).sum()) for i in range(0, steps.size, block)]
+
+
+@pytest.mark.parametrize("size", [2, 3, 45, 400])
+@pytest.mark.parametrize("noise", [0.01, 3.0])
+def test_levels_are_the_oracles(size: int, noise: float) -> None:
+    for seed in range(4):
+        rng = np.random.default_rng([seed, size])
+        z = np.cumsum(rng.normal(size=size)) * (seed % 2) + rng.normal(size=size) * noise**0.5
+        np.testing.assert_allclose(kernel.smooth(z, noise), oracle.smooth(z, noise), rtol=1e-6, atol=1e-9)
+
+
+def test_totals_and_tails_are_the_oracles() -> None:
+    grid, p = np.empty(kernel.POINTS + 1), np.empty(kernel.POINTS + 1)
+    for missing, clipped, theta in itertools.product((-20.0, 0.5, 80.0), (-3.0, 50.0), (0.1, 2.0)):
+        given = missing, 7.0, clipped, theta, 4000.0, 30.0
+        assert kernel.tail(*given, grid, p) == pytest.approx(oracle.tail(*given), rel=1e-9)
+    for total in (-40.0, -1.0, 0.0, 3.0, 35.0, 300.0):
+        made = kernel.shrunk(total, 9.0, 500, 2.0)
+        assert made == pytest.approx(oracle.shrunk(total, 9.0, 500, 2.0), rel=1e-9)
+
+
+# Privacy: exact losses on small domains.
+
+
+@pytest.mark.parametrize("epsilon", [0.3, 1.0])
+def test_theta_loses_epsilon_at_most(epsilon: float) -> None:
+    """All neighbours of all counts of three levels: a value moves some neighbouring counts by 1, up or down."""
+    needed, worst = oracle.limits(epsilon, 3), 0.0
+    for counts in itertools.combinations_with_replacement(range(0, 24, 3), 3):
+        before = oracle.stops(list(counts), needed, epsilon)
+        for first, last in itertools.combinations(range(4), 2):
+            moved = [count + (first <= j < last) for j, count in enumerate(counts)]
+            ratio = np.abs(np.log(oracle.stops(moved, needed, epsilon) / before))
+            worst = max(worst, float(ratio.max()))
+    assert 0.9 * epsilon < worst <= epsilon * (1 + 1e-9)
+
+
+@pytest.mark.exhaustive
+def test_distances_move_by_theta_at_most() -> None:
+    most = 3
+    for entries in itertools.product(range(most + 1), repeat=5):
+        before = [oracle.distance(np.array(entries), block) for block in (1, 2, 3, 5)]
+        for place, other in itertools.product(range(5), range(most + 1)):
+            there = np.array(entries)
+            there[place] = other
+            moved = [oracle.distance(there, block) for block in (1, 2, 3, 5)]
+            assert np.abs(np.subtract(moved, before)).max() <= most
+
+
+def test_the_number_of_blocks_loses_epsilon_at_most() -> None:
+    """Scores that move by up to theta, in any direction: noise of scale 2 theta / epsilon is what they need."""
+    theta, epsilon, worst, narrow = 4, 1.0, 0.0, 0.0
+    for scores in ((0, 0), (0, 7), (3, -9, 1)):
+        for moves in itertools.product((-theta, 0, theta), repeat=len(scores)):
+            moved = [score + move for score, move in zip(scores, moves, strict=True)]
+            for scale, seen in ((2 * theta / epsilon, "wide"), (theta / epsilon, "narrow")):
+                here, there = (oracle.winners(list(each), scale, 900) for each in (scores, moved))
+                ratio = float(np.abs(np.log(there / here)).max())
+                worst, narrow = (max(worst, ratio), narrow) if seen == "wide" else (worst, max(narrow, ratio))
+    assert worst <= epsilon * (1 + 1e-9) < narrow
+
+
+@given(st.integers(1, 2**45), st.floats(1e-3, 50.0), st.booleans(), st.sampled_from([0.0, 1e-6]))
+def test_shares_are_public_and_add_up(size: int, epsilon: float, chooses: bool, delta: float) -> None:
+    shares = shares_of(size, epsilon, chooses=chooses)
+    assert sum(shares) == 1
+    assert (shares.threshold > 0) == (chooses and size * epsilon >= 1000)
+    for theta, blocks in itertools.product((1, 250, 1000), (1, 12, 300)):
+        sums = shares_of_sums(shares.rest, theta, 1000, blocks)
+        assert sum(sums) == shares.rest
+        assert sums.total >= shares.rest * Fraction(2, 5)
+        assert (sums.groups > 0) == (blocks >= 256)
+    made = rule(size, epsilon, delta=delta, threshold=None if chooses else Fixed(50.0))
+    assert made.guarantee.epsilon <= epsilon
+    assert made.guarantee.epsilon >= epsilon * (1 - 1e-6)
+    assert made.guarantee.delta == delta
+    losses = [Fraction(made.loss(part)) for part in made.shares if part]
+    assert sum(loss**2 for loss in losses) <= Fraction(made.unit) ** 2 if delta else sum(losses) <= Fraction(epsilon)
+
+
+def test_a_score_that_might_wrap_is_refused() -> None:
+    with pytest.raises(ParameterError, match="scores of"):
+        rule(2**47, 1e-3)
+
+
+def test_noise_is_bound_to_what_it_protects() -> None:
+    values = np.floor(waves(3000))
+    other = values.copy()
+    other[1500] += 1.0
+    made = rule(3000, key=Key.from_bytes(SECRET))
+    first, again, altered = (made.answer(each, "values", made._key.again()) for each in (values, values, other))
+    assert np.array_equal(first.sums, again.sums)
+    noise = first.sums - np.add.reduceat(values, np.arange(0, 3000, first.block)) / first.scale
+    assert not np.any(np.isin(altered.sums, first.sums))
+    assert np.ptp(noise) > 0
+    pairs = rule(3000, epsilon=2.0, contributions=2, key=Key.from_bytes(SECRET))
+    assert pairs.unit == made.unit
+    assert pairs.noise_fingerprint != made.noise_fingerprint
+    assert rule(3000).noise_fingerprint is None
+
+
+# The answer.
+
+
+@pytest.mark.parametrize("options", [
+    {}, {"delta": 1e-6}, {"season": 240.0}, {"contributions": 2}, {"threshold": Fixed(20.0)},
+    {"threshold": NoisyMax()}, {"threshold": ScaleFree()},
+], ids=str)  # fmt: skip
+@pytest.mark.parametrize("size", [1, 2, 24, 400, 1001, 6000])
+def test_values_sums_total_and_intervals_agree(size: int, options: Any) -> None:
+    for name, shape in SHAPES.items():
+        values, bound = shape(size), 900.0
+        made = rule(size, 1.0, bound, **options)
+        release = made.release(values)
+        assert len(release) == size
+        assert release.values.min() >= 0.0, name
+        assert release.values.max() <= bound * (1 + 1e-12)
+        starts = np.array([0, 0, size // 3, size // 2])
+        stops = np.array([size, size // 2, size // 3 + 1, size])
+        sums = release.answers[0].sums_before(stops) - release.answers[0].sums_before(starts)
+        before = np.append(0.0, np.cumsum(release.values))
+        np.testing.assert_allclose(sums, before[stops] - before[starts], rtol=1e-9, atol=1e-6 * bound)
+        low, high = release.answers[0].interval(starts, stops, 0.95)
+        wider = release.answers[0].interval(starts, stops, 0.999)
+        assert np.all((low <= sums) & (sums <= high) & (low >= 0.0))
+        assert np.all((wider[0] <= low + 1e-9) & (high <= wider[1] + 1e-9))
+        again = rule(size, 1.0, bound, **options).release(values)
+        assert np.array_equal(again.values, release.values)
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("name", [name for name in SHAPES if name != "constant"])
+@pytest.mark.parametrize(("size", "epsilon"), [(365, 1.0), (2000, 1.0), (20_000, 0.1)])
+def test_intervals_hold_true_totals(name: str, size: int, epsilon: float) -> None:
+    values, held, runs = SHAPES[name](size), 0, 40
+    for seed in range(runs):
+        answer = rule(size, epsilon, 1.5 * max(values.max(), 1.0), seed=seed).release(values).answers[0]
+        (low,), (high,) = answer.interval(np.array([0]), np.array([size]), 0.95)
+        held += low - 1e-6 <= values.sum() <= high + 1e-6
+        assert high >= values.sum() / 2 or held > seed - 2
+    assert held >= 35
+
+
+def test_extreme_bounds_are_scaled() -> None:
+    one, far = rule(2000, 1.0, 2.0**6), rule(2000, 1.0, 2.0**780)
+    values = waves(2000) / 2.0
+    near, distant = one.release(values), far.release(np.ldexp(values, 774))
+    # Another bound is another key: the sizes agree, not the noise.
+    ratio = distant.values.sum() / np.ldexp(near.values.sum(), 774)
+    assert 0.9 < ratio < 1.1
+    assert np.all(np.isfinite(distant.answers[0].interval(np.array([0]), np.array([2000]), 0.95)))
+
+
+def test_values_are_checked() -> None:
+    with pytest.raises(StateError, match="3 entries: expected 4"):
+        rule(4).release([1.0, 2.0, 3.0])
+    with pytest.raises(DataError, match=r"values\[1\]: not a finite number"):
+        rule(1200).release([1.0, math.inf] * 600)
+    holes = np.where(np.arange(2000) % 9 == 0, np.nan, np.arange(2000) % 7)
+    one, two = (rule(2000, nonfinite="zero").release(each) for each in (holes, np.nan_to_num(holes)))
+    assert np.array_equal(one.values, two.values)
+    with pytest.raises(ParameterError, match="theta"):
+        rule(50, threshold=Fixed(300.0))
