@@ -204,10 +204,7 @@ def plan(
     """
     confidence = checked_confidence(confidence)
     if (epsilon is None) == (half_width is None):
-        raise ParameterError(
-            f"epsilon = {validation.shown(epsilon)}, half_width = {validation.shown(half_width)}: expected one of "
-            "the two, the other follows from it"
-        )
+        raise ParameterError("epsilon, half_width: expected one of the two, the other follows from it")
     windows = validation.integer("windows", windows, 1, MAX_CELLS)
     asked = statistics_of(statistics)
     listed: PrivateKeys | list[int] | None = keys if isinstance(keys, PrivateKeys) else None

@@ -200,7 +200,7 @@ class Shares:
     def key_rule(self) -> KeyRule:
         """Noise and threshold of the numbers that choose keys, all at once."""
         plan = self.plan
-        if plan.who is None:
+        if plan.who is None or plan.selects_cells:
             distribution: Distribution
             if plan.selects_cells:
                 distribution = self.distribution(Quantity("count"), self.cells)
@@ -295,7 +295,9 @@ class Shares:
             if line.level is not None:
                 keys = f"{line.level.depth} key columns, " if self.plan.by else ""
                 level = f"{keys}{'each window' if line.level.each else 'all windows'}"
-            numbers = f"{line.loss:.5g}", f"{self.share(line):.3f}", f"{line.moved}"
+            # All in sensitivities: the L2 norm of Gaussian sums and counts, not its square.
+            moved = math.sqrt(line.moved) if self.gaussian and line.quantity is not None else line.moved
+            numbers = f"{line.loss:.5g}", f"{self.share(line):.3f}", f"{moved:.5g}"
             rows.append((line.purpose, of, level, *numbers))
         return rows
 
@@ -324,10 +326,10 @@ def shares_of(plan: TablePlan) -> Shares:
     }
     of_all = {name: share for name, share in OF_ALL.items() if used[name]}
     if plan.private is not None and not plan.selects_cells:
-        of_all["keys"] = Fraction(plan.private.share)
+        of_all["keys"] = Fraction(plan.key_share)
     left = 1 - sum(of_all.values())
     if left < LEFT:
-        raise refusal("share", plan.private.share if plan.private else 1.0, "at most .9 for keys")
+        raise refusal("share", plan.key_share if plan.private else 1.0, "at most .9 for keys")
     weights = {column.name: Fraction(column.weight) for column in plan.columns}
     if plan.counts_rows:
         asked = any(each.column == ROWS for each in plan.statistics)
@@ -386,8 +388,9 @@ def with_noise(plan: TablePlan) -> Shares:
 def deltas_of(plan: TablePlan) -> tuple[float, float]:
     """Delta of the choice of keys, and of Gaussian noise."""
     gaussian = plan.noise == "gaussian"
-    # Persons' keys and Gaussian sums are proved together, for all of delta.
-    if plan.key_rule != "private" or (gaussian and plan.who is not None and not plan.online):
+    # Keys by persons' weights and Gaussian sums are proved together, for all of delta.
+    weighed = plan.who is not None and not plan.selects_cells
+    if plan.key_rule != "private" or (gaussian and weighed and not plan.online):
         return 0.0, plan.delta if gaussian else 0.0
     return (plan.delta / 2.0, plan.delta / 2.0) if gaussian else (plan.delta, 0.0)
 
@@ -413,7 +416,7 @@ def _loss(amount: Fraction, power: int) -> float:
 
 
 def _over(numerator: int, denominator: int, power: int, top: int, bottom: int) -> bool:
-    return numerator**power * bottom > top * denominator**power
+    return bool(numerator**power * bottom > top * denominator**power)
 
 
 def _deviation(moved: int, *, gaussian: bool) -> float:

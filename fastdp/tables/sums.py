@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fastdp.errors import DataError
 from fastdp.kinds import Floats, Integers
 from fastdp.noise import bulk
 from fastdp.noise.key import Key
 from fastdp.tables.consistent import Level
-from fastdp.tables.quantities import NOT_FINITE, ROWS, BinCounts, CellRows, DistinctCounts, Quantity, drawn
+from fastdp.tables.quantities import ROWS, BinCounts, CellRows, DistinctCounts, Quantity, drawn, not_finite
 from fastdp.tables.released import Measured
 from fastdp.tables.shares import Shares
 
@@ -44,7 +43,7 @@ class Sums:
         for (at, quantity), into in zip(self._summed, self._sums, strict=True):
             values = rows.values[at] if quantity.column != ROWS else _NO_VALUES
             if not quantity.add(rows, values, self._first, into):
-                raise DataError(NOT_FINITE)
+                raise not_finite()
 
     def numbers(self) -> list[Integers]:
         return [self._sums, *(each.numbers() for _, each in self._counted)]
