@@ -565,7 +565,9 @@ class Odometer:
             for number, start, stop in ends:
                 while at < len(spans) and spans[at][1][0] <= start:
                     at += 1
-                for (begin, level), (end, _) in itertools.takewhile(lambda span: span[0][0] < stop, spans[at:]):
+                for (begin, level), (end, _) in itertools.islice(spans, at, None):
+                    if begin >= stop:
+                        break
                     count = unit_of(min(end, stop)) - unit_of(max(begin, start))
                     found[number][place] += count * level
         return found
