@@ -79,7 +79,7 @@ class Source:
 class EngineTable:
     """A table whose rows an engine adds up: ``open`` is :func:`open_source` of it, with ``add``."""
 
-    open: Callable[[Sequence[str], Sequence[str]], Source]
+    open: Callable[[Sequence[str]], Source]
 
 
 def _measurements(dataset: Any, columns: Sequence[str]) -> Any:
@@ -96,17 +96,14 @@ def _measurements(dataset: Any, columns: Sequence[str]) -> Any:
     return (dataset[measured] if measured else dataset).to_dataframe().reset_index()
 
 
-def open_source(frame: Frame | EngineTable, columns: Sequence[str], dictionary: Sequence[str] = ()) -> Source:
-    """The columns of a table, names checked.
-
-    Parquet may return columns in ``dictionary``, of few distinct entries, as dictionaries.
-    """
+def open_source(frame: Frame | EngineTable, columns: Sequence[str]) -> Source:
+    """The columns of a table, names checked."""
     if isinstance(frame, EngineTable):
-        return frame.open(columns, dictionary)
+        return frame.open(columns)
     # A missing package is an error of its own.
     wrap, chosen, opened = narwhals.from_native, list(dict.fromkeys(columns)), cast("Any", frame)
     if is_source(frame) or isinstance(frame, FileTable):
-        table = frame if isinstance(frame, FileTable) else open_table(frame, dictionary)
+        table = frame if isinstance(frame, FileTable) else open_table(frame)
         return _of_arrow(table.schema, chosen, table.read, table, again=table.again)
     if hasattr(opened, "scanner") and hasattr(opened, "schema"):
         return _of_arrow(opened.schema, chosen, lambda names: scanned(opened, names), frame)
@@ -196,7 +193,11 @@ def _eager(frame: Any, own: Mapping[str, Any]) -> Batches:
     for error in own.values():
         if isinstance(error, DataError):
             raise error
+    native = frame.to_native()
     for begin in range(0, len(frame), BATCH):
+        if isinstance(native, arrow.Table) and not own:
+            yield from native.slice(begin, BATCH).combine_chunks().to_batches()
+            continue
         part = frame[begin : begin + BATCH]
         columns = {
             name: own[name].slice(begin, BATCH) if name in own else part[name].to_arrow() for name in frame.columns

@@ -10,6 +10,7 @@ import os
 import re
 import sys
 import zlib
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
@@ -372,46 +373,39 @@ class TextFile:
                 found = batch.select([str(i) for i in indices])
                 yield found.rename_columns(list(columns)) if columns else found
 
+    def _is_parsed(self, block: bytes, index: int, kind: Any) -> bool:
+        with suppress(ValueError):
+            return self._parsed(block, {index: kind}) is not None
+        return False
+
     def _table(self, block: bytes, line: int, types: Mapping[int, Any]) -> pa.Table:
         """Rows of a block, whose types may be wider than those before."""
         with suppress(ValueError):
             return self._parsed(block, types)
         wider = dict(types)
         for i, kind in types.items():
-            with suppress(ValueError):
-                self._parsed(block, {i: kind})
-                continue
-            try:
-                wider[i] = self._parsed(block, {i: None}).schema.types[0]
-            except ValueError:
-                raise self._fault(block, line, types) from None
-            if not _is_wider(wider[i], kind):
-                raise self._fault(block, line, {i: kind})
+            if not self._is_parsed(block, i, kind):
+                with suppress(ValueError):
+                    wider[i] = self._parsed(block, {i: None}).schema.types[0]
+                if wider[i] == kind or not _is_wider(wider[i], kind):
+                    raise self._fault(block, line, i, kind)
         return self._parsed(block, wider)
 
-    def _fault(self, block: bytes, line: int, types: Mapping[int, Any]) -> DataError:
-        """An error that names the first line and column with another type."""
+    def _fault(self, block: bytes, line: int, index: int, kind: Any) -> DataError:
+        """An error that names the first line where a column has another type."""
         rows = [each for each in self._rows(block, line) if each[0]]
 
-        def fails(first: int, last: int, types: Mapping[int, Any] = types) -> bool:
-            try:
-                self._parsed(b"".join(text for _, _, text in rows[first:last]), types)
-            except ValueError:
-                return True
-            return False
+        def fails(last: int) -> bool:
+            return not self._is_parsed(b"".join(text for *_, text in rows[: last + 1]), index, kind)
 
-        first, last = 0, len(rows)
-        while last - first > 1:
-            middle = (first + last) // 2
-            first, last = (first, middle) if fails(first, middle) else (middle, last)
-        for i, kind in types.items() if rows else ():
-            if fails(first, last, {i: kind}):
-                row, at, _ = rows[first]
-                wanted = f"no {kind}; expected one type, or {argument('Csv(path', types={'column': 'string'})}"
-                if not _is_encodable(row[i]):
-                    wanted = f"entry {not_utf8()}"
-                return DataError(f"{self.where}, line {at}, {self._label(i)}: {wanted}")
-        return DataError(f"{self.where}, after line {line}: not CSV; expected rows of one separator")
+        first = bisect_left(range(len(rows)), True, key=fails)
+        if first == len(rows):
+            return DataError(f"{self.where}, after line {line}: not CSV; expected rows of one separator")
+        row, at, _ = rows[first]
+        wanted = f"no {kind}; expected one type, or {argument('Csv(path', types={'column': 'string'})}"
+        if not _is_encodable(row[index]):
+            wanted = f"entry {not_utf8()}"
+        return DataError(f"{self.where}, line {at}, {self._label(index)}: {wanted}")
 
     def _label(self, index: int) -> str:
         name = self.names[index]

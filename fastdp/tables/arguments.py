@@ -78,8 +78,8 @@ class PrivateKeys:
 
     Parameters
     ----------
-    share : float
-        Share of the budget; unused where released counts of rows choose keys.
+    share : float, optional
+        Share of the budget, by default .5 with persons, else .25; unused where released counts choose keys.
     others : bool
         Release the rows of all other keys as one more key, the last, whose entries are missing.
 
@@ -90,13 +90,8 @@ class PrivateKeys:
     0.3
     """
 
-    share: float = parameter(Real(above=0.0, below=1.0), default=0.25)
+    share: float | None = parameter(Real(above=0.0, below=1.0, optional=True), default=None)
     others: bool = parameter(Flag(), default=False)
-
-    @property
-    def named(self) -> float | list[object]:
-        """In words of a noise identity."""
-        return [self.share, "others"] if self.others else self.share
 
 
 def values_of(statistics: Sequence[Statistic], bounds: object) -> list[tuple[str, Value]]:

@@ -163,7 +163,7 @@ def aggregate(
         most ``delta``.  Otherwise: Gaussian noise where its variance is smaller.
     levels : bool or None
         True: totals of all keys, of each prefix of ``by``, and over all windows are measured too
-        (:meth:`Table.level`); None: where a cell's variance grows by at most a tenth; False: cells alone.
+        (:meth:`Table.level`) while a cell's variance at most doubles; None: grows by a tenth; False: cells alone.
     seed, key
         As for :func:`fastdp.release`.
     ledger : Ledger, optional
@@ -212,9 +212,9 @@ def aggregate(
     values, entries = columns_of(asked)
     names = [*named, *([unit.column] if isinstance(unit, Person) else []), *entries]
     if time is None:
-        source = open_source(frame, [*values, *names], names)
+        source = open_source(frame, [*values, *names])
     else:
-        source = open_source(frame, [time.column, *values, *names], names)
+        source = open_source(frame, [time.column, *values, *names])
         option = "unit" if time.unit else "format" if time.format else None
         zone = time_zone_of(source, time.column, option)
         time = replace(time, zone=time.zone or zone)

@@ -95,7 +95,7 @@ class TableRelease:
             # Noise for other numbers of rows shares no word.
             shares, key = shares_of(replace(plan, chosen_rows=rows)), key.within("auto rows", rows)
         weights = None
-        if plan.key_rule == "private":
+        if plan.key_rule == "private" and not shares.plan.selects_cells:
             weights = found.sum_key_weights(keys.words(), shares.key_rule(), self.key)
         return replace(self, shares=shares, key=key)._choose(keys, ends, found.kept(shares.plan), weights)
 

@@ -58,8 +58,8 @@ def here(frame: Any, works: list[Any] | None = None) -> EngineTable:
             parts = [import_module("pyarrow").concat_tables(same) for same in zip(*pieces, strict=True)]
         return sum(work(read(part)) for part in parts)
 
-    def opened(columns: Any, dictionary: Any) -> Source:
-        whole = open_source(frame, columns, dictionary)
+    def opened(columns: Any) -> Source:
+        whole = open_source(frame, columns)
         return replace(whole, rows=None, add=partial(add, columns=columns))
 
     return EngineTable(opened)
