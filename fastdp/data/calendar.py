@@ -15,6 +15,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
+from fastdp.errors import argument
 from fastdp.kinds import Duration, Instant, Integers
 from fastdp.record import Checked, Choice, Kind, Text, parameter, record
 from fastdp.units import (
@@ -133,7 +134,7 @@ class Time:
         if self.format is not None and not _says_a_time(self.format, self.zone):
             accepted = (
                 "one of Python's strptime with a year, %p beside %I, and %z for an offset or a final Z (%Z is a "
-                'name; seconds since 1970: unit="s")'
+                f"name; seconds since 1970: {argument('Time', unit='s')})"
             )
             raise refusal("format", self.format, accepted)
 
@@ -204,7 +205,9 @@ def as_instant(name: str, value: object, zone: tzinfo | None) -> int:
     if found.tzinfo is None:
         return instant(found, zone)
     if zone is None:
-        raise refusal(name, value, "a time without a zone, because the table's times have none (or zone=)")
+        raise refusal(
+            name, value, f"a time without a zone, because the table's times have none (or {argument(zone=...)})"
+        )
     return (found - AWARE_EPOCH) // MICROSECOND
 
 
@@ -307,5 +310,5 @@ class Calendar:
         if self.edge(number) != moment:
             near = " or ".join(local_time(self.edge(n), self.zone).isoformat() for n in (number, number + 1))
             begin = f"the beginning of a window of {self.every}, such as {near}"
-            raise refusal(name, value, f"{begin} (origin= moves them)")
+            raise refusal(name, value, f"{begin} ({argument(origin=...)} moves them)")
         return number

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from fastdp._lazy import imported
-from fastdp.errors import DataError, ParameterError, StateError
+from fastdp.errors import DataError, ParameterError, StateError, argument
 from fastdp.kinds import Array, Floats, Integers
 
 if TYPE_CHECKING:
@@ -322,8 +322,12 @@ def as_whole(values: object, n_seen: int, holdout: int) -> Array:
 def check_size(size: int, holdout: int, name: str = "values") -> None:
     """DataError unless values outnumber the hold-out; their number is public."""
     if size <= holdout:
-        shorter = f"a smaller holdout= (ToPS, Adaptive: expected_length={size}), or " if holdout > 1 else ""
-        hint = f"; {shorter}a public threshold= withholds none" if holdout and name == "values" else ""
+        shorter = (
+            f"a smaller {argument(holdout=...)} (ToPS, Adaptive: {argument(expected_length=size)}), or "
+            if holdout > 1
+            else ""
+        )
+        hint = f"; {shorter}a public {argument(threshold=...)} withholds none" if holdout and name == "values" else ""
         raise DataError(
             f"{name} has {size} entries: expected more than the hold-out of {holdout}, after which published values "
             f"begin{hint}"

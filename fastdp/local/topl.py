@@ -14,7 +14,7 @@ import numpy as np
 from fastdp import validation
 from fastdp.data.column import Nonfinite, as_column, as_finite, as_floats, as_whole, is_number
 from fastdp.data.frames import source_of
-from fastdp.errors import ParameterError, StateError
+from fastdp.errors import ParameterError, StateError, argument
 from fastdp.guarantee import Guarantee, parallel
 from fastdp.kinds import Array, Floats, Json, NumberColumn
 from fastdp.local import Hybrid
@@ -264,7 +264,7 @@ class SimulationMachine(Machine[SimulationState]):
         return Transition(SimulationState(*counts, after), lambda: out, finish)
 
     def _finite(self, batch: Column) -> Floats:
-        return as_finite(as_floats(batch.values), self.nonfinite, batch.name, " (or nonfinite='zero')")
+        return as_finite(as_floats(batch.values), self.nonfinite, batch.name, f" (or {argument(nonfinite='zero')})")
 
     def settled(self, state: SimulationState) -> SimulationState:
         return replace(state, server=self.server.settled(state.server))

@@ -385,10 +385,9 @@ class PHDStream(PointPublisher[PHDState]):
         Privacy loss of all releases for ``sensitivity`` events.
     counter : str or Counter
         Noise of the leaves' counts: ``"simple"`` (mostly best), ``"block"`` (of 8 steps, as printed: biased here,
-        unlike ``Block(settles=True)``), ``"binary"`` (1,024 activations a tree), or an object from
-        ``fastdp.counters``.
+        where one that settles is not), ``"binary"`` (1,024 activations a tree), or another one.
     max_depth : int
-        D: depth of the smallest cells; fan_out^D at most 2^62.
+        D: depth of the smallest cells; ``fan_out``^D at most 2^62.
     fan_out : int
         beta: equal children of a cut cell, along one axis; the axes take turns, the first one first.
     sensitivity : int

@@ -234,8 +234,8 @@ class ArrayRule:
             steps.append(pure(self.loss(shares.number), said).of("number of blocks"))
         kind = "Gaussian" if self.delta else "Laplace"
         said = (
-            f"a value moves the total by at most the bound, a block's sum and a group's by at most theta: {kind} noise, "
-            "by parts of epsilon that public and released numbers give and that add up"
+            f"a value moves the total by at most the bound, a block's sum and a group's by at most theta: {kind} "
+            "noise, by parts of epsilon that public and released numbers give and that add up"
         )
         rest = self.loss(shares.rest)
         steps.append((concentrated(rest, said) if self.delta else pure(rest, said)).of("sums"))

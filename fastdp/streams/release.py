@@ -14,7 +14,7 @@ from fastdp import validation
 from fastdp.data.column import Nonfinite, as_column, as_floats, as_whole, check_size
 from fastdp.data.files import read_numbers
 from fastdp.data.frames import source_of
-from fastdp.errors import AccuracyWarning, StateError, warn
+from fastdp.errors import AccuracyWarning, StateError, argument, warn
 from fastdp.guarantee import Account, Guarantee, charge, check_charge, remainder, sequential, square_remainder
 from fastdp.kinds import Floats, Values
 from fastdp.noise.key import Key, stream_key
@@ -243,7 +243,7 @@ class WholeStream:
             warn(
                 f"values: {self.size:,} at epsilon = {self.epsilon:g} are few, so only their total is released, and "
                 "each value as the mean; expected, for a curve, more values, a larger epsilon, or a threshold known "
-                "publicly (threshold=50.0)",
+                f"publicly ({argument(threshold=50.0)})",
                 AccuracyWarning,
             )
             return 0.0
@@ -257,7 +257,7 @@ class WholeStream:
             warn(
                 f"values: {self.size:,} are too few to choose a threshold with a tenth of epsilon = "
                 f"{self.epsilon:g}, so {instead}; expected more values, a larger epsilon, or a threshold known "
-                "publicly (threshold=50.0)",
+                f"publicly ({argument(threshold=50.0)})",
                 AccuracyWarning,
             )
         # The resolution is proportional to the fraction.
@@ -338,7 +338,7 @@ class WholeStream:
                 warn(
                     f"threshold: the values do not show that one below the bound, {self.bound:g}, cuts off little, "
                     "so only their total is released, and each value as the mean; expected, for a curve, fewer "
-                    "values at 0, a larger epsilon, or a threshold known publicly (threshold=50.0)",
+                    f"values at 0, a larger epsilon, or a threshold known publicly ({argument(threshold=50.0)})",
                     AccuracyWarning,
                 )
                 return Schedule(self._total)

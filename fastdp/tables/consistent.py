@@ -126,15 +126,15 @@ def grouped(values: Floats, parents: Integers, count: int) -> Floats:
 
 #: Shares are multiples of one of so many points: equal on every machine.
 POINTS = 200
-#: Levels besides the cells are measured unasked where the variance of a cell grows at most by this factor.
-GROWTH = 1.1
+#: The variance of a cell grows at most by these factors for levels that are measured unasked, or asked for.
+GROWTH, ASKED = 1.1, 2.0
 
 
 def level_shares(windows: int, nodes: Sequence[int], levels: bool | None, *, gaussian: bool) -> dict[Level, Fraction]:
     """Levels that are measured, cells first, with shares of epsilon, or of rho with Gaussian noise.
 
-    They minimise the geometric mean of all levels' standard errors. `levels` True: all have a share; None: a cell's
-    variance grows by at most GROWTH; False: cells alone.  `nodes`: of each depth.
+    They minimise the geometric mean of all levels' standard errors while a cell's variance grows by at most ASKED
+    (`levels` True) or GROWTH (None); False: cells alone.  `nodes`: of each depth.
     """
     leaves = len(nodes) - 1
     spans = (True, False) if windows > 1 else (True,)
@@ -143,18 +143,18 @@ def level_shares(windows: int, nodes: Sequence[int], levels: bool | None, *, gau
     listed = [level for level in listed if level.depth == leaves or nodes[level.depth] < nodes[level.depth + 1]]
     if levels is False or not nodes[-1] or not windows:
         return {listed[0]: Fraction(1)}
-    most = math.inf if levels else GROWTH * _variances([POINTS], listed[:1], windows, nodes, gaussian)[0]
+    growth = ASKED if levels else GROWTH
+    most = growth * _variances([POINTS], listed[:1], windows, nodes, gaussian)[0]
 
     def score(points: Sequence[int]) -> float:
         variances = _variances(points, listed, windows, nodes, gaussian)
         return sum(map(math.log, variances)) if variances[0] <= most else math.inf
 
     # The score has several minima: some levels are better left to least squares.
-    root = 1.0 if gaussian else 0.5
-    spare = 1.0 if levels else 1.0 - GROWTH**-root
+    spare = 1.0 - growth ** (-1.0 if gaussian else -0.5)
     starts = []
     for chosen in itertools.product((False, True), repeat=len(listed) - 1):
-        size = POINTS // (sum(chosen) + 1) if levels else int(spare * POINTS) // max(1, sum(chosen))
+        size = int(spare * POINTS) // max(1, sum(chosen))
         starts.append([POINTS - size * sum(chosen), *(size * one for one in chosen)])
     points = min(starts, key=lambda each: round(score(each), 9))
     best, step = score(points), POINTS // 8
@@ -311,8 +311,7 @@ def _joined(parts: list[Smoothed]) -> Smoothed:
 
 def _project(phases: Integers, values: Floats) -> Floats:
     counts = np.bincount(phases)
-    # NumPy sorts short integers in one pass.
-    order = np.argsort(phases.astype(np.int16) if counts.size < 2**15 else phases, kind="stable")
+    order = np.argsort(phases, kind="stable")
     starts, present, sizes = np.cumsum(counts) - counts, np.flatnonzero(counts), np.maximum(counts, 1)
     sums = np.zeros((sizes.size, *values.shape[1:]))
     sums[present] = np.add.reduceat(values[order], starts[present], axis=0)
@@ -331,7 +330,7 @@ def _shares(part: Floats, size: float, noise: Floats) -> tuple[Floats, Floats]:
 
 
 def _blocks(windows: int) -> Integers:
-    block = np.zeros(windows, np.int64)
+    block: Integers = np.zeros(windows, np.uint8)
     label, at = 1, 1
     while at < windows:
         size = max(LEAST, int(WIDER * at))
@@ -371,7 +370,7 @@ def _local_times(instants: Integers, zone: tzinfo | None) -> Integers:
 
 
 def local_patterns(edges: Integers, time_zone: str | None) -> list[Integers]:
-    """Phases of windows by the local clock: of the day, of weekday or weekend, and of the week, int64[W] each.
+    """Phases of windows by the local clock: of the day, of weekday or weekend, and of the week, [W] each.
 
     A pattern needs two of its periods and windows that divide a day; daily windows have a week's only, longer ones
     none.
@@ -388,7 +387,12 @@ def local_patterns(edges: Integers, time_zone: str | None) -> list[Integers]:
     a_day = max(1, round(DAY / usual))
     phase = (local - days * DAY) // usual % a_day if a_day > 1 else np.zeros(local.size, np.int64)
     patterns = [(a_day, phase), (7 * a_day, phase + a_day * (weekday >= 5)), (7 * a_day, phase + a_day * weekday)]
-    return [phases.astype(np.int64) for length, phases in patterns if length > 1 and local.size >= 2 * length]
+    # NumPy sorts short integers in one pass, and a result keeps them.
+    return [
+        phases.astype(np.min_scalar_type(length))
+        for length, phases in patterns
+        if length > 1 and local.size >= 2 * length
+    ]
 
 
 class Branch(NamedTuple):

@@ -12,7 +12,7 @@ import numpy as np
 
 from fastdp.data.calendar import Calendar, Time, most_spans, zone_rules
 from fastdp.data.column import Nonfinite
-from fastdp.errors import ParameterError
+from fastdp.errors import ParameterError, argument
 from fastdp.kinds import Flags, Floats, Integers, Json
 from fastdp.noise.sampler import NoiseName
 from fastdp.record import values_of
@@ -20,6 +20,7 @@ from fastdp.tables import quantiles
 from fastdp.tables.arguments import KeySource, PrivateKeys, ends_of
 from fastdp.tables.arguments import values_of as bounds_of
 from fastdp.tables.columns import KeyRow
+from fastdp.tables.keys import counts_suffice
 from fastdp.tables.quantities import FIRST_SUMS, ROWS
 from fastdp.tables.statistics import Statistic, columns_of, needed
 from fastdp.units import Person, Unit
@@ -50,6 +51,8 @@ class ColumnPlan:
     resolution: float | None
     bound: tuple[float, float] | None = None
     entries: bool = False
+    #: True if the clip is known publicly.
+    given: bool = False
 
     @property
     def ends(self) -> tuple[float, float]:
@@ -120,10 +123,19 @@ class TablePlan:
         return isinstance(self.unit, Person) and self.unit.rows == "auto"
 
     @cached_property
+    def key_share(self) -> float:
+        """Share of the choice of private keys, where it has one."""
+        assert self.private is not None  # noqa: S101 - asked for private keys alone
+        return self.private.share or (0.25 if self.who is None else 0.5)
+
+    @cached_property
     def selects_cells(self) -> bool:
         """True if private keys are chosen by the noisy counts that are released."""
-        whole = self.calendar is None and self.counts_rows and not self.levels
-        return self.key_rule == "private" and self.who is None and whole
+        if self.key_rule != "private" or self.calendar is not None or not self.counts_rows or self.levels:
+            return False
+        # Many rows of a person count less by weights of its keys.
+        given = self.epsilon, self.delta, self.contributions, self.key_share
+        return self.who is None or (not self.columns and counts_suffice(*given))
 
     @property
     def has_others(self) -> bool:
@@ -182,7 +194,9 @@ class TablePlan:
     @cached_property
     def parts(self) -> dict[str, list[str]]:
         """Names of the measured sums, by column."""
-        return _parts(self.statistics, tuple(column.name for column in self.columns))
+        # Where ends are public, and online, windows say nothing of each other.
+        public = tuple(column.name for column in self.columns if column.given or self.online)
+        return _parts(self.statistics, tuple(column.name for column in self.columns), public)
 
     # Noise.
 
@@ -199,7 +213,7 @@ class TablePlan:
             "period": None if self.periods is None else self._spans(self.periods),
             "by": list(self.by),
             "keys": self._key_digest,
-            "share": None if self.private is None else self.private.named,
+            "share": self._named_share,
             "contributions": self.contributions if not self.chooses_rows else "auto",
             "who": self.who is not None,
         }
@@ -207,6 +221,12 @@ class TablePlan:
     @cached_property
     def _key_digest(self) -> bytes:
         return key_digest(self.keys)
+
+    @property
+    def _named_share(self) -> float | list[object] | None:
+        if self.private is None:
+            return None
+        return [self.key_share, "others"] if self.has_others else self.key_share
 
     def _spans(self, calendar: Calendar) -> list[object]:
         own = self.calendar
@@ -233,13 +253,17 @@ class TablePlan:
             every = "" if self.calendar is None else f" of {self.calendar.every}"
             raise ParameterError(
                 f"{windows:,} windows{every} and {keys:,} keys: expected at most {MAX_CELLS:,} cells; use longer "
-                "windows (every=), fewer keys (keys=), or a shorter time (Time(start=, stop=))"
+                f"windows, fewer keys, or a shorter time ({argument('Time', start=..., stop=...)})"
             )
 
 
 @lru_cache(maxsize=64)
-def _parts(statistics: tuple[Statistic, ...], columns: tuple[str, ...]) -> dict[str, list[str]]:
-    return {ROWS: ["count"]} | {name: needed(statistics, name) for name in columns}
+def _parts(
+    statistics: tuple[Statistic, ...], columns: tuple[str, ...], public: tuple[str, ...]
+) -> dict[str, list[str]]:
+    return {ROWS: ["count"]} | {
+        name: [part for part in needed(statistics, name) if part != "table" or name not in public] for name in columns
+    }
 
 
 def column_plans(statistics: Sequence[Statistic], bounds: object) -> tuple[ColumnPlan, ...]:
@@ -250,7 +274,7 @@ def column_plans(statistics: Sequence[Statistic], bounds: object) -> tuple[Colum
         low, high = ends_of("clip", value.bound if value.clip is None else value.clip)
         summed = needed(statistics, name)[0] in FIRST_SUMS
         facts = value.clip is None and summed, value.weight, value.nonfinite, value.resolution, bound
-        found.append(ColumnPlan(name, low, high, *facts))
+        found.append(ColumnPlan(name, low, high, *facts, given=value.clip is not None))
     entries = columns_of(statistics)[1]
     return *found, *(ColumnPlan(name, 0.0, 0.0, False, 1.0, "zero", None, entries=True) for name in entries)
 

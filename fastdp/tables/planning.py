@@ -204,10 +204,7 @@ def plan(
     """
     confidence = checked_confidence(confidence)
     if (epsilon is None) == (half_width is None):
-        raise ParameterError(
-            f"epsilon = {validation.shown(epsilon)}, half_width = {validation.shown(half_width)}: expected one of "
-            "the two, the other follows from it"
-        )
+        raise ParameterError("epsilon, half_width: expected one of the two, the other follows from it")
     windows = validation.integer("windows", windows, 1, MAX_CELLS)
     asked = statistics_of(statistics)
     listed: PrivateKeys | list[int] | None = keys if isinstance(keys, PrivateKeys) else None
@@ -258,9 +255,10 @@ def _planned(
     answers, errors = Answers(released, confidence), {}
     for each in plan.statistics:
         if each.needs[0] in COUNTS:
-            noise = drawn(shares.distribution(Quantity(each.needs[0], each.column), shares.cells))
+            own = next(q for q in shares.quantities if (q.name, q.column) == (each.needs[0], each.column))
+            noise = drawn(shares.distribution(own, shares.cells))
             if (counted := each.expected(noise, confidence)) is not None:
-                errors[each.name] = Expected(*counted, in_rows=each.needs[0] == "histogram")
+                errors[each.name] = Expected(*counted, in_rows=each.needs[0] == "excess")
                 continue
         known = rows is not None and (each.column == ROWS or means[each.column] is not None)
         if rows is None and each.per_row:

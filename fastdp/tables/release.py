@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from fastdp.data.source import Source, arrow_type
-from fastdp.errors import AccuracyWarning, DataError, ParameterError, warn
+from fastdp.errors import AccuracyWarning, ParameterError, argument, warn
 from fastdp.guarantee import Guarantee, round_up
 from fastdp.kinds import Integers
 from fastdp.noise.key import Key
@@ -23,7 +23,7 @@ from fastdp.tables.plan import MOST_ROWS, Clips, TablePlan
 from fastdp.tables.promise import promise
 from fastdp.tables.quantities import Quantity, drawn
 from fastdp.tables.released import Released, RowNumbers, released_of
-from fastdp.tables.rows import NO_ROWS, Ends, HeldRows, Part, hashing_of, read_persons, read_rows
+from fastdp.tables.rows import Ends, HeldRows, Part, hashing_of, no_rows, read_persons, read_rows
 from fastdp.tables.shares import MOST_DROPPED, Shares, shares_of
 from fastdp.tables.sums import release
 from fastdp.tables.tails import KNOWN, Number, Tail
@@ -72,7 +72,7 @@ class TableRelease:
             public = "Time(start=, stop=), keys= where there is by=, a number of rows of a Person, no nunique"
             raise ParameterError(f"expected {public}: an engine adds up numbers of public windows and keys")
         if self.source.rows == 0 and (plan.start is None or plan.stop is None):
-            raise DataError(NO_ROWS)
+            raise no_rows()
 
     def run(self) -> Released:
         plan, keys, ends = self.plan, self._keys, Ends(self.plan)
@@ -95,7 +95,7 @@ class TableRelease:
             # Noise for other numbers of rows shares no word.
             shares, key = shares_of(replace(plan, chosen_rows=rows)), key.within("auto rows", rows)
         weights = None
-        if plan.key_rule == "private":
+        if plan.key_rule == "private" and not shares.plan.selects_cells:
             weights = found.sum_key_weights(keys.words(), shares.key_rule(), self.key)
         return replace(self, shares=shares, key=key)._choose(keys, ends, found.kept(shares.plan), weights)
 
@@ -175,7 +175,8 @@ class TableRelease:
                 released = self._number(shares, "dropped", tally.dropped, MOST_DROPPED)
                 shorter = "" if plan.periods is None else f" shorter than {plan.periods.every}"
                 row_numbers = RowNumbers(counted, released)
-                choices.warn_of_dropped(row_numbers, plan.contributions, f"a larger rows=, or a per={shorter}")
+                wider = f"a larger {argument(rows=...)}, or a {argument(per=...)}{shorter}"
+                choices.warn_of_dropped(row_numbers, plan.contributions, wider)
         measured = release(shares, quantities, exact, self.key, span, keys, published)
         for name in clips:
             # Where totals are measured too, cells may be small.
@@ -221,7 +222,7 @@ def warn_of_cells(found: Released, *, given: bool) -> None:
         rest = Number(abs(float(sums[~seen].sum())), float(variances[~seen].sum()))
         if (windows < MANY) <= np.count_nonzero(seen) <= FEW_BLOCKS and not rest.known:
             first, last = (shown_time(int(found.edges[at]), found.time_zone) for at in (0, -1))
-            drops = "expected Time(start=, stop=), which drops rows outside"
+            drops = f"expected {argument('Time', start=..., stop=...)}, which drops rows outside"
             told = f"in about {np.mean(seen):.2g} of them; probably a row's clock is wrong: {drops}"
             if not seen.any():
                 told = f"in none of them; {drops}, if a row's clock is wrong, or longer windows"

@@ -9,20 +9,19 @@ import numpy as np
 
 from fastdp.data.source import Source
 from fastdp.data.times import times_of
-from fastdp.errors import DataError
+from fastdp.errors import DataError, argument
 from fastdp.kinds import Flags, Floats, Integers
 from fastdp.noise.key import Key
 from fastdp.tables.columns import Entries, Growing, Keys, Numbers, digests_of, floats_of
 from fastdp.tables.keys import KeyRule, key_weights, weigh
 from fastdp.tables.plan import ColumnPlan, TablePlan
-from fastdp.tables.quantities import MISSING_ENTRY, NOT_FINITE, CellRows
+from fastdp.tables.quantities import MISSING_ENTRY, CellRows, not_finite
 from fastdp.tables.shares import MOST_DROPPED
 from fastdp_kernels.tables import person_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-NO_ROWS = "frame has no rows: expected time=fastdp.Time(..., start=, stop=), because it has no first and last window"
 #: Bytes of coded rows that are kept for a second reading.
 MOST_HELD = 2**28
 #: Reads the rows that count once more.
@@ -75,7 +74,7 @@ def read_rows(
         if present is not None and not present.all() and (plan.time is None or plan.time.missing == "raise"):
             many = f"{np.count_nonzero(~present):,} of the {size:,} rows read with it"
             row = f"row {begin + int(np.argmin(present))} has no time or no person ({many})"
-            raise DataError(f"{row}; expected both in every row (Time(missing='drop') drops such rows)")
+            raise DataError(f"{row}; expected both in every row ({argument('Time', missing='drop')} drops such rows)")
         begin += size
         if see_times is not None:
             see_times(times if present is None else times[present])
@@ -109,10 +108,16 @@ def finite_values(values: Floats, plan: ColumnPlan) -> Floats:
     return np.where(np.isfinite(values), values, 0.0) if plan.nonfinite == "zero" else values
 
 
+def no_rows() -> DataError:
+    """The error about a table without rows, and so without a first and a last window."""
+    wanted = argument("Time", start=..., stop=...)
+    return DataError(f"frame has no rows: expected {wanted}, because it has no first and last window")
+
+
 def check_finite(values: Floats) -> None:
     """DataError for values that are not finite."""
     if not np.isfinite(values).all():
-        raise DataError(NOT_FINITE)
+        raise not_finite()
 
 
 class PersonRows:
@@ -239,7 +244,7 @@ class Ends:
         if calendar is None or (plan.start is not None and plan.stop is not None):
             return plan.start or 0, plan.stop or 0
         if not self._ends:
-            raise DataError(NO_ROWS)
+            raise no_rows()
         first = calendar.number(self._ends[0]) if plan.start is None else plan.start
         last = calendar.number(self._ends[1]) + 1 if plan.stop is None else plan.stop
         return first, max(first, last)

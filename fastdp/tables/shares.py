@@ -31,6 +31,7 @@ from fastdp.tables.consistent import Level
 from fastdp.tables.keys import MOST_KEYS, KeyRule, count_rule, shared_weight_rule, weight_rule
 from fastdp.tables.plan import Clips, TablePlan
 from fastdp.tables.quantities import COUNTS, FIRST_SUMS, ROWS, Quantity
+from fastdp.tables.statistics import ranks_of
 from fastdp.thresholds.base import score_unit
 from fastdp.validation import DAY, refusal
 
@@ -51,6 +52,8 @@ TAIL_OF_KNOWN = Fraction(1, 100)
 #: Weight of the rows beside a column's where they are counted for means alone, with Laplace and with Gaussian noise:
 #: of one mean the deviations then have .6 of epsilon, or .65 of rho, near the best for means from 0 to .3 theta.
 ROWS_OF_MEANS = {"laplace": Fraction(2, 3), "gaussian": Fraction(7, 13)}
+#: Parts of a quantile in one sum's share: the table's counts, cells' bins, excesses.
+OF_QUANTILES = {"table": Fraction(2, 25), "histogram": Fraction(23, 50), "excess": Fraction(23, 50)}
 #: Share of the budget that the choice of keys and of a person's rows leave, at least.
 LEFT = Fraction(1, 20)
 #: Share of the cells by which the noise is chosen before the table is read, if levels are asked for.
@@ -151,10 +154,10 @@ class Shares:
         return self.losses[quantity.name, quantity.column, level]
 
     def moved(self, quantity: Quantity, each: bool) -> int:
-        return self.moves[each] * quantity.layers
+        return self.moves[each and quantity.name != "table"] * quantity.layers
 
     def distribution(self, quantity: Quantity, level: Level) -> Distribution:
-        moved = self.moves[level.each] * quantity.layers
+        moved = self.moved(quantity, level.each)
         return noise_distribution(self.plan.noise, quantity.sensitivity, moved, self.loss_of(quantity, level))
 
     @cached_property
@@ -167,7 +170,12 @@ class Shares:
         plan, sums, counts = self.plan, list[Quantity](), list[Quantity]()
         for column in plan.columns:
             names = plan.parts[column.name]
-            counts += [Quantity(name, column.name, column.low, column.high) for name in names if name in COUNTS]
+            ranks = ranks_of(plan.statistics, column.name)
+            counts += [
+                Quantity(name, column.name, column.low, column.high, ranks=ranks if name == "excess" else ())
+                for name in names
+                if name in COUNTS
+            ]
             grid = self.grids.get(column.name)
             if grid is None:
                 continue
@@ -200,7 +208,7 @@ class Shares:
     def key_rule(self) -> KeyRule:
         """Noise and threshold of the numbers that choose keys, all at once."""
         plan = self.plan
-        if plan.who is None:
+        if plan.who is None or plan.selects_cells:
             distribution: Distribution
             if plan.selects_cells:
                 distribution = self.distribution(Quantity("count"), self.cells)
@@ -219,7 +227,7 @@ class Shares:
         for quantity, level in itertools.product(self.quantities, self.levels):
             # Squares within a narrower clip may take all their bits.
             most = 2 ** square_bits(self.plan) if quantity.name == "square" else quantity.sensitivity
-            moved = self.moves[level.each] * quantity.layers
+            moved = self.moved(quantity, level.each)
             noise_distribution(self.plan.noise, most, moved, self.loss_of(quantity, level))
 
     def check_helpers(self) -> None:
@@ -295,7 +303,9 @@ class Shares:
             if line.level is not None:
                 keys = f"{line.level.depth} key columns, " if self.plan.by else ""
                 level = f"{keys}{'each window' if line.level.each else 'all windows'}"
-            numbers = f"{line.loss:.5g}", f"{self.share(line):.3f}", f"{line.moved}"
+            # All in sensitivities: the L2 norm of Gaussian sums and counts, not its square.
+            moved = math.sqrt(line.moved) if self.gaussian and line.quantity is not None else line.moved
+            numbers = f"{line.loss:.5g}", f"{self.share(line):.3f}", f"{moved:.5g}"
             rows.append((line.purpose, of, level, *numbers))
         return rows
 
@@ -324,10 +334,10 @@ def shares_of(plan: TablePlan) -> Shares:
     }
     of_all = {name: share for name, share in OF_ALL.items() if used[name]}
     if plan.private is not None and not plan.selects_cells:
-        of_all["keys"] = Fraction(plan.private.share)
+        of_all["keys"] = Fraction(plan.key_share)
     left = 1 - sum(of_all.values())
     if left < LEFT:
-        raise refusal("share", plan.private.share if plan.private else 1.0, "at most .9 for keys")
+        raise refusal("share", plan.key_share if plan.private else 1.0, "at most .9 for keys")
     weights = {column.name: Fraction(column.weight) for column in plan.columns}
     if plan.counts_rows:
         asked = any(each.column == ROWS for each in plan.statistics)
@@ -348,8 +358,9 @@ def shares_of(plan: TablePlan) -> Shares:
     levels, knows_levels = _levels(plan, gaussian=gaussian)
     losses: dict[tuple[str, str, Level | None], float] = {}
     for name, amount in rest.items():
-        for part in plan.parts[name]:
-            each = amount / len(plan.parts[name])
+        within = {part: OF_QUANTILES.get(part, Fraction(1)) for part in plan.parts[name]}
+        for part, own in within.items():
+            each = amount * own / sum(within.values())
             if not knows_levels:
                 losses[part, name, None] = _loss(each, power)
             for level, share in levels.items():
@@ -386,8 +397,9 @@ def with_noise(plan: TablePlan) -> Shares:
 def deltas_of(plan: TablePlan) -> tuple[float, float]:
     """Delta of the choice of keys, and of Gaussian noise."""
     gaussian = plan.noise == "gaussian"
-    # Persons' keys and Gaussian sums are proved together, for all of delta.
-    if plan.key_rule != "private" or (gaussian and plan.who is not None and not plan.online):
+    # Keys by persons' weights and Gaussian sums are proved together, for all of delta.
+    weighed = plan.who is not None and not plan.selects_cells
+    if plan.key_rule != "private" or (gaussian and weighed and not plan.online):
         return 0.0, plan.delta if gaussian else 0.0
     return (plan.delta / 2.0, plan.delta / 2.0) if gaussian else (plan.delta, 0.0)
 
@@ -413,7 +425,7 @@ def _loss(amount: Fraction, power: int) -> float:
 
 
 def _over(numerator: int, denominator: int, power: int, top: int, bottom: int) -> bool:
-    return numerator**power * bottom > top * denominator**power
+    return bool(numerator**power * bottom > top * denominator**power)
 
 
 def _deviation(moved: int, *, gaussian: bool) -> float:

@@ -74,7 +74,7 @@ class Table:
         or the schema's "fastdp" (pyarrow).
         """
         family = self.released.family
-        frame = in_family(readable(self.arrow, family), family)
+        frame = in_family(readable(self._arrow(), family), family)
         if family == "pandas":
             frame.attrs[METADATA] = self.metadata
         return frame
@@ -82,6 +82,10 @@ class Table:
     @cached_property
     def arrow(self) -> pa.Table:
         """:attr:`frame` as a pyarrow table."""
+        return self._arrow()
+
+    def _arrow(self) -> pa.Table:
+        # A table of which only the frame is asked for holds its numbers once.
         table = output.arrow_table(self.released, self._answers, self._depth)
         return table.replace_schema_metadata({METADATA: json.dumps(self.metadata, allow_nan=False)})
 

@@ -181,12 +181,12 @@ READ: dict[str, Form] = {
 #: Forms that every door refuses, and a word of the reason.
 LONG = "n" * 2**21
 REFUSED: dict[str, tuple[Form, str]] = {
-    "Latin-1 that is not said": (text(encoding="latin-1"), r"line 3.*not in UTF-8; expected Csv\(path, encoding="),
+    "Latin-1 that is not said": (text(encoding="latin-1"), r"line 3.*not in UTF-8; expected "),
     "UTF-16 that is not said": (text(encoding="utf-16-le"), r"zero bytes"),
     "another encoding": (text(options={"encoding": "ascii"}), "not in ascii"),
     "a ragged row": (text(lines=lambda rows: [*rows, "2024-03-03T00:00:00,nord,1,x"]), "line 50: 4 columns"),
     "a long line": (text(lines=lambda rows: [*rows, LONG]), "line 50: longer than 1,048,576 bytes"),
-    "a text for a number": (text(lines=lambda rows: [*rows, "2024-03-03T00:00:00,nord,x"] * 2), "value|line"),
+    "a text for a number": (text(lines=lambda rows: [*rows, "2024-03-03T00:00:00,nord,x"] * 2), "column|line"),
     "another separator": (text(options={"separator": ";"}), "separator is ';'"),
     "a pack that is none": (arrow("rows.csv.gz"), "not a gzip or bzip2 file"),
     "Parquet that is none": (text("rows.parquet"), "damaged, or not of the kind"),

@@ -246,7 +246,7 @@ def test_refusals(make: Make, tmp_path: Path) -> None:
         ({"*": "count"}, hours, {"unit": fastdp.Person("who", rows="auto")}, public),
         ({"meter": "nunique"}, hours, {}, public),
         ({"*": "count"}, fastdp.Time("when", "1h", **DAYS), {}, "column 'when'"),
-        ({"meter": "sum"}, hours, {"bounds": CLIP}, "value = 'meter' holds"),
+        ({"meter": "sum"}, hours, {"bounds": CLIP}, "column 'meter' holds"),
     ):
         with pytest.raises(ParameterError, match=said):
             fastdp.aggregate(table, asked, time, **options | more)

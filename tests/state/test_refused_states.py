@@ -67,8 +67,8 @@ def is_refused(publisher, wrong: dict) -> bool:
 def test_memories_of_smoothers_that_no_blocks_leave_are_refused(name: str, entry: int, value: float) -> None:
     """Counts and places are indices in kernels."""
     publisher = at_cut(name, 4)
-    memory = publisher._state.progress.smoother.copy()
-    assert publisher._state.progress.blocks > 0
+    memory = publisher._state.smoother[0].copy()
+    assert publisher._state.rows["blocks"][0] > 0
     memory[entry] = value
     assert is_refused(publisher, {**publisher._machine.pack(publisher._state), "smoother": codec.pack(memory, "<f8")})
 
@@ -175,7 +175,7 @@ def test_positions_out_of_range_are_refused(n: int) -> None:
     """Kernels use three entries of a memory as indices and lengths."""
     publisher = make_adaptive()
     publisher.publish(paced(n))
-    place, memory = publisher._machine.pack(publisher._state), publisher._progress.memory
+    place, memory = publisher._machine.pack(publisher._state), publisher._state.memory
     numbers = b.MEMORY.itemsize // 8
     changes: dict[str, list[object]] = {
         "n_seen": [-1, float(n), "7"], "cycle": [1.0, -1], "held": [-1, 0.0], "blocks": [-1, 3.0],

@@ -51,6 +51,12 @@ def test_an_unknown_statistic_is_refused(kind: object, column: str) -> None:
         fastdp.plan({column: [kind]}, epsilon=1.0, bounds=1.0)
 
 
+@pytest.mark.parametrize("needs", [("count",), ("square", "count"), ("square", "histogram"), ("modes",), ()])
+def test_needs_that_nothing_measures_are_refused(needs: tuple[str, ...]) -> None:
+    with pytest.raises(TypeError, match="expected 'first'"):
+        type("Own", (Statistic,), {"needs": needs})
+
+
 def test_a_sum_that_was_not_released_is_an_error() -> None:
     """Not another sum's number: this one forgot what it needs."""
     answers = Answers(table("totals", np.full((3, 1), 50.0)).released, 0.95)
@@ -60,5 +66,6 @@ def test_a_sum_that_was_not_released_is_an_error() -> None:
 
 def test_needs_are_listed_in_the_order_of_noise() -> None:
     kinds = ["p95", "nunique", "std", "mean"]
-    assert needed([statistic(kind, "v") for kind in kinds], "v") == ["deviation", "square", "histogram", "distinct"]
+    counts = ["table", "histogram", "excess", "distinct"]
+    assert needed([statistic(kind, "v") for kind in kinds], "v") == ["deviation", "square", *counts]
     assert needed([statistic(kind, "v") for kind in [*kinds, "sum"]], "v")[:2] == ["total", "square"]
