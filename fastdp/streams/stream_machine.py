@@ -313,7 +313,7 @@ class Schedule(Machine[Streams]):
         arrays: Json = {name: codec.unpack(packed[name], "<f8").astype(np.float64) for name in _FLOATS}
         bound = row.theta_steps > 0 and pipeline.distributions[int(row.theta_steps)] is not None
         if chain.size != (CHAIN_WORDS if bound else 0):
-            raise ValueError("a chain key of another length")
+            raise ValueError("a chain key out of range")
         if bound:
             row.chain[:] = chain
         if row.theta_steps > 0:

@@ -51,6 +51,8 @@ class ColumnPlan:
     resolution: float | None
     bound: tuple[float, float] | None = None
     entries: bool = False
+    #: True if the clip is known publicly.
+    given: bool = False
 
     @property
     def ends(self) -> tuple[float, float]:
@@ -190,7 +192,9 @@ class TablePlan:
     @cached_property
     def parts(self) -> dict[str, list[str]]:
         """Names of the measured sums, by column."""
-        return _parts(self.statistics, tuple(column.name for column in self.columns))
+        # Where ends are public, and online, windows say nothing of each other.
+        public = tuple(column.name for column in self.columns if column.given or self.online)
+        return _parts(self.statistics, tuple(column.name for column in self.columns), public)
 
     # Noise.
 
@@ -252,8 +256,12 @@ class TablePlan:
 
 
 @lru_cache(maxsize=64)
-def _parts(statistics: tuple[Statistic, ...], columns: tuple[str, ...]) -> dict[str, list[str]]:
-    return {ROWS: ["count"]} | {name: needed(statistics, name) for name in columns}
+def _parts(
+    statistics: tuple[Statistic, ...], columns: tuple[str, ...], public: tuple[str, ...]
+) -> dict[str, list[str]]:
+    return {ROWS: ["count"]} | {
+        name: [part for part in needed(statistics, name) if part != "table" or name not in public] for name in columns
+    }
 
 
 def column_plans(statistics: Sequence[Statistic], bounds: object) -> tuple[ColumnPlan, ...]:
@@ -264,7 +272,7 @@ def column_plans(statistics: Sequence[Statistic], bounds: object) -> tuple[Colum
         low, high = ends_of("clip", value.bound if value.clip is None else value.clip)
         summed = needed(statistics, name)[0] in FIRST_SUMS
         facts = value.clip is None and summed, value.weight, value.nonfinite, value.resolution, bound
-        found.append(ColumnPlan(name, low, high, *facts))
+        found.append(ColumnPlan(name, low, high, *facts, given=value.clip is not None))
     entries = columns_of(statistics)[1]
     return *found, *(ColumnPlan(name, 0.0, 0.0, False, 1.0, "zero", None, entries=True) for name in entries)
 
