@@ -47,7 +47,7 @@ ACCEPTED_ROWS = (
     "of lists as Arrow and polars have them"
 )
 #: Modules that define frames, and their families.
-_FAMILY_OF = {**dict(zip(FAMILIES, FAMILIES, strict=True)), "_duckdb": "duckdb"}
+_FAMILY_OF = {**{name: name for name in FAMILIES}, "_duckdb": "duckdb"}
 ACCEPTED = "a pandas or polars frame, an Arrow table, or a DuckDB relation"
 
 
@@ -181,7 +181,7 @@ class FrameSource:
             # Arrow's columns have one type.
             texts = len(set(map(type, ids))) > 1
             named = {self.by: arrow.array(map(str, ids) if texts else ids).take(arrow.array(which)), **named}
-        return in_family(arrow.table(named), self.family)
+        return FAMILIES[self.family](arrow.table(named))
 
 
 def source_of(values: Any) -> FrameSource | None:
@@ -203,13 +203,6 @@ def source_of(values: Any) -> FrameSource | None:
         time, times = str(index.name or "time"), index
     value = "value" if not isinstance(name, str) or name in ("revised", time) else name
     return FrameSource(family or "pyarrow", None, time, value, times, np.zeros(1, np.int64))
-
-
-def in_family(table: pa.Table, family: str) -> Any:
-    """An Arrow table in the library `family`."""
-    if family == "pandas":
-        return table.to_pandas()
-    return import_module(family).from_arrow(table) if family in ("polars", "duckdb") else table
 
 
 @dataclass(frozen=True, eq=False)
