@@ -17,7 +17,7 @@ from fastdp.kinds import Array, Floats, Json
 from fastdp.noise.chain_keys import CHAIN_WORDS
 from fastdp.noise.key import Key, repeating
 from fastdp.perturbers import Blocks
-from fastdp.releases.release import Release
+from fastdp.releases.release import OnlineRelease
 from fastdp.releases.revised import RevisedStream
 from fastdp.state import codec
 from fastdp.state.codec import Packed
@@ -223,13 +223,13 @@ class Schedule(Machine[StreamState]):
 
     # Releases of full arrays.
 
-    def release(self, values: Array, name: str, key: Key, *, warns: bool = False) -> Release:
+    def release(self, values: Array, name: str, key: Key, *, warns: bool = False) -> OnlineRelease:
         batch = Column(values, name)
         return self.released(*self.advance(self.start(key), batch, key), batch, key, warns=warns)
 
     def released(
         self, after: StreamState, made: Sequence[Step], batch: Column, key: Key, *, warns: bool = True
-    ) -> Release:
+    ) -> OnlineRelease:
         """Release a full array, `batch`, after its step; if it `warns`, also of a theta far below the values."""
         c, progress, pipeline, published = self.composition, after.progress, self.pipeline(key), joined(made)
         steps, nodes = progress.theta_steps, None
@@ -244,7 +244,7 @@ class Schedule(Machine[StreamState]):
             finite = c.finite(as_floats(batch.values[c.holdout :]), c.holdout, batch.name)
             nodes = pipeline.released_nodes(steps, finite)
         published.flags.writeable = False
-        return Release(
+        return OnlineRelease(
             published,
             c.holdout,
             np.array([steps * c.grid.resolution]),
