@@ -6,6 +6,8 @@ Of private data a message shows index, count and kind, never a value.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar
 
 
 class FastDPError(Exception):
@@ -41,6 +43,21 @@ class BudgetError(StateError):
 
 class AccuracyWarning(UserWarning):
     """The output is private as stated, but public numbers show that it will be inaccurate."""
+
+
+def as_python(of: str, given: Mapping[str, object]) -> str:
+    """Keyword arguments, of a call or of the record `of`."""
+    said = ", ".join(f"{name}={'' if value is ... else repr(value)}" for name, value in given.items())
+    return f"{of}{', ' if '(' in of else '('}{said})" if of else said
+
+
+#: How messages write parameters; the command line writes its options.
+spelling: ContextVar[Callable[[str, Mapping[str, object]], str]] = ContextVar("spelling", default=as_python)
+
+
+def argument(of: str = "", /, **given: object) -> str:
+    """Parameters in a message as the reader types them: ``bound=10.0``, ``Time(unit='s')``; ``...`` is any value."""
+    return spelling.get()(of, given)
 
 
 def warn(message: str, category: type[Warning]) -> None:

@@ -20,6 +20,6 @@ def as_html(
     head = "".join(f"<th>{escape(name)}</th>" for name in columns)
     body = "".join(f"<tr>{''.join(f'<td>{escape(str(cell))}</td>' for cell in row)}</tr>" for row in rows)
     table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-    left_out = f"... and {more:,} rows more" if more else ""
-    lines = "".join(f"<br>{escape(note)}" for note in notes)
-    return f"<div><strong>{escape(title)}</strong>{table}{left_out}{lines}</div>"
+    lines = [f"... and {more:,} rows more"] if more else []
+    lines += map(escape, notes)
+    return f"<div><strong>{escape(title)}</strong>{table}{'<br>'.join(lines)}</div>"

@@ -112,3 +112,10 @@ def finished(method: str, size: int, epsilon: float, bound: float, holdout: int 
     }  # fmt: skip
     needed = {name: fitting[name] for name in usual_arguments(method)}
     return kind(epsilon=epsilon, bound=bound, holdout=held, **{**needed, **options})
+
+
+def move(publisher: fastdp.StreamPublisher, **numbers: int) -> None:
+    """Put a publisher at another position."""
+    publisher._state = publisher._state.copied()
+    for name, number in numbers.items():
+        publisher._state.rows[name] = number

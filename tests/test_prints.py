@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from itertools import chain
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -34,9 +35,10 @@ def cost(guarantee: fastdp.Guarantee) -> list[str]:
     return [f"{guarantee.epsilon:g}", *delta, *numbers(f"{guarantee.unit} {guarantee.adjacency}")]
 
 
-def shown_in_a_notebook(made: Any) -> tuple[str, list[str], list[str]]:
+def shown_in_a_notebook(page: Any) -> tuple[str, list[str], list[str]]:
     """Title, cells and lines below, of the elements that a browser would show."""
-    page = ElementTree.fromstring(made._repr_html_().replace("<br>", "<br/>"))  # noqa: S314 - our own page
+    if not isinstance(page, ElementTree.Element):
+        page = ElementTree.fromstring(page._repr_html_().replace("<br>", "<br/>"))  # noqa: S314 - our own page
     title, table, *below = page
     assert [title.tag, table.tag, *{element.tag for element in below}] == [
         "strong",
@@ -46,7 +48,7 @@ def shown_in_a_notebook(made: Any) -> tuple[str, list[str], list[str]]:
     return (
         title.text or "",
         [cell.text or "" for cell in table.iter() if cell.tag in ("th", "td")],
-        [element.tail or "" for element in below],
+        [line for element in (table, *below) if (line := element.tail) and not line.startswith("... and")],
     )
 
 
@@ -131,6 +133,16 @@ def test_a_plan_prints_its_own_numbers(given: dict[str, Any], confidence: float)
         expected.append([f"{line.loss:.5g}", f"{plan.shares.share(line):.3f}", str(line.moved)])
     assert [numbers(line) for line in lines] == expected
     assert sum(map(plan.shares.share, plan.shares.lines)) == pytest.approx(1.0)
+    # A notebook shows the same numbers.
+    page = ElementTree.fromstring(plan._repr_html_().replace("<br>", "<br/>"))  # noqa: S314 - our own page
+    (head, cells, notes), (_, costs, _) = map(shown_in_a_notebook, page)
+    spans = len({span for each in plan.errors.values() for span in each.longer})
+    shown = [numbers(" ".join(cells[at : at + 4 + spans])) for at in range(4 + spans, len(cells), 4 + spans)]
+    errors = expected[2 : -2 - len(plan.shares.lines)]
+    assert numbers(head.rpartition(". ")[0]) == expected[0]
+    assert sorted(chain(*shown)) == sorted(chain(*errors))
+    assert len(notes) == sum(each.drowned for each in plan.errors.values())
+    assert numbers(" ".join(costs[6:])) == [*chain(*map(numbers, lines[-len(plan.shares.lines) :]))]
 
 
 def test_a_ledger_reports_what_was_spent(tmp_path: Path) -> None:
@@ -144,6 +156,19 @@ def test_a_ledger_reports_what_was_spent(tmp_path: Path) -> None:
     (first, *_) = account.report().splitlines()
     assert numbers(first.partition(": ")[2]) == [str(spent.epsilon), str(left.epsilon), "1.5"]
     assert (spent.epsilon, left.epsilon) == (0.75, 0.75)
+    head, cells, _ = shown_in_a_notebook(account)
+    assert head == repr(account)
+    assert cells[5:] == [
+        "meters",
+        "epsilon = 0.75",
+        f"{spent.unit} ({spent.adjacency})",
+        "epsilon = 0.75",
+        "epsilon = 1.5",
+    ]
+    for i in range(9):
+        account.spend(fastdp.Guarantee(0.5), stream=f"<{i}>")
+    assert "... and 2 rows more" in account._repr_html_()
+    assert shown_in_a_notebook(account)[1][5::5] == [f"<{i}>" for i in range(8)]
 
 
 def summary(text: str) -> dict[str, list[str]]:

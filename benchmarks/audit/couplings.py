@@ -21,7 +21,7 @@ from benchmarks.audit.parts import attack
 from fastdp import Time, record
 from fastdp.counters import BinaryTree, Block
 from fastdp.data.column import as_floats
-from fastdp.kinds import Array, Floats, Integers
+from fastdp.kinds import Floats, Integers
 from fastdp.noise.given_noise import GivenKey
 from fastdp.noise.key import Key
 from fastdp.perturbers import Blocks, Flat, Hierarchy, HierarchyShape
@@ -30,10 +30,11 @@ from fastdp.points.adaptive_phdstream import AdaptivePHDStream
 from fastdp.points.phdstream import PHDStream
 from fastdp.smoothers import Recent
 from fastdp.state.machine import Column, Transition
+from fastdp.streams.adaptive_blocks import AdaptiveBlocks, Closed
 from fastdp.streams.array_rule import ArrayRule
-from fastdp.streams.pipelines import AdaptiveBlocks, Progress, Step, TreeNoise
 from fastdp.streams.publisher import StreamPublisher
-from fastdp.streams.stream_machine import Schedule, StreamState
+from fastdp.streams.state import Streams
+from fastdp.streams.stream_machine import Schedule
 from fastdp.tables import choices as table_choices
 from fastdp.tables import online, shares
 from fastdp.tables.quantities import Quantity
@@ -299,14 +300,15 @@ TABLE_CONTROLS: dict[str, Draw] = {
 class PeekingSchedule(Schedule):
     """The threshold looks at the first value behind its hold-out, too."""
 
-    def step(self, state: StreamState, batch: Column, key: Key) -> Transition[StreamState]:
+    def step(self, state: Streams, batch: Column, key: Key) -> Transition[Streams]:
         """With the value behind the hold-out counted before its last ones."""
-        stage, room = self.stage(state.progress)
+        stage, room = self.stage(state.rows[0])
         if stage == "holdout" and room < batch.values.size:
-            assert state.chooser is not None
-            chooser = state.chooser.copy()
+            (chooser,) = state.choosers
+            assert chooser is not None
+            chooser = chooser.copy()
             chooser.observe(as_floats(batch.values[room : room + 1]))
-            state = state._replace(chooser=chooser)
+            state = state._replace(choosers=[chooser])
         return super().step(state, batch, key)
 
 
@@ -322,34 +324,33 @@ class TrueLengths(AdaptiveBlocks):
     """Blocks are as long as true sums would have them; all that is published has its noise."""
 
     @cached_property
-    def _silent(self) -> dict[int, Progress]:
-        """Position of the same stream without noise, by values seen."""
+    def _silent(self) -> dict[int, Streams]:
+        """State of the same stream without noise, by values seen."""
         return {}
 
-    def publish(self, progress: Progress, noise: TreeNoise | None, values: Array) -> Step | None:
+    def publish(self, state: Streams, values: Floats, out: Floats) -> Closed:
         """Value by value, so that each length is overruled when its block begins."""
         quiet = AdaptiveBlocks(**{**record.values_of(self), "perturber": SilentBlocks()})
-        true, begun = self._silent.get(progress.n_seen, progress), progress.filled
-        values = as_floats(values)
-        step = super()._close_blocks(progress, noise, values[:0], np.empty(0))
-        assert step is not None
-        parts = [step.blocks]
+        row = state.rows[0]
+        true, begun, theta_steps = self._silent.get(int(row.n_seen), state), int(row.filled), int(row.theta_steps)
+        before, first = state.memory, super()._close_blocks(state, values[:0], np.empty(0))
+        assert first is not None
+        parts = [first.blocks]
         for value in np.split(values, np.arange(1, values.size)):
-            noisy = super()._close_blocks(progress, noise, value, np.empty(1))
-            bare = quiet._close_blocks(true, None, value, np.empty(1))
+            noisy = super()._close_blocks(state, value, np.empty(1))
+            bare = quiet._close_blocks(true.copied(), value, np.empty(1))
             assert noisy is not None
             assert bare is not None
-            true, progress, noise = bare.following, noisy.following, noisy.noise
-            if progress.filled == 0:
-                memory = progress.memory.copy()
+            true, state = bare.state, noisy.state
+            if not state.rows["filled"][0]:
+                memory = state.memory.copy()
                 memory["exponent"][0] = true.memory["exponent"][0]
-                progress = progress._replace(memory=memory)
+                state = state._replace(memory=memory)
             parts = [*parts[:-1], noisy.blocks[:-1], noisy.blocks[-1:]]
-            self._silent[progress.n_seen] = true
-        blocks, theta = np.concatenate(parts), progress.theta_steps * self.grid.resolution
-        published = np.empty(values.size)
-        adaptive_pass.emit_adaptive(blocks, begun, theta, self.events, published)
-        return Step(progress, noise, published, blocks, step.before)
+            self._silent[int(state.rows["n_seen"][0])] = true
+        blocks = np.concatenate(parts)
+        adaptive_pass.emit_adaptive(blocks, begun, theta_steps * self.grid.resolution, self.events, out)
+        return Closed(state, blocks, before)
 
 
 class TrueLengthsSchedule(Schedule):
@@ -373,10 +374,11 @@ class ShortFlat(Flat):
 class WithheldMeanSchedule(Schedule):
     """Withheld values are replaced by their own mean, without noise."""
 
-    def _withhold(self, state: StreamState, floats: Floats, at: int, name: str) -> tuple[StreamState, Step | None]:
+    def _withhold(self, state: Streams, i: int, values: Floats, out: Floats) -> Streams:
         """With the mean of what was withheld."""
-        after, made = super()._withhold(state, floats, at, name)
-        return after, made and made._replace(published=np.full(floats.size, floats.mean()))
+        after = super()._withhold(state, i, values, out)
+        out[:] = values.mean()
+        return after
 
 
 class LastValueShown(StreamPublisher):

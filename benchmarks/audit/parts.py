@@ -26,8 +26,9 @@ from fastdp.noise.words import Purpose, StreamId
 from fastdp.perturbers import Blocks, Hierarchy
 from fastdp.perturbers.base import HierarchyShape
 from fastdp.points import domains
+from fastdp.streams.adaptive_blocks import AdaptiveBlocks
 from fastdp.streams.pak import RunningSum
-from fastdp.streams.pipelines import AdaptiveBlocks, Progress
+from fastdp.streams.state import ZERO, RowKeys
 from fastdp_lab.audit.exact import split_plan
 from fastdp_lab.audit.runs import ManyRuns
 
@@ -180,7 +181,8 @@ class BlocksTrials:
     def release(self, data: Sequence[float] | Floats, noise: Integers) -> Integers:
         """A run for each row of noise: int64[trials, 2 * LOOKED_AT]."""
         values = np.asarray(data, np.float64)
-        memory = self.pipeline.open(Progress(), float(self.theta_steps)).memory
+        keys, theta = RowKeys(self.pipeline.key), np.array([float(self.theta_steps)])
+        memory = self.pipeline.open(self.pipeline.columns(1), ZERO, theta, keys).memory
         out: Integers = np.empty((noise.shape[0], 2 * LOOKED_AT), np.int64)
         row_kernels.release_blocks(values, self.theta_steps, self.pipeline.shape, memory, noise, out)
         return out

@@ -7,8 +7,9 @@ import numpy as np
 
 from fastdp_kernels._jit import kernel
 from fastdp_kernels.noise.binary_counter import count_on
-from fastdp_kernels.streams.adaptive_pass import BLOCK, COUNTERS, PUBLIC, sum_bound
+from fastdp_kernels.streams.adaptive_pass import BLOCK, PUBLIC, sum_bound
 from fastdp_kernels.streams.block_lengths import MEMORY
+from fastdp_kernels.streams.fixed_pass import STREAM_ROW
 
 
 @kernel
@@ -26,7 +27,7 @@ def release_blocks(
 ) -> None:
     """``adaptive_pass.sum_bound`` from its beginning, for each row of noise, all of it given."""
     theta = np.float64(theta_steps)
-    counters, public, memory = np.zeros(1, COUNTERS), np.zeros(1, PUBLIC), np.zeros(1, MEMORY)
+    counters, public, memory = np.zeros(1, STREAM_ROW), np.zeros(1, PUBLIC), np.zeros(1, MEMORY)
     public[0].per_unit, public[0].top, public[0].theta_steps = 1.0, theta, theta
     blocks, unbound, no_law = np.empty(noise.shape[1] + 1, BLOCK), np.empty(0, np.uint64), np.empty(0)
     for i in range(noise.shape[0]):

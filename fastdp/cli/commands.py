@@ -24,7 +24,7 @@ from fastdp.cli.terminal import as_table, progress, running, seconds
 from fastdp.data.column import arrow
 from fastdp.data.files import live_numbers, read_numbers
 from fastdp.data.source import arrow_type, open_source
-from fastdp.errors import ParameterError, StateError
+from fastdp.errors import FastDPError, ParameterError, StateError
 from fastdp.guarantee import charge
 from fastdp.kinds import Floats, Json
 from fastdp.noise.key import Key, stream_key
@@ -78,8 +78,9 @@ IN is a file with named columns (.csv, .tsv, .txt, also .gz or .bz2; .parquet, .
 with the metadata in Parquet's schema, or in OUT.json beside CSV. A window without rows is released as any other.
 """
 OF_KEYS = (
-    "  Each is one key, of several --by a line of CSV: A,7; @FILE: those of a file with the columns of --by; public: "
-    "all keys of IN."
+    "Keys that are released, each with its own --keys, of several --by a line of CSV: A,7; @FILE: those of a file "
+    "with the columns of --by; public: all keys of IN, if they are no secret. Without it keys are chosen privately, "
+    "which --delta allows. Rows with other keys are dropped."
 )
 
 
@@ -89,7 +90,7 @@ def _command(
     derived = options(publics)
     for option in derived:
         if option.name == "keys" and option.multiple:
-            option.help = f"{option.help}{OF_KEYS}"
+            option.help = OF_KEYS
     examples = f"\b\nExamples{EXAMPLES[name]}"
     about = "\n\n".join([COMMANDS[name][1], text.strip()])
     return click.Command(name, params=[*more[:2], *derived, *more[2:]], callback=run, help=about, epilog=examples)
@@ -265,7 +266,10 @@ def _keys(frame: Any, by: list[str], texts: tuple[str, ...], private: object) ->
     if texts == ("public",):
         return {"keys": "public"}
     if len(texts) == 1 and texts[0].startswith("@"):
-        rows = [list(row.values()) for row in open_source(texts[0][1:], by).table().to_pylist()]
+        try:
+            rows = [list(row.values()) for row in open_source(texts[0][1:], by).table().to_pylist()]
+        except FastDPError as error:
+            raise type(error)(f"--keys {texts[0]}: {str(error).removeprefix(f'{texts[0][1:]}: ')}") from None
         if not rows:
             raise ParameterError(f"--keys {texts[0]}: holds no keys")
     else:

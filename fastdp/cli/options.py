@@ -80,12 +80,12 @@ def parameters(public: Public) -> list[Parameter]:
                     fields = ((record, field),)
                     found[each.name] = dataclasses.replace(each, of=name, fields=fields, columns=bool(in_columns))
                 elif before.of == name:
-                    text = (
-                        before.help if before.help == each.help else f"{before.help}  {record.__name__}: {each.help}"
-                    )
                     both = (*before.arms, *(arm for arm in each.arms if arm not in before.arms))
                     more = (*before.fields, (record, field))
-                    found[each.name] = dataclasses.replace(before, arms=both, help=text, fields=more)
+                    if before.help != each.help:
+                        told = f"{before.help}  With {record.__name__}: {each.help}"
+                        before = dataclasses.replace(before, help=told)
+                    found[each.name] = dataclasses.replace(before, arms=both, fields=more)
         shown = renamed.get(name, name)
         plain = tuple(arm for arm in arms if _reader(arm) is not None)
         if plain and shown not in found and not (in_columns and any(map(_is_record, in_columns))):
@@ -209,7 +209,10 @@ def _option(owners: Mapping[str, Parameter], names: Collection[str], *, everywhe
         r"``(\w+)``", lambda found: "--" + found[1].replace("_", "-") if found[1] in names else found[1], text
     )
     text = (text[:1].upper() + text[1:]).replace("``", "")
-    text = text.replace("None:", "none:") if EllipsisType in arms else text
+    words = {"True": first.flag, "False": f"--no-{first.flag[2:]}", "None": "by default"} if arms == [bool] else {}
+    words |= {kind: "--" + next(iter(named.values())).replace("_", "-") for kind, named in RENAMED.items()}
+    text = re.sub(r"\b[A-Z]\w+\b", lambda found: words.get(found[0], found[0]), text)
+    text = re.sub(r"\bNone\b", "none", text)
     text += "" if everywhere else f"  ({', '.join(filter(None, owners))})"
     if len(defaults) == 1 and first.default != "" and type(first.default) in (int, float, str):
         text += f"  [default: {first.default:g}]" if type(first.default) is float else f"  [default: {first.default}]"
@@ -310,12 +313,17 @@ def _needed_by(each: Parameter) -> list[str]:
 
 
 def flags(public: Public) -> dict[str, str]:
-    """Options by names that errors have as ``parameter``: of an argument, ``time.unit`` or ``unit`` of a field."""
+    """Options by the names in errors: of an argument; ``time.unit``, ``Time.unit`` or ``unit`` of a field."""
     listed = parameters(public)
     own = {each.of: each.flag for each in reversed(listed)} | {
         each.of: each.flag for each in listed if not each.fields
     }
-    fields = [(each.of, field, each.flag) for each in listed for _, field in each.fields]
+    fields = [
+        (of, field, each.flag)
+        for each in listed
+        for record, field in each.fields
+        for of in (each.of, record.__name__)
+    ]
     return {
         **{field: flag for _, field, flag in fields}, **own, **{f"{of}.{field}": flag for of, field, flag in fields}
     }  # fmt: skip

@@ -93,7 +93,8 @@ FLAGS = {
     "source": "IN",
     "path": "--output",
     "picture.path": "--plot",
-    "confidence": "--confidence",
+    "overwrite": "--force",
+    "theta": "--threshold",
 }
 #: Paths in the order in which they are compared: the later one is complained about.
 PATHS = {

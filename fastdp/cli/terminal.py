@@ -4,57 +4,88 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import signal
 import sys
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
 from types import FrameType
 from typing import Any, NoReturn
 
 import click
 from tqdm import tqdm
 
-from fastdp.errors import AccuracyWarning, FastDPError
+from fastdp.errors import AccuracyWarning, FastDPError, as_python, spelling
 
 #: Options by the names that errors have as ``parameter``.
 Flags = Mapping[str, str]
 
 
-def in_options(error: FastDPError, flags: Flags) -> str:
-    """The message, with the option in place of the parameter's name: "--bound -1: expected a number above 0"."""
-    text, name = str(error), error.parameter or ""
-    inner = name.rpartition(".")[2]
-    begin = next((each for each in (name, inner) if each and text.startswith(each)), None)
-    flag = flags.get(name.partition("[")[0]) or flags.get(inner)
-    if begin is None or flag is None:
-        return text
-    rest = text.removeprefix(begin).removeprefix(" = None")
-    return flag + (" " + rest.removeprefix(" = ") if rest.startswith(" = ") else rest)
+#: A parameter with its value in a message, as all of the library writes it; and the one with which a message begins.
+_GIVEN = re.compile(r"(?<![\w.'])([a-z_]+)(?:\[\w+\])? = (None\b)?")
+_FIRST = re.compile(r"([a-z_]+(?:, [a-z_]+)*)(?:\[\w+\])?(: | has )?")
+
+
+def in_options(error: Exception, flags: Flags) -> str:
+    """The message, with options in place of parameters: "--bound -1: expected a number above 0"."""
+    name = getattr(error, "parameter", None) or ""
+    own = name.rpartition(".")[2]
+    named = {**flags, own: flags[name]} if name in flags else flags
+
+    def shown(found: re.Match[str]) -> str:
+        flag = named.get(found[1])
+        return found[0] if flag is None else flag + ("" if found[2] else " ")
+
+    text = _GIVEN.sub(shown, str(error))
+    first = _FIRST.match(text)
+    if first and (first[2] or first[1] == own):
+        text = ", ".join(named.get(each, each) for each in first[1].split(", ")) + text[first.end(1) :]
+    return re.sub(r"\b(expected|or) None\b", r"\1 none", text)
+
+
+def as_typed(flags: Flags, of: str, given: Mapping[str, object]) -> str:
+    """Parameters of a message as options: ``--bound 10``, ``--force``, ``--types column=string``."""
+    named = {name: flags.get(f"{of.partition('(')[0]}.{name}") or flags.get(name, "") for name in given}
+    if "" in named.values():
+        return f"in Python {as_python(of, given)}"
+    return ", ".join(_with_value(named[name], value) for name, value in given.items())
+
+
+def _with_value(flag: str, value: object) -> str:
+    if value is ... or value is True:
+        return flag
+    if isinstance(value, Mapping):
+        return ", ".join(_with_value(flag, f"{name}={each}") for name, each in value.items())
+    return f"{flag} {value:g}" if type(value) is float else f"{flag} {value}"
 
 
 @contextmanager
 def plain_errors(flags: Flags | None = None) -> Iterator[None]:
     """Turn errors into click's, in one line with exit code 1, and warnings into lines; a broken pipe passes."""
-    show = warnings.showwarning
+    show, named = warnings.showwarning, {**_own_flags(), **(flags or {})}
 
     def say(message: Warning | str, category: type[Warning], *origin: Any, **more: Any) -> None:
         if issubclass(category, AccuracyWarning):
-            click.echo(f"Warning: {message}", err=True)
+            click.echo(f"Warning: {in_options(AccuracyWarning(message), named)}", err=True)
         else:
             show(message, category, *origin, **more)
 
+    token = spelling.set(partial(as_typed, named))
     try:
         with warnings.catch_warnings():
             warnings.showwarning = say
             yield
     except FastDPError as error:
-        raise click.ClickException(in_options(error, flags or _own_flags())) from error
+        raise click.ClickException(in_options(error, named)) from error
     except OSError as error:
         if error.errno == errno.EPIPE:
             raise
         reason = error.strerror or str(error)
         raise click.ClickException(reason if error.filename is None else f"{error.filename}: {reason}") from error
+    finally:
+        spelling.reset(token)
 
 
 def _own_flags() -> Flags:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property, partial
-from typing import Any, ClassVar, Protocol, Self
+from typing import Annotated, Any, ClassVar, Protocol, Self
 
 import numpy as np
 
@@ -22,12 +22,12 @@ from fastdp.errors import DataError, ParameterError, StateError
 from fastdp.guarantee import Guarantee, sequential
 from fastdp.kinds import Indices, Integers, Json, Values
 from fastdp.noise import sampler
-from fastdp.noise.chain_keys import check_chain, step_key
+from fastdp.noise.chain_keys import StepChain, step_key
 from fastdp.noise.key import Key
 from fastdp.noise.words import Purpose, StreamId
 from fastdp.record import Checked, Keyed, PartOf, Real, Whole, constructor, parameter, record, values_of
 from fastdp.state import codec
-from fastdp.state.codec import expect
+from fastdp.state.codec import COUNT, LIKE_START, expect
 from fastdp.state.driver import Publisher
 from fastdp.state.machine import Machine, Transition, single_caller
 from fastdp.validation import refusal
@@ -61,12 +61,12 @@ def as_increments(values: Values, size: int) -> Integers:
 class CountState:
     """State of running sums after ``n_seen`` steps; ``released`` are the sums of the last release."""
 
-    n_seen: int
+    n_seen: Annotated[int, Whole(0, MAX_STEPS)]
     #: int64[size, width]. State of the counters.  Secret.
-    rows: Integers = field(repr=False)
-    released: Integers = field(repr=False)
+    rows: Annotated[Integers, LIKE_START] = field(repr=False)
+    released: Annotated[Integers, LIKE_START] = field(repr=False)
     #: Hash of the input, to which noise is bound.  Secret.
-    chain: str = field(repr=False)
+    chain: StepChain = field(repr=False)
 
 
 @record
@@ -119,13 +119,9 @@ class CountMachine(Machine[CountState], Keyed):
             raise DataError(f"{entry_at('active', wrong, 'no sum')}; expected numbers of sums, 0 to {self.size - 1}")
         return chosen.astype(np.int64)
 
-    def check_indices(self, state: CountState) -> None:
-        expect(state.rows, np.empty((self.size, self.counter.width), np.int64))
-        expect(state.released, np.empty(self.size, np.int64))
-        check_chain(state.chain)
-        if not 0 <= state.n_seen <= MAX_STEPS:
-            raise ValueError(f"{state.n_seen} steps out of range")
+    def restored(self, state: CountState, key: Key) -> CountState:
         check_rows(self.counter, state.rows)
+        return state
 
 
 class RunningCounts(Publisher[CountState]):
@@ -229,7 +225,7 @@ class Selector(Protocol):
 class SelectiveState:
     """State of all counters after ``n_seen`` times; ``choice`` is recorded for replays."""
 
-    n_seen: int
+    n_seen: Annotated[int, COUNT]
     last: Selected | None
     counts: tuple[CountState, ...] = field(repr=False)
     choice: int | None = None
@@ -289,17 +285,16 @@ class SelectiveMachine(Machine[SelectiveState], Keyed):
         fields = values_of(self, "counters", "epsilon", "dimension")
         return {name: codec.describe_part(value, self.PARTS) for name, value in fields.items()}
 
-    def unpack(self, packed: Json, key: Key) -> SelectiveState:
-        state, choice = super().unpack(packed, key), packed.get("choice")
-        return replace(state, choice=None if choice is None else range(len(self.counters))[choice])
-
-    def check_indices(self, state: SelectiveState) -> None:
+    def restored(self, state: SelectiveState, key: Key) -> SelectiveState:
+        counters, last = range(len(self.counters)), state.last
         for machine, count in zip(self.machines, state.counts, strict=True):
-            machine.check_indices(count)
-        if (state.last is None) != (state.n_seen == 0):
+            machine.restored(count, key)
+        chosen = [one for one in (state.choice, last and last.counter) if one is not None]
+        if (last is None) != (state.n_seen == 0) or any(one not in counters for one in chosen):
             raise ValueError("a release out of range")
-        if state.last is not None:
-            expect(state.last.counts, state.counts[range(len(state.counts))[state.last.counter]].released)
+        if last is not None:
+            expect(last.counts, state.counts[last.counter].released)
+        return state
 
 
 class SelectiveCounting(Publisher[SelectiveState]):

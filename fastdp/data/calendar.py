@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta, timezone, tzinfo
 from functools import lru_cache
-from typing import Literal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
+from fastdp.errors import argument
 from fastdp.kinds import Duration, Instant, Integers
 from fastdp.record import Checked, Choice, Kind, Text, parameter, record
 from fastdp.units import (
@@ -40,8 +42,11 @@ COMPARED = 1800, 2100
 LONG_DAYS = 28 * 366
 #: Handling of rows without a time or person.
 Missing = Literal["raise", "drop"]
+#: Instants, and the zone of clock times without one.
+Clock: TypeAlias = tuple[Integers, tzinfo | None]
 #: Units of Unix times.
 TimeUnit = Literal["s", "ms", "us", "ns"]
+POINTS = (str, date, np.datetime64)
 MOMENT = "a datetime, a date or ISO text such as '2024-03-31T01:00'"
 
 
@@ -50,7 +55,7 @@ class Moment(Kind):
     """A public point in time, whose zone is known later."""
 
     def check(self, name: str, value: object) -> object:
-        if not isinstance(value, (str, date, np.datetime64)):
+        if not isinstance(value, POINTS):
             raise refusal(name, value, MOMENT)
         return value
 
@@ -129,7 +134,7 @@ class Time:
         if self.format is not None and not _says_a_time(self.format, self.zone):
             accepted = (
                 "one of Python's strptime with a year, %p beside %I, and %z for an offset or a final Z (%Z is a "
-                'name; seconds since 1970: unit="s")'
+                f"name; seconds since 1970: {argument('Time', unit='s')})"
             )
             raise refusal("format", self.format, accepted)
 
@@ -200,8 +205,27 @@ def as_instant(name: str, value: object, zone: tzinfo | None) -> int:
     if found.tzinfo is None:
         return instant(found, zone)
     if zone is None:
-        raise refusal(name, value, "a time without a zone, because the table's times have none (or zone=)")
+        raise refusal(
+            name, value, f"a time without a zone, because the table's times have none (or {argument(zone=...)})"
+        )
     return (found - AWARE_EPOCH) // MICROSECOND
+
+
+def as_instants(name: str, values: Any, clock: Callable[[], Clock | None]) -> Integers | None:
+    """Microseconds of one public point in time or of several, int64[q]; None if `values` are others.
+
+    ``clock`` gives times and their zone; if there are none, points in time are a ParameterError.
+    """
+    one = isinstance(values, POINTS)
+    try:
+        given = [values] if one else values if getattr(values, "dtype", None) != np.int64 else []
+        if not isinstance(next(iter(given), None), POINTS):
+            return None
+    except TypeError:
+        return None
+    if (found := clock()) is None:
+        raise refusal(name, values, "whole numbers, because there are no times")
+    return np.array([as_instant(name if one else f"{name}[{i}]", each, found[1]) for i, each in enumerate(given)])
 
 
 #: Days that :func:`most_spans` examines: a full cycle of the calendar.
@@ -286,5 +310,5 @@ class Calendar:
         if self.edge(number) != moment:
             near = " or ".join(local_time(self.edge(n), self.zone).isoformat() for n in (number, number + 1))
             begin = f"the beginning of a window of {self.every}, such as {near}"
-            raise refusal(name, value, f"{begin} (origin= moves them)")
+            raise refusal(name, value, f"{begin} ({argument(origin=...)} moves them)")
         return number

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from fastdp._lazy import imported
-from fastdp.errors import DataError, ParameterError, StateError
+from fastdp.errors import DataError, ParameterError, StateError, argument
 from fastdp.kinds import Array, Floats, Integers
 
 if TYPE_CHECKING:
@@ -58,6 +58,8 @@ class Module:
 narwhals: Any = Module("narwhals.stable.v2")
 arrow: Any = Module("pyarrow")
 compute: Any = Module("pyarrow.compute")
+#: Types whose entries Arrow does not take, or takes for others: of polars' objects it would get the addresses.
+_BY_ENTRY = re.compile("Object|U?Int128|Sparse")
 #: Kinds of NumPy's dtypes whose names show more, such as the length of the longest text.
 _KINDS = {"U": "text", "T": "text", "S": "bytes", "V": "records", "O": "objects"}
 
@@ -166,25 +168,29 @@ def _is_real(entry: object) -> bool:
     return isinstance(entry, (int, float, Decimal, np.floating, np.integer, np.bool_))
 
 
-def _as_numpy(values: object, name: str) -> Array:
-    if isinstance(values, np.ma.MaskedArray):
-        return _from_masked(values)
+def _as_numpy(values: Any, name: str) -> Array:
+    if isinstance(values, np.ma.MaskedArray) and values.dtype.kind in "biuf":
+        return np.ma.filled(values.astype(np.float64), np.nan)
+    if isinstance(values, np.ma.MaskedArray) and values.dtype.kind == "O":
+        values = np.array(values.tolist(), dtype=object)
     if isinstance(values, np.ndarray):
-        return _objects_to_floats(values)
+        return _objects_to_floats(np.asarray(values))
     if type(values) is not list:
         if isinstance(values, (str, bytes, bytearray, Mapping, set, frozenset)):
             raise _refused(name, f"is a {type(values).__name__}")
-        homes = homes_of(values)
-        if "pandas" in homes:
-            return _from_pandas(values, name)
-        if "polars" in homes:
-            return _from_polars(values, name)
+        if "pandas" in homes_of(values) and len(getattr(values, "shape", ())) == 2:
+            # For Arrow its index would be a column.
+            _one_column(values, values.shape[1], name)
+            values = values.iloc[:, 0]
+        if _BY_ENTRY.match(str(getattr(values, "dtype", None))):
+            return _as_numpy(values.to_list(), name)
+        if is_arrow(values):
+            return _from_arrow(values, name)
         if (array := numpy_of(values)) is not values:
             return _as_numpy(array, name)
-        if exports_arrow(values):
-            return _from_arrow(values, name)
-        if hasattr(values, "__next__"):
-            raise _refused(name, f"is a {type(values).__name__}", " (call list() on it first)")
+        for method, hint in (("__next__", "call list() on it first"), ("collect", "collect it first")):
+            if hasattr(values, method):
+                raise _refused(name, f"is a {type(values).__name__}", f" ({hint})")
     array = as_array(values)
     if array is None:
         raise _refused(name, f"is a {type(values).__name__} that is no array (ragged?)")
@@ -194,6 +200,12 @@ def _as_numpy(values: object, name: str) -> Array:
 def exports_arrow(values: object) -> bool:
     """True for columns and tables that Arrow can read without a copy."""
     return hasattr(values, "__arrow_c_stream__") or hasattr(values, "__arrow_c_array__")
+
+
+def is_arrow(values: object) -> bool:
+    """True for columns and tables that Arrow reads; one of NumPy's types is an array."""
+    typed = isinstance(getattr(values, "dtype", None), np.dtype)
+    return not typed and (exports_arrow(values) or "pandas" in homes_of(values))
 
 
 def homes_of(values: object) -> set[str]:
@@ -227,17 +239,6 @@ def as_array(values: Any) -> Array | None:
         with suppress(Exception):
             return np.from_dlpack(values, **options)
     return None
-
-
-def _from_masked(values: Any) -> Array:
-    if values.dtype.kind in "biuf":
-        return np.asarray(values.astype(np.float64).filled(np.nan))
-    if values.dtype.kind != "O":
-        return np.asarray(values)
-    # filled(None) would mean the default, '?'.
-    entries: Array = np.array(values.data)
-    entries[np.ma.getmaskarray(values)] = None
-    return _objects_to_floats(entries)
 
 
 def _objects_to_floats(array: Array) -> Array:
@@ -274,40 +275,6 @@ def _one_column(values: object, width: int, name: str) -> None:
         raise DataError(f"{name} is a {type(values).__name__} of {width} columns: expected one column")
 
 
-def _from_pandas(values: Any, name: str) -> Array:
-    if not (hasattr(values, "to_numpy") and hasattr(values, "ndim")):
-        raise _refused(name, f"is a pandas {type(values).__name__}")
-    if values.ndim == 2:
-        _one_column(values, values.shape[1], name)
-        values = values.iloc[:, 0]
-    dtype = values.dtype
-    if isinstance(dtype, np.dtype):
-        return _objects_to_floats(values.to_numpy())
-    kind = getattr(dtype, "kind", "O")
-    if str(dtype).startswith("decimal"):
-        return _from_arrow(arrow.array(values, from_pandas=True), name)
-    if kind not in "biuf":
-        raise _refused(name, f"holds {kind_of(dtype)} entries")
-    integral = kind != "f" and not values.isna().any()
-    array: Array = values.to_numpy(dtype.numpy_dtype) if integral else values.to_numpy(np.float64, na_value=np.nan)
-    return array
-
-
-def _from_polars(values: Any, name: str) -> Array:
-    if not hasattr(values, "to_numpy"):
-        raise DataError(f"{name} is a polars {type(values).__name__}: expected a Series (collect it first)")
-    if hasattr(values, "to_series"):
-        _one_column(values, values.width, name)
-        values = values.to_series()
-    kind = str(values.dtype)
-    if kind == "Object":
-        return _as_numpy(values.to_list(), name)
-    if kind not in ("Boolean", "Null") and not values.dtype.is_numeric():
-        raise _refused(name, f"holds {kind_of(kind)} entries")
-    converted = kind in ("Int128", "UInt128", "Null") or values.dtype.is_decimal()
-    return _objects_to_floats((values.cast(float) if converted else values).to_numpy())
-
-
 def open_arrow(values: object, name: str, accepted: str = ACCEPTED) -> pa.ChunkedArray:
     """Arrow column by PyCapsule; DataError without pyarrow, or if refused."""
     try:
@@ -315,7 +282,7 @@ def open_arrow(values: object, name: str, accepted: str = ACCEPTED) -> pa.Chunke
             return values
         # A table's stream is a struct a chunk; a column's is the column.
         streams = hasattr(values, "__arrow_c_stream__")
-        return arrow.chunked_array(values if streams else [arrow.array(values)])
+        return arrow.chunked_array(values if streams else [arrow.array(values, from_pandas=True)])
     except ParameterError:
         raise
     except Exception:  # whatever a foreign exporter raises
@@ -324,14 +291,13 @@ def open_arrow(values: object, name: str, accepted: str = ACCEPTED) -> pa.Chunke
 
 def _from_arrow(values: object, name: str) -> Array:
     column = open_arrow(values, name)
-    if arrow.types.is_struct(column.type):
-        _one_column(values, column.type.num_fields, name)
-        # flatten() passes a missing struct on to its field; field() would show what lies beneath.
-        column = arrow.chunked_array([chunk.flatten()[0] for chunk in column.chunks], type=column.type.field(0).type)
     kind, types = column.type, arrow.types
-    if types.is_null(kind):
-        return np.full(len(column), np.nan)
-    if types.is_decimal(kind):
+    if types.is_struct(kind):
+        _one_column(values, kind.num_fields, name)
+        # flatten() passes a missing struct on to its field; field() would show what lies beneath.
+        kind = kind.field(0).type
+        column = arrow.chunked_array([chunk.flatten()[0] for chunk in column.chunks], type=kind)
+    if types.is_null(kind) or types.is_decimal(kind):
         column, kind = column.cast("float64"), arrow.float64()
     if not (types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)):
         raise _refused(name, f"holds {kind_of(kind)} entries")
@@ -356,8 +322,12 @@ def as_whole(values: object, n_seen: int, holdout: int) -> Array:
 def check_size(size: int, holdout: int, name: str = "values") -> None:
     """DataError unless values outnumber the hold-out; their number is public."""
     if size <= holdout:
-        shorter = f"a smaller holdout= (ToPS, Adaptive: expected_length={size}), or " if holdout > 1 else ""
-        hint = f"; {shorter}a public threshold= withholds none" if holdout and name == "values" else ""
+        shorter = (
+            f"a smaller {argument(holdout=...)} (ToPS, Adaptive: {argument(expected_length=size)}), or "
+            if holdout > 1
+            else ""
+        )
+        hint = f"; {shorter}a public {argument(threshold=...)} withholds none" if holdout and name == "values" else ""
         raise DataError(
             f"{name} has {size} entries: expected more than the hold-out of {holdout}, after which published values "
             f"begin{hint}"
@@ -417,21 +387,17 @@ def _plain(entries: Sequence[Any]) -> Any:
 def as_arrow(values: Any, name: str) -> pa.Array:
     """A list, array or series as one Arrow array; else DataError."""
     try:
-        if str(getattr(values, "dtype", None)) == "Object":
-            # To Arrow polars gives the addresses of such entries.
+        if _BY_ENTRY.match(str(getattr(values, "dtype", None))):
             values = values.to_list()
-        found = values.to_arrow() if hasattr(values, "to_arrow") else values
-        if isinstance(found, arrow.ChunkedArray):
-            found = found.combine_chunks()
-        if isinstance(found, arrow.Array):
-            return found
-        if getattr(getattr(found, "dtype", None), "kind", "O") == "O" and not one_family(found):
+        if is_arrow(values):
+            return open_arrow(values, name).combine_chunks()
+        if getattr(getattr(values, "dtype", None), "kind", "O") == "O" and not one_family(values):
             raise TypeError
-        if isinstance(found, (list, tuple)) and found and isinstance(found[0], np.generic):
-            found = _plain(found)
-        if isinstance(found, np.ndarray) and found.dtype.kind == "M":
+        if isinstance(values, (list, tuple)) and values and isinstance(values[0], np.generic):
+            values = _plain(values)
+        if isinstance(values, np.ndarray) and values.dtype.kind == "M":
             # Arrow has no minutes and hours.
-            found = found.astype("datetime64[us]")
-        return arrow.array(found, from_pandas=True)
+            values = values.astype("datetime64[us]")
+        return arrow.array(values, from_pandas=True)
     except Exception:  # Arrow's words may quote an entry
         raise DataError(f"{name} is a {type(values).__name__}: expected a column of one type") from None

@@ -136,7 +136,7 @@ def open_events(
 
 def _found(kind: str, name: str | None, names: Sequence[str], where: str) -> str | None:
     if name is not None:
-        return names[pick(name, names, where)]
+        return names[pick(name, names, where, kind)]
     lowered = [each.lower() for each in names]
     for usual in USUAL[kind]:
         if usual in lowered:

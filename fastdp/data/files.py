@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tokenize import TokenError
@@ -59,8 +59,8 @@ def is_source(source: object) -> bool:
     return isinstance(source, (str, os.PathLike, Csv))
 
 
-def open_table(source: Any, dictionary: Sequence[str] = (), name: str = "frame") -> FileTable:
-    """Open a path, "-" or :class:`Csv`; Parquet may return columns in ``dictionary`` as dictionaries."""
+def open_table(source: Any, name: str = "frame") -> FileTable:
+    """Open a path, "-" or :class:`Csv`."""
     path = validation.path(name, source.path if isinstance(source, Csv) else source)
     if text := _text(source, path):
         schema = text.schema()
@@ -72,8 +72,8 @@ def open_table(source: Any, dictionary: Sequence[str] = (), name: str = "frame")
         shown = f" = {path!r}" if os.path.exists(path) else ""  # noqa: PTH110 - as above
         raise ParameterError(f"{name}{shown}: unknown kind of file; expected {ACCEPTED}")
     with damage_named(path):
-        dataset = open_dataset(path, dictionary)
-        return FileTable(path, dataset.schema, lambda names: _of_parquet(path, dataset, dictionary, names))
+        dataset = open_dataset(path)
+        return FileTable(path, dataset.schema, lambda names: _named(path, scanned(dataset, names)))
 
 
 def _text(source: Any, path: str, *, numbers: bool = False) -> TextFile | None:
@@ -95,11 +95,12 @@ def is_parquet(path: str) -> bool:
     return path.lower().endswith(PARQUET) or os.path.isdir(path)  # noqa: PTH112 - too long a text is no error
 
 
-def open_dataset(path: str, dictionary: Sequence[str] = ()) -> Dataset:
+def open_dataset(path: str) -> Dataset:
     """Data set of a Parquet file, or of a folder of them."""
-    options = {"dictionary_columns": list(dictionary), "pre_buffer": False, "use_buffered_stream": True}
     # In nanoseconds old times of 96 bits would be others.
-    kind = arrow_dataset.ParquetFileFormat(coerce_int96_timestamp_unit="us", **options)
+    kind = arrow_dataset.ParquetFileFormat(
+        coerce_int96_timestamp_unit="us", pre_buffer=False, use_buffered_stream=True
+    )
     opened = arrow_dataset.dataset(path, format=kind)
     _ = opened.schema.names  # decoded
     return cast("Dataset", opened)
@@ -112,30 +113,18 @@ def scanned(dataset: Dataset, columns: Sequence[str]) -> Batches:
     return iter(dataset.scanner(list(columns), **ahead).to_batches())
 
 
-def _of_parquet(path: str, dataset: Dataset, dictionary: Sequence[str], columns: Sequence[str]) -> Batches:
-    done = 0
+def _named(path: str, batches: Iterable[Any], names: Sequence[str] | None = None) -> Batches:
+    """Batches, or columns of them; errors name the file."""
     with damage_named(path):
-        try:
-            for batch in scanned(dataset, columns):
-                done += batch.num_rows
-                yield batch
-        except (NotImplementedError, OSError):
-            if not dictionary:
-                raise
-            # Of entries in some encodings Arrow makes no dictionaries.
-            for batch in scanned(open_dataset(path), columns):
-                first = min(done, batch.num_rows)
-                done -= first
-                yield batch.slice(first)
+        for batch in batches:
+            yield batch if names is None else batch.select(list(names))
 
 
 def _open_arrow(path: str) -> FileTable:
     with damage_named(path):
         if path == STDIN:
             stream = arrow_ipc.open_stream(sys.stdin.buffer)
-            return FileTable(
-                "standard input", stream.schema, lambda names: _selected(path, stream, names), again=False
-            )
+            return FileTable("standard input", stream.schema, lambda names: _named(path, stream, names), again=False)
         with Path(path).open("rb") as file:
             whole = file.read(6) == b"ARROW1"
         opened = (arrow_ipc.open_file if whole else arrow_ipc.open_stream)(arrow.memory_map(path))
@@ -145,15 +134,9 @@ def _open_arrow(path: str) -> FileTable:
         mapped = arrow.memory_map(path)
         found: Any = arrow_ipc.open_file(mapped) if whole else arrow_ipc.open_stream(mapped)
         batches = map(found.get_batch, range(found.num_record_batches)) if whole else found
-        return _selected(path, batches, names)
+        return _named(path, batches, names)
 
     return FileTable(path, schema, read)
-
-
-def _selected(path: str, batches: Any, names: Sequence[str]) -> Batches:
-    with damage_named(path):
-        for batch in batches:
-            yield batch.select(list(names))
 
 
 # Numbers of one column.

@@ -6,16 +6,19 @@ Streams are rows.  Frames are read through Arrow: one row per value (long), or o
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
 
+from fastdp.data.calendar import Clock
 from fastdp.data.column import (
     FLOAT64,
     arrow,
     as_array,
+    as_arrow,
     as_column,
     as_floats,
     exports_arrow,
@@ -27,9 +30,12 @@ from fastdp.data.column import (
     open_arrow,
     read_only,
 )
+from fastdp.data.files import is_source
 from fastdp.data.source import FAMILIES, open_source
+from fastdp.data.times import times_of
 from fastdp.errors import DataError, ParameterError
-from fastdp.kinds import Array, Floats, Frame, Indices, Values
+from fastdp.kinds import Array, Floats, Frame, Indices, Integers, Values
+from fastdp.units import zone_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -127,17 +133,37 @@ def _from_arrow(streams: object) -> StreamRows:
 
 @dataclass(frozen=True, eq=False)
 class FrameSource:
-    """Library, column names and times of an input frame, so that a release can be returned in the same form.
+    """Library, column names and times of an input frame or series, whose form a release can have too.
 
-    ``times`` of all values, from ``starts``, int64[n], on; without them, positions.
+    ``times`` of all values, from ``starts``, int64[n], on; without them, positions.  ``by`` is None for one stream.
     """
 
     family: str
-    by: str
+    by: str | None
     time: str
     value: str
-    times: pa.Array | None
+    times: Any
     starts: Indices
+
+    @cached_property
+    def clock(self) -> Clock | None:
+        """The times, if they are dates or timestamps."""
+        column = None if self.times is None else as_arrow(self.times, self.time)
+        if column is None or not (arrow.types.is_timestamp(column.type) or arrow.types.is_date(column.type)):
+            return None
+        zone = zone_of(getattr(column.type, "tz", None))
+        return times_of(column, zone)[0], zone
+
+    def numbers_before(self, moments: Integers, stream: int, length: int) -> Integers:
+        """Number of a stream's values before each of its moments."""
+        times = (
+            self.clock[0][int(self.starts[stream]) :][:length] if self.clock is not None else np.empty(0, np.int64)
+        )
+        return np.searchsorted(times, moments)
+
+    def only(self, stream: int) -> FrameSource:
+        """That of one of the streams."""
+        return replace(self, by=None, starts=self.starts[stream : stream + 1])
 
     def long(self, ids: list[int | str], lengths: Indices, offset: int, columns: Mapping[str, Array]) -> Any:
         """A frame with a row for each value: stream, time, and the given columns; ``"values"`` gets the input's name.
@@ -147,12 +173,36 @@ class FrameSource:
         which = np.repeat(np.arange(lengths.size), lengths)
         positions = np.arange(which.size) - np.repeat(np.cumsum(lengths) - lengths, lengths) + offset
         named = {self.value if name == "values" else name: arrow.array(column) for name, column in columns.items()}
-        times = arrow.array(positions) if self.times is None else self.times.take(self.starts[which] + positions)
-        # Arrow's columns have one type.
-        if len(set(map(type, ids))) > 1:
-            ids = list(map(str, ids))
-        table = arrow.table({self.by: arrow.array(ids).take(arrow.array(which)), self.time: times, **named})
-        return in_family(table, self.family)
+        times = arrow.array(positions)
+        if self.times is not None:
+            times = as_arrow(self.times, self.time).take(arrow.array(self.starts[which] + positions))
+        named = {self.time: times, **named}
+        if self.by is not None:
+            # Arrow's columns have one type.
+            texts = len(set(map(type, ids))) > 1
+            named = {self.by: arrow.array(map(str, ids) if texts else ids).take(arrow.array(which)), **named}
+        return in_family(arrow.table(named), self.family)
+
+
+def source_of(values: Any) -> FrameSource | None:
+    """Form of one finished stream: a series, an Arrow array, a frame of one column, a file; None for other arrays.
+
+    The times are those of pandas' index, or xarray's coordinate, if they ascend.
+    """
+    if "xarray" in homes_of(values):
+        values = values.to_series()
+    framed = _family(values)
+    family = framed or next((_FAMILY_OF[home] for home in _FAMILY_OF if home in homes_of(values)), None)
+    if family is None and not is_source(values):
+        return None
+    name, index = getattr(values, "name", None), cast("Any", getattr(values, "index", None))
+    if framed is not None:
+        (name,) = values.column_names if framed == "pyarrow" else values.columns
+    time, times = "position", None
+    if getattr(getattr(index, "dtype", None), "kind", "") == "M" and index.is_monotonic_increasing:
+        time, times = str(index.name or "time"), index
+    value = "value" if not isinstance(name, str) or name in ("revised", time) else name
+    return FrameSource(family or "pyarrow", None, time, value, times, np.zeros(1, np.int64))
 
 
 def in_family(table: pa.Table, family: str) -> Any:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 from fastdp import validation
 from fastdp.data.column import arrow, as_arrow, homes_of, kind_of, narwhals, no_library
 from fastdp.data.files import BATCH, FileTable, is_source, open_table, scanned
-from fastdp.errors import DataError, ParameterError
+from fastdp.errors import DataError, ParameterError, argument
 from fastdp.kinds import Frame, Integers
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class Source:
 class EngineTable:
     """A table whose rows an engine adds up: ``open`` is :func:`open_source` of it, with ``add``."""
 
-    open: Callable[[Sequence[str], Sequence[str]], Source]
+    open: Callable[[Sequence[str]], Source]
 
 
 def _measurements(dataset: Any, columns: Sequence[str]) -> Any:
@@ -96,17 +96,14 @@ def _measurements(dataset: Any, columns: Sequence[str]) -> Any:
     return (dataset[measured] if measured else dataset).to_dataframe().reset_index()
 
 
-def open_source(frame: Frame | EngineTable, columns: Sequence[str], dictionary: Sequence[str] = ()) -> Source:
-    """The columns of a table, names checked.
-
-    Parquet may return columns in ``dictionary``, of few distinct entries, as dictionaries.
-    """
+def open_source(frame: Frame | EngineTable, columns: Sequence[str]) -> Source:
+    """The columns of a table, names checked."""
     if isinstance(frame, EngineTable):
-        return frame.open(columns, dictionary)
+        return frame.open(columns)
     # A missing package is an error of its own.
     wrap, chosen, opened = narwhals.from_native, list(dict.fromkeys(columns)), cast("Any", frame)
     if is_source(frame) or isinstance(frame, FileTable):
-        table = frame if isinstance(frame, FileTable) else open_table(frame, dictionary)
+        table = frame if isinstance(frame, FileTable) else open_table(frame)
         return _of_arrow(table.schema, chosen, table.read, table, again=table.again)
     if hasattr(opened, "scanner") and hasattr(opened, "schema"):
         return _of_arrow(opened.schema, chosen, lambda names: scanned(opened, names), frame)
@@ -196,7 +193,11 @@ def _eager(frame: Any, own: Mapping[str, Any]) -> Batches:
     for error in own.values():
         if isinstance(error, DataError):
             raise error
+    native = frame.to_native()
     for begin in range(0, len(frame), BATCH):
+        if isinstance(native, arrow.Table) and not own:
+            yield from native.slice(begin, BATCH).combine_chunks().to_batches()
+            continue
         part = frame[begin : begin + BATCH]
         columns = {
             name: own[name].slice(begin, BATCH) if name in own else part[name].to_arrow() for name in frame.columns
@@ -261,9 +262,9 @@ def time_zone_of(source: Source, name: str, option: str | None) -> str | None:
     )
     if not fits:
         raise ParameterError(
-            f"time = {name!r} holds {kind_of(kind)} entries: expected dates, datetimes of one time zone "
-            "(utc=True where zones are mixed), ISO texts, Unix times with Time(unit=), or texts or whole numbers "
-            "with Time(format=)"
+            f"time = {name!r} holds {kind_of(kind)} entries: expected dates, datetimes of one time zone, "
+            f"ISO texts, Unix times with {argument('Time', unit=...)}, or texts or "
+            f"whole numbers with {argument('Time', format=...)}"
         )
     return "UTC" if option == "unit" else getattr(kind, "time_zone", None)
 
@@ -276,7 +277,7 @@ def check_column_types(source: Source, numbers: Sequence[str], labels: Sequence[
     for name in numbers:
         kind = source.schema[name]
         if not (kind.is_numeric() or kind in (narwhals.Boolean, narwhals.Unknown, narwhals.Object)):
-            raise ParameterError(f"value = {name!r} holds {kind_of(kind)} entries: expected numbers{source.hint}")
+            raise ParameterError(f"column {name!r} holds {kind_of(kind)} entries: expected numbers{source.hint}")
     for name in labels:
         if source.schema[name].is_nested():
             raise ParameterError(

@@ -10,6 +10,7 @@ import os
 import re
 import sys
 import zlib
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
@@ -21,7 +22,7 @@ import numpy as np
 
 from fastdp import validation
 from fastdp.data.column import Module, arrow
-from fastdp.errors import DataError, ParameterError
+from fastdp.errors import DataError, ParameterError, argument
 from fastdp.kinds import Floats
 from fastdp.record import Checked, Choice, Flag, Kind, Text, parameter, record
 from fastdp.validation import refusal
@@ -46,7 +47,6 @@ NULLS = ["", "NA", "N/A", "n/a", "#N/A", "#NA", "NaN", "nan", "-NaN", "-nan", "N
 MAX_LISTED = 20
 #: Parquet, gzip, bzip2, zip, Arrow's files and NumPy's begin so.
 BINARY = re.compile(rb"PAR1\x15|\x1f\x8b|BZh\d1AY|PK\x03\x04|ARROW1\0|\x93NUMPY")
-NOT_UTF8 = "not in UTF-8; expected Csv(path, encoding=), such as encoding='latin-1'"
 
 
 @record
@@ -69,7 +69,7 @@ class Csv:
         Whether the first row names the columns; otherwise "0", "1" and so on are their names.  By default it does,
         unless a single column of numbers is asked for and the first row has a number.
     types : dict of str to str, optional
-        Types of columns, named as Arrow does: {"meter": "string"}; others follow from the first rows.
+        Types of columns by Arrow's names, such as string; others follow from the first rows.
 
     Examples
     --------
@@ -131,7 +131,7 @@ def damage_named(where: str) -> Iterator[None]:
         ) from None
 
 
-def pick(column: str | None, names: Sequence[str], where: str) -> int:
+def pick(column: str | None, names: Sequence[str], where: str, kind: str = "column") -> int:
     """Index of the column with this name, else with this zero-based number; ParameterError if there is none."""
     if column is None and len(names) == 1:
         return 0
@@ -140,7 +140,12 @@ def pick(column: str | None, names: Sequence[str], where: str) -> int:
     if column is not None and column.isdecimal() and column not in names and int(column) < len(names):
         return int(column)
     many = "several columns of that name" if column in names else f"{len(names)} columns"
-    raise ParameterError(f"column = {column!r}: {where} has {many}; expected one of {listed(names)}")
+    raise ParameterError(f"{kind} = {column!r}: {where} has {many}; expected one of {listed(names)}")
+
+
+def not_utf8() -> str:
+    """Words of an error about a text in another encoding."""
+    return f"not in UTF-8; expected {argument('Csv(path', encoding='latin-1')}, or the encoding that it is in"
 
 
 def listed(names: Sequence[str]) -> str:
@@ -190,7 +195,9 @@ class TextFile:
         begin = next((i for i, line in enumerate(lines) if line.strip() and not self._is_comment(line)), len(lines))
         first = _decoded(lines[begin]) if begin < len(lines) else ""
         if "\0" in first:
-            raise DataError(f"{self.where}: holds zero bytes; expected UTF-8, or Csv(path, encoding='utf-16')")
+            raise DataError(
+                f"{self.where}: holds zero bytes; expected UTF-8, or {argument('Csv(path', encoding='utf-16')}"
+            )
         # The mark that occurs most; a comma where they agree.
         usual = (sign for sign in SEPARATORS if sign != self.csv.decimal)
         self.separator = self.csv.separator or max(usual, key=first.count)
@@ -205,7 +212,7 @@ class TextFile:
             # An empty cell among numbers, or alone, is a missing value.
             heading = not numbers or all(number(cell.replace(self.csv.decimal, ".")) is None for cell in cells)
         if heading and not all(map(_is_encodable, row)):
-            raise DataError(f"{self.where}, line {begin + 1}: names {NOT_UTF8}")
+            raise DataError(f"{self.where}, line {begin + 1}: names {not_utf8()}")
         self.named = heading
         self.names = row if heading else [str(i) for i in range(len(row))]
         return begin + (rows.line_num if heading else 0)
@@ -351,7 +358,8 @@ class TextFile:
     @property
     def hint(self) -> str:
         """How the text was read."""
-        return f" (the separator is {self.separator!r}; Csv(path, separator=, decimal=, types=) sets how it is read)"
+        how = argument("Csv(path", separator=..., decimal=..., types=...)
+        return f" (the separator is {self.separator!r}; {how} sets how it is read)"
 
     def read(self, schema: pa.Schema, columns: Sequence[str]) -> Batches:
         """Batches of columns, whose types are at first those of the schema."""
@@ -365,46 +373,39 @@ class TextFile:
                 found = batch.select([str(i) for i in indices])
                 yield found.rename_columns(list(columns)) if columns else found
 
+    def _is_parsed(self, block: bytes, index: int, kind: Any) -> bool:
+        with suppress(ValueError):
+            return self._parsed(block, {index: kind}) is not None
+        return False
+
     def _table(self, block: bytes, line: int, types: Mapping[int, Any]) -> pa.Table:
         """Rows of a block, whose types may be wider than those before."""
         with suppress(ValueError):
             return self._parsed(block, types)
         wider = dict(types)
         for i, kind in types.items():
-            with suppress(ValueError):
-                self._parsed(block, {i: kind})
-                continue
-            try:
-                wider[i] = self._parsed(block, {i: None}).schema.types[0]
-            except ValueError:
-                raise self._fault(block, line, types) from None
-            if not _is_wider(wider[i], kind):
-                raise self._fault(block, line, {i: kind})
+            if not self._is_parsed(block, i, kind):
+                with suppress(ValueError):
+                    wider[i] = self._parsed(block, {i: None}).schema.types[0]
+                if wider[i] == kind or not _is_wider(wider[i], kind):
+                    raise self._fault(block, line, i, kind)
         return self._parsed(block, wider)
 
-    def _fault(self, block: bytes, line: int, types: Mapping[int, Any]) -> DataError:
-        """An error that names the first line and column with another type."""
+    def _fault(self, block: bytes, line: int, index: int, kind: Any) -> DataError:
+        """An error that names the first line where a column has another type."""
         rows = [each for each in self._rows(block, line) if each[0]]
 
-        def fails(first: int, last: int, types: Mapping[int, Any] = types) -> bool:
-            try:
-                self._parsed(b"".join(text for _, _, text in rows[first:last]), types)
-            except ValueError:
-                return True
-            return False
+        def fails(last: int) -> bool:
+            return not self._is_parsed(b"".join(text for *_, text in rows[: last + 1]), index, kind)
 
-        first, last = 0, len(rows)
-        while last - first > 1:
-            middle = (first + last) // 2
-            first, last = (first, middle) if fails(first, middle) else (middle, last)
-        for i, kind in types.items() if rows else ():
-            if fails(first, last, {i: kind}):
-                row, at, _ = rows[first]
-                wanted = f"no {kind}; expected one type, or Csv(path, types={{column: 'string'}})"
-                if not _is_encodable(row[i]):
-                    wanted = f"entry {NOT_UTF8}"
-                return DataError(f"{self.where}, line {at}, {self._label(i)}: {wanted}")
-        return DataError(f"{self.where}, after line {line}: not CSV; expected rows of one separator")
+        first = bisect_left(range(len(rows)), True, key=fails)
+        if first == len(rows):
+            return DataError(f"{self.where}, after line {line}: not CSV; expected rows of one separator")
+        row, at, _ = rows[first]
+        wanted = f"no {kind}; expected one type, or {argument('Csv(path', types={'column': 'string'})}"
+        if not _is_encodable(row[index]):
+            wanted = f"entry {not_utf8()}"
+        return DataError(f"{self.where}, line {at}, {self._label(index)}: {wanted}")
 
     def _label(self, index: int) -> str:
         name = self.names[index]

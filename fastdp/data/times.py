@@ -11,7 +11,7 @@ import numpy as np
 
 from fastdp.data.calendar import Time, localised, python_format
 from fastdp.data.column import arrow, compute
-from fastdp.errors import DataError
+from fastdp.errors import DataError, argument
 from fastdp.kinds import Flags, Integers
 from fastdp.units import FIRST, LAST
 from fastdp.validation import DAY
@@ -43,7 +43,7 @@ def times_of(column: pa.Array, zone: tzinfo | None, time: Time | None = None) ->
         numbers: Integers = column.cast(arrow.int64()).fill_null(0).to_numpy()
         each, aware = PER_SECOND[kind.unit], kind.tz is not None
         if aware and zone is None:
-            raise DataError("time has a zone: expected zone=, the zone of the windows")
+            raise DataError(f"time has a zone: expected {argument(zone=...)}, the zone of the windows")
         times = numbers // 1_000 if kind.unit == "ns" else numbers
         factor = max(1, 10**6 // each)
     elif arrow.types.is_date(kind):
@@ -84,7 +84,9 @@ def _parsed(column: pa.Array, time: Time | None) -> pa.Array:
             return _iso_texts(column.cast(arrow.string()))
     except (arrow.ArrowInvalid, ValueError):
         asked = "ISO texts such as 2024-03-31T01:00" if form is None else f"texts of the format {form!r}"
-        raise DataError(f"time: an entry is no time; expected {asked} in every row (or Time(format=))") from None
+        raise DataError(
+            f"time: an entry is no time; expected {asked} in every row, or {argument('Time', format=...)}"
+        ) from None
     return column
 
 

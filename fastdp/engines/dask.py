@@ -119,7 +119,7 @@ def table(frame: Foreign) -> EngineTable:
     return EngineTable(partial(_open, frame))
 
 
-def _open(frame: Foreign, columns: Sequence[str], dictionary: Sequence[str]) -> Source:
+def _open(frame: Foreign, columns: Sequence[str]) -> Source:
     delayed = engine("dask", "dask").delayed
     if isinstance(frame, (str, os.PathLike)):
         whole, parts = open_source(frame, columns), [delayed(part, traverse=False) for part in _parts(frame)]
@@ -130,7 +130,7 @@ def _open(frame: Foreign, columns: Sequence[str], dictionary: Sequence[str]) -> 
             f"frame is a {type(frame).__name__}: expected a dask.dataframe.DataFrame, or the path of Parquet or CSV "
             "files that all workers reach"
         )
-    return replace(whole, rows=None, add=partial(_added, parts, whole.columns, dictionary))
+    return replace(whole, rows=None, add=partial(_added, parts, whole.columns))
 
 
 def _parts(path: str | os.PathLike[str]) -> list[Foreign]:
@@ -149,13 +149,12 @@ def _parts(path: str | os.PathLike[str]) -> list[Foreign]:
 def _added(
     parts: list[Foreign],
     columns: Sequence[str],
-    dictionary: Sequence[str],
     work: Callable[[Source], Integers],
     who: str | None,
 ) -> Integers:
     """Sum of `work` over parts of the table, each of which has all rows of its persons."""
     delayed = engine("dask", "dask").delayed
-    read = partial(open_source, columns=columns, dictionary=dictionary)
+    read = partial(open_source, columns=columns)
     if who is not None and len(parts) > 1:
         pieces = [delayed(_split, nout=len(parts))(read, part, who, len(parts)) for part in parts]
         # Types may differ between parts, where one is empty or a number is missing.

@@ -253,7 +253,7 @@ def table(frame: Foreign) -> EngineTable:
     return EngineTable(partial(_open, frame))
 
 
-def _open(frame: Foreign, columns: Sequence[str], dictionary: Sequence[str]) -> Source:
+def _open(frame: Foreign, columns: Sequence[str]) -> Source:
     engine("spark", "pyspark")
     if not hasattr(frame, "sparkSession"):
         raise ParameterError(f"frame is a {type(frame).__name__}: expected a pyspark.sql.DataFrame")

@@ -20,6 +20,7 @@ from fastdp.ledger.file import Store, Verification
 from fastdp.ledger.odometer import EVERYWHERE, Budget, Loss, Region, alone, budget_left, rounded
 from fastdp.ledger.store import ENDS, ENTERS, LedgerState, budget, ending
 from fastdp.noise.key import Key
+from fastdp.notebook import SHOWN_ROWS, as_html
 from fastdp.record import Text
 from fastdp.units import Period, Times, normal_name, parse_length, shown_time
 from fastdp.validation import refusal
@@ -77,6 +78,21 @@ class Ledger:
 
     def __repr__(self) -> str:
         return f"Ledger({str(self._path)!r})"
+
+    def _repr_html_(self) -> str:
+        """The streams, with their costs and budgets left."""
+        rows, notes = [], []
+        with self._store.transaction(write=False) as state:
+            names = state.streams()
+            for name in names[:SHOWN_ROWS]:
+                cost, limit = state.odometer.guarantee(name), _least(state.limit(name), self._limit)
+                left = in_words(self._left(state, name, EVERYWHERE)) if min(limit) < math.inf else "no limit"
+                unit = f"{cost.unit} ({cost.adjacency})"
+                rows.append((name, in_words(cost), unit, left, in_words(limit)))
+                _, *periods = self._lines(state, name)
+                notes += [f"{name}: {line.strip()}" for line in periods]
+        heads = "stream", "cost", "for", "left", "limit"
+        return as_html(repr(self), heads, rows, len(names) - len(rows), notes)
 
     def close(self) -> None:
         """Close the file: one that can be moved, if no other process has it open; the next call opens it again."""

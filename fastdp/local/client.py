@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import base64
 import json
 from dataclasses import dataclass
-from typing import Any, NamedTuple, NoReturn
+from typing import Annotated, Any, NamedTuple, NoReturn
 
 import numpy as np
 
 from fastdp import validation
 from fastdp.data import column
 from fastdp.errors import DataError, FastDPError, ParameterError, StateError
-from fastdp.kinds import Array, Json
+from fastdp.kinds import Array
 from fastdp.local.encoding import encode, mechanism_named
 from fastdp.local.mechanisms import Mechanism, WordOptions
 from fastdp.noise.key import Key
-from fastdp.record import PartOf, Real, parameter, record
+from fastdp.record import PartOf, Real, Whole, parameter, record
 from fastdp.state.driver import Publisher
 from fastdp.state.machine import Machine, Transition, single_caller
 
@@ -65,7 +64,7 @@ class Announcement:
 class ClientState:
     """Number of reports made (0 or 1), and the message that a replay repeats."""
 
-    n_seen: int = 0
+    n_seen: Annotated[int, Whole(0, 1)] = 0
     message: bytes | None = None
 
 
@@ -105,15 +104,7 @@ class ClientMachine(Machine[ClientState]):
         message = state.message
         if message is None:
             message = encode(batch.mechanism, batch.mechanism.perturb(batch.value, **batch.word))
-        drawn = {"message": base64.b64encode(message).decode()}
-        return Transition(ClientState(1), lambda: message, drawn=drawn)
-
-    def pack(self, state: ClientState) -> Json:
-        return {"n_seen": state.n_seen, "message": None}
-
-    def unpack(self, packed: Json, key: Key) -> ClientState:
-        message = packed["message"]
-        return ClientState(range(2)[packed["n_seen"]], None if message is None else base64.b64decode(message))
+        return Transition(ClientState(1), lambda: message, drawn={"message": message})
 
 
 class Client(Publisher[ClientState]):

@@ -13,14 +13,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, NamedTuple, Self, TypeVar, Unpack
 
 import numpy as np
 
 from fastdp import validation
 from fastdp.data import column as columns
 from fastdp.errors import DataError, ParameterError
-from fastdp.kinds import Array, Integers, Json, NumberColumn
+from fastdp.kinds import Array, Integers, NumberColumn
 from fastdp.local.encoding import as_bytes, read_messages
 from fastdp.local.mechanisms import (
     Hybrid,
@@ -34,6 +34,7 @@ from fastdp.local.mechanisms import (
 from fastdp.noise.key import Key
 from fastdp.record import Kind, Whole, parameter, record
 from fastdp.state import codec
+from fastdp.state.codec import COUNT, DERIVED, LIKE_START
 from fastdp.state.driver import Publisher
 from fastdp.state.machine import Machine, Transition, single_caller
 from fastdp.validation import refusal
@@ -56,8 +57,8 @@ M = TypeVar("M", bound=Mechanism)
 class Refused:
     """Counts what was left out: ``reports`` the mechanism cannot make, ``messages`` malformed or of another one."""
 
-    reports: int = 0
-    messages: int = 0
+    reports: Annotated[int, COUNT] = 0
+    messages: Annotated[int, COUNT] = 0
 
     @property
     def counts(self) -> tuple[int, int]:
@@ -96,9 +97,9 @@ class Counted(NamedTuple):
 class Tally:
     """Sums, and reports that are recorded but not yet added: :meth:`CollectorMachine.finish` adds them in place."""
 
-    totals: Integers
+    totals: Annotated[Integers, LIKE_START]
     refused: Refused = NONE_REFUSED
-    pending: list[tuple[Integers, Integers]] = field(default_factory=list)
+    pending: Annotated[list[tuple[Integers, Integers]], DERIVED] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -196,14 +197,9 @@ class CollectorMachine(Machine[Tally], Generic[M]):
         complete = self.settled(state)
         return Tally(complete.totals.copy(), complete.refused)
 
-    def pack(self, state: Tally) -> Json:
-        return super().pack(self.settled(state))
-
-    def check_indices(self, state: Tally) -> None:
-        codec.expect(state.totals, self.zeros())
+    def restored(self, state: Tally, key: Key) -> Tally:
         self.check_totals(state.totals)
-        if min(state.refused.counts) < 0 or state.pending:
-            raise ValueError("counts out of range")
+        return state
 
 
 K = TypeVar("K", bound=CollectorMachine[Any])

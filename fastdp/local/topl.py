@@ -7,13 +7,14 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, partial
-from typing import Any, ClassVar, NamedTuple, Self, cast, get_args
+from typing import Annotated, Any, ClassVar, NamedTuple, Self, cast, get_args
 
 import numpy as np
 
 from fastdp import validation
 from fastdp.data.column import Nonfinite, as_column, as_finite, as_floats, as_whole, is_number
-from fastdp.errors import ParameterError, StateError
+from fastdp.data.frames import source_of
+from fastdp.errors import ParameterError, StateError, argument
 from fastdp.guarantee import Guarantee, parallel
 from fastdp.kinds import Array, Floats, Json, NumberColumn
 from fastdp.local import Hybrid
@@ -38,6 +39,7 @@ from fastdp.record import Choice, Kind, Real, Whole, parameter, put, record
 from fastdp.releases.intervals import SumNoise
 from fastdp.releases.release import OnlineRelease
 from fastdp.state import codec
+from fastdp.state.codec import COUNT
 from fastdp.state.driver import Publisher
 from fastdp.state.machine import Column, Machine, Transition, single_caller
 from fastdp.thresholds.base import DEFAULT_HOLDOUT, Fixed, ThresholdTask, as_rule
@@ -62,12 +64,12 @@ class ServerState:
     #: Reports for the threshold; None if public.
     tally: Tally | None
     #: The threshold, chosen from ``distribution``.
-    theta: float | None = None
+    theta: Annotated[float | None, Real(above=0.0)] = None
     distribution: Distribution | None = None
     #: Reports and messages refused later.
     refused: Refused = NONE_REFUSED
     #: Estimates published.
-    n_published: int = 0
+    n_published: Annotated[int, COUNT] = 0
 
 
 @record
@@ -190,19 +192,16 @@ class ServerMachine(Machine[ServerState]):
     def rekeyed(self, state: ServerState, key: Key) -> ServerState:
         return state if state.tally is None else replace(state, tally=self.collector.rekeyed(state.tally, key))
 
-    def pack(self, state: ServerState) -> Json:
-        return super().pack(self.settled(state))
-
-    def check_indices(self, state: ServerState) -> None:
-        if (state.tally is None) != isinstance(self.threshold, Fixed) or min(
-            state.n_published, *state.refused.counts
-        ) < 0:
+    def restored(self, state: ServerState, key: Key) -> ServerState:
+        begun = self.start(key)
+        if (state.tally is None) != (begun.tally is None):
             raise ValueError("counts out of range")
         if state.tally is not None:
-            self.collector.check_indices(state.tally)
-        public = self.threshold.start(self.task).theta if isinstance(self.threshold, Fixed) else state.theta
-        if state.theta != public or (state.theta is not None and not 0.0 < state.theta <= self.bound):
+            self.collector.restored(state.tally, key)
+        # A public threshold is there from the start.
+        if begun.theta not in (None, state.theta) or (state.theta is not None and state.theta > self.bound):
             raise ValueError("a threshold out of range")
+        return state
 
 
 @lru_cache(maxsize=64)
@@ -214,8 +213,8 @@ def _hybrid(epsilon: float, theta: float) -> Hybrid:
 class SimulationState:
     """Number of users before and after the threshold, and the server's state."""
 
-    n_held: int
-    n_published: int
+    n_held: Annotated[int, COUNT]
+    n_published: Annotated[int, COUNT]
     server: ServerState
 
 
@@ -265,7 +264,7 @@ class SimulationMachine(Machine[SimulationState]):
         return Transition(SimulationState(*counts, after), lambda: out, finish)
 
     def _finite(self, batch: Column) -> Floats:
-        return as_finite(as_floats(batch.values), self.nonfinite, batch.name, " (or nonfinite='zero')")
+        return as_finite(as_floats(batch.values), self.nonfinite, batch.name, f" (or {argument(nonfinite='zero')})")
 
     def settled(self, state: SimulationState) -> SimulationState:
         return replace(state, server=self.server.settled(state.server))
@@ -282,13 +281,9 @@ class SimulationMachine(Machine[SimulationState]):
         nonfinite = fields.pop("nonfinite")
         return cls(ServerMachine.from_description(fields, **own), nonfinite)
 
-    def pack(self, state: SimulationState) -> Json:
-        return super().pack(self.settled(state))
-
-    def check_indices(self, state: SimulationState) -> None:
-        if min(state.n_held, state.n_published) < 0:
-            raise ValueError("counts out of range")
-        self.server.check_indices(state.server)
+    def restored(self, state: SimulationState, key: Key) -> SimulationState:
+        self.server.restored(state.server, key)
+        return state
 
 
 class ToPLServer(Publisher[ServerState]):
@@ -559,5 +554,6 @@ class ToPL(Publisher[SimulationState]):
             np.array([self.threshold]),
             self.guarantee,
             noise=noise,
+            source=source_of(values),
             noise_fingerprint=self.noise_fingerprint,
         )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import struct
 from collections.abc import Sequence
-from typing import Protocol, cast, runtime_checkable
+from typing import Annotated, Protocol, cast, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ from fastdp.noise.gaussian import GaussianDistribution
 from fastdp.noise.key import KEY_BYTES, DrawnTwiceError, Key
 from fastdp.noise.sampler import Distribution
 from fastdp.noise.words import Purpose, RowWords, StreamId, Words, WordStream
+from fastdp.record import Checked
 from fastdp_kernels.noise import aes, blake2b, chacha
 
 Chain = Words
@@ -168,7 +169,11 @@ def step_key(key: Key, chain: str, step: int, *inputs: NDArray[np.generic]) -> t
     return key._derived(words[:KEY_BYTES]), words[KEY_BYTES:].hex()
 
 
-def check_chain(chain: str) -> None:
-    """ValueError unless `chain` is a chain of :func:`step_key`."""
-    if len(bytes.fromhex(chain)) not in (0, 32):
-        raise ValueError("a chain of another length")
+def _check_chain(name: str, chain: object) -> object:
+    if not isinstance(chain, str) or len(bytes.fromhex(chain)) not in (0, 32):
+        raise ValueError(f"{name} out of range: a chain of another length")
+    return chain
+
+
+#: A chain of :func:`step_key`, as a field of a state.
+StepChain = Annotated[str, Checked(_check_chain)]

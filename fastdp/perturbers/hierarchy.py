@@ -2,7 +2,7 @@
 
 ``plan`` chooses the public shape (Eq. 7: pruned levels); ``leaf_noise`` draws the noise of all nodes and makes it
 consistent (Appendix C, Eq. 10; arithmetic in ``kernels``), so that published values answer every range.  It is the
-perturber of :class:`fastdp.ToPS`: ``streams.pipelines`` asks for its noise tree by tree, ``streams.release_many`` for
+perturber of :class:`fastdp.ToPS`: ``streams.fixed_blocks`` asks for its noise tree by tree, or for
 that of many streams at once (``noise_rows``).  See ``docs/streams.md``.
 """
 

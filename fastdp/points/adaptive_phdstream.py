@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
 from fractions import Fraction
 from functools import cache, cached_property
-from typing import ClassVar, cast
+from typing import Annotated, ClassVar, cast
 
 import numpy as np
 
 from fastdp.counters.counter import Simple, event_guarantee, noise_scale
 from fastdp.guarantee import Guarantee, parallel
-from fastdp.kinds import Floats, Integers, Json
+from fastdp.kinds import Floats, Integers
 from fastdp.noise import sampler
 from fastdp.noise.key import Key
 from fastdp.noise.words import Purpose, StreamId
@@ -36,6 +35,7 @@ from fastdp.points.phdstream import (
 )
 from fastdp.record import Flag, Real, Whole, constructor, parameter, record, values_of
 from fastdp.releases.intervals import laplace_variance
+from fastdp.state.codec import DERIVED
 from fastdp_kernels.points import adaptive_tree
 
 #: A cell is cut while its estimate exceeds so many standard deviations of its noise; the second if it was before.
@@ -89,23 +89,18 @@ class ReleaseSchedule:
     expected errors of candidate periods; PrivTree chooses the cells until step ``prompt``.
     """
 
-    period: int
-    weight: float = 0.0
-    products: float = 0.0
-    squares: float = 0.0
-    costs: Floats | None = None
-    prompt: int = 0
+    period: Annotated[int, Whole(1, MAX_PERIOD)]
+    weight: Annotated[float, Real(least=0.0, most=1.0)] = 0.0
+    products: Annotated[float, Real()] = 0.0
+    squares: Annotated[float, Real(least=0.0)] = 0.0
+    costs: Annotated[Floats | None, Real()] = None
+    prompt: Annotated[int, Whole(0, 2**62)] = 0
 
     def check(self, period: int | None, most: int) -> None:
         """ValueError if a loaded schedule is out of range; `period`: the fixed one, or None if at most `most`."""
-        if not (1 <= self.period <= most if period is None else self.period == period):
+        if self.period > most if period is None else self.period != period:
             raise ValueError("a period out of range")
-        finite = math.isfinite(self.products) and 0.0 <= self.squares < math.inf
-        if not (0.0 <= self.weight <= 1.0 and finite and 0 <= self.prompt < 2**62):
-            raise ValueError("a schedule out of range")
-        if self.costs is not None and not (
-            period is None and self.costs.shape == periods(most).shape and np.isfinite(self.costs).all()
-        ):
+        if self.costs is not None and not (period is None and self.costs.shape == periods(most).shape):
             raise ValueError("costs out of range")
 
     def after(self, now: int, jumped: bool, steps: int | None) -> ReleaseSchedule:
@@ -296,20 +291,19 @@ class AdaptiveState(PointState):
     """
 
     schedule: ReleaseSchedule
-    counted: Tree | None = None
+    #: Between two counts it follows from the last one.
+    tree: Annotated[Tree | None, DERIVED] = None
+    counted: Annotated[Tree | None, COUNTED] = None
     last_count: int = 0
     added: tuple[Integers, ...] = field(default=(), repr=False)
     removed: tuple[Integers, ...] = field(default=(), repr=False)
-    whole: int = 0
+    whole: Annotated[int, Whole(-MAX_COUNT, MAX_COUNT)] = 0
     total: TotalCount = field(default_factory=TotalCount)
 
 
 @record
 class AdaptiveMachine(PointParameters, PointMachine[AdaptiveState]):
     """Transition function of :class:`AdaptivePHDStream`."""
-
-    #: A release between two counts follows from the last one.
-    TREES: ClassVar[Mapping[str, tuple[str, ...]]] = {"tree": (), "counted": COUNTED}
 
     _: KW_ONLY
     sensitivity: int = parameter(Whole(1, MAX_EVENTS), default=1)
@@ -393,7 +387,7 @@ class AdaptiveMachine(PointParameters, PointMachine[AdaptiveState]):
         shrink = self.shrink and then > state.schedule.prompt
         return self.counting.forecast(counted, state.schedule.weight, now - then, shrink, missing, more)
 
-    def check_indices(self, state: AdaptiveState) -> None:
+    def restored(self, state: AdaptiveState, key: Key) -> AdaptiveState:
         state.schedule.check(self.period, self.max_period)
         started, elapsed = state.n_steps > 0, state.n_steps - state.last_count
         if (state.counted is None) == started:
@@ -404,15 +398,11 @@ class AdaptiveMachine(PointParameters, PointMachine[AdaptiveState]):
             raise ValueError("a count out of time")
         if self.total is not None:
             self.total.check(state.total)
-            if state.total.steps != state.n_steps or abs(state.whole) > MAX_COUNT:
+            if state.total.steps != state.n_steps:
                 raise ValueError("a count of the whole out of time")
         for codes in (*state.added, *state.removed):
             check_codes(codes, self.plan)
-
-    def unpack(self, packed: Json, key: Key) -> AdaptiveState:
-        state = super().unpack(packed, key)
-        waits = state.n_steps > state.last_count
-        return replace(state, tree=self._forecast(state, state.n_steps, state.total) if waits else state.counted)
+        return replace(state, tree=self._forecast(state, state.n_steps, state.total) if elapsed else state.counted)
 
 
 class AdaptivePHDStream(PointPublisher[AdaptiveState]):

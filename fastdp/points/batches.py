@@ -51,7 +51,7 @@ class Cuts:
 
     def _check(self) -> None:
         if (self.batch is None) == (self.every is None):
-            raise ParameterError(f"batch, every = {self.batch}, {self.every}: expected exactly one of them")
+            raise ParameterError("batch, every: expected exactly one of the two")
 
     def of(self, times: Floats, origin: float | None = None) -> Indices:
         """Borders as event indices: the initial set's end first, the end of all last.

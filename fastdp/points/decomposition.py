@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,10 +34,6 @@ MIN_CAPACITY, SPARE = 64, 16
 MAX_COUNT = 2**62
 #: A node of a kept tree: the fields that a step reads are adjacent.
 NODE = np.dtype([("first", np.int64), ("released", np.int64), ("split", np.int64), ("measure", np.float64)])
-#: Columns of a released, a counted and a kept tree in a state file, beside the indices of cut cells.
-RELEASED = ("released", "measure", "held", "projected")
-COUNTED = (*RELEASED, "weight", "variance", "rate")
-KEPT = ("released", "measure", "split", "state")
 #: Columns that a descent fills, in the kernel's order.
 DESCENT = ("origin", "parent", "first", "code", "ends", "released", "measure", "held", "projected", "score")
 _REALS = frozenset({"measure", "held", "projected", "variance", "rate"})
@@ -335,36 +331,50 @@ def _close_counters(plan: CellParameters, kept: KeptTree, tree: Tree, step: int,
 # State files: as few numbers as a tree follows from, checked before kernels read them.
 
 
-def describe_tree(tree: Tree, names: tuple[str, ...]) -> Json:
-    """Describe a tree as JSON: its columns `names` and the cells that are cut."""
-    cut = np.flatnonzero(tree.first >= 0)
-    columns = {name: codec.describe(column) for name, column in values_of(tree, *names).items()}
-    return {"cut": codec.describe(cut), **columns}
+@dataclass(frozen=True)
+class Columns(codec.Form):
+    """A tree, or a kept one, in a state: its columns `names` and the cells that are cut."""
+
+    names: tuple[str, ...]
+    kept: bool = False
+
+    def describe(self, value: Tree | KeptTree) -> Json:
+        tree = value.tree if isinstance(value, KeptTree) else value
+        cut = np.flatnonzero(tree.first >= 0)
+        columns = {name: codec.describe(column) for name, column in values_of(tree, *self.names).items()}
+        return {"cut": codec.describe(cut), **columns}
+
+    def restore(self, described: Json, machine: Any) -> Tree | KeptTree:
+        """Tree of :meth:`describe`; ValueError if no step can produce it."""
+        plan: CellParameters = machine.plan
+        kinds = {name: Floats if name in _REALS else Integers for name in self.names}
+        columns = {name: codec.restore(kind, described[name]) for name, kind in kinds.items()}
+        size = columns["released"].size
+        first, starts = shape(codec.restore(Integers, described["cut"]), size, plan)
+        for name, column in columns.items():
+            expect(column, np.empty((size, plan.counter.width) if name == "state" else size, column.dtype))
+            low, high = (-MAX_COUNT, MAX_COUNT) if name == "released" else (-np.inf, np.inf)
+            if name in ("measure", "weight", "variance"):
+                low = 0
+            if not (np.isfinite(column) & (column >= low) & (column <= high)).all():
+                raise ValueError("a tree with numbers out of range")
+        if "state" in columns:
+            check_rows(plan.counter, columns["state"])
+        parent: Integers = np.concatenate([[-1], np.repeat(np.flatnonzero(first >= 0), plan.fan_out)])
+        code: Integers = np.zeros(first.size, np.int64)
+        for begin, end in zip(starts[1:-1].tolist(), starts[2:].tolist(), strict=True):
+            level = np.arange(begin, end)
+            code[level] = code[parent[level]] * plan.fan_out + (level - 1) % plan.fan_out
+        _check_measures(columns["measure"], first, starts, code, plan)
+        leaves = np.flatnonzero((first < 0) & (columns["measure"] > 0.0))
+        tree = Tree(starts=starts, parent=parent, first=first, code=code, leaves=leaves, **columns)
+        return KeptTree.of(plan.fan_out, tree) if self.kept else tree
 
 
-def restore_tree(described: Json, names: tuple[str, ...], plan: CellParameters) -> Tree:
-    """Tree of :func:`describe_tree`; ValueError if no step can produce it."""
-    kinds = {name: Floats if name in _REALS else Integers for name in names}
-    columns = {name: codec.restore(kind, described[name]) for name, kind in kinds.items()}
-    size = columns["released"].size
-    first, starts = shape(codec.restore(Integers, described["cut"]), size, plan)
-    for name, column in columns.items():
-        expect(column, np.empty((size, plan.counter.width) if name == "state" else size, column.dtype))
-        low, high = (-MAX_COUNT, MAX_COUNT) if name == "released" else (-np.inf, np.inf)
-        if name in ("measure", "weight", "variance"):
-            low = 0
-        if not (np.isfinite(column) & (column >= low) & (column <= high)).all():
-            raise ValueError("a tree with numbers out of range")
-    if "state" in columns:
-        check_rows(plan.counter, columns["state"])
-    parent: Integers = np.concatenate([[-1], np.repeat(np.flatnonzero(first >= 0), plan.fan_out)])
-    code: Integers = np.zeros(first.size, np.int64)
-    for begin, end in zip(starts[1:-1].tolist(), starts[2:].tolist(), strict=True):
-        level = np.arange(begin, end)
-        code[level] = code[parent[level]] * plan.fan_out + (level - 1) % plan.fan_out
-    _check_measures(columns["measure"], first, starts, code, plan)
-    leaves = np.flatnonzero((first < 0) & (columns["measure"] > 0.0))
-    return Tree(starts=starts, parent=parent, first=first, code=code, leaves=leaves, **columns)
+#: Columns of a released, a counted and a kept tree in a state.
+RELEASED = Columns(("released", "measure", "held", "projected"))
+COUNTED = Columns((*RELEASED.names, "weight", "variance", "rate"))
+KEPT = Columns(("released", "measure", "split", "state"), kept=True)
 
 
 def _check_measures(measure: Floats, first: Integers, starts: Integers, code: Integers, plan: CellParameters) -> None:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar, Generic, Literal, TypeVar, cast, get_type_hints
+from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar, cast
 
 import numpy as np
 
@@ -26,20 +25,20 @@ from fastdp.counters.counter import (
 from fastdp.counters.running import COUNTERS
 from fastdp.errors import MissingError, ParameterError, StateError
 from fastdp.guarantee import Guarantee, remainder, round_up, sequential
-from fastdp.kinds import Floats, Integers, Json, Values
+from fastdp.kinds import Floats, Integers, Values
 from fastdp.noise import sampler
-from fastdp.noise.chain_keys import check_chain, step_key
+from fastdp.noise.chain_keys import StepChain, step_key
 from fastdp.noise.key import Key
 from fastdp.noise.words import Purpose, StreamId
 from fastdp.points import decomposition
-from fastdp.points.decomposition import KEPT, MAX_COUNT, RELEASED, KeptTree, Tree, describe_tree, restore_tree
+from fastdp.points.decomposition import KEPT, MAX_COUNT, RELEASED, KeptTree, Tree
 from fastdp.points.domains import Box, CellParameters, Domain, Outside, PointParameters
 from fastdp.points.maps import Network, Polygons
 from fastdp.points.released_tree import Counts, ReleasedTree
-from fastdp.record import Choice, Kind, Real, Whole, constructor, parameter, record, values_of
+from fastdp.record import Choice, Kind, Real, Whole, constructor, parameter, record
 from fastdp.releases.intervals import laplace_variance
 from fastdp.state import codec
-from fastdp.state.codec import expect
+from fastdp.state.codec import LIKE_START
 from fastdp.state.driver import Publisher
 from fastdp.state.machine import Machine, Transition, single_caller
 
@@ -70,9 +69,11 @@ def split_total(epsilon: float, fraction: float) -> tuple[float, float]:
 class TotalCount:
     """State of the count of all points: steps, noisy result, counter row (secret)."""
 
-    steps: int = 0
-    released: int = 0
-    row: Integers = field(default_factory=lambda: np.zeros((1, COUNTER.width), np.int64), repr=False)
+    steps: Annotated[int, Whole(0, MAX_COUNT)] = 0
+    released: Annotated[int, Whole(-MAX_COUNT, MAX_COUNT)] = 0
+    row: Annotated[Integers, LIKE_START] = field(
+        default_factory=lambda: np.zeros((1, COUNTER.width), np.int64), repr=False
+    )
 
 
 @dataclass(frozen=True)
@@ -111,9 +112,6 @@ class TotalCounter:
 
     @staticmethod
     def check(total: TotalCount) -> None:
-        if abs(total.released) > MAX_COUNT or not 0 <= total.steps <= MAX_COUNT:
-            raise ValueError("a count of the whole out of range")
-        expect(total.row, TotalCount().row)
         check_rows(COUNTER, total.row)
         if total.row[0, 0] != total.steps % COUNTER.size:
             raise ValueError("a counter of the whole out of step")
@@ -126,9 +124,9 @@ class TotalCounter:
 class PointState:
     """State of a publisher: ``tree`` is the last release, ``chain`` the secret hash of the input that binds noise."""
 
-    n_steps: int = 0
-    tree: Tree | None = None
-    chain: str = field(default="", repr=False)
+    n_steps: Annotated[int, Whole(0, MAX_STEPS)] = 0
+    tree: Annotated[Tree | None, RELEASED] = None
+    chain: StepChain = field(default="", repr=False)
 
 
 S = TypeVar("S", bound=PointState)
@@ -138,8 +136,6 @@ class PointMachine(Machine[S], Generic[S]):
     """Transition function on batches of points; subclasses are :class:`PointParameters` too."""
 
     PARTS: ClassVar[codec.Parts] = PARTS
-    #: Columns that a file has of each tree of a state; none of a tree that follows from the others.
-    TREES: ClassVar[Mapping[str, tuple[str, ...]]] = {"tree": RELEASED}
 
     @property
     @abstractmethod
@@ -168,31 +164,6 @@ class PointMachine(Machine[S], Generic[S]):
 
     def consumed(self, state: S) -> int:
         return state.n_steps
-
-    def pack(self, state: S) -> Json:
-        described = values_of(state)
-        for name, value in described.items():
-            if name not in self.TREES:
-                described[name] = codec.describe(value)
-            elif value is not None:
-                tree, columns = value.tree if isinstance(value, KeptTree) else value, self.TREES[name]
-                described[name] = describe_tree(tree, columns) if columns else None
-        return {"n_seen": state.n_steps, "state": described}
-
-    def unpack(self, packed: Json, key: Key) -> S:
-        kind, restored = get_type_hints(type(self).start)["return"], dict(packed["state"])
-        for name, hint in get_type_hints(kind).items():
-            if name not in self.TREES:
-                restored[name] = codec.restore(hint, restored[name])
-            elif restored[name] is not None:
-                tree = restore_tree(restored[name], self.TREES[name], self.plan)
-                restored[name] = KeptTree.of(self.plan.fan_out, tree) if hint is KeptTree else tree
-        state: S = kind(**restored)
-        self.check_indices(state)
-        check_chain(state.chain)
-        if state.n_steps < 0 or state.n_steps != codec.require_int(packed["n_seen"]):
-            raise ValueError("a position out of range")
-        return state
 
 
 class PointPublisher(Publisher[S]):
@@ -331,9 +302,9 @@ def cell_budgets(epsilon: float, total_share: float) -> tuple[float, float]:
 class PHDState(PointState):
     """State: ``kept`` is the tree for the next step, ``drawn`` the number of cells' counts (0 without a total)."""
 
-    kept: KeptTree
+    kept: Annotated[KeptTree, KEPT]
     total: TotalCount = field(default_factory=TotalCount)
-    drawn: int = 0
+    drawn: Annotated[int, Whole(0, MAX_COUNT)] = 0
 
 
 @dataclass(frozen=True)
@@ -350,8 +321,6 @@ class CounterKind(Kind):
 @record
 class PHDMachine(PointParameters, PointMachine[PHDState]):
     """Transition function of :class:`PHDStream`."""
-
-    TREES: ClassVar[Mapping[str, tuple[str, ...]]] = {"kept": KEPT, "tree": RELEASED}
 
     counter: Literal["simple", "block", "binary"] | Counter = parameter(CounterKind(), default="simple")
     _: KW_ONLY
@@ -395,13 +364,14 @@ class PHDMachine(PointParameters, PointMachine[PHDState]):
             tree = decomposition.adjusted(self.plan, tree, missing)
         return PHDState(n_steps=state.n_steps + 1, tree=tree, chain=chain, kept=kept, total=total, drawn=drawn)
 
-    def check_indices(self, state: PHDState) -> None:
+    def restored(self, state: PHDState, key: Key) -> PHDState:
         if (state.tree is None) != (state.n_steps == 0):
             raise ValueError("a release out of range")
         if self.total is not None:
             self.total.check(state.total)
-            if state.total.steps != state.n_steps or not 0 <= state.drawn <= MAX_COUNT:
+            if state.total.steps != state.n_steps:
                 raise ValueError("a number of counts out of range")
+        return state
 
 
 class PHDStream(PointPublisher[PHDState]):
@@ -415,10 +385,9 @@ class PHDStream(PointPublisher[PHDState]):
         Privacy loss of all releases for ``sensitivity`` events.
     counter : str or Counter
         Noise of the leaves' counts: ``"simple"`` (mostly best), ``"block"`` (of 8 steps, as printed: biased here,
-        unlike ``Block(settles=True)``), ``"binary"`` (1,024 activations a tree), or an object from
-        ``fastdp.counters``.
+        where one that settles is not), ``"binary"`` (1,024 activations a tree), or another one.
     max_depth : int
-        D: depth of the smallest cells; fan_out^D at most 2^62.
+        D: depth of the smallest cells; ``fan_out``^D at most 2^62.
     fan_out : int
         beta: equal children of a cut cell, along one axis; the axes take turns, the first one first.
     sensitivity : int

@@ -50,8 +50,9 @@ def laplace_sum_quantile(scale: Fraction | float, m: int, confidence: float) -> 
 
 def laplace_sum_quantiles(scale: Fraction | float, counts: Integers, confidence: float) -> Floats:
     """:func:`laplace_sum_quantile` of each count, as float64[q]."""
-    distinct, index = np.unique(counts, return_inverse=True)
-    return _quantiles(_scale(scale), tuple(distinct.tolist()), checked_confidence(confidence))[index]
+    distinct = np.unique(counts)
+    found = _quantiles(_scale(scale), tuple(distinct.tolist()), checked_confidence(confidence))
+    return found[np.searchsorted(distinct, counts)]
 
 
 class DrawnNoise(NamedTuple):

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from fastdp import validation
+from fastdp.data.calendar import as_instants
 from fastdp.data.column import as_array, kind_of
 from fastdp.data.frames import FrameSource
 from fastdp.errors import MissingError, ParameterError, StateError
@@ -109,7 +110,7 @@ class Release:
     tree_borders : int64[streams + 1]
         The trees of stream i, if nodes answer ranges.
     source : FrameSource or None
-        The input data frame, whose kind :attr:`frame` has.
+        The input frame or series, whose kind :attr:`frame` has.
     noise_fingerprint : str or None
         Name of the noise for a ledger; None for a simulation.
 
@@ -218,6 +219,7 @@ class Release:
             self.nodes and replace(self.nodes, sums=self.nodes.sums[trees]),
             self.revisions[i : i + 1],
             self.noise,
+            source=self.source and self.source.only(i),
             noise_fingerprint=self.noise_fingerprint,
             answers=self.answers[i : i + 1],
         )
@@ -263,15 +265,16 @@ class Release:
 
         Parameters
         ----------
-        starts, stops : int or int[q]
-            Indices into the stream's published values; 0 <= start <= stop <= their number.
+        starts, stops : int or int[q], or one or more of datetime, date and ISO text
+            Indices into the stream's published values; 0 <= start <= stop <= their number.  Of an input with times
+            also times, a value's being at least start and before stop.
         streams : int, str, int[q] or str[q], optional
             Of many streams: each query's, by index or name.
 
         Raises
         ------
         ParameterError
-            For indices that are not integers in order and in range, naming the first.
+            For indices that are not integers or times in order and in range, naming the first.
         """
         return self._sums(*self._queries(starts, stops, streams), True)
 
@@ -382,7 +385,15 @@ class Release:
             indices = {"streams": self._numbered(streams), **indices}
         elif streams is not None:
             raise refusal("streams", streams, "None for the release of one stream")
-        columns = [as_indices(name, entries) for name, entries in indices.items()]
+        source = self.source
+        moments = {
+            name: as_instants(name, indices[name], lambda: None if source is None else source.clock)
+            for name in ("starts", "stops")
+        }
+        columns = [
+            as_indices(name, entries) if (found := moments.get(name)) is None else found
+            for name, entries in indices.items()
+        ]
         try:
             *named, first, last = (np.ascontiguousarray(column) for column in np.broadcast_arrays(*columns))
         except ValueError:
@@ -396,8 +407,24 @@ class Release:
             raise ParameterError(
                 f"streams[{k}] = {whose[k]}: expected a whole number of at least 0, below {streams_of}"
             )
+        first, last = (
+            column if moments[name] is None or source is None else self._published_before(name, column, whose, source)
+            for name, column in (("starts", first), ("stops", last))
+        )
         check_ranges(first, last, np.diff(self.borders)[whose])
         return whose, first, last
+
+    def _published_before(self, name: str, moments: Integers, whose: Indices, source: FrameSource) -> Integers:
+        """Number of published values before each moment."""
+        found, lengths = np.empty_like(moments), np.diff(self.borders) + self.offset
+        for stream in np.unique(whose).tolist():
+            which = whose == stream
+            found[which] = source.numbers_before(moments[which], stream, int(lengths[stream])) - self.offset
+        if (found < 0).any():
+            raise ParameterError(
+                f"{name}: expected times after the hold-out of {self.offset} values, where published values begin"
+            )
+        return found
 
     def _numbered(self, streams: Values | str | None) -> object:
         """Replace names of streams by their indices."""
@@ -602,7 +629,10 @@ class Release:
 
     @property
     def frame(self) -> Any:
-        """Many streams in a data frame of the input's kind, a row per value: id, time (or position), value."""
+        """The streams in a data frame of the input's library, one row per value.
+
+        Columns: id (of many streams), the input's time, which is public, or position, and value.
+        """
         return self._frame({"values": self.values})
 
     def _frame(self, columns: dict[str, Floats]) -> Any:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar, Protocol, cast, runtime_checkable
+from abc import ABC, abstractmethod
+from typing import ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
-from fastdp.kinds import Floats
+from fastdp.kinds import Floats, Indices
 from fastdp.record import Real, Whole, parameter, record
 from fastdp_kernels.streams import windows
 
@@ -45,16 +46,47 @@ def is_count(number: float, most: int) -> bool:
     return 0.0 <= number <= min(most, MAX_BLOCKS) and number == math.floor(number)
 
 
-@runtime_checkable
-class RowSmoother(Protocol):
-    """A smoother that predicts for many streams in one call."""
+class ByRows(ABC):
+    """Smoother that predicts for many streams in one call, of which one stream is a case."""
 
-    def step_rows(self, firsts: Floats, thetas: Floats, means: Floats) -> Floats:
-        """Predictions (float64[n, k]) for n streams from their first block.
+    @abstractmethod
+    def start_rows(self, firsts: Floats, thetas: Floats) -> Floats:
+        """States of n streams, float64[n, k]; arguments as of :meth:`Smoother.start`, float64[n]."""
 
-        `firsts` and `thetas` (float64[n]) are those of `start`; `means` (float64[n, k]) may be strided and returned
-        itself.
+    @abstractmethod
+    def step_rows(self, memory: Floats, means: Floats, counts: Indices) -> Floats:
+        """Predictions, float64[n, m], after each of the first ``counts[i]`` blocks of stream i.
+
+        `memory`, the states, changes in place; `means`, float64[n, m], may be returned itself, and is 0 beyond the
+        counts.
         """
+
+    def start(self, first: float, theta: float) -> SmootherState:
+        (state,) = self.start_rows(np.array([first]), np.array([theta]))
+        return np.asarray(state)
+
+    def step(self, state: SmootherState, means: Floats) -> tuple[SmootherState, Floats]:
+        memory = state[None].copy()
+        return memory[0], self.step_rows(memory, means[None], np.array([means.size]))[0]
+
+
+def start_rows(smoother: Smoother, firsts: Floats, thetas: Floats) -> Floats:
+    """States of n streams, float64[n, k]."""
+    if isinstance(smoother, ByRows):
+        return smoother.start_rows(firsts, thetas)
+    starts = zip(firsts.tolist(), thetas.tolist(), strict=True)
+    return np.array([smoother.start(first, theta) for first, theta in starts])
+
+
+def step_rows(smoother: Smoother, memory: Floats, means: Floats, counts: Indices) -> Floats:
+    """:meth:`ByRows.step_rows`, by a call a stream where the smoother has no such method."""
+    if isinstance(smoother, ByRows):
+        return smoother.step_rows(memory, means, counts)
+    predictions = means.copy()
+    for i, count in enumerate(counts.tolist()):
+        if count:
+            memory[i], predictions[i, :count] = smoother.step(memory[i].copy(), means[i, :count].copy())
+    return predictions
 
 
 @runtime_checkable
@@ -70,19 +102,8 @@ def repeats_means(smoother: object) -> bool:
     return isinstance(smoother, RepeatingSmoother) and smoother.repeats_means
 
 
-def predict_rows(smoother: Smoother, firsts: Floats, thetas: Floats, means: Floats) -> Floats:
-    """Predict every block of n streams, float64[n, k], in one call if the smoother offers it."""
-    # By name: isinstance with a protocol costs more than a short row.
-    if hasattr(smoother, "step_rows"):
-        return cast("RowSmoother", smoother).step_rows(firsts, thetas, means)
-    rows = [np.ascontiguousarray(row) for row in means]
-    starts = zip(firsts.tolist(), thetas.tolist(), rows, strict=True)
-    predictions = [smoother.step(smoother.start(first, theta), row)[1] for first, theta, row in starts]
-    return np.array(predictions).reshape(means.shape)
-
-
 @record
-class Recent:
+class Recent(ByRows):
     """Predicts the mean of the block before (the causal reading of Appendix D, item 1)."""
 
     rule: ClassVar[int] = 1
@@ -92,13 +113,10 @@ class Recent:
         """True, unless a subclass predicts otherwise."""
         return type(self) is Recent
 
-    def start(self, first: float, theta: float) -> SmootherState:
-        return np.empty(0)
+    def start_rows(self, firsts: Floats, thetas: Floats) -> Floats:
+        return np.empty((firsts.size, 0))
 
-    def step(self, state: SmootherState, means: Floats) -> tuple[SmootherState, Floats]:
-        return state, means
-
-    def step_rows(self, firsts: Floats, thetas: Floats, means: Floats) -> Floats:
+    def step_rows(self, memory: Floats, means: Floats, counts: Indices) -> Floats:
         return means
 
 
@@ -110,7 +128,7 @@ def _bins(theta: float) -> Floats:
 
 
 @record
-class Median:
+class Median(ByRows):
     """Predicts the median of the means of all blocks seen.
 
     Notes
@@ -121,33 +139,24 @@ class Median:
 
     rule: ClassVar[int] = 1
 
-    def start(self, first: float, theta: float) -> SmootherState:
-        return np.concatenate([_bins(theta), np.zeros(BINS)])
+    def start_rows(self, firsts: Floats, thetas: Floats) -> Floats:
+        states = np.zeros((firsts.size, 2 + BINS))
+        states[:, 0], states[:, 1] = -thetas, 3.0 * thetas / BINS
+        return states
 
-    def step(self, state: SmootherState, means: Floats) -> tuple[SmootherState, Floats]:
-        if means.size == 0:
-            return state, means
-        following = state.copy()
-        out = np.empty(means.size)
-        windows.follow_median(following[2:], float(state[0]), float(state[1]), means, out)
-        return following, out
+    def step_rows(self, memory: Floats, means: Floats, counts: Indices) -> Floats:
+        out = np.zeros(means.shape)
+        windows.follow_medians(memory, np.ascontiguousarray(means), counts, out)
+        return out
 
     def is_state(self, state: SmootherState, theta: float, blocks: int) -> bool:
         counts = state[2:]
         counted = counts.min() >= 0.0 and bool((counts == np.floor(counts)).all())
         return bool(np.array_equal(state[:2], _bins(theta)) and counted and is_count(float(counts.sum()), blocks))
 
-    def step_rows(self, firsts: Floats, thetas: Floats, means: Floats) -> Floats:
-        out = np.empty(means.shape)
-        if out.size:
-            dense, counts = np.ascontiguousarray(means), np.empty(BINS)
-            widths, scratch = 3.0 * thetas / BINS, np.empty(means.shape[1])
-            windows.follow_medians(-thetas, widths, dense, counts, scratch, out)
-        return out
-
 
 @record
-class Mean:
+class Mean(ByRows):
     """Predicts the mean of all blocks seen.
 
     Notes
@@ -157,23 +166,22 @@ class Mean:
 
     rule: ClassVar[int] = 1
 
-    def start(self, first: float, theta: float) -> SmootherState:
-        return np.zeros(2)
+    def start_rows(self, firsts: Floats, thetas: Floats) -> Floats:
+        return np.zeros((firsts.size, 2))
 
-    def step(self, state: SmootherState, means: Floats) -> tuple[SmootherState, Floats]:
-        counts = state[0] + np.arange(1.0, means.size + 1.0)
-        sums = np.cumsum(np.concatenate([state[1:], means]))
-        return np.array([state[0] + means.size, sums[-1]]), sums[1:] / counts
+    def step_rows(self, memory: Floats, means: Floats, counts: Indices) -> Floats:
+        numbers = memory[:, :1] + np.arange(1.0, means.shape[1] + 1.0)
+        sums = np.cumsum(np.hstack([memory[:, 1:], means]), axis=1)
+        memory[:, 0] += counts
+        memory[:, 1] = sums[np.arange(counts.size), counts]
+        return sums[:, 1:] / numbers
 
     def is_state(self, state: SmootherState, theta: float, blocks: int) -> bool:
         return is_count(float(state[0]), blocks)
 
-    def step_rows(self, firsts: Floats, thetas: Floats, means: Floats) -> Floats:
-        return np.cumsum(means, axis=1) / np.arange(1.0, means.shape[1] + 1.0)
-
 
 @record
-class MovingAverage:
+class MovingAverage(ByRows):
     """Predicts the mean of the last ``window`` blocks.
 
     Parameters
@@ -189,32 +197,23 @@ class MovingAverage:
     window: int = parameter(Whole(1, 65_536), default=8)
     rule: ClassVar[int] = 1
 
-    def start(self, first: float, theta: float) -> SmootherState:
-        """Number of blocks, running sum and ring buffer: float64[w + 2]."""
-        return self.step(np.zeros(self.window + 2), np.array([first]))[0]
+    def start_rows(self, firsts: Floats, thetas: Floats) -> Floats:
+        """Number of blocks, running sum and ring buffer: float64[n, w + 2]."""
+        states = np.zeros((firsts.size, self.window + 2))
+        self.step_rows(states, firsts[:, None], np.ones(firsts.size, np.int64))
+        return states
 
-    def step(self, state: SmootherState, means: Floats) -> tuple[SmootherState, Floats]:
-        if means.size == 0:
-            return state, means
-        following, out = state.copy(), np.empty(means.size)
-        following[0] += means.size
-        following[1] = windows.follow_window(following[2:], int(state[0]), float(state[1]), means, out)
-        return following, out
+    def step_rows(self, memory: Floats, means: Floats, counts: Indices) -> Floats:
+        out = np.zeros(means.shape)
+        windows.follow_windows(memory, np.ascontiguousarray(means), counts, out)
+        return out
 
     def is_state(self, state: SmootherState, theta: float, blocks: int) -> bool:
         return is_count(float(state[0]) - 1.0, blocks)
 
-    def step_rows(self, firsts: Floats, thetas: Floats, means: Floats) -> Floats:
-        out = np.empty(means.shape)
-        if out.size:
-            windows.follow_windows(
-                firsts, np.ascontiguousarray(means), np.empty(self.window), np.empty(means.shape[1]), out
-            )
-        return out
-
 
 @record
-class Exponential:
+class Exponential(ByRows):
     """Predicts alpha times the last block's mean plus (1 - alpha) times the prediction before.
 
     Parameters
@@ -230,22 +229,15 @@ class Exponential:
     alpha: float = parameter(Real(above=0.0, most=1.0), default=0.5)
     rule: ClassVar[int] = 1
 
-    def start(self, first: float, theta: float) -> SmootherState:
-        return np.array([first])
+    def start_rows(self, firsts: Floats, thetas: Floats) -> Floats:
+        return firsts[:, None].copy()
 
-    def step(self, state: SmootherState, means: Floats) -> tuple[SmootherState, Floats]:
-        if means.size == 0:
-            return state, means
-        from scipy.signal import lfilter
-
-        keep = 1.0 - self.alpha
-        predictions, _ = lfilter([self.alpha], [1.0, -keep], means, zi=keep * state)
-        return predictions[-1:].copy(), predictions
-
-    def step_rows(self, firsts: Floats, thetas: Floats, means: Floats) -> Floats:
+    def step_rows(self, memory: Floats, means: Floats, counts: Indices) -> Floats:
         if means.shape[1] == 0:
             return means
         from scipy.signal import lfilter
 
         keep = 1.0 - self.alpha
-        return lfilter([self.alpha], [1.0, -keep], means, axis=1, zi=keep * firsts[:, None])[0]
+        predictions, _ = lfilter([self.alpha], [1.0, -keep], means, axis=1, zi=keep * memory)
+        memory[:, 0] = np.hstack([memory, predictions])[np.arange(counts.size), counts]
+        return predictions

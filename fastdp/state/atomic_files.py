@@ -23,7 +23,7 @@ from pathlib import Path
 from types import FrameType
 from typing import BinaryIO
 
-from fastdp.errors import ParameterError
+from fastdp.errors import ParameterError, argument
 from fastdp.kinds import Json
 
 if sys.platform == "win32":
@@ -226,7 +226,9 @@ def described_file(target: Path, beside: Path | None, facts: Json, *, overwrite:
     """
     for path in (target, beside or target):
         if path.exists() and not (overwrite or (path == beside and is_left_over(target, beside))):
-            raise ParameterError(f"path = {str(path)!r}: exists already; expected a new name, or overwrite=True")
+            raise ParameterError(
+                f"path = {str(path)!r}: exists already; expected a new name, or {argument(overwrite=True)}"
+            )
     described = False
     try:
         with atomic_file(target, overwrite=overwrite) as file:
@@ -296,4 +298,6 @@ def check_target(target: Path, *, overwrite: bool) -> None:
     if not os.access(final.parent, os.W_OK | os.X_OK):
         raise ParameterError(f"output {target}: no permission to write in {final.parent}")
     if final.exists() and not overwrite:
-        raise ParameterError(f"output {target}: exists already; expected a new name, or --force to replace it")
+        raise ParameterError(
+            f"output {target}: exists already; expected a new name, or {argument(overwrite=True)} to replace it"
+        )

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
+import enum
+import functools
+import itertools
 import types
 import typing
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, TypeAlias
+from typing import Annotated, Any, TypeAlias, cast
 
 import msgspec
 import numpy as np
 
 from fastdp import validation
 from fastdp._version import __version__
-from fastdp.errors import StateError
+from fastdp.errors import ParameterError, StateError
 from fastdp.kinds import Array, Json
 from fastdp.noise.canonical import check_rule, rule_of
 from fastdp.noise.key import Binding, Key
-from fastdp.record import values_of
+from fastdp.record import Kind, Whole, values_of
 
 #: A value that JSON has, or bytes.
 JsonValue: TypeAlias = Any
@@ -105,38 +108,118 @@ def require_int(number: object) -> int:
     return number
 
 
-def describe(record: object) -> JsonValue:
-    """Plain values of a record: of numbers, texts, arrays, tuples and dataclasses."""
-    if isinstance(record, np.ndarray):
-        return {"shape": list(record.shape), "data": pack(record, _KINDS[record.dtype.type])}
-    if isinstance(record, (list, tuple)):
-        return [describe(entry) for entry in record]
-    if dataclasses.is_dataclass(record):
-        return {name: describe(value) for name, value in values_of(record).items()}
-    return record
+# A state as a tree of records: NamedTuples and dataclasses of numbers, texts, bytes, arrays and such records.
 
 
-def restore(kind: Any, described: JsonValue) -> Any:
-    """Record of type `kind` from :func:`describe`; else ValueError."""
+class Form:
+    """Annotation of a field that a file holds in another form; never called with None."""
+
+    def describe(self, value: Any) -> JsonValue:
+        raise NotImplementedError
+
+    def restore(self, described: JsonValue, machine: Any) -> Any:
+        raise NotImplementedError
+
+
+class Note(enum.Enum):
+    """Annotations of fields besides ranges, which are kinds of :mod:`fastdp.record`, of arrays for each entry."""
+
+    LIKE_START = enum.auto()
+    DERIVED = enum.auto()
+
+
+#: An array with the type and shape of the one that the machine starts with.
+LIKE_START = Note.LIKE_START
+#: Not in a file: it follows from the other fields (:meth:`fastdp.state.machine.Machine.restored`).
+DERIVED = Note.DERIVED
+#: Ranges of integers: what NumPy holds, and counts.
+INT64, COUNT = Whole(-(2**63), 2**63 - 1), Whole(0, 2**63 - 1)
+
+
+@functools.cache
+def _fields(record: type) -> dict[str, tuple[Any, Form | None]]:
+    """Annotation of each field in a file, and its form."""
+    hints, found = typing.get_type_hints(record, include_extras=True), {}
+    for name in getattr(record, "_fields", None) or [field.name for field in dataclasses.fields(record)]:
+        notes = typing.get_args(hints[name])[1:]
+        if DERIVED not in notes:
+            found[name] = hints[name], _form_in(notes)
+    return found
+
+
+def _form_in(notes: Iterable[object]) -> Form | None:
+    return next((note for note in notes if isinstance(note, Form)), None)
+
+
+def _is_record(kind: object) -> bool:
+    return dataclasses.is_dataclass(kind) or hasattr(kind, "_fields")
+
+
+def describe(value: object) -> JsonValue:
+    """Plain values of a record: of numbers, texts, bytes, arrays, tuples and records."""
+    if isinstance(value, np.ndarray):
+        return {"shape": list(value.shape), "data": pack(value, _KINDS[value.dtype.type])}
+    if _is_record(value):
+        found = {}
+        for name, (_, form) in _fields(cast("type", type(value))).items():
+            each = getattr(value, name)
+            found[name] = describe(each) if form is None or each is None else form.describe(each)
+        return found
+    if isinstance(value, (list, tuple)):
+        return [describe(entry) for entry in value]
+    return value
+
+
+def restore(kind: Any, described: JsonValue, machine: Any = None, start: Any = None, name: str = "state") -> Any:
+    """Record of type `kind` from :func:`describe`; else ValueError.
+
+    `machine`, for forms; `start`, for arrays of its shapes; `name`, for errors.
+    """
     origin, inner = typing.get_origin(kind), typing.get_args(kind)
+    if origin is Annotated:
+        form = _form_in(inner[1:])
+        if form is not None and not (described is None and type(None) in typing.get_args(inner[0])):
+            return form.restore(described, machine)
+        return _within(restore(inner[0], described, machine, start, name), inner[1:], start, name)
     if origin in (types.UnionType, typing.Union):
-        return None if described is None else restore(inner[0], described)
+        return None if described is None else restore(inner[0], described, machine, start, name)
     if origin is np.ndarray:
         scalar = typing.get_args(inner[1])[0]
         array = unpack(described["data"], _KINDS[scalar]).astype(scalar)
         return array.reshape([require_int(side) for side in described["shape"]])
     if origin is list:
-        return [restore(inner[0], entry) for entry in described]
+        return [restore(inner[0], entry, machine, None, name) for entry in described]
     if origin is tuple:
         kinds = (inner[0],) * len(described) if inner[-1] is Ellipsis else inner
-        return tuple(restore(k, entry) for k, entry in zip(kinds, described, strict=True))
-    if dataclasses.is_dataclass(kind):
-        hints = typing.get_type_hints(kind)
-        names = [field.name for field in dataclasses.fields(kind)]
-        return kind(**{name: restore(hints[name], described[name]) for name in names})  # type: ignore[operator]
+        starts = start if isinstance(start, tuple) and len(start) == len(described) else (None,) * len(described)
+        each = zip(kinds, described, starts, strict=True)
+        return tuple(restore(k, entry, machine, begun, name) for k, entry, begun in each)
+    if _is_record(kind):
+        values = {
+            field: restore(hint, described[field], machine, getattr(start, field, None), field)
+            for field, (hint, _) in _fields(kind).items()
+        }
+        return kind(**values)
     if type(described) is not kind:
-        raise ValueError(f"a {type(described).__name__} in place of a {kind.__name__}")
+        raise ValueError(f"{name}: a {type(described).__name__} in place of a {kind.__name__}")
     return described
+
+
+def _within(value: Any, notes: tuple[object, ...], start: Any, name: str) -> Any:
+    """`value`, if within the ranges of its annotations; ValueError without the value, which may be secret."""
+    if value is None:
+        return None
+    if LIKE_START in notes and start is not None:
+        expect(value, start)
+    array = isinstance(value, np.ndarray)
+    entries = [value] if not array else [value.min().item(), value.max().item()] if value.size else []
+    try:
+        for note, entry in itertools.product(notes, entries):
+            if isinstance(note, Kind):
+                note.check(name, entry)
+    except ParameterError:
+        raise ValueError(f"{name} out of range") from None
+    return value
 
 
 @typing.runtime_checkable
@@ -204,7 +287,7 @@ def content_of(frames: list[bytes], name: str) -> Json:
             raise ValueError("no publisher in it")
         for frame in frames[1:]:
             record = decode(frame)
-            before = {**content["now"], **record["drawn"]}
+            before = with_drawn(content["now"], record["drawn"])
             digest = content["digest"] if content["chunk"] is None else content["chunk"]["digest"]
             content |= {"before": before, "now": record["now"], "chunk": record["chunk"], "digest": digest}
             if "log" in content:
@@ -212,6 +295,11 @@ def content_of(frames: list[bytes], name: str) -> Json:
                 # Absent from the state before.
                 content["fresh"] = len(record.get("log", []))
     return content
+
+
+def with_drawn(packed: Packed, drawn: Mapping[str, JsonValue]) -> Packed:
+    """Packed state whose fields `drawn` a replay does not draw again."""
+    return {**packed, "state": {**packed["state"], **drawn}} if drawn else packed
 
 
 def key_of(content: Json) -> Key:

@@ -19,7 +19,7 @@ import numpy as np
 
 from fastdp import validation
 from fastdp._version import __version__
-from fastdp.errors import DataError, ParameterError, StateError
+from fastdp.errors import DataError, ParameterError, StateError, argument
 from fastdp.guarantee import Guaranteed
 from fastdp.kinds import Array, Json
 from fastdp.noise.canonical import check_rule, rule_of
@@ -169,7 +169,7 @@ class Journal:
         # A hold-out that is used up does not stay in the file.
         shrunk = self._base > 3 * size + 1024
         if not fits or many or shrunk or rewrite:
-            whole = {**content(file.real), "now": now, "before": {**before, **drawn}, "chunk": chunk}
+            whole = {**content(file.real), "now": now, "before": codec.with_drawn(before, drawn), "chunk": chunk}
             if "log" in whole:
                 whole |= {"log": [*whole["log"], *added], "fresh": len(added)}
             self.write_state(file, whole)
@@ -433,7 +433,7 @@ class Publisher(Generic[S]):
         if content["home"] is not None and not moved:
             raise StateError(
                 "the bytes are of a kept file, whose publisher may go on: expected those of to_bytes() or save() "
-                "(if it does not: moved=True)"
+                f"(if it does not: {argument(moved=True)})"
             )
         return cls._from_content(content, "state", replay=False, own=own)
 
@@ -471,7 +471,7 @@ class Publisher(Generic[S]):
         if kept is not None and not self._journal.keeps(file):
             raise StateError(
                 f"keep({os.fspath(path)!r}) on a publisher that keeps {os.fspath(kept.path)!r}: expected "
-                "that path (to change it, stop, move the file, and load it with moved=True)"
+                f"that path (to change it, stop, move the file, and load it with {argument(moved=True)})"
             )
         try:
             self._write(file, kept=True)
@@ -526,7 +526,8 @@ class Publisher(Generic[S]):
         if home not in (None, repr(file.real)) and not moved:
             raise StateError(
                 f"{file.name} is a copy of {home}, where it was kept: expected it there, "
-                "because two copies would publish two streams under one noise (if it was moved here: moved=True)"
+                "because two copies would publish two streams under one noise (if it was moved here: "
+                f"{argument(moved=True)})"
             )
         saved = content["before" if replay else "now"]
         publisher._journal = Journal(file, stamp, saved, kept=home is not None)

@@ -55,7 +55,7 @@ class Transition(NamedTuple, Generic[S]):
     finish : callable, optional
         Updates data that accumulates in place, such as a histogram.
     drawn : dict
-        Draws that a replay must not repeat.
+        Draws that a replay must not repeat, as fields of the state before.
     """
 
     state: S
@@ -76,7 +76,8 @@ class Machine(ABC, Generic[S]):
     """An online mechanism: its public parameters, and the step from state to state.
 
     A frozen dataclass of the public parameters (``docs/tutorials/own_mechanism.md``).  The state, of ``start``'s
-    annotated type, is a frozen dataclass (or tuple) of numbers, texts, int64 and float64 arrays.  ``step`` changes
+    annotated type, is a frozen dataclass or NamedTuple of numbers, texts, bytes, int64 and float64 arrays, and such
+    records; fields may declare a range, ``Annotated[int, Whole(0)]``, which a file is checked by.  ``step`` changes
     neither state nor batch, but may fill the unused rest of an array.
     """
 
@@ -135,14 +136,18 @@ class Machine(ABC, Generic[S]):
 
     def pack(self, state: S) -> codec.Packed:
         """Plain values of a state; an optional "log" is a list of bytes that :meth:`record` extends."""
-        return {"n_seen": self.consumed(state), "state": codec.describe(state)}
+        return {"n_seen": self.consumed(state), "state": codec.describe(self.settled(state))}
 
     def unpack(self, packed: codec.Packed, key: Key) -> S:
-        """State of :meth:`pack`, indices checked; else ValueError, LookupError or TypeError."""
-        state: S = codec.restore(typing.get_type_hints(type(self).start)["return"], packed["state"])
-        self.check_indices(state)
-        if self.consumed(state) != codec.require_int(packed["n_seen"]):
+        """State of :meth:`pack`, every field in range; else ValueError, LookupError or TypeError."""
+        kind = typing.get_type_hints(type(self).start)["return"]
+        state = self.restored(codec.restore(kind, packed["state"], self, self.start(key)), key)
+        if self.consumed(state) != codec.require_int(packed["n_seen"]) or self.consumed(state) < 0:
             raise ValueError("a position out of range")
+        return state
+
+    def restored(self, state: S, key: Key) -> S:
+        """State of a file with its derived fields; ValueError unless fields, each in its range, fit together."""
         return state
 
     def record(self, before: S, after: S) -> Record:
@@ -156,9 +161,6 @@ class Machine(ABC, Generic[S]):
     def rekeyed(self, state: S, key: Key) -> S:
         """State of a copy whose noise comes from another key."""
         return state
-
-    def check_indices(self, state: S) -> None:
-        """ValueError unless shapes and indices for kernels are in range."""
 
 
 # One call at a time, in the process that owns the object.

@@ -13,7 +13,7 @@ import numpy as np
 from fastdp import validation
 from fastdp.data.column import Nonfinite, as_finite, as_floats
 from fastdp.data.frames import as_shaped
-from fastdp.errors import ParameterError
+from fastdp.errors import ParameterError, argument
 from fastdp.guarantee import Account, Guarantee, charge
 from fastdp.integer_grid import MAX_BOUND, MAX_SCALE, MIN_BOUND, MIN_SCALE
 from fastdp.kinds import Array, Integers
@@ -129,7 +129,7 @@ class VectorNoise:
         floats = as_floats(column)
         per_unit, most = 1.0 / self.resolution, float(MAX_VALUE)
         if online_pass.round_half_up(floats, per_unit, most, steps):
-            finite = as_finite(floats, nonfinite, "values", " (nonfinite='zero' makes them count as 0)")
+            finite = as_finite(floats, nonfinite, "values", f" ({argument(nonfinite='zero')} makes them count as 0)")
             online_pass.round_half_up(finite, per_unit, most, steps)
         return steps
 

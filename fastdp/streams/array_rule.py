@@ -12,7 +12,7 @@ import numpy as np
 
 from fastdp import validation
 from fastdp.data.column import Nonfinite, as_floats, as_whole
-from fastdp.errors import AccuracyWarning, ParameterError, StateError, warn
+from fastdp.errors import AccuracyWarning, ParameterError, StateError, argument, warn
 from fastdp.guarantee import Guarantee, pure, root_below, sequential
 from fastdp.integer_grid import Grid, make_grid
 from fastdp.kinds import Floats, Indices, Integers, Values
@@ -285,7 +285,7 @@ class ArrayRule:
     def _released(self, floats: Floats, name: str, key: Key) -> Release:
         answer = self.answer(floats, name, key)
         if answer.cuts_off:
-            warn(FAR_BELOW.format(answer.threshold * answer.scale), AccuracyWarning)
+            warn(FAR_BELOW.format(answer.threshold * answer.scale, argument(threshold=50.0)), AccuracyWarning)
         made = answer.values
         made.flags.writeable = False
         return Release(

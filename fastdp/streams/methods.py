@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from fastdp import validation
 from fastdp.data.column import Nonfinite
-from fastdp.errors import AccuracyWarning, ParameterError, warn
+from fastdp.errors import AccuracyWarning, ParameterError, argument, warn
 from fastdp.noise.key import Key
 from fastdp.perturbers import Blocks, Hierarchy
 from fastdp.record import shared
@@ -59,7 +59,7 @@ class ToPS(StreamPublisher):
         Public estimate of the stream's length, for defaults (``holdout`` with ``ScaleFree``: the fewest values that
         choose well).
     every : str, float or timedelta, optional
-        Public time between two values ("30min", a timedelta, seconds); without a length, a year is planned.  Warns if
+        Public time between two values (such as "30min", or seconds); without a length, a year is planned.  Warns if
         the hold-out lasts longer than a day.
     resolution, nonfinite, contributions, seed, key
         As for :class:`StreamPublisher`, which also takes Gaussian noise and renewed thresholds.
@@ -261,7 +261,7 @@ def paced(
         warn(
             f"holdout = {made.holdout:,} values at one value every {_lasting(seconds)} last "
             f"{_lasting(made.holdout * seconds)}: publishing begins {_when(made.holdout * seconds)}; "
-            "expected a shorter hold-out, or a threshold known publicly: threshold=50.0, that is Fixed(50.0), "
+            f"expected a shorter hold-out, or a threshold known publicly: {argument(threshold=50.0)} "
             "publishes from the first value on",
             AccuracyWarning,
         )

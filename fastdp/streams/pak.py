@@ -14,6 +14,7 @@ import numpy as np
 
 from fastdp import validation
 from fastdp.data.column import as_finite, as_floats, as_whole
+from fastdp.data.frames import source_of
 from fastdp.errors import DataError, ParameterError, StateError
 from fastdp.guarantee import Guarantee, parallel, remainder, sequential
 from fastdp.integer_grid import Grid, make_grid
@@ -406,7 +407,7 @@ class PAK(Publisher[PAKState]):
     holdout : int
         m, the time lag: the first values choose the threshold tau; their sum is published at once.
     share : float
-        epsilon_1 / epsilon, the threshold's fraction of the hold-out's budget.
+        The threshold's fraction of the hold-out's budget.
     tail_factor : float
         r >= 1: values are clipped to r tau, for light tails (Prop. 1).
     threshold : Threshold or float, optional
@@ -414,7 +415,7 @@ class PAK(Publisher[PAKState]):
     lag_sums : bool
         True also publishes the running sums of the first m values, by their own tree, once tau is known.
     clip : bool
-        True: r tau is at most the bound.  False, with a threshold of ``clip=False``, reproduces the paper's figures.
+        True: r tau is at most the bound.  False, with a threshold that does not clip, is the paper's.
     average : int, "all" or None
         Averages in place of sums: of all values so far, or of the last w.
     resolution, seed, key
@@ -506,6 +507,7 @@ class PAK(Publisher[PAKState]):
             np.array([self.threshold]),
             self.guarantee,
             noise=noise,
+            source=source_of(values),
             noise_fingerprint=self.noise_fingerprint,
         )
 

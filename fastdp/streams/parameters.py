@@ -13,7 +13,7 @@ import numpy as np
 
 from fastdp import perturbers, smoothers, thresholds, validation
 from fastdp.data.column import NOT_FINITE, Nonfinite
-from fastdp.errors import DataError, ParameterError
+from fastdp.errors import DataError, ParameterError, argument
 from fastdp.guarantee import (
     Guarantee,
     fraction_of,
@@ -92,7 +92,7 @@ class StreamParameters:
         if self.smoother is None and self.plan.block > 1:
             raise ParameterError(
                 f"smoother = None: expected a smoother, because the perturber releases blocks of {self.plan.block} "
-                "values (or prune=0)"
+                f"values (or {argument(prune=0)})"
             )
         needless = self._needless_smoother()
         if self.smoother is not None and needless is not None:
@@ -127,7 +127,7 @@ class StreamParameters:
             else:
                 noise_distribution("gaussian", steps, self.plan.levels, self.publish_epsilon)
         except ParameterError:
-            wanted = f"a larger epsilon, or a coarser resolution= than {self.resolution!r}"
+            wanted = f"a larger epsilon, or a coarser {argument(resolution=...)} than {self.resolution!r}"
             raise ParameterError(
                 f"epsilon = {self.epsilon!r}, delta = {self.delta!r}: Gaussian noise for a threshold of {steps:,} "
                 f"grid steps cannot be drawn; expected {'a smaller epsilon' if steps == 1 else wanted}"
@@ -140,7 +140,9 @@ class StreamParameters:
     def _check_delta(self) -> None:
         if not self.gaussian and self.delta:
             raise refusal(
-                "delta", self.delta, "0, or a perturber with noise='gaussian', because Laplace noise needs none"
+                "delta",
+                self.delta,
+                f"0, or a perturber with {argument(noise='gaussian')}, because Laplace noise needs none",
             )
         if self.gaussian and not self.delta:
             raise refusal("delta", self.delta, "above 0, such as 1e-9, because Gaussian noise is (epsilon, delta)-DP")
@@ -152,7 +154,7 @@ class StreamParameters:
             if self.bound is None:
                 raise ParameterError(
                     "bound = None: expected a number, the public upper bound of a value; counts of events need none "
-                    "(sensitivity=1: an event moves one value by at most 1)"
+                    f"({argument(sensitivity=1)}: an event moves one value by at most 1)"
                 )
             return
         if self.bound is not None:
@@ -166,7 +168,9 @@ class StreamParameters:
                 "because others measure values by a threshold"
             )
         if self.threshold != Fixed(self.sensitivity):
-            raise refusal("threshold", self.threshold, "None with a sensitivity, because nothing is clipped")
+            raise ParameterError(
+                "threshold: expected None with a sensitivity, because nothing is clipped", parameter="threshold"
+            )
         if self.holdout not in (None, 0):
             raise refusal("holdout", self.holdout, "None with a sensitivity, because there is no threshold to choose")
 
@@ -326,7 +330,7 @@ class StreamParameters:
         if self.nonfinite == "raise":
             raise DataError(
                 f"{name}[{before + int(np.argmin(finite))}]: {NOT_FINITE}; expected finite values "
-                "(nonfinite='zero' makes them count as 0)"
+                f"({argument(nonfinite='zero')} makes them count as 0)"
             )
         return np.where(finite, values, 0.0)
 

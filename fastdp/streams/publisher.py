@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from fastdp import validation
 from fastdp.data.column import Nonfinite, as_column, as_whole
+from fastdp.data.frames import source_of
 from fastdp.errors import StateError
 from fastdp.guarantee import Guarantee
 from fastdp.kinds import Floats, Json, Values
@@ -17,9 +19,11 @@ from fastdp.releases.release import OnlineRelease, Release
 from fastdp.smoothers import Smoother
 from fastdp.state.driver import Publisher
 from fastdp.state.machine import Column, record, single_caller
+from fastdp.streams.adaptive_blocks import AdaptiveBlocks
+from fastdp.streams.fixed_blocks import FixedBlocks
 from fastdp.streams.parameters import DEFAULT_RANGE, StreamParameters, composed
-from fastdp.streams.pipelines import AdaptiveBlocks, FixedBlocks, Progress
-from fastdp.streams.stream_machine import Schedule, StreamState
+from fastdp.streams.state import Streams as State
+from fastdp.streams.stream_machine import Schedule
 from fastdp.thresholds import Threshold
 from fastdp.thresholds.renewals import Renewal
 
@@ -32,7 +36,7 @@ def _public(name: str) -> Any:
     return property(attrgetter(f"_machine.composition.{name}"), doc=f"The parameter ``{name}``.")
 
 
-class StreamPublisher(Publisher[StreamState]):
+class StreamPublisher(Publisher[State]):
     """Publishes a stream of values online under event-level differential privacy.
 
     Parameters
@@ -145,10 +149,6 @@ class StreamPublisher(Publisher[StreamState]):
     # Parameters and progress.
 
     @property
-    def _progress(self) -> Progress:
-        return self._state.progress
-
-    @property
     def composition(self) -> StreamParameters:
         """Threshold, perturber and smoother with all parameters."""
         return self._machine.composition
@@ -162,23 +162,23 @@ class StreamPublisher(Publisher[StreamState]):
     def block(self) -> int:
         """g, the number of values in the next block to close."""
         pipeline = self._pipeline
-        return pipeline.block(self._progress) if isinstance(pipeline, AdaptiveBlocks) else self.plan.block
+        return pipeline.block(self._state) if isinstance(pipeline, AdaptiveBlocks) else self.plan.block
 
     @property
     def threshold(self) -> float | None:
         """The current theta; None during the hold-out."""
-        steps = self._progress.theta_steps
-        return self._pipeline.steps(steps, self._progress.memory) * self.resolution if steps else None
+        steps = self._pipeline.steps(self._state)
+        return steps * self.resolution if steps else None
 
     @property
     def n_seen(self) -> int:
         """Number of values consumed, the hold-out included."""
-        return self._progress.n_seen
+        return int(self._state.rows["n_seen"][0])
 
     @property
     def n_published(self) -> int:
         """Number of values published."""
-        return max(0, self._progress.n_seen - self.holdout)
+        return max(0, self.n_seen - self.holdout)
 
     @property
     def guarantee(self) -> Guarantee:
@@ -228,7 +228,7 @@ class StreamPublisher(Publisher[StreamState]):
         # Nodes are summed after the values were published: both must see the same memory, even if a thread writes.
         column = column.copy() if self.composition.perturber.released_nodes else column
         made: OnlineRelease = self._take(Column(column, "values", finished=True))()
-        return made
+        return replace(made, source=source_of(values))
 
     def release_under(self, secret: Key, floats: Floats, name: str) -> Release:
         """The settled release of one of many arrays under its own secret."""

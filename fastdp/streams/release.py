@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,12 +11,12 @@ import numpy as np
 from fastdp import validation
 from fastdp.data.column import Nonfinite, as_column, as_floats, check_size
 from fastdp.data.files import read_numbers
-from fastdp.data.frames import StreamColumns, as_streams
+from fastdp.data.frames import StreamColumns, as_streams, source_of
 from fastdp.guarantee import Account, charge, check_charge
 from fastdp.kinds import Values
 from fastdp.noise.key import Key, stream_key
 from fastdp.perturbers import Blocks
-from fastdp.releases.release import Release
+from fastdp.releases.release import OnlineRelease, Release
 from fastdp.streams.array_rule import ArrayRule
 from fastdp.streams.ids import distinct_ids
 from fastdp.streams.methods import Adaptive
@@ -107,7 +108,7 @@ def release(
     (2,)
     """
     # Whether every entry of a list is a number depends on the data: it is checked once the budget is reserved.
-    values = read_numbers(values)
+    given, values = values, read_numbers(values)
     column = values if _is_list(values) else as_column(values, "values")
     size, secret = len(column), Key.choose(seed, key)
     check_charge(ledger, stream, part)
@@ -127,7 +128,8 @@ def release(
         publisher = ArrayRule(size, epsilon, bound, threshold=rule, season=season, **options)
     with charge(publisher, ledger, stream, part=part):
         made = publisher.release(column)
-    return made if isinstance(publisher, ArrayRule) else made.settled
+    made = made.settled if isinstance(made, OnlineRelease) else made
+    return replace(made, source=source_of(given))
 
 
 def _is_list(values: object) -> bool:

@@ -20,8 +20,8 @@ from fastdp.noise import chain_keys
 from fastdp.noise.key import DrawnTwiceError, Key
 from fastdp.noise.words import RowWords, Words
 from fastdp.state.machine import Column, Machine, Transition
+from fastdp.streams.adaptive_blocks import NO_FLOATS, AdaptiveBlocks
 from fastdp.streams.parameters import of_stream
-from fastdp.streams.pipelines import NO_FLOATS, AdaptiveBlocks
 from fastdp.streams.release_many import concurrently
 from fastdp.streams.stream_machine import Schedule
 from fastdp_kernels.streams import adaptive_pass, block_lengths
@@ -120,9 +120,10 @@ class AdaptiveRows(Rows):
     def __init__(self, pipeline: AdaptiveBlocks, machine: Schedule, key: Key) -> None:
         super().__init__(key, np.empty(0, STREAM), np.empty((0, BY_SCALE, 0)))
         # Its chain belongs to no stream of a fleet.
-        start = machine.start(key.again()).progress
-        self.composition, self.pipeline, self.theta_steps = machine.composition, pipeline, start.theta_steps
-        self._public = pipeline.under(start.theta_steps)[0]
+        start = machine.start(key.again())
+        self.composition, self.pipeline = machine.composition, pipeline
+        self.theta_steps = int(start.rows["theta_steps"][0])
+        self._public = pipeline.under(self.theta_steps)[0]
         #: A stream before its first value, without its chain.
         self._first: Records = np.zeros(1, STREAM)
         memory = start.memory

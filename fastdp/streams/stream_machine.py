@@ -7,31 +7,25 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from fastdp.data.column import as_floats
-from fastdp.errors import AccuracyWarning, warn
+from fastdp.data.column import INT64, as_floats, is_in_order, read_only
+from fastdp.errors import AccuracyWarning, argument, warn
 from fastdp.kinds import Array, Floats, Json
 from fastdp.noise.chain_keys import CHAIN_WORDS
 from fastdp.noise.key import Key, repeating
 from fastdp.perturbers import Blocks
-from fastdp.releases.release import OnlineRelease
+from fastdp.releases.release import OnlineRelease, ReleasedNodes
 from fastdp.releases.revised import RevisedStream
 from fastdp.state import codec
 from fastdp.state.codec import Packed
 from fastdp.state.machine import NOTHING_DRAWN, Column, Machine, Transition, record
+from fastdp.streams.adaptive_blocks import AdaptiveBlocks, Closed
+from fastdp.streams.fixed_blocks import HALF, FixedBlocks, next_chain
 from fastdp.streams.parameters import StreamParameters
-from fastdp.streams.pipelines import (
-    NO_FLOATS,
-    AdaptiveBlocks,
-    FixedBlocks,
-    Progress,
-    Step,
-    TreeNoise,
-    next_chain,
-)
+from fastdp.streams.state import ZERO, RowKeys, RowValues, Streams
 from fastdp.thresholds import Chooser
 from fastdp.thresholds.base import held_out
 
@@ -39,41 +33,19 @@ Pipeline = FixedBlocks | AdaptiveBlocks
 FAR_BELOW = (
     "threshold: {:.3g} is far below the values, as released sums show: their mean is more than three quarters of it "
     "although they are clipped to it; expected a longer hold-out, or a larger threshold that is known publicly "
-    "(threshold=50.0), unless values hardly differ"
+    "({}), unless values hardly differ"
 )
 AT_BOUND = (
     "threshold: the hold-out does not show that one below the bound cuts off little, so it is the bound, {:g}, and "
     "noise is at its largest; expected a longer hold-out, fewer zeros, a larger epsilon, or a threshold known "
-    "publicly (threshold=50.0)"
+    "publicly ({})"
 )
 #: Use of the next value.
 Stage = Literal["holdout", "warm-up", "publish", "withhold"]
 
 
-class StreamState(NamedTuple):
-    """State of a stream."""
-
-    #: Counters and sums.
-    progress: Progress
-    #: Values for the next threshold, as its rule summarizes them.
-    chooser: Chooser | None
-    #: (int, int64[leaves]) or None. The tree in use; a cache.
-    noise: TreeNoise | None = None
-
-    def __repr__(self) -> str:
-        # Without the secrets.
-        return f"StreamState({self.progress})"
-
-
-def joined(steps: Sequence[Step]) -> Floats:
-    """Published values of all `steps`."""
-    if len(steps) == 1:
-        return steps[0].published
-    return np.concatenate([NO_FLOATS, *(step.published for step in steps)])
-
-
 @dataclass(frozen=True)
-class Schedule(Machine[StreamState]):
+class Schedule(Machine[Streams]):
     """Transition function of a stream of values, with parameters `composition`."""
 
     SPLITS: ClassVar[bool] = True
@@ -107,119 +79,154 @@ class Schedule(Machine[StreamState]):
     def bind(self, key: Key) -> Key:
         return self.composition.noise_key(key)
 
-    def start(self, key: Key) -> StreamState:
-        state = StreamState(Progress(), self.composition.threshold.start(self.composition.task))
-        return state if self.composition.task.holdout else self._choose(state, key)
+    def start(self, key: Key) -> Streams:
+        keys = RowKeys(key)
+        state = self.pipeline(key).columns(1)
+        state.choosers[0] = self.composition.threshold.start(self.composition.task)
+        return state if self.composition.task.holdout else self._choose(state, 0, keys)
 
-    def consumed(self, state: StreamState) -> int:
-        return state.progress.n_seen
+    def consumed(self, state: Streams) -> int:
+        return int(state.rows["n_seen"][0])
 
-    def log_messages(self, before: StreamState, after: StreamState) -> Iterator[tuple[int, str]]:
-        was, now = before.progress, after.progress
+    def log_messages(self, before: Streams, after: Streams) -> Iterator[tuple[int, str]]:
+        was, now = before.rows[0], after.rows[0]
         if now.cycle > was.cycle:
-            theta = now.theta_steps * self.composition.grid.resolution
+            theta = float(now.theta_steps) * self.composition.grid.resolution
             yield logging.INFO, f"threshold chosen: {theta:g}, {now.n_seen:,} values seen"
         if now.blocks > was.blocks:
             closed = now.blocks - was.blocks
             yield logging.DEBUG, f"{closed:,} blocks closed, {now.blocks:,} in all, {now.n_seen:,} values seen"
 
-    def chooser_for(self, progress: Progress) -> Chooser | None:
-        if progress.theta_steps == 0:
+    def chooser_for(self, row: Any) -> Chooser | None:
+        if row.theta_steps == 0:
             return self.composition.threshold.start(self.composition.task)
         if self.composition.renewal is None:
             return None
         return self.composition.threshold.start(self.composition.renewal_task)
 
-    def stage(self, progress: Progress) -> tuple[Stage, int]:
+    def stage(self, row: Any) -> tuple[Stage, int]:
+        """Use of a stream's next value, and the number of values that are used so."""
         c = self.composition
-        if progress.theta_steps == 0:
-            return "holdout", c.task.holdout - progress.n_seen
-        if progress.n_seen < c.holdout:
-            return "warm-up", c.holdout - progress.n_seen
+        if row.theta_steps == 0:
+            return "holdout", c.task.holdout - int(row.n_seen)
+        if row.n_seen < c.holdout:
+            return "warm-up", c.holdout - int(row.n_seen)
         if c.period is None:
             return "publish", sys.maxsize
-        left = progress.cycle * c.period - (progress.blocks * c.plan.block + progress.filled)
+        left = int(row.cycle * c.period - (row.blocks * c.plan.block + row.filled))
         if left:
             return "publish", left
-        return "withhold", c.renewal_task.holdout - progress.held
+        return "withhold", c.renewal_task.holdout - int(row.held)
 
-    def step(self, state: StreamState, batch: Column, key: Key) -> Transition[StreamState]:
-        after, steps = self.advance(state, batch, key)
-        emit = partial(self.released, after, steps, batch, key) if batch.finished else partial(joined, steps)
+    def step(self, state: Streams, batch: Column, key: Key) -> Transition[Streams]:
+        after, published, parts = self.advance(state, batch, key)
+        emit = partial(self.released, after, published, parts, batch, key) if batch.finished else lambda: published
         return record(Transition, (after, emit, None, NOTHING_DRAWN))
 
-    def advance(self, state: StreamState, batch: Column, key: Key) -> tuple[StreamState, list[Step]]:
-        """State after a batch, and the steps that publish."""
-        values, at = batch.values, 0
-        made: Step | None
-        steps: list[Step] = []
-        while at < values.size:
-            stage, room = self.stage(state.progress)
-            chunk = values[at : at + room]
-            if stage == "publish" or stage == "warm-up":
-                state, made = self._publish(state, chunk, at, batch.name, key)
-                chooses = self.composition.refines
-            else:
-                state, made = self._withhold(state, as_floats(chunk), at, batch.name)
-                chooses = True
-            if made is not None and stage != "warm-up":
-                steps.append(made)
-            if chooses and chunk.size == room:
-                state = self._choose(state, key)
-            at += chunk.size
-        return state, steps
-
-    def _publish(self, state: StreamState, chunk: Array, at: int, name: str, key: Key) -> tuple[StreamState, Step]:
-        pipeline = self.pipeline(key)
-        values = as_floats(chunk) if self.composition.refines else chunk
-        made = pipeline.publish(state.progress, state.noise, values)
-        if made is None:
-            values = self.composition.finite(as_floats(chunk), at, name)
+    def advance(self, state: Streams, batch: Column, key: Key) -> tuple[Streams, Floats, list[Closed]]:
+        """State of one stream after a batch, published values, and the blocks that follow released sums."""
+        values, keys = batch.values, RowKeys(key)
+        whole = is_in_order(values, INT64) and isinstance(self.pipeline(key), FixedBlocks)
+        values = read_only(values) if whole else as_floats(values)
+        try:
+            return self._take(state.copied(), values, keys)
+        except NotFiniteError:
+            values = self.composition.finite(as_floats(values), 0, batch.name)
             # None of the noise drawn so far was released.
             with repeating():
-                made = pipeline.publish(state.progress, state.noise, values)
-            assert made is not None  # noqa: S101 - the values are finite now
-        chooser = state.chooser
-        if self.composition.refines:
-            assert chooser is not None  # noqa: S101 - a renewal has one
-            chooser = chooser.copy()
-            chooser.observe(values)
-        return record(StreamState, (made.following, chooser, made.noise)), made
+                return self._take(state.copied(), as_floats(values), keys)
 
-    def _withhold(self, state: StreamState, floats: Floats, at: int, name: str) -> tuple[StreamState, Step | None]:
-        progress, made = state.progress, None
-        assert state.chooser is not None  # noqa: S101 - a stage that withholds has one
-        following = progress._replace(n_seen=progress.n_seen + floats.size)
-        if progress.theta_steps:
-            period = self.composition.period
-            assert period is not None  # noqa: S101 - only renewals withhold later
-            resolution = self.composition.grid.resolution
-            mean = progress.released_sum / period * resolution
-            value = min(max(mean, 0.0), progress.theta_steps * resolution)
-            following = following._replace(held=progress.held + floats.size)
-            made = Step(following, state.noise, np.full(floats.size, value))
-        return StreamState(following, self._counted(state.chooser, floats, at, name), state.noise), made
+    def _take(self, state: Streams, values: Array, keys: RowKeys) -> tuple[Streams, Floats, list[Closed]]:
+        size = values.size
+        skipped = min(size, max(0, self.composition.holdout - int(state.rows["n_seen"][0])))
+        published = np.empty(size - skipped)
+        call = values, ZERO, np.array((size,)), ZERO, published, np.array((-skipped,))
+        parts: list[Closed] = []
+        return self.take(state, record(RowValues, call), keys, parts), published, parts
 
-    def _counted(self, chooser: Chooser, floats: Floats, at: int, name: str) -> Chooser:
+    def take(self, state: Streams, batch: RowValues, keys: RowKeys, parts: list[Closed]) -> Streams:
+        """Consume values of rows, which change in place, and publish one for each after the hold-outs.
+
+        Value k of a call is published at ``out_starts + k``.  NotFiniteError, with some of the values consumed, if
+        one is not finite.
+        """
+        c, pipeline, which = self.composition, self.pipeline(keys.key), batch.which
+        if isinstance(pipeline, FixedBlocks) and c.period is None:
+            ready = which.size if not c.holdout else np.count_nonzero(state.rows["n_seen"][which] >= c.holdout)
+            if ready == which.size:
+                made = pipeline.publish(state, batch, keys)
+                if isinstance(made, int):
+                    raise NotFiniteError(-1 - made)
+                return made
+            if ready:
+                begun = state.rows["n_seen"][which] >= c.holdout
+                for calls in (np.flatnonzero(begun), np.flatnonzero(~begun)):
+                    state = self.take(state, batch.at(calls), keys, parts)
+                return state
+        for call in range(which.size):
+            state = self._take_row(state, batch.at(np.array((call,))), keys, parts)
+        return state
+
+    def _take_row(self, state: Streams, batch: RowValues, keys: RowKeys, parts: list[Closed]) -> Streams:
+        i, c, pipeline = int(batch.which[0]), self.composition, self.pipeline(keys.key)
+        begin, size, to, at = int(batch.starts[0]), int(batch.counts[0]), int(batch.out_starts[0]), 0
+        while at < size:
+            stage, room = self.stage(state.rows[i])
+            count = min(room, size - at)
+            values, out = batch.values[begin + at : begin + at + count], batch.out
+            chooses = stage in ("holdout", "withhold")
+            if chooses:
+                state = self._withhold(state, i, as_floats(values), out[max(0, to + at) : max(0, to + at + count)])
+            elif isinstance(pipeline, AdaptiveBlocks):
+                target = np.empty(count) if stage == "warm-up" else out[to + at : to + at + count]
+                closed = pipeline.publish(state, values, target)
+                if closed is None:
+                    raise NotFiniteError(i)
+                state = closed.state
+                if stage != "warm-up":
+                    parts.append(closed)
+            else:
+                part = batch._replace(starts=np.array((begin + at,)), counts=np.array((count,)))
+                made = pipeline.publish(state, part._replace(out_starts=np.array((to + at,))), keys)
+                if isinstance(made, int):
+                    raise NotFiniteError(i)
+                state, chooses = made, c.refines
+                if chooses:
+                    chooser = _chooser_of(state, i).copy()
+                    chooser.observe(as_floats(values))
+                    state = _with_chooser(state, i, chooser)
+            if chooses and count == room:
+                state = self._choose(state, i, keys)
+            at += count
+        return state
+
+    def _withhold(self, state: Streams, i: int, values: Floats, out: Floats) -> Streams:
+        row, chooser = state.rows[i], _chooser_of(state, i).copy()
         # By name: most choosers take finite values only.
         if hasattr(chooser, "observe_unchecked"):
-            twin = chooser.copy()
-            if twin.observe_unchecked(floats):  # type: ignore[attr-defined]
-                return twin
-        floats, twin = self.composition.finite(floats, at, name), chooser.copy()
-        twin.observe(floats)
-        return twin
+            if not chooser.observe_unchecked(values):
+                raise NotFiniteError(i)
+        elif np.isfinite(values).all():
+            chooser.observe(values)
+        else:
+            raise NotFiniteError(i)
+        row.n_seen += values.size
+        if row.theta_steps:
+            period = self.composition.period
+            assert period is not None  # noqa: S101 - only renewals withhold later
+            resolution, released = self.composition.grid.resolution, released_sum(row)
+            out[:] = min(max(released / period * resolution, 0.0), float(row.theta_steps) * resolution)
+            row.held += values.size
+        return _with_chooser(state, i, chooser)
 
-    def _choose(self, state: StreamState, key: Key) -> StreamState:
-        chooser = state.chooser
-        assert chooser is not None  # noqa: S101 - a stage that ends in a choice has one
-        cycle = state.progress.cycle
+    def _choose(self, state: Streams, i: int, keys: RowKeys) -> Streams:
+        chooser, cycle, key = _chooser_of(state, i), int(state.rows["cycle"][i]), keys.of(i)
         secret = key.derive("threshold", cycle) if cycle else key
         theta = chooser.choose(held_out(secret, chooser.pack()))
         if getattr(chooser, "unresolved", False):
-            warn(AT_BOUND.format(theta), AccuracyWarning)
-        progress = self.pipeline(key).open(state.progress, theta)
-        return StreamState(progress, self.chooser_for(progress), state.noise)
+            warn(AT_BOUND.format(theta, argument(threshold=50.0)), AccuracyWarning)
+        state = self.pipeline(keys.key).open(state, np.array((i,)), np.array((theta,)), keys)
+        return _with_chooser(state, i, self.chooser_for(state.rows[i]))
 
     # Releases of full arrays.
 
@@ -228,21 +235,32 @@ class Schedule(Machine[StreamState]):
         return self.released(*self.advance(self.start(key), batch, key), batch, key, warns=warns)
 
     def released(
-        self, after: StreamState, made: Sequence[Step], batch: Column, key: Key, *, warns: bool = True
+        self,
+        after: Streams,
+        published: Floats,
+        parts: Sequence[Closed],
+        batch: Column,
+        key: Key,
+        *,
+        warns: bool = True,
     ) -> OnlineRelease:
         """Release a full array, `batch`, after its step; if it `warns`, also of a theta far below the values."""
-        c, progress, pipeline, published = self.composition, after.progress, self.pipeline(key), joined(made)
-        steps, nodes = progress.theta_steps, None
+        c, pipeline, nodes = self.composition, self.pipeline(key), None
+        steps = int(after.rows["theta_steps"][0])
         revisions: tuple[RevisedStream, ...] = ()
         if isinstance(pipeline, AdaptiveBlocks):
-            revisions = (pipeline.revised(made, steps),)
-            if warns and pipeline.clips(progress):
-                theta = pipeline.steps(steps, progress.memory) * c.grid.resolution
-                warn(FAR_BELOW.format(theta), AccuracyWarning)
-            steps = pipeline.highest(steps, progress.memory)
+            revisions = (pipeline.revised(parts, steps),)
+            if warns and pipeline.clips(after):
+                theta = pipeline.steps(after) * c.grid.resolution
+                warn(FAR_BELOW.format(theta, argument(threshold=50.0)), AccuracyWarning)
+            steps = pipeline.highest(after)
         elif c.perturber.released_nodes:
-            finite = c.finite(as_floats(batch.values[c.holdout :]), c.holdout, batch.name)
-            nodes = pipeline.released_nodes(steps, finite)
+            values = as_floats(c.finite(as_floats(batch.values[c.holdout :]), c.holdout, batch.name))
+            plan = c.plan
+            sums = np.empty((-(-values.size // plan.tree_blocks), plan.nodes))
+            nodes = ReleasedNodes(sums, plan.leaves, plan.fan_out, plan.levels, plan.tree_blocks)
+            call = RowValues(values, ZERO, np.array([values.size]), ZERO, published, ZERO)
+            pipeline.released_nodes(np.array([steps]), call, RowKeys(key), nodes, ZERO)
         published.flags.writeable = False
         return OnlineRelease(
             published,
@@ -265,55 +283,100 @@ class Schedule(Machine[StreamState]):
     def from_description(cls, description: Json, **own: Any) -> Schedule:
         return cls(StreamParameters.from_description(description))
 
-    def pack(self, state: StreamState) -> Packed:
-        progress, chooser = state.progress, state.chooser
-        packed = np.empty(0, np.int64) if chooser is None else chooser.pack()
+    def pack(self, state: Streams) -> Packed:
+        row, chooser = state.rows[0], state.choosers[0]
+        held = np.empty(0, np.int64) if chooser is None else chooser.pack()
+        numbers = {name: int(row[name]) for name in _NUMBERS}
+        begun = bool(row.theta_steps)
+        floats = {name: getattr(state, name).reshape(-1) if begun else np.empty(0) for name in _FLOATS}
         return {
-            **progress._asdict(),
-            **{name: codec.pack(getattr(progress, name).view(np.float64), "<f8") for name in _FLOATS},
-            "chain": codec.pack(progress.chain, "<u8"),
-            "holdout": codec.pack(packed, "<i8"),
+            **numbers,
+            "released_sum": released_sum(row),
+            "prediction": float(row.prediction),
+            **{name: codec.pack(column.view(np.float64), "<f8") for name, column in floats.items()},
+            "chain": codec.pack(row.chain if row.chain.any() else row.chain[:0], "<u8"),
+            "holdout": codec.pack(held, "<i8"),
         }
 
-    def unpack(self, packed: Packed, key: Key) -> StreamState:
-        numbers = {name: codec.restore(kind, packed[name]) for name, kind in _FIELDS.items()}
-        floats: Json = {name: codec.unpack(packed[name], "<f8").astype(np.float64) for name in _FLOATS}
-        if numbers["theta_steps"] > 0:
-            floats["memory"] = self.pipeline(key).remembered(floats["memory"])
+    def unpack(self, packed: Packed, key: Key) -> Streams:
+        pipeline = self.pipeline(key)
+        state = pipeline.columns(1)
+        row = state.rows[0]
+        try:
+            for name in _NUMBERS:
+                row[name] = codec.restore(int, packed[name])
+            row.released_high, row.released_low = divmod(codec.restore(int, packed["released_sum"]), 1 << HALF)
+        except OverflowError:
+            raise ValueError("a number out of range") from None
+        row.prediction = codec.restore(float, packed["prediction"])
         chain = codec.unpack(packed["chain"], "<u8").astype(np.uint64)
-        progress = Progress(**numbers, **floats, chain=chain)
-        self._check(progress, key)
+        arrays: Json = {name: codec.unpack(packed[name], "<f8").astype(np.float64) for name in _FLOATS}
+        bound = row.theta_steps > 0 and pipeline.distributions[int(row.theta_steps)] is not None
+        if chain.size != (CHAIN_WORDS if bound else 0):
+            raise ValueError("a chain key of another length")
+        if bound:
+            row.chain[:] = chain
+        if row.theta_steps > 0:
+            columns = {name: arrays[name].reshape(1, -1) for name in ("smoother", "correlated")}
+            state = state._replace(**columns, memory=pipeline.remembered(arrays["memory"]))
+        elif any(array.size for array in arrays.values()):
+            raise ValueError("a position out of range")
+        self._check(state, key)
         held = codec.unpack(packed["holdout"], "<i8").astype(np.int64)
-        chooser = self.chooser_for(progress)
+        chooser = self.chooser_for(row)
         if held.size:
             if chooser is None:
                 raise ValueError("values held for no threshold")
             chooser.unpack(held)
-        return StreamState(progress, chooser)
+        return _with_chooser(state, 0, chooser)
 
-    def _check(self, progress: Progress, key: Key) -> None:
-        c, counts = self.composition, (progress.n_seen, progress.cycle, progress.held, progress.blocks)
+    def _check(self, state: Streams, key: Key) -> None:
+        c, row = self.composition, state.rows[0]
         top = max(c.grid.bound_steps, c.grid.ceiling_steps)
-        in_range = min(counts) >= 0 and progress.filled >= 0 and 0 <= progress.theta_steps <= top
-        if progress.theta_steps == 0:
-            arrays = progress.smoother, progress.correlated, progress.memory, progress.chain
-            in_range &= progress.n_seen < c.task.holdout and not any(array.size for array in arrays)
+        counts = row.n_seen, row.cycle, row.held, row.blocks, row.filled
+        in_range = min(counts) >= 0 and 0 <= row.theta_steps <= top
+        if row.theta_steps == 0:
+            in_range &= row.n_seen < c.task.holdout
         elif in_range:
-            bound = self.pipeline(key).distributions[progress.theta_steps] is not None
-            in_range = self.pipeline(key).fits(progress)
-            in_range &= progress.chain.size == (CHAIN_WORDS if bound else 0) and self.stage(progress)[1] > 0
+            in_range = self.pipeline(key).fits(state) and self.stage(row)[1] > 0
         if not in_range:
             raise ValueError("a position out of range")
 
-    def rekeyed(self, state: StreamState, key: Key) -> StreamState:
-        progress, c = state.progress, self.composition
-        if progress.theta_steps:
-            chain = next_chain(c.perturber, key, progress.theta_steps, c.publish_epsilon, progress.chain)
-            progress = progress._replace(chain=chain)
-        return StreamState(progress, None if state.chooser is None else state.chooser.copy())
+    def rekeyed(self, state: Streams, key: Key) -> Streams:
+        c, state, chooser = self.composition, state.copied(), state.choosers[0]
+        row = state.rows[0]
+        if row.theta_steps:
+            chain = next_chain(c.perturber, key, int(row.theta_steps), c.publish_epsilon, row.chain)
+            if chain is not None:
+                row.chain[:] = chain
+        # The key is another, and so is the noise of its trees.
+        twin = self.pipeline(key).columns(1)
+        state = state._replace(trees=twin.trees, noise=twin.noise)
+        return _with_chooser(state, 0, None if chooser is None else chooser.copy())
+
+
+class NotFiniteError(Exception):
+    """A value of this row is not finite; what was consumed is to be dropped."""
+
+
+def released_sum(row: Any) -> int:
+    """Sum released under the present threshold, in grid steps."""
+    return (int(row.released_high) << HALF) + int(row.released_low)
+
+
+def _chooser_of(state: Streams, i: int) -> Chooser:
+    chooser = state.choosers[i]
+    assert chooser is not None  # noqa: S101 - a stage that holds out or refines has one
+    return chooser
+
+
+def _with_chooser(state: Streams, i: int, chooser: Chooser | None) -> Streams:
+    """A new list for one stream, whose state before stays; else the same."""
+    if len(state.choosers) == 1:
+        return state._replace(choosers=[chooser])
+    state.choosers[i] = chooser
+    return state
 
 
 _FLOATS = ("smoother", "correlated", "memory")
-_FIELDS: Json = {
-    name: float if name == "prediction" else int for name in Progress._fields if name not in (*_FLOATS, "chain")
-}
+_NUMBERS = ("n_seen", "cycle", "held", "theta_steps", "blocks", "filled", "open_sum", "group_sum")

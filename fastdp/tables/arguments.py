@@ -8,7 +8,7 @@ from typing import Any, Literal, cast
 
 from fastdp import validation
 from fastdp.data.column import Nonfinite
-from fastdp.errors import ParameterError
+from fastdp.errors import ParameterError, argument
 from fastdp.kinds import Bounds, Keys
 from fastdp.record import Choice, Flag, Kind, Real, parameter, record
 from fastdp.tables.columns import KeyRow
@@ -56,10 +56,10 @@ class Value:
             ends_of(name, each) for name, each in (("bound", self.bound), ("clip", self.clip)) if each is not None
         ]
         if not given:
-            accepted = "a public upper bound of a value, such as bound=10.0, or (low, high)"
+            accepted = f"a public upper bound of a value, such as {argument(bound=10.0)}, or (low, high)"
             raise refusal("bound", None, f"{accepted} where values may be negative")
         if given[-1][0] < given[0][0] or given[-1][1] > given[0][1]:
-            raise refusal("clip", self.clip, f"a clip within bound = {validation.shown(self.bound)}")
+            raise refusal("clip", self.clip, f"a clip within the bound, {self.bound}")
 
 
 def ends_of(name: str, given: object) -> tuple[float, float]:
@@ -78,8 +78,8 @@ class PrivateKeys:
 
     Parameters
     ----------
-    share : float
-        Share of the budget; unused where released counts of rows choose keys.
+    share : float, optional
+        Share of the budget, by default .5 with persons, else .25; unused where released counts choose keys.
     others : bool
         Release the rows of all other keys as one more key, the last, whose entries are missing.
 
@@ -90,13 +90,8 @@ class PrivateKeys:
     0.3
     """
 
-    share: float = parameter(Real(above=0.0, below=1.0), default=0.25)
+    share: float | None = parameter(Real(above=0.0, below=1.0, optional=True), default=None)
     others: bool = parameter(Flag(), default=False)
-
-    @property
-    def named(self) -> float | list[object]:
-        """In words of a noise identity."""
-        return [self.share, "others"] if self.others else self.share
 
 
 def values_of(statistics: Sequence[Statistic], bounds: object) -> list[tuple[str, Value]]:
@@ -106,8 +101,8 @@ def values_of(statistics: Sequence[Statistic], bounds: object) -> list[tuple[str
         given = dict(bounds)
     elif bounds is not None and len(names) != 1:
         several = f"a mapping of {len(names)} columns with values to bounds"
-        wanted = several if names else "None: no statistic reads values"
-        raise refusal("bounds", bounds, wanted)
+        wanted = several if names else "None, because no statistic reads values"
+        raise ParameterError(f"bounds: expected {wanted}", parameter="bounds")
     else:
         given = dict.fromkeys(names, bounds)
     if unknown := set(given) - set(names):
@@ -117,7 +112,7 @@ def values_of(statistics: Sequence[Statistic], bounds: object) -> list[tuple[str
         if given.get(name) is None:
             raise ParameterError(
                 f"bounds: column {name!r} has none; expected a public upper bound of its values, such as "
-                f"bounds={{{name!r}: 10.0}}, or (low, high) where they may be negative"
+                f"{argument(bounds={name: 10.0})}, or (low, high) where they may be negative"
             )
     return [(name, each if isinstance(each := given.get(name), Value) else Value(each)) for name in names]
 
@@ -140,7 +135,7 @@ def keys_of(
     """Source of the keys, and given ones; ParameterError for conflicts."""
     if not by:
         if given is not None:
-            raise ParameterError("keys: expected None without by=, the columns that they are of")
+            raise ParameterError(f"keys: expected None without {argument(by=...)}, the columns that they are of")
         return "none", ()
     if isinstance(given, str):
         return cast("KeySource", validation.choice("keys", given, ("public",))), ()
@@ -150,7 +145,7 @@ def keys_of(
         if given is not None:
             raise ParameterError("delta = 0: expected above 0, such as 1e-6, because keys are chosen privately")
         listed = f"the list of keys of {', '.join(map(repr, by))} that are released"
-        public = "keys='public' if it is no secret which keys the table has"
+        public = f"{argument(keys='public')} if it is no secret which keys the table has"
         raise refusal("keys", None, f"{listed}, or {public}, or delta > 0 to choose them privately")
     rows = _key_rows(by, given)
     try:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastdp.errors import AccuracyWarning, warn
+from fastdp.errors import AccuracyWarning, argument, warn
 from fastdp.kinds import Floats, Integers
 from fastdp.noise.bulk import PrefixNoise
 from fastdp.noise.chain_keys import start_chain
@@ -254,7 +254,7 @@ def warn_of_clip(column: str, tail: Tail, bound: tuple[float, float], whole: Num
         warn(
             f"{column}: an estimated {share:.0%} of the rows lie beyond the clip, so that "
             "sums are far off; expected longer windows, a larger epsilon, or a wider clip that is known publicly "
-            "(clip=)",
+            f"({argument(clip=...)})",
             AccuracyWarning,
         )
 
@@ -280,14 +280,14 @@ def warn_of_noise(column: str, tail: Tail, cells: Measured) -> None:
         warn(
             f"{column}: the noise in the sum of {where}, {math.sqrt(variance) * q.resolution:.3g}, is as large as "
             f"the number{why}; expected longer windows, fewer keys, a larger epsilon, a nearer bound, or a clip that "
-            "is known publicly (clip=)",
+            f"is known publicly ({argument(clip=...)})",
             AccuracyWarning,
         )
     elif tail.resolved and hidden > total:
         warn(
             f"{column}: values up to the bound that sum to {hidden:.3g} may hide in the noise beyond the clip, "
             f"beside {total:.3g} that was counted, so intervals are about clipped values; expected a nearer bound, "
-            "a larger epsilon, or a clip that is known publicly (clip=)",
+            f"a larger epsilon, or a clip that is known publicly ({argument(clip=...)})",
             AccuracyWarning,
         )
 

@@ -126,15 +126,15 @@ def grouped(values: Floats, parents: Integers, count: int) -> Floats:
 
 #: Shares are multiples of one of so many points: equal on every machine.
 POINTS = 200
-#: Levels besides the cells are measured unasked where the variance of a cell grows at most by this factor.
-GROWTH = 1.1
+#: The variance of a cell grows at most by these factors for levels that are measured unasked, or asked for.
+GROWTH, ASKED = 1.1, 2.0
 
 
 def level_shares(windows: int, nodes: Sequence[int], levels: bool | None, *, gaussian: bool) -> dict[Level, Fraction]:
     """Levels that are measured, cells first, with shares of epsilon, or of rho with Gaussian noise.
 
-    They minimise the geometric mean of all levels' standard errors. `levels` True: all have a share; None: a cell's
-    variance grows by at most GROWTH; False: cells alone.  `nodes`: of each depth.
+    They minimise the geometric mean of all levels' standard errors while a cell's variance grows by at most ASKED
+    (`levels` True) or GROWTH (None); False: cells alone.  `nodes`: of each depth.
     """
     leaves = len(nodes) - 1
     spans = (True, False) if windows > 1 else (True,)
@@ -143,18 +143,18 @@ def level_shares(windows: int, nodes: Sequence[int], levels: bool | None, *, gau
     listed = [level for level in listed if level.depth == leaves or nodes[level.depth] < nodes[level.depth + 1]]
     if levels is False or not nodes[-1] or not windows:
         return {listed[0]: Fraction(1)}
-    most = math.inf if levels else GROWTH * _variances([POINTS], listed[:1], windows, nodes, gaussian)[0]
+    growth = ASKED if levels else GROWTH
+    most = growth * _variances([POINTS], listed[:1], windows, nodes, gaussian)[0]
 
     def score(points: Sequence[int]) -> float:
         variances = _variances(points, listed, windows, nodes, gaussian)
         return sum(map(math.log, variances)) if variances[0] <= most else math.inf
 
     # The score has several minima: some levels are better left to least squares.
-    root = 1.0 if gaussian else 0.5
-    spare = 1.0 if levels else 1.0 - GROWTH**-root
+    spare = 1.0 - growth ** (-1.0 if gaussian else -0.5)
     starts = []
     for chosen in itertools.product((False, True), repeat=len(listed) - 1):
-        size = POINTS // (sum(chosen) + 1) if levels else int(spare * POINTS) // max(1, sum(chosen))
+        size = int(spare * POINTS) // max(1, sum(chosen))
         starts.append([POINTS - size * sum(chosen), *(size * one for one in chosen)])
     points = min(starts, key=lambda each: round(score(each), 9))
     best, step = score(points), POINTS // 8
@@ -210,6 +210,8 @@ def _variances(
 LEAST, WIDER = 8, 0.5
 #: Cells that are smoothed at a time, which bounds the memory.
 CELLS = 2**21
+#: Windows whose parts in blocks of frequencies are computed at a time.
+CHUNK = 2**13
 #: A total is known if it is so many standard deviations: a node's share of it is then a prior.
 KNOWN = 10.0
 #: The square of this is finite.
@@ -278,15 +280,20 @@ def smooth(estimates: Floats, noise: Floats, patterns: Sequence[Integers] = ()) 
     block = _blocks(windows)
     count, left = int(block.max()) + 1, 1.0 - (spent - 1) / max(1, windows - 1)
     kept, shares = np.zeros((count, keys)), np.zeros((count, keys))
-    order = np.argsort(block, kind="stable")
-    borders = np.searchsorted(block[order], np.arange(count + 1))
+    borders = np.searchsorted(block, np.arange(count + 1))
     for b in range(1, count):
-        inside = order[borders[b] : borders[b + 1]]
+        begin, end = borders[b : b + 2]
         # Patterns have taken their share of the noise out of each block.
-        shares[b], kept[b] = _shares(waves[inside], inside.size * left, noise)
+        shares[b], kept[b] = _shares(waves[begin:end], (end - begin) * left, noise)
     values += fft.idct(waves * shares[block], axis=0, norm="ortho")
     # Few blocks, many nodes: a block's contribution to a window's variance is computed once.
-    variances += left * (_block_parts(borders[1:], windows) @ kept[1:])
+    for begin in range(0, windows - windows // 2, CHUNK):
+        end = min(begin + CHUNK, windows - windows // 2)
+        more = left * (_block_parts(borders[1:], np.arange(begin, end), windows) @ kept[1:])
+        variances[begin:end] += more
+        # Windows w and W - 1 - w have equal parts.
+        both = min(end, windows // 2)
+        variances[windows - both : windows - begin] += more[: both - begin][::-1]
     return Smoothed(values, noise * variances, noise, left * kept, block, tuple(listed))
 
 
@@ -303,10 +310,9 @@ def _joined(parts: list[Smoothed]) -> Smoothed:
 
 
 def _project(phases: Integers, values: Floats) -> Floats:
-    sizes = np.maximum(np.bincount(phases), 1)
+    counts = np.bincount(phases)
     order = np.argsort(phases, kind="stable")
-    starts = np.searchsorted(phases[order], np.arange(sizes.size))
-    present = np.unique(phases)
+    starts, present, sizes = np.cumsum(counts) - counts, np.flatnonzero(counts), np.maximum(counts, 1)
     sums = np.zeros((sizes.size, *values.shape[1:]))
     sums[present] = np.add.reduceat(values[order], starts[present], axis=0)
     out: Floats = (sums / sizes.reshape(-1, *([1] * (values.ndim - 1))))[phases]
@@ -324,7 +330,7 @@ def _shares(part: Floats, size: float, noise: Floats) -> tuple[Floats, Floats]:
 
 
 def _blocks(windows: int) -> Integers:
-    block = np.zeros(windows, np.int64)
+    block: Integers = np.zeros(windows, np.uint8)
     label, at = 1, 1
     while at < windows:
         size = max(LEAST, int(WIDER * at))
@@ -333,17 +339,14 @@ def _blocks(windows: int) -> Integers:
     return block
 
 
-def _block_parts(borders: Integers, windows: int) -> Floats:
-    """Part of each window in each block of frequencies, [W, B]: diagonals of C' C, C the block's cosines.
+def _block_parts(borders: Integers, which: Integers, windows: int) -> Floats:
+    """Part of each of these windows in each block of frequencies, [n, B]: diagonals of C' C, C the block's cosines.
 
     Sums of cos^2 over frequencies [a, b) are differences of Dirichlet's kernel.
     """
-    # Windows w and W - 1 - w have equal parts.
-    half = np.pi * (np.arange((windows + 1) // 2) + 0.5) / windows
+    half = np.pi * (which + 0.5) / windows
     kernel = np.sin((2.0 * borders - 1.0) * half[:, None]) / np.sin(half)[:, None]
-    parts = np.maximum((np.diff(borders) + 0.5 * np.diff(kernel, axis=1)) / windows, 0.0)
-    out: Floats = np.concatenate([parts, parts[: windows // 2][::-1]])
-    return out
+    return np.maximum((np.diff(borders) + 0.5 * np.diff(kernel, axis=1)) / windows, 0.0)
 
 
 def _local_times(instants: Integers, zone: tzinfo | None) -> Integers:
@@ -367,7 +370,7 @@ def _local_times(instants: Integers, zone: tzinfo | None) -> Integers:
 
 
 def local_patterns(edges: Integers, time_zone: str | None) -> list[Integers]:
-    """Phases of windows by the local clock: of the day, of weekday or weekend, and of the week, int64[W] each.
+    """Phases of windows by the local clock: of the day, of weekday or weekend, and of the week, [W] each.
 
     A pattern needs two of its periods and windows that divide a day; daily windows have a week's only, longer ones
     none.
@@ -384,7 +387,12 @@ def local_patterns(edges: Integers, time_zone: str | None) -> list[Integers]:
     a_day = max(1, round(DAY / usual))
     phase = (local - days * DAY) // usual % a_day if a_day > 1 else np.zeros(local.size, np.int64)
     patterns = [(a_day, phase), (7 * a_day, phase + a_day * (weekday >= 5)), (7 * a_day, phase + a_day * weekday)]
-    return [phases.astype(np.int64) for length, phases in patterns if length > 1 and local.size >= 2 * length]
+    # NumPy sorts short integers in one pass, and a result keeps them.
+    return [
+        phases.astype(np.min_scalar_type(length))
+        for length, phases in patterns
+        if length > 1 and local.size >= 2 * length
+    ]
 
 
 class Branch(NamedTuple):

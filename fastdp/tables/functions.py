@@ -9,7 +9,7 @@ from typing import Any, cast
 from fastdp import validation
 from fastdp.data.calendar import Calendar, Time
 from fastdp.data.source import check_column_types, open_source, time_zone_of
-from fastdp.errors import ParameterError
+from fastdp.errors import ParameterError, argument
 from fastdp.guarantee import Account, charge
 from fastdp.kinds import Bounds, Duration, Frame, Json, Keys
 from fastdp.noise.key import Key, stream_key
@@ -62,10 +62,11 @@ def make_shares(
             raise refusal("stop", time.stop, f"a time after start = {time.start!r}")
         periods = None if unit.per is None else Calendar(unit.per, time.zone, time.origin, "per")
     elif unit.per is not None:
-        raise refusal("per", unit.per, "None without time=, or the column of times")
+        raise refusal("per", unit.per, "None without windows, or the column of times")
     levels = None if levels is None else validation.flag("levels", levels)
     asked = tuple(statistics), column_plans(statistics, bounds), time, unit, calendar, periods, epsilon, delta
-    plan = with_noise(TablePlan(*asked, named, rule, rows, private, levels, start=first, stop=last))
+    shares = with_noise(TablePlan(*asked, named, rule, rows, private, levels, start=first, stop=last))
+    plan = shares.plan
     if first is not None and last is not None:
         plan.check_cells(last - first, max(1, len(rows)))
         most = (plan.per_window or plan.contributions) * (last - first)
@@ -75,7 +76,6 @@ def make_shares(
                 f"rows = {plan.contributions}: {has}; expected at most {most}, because noise grows with rows"
             )
     # Noise that cannot be drawn is refused before any row is read.
-    shares = shares_of(plan)
     shares.check_sums()
     widest = shares
     if plan.chooses_rows:
@@ -163,7 +163,7 @@ def aggregate(
         most ``delta``.  Otherwise: Gaussian noise where its variance is smaller.
     levels : bool or None
         True: totals of all keys, of each prefix of ``by``, and over all windows are measured too
-        (:meth:`Table.level`); None: where a cell's variance grows by at most a tenth; False: cells alone.
+        (:meth:`Table.level`) while a cell's variance at most doubles; None: grows by a tenth; False: cells alone.
     seed, key
         As for :func:`fastdp.release`.
     ledger : Ledger, optional
@@ -212,9 +212,9 @@ def aggregate(
     values, entries = columns_of(asked)
     names = [*named, *([unit.column] if isinstance(unit, Person) else []), *entries]
     if time is None:
-        source = open_source(frame, [*values, *names], names)
+        source = open_source(frame, [*values, *names])
     else:
-        source = open_source(frame, [time.column, *values, *names], names)
+        source = open_source(frame, [time.column, *values, *names])
         option = "unit" if time.unit else "format" if time.format else None
         zone = time_zone_of(source, time.column, option)
         time = replace(time, zone=time.zone or zone)
@@ -231,7 +231,9 @@ def aggregate(
 def _timed(time: str | Time | None, every: Duration | None) -> Time | None:
     if time is None or isinstance(time, Time):
         if every is not None:
-            because = "or the column of times (time=)" if time is None else "because time is a fastdp.Time"
+            because = (
+                f"or the column of times ({argument(time=...)})" if time is None else "because time is a fastdp.Time"
+            )
             raise refusal("every", every, f"None, {because}")
         return time
     if every is None:

@@ -211,6 +211,18 @@ def _better(first: KeyRule, second: KeyRule) -> KeyRule:
     return min(zip(persons, (0, 1), (first, second), strict=True))[2]
 
 
+@lru_cache(maxsize=256)
+def counts_suffice(epsilon: float, delta: float, contributions: int, share: float) -> bool:
+    """True if keys of persons with as many keys as rows need no more persons by counts than by weights.
+
+    Counts, which are released too, have all of `epsilon`, weights a `share`.
+    """
+    counts = count_rule(laplace_distribution(Fraction(contributions) / Fraction(epsilon)), contributions, delta)
+    most = min(contributions, MOST_KEYS)
+    weights = weight_rule(epsilon * share, delta, most)
+    return counts.threshold * int(key_weights(weights.distribution, most)[-1]) <= weights.threshold
+
+
 # The choice, and intervals that know of it.
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from fastdp.data.calendar import Calendar, Time, most_spans, zone_rules
 from fastdp.data.column import Nonfinite
-from fastdp.errors import ParameterError
+from fastdp.errors import ParameterError, argument
 from fastdp.kinds import Flags, Floats, Integers, Json
 from fastdp.noise.sampler import NoiseName
 from fastdp.record import values_of
@@ -20,6 +20,7 @@ from fastdp.tables import quantiles
 from fastdp.tables.arguments import KeySource, PrivateKeys, ends_of
 from fastdp.tables.arguments import values_of as bounds_of
 from fastdp.tables.columns import KeyRow
+from fastdp.tables.keys import counts_suffice
 from fastdp.tables.quantities import FIRST_SUMS, ROWS
 from fastdp.tables.statistics import Statistic, columns_of, needed
 from fastdp.units import Person, Unit
@@ -120,10 +121,19 @@ class TablePlan:
         return isinstance(self.unit, Person) and self.unit.rows == "auto"
 
     @cached_property
+    def key_share(self) -> float:
+        """Share of the choice of private keys, where it has one."""
+        assert self.private is not None  # noqa: S101 - asked for private keys alone
+        return self.private.share or (0.25 if self.who is None else 0.5)
+
+    @cached_property
     def selects_cells(self) -> bool:
         """True if private keys are chosen by the noisy counts that are released."""
-        whole = self.calendar is None and self.counts_rows and not self.levels
-        return self.key_rule == "private" and self.who is None and whole
+        if self.key_rule != "private" or self.calendar is not None or not self.counts_rows or self.levels:
+            return False
+        # Many rows of a person count less by weights of its keys.
+        given = self.epsilon, self.delta, self.contributions, self.key_share
+        return self.who is None or (not self.columns and counts_suffice(*given))
 
     @property
     def has_others(self) -> bool:
@@ -199,7 +209,7 @@ class TablePlan:
             "period": None if self.periods is None else self._spans(self.periods),
             "by": list(self.by),
             "keys": self._key_digest,
-            "share": None if self.private is None else self.private.named,
+            "share": self._named_share,
             "contributions": self.contributions if not self.chooses_rows else "auto",
             "who": self.who is not None,
         }
@@ -207,6 +217,12 @@ class TablePlan:
     @cached_property
     def _key_digest(self) -> bytes:
         return key_digest(self.keys)
+
+    @property
+    def _named_share(self) -> float | list[object] | None:
+        if self.private is None:
+            return None
+        return [self.key_share, "others"] if self.has_others else self.key_share
 
     def _spans(self, calendar: Calendar) -> list[object]:
         own = self.calendar
@@ -233,7 +249,7 @@ class TablePlan:
             every = "" if self.calendar is None else f" of {self.calendar.every}"
             raise ParameterError(
                 f"{windows:,} windows{every} and {keys:,} keys: expected at most {MAX_CELLS:,} cells; use longer "
-                "windows (every=), fewer keys (keys=), or a shorter time (Time(start=, stop=))"
+                f"windows, fewer keys, or a shorter time ({argument('Time', start=..., stop=...)})"
             )
 
 

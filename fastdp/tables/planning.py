@@ -13,6 +13,7 @@ from fastdp.data.calendar import Time
 from fastdp.errors import ParameterError
 from fastdp.kinds import Bounds, Duration, Json
 from fastdp.noise.sampler import NoiseName
+from fastdp.notebook import as_html
 from fastdp.releases.intervals import checked_confidence
 from fastdp.tables.answers import Answers
 from fastdp.tables.arguments import PrivateKeys, Value
@@ -31,6 +32,7 @@ from fastdp.validation import DAY, refusal
 SPANS = {"day": DAY, "week": 7 * DAY, "year": 365 * DAY}
 #: Windows that are worked out for each key; more behave like these.
 MAX_WINDOWS, MAX_KEYS = 2**14, 2**10
+DROWNED = "noise is as large as the number: longer windows, fewer keys or a larger epsilon"
 #: Rows expected in a cell, at most.
 MAX_ROWS = 2.0**40
 #: Range of the search for an epsilon, and its steps.
@@ -102,20 +104,34 @@ class Plan:
         """Half-width of the first statistic's interval."""
         return next(iter(self.errors.values())).half_width
 
+    @property
+    def _title(self) -> tuple[str, str]:
+        noise = f"{self.noise} noise, {100 * self.confidence:.10g} % intervals"
+        rows = "All rows" if self.every is None else f"One window of {self.every} and key"
+        return f"epsilon = {self.epsilon:.4g} for {self.unit}, {noise}", rows
+
     def __str__(self) -> str:
-        lines = [
-            f"epsilon = {self.epsilon:.4g} for {self.unit}, {self.noise} noise, "
-            f"{100 * self.confidence:.10g} % intervals",
-            "All rows" if self.every is None else f"One window of {self.every} and key",
-        ]
+        lines = list(self._title)
         for name, each in self.errors.items():
             expected = "" if each.value is None else f" of {each.value:.4g}"
             rows = " rows from the true one" if each.in_rows else ""
             lines.append(f"  {name}: +- {each.half_width:.4g}{rows}{expected}, standard error {each.std_error:.4g}")
             lines += [f"    over a {span}: +- {width:.4g}" for span, width in each.longer.items()]
             if each.drowned:
-                lines.append("    noise is as large as the number: longer windows, fewer keys or a larger epsilon")
+                lines.append(f"    {DROWNED}")
         return "\n".join([*lines, f"Shares of {'rho' if self.noise == 'gaussian' else 'epsilon'}:", f"{self.shares}"])
+
+    def _repr_html_(self) -> str:
+        spans = list(dict.fromkeys(span for each in self.errors.values() for span in each.longer))
+        heads = "", "+-", "of", "standard error", *(f"+- over a {span}" for span in spans)
+        rows, notes = [], []
+        for name, each in self.errors.items():
+            expected = "" if each.value is None else f"{each.value:.4g}"
+            longer = (f"{each.longer[span]:.4g}" if span in each.longer else "" for span in spans)
+            half_width = f"{each.half_width:.4g}{' rows' if each.in_rows else ''}"
+            rows.append((name, half_width, expected, f"{each.std_error:.4g}", *longer))
+            notes += [f"{name}: {DROWNED}"] if each.drowned else []
+        return f"<div>{as_html('. '.join(self._title), heads, rows, notes=notes)}{self.shares._repr_html_()}</div>"
 
 
 @validation.plain
@@ -188,10 +204,7 @@ def plan(
     """
     confidence = checked_confidence(confidence)
     if (epsilon is None) == (half_width is None):
-        raise ParameterError(
-            f"epsilon = {validation.shown(epsilon)}, half_width = {validation.shown(half_width)}: expected one of "
-            "the two, the other follows from it"
-        )
+        raise ParameterError("epsilon, half_width: expected one of the two, the other follows from it")
     windows = validation.integer("windows", windows, 1, MAX_CELLS)
     asked = statistics_of(statistics)
     listed: PrivateKeys | list[int] | None = keys if isinstance(keys, PrivateKeys) else None

@@ -81,7 +81,8 @@ def _unit(shares: Shares) -> Guarantee:
 
 def _weighs(shares: Shares) -> bool:
     """True if keys are chosen by weights of persons at once: with Gaussian noise they are concentrated."""
-    return shares.plan.who is not None and not shares.plan.online
+    plan = shares.plan
+    return plan.who is not None and not plan.online and not plan.selects_cells
 
 
 def _words(shares: Shares, line: Line) -> tuple[str, str, float]:
@@ -132,7 +133,7 @@ def _keys(shares: Shares) -> str:
             "of the key: weights only grow, so all windows cost one choice; the chances that a unit's own keys pass "
             "add up to delta over all windows"
         )
-    if plan.who is None:
+    if not _weighs(shares):
         step = "a key is released if its noisy count of rows passes a threshold that delta gives"
         return step + (", as it is published" if plan.selects_cells else "")
     rule = shares.key_rule()

@@ -12,7 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
-from fastdp.errors import ParameterError
+from fastdp.errors import ParameterError, argument
 from fastdp.kinds import Array, Floats, Integers
 from fastdp.releases.intervals import DrawnNoise, wider_quantile
 from fastdp_kernels.tables import window_sums
@@ -34,7 +34,7 @@ def check_bins(cells: int) -> None:
     if cells * BINS > MAX_BINS:
         raise ParameterError(
             f"quantiles of {cells:,} windows and keys: expected at most {MAX_BINS // BINS:,}, because each has a "
-            "histogram; use longer windows (every=), fewer keys (keys=), or a shorter time (Time(start=, stop=))"
+            f"histogram; use longer windows, fewer keys, or a shorter time ({argument('Time', start=..., stop=...)})"
         )
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fastdp.errors import DataError
+from fastdp.errors import DataError, argument
 from fastdp.kinds import Array, Flags, Floats, Integers
 from fastdp.noise.gaussian import GaussianDistribution
 from fastdp.noise.sampler import Distribution
@@ -16,10 +16,6 @@ from fastdp.tables.columns import Numbers
 from fastdp.tables.quantiles import BINS, LEVELS, Bins
 from fastdp_kernels.tables import window_sums
 
-NOT_FINITE = (
-    "value: a row that counts has none, or one that is not a finite number; expected finite values "
-    "(Value(nonfinite='drop') leaves such rows out, 'zero' counts them as 0)"
-)
 #: In place of an entry that is missing: no float of a column of entries.
 MISSING_ENTRY = -1.0
 #: Column of the rows themselves.
@@ -98,6 +94,15 @@ class CellRows(NamedTuple):
     values: Floats
 
 
+def not_finite() -> DataError:
+    """The error about a value that is missing, NaN or infinite."""
+    how = argument("Value", nonfinite="drop")
+    return DataError(
+        "value: a row that counts has none, or one that is not a finite number; expected finite values "
+        f"({how} leaves such rows out, 'zero' counts them as 0)"
+    )
+
+
 def _inside(rows: CellRows, first: int, windows: int) -> Flags:
     return (rows.codes >= 0) & (rows.windows >= first) & (rows.windows < first + windows)
 
@@ -111,7 +116,7 @@ class BinCounts:
     def add(self, rows: CellRows, values: Floats, first: int) -> None:
         wrong = ~np.isfinite(values)
         if wrong.any() and (wrong & _inside(rows, first, len(self._counts))).any():
-            raise DataError(NOT_FINITE)
+            raise not_finite()
         self._bins.add((rows.windows, np.where(wrong, -1, rows.codes), values), first, self._counts)
 
     def numbers(self) -> Integers:

@@ -9,20 +9,19 @@ import numpy as np
 
 from fastdp.data.source import Source
 from fastdp.data.times import times_of
-from fastdp.errors import DataError
+from fastdp.errors import DataError, argument
 from fastdp.kinds import Flags, Floats, Integers
 from fastdp.noise.key import Key
 from fastdp.tables.columns import Entries, Growing, Keys, Numbers, digests_of, floats_of
 from fastdp.tables.keys import KeyRule, key_weights, weigh
 from fastdp.tables.plan import ColumnPlan, TablePlan
-from fastdp.tables.quantities import MISSING_ENTRY, NOT_FINITE, CellRows
+from fastdp.tables.quantities import MISSING_ENTRY, CellRows, not_finite
 from fastdp.tables.shares import MOST_DROPPED
 from fastdp_kernels.tables import person_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-NO_ROWS = "frame has no rows: expected time=fastdp.Time(..., start=, stop=), because it has no first and last window"
 #: Bytes of coded rows that are kept for a second reading.
 MOST_HELD = 2**28
 #: Reads the rows that count once more.
@@ -37,13 +36,19 @@ class BatchRows(NamedTuple):
     persons: Integers | None
 
 
-class Kept(NamedTuple):
-    """Rows that count, how many of each one's person (and period), how many were dropped, and weights of keys."""
+class Part(NamedTuple):
+    """Rows that count of a table, or of a part of it: with persons one batch.
 
-    rows: CellRows
-    sizes: Integers
-    dropped: int
-    weights: Integers | None = None
+    ``sizes``: how many rows the person (and period) of each has; ``dropped``: rows of persons that do not count.
+    """
+
+    read: Reads
+    sizes: Integers | None = None
+    dropped: int = 0
+
+    def numbered(self, numbers: Integers) -> Part:
+        """The same with other numbers of keys, int64[K]."""
+        return self._replace(read=lambda: (rows._replace(codes=numbers[rows.codes]) for rows in self.read()))
 
 
 def read_rows(
@@ -69,7 +74,7 @@ def read_rows(
         if present is not None and not present.all() and (plan.time is None or plan.time.missing == "raise"):
             many = f"{np.count_nonzero(~present):,} of the {size:,} rows read with it"
             row = f"row {begin + int(np.argmin(present))} has no time or no person ({many})"
-            raise DataError(f"{row}; expected both in every row (Time(missing='drop') drops such rows)")
+            raise DataError(f"{row}; expected both in every row ({argument('Time', missing='drop')} drops such rows)")
         begin += size
         if see_times is not None:
             see_times(times if present is None else times[present])
@@ -103,10 +108,16 @@ def finite_values(values: Floats, plan: ColumnPlan) -> Floats:
     return np.where(np.isfinite(values), values, 0.0) if plan.nonfinite == "zero" else values
 
 
+def no_rows() -> DataError:
+    """The error about a table without rows, and so without a first and a last window."""
+    wanted = argument("Time", start=..., stop=...)
+    return DataError(f"frame has no rows: expected {wanted}, because it has no first and last window")
+
+
 def check_finite(values: Floats) -> None:
     """DataError for values that are not finite."""
     if not np.isfinite(values).all():
-        raise DataError(NOT_FINITE)
+        raise not_finite()
 
 
 class PersonRows:
@@ -161,7 +172,7 @@ class PersonRows:
         np.add.at(sums, keys, weights)
         return sums
 
-    def kept(self, plan: TablePlan) -> Kept:
+    def kept(self, plan: TablePlan) -> Part:
         columns = self._groups, self._hashes, self._windows, self._codes
         groups, hashes, windows, codes = (each.array for each in columns)
         first, spans = (int(windows.min()), int(np.ptp(windows)) + 1) if windows.size else (0, 0)
@@ -172,8 +183,8 @@ class PersonRows:
         for into, column in zip(values, self._values, strict=True):
             into[:] = column.array[flags]
         dropped = dropped_rows(groups, flags, self._size, plan.contributions)
-        groups = groups[flags]
-        return Kept(CellRows(windows[flags], codes[flags], values), np.bincount(groups)[groups], dropped)
+        groups, rows = groups[flags], CellRows(windows[flags], codes[flags], values)
+        return Part(lambda: iter((rows,)), np.bincount(groups)[groups], dropped)
 
 
 def dropped_rows(groups: Integers, kept: Flags, size: int, contributions: int) -> int:
@@ -233,7 +244,7 @@ class Ends:
         if calendar is None or (plan.start is not None and plan.stop is not None):
             return plan.start or 0, plan.stop or 0
         if not self._ends:
-            raise DataError(NO_ROWS)
+            raise no_rows()
         first = calendar.number(self._ends[0]) if plan.start is None else plan.start
         last = calendar.number(self._ends[1]) + 1 if plan.stop is None else plan.stop
         return first, max(first, last)

@@ -25,6 +25,7 @@ from fastdp.noise.sampler import (
     laplace_distribution,
     noise_distribution,
 )
+from fastdp.notebook import as_html
 from fastdp.tables import consistent
 from fastdp.tables.consistent import Level
 from fastdp.tables.keys import MOST_KEYS, KeyRule, count_rule, shared_weight_rule, weight_rule
@@ -199,7 +200,7 @@ class Shares:
     def key_rule(self) -> KeyRule:
         """Noise and threshold of the numbers that choose keys, all at once."""
         plan = self.plan
-        if plan.who is None:
+        if plan.who is None or plan.selects_cells:
             distribution: Distribution
             if plan.selects_cells:
                 distribution = self.distribution(Quantity("count"), self.cells)
@@ -284,19 +285,30 @@ class Shares:
         """Purposes of the lines, each once."""
         return list(dict.fromkeys(line.purpose for line in self.lines))
 
-    def __str__(self) -> str:
-        rows = [HEADS]
+    @property
+    def rows(self) -> list[tuple[str, ...]]:
+        """Texts of the lines, by :data:`HEADS`."""
+        rows: list[tuple[str, ...]] = []
         for line in self.lines:
             of = line.column if line.quantity is None else f"{line.quantity.name} of {line.column}"
             level = "" if line.quantity is None else "all levels"
             if line.level is not None:
                 keys = f"{line.level.depth} key columns, " if self.plan.by else ""
                 level = f"{keys}{'each window' if line.level.each else 'all windows'}"
-            numbers = f"{line.loss:.5g}", f"{self.share(line):.3f}", f"{line.moved}"
+            # All in sensitivities: the L2 norm of Gaussian sums and counts, not its square.
+            moved = math.sqrt(line.moved) if self.gaussian and line.quantity is not None else line.moved
+            numbers = f"{line.loss:.5g}", f"{self.share(line):.3f}", f"{moved:.5g}"
             rows.append((line.purpose, of, level, *numbers))
+        return rows
+
+    def __str__(self) -> str:
+        rows = [HEADS, *self.rows]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         shown = ("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)) for row in rows)
         return "\n".join(line.rstrip() for line in shown)
+
+    def _repr_html_(self) -> str:
+        return as_html(f"Shares of {'rho' if self.gaussian else 'epsilon'}", HEADS, self.rows)
 
 
 def shares_of(plan: TablePlan) -> Shares:
@@ -314,10 +326,10 @@ def shares_of(plan: TablePlan) -> Shares:
     }
     of_all = {name: share for name, share in OF_ALL.items() if used[name]}
     if plan.private is not None and not plan.selects_cells:
-        of_all["keys"] = Fraction(plan.private.share)
+        of_all["keys"] = Fraction(plan.key_share)
     left = 1 - sum(of_all.values())
     if left < LEFT:
-        raise refusal("share", plan.private.share if plan.private else 1.0, "at most .9 for keys")
+        raise refusal("share", plan.key_share if plan.private else 1.0, "at most .9 for keys")
     weights = {column.name: Fraction(column.weight) for column in plan.columns}
     if plan.counts_rows:
         asked = any(each.column == ROWS for each in plan.statistics)
@@ -361,22 +373,24 @@ def shares_of(plan: TablePlan) -> Shares:
     return Shares(plan, loss, key_delta, noise_delta, levels, knows_levels, helpers, losses, moves, grids, wanted)
 
 
-def with_noise(plan: TablePlan) -> TablePlan:
-    """The plan with the noise of less variance."""
+def with_noise(plan: TablePlan) -> Shares:
+    """Shares of the plan with the noise of less variance."""
+    laplace = shares_of(plan)
     if not plan.delta:
-        return plan
-    gaussian = replace(plan, noise="gaussian")
-    if shares_of(gaussian).log_variance() < shares_of(plan).log_variance():
+        return laplace
+    gaussian = shares_of(replace(plan, noise="gaussian"))
+    if gaussian.log_variance() < laplace.log_variance():
         return gaussian
     # Laplace noise of sums needs no delta; keys that are chosen do.
-    return plan if plan.key_rule == "private" else replace(plan, delta=0.0)
+    return laplace if plan.key_rule == "private" else shares_of(replace(plan, delta=0.0))
 
 
 def deltas_of(plan: TablePlan) -> tuple[float, float]:
     """Delta of the choice of keys, and of Gaussian noise."""
     gaussian = plan.noise == "gaussian"
-    # Persons' keys and Gaussian sums are proved together, for all of delta.
-    if plan.key_rule != "private" or (gaussian and plan.who is not None and not plan.online):
+    # Keys by persons' weights and Gaussian sums are proved together, for all of delta.
+    weighed = plan.who is not None and not plan.selects_cells
+    if plan.key_rule != "private" or (gaussian and weighed and not plan.online):
         return 0.0, plan.delta if gaussian else 0.0
     return (plan.delta / 2.0, plan.delta / 2.0) if gaussian else (plan.delta, 0.0)
 
@@ -392,10 +406,17 @@ def _zcdp_loss(epsilon: float, delta: float) -> float:
 
 
 def _loss(amount: Fraction, power: int) -> float:
-    found = math.sqrt(amount) if power == 2 else float(amount)
-    while Fraction(found) ** power > amount:
+    """Largest loss near the root of an amount whose power does not exceed it."""
+    # In integers, which cost a tenth of fractions.
+    top, bottom = amount.numerator, amount.denominator
+    found = math.sqrt(top / bottom) if power == 2 else top / bottom
+    while _over(*found.as_integer_ratio(), power, top, bottom):
         found = math.nextafter(found, 0.0)
     return found
+
+
+def _over(numerator: int, denominator: int, power: int, top: int, bottom: int) -> bool:
+    return bool(numerator**power * bottom > top * denominator**power)
 
 
 def _deviation(moved: int, *, gaussian: bool) -> float:
@@ -424,7 +445,10 @@ def _together(plan: TablePlan) -> float:
 
 def _steps(value: float, grid: float) -> int:
     """A bound in steps, rounded towards 0, at least 1 in size unless 0."""
-    size = Fraction(abs(value)) / Fraction(grid)
-    whole = round(size)
-    whole = whole if abs(size - whole) <= whole * Fraction(1, 2**52) else math.floor(size)
-    return (1 if value >= 0 else -1) * (max(1, whole) if size else 0)
+    top, bottom = abs(value).as_integer_ratio()
+    steps, step = grid.as_integer_ratio()
+    top, bottom = top * step, bottom * steps
+    down, rest = divmod(top, bottom)
+    near = down + (2 * rest > bottom)
+    whole = near if abs(top - near * bottom) << 52 <= near * bottom else down
+    return (1 if value >= 0 else -1) * (max(1, whole) if top else 0)

@@ -134,7 +134,7 @@ class Statistic(ABC):
 
     column: str
     kind: str
-    #: Sums and counts that it is computed from.
+    #: Sums and counts that it is computed from: "count", and of its column "first" or one of :data:`ORDER`.
     needs: ClassVar[tuple[str, ...]]
     #: Windows and keys add up; keys have totals; pictures begin at 0.
     adds_up: ClassVar[bool] = False
@@ -150,6 +150,14 @@ class Statistic(ABC):
     #: Words of titles and of axes, if not its name.
     title: ClassVar[str] = ""
     axis: ClassVar[str] = ""
+
+    def __init_subclass__(cls) -> None:
+        """Refuse needs that nothing measures: they would be another statistic's numbers, or none."""
+        of_column, given = set(cls.needs) - {"count"}, f"{cls.__name__}.needs = {cls.needs}: expected 'first'"
+        if not of_column <= {"first", *ORDER} or not (of_column or getattr(cls, "column", None) == ROWS):
+            raise TypeError(f"{given} or one of {ORDER}, and 'count'")
+        if "square" in of_column and not of_column & {"first", "total"}:
+            raise TypeError(f"{given} beside 'square', of whose steps it is")
 
     @property
     def name(self) -> str:

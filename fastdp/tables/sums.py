@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fastdp.errors import DataError
-from fastdp.kinds import Integers
+from fastdp.kinds import Floats, Integers
 from fastdp.noise import bulk
 from fastdp.noise.key import Key
 from fastdp.tables.consistent import Level
-from fastdp.tables.quantities import NOT_FINITE, ROWS, BinCounts, CellRows, DistinctCounts, Quantity, drawn
+from fastdp.tables.quantities import ROWS, BinCounts, CellRows, DistinctCounts, Quantity, drawn, not_finite
 from fastdp.tables.released import Measured
 from fastdp.tables.shares import Shares
 
@@ -21,30 +20,43 @@ if TYPE_CHECKING:
     from fastdp.tables.columns import Keys
     from fastdp.tables.plan import TablePlan
 
+_NO_VALUES: Floats = np.empty(0)
+
+
+class Sums:
+    """Exact numbers in the plan's windows: sums, int64[n, W, keys], modulo 2^64, and counts of each quantity."""
+
+    def __init__(self, plan: TablePlan, keys: int, quantities: Sequence[Quantity]) -> None:
+        self._first, place = plan.start or 0, {column.name: i for i, column in enumerate(plan.columns)}
+        cells = (plan.stop or 0) - self._first, keys
+        self._summed = [(place.get(each.column, 0), each) for each in quantities if not each.counts]
+        self._counted = [
+            (place[each.column], (DistinctCounts if each.name == "distinct" else BinCounts)(each, cells))
+            for each in quantities[len(self._summed) :]
+        ]
+        self._sums: Integers = np.zeros((len(self._summed), *cells), np.int64)
+
+    def add(self, rows: CellRows) -> None:
+        """Add rows; DataError for NaN or infinity in one that counts."""
+        for at, counts in self._counted:
+            counts.add(rows, rows.values[at], self._first)
+        for (at, quantity), into in zip(self._summed, self._sums, strict=True):
+            values = rows.values[at] if quantity.column != ROWS else _NO_VALUES
+            if not quantity.add(rows, values, self._first, into):
+                raise not_finite()
+
+    def numbers(self) -> list[Integers]:
+        return [self._sums, *(each.numbers() for _, each in self._counted)]
+
 
 def exact_sums(
     parts: Iterable[CellRows], quantities: Sequence[Quantity], plan: TablePlan, keys: int
 ) -> list[Integers]:
-    """Exact numbers in the plan's windows: sums, int64[n, W, keys], modulo 2^64, then counts of each quantity.
-
-    DataError for NaN or infinity.
-    """
-    first, place = plan.start or 0, {column.name: i for i, column in enumerate(plan.columns)}
-    cells = (plan.stop or 0) - first, keys
-    summed = [each for each in quantities if not each.counts]
-    counted = [
-        (place[each.column], (DistinctCounts if each.name == "distinct" else BinCounts)(each, cells))
-        for each in quantities[len(summed) :]
-    ]
-    sums: Integers = np.zeros((len(summed), *cells), np.int64)
+    """:class:`Sums` of all parts."""
+    found = Sums(plan, keys, quantities)
     for rows in parts:
-        for at, counts in counted:
-            counts.add(rows, rows.values[at], first)
-        for quantity, into in zip(summed, sums, strict=True):
-            values = rows.values[place[quantity.column]] if quantity.column != ROWS else np.empty(0)
-            if not quantity.add(rows, values, first, into):
-                raise DataError(NOT_FINITE)
-    return [sums, *(each.numbers() for _, each in counted)]
+        found.add(rows)
+    return found.numbers()
 
 
 def vectors(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fastdp import validation
+from fastdp.data.calendar import as_instants
 from fastdp.data.frames import in_family
 from fastdp.errors import ParameterError
 from fastdp.guarantee import Guarantee
@@ -24,7 +25,8 @@ from fastdp.tables.answers import Answers
 from fastdp.tables.output import METADATA, described, readable, shown_rows
 from fastdp.tables.released import Released
 from fastdp.tables.statistics import Answer, Statistic
-from fastdp.units import local_time, zone_of
+from fastdp.units import local_time, shown_time, zone_of
+from fastdp.validation import refusal
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -72,7 +74,7 @@ class Table:
         or the schema's "fastdp" (pyarrow).
         """
         family = self.released.family
-        frame = in_family(readable(self.arrow, family), family)
+        frame = in_family(readable(self._arrow(), family), family)
         if family == "pandas":
             frame.attrs[METADATA] = self.metadata
         return frame
@@ -80,6 +82,10 @@ class Table:
     @cached_property
     def arrow(self) -> pa.Table:
         """:attr:`frame` as a pyarrow table."""
+        return self._arrow()
+
+    def _arrow(self) -> pa.Table:
+        # A table of which only the frame is asked for holds its numbers once.
         table = output.arrow_table(self.released, self._answers, self._depth)
         return table.replace_schema_metadata({METADATA: json.dumps(self.metadata, allow_nan=False)})
 
@@ -165,15 +171,15 @@ class Table:
 
         Parameters
         ----------
-        starts, stops : int or int[q]
-            Windows by number; 0 <= start < stop <= number of windows.
+        starts, stops : int or int[q], or one or more of datetime, date and ISO text
+            Windows by number, 0 <= start < stop <= number of windows; or by time, where a window begins or ends.
         revised : bool
             From all windows of the key instead of these.
 
         Raises
         ------
         ParameterError
-            For numbers that are not integers in order and in range, or a table of several statistics (use
+            For ends that are not integers or times in order and in range, or a table of several statistics (use
             ``table[name]``).
         """
         return self._shaped(self._ranges(starts, stops, revised, None).estimate)
@@ -300,7 +306,7 @@ class Table:
 
     @validation.plain
     def _ranges(self, starts: Values, stops: Values, revised: bool, confidence: float | None) -> Answer:
-        first, last = np.broadcast_arrays(*_same_size(as_indices("starts", starts), as_indices("stops", stops)))
+        first, last = np.broadcast_arrays(*_same_size(self._windows("starts", starts), self._windows("stops", stops)))
         wrong = np.flatnonzero((first < 0) | (last > len(self)) | (first >= last))
         if wrong.size:
             k = int(wrong[0])
@@ -310,6 +316,21 @@ class Table:
             )
         answers = self._answers if confidence is None else Answers(self.released, checked_confidence(confidence))
         return answers.about(self._one(), first, last, revised=revised, depth=self._depth)
+
+    def _windows(self, name: str, values: Values) -> Integers:
+        """Numbers of windows, by number or time."""
+        edges, every, zone = self.released.edges, self.released.every, zone_of(self.released.time_zone)
+        moments = as_instants(name, values, lambda: None if every is None else (edges, zone))
+        if moments is None:
+            return as_indices(name, values)
+        found = np.searchsorted(edges, moments)
+        wrong = np.flatnonzero(edges[np.minimum(found, len(self))] != moments)
+        if wrong.size:
+            near = (int(found[wrong[0]]) + at for at in (-1, 0))
+            texts = [shown_time(int(edges[at]), self.released.time_zone) for at in near if 0 <= at <= len(self)]
+            wanted = f"times where a window of {every} begins or ends, such as {' or '.join(texts)}"
+            raise refusal(name, values, wanted)
+        return found
 
     def _shaped(self, array: Floats) -> Floats:
         return array if self.keys else array[:, 0]

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from fastdp import validation
 from fastdp.data.column import as_column, as_floats
-from fastdp.errors import AccuracyWarning, ParameterError, warn
+from fastdp.errors import AccuracyWarning, ParameterError, argument, warn
 from fastdp.guarantee import Guarantee, remainder, sequential
 from fastdp.integer_grid import Grid
 from fastdp.kinds import Floats, Integers
@@ -133,7 +133,7 @@ class ScaleFree:
             warn(
                 f"holdout: {task.holdout:,} values are too few to choose a threshold at epsilon = {task.epsilon:g}; "
                 f"expected a hold-out of at least {chooser.enough:,} values, {shorter}or a threshold known publicly "
-                "(threshold=50.0)",
+                f"({argument(threshold=50.0)})",
                 AccuracyWarning,
             )
         return chooser

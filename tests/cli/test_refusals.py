@@ -88,8 +88,8 @@ REFUSED = {
     f"{COUNTS} --by floor --by city --keys '1\nRome,2'": r"--keys '1\nRome,2': expected 2 entries",
     f"{COUNTS} --by floor --keys @none.csv": "--keys @none.csv: holds no keys",
     "counts none.csv -o out.csv --epsilon 1 --by floor --keys 1": "--keys: no entry tells the type of column 'floor'",
-    f"{COUNTS} --by floor --keys 1 --keys 1": "keys has 2 entries, 1 of them distinct",
-    f"{COUNTS} --by floor --keys @no.csv": "no.csv",
+    f"{COUNTS} --by floor --keys 1 --keys 1": "--keys has 2 entries, 1 of them distinct",
+    f"{COUNTS} --by floor --keys @no.csv": "--keys @no.csv: no such file",
     f"{COUNTS} --rows auto": "--rows 'auto': expected a whole number of at least 1",
     f"{POINTS} --max-depth -1": "--max-depth -1: expected a whole number of at least",
     POINTS.replace("10 5", "0 5"): "--box 0 0 0 5: expected finite X0 below X1",
@@ -97,7 +97,7 @@ REFUSED = {
     f"{POINTS} --x nope": "nope",
     POINTS.replace("points", "in.npy", 1): "output in.npy: is a file; expected a folder",
     "ledger show no": "no",
-    "plan --statistics kwh=sum --bound 3": "epsilon = None, half_width = None: expected one of the two",
+    "plan --statistics kwh=sum --bound 3": "--epsilon, --half-width: expected one of the two",
     "plan --statistics kwh=sum --bound 3 --epsilon 1 --windows 0": "--windows 0: expected a whole number",
 }
 

@@ -146,7 +146,7 @@ def test_only_a_terminal_has_progress_and_is_told_of_compiling(folder: Path) -> 
 @pytest.mark.filterwarnings("always::fastdp.errors.AccuracyWarning")
 def test_warnings_are_lines(run: Callable[..., Result]) -> None:
     said = run("release - -o - --epsilon 0.1 --bound 100 --quiet --seed 1", stdin="1\n2\n3\n").stderr
-    assert said.startswith("Warning: values: 3 at epsilon = 0.1 are few, so only their total is released")
+    assert said.startswith("Warning: IN: 3 at --epsilon 0.1 are few, so only their total is released")
     assert said.count("\n") == 1
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -36,8 +36,16 @@ KEYS = ["nord", "s\u00fcd", "nord", "n\u00f6rd"] * 12
 VALUES = [0.5 * (i % 9) for i in range(48)]
 TABLE = pa.table({"t": TIMES, "k": KEYS, "v": VALUES})
 LISTED = ["nord", "s\u00fcd", "n\u00f6rd"]
-#: What a form is: a function of a folder that gives a path, a Csv or a frame; and options of its Time.
-Form = tuple[Callable[[Path], Any], dict[str, Any]]
+
+
+class Form(NamedTuple):
+    """Rows as someone has them, which ``build(folder)`` writes, and the options of their Time."""
+
+    #: Gives a path, a Csv or a frame.
+    build: Callable[[Path], Any]
+    of_time: dict[str, Any]
+    #: Options with which pandas reads the text.
+    by_pandas: dict[str, Any] | None = None
 
 
 def text(
@@ -62,7 +70,8 @@ def text(
         (folder / name).write_bytes(packed(content))
         return folder / name if options is None else Csv(folder / name, **options)
 
-    return write, of_time
+    read = {"sep": separator, "encoding": encoding, **(options or {})}
+    return Form(write, of_time, {name: each for name, each in read.items() if name not in ("separator", "types")})
 
 
 def arrow(name: str, table: Any = TABLE, **options: Any) -> Form:
@@ -80,7 +89,7 @@ def arrow(name: str, table: Any = TABLE, **options: Any) -> Form:
                 into.write_table(table)
         return path
 
-    return write, {}
+    return Form(write, {})
 
 
 def folder(folder: Path) -> Path:
@@ -91,7 +100,7 @@ def folder(folder: Path) -> Path:
 
 
 def frame(build: Callable[[], Any], **of_time: Any) -> Form:
-    return lambda folder: build(), of_time
+    return Form(lambda folder: build(), of_time)
 
 
 def pandas(**changed: Any) -> Form:
@@ -146,7 +155,7 @@ READ: dict[str, Form] = {
         "rows.parquet", use_dictionary=False, column_encoding={"k": "DELTA_BYTE_ARRAY", "v": "BYTE_STREAM_SPLIT"}
     ),
     "Parquet of 96 bits": arrow("rows.parquet", use_deprecated_int96_timestamps=True, compression="zstd"),
-    "folder of Parquet": (folder, {}),
+    "folder of Parquet": Form(folder, {}),
     "Arrow file": arrow("rows.arrow"),
     "Arrow stream": arrow("rows.arrows"),
     "Feather": arrow("rows.feather", compression="zstd"),
@@ -172,17 +181,17 @@ READ: dict[str, Form] = {
 #: Forms that every door refuses, and a word of the reason.
 LONG = "n" * 2**21
 REFUSED: dict[str, tuple[Form, str]] = {
-    "Latin-1 that is not said": (text(encoding="latin-1"), r"line 3.*not in UTF-8; expected Csv\(path, encoding="),
+    "Latin-1 that is not said": (text(encoding="latin-1"), r"line 3.*not in UTF-8; expected "),
     "UTF-16 that is not said": (text(encoding="utf-16-le"), r"zero bytes"),
     "another encoding": (text(options={"encoding": "ascii"}), "not in ascii"),
     "a ragged row": (text(lines=lambda rows: [*rows, "2024-03-03T00:00:00,nord,1,x"]), "line 50: 4 columns"),
     "a long line": (text(lines=lambda rows: [*rows, LONG]), "line 50: longer than 1,048,576 bytes"),
-    "a text for a number": (text(lines=lambda rows: [*rows, "2024-03-03T00:00:00,nord,x"] * 2), "value|line"),
+    "a text for a number": (text(lines=lambda rows: [*rows, "2024-03-03T00:00:00,nord,x"] * 2), "column|line"),
     "another separator": (text(options={"separator": ";"}), "separator is ';'"),
     "a pack that is none": (arrow("rows.csv.gz"), "not a gzip or bzip2 file"),
     "Parquet that is none": (text("rows.parquet"), "damaged, or not of the kind"),
     "an unknown kind": (text("rows.xlsx"), "unknown kind of file; expected"),
-    "a file that is not there": ((lambda folder: folder / "rows.csv", {}), "no such file"),
+    "a file that is not there": (Form(lambda folder: folder / "rows.csv", {}), "no such file"),
     "an unknown type": (text(options={"types": {"v": "number"}}), "types = 'number': expected names of Arrow's"),
 }
 
@@ -224,7 +233,7 @@ def by_command(source: Path | Csv, of_time: dict[str, Any], *, stdin: bool = Fal
 
 @pytest.mark.parametrize("form", READ)
 def test_every_form_gives_the_command_the_rows(form: str, tmp_path: Path) -> None:
-    build, of_time = READ[form]
+    build, of_time, _ = READ[form]
     source = build(tmp_path)
     if isinstance(source, (Path, Csv)):
         assert by_command(source, of_time) == by_table(TABLE, {})
@@ -234,7 +243,7 @@ def test_every_form_gives_the_command_the_rows(form: str, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("form", REFUSED)
 def test_the_command_refuses(form: str, tmp_path: Path) -> None:
-    (build, of_time), word = REFUSED[form]
+    (build, of_time, _), word = REFUSED[form]
     said = by_command(build(tmp_path), of_time)
     assert isinstance(said, str)
     assert "\n" not in said
@@ -242,19 +251,22 @@ def test_the_command_refuses(form: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("form", READ)
-def test_every_form_gives_the_rows(form: str, tmp_path: Path) -> None:
-    build, of_time = READ[form]
-    assert by_table(build(tmp_path), of_time) == by_table(TABLE, {})
-
-
-@pytest.mark.parametrize("form", READ)
-def test_every_form_gives_the_numbers(form: str, tmp_path: Path) -> None:
-    assert by_numbers(READ[form][0](tmp_path)).tobytes() == by_numbers(TABLE).tobytes()
+def test_every_form_gives_the_rows_and_the_numbers(form: str, tmp_path: Path) -> None:
+    build, of_time, by_pandas = READ[form]
+    source = build(tmp_path)
+    assert by_table(source, of_time) == by_table(TABLE, {})
+    # Of what is read once, another.
+    source = source if isinstance(source, (Path, Csv)) else build(tmp_path)
+    assert by_numbers(source).tobytes() == by_numbers(TABLE).tobytes()
+    if by_pandas is not None:
+        frame = pd.read_csv(next(tmp_path.glob("rows.*")), **by_pandas)
+        assert by_table(frame, of_time) == by_table(TABLE, {})
+        assert by_numbers(frame).tobytes() == by_numbers(TABLE).tobytes()
 
 
 @pytest.mark.parametrize("form", REFUSED)
 def test_every_door_refuses(form: str, tmp_path: Path) -> None:
-    (build, of_time), word = REFUSED[form]
+    (build, of_time, _), word = REFUSED[form]
     source = build(tmp_path)
     with pytest.raises(FastDPError, match=word) as caught:
         by_table(source, of_time)

@@ -16,9 +16,10 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
+import fastdp
 from fastdp.data.column import MIN_COMPILED, as_floats
 from fastdp.data.column import as_column as any_column
-from fastdp.errors import DataError
+from fastdp.errors import DataError, ParameterError
 
 NUMPY_DTYPES = [np.dtype(code) for code in (*"bhilBHILefdg", *(">" + code for code in "hilHILefd"))]
 ARROW_TYPES = [*(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)), "float32", "float64"]
@@ -311,8 +312,9 @@ REJECTED: dict[str, list[Callable[[], Any]]] = {
     "date": [lambda: [DATE]],
     "datetime64": [
         *(lambda: np.array(["2020-01-01"], "M8[D]"), lambda: np.ma.array(np.array(["2020"], "M8[D]"))),
-        *(lambda: pd.Series([pd.Timestamp(0)]), lambda: pd.Series([pd.Timestamp(0, tz="UTC")])),
+        lambda: pd.Series([pd.Timestamp(0)]),
     ],
+    "timestamp": [lambda: pd.Series([pd.Timestamp(0, tz="UTC")])],
     "complex128": [lambda: [1j], lambda: np.ma.array([1j]), lambda: pd.Series([1j])],
     "records": [lambda: np.zeros(2, [("a", "f8")])],
     r"shape \(3, 2\)": [lambda: np.ones((3, 2))],
@@ -332,9 +334,8 @@ REJECTED: dict[str, list[Callable[[], Any]]] = {
     r"objects \(list\)": [lambda: np.array([[1], [1, 2]], dtype=object)],
     "a list that is no array": [lambda: [[1], [1, 2]], lambda: [1.0, [2.0], 3.0]],
     "str": [lambda: pd.Series(["a"])],
-    "category": [lambda: pd.Series([1, 2], dtype="category")],
     "a DataFrame of 2 columns": [lambda: pd.DataFrame(WIDE), lambda: pl.DataFrame(WIDE)],
-    "a DataFrame of 0 columns": [pd.DataFrame, pl.DataFrame],
+    "a DataFrame of 0 columns": [pd.DataFrame, pl.DataFrame, lambda: pd.DataFrame(index=[3, 4])],
     "DataFrameGroupBy": [lambda: pd.DataFrame(WIDE).groupby("a")],
     "LazyFrame.*collect it first": [lambda: pl.LazyFrame({"a": [1]})],
     "string": [
@@ -342,7 +343,11 @@ REJECTED: dict[str, list[Callable[[], Any]]] = {
         lambda: StreamOnly(pa.chunked_array([["a"]])),
         lambda: ArrayOnly(pa.array(["a"])),
     ],
-    "dictionary": [lambda: pa.array(["a"]).dictionary_encode(), lambda: pa.array([1.5]).dictionary_encode()],
+    "dictionary": [
+        lambda: pd.Series([1, 2], dtype="category"),
+        lambda: pa.array(["a"]).dictionary_encode(),
+        lambda: pa.array([1.5]).dictionary_encode(),
+    ],
     "2 columns": [lambda: pa.array([{"a": 1, "b": 2}])],
     "a Table of 2 columns": [lambda: pa.table(WIDE)],
     "a StreamOnly of 2 columns": [lambda: StreamOnly(pa.table(WIDE))],
@@ -373,3 +378,60 @@ def test_a_foreign_array_that_raises(make) -> None:
         make().publish(Broken())
     # Of an earlier test that interrupts calls the interpreter may still handle an exception.
     assert not isinstance(caught.value.__context__, RuntimeError), "a foreign message may quote a value"
+
+
+HOURS = pd.date_range("2026-03-28", periods=200, freq="h", name="at")
+#: Libraries of a stream, and the columns of its release as a frame, without the revised values.
+LIBRARIES: dict[str, tuple[Build, type, list[str]]] = {
+    "pandas": (lambda x: pd.Series(x, name="kwh"), pd.DataFrame, ["position", "kwh"]),
+    "pandas of times": (lambda x: pd.Series(x, HOURS, name="kwh"), pd.DataFrame, ["at", "kwh"]),
+    "pandas of a zone": (lambda x: pd.Series(x, HOURS.tz_localize("UTC")), pd.DataFrame, ["at", "value"]),
+    "pandas, one column": (lambda x: pd.DataFrame({"kwh": x}, HOURS.rename(None)), pd.DataFrame, ["time", "kwh"]),
+    "polars": (lambda x: pl.Series("kwh", x), pl.DataFrame, ["position", "kwh"]),
+    "polars, one column": (lambda x: pl.DataFrame({"kwh": x}), pl.DataFrame, ["position", "kwh"]),
+    "Arrow": (lambda x: pa.array(x), pa.Table, ["position", "value"]),
+    "Arrow, one column": (lambda x: pa.table({"kwh": x}), pa.Table, ["position", "kwh"]),
+}
+
+
+@pytest.mark.filterwarnings("ignore::fastdp.errors.AccuracyWarning")
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("holdout", [0, 30])
+def test_a_release_has_the_frame_and_the_times_of_its_input(library: str, holdout: int) -> None:
+    build, kind, columns = LIBRARIES[library]
+    x = np.random.default_rng(1).gamma(2.0, 3.0, 200)
+    options = {"holdout": holdout} if holdout else {"threshold": 20.0}
+    made = fastdp.Adaptive(1.0, 90.0, seed=1, **options).release(build(x))
+    found = pa.table(made.frame)
+    assert isinstance(made.frame, kind)
+    assert found.column_names == [*columns, "revised"]
+    np.testing.assert_array_equal(found[columns[1]].to_numpy(), made.values)
+    ends = ["2026-03-29T05:30", "2026-03-31"], ["2026-03-29T06:00", "2026-04-30"]
+    if columns[0] == "position":
+        assert found["position"].to_pylist() == list(range(holdout, 200))
+        with pytest.raises(ParameterError, match=r"starts = .*expected whole numbers, because there are no times"):
+            made.sum("2026-03-28", 5)
+        return
+    at = found[columns[0]].to_numpy()
+    np.testing.assert_array_equal(at, HOURS[holdout:])
+    for given in (ends, [np.array(each, "M8[us]") for each in ends], [pd.DatetimeIndex(each) for each in ends]):
+        for ask in (made.sum, made.std_error, lambda *of: made.interval(*of)[0]):
+            within = [(at >= np.datetime64(a)) & (at < np.datetime64(b)) for a, b in zip(*ends, strict=True)]
+            begins = [int(np.argmax(each)) for each in within]
+            same = ask(begins, [begin + int(each.sum()) for begin, each in zip(begins, within, strict=True)])
+            np.testing.assert_array_equal(ask(*given), same)
+    assert made.sum(datetime.date(2026, 3, 30), 170 - holdout) == made.sum(48 - holdout, 170 - holdout)
+    if holdout:
+        with pytest.raises(ParameterError, match="starts: expected times after the hold-out of 30 values"):
+            made.sum("2026-03-28", "2026-03-31")
+
+
+def test_many_streams_are_asked_by_their_own_times() -> None:
+    x = np.arange(400.0)
+    rows = pd.DataFrame({"at": [*HOURS, *(HOURS + pd.Timedelta("240h"))], "who": np.repeat(["a", "b"], 200), "v": x})
+    rows = rows.sample(frac=1.0, random_state=1)
+    many = fastdp.release_many(rows, 1.0, 500.0, value="v", by="who", time="at", threshold=400.0, seed=1)
+    day = "2026-04-08", "2026-04-09"
+    np.testing.assert_array_equal(many.sum(*day, streams=["a", "b"]), [0.0, many["b"].values[24:48].sum()])
+    assert many["b"].sum(*day) == many.sum(*day, streams="b")
+    assert list(many["b"].frame.columns) == ["at", "v"]

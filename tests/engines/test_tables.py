@@ -58,8 +58,8 @@ def here(frame: Any, works: list[Any] | None = None) -> EngineTable:
             parts = [import_module("pyarrow").concat_tables(same) for same in zip(*pieces, strict=True)]
         return sum(work(read(part)) for part in parts)
 
-    def opened(columns: Any, dictionary: Any) -> Source:
-        whole = open_source(frame, columns, dictionary)
+    def opened(columns: Any) -> Source:
+        whole = open_source(frame, columns)
         return replace(whole, rows=None, add=partial(add, columns=columns))
 
     return EngineTable(opened)
@@ -246,7 +246,7 @@ def test_refusals(make: Make, tmp_path: Path) -> None:
         ({"*": "count"}, hours, {"unit": fastdp.Person("who", rows="auto")}, public),
         ({"meter": "nunique"}, hours, {}, public),
         ({"*": "count"}, fastdp.Time("when", "1h", **DAYS), {}, "column 'when'"),
-        ({"meter": "sum"}, hours, {"bounds": CLIP}, "value = 'meter' holds"),
+        ({"meter": "sum"}, hours, {"bounds": CLIP}, "column 'meter' holds"),
     ):
         with pytest.raises(ParameterError, match=said):
             fastdp.aggregate(table, asked, time, **options | more)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fastdp_kernels.streams import adaptive_pass, revision
+from fastdp_kernels.streams import adaptive_pass, fixed_pass, revision
 from fastdp_kernels.streams import block_lengths as b
 from tests.oracles import adaptive
 
@@ -66,7 +66,7 @@ def public_of(per_unit: float, top: float, theta_steps: float, theta: float = 1.
 
 
 def no_counts() -> np.ndarray:
-    return np.zeros(1, adaptive_pass.COUNTERS)
+    return np.zeros(1, fixed_pass.STREAM_ROW)
 
 
 def sum_adaptive(

@@ -14,6 +14,7 @@ from fastdp.perturbers.hierarchy import HierarchyShape, consistency_weights
 from fastdp_kernels.streams import (
     adaptive_pass,
     block_lengths,
+    fixed_pass,
     hierarchy_nodes,
     online_pass,
     ranges,
@@ -90,24 +91,6 @@ def test_emission_closes_every_block() -> None:
                 expected.append(totals[j] - predictions[j] * (block - 1) if last else predictions[j])
             assert out.tolist() == expected
             assert rest == (filled + n) % block
-
-
-@pytest.mark.parametrize("block", [2, 3, 16, 48])
-@pytest.mark.parametrize("near", [0, 2**63 - 1])
-def test_emission_from_sums_is_that_of_their_totals_and_means(block: int, near: int) -> None:
-    """Sums and noise meet modulo 2^64, as they do array by array."""
-    for closing, rest in itertools.product((1, 2, 9), (0, 1, block - 1)):
-        generator = np.random.default_rng(closing)
-        sums, noise = near - generator.integers(0, 1000, closing + 1), generator.integers(-900, 900, closing)
-        totals, predictions = np.empty(closing), np.full(closing + 1, 3.25)
-        online_pass.add_noise(sums[:closing], noise, RESOLUTION, totals)
-        predictions[1:] = totals / block
-        for filled in {0, 1, block - 1}:
-            expected = np.empty(closing * block - filled + rest)
-            out = np.full(expected.size, np.nan)
-            online_pass.emit_blocks(totals, predictions, block, filled, expected)
-            online_pass.emit_sums(sums, noise, RESOLUTION, 3.25, block, filled, out)
-            assert out.tobytes() == expected.tobytes()
 
 
 @pytest.mark.parametrize("noise_range", [0, 3, 2**40])
@@ -287,23 +270,25 @@ def test_open_blocks_are_those_of_the_arrays(seed: int, size: int, filled: int, 
     values, theta, top = values_of(seed, size), 9.0, -TOP if events else TOP
     memory, steps = opened(5), theta / RESOLUTION
     kept, out = memory.copy(), np.empty(size)
-    total, prediction = adaptive_pass.publish_open(
-        values, public_of(1 / RESOLUTION, top, steps, theta).view(np.float64), filled, 11, memory, out
-    )
+    counters = np.zeros(1, fixed_pass.STREAM_ROW)
+    counters["filled"], counters["open_sum"] = filled, 11
+    rows = counters.copy()
+    published = adaptive_pass.publish_open(values, public_of(1 / RESOLUTION, top, steps, theta), rows, memory, out)
     assert np.array_equal(memory, kept)
-    if filled + size >= 32:
-        assert np.isnan(prediction)
+    assert published == (filled + size < 32)
+    if not published:
+        assert np.array_equal(rows, counters)
         return
     shape = Blocks().shape(1.0, 2**16, 0, events=events)
-    counters = np.array([(filled, 11, 0, 0, 0, 0, 0)], adaptive_pass.COUNTERS)
     blocks, expected = np.empty(1, adaptive_pass.BLOCK), np.empty(size)
     nothing = np.empty(0, np.int64)
     lengths = block_lengths.lengths_of_events(shape)
     public = 1 / RESOLUTION, top, steps, shape, lengths
     used = sum_adaptive(values, *public, noise=nothing, counters=counters, memory=memory, blocks=blocks)
     adaptive_pass.emit_adaptive(blocks, filled, theta, events, expected)
-    assert (used, counters["filled"][0], counters["open_sum"][0]) == (size, filled + size, total)
-    assert prediction == memory["prediction"][0] * theta
+    assert (used, counters["filled"][0], counters["open_sum"][0]) == (size, filled + size, rows["open_sum"][0])
+    assert rows["prediction"][0] == memory["prediction"][0] * theta
+    assert (rows["n_seen"][0], rows["filled"][0]) == (size, filled + size)
     assert np.array_equal(out, expected)
 
 

@@ -77,7 +77,7 @@ def test_windows_never_spend_more_than_epsilon(scheme: Any) -> None:
         shown = scale is not None and (compared == 0 or generator.random() < generator.choice([0.1, 0.9]))
         spent.append(compared + (1 / scale if shown and scale is not None else 0))
         state = machine._after(state, 0, shown=shown, chain="")
-        machine.check_indices(state)
+        machine.restored(state, Key.from_seed(1))
     windows = [sum(spent[i : i + w]) for i in range(len(spent) - w)]
     assert max(windows) <= Fraction(epsilon)
     assert max(windows) >= Fraction(epsilon) * Fraction(9, 10)

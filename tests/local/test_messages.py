@@ -292,8 +292,8 @@ def test_a_client_answers_once_and_within_its_budget() -> None:
     assert decode(message).reports.tolist() == [Hybrid(1.0, 0.0, 40.0).perturb(3.0, seed=1)]
     with pytest.raises(StateError, match="has answered"):
         client.answer(announcement, 3.0)
-    with pytest.raises(LookupError):
-        client._machine.unpack({"n_seen": 2, "message": None}, client._key)
+    with pytest.raises(ValueError, match="n_seen out of range"):
+        client._machine.unpack({"n_seen": 2, "state": {"n_seen": 2, "message": None}}, client._key)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from fastdp_kernels.streams import ranges
 from tests.noise_values import chain_draws, prefix_noise, tree_key
 from tests.oracles import nodes as oracle
 from tests.oracles import tops
-from tests.shared import release_many
+from tests.shared import move, release_many
 
 
 def compose(perturber, **options) -> fastdp.StreamPublisher:
@@ -134,10 +134,10 @@ def test_combinations_that_make_no_sense() -> None:
 def test_a_step_leaves_the_chain_of_the_state_before() -> None:
     """The state goes on from there if the step cannot be recorded."""
     publisher = compose(Flat())
-    chain = publisher.state.progress.chain.copy()
+    chain = publisher.state.rows["chain"].copy()
     publisher.machine.step(publisher.state, publisher.machine.read(stream(30)), publisher._key)
     assert chain.size
-    assert np.array_equal(publisher.state.progress.chain, chain)
+    assert np.array_equal(publisher.state.rows["chain"], chain)
 
 
 @pytest.mark.parametrize("perturber", [Flat(), Hierarchy(2, prune=0), Hierarchy(2, prune=1)])
@@ -146,9 +146,9 @@ def test_values_are_clipped_to_a_bound_below_theta(perturber) -> None:
 
     def published(value: float) -> np.ndarray:
         publisher = compose(perturber, smoother=Recent() if getattr(perturber, "prune", 0) else None, bound=20)
-        progress = publisher.state.progress
-        progress = progress._replace(theta_steps=progress.theta_steps + progress.theta_steps // 2)
-        return publisher._pipeline.publish(progress, None, np.full(40, value)).published
+        theta_steps = int(publisher.state.rows["theta_steps"][0])
+        move(publisher, theta_steps=theta_steps + theta_steps // 2)
+        return publisher.publish(np.full(40, value))
 
     assert np.array_equal(published(20.0), published(25.0))
 

@@ -193,7 +193,7 @@ def test_the_coupling_of_the_proof(part: Toeplitz, group: int, monkeypatch: pyte
     drawn = np.rint(rng.normal(size=40) * 2.0**30).astype(np.int64)
     table: list[np.ndarray] = [drawn.copy()]
 
-    def drawn_before(self, sums, distribution, chain, first):
+    def drawn_before(self, sums, distribution, chain, first, member=None):
         return table[0][first : first + sums.size].copy()
 
     monkeypatch.setattr(PrefixNoise, "draw", drawn_before)

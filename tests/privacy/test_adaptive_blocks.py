@@ -8,7 +8,7 @@ import pytest
 from benchmarks.audit.controls import peeking_blocks
 from benchmarks.audit.parts import LOOKED_AT, VALUES, BlocksTrials, turning_point
 from fastdp.noise.key import Key
-from fastdp.streams.pipelines import Progress
+from fastdp.streams.state import RowKeys
 from fastdp_kernels.streams import adaptive_pass
 from fastdp_kernels.streams import block_lengths as b
 from tests.kernels.adaptive_runs import no_counts, sum_adaptive
@@ -68,7 +68,9 @@ def test_ends_by_true_sums_have_outputs_that_the_neighbour_cannot_give() -> None
 def test_rows_are_runs_of_the_publishers_pipeline() -> None:
     pipeline = RIGHT.pipeline
     values = np.random.default_rng(1).integers(0, THETA + 1, VALUES).astype(np.float64)
-    step = pipeline.publish(pipeline.open(Progress(), float(THETA)), None, values)
+    zero, keys = np.zeros(1, np.int64), RowKeys(pipeline.key)
+    begun = pipeline.open(pipeline.columns(1), zero, np.array([float(THETA)]), keys)
+    step = pipeline.publish(begun, values, np.empty(VALUES))
     closed = step.blocks[:-1][:LOOKED_AT]
     exponents = np.full((1, LOOKED_AT), -1)
     exponents[0, : len(closed)] = closed["exponent"]

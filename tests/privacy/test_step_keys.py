@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import pytest
 
 from fastdp.noise import sampler
-from fastdp.noise.chain_keys import check_chain, step_key
+from fastdp.noise.chain_keys import StepChain, step_key
+from fastdp.state.codec import restore
 from tests.noise_values import bound_key
 from tests.state.saved_objects import CASES
 
 KEY = bound_key(1)
 CHAIN = "ab" * 32
 INPUTS = np.array([1, 2], np.int64), np.array([3], np.int64)
+
+
+class Kept(NamedTuple):
+    chain: StepChain
 
 
 def words(chain: str = CHAIN, step: int = 7, *inputs: np.ndarray) -> tuple[str, str]:
@@ -48,9 +55,8 @@ def test_both_depend_on_all_that_came_before() -> None:
 @pytest.mark.parametrize("chain", ["ab", "ab" * 31, "ab" * 33, "x" * 64])
 def test_a_chain_has_32_bytes_or_none(chain: str) -> None:
     with pytest.raises(ValueError, match=r"length|non-hexadecimal"):
-        check_chain(chain)
-    check_chain("")
-    check_chain(CHAIN)
+        restore(Kept, {"chain": chain})
+    assert [restore(Kept, {"chain": kept}).chain for kept in ("", CHAIN)] == ["", CHAIN]
 
 
 @pytest.mark.parametrize("name", ["phdstream", "adaptive_phdstream", "fixed_tree"])

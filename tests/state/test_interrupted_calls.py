@@ -26,7 +26,7 @@ from fastdp.smoothers import Recent
 from fastdp.state import atomic_files, state_file
 from fastdp.state.driver import Publisher
 from fastdp.state.machine import CallGuard, single_caller
-from fastdp.streams import pipelines, stream_machine
+from fastdp.streams import adaptive_blocks, fixed_blocks, stream_machine
 from fastdp.thresholds import NoisyMax, noisy_max
 from fastdp.thresholds import base as thresholds_base
 from fastdp.thresholds.renewals import RenewFromPublished
@@ -195,7 +195,9 @@ def test_an_interrupt_within_the_holdout_loses_nothing(tmp_path: Path, name: str
     while True:
         at += 1
         publisher = make()
-        files = tuple(each.__file__ for each in (stream_machine, pipelines, noisy_max, thresholds_base))
+        files = tuple(
+            each.__file__ for each in (stream_machine, fixed_blocks, adaptive_blocks, noisy_max, thresholds_base)
+        )
         interrupt = Interrupt(at, files)
         publisher.publish(values[:begin])
         if kept:

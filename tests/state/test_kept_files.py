@@ -414,10 +414,11 @@ class Counting(Machine[Place]):
         """One call more."""
         return Transition(Place(state.n_seen + 1, (state.index + 1) % self.length), lambda: state.index)
 
-    def check_indices(self, state: Place) -> None:
+    def restored(self, state: Place, key: Key) -> Place:
         """In range."""
         if not 0 <= state.index < self.length:
             raise ValueError("an index out of range")
+        return state
 
 
 def test_a_whole_file_is_followed_by_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ import fastdp
 from fastdp.errors import StateError
 from fastdp.perturbers import Hierarchy
 from fastdp.points import decomposition, domains
-from fastdp.points.decomposition import KEPT, describe_tree, restore_tree
+from fastdp.points.decomposition import KEPT
 from fastdp.state import codec, driver
 from fastdp.state.state_file import StateFile
 from fastdp.thresholds import Fixed
@@ -66,8 +67,8 @@ def is_refused(publisher, wrong: dict) -> bool:
 def test_memories_of_smoothers_that_no_blocks_leave_are_refused(name: str, entry: int, value: float) -> None:
     """Counts and places are indices in kernels."""
     publisher = at_cut(name, 4)
-    memory = publisher._state.progress.smoother.copy()
-    assert publisher._state.progress.blocks > 0
+    memory = publisher._state.smoother[0].copy()
+    assert publisher._state.rows["blocks"][0] > 0
     memory[entry] = value
     assert is_refused(publisher, {**publisher._machine.pack(publisher._state), "smoother": codec.pack(memory, "<f8")})
 
@@ -174,7 +175,7 @@ def test_positions_out_of_range_are_refused(n: int) -> None:
     """Kernels use three entries of a memory as indices and lengths."""
     publisher = make_adaptive()
     publisher.publish(paced(n))
-    place, memory = publisher._machine.pack(publisher._state), publisher._progress.memory
+    place, memory = publisher._machine.pack(publisher._state), publisher._state.memory
     numbers = b.MEMORY.itemsize // 8
     changes: dict[str, list[object]] = {
         "n_seen": [-1, float(n), "7"], "cycle": [1.0, -1], "held": [-1, 0.0], "blocks": [-1, 3.0],
@@ -202,22 +203,22 @@ def test_positions_out_of_range_are_refused(n: int) -> None:
 
 def kept_again(kept, plan):
     """Through the columns of a state file."""
-    return restore_tree(describe_tree(kept, KEPT), KEPT, plan)
+    return KEPT.restore(KEPT.describe(kept), SimpleNamespace(plan=plan)).tree
 
 
 @pytest.mark.parametrize("name", ["cut", "released", "measure", "state", "split"])
 def test_kept_trees_that_no_step_leaves_are_refused(name: str) -> None:
     publisher = at_cut("phdstream_tree", 1)
     kept, plan = publisher._state.kept.tree, publisher._plan
-    described, again = describe_tree(kept, KEPT), kept_again(kept, plan)
-    assert all(np.array_equal(getattr(again, each), getattr(kept, each)) for each in ("first", *KEPT))
+    described, again = KEPT.describe(kept), kept_again(kept, plan)
+    assert all(np.array_equal(getattr(again, each), getattr(kept, each)) for each in ("first", *KEPT.names))
     array = np.flatnonzero(kept.first >= 0) if name == "cut" else getattr(kept, name)
     wrongs = [array[:-1], array[:, None]]
     if name == "cut":
         wrongs += [array + 1, array + 10**6, np.maximum(array, 1)]
     for wrong in wrongs:
         with pytest.raises(ValueError, match=r"shape|tree"):
-            restore_tree({**described, name: codec.describe(wrong)}, KEPT, plan)
+            KEPT.restore({**described, name: codec.describe(wrong)}, SimpleNamespace(plan=plan))
 
 
 def packed(memory: np.ndarray, place: str | None = None, value: float = 0.0) -> bytes:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from fastdp import AdaptivePHDStream, PHDStream
 from fastdp.errors import StateError
 from fastdp.points import Box
-from fastdp.points.decomposition import KEPT, check_codes, describe_tree, shape
+from fastdp.points.decomposition import KEPT, check_codes, shape
 from fastdp.state import atomic_files, codec, state_file
 from fastdp.state.state_file import StateFile
 from fastdp.thresholds import Fixed, NoisyMax
@@ -161,7 +161,7 @@ def test_a_publisher_refuses_a_resident_tree_that_no_step_leaves() -> None:
     publisher._state = publisher._machine.unpack(place, publisher._key)
     kept = publisher._state.kept.tree
     wrong = kept._replace(released=kept.released + 2**62)
-    state = {**place["state"], "kept": describe_tree(wrong, KEPT)}
+    state = {**place["state"], "kept": KEPT.describe(wrong)}
     with pytest.raises(ValueError, match="out of range"):
         publisher._state = publisher._machine.unpack({**place, "state": state}, publisher._key)
 

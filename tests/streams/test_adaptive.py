@@ -21,7 +21,7 @@ from fastdp.integer_grid import make_event_grid
 from fastdp.noise.key import Binding, Key
 from fastdp.perturbers import Blocks, Flat, Hierarchy, block_noise
 from fastdp.smoothers import Recent
-from fastdp.streams import pipelines
+from fastdp.streams import adaptive_blocks
 from fastdp.streams.methods import Adaptive
 from fastdp.thresholds import Fixed, NoisyMax, ScaleFree, SmoothQuantile
 from fastdp.thresholds.renewals import RenewFromHoldout, RenewFromPublished
@@ -31,12 +31,13 @@ from tests.grid import exhaustive
 from tests.noise_values import bound_key, chain_draws, chain_noise
 from tests.oracles import adaptive
 from tests.oracles.prefix import BoundNoise
+from tests.shared import move
 from tests.state.adaptive_publishers import fixed, make, stream
 
 
 def top_of(publisher: Adaptive) -> float:
     """The bound in first thetas, once theta is chosen."""
-    return publisher.composition.grid.bound_steps / max(publisher._progress.theta_steps, 1)
+    return publisher.composition.grid.bound_steps / max(publisher._state.rows["theta_steps"][0], 1)
 
 
 def learner_of(publisher: Adaptive) -> adaptive.Learner:
@@ -63,9 +64,9 @@ def learner_of(publisher: Adaptive) -> adaptive.Learner:
     first = public.first
     if not pipeline.warm_up:
         # Until a block's noise a value is no more than the error of the guess.
-        while first and 4.0 ** (first - 1) > public.noise / pipelines.FIRST_VARIANCE:
+        while first and 4.0 ** (first - 1) > public.noise / adaptive_blocks.FIRST_VARIANCE:
             first -= 1
-    return adaptive.Learner(public, pipelines.FIRST_LEVEL, pipelines.FIRST_VARIANCE, first)
+    return adaptive.Learner(public, adaptive_blocks.FIRST_LEVEL, adaptive_blocks.FIRST_VARIANCE, first)
 
 
 @pytest.mark.parametrize(
@@ -122,7 +123,7 @@ def test_groups_equal_the_oracle(growth: float) -> None:
     options = {"epsilon": 40.0, "bound": 1000.0, "threshold": ScaleFree(), "max_range": 2**11}
     publisher = make(**options)
     release = publisher.release(values)
-    first, grid = publisher._progress.theta_steps, publisher.composition.grid
+    first, grid = publisher._state.rows["theta_steps"][0], publisher.composition.grid
     theta, key, used, ends = first * publisher.resolution, publisher._key, [first], []
     learner, bound = learner_of(publisher), chain_noise(publisher._key, first, 40.0)
 
@@ -188,7 +189,7 @@ def test_noise_goes_on_from_pass_to_pass() -> None:
     publisher = fixed(**options)
     values = np.arange(2500) % 3 == 0.0
     release = publisher.release(values)
-    assert publisher._progress.blocks == 2500
+    assert publisher._state.rows["blocks"][0] == 2500
     noise = chain_draws(chain_noise(publisher._key, 1, 0.5), values)
     assert np.array_equal(release.revision.totals, values + noise)
     again = fixed(**options)
@@ -215,7 +216,7 @@ def test_a_theta_that_rises_equals_the_oracle(make_values: Callable[[], np.ndarr
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", AccuracyWarning)
         release = publisher.release(values)
-    first, grid = publisher._progress.theta_steps, publisher.composition.grid
+    first, grid = publisher._state.rows["theta_steps"][0], publisher.composition.grid
     theta = first * publisher.resolution
     learner = learner_of(publisher)
     bound, used = chain_noise(publisher._key, first, epsilon), [first]
@@ -259,9 +260,9 @@ def test_theta_rises_no_further_than_the_bound() -> None:
     for bound in (100.0, 1000.0, 777.7):
         publisher = make(epsilon=1.0, bound=bound, threshold=ScaleFree(), holdout=4096, max_range=65_536)
         release = publisher.release(values)
-        first, steps = publisher._progress.theta_steps, publisher.composition.grid.bound_steps
+        first, steps = publisher._state.rows["theta_steps"][0], publisher.composition.grid.bound_steps
         assert first < steps, "or the test shows nothing"
-        assert publisher._progress.memory["unit"][0] == steps / first
+        assert publisher._state.memory["unit"][0] == steps / first
         assert release.threshold == publisher.threshold == steps * publisher.resolution
         noise = np.sqrt(2.0) * release.threshold
         assert 0.99 * noise < release.std_error(0, release.values.size, revised=True) / np.sqrt(
@@ -311,9 +312,9 @@ def test_lengths_for_a_focus_are_the_oracles(focus: int | tuple[int, int]) -> No
     publisher = make(threshold=Fixed(20.0), focus=focus)
     release = publisher.release(values)
     learner, steps = learner_of(publisher), np.rint(np.minimum(values, 20.0) / publisher.resolution)
-    noise = chain_noise(publisher._key, publisher._progress.theta_steps, 2.0)
+    noise = chain_noise(publisher._key, publisher._state.rows["theta_steps"][0], 2.0)
     warm_up = publisher.composition.warm_up
-    adaptive.release(steps[600 - warm_up :], noise, publisher._progress.theta_steps, learner)
+    adaptive.release(steps[600 - warm_up :], noise, publisher._state.rows["theta_steps"][0], learner)
     lengths = [block.exponent for block in learner.blocks]
     skip = len(lengths) - release.revision.exponents.size
     assert lengths[skip:] == release.revision.exponents.tolist()
@@ -331,7 +332,7 @@ def published_and_seen_again(publisher: Adaptive, values: np.ndarray) -> np.ndar
     assert np.isfinite(release.values).all()
     assert np.isfinite(release.revised).all()
     assert np.isfinite(release.sum(0, len(release), revised=True)).all()
-    assert np.isfinite(publisher._progress.memory.view(np.float64)).all()
+    assert np.isfinite(publisher._state.memory.view(np.float64)).all()
     return release.values
 
 
@@ -410,7 +411,7 @@ def test_any_range_budget_and_bound() -> None:
         publisher = Adaptive(1.0, 10.0, 64, max_range, seed=1, threshold=NoisyMax())
         published_and_seen_again(publisher, np.linspace(0.0, 9.0, 3000))
         longest = max(max_range.bit_length() - 3, 0)
-        assert publisher._progress.memory["exponent"][0] <= longest
+        assert publisher._state.memory["exponent"][0] <= longest
     values = np.tile([1.0, 2.0, 3.0, 6.0], 1000)
     for epsilon in (2.0**-20, 2.0**-6, 2.0**10, 2.0**30, 2.0**40):
         options = {"threshold": Fixed(8.0), "resolution": 2.0**-8}
@@ -439,19 +440,20 @@ def test_states_of_another_size_or_season_are_refused() -> None:
     daily, plain = (Adaptive(**options, perturber=Blocks(season=season)) for season in (96, None))
     for each in (daily, plain):
         each.publish(np.arange(3000.0) % 11)
-    memories = daily._progress.memory, plain._progress.memory
+    memories = daily._state.memory, plain._state.memory
     assert [memory.dtype for memory in memories] == [seasons.SEASON, b.MEMORY]
     other = memories[0].copy()
     other["period"] = 97.0
-    assert daily._pipeline.fits(daily._progress)
-    assert not daily._pipeline.fits(daily._progress._replace(smoother=other))
+    assert daily._pipeline.fits(daily._state)
+    assert not daily._pipeline.fits(daily._state._replace(smoother=other))
     for one, memory in ((daily, memories[1]), (plain, memories[0])):
         with pytest.raises(ValueError, match="out of range"):
             one._pipeline.remembered(memory.view(np.float64))
     tree = fastdp.ToPS(0.8, 200.0, 0, 64, fan_out=4, prune=1, threshold=40.0, seed=4)
     tree.publish([1.0])
-    fits = [tree._pipeline.fits(tree._progress._replace(filled=filled)) for filled in (3, 4)]
-    assert fits == [True, False]
+    for filled in (3, 4):
+        move(tree, filled=filled)
+        assert tree._pipeline.fits(tree._state) == (filled < 4)
 
 
 def counts(n: int) -> np.ndarray:
@@ -479,7 +481,7 @@ def learner_of_events(publisher: fastdp.Adaptive) -> adaptive.Learner:
         constants=b,
         events=b,
     )
-    return adaptive.Learner(public, 0.0, pipelines.FIRST_EVENTS * (1.0 + public.noise), 0)
+    return adaptive.Learner(public, 0.0, adaptive_blocks.FIRST_EVENTS * (1.0 + public.noise), 0)
 
 
 def in_steps(values: np.ndarray, resolution: float, limit: int) -> list[int]:

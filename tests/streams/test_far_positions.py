@@ -30,6 +30,7 @@ from fastdp.thresholds.renewals import RenewFromHoldout
 from tests.drawn import FAR, FARTHEST, record
 from tests.oracles import bulk, exact_noise
 from tests.oracles.words import within, words
+from tests.shared import move
 
 SQUARE = Box([0.0, 0.0], [1.0, 1.0])
 #: Purposes of words.
@@ -176,8 +177,7 @@ def test_trees_of_a_publisher(tree: int) -> None:
     """The last leaves of a tree, and the first ones of the next."""
     publisher = fastdp.StreamPublisher(threshold=Fixed(8.0), perturber=TREES, **OPTIONS)
     levels, before = publisher.composition.plan.levels, tree * 16 - 2
-    place = publisher._progress._replace(blocks=before, n_seen=before)
-    publisher._state = publisher._state._replace(progress=place)
+    move(publisher, blocks=before, n_seen=before)
     expected = own_leaves(publisher._key, 32, levels, tree - 1, 16)[14:]
     expected += own_leaves(publisher._key, 32, levels, tree, 3)
     assert publisher.publish(np.zeros(5)).tolist() == [noise * 0.25 for noise in expected]
@@ -220,11 +220,9 @@ def test_cycles_of_thresholds() -> None:
     thetas, period = [publisher.threshold], publisher.composition.period
     block = publisher.composition.plan.block
     for cycle in FARTHEST[1:-1]:
-        progress = publisher._progress
-        place = {"cycle": cycle, "blocks": cycle * period // block, "filled": 0, "held": 0, "open_sum": 0}
-        publisher._state = publisher._state._replace(progress=progress._replace(**place))
+        move(publisher, cycle=cycle, blocks=cycle * period // block, filled=0, held=0, open_sum=0)
         publisher.publish(np.full(4, 9.0))
-        assert publisher._progress.cycle == cycle + 1
+        assert publisher._state.rows["cycle"][0] == cycle + 1
         thetas.append(publisher.threshold)
     assert len(set(thetas)) > 5
 
@@ -282,8 +280,7 @@ def test_bound_noise_of_a_publisher_value_by_value(member: int | None) -> None:
 @pytest.mark.parametrize("far", [254, 4094, 2**16 - 2, 2**24 - 2, 2**32 - 2, 2**40])
 def test_indices_of_bound_sums(far: int) -> None:
     publisher = fastdp.StreamPublisher(threshold=Fixed(8.0), perturber=Flat(), **OPTIONS)
-    place = publisher._progress._replace(blocks=far, n_seen=far)
-    publisher._state = publisher._state._replace(progress=place)
+    move(publisher, blocks=far, n_seen=far)
     noise = bound_noise(publisher, far)
     assert publisher.publish(np.zeros(6)).tolist() == [noise(0) * 0.25 for _ in range(6)]
 

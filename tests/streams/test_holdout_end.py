@@ -15,6 +15,7 @@ from fastdp.guarantee import Guarantee
 from fastdp.perturbers import Blocks, Flat, Hierarchy
 from fastdp.smoothers import Recent
 from fastdp.streams.methods import as_smoother
+from fastdp.streams.state import RowKeys
 from fastdp.thresholds import (
     Fixed,
     NoisyMax,
@@ -287,10 +288,11 @@ def test_noise_behind_a_renewal_follows_from_all_sums_before_it() -> None:
         options = {"threshold": Fixed(8.0), "perturber": Flat(), "epsilon": 1.0, "bound": 64, "max_range": 64}
         publisher = fastdp.StreamPublisher(**options, seed=1)
         publisher.publish(np.append(values, last))
-        before = publisher._state.progress
-        after = publisher._pipeline.open(before, 8.0)
+        before = publisher._state.rows[0]
+        keys, zero = RowKeys(publisher._key), np.zeros(1, np.int64)
+        after = publisher._pipeline.open(publisher._state.copied(), zero, np.array([8.0]), keys).rows[0]
         behind = publisher._key.again().within("behind", before.chain.tobytes())
-        expected = chain_noise(behind, after.theta_steps, 1.0)
+        expected = chain_noise(behind, int(after.theta_steps), 1.0)
         assert after.chain.astype("<u8").tobytes() == expected.chain
         assert (after.blocks, after.cycle) == (6, 2)
         chains += [before.chain.tobytes(), after.chain.tobytes()]

@@ -26,7 +26,6 @@ from fastdp.streams import release_many as module
 from fastdp.streams import release_many as rows
 from fastdp.streams.release_many import concurrently
 from fastdp.thresholds import Fixed, NoisyMax, PAKQuantile, ScaleFree, SmoothQuantile
-from fastdp_kernels.streams import many_streams
 from tests.grid import exhaustive
 from tests.shared import release_many
 
@@ -566,20 +565,6 @@ def test_an_interrupt_waits_for_the_slabs_that_are_worked_on(monkeypatch) -> Non
         assert len(done) == 1
     finally:
         goes_on.set()
-
-
-@pytest.mark.parametrize("block", [1, 4])
-def test_rows_of_the_same_values_are_summed_under_their_own_threshold(block: int) -> None:
-    values, tops, size = np.arange(20.0), [3.0, 3.0, 9.0, 9.0, 3.0], 20
-    starts, counts, to = np.zeros(5, np.int64), np.full(5, size), size * np.arange(5)
-    publics = np.array([(1.0, top, 1.0, block) for top in tops])
-    noise = np.random.default_rng(1).integers(-9, 9, (5, 2, 12))
-    together, alone = np.empty(5 * size), np.empty(5 * size)
-    many_streams.publish_rows(values, starts, counts, publics, noise, 12, np.ones(5), together, to)
-    for i in range(5):
-        rows = (each[i : i + 1] for each in (starts, counts, publics, noise))
-        many_streams.publish_rows(values, *rows, 12, np.ones(1), alone, to[i : i + 1])
-    assert np.array_equal(together, alone)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from fastdp.errors import DataError
 from fastdp.perturbers import Hierarchy
 from fastdp.smoothers import Recent
 from fastdp.thresholds.renewals import RenewFromHoldout, RenewFromPublished
-from fastdp_kernels.streams import adaptive_pass, online_pass
+from fastdp_kernels.streams import adaptive_pass, fixed_pass
 
 HOLDOUT, SIZE, LONG = 300, 1500, 1024
 OPTIONS: dict[str, Any] = {"epsilon": 1.0, "holdout": HOLDOUT, "max_range": 256, "seed": 3}
@@ -73,7 +73,7 @@ def test_long_chunks_of_other_types_are_published_as_floats_are(kind: str, dtype
     parts = np.split(values.astype(np.float64), range(100, values.size, 100))
     expected = np.concatenate([floats.publish(part) for part in parts])
     assert ours.publish(values).tobytes() == expected.tobytes()
-    assert str(ours._progress) == str(floats._progress)
+    assert ours._state.rows.tobytes() == floats._state.rows.tobytes()
     assert (values == given).all()
 
 
@@ -82,14 +82,14 @@ def test_any_memory_of_floats(name: str) -> None:
     """Read-only, with gaps, of a subclass: copied, and never written to."""
     publisher, values = PUBLISHERS[name](), stream()
     # Other tests of this process may have called a kernel as nobody else does.
-    before = {kernel: set(kernel.signatures) for kernel in (online_pass.publish, adaptive_pass.publish_open)}
+    before = {kernel: set(kernel.signatures) for kernel in (fixed_pass.publish_rows, adaptive_pass.publish_open)}
     parts = [publisher.publish(values[:HOLDOUT])]
     for i, part in enumerate(np.split(values[HOLDOUT:], range(5, SIZE - HOLDOUT, 5))):
         part.setflags(write=False)
         parts.append(publisher.publish([part, np.repeat(part, 2)[::2], part.view(np.memmap)][i % 3]))
     assert np.array_equal(np.concatenate(parts), whole(name))
     # Each further layout would be compiled for seconds.
-    for kernel, most in ((online_pass.publish, 2), (adaptive_pass.publish_open, 1)):
+    for kernel, most in ((fixed_pass.publish_rows, 2), (adaptive_pass.publish_open, 1)):
         new = set(kernel.signatures) - before[kernel]
         assert all(values.layout == "C" for values, *_ in new)
         assert len({values for values, *_ in new}) <= most

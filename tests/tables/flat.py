@@ -14,6 +14,7 @@ import fastdp
 from fastdp.tables import functions as checks
 from fastdp.tables.plan import TablePlan
 from fastdp.tables.released import Released
+from fastdp.tables.shares import shares_of
 from fastdp.tables.statistics import statistics_of
 from fastdp.tables.table import Table
 from fastdp.tables.tails import Tail, tail_edges
@@ -63,7 +64,7 @@ def noise_is(name: str | None) -> Any:
     """While it lasts, tables with a delta have this noise, whatever the rule would take."""
     with pytest.MonkeyPatch.context() as patch:
         if name is not None:
-            patch.setattr(checks, "with_noise", lambda own: replace(own, noise=name))
+            patch.setattr(checks, "with_noise", lambda own: shares_of(replace(own, noise=name)))
         yield
 
 

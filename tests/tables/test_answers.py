@@ -27,6 +27,22 @@ from tests.tables.released import STEP, noise, table
 from tests.tables.test_consistent import TREES
 
 
+def test_windows_are_named_by_their_times():
+    frame = pd.DataFrame({"at": pd.date_range("2026-03-27", periods=200, freq="h", tz="Europe/Paris"), "v": 1.0})
+    t = fastdp.totals(frame, "v", fastdp.Time("at", "1d"), epsilon=1.0, bound=1.0, seed=1)
+    # A day of 23 hours among them.
+    aware = pd.Timestamp("2026-03-27T23:00Z"), "2026-03-31T00:00+02:00"
+    for ends in (("2026-03-28", "2026-03-31"), aware, (1, "2026-03-31")):
+        for ask in (t.sum, t.std_error, t.interval):
+            np.testing.assert_array_equal(ask(*ends), ask(1, 4))
+    np.testing.assert_array_equal(t.sum(["2026-03-27", "2026-03-30"], "2026-04-05"), t.sum([0, 3], 9))
+    for stop, near in (("2026-03-28T01:00", "2026-03-28 or 2026-03-29"), ("2026-05-01", "2026-04-05")):
+        with pytest.raises(ParameterError, match=f"stops = '{stop}': expected .* such as {near}$"):
+            t.sum("2026-03-27", stop)
+    with pytest.raises(ParameterError, match="expected whole numbers, because there are no times"):
+        fastdp.totals(frame, "v", epsilon=1.0, bound=1.0, seed=1).sum("2026-03-27", 1)
+
+
 def test_totals_are_the_noisy_sums_with_the_exact_law():
     true = np.arange(60.0).reshape(20, 3)
     t = table("totals", true, scale=4.0, keys={"k": ["a", "b", "c"]})

@@ -104,7 +104,7 @@ def ways_of(unit: Any, plan: Any) -> list[tuple[int, int]]:
 @pytest.mark.parametrize("noise", ["laplace", "gaussian"])
 def test_the_oracle(unit: Any, noise: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same windows of the same keys, with the noise of given keys."""
-    monkeypatch.setattr("fastdp.tables.functions.with_noise", lambda plan: replace(plan, noise=noise))
+    monkeypatch.setattr("fastdp.tables.functions.with_noise", lambda plan: shares_of(replace(plan, noise=noise)))
     options: dict[str, Any] = {"epsilon": 60.0} if unit is PERSON else {"epsilon": 12.0}
     windows, rows = windows_of(unit, **options), crowd(3)
     plan, composition = windows.machine.plan, windows._key.reveal()
@@ -209,7 +209,7 @@ def running(unit: Any, rows: list[Row]) -> dict[Any, tuple[int, ...]]:
 )
 def test_weights_of_all_neighbours(unit: Any, noise: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """All that one unit may have on three keys beside others: weights rise, by no more than the noise is for."""
-    monkeypatch.setattr("fastdp.tables.functions.with_noise", lambda plan: replace(plan, noise=noise))
+    monkeypatch.setattr("fastdp.tables.functions.with_noise", lambda plan: shares_of(replace(plan, noise=noise)))
     rule = KeyNoise.of(shares_of(windows_of(unit).machine.plan))
     person, last = not isinstance(unit, fastdp.Rows), 1 if unit is PERSON else 0
     crowd = [("a", 0, 1), ("a", 2, 1), ("b", 1, 2), ("b", 1, 3)]

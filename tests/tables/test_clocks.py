@@ -21,6 +21,7 @@ CLOCKS: dict[str, tuple[Any, str, bool]] = {
     "1970": ([*range(2000), -24 * 365 * 54], "1h", True),
     "1970, days": ([*range(0, 24 * 200, 2), -24 * 365 * 54], "1d", True),
     "2106": ([*range(2000), 24 * 365 * 82], "1h", True),
+    "few rows, and 2106": ([*range(100), 24 * 365 * 82], "1h", True),
     "many in 1970": ([*range(3000), *[-24 * 365 * 54] * 300], "1h", True),
     "two years": (RNG.uniform(0, 24 * 730, 5000), "1h", False),
     "few rows in ten years": (RNG.uniform(0, 24 * 3650, 1000), "1h", False),

@@ -267,14 +267,13 @@ def test_intervals_hold_counts_of_keys_that_passed(distribution, confidence):
     assert high[-1] - numbers[-1] == numbers[-1] - low[-1] <= 9 * far
 
 
-def test_intervals_of_a_table_know_that_its_keys_were_chosen_by_its_counts():
-    import pyarrow as pa
-
+@pytest.mark.parametrize("unit", [fastdp.Rows(), fastdp.Person("who", rows=1)])
+def test_intervals_of_a_table_know_that_its_keys_were_chosen_by_its_counts(unit):
     sizes = np.random.default_rng(3).integers(5, 30, 600)
-    table = pa.table({"k": np.repeat(np.arange(600), sizes)})
+    table = pa.table({"k": np.repeat(np.arange(600), sizes), "who": np.arange(sizes.sum())})
     inside, plain, found = 0, 0, 0
     for seed in range(5):
-        t = fastdp.counts(table, by="k", epsilon=1.0, delta=1e-4, seed=seed)
+        t = fastdp.counts(table, by="k", epsilon=1.0, delta=1e-4, seed=seed, unit=unit)
         released = t.released
         true, noisy = sizes[released.keys["k"]], released.cells("count")[0]
         assert released.selection.threshold == noisy.min() or (noisy >= released.selection.threshold).all()
@@ -286,6 +285,20 @@ def test_intervals_of_a_table_know_that_its_keys_were_chosen_by_its_counts():
     assert found > 1000
     assert inside > 0.95 * found
     assert plain < inside
+
+
+#: What persons' other numbers leave to counts.
+LAPLACE_OF_ROWS = laplace_distribution(1 / Fraction(0.96))
+
+
+def test_persons_choose_keys_by_counts_where_these_need_fewer_of_them():
+    frame = pd.DataFrame({"k": np.repeat(np.arange(60), np.arange(1, 61)), "who": np.arange(1830)})
+    given = {"by": "k", "epsilon": 1.0, "delta": 1e-6}
+    one, many = (fastdp.counts(frame, **given, unit=fastdp.Person("who", rows=k), seed=1).released for k in (1, 64))
+    assert one.selection is not None
+    assert many.selection is None
+    assert one.cells("count").min() >= one.selection.threshold == keys.count_rule(LAPLACE_OF_ROWS, 1, 1e-6).threshold
+    assert one.guarantee.delta == many.guarantee.delta == 1e-6
 
 
 def test_rare_keys_are_not_released_and_private_ones_cost_their_share() -> None:

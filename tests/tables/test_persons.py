@@ -30,7 +30,7 @@ from fastdp.tables import columns
 from fastdp.tables import rows as table_rows
 from fastdp.tables.columns import Numbers, digests_of, with_missing
 from fastdp.tables.quantities import CellRows
-from fastdp.tables.rows import BatchRows, Kept, PersonRows, hashing_of
+from fastdp.tables.rows import BatchRows, Part, PersonRows, hashing_of
 from tests.oracles import tables
 from tests.tables import flat
 from tests.tables.rows import SECRET, as_family, below, column, expected, random_rows
@@ -44,7 +44,7 @@ LIMIT = st.integers(1, 5)
 few_rows = pytest.mark.filterwarnings("ignore::fastdp.errors.AccuracyWarning")
 
 
-def kept_rows(rows: list[tuple], period: str | None, most: int, per_window: int | None) -> tuple[Kept, Counter]:
+def kept_rows(rows: list[tuple], period: str | None, most: int, per_window: int | None) -> tuple[Part, Counter]:
     """Numbers of (person, hour, key) that count, and their rows."""
     options = {"contributions": most, "period": period, "per_window": per_window, "who": "who"}
     plan = flat.make_plan("totals", every="4h", epsilon=1.0, clip=1.0, **options)
@@ -57,8 +57,9 @@ def kept_rows(rows: list[tuple], period: str | None, most: int, per_window: int 
     rows = CellRows(windows, table[:, 2].copy(), values[None])
     found.add(BatchRows(rows, times, persons), 5 - table[:, 2])
     kept = found.kept(plan)
-    told = Counter((int(v) // 10_000, int(v) % 10_000 // 10, int(v) % 10) for v in kept.rows.values[0])
-    cells = zip(kept.rows.windows, kept.rows.codes, strict=True)
+    (own,) = kept.read()
+    told = Counter((int(v) // 10_000, int(v) % 10_000 // 10, int(v) % 10) for v in own.values[0])
+    cells = zip(own.windows, own.codes, strict=True)
     assert sorted(cells) == sorted((h // 4, k) for _, h, k in told.elements())
     return kept, told
 

@@ -119,7 +119,7 @@ def test_other_bytes_late_in_a_text_or_in_its_heading_are_refused(tmp_path: Path
         (None, ": no such file"),
         (b"", ": empty; expected a first row of names"),
         (b"k,v\nnord,1,2\n", ", line 2: 3 columns; expected 2 as before (the separator is ',')"),
-        (b"k\xfc\nnord\n", ", line 1: names not in UTF-8; expected Csv(path, encoding=), such as encoding='latin-1'"),
+        (b"k\xfc\nnord\n", ", line 1: names not in UTF-8; expected Csv(path, encoding='latin-1')"),
         (b"k\n" + b"nord" * 2**19, ", line 2: longer than 1,048,576 bytes"),
     ],
 )

@@ -51,6 +51,12 @@ def test_an_unknown_statistic_is_refused(kind: object, column: str) -> None:
         fastdp.plan({column: [kind]}, epsilon=1.0, bounds=1.0)
 
 
+@pytest.mark.parametrize("needs", [("count",), ("square", "count"), ("square", "histogram"), ("modes",), ()])
+def test_needs_that_nothing_measures_are_refused(needs: tuple[str, ...]) -> None:
+    with pytest.raises(TypeError, match="expected 'first'"):
+        type("Own", (Statistic,), {"needs": needs})
+
+
 def test_a_sum_that_was_not_released_is_an_error() -> None:
     """Not another sum's number: this one forgot what it needs."""
     answers = Answers(table("totals", np.full((3, 1), 50.0)).released, 0.95)

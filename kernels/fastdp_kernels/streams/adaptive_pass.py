@@ -22,12 +22,6 @@ OF_GROUP = 2**55
 #: any sign count), the first threshold in steps, in which sums are measured, and in units of the input; and the bound
 #: in steps, which a threshold that rises stops at.
 PUBLIC = records([(name, np.float64) for name in ("per_unit", "top", "theta_steps", "theta", "bound")])
-#: The open block's values and their sum in steps, blocks closed by a call, and why it stopped, or 0; blocks closed
-#: before, and how many entries of the call's noise are given, as the caller has settled a doubtful draw; the open
-#: group's sum in steps.
-COUNTERS = records(
-    [(name, np.int64) for name in ("filled", "open_sum", "closed", "stopped", "blocks", "given", "group_sum")]
-)
 #: A block's exponent, released sum in thresholds, and what its values were published as: prediction, extra, and how
 #: many values the extra is for; its place in a group from 1 on, 0 outside; of a group's last block, the group's
 #: released sum in thresholds, else NaN.
@@ -89,7 +83,7 @@ def sum_bound(
     noise: np.ndarray,
     chain: np.ndarray,
     distribution: np.ndarray,
-    counters: Record,
+    rows: Record,
     memory: Record,
     blocks: Record,
     season: Record | None,
@@ -115,9 +109,11 @@ def sum_bound(
         Chain key of the next block's noise, moved on in place; uint64[0]: all of ``noise`` is given.
     distribution : float64[4 or 8]
         Of the noise, as for ``chacha.draw_words``; in a group that of its sum besides.
-    counters : COUNTERS[1]
-        Changed in place; ``stopped`` is UNSETTLED if the open block is full and its draw doubtful, SCALED where noise
-        gets another scale, ENDED where the draw of a group's sum is doubtful (``block_lengths.end_group``).
+    rows : fixed_pass.STREAM_ROW[1]
+        Changed in place, but ``blocks`` (closed before the call) and ``given`` (how many entries of ``noise`` are
+        given, as the caller has settled a doubtful draw).  ``closed`` counts the blocks of the call; ``stopped`` is
+        UNSETTLED if the open block is full and its draw doubtful, SCALED where noise gets another scale, ENDED where
+        the draw of a group's sum is doubtful (``block_lengths.end_group``).
     memory : MEMORY[1]
         Changed in place.
     blocks : BLOCK[noise.size + 1]
@@ -127,7 +123,7 @@ def sum_bound(
     bends : float64[n] or None
         With a season: receives each prediction less its block's mean.
     """
-    public, shape, counters, memory = public[0], shape[0], counters[0], memory[0]
+    public, shape, counters, memory = public[0], shape[0], rows[0], memory[0]
     at, closed = 0, counters.closed
     flags = np.int64(0)
     while True:
@@ -222,28 +218,33 @@ def emit_adaptive(blocks: Record, filled: int, theta: float, singles: bool, out:
 
 
 @kernel
-def publish_open(
-    values: np.ndarray, public: np.ndarray, filled: int, open_sum: int, memory: Record, out: np.ndarray
-) -> tuple[int, float]:
+def publish_open(values: np.ndarray, public: Record, rows: Record, memory: Record, out: np.ndarray) -> bool:
     """Publish values that leave the open block open: :func:`sum_bound` and :func:`emit_adaptive` in one call.
 
-    Returns the block's sum, and its prediction: NaN if the values fill it, or one is NaN or infinite.  ``public``,
-    float64[5]: numbers of PUBLIC with the first threshold's ``top``; ``filled``, ``open_sum``: values in the open
-    block, and their sum in steps; ``memory`` stays.
+    False, with nothing changed, if the values fill it, or one is NaN or infinite.  ``public``: PUBLIC[1] with the
+    first threshold's ``top``; ``memory`` stays.
     """
-    per_unit, top, theta_steps, theta, bound = public[0], public[1], public[2], public[3], public[4]
-    memory = memory[0]
-    if filled + values.size >= 1 << int(memory.exponent):
-        return 0, np.nan
+    public, row, memory = public[0], rows[0], memory[0]
+    top = public.top
+    if row.filled + values.size >= 1 << int(memory.exponent):
+        return False
     if top < 0.0:
-        total, flags = sum_signed(values, per_unit, -top)
+        total, flags = sum_signed(values, public.per_unit, -top)
     else:
         if memory.unit != 1.0:
             # Rounded as the facade rounds the threshold in use.
-            top = min(np.floor(memory.unit * theta_steps), bound) if memory.unit < bound / theta_steps else bound
-        total, flags = sum_part(values, per_unit, top)
-    publish_part(memory.prediction, memory.extra, memory.catch, filled, theta, out)
-    return int(plus(total, np.int64(open_sum))), memory.prediction * theta if flags >= 0 else np.nan
+            bound = public.bound
+            below = memory.unit < bound / public.theta_steps
+            top = min(np.floor(memory.unit * public.theta_steps), bound) if below else bound
+        total, flags = sum_part(values, public.per_unit, top)
+    if flags < 0:
+        return False
+    publish_part(memory.prediction, memory.extra, memory.catch, row.filled, public.theta, out)
+    row.open_sum = plus(row.open_sum, total)
+    row.filled += values.size
+    row.n_seen += values.size
+    row.prediction = memory.prediction * public.theta
+    return True
 
 
 # One value each of many streams, in any order, in one pass.

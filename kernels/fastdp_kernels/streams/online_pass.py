@@ -220,74 +220,7 @@ def emit_blocks(totals: np.ndarray, predictions: np.ndarray, block: int, filled:
     out[end:] = predictions[totals.size]
 
 
-@kernel
-def emit_sums(
-    sums: np.ndarray,
-    noise: np.ndarray,
-    resolution: float,
-    prediction: float,
-    block: int,
-    filled: int,
-    out: np.ndarray,
-) -> float:
-    """:func:`add_noise` and :func:`emit_blocks`, block by block, where a block's mean predicts the next.
-
-    ``sums``, ``noise``: int64 of the k blocks that close, in steps; ``prediction``: of the first block.
-    """
-    others, length = np.float64(block - 1), np.float64(block)
-    begin, size = 0, block - filled
-    for k in range(noise.size):
-        released = real_of(plus(sums[k], noise[k])) * resolution
-        last = released - prediction * others
-        if size == LANES:
-            fill_row(out, begin, prediction, last)
-        else:
-            part = out[begin : begin + size]
-            for i in range(part.size):
-                part[i] = prediction
-            part[part.size - 1] = last
-        begin, size = begin + size, block
-        prediction = released / length
-    out[begin:] = prediction
-    return prediction
-
-
 @inline
-def _publish_blocks(
-    values: np.ndarray,
-    at: int,
-    public: np.ndarray,
-    noise: np.ndarray,
-    leaf: int,
-    closing: int,
-    prediction: float,
-    out: np.ndarray,
-) -> tuple[float, np.int64]:
-    steps_per_unit, top, resolution, block = public[0], public[1], public[2], int(public[3])
-    others, length = np.float64(block - 1), np.float64(block)
-    excess = np.int64(np.uint64(ROUNDER_BITS) * np.uint64(block))
-    flags, done, sums = np.int64(0), 0, np.empty(BLOCKS, np.int64)
-    if block == LANES:
-        done = closing // BLOCKS * BLOCKS
-        for first in range(0, done, BLOCKS):
-            begin = at + first * LANES
-            for k in range(0, BLOCKS, ROWS):
-                flags |= sum_step_rows(values, begin + k * LANES, steps_per_unit, top, sums, k)
-            for k in range(BLOCKS):
-                released = real_of(plus(sums[k], noise[leaf + first + k])) * resolution
-                fill_row(out, begin + k * LANES, prediction, released - prediction * others)
-                prediction = released / length
-    for j in range(done, closing):
-        begin = at + j * block
-        # What these values are published as is known before they are read.
-        flags |= sum_steps_and_fill(values, begin, block // LANES, steps_per_unit, top, out, prediction, sums)
-        released = real_of(plus(minus(sums[0], excess), noise[leaf + j])) * resolution
-        out[begin + block - 1] = released - prediction * others
-        prediction = released / length
-    return prediction, flags
-
-
-@kernel
 def publish(
     values: np.ndarray,
     public: np.ndarray,
@@ -320,6 +253,7 @@ def publish(
     """
     steps_per_unit, top, resolution, block = public[0], public[1], public[2], int(public[3])
     others, length = np.float64(block - 1), np.float64(block)
+    excess, sums = np.int64(np.uint64(ROUNDER_BITS) * np.uint64(block)), np.empty(BLOCKS, np.int64)
     flags, at, total, stop = np.int64(0), 0, np.int64(open_sum), leaf + closing
     if block == 1:
         drawn = noise[leaf:stop]
@@ -330,9 +264,22 @@ def publish(
         return 0, prediction if flags >= 0 else np.nan
     while True:
         if filled == 0 and block % LANES == 0 and leaf < stop:
-            prediction, flags_met = _publish_blocks(values, at, public, noise, leaf, stop - leaf, prediction, out)
-            flags |= flags_met
-            at, leaf = at + (stop - leaf) * block, stop
+            if block == LANES:
+                for _ in range((stop - leaf) // BLOCKS):
+                    for k in range(0, BLOCKS, ROWS):
+                        flags |= sum_step_rows(values, at + k * LANES, steps_per_unit, top, sums, k)
+                    for k in range(BLOCKS):
+                        released = real_of(plus(sums[k], noise[leaf + k])) * resolution
+                        fill_row(out, at + k * LANES, prediction, released - prediction * others)
+                        prediction = released / length
+                    at, leaf = at + BLOCKS * LANES, leaf + BLOCKS
+            for j in range(leaf, stop):
+                # What these values are published as is known before they are read.
+                flags |= sum_steps_and_fill(values, at, block // LANES, steps_per_unit, top, out, prediction, sums)
+                released = real_of(plus(minus(sums[0], excess), noise[j])) * resolution
+                out[at + block - 1] = released - prediction * others
+                prediction, at = released / length, at + block
+            leaf = stop
         end = at + block - filled if leaf < stop else values.size
         summed, flags_met = sum_part(values[at:end], steps_per_unit, top)
         flags |= flags_met

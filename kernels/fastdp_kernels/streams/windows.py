@@ -14,7 +14,7 @@ from fastdp_kernels._jit import inline, kernel
 # the turn.  (ToPS Appendix D, item 4.)
 
 
-@kernel
+@inline
 def follow_window(ring: np.ndarray, count: int, running: float, means: np.ndarray, out: np.ndarray) -> float:
     """Mean of the last w values, or of all if fewer, after each of ``means``; returns the sum of the turn so far.
 
@@ -38,17 +38,15 @@ def follow_window(ring: np.ndarray, count: int, running: float, means: np.ndarra
 
 
 @kernel
-def follow_windows(
-    firsts: np.ndarray, means: np.ndarray, ring: np.ndarray, scratch: np.ndarray, out: np.ndarray
-) -> None:
-    """Moving averages of each row of ``means`` (float64[n, k]) after its first guess."""
-    for row in range(firsts.size):
-        ring[:] = 0.0
-        # Not the constants, for which Numba would compile it again.
-        running = follow_window(ring, int(np.int64(0)), 0.0, firsts[row : row + 1], scratch[:1])
-        for k in range(scratch.size):
-            scratch[k] = means[row, k]
-        follow_window(ring, int(np.int64(1)), running, scratch, out[row])
+def follow_windows(memory: np.ndarray, means: np.ndarray, counts: np.ndarray, out: np.ndarray) -> None:
+    """:func:`follow_window` of the first ``counts[i]`` entries of each row of ``means`` (float64[n, k]).
+
+    ``memory``: float64[n, w + 2], count, running sum and ring of each, changed in place.
+    """
+    for row in range(counts.size):
+        own, size = memory[row], counts[row]
+        own[1] = follow_window(own[2:], int(own[0]), own[1], means[row, :size], out[row, :size])
+        own[0] += size
 
 
 # Running median over a histogram: constant memory on an endless stream.
@@ -68,7 +66,7 @@ def _bin_of_rank(counts: np.ndarray, rank: float, at: int, below: float) -> tupl
     return at, below
 
 
-@kernel
+@inline
 def follow_median(counts: np.ndarray, low: float, width: float, means: np.ndarray, out: np.ndarray) -> None:
     """Median after each of ``means``: mean of the middles of the bins of the middle values.
 
@@ -98,12 +96,11 @@ def follow_median(counts: np.ndarray, low: float, width: float, means: np.ndarra
 
 
 @kernel
-def follow_medians(
-    lows: np.ndarray, widths: np.ndarray, means: np.ndarray, counts: np.ndarray, scratch: np.ndarray, out: np.ndarray
-) -> None:
-    """:func:`follow_median` of each row of ``means`` (float64[n, k])."""
-    for row in range(lows.size):
-        counts[:] = 0.0
-        for k in range(scratch.size):
-            scratch[k] = means[row, k]
-        follow_median(counts, lows[row], widths[row], scratch, out[row])
+def follow_medians(memory: np.ndarray, means: np.ndarray, counts: np.ndarray, out: np.ndarray) -> None:
+    """:func:`follow_median` of the first ``counts[i]`` entries of each row of ``means`` (float64[n, k]).
+
+    ``memory``: float64[n, 2 + bins], lower end, width and counts of each, changed in place.
+    """
+    for row in range(counts.size):
+        own, size = memory[row], counts[row]
+        follow_median(own[2:], own[0], own[1], means[row, :size], out[row, :size])

@@ -76,10 +76,11 @@ class OfflineMachine(PointParameters, PointMachine[BaselineState]):
         """PrivTree and counts, from nothing."""
         return decomposition.take_step(self.plan, self.root, added, removed, step, key)[1].shown
 
-    def check_indices(self, state: BaselineState) -> None:
+    def restored(self, state: BaselineState, key: Key) -> BaselineState:
         """ValueError unless the tree, the codes and the counters are those of a step."""
         if (state.tree is None) != (state.n_steps == 0):
             raise ValueError("a release out of range")
+        return state
 
 
 @record
@@ -95,11 +96,12 @@ class OnStreamMachine(OfflineMachine):
         tree = self.offline(*every, state.n_steps, key)
         return BaselineState(n_steps=state.n_steps + 1, chain=chain, tree=tree, added=every[0], removed=every[1])
 
-    def check_indices(self, state: BaselineState) -> None:
+    def restored(self, state: BaselineState, key: Key) -> BaselineState:
         """ValueError for codes of no batch, too."""
-        super().check_indices(state)
+        super().restored(state, key)
         for codes in (state.added, state.removed):
             check_codes(codes, self.plan)
+        return state
 
 
 @record
@@ -152,12 +154,13 @@ class FixedTreeMachine(OfflineMachine):
         decomposition.add_increments(self.fan_out, following, increments)
         return BaselineState(n_steps=state.n_steps + 1, chain=chain, tree=following, rows=rows)
 
-    def check_indices(self, state: BaselineState) -> None:
+    def restored(self, state: BaselineState, key: Key) -> BaselineState:
         """ValueError for rows of no counter, too."""
-        super().check_indices(state)
+        super().restored(state, key)
         if state.tree is not None:
             expect(state.rows, np.empty((state.tree.leaves.size, self.counter.width), np.int64))
             check_rows(self.counter, state.rows)
+        return state
 
 
 class _Baseline(PointPublisher[BaselineState]):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar, Literal, get_args
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from fastdp.kinds import Floats, Integers
 from fastdp.noise import chain_keys, sampler
 from fastdp.noise.words import Purpose, StreamId
 from fastdp.state import Machine, Publisher, Transition
+from fastdp.state.codec import COUNT, INT64, LIKE_START
 from fastdp.state.machine import Column, single_caller
 
 Scheme = Literal["uniform", "sample", "distribution", "absorption"]
@@ -37,11 +38,11 @@ DISSIMILARITY, VALUE = 1, 2
 class WEventState:
     """State of a stream; everything but the chain is a function of released values."""
 
-    n_seen: int
-    released: int
-    blocked: int
-    spent: Integers
-    chain: str
+    n_seen: Annotated[int, COUNT]
+    released: Annotated[int, INT64]
+    blocked: Annotated[int, COUNT]
+    spent: Annotated[Integers, LIKE_START, COUNT]
+    chain: chain_keys.StepChain
 
 
 @dataclass(frozen=True)
@@ -129,14 +130,13 @@ class WEventMachine(Machine[WEventState]):
         far = abs(value - state.released)
         return far + _noise(self._unit * 2 * self.contributions, key, DISSIMILARITY, state.n_seen) > scale
 
-    def check_indices(self, state: WEventState) -> None:
+    def restored(self, state: WEventState, key: Key) -> WEventState:
         """Budgets are those of the steps before."""
-        size = self.contributions - 1 if self.scheme == "distribution" else 0
-        fits = state.spent.shape == (size,) and int(state.spent.min(initial=0)) >= 0 and state.n_seen >= 0
-        if not fits or sum(state.spent.tolist()) > PARTS_OF_HALF:
+        if sum(state.spent.tolist()) > PARTS_OF_HALF:
             raise ValueError("budgets out of range")
-        if not 0 <= state.blocked < state.n_seen + self.contributions:
+        if not state.blocked < state.n_seen + self.contributions:
             raise ValueError("a step out of range")
+        return state
 
     def guarantee(self) -> Guarantee:
         """Guarantee for any w consecutive values."""

@@ -97,6 +97,10 @@ def in_steps(value: float, resolution: float, top: int) -> int:
     return int(min(max(np.rint(value * (1.0 / resolution)), 0.0), float(top)))
 
 
+#: Numbers of a stream's row that say where it is.
+PLACE = ("theta_steps", "blocks", "filled", "cycle", "held")
+
+
 def stream_shifts(make: Make, x: Floats, there: Floats, places: Sequence[int], table: Table, shifts: Shifts) -> None:
     """Shifts of one draw a level for each value, and of one draw for each threshold that any of them chooses.
 
@@ -106,29 +110,30 @@ def stream_shifts(make: Make, x: Floats, there: Floats, places: Sequence[int], t
     for place in places:
         publisher = make(key=table.key)
         publisher.publish(x[:place])
-        key, c, progress = publisher._key, publisher.composition, publisher.state.progress
-        stage, _ = Schedule(c).stage(progress)
-        bound = bound_distribution(c.perturber, progress.theta_steps or 1, c.publish_epsilon) is not None
+        key, c, row = publisher._key, publisher.composition, publisher.state.rows[0]
+        theta_steps, blocks, filled, cycle, withheld = (int(row[name]) for name in PLACE)
+        stage, _ = Schedule(c).stage(row)
+        bound = bound_distribution(c.perturber, theta_steps or 1, c.publish_epsilon) is not None
         if stage == "publish" and not bound:
-            top = min(progress.theta_steps, c.grid.bound_steps)
+            top = min(theta_steps, c.grid.bound_steps)
             here, other = (in_steps(float(values[place]), c.grid.resolution, top) for values in (x, there))
-            own = theta_key(key, progress.theta_steps)
-            tree, leaf = divmod(progress.blocks, c.plan.tree_blocks)
+            own = theta_key(key, theta_steps)
+            tree, leaf = divmod(blocks, c.plan.tree_blocks)
             for level in range(c.plan.levels):
                 stream, width = StreamId(Purpose.TREE, level + 1, tree), c.plan.fan_out**level
                 shifts.add(own, stream, leaf // width, here - other)
         start, task = 0, c.task
         if stage == "withhold":
-            start, task = place - progress.held, c.renewal_task
+            start, task = place - withheld, c.renewal_task
         elif stage == "publish" and c.renewal is not None and c.renewal.share and c.period is not None:
-            start = place - (progress.blocks * c.plan.block + progress.filled - (progress.cycle - 1) * c.period)
+            start = place - (blocks * c.plan.block + filled - (cycle - 1) * c.period)
             task = c.renewal_task
         elif stage != "holdout":
             continue
         held = slice(start, start + task.holdout)
         if held.stop <= x.size and start not in chosen:
             chosen.add(start)
-            own = key.derive("threshold", progress.cycle) if progress.cycle else key
+            own = key.derive("threshold", cycle) if cycle else key
             choice_shift(partial(c.threshold.start, task), own, x[held], there[held], shifts)
 
 

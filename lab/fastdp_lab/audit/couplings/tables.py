@@ -28,6 +28,7 @@ from fastdp.guarantee import zcdp_loss
 from fastdp.kinds import Integers, Json
 from fastdp.noise import bulk
 from fastdp.noise.words import Purpose, StreamId
+from fastdp.tables.shares import shares_of
 from fastdp_lab.audit.couplings import check
 from fastdp_lab.audit.couplings.check import BoundSums, Finding, Generator, Instance, Outputs, Shifts, Table, pick
 from fastdp_lab.audit.runs import TABLES_INSTALLED
@@ -81,7 +82,7 @@ def batch_release(kind: str, options: Json, key: Key, rows: Rows) -> list[Any]:
 def of_noise(options: Json) -> Iterator[Json]:
     """Arguments of a call whose noise is as the options say, whatever the rule would take."""
     given, noise = {name: each for name, each in options.items() if name != "noise"}, options.get("noise", "laplace")
-    with mock.patch("fastdp.tables.functions.with_noise", lambda plan: replace(plan, noise=noise)):
+    with mock.patch("fastdp.tables.functions.with_noise", lambda plan: shares_of(replace(plan, noise=noise))):
         yield given
 
 

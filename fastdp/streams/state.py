@@ -1,0 +1,94 @@
+"""State of n streams as columns, and the rows of a call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from fastdp.kinds import Array, Floats, Indices, Integers, Records
+from fastdp.noise.key import Key
+from fastdp.thresholds import Chooser
+from fastdp_kernels.streams.fixed_pass import STREAM_ROW
+
+NO_FLOATS: Floats = np.empty((1, 0))
+NO_RECORDS: Records = np.empty(0, [])
+NO_TREE: Indices = np.full(1, -1)
+NO_NOISE: Integers = np.empty((1, 1, 0), np.int64)
+#: Row 0 of one, and where its values begin.
+ZERO: Indices = np.zeros(1, np.int64)
+
+
+class Streams(NamedTuple):
+    """State of n streams between two calls; entry i of every column is of stream i."""
+
+    #: STREAM_ROW[n].
+    rows: Records
+    #: Values for the next threshold of each, as its rule summarizes them.
+    choosers: list[Chooser | None]
+    #: float64[n, k]. State of the smoother.
+    smoother: Floats = NO_FLOATS
+    #: float64[n, k]. State of correlated noise. Secret.
+    correlated: Floats = NO_FLOATS
+    #: MEMORY[n], or empty. What blocks that follow released sums know of a stream.
+    memory: Records = NO_RECORDS
+    #: `trees`, `noise`: int64[n], int64[n, 1, W]. The tree in use and its leaves' noise; a cache, as the key
+    #: determines it.
+    trees: Indices = NO_TREE
+    noise: Integers = NO_NOISE
+
+    def __repr__(self) -> str:
+        # Without the secrets.
+        return f"Streams of {self.rows.size}, n_seen={self.rows['n_seen'][:1]}"
+
+    def copied(self) -> Streams:
+        """With rows of its own, for a call that changes them in place."""
+        return tuple.__new__(Streams, (copied(self.rows), *self[1:]))
+
+
+def new_rows(count: int) -> Records:
+    """Rows before the first value."""
+    return np.ndarray(count, STREAM_ROW, np.zeros((count, STREAM_ROW.itemsize // 8), np.int64))
+
+
+def copied(rows: Records) -> Records:
+    """A copy, as numbers of 8 bytes: NumPy copies records field by field, five times as slowly."""
+    return np.ndarray(rows.shape, rows.dtype, rows.view(np.int64).copy())
+
+
+class RowValues(NamedTuple):
+    """Values of a call: of row ``which[i]`` ``counts[i]`` from ``starts[i]`` on, published from ``out_starts[i]``."""
+
+    values: Array
+    starts: Indices
+    counts: Indices
+    which: Indices
+    out: Floats
+    out_starts: Indices
+
+    def at(self, calls: Indices) -> RowValues:
+        """Of these calls."""
+        return self._replace(
+            starts=self.starts[calls],
+            counts=self.counts[calls],
+            which=self.which[calls],
+            out_starts=self.out_starts[calls],
+        )
+
+
+class RowKeys(NamedTuple):
+    """Noise keys of n streams: numbers under one key, or a key each."""
+
+    key: Key
+    #: int64[n], or None.
+    numbers: Indices | None = None
+    own: Sequence[Key] | None = None
+    #: False if the state is not needed after the call, so that leaves after the last value are not drawn.
+    goes_on: bool = True
+
+    def of(self, row: int) -> Key:
+        """Key of a row."""
+        if self.own is not None:
+            return self.own[row]
+        return self.key if self.numbers is None else self.key.of_stream(int(self.numbers[row]))

@@ -1,0 +1,386 @@
+"""Noisy numbers of rows by size to clips, and to intervals of sums: functions of released numbers alone.
+
+A row is in one bin of |value|, each sign apart, with edges bound / 1.5^j in whole steps.  From these numbers follow
+the body's clip c, within which each cell's sum is released; the second clip c2, up to which one number of the whole
+table holds what the body lacks; a model of the remainder; and the most that noise may hide beyond c2.  Lengths are
+whole steps, as floats; rules and measurements: ``docs/tables.md``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from scipy import special
+
+from fastdp.kinds import Flags, Floats, Integers
+
+#: Neighbouring edges differ by this factor; so many lie below the bound.
+RATIO, EDGES = 1.5, 56
+#: So many neighbours stand out together if they hold so many standard deviations of their noise.
+STANDS = {1: 6.5, 2: 5.6, 3: 5.2, 4: 5.0, 6: 5.0, 8: 5.0}
+#: Groups of which the lowest may be the lowest that counts.
+LOWEST = (1, 2, 4)
+#: Bins below the top and above it that the tail's exponent is taken from; its usual value, the least and the most.
+INSIDE, ABOVE, USUAL, LEAST, MOST = 3, 8, 1.5, 1.5, 20.0
+#: Standard error of the modelled remainder, and of a range's part of the sum beyond the body, as shares.
+MODEL, UNEVEN = 0.7, 0.5
+#: The second clip is the bound if noise is then at most this share of the total.
+CHEAP = 0.03
+
+
+def edges_of(bound: int) -> Integers:
+    """Edges of sizes, the bound first: int64[n], each once, down to one step."""
+    found = np.ceil(bound * RATIO ** -np.arange(EDGES + 1.0)).astype(np.int64)
+    distinct: Integers = found[np.append(True, np.diff(found) < 0)]
+    return distinct
+
+
+def bins_of(sizes: Integers, edges: Integers) -> Integers:
+    """Bin i of each size above 0, up to the bound: edges[i + 1] < size <= edges[i]."""
+    found: Integers = edges.size - 1 - np.searchsorted(edges[::-1], sizes)
+    return found
+
+
+class Unit(NamedTuple):
+    """Rows of a unit that count; with persons, whose weight is 1, the rows for one weight by released numbers."""
+
+    rows: int = 1
+    per: float | None = None
+
+    @property
+    def weight(self) -> float:
+        """Rows for one unit of a bin."""
+        return 1.0 if self.per is None else self.per
+
+    @property
+    def most(self) -> float:
+        """By how many times its usual rows a unit of a bin may count."""
+        return 1.0 if self.per is None else self.rows / self.per
+
+    @property
+    def spread(self) -> float:
+        """Relative error of a sum by weights where large values are those of persons with other numbers of rows."""
+        return 0.0 if self.per is None else max(self.rows / self.per - 1.0, 1.0 - 1.0 / self.per)
+
+
+ONE_ROW = Unit()
+
+
+@dataclass(frozen=True, eq=False)
+class Side:
+    """Values of one sign, as their noisy numbers by size show them."""
+
+    edges: Integers
+    #: In bins; of persons, weights.
+    noisy: Floats
+    #: Standard deviation of each.
+    noise: float
+    unit: Unit = ONE_ROW
+
+    @cached_property
+    def ends(self) -> Floats:
+        return self.edges.astype(np.float64)
+
+    @cached_property
+    def _lower(self) -> Floats:
+        return np.append(self.ends[1:], 0.0)
+
+    @cached_property
+    def _middles(self) -> Floats:
+        middles: Floats = np.sqrt(self.ends * np.maximum(self._lower, self.ends / RATIO))
+        return middles
+
+    @cached_property
+    def counts(self) -> Floats:
+        """Rows."""
+        return self.unit.weight * self.noisy
+
+    @property
+    def deviation(self) -> float:
+        return self.unit.weight * self.noise
+
+    @cached_property
+    def _standing(self) -> tuple[int, int]:
+        """First and last bin that stand out, or whose group does; (size, -1) if none."""
+        h, size = self.counts, self.edges.size
+        sums, top, low = np.concatenate([[0.0], np.cumsum(h)]), size, -1
+        for m, deviations in STANDS.items():
+            if m > size:
+                break
+            need = deviations * self.deviation * math.sqrt(m)
+            # Wider groups count only wholly above the others, the lowest first.
+            while top >= m and (i := np.flatnonzero(sums[m : top + 1] - sums[: top + 1 - m] > need)).size:
+                low = int(i[-1]) + m - 1 if top == size else low
+                top = int(i[-1] if m > 1 else i[0])
+            i = np.flatnonzero(sums[m:] - sums[:-m] > need)
+            if i.size and m in LOWEST:
+                low = max(low, int(i[-1]) + m - 1)
+        return top, low
+
+    @property
+    def known(self) -> bool:
+        return self._standing[1] >= 0
+
+    @cached_property
+    def _used(self) -> Flags:
+        places, (top, low) = np.arange(self.edges.size), self._standing
+        return (places >= top) & (places <= low)
+
+    @cached_property
+    def _rows(self) -> Floats:
+        return np.where(self._used, np.maximum(self.counts, 0.0), 0.0)
+
+    @property
+    def highest(self) -> float:
+        """Highest edge that stands out."""
+        return float(self.ends[self._standing[0]]) if self.known else 0.0
+
+    @property
+    def lowest(self) -> float:
+        """Lower edge of the last bin that stands out."""
+        return float(self._lower[self._standing[1]]) if self.known else 0.0
+
+    @cached_property
+    def total(self) -> float:
+        return float(self._rows @ self._middles)
+
+    @cached_property
+    def rows(self) -> float:
+        return float(self._rows.sum())
+
+    def beyond(self, clip: float) -> tuple[float, float, float]:
+        """Sum and sum of squares of (size - clip)+ in bins that stand out, and the sum's variance.
+
+        Numbers keep their sign, as positive parts are biased; a lump lies anywhere in its bin.
+        """
+        over = np.maximum(self._middles - clip, 0.0)
+        sum_ = float((self.counts * over)[self._used].sum())
+        lump = self._rows * np.minimum(self.ends - self._lower, np.maximum(self.ends - clip, 0.0)) / math.sqrt(12.0)
+        noise = float(np.square(over[self._used]).sum()) * self.deviation**2
+        variance = noise + float(np.square(lump).sum()) + (self.unit.spread * sum_) ** 2
+        return sum_, float(self._rows @ np.square(over)) * self.unit.most, variance
+
+    @cached_property
+    def _fall(self) -> tuple[float, float]:
+        """Exponent of the tail, and rows above the highest edge by it."""
+        (top, low), ends, h = self._standing, self.ends, self.counts
+        above, last = np.cumsum(self._rows), min(low, top + INSIDE)
+        fall = USUAL
+        if last > top:
+            fall = math.log(max(above[last], 1.0) / max(above[top], 1.0)) / math.log(ends[top] / ends[last])
+        for i in range(top - 1, max(top - ABOVE, -1), -1):
+            # No more rows than the noise allows.
+            most = max(float(h[i:top].sum()) + 2.0 * self.deviation * math.sqrt(top - i), 1.0)
+            if most < above[top]:
+                fall = max(fall, 0.5 * math.log(above[top] / most) / math.log(ends[i] / ends[top]))
+        fall = min(max(fall, LEAST), MOST)
+        return fall, float(above[top] * (self._lower[top] / ends[top]) ** fall)
+
+    def rest(self, clip: float) -> float:
+        """Modelled sum of (size - clip)+, clip at least the highest edge."""
+        if not self.known or clip >= self.ends[0]:
+            return 0.0
+        fall, rows = self._fall
+        near, far = ((max(end, self.highest) / self.highest) ** (1.0 - fall) for end in (clip, float(self.ends[0])))
+        return float(rows * self.highest / (fall - 1.0) * (near - far))
+
+    def rest_variance(self, clip: float, to: float | None = None) -> float:
+        """Of the modelled sum, up to another clip."""
+        far = 0.0 if to is None else self.rest(to)
+        return ((MODEL + self.unit.spread) * (self.rest(clip) - far)) ** 2
+
+    def hidden(self, clip: float, deviations: float) -> float:
+        """The most that rows beyond the clip add unseen: at one edge, or over all of them; whatever the tail is."""
+        far = np.maximum(self.ends - clip, 0.0)
+        one = float((far * (np.maximum(self.counts, 0.0) + deviations * self.deviation)).max())
+        together = float(far @ self.counts) + deviations * self.deviation * float(np.linalg.norm(far))
+        return self.unit.most * max(one, together)
+
+
+class Noise(NamedTuple):
+    """Standard deviations a step of length: of a cell's body, and without a tail; of the tail; of one number."""
+
+    body: float
+    alone: float
+    tail: float
+    one: float
+
+
+class Choice(NamedTuple):
+    """The clips; ``cells``: each cell has a sum, ``tail``: the table has a number, up to ``second``."""
+
+    clip: float
+    second: float
+    cells: bool
+    tail: bool
+
+
+#: Of a body within the bound.
+BODY_ALONE = Choice(0.0, 0.0, cells=True, tail=False)
+
+
+def choose(
+    sides: Sequence[Side], noise: Noise, cells: int, together: float, given: float | None = None, least: float = 1.0
+) -> Choice:
+    """Clips for sums over ``together`` of the cells; a ``given`` body's clip stays, else it is ``least`` or more."""
+    known, total = [each for each in sides if each.known], sum(each.total for each in sides)
+    bound = max(float(each.ends[0]) for each in sides)
+    if given is not None:
+        second = max(given, _second(sides, given, noise.tail))
+        return Choice(given, second, cells=True, tail=second > given)
+    if known:
+        error, clip = _best(known, noise, cells, max(1.0, min(together, cells)))
+        if cells == 1 or error < (max(1.0, min(together, cells)) * total / cells) ** 2:
+            clip = min(max(clip, least), bound)
+            second = max(clip, _second(sides, clip, noise.tail))
+            return Choice(clip, second, cells=True, tail=second > clip)
+    return Choice(0.0, _second(sides, 0.0, noise.one), cells=False, tail=True)
+
+
+def _best(known: Sequence[Side], noise: Noise, cells: int, together: float) -> tuple[float, float]:
+    """Least mean squared error of a sum over so many cells, and the body's clip that has it."""
+    second, part = _second(known, 0.0, noise.tail), together / cells
+    candidates = np.unique(np.concatenate([*(each.ends for each in known), [second]]))
+    inside = ((candidates <= second) | (cells == 1)) & (candidates >= min(each.lowest for each in known))
+    best = math.inf, second
+    for clip in candidates[inside].tolist():
+        sums, squares, variance = map(sum, zip(*(each.beyond(clip) for each in known), strict=True))
+        full = clip >= second
+        error = 0.0 if full else min((noise.tail * (second - clip)) ** 2, variance)
+        if cells == 1:
+            error += sum(each.rest_variance(max(clip, second)) for each in known)
+        each = together * ((noise.alone if full else noise.body) * clip) ** 2 + part**2 * error
+        if part < 1.0:
+            each += (UNEVEN * sums * part) ** 2 + squares * part
+        best = min(best, (each, clip))
+    return best
+
+
+def _second(sides: Sequence[Side], clip: float, noise: float) -> float:
+    """Where the number's noise and the modelled remainder err alike, at or above the highest edge."""
+    bound, known = max(float(each.ends[0]) for each in sides), [each for each in sides if each.known]
+    if not known or noise * (bound - clip) <= CHEAP * sum(each.total for each in known):
+        return bound
+    highest = max(each.highest for each in known)
+    steps = math.ceil(math.log(bound / highest) / math.log(RATIO)) if highest < bound else 0
+    ends = np.unique(np.minimum(np.append(np.ceil(highest * RATIO ** np.arange(steps + 1.0)), bound), bound))
+    errors = [(noise * (end - clip)) ** 2 + sum(MODEL * each.rest(end) for each in known) ** 2 for end in ends]
+    return float(ends[int(np.argmin(errors))])
+
+
+@dataclass(frozen=True, eq=False)
+class Beyond:
+    """The sum beyond the body, of the whole table: in both signs, the negative ones subtracted."""
+
+    #: `value`, `variance`: Estimate, modelled remainder included.
+    value: float = 0.0
+    variance: float = 0.0
+    #: Sum of squares.
+    squares: float = 0.0
+    #: Most that one unit's rows add beyond the second clip.
+    span: float = 1.0
+    sides: tuple[Side, ...] = ()
+    choice: Choice = BODY_ALONE
+    signed: bool = False
+
+    def hidden(self, confidence: float) -> tuple[float, float]:
+        """Most that noise hides below and above."""
+        found = [each.hidden(self.choice.second, one_sided(confidence)) for each in self.sides]
+        return (found[1] if self.signed else 0.0), (found[0] if found else 0.0)
+
+    def unseen(self, part: Floats, most: float, confidence: float) -> Floats:
+        """Of ranges with these parts of all: rows fall whole."""
+        rows, quantile = part * most / self.span, special.ndtri(max(0.5, 2.0 * confidence - 1.0))
+        whole = self.span * np.rint(rows + quantile * np.sqrt(rows * np.maximum(1.0 - part, 0.0)))
+        out: Floats = np.maximum(part * most, np.minimum(most, whole))
+        return out
+
+    def interval(
+        self, body: tuple[Floats, Floats, Floats], part: Floats, confidence: float
+    ) -> tuple[Floats, Floats, Floats, Floats]:
+        """Estimates of ranges, variances beside the body's noise, and ends about the true sums.
+
+        ``body``: sums, and half-widths by their noise, below and above; ``part``: of each range in the table.
+        """
+        (sums, below, above), quantile = body, two_sided(confidence)
+        down, up = self.hidden(confidence)
+        uneven = np.maximum(part * (1.0 - part), 0.0)
+        variance = part**2 * self.variance + uneven * self.squares + (self.value * uneven) ** 2
+        estimate = sums + part * self.value
+        if not self.choice.cells:
+            return self._of_one(estimate, part, quantile * math.sqrt(self.variance), down, up)
+        error = quantile * np.sqrt(variance)
+        low = estimate - np.hypot(below, error) - self.unseen(part, down, confidence)
+        high = estimate + np.hypot(above, error) + self.unseen(part, up, confidence)
+        if not self.signed:
+            low, high = np.maximum(np.maximum(low, sums - below), 0.0), np.maximum(high, above)
+        return estimate, variance, low, high
+
+    def _of_one(
+        self, estimate: Floats, part: Floats, half: float, down: float, up: float
+    ) -> tuple[Floats, Floats, Floats, Floats]:
+        """Of the whole table; of a part of it nonnegative sums are up to the whole's."""
+        whole = part >= 1.0 - 1e-9
+        variance = np.full(part.shape, self.variance)
+        low, high = self.value - half - down, self.value + half + up
+        if self.signed:
+            return estimate, variance, np.where(whole, low, np.nan), np.where(whole, high, np.nan)
+        least, most = np.where(whole, max(low, 0.0), 0.0), np.full(part.shape, max(high, half))
+        return np.maximum(estimate, 0.0), variance, least, most
+
+
+def beyond(sides: Sequence[Side], choice: Choice, number: float | None, variance: float, unit: Unit) -> Beyond:
+    """The sum beyond the body from the tail's number, if there is one, and the histogram."""
+    signed, bound = len(sides) > 1, max(float(each.ends[0]) for each in sides)
+    signs, value, error, squares = (1.0, -1.0), 0.0, 0.0, 0.0
+    if not choice.cells:
+        value, error = number or 0.0, variance
+    elif choice.tail:
+        clip, second = choice.clip, choice.second
+        found = [each.beyond(clip) for each in sides]
+        modelled = [each.rest(clip) - each.rest(second) for each in sides]
+        counted = sum(sign * (each[0] + more) for sign, each, more in zip(signs, found, modelled, strict=False))
+        own = sum(each[2] for each in found) + sum(each.rest_variance(clip, second) for each in sides)
+        squares = sum(each[1] for each in found)
+        value, error = combined(number or 0.0, variance, counted, own)
+        value = value if signed else max(value, 0.0)
+    value += sum(sign * each.rest(choice.second) for sign, each in zip(signs, sides, strict=False))
+    error += sum(each.rest_variance(choice.second) for each in sides)
+    span = unit.rows * max(bound - choice.second, 1.0)
+    return Beyond(value, error, squares, span, tuple(sides), choice, signed)
+
+
+def combined(one: float, variance: float, other: float, own: float) -> tuple[float, float]:
+    """Two estimates by inverse variance."""
+    if not own or not variance:
+        return (other, 0.0) if not own else (one, 0.0)
+    error = 1.0 / (1.0 / variance + 1.0 / own)
+    return (one / variance + other / own) * error, error
+
+
+def parts(body: Floats, variance: float, *, even: bool) -> Floats:
+    """Part of each cell in the sum beyond the body: by positive sums, as far as these stand out of their noise."""
+    flat = np.full(body.shape, 1.0 / max(1, body.size))
+    found = np.ones(body.shape) if even else np.maximum(body, 0.0)
+    whole = found.sum()
+    if whole <= 0.0:
+        return flat
+    even_ = min(1.0, variance / max(float(np.mean(np.square(body))), 1e-300))
+    out: Floats = (1.0 - even_) * found / whole + even_ * flat
+    return out
+
+
+def two_sided(confidence: float) -> float:
+    """Standard deviations of an interval about one Laplace number, or a normal one if that is wider."""
+    return max(float(special.ndtri(0.5 + confidence / 2.0)), -math.log(1.0 - confidence) / math.sqrt(2.0))
+
+
+def one_sided(confidence: float) -> float:
+    """Of an end."""
+    laplace = -math.log(2.0 * (1.0 - confidence)) / math.sqrt(2.0) if confidence > 0.5 else 0.0
+    return max(float(special.ndtri(confidence)), laplace, 0.0)

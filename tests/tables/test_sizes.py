@@ -1,0 +1,123 @@
+"""Released numbers of sizes to clips and intervals: the oracle's, and what no number of rows may hide."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from fastdp.tables import sizes
+from fastdp.tables.sizes import Noise, Side, Unit
+from tests.oracles import body_and_tail as oracle
+
+BOUND = 2**32 + 12345
+SHAPES = {
+    "gamma": lambda r, n: r.gamma(2, 5, n),
+    "lognormal": lambda r, n: r.lognormal(1, 2, n),
+    "pareto": lambda r, n: r.pareto(1.5, n) + 1,
+    "zeros": lambda r, n: r.gamma(2, 5, n) * (r.random(n) > 0.95),
+    "bursts": lambda r, n: np.where(r.random(n) < 0.01, 300.0, 1.0),
+    "refunds": lambda r, n: r.lognormal(3, 1, n) * np.where(r.random(n) < 0.1, -1, 1),
+    "one row": lambda r, n: np.append(np.ones(n - 1), 1e6),
+}
+
+
+def noisy_sizes(values, bound, steps, scale, generator):
+    """Numbers of rows by size and sign."""
+    q = np.rint(np.clip(values, -bound, bound) * (steps / bound)).astype(np.int64)
+    edges, found = sizes.edges_of(steps), []
+    for each in (q, -q) if values.min() < 0 else (q,):
+        inside = sizes.bins_of(each[each > 0], edges)
+        found.append(np.bincount(inside, minlength=edges.size) + generator.laplace(0, scale, edges.size))
+    return q, found
+
+
+@pytest.mark.parametrize("steps", [BOUND, 1000, 3, 1])
+def test_edges_and_bins(steps):
+    edges = sizes.edges_of(steps)
+    assert edges.tolist() == oracle.edges(steps)
+    assert edges[0] == steps
+    values = np.unique(np.append(np.arange(1, min(steps, 1000) + 1), edges))
+    bins = sizes.bins_of(values, edges)
+    lower = np.append(edges[1:], 0)
+    assert ((lower[bins] < values) & (values <= edges[bins])).all()
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize(("rows", "cells"), [(250, 24), (20_000, 168), (20_000, 1)])
+@pytest.mark.parametrize("far", [1.5, 1000.0])
+def test_clips_and_intervals_are_the_oracles(shape, rows, cells, far):
+    generator = np.random.default_rng(rows)
+    values = SHAPES[shape](generator, rows)
+    for seed, (epsilon, unit) in enumerate([(0.1, Unit()), (1.0, Unit()), (1.0, Unit(5)), (1.0, Unit(20, 4.0))]):
+        generator = np.random.default_rng(seed)
+        k, weighs = unit.rows, unit.per is not None
+        scale = (1.0 if weighs else k) / (0.15 * epsilon)
+        q, noisy = noisy_sizes(values, np.abs(values).max() * far, BOUND, scale, generator)
+        noisy = [each / unit.weight for each in noisy]
+        noise = Noise(*(math.sqrt(2) * k / (epsilon * share) for share in (0.8, 0.85, 0.05, 0.85)))
+        found = [Side(sizes.edges_of(BOUND), each, math.sqrt(2) * scale, unit) for each in noisy]
+        given = unit.weight, unit.most, unit.spread
+        own = [oracle.Side(BOUND, each.tolist(), math.sqrt(2) * scale, *given) for each in noisy]
+        for one, other in zip(found, own, strict=True):
+            assert (one.known, one.highest) == (other.known, other.c2 if other.known else 0.0)
+            assert one.total == pytest.approx(other.total)
+        choice, clips = sizes.choose(found, noise, cells, 24.0), oracle.choose(own, noise, cells, 24.0)
+        assert (choice.clip, choice.second, choice.cells) == clips
+        assert choice.tail == (choice.second > choice.clip)
+        body, tail = np.clip(q, -choice.clip, choice.clip), np.clip(q, -choice.second, choice.second)
+        sums = np.bincount(generator.integers(0, cells, q.size), body, cells)
+        deviation = (noise.tail if choice.cells else noise.one) * (choice.second - choice.clip)
+        number = float((tail - body).sum()) + generator.normal(0, deviation)
+        beyond = sizes.beyond(found, choice, number if choice.tail else None, deviation**2, unit)
+        wanted = oracle.rest_of(own, clips, number, deviation**2)
+        assert (beyond.value, beyond.variance, beyond.squares) == pytest.approx(wanted)
+        part = sizes.parts(sums, (noise.body * choice.clip) ** 2, even=values.min() < 0)
+        assert part.sum() == pytest.approx(1.0)
+        part[0], half = 1.0, np.full(cells, 2.1 * noise.body * choice.clip)
+        each = beyond.interval((sums, half, half), part, 0.95)
+        quantiles = sizes.two_sided(0.95), sizes.one_sided(0.95), 1.2815515655446008
+        ends = oracle.intervals(own, clips, wanted, k, sums, half, part, *quantiles)
+        for got, expected in zip((each[0], each[2], each[3]), ends.T, strict=True):
+            np.testing.assert_allclose(got, expected, rtol=1e-9)
+
+
+def test_nothing_that_stands_out_gives_one_number_up_to_the_bound():
+    generator, edges = np.random.default_rng(1), sizes.edges_of(BOUND)
+    side = Side(edges, generator.laplace(0, 10.0, edges.size), math.sqrt(200.0))
+    assert not side.known
+    choice = sizes.choose([side], Noise(2.0, 1.8, 30.0, 2.0), 24, 24.0)
+    assert choice == (0.0, BOUND, False, True)
+    found = sizes.beyond([side], choice, 5e9, 1e18, Unit())
+    _, _, low, high = found.interval((np.zeros(2),) * 3, np.array([1.0, 1 / 24]), 0.95)
+    assert low.tolist() == [pytest.approx(5e9 - sizes.two_sided(0.95) * 1e9), 0.0]
+    assert high[1] == high[0], "a window may hold all of it"
+    # With both signs it says nothing of a window.
+    both = sizes.beyond([side, side], choice, 5e9, 1e18, Unit())
+    assert np.isnan(both.interval((np.zeros(2),) * 3, np.array([1.0, 1 / 24]), 0.95)[2]).tolist() == [False, True]
+
+
+def test_hidden_rows_raise_high_alone_and_low_is_no_less_than_the_body():
+    generator, edges = np.random.default_rng(2), sizes.edges_of(BOUND)
+    noisy = generator.laplace(0, 7.0, edges.size)
+    noisy[20:24] += 5_000
+    side = Side(edges, noisy, 7.0 * math.sqrt(2))
+    choice = sizes.choose([side], Noise(2.0, 1.8, 30.0, 2.0), 10, 10.0)
+    found = sizes.beyond([side], choice, 0.0, (30.0 * (choice.second - choice.clip)) ** 2, Unit())
+    assert found.hidden(0.95)[0] == 0.0
+    assert found.hidden(0.95)[1] > BOUND, "a row at the bound"
+    assert found.hidden(0.5)[1] < found.hidden(0.95)[1] < found.hidden(0.999)[1]
+    body, half = np.full(10, 1e9), np.full(10, 1e7)
+    estimate, _, low, high = found.interval((body, half, half), np.full(10, 0.1), 0.95)
+    assert (low >= body - half).all()
+    assert (high - estimate > estimate - low).all()
+
+
+@pytest.mark.parametrize("confidence", [0.5, 0.9, 0.95, 0.999])
+def test_quantiles_hold_laplace_and_normal_errors(confidence):
+    for law in (stats.norm(), stats.laplace(scale=1 / math.sqrt(2))):
+        z, one = sizes.two_sided(confidence), sizes.one_sided(confidence)
+        assert law.cdf(z) - law.cdf(-z) >= confidence - 1e-9
+        assert law.cdf(one) >= confidence - 1e-9
