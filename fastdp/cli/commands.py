@@ -42,7 +42,7 @@ VALUES = {"published": ("values",), "revised": ("revised",), "both": ("values", 
 EXAMPLES = {
     "release": """
   fastdp release meter.npy -o private.npy --epsilon 0.1 --bound 10000
-  fastdp release trips.parquet --column fare -o private.parquet --epsilon 0.1 --bound 500 --values both
+  fastdp release trips.parquet --column fare -o private.parquet --epsilon 0.1 --bound 500 --season 1440
   fastdp release people_a_minute.csv -o private.csv --epsilon 0.5 --sensitivity 1
   zcat log.gz | fastdp release - -o - --state log.state --epsilon 0.05 --bound 2000 > private.csv
   tail -f log.txt | fastdp release - -o - --follow --threshold 50 --epsilon 0.05 --bound 2000
@@ -76,8 +76,8 @@ IN is a file (.csv, .tsv, .txt, also .gz or .bz2; .parquet, .arrow, .npy) or - f
 .csv.gz, .npy or .parquet file, or - for standard output; it appears when everything went well, and says where it
 begins, theta and the guarantee: in Parquet's schema, beside the others in OUT.json.
 
-All values of IN choose a threshold and are published (fastdp.release). --follow, --holdout and the other methods take
-the endless publisher: the first M values choose the threshold, and published values begin after them.
+All values of IN are released by one rule, with one answer (fastdp.release). --follow, --holdout and the other methods
+take the endless publisher: the first M values choose the threshold, and published values begin after them.
 """
 OF_TABLES = """
 IN is a file with named columns (.csv, .tsv, .txt, also .gz or .bz2; .parquet, .arrow), a folder of Parquet files, or
@@ -173,6 +173,8 @@ def _release(**given: Any) -> None:
         raise click.UsageError("--follow answers each line at once: expected - as IN and as OUT.")
     if follow and (given["values_as"], given["picture"]) != ("published", None):
         raise click.UsageError("--follow answers each line at once: expected no --values and no --plot.")
+    if public is fastdp.release and given["values_as"] != "published":
+        raise click.UsageError("--values: a finished array has one answer; expected it with --holdout or --method.")
     if given["bound"] is None and given["sensitivity"] is None:
         both = any(each.name == "sensitivity" for each in parameters(public))
         raise click.UsageError(f"Expected --bound{' or --sensitivity' * both}.")
@@ -187,7 +189,8 @@ def _release(**given: Any) -> None:
             with charge(publisher, paid, **of):
                 found = publisher.release(values)
         columns = VALUES[given["values_as"]]
-        return found, partial(writing.write_csv, columns=writing.columns_of(found, columns)), {"columns": columns}
+        how = {} if public is fastdp.release else {"columns": columns}
+        return found, partial(writing.write_csv, columns=writing.columns_of(found, columns)), how
 
     with running({**FLAGS, **flags(fastdp.Csv), **flags(public)}):
         options, source = arguments(public, given), source_of(given)
@@ -357,7 +360,7 @@ OF_STREAMS = [
     ),
     click.Option(
         ["--values", "values_as"], type=click.Choice(list(VALUES)), default="published", show_default=True,
-        help="Values as published; revised ones, which use all that was released and are more accurate; both.",
+        help="Of endless publishers: values as published; revised ones, which use all that was released; both.",
     ),
     click.Option(
         ["--follow"], is_flag=True,

@@ -17,7 +17,7 @@ from fastdp.kinds import Array, Floats, Json
 from fastdp.noise.chain_keys import CHAIN_WORDS
 from fastdp.noise.key import Key, repeating
 from fastdp.perturbers import Blocks
-from fastdp.releases.release import Release, ReleasedNodes
+from fastdp.releases.release import OnlineRelease, ReleasedNodes
 from fastdp.releases.revised import RevisedStream
 from fastdp.state import codec
 from fastdp.state.codec import Packed
@@ -230,7 +230,7 @@ class Schedule(Machine[Streams]):
 
     # Releases of full arrays.
 
-    def release(self, values: Array, name: str, key: Key, *, warns: bool = False) -> Release:
+    def release(self, values: Array, name: str, key: Key, *, warns: bool = False) -> OnlineRelease:
         batch = Column(values, name)
         return self.released(*self.advance(self.start(key), batch, key), batch, key, warns=warns)
 
@@ -243,7 +243,7 @@ class Schedule(Machine[Streams]):
         key: Key,
         *,
         warns: bool = True,
-    ) -> Release:
+    ) -> OnlineRelease:
         """Release a full array, `batch`, after its step; if it `warns`, also of a theta far below the values."""
         c, pipeline, nodes = self.composition, self.pipeline(key), None
         steps = int(after.rows["theta_steps"][0])
@@ -262,7 +262,7 @@ class Schedule(Machine[Streams]):
             call = RowValues(values, ZERO, np.array([values.size]), ZERO, published, ZERO)
             pipeline.released_nodes(np.array([steps]), call, RowKeys(key), nodes, ZERO)
         published.flags.writeable = False
-        return Release(
+        return OnlineRelease(
             published,
             c.holdout,
             np.array([steps * c.grid.resolution]),

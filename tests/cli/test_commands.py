@@ -28,8 +28,8 @@ RELEASES: dict[str, Python] = {
     "--epsilon 0.5 --bound 200 --threshold 50 --season 24 --contributions 3": lambda v: fastdp.release(
         v, 0.5, 200.0, threshold=50.0, season=24.0, contributions=3, **KEY
     ),
-    "--epsilon 1 --bound 200 --delta 1e-6 --focus 10,100 --stream a": lambda v: fastdp.release(
-        v, 1.0, 200.0, delta=1e-6, focus=(10, 100), stream="a", **KEY
+    "--epsilon 1 --bound 200 --delta 1e-6 --season 24 --stream a": lambda v: fastdp.release(
+        v, 1.0, 200.0, delta=1e-6, season=24.0, stream="a", **KEY
     ),
     "--epsilon 0.5 --bound 200 --holdout 1000 --max-range 4096 --no-rising": lambda v: fastdp.Adaptive(
         0.5, 200.0, 1000, 4096, perturber=Blocks(rising=False), **KEY
@@ -60,10 +60,10 @@ def test_release(options: str, run: Callable[..., Result], values: np.ndarray) -
 @pytest.mark.parametrize("suffix", [".csv", ".csv.gz", ".npy", ".parquet", ".CSV"])
 @pytest.mark.parametrize("choice", ["published", "revised", "both"])
 def test_files_of_a_release(suffix: str, choice: str, run: Callable[..., Result], values: np.ndarray) -> None:
-    made = fastdp.release(values, 0.5, 200.0, seed=5)
+    made = fastdp.Adaptive(0.5, 200.0, 40, seed=5).release(values)
     columns = {"published": ["values"], "revised": ["revised"], "both": ["values", "revised"]}[choice]
     made.write(f"own{suffix}", columns=columns)
-    run(f"release in.txt -o out{suffix} --epsilon 0.5 --bound 200 --seed 5 --values {choice}")
+    run(f"release in.txt -o out{suffix} --epsilon 0.5 --bound 200 --holdout 40 --seed 5 --values {choice}")
     raw = Path(f"out{suffix}").read_bytes()
     assert raw == Path(f"own{suffix}").read_bytes()
     if suffix.lower().startswith(".csv"):
@@ -73,7 +73,7 @@ def test_files_of_a_release(suffix: str, choice: str, run: Callable[..., Result]
         assert np.array_equal(read, np.stack([getattr(made, name) for name in columns], 1))
     if suffix != ".parquet":
         assert json.loads(Path(f"out{suffix}.json").read_text())["threshold"] == made.threshold
-    shown = run(f"release in.npy -o - --epsilon 0.5 --bound 200 --seed 5 --values {choice} --quiet")
+    shown = run(f"release in.npy -o - --epsilon 0.5 --bound 200 --holdout 40 --seed 5 --values {choice} --quiet")
     if suffix == ".csv":
         assert shown.stdout_bytes == raw
     assert shown.stderr == ""
