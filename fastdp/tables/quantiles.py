@@ -160,7 +160,8 @@ class Parts:
 
 def weights_of(ranks: Sequence[float]) -> Integers:
     """Steps that a row above a quantile takes off its excess."""
-    return np.rint(np.asarray(ranks) * UNIT).astype(np.int64)
+    found: Integers = np.rint(np.asarray(ranks) * UNIT).astype(np.int64)
+    return found
 
 
 def excess_sensitivity(ranks: Sequence[float]) -> int:
