@@ -32,7 +32,7 @@ def read_stored(folder, ids):
 def task(folder, key_file, ids):
     """One partition, on a worker; may run any number of times."""
     key = Key.from_bytes(key_file.read_bytes()).derive("meters", DAY)
-    released = fastdp.release_many(read_stored(folder, ids), ids=ids, key=key, **RELEASE)
+    released = fastdp.ToPS(**RELEASE, key=key).release_many(read_stored(folder, ids), ids=ids)
     return {number: one.values.tobytes() for number, one in zip(ids, released, strict=True)}
 
 

@@ -39,8 +39,7 @@ if TYPE_CHECKING:
     from fastdp.streams.methods import Adaptive, ToPS
     from fastdp.streams.pak import PAK
     from fastdp.streams.publisher import StreamPublisher
-    from fastdp.streams.release import release
-    from fastdp.streams.release_many import release_many
+    from fastdp.streams.release import release, release_many
     from fastdp.tables.arguments import PrivateKeys, Value
     from fastdp.tables.functions import aggregate, counts, means, totals
     from fastdp.tables.planning import Plan, plan
@@ -112,8 +111,7 @@ _HOMES = {
     "fastdp.streams.methods": ("Adaptive", "ToPS"),
     "fastdp.streams.pak": ("PAK",),
     "fastdp.streams.publisher": ("StreamPublisher",),
-    "fastdp.streams.release": ("release",),
-    "fastdp.streams.release_many": ("release_many",),
+    "fastdp.streams.release": ("release", "release_many"),
     "fastdp.data.calendar": ("Time",),
     "fastdp.data.text": ("Csv",),
     "fastdp.tables.arguments": ("PrivateKeys", "Value"),

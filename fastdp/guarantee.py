@@ -295,13 +295,12 @@ def gaussian_loss(epsilon: float, delta: float, distance: float = 0.0) -> float:
     return _largest(epsilon, lambda mu: gaussian_delta(mu, epsilon, distance) <= delta) * (1.0 - _MARGIN)
 
 
-def square_remainder(total: float, *losses: float) -> float:
-    """The largest float x found with x^2 + squares of `losses` <= `total`^2."""
-    left = Fraction(total) ** 2 - sum(Fraction(loss) ** 2 for loss in losses)
-    rest = math.sqrt(max(left, Fraction(0)))
-    while Fraction(rest) ** 2 > left:
-        rest = math.nextafter(rest, 0.0)
-    return rest
+def root_below(square: Fraction) -> float:
+    """The largest float x found with x^2 <= `square`."""
+    root = math.sqrt(square)
+    while Fraction(root) ** 2 > square:
+        root = math.nextafter(root, 0.0)
+    return root
 
 
 def parallel(*guarantees: Guarantee) -> Guarantee:

@@ -77,9 +77,7 @@ FORMS = ("value", "by", "time", "offsets", "ids", "threads")
 
 
 def release_many(streams: Any, epsilon: float, bound: float, **options: Any) -> fastdp.Release:
-    """Many streams under any parts, which choose hold-out and longest query as ``fastdp.release_many`` does."""
-    if not options.keys() & {"perturber", "smoother", "resolution"}:
-        return fastdp.release_many(streams, epsilon, bound, **options)
+    """Many streams under any parts, by default those of ToPS; a quarter of the shortest may choose theta."""
     form = {name: options.pop(name) for name in FORMS if name in options}
     lengths = as_streams(streams, *(form.get(name) for name in ("offsets", "value", "by", "time"))).rows.lengths
     rule, parts = options.get("threshold"), {"perturber": Hierarchy(), "smoother": "recent", **options}

@@ -16,6 +16,7 @@ from click.testing import CliRunner
 import fastdp
 from fastdp.cli import main
 from fastdp.ledger import Ledger
+from fastdp.releases.release import OnlineRelease
 from tests.tables.test_print import expected_lines, numbers
 
 pa = pytest.importorskip("pyarrow", reason="needs pyarrow")
@@ -62,17 +63,24 @@ def shown_in_a_notebook(page: Any) -> tuple[str, list[str], list[str]]:
 )
 def test_a_release_prints_its_own_numbers(release: Any) -> None:
     made = release()
-    title, values, theta, intervals, guarantee = str(made).splitlines()
+    title, values, theta, *chosen, intervals, guarantee = str(made).splitlines()
     assert numbers(title) == [f"{len(made):,}", *([f"{made.offset:,}"] if made.offset else [])]
     assert numbers(values) == ends(made.values)
     assert numbers(theta) == [f"{made.threshold:g}"]
     assert numbers(intervals) == []
+    answer, online = made.answer, isinstance(made, OnlineRelease)
+    assert len(chosen) == (0 if answer is None else 2)
+    if answer is not None:
+        parts = [f"{fraction:.1%}".rstrip("%") for _, fraction in answer.shares]
+        assert [each.rstrip("%") for each in numbers(chosen[1])] == parts
+        if answer.sums.size > 1:
+            assert numbers(chosen[0]) == [f"{answer.sums.size:,}", f"{answer.block:,}"]
     assert numbers(guarantee) == cost(made.guarantee)
     # A notebook shows the same, and the first values with their index in the input.
     head, body, notes = shown_in_a_notebook(made)
     assert [head, *notes] == [
         title,
-        *(re.sub("  +", ": ", line.strip(), count=1) for line in (theta, intervals, guarantee)),
+        *(re.sub("  +", ": ", line.strip(), count=1) for line in (theta, *chosen, intervals, guarantee)),
     ]
     first = made.values[:8]
     assert body[2:] == [text for i, value in enumerate(first) for text in (f"{made.offset + i}", f"{value:.6g}")]
@@ -80,22 +88,22 @@ def test_a_release_prints_its_own_numbers(release: Any) -> None:
     axes = made.plot()
     edges = np.linspace(0, len(made), min(len(made), 1_000) + 1).astype(int)
     own = len(axes.get_lines()) > 1
-    for line, revised in zip(axes.get_lines(), (False, True), strict=False):
-        drawn = made.sum(edges[:-1], edges[1:], revised=revised) / np.diff(edges)
+    for line, revised in zip(axes.get_lines(), ({"revised": False}, {"revised": True}), strict=False):
+        drawn = made.sum(edges[:-1], edges[1:], **(revised if online else {})) / np.diff(edges)
         np.testing.assert_allclose(line.get_ydata(), drawn)
         np.testing.assert_allclose(line.get_xdata(), made.offset + (edges[:-1] + edges[1:]) / 2.0)
     band = np.concatenate([path.vertices[:, 1] for path in axes.collections[0].get_paths()])
-    for end in made.interval(edges[:-1], edges[1:], revised=own):
+    for end in made.interval(edges[:-1], edges[1:], **({"revised": own} if online else {})):
         assert np.isin(end / np.diff(edges), band).all()
     position, about, *told = axes.get_xlabel().split("\n")
     assert numbers(f"{position} {about}") == ["95", f"{made.threshold:g}"]
-    assert numbers(" ".join(told)) == cost(made.guarantee)
+    assert numbers(" ".join(told[len(chosen) :])) == cost(made.guarantee)
 
 
 def test_many_streams_print_their_own_numbers() -> None:
     many = fastdp.release_many(VALUES.reshape(6, 500), 1.0, 100.0, threshold=20.0, seed=1)
     title, values, theta, _, guarantee = str(many).splitlines()
-    assert numbers(title) == [f"{len(many):,}", f"{many.values.size:,}", f"{many.offset:,}"]
+    assert numbers(title) == [f"{len(many):,}", f"{many.values.size:,}"]
     assert (numbers(values), numbers(theta)) == (ends(many.values), ends(many.thresholds))
     assert numbers(guarantee) == cost(many.guarantee)
     head, body, _ = shown_in_a_notebook(many)

@@ -91,14 +91,7 @@ def tables() -> None:
 
 
 def streams() -> None:
-    rng = np.random.default_rng(1)
-    for size in (20, 100, 1000, 3000):
-        for epsilon in (0.1, 1.0):
-            for values in (np.zeros(size), rng.exponential(1.0, size)):
-                fastdp.release(values, epsilon=epsilon, bound=1000.0, seed=1)
-    # Too few values other than 0, which nothing public shows before theta is chosen; too few of all.
-    fastdp.release(np.where(np.arange(20_000) % 200, 0.0, 100.0), 1.0, 100.0, seed=1)
-    fastdp.release(np.full(1100, 3.0), 0.2, 100.0, seed=1)
+    fastdp.release(np.full(3000, 50.0), 30.0, 100.0, threshold=20.0, seed=1)
     fastdp.Adaptive(30.0, 100.0, threshold=Fixed(20.0), seed=1).release(np.full(3000, 50.0))
     fastdp.ToPS(1.0, 50.0, every="30min", expected_length=10**5, seed=1)
     tops = fastdp.ToPS(0.5, 64.0, 16, 64, threshold=ScaleFree(), seed=1)

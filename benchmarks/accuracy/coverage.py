@@ -19,7 +19,7 @@ from benchmarks.accuracy import streams
 from benchmarks.shared import DATA, Data, Floats, prefix_sums, table
 from fastdp.errors import AccuracyWarning
 from fastdp.perturbers import Blocks, Flat, Hierarchy
-from fastdp.releases.release import Release
+from fastdp.releases.release import OnlineRelease
 from fastdp_lab.queries import random_ranges
 
 EPSILONS = (0.01, 0.1, 1.0)
@@ -31,10 +31,9 @@ ALIGNED = 1_000_000
 #: Values of a release of aligned queries, and blocks of the longest query.
 VALUES, LONGEST = 4096, 64
 THETA, EPSILON = 15.0, 0.5
-SYSTEMS: dict[str, Callable[..., Release]] = {
+SYSTEMS: dict[str, Callable[..., OnlineRelease]] = {
     "adaptive": lambda values, **given: fastdp.Adaptive(**given).release(values),
     "tops": lambda values, **given: fastdp.ToPS(**given).release(values),
-    "release": lambda values, holdout, **given: fastdp.release(values, **given),
 }
 
 
@@ -78,7 +77,7 @@ def aligned_ranges(count: int) -> Iterator[dict[str, Any]]:
         yield {"kind": name, "queries": count, "published": published, "revised": revised}
 
 
-def true_sums(release: Release, values: Floats, starts: Any, stops: Any) -> Floats:
+def true_sums(release: OnlineRelease, values: Floats, starts: Any, stops: Any) -> Floats:
     """Of the clipped stream: where theta rose, each value to the theta of its block."""
     published = values[release.offset :]
     theta: Any = release.threshold
@@ -90,7 +89,7 @@ def true_sums(release: Release, values: Floats, starts: Any, stops: Any) -> Floa
     return np.asarray(before[stops] - before[starts])
 
 
-def covered(release: Release, truth: Floats, starts: Any, stops: Any, revised: bool) -> float:
+def covered(release: OnlineRelease, truth: Floats, starts: Any, stops: Any, revised: bool) -> float:
     """Share of the ranges whose interval holds the truth."""
     low, high = release.interval(starts, stops, revised=revised)
     return float(np.mean((low <= truth) & (truth <= high)))

@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
+from fractions import Fraction
 from functools import cached_property, partial
 from typing import Any
 from unittest import mock
@@ -30,8 +31,8 @@ from fastdp.points.phdstream import PHDStream
 from fastdp.smoothers import Recent
 from fastdp.state.machine import Column, Transition
 from fastdp.streams.adaptive_blocks import AdaptiveBlocks, Closed
+from fastdp.streams.array_rule import ArrayRule
 from fastdp.streams.publisher import StreamPublisher
-from fastdp.streams.release import WholeStream
 from fastdp.streams.state import Streams
 from fastdp.streams.stream_machine import Schedule
 from fastdp.tables import choices as table_choices
@@ -458,12 +459,12 @@ def refined_free(generator: Generator) -> Instance:
     return replace(of_values(30, renewal=renewal, **options)(generator), claim=epsilon)
 
 
-class FreeChoice(WholeStream):
-    """Theta is chosen from all values, and the blocks have the whole of epsilon too."""
+class FreeChoice(ArrayRule):
+    """Theta and the number of blocks are chosen from all values, and the sums have the whole of epsilon too."""
 
     def __init__(self, *given: Any, **options: Any) -> None:
         super().__init__(*given, **options)
-        self.composition = replace(self.composition, epsilon=self.epsilon)
+        self.shares = self.shares._replace(rest=Fraction(1))
 
 
 def recounted(generator: Generator) -> Instance:

@@ -30,8 +30,8 @@ daily = release.with_season(DAY)
 shown = slice(30 * DAY, 33 * DAY)
 figure, panel = plt.subplots(figsize=(9, 3.5), layout="constrained")
 panel.plot(minutes[shown] / DAY, rate[shown], "k", linewidth=0.8, label="rate of the stream (synthetic)")
-panel.plot(minutes[shown] / DAY, release.revised[shown], label="revised")
-panel.plot(minutes[shown] / DAY, daily.revised[shown], label="revised, with the day")
+panel.plot(minutes[shown] / DAY, release.values[shown], label="released")
+panel.plot(minutes[shown] / DAY, daily.values[shown], label="released, with the day")
 panel.set(xlabel="day", ylabel="people a minute", title="epsilon = 0.02 for one person in one minute")
 panel.legend(fontsize=8)
 
@@ -42,7 +42,7 @@ panel.legend(fontsize=8)
 starts = rng.integers(0, people.size - 60, 4000)
 true = np.concatenate([[0.0], np.cumsum(people)])
 true = true[starts + 60] - true[starts]
-for name, answers in (("revised", release), ("revised, with the day", daily)):
-    errors = answers.sum(starts, starts + 60, revised=True) - true
+for name, answers in (("released", release), ("released, with the day", daily)):
+    errors = answers.sum(starts, starts + 60) - true
     print(f"{name}: root mean square error {np.sqrt(np.mean(errors**2)):.1f} people")
 plt.show()

@@ -16,22 +16,22 @@ from fastdp_lab import datasets
 values = datasets.dns_like_day(150_000)
 epsilon, bound = 0.5, 2000  # a public bound of one interval's queries
 
-adaptive = fastdp.release(values, epsilon=epsilon, bound=bound, seed=1)
+released = fastdp.release(values, epsilon=epsilon, bound=bound, seed=1)
 tops = fastdp.ToPS(epsilon=epsilon, bound=bound, expected_length=len(values), seed=1).release(values)
-print(adaptive)
+print(released)
 
 # %%
 # ToPS withholds the first values, so errors are compared on what both publish.
 
 first = tops.offset
-clip = adaptive.threshold  # the plain sum gets the same clip, for nothing
+clip = released.threshold  # the plain sum gets the same clip, for nothing
 plain = np.minimum(values[first:], clip) + fastdp.discrete_laplace(
     clip / epsilon, len(tops), rng=np.random.default_rng(1)
 )
 truth = np.concatenate([[0], np.cumsum(values[first:])])
 noisy = np.concatenate([[0], np.cumsum(plain)])
 lengths = (100, 1_000, 10_000, 100_000)
-errors = {"Laplace noise on each value, same clip": [], "ToPS": [], "Adaptive, revised": []}
+errors = {"Laplace noise on each value, same clip": [], "ToPS": [], "release": []}
 rng = np.random.default_rng(2)
 for length in lengths:
     starts = rng.integers(0, len(tops) - length, 300)
@@ -40,7 +40,7 @@ for length in lengths:
     answers = (
         noisy[stops] - noisy[starts],
         tops.sum(starts, stops),
-        adaptive.sum(starts + first, stops + first, revised=True),
+        released.sum(starts + first, stops + first),
     )
     for error, answer in zip(errors.values(), answers, strict=True):
         error.append(np.sqrt(np.mean((answer - exact) ** 2)))

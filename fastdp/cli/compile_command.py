@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import click
 
@@ -87,15 +88,17 @@ def first_calls() -> dict[str, Callable[[], object]]:
     n, bound, secret = 2_000, 50.0, bytes(32)
     values = np.arange(n) % bound
 
-    def ask(released: fastdp.Release) -> None:
+    def ask(released: Any) -> None:
         released.interval(0, 5)
         released.sum(0, 5, revised=True)
 
     def adaptive() -> None:
-        ask(fastdp.release(values, 1.0, bound, seed=1))
+        for season in (None, 16.0):
+            fastdp.release(values, 1.0, bound, season=season, seed=1).interval(0, 5)
+        ask(fastdp.Adaptive(1.0, bound, threshold=20.0, seed=1).release(values))
         fastdp.Adaptive(1.0, bound, threshold=20.0, perturber=Blocks(season=16), seed=1).publish(values)
         # Counts of events, which nothing bounds, have a pass of their own.
-        ask(fastdp.release(np.arange(n) % 5, 1.0, sensitivity=1.0, seed=1))
+        fastdp.release(np.arange(n) % 5, 1.0, sensitivity=1.0, seed=1).interval(0, 5)
 
     def tops() -> None:
         method("ToPS")

@@ -14,18 +14,18 @@ from fastdp.kinds import Floats, Indices, Integers
 from fastdp.releases import pictures
 from fastdp.releases.release import Release
 from fastdp.state.atomic_files import check_target
-from fastdp.streams.methods import Adaptive, ToPS
+from fastdp.streams.methods import ToPS
+from fastdp.streams.release import release
 
 HOLDOUT, MAX_LENGTH = 65_536, 2**20
 QUERIES, QUERY_SEED, BINS = 200, 1, 120
 #: Begin and end of the synthetic day.
 HOURS = (10.0, 34.0)
 #: Colours of the releases; the last is drawn above the others.
-LINES = {"ToPS": "#8d99ae", "Adaptive, as published": "#e9a23b", "Adaptive, revised": pictures.PRIVATE}
+LINES = {"ToPS": "#8d99ae", "release": pictures.PRIVATE}
 #: Rows of the table, with explanations.
 ROWS = {
-    "as published": "",
-    "revised": " (from all that was released)",
+    "release": " (one answer for the whole day)",
     "ToPS": " (the paper's method)",
     "zeros": " (publishing nothing but zeros)",
 }
@@ -52,32 +52,30 @@ def demo(picture: Path, epsilon: float, seed: int | None, no_picture: bool) -> N
             check_target(picture, overwrite=True)
         values = dns_like_day(DAY_LENGTH).astype(np.float64)
         holdout = min(HOLDOUT, DAY_LENGTH // 4)
-        private, paper = (
-            system(epsilon, DNS_BOUND, holdout, MAX_LENGTH, seed=seed).release(values) for system in (Adaptive, ToPS)
-        )
-        truth = values[private.offset :]
-        edges = np.linspace(0, truth.size, BINS + 1).astype(np.int64)
+        paper = ToPS(epsilon, DNS_BOUND, holdout, MAX_LENGTH, seed=seed).release(values)
+        private = release(values, epsilon, DNS_BOUND, seed=seed)
+        edges = np.linspace(holdout, values.size, BINS + 1).astype(np.int64)
         click.echo("A synthetic day of DNS queries per interval, released under differential privacy.\n")
-        facts = {
-            "values": f"{len(private):,} published, {holdout:,} held out before them",
-            "threshold": f"{private.threshold:g} (public bound {DNS_BOUND:g})",
-            "guarantee": str(private.guarantee),
-        }
-        click.echo(as_table(facts.items()))
+        facts = {"values": f"{len(private):,}, all released; ToPS holds out the first {holdout:,}"}
+        answer = private.answer
+        facts |= {"threshold": f"{private.threshold:g} (public bound {DNS_BOUND:g})"}
+        facts |= {} if answer is None else dict(answer.facts)
+        click.echo(as_table({**facts, "guarantee": str(private.guarantee)}.items()))
         queries = f"the sums over {QUERIES} random ranges, and of the {BINS} means drawn"
-        click.echo(f"\nError (root mean square) of {queries}:\n\n{as_table(_errors(truth, private, paper, edges))}")
-        click.echo("\nSmoothing (revised) has a bias, which adds up in long sums, where noise cancels.")
+        click.echo(f"\nError (root mean square) of {queries}:\n\n{as_table(_errors(values, private, paper, edges))}")
         if not no_picture:
-            click.echo("\n" + _draw(truth, private, paper, edges, picture, epsilon))
+            click.echo("\n" + _draw(values, private, paper, edges, picture, epsilon))
 
 
 def _errors(truth: Floats, private: Release, paper: Release, edges: Indices) -> list[tuple[str, str]]:
-    generator, longest = np.random.default_rng(QUERY_SEED), min(truth.size, MAX_LENGTH)
+    """Errors behind the hold-out, where both releases answer."""
+    begin = int(edges[0])
+    generator, longest = np.random.default_rng(QUERY_SEED), min(truth.size - begin, MAX_LENGTH)
     lengths = generator.integers(1, longest, QUERIES, endpoint=True)
-    starts = generator.integers(0, truth.size - lengths + 1)
+    starts = generator.integers(begin, truth.size - lengths + 1)
     before, rows = np.concatenate(([0.0], np.cumsum(truth))), []
     for first, last in ((starts, starts + lengths), (edges[:-1], edges[1:])):
-        answers = private.sum(first, last), private.sum(first, last, revised=True), paper.sum(first, last), 0.0
+        answers = private.sum(first, last), paper.sum(first - begin, last - begin), 0.0
         rows.append([float(np.mean((before[last] - before[first] - answer) ** 2)) ** 0.5 for answer in answers])
     whole, parts = rows[0][-1], rows[1][-1]
     return [
@@ -92,11 +90,11 @@ def _draw(truth: Floats, private: Release, paper: Release, edges: Indices, pictu
     except ImportError:
         return "No picture: matplotlib is not installed (pip install 'fastdp-streams[plot]')."
     first, last = HOURS
-    begin = first + (last - first) * private.offset / DAY_LENGTH
+    begin = first + (last - first) * paper.offset / DAY_LENGTH
     hours = begin + (last - begin) * (np.arange(BINS) + 0.5) / BINS
+    published = np.concatenate([np.zeros(paper.offset), paper.values])
     true, *means = (
-        np.add.reduceat(values, edges[:-1]) / np.diff(edges)
-        for values in (truth, paper.values, private.values, private.revised)
+        np.add.reduceat(values, edges[:-1]) / np.diff(edges) for values in (truth, published, private.values)
     )
     upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
     upper.plot(hours, true, color=pictures.TRUTH, linewidth=3.0, alpha=0.45, label="truth")

@@ -19,7 +19,7 @@ from fastdp.noise.sampler import Distribution, NoiseName, concentrated, noise_di
 from fastdp.noise.words import Purpose, StreamId
 from fastdp.perturbers.base import HierarchyShape, fill, independent_constant
 from fastdp.perturbers.hierarchy import Hierarchy
-from fastdp.record import Checked, Choice, Flag, Whole, parameter, record
+from fastdp.record import Checked, Choice, Flag, parameter, record
 from fastdp.releases.intervals import SumNoise, tree_variances
 from fastdp.validation import refusal
 from fastdp_kernels.streams import block_lengths as b
@@ -78,35 +78,6 @@ class Flat:
         noise: Integers = np.empty(plan.leaves, np.int64)
         fill(noise, noise_distribution(self.noise, theta_steps, 1, epsilon), key, StreamId(Purpose.TREE, 1, tree))
         return noise
-
-
-@record
-class Total(Flat):
-    """Adds exact noise to the sum of an array's values, scaled as by :class:`Flat`.
-
-    Parameters
-    ----------
-    length : int
-        Number of values.
-    """
-
-    length: int = parameter(Whole(1, 2**40), default=1)
-    rule: ClassVar[int] = 1
-
-    def plan(self, epsilon: float, max_range: int) -> HierarchyShape:
-        """Shape with one level and one block."""
-        return replace(super().plan(epsilon, max_range), block=self.length)
-
-    def guarantee(self, plan: HierarchyShape, epsilon: float) -> Guarantee:
-        return replace(super().guarantee(plan, epsilon), derivation=("the sum of all values gets the noise once",))
-
-    def noise_constant(self, plan: HierarchyShape, max_range: int) -> float:
-        """K of the total."""
-        return 2.0
-
-    def group_square(self, plan: HierarchyShape, size: int) -> int:
-        """Square of `size`, because all values lie in one sum."""
-        return size * size
 
 
 #: Lengths of the ranges that matter: one, from and to, or r.

@@ -15,6 +15,7 @@ from fastdp.kinds import Floats, Indices
 from fastdp.releases.intervals import checked_confidence, wider_quantile
 from fastdp.releases.revised import find_waves
 from fastdp_kernels.streams import array_rule as kernel
+from fastdp_kernels.streams.block_lengths import CERTAIN, CUT_OFF
 
 #: Half-widths in standard deviations of the noise at 95 %, and the part of the tail's posterior left out at each end.
 WIDTH, TAIL_END = 2.3, 0.02
@@ -52,6 +53,10 @@ class ArrayAnswer:
     variances: Floats
     #: A power of two: the unit of sums, so that squares are ordinary floats.
     scale: float
+    #: True if theta is public and below the bound: sums are of values clipped to it.
+    clips: bool
+    #: n epsilon, which says whether the number of blocks was chosen.
+    amount: float
     #: `shares`: name and fraction of the budget of each step, in order.
     shares: tuple[tuple[str, float], ...]
     season: float | None = None
@@ -110,6 +115,12 @@ class ArrayAnswer:
         piece = np.minimum(piece, levels.size - 1)
         sums: Floats = before[piece] + levels[piece] * (stops - edges[piece])
         return sums
+
+    @property
+    def cuts_off(self) -> bool:
+        """True if sums clipped to a public theta are certainly near it."""
+        missing = self.total - CUT_OFF * self.threshold * self.size
+        return self.clips and missing > CERTAIN * float(np.sqrt(self.variances[2]))
 
     def interval(self, first: Indices, last: Indices, confidence: float) -> tuple[Floats, Floats]:
         """Ends, (low, high), for the true sums over [first, last)."""
@@ -204,6 +215,9 @@ class ArrayAnswer:
     def facts(self) -> list[tuple[str, str]]:
         """Name and text of what was chosen, for prints."""
         count = max(self.sums.size, 1)
-        blocks = f"{count:,} of {self.block:,} values" if count > 1 else "one, of all values: a single number"
+        chosen = "number of blocks" in dict(self.shares)
+        few = f"n epsilon = {self.amount:.3g} buys the total alone"
+        why = "distances within it show no change worth the noise of more" if chosen else few
+        blocks = f"{count:,} of {self.block:,} values, chosen" if count > 1 else f"one number for all values: {why}"
         parts = ", ".join(f"{name} {fraction:.1%}" for name, fraction in self.shares)
         return [("blocks", blocks), ("shares", parts)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
 from textwrap import fill
@@ -79,9 +79,9 @@ _UNSET: Indices = np.empty(0, np.int64)
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Release:
-    """A finished release of one stream (``one[i]`` gives values), or of many (``many[i]``).
+    """A finished release of one stream (``one[i]`` gives values), or of many (``many[i]``), with one answer.
 
-    NumPy's functions take ``numpy.asarray(one)``.
+    Values, sums, total and intervals agree.  NumPy's functions take ``numpy.asarray(one)``.
 
     Attributes
     ----------
@@ -99,6 +99,8 @@ class Release:
         Sums of an inconsistent hierarchy, which then answer ranges.
     revisions : tuple of RevisedStream
         The revised streams, if blocks adapt to them (:class:`fastdp.Adaptive`).
+    answers : tuple of ArrayAnswer
+        The numbers released of finished arrays (:func:`fastdp.release`), and the answer they give.
     noise : SumNoise or None
         Noise of the sums; None if unknown, as after a renewed threshold.
     ids : int64[streams], or tuple of str, or None
@@ -117,8 +119,8 @@ class Release:
     >>> import numpy as np, fastdp
     >>> values = np.full(4000, 20.0)
     >>> released = fastdp.release(values, 1.0, 100, threshold=40.0, seed=1)
-    >>> low, high = released.interval([0], [1000], revised=True)
-    >>> bool(low[0] < released.sum([0], [1000], revised=True)[0] < high[0])
+    >>> low, high = released.interval([0], [1000])
+    >>> bool(low[0] < released.sum([0], [1000])[0] < high[0])
     True
     >>> streams = np.full((3, 100), 2.0)
     >>> many = fastdp.release_many(streams, 1.0, 5.0, threshold=4.0, seed=1)
@@ -166,18 +168,23 @@ class Release:
         return as_html(self._title(), columns, rows, len(self) - len(shown), notes)
 
     def _title(self) -> str:
-        count, after = f"{self.values.size:,} values", f"after a hold-out of {self.offset:,}"
+        after = f" after a hold-out of {self.offset:,}" if self.offset else ""
         if self.ids is not None:
-            return f"{type(self).__name__} of {len(self):,} streams, {count}, each {after}"
-        return f"{type(self).__name__} of {count} {after}" if self.offset else f"{type(self).__name__} of {count}"
+            return f"Release of {len(self):,} streams, {self.values.size:,} values{after and f', each{after}'}"
+        return f"Release of {self.values.size:,} values{after}"
 
     def _facts(self) -> list[tuple[str, str]]:
         many = self.ids is not None
         theta = ("thresholds", preview(self.thresholds)) if many else ("threshold", f"{self.threshold:g}")
-        return [theta, ("intervals", self._held), ("guarantee", str(self.guarantee))]
+        chosen = [] if many or self.answer is None else self.answer.facts
+        return [theta, *chosen, ("intervals", self._held), ("guarantee", str(self.guarantee))]
 
     @property
     def _held(self) -> str:
+        if self.answers and self.answers[0].clips:
+            return "for sums of values clipped to the threshold, not for true ones"
+        if self.answers:
+            return "for true sums, by a model of values beyond the threshold and within blocks"
         if self.noise is None:
             return "none: the noise of sums is not stated"
         unclipped = self.noise.kind != "reports" and bool(np.all(self.thresholds >= self.noise.bound))
@@ -203,7 +210,7 @@ class Release:
             return (*map(self.__getitem__, range(len(self))[stream]),)
         i = self._index(stream)
         trees = slice(self.tree_borders[i], self.tree_borders[i + 1]) if self.nodes is not None else slice(0)
-        return Release(
+        return type(self)(
             self.values[self.borders[i] : self.borders[i + 1]],
             self.offset,
             self.thresholds[i : i + 1],
@@ -214,6 +221,7 @@ class Release:
             self.noise,
             source=self.source and self.source.only(i),
             noise_fingerprint=self.noise_fingerprint,
+            answers=self.answers[i : i + 1],
         )
 
     def _index(self, stream: int | str) -> int:
@@ -239,6 +247,11 @@ class Release:
         """The revised only stream, if blocks adapt to it."""
         return self._only(self.revisions) if self.revisions else None
 
+    @property
+    def answer(self) -> ArrayAnswer | None:
+        """What was released of the only array, and the answer that it gives."""
+        return self._only(self.answers) if self.answers else None
+
     def _only(self, entries: Sequence[T]) -> T:
         if len(entries) != 1:
             raise MissingError(f"this release has {len(entries)} streams: expected one of them, such as many[0]")
@@ -247,9 +260,7 @@ class Release:
     # Answers.
 
     @validation.plain
-    def sum(
-        self, starts: Values, stops: Values, revised: bool = False, *, streams: Values | str | None = None
-    ) -> Floats:
+    def sum(self, starts: Values, stops: Values, *, streams: Values | str | None = None) -> Floats:
         """Private sums over [start, stop), in units of the input: float64[q].  Post-processing.
 
         Parameters
@@ -257,8 +268,6 @@ class Release:
         starts, stops : int or int[q], or one or more of datetime, date and ISO text
             Indices into the stream's published values; 0 <= start <= stop <= their number.  Of an input with times
             also times, a value's being at least start and before stop.
-        revised : bool
-            False: sums of the published values.  True: from everything released so far; cut blocks are spread evenly.
         streams : int, str, int[q] or str[q], optional
             Of many streams: each query's, by index or name.
 
@@ -267,16 +276,17 @@ class Release:
         ParameterError
             For indices that are not integers or times in order and in range, naming the first.
         """
-        whose, first, last = self._queries(starts, stops, streams)
-        return self._sums(whose, first, last, revised)
+        return self._sums(*self._queries(starts, stops, streams), True)
 
     def _sums(self, whose: Indices, first: Indices, last: Indices, revised: bool) -> Floats:
         """Sum values, or the nodes and revised blocks that answer in their place."""
         if self.nodes is not None:
             before = 0 if self.ids is None else self.tree_borders[whose] * self.nodes.tree_values
             return self.nodes.sum(before + first, before + last)
-        if revised and self.ids is not None:
-            return self._each(whose, lambda one, which: one.sum(first[which], last[which], revised))[0]
+        if revised and self.ids is not None and (self.revisions or self.answers or self.block > 1):
+            return self._each(whose, first, last, lambda one, *asked: one._sums(*asked, revised))[0]
+        if self.answer is not None:
+            return self.answer.sums_before(last) - self.answer.sums_before(first)
         if revised and self.revision is not None:
             return self.revision.sums_before(last) - self.revision.sums_before(first)
         if revised and self.block > 1:
@@ -288,19 +298,13 @@ class Release:
 
     @validation.plain
     def interval(
-        self,
-        starts: Values,
-        stops: Values,
-        confidence: float = 0.95,
-        revised: bool = False,
-        *,
-        streams: Values | str | None = None,
+        self, starts: Values, stops: Values, confidence: float = 0.95, *, streams: Values | str | None = None
     ) -> tuple[Floats, Floats]:
         """Interval, (low, high), for the true or the clipped sum over each [start, stop).  Post-processing.
 
         Parameters
         ----------
-        starts, stops, revised, streams
+        starts, stops, streams
             As for :meth:`sum`, whose answer lies in the interval.
         confidence : float
             Above 0, at most 1 - 10^-9.
@@ -312,14 +316,20 @@ class Release:
         theta that :class:`fastdp.thresholds.ScaleFree` chose (the default), by a model; not beyond any other.
         StateError if the release does not state its noise: a renewed threshold, or a foreign perturber.
         """
-        whose, first, last = self._queries(starts, stops, streams)
+        return self._interval(*self._queries(starts, stops, streams), confidence, True)
+
+    def _interval(
+        self, whose: Indices, first: Indices, last: Indices, confidence: float, revised: bool
+    ) -> tuple[Floats, Floats]:
         if self.ids is not None:
             low, high = self._each(
-                whose, lambda one, which: one.interval(first[which], last[which], confidence, revised), 2
+                whose, first, last, lambda one, *asked: one._interval(*asked, confidence, revised), 2
             )
             return low, high
+        if self.answer is not None:
+            return self.answer.interval(first, last, confidence)
         if shift := self._shift:
-            low, high = self._scaled(-shift).interval(first, last, confidence, revised)
+            low, high = self._scaled(-shift)._interval(whose, first, last, confidence, revised)
             return np.ldexp(low, shift), np.ldexp(high, shift)
         bars, answers = self._error_bars(first, last), self._sums(whose, first, last, revised)
         half = bars.half_widths(confidence)
@@ -340,25 +350,30 @@ class Release:
         return (last - first) * noise.excess(self.threshold, mean)
 
     @validation.plain
-    def std_error(
-        self, starts: Values, stops: Values, revised: bool = False, *, streams: Values | str | None = None
-    ) -> Floats:
+    def std_error(self, starts: Values, stops: Values, *, streams: Values | str | None = None) -> Floats:
         """Root mean square error of :meth:`sum`, but for clipping, by :meth:`interval`'s noise: float64[q]."""
-        whose, first, last = self._queries(starts, stops, streams)
+        return self._std_error(*self._queries(starts, stops, streams), True)
+
+    def _std_error(self, whose: Indices, first: Indices, last: Indices, revised: bool) -> Floats:
         if self.ids is not None:
-            return self._each(whose, lambda one, which: one.std_error(first[which], last[which], revised))[0]
+            return self._each(whose, first, last, lambda one, *asked: one._std_error(*asked, revised))[0]
+        if self.answer is not None:
+            return self.answer.std_error(first, last)
         if shift := self._shift:
-            errors: Floats = np.ldexp(self._scaled(-shift).std_error(first, last, revised), shift)
+            errors: Floats = np.ldexp(self._scaled(-shift)._std_error(whose, first, last, revised), shift)
             return errors
         bars = self._error_bars(first, last)
         return np.hypot(np.sqrt(bars.variances), self._sums(whose, first, last, revised) - bars.centre)
 
-    def _each(self, whose: Indices, answer: Callable[[Release, Any], Any], count: int = 1) -> list[Floats]:
+    def _each(
+        self, whose: Indices, first: Indices, last: Indices, answer: Callable[..., Any], count: int = 1
+    ) -> list[Floats]:
         """Answer queries of many streams by each stream's own release."""
         out = np.empty((count, whose.size))
         for stream in np.unique(whose).tolist():
             which = whose == stream
-            out[:, which] = answer(self[stream], which)
+            asked = np.zeros(int(which.sum()), np.int64), first[which], last[which]
+            out[:, which] = answer(self[stream], *asked)
         return list(out)
 
     def _queries(
@@ -425,8 +440,8 @@ class Release:
         return streams
 
     @validation.plain
-    def plot(self, path: str | Path | None = None, ax: Axes | None = None, *, revised: bool = True) -> Axes:
-        """Draw the mean value over time, at most 1,000 points, the revised one with its 95 % interval.
+    def plot(self, path: str | Path | None = None, ax: Axes | None = None) -> Axes:
+        """Draw the mean value over time, at most 1,000 points, with its 95 % interval.
 
         Parameters
         ----------
@@ -434,8 +449,6 @@ class Release:
             File of the picture; the suffix sets the format.
         ax : matplotlib.axes.Axes, optional
             Receives the lines, and is returned.
-        revised : bool
-            Draw the revised stream, if there is one.
 
         Raises
         ------
@@ -446,20 +459,26 @@ class Release:
         ImportError
             Without matplotlib.
         """
+        return self._draw(path, ax, "released", revised=True)
+
+    def _draw(self, path: str | Path | None, ax: Axes | None, label: str, *, revised: bool) -> Axes:
+        """Draw the line called `label`, and the revised one beside a published one."""
         if not self.values.size:
             raise ParameterError("this release has no values: expected at least one to draw")
         self._only(self.thresholds.tolist())
         edges = np.linspace(0, self.values.size, min(self.values.size, MAX_DRAWN) + 1).astype(np.int64)
-        drawn, lengths = (edges[:-1], edges[1:]), np.diff(edges)
+        drawn, lengths = (np.zeros(edges.size - 1, np.int64), edges[:-1], edges[1:]), np.diff(edges)
         middles = self.offset + (edges[:-1] + edges[1:]) / 2.0
-        adapted = revised and (self.revision is not None or self.block > 1)
-        low, high = (border / lengths for border in self.interval(*drawn, revised=adapted))
-        line = self.sum(*drawn, revised=True) / lengths if adapted else None
+        low, high = (border / lengths for border in self._interval(*drawn, 0.95, revised))
+        both = revised and label == "published"
+        estimate, line = self._sums(*drawn, revised and not both) / lengths, None
+        if both:
+            line = self._sums(*drawn, True) / lengths
         axes = pictures.new_axes() if ax is None else ax
-        pictures.band(axes, middles, self.sum(*drawn) / lengths, low, high, line, label="published")
-        drawn_as = "revised" if adapted else "published"
-        about = f"band: 95 % interval of the {drawn_as} line; threshold: {self.threshold:g}"
-        caption = "position in the input", about, fill(str(self.guarantee), CAPTION)
+        pictures.band(axes, middles, estimate, low, high, line, label=label)
+        about = f"band: 95 % interval of the {'revised' if both else label} line; threshold: {self.threshold:g}"
+        chosen = [] if self.answer is None else [f"{name}: {text}" for name, text in self.answer.facts]
+        caption = "position in the input", about, *chosen, fill(str(self.guarantee), CAPTION)
         axes.set_xlabel("\n".join(caption), fontsize=8)
         axes.set_ylabel("value" if lengths.max() == 1 else f"mean of about {round(float(lengths.mean())):,} values")
         axes.legend(frameon=False, loc="best")
@@ -468,26 +487,24 @@ class Release:
             pictures.save(axes.figure, path)
         return axes
 
-    def write(self, path: str | Path, *, columns: Sequence[str] = ("values",), overwrite: bool = False) -> None:
+    def write(self, path: str | Path, *, overwrite: bool = False) -> None:
         """Write the release of one stream to a file, with its offset, threshold and guarantee.
 
         Parameters
         ----------
         path : str or Path
             ``.parquet`` (facts under "fastdp" in the schema), or ``.csv``, ``.csv.gz``, ``.npy`` (in ``PATH.json``).
-        columns : sequence of str
-            "values", "revised", or both.
         overwrite : bool
             True to replace a file.
 
         Raises
         ------
         ParameterError
-            For another suffix or column, or an existing file.
+            For another suffix, or an existing file.
         """
         from fastdp.releases import writing
 
-        writing.write(self, path, columns=columns, overwrite=overwrite)
+        writing.write(self, path, columns=("values",), overwrite=overwrite)
 
     @property
     def _shift(self) -> int:
@@ -558,19 +575,8 @@ class Release:
         beyond = 2.0 * rate / self.block + drawn / self.block**2 if prefix.size > 1 else self.threshold**2 / 4.0
         return edges, np.full(prefix.size, rate), beyond
 
-    @property
-    def revised(self) -> Floats:
-        """The stream given everything released: float64[n].  Post-processing."""
-        if self.ids is not None:
-            return np.concatenate([np.empty(0), *(one.revised for one in self)])
-        if self.revision is not None:
-            return self.revision.values(self.values.size)
-        if self.block == 1:
-            return self.values
-        return np.diff(self._spread_before(np.arange(self.values.size + 1)))
-
     def with_season(self, period: float) -> Release:
-        """Release with revised answers for a stream that repeats, if released sums show it.  Post-processing.
+        """Release with answers for a stream that repeats, if released sums show it.  Post-processing.
 
         Parameters
         ----------
@@ -581,7 +587,7 @@ class Release:
         Raises
         ------
         ParameterError
-            If blocks do not adapt to the stream.
+            If it is not of :func:`fastdp.release` or :class:`fastdp.Adaptive`.
 
         Examples
         --------
@@ -590,28 +596,48 @@ class Release:
         >>> counts = np.random.default_rng(1).poisson(rate)
         >>> release = fastdp.release(counts, epsilon=0.02, sensitivity=1, seed=1)
         >>> both = release, release.with_season(480)
-        >>> errors = [np.abs(each.revised - rate).mean() for each in both]
+        >>> errors = [np.abs(each.values - rate).mean() for each in both]
         >>> bool(errors[1] < errors[0])
         True
         """
-        if not self.revisions:
+        if not self.revisions and not self.answers:
             raise ParameterError(
-                "with_season changes revised answers of Adaptive, and this release is of another method: "
-                "publish with fastdp.Adaptive"
+                "with_season changes answers of blocks that follow a stream, and this release is of another method: "
+                "expected fastdp.release or fastdp.Adaptive"
             )
         season = validation.period("period", period)
-        return replace(self, revisions=tuple(replace(one, season=season) for one in self.revisions), _prefix={})
+        made = replace(
+            self,
+            revisions=tuple(replace(one, season=season) for one in self.revisions),
+            answers=tuple(replace(one, season=season) for one in self.answers),
+            _prefix={},
+        )
+        return replace(made, values=made._told, _prefix={})
+
+    @property
+    def _told(self) -> Floats:
+        """The values as all that was released tells them: float64[n]."""
+        if self.ids is not None:
+            return np.concatenate([np.empty(0), *(one._told for one in self)])
+        if self.answer is not None:
+            return self.answer.values
+        if self.revision is not None:
+            return self.revision.values(self.values.size)
+        if self.block == 1:
+            return self.values
+        return np.diff(self._spread_before(np.arange(self.values.size + 1)))
 
     @property
     def frame(self) -> Any:
-        """The streams in a data frame of the input's library, one row per published value.
+        """The streams in a data frame of the input's library, one row per value.
 
-        Columns: id (of many streams), the input's time, which is public, or position, value, and ``revised`` if
-        blocks adapt.
+        Columns: id (of many streams), the input's time, which is public, or position, and value.
         """
+        return self._frame({"values": self.values})
+
+    def _frame(self, columns: dict[str, Floats]) -> Any:
         if self.source is None:
             raise MissingError("frame: expected streams that came in a data frame (use ids, borders and values)")
-        columns = {"values": self.values, **({"revised": self.revised} if self.revisions else {})}
         return self.source.long(list(self._indices), np.diff(self.borders), self.offset, columns)
 
     @property
@@ -644,6 +670,88 @@ class Release:
         means = np.append(np.diff(prefix) / self.block, tail)
         sums: Floats = prefix[j] + rest * means[np.minimum(j, closed)]
         return sums
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class OnlineRelease(Release):
+    """The release of an endless publisher: values as they were published, and revised by everything released.
+
+    Attributes are those of :class:`fastdp.Release`; ``values`` are the published ones.
+    """
+
+    @validation.plain
+    def sum(
+        self, starts: Values, stops: Values, revised: bool = False, *, streams: Values | str | None = None
+    ) -> Floats:
+        """Private sums over [start, stop), in units of the input: float64[q].  Post-processing.
+
+        Parameters
+        ----------
+        starts, stops, streams
+            As for :meth:`fastdp.Release.sum`.
+        revised : bool
+            False: sums of the published values.  True: from everything released; cut blocks are spread evenly.
+        """
+        return self._sums(*self._queries(starts, stops, streams), revised)
+
+    @validation.plain
+    def interval(
+        self,
+        starts: Values,
+        stops: Values,
+        confidence: float = 0.95,
+        revised: bool = False,
+        *,
+        streams: Values | str | None = None,
+    ) -> tuple[Floats, Floats]:
+        """Interval for each sum, of published or revised values: see :meth:`fastdp.Release.interval`."""
+        return self._interval(*self._queries(starts, stops, streams), confidence, revised)
+
+    @validation.plain
+    def std_error(
+        self, starts: Values, stops: Values, revised: bool = False, *, streams: Values | str | None = None
+    ) -> Floats:
+        """Root mean square error of :meth:`sum`, but for clipping, by :meth:`interval`'s noise: float64[q]."""
+        return self._std_error(*self._queries(starts, stops, streams), revised)
+
+    @property
+    def revised(self) -> Floats:
+        """The stream given everything released: float64[n].  Post-processing."""
+        return self._told
+
+    @property
+    def settled(self) -> Release:
+        """The release with one answer, the revised one."""
+        values = self._told
+        values.flags.writeable = False
+        return Release(**{**{name: getattr(self, name) for name in _FIELDS}, "values": values})
+
+    @validation.plain
+    def plot(self, path: str | Path | None = None, ax: Axes | None = None, *, revised: bool = True) -> Axes:
+        """Draw the published mean over time, and the `revised` one with its 95 % interval, if there is one.
+
+        Arguments are those of :meth:`fastdp.Release.plot`.
+        """
+        return self._draw(path, ax, "published", revised=revised and (bool(self.revisions) or self.block > 1))
+
+    def write(self, path: str | Path, *, columns: Sequence[str] = ("values",), overwrite: bool = False) -> None:
+        """Write `columns`, "values", "revised" or both: see :meth:`fastdp.Release.write`."""
+        from fastdp.releases import writing
+
+        writing.write(self, path, columns=columns, overwrite=overwrite)
+
+    def with_season(self, period: float) -> OnlineRelease:
+        """Release with revised answers for a stream that repeats; published values stay."""
+        return replace(super().with_season(period), values=self.values, _prefix={})
+
+    @property
+    def frame(self) -> Any:
+        """Many streams in a data frame: as :attr:`fastdp.Release.frame`, with ``revised`` if blocks adapt."""
+        return self._frame({"values": self.values, **({"revised": self.revised} if self.revisions else {})})
+
+
+#: Fields of a release, which its kinds share.
+_FIELDS = tuple(each.name for each in fields(Release) if each.name != "_prefix")
 
 
 def preview(values: Floats) -> str:

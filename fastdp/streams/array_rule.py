@@ -12,12 +12,12 @@ import numpy as np
 
 from fastdp import validation
 from fastdp.data.column import Nonfinite, as_floats, as_whole
-from fastdp.errors import ParameterError, StateError
-from fastdp.guarantee import Guarantee, pure, sequential
+from fastdp.errors import AccuracyWarning, ParameterError, StateError, argument, warn
+from fastdp.guarantee import Guarantee, pure, root_below, sequential
 from fastdp.integer_grid import Grid, make_grid
 from fastdp.kinds import Floats, Indices, Integers, Values
 from fastdp.noise.chain_keys import step_key
-from fastdp.noise.key import Key
+from fastdp.noise.key import Binding, Key
 from fastdp.noise.sampler import (
     NoiseName,
     concentrated,
@@ -33,6 +33,7 @@ from fastdp.record import values_of
 from fastdp.releases.array_answer import ArrayAnswer
 from fastdp.releases.release import Release
 from fastdp.streams.parameters import approximated, composed, in_units
+from fastdp.streams.stream_machine import FAR_BELOW
 from fastdp.thresholds import Fixed, ScaleFree, Threshold, ThresholdTask
 from fastdp.thresholds.base import held_out
 from fastdp_kernels.streams import array_rule as kernel
@@ -80,8 +81,8 @@ def shares_of(size: int, loss: float, *, chooses: bool = True) -> Shares:
     # (1000 / N)^(1/4), rounded down.
     fall = min(Fraction(1), Fraction(math.isqrt(math.isqrt(math.floor(CLIPPED * 2**64 / amount))), 2**16))
     threshold = fall * OF_THETA if chooses and amount >= CLIPPED else Fraction(0)
-    count = fall * OF_COUNT if amount >= CHOSEN and size >= 3 else Fraction(0)
-    return Shares(threshold, count, 1 - threshold - count)
+    number = fall * OF_COUNT if amount >= CHOSEN and size >= 3 else Fraction(0)
+    return Shares(threshold, number, 1 - threshold - number)
 
 
 def shares_of_sums(rest: Fraction, theta_steps: int, bound_steps: int, blocks: int) -> Sums:
@@ -94,6 +95,12 @@ def shares_of_sums(rest: Fraction, theta_steps: int, bound_steps: int, blocks: i
     total = rest * of_total
     groups = (rest - total) * OF_GROUPS if blocks >= GROUPED else Fraction(0)
     return Sums(total, rest - total - groups, groups)
+
+
+def rounded_down(exact: Fraction) -> float:
+    """The nearest float not above `exact`."""
+    nearest = float(exact)
+    return nearest if Fraction(nearest) <= exact else math.nextafter(nearest, 0.0)
 
 
 class ArrayRule:
@@ -135,28 +142,30 @@ class ArrayRule:
             rest = Fraction(1) - OF_THETA - self.shares.number
             self.shares = Shares(OF_THETA, self.shares.number, rest)
             _ = self.task
-        elif threshold is not None:
-            # Errors of a public theta.
-            threshold.start(ThresholdTask(self.unit, bound, self.size, self.size, self.grid.resolution))
         self.resolution = self.grid.resolution
+        #: The bound, or a public theta below it, in grid steps.
+        self.top = self.grid.bound_steps
+        if threshold is not None and not threshold.uses_holdout:
+            known = threshold.start(ThresholdTask(self.unit, bound, self.size, self.size, self.resolution))
+            self.top = self.grid.snap(known.choose(key))
         self._key = key.bind(self)
         _ = self.guarantee, self._counts
 
     def identity(self) -> dict[str, Any]:
         fields = values_of(self, "size", "threshold", "bound", "season", "epsilon", "delta", "contributions")
-        return {**fields, "resolution": self.resolution, "nonfinite": self.full.nonfinite}
+        return {**fields, "resolution": self.resolution, "nonfinite": self.full.nonfinite, "unit": self.unit}
 
     def loss(self, part: Fraction) -> float:
         """The loss that a part of the budget buys, rounded down: epsilon, or sqrt(2 rho)."""
-        exact = Fraction(self.unit) * part
         if self.delta:
-            square = Fraction(self.unit) ** 2 * part
-            loss = math.sqrt(square)
-            while Fraction(loss) ** 2 > square:
-                loss = math.nextafter(loss, 0.0)
-            return loss
-        loss = float(exact)
-        return loss if Fraction(loss) <= exact else math.nextafter(loss, 0.0)
+            return root_below(Fraction(self.unit) ** 2 * part)
+        return rounded_down(Fraction(self.unit) * part)
+
+    def _left(self, *losses: float) -> float:
+        """What these losses leave of the budget, rounded down: at least the loss of the sums."""
+        if self.delta:
+            return root_below(Fraction(self.unit) ** 2 - sum(Fraction(loss) ** 2 for loss in losses))
+        return rounded_down(Fraction(self.unit) - sum(map(Fraction, losses)))
 
     @cached_property
     def grid(self) -> Grid:
@@ -208,6 +217,11 @@ class ArrayRule:
         return lengths, costs
 
     @property
+    def block_lengths(self) -> list[int]:
+        """Block lengths that may be chosen; one or none is no choice."""
+        return self._counts[0]
+
+    @property
     def _score_scale(self) -> Fraction:
         return 2 * STEPS / Fraction(self.loss(self.shares.number))
 
@@ -234,10 +248,10 @@ class ArrayRule:
             steps.append(pure(self.loss(shares.number), said).of("number of blocks"))
         kind = "Gaussian" if self.delta else "Laplace"
         said = (
-            f"a value moves the total by at most the bound, a block's sum and a group's by at most theta: {kind} "
-            "noise, by parts of epsilon that public and released numbers give and that add up"
+            "a value moves the total by at most the bound or a public theta, a block's sum and a group's by at most "
+            f"theta: {kind} noise, by parts of epsilon that public and released numbers give and that add up"
         )
-        rest = self.loss(shares.rest)
+        rest = self._left(*(self.loss(part) for part in shares[:2] if part))
         steps.append((concentrated(rest, said) if self.delta else pure(rest, said)).of("sums"))
         stated = sequential(*steps)
         stated = replace(stated, derivation=(*stated.derivation, "values and intervals follow (post-processing)"))
@@ -257,7 +271,21 @@ class ArrayRule:
         column = as_whole(values, 0, 0)
         if column.size != self.size:
             raise StateError(f"values has {column.size} entries: expected {self.size}, as was said before")
-        answer = self.answer(as_floats(column), name, self._key)
+        return self._released(as_floats(column), name, self._key)
+
+    def release_under(self, secret: Key, floats: Floats, name: str) -> Release:
+        """Release values under another secret, such as a stream's among many."""
+        key = secret if secret.binding is not Binding.ROOT else secret.bound(self._encoding)
+        return self._released(floats, name, key)
+
+    @cached_property
+    def _encoding(self) -> bytes:
+        return self._key.composition(self)
+
+    def _released(self, floats: Floats, name: str, key: Key) -> Release:
+        answer = self.answer(floats, name, key)
+        if answer.cuts_off:
+            warn(FAR_BELOW.format(answer.threshold * answer.scale, argument(threshold=50.0)), AccuracyWarning)
         made = answer.values
         made.flags.writeable = False
         return Release(
@@ -267,19 +295,19 @@ class ArrayRule:
             self.guarantee,
             answer.block,
             answers=(answer,),
-            noise_fingerprint=self.noise_fingerprint,
+            noise_fingerprint=None if key.simulated else key.fingerprint(),
         )
 
     def answer(self, floats: Floats, name: str, key: Key) -> ArrayAnswer:
         """All numbers that are released of these values."""
         grid, steps = self.grid, np.empty(floats.size, np.int64)
-        if online_pass.round_values(floats, 1.0 / grid.resolution, float(grid.bound_steps), steps):
+        if online_pass.round_values(floats, 1.0 / grid.resolution, float(self.top), steps):
             floats = self.full.finite(floats, 0, name)
-            online_pass.round_values(floats, 1.0 / grid.resolution, float(grid.bound_steps), steps)
-        theta, chain = self._choose_theta(floats, steps, key)
+            online_pass.round_values(floats, 1.0 / grid.resolution, float(self.top), steps)
+        theta, chain = self._choose_theta(floats, steps, key, name)
         block, chain = self._choose_block(steps, theta, key, chain)
         blocks = -(-self.size // block)
-        parts = shares_of_sums(self.shares.rest, theta, grid.bound_steps, blocks)
+        parts = shares_of_sums(self.shares.rest, theta, self.top, blocks)
         exact: Integers = np.empty(blocks, np.int64)
         kernel.sum_clipped(steps, theta, block, exact)
         total = np.array([int(steps.sum())])
@@ -296,7 +324,8 @@ class ArrayRule:
             groups = (
                 self._noisy(np.add.reduceat(exact, np.arange(0, blocks, wide)), theta, parts.groups, key, 2) * unit
             )
-        released = self._noisy(total, grid.bound_steps, parts.total, key, 0) * unit
+        released = self._noisy(total, self.top, parts.total, key, 0) * unit
+        top = self.bound / scale if self.top == grid.bound_steps else self.top * unit
         chosen = self.loss(self.shares.threshold or OF_THETA)
         used = (self.shares.threshold, self.shares.number, *parts)
         names = ("threshold", "number of blocks", "total", "blocks", "groups")
@@ -307,27 +336,28 @@ class ArrayRule:
             groups=groups,
             wide=wide,
             total=float(released[0]),
-            threshold=theta * unit if theta < grid.bound_steps else self.bound / scale,
-            bound=self.bound / scale,
+            threshold=theta * unit if theta < self.top else top,
+            bound=top,
+            clips=self.top < grid.bound_steps,
             usual=4.0 * theta * unit / chosen,
             variances=np.array(
                 [
                     self._variance(theta * unit, parts.blocks),
                     self._variance(theta * unit, parts.groups),
-                    self._variance(self.bound / scale, parts.total),
+                    self._variance(top, parts.total),
                 ]
             ),
             scale=scale,
+            amount=float(self.size * Fraction(self.unit)),
             shares=tuple((text, float(part)) for text, part in zip(names, used, strict=True) if part),
             season=self.season,
         )
 
-    def _choose_theta(self, floats: Floats, steps: Integers, key: Key) -> tuple[int, str]:
+    def _choose_theta(self, floats: Floats, steps: Integers, key: Key, name: str) -> tuple[int, str]:
         """Theta in grid steps, and the chain of its inputs."""
-        rule, most = self.threshold, self.grid.bound_steps
-        if rule is not None:
-            floats = self.full.finite(floats, 0, "values") if rule.uses_holdout else floats
-            task = self.task if rule.uses_holdout else ThresholdTask(self.unit, self.bound, 0, 1, self.resolution)
+        rule, most = self.threshold, self.top
+        if rule is not None and rule.uses_holdout:
+            floats, task = self.full.finite(floats, 0, name), self.task
             # A scale-free rule warns of a hold-out, and there is none; unresolved, it gives the bound.
             chooser = rule.chooser(task) if isinstance(rule, ScaleFree) else rule.start(task)
             chooser.observe(floats)
@@ -335,17 +365,24 @@ class ArrayRule:
             return theta, step_key(key, "", _THETA, np.array([theta]))[1]
         if not self.shares.threshold:
             return most, step_key(key, "", _THETA, np.array([most]))[1]
+        above = self.above(steps)
+        drawn, chain = step_key(key, "", _THETA, above)
+        j = self.stop(above, drawn)
+        return (most if j in (0, above.size) else int(self.levels[j - 1])), chain
+
+    def above(self, steps: Integers) -> Integers:
+        """Number of values above each level: what theta is chosen from."""
         above: Integers = np.empty(self.levels.size, np.int64)
         kernel.count_above(steps, self.levels, self._first_levels, above)
-        drawn, chain = step_key(key, "", _THETA, above)
+        return above
+
+    def stop(self, above: Integers, key: Key) -> int:
+        """AboveThreshold: the first level with enough values above it, or their number."""
         loss = Fraction(self.loss(self.shares.threshold))
-        limit = int(draws(1, geometric_distribution(3 / loss), drawn, StreamId(Purpose.THRESHOLD))[0])
-        noise = draws(above.size, geometric_distribution(3 / (2 * loss)), drawn, StreamId(Purpose.THRESHOLD, 1))
-        stops = np.flatnonzero(above + noise > limit + self._limits)
-        if not stops.size:
-            return most, chain
-        j = int(stops[0])
-        return (int(self.levels[j - 1]) if j else most), chain
+        limit = int(draws(1, geometric_distribution(3 / loss), key, StreamId(Purpose.THRESHOLD))[0])
+        noise = draws(above.size, geometric_distribution(3 / (2 * loss)), key, StreamId(Purpose.THRESHOLD, 1))
+        passed = np.flatnonzero(above + noise > limit + self._limits)
+        return int(passed[0]) if passed.size else above.size
 
     @cached_property
     def _limits(self) -> Integers:
@@ -362,11 +399,18 @@ class ArrayRule:
 
     def _choose_block(self, steps: Integers, theta: int, key: Key, chain: str) -> tuple[int, str]:
         """Length of a block, by noisy max, and the chain of its inputs."""
-        lengths, costs = self._counts
+        lengths = self.block_lengths
         if not lengths:
             return self.size, chain
         if len(lengths) == 1:
             return lengths[0], chain
+        scores = self.scores(steps, theta)
+        drawn, chain = step_key(key, chain, _COUNT, scores)
+        return lengths[self.winner(scores, drawn)], chain
+
+    def scores(self, steps: Integers, theta: int) -> Integers:
+        """Of each block length: minus the distance of values from their block's median, minus its public cost."""
+        lengths, costs = self._counts
         whole, spare = np.empty((2, self.size), np.int32)
         kernel.rescale(steps, theta, STEPS, whole)
         doubled = lengths[0]
@@ -378,9 +422,12 @@ class ArrayRule:
         # One block of all values comes behind the doubled lengths.
         distances = np.append(every[: len(lengths) - 1], every[-1])
         scores: Integers = -distances - np.array(costs, np.int64)
-        drawn, chain = step_key(key, chain, _COUNT, scores)
-        noise = draws(scores.size, geometric_distribution(self._score_scale), drawn, StreamId(Purpose.THRESHOLD, 2))
-        return lengths[int(np.argmax(scores + noise))], chain
+        return scores
+
+    def winner(self, scores: Integers, key: Key) -> int:
+        """Noisy max."""
+        noise = draws(scores.size, geometric_distribution(self._score_scale), key, StreamId(Purpose.THRESHOLD, 2))
+        return int(np.argmax(scores + noise))
 
     def _noisy(self, exact: Integers, theta: int, part: Fraction, key: Key, level: int) -> Integers:
         noise: Integers = np.empty(exact.size, np.int64)

@@ -32,7 +32,7 @@ from fastdp.noise.key import Binding, Key
 from fastdp.noise.sampler import draw_scale, group_share, noise_distribution
 from fastdp.perturbers import Blocks, Flat, Hierarchy, HierarchyShape, Perturber, Toeplitz
 from fastdp.perturbers.base import GroupPerturber, NamedNoise, NormalPerturber, Tree
-from fastdp.perturbers.block_noise import FINE, BlocksShape, Total
+from fastdp.perturbers.block_noise import FINE, BlocksShape
 from fastdp.record import Checked, Choice, Kind, PartOf, Real, Whole, parameter, put, record, shared, values_of
 from fastdp.releases.intervals import SumNoise
 from fastdp.smoothers import Smoother
@@ -57,15 +57,12 @@ _ROLES = ("threshold", "perturber", "smoother", "renewal")
 MAX_CONTRIBUTIONS = 2**30
 
 #: Components that a state file may name; loading a file never runs code from it.
-PARTS = codec.NamedParts((thresholds, perturbers, smoothers, renewals), Total)
+PARTS = codec.NamedParts((thresholds, perturbers, smoothers, renewals))
 
 
 @record
 class StreamParameters:
-    """Threshold, perturber and smoother with their parameters, as StreamPublisher takes them.
-
-    ``budget``, with Gaussian noise, is x with rho = x^2 / 2, left by the threshold of a finished array.
-    """
+    """Threshold, perturber and smoother with their parameters, as StreamPublisher takes them."""
 
     threshold: Threshold = parameter(Checked(as_rule))
     perturber: Perturber = parameter(PartOf(Perturber, "fastdp.perturbers"))
@@ -80,9 +77,10 @@ class StreamParameters:
     contributions: int = parameter(Whole(1, MAX_CONTRIBUTIONS), default=1)
     sensitivity: float | None = parameter(Real(above=0.0), default=None)
     delta: float = parameter(Real(least=0.0, below=1.0), default=0.0)
-    budget: float | None = parameter(Real(above=0.0), default=None)
 
     rule: ClassVar[int] = 1
+    #: A parameter of earlier versions, which noise keys keep.
+    constant_parameters: ClassVar[dict[str, None]] = {"budget": None}
 
     def _check(self) -> None:
         self._check_size()
@@ -198,13 +196,12 @@ class StreamParameters:
 
     @cached_property
     def _zcdp_loss(self) -> float:
-        return zcdp_loss(self.epsilon, self.delta) if self.budget is None else self.budget
+        return zcdp_loss(self.epsilon, self.delta)
 
     @cached_property
     def distance(self) -> float:
         """Total variation distance of a unit's noise from rounded normal noise (``docs/noise.md``); 1 if not used."""
-        # Blocks and totals share their budget with a threshold that sees the same values (WholeStream).
-        if not isinstance(self.threshold, Fixed) or isinstance(self.perturber, (Blocks, Total)):
+        if not isinstance(self.threshold, Fixed) or isinstance(self.perturber, Blocks):
             return 1.0
         if not isinstance(self.perturber, NormalPerturber):
             return 1.0
@@ -260,7 +257,7 @@ class StreamParameters:
     @cached_property
     def noise(self) -> SumNoise | None:
         """Noise of sums, for intervals; None if unknown: users' perturbers, renewed thresholds."""
-        if self.renewal is not None or type(self.perturber) not in (Blocks, Flat, Hierarchy, Toeplitz, Total):
+        if self.renewal is not None or type(self.perturber) not in (Blocks, Flat, Hierarchy, Toeplitz):
             return None
         if isinstance(self.perturber, Toeplitz):
             return self.perturber.sum_noise(self.publish_epsilon, self.grid.resolution)
@@ -485,20 +482,13 @@ def composed(*, threshold: object, perturber: object, **fields: Any) -> StreamPa
     return shared(StreamParameters, threshold=threshold, perturber=perturber, **fields, warns=warns)
 
 
-def default_threshold(perturber: object, sensitivity: float | None = None, *, finished: bool = False) -> Threshold:
-    """Default threshold for a perturber; `finished` is true for a full array."""
+def default_threshold(perturber: object, sensitivity: float | None = None) -> Threshold:
+    """Default threshold for a perturber."""
     if sensitivity is not None:
         return Fixed(validation.positive("sensitivity", sensitivity))
-    if finished:
-        return ScaleFree()
     if isinstance(perturber, Blocks):
         return ScaleFree(lengths="all")
     return NoisyMax(fan_out=perturber.fan_out) if isinstance(perturber, Tree) else NoisyMax()
-
-
-def altered(composition: StreamParameters, **changes: Any) -> StreamParameters:
-    """`composition` with other values of some fields."""
-    return composed(**values_of(composition) | changes)
 
 
 def as_blocks(perturber: Blocks | None, delta: float) -> Blocks:

@@ -5,28 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from threading import Lock, Thread
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
-from fastdp import validation
-from fastdp.data.column import Nonfinite, as_floats, check_size
-from fastdp.data.frames import StreamColumns, StreamRows, Streams, as_streams
+from fastdp.data.column import as_floats, check_size
+from fastdp.data.frames import StreamRows, Streams
 from fastdp.errors import AccuracyWarning, argument, warn
 from fastdp.guarantee import Guarantee
-from fastdp.kinds import Floats, Indices, Values
+from fastdp.kinds import Floats, Indices
 from fastdp.noise.key import Binding, Key, repeating
 from fastdp.perturbers import Blocks
-from fastdp.releases.release import Ids, Release, ReleasedNodes
+from fastdp.releases.release import Ids, OnlineRelease, Release, ReleasedNodes
 from fastdp.releases.revised import RevisedStream
 from fastdp.streams.fixed_blocks import BATCH_WORDS, FixedBlocks
 from fastdp.streams.ids import distinct_ids
-from fastdp.streams.methods import ToPS
-from fastdp.streams.parameters import DEFAULT_RANGE, StreamParameters
+from fastdp.streams.parameters import StreamParameters
 from fastdp.streams.state import RowKeys, RowValues
 from fastdp.streams.stream_machine import AT_BOUND, Schedule
-from fastdp.thresholds import Chooser, Threshold
-from fastdp.thresholds.base import DEFAULT_HOLDOUT, RowChooser, as_rule, held_out
+from fastdp.thresholds import Chooser
+from fastdp.thresholds.base import RowChooser, held_out
 from fastdp.validation import refusal
 from fastdp_kernels.streams import fixed_pass
 
@@ -37,101 +35,6 @@ STREAMS = 64
 T = TypeVar("T")
 
 
-@validation.plain
-def release_many(
-    streams: StreamColumns,
-    epsilon: float,
-    bound: float,
-    *,
-    value: str | None = None,
-    by: str | None = None,
-    time: str | None = None,
-    offsets: Values | None = None,
-    ids: Values | Sequence[int | str] | None = None,
-    threshold: Threshold | float | None = None,
-    holdout: int | None = None,
-    max_range: int | None = None,
-    nonfinite: Nonfinite = "raise",
-    threads: int = 1,
-    seed: int | str | None = None,
-    key: Key | bytes | None = None,
-) -> Release:
-    """Release many independent streams, say of 100,000 meters with 1,000 values each, by :class:`fastdp.ToPS`.
-
-    Other methods and options: ``fastdp.Adaptive(1.0, 5.0, threshold=2.0).release_many(streams)``.
-
-    Parameters
-    ----------
-    streams : array-like, mapping or data frame
-        Each stream in order and longer than the hold-out: rows of an array, a list of columns, a mapping of ids to
-        columns, an Arrow or polars column of lists, or with ``offsets`` one column.  Or a data frame (pandas, polars,
-        Arrow, DuckDB): with ``value`` and ``by`` its rows are values, else its columns streams.
-    epsilon : float
-        Privacy loss for one value of one stream.
-    bound : float
-        Public upper bound of a value, not computed from the data.
-    value, by, time : str, optional
-        Columns of a data frame: values, ids of their streams, and times (timestamps, dates or numbers) that order a
-        stream; by default the frame's order.  Ids and lengths of streams are public.
-    offsets : int[n + 1], optional
-        Borders of the streams in a column, ascending from 0.
-    ids : int[n] or str[n], optional
-        Distinct names of the streams, or numbers from 0 to 2^32 - 2; by default those of the mapping or frame, else
-        indices.
-    threshold : Threshold or float, optional
-        By default :class:`fastdp.thresholds.NoisyMax`, from each stream's own hold-out, poor if short.
-    holdout : int, optional
-        First values of each stream, which choose its threshold and are not published.  By default a quarter of the
-        shortest stream, at most 65,536; none with ``Fixed``.
-    max_range : int, optional
-        The longest query; by default the longest stream's published length, at most 2^20.
-    threads : int
-        Largest number of threads; the output does not depend on it.
-    nonfinite, seed, key
-        As for :func:`fastdp.release`.  Never use one key with the same parameters and id for two streams, or an
-        altered copy: noise trees would reveal their difference (``docs/sharp_edges.md``).
-
-    Returns
-    -------
-    Release
-        Release of all streams: stream i is ``ToPS(..., key=key.of_stream(ids[i])).release(streams[i])``.
-        ``many["meter-7"]`` is the stream of that name, ``many.frame`` a data frame of the input's family.
-
-    Raises
-    ------
-    ParameterError, DataError
-        For an argument that is not accepted; nothing is released.
-
-    Notes
-    -----
-    Privacy: each value is in one stream, so all together are as private as one; a person's values in several streams
-    add up.
-
-    Examples
-    --------
-    >>> import numpy as np, fastdp
-    >>> meters = np.full((500, 96), 0.4)
-    >>> day = fastdp.release_many(meters, 1.0, 5.0, threshold=2.0, seed=1)
-    >>> day.matrix.shape
-    (500, 96)
-    """
-    rule = None if threshold is None else as_rule("threshold", threshold)
-    threads = validation.threads(threads)
-    read = as_streams(streams, offsets, value, by, time)
-    lengths = read.rows.lengths
-    if holdout is None:
-        shortest = int(lengths.min(initial=4 * DEFAULT_HOLDOUT))
-        uses = rule is None or rule.uses_holdout
-        holdout = max(1, min(DEFAULT_HOLDOUT, shortest // 4)) if uses else 0
-    # Errors of the streams come before errors of components that depend on their lengths.
-    check_lengths(lengths, validation.integer("holdout", holdout, 0, 2**50))
-    if max_range is None:
-        max_range = min(DEFAULT_RANGE, int(lengths.max()) - holdout) if lengths.size else DEFAULT_RANGE
-    options: dict[str, Any] = {"threshold": threshold, "nonfinite": nonfinite, "seed": seed, "key": key}
-    publisher = ToPS(epsilon, bound, holdout, max_range, **options)
-    return publisher._release_many(read, ids, threads)
-
-
 def check_lengths(lengths: Indices, holdout: int) -> None:
     """DataError for the first stream no longer than the hold-out."""
     short = lengths <= holdout
@@ -139,7 +42,9 @@ def check_lengths(lengths: Indices, holdout: int) -> None:
         check_size(int(lengths[short][0]), holdout, f"streams[{int(short.argmax())}]")
 
 
-def release_rows(composition: StreamParameters, secret: Key, streams: Streams, ids: object, threads: int) -> Release:
+def release_rows(
+    composition: StreamParameters, secret: Key, streams: Streams, ids: object, threads: int
+) -> OnlineRelease:
     """Release all streams, stream i under ``secret.of_stream(ids[i])``."""
     rows, holdout, plan = streams.rows, int(composition.holdout), composition.plan
     check_lengths(rows.lengths, holdout)
@@ -157,7 +62,7 @@ def release_rows(composition: StreamParameters, secret: Key, streams: Streams, i
     if keeps_nodes:
         sums = np.empty((int(trees[-1]), plan.nodes))
         nodes = ReleasedNodes(sums, plan.leaves, plan.fan_out, plan.levels, plan.tree_blocks)
-    many = Release(
+    many = OnlineRelease(
         values=np.empty(int(published.sum())),
         offset=holdout,
         thresholds=np.empty(published.size),

@@ -17,7 +17,7 @@ from fastdp.kinds import Array, Floats, Json
 from fastdp.noise.chain_keys import CHAIN_WORDS
 from fastdp.noise.key import Key, repeating
 from fastdp.perturbers import Blocks
-from fastdp.releases.release import Release, ReleasedNodes
+from fastdp.releases.release import OnlineRelease, ReleasedNodes
 from fastdp.releases.revised import RevisedStream
 from fastdp.state import codec
 from fastdp.state.codec import Packed
@@ -230,7 +230,7 @@ class Schedule(Machine[Streams]):
 
     # Releases of full arrays.
 
-    def release(self, values: Array, name: str, key: Key, *, warns: bool = False) -> Release:
+    def release(self, values: Array, name: str, key: Key, *, warns: bool = False) -> OnlineRelease:
         batch = Column(values, name)
         return self.released(*self.advance(self.start(key), batch, key), batch, key, warns=warns)
 
@@ -243,7 +243,7 @@ class Schedule(Machine[Streams]):
         key: Key,
         *,
         warns: bool = True,
-    ) -> Release:
+    ) -> OnlineRelease:
         """Release a full array, `batch`, after its step; if it `warns`, also of a theta far below the values."""
         c, pipeline, nodes = self.composition, self.pipeline(key), None
         steps = int(after.rows["theta_steps"][0])
@@ -262,7 +262,7 @@ class Schedule(Machine[Streams]):
             call = RowValues(values, ZERO, np.array([values.size]), ZERO, published, ZERO)
             pipeline.released_nodes(np.array([steps]), call, RowKeys(key), nodes, ZERO)
         published.flags.writeable = False
-        return Release(
+        return OnlineRelease(
             published,
             c.holdout,
             np.array([steps * c.grid.resolution]),
@@ -311,6 +311,9 @@ class Schedule(Machine[Streams]):
         row.prediction = codec.restore(float, packed["prediction"])
         chain = codec.unpack(packed["chain"], "<u8").astype(np.uint64)
         arrays: Json = {name: codec.unpack(packed[name], "<f8").astype(np.float64) for name in _FLOATS}
+        grid = self.composition.grid
+        if not 0 <= row.theta_steps <= max(grid.bound_steps, grid.ceiling_steps):
+            raise ValueError("a threshold out of range")
         bound = row.theta_steps > 0 and pipeline.distributions[int(row.theta_steps)] is not None
         if chain.size != (CHAIN_WORDS if bound else 0):
             raise ValueError("a chain key out of range")
@@ -332,9 +335,8 @@ class Schedule(Machine[Streams]):
 
     def _check(self, state: Streams, key: Key) -> None:
         c, row = self.composition, state.rows[0]
-        top = max(c.grid.bound_steps, c.grid.ceiling_steps)
         counts = row.n_seen, row.cycle, row.held, row.blocks, row.filled
-        in_range = min(counts) >= 0 and 0 <= row.theta_steps <= top
+        in_range = min(counts) >= 0
         if row.theta_steps == 0:
             in_range &= row.n_seen < c.task.holdout
         elif in_range:

@@ -23,7 +23,7 @@ from fastdp.tables.columns import KeyRow
 from fastdp.tables.keys import counts_suffice
 from fastdp.tables.quantities import FIRST_SUMS, ROWS
 from fastdp.tables.statistics import Statistic, columns_of, needed
-from fastdp.units import Person, Unit
+from fastdp.units import Unit
 
 #: Windows times keys of one release: 8 bytes each, and as much again for the noise.
 MAX_CELLS = 2 * 10**8
@@ -99,7 +99,7 @@ class TablePlan:
 
     @cached_property
     def who(self) -> str | None:
-        return self.unit.column if isinstance(self.unit, Person) else None
+        return self.unit.column
 
     @property
     def chooses(self) -> list[ColumnPlan]:
@@ -120,7 +120,7 @@ class TablePlan:
     @cached_property
     def chooses_rows(self) -> bool:
         """True if k, the number of rows of a person that count, is chosen privately."""
-        return isinstance(self.unit, Person) and self.unit.rows == "auto"
+        return self.unit.rows == "auto"
 
     @cached_property
     def key_share(self) -> float:
@@ -143,13 +143,11 @@ class TablePlan:
 
     @cached_property
     def contributions(self) -> int:
-        if not isinstance(self.unit, Person):
-            return self.unit.k
         return self.unit.rows if isinstance(self.unit.rows, int) else self.chosen_rows
 
     @property
     def per_window(self) -> int | None:
-        return self.unit.per_window if isinstance(self.unit, Person) else None
+        return self.unit.per_window
 
     @cached_property
     def windows_of_unit(self) -> int:

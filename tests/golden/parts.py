@@ -102,8 +102,9 @@ def released(release: Any) -> Iterator[Any]:
     yield release.values
     yield from (release.offset, release.threshold)
     yield release.sum(STARTS, STOPS)
-    yield release.sum(STARTS, STOPS, True)
-    yield release.revised
+    if hasattr(release, "revised"):
+        yield release.sum(STARTS, STOPS, True)
+        yield release.revised
 
 
 def released_many(many: Any) -> Iterator[Any]:

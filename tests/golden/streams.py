@@ -208,8 +208,13 @@ def _releases() -> Iterator[tuple[str, Golden]]:
         make = everything[name]
         yield f"release of {name}", Golden(lambda folder, make=make: released(make(**USUAL).release(STREAM)))
     zeros = np.where(np.arange(1500) % 25, 0.0, 40.0)
-    total = partial(public("release"), zeros, 1.0, 64.0, **USUAL)
-    yield "release, a theta that is not resolved", Golden(lambda folder: released(total()))
+    for name, array, options in (
+        ("zeros", zeros, {}), ("few values", STREAM[:200], {}), ("values", values(5000), {}),
+        ("a public theta", values(5000), {"threshold": 20.0}), ("Gaussian noise", values(5000), {"delta": 1e-6}),
+        ("a season", values(5000), {"season": 96.0, "contributions": 2}),
+    ):  # fmt: skip
+        whole = partial(public("release"), array, 1.0, 64.0, **options, **USUAL)
+        yield f"release of an array, {name}", Golden(lambda folder, whole=whole: released(whole()), portable=False)
     for name, make in RENEWALS.items():
         yield f"release of {name}", Golden(lambda folder, make=make: released(make(**USUAL).release(STREAM)))
 

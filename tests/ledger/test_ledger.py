@@ -16,7 +16,7 @@ from fastdp import Guarantee
 from fastdp.errors import BudgetError, ParameterError, StateError
 from fastdp.ledger import Budget, Reservation
 from fastdp.points import Box
-from fastdp.streams.release import WholeStream
+from fastdp.streams.array_rule import ArrayRule
 
 VALUES = np.random.default_rng(3).gamma(2.0, 10.0, 400)
 
@@ -287,7 +287,7 @@ def test_release_spends_before_it_releases(ledger, monkeypatch: pytest.MonkeyPat
     assert account.spent("meter").epsilon == released.guarantee.epsilon == 0.5
     with pytest.raises(BudgetError):
         fastdp.release(VALUES, 0.75, 100.0, ledger=account, stream="meter")
-    monkeypatch.setattr(WholeStream, "release", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    monkeypatch.setattr(ArrayRule, "release", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         fastdp.release(VALUES, 0.25, 100.0, ledger=account, stream="meter", part="p")
     assert account.spent("meter").epsilon == 0.75

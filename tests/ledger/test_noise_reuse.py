@@ -28,6 +28,7 @@ from fastdp.noise.words import Purpose, StreamId
 from fastdp.perturbers import Blocks, Hierarchy
 from fastdp.points import Box, PrivTree
 from fastdp.smoothers import Recent
+from fastdp.streams.array_rule import ArrayRule
 from fastdp_lab.baselines.w_event import WEvent
 from tests.shared import finished, release_many
 from tests.stat import accept, reject
@@ -263,14 +264,13 @@ class TestResume:
 def test_release_resumes_by_its_publisher(ledger) -> None:
     account = ledger()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fastdp.Adaptive, "release", _die)
+        patch.setattr(ArrayRule, "release", _die)
         with pytest.raises(KeyboardInterrupt):
-            fastdp.release(VALUES, 0.5, 100.0, threshold=50.0, key=SECRET, ledger=account, stream="meter")
-    key = Key.from_bytes(SECRET).of_stream("meter")
-    publisher = fastdp.Adaptive(0.5, 100.0, 0, VALUES.size, threshold=50.0, key=key)
+            fastdp.release(VALUES, 0.5, 100.0, key=SECRET, ledger=account, stream="meter")
+    publisher = ArrayRule(VALUES.size, 0.5, 100.0, key=Key.from_bytes(SECRET).of_stream("meter"))
     with account.resume(1, publisher):
         released = publisher.release(VALUES)
-    alone = fastdp.release(VALUES, 0.5, 100.0, threshold=50.0, key=SECRET, stream="meter")
+    alone = fastdp.release(VALUES, 0.5, 100.0, key=SECRET, stream="meter")
     assert np.array_equal(released.values, alone.values)
     assert [each.state for each in Ledger(account._path).entries()] == ["spent"]
 
@@ -296,7 +296,8 @@ def _streams(method: str, **options: Any) -> tuple[Floats, Noises]:
 def _blocks() -> tuple[Floats, Noises]:
     """Sums of blocks, whose borders may differ: 2 S1 - S2 against 2 T1 - T2 of the truth."""
     made = [
-        fastdp.release(LONG, epsilon, BOUND, key=SECRET, threshold=THETA).revision for epsilon in (4096.0, 2048.0)
+        fastdp.Adaptive(epsilon, BOUND, 0, LONG.size, key=SECRET, threshold=THETA).release(LONG).revision
+        for epsilon in (4096.0, 2048.0)
     ]
     before = np.append(0.0, np.cumsum(np.minimum(LONG, THETA)))
     count = min(one.totals.size for one in made)
@@ -403,7 +404,7 @@ def test_an_error_about_the_data_leaves_the_budget_spent(ledger, threshold: floa
 @pytest.mark.parametrize(
     ("error", "values", "options"),
     [
-        (ParameterError, VALUES, {"season": 1.0}), (ParameterError, WORDS, {"focus": 0}),
+        (ParameterError, VALUES, {"season": 1.0}), (ParameterError, WORDS, {"season": 0}),
         (ParameterError, BROKEN, {"threshold": 101.0}), (DataError, [], {}), (DataError, [], {"threshold": 50.0}),
         (DataError, BROKEN.reshape(200, 2), {}), (DataError, np.array(WORDS, dtype=object).reshape(200, 2), {}),
         (ParameterError, "canary", {}), (DataError, 1.0, {}), (DataError, np.array(["a"] * 400), {}),

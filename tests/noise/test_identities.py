@@ -28,8 +28,8 @@ from fastdp.noise.words import Purpose
 from fastdp.perturbers import Blocks, Flat, Hierarchy, Toeplitz
 from fastdp.points import Box, PrivTree
 from fastdp.streams.add_noise import VectorNoise
+from fastdp.streams.array_rule import ArrayRule
 from fastdp.streams.methods import Adaptive
-from fastdp.streams.release import WholeStream
 from fastdp.tables.functions import make_plan, make_shares
 from fastdp.tables.statistics import Count, Mean, Sum
 from fastdp.thresholds import (
@@ -193,12 +193,12 @@ MECHANISMS: dict[str, Mechanism] = {
         },
     ),
     "whole stream": Mechanism(
-        WholeStream,
-        {"size": 500, "epsilon": 1.0, "bound": 64.0, "max_range": 64, "threshold": NoisyMax(), "resolution": 0.5},
+        ArrayRule,
+        {"size": 500, "epsilon": 1.0, "bound": 64.0, "threshold": NoisyMax()},
         {
-            "size": [501], "epsilon": [2.0], "bound": [65.0], "max_range": [65], "perturber": BLOCKS,
-            "threshold": [Fixed(9.0), NoisyMax(noise="exponential")], "contributions": [2], "delta": [1e-6, 1e-9],
-            "resolution": [0.25], "nonfinite": ["zero"],
+            "size": [501], "epsilon": [2.0], "bound": [65.0], "season": [24.0],
+            "threshold": [None, Fixed(9.0), NoisyMax(noise="exponential")], "contributions": [2],
+            "delta": [1e-6, 1e-9], "nonfinite": ["zero"],
         },
     ),
     "totals": Mechanism(

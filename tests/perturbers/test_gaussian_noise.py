@@ -12,7 +12,7 @@ from scipy import stats
 
 import fastdp
 from fastdp.errors import ParameterError
-from fastdp.guarantee import square_remainder, zcdp_delta
+from fastdp.guarantee import zcdp_delta
 from fastdp.noise import chain_keys, gaussian
 from fastdp.noise.gaussian import gaussian_distribution
 from fastdp.noise.key import Key
@@ -20,8 +20,7 @@ from fastdp.noise.sampler import group_share, l2_square, noise_distribution, sig
 from fastdp.noise.words import Purpose, StreamId
 from fastdp.perturbers import Blocks, Flat, Hierarchy
 from fastdp.smoothers import Recent
-from fastdp.streams import release as whole_release
-from fastdp.streams.release import WholeStream
+from fastdp.streams.array_rule import ArrayRule
 from fastdp.thresholds import Fixed, NoisyMax, ScaleFree, SmoothQuantile
 from tests.oracles import prefix as oracle
 
@@ -157,30 +156,16 @@ def test_trees_draw_from_the_words_of_their_levels() -> None:
         start += width
 
 
-@pytest.mark.parametrize("rule", [Fixed(2.0), NoisyMax()])
+@pytest.mark.parametrize("rule", [None, Fixed(2.0), NoisyMax()])
 @pytest.mark.parametrize("group", [1, 2, 9])
 @pytest.mark.parametrize(("epsilon", "delta"), [(3.3, 0.3), (0.0158, 0.4), (0.01, 0.01), (0.001, 1e-4), (1.0, 1e-6)])
 def test_a_whole_stream_spends_what_it_claims(rule, group: int, epsilon: float, delta: float) -> None:
     """Also where delta alone would pay for a value's part of the loss."""
     key = Key.choose(1, None)
-    made = WholeStream(5000, epsilon, 8.0, 64, threshold=rule, contributions=group, delta=delta, key=key)
-    chosen = made.task.epsilon if made.share else 0.0
-    rho = group**2 * (made.composition.loss**2 + chosen**2) / 2.0
+    made = ArrayRule(5000, epsilon, 8.0, threshold=rule, contributions=group, delta=delta, key=key)
+    rho = group**2 * sum(made.loss(part) ** 2 for part in made.shares if part) / 2.0
     assert (1.0 - 1e-8) * made.guarantee.rho < rho <= made.guarantee.rho * (1.0 + 1e-12)
     assert zcdp_delta(made.guarantee.rho, epsilon) <= delta * (1.0 + 1e-9)
-
-
-def test_another_budget_of_a_whole_stream_has_other_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Equal words under two sigmas that differ by a billionth would give the noise away."""
-
-    def made() -> WholeStream:
-        options = {"epsilon": 1.0, "bound": 50.0, "max_range": 512, "delta": 1e-6}
-        return WholeStream(4000, **options, threshold=NoisyMax(), key=Key.from_bytes(bytes(32)))
-
-    first = made()
-    assert made().noise_fingerprint == first.noise_fingerprint
-    monkeypatch.setattr(whole_release, "square_remainder", lambda *of: square_remainder(*of) * (1.0 - 2.0**-30))
-    assert made().noise_fingerprint != first.noise_fingerprint
 
 
 def test_the_distance_of_the_sampler_counts_for_each_value_of_a_unit() -> None:

@@ -202,7 +202,7 @@ VALID: dict[str, dict[str, Any]] = {
     **dict.fromkeys(("Adaptive", "StreamPublisher", "release"), BOUNDED),
     **dict.fromkeys(("means", "totals"), KEYED | BOUNDED),
     "counts": KEYED,
-    "release_many": {"streams": _frame(), "value": "kwh", "by": "key", "time": "at", "threshold": 9.0},
+    "release_many": {"streams": _frame(), "value": "kwh", "by": "key", "time": "at", "bound": 9.0},
     **{name: {"size": 3} for name in ("discrete_gaussian", "discrete_laplace", "noise.geometric")},
     **{f"points.{name}": BOXES for name in ("Box.measure", "Network.measure")},
     **dict.fromkeys(("queries.PointIndex.count", "points.Polygons.measure"), BOXES),

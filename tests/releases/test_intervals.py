@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy.stats import binom
 
 import fastdp
-from fastdp.errors import AccuracyWarning, ParameterError, StateError
+from fastdp.errors import ParameterError, StateError
 from fastdp.perturbers import Blocks, Flat, Hierarchy
 from fastdp.releases.intervals import (
     DrawnNoise,
@@ -59,8 +59,8 @@ def releases() -> dict[str, fastdp.Release]:
     return made | {kind: chosen(kind) for kind in CHOSEN}
 
 
-#: Methods whose theta is chosen by ScaleFree: theta rises, is chosen from all values, or stays.
-CHOSEN = ("rising", "whole", "chosen")
+#: Methods whose theta is chosen by ScaleFree: theta rises, or stays.
+CHOSEN = ("rising", "chosen")
 
 
 def heavy(kind: str, seed: int) -> np.ndarray:
@@ -71,8 +71,6 @@ def heavy(kind: str, seed: int) -> np.ndarray:
 
 def chosen(kind: str, seed: int = 1) -> fastdp.Release:
     values = heavy(kind, seed)
-    if kind == "whole":
-        return fastdp.release(values, 2.0, 2000.0, seed=seed)
     parts = {"threshold": fastdp.thresholds.ScaleFree(), "epsilon": 2.0, "bound": 2000.0}
     return publisher("blocks" if kind == "rising" else "cut tree", seed, **parts, holdout=3000).release(values)
 
@@ -82,7 +80,7 @@ def pairs(release: fastdp.Release, seed: int = 0) -> tuple[np.ndarray, np.ndarra
     return starts, stops
 
 
-@pytest.mark.parametrize("kind", [*KINDS, "pak", "topl", "rising", "whole"])
+@pytest.mark.parametrize("kind", [*KINDS, "pak", "topl", "rising"])
 @pytest.mark.parametrize("shift", [-450, 450])
 def test_a_release_in_other_units_has_the_same_intervals(releases, kind: str, shift: int) -> None:
     release = releases[kind]
@@ -174,15 +172,13 @@ def test_the_share_above_theta_is_that_of_the_rule(releases) -> None:
     m, k = 3000, 3000 * math.sqrt(6.0 * publisher("cut tree").composition.task.noise_constant) / (4096 * 2.0)
     assert releases["chosen"].noise.above == pytest.approx(k / m)
     assert {releases[kind].noise.above for kind in (*KINDS, "pak", "topl")} == {0.0}
-    with pytest.warns(AccuracyWarning, match="only their total is released"):
-        assert fastdp.release(VALUES[:9], 0.1, 64.0, seed=1).noise.above == 0.0
-    assert fastdp.release(VALUES, 1.0, 64.0, threshold=THETA, seed=1).noise.above == 0.0
-    at_bound = replace(releases["whole"], noise=replace(releases["whole"].noise, bound=releases["whole"].threshold))
+    chosen = releases["chosen"]
+    at_bound = replace(chosen, noise=replace(chosen.noise, bound=chosen.threshold))
     clipped = replace(at_bound, noise=replace(at_bound.noise, above=0.0))
     assert np.array_equal(at_bound.interval(0, 5000), clipped.interval(0, 5000))
 
 
-@pytest.mark.parametrize(("kind", "least"), [("whole", 0.98), ("chosen", 0.98), ("rising", 0.75)])
+@pytest.mark.parametrize(("kind", "least"), [("chosen", 0.98), ("rising", 0.75)])
 def test_true_sums_of_values_with_a_heavy_tail_are_covered(kind: str, least: float) -> None:
     """A rising theta is late; without the allowance a quarter of the ranges and more is not covered."""
     covered = np.zeros(2)

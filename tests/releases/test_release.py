@@ -13,7 +13,7 @@ import pytest
 import fastdp
 from fastdp.errors import ParameterError
 from fastdp.releases import pictures, revised
-from fastdp.releases.release import MAX_DRAWN
+from fastdp.releases.release import MAX_DRAWN, OnlineRelease
 from fastdp.releases.revised import Sums, _integrals, _Model, _peak, find_waves
 from tests.oracles import waves as oracle
 from tests.shared import finished
@@ -93,7 +93,7 @@ def test_any_block_length_and_any_prediction() -> None:
         generator = np.random.default_rng(block)
         closed = generator.normal(10.0, 30.0, 41 * block)
         values = np.concatenate([closed, np.full(rest * (block - 1), 777.0)])
-        release = fastdp.Release(values, 0, np.array([50.0]), fastdp.Guarantee(1.0), block)
+        release = OnlineRelease(values, 0, np.array([50.0]), fastdp.Guarantee(1.0), block)
         starts, stops = random_pairs(values.size, block)
         for again, stream in ((False, values), (True, spread(release))):
             np.testing.assert_allclose(
@@ -197,7 +197,7 @@ def test_the_pattern_is_that_of_the_joint_law() -> None:
 @pytest.mark.parametrize(("period", "epsilon"), [(480.0, 0.1), (333.3, 0.2)])
 def test_a_period_is_found_in_released_sums(period: float, epsilon: float) -> None:
     values = days(40_000, period, 1)
-    release = fastdp.release(values, epsilon, sensitivity=1, seed=1)
+    release = fastdp.Adaptive(epsilon, sensitivity=1, max_range=values.size, seed=1).release(values)
     found = release.revision._smoothed.waves
     assert found is not None
     assert found.periods[0] == pytest.approx(period, rel=0.005)
@@ -214,7 +214,7 @@ def test_a_stream_without_a_pattern_has_none(epsilon: float) -> None:
         generator = np.random.default_rng(seed)
         wandering = 5.0 * np.exp(np.cumsum(generator.normal(0.0, 0.01, 20_000))).clip(0.05, 20.0)
         for values in (generator.poisson(5.0, 20_000), generator.poisson(wandering)):
-            release = fastdp.release(values, epsilon, sensitivity=1, seed=seed)
+            release = fastdp.Adaptive(epsilon, sensitivity=1, max_range=values.size, seed=seed).release(values)
             assert release.revision._smoothed.waves is None
             given = release.with_season(240)
             assert given.revision._smoothed.waves is None
@@ -242,7 +242,8 @@ def test_too_few_blocks_or_periods_have_no_pattern() -> None:
 
 def test_the_form_within_blocks_keeps_their_sums_and_does_not_fall_below_zero() -> None:
     values = np.where(np.arange(30_000) < 10_000, 0.0, days(30_000, 480.0, 4))
-    release = fastdp.release(values, 0.05, sensitivity=1, seed=1).with_season(480)
+    publisher = fastdp.Adaptive(0.05, sensitivity=1, max_range=values.size, seed=1)
+    release = publisher.release(values).with_season(480)
     revision = release.revision
     assert revision._smoothed.waves is not None
     edges, revised = revision.edges, release.revised

@@ -165,7 +165,7 @@ def test_noise_is_bound_to_what_it_protects() -> None:
 
 
 @pytest.mark.parametrize("options", [
-    {}, {"delta": 1e-6}, {"season": 240.0}, {"contributions": 2}, {"threshold": Fixed(20.0)},
+    {}, {"delta": 1e-6}, {"season": 240.0}, {"contributions": 2}, {"threshold": Fixed(200.0)},
     {"threshold": NoisyMax()}, {"threshold": ScaleFree()},
 ], ids=str)  # fmt: skip
 @pytest.mark.parametrize("size", [1, 2, 24, 400, 1001, 6000])
@@ -188,6 +188,15 @@ def test_values_sums_total_and_intervals_agree(size: int, options: Any) -> None:
         assert np.all((wider[0] <= low + 1e-9) & (high <= wider[1] + 1e-9))
         again = rule(size, 1.0, bound, **options).release(values)
         assert np.array_equal(again.values, release.values)
+
+
+@pytest.mark.parametrize("positive", [0, 1, 30])
+def test_zeros_keep_the_bound(positive: int) -> None:
+    values = np.zeros(2000)
+    values[:positive] = 90.0
+    thetas = [rule(2000, 1.0, 1000.0, seed=seed).release(values).threshold for seed in range(30)]
+    assert sum(theta == 1000.0 for theta in thetas) >= 25
+    assert min(thetas) > 1.0
 
 
 @pytest.mark.statistical

@@ -567,5 +567,24 @@ def test_an_interrupt_waits_for_the_slabs_that_are_worked_on(monkeypatch) -> Non
         goes_on.set()
 
 
-def test_a_quarter_of_the_shortest_stream_is_held_out() -> None:
-    assert fastdp.release_many(np.full((3, 400), 0.4), 1.0, 5.0, seed=1).offset == 100
+@pytest.mark.parametrize(
+    "options", [{"bound": 50.0}, {"sensitivity": 1.0}, {"bound": 50.0, "threshold": 9.0}], ids=str
+)
+@pytest.mark.parametrize("ids", [None, [7, 3, 5, 0], ["a", "b", "c", "d"]])
+def test_each_stream_of_the_function_is_its_own_release(options: dict[str, Any], ids: Any) -> None:
+    rng, key = np.random.default_rng(4), Key.from_bytes(SECRET)
+    streams = [rng.poisson(6.0, size).astype(float) for size in (1, 90, 1500, 1500)]
+    many = fastdp.release_many(streams, 0.8, **options, ids=ids, threads=2, key=key)
+    assert many.offset == 0
+    starts, stops = np.array([0, 0]), np.array([1, 1])
+    for i, values in enumerate(streams):
+        one = fastdp.release(values, 0.8, **options, key=key.of_stream(i if ids is None else ids[i]))
+        mine = many[i]
+        assert np.array_equal(one.values, mine.values)
+        stops[1] = values.size
+        for method in ("sum", "interval", "std_error"):
+            expected = np.asarray(getattr(one, method)(starts, stops))
+            assert np.array_equal(expected, getattr(mine, method)(starts, stops))
+            assert np.array_equal(expected, getattr(many, method)(starts, stops, streams=[i, i]))
+        assert many.guarantee.epsilon == one.guarantee.epsilon
+        assert one.threshold == mine.threshold

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 import re
 import warnings
@@ -20,115 +19,48 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fastdp
-from fastdp.errors import AccuracyWarning, BudgetError, DataError, ParameterError, StateError
+from fastdp.errors import AccuracyWarning, BudgetError, DataError, ParameterError
 from fastdp.noise import sampler
 from fastdp.noise.key import Key
-from fastdp.noise.words import Purpose, StreamId, WordStream
-from fastdp.perturbers import Blocks, Flat
-from fastdp.perturbers.block_noise import Total
-from fastdp.smoothers import Recent
+from fastdp.perturbers import Flat
 from fastdp.streams.add_noise import VectorNoise
-from fastdp.streams.release import MAX_FRACTION, WholeStream
-from fastdp.thresholds import Fixed, NoisyMax, ScaleFree
-from tests.oracles import exact_noise, laplace_mechanism
-from tests.oracles import scale_free as oracle
+from fastdp.streams.array_rule import ArrayRule
+from fastdp.thresholds import ScaleFree
+from tests.oracles import laplace_mechanism
 from tests.state.adaptive_publishers import stream
 
 SECRET = bytes(range(32))
 
 
-def whole(size: int, epsilon: float = 1.0, bound: float = 100.0, **options: Any) -> WholeStream:
-    given: dict[str, Any] = {"max_range": size, "threshold": ScaleFree(), "key": Key.from_seed(1)}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", AccuracyWarning)
-        return WholeStream(size, epsilon, bound, **{**given, **options})
-
-
-def chosen(made: WholeStream, values: np.ndarray) -> float:
-    """Theta, score by score, with noise of the oracle's own from the same words."""
-    task, resolution = made.task, made.task.resolution
-    chooser: Any = made.chooser()
-    chooser.observe(values)
-    key = made._key.again().within("holdout", hashlib.sha256(chooser.pack().tobytes()).digest())
-    top = round(made.bound / resolution)
-    steps = np.clip(np.rint(values / resolution), 0, top).astype(int).tolist()
-    scores = oracle.scores(
-        *(steps, top, chooser.unit, task.epsilon, task.noise_epsilon, task.max_range, task.noise_constant)
-    )
-    words = np.empty(len(scores), "<u8")
-    WordStream(key, StreamId(Purpose.THRESHOLD)).fill(words)
-    scale = Fraction(2 * chooser.unit) / Fraction(task.epsilon)
-    noise = [exact_noise.draw(int(word), lambda _: 1 // 0, scale, True) for word in words]
-    noisy = [score + draw for score, draw in zip(scores, reversed(noise), strict=True)]
-    public = task.epsilon, task.noise_epsilon, task.max_range, task.noise_constant
-    return oracle.used(int(np.argmax(noisy)), task.epsilon, len(values), top, *public) * resolution
-
-
-@pytest.mark.parametrize("epsilon", [0.5, 4.0])
-def test_theta_is_the_oracles_and_the_rest_an_adaptive_publishers(epsilon: float) -> None:
-    values = stream(4000)
-    made = whole(4000, epsilon, resolution=0.25)
-    release = made.release(values)
-    assert release.threshold == chosen(made, values)
-    by_hand = fastdp.Adaptive(
-        *(made.composition.epsilon, 100.0, 0, 4000),
-        threshold=release.threshold,
-        resolution=0.25,
-        key=made._key.again(),
-    ).release(values)
-    assert release.offset == 0
-    assert np.array_equal(release.values, by_hand.values)
-    assert np.array_equal(release.revised, by_hand.revised)
-
-
-@given(st.integers(1, 2**45), st.floats(1e-3, 50.0), st.integers(1, 2**20))
-def test_the_share_is_public_and_the_losses_are_epsilon(size: int, epsilon: float, longest: int) -> None:
-    made = whole(size, epsilon, max_range=longest)
-    chosen = Fraction(made.task.epsilon) if made.share else Fraction(0)
-    assert 0.0 <= made.share <= MAX_FRACTION
-    assert chosen + Fraction(made.composition.epsilon) <= Fraction(epsilon)
-    assert epsilon * (1.0 - 1e-12) <= made.guarantee.epsilon <= epsilon
-    assert made.guarantee.delta == 0.0
-    assert made.guarantee.arithmetic == "exact"
-    steps = made.guarantee.derivation
-    if made.share:
-        assert steps[0].startswith(f"threshold, from all values (epsilon = {made.task.epsilon:g}): ")
-        assert any("noisy max" in step for step in steps)
-        assert steps[-1] == "the same values: the epsilons add up"
-    assert any(step.startswith(f"perturber (epsilon = {made.composition.epsilon:g})") for step in steps)
-
-
-def test_the_release_function_withholds_nothing_by_default() -> None:
+def test_the_release_function_is_the_rule() -> None:
     values = stream(3000)
     release = fastdp.release(values, 2.0, 100.0, seed=1)
     assert (release.offset, len(release)) == (0, 3000)
-    assert np.array_equal(release.values, whole(3000, 2.0).release(values).values)
-    known = fastdp.release(values, 2.0, 100.0, seed=1, threshold=50.0)
-    by_hand = fastdp.Adaptive(2.0, 100.0, threshold=50.0, max_range=3000, seed=1)
-    assert known.threshold == 50.0
-    assert np.array_equal(known.values, by_hand.publish(values))
+    made = ArrayRule(3000, 2.0, 100.0, key=Key.from_seed(1))
+    assert np.array_equal(release.values, made.release(values).values)
+    assert not hasattr(release, "revised")
+    assert release.sum(0, 3000)[0] == pytest.approx(release.values.sum())
+    assert fastdp.release(values, 2.0, 100.0, seed=1, threshold=50.0).threshold == 50.0
 
 
-def test_noise_is_bound_to_what_it_protects() -> None:
-    values = np.floor(stream(2000))
-    other = values.copy()
-    other[1500] = 90.0 if values[1500] < 50.0 else 1.0
-    given = {"max_range": 2000, "resolution": 1.0, "key": Key.from_bytes(SECRET), "threshold": ScaleFree()}
-    # The same choice of theta from the same values in another order; then the sums differ, and their noise with them.
-    first, again, turned = (
-        WholeStream(2000, 1.0, 100.0, **given).release(each) for each in (values, values, values[::-1])
-    )
-    assert np.array_equal(first.values, again.values)
-    assert turned.threshold == first.threshold
-    assert not np.array_equal(turned.revision.totals[:3], first.revision.totals[:3])
-    altered, kept = (WholeStream(2000, 1.0, 100.0, **given).publisher((each,)) for each in (other, values))
-    assert altered._key == kept._key
-    # The share that chooses theta may be the same for w values together: the noise must not be.
-    given["threshold"] = NoisyMax()
-    single, pairs = (WholeStream(2000, 1.0, 100.0, contributions=w, **given) for w in (1, 2))
-    assert pairs.share == single.share
-    assert pairs.noise_fingerprint != single.noise_fingerprint
-    assert whole(2000).noise_fingerprint is None
+def test_events_are_the_revised_blocks_of_an_adaptive_publisher() -> None:
+    values = np.random.default_rng(1).poisson(4.0, 3000)
+    release = fastdp.release(values, 0.5, sensitivity=1.0, seed=1)
+    by_hand = fastdp.Adaptive(0.5, max_range=3000, sensitivity=1.0, seed=1).release(values)
+    assert np.array_equal(release.values, by_hand.revised)
+    both = release.interval([0, 7], [3000, 90]), by_hand.interval([0, 7], [3000, 90], revised=True)
+    assert np.array_equal(*both)
+    assert release.sum(3, 70) == by_hand.sum(3, 70, revised=True)
+
+
+def test_a_print_says_what_was_chosen_and_why_a_release_is_one_number() -> None:
+    few, chosen = (fastdp.release(np.full(n, 50.0), 1.0, 100.0, seed=1) for n in (100, 400))
+    assert "one number for all values: n epsilon = 100 buys the total alone" in repr(few)
+    assert "one number for all values: distances within it show no change" in repr(chosen)
+    many = repr(fastdp.release(stream(8000), 1.0, 100.0, seed=1))
+    assert re.search(r"blocks     \d+ of \d+ values, chosen", many)
+    assert re.search(r"shares     threshold 5.9%, number of blocks 7.1%, total \d+.\d%, blocks", many)
+    assert "blocks" in fastdp.release(stream(8000), 1.0, 100.0, seed=1)._repr_html_()
 
 
 def test_a_ledger_is_charged_before_the_values_are_looked_at(tmp_path: Any) -> None:
@@ -148,125 +80,14 @@ def test_a_ledger_is_charged_before_the_values_are_looked_at(tmp_path: Any) -> N
     fastdp.release(values, 0.75, 100.0, **said)
     assert math.isclose(account.spent("meter").epsilon, 1.25)
     recorded = list(account.entries())[-1]
-    assert (recorded.mechanism["class"], recorded.mechanism["parameters"]["size"]) == ("WholeStream", 3000)
+    assert (recorded.mechanism["class"], recorded.mechanism["parameters"]["size"]) == ("ArrayRule", 3000)
     assert recorded.guarantee.derivation[0].startswith("threshold, from all values")
 
 
-def test_values_are_checked() -> None:
-    with pytest.raises(StateError, match="3 entries: expected 4"):
-        whole(4).release([1.0, 2.0, 3.0])
-    with pytest.raises(DataError, match=r"values\[1\]: not a finite number"):
-        fastdp.release([1.0, math.inf] * 600, 1.0, 100.0, seed=1)
-    holes = np.where(np.arange(2000) % 9 == 0, np.nan, np.arange(2000) % 7)
-    one, two = (whole(2000, nonfinite="zero").release(each) for each in (holes, np.nan_to_num(holes)))
-    assert np.array_equal(one.values, two.values)
+def test_thresholds_are_checked() -> None:
     for rule in ("linear", object()):
         with pytest.raises(ParameterError, match="threshold"):
             fastdp.release([1.0] * 100, 1.0, 100.0, seed=1, threshold=rule)
-    assert whole(5, threshold=Fixed(3.0)).release([1.0] * 5).threshold == 3.0
-
-
-def test_few_values_and_a_theta_that_clips_nearly_everything_are_warned_of() -> None:
-    """Far too few to choose from: the bound, so that nothing is clipped, for no part of epsilon."""
-    with pytest.warns(AccuracyWarning, match=r"1,100 are too few .* is chosen poorly; .* \(threshold=50.0\)$"):
-        poor = fastdp.release(np.full(1100, 3.0), 0.4, 100.0, seed=1)
-    assert poor.threshold < 100.0
-    # Whatever the values are, no theta would be resolved.
-    with pytest.warns(AccuracyWarning, match=r"1,100 at epsilon = 0.1 are few, so only their total is released"):
-        assert fastdp.release(np.full(1100, 3.0), 0.1, 100.0, seed=1).threshold == 100.0
-    with pytest.warns(AccuracyWarning, match="100 at epsilon = 0.1 are few, so only their total is released"):
-        bound = fastdp.release(np.full(100, 3.0), 0.1, 100.0, seed=1)
-    assert (bound.threshold, bound.guarantee.epsilon) == (100.0, 0.1)
-    assert not any("threshold" in step for step in bound.guarantee.derivation)
-
-
-ZEROS = {
-    "zeros": lambda n: np.zeros(n),
-    "99 % zeros": lambda n: np.where(np.arange(n) % 100, 0.0, 90.0),
-    "95 % zeros": lambda n: np.where(np.arange(n) % 20, 0.0, 5.0 + np.arange(n) % 170),
-    "one value": lambda n: np.where(np.arange(n) == 7, 900.0, 0.0),
-}
-
-
-@pytest.mark.parametrize("name", ZEROS)
-@pytest.mark.parametrize(
-    "options", [{}, {"delta": 1e-6}, {"season": 24.0}, {"focus": 50}, {"contributions": 2}], ids=str
-)
-def test_a_theta_that_is_not_resolved_leaves_the_rest_of_the_budget_to_one_total(name: str, options: Any) -> None:
-    """The lowest candidate won, and every answer was 0 with an interval of nothing."""
-    n, bound, seeds = 2000, 1000.0, range(6)
-    values = ZEROS[name](n)
-    errors, covered = [], 0
-    for seed in seeds:
-        with pytest.warns(AccuracyWarning) as caught:
-            release = fastdp.release(values, 1.0, bound, seed=seed, **options)
-        said = [str(each.message) for each in caught]
-        assert any("only their total is released" in each for each in said)
-        assert {each.filename for each in caught} == {__file__}
-        assert release.threshold == bound
-        assert np.ptp(release.values) < 1e-9
-        (low,), (high,) = release.interval([0], [n], revised=True)
-        errors.append(release.std_error([0], [n])[0])
-        covered += low <= values.sum() <= high
-    made = whole(n, 1.0, bound, perturber=Blocks(**{k: options[k] for k in options if k in ("season", "focus")}),
-                 **{k: options[k] for k in options if k in ("delta", "contributions")})  # fmt: skip
-    # A number at the bound, with the budget that the choice left.
-    gaussian = bool(made.delta)
-    alone = bound / made.composition.publish_epsilon * (1.0 if gaussian else math.sqrt(2.0))
-    assert np.allclose(errors, alone, rtol=1e-3)
-    assert covered >= 4
-
-
-def test_zeros_leave_what_was_resolved() -> None:
-    """A bound that is far, or half of the values at 0, change nothing."""
-    for values, bound in ((stream(20_000), 1e6), (stream(20_000) * (np.arange(20_000) % 2), 100.0)):
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            release = fastdp.release(values, 1.0, bound, seed=1)
-        assert release.threshold < 100.0
-        assert release.revision is not None
-
-
-@pytest.mark.parametrize(("size", "epsilon"), [(2, 1.0), (24, 0.1), (400, 1.0), (1000, 0.5)])
-def test_few_values_are_one_number(size: int, epsilon: float) -> None:
-    values, theta = stream(size).clip(0.0, 20.0), 1000.0
-    made = whole(size, epsilon, theta)
-    release = made.release(values)
-    assert (release.threshold, made.share, made.composition.epsilon) == (theta, 0.0, epsilon)
-    by_hand = fastdp.StreamPublisher(
-        threshold=theta, perturber=Total(length=size), smoother=Recent(), epsilon=made.composition.epsilon,
-        bound=1000.0, max_range=size, resolution=made.resolution, key=made._key.again(),
-    ).publish(values)  # fmt: skip
-    mean = np.clip(by_hand.sum() / size, 0.0, theta)
-    for told in (release.values, release.revised):
-        np.testing.assert_allclose(told, np.full(size, mean), rtol=1e-9, atol=1e-9)
-    # The error of one number: theta / epsilon.
-    assert release.std_error(0, size) == pytest.approx(np.sqrt(2.0) * theta / made.composition.epsilon, rel=1e-3)
-
-
-def test_the_interval_of_a_part_of_few_values_allows_for_a_step() -> None:
-    values = np.where(np.arange(200) < 150, 2.0, 60.0)
-    parts = np.array([0, 0, 100, 150]), np.array([100, 150, 200, 200])
-    before = np.append(0.0, np.cumsum(values))
-    for seed in range(20):
-        low, high = whole(200, key=Key.from_seed(seed)).release(values).interval(*parts)
-        truth = before[parts[1]] - before[parts[0]]
-        assert np.all((low < truth) & (truth < high))
-
-
-@pytest.mark.parametrize(
-    "other",
-    [
-        {"size": 1001}, {"epsilon": 1.01}, {"delta": 1e-6}, {"perturber": Blocks(focus=20)},
-        {"perturber": Blocks(rising=False)}, {"threshold": NoisyMax()}, {"threshold": Fixed(50.0)}, {"size": 1},
-    ],
-    ids=str,
-)  # fmt: skip
-def test_other_values_are_blocks(other: Any) -> None:
-    given = {"size": 1000, "epsilon": 1.0, **other}
-    assert whole(**given).release(stream(given["size"])).revision is not None
-    assert whole(1000, contributions=3, epsilon=3.0).few
-    assert not whole(1000, contributions=3, epsilon=3.1).few
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,9 @@ from fastdp.kinds import Floats, Json
 from fastdp.noise.chain_keys import bound_distribution, theta_key
 from fastdp.noise.words import Purpose, StreamId
 from fastdp.perturbers import Blocks, Flat, Hierarchy
+from fastdp.releases.release import OnlineRelease
+from fastdp.streams.array_rule import ArrayRule, shares_of_sums
 from fastdp.streams.methods import SMOOTHERS
-from fastdp.streams.release import WholeStream
 from fastdp.streams.stream_machine import Schedule
 from fastdp.thresholds import Fixed, NoisyMax, ScaleFree
 from fastdp.thresholds.base import draw_noise, held_out
@@ -187,13 +188,14 @@ def see_release(release: Release) -> Outputs:
         starts, stops = np.sort(np.random.default_rng(0).integers(0, n + 1, (2, 400)), axis=0)
     yield "values", release.values, release.offset, release.threshold, release.guarantee, release.block
     yield "range sums", release.sum(starts, stops)
-    yield "revised sums", release.sum(starts, stops, revised=True)
-    yield "revised", release.revised
-    if release.noise is not None:
+    if isinstance(release, OnlineRelease):
+        yield "revised sums", release.sum(starts, stops, revised=True)
+        yield "revised", release.revised
+    if release.noise is not None or release.answers:
         yield "noise", release.noise
-        for revised in (False, True):
-            yield "intervals", *release.interval(starts, stops, revised=revised)
-            yield "standard errors", release.std_error(starts, stops, revised)
+        for options in ({}, {"revised": True}) if isinstance(release, OnlineRelease) else ({},):
+            yield "intervals", *release.interval(starts, stops, **options)
+            yield "standard errors", release.std_error(starts, stops, **options)
     if release.nodes is not None:
         yield "nodes", release.nodes.sums
     if release.revision is not None:
@@ -219,8 +221,11 @@ def see_stream(make: Make, cuts: list[int], saved: int, releases: bool, key: Key
 def see_whole(make: Make, key: Key, values: Floats) -> Outputs:
     """A finished array, with nothing withheld."""
     whole = make(key=key)
-    yield from see_release(whole.release(values))
-    yield "share", whole.share
+    release = whole.release(values)
+    yield from see_release(release)
+    answer = release.answer
+    assert answer is not None  # noqa: S101 - of every array
+    yield "numbers", answer.block, answer.sums, answer.groups, answer.total, answer.threshold, whole.shares
 
 
 def see_many(composition: Json, key: Key, values: Floats) -> Outputs:
@@ -335,31 +340,47 @@ def adaptive(rng: Generator) -> Instance:
     return of_stream(rng, make, int(rng.integers(1, 120)))
 
 
-def whole(rng: Generator, kind: type[WholeStream] = WholeStream) -> Instance:
-    """A finished array: each value enters the choice of theta and one block."""
-    size = int(rng.integers(1, 120))
-    rule, epsilon, resolution = noisy_choice(rng), pick(rng, *EPSILONS), pick(rng, *RESOLUTIONS)
-    options: Json = {"threshold": rule, "resolution": resolution}
-    make = partial(kind, size, epsilon, BOUND, pick(rng, *RANGES), **options)
-    return of_whole(rng, make, epsilon, values_of(rng, size))
+def whole(rng: Generator, kind: type[ArrayRule] = ArrayRule) -> Instance:
+    """A finished array: each value enters the choices of theta and of a number of blocks, the total and one block."""
+    size, epsilon = int(rng.integers(1, 120)), pick(rng, 1.0, 6.0, 25.0)
+    rule = pick(rng, None, None, None, Fixed(4.0), noisy_choice(rng))
+    x = values_of(rng, size)
+    there = altered(rng, x, place_of(rng, size, 0, 16))
+    make = partial(kind, size, epsilon, BOUND, threshold=rule)
+    return Instance(epsilon, partial(see_whole, make), x, there, partial(array_shifts, make, x, there))
 
 
-def few(rng: Generator) -> Instance:
-    """A finished array of few values: theta is the bound, and one number is released."""
-    size = pick(rng, 2, 30, 400)
-    return of_whole(rng, partial(WholeStream, size, 1.0, BOUND, size), 1.0, values_of(rng, size))
-
-
-def of_whole(rng: Generator, make: Make, epsilon: float, x: Floats) -> Instance:
-    """A finished array, and another one."""
-    there = altered(rng, x, place_of(rng, x.size, 0, 16))
-
-    def shift(table: Table, shifts: Shifts) -> None:
-        made = make(key=table.key)
-        if made.share:
-            choice_shift(made.chooser, made._key, x, there, shifts)
-
-    return Instance(epsilon, partial(see_whole, make), x, there, shift)
+def array_shifts(make: Make, x: Floats, there: Floats, table: Table, shifts: Shifts) -> None:
+    """Shifts of the limit and of the level that stopped, of the winner, and of every sum that holds the value."""
+    made = make(key=table.key)
+    grid, own = made.grid, made._key
+    here, other = (np.array([in_steps(float(v), grid.resolution, made.top) for v in values]) for values in (x, there))
+    answer = make(key=table.key).release(x).answer
+    theta = grid.snap(answer.threshold * answer.scale)
+    if made.threshold is not None and made.threshold.uses_holdout:
+        free = isinstance(made.threshold, ScaleFree)
+        choice_shift(
+            partial(made.threshold.chooser if free else made.threshold.start, made.task), own, x, there, shifts
+        )
+    elif made.shares.threshold:
+        before, rise = made.above(here), made.above(other) - made.above(here)
+        stopped, up = made.stop(before, own), int(rise.max(initial=0))
+        shifts.add(own, StreamId(Purpose.THRESHOLD), 0, up)
+        if stopped < rise.size:
+            shifts.add(own, StreamId(Purpose.THRESHOLD, 1), stopped, up - int(rise[stopped]))
+    if len(made.block_lengths) > 1:
+        scores = made.scores(here, theta)
+        rise = made.scores(other, theta) - scores
+        winner = made.winner(scores, own)
+        shifts.add(own, StreamId(Purpose.THRESHOLD, 2), winner, max(0, int(rise.max())) - int(rise[winner]))
+    shifts.add(own, StreamId(Purpose.DRAWS, 0), 0, int(here.sum() - other.sum()))
+    moved = np.minimum(here, theta) - np.minimum(other, theta)
+    (place,) = np.flatnonzero(moved) if moved.any() else (0,)
+    block = place // answer.block
+    if answer.sums.size:
+        shifts.add(own, StreamId(Purpose.DRAWS, 1), block, int(moved[place]))
+    if shares_of_sums(made.shares.rest, theta, made.top, -(-x.size // answer.block)).groups:
+        shifts.add(own, StreamId(Purpose.DRAWS, 2), block // answer.wide, int(moved[place]))
 
 
 def flat(rng: Generator) -> Instance:
@@ -484,6 +505,6 @@ def repeat(rng: Generator) -> Instance:
     return Instance(count * parameters["epsilon"], partial(see_repeated, make, count), x, there, shift)
 
 
-_DRAWN = (adaptive, whole, few, flat, tops, nodes, renewed, pak, events, windows, w_event, release_many, repeat)
+_DRAWN = (adaptive, whole, flat, tops, nodes, renewed, pak, events, windows, w_event, release_many, repeat)
 #: Publishers of values.
 STREAMS: dict[str, Draw] = {draw.__name__.replace("_", "-"): draw for draw in _DRAWN}
