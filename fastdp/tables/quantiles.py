@@ -144,7 +144,8 @@ class Parts:
         """Where an excess at the borders, float64[..., bins + 1], is 0: among the fine borders."""
         at = np.clip((excess < 0.0).sum(axis=-1), 1, self.cut.size - 1)
         left, right = (np.take_along_axis(excess, (at - side)[..., None], -1)[..., 0] for side in (1, 0))
-        part = np.clip(np.divide(-left, right - left, out=np.full(at.shape, 0.5), where=right > left), 0.0, 1.0)
+        # Noise may take all of it to one side: then the middle of the last bin, not the far end of all values.
+        part = np.divide(-left, right - left, out=np.full(at.shape, 0.5), where=(left < 0.0) & (right >= 0.0))
         ends = self.below[self.cut]
         found: Floats = np.interp(ends[at - 1] + part * (ends[at] - ends[at - 1]), self.below, np.arange(BINS + 1.0))
         return np.clip(found, self.cut[at - 1], self.cut[at])
@@ -160,7 +161,8 @@ class Parts:
 
 def weights_of(ranks: Sequence[float]) -> Integers:
     """Steps that a row above a quantile takes off its excess."""
-    return np.rint(np.asarray(ranks) * UNIT).astype(np.int64)
+    found: Integers = np.rint(np.asarray(ranks) * UNIT).astype(np.int64)
+    return found
 
 
 def excess_sensitivity(ranks: Sequence[float]) -> int:

@@ -359,8 +359,8 @@ def shares_of(plan: TablePlan) -> Shares:
     losses: dict[tuple[str, str, Level | None], float] = {}
     for name, amount in rest.items():
         within = {part: OF_QUANTILES.get(part, Fraction(1)) for part in plan.parts[name]}
-        for part, own in within.items():
-            each = amount * own / sum(within.values())
+        for part, of_part in within.items():
+            each = amount * of_part / sum(within.values())
             if not knows_levels:
                 losses[part, name, None] = _loss(each, power)
             for level, share in levels.items():
