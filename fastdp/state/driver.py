@@ -158,7 +158,7 @@ class Journal:
         file = self.kept
         assert file is not None  # noqa: S101 - the caller has looked
         now, added, rewrite = record
-        chunk = dataclasses.asdict(replay)
+        chunk = {"count": replay.count, "digest": replay.digest}
         log = {"log": added} if added else {}
         payload = codec.encode({"now": now, "chunk": chunk, "drawn": dict(drawn), **log})
         size = len(payload) - _size_of(added)

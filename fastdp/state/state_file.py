@@ -38,6 +38,8 @@ _FRAME = struct.Struct(">QI12s")
 _LENGTH = struct.Struct(">I")
 _PURPOSE = b"fastdp state file 1"
 _CHECKSUM_BYTES, _TAG_BYTES = 32, 16
+#: Bytes that storing adds to at most MIN_FILE_BYTES, and their length.
+_STORED = 16
 #: Sealed bytes have a power of two as their size, this one at least: it would reveal how values compress.
 MIN_BYTES = 512
 #: In files, which many may see, as it would reveal how many events wait.
@@ -88,6 +90,8 @@ class Seal:
 
     key: bytes | str | None = None
     _salt: bytes = field(default_factory=lambda: secrets.token_bytes(16), repr=False, compare=False)
+    #: The last salt's cipher: deriving its key takes as long as all else of a record.
+    _ciphers: dict[tuple[bytes, bytes | str], AESGCM] = field(default_factory=dict, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         given: object = self.key
@@ -113,7 +117,9 @@ class Seal:
         self, header: bytes, index: int, payload: bytes, least: int = MIN_FILE_BYTES, *, compress: bool = True
     ) -> bytes:
         """One more frame of the state; `compress` False for arrays."""
-        packer = zlib.compressobj(int(compress), zlib.DEFLATED, -15, zdict=_DICTIONARY)
+        # What padding fills up anyway is stored as it is.
+        fits = self.key is not None and len(payload) + HEADER.size + _FRAME.size + _TAG_BYTES + _STORED <= least
+        packer = zlib.compressobj(int(compress and not fits), zlib.DEFLATED, -15, zdict=_DICTIONARY)
         deflated = packer.compress(payload) + packer.flush()
         most = max(MAX_PAYLOAD, MAX_INFLATION * len(deflated))
         if len(payload) > most:
@@ -217,7 +223,10 @@ class Seal:
         # Imported here: a user's device in the local model that needs no state file loads no cipher.
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-        return AESGCM(_stretched(salt, key) if isinstance(key, str) else _subkey(salt, key))
+        if (salt, key) not in self._ciphers:
+            self._ciphers.clear()
+            self._ciphers[salt, key] = AESGCM(_stretched(salt, key) if isinstance(key, str) else _subkey(salt, key))
+        return self._ciphers[salt, key]
 
 
 @functools.lru_cache(maxsize=16)
@@ -269,10 +278,12 @@ class StateFile:
     real: str = field(init=False, repr=False, compare=False)
     seal: Seal = field(init=False, repr=False, compare=False)
     _absolute: str = field(init=False, repr=False, compare=False)
+    _folder: Path = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         absolute = _absolute(self.path)
-        put(self, _absolute=absolute, real=os.path.realpath(absolute), seal=Seal(self.key))
+        real = os.path.realpath(absolute)
+        put(self, _absolute=absolute, real=real, _folder=Path(real).parent, seal=Seal(self.key))
 
     def __repr__(self) -> str:
         return f"StateFile({os.fspath(self.path)!r})"
@@ -305,17 +316,21 @@ class StateFile:
     def _ends(self) -> tuple[bytes, int, bytes] | None:
         with _errors(f"{self.name} could not be read"):
             try:
-                with Path(self.real).open("rb") as file:
-                    header, size = file.read(HEADER.size), file.seek(0, os.SEEK_END)
-                    file.seek(max(0, size - TAIL_BYTES))
-                    return header, size, file.read()
+                # Path.open would take as long as the reading.
+                descriptor = atomic_files.open_owned(self.real, os.O_RDONLY)
             except (FileNotFoundError, NotADirectoryError):
                 return None
+            try:
+                header, size = os.read(descriptor, HEADER.size), os.lseek(descriptor, 0, os.SEEK_END)
+                os.lseek(descriptor, max(0, size - TAIL_BYTES), os.SEEK_SET)
+                return header, size, os.read(descriptor, TAIL_BYTES)
+            finally:
+                os.close(descriptor)
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         with _errors(f"{self._written} could not be written"):
-            hold = atomic_files.Hold(Path(self.real).parent)
+            hold = atomic_files.Hold(self._folder)
         try:
             try:
                 locked = atomic_files.lock(hold.descriptor)
@@ -376,7 +391,7 @@ class StateFile:
 
     def sync_folder(self) -> None:
         with _errors(f"the folder of {self.real!r} could not be synced"):
-            atomic_files.sync_folder(Path(self.real).parent)
+            atomic_files.sync_folder(self._folder)
 
     def open(self) -> tuple[list[bytes], bytes]:
         """Payloads of the frames, and the stamp; StateError names the damage."""

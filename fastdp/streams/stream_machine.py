@@ -286,15 +286,17 @@ class Schedule(Machine[Streams]):
     def pack(self, state: Streams) -> Packed:
         row, chooser = state.rows[0], state.choosers[0]
         held = np.empty(0, np.int64) if chooser is None else chooser.pack()
-        numbers = {name: int(row[name]) for name in _NUMBERS}
-        begun = bool(row.theta_steps)
+        # At once: NumPy reads a record's fields one by one thirty times as slowly.
+        values = dict(zip(state.rows.dtype.names or (), state.rows[:1].tolist()[0], strict=True))
+        numbers = {name: values[name] for name in _NUMBERS}
+        begun = bool(values["theta_steps"])
         floats = {name: getattr(state, name).reshape(-1) if begun else np.empty(0) for name in _FLOATS}
         return {
             **numbers,
             "released_sum": released_sum(row),
-            "prediction": float(row.prediction),
+            "prediction": values["prediction"],
             **{name: codec.pack(column.view(np.float64), "<f8") for name, column in floats.items()},
-            "chain": codec.pack(row.chain if row.chain.any() else row.chain[:0], "<u8"),
+            "chain": codec.pack(row["chain"] if any(values["chain"]) else row["chain"][:0], "<u8"),
             "holdout": codec.pack(held, "<i8"),
         }
 
