@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from fastdp.points.domains import Box, Domain
     from fastdp.points.maps import Network, Polygons
     from fastdp.points.released_tree import PrivTree, ReleasedTree
-    from fastdp.points.replay import SyntheticPoints, replay
+    from fastdp.points.replaying import SyntheticPoints, replay
 
 __all__ = [
     "Box",
@@ -28,7 +28,7 @@ _HOMES = {
     "fastdp.points.domains": ("Box", "Domain"),
     "fastdp.points.maps": ("Network", "Polygons"),
     "fastdp.points.released_tree": ("PrivTree", "ReleasedTree"),
-    "fastdp.points.replay": ("SyntheticPoints", "replay"),
+    "fastdp.points.replaying": ("SyntheticPoints", "replay"),
 }
 
 if not TYPE_CHECKING:

@@ -116,9 +116,11 @@ def replay(
     Examples
     --------
     >>> import fastdp, pandas as pd
-    >>> frame = pd.DataFrame({"lon": [0.2, 0.4, 0.2], "lat": [0.1, 0.3, 0.1], "event": [1, 1, -1]})
-    >>> publisher = fastdp.PHDStream(fastdp.points.Box((0, 0), (1, 1)), epsilon=1.0, seed=1)
-    >>> len(fastdp.points.replay(publisher, frame, batch=2).batches)
+    >>> frame = pd.DataFrame({"x": [0.2, 0.4], "y": [0.1, 0.3]})
+    >>> box = fastdp.points.Box((0, 0), (1, 1))
+    >>> publisher = fastdp.PHDStream(box, epsilon=1.0, seed=1)
+    >>> made = fastdp.points.replay(publisher, frame, batch=1)
+    >>> len(made.batches)
     2
     """
     if isinstance(every, (int, float)):
