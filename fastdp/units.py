@@ -7,7 +7,7 @@ import unicodedata
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from functools import lru_cache
 from itertools import chain
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 from zoneinfo import ZoneInfo
 
 from fastdp import validation
@@ -75,6 +75,14 @@ class Rows:
 
     k: int = parameter(Whole(1, MAX_ROWS), default=1)
     per: Duration | None = parameter(Checked(as_length, optional=True), default=None)
+    #: No column names the unit, and no rule bounds its rows.
+    column: ClassVar[None] = None
+    per_window: ClassVar[None] = None
+
+    @property
+    def rows(self) -> int:
+        """Rows of one unit that count, as for :class:`Person`."""
+        return self.k
 
     def _check(self) -> None:
         if self.per is not None and self.k == 1:
@@ -111,7 +119,7 @@ class Person:
     per_window: int | None = parameter(Whole(1, MAX_ROWS, optional=True), default=None)
 
 
-#: The unit of privacy of a table.
+#: The unit of privacy of a table: its column, the rows of it that count (in each ``per``), and ``per_window``.
 Unit = Rows | Person
 ONE_ROW = Rows()
 

@@ -31,7 +31,7 @@ COMMANDS = {
     "means": ("commands", "Private means of a column by window of time, and by key."),
     "plan": ("commands", "Errors and shares of a release of a table, before any data; costs no epsilon."),
     "release": ("commands", "Release a column of numbers under differential privacy."),
-    "synthesize": ("synthesize_command", "Release synthetic points that follow a set of points through time."),
+    "synthesize": ("commands", "Release synthetic points that follow a set of points through time."),
     "totals": ("commands", "Private totals of a column by window of time, and by key."),
 }
 EPILOG = """
@@ -45,7 +45,7 @@ Example: hourly totals of a table, with intervals and a picture
 
 \b
 Example: synthetic pickups for every six hours, in a public box of longitudes and latitudes
-  fastdp synthesize pickups.csv.gz -o private --epsilon 1 --box -74.3 40.45 -73.65 40.95 --every 6h
+  fastdp synthesize pickups.csv.gz -o private.parquet --epsilon 1 --box -74.3 40.45 -73.65 40.95 --every 6h
 
 \b
 See it at work on synthetic data, no file needed:
@@ -140,7 +140,9 @@ def _as_typed(option: click.Parameter, name: str, value: Any) -> Any:
     return ",".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]}, epilog=EPILOG)
+@click.group(
+    cls=_Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120}, epilog=EPILOG
+)
 @click.version_option(__version__, prog_name="fastdp")
 @click.option(
     "--config",

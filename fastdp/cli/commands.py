@@ -1,16 +1,16 @@
-"""``fastdp release``, ``totals``, ``counts``, ``means``, ``aggregate`` and ``plan``: calls with a file in and out."""
+"""Commands that call a public function on a file: release, tables, points, and plan."""
 
 from __future__ import annotations
 
 import csv
 import sys
 import time
-from collections.abc import Mapping
-from contextlib import nullcontext, suppress
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import click
 import numpy as np
@@ -18,22 +18,25 @@ import numpy as np
 import fastdp
 from fastdp.cli import COMMANDS
 from fastdp.cli.options import Public, arguments, flags, options, parameters
-from fastdp.cli.places import FLAGS, STANDARD, account, check_apart, check_places, paths, shared, spent
+from fastdp.cli.places import FILE, FLAGS, STANDARD, account, check_apart, check_places, paths, shared, spent
 from fastdp.cli.state import State, chosen_key, protection
 from fastdp.cli.terminal import as_table, progress, running, seconds
 from fastdp.data.column import arrow
-from fastdp.data.files import live_numbers, read_numbers
+from fastdp.data.files import live_numbers, open_table, read_numbers
 from fastdp.data.source import arrow_type, open_source
 from fastdp.errors import FastDPError, ParameterError, StateError
 from fastdp.guarantee import charge
 from fastdp.kinds import Floats, Json
 from fastdp.noise.key import Key, stream_key
+from fastdp.points import Box, replay
+from fastdp.points.maps import read_domain
 from fastdp.releases import writing
 from fastdp.releases.intervals import checked_confidence
 from fastdp.state.atomic_files import name_target
 from fastdp.streams import METHODS
 from fastdp.tables import output
 
+POINTS: dict[str, Public] = {"phdstream": fastdp.PHDStream, "adaptive": fastdp.AdaptivePHDStream}
 #: Columns of a release's file for each choice of ``--values``.
 VALUES = {"published": ("values",), "revised": ("revised",), "both": ("values", "revised")}
 EXAMPLES = {
@@ -58,6 +61,10 @@ EXAMPLES = {
     "aggregate": """
   fastdp aggregate visits.csv --statistics minutes=sum,mean,p95 --statistics "*=count" --bound minutes=600
       --time t --time-unit s --every 1d --by path --delta 1e-6 --person visitor --rows 20 --epsilon 2 -o o.parquet""",
+    "synthesize": """
+  fastdp synthesize pickups.csv.gz -o private.parquet --epsilon 1 --box -74.3 40.45 -73.65 40.95 --every 6h
+  fastdp synthesize visits.parquet -o private.csv --epsilon 0.5 --box 0 0 10 10 --batch 500 --initial 0.1
+  fastdp synthesize check-ins.csv -o private.csv --epsilon 1 --domain land.geojson --every 1w --outside clip""",
     "plan": """
   fastdp plan --statistics kwh=sum,mean --bound kwh=10 --every 1h --windows 168 --expected-rows 400
       --expected-mean kwh=0.4 --epsilon 1
@@ -76,6 +83,14 @@ OF_TABLES = """
 IN is a file with named columns (.csv, .tsv, .txt, also .gz or .bz2; .parquet, .arrow), a folder of Parquet files, or
 - for standard input. OUT is a .parquet or .csv file, or - for CSV on standard output: a row for each window and key,
 with the metadata in Parquet's schema, or in OUT.json beside CSV. A window without rows is released as any other.
+"""
+OF_POINTS = """
+IN is a file with named columns (.csv, .tsv, .txt, also .gz or .bz2; .parquet, .arrow) or - for standard input; each
+row is one event: a point appears, or disappears. It is replayed in batches, either --batch or --every. OUT is a .csv,
+.csv.gz, .npy or .parquet file, or - for standard output: for each batch synthetic points whose distribution resembles
+that of the points present, with the guarantee in Parquet's schema, beside the others in OUT.json.
+
+That a removed point was ever added is not checked: its place counts one point less.
 """
 OF_KEYS = (
     "Keys that are released, each with its own --keys, of several --by a line of CSV: A,7; @FILE: those of a file "
@@ -96,75 +111,96 @@ def _command(
     return click.Command(name, params=[*more[:2], *derived, *more[2:]], callback=run, help=about, epilog=examples)
 
 
-def source_of(given: Json) -> Any:
-    """The input as functions take it: a path, or :class:`fastdp.Csv` where an option says how it is written."""
+def source_of(given: Json, *, twice: bool = False) -> Any:
+    """The input as functions take it; :class:`fastdp.Csv` where an option says how it is written.
+
+    `twice`: standard input is held in memory.
+    """
     options_of_csv = {each.name: given[each.name] for each in parameters(fastdp.Csv)}
     written = arguments(fastdp.Csv, {**options_of_csv, "path": given["source"]})
-    return fastdp.Csv(given["source"], **written) if written else given["source"]
+    source = fastdp.Csv(given["source"], **written) if written else given["source"]
+    if not twice or given["source"] != STANDARD:
+        return source
+    opened = open_table(source)
+    return open_source(opened, opened.schema.names).table()
 
 
-def _path(source: Any) -> Any:
-    return source.path if isinstance(source, fastdp.Csv) else source
+def _check_method(given: Json, public: Public, others: Iterable[Public], because: str = "") -> None:
+    """click.UsageError for an option of another method."""
+    taken = {each.name for each in parameters(public)}
+    for each in (each for other in others for each in parameters(other)):
+        if each.name not in taken and given[each.name] not in (None, ()):
+            raise click.UsageError(f"{each.flag} does not apply to --method {given['method']}{because}.")
+
+
+Rows = Callable[[IO[bytes]], object]
+
+
+def _publish(command: str, given: Json, described: Any, call: Callable[[State, Any], tuple[Any, Rows, Json]]) -> None:
+    """Check all paths, `call` under state and ledger, and write the result: its file, picture and summary."""
+    begin, out = time.perf_counter(), given["output"]
+    check_apart(paths(given))
+    state = State(command, given)
+    replace = state.wrote(out)
+    check_places(given, described, replace=replace)
+    with account(given, state.begin if state.kept else None) as paid, progress(given, 2) as bar:
+        found, rows, how = call(state, paid)
+        bar.update()
+        state.record(out)
+        if out == STANDARD:
+            _to_standard(rows)
+        else:
+            found.write(out, **how, overwrite=given["force"] or replace)
+    if given["picture"] is not None:
+        found.plot(given["picture"])
+    if not given["quiet"]:
+        facts = [*spent(given, found.guarantee.simulated), ("time", seconds(time.perf_counter() - begin))]
+        facts += [("output", "standard output" if out == STANDARD else out)]
+        facts += [] if given["picture"] is None else [("picture", str(given["picture"]))]
+        click.echo(f"{found!r}\n" + "\n".join(f"  {line}" for line in as_table(facts).splitlines()), err=True)
 
 
 # Streams.
 
 
-def _public(given: Json) -> Public:
-    """The function or publisher of the options; click.UsageError for one that it does not take."""
-    endless = given["follow"] or given["holdout"] is not None or given["method"] != "adaptive"
-    public: Public = getattr(fastdp, METHODS[given["method"]]) if endless else fastdp.release
-    taken = {each.name for each in parameters(public)}
-    for each in (each for kind in METHODS.values() for each in parameters(getattr(fastdp, kind))):
-        if each.name not in taken and given[each.name] not in (None, ()):
-            because = "" if endless else " without --follow or --holdout"
-            raise click.UsageError(f"{each.flag} does not apply to --method {given['method']}{because}.")
-    return public
-
-
 def _release(**given: Any) -> None:
-    begin, public = time.perf_counter(), _public(given)
-    if given["follow"]:
-        if (given["source"], given["output"]) != (STANDARD, STANDARD):
-            raise click.UsageError("--follow answers each line at once: expected - as IN and as OUT.")
-        if (given["values_as"], given["picture"]) != ("published", None):
-            raise click.UsageError("--follow answers each line at once: expected no --values and no --plot.")
+    follow, method = given["follow"], given["method"]
+    endless = follow or given["holdout"] is not None or method != "adaptive"
+    public: Public = getattr(fastdp, METHODS[method]) if endless else fastdp.release
+    because = "" if endless else " without --follow or --holdout"
+    _check_method(given, public, (getattr(fastdp, kind) for kind in METHODS.values()), because)
+    if follow and (given["source"], given["output"]) != (STANDARD, STANDARD):
+        raise click.UsageError("--follow answers each line at once: expected - as IN and as OUT.")
+    if follow and (given["values_as"], given["picture"]) != ("published", None):
+        raise click.UsageError("--follow answers each line at once: expected no --values and no --plot.")
     if public is fastdp.release and given["values_as"] != "published":
         raise click.UsageError("--values: a finished array has one answer; expected it with --holdout or --method.")
     if given["bound"] is None and given["sensitivity"] is None:
         both = any(each.name == "sensitivity" for each in parameters(public))
         raise click.UsageError(f"Expected --bound{' or --sensitivity' * both}.")
+
+    def call(state: State, paid: Any) -> tuple[Any, Rows, Json]:
+        values, of = read_numbers(source, given["column"]), {"stream": given["stream"], "part": given["part"]}
+        state.check(values)
+        if public is fastdp.release:
+            found = public(values, **options, **of, key=state.key, ledger=paid)
+        else:
+            publisher = public(**options, key=stream_key(state.key, given["stream"]))
+            with charge(publisher, paid, **of):
+                found = publisher.release(values)
+        columns = VALUES[given["values_as"]]
+        how = {} if public is fastdp.release else {"columns": columns}
+        return found, partial(writing.write_csv, columns=writing.columns_of(found, columns)), how
+
     with running({**FLAGS, **flags(fastdp.Csv), **flags(public)}):
         options, source = arguments(public, given), source_of(given)
-        if given["follow"]:
+        if follow:
             _follow(public, options, given, source)
-            return
-        check_apart(paths(given))
-        state = State("release", given)
-        check_places(given, writing.description_of, replace=state.wrote(given["output"]))
-        with account(given, state) as paid, progress(str(given["source"]), 3, " steps", quiet=given["quiet"]) as bar:
-            values = read_numbers(source, given["column"])
-            state.check(values)
-            bar.update()
-            of = {"stream": given["stream"], "part": given["part"]}
-            if public is fastdp.release:
-                found = public(values, **options, **of, key=state.key, ledger=paid)
-            else:
-                publisher = public(**options, key=stream_key(state.key, given["stream"]))
-                with charge(publisher, paid, **of):
-                    found = publisher.release(values)
-            bar.update()
-            state.record(given["output"])
-            names = VALUES[given["values_as"]]
-            if given["output"] == STANDARD:
-                _to_standard(lambda file: writing.write_csv(file, writing.columns_of(found, names)))
-            else:
-                columns = {} if public is fastdp.release else {"columns": names}
-                found.write(given["output"], **columns, overwrite=given["force"] or state.wrote(given["output"]))
-        _finish(found, given, begin)
+        else:
+            _publish("release", given, writing.description_of, call)
 
 
-def _to_standard(write: Any) -> None:
+def _to_standard(write: Rows) -> None:
     try:
         write(sys.stdout.buffer)
         sys.stdout.buffer.flush()
@@ -178,7 +214,6 @@ def _follow(public: Public, options: Json, given: Json, source: Any) -> None:
     check_apart(paths(given))
     own, path = chosen_key(given), given["state"]
     publisher = public(**options, key=stream_key(own or Key.random(), given["stream"]))
-    paid = account(given, State("release", {**given, "state": None}))
     if kept := path is not None and Path(path).exists():
         earlier = type(publisher).load(path, protection(own))
         if earlier.machine.describe() != publisher.machine.describe():
@@ -189,7 +224,9 @@ def _follow(public: Public, options: Json, given: Json, source: Any) -> None:
             raise StateError(f"state file {str(path)!r} is of a stream with another key or name: expected the same")
         publisher = earlier
     heading = publisher.n_seen <= publisher.holdout
-    with paid as ledger, nullcontext() if kept else charge(publisher, ledger, given["stream"], part=given["part"]):
+    # A later run goes on under the first one's entry.
+    paid = account(given, (lambda: None) if kept else None)
+    with paid as ledger, charge(publisher, ledger, given["stream"], part=given["part"]):
         if path is not None and not kept:
             publisher.keep(path, protection(own))
         csv_of = source if isinstance(source, fastdp.Csv) else None
@@ -211,49 +248,24 @@ def _published(publisher: Any, chunk: Floats) -> Floats:
     return np.diff(sums, prepend=0.0 if before is None else before)
 
 
-def _finish(found: Any, given: Json, begin: float) -> None:
-    """The picture and the summary."""
-    if given["picture"] is not None:
-        found.plot(given["picture"])
-    if not given["quiet"]:
-        facts = [*spent(given, found.guarantee.simulated), ("time", seconds(time.perf_counter() - begin))]
-        facts += [("output", "standard output" if given["output"] == STANDARD else given["output"])]
-        facts += [] if given["picture"] is None else [("picture", str(given["picture"]))]
-        click.echo(f"{found!r}\n" + "\n".join(f"  {line}" for line in as_table(facts).splitlines()), err=True)
-
-
 # Tables.
 
 
 def _table(kind: str, **given: Any) -> None:
-    begin, public = time.perf_counter(), getattr(fastdp, kind)
-    with running({**FLAGS, **flags(fastdp.Csv), **flags(public)}):
-        check_apart(paths(given))
-        confidence = checked_confidence(given["confidence"])
-        state = State(kind, given)
-        check_places(given, output.description_of, replace=state.wrote(given["output"]))
-        options, frame = arguments(public, {**given, "keys": ()}), source_of(given)
-        if str(_path(frame)) == STANDARD and (state.kept or given["keys"]):
-            # Read twice: the columns in use are held.
-            frame = open_source(frame, _columns(options)).table()
+    public = getattr(fastdp, kind)
+
+    def call(state: State, paid: Any) -> tuple[Any, Rows, Json]:
+        options = arguments(public, {**given, "keys": ()})
+        frame = source_of(given, twice=state.kept or bool(given["keys"]))
         options |= _keys(frame, list(given["by"]), given["keys"], options.get("keys"))
-        with account(given, state) as paid, progress(str(given["source"]), 2, " steps", quiet=given["quiet"]) as bar:
-            state.check(_path(frame))
-            found = public(frame, **options, key=state.key, ledger=paid, stream=given["stream"])
-            found = found.with_confidence(confidence)
-            bar.update()
-            state.record(given["output"])
-            if given["output"] == STANDARD:
-                _to_standard(partial(import_module("pyarrow.csv").write_csv, found.arrow))
-            else:
-                found.write(given["output"], overwrite=given["force"] or state.wrote(given["output"]))
-        _finish(found, given, begin)
+        state.check(frame)
+        found = public(frame, **options, key=state.key, ledger=paid, stream=given["stream"])
+        found = found.with_confidence(confidence)
+        return found, lambda file: import_module("pyarrow.csv").write_csv(found.arrow, file), {}
 
-
-def _columns(options: Json) -> list[str]:
-    fields = [getattr(options.get(name), "column", None) for name in ("time", "unit")]
-    named = [options.get("value"), *options.get("statistics", ()), *fields, *options.get("by", ())]
-    return [name for name in dict.fromkeys(named) if name not in (None, "*")]
+    with running({**FLAGS, **flags(fastdp.Csv), **flags(public)}):
+        confidence = checked_confidence(given["confidence"])
+        _publish(kind, given, output.description_of, call)
 
 
 def _keys(frame: Any, by: list[str], texts: tuple[str, ...], private: object) -> Json:
@@ -299,6 +311,36 @@ def _typed(entries: list[Any], name: str, source: Any) -> list[Any]:
     return found
 
 
+# Points, and a plan.
+
+
+def _synthesize(**given: Any) -> None:
+    public = POINTS[given["method"]]
+    _check_method(given, public, POINTS.values())
+    if (given["box"] is None) == (given["domain"] is None):
+        raise click.UsageError("Expected exactly one of --box and --domain.")
+
+    def call(state: State, paid: Any) -> tuple[Any, Rows, Json]:
+        domain = _box(given["box"]) if given["domain"] is None else read_domain(given["domain"])[0]
+        publisher = public(domain, **arguments(public, given), key=stream_key(state.key, given["stream"]))
+        frame = source_of(given, twice=state.kept)
+        state.check(frame, given["domain"])
+        of = {"ledger": paid, "stream": given["stream"], "part": given["part"]}
+        found = replay(publisher, frame, **arguments(replay, given), **of)
+        return found, partial(writing.write_csv, columns=found.columns), {}
+
+    with running({**FLAGS, **flags(fastdp.Csv), **flags(public), **flags(replay)}):
+        _publish("synthesize", given, writing.description_of, call)
+
+
+def _box(corners: tuple[float, ...]) -> Box:
+    try:
+        return Box(corners[:2], corners[2:])
+    except ParameterError:
+        typed = " ".join(repr(each).removesuffix(".0") for each in corners)
+        raise ParameterError(f"--box {typed}: expected finite X0 below X1 and Y0 below Y1") from None
+
+
 def _plan(**given: Any) -> None:
     with running(flags(fastdp.plan)):
         click.echo(str(fastdp.plan(**arguments(fastdp.plan, given))))
@@ -306,7 +348,9 @@ def _plan(**given: Any) -> None:
 
 IN = click.Argument(["source"], metavar="IN")
 CSV = options({"": fastdp.Csv})
-CONFIDENCE = click.Option(["--confidence"], type=float, default=0.95, show_default=True, help="Of the intervals.")
+CONFIDENCE = click.Option(
+    ["--confidence"], type=float, metavar="X", default=0.95, show_default=True, help="Of the intervals."
+)
 OF_STREAMS = [
     click.Option(["--column"], metavar="C", help="Column: a name or a zero-based number, where there are several."),
     click.Option(
@@ -324,8 +368,31 @@ OF_STREAMS = [
         "the last line that was recorded.",
     ),
 ]  # fmt: skip
+OF_PLACES = [
+    click.Option(
+        ["--box"], nargs=4, type=float, metavar="X0 Y0 X1 Y1",
+        help="Public region of the points: lower left and upper right corner. Never take it from the data.",
+    ),
+    click.Option(
+        ["--domain"], type=FILE, metavar="FILE",
+        help="In place of --box: a public GeoJSON file in longitude and latitude. Polygons: synthetic points lie in "
+        "their area. Lines: on them. Needs shapely: pip install 'fastdp-streams[geo]'.",
+    ),
+    click.Option(
+        ["--method"], type=click.Choice(list(POINTS)), default="phdstream", show_default=True,
+        help="phdstream counts each batch as it comes; adaptive, whose cells follow counts of every few batches, has "
+        "less error behind a large first file and with a hundred batches or more.",
+    ),
+]  # fmt: skip
 _METHODS = {"": fastdp.release, **{name: getattr(fastdp, kind) for name, kind in METHODS.items()}}
 release = _command("release", _METHODS, _release, [IN, *shared()[:1], *OF_STREAMS, *shared()[1:], *CSV], OF_RELEASE)
+synthesize = _command(
+    "synthesize",
+    POINTS,
+    _synthesize,
+    [IN, *shared()[:1], *OF_PLACES, *options({"": replay}), *shared()[1:], *CSV],
+    OF_POINTS,
+)
 plan = _command("plan", {"": fastdp.plan}, _plan, [], "")
 totals, counts, means, aggregate = (
     _command(

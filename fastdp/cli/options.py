@@ -33,10 +33,10 @@ RENAMED: dict[str, dict[str, str]] = {
     "Person": {"column": "person"},
     "PrivateKeys": {"share": "key_share"},
     "plan": {"rows": "expected_rows", "mean": "expected_mean"},
-    "open_events": {"unit": "time_unit", "format": "time_format"},
+    "replay": {"unit": "time_unit", "format": "time_format"},
 }
 #: Parameters that are no options: commands give them themselves, and of :class:`fastdp.PAK` publish plain sums.
-GIVEN = {"self", "frame", "values", "source", "timed", "domain", "path", "seed", "key", "ledger", "stream", "part"}
+GIVEN = {"self", "frame", "values", "publisher", "domain", "path", "seed", "key", "ledger", "stream", "part"}
 GIVEN |= {"average", "lag_sums"}
 _REFERENCE = re.compile(r":\w+:`~?(?:[\w.]+\.)?(\w+)`")
 
@@ -195,7 +195,12 @@ def options(publics: Mapping[str, Public]) -> list[click.Option]:
     for method, public in publics.items():
         for each in parameters(public):
             owners.setdefault(each.name, {})[method] = each
-    return [_option(each, owners, everywhere=len(each) == len(publics)) for each in owners.values()]
+    found = [_option(each, owners, everywhere=len(each) == len(publics)) for each in owners.values()]
+    said: dict[str | None, str] = {}
+    for one in found:
+        first = said.setdefault(one.help, one.opts[0])
+        one.help = one.help if first == one.opts[0] else f"See {first}."
+    return found
 
 
 def _option(owners: Mapping[str, Parameter], names: Collection[str], *, everywhere: bool) -> click.Option:
@@ -210,7 +215,8 @@ def _option(owners: Mapping[str, Parameter], names: Collection[str], *, everywhe
     )
     text = (text[:1].upper() + text[1:]).replace("``", "")
     words = {"True": first.flag, "False": f"--no-{first.flag[2:]}", "None": "by default"} if arms == [bool] else {}
-    words |= {kind: "--" + next(iter(named.values())).replace("_", "-") for kind, named in RENAMED.items()}
+    # The other records' names are words.
+    words |= {"Person": "--person", "PrivateKeys": "--key-share"}
     text = re.sub(r"\b[A-Z]\w+\b", lambda found: words.get(found[0], found[0]), text)
     text = re.sub(r"\bNone\b", "none", text)
     text += "" if everywhere else f"  ({', '.join(filter(None, owners))})"

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from fastdp.cli.state import Paid, State
+from fastdp.cli.state import Paid
 from fastdp.cli.terminal import printable
 from fastdp.errors import ParameterError, StateError
 from fastdp.kinds import Json
@@ -163,8 +163,8 @@ def check_picture(path: Path, *, overwrite: bool) -> None:
 
 
 @contextmanager
-def account(given: Json, state: State) -> Iterator[Paid | None]:
-    """The open ledger of ``--ledger``; click.UsageError if an option lacks another."""
+def account(given: Json, begin: Callable[[], None] | None) -> Iterator[Paid | None]:
+    """The open ledger of ``--ledger``, see :class:`Paid`; click.UsageError if an option lacks another."""
     if given["ledger"] is None:
         for name in ("part", "limit", "limit_delta", "ledger_key_file"):
             if given.get(name) is not None:
@@ -181,7 +181,7 @@ def account(given: Json, state: State) -> Iterator[Paid | None]:
         )
     limits = {"limit_epsilon": given["limit"], "limit_delta": given["limit_delta"]}
     with closing(Ledger(path, **limits, key=read_ledger_key(given["ledger_key_file"]), create=new)) as ledger:
-        yield Paid(ledger, state, f"input {printable(os.fspath(given['source']))}"[:NOTE])
+        yield Paid(ledger, f"input {printable(os.fspath(given['source']))}"[:NOTE], begin)
 
 
 def spent(given: Json, simulated: bool) -> list[tuple[str, str]]:

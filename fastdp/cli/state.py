@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, cast
@@ -61,17 +61,17 @@ class State:
     copy, or of another release or key.
     """
 
-    def __init__(self, command: str, given: Json, **more: object) -> None:
+    def __init__(self, command: str, given: Json) -> None:
         own = chosen_key(given)
         self.key, self.kept = own or Key.random(), given["state"] is not None
-        self._read: tuple[Path, tuple[int, int]] | None = None
+        self._read: list[tuple[Path, tuple[int, int]]] = []
         self._found, self._header = "", cast("bytes | None", None)
         if not self.kept:
             return
         self._file = StateFile(given["state"], protection(own))
         self._name = f"state file {os.fspath(given['state'])!r}"
         # Another version may draw other noise from the same key.
-        options = {"fastdp": __version__, "noise format": str(NOISE_FORMAT), **{k: repr(v) for k, v in more.items()}}
+        options = {"fastdp": __version__, "noise format": str(NOISE_FORMAT)}
         said = {name: value for name, value in sorted(given.items()) if name not in FREE}
         options |= {name: repr(value) for name, value in said.items() if value not in (None, (), False)}
         content = Content(command, options, self.key.reveal(), self.key.simulated, self._file.real, "", [])
@@ -114,15 +114,16 @@ class State:
         if self.kept and self._header is None:
             self._write()
 
-    def check(self, data: Any) -> None:
-        """DataError unless `data` (a path, arrays, batches) is the input that an earlier run recorded."""
+    def check(self, *data: Any) -> None:
+        """DataError unless `data` (paths, arrays, tables) are the input that an earlier run recorded."""
         if not self.kept:
             return
         digest = hashlib.blake2b(key=self.key.derive("release digest").reveal())
-        if isinstance(data, (str, os.PathLike)):
-            self._read = Path(data), _stat(Path(data))
-        for part in _bytes_of(data):
-            digest.update(part)
+        for each in (getattr(each, "path", each) for each in data):
+            if isinstance(each, (str, os.PathLike)):
+                self._read.append((Path(each), _stat(Path(each))))
+            for part in _bytes_of(each):
+                digest.update(part)
         found, recorded = digest.hexdigest(), self._content.digest
         if recorded not in ("", found):
             raise DataError(
@@ -139,8 +140,9 @@ class State:
         """Write the digest before any output is visible."""
         if not self.kept:
             return
-        if self._read is not None and _stat(self._read[0]) != self._read[1]:
-            raise DataError(f"{self._read[0]}: changed while it was read; expected a file that stays as it is")
+        for path, before in self._read:
+            if _stat(path) != before:
+                raise DataError(f"{path}: changed while it was read; expected a file that stays as it is")
         outputs = sorted({*self._content.outputs, *([] if output == "-" else [os.path.realpath(output)])})
         self._content = msgspec.structs.replace(self._content, outputs=outputs, digest=self._found)
         self._write()
@@ -174,9 +176,6 @@ def _bytes_of(data: Any) -> Iterable[bytes]:
                 with path.open("rb") as file:
                     while block := file.read(BLOCK):
                         yield block
-    elif isinstance(data, tuple):
-        for each in data:
-            yield from _bytes_of(each)
     elif data is not None:
         array = isinstance(data, np.ndarray)
         yield f"{data.dtype} {data.shape}\0".encode() if array else data.schema.serialize().to_pybytes()
@@ -185,17 +184,17 @@ def _bytes_of(data: Any) -> Iterable[bytes]:
 
 
 class Paid:
-    """A ledger as releases call it: a release that is run again continues under its reservation."""
+    """A ledger as releases call it; `begin`, before the reservation: a release run again continues under its own."""
 
-    def __init__(self, ledger: Ledger, state: State, note: str) -> None:
-        self._ledger, self._state, self._note = ledger, state, note
+    def __init__(self, ledger: Ledger, note: str, begin: Callable[[], None] | None) -> None:
+        self._ledger, self._note, self._begin = ledger, note, begin
 
     def reserve(
         self, released: Guarantee | Guaranteed, *, stream: str, part: str | None = None, mechanism: object = None
     ) -> AbstractContextManager[object]:
         """The entry of an earlier run of this release, by the fingerprint of its noise, or a new one."""
-        if self._state.kept:
-            self._state.begin()
+        if self._begin is not None:
+            self._begin()
             mine: str | None = getattr(released, "noise_fingerprint", None)
             for entry in self._ledger.entries(stream):
                 if (

@@ -131,7 +131,8 @@ def seconds(duration: float) -> str:
     return f"{duration:.3g} s" if duration < 100 else f"{duration:,.0f} s"
 
 
-def progress(name: str, total: int | None, unit: str, *, quiet: bool) -> tqdm[NoReturn]:
-    """A progress bar on a terminal."""
-    shown = not quiet and sys.stderr.isatty()
-    return tqdm(total=total, unit=unit, desc=name, file=sys.stderr, disable=not shown, leave=False)
+def progress(given: Mapping[str, Any], steps: int) -> tqdm[NoReturn]:
+    """A progress bar on a terminal, but for ``--quiet``."""
+    shown = not given["quiet"] and sys.stderr.isatty()
+    name = str(given["source"])
+    return tqdm(total=steps, unit=" steps", desc=name, file=sys.stderr, disable=not shown, leave=False)

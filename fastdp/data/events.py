@@ -108,18 +108,7 @@ def open_events(
     format: str | None = None,
     zone: str | None = None,
 ) -> EventSource:
-    """Open a table of events: a path, "-", :class:`fastdp.Csv`, or a data frame.
-
-    Parameters
-    ----------
-    x, y, time, event : str, optional
-        Columns, by name or zero-based number; ``event`` has 1 for a point that appears and -1 for one that
-        disappears.  By default the usual names are looked for; without events all points appear.
-    timed : bool
-        Whether to look for times without a name.
-    unit, format, zone
-        As for :class:`fastdp.Time`.
-    """
+    """Open a table of events, in any form that tables take; `timed`: look for times without a name."""
     opened = open_table(source) if is_source(source) else None
     where = "frame" if opened is None else opened.where
     names = list(opened.schema.names if opened is not None else open_source(source, ()).schema)

@@ -47,7 +47,7 @@ ACCEPTED_ROWS = (
     "of lists as Arrow and polars have them"
 )
 #: Modules that define frames, and their families.
-_FAMILY_OF = {**dict(zip(FAMILIES, FAMILIES, strict=True)), "_duckdb": "duckdb"}
+_FAMILY_OF = {**{name: name for name in FAMILIES}, "_duckdb": "duckdb"}
 ACCEPTED = "a pandas or polars frame, an Arrow table, or a DuckDB relation"
 
 
@@ -181,7 +181,7 @@ class FrameSource:
             # Arrow's columns have one type.
             texts = len(set(map(type, ids))) > 1
             named = {self.by: arrow.array(map(str, ids) if texts else ids).take(arrow.array(which)), **named}
-        return in_family(arrow.table(named), self.family)
+        return FAMILIES[self.family](arrow.table(named))
 
 
 def source_of(values: Any) -> FrameSource | None:
@@ -192,7 +192,7 @@ def source_of(values: Any) -> FrameSource | None:
     if "xarray" in homes_of(values):
         values = values.to_series()
     framed = _family(values)
-    family = framed or next((_FAMILY_OF[home] for home in _FAMILY_OF if home in homes_of(values)), None)
+    family = framed or _library(values)
     if family is None and not is_source(values):
         return None
     name, index = getattr(values, "name", None), cast("Any", getattr(values, "index", None))
@@ -203,13 +203,6 @@ def source_of(values: Any) -> FrameSource | None:
         time, times = str(index.name or "time"), index
     value = "value" if not isinstance(name, str) or name in ("revised", time) else name
     return FrameSource(family or "pyarrow", None, time, value, times, np.zeros(1, np.int64))
-
-
-def in_family(table: pa.Table, family: str) -> Any:
-    """An Arrow table in the library `family`."""
-    if family == "pandas":
-        return table.to_pandas()
-    return import_module(family).from_arrow(table) if family in ("polars", "duckdb") else table
 
 
 @dataclass(frozen=True, eq=False)
@@ -239,14 +232,15 @@ def as_streams(streams: object, offsets: object, value: str | None, by: str | No
     return _wide(streams, family, time) if by is None else _long(streams, family, str(value), by, time)
 
 
+def _library(values: object) -> str | None:
+    return next((_FAMILY_OF[home] for home in homes_of(values) if home in _FAMILY_OF), None)
+
+
 def _family(streams: object) -> str | None:
-    for base in type(streams).__mro__:
-        family = _FAMILY_OF.get(base.__module__.partition(".")[0])
-        if family is not None:
-            # Of the class: a lazy frame warns where it is asked for its columns.
-            framed = hasattr(type(streams), "columns") and getattr(streams, "ndim", 2) == 2
-            return family if framed else None
-    return None
+    """Library of a frame."""
+    # Of the class: a lazy frame warns where it is asked for its columns.
+    framed = hasattr(type(streams), "columns") and getattr(streams, "ndim", 2) == 2
+    return _library(streams) if framed else None
 
 
 def _table(frame: Frame, columns: dict[str, str]) -> pa.Table:
@@ -335,8 +329,6 @@ def _clock(times: pa.ChunkedArray, time: str) -> Array:
 # Numbers of any shape and family as one column, and the way back.
 
 Back = Callable[[Array], Any]
-#: Spelling of a frame's column in messages.
-_SPELLED = {"pandas": "{}.iloc[:, {}]", "polars": "{}[:, {}]", "pyarrow": "{}.column({})"}
 
 
 def as_shaped(values: Any, name: str) -> tuple[Array, Back]:
@@ -349,37 +341,29 @@ def as_shaped(values: Any, name: str) -> tuple[Array, Back]:
     if is_number(values):
         return as_column([values], name), lambda out: out.reshape(-1)[0].item()
     values = numpy_of(values)
-    family = _family(values)
-    if family in _SPELLED and hasattr(values, "shape"):
-        spelled = _SPELLED[family]
-        columns = [as_column(column, spelled.format(name, i)) for i, (_, column) in enumerate(_columns(values))]
-        return np.column_stack(columns).reshape(-1) if columns else np.empty(0), _frame_like(values, family)
-    if isinstance(values, np.ndarray) and values.ndim == 0:
-        return as_column(values.reshape(1), name), lambda out: out.reshape(())
-    nested = isinstance(values, np.ndarray) or (
-        isinstance(values, (list, tuple)) and any(isinstance(entry, (list, tuple, np.ndarray)) for entry in values)
-    )
-    array = as_array(values) if nested and not isinstance(values, np.ndarray) else values
-    if not nested or array is None:
-        return as_column(values, name), _series_like(values)
+    if _family(values) not in (None, "duckdb") and hasattr(values, "shape"):
+        columns = [as_column(column, f"{name}, column {i}") for i, (_, column) in enumerate(_columns(values))]
+        joined = np.column_stack(columns).reshape(-1) if columns else np.empty(0)
+        return joined, lambda out: _like(values, out.reshape(values.shape))
+    array = values if isinstance(values, np.ndarray) else None
+    if isinstance(values, (list, tuple)) and any(isinstance(each, (list, tuple, np.ndarray)) for each in values):
+        array = as_array(values)
+    if array is None:
+        return as_column(values, name), lambda out: _like(values, out)
     return as_column(array.reshape(-1), name), lambda out: out.reshape(array.shape)
 
 
-def _frame_like(values: Any, family: str) -> Back:
-    library = import_module(family)
-    if family == "pandas":
-        return lambda out: library.DataFrame(out.reshape(values.shape), index=values.index, columns=values.columns)
-    if family == "polars":
-        return lambda out: library.DataFrame(out.reshape(values.shape), schema=values.columns, orient="row")
-    return lambda out: library.Table.from_arrays(
-        list(map(library.array, np.ascontiguousarray(out.reshape(values.shape).T))), names=values.schema.names
-    )
-
-
-def _series_like(values: Any) -> Back:
+def _like(values: Any, out: Array) -> Any:
+    """A frame or series with the names and the index of `values`; of other kinds the array."""
     homes = homes_of(values)
-    if "pandas" in homes and hasattr(values, "to_frame") and hasattr(values, "index"):
-        return lambda out: import_module("pandas").Series(out, index=values.index, name=values.name)
+    if "pandas" in homes and hasattr(values, "iloc"):
+        made = import_module("pandas")
+        named = {"name": values.name} if out.ndim == 1 else {"columns": values.columns}
+        return (made.Series if out.ndim == 1 else made.DataFrame)(out, index=values.index, **named)
     if "polars" in homes:
-        return lambda out: import_module("polars").Series(values.name, out)
-    return (lambda out: import_module("pyarrow").array(out)) if "pyarrow" in homes else (lambda out: out)
+        made = import_module("polars")
+        return made.Series(values.name, out) if out.ndim == 1 else made.DataFrame(out, values.columns, orient="row")
+    if "pyarrow" not in homes:
+        return out
+    columns = list(map(arrow.array, np.ascontiguousarray(out.T))) if out.ndim == 2 else []
+    return arrow.array(out) if out.ndim == 1 else arrow.Table.from_arrays(columns, names=values.schema.names)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 
 from fastdp import validation
@@ -22,8 +23,13 @@ ACCEPTED = (
     "a data frame of pandas, polars or pyarrow, a polars LazyFrame, a DuckDB relation, a Dataset of xarray, an Arrow "
     "stream, or the path of a Parquet or CSV file"
 )
-#: Libraries whose data frames come in and go out (:func:`fastdp.data.frames.in_family`).
-FAMILIES = ("pandas", "polars", "pyarrow", "duckdb")
+#: Libraries whose data frames come in, through narwhals, and go out: each with its frame of an Arrow table.
+FAMILIES: dict[str, Callable[[pa.Table], Any]] = {
+    "pandas": lambda table: table.to_pandas(),
+    "polars": lambda table: import_module("polars").from_arrow(table),
+    "pyarrow": lambda table: table,
+    "duckdb": lambda table: import_module("duckdb").from_arrow(table),
+}
 
 
 @dataclass(frozen=True)

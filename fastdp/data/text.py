@@ -44,6 +44,8 @@ PACKED: Mapping[str, Callable[[BinaryIO], Any]] = {".gz": gzip.open, ".bz2": bz2
 SEPARATORS = (",", ";", "\t")
 #: Spellings of a missing entry.
 NULLS = ["", "NA", "N/A", "n/a", "#N/A", "#NA", "NaN", "nan", "-NaN", "-nan", "NULL", "null"]
+#: Numbers that are written as truth values, as Arrow reads them.
+FLAGS = {"true": 1.0, "True": 1.0, "TRUE": 1.0, "false": 0.0, "False": 0.0, "FALSE": 0.0}
 MAX_LISTED = 20
 #: Parquet, gzip, bzip2, zip, Arrow's files and NumPy's begin so.
 BINARY = re.compile(rb"PAR1\x15|\x1f\x8b|BZh\d1AY|PK\x03\x04|ARROW1\0|\x93NUMPY")
@@ -157,6 +159,8 @@ def listed(names: Sequence[str]) -> str:
 def number(cell: str) -> float | None:
     """The number in `cell`, NaN for a missing one; None if it is another text."""
     cell = cell.strip()
+    if cell in FLAGS:
+        return FLAGS[cell]
     try:
         return float("nan") if cell in NULLS else None if "_" in cell else float(cell)
     except ValueError:

@@ -477,11 +477,11 @@ def _by_period(state: LedgerState, stream: str, length: str) -> dict[str | None,
     if (per := odometer.renewal(stream, length)) is None:
         return {}
     numbers = odometer.released(stream, per)
+    losses = odometer.of_person_by_period(stream, per, numbers | odometer.fullest(stream, per))
     costs: dict[str | None, Budget] = {
-        shown_time(per.edge(number), per.time_zone): rounded(odometer.of_person(stream, per, number))
-        for number in sorted(numbers)
+        shown_time(per.edge(number), per.time_zone): rounded(losses.pop(number)) for number in sorted(numbers)
     }
-    others = [rounded(odometer.of_person(stream, per, n)) for n in odometer.fullest(stream, per) - numbers]
+    others = [rounded(loss) for loss in losses.values()]
     return costs | {None: max(others)} if max(others, default=Budget(0.0, 0.0)) > (0.0, 0.0) else costs
 
 

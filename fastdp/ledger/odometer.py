@@ -8,16 +8,18 @@ Source: ToPS section 2.4; Rogers et al. 2016 (filters for adaptive budgets); ``d
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import Context, Decimal
 from fractions import Fraction
 from functools import cache, lru_cache
 from itertools import pairwise
+from operator import itemgetter
 from typing import NamedTuple
 
 from fastdp.errors import ParameterError, StateError
@@ -472,7 +474,7 @@ class Odometer:
         for account in self._renewed(stream, per):
             for measure in (EPSILON, DELTA):
                 key, reached = (account.id, measure, RANGES, ""), FIRST
-                for (start, level), (stop, _) in pairwise(self._levels(key, FIRST, 2 * LAST)):
+                for (start, level), (stop, _) in pairwise(self._steps(key, FIRST, 2 * LAST)):
                     if level and stop > reached:
                         found = _numbers(per, max(start, reached), stop)
                         numbers, reached = numbers | found, per.edge(max(found) + 1)
@@ -503,9 +505,21 @@ class Odometer:
 
         ParameterError for a unit whose periods cross this one's ends.
         """
+        return self.of_person_by_period(stream, per, [number])[number]
+
+    def of_person_by_period(self, stream: str, per: Period, numbers: Collection[int]) -> dict[int, Loss]:
+        """Costs as :meth:`of_person`, for which each sum is read once."""
+        accounts = self._accounts(stream)
+        timed = [a for a in accounts if a.axis and a.period is not None and a.period.size <= per.size]
+        over = {account.id: self._over(account, per, sorted(numbers)) for account in timed}
+        return {number: self._of_person(stream, accounts, over, per, number) for number in numbers}
+
+    def _of_person(
+        self, stream: str, accounts: list[Account], over: dict[int, dict[int, list[int]]], per: Period, number: int
+    ) -> Loss:
         start, stop = per.edge(number), per.edge(number + 1)
         epsilon = delta = rho = endless = 0
-        for account in self._accounts(stream):
+        for account in accounts:
             rows, unit, region = account.kind.rows, account.period, EVERYWHERE
             if rows is None or rows == UnitRows():
                 continue
@@ -520,7 +534,7 @@ class Odometer:
                         f"({ends}): expected periods that consist of the unit's, as months do of days"
                     )
                 if account.axis:
-                    sums = list(self._over(account, unit, start, stop))
+                    sums = over[account.id][number]
                     epsilon, delta, rho = epsilon + sums[0], delta + sums[1], rho + sums[2]
                     continue
                 changes = inside
@@ -540,18 +554,35 @@ class Odometer:
         loss = Loss(Fraction(epsilon, UNIT), Fraction(delta, UNIT))
         return _by_rho(loss, rho)[0] if delta else loss
 
-    def _over(self, account: Account, unit: Period, start: int, stop: int) -> Iterator[int]:
-        """Sums of epsilon, SPAN_DELTA and SPAN_RHO over the unit's periods."""
-        number = cache(unit.number)
-        for measure in (EPSILON, SPAN_DELTA, SPAN_RHO):
-            rows = [*self._levels((account.id, measure, RANGES, ""), start, stop), (stop, 0)]
-            spans = ((number(end) - number(max(begin, start)), level) for (begin, level), (end, _) in pairwise(rows))
-            yield sum(count * level for count, level in spans)
+    def _over(self, account: Account, per: Period, numbers: list[int]) -> dict[int, list[int]]:
+        """Sums of epsilon, SPAN_DELTA and SPAN_RHO over the unit's periods in each of these, in order."""
+        assert account.period is not None  # noqa: S101 - the caller has looked
+        unit_of, found = cache(account.period.number), {number: [0, 0, 0] for number in numbers}
+        ends = [(number, per.edge(number), per.edge(number + 1)) for number in numbers]
+        for place, measure in enumerate((EPSILON, SPAN_DELTA, SPAN_RHO) if ends else ()):
+            rows = self._steps((account.id, measure, RANGES, ""), ends[0][1], ends[-1][2])
+            spans, at = list(pairwise([*rows, (ends[-1][2], 0)])), 0
+            for number, start, stop in ends:
+                while at < len(spans) and spans[at][1][0] <= start:
+                    at += 1
+                for (begin, level), (end, _) in itertools.islice(spans, at, None):
+                    if begin >= stop:
+                        break
+                    count = unit_of(min(end, stop)) - unit_of(max(begin, start))
+                    found[number][place] += count * level
+        return found
 
     def _levels(self, key: tuple[int, int, int, str], start: int, stop: int) -> list[tuple[int, int]]:
         """Sums between two edges, each from its position on."""
-        rows = self._db.execute(f"SELECT start, sum {_BETWEEN} ORDER BY start", (*key, start, stop)).fetchall()
-        return [(begin, _unpack(level)) for begin, level in rows]
+        return [(begin, _unpack(level)) for begin, level in self._packed(key, start, stop)]
+
+    def _steps(self, key: tuple[int, int, int, str], start: int, stop: int) -> list[tuple[int, int]]:
+        """Levels that differ from the one before."""
+        runs = itertools.groupby(self._packed(key, start, stop), itemgetter(1))
+        return [(next(run)[0], _unpack(level)) for level, run in runs]
+
+    def _packed(self, key: tuple[int, int, int, str], start: int, stop: int) -> list[tuple[int, bytes]]:
+        return self._db.execute(f"SELECT start, sum {_BETWEEN} ORDER BY start", (*key, start, stop)).fetchall()
 
     def _accounts(self, stream: str) -> list[Account]:
         return [account for account in self._read(stream) if account.releases]

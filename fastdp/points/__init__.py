@@ -8,8 +8,9 @@ from fastdp._lazy import lazy_names
 
 if TYPE_CHECKING:
     from fastdp.points.domains import Box, Domain
-    from fastdp.points.maps import Network, Polygons, write_points
+    from fastdp.points.maps import Network, Polygons
     from fastdp.points.released_tree import PrivTree, ReleasedTree
+    from fastdp.points.replay import SyntheticPoints, replay
 
 __all__ = [
     "Box",
@@ -18,14 +19,16 @@ __all__ = [
     "Polygons",
     "PrivTree",
     "ReleasedTree",
-    "write_points",
+    "SyntheticPoints",
+    "replay",
 ]
 
 
 _HOMES = {
     "fastdp.points.domains": ("Box", "Domain"),
-    "fastdp.points.maps": ("Network", "Polygons", "write_points"),
+    "fastdp.points.maps": ("Network", "Polygons"),
     "fastdp.points.released_tree": ("PrivTree", "ReleasedTree"),
+    "fastdp.points.replay": ("SyntheticPoints", "replay"),
 }
 
 if not TYPE_CHECKING:

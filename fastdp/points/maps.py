@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -544,7 +543,7 @@ def draw_pieces(cells: Integers, weights: Floats, counts: Integers, generator: n
     return chosen
 
 
-# Files: domains from GeoJSON; synthetic points, which are private, to GeoJSON and GeoParquet.
+# Domains from GeoJSON.
 
 #: The next step for files of another form.
 _CONVERT = "geopandas.read_file(...).to_crs(4326).to_file('domain.geojson') converts other formats"
@@ -606,25 +605,3 @@ def _repaired(shapes: Geometries) -> Geometries:
     pieces = simple_geometries(shapely.make_valid(shapes[broken]))
     areas = pieces[shapely.get_type_id(pieces) == shapely.GeometryType.POLYGON]
     return np.concatenate([shapes[~broken], areas])
-
-
-@validation.plain
-def write_points(path: str | Path, points: Values) -> None:
-    """Write points, array-like[n, 2] (longitude, latitude on a map).
-
-    Parameters
-    ----------
-    path : str or Path
-        Ends in .geojson, .json, .parquet or .geoparquet, which needs geopandas.
-    """
-    rows = as_points(points, "points", 2)
-    suffix = Path(validation.path("path", path)).suffix.lower()
-    if suffix in (".parquet", ".geoparquet"):
-        load("geopandas").GeoDataFrame(geometry=load("shapely").points(rows)).to_parquet(path)
-    elif suffix in (".geojson", ".json"):
-        shapes = ({"type": "Point", "coordinates": row} for row in rows.tolist())
-        features = [{"type": "Feature", "geometry": shape, "properties": {}} for shape in shapes]
-        text = json.dumps({"type": "FeatureCollection", "features": features})
-        Path(path).write_text(text + "\n", encoding="utf-8")
-    else:
-        raise ParameterError(f"path = {str(path)!r}: expected a suffix among .geojson, .json, .parquet, .geoparquet")

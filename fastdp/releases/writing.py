@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -61,8 +61,12 @@ def facts_of(release: Release) -> Json:
 
 
 def write(release: Release, path: str | Path, *, columns: Sequence[str], overwrite: bool) -> None:
+    """Write columns of a release to a file, with its facts."""
+    write_columns(columns_of(release, columns), facts_of(release), path, overwrite=overwrite)
+
+
+def write_columns(numbers: Mapping[str, Any], facts: Json, path: str | Path, *, overwrite: bool) -> None:
     """Write columns to a file, and the facts into it or before it to ``PATH.json``."""
-    numbers, facts = columns_of(release, columns), facts_of(release)
     target = Path(validation.path("path", path))
     kind, beside = kind_of(target), description_of(target)
     with described_file(target, beside, facts, overwrite=validation.flag("overwrite", overwrite)) as file:
@@ -77,7 +81,7 @@ def write(release: Release, path: str | Path, *, columns: Sequence[str], overwri
         else:
             arrow = import_module("pyarrow")
             told = {"fastdp": json.dumps(facts, allow_nan=False)}
-            table = arrow.table(numbers).replace_schema_metadata(told)
+            table = arrow.table(dict(numbers)).replace_schema_metadata(told)
             import_module("pyarrow.parquet").write_table(table, file)
 
 
@@ -85,7 +89,7 @@ def _as_array(columns: Mapping[str, Floats]) -> Array:
     arrays = list(columns.values())
     if len(arrays) == 1:
         return arrays[0]
-    rows = np.empty(arrays[0].size, [(name, np.float64) for name in columns])
+    rows = np.empty(arrays[0].size, [(name, column.dtype) for name, column in columns.items()])
     for name, column in columns.items():
         rows[name] = column
     return rows

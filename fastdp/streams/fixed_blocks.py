@@ -246,7 +246,7 @@ class FixedBlocks:
         self, state: Streams, which: Indices, count: int, needed: int, keys: RowKeys
     ) -> tuple[Streams, Integers]:
         """Noise of the tree that each row is in, kept if it was drawn before, and of the `count` - 1 after it."""
-        rows, size = state.rows, self.plan.tree_blocks
+        rows, size, leaves = state.rows, self.plan.tree_blocks, self.plan.leaves
         steps, trees = rows["theta_steps"][which], rows["blocks"][which] // size
         needed = size if keys.goes_on else min(size, needed)
         if state.trees.size < rows.size:
@@ -254,10 +254,10 @@ class FixedBlocks:
         held = state.trees[which] == trees
         parts: list[Integers] = []
         for calls, kept in ((np.flatnonzero(held), 1), (np.flatnonzero(~held), 0)):
-            drawn = state.noise[which[calls], :kept]
+            drawn = state.noise[which[calls], :kept, :leaves]
             if calls.size and count > kept:
                 one = steps[calls], which[calls], trees[calls] + kept
-                further = self._draw_trees(*one, count - kept, needed, keys)
+                further = self._draw_trees(*one, count - kept, needed, keys)[:, :, :leaves]
                 drawn = np.concatenate([drawn, further], axis=1) if kept else further
             parts += [drawn] if calls.size else []
         order = np.argsort(~held, kind="stable")
@@ -292,7 +292,7 @@ class FixedBlocks:
     def remembered(self, numbers: Floats) -> Records:
         """Memory of a state file: none."""
         if numbers.size:
-            raise ValueError("a memory of blocks that follow released sums")
+            raise ValueError("a memory out of range")
         return NO_RECORDS
 
     def steps(self, state: Streams) -> int:
@@ -362,5 +362,5 @@ def _remembered(state: Streams, which: Indices, trees: Indices, noise: Integers)
     if state.rows.size == 1:
         return state._replace(trees=trees + last, noise=noise[:, last:])
     if state.noise.shape[2]:
-        state.trees[which], state.noise[which] = trees + last, noise[:, last:]
+        state.trees[which], state.noise[which] = trees + last, noise[:, last:, : state.noise.shape[2]]
     return state

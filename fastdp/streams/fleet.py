@@ -28,7 +28,7 @@ from fastdp.state.state_file import MIN_BYTES, Seal
 from fastdp.streams.ids import Id, RowIndex, as_ids, shards_of
 from fastdp.streams.publisher import StreamPublisher
 from fastdp.streams.release_many import guarantee_of_many
-from fastdp.streams.rows import AdaptiveRows, MachineRows, Rows
+from fastdp.streams.rows import NO_ROWS, AdaptiveRows, FixedRows, MachineRows, Rows
 from fastdp.streams.stream_machine import Schedule
 from fastdp_kernels._ciphers import HAS_AES
 
@@ -44,7 +44,6 @@ _PUBLISHERS: dict[str, type[StreamPublisher | RunningCounts]] = {
     "CountMachine": RunningCounts,
 }
 Packed = tuple[Json, bytes]
-NO_ROWS: Indices = np.empty(0, np.int64)
 #: Stands for a missing parameter; equal to nothing else.
 _NONE = object()
 
@@ -71,7 +70,8 @@ class Fleet:
     to 2^32 - 2, or texts, all of one kind.
 
     Privacy: that of one stream; a person's values in several streams add up.  :class:`fastdp.Adaptive` with a public
-    threshold is one compiled pass; other mechanisms are called stream by stream.
+    threshold, and :class:`fastdp.ToPS` after its hold-outs, are one compiled pass; other mechanisms are called stream
+    by stream.
 
     Examples
     --------
@@ -111,7 +111,8 @@ class Fleet:
         self._guard = CallGuard()
         self._machine, self._key = machine, machine.bind(secret)
         self._secret = _checked_with(secret, self._key)
-        self._rows: Rows = AdaptiveRows.of(machine, self._key) or MachineRows(machine, self._key)
+        rows = AdaptiveRows.of(machine, self._key) or FixedRows.of(machine, self._key)
+        self._rows: Rows = rows or MachineRows(machine, self._key)
         #: Row of each id; epochs of ids that were forgotten (each has its own noise); shard, and number of shards.
         self._index = RowIndex()
         self._epochs: dict[Id, int] = {}
@@ -188,9 +189,11 @@ class Fleet:
     def nbytes(self) -> int:
         """Memory of the states in bytes, without ids; MissingError if not arrays."""
         self._check()
-        if not isinstance(self._rows, AdaptiveRows):
-            raise MissingError("nbytes: expected an Adaptive with a public threshold, whose states are arrays")
-        return self._rows.nbytes
+        if isinstance(self._rows, MachineRows):
+            raise MissingError(
+                "nbytes: expected a ToPS or an Adaptive with a public threshold, whose states are arrays"
+            )
+        return sum(column.nbytes for column in self._rows.columns)
 
     @single_caller
     def publish(self, ids: Column, values: Column) -> tuple[Indices | list[str], Floats]:

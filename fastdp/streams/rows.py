@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import Any, Self
@@ -12,20 +13,23 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from fastdp.data.column import as_column
+from fastdp.data.column import as_column, read_only
 from fastdp.errors import DataError
 from fastdp.guarantee import Guarantee
 from fastdp.kinds import Array, Flags, Floats, Indices, Json, Records
 from fastdp.noise import chain_keys
-from fastdp.noise.key import DrawnTwiceError, Key
+from fastdp.noise.key import DrawnTwiceError, Key, repeating
 from fastdp.noise.words import RowWords, Words
 from fastdp.state.machine import Column, Machine, Transition
 from fastdp.streams.adaptive_blocks import NO_FLOATS, AdaptiveBlocks
+from fastdp.streams.fixed_blocks import FixedBlocks
 from fastdp.streams.parameters import of_stream
 from fastdp.streams.release_many import concurrently
+from fastdp.streams.state import RowKeys, RowValues, Streams
 from fastdp.streams.stream_machine import Schedule
 from fastdp_kernels.streams import adaptive_pass, block_lengths
 from fastdp_kernels.streams.adaptive_pass import BY_SCALE, SINGLES, STREAM
+from fastdp_kernels.streams.fixed_pass import STREAM_ROW
 
 #: One array a column; entry i of each is of stream i.
 Columns = tuple[Array, ...]
@@ -40,6 +44,8 @@ MIN_PER_THREAD = 2**14
 #: Rows are counted in an array over all streams if these are at most so many times as many.
 DENSE = 16
 _ONE = np.ones(1, np.int64)
+NO_ROWS: Indices = np.empty(0, np.int64)
+NO_OBJECTS: Array = np.empty(0, object)
 
 
 class Rows(ABC):
@@ -145,10 +151,6 @@ class AdaptiveRows(Rows):
         # The guarantee of one stream.
         return replace(of_stream(self.composition, grouped=False), simulated=self.key.simulated)
 
-    @property
-    def nbytes(self) -> int:
-        return sum(column.nbytes for column in self.columns)
-
     def start(self, ids: Indices | Words | Sequence[Key], into: Columns) -> None:
         count, (streams, scales) = len(ids), into
         if isinstance(ids, np.ndarray) and ids.ndim > 1:
@@ -252,6 +254,123 @@ def _check_moved(now: Records, before: Records, which: Indices) -> None:
     same = (now["chain"] == before["chain"]).all(axis=1)
     if ((now["blocks"] > before["blocks"]) & same).any():
         raise DrawnTwiceError("the chain key of a stream is the same after its blocks")
+
+
+#: Bytes beyond which the noise of trees is drawn again rather than kept.
+MAX_KEPT = 2**31
+
+
+class FixedRows(Rows):
+    """Streams in blocks of one length: the pass of a publisher, for all rows of a call.
+
+    The columns are rows as numbers, the smoother's and correlated noise's numbers, trees in use and their noise,
+    choosers, stream numbers, and keys of those with a key of their own.
+    """
+
+    def __init__(self, machine: Schedule, pipeline: FixedBlocks, key: Key) -> None:
+        first, width = pipeline.columns(1), pipeline.plan.leaves
+        noise = np.empty((0, 1, 0 if pipeline.is_bound else width), np.int64)
+        numbers: list[Array] = [first.rows.view(np.int64).reshape(1, -1), first.smoother, first.correlated]
+        super().__init__(key, *(column[:0] for column in numbers), NO_ROWS, noise, *(NO_OBJECTS, NO_ROWS, NO_OBJECTS))
+        self._machine, self._pipeline = machine, pipeline
+
+    @classmethod
+    def of(cls, machine: object, key: Key) -> FixedRows | None:
+        pipeline = machine.pipeline_of(key) if isinstance(machine, Schedule) else None
+        return cls(machine, pipeline, key) if isinstance(pipeline, FixedBlocks) else None  # type: ignore[arg-type]
+
+    def _state(self, columns: Columns) -> Streams:
+        numbers, smoother, correlated, trees, noise, choosers, *_ = columns
+        rows = np.ndarray(len(numbers), STREAM_ROW, np.ascontiguousarray(numbers))
+        return Streams(rows, choosers, smoother, correlated, trees=trees, noise=noise)
+
+    def begin(self, ids: Indices | Words | Sequence[Key]) -> None:
+        noise = self.columns[4]
+        if noise.shape[2] and (self.size + len(ids)) * noise[:1].size * noise.itemsize > MAX_KEPT:
+            self.columns = *self.columns[:4], np.empty((len(noise), 1, 0), np.int64), *self.columns[5:]
+            self.columns[3][:] = -1
+        super().begin(ids)
+
+    def start(self, ids: Indices | Words | Sequence[Key], into: Columns) -> None:
+        c, count, named = self._machine.composition, len(ids), not isinstance(ids, np.ndarray)
+        numbers, smoother, correlated, trees, _, choosers, streams, keys = into
+        numbers[:], smoother[:], correlated[:], trees[:], keys[:] = 0, 0.0, 0.0, -1, None
+        streams[:] = 0 if named else ids
+        _fill((keys,), ids if named else ())
+        first = c.threshold.start(c.task)
+        _fill((choosers,), (first.copy() for _ in range(count if c.task.holdout else 0)))
+        if not c.task.holdout:
+            every, theta = np.arange(count), first.choose(self.key)
+            state = self._pipeline.open(self._state(into), every, np.full(count, theta), self._keys(into))
+            smoother[:], correlated[:] = state.smoother, state.correlated
+
+    def _keys(self, columns: Columns) -> RowKeys:
+        *_, streams, keys = columns
+        return RowKeys(self.key, streams) if not len(keys) or keys[0] is None else RowKeys(self.key, None, keys)
+
+    def prepare(self, which: Indices, values: Floats, threads: int) -> Callable[[], Published]:
+        return partial(self._publish, which, values, min(threads, max(1, values.size // MIN_PER_THREAD)))
+
+    def _publish(self, which: Indices, values: Floats, threads: int) -> Published:
+        order = np.argsort(which, kind="stable")
+        ordered, out = which[order], np.empty(values.size)
+        begins = np.flatnonzero(np.diff(ordered, prepend=-1))
+        counts, rows = np.diff(begins, append=ordered.size), ordered[begins]
+        holdout = self._machine.composition.holdout
+        shown = np.empty(values.size, np.bool_) if holdout else None
+        if shown is not None:
+            seen = self._state(self.columns).rows["n_seen"][rows]
+            shown[order] = np.arange(ordered.size) + np.repeat(seen - begins, counts) >= holdout
+        batch = RowValues(read_only(values[order]), begins, counts, rows, out, begins)
+        own = self.columns[-1][rows] != None  # noqa: E711 - entry by entry
+        owners = 2 * (rows % threads) + own
+        calls = [np.flatnonzero(owners == owner) for owner in range(2 * threads)]
+
+        def work(mine: Indices) -> None:
+            if mine.size:
+                self._take(batch.at(mine), named=bool(own[mine[0]]))
+
+        concurrently(threads, work, calls)
+        published = np.empty(values.size)
+        published[order] = out
+        return shown, published if shown is None else published[shown]
+
+    def _take(self, batch: RowValues, *, named: bool) -> None:
+        *_, streams, keys = self.columns
+        row_keys = RowKeys(self.key, None, keys) if named else RowKeys(self.key, streams)
+        # Without its noise a tree is drawn for each block.
+        again = nullcontext() if self.columns[4].shape[2] or self._pipeline.is_bound else repeating()
+        with again:
+            state = self._machine.take(self._state(self.columns), batch, row_keys, [])
+        if len(streams) == 1:
+            # The state of one stream is another one after a call.
+            choosers: Array = np.empty(1, object)
+            choosers[:] = state.choosers
+            noise = self.columns[0], state.smoother, state.correlated, state.trees, state.noise
+            self.columns = *noise, choosers, streams, keys
+
+    def taken(self, which: Indices, key: Key) -> Self:
+        other = super().taken(which, key)
+        keys = other.columns[-1]
+        for row in np.flatnonzero(keys != None).tolist():  # noqa: E711 - entry by entry
+            keys[row] = keys[row].again()
+        return other
+
+    def _one(self, row: int) -> Streams:
+        return self._state(tuple(column[row : row + 1] for column in self.columns))
+
+    def pack(self) -> tuple[list[Json], list[Array]]:
+        return [self._machine.pack(self._one(row)) for row in range(self.size)], []
+
+    def unpack(self, size: int, keys: Callable[[], list[Key]], described: list[Json], take: Take) -> None:
+        stream_keys = keys()
+        self.columns = tuple(_longer(column, 0, size) for column in self.columns)
+        self.size, (numbers, smoother, correlated, trees, _, choosers, streams, own) = size, self.columns
+        trees[:], own[:], streams[:] = -1, None, 0
+        for row, (packed, key) in enumerate(zip(described, stream_keys, strict=True)):
+            state = self._machine.unpack(packed, self.key)
+            numbers[row], smoother[row], correlated[row] = state.rows.view(np.int64), state.smoother, state.correlated
+            choosers[row], own[row] = state.choosers[0], key
 
 
 class MachineRows(Rows):

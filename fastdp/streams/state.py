@@ -26,7 +26,7 @@ class Streams(NamedTuple):
     #: STREAM_ROW[n].
     rows: Records
     #: Values for the next threshold of each, as its rule summarizes them.
-    choosers: list[Chooser | None]
+    choosers: list[Chooser | None] | Array
     #: float64[n, k]. State of the smoother.
     smoother: Floats = NO_FLOATS
     #: float64[n, k]. State of correlated noise. Secret.
@@ -83,12 +83,13 @@ class RowKeys(NamedTuple):
     key: Key
     #: int64[n], or None.
     numbers: Indices | None = None
-    own: Sequence[Key] | None = None
+    own: Sequence[Key] | Array | None = None
     #: False if the state is not needed after the call, so that leaves after the last value are not drawn.
     goes_on: bool = True
 
     def of(self, row: int) -> Key:
         """Key of a row."""
         if self.own is not None:
-            return self.own[row]
+            key: Key = self.own[row]
+            return key
         return self.key if self.numbers is None else self.key.of_stream(int(self.numbers[row]))

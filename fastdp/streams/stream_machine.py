@@ -311,9 +311,12 @@ class Schedule(Machine[Streams]):
         row.prediction = codec.restore(float, packed["prediction"])
         chain = codec.unpack(packed["chain"], "<u8").astype(np.uint64)
         arrays: Json = {name: codec.unpack(packed[name], "<f8").astype(np.float64) for name in _FLOATS}
+        grid = self.composition.grid
+        if not 0 <= row.theta_steps <= max(grid.bound_steps, grid.ceiling_steps):
+            raise ValueError("a threshold out of range")
         bound = row.theta_steps > 0 and pipeline.distributions[int(row.theta_steps)] is not None
         if chain.size != (CHAIN_WORDS if bound else 0):
-            raise ValueError("a chain key of another length")
+            raise ValueError("a chain key out of range")
         if bound:
             row.chain[:] = chain
         if row.theta_steps > 0:
@@ -332,9 +335,8 @@ class Schedule(Machine[Streams]):
 
     def _check(self, state: Streams, key: Key) -> None:
         c, row = self.composition, state.rows[0]
-        top = max(c.grid.bound_steps, c.grid.ceiling_steps)
         counts = row.n_seen, row.cycle, row.held, row.blocks, row.filled
-        in_range = min(counts) >= 0 and 0 <= row.theta_steps <= top
+        in_range = min(counts) >= 0
         if row.theta_steps == 0:
             in_range &= row.n_seen < c.task.holdout
         elif in_range:

@@ -25,7 +25,7 @@ from fastdp.tables.consistent import (
     revise,
 )
 from fastdp.tables.keys import selected_interval
-from fastdp.tables.quantiles import Bins, Histogram
+from fastdp.tables.quantiles import Bins, Histogram, Parts, places_of
 from fastdp.tables.quantities import ROWS, Quantity
 from fastdp.tables.released import Released
 from fastdp.tables.statistics import COUNTED, LIMITED, TRUE, Answer, Estimate, Statistic
@@ -195,12 +195,23 @@ class View:
         return each.steps[0].astype(np.float64)[self.starts], each.noise[0]
 
     def histogram(self, column: str) -> Histogram:
-        parents, leaves, each = self.released.parents, self.answers.leaves, self.released.counts("histogram", column)
-        steps = each.steps.astype(np.float64)
+        released, leaves = self.released, self.answers.leaves
+        counts, excess = (released.counts(name, column) for name in ("histogram", "excess"))
+        noise, ranks, table = counts.noise[0], excess.quantities[0].ranks, None
+        if "table" in released.shares.plan.parts[column]:
+            table = released.counts("table", column).steps[:, 0, 0]
+        parts = Parts.of_table(table, counts.steps[0].size, noise)
+        places = places_of(parts, counts.steps, ranks, noise)
+        numbers = parts, counts.steps, noise, ranks, places, excess.steps, excess.noise[0]
+        return Histogram(Bins(*counts.quantities[0].ends), *numbers, leaves[self.depth], self._added)
+
+    def _added(self, values: Floats) -> Floats:
+        """Sums of keys, along the last axis, to the nodes of the depth."""
+        parents = self.released.parents
         for depth in range(len(parents) - 1, self.depth - 1, -1):
-            nodes = steps.reshape(-1, steps.shape[2])
-            steps = grouped(nodes, parents[depth], leaves[depth].size).reshape(*steps.shape[:2], -1)
-        return Histogram(Bins(*each.quantities[0].ends), steps, each.noise[0], leaves[self.depth])
+            nodes = values.reshape(-1, values.shape[-1])
+            values = grouped(nodes, parents[depth], self.answers.leaves[depth].size).reshape(*values.shape[:-1], -1)
+        return values
 
     def sum(self, name: str, column: str = ROWS) -> Estimate:
         i = self.answers.index(name, column)

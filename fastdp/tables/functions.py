@@ -20,7 +20,7 @@ from fastdp.tables.release import TableRelease
 from fastdp.tables.shares import Shares, shares_of, with_noise
 from fastdp.tables.statistics import Statistic, columns_of, statistics_of
 from fastdp.tables.table import Table
-from fastdp.units import ONE_ROW, Person, Rows, Unit, as_name
+from fastdp.units import ONE_ROW, Unit, as_name
 from fastdp.validation import refusal
 
 
@@ -42,8 +42,7 @@ def make_shares(
     levels: bool | None = False,
 ) -> Shares:
     """Plan and shares of a release, checked, without reading the table."""
-    if not isinstance(unit, (Rows, Person)):
-        raise refusal("unit", unit, "fastdp.Rows(k), or fastdp.Person(column, rows=k)")
+    unit = _checked(unit)
     epsilon, delta = validation.positive("epsilon", epsilon), validation.real("delta", delta)
     if not 0.0 <= delta < 1.0:
         raise refusal("delta", delta, "at least 0 and below 1")
@@ -83,6 +82,12 @@ def make_shares(
         widest.check_sums()
     widest.check_helpers()
     return shares
+
+
+def _checked(unit: Unit) -> Unit:
+    if not isinstance(unit, Unit):
+        raise refusal("unit", unit, "fastdp.Rows(k), or fastdp.Person(column, rows=k)")
+    return unit
 
 
 def check_online(plan: TablePlan) -> None:
@@ -210,7 +215,8 @@ def aggregate(
     asked, named = statistics_of(statistics), names_of("by", by)
     time = _timed(time, every)
     values, entries = columns_of(asked)
-    names = [*named, *([unit.column] if isinstance(unit, Person) else []), *entries]
+    who = _checked(unit).column
+    names = [*named, *([] if who is None else [who]), *entries]
     if time is None:
         source = open_source(frame, [*values, *names])
     else:

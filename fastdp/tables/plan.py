@@ -23,7 +23,7 @@ from fastdp.tables.columns import KeyRow
 from fastdp.tables.keys import counts_suffice
 from fastdp.tables.quantities import FIRST_SUMS, ROWS
 from fastdp.tables.statistics import Statistic, columns_of, needed
-from fastdp.units import Person, Unit
+from fastdp.units import Unit
 
 #: Windows times keys of one release: 8 bytes each, and as much again for the noise.
 MAX_CELLS = 2 * 10**8
@@ -51,6 +51,8 @@ class ColumnPlan:
     resolution: float | None
     bound: tuple[float, float] | None = None
     entries: bool = False
+    #: True if the clip is known publicly.
+    given: bool = False
 
     @property
     def ends(self) -> tuple[float, float]:
@@ -97,7 +99,7 @@ class TablePlan:
 
     @cached_property
     def who(self) -> str | None:
-        return self.unit.column if isinstance(self.unit, Person) else None
+        return self.unit.column
 
     @property
     def chooses(self) -> list[ColumnPlan]:
@@ -118,7 +120,7 @@ class TablePlan:
     @cached_property
     def chooses_rows(self) -> bool:
         """True if k, the number of rows of a person that count, is chosen privately."""
-        return isinstance(self.unit, Person) and self.unit.rows == "auto"
+        return self.unit.rows == "auto"
 
     @cached_property
     def key_share(self) -> float:
@@ -141,13 +143,11 @@ class TablePlan:
 
     @cached_property
     def contributions(self) -> int:
-        if not isinstance(self.unit, Person):
-            return self.unit.k
         return self.unit.rows if isinstance(self.unit.rows, int) else self.chosen_rows
 
     @property
     def per_window(self) -> int | None:
-        return self.unit.per_window if isinstance(self.unit, Person) else None
+        return self.unit.per_window
 
     @cached_property
     def windows_of_unit(self) -> int:
@@ -192,7 +192,9 @@ class TablePlan:
     @cached_property
     def parts(self) -> dict[str, list[str]]:
         """Names of the measured sums, by column."""
-        return _parts(self.statistics, tuple(column.name for column in self.columns))
+        # Where ends are public, and online, windows say nothing of each other.
+        public = tuple(column.name for column in self.columns if column.given or self.online)
+        return _parts(self.statistics, tuple(column.name for column in self.columns), public)
 
     # Noise.
 
@@ -254,8 +256,12 @@ class TablePlan:
 
 
 @lru_cache(maxsize=64)
-def _parts(statistics: tuple[Statistic, ...], columns: tuple[str, ...]) -> dict[str, list[str]]:
-    return {ROWS: ["count"]} | {name: needed(statistics, name) for name in columns}
+def _parts(
+    statistics: tuple[Statistic, ...], columns: tuple[str, ...], public: tuple[str, ...]
+) -> dict[str, list[str]]:
+    return {ROWS: ["count"]} | {
+        name: [part for part in needed(statistics, name) if part != "table" or name not in public] for name in columns
+    }
 
 
 def column_plans(statistics: Sequence[Statistic], bounds: object) -> tuple[ColumnPlan, ...]:
@@ -266,7 +272,7 @@ def column_plans(statistics: Sequence[Statistic], bounds: object) -> tuple[Colum
         low, high = ends_of("clip", value.bound if value.clip is None else value.clip)
         summed = needed(statistics, name)[0] in FIRST_SUMS
         facts = value.clip is None and summed, value.weight, value.nonfinite, value.resolution, bound
-        found.append(ColumnPlan(name, low, high, *facts))
+        found.append(ColumnPlan(name, low, high, *facts, given=value.clip is not None))
     entries = columns_of(statistics)[1]
     return *found, *(ColumnPlan(name, 0.0, 0.0, False, 1.0, "zero", None, entries=True) for name in entries)
 

@@ -255,9 +255,10 @@ def _planned(
     answers, errors = Answers(released, confidence), {}
     for each in plan.statistics:
         if each.needs[0] in COUNTS:
-            noise = drawn(shares.distribution(Quantity(each.needs[0], each.column), shares.cells))
+            own = next(q for q in shares.quantities if (q.name, q.column) == (each.needs[0], each.column))
+            noise = drawn(shares.distribution(own, shares.cells))
             if (counted := each.expected(noise, confidence)) is not None:
-                errors[each.name] = Expected(*counted, in_rows=each.needs[0] == "histogram")
+                errors[each.name] = Expected(*counted, in_rows=each.needs[0] == "excess")
                 continue
         known = rows is not None and (each.column == ROWS or means[each.column] is not None)
         if rows is None and each.per_row:

@@ -103,6 +103,8 @@ def _words(shares: Shares, line: Line) -> tuple[str, str, float]:
 
 def _where(shares: Shares, line: Line) -> str:
     level, by = line.level, shares.plan.by
+    if line.quantity is not None and line.quantity.name == "table":
+        return "all rows"
     if level is None or level == shares.cells:
         return "disjoint windows and keys"
     nodes = f"keys of {', '.join(map(repr, by[: level.depth]))}" if level.depth else "all rows"

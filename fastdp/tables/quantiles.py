@@ -1,32 +1,46 @@
-"""Quantiles of cells from hierarchical histograms of their values.
+"""Quantiles of cells in three steps, each placed by what was released before.
 
-Every window and key has a tree of counts over bins: two noisy levels, made consistent by least squares (Hay et al.,
-VLDB 2010). Bins are as fine as their distance from 0, so a generous bound costs no accuracy.
+Noisy counts of the whole table give bins of about equal rows; each cell has noisy counts of these; and, where they
+put its quantile, the noisy excess: rows below less the quantile's share of all.  Proofs: ``docs/tables.md``.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from fastdp.errors import ParameterError, argument
-from fastdp.kinds import Array, Floats, Integers
+from fastdp.kinds import Array, Flags, Floats, Integers
 from fastdp.releases.intervals import DrawnNoise, wider_quantile
 from fastdp_kernels.tables import window_sums
 
-#: Nodes of the upper level, and bins in each; all bins.  Three levels had larger errors.
-FAN_OUT, BINS = 32, 1024
-#: Levels of counts: a row is in one node of each.
-LEVELS = 2
+#: Fine bins, and groups of them, in which the whole table's rows are counted: a row is in one node of each level.
+BINS, FAN_OUT, LEVELS = 1024, 32, 2
 #: Bins of all windows and keys together.
 MAX_BINS = 2**26
-#: The widest bin over the narrowest one, about.
+#: The widest fine bin over the narrowest one, about.
 SPREAD = 2.0**16
-#: Bins whose quantiles are computed at a time, which bounds the memory.
-CHUNK = 2**22
+#: Bins of cells: where nothing is known of the table; else so many times the root of a cell's rows over the noise, at
+#: least and at most so many.
+PUBLIC, PER_ROOT, LEAST, MOST = 64, 2.5, 16, 128
+#: Steps of one row in an excess.
+UNIT = 2**20
+#: A window's excess at the table's quantile is about this share of its rows; in a bin cells differ by so much of it.
+SIMILAR, INSIDE = 0.25, 0.15
+#: Part of the bins' shape that is even, so that borders rise.
+EVEN = 1e-6
+#: Rising means have about this part of the variance of the sums.
+RISING = 0.6
+#: A fine bin with more than this share of a bin's rows is one.
+HEAVY = 0.5
+#: Variances in rows are above 0.
+TINY = 1e-9
+#: Between a row and an interpolated quantile lie fewer rows.
+BETWEEN = 2.0
 
 
 def check_bins(cells: int) -> None:
@@ -40,7 +54,7 @@ def check_bins(cells: int) -> None:
 
 @dataclass(frozen=True)
 class Bins:
-    """Bins from `low` to `high`, wider away from 0; the ends hold values beyond."""
+    """Fine bins from `low` to `high`, wider away from 0; the ends hold values beyond."""
 
     low: float
     high: float
@@ -72,82 +86,226 @@ class Bins:
         bins = np.where(keys >= 0, keys.astype(np.int64) * BINS + self.of(values), -1)
         window_sums.add_ones(windows, bins, first, counts.reshape(len(counts), counts.shape[1] * BINS))
 
-    def nodes(self, counts: Integers) -> Integers:
-        upper = counts.reshape(*counts.shape[:2], FAN_OUT, BINS // FAN_OUT).sum(axis=3)
-        return np.ascontiguousarray(np.concatenate([upper, counts], axis=2).transpose(2, 0, 1))
+
+def nodes_of(counts: Integers) -> Integers:
+    """Groups, then bins, of the whole table: int64[nodes] from counts of fine bins, int64[BINS, W, K]."""
+    whole = counts.sum(axis=(1, 2))
+    return np.concatenate([whole.reshape(FAN_OUT, -1).sum(axis=1), whole])
 
 
-# Released counts to quantiles.
+def consistent_leaves(nodes: Floats) -> Floats:
+    """Least-squares counts of bins from nodes of equal variance: float64[BINS]."""
+    upper, bins = nodes[:FAN_OUT], nodes[FAN_OUT:].reshape(FAN_OUT, -1)
+    # A node's own count and the sum of its bins, weighted by their variances; the difference is spread over the bins.
+    found: Floats = bins + ((upper - bins.sum(axis=1)) / (bins.shape[1] + 1.0))[:, None]
+    return found.ravel()
+
+
+def rising(values: Floats) -> Floats:
+    """The middle of the two nearest rising functions, along the last axis."""
+    up = np.maximum.accumulate(values, axis=-1)
+    out: Floats = 0.5 * (up + np.minimum.accumulate(values[..., ::-1], axis=-1)[..., ::-1])
+    return out
+
+
+@dataclass(frozen=True, eq=False)
+class Parts:
+    """Bins of cells: places of their borders among the fine ones, and the table's share below each fine border."""
+
+    cut: Integers
+    below: Floats
+
+    @classmethod
+    def of_table(cls, nodes: Array | None, cells: int, noise: DrawnNoise) -> Parts:
+        """Of about equal rows by the table's noisy nodes; without them equal in fine bins.
+
+        `noise`: that of a cell's counts.
+        """
+        even = np.arange(BINS + 1) / BINS
+        if nodes is None:
+            return cls(np.arange(0, BINS + 1, BINS // PUBLIC), even)
+        below = rising(np.append(0.0, np.cumsum(consistent_leaves(nodes.astype(np.float64)))))
+        below -= below[0]
+        rows = float(below[-1])
+        share = below / rows if rows > 0.0 else even
+        share = (1.0 - EVEN) * share + EVEN * even
+        signal = max(rows, 0.0) / max(1, cells) / math.sqrt(max(noise.variance, 1.0))
+        parts = int(min(max(PER_ROOT * math.sqrt(signal), LEAST), MOST))
+        inner = np.clip(np.searchsorted(share, np.arange(1, parts) / parts), 1, BINS - 1)
+        # One value that many rows have is a bin of its own.
+        heavy = np.flatnonzero(np.diff(share) > HEAVY / parts)
+        return cls(np.unique(np.concatenate([[0], inner, heavy, heavy + 1, [BINS]])), share)
+
+    def counts(self, fine: Integers) -> Integers:
+        """Rows of each bin: int64[bins, W, K] from fine ones."""
+        return np.ascontiguousarray(np.add.reduceat(fine, self.cut[:-1], axis=0))
+
+    def place(self, excess: Floats) -> Floats:
+        """Where an excess at the borders, float64[..., bins + 1], is 0: among the fine borders."""
+        at = np.clip((excess < 0.0).sum(axis=-1), 1, self.cut.size - 1)
+        left, right = (np.take_along_axis(excess, (at - side)[..., None], -1)[..., 0] for side in (1, 0))
+        part = np.clip(np.divide(-left, right - left, out=np.full(at.shape, 0.5), where=right > left), 0.0, 1.0)
+        ends = self.below[self.cut]
+        found: Floats = np.interp(ends[at - 1] + part * (ends[at] - ends[at - 1]), self.below, np.arange(BINS + 1.0))
+        return np.clip(found, self.cut[at - 1], self.cut[at])
+
+    def value(self, excess: Floats, places: Array) -> Floats:
+        """The excess at places among the fine borders: float64[...]."""
+        at = np.clip(np.searchsorted(self.cut, places, side="right"), 1, self.cut.size - 1)
+        left, right = (np.take_along_axis(excess, (at - side)[..., None], -1)[..., 0] for side in (1, 0))
+        ends, own = self.below[self.cut], np.interp(places, np.arange(BINS + 1.0), self.below)
+        out: Floats = left + (own - ends[at - 1]) / (ends[at] - ends[at - 1]) * (right - left)
+        return out
+
+
+def weights_of(ranks: Sequence[float]) -> Integers:
+    """Steps that a row above a quantile takes off its excess."""
+    return np.rint(np.asarray(ranks) * UNIT).astype(np.int64)
+
+
+def excess_sensitivity(ranks: Sequence[float]) -> int:
+    """Steps by which a row moves the excesses of all quantiles together.
+
+    Borders rise with ranks: a row is above the first ones and below the others; the sum is greatest at either end.
+    """
+    weights = weights_of(ranks)
+    return int(max(weights.sum(), (UNIT - weights).sum()))
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """A quantile's excess at the borders of cells' bins, rising, and variances where it is about 0."""
+
+    excess: Floats
+    variance: Floats
+
+    @classmethod
+    def of(cls, parts: Parts, counts: Floats, rank: float, noise: DrawnNoise) -> Curve:
+        """From noisy counts float64[..., bins]; where noise hides a cell's shape, that of the table."""
+        below = np.cumsum(counts, axis=-1)
+        whole = below[..., -1:]
+        excess = np.concatenate([np.zeros_like(whole), below], axis=-1) - rank * whole
+        rows, shape = np.maximum(whole, 0.0), parts.below[parts.cut] - rank
+        spread = np.interp(rank, parts.below[parts.cut], border_variances(parts.cut.size - 1, rank))
+        own = RISING * noise.variance * spread + TINY
+        expected = (SIMILAR * rows) ** 2
+        share = expected / (expected + own)
+        found = share * rising(excess) + (1.0 - share) * np.maximum(rows, 1.0) * shape
+        inside = (INSIDE * rows / (parts.cut.size - 1)) ** 2
+        return cls(found, (share * own + inside)[..., 0])
+
+
+def border_variances(bins: int, rank: float) -> Floats:
+    """Variance of rows below each border less `rank` times all rows, in a bin's."""
+    before = np.arange(bins + 1.0)
+    return before * (1.0 - rank) ** 2 + (bins - before) * rank**2
+
+
+def places_of(parts: Parts, counts: Array, ranks: Sequence[float], noise: DrawnNoise) -> Integers:
+    """Fine borders at which each cell's excess is measured, rising with ranks: int64[ranks, W, K]."""
+    cells = np.moveaxis(counts.astype(np.float64), 0, -1)
+    found = [parts.place(Curve.of(parts, cells, rank, noise).excess) for rank in ranks]
+    places = np.clip(np.rint(np.stack(found)), 1, BINS - 1).astype(np.int64)
+    return np.maximum.accumulate(places, axis=0)
+
+
+def excess_at(fine: Integers, places: Integers, ranks: Sequence[float]) -> Integers:
+    """Exact excesses in steps: int64[ranks, W, K]."""
+    below = np.cumsum(fine, axis=0)
+    own = np.take_along_axis(below, places - 1, axis=0) * UNIT
+    out: Integers = own - weights_of(ranks)[:, None, None] * below[-1]
+    return out
+
+
+# Released numbers to quantiles.
 
 
 @dataclass(frozen=True, eq=False)
 class Histogram:
-    """Noisy counts of nodes, [nodes, W, K], each of so many ``draws``."""
+    """Noisy counts of bins, [bins, W, K], and excesses in steps at ``places``, [ranks, W, K].
+
+    ``added`` sums keys to those of the answers, of ``draws`` keys each.
+    """
 
     bins: Bins
-    steps: Array
+    parts: Parts
+    counts: Array
     noise: DrawnNoise
+    ranks: tuple[float, ...]
+    places: Integers
+    excess: Array
+    excess_noise: DrawnNoise
     draws: Integers
+    added: Callable[[Floats], Floats]
 
     def quantiles(self, rank: float, starts: Integers, stops: Integers, confidence: float) -> tuple[Floats, ...]:
         """The quantile `rank` of values in windows [start, stop) of each key, and its interval: float64[q, K] each.
 
         The interval holds with at least this probability; without information it is the bins' range.
         """
-        keys = self.steps.shape[2]
-        found = np.empty((3, starts.size, keys))
-        step = max(1, CHUNK // max(1, keys * BINS))
-        for begin in range(0, starts.size, step):
-            part = slice(begin, begin + step)
-            found[:, part] = self._some(rank, starts[part], stops[part], wider_quantile(confidence))
-        return tuple(found)
+        cells = np.moveaxis(self.counts.astype(np.float64), 0, -1)
+        at, curve = self.ranks.index(rank), Curve.of(self.parts, cells, rank, self.noise)
+        known, places = self.excess[at] / UNIT, self.places[at]
+        number = self.excess_noise.variance / UNIT**2 + TINY
+        missed = known - self.parts.value(curve.excess, places)
+        moved = curve.excess + (curve.variance / (curve.variance + number) * missed)[..., None]
+        width = wider_quantile(confidence)
+        if self.draws.max(initial=1) == 1 and np.array_equal(stops, starts + 1):
+            estimate = self._value(self.parts.place(moved[starts]))
+            given = known[starts], places[starts], cells[starts], width, number
+            low, high = self._single(*given)
+        else:
+            whole = self._ranges(moved, starts, stops)
+            estimate = self._value(self.parts.place(whole))
+            lengths = (stops - starts)[:, None] * self.draws
+            low, high = self._common(self._ranges(cells, starts, stops), lengths, rank, width)
+        return np.clip(estimate, low, high), low, high
 
-    def _some(self, rank: float, starts: Integers, stops: Integers, width: float) -> Floats:
-        nodes = np.stack(
-            [self.steps[:, a:b].sum(axis=1) for a, b in zip(starts.tolist(), stops.tolist(), strict=True)]
-        )
-        leaves = consistent_leaves(nodes.transpose(0, 2, 1).astype(np.float64))
-        below = np.zeros((*leaves.shape[:2], BINS + 1))
-        np.cumsum(leaves, axis=2, out=below[..., 1:])
-        # Rows below each border less the share of all rows that the quantile has below it.
-        excess = below - rank * below[..., -1:]
-        error = width * np.sqrt(self.noise.variance * prefix_variances(rank))
-        error = error * np.sqrt((stops - starts)[:, None] * self.draws)[..., None]
-        # Cumulative counts rise: the middle of the two nearest rising functions.
-        rising = np.maximum.accumulate(excess, axis=2)
-        rising = 0.5 * (rising + np.minimum.accumulate(excess[..., ::-1], axis=2)[..., ::-1])
-        borders = self.bins.borders
-        at = np.clip((rising < 0.0).sum(axis=2), 1, BINS)
-        left, right = (np.take_along_axis(rising, (at - side)[..., None], 2)[..., 0] for side in (1, 0))
-        share = np.clip(np.divide(-left, right - left, out=np.full(at.shape, 0.5), where=right > left), 0.0, 1.0)
-        estimate = borders[at - 1] + share * (borders[at] - borders[at - 1])
-        # The borders at which the true cumulative count may cross the quantile's rank.
-        low = np.argmax(rising + error >= 0.0, axis=2)
-        high = BINS - np.argmax((rising - error <= 0.0)[..., ::-1], axis=2)
-        return np.stack([estimate, borders[np.maximum(low - 1, 0)], borders[np.minimum(high + 1, BINS)]])
+    def _value(self, places: Floats) -> Floats:
+        out: Floats = np.interp(places, np.arange(BINS + 1.0), self.bins.borders)
+        return out
+
+    def _ranges(self, values: Floats, starts: Integers, stops: Integers) -> Floats:
+        """Sums of windows and keys: float64[q, K, ...]."""
+        keys = np.moveaxis(self.added(np.moveaxis(values, 1, -1)), -1, 1)
+        prefix = np.concatenate([np.zeros_like(keys[:1]), np.cumsum(keys, axis=0)])
+        out: Floats = prefix[stops] - prefix[starts]
+        return out
+
+    def _single(
+        self, known: Floats, places: Integers, counts: Floats, width: float, number: float
+    ) -> tuple[Floats, Floats]:
+        """Borders between which the quantile lies by the excess at its place, and by rows of bins between."""
+        cut = self.parts.cut
+        at = np.clip(np.searchsorted(cut, places, side="left"), 1, cut.size - 1)
+        below = np.concatenate([np.zeros_like(counts[..., :1]), np.cumsum(counts, axis=-1)], axis=-1)
+        borders, first = np.arange(cut.size), at[..., None]
+        # Rows can only be added between the place and a border: those of whole bins are counted.
+        right = np.clip(borders - first, 0, None)
+        more = known[..., None] + below - np.take_along_axis(below, first, -1)
+        high = (borders >= first) & (more - width * np.sqrt(number + right * self.noise.variance) > BETWEEN)
+        left = np.clip(first - 1 - borders, 0, None)
+        less = known[..., None] + below - np.take_along_axis(below, first - 1, -1)
+        low = (borders < first) & (less + width * np.sqrt(number + left * self.noise.variance) < -BETWEEN)
+        ends = self.bins.borders[cut]
+        lowest, highest = _ends(low, high, ends)
+        # The place itself says as much as the next border, if anything.
+        there, error = self.bins.borders[places], width * math.sqrt(number)
+        lowest = np.where(known + error < -BETWEEN, np.maximum(lowest, there), lowest)
+        return lowest, np.where(known - error > BETWEEN, np.minimum(highest, there), highest)
+
+    def _common(self, counts: Floats, lengths: Integers, rank: float, width: float) -> tuple[Floats, Floats]:
+        """Borders between which the quantile of several cells lies by their bins."""
+        below = np.concatenate([np.zeros_like(counts[..., :1]), np.cumsum(counts, axis=-1)], axis=-1)
+        excess = rising(below - rank * below[..., -1:])
+        variances = border_variances(self.parts.cut.size - 1, rank) * self.noise.variance
+        error = width * np.sqrt(variances * lengths[..., None])
+        return _ends(excess + error < -BETWEEN, excess - error > BETWEEN, self.bins.borders[self.parts.cut])
 
 
-def consistent_leaves(nodes: Floats) -> Floats:
-    """Least-squares counts of bins from nodes of equal variance: float64[..., BINS]."""
-    shape = nodes.shape[:-1]
-    upper, bins = nodes[..., :FAN_OUT], nodes[..., FAN_OUT:].reshape(*shape, FAN_OUT, BINS // FAN_OUT)
-    # A node's own count and the sum of its bins, weighted by their variances; the difference is spread over the bins.
-    children = bins.shape[-1]
-    found: Floats = bins + ((upper - bins.sum(axis=-1)) / (children + 1.0))[..., None]
-    return found.reshape(*shape, BINS)
-
-
-def prefix_variances(rank: float) -> Floats:
-    """Variance of (rows below each border) - `rank` * (all rows), in a node's.
-
-    The covariance of consistent bins is I - P n / (n + 1), P averaging over the n bins of a node.
-    """
-    children = BINS // FAN_OUT
-    borders = np.arange(BINS + 1)
-    full, cut = np.divmod(borders, children)
-    # Weights are 1 - rank below the border and -rank above it; one node is cut.
-    weights = borders * (1.0 - rank) ** 2 + (BINS - borders) * rank**2
-    means = full * (1.0 - rank) ** 2 + (FAN_OUT - full) * rank**2
-    means += np.where(cut > 0, (cut / children - rank) ** 2 - rank**2, 0.0)
-    found: Floats = weights - means * children**2 / (children + 1.0)
-    return found
+def _ends(low: Flags, high: Flags, ends: Floats) -> tuple[Floats, Floats]:
+    """The highest border of `low`, and the lowest one of `high`; the first and the last where there is none."""
+    size = ends.size
+    below = size - 1 - np.argmax(low[..., ::-1], axis=-1)
+    above = np.argmax(high, axis=-1)
+    return ends[np.where(low.any(axis=-1), below, 0)], ends[np.where(high.any(axis=-1), above, size - 1)]

@@ -13,7 +13,7 @@ from fastdp.noise.gaussian import GaussianDistribution
 from fastdp.noise.sampler import Distribution
 from fastdp.releases.intervals import DrawnNoise
 from fastdp.tables.columns import Numbers
-from fastdp.tables.quantiles import BINS, LEVELS, Bins
+from fastdp.tables.quantiles import BINS, LEVELS, Bins, excess_sensitivity
 from fastdp_kernels.tables import window_sums
 
 #: In place of an entry that is missing: no float of a column of entries.
@@ -21,7 +21,9 @@ MISSING_ENTRY = -1.0
 #: Column of the rows themselves.
 ROWS = "*"
 #: Quantities that are sums of values, one of each column, and counts that cells have alone.
-FIRST_SUMS, COUNTS = ("total", "deviation"), ("histogram", "distinct")
+FIRST_SUMS, COUNTS = ("total", "deviation"), ("table", "histogram", "excess", "distinct")
+#: Counts of the rows themselves; those of quantiles follow from one of them.
+COUNTED = ("histogram", "distinct")
 
 
 @dataclass(frozen=True)
@@ -29,8 +31,8 @@ class Quantity:
     """One integer sum of each cell, or several counts.
 
     Values are clipped to [``low``, ``high``] steps of ``grid``, less ``centre``. "count" adds 1 a row, "square" the
-    square, in steps of ``resolution``; cells alone have "histogram", of bins from ``low`` to ``high``, and
-    "distinct".
+    square, in steps of ``resolution``; cells alone have "distinct", and of bins from ``low`` to ``high``
+    "histogram" and "excess", of ``ranks``; "table" are all cells' nodes.
     """
 
     name: str
@@ -40,10 +42,13 @@ class Quantity:
     centre: int = 0
     grid: float = 1.0
     resolution: float = 1.0
+    ranks: tuple[float, ...] = ()
 
     @property
     def sensitivity(self) -> int:
         """Largest change by one row, in steps of ``resolution``."""
+        if self.name == "excess":
+            return excess_sensitivity(self.ranks)
         if self.name == "count" or self.counts:
             return 1
         most = int(max(abs(self.low - self.centre), abs(self.high - self.centre)))
@@ -55,8 +60,8 @@ class Quantity:
 
     @property
     def layers(self) -> int:
-        """Numbers of each cell that one row is in."""
-        return LEVELS if self.name == "histogram" else 1
+        """Numbers of each cell, or of the table, that one row is in."""
+        return LEVELS if self.name == "table" else 1
 
     @property
     def ends(self) -> tuple[float, float]:
@@ -82,7 +87,7 @@ class Quantity:
     @property
     def labels(self) -> tuple[str | float, ...]:
         if self.counts:
-            return self.name, *(self.ends if self.name == "histogram" else ())
+            return self.name, *(self.ends if self.name != "distinct" else ()), *self.ranks
         return self.name, self.low, self.high, self.centre, self.grid, self.resolution
 
 
@@ -108,7 +113,7 @@ def _inside(rows: CellRows, first: int, windows: int) -> Flags:
 
 
 class BinCounts:
-    """Rows by bin, window and key."""
+    """Rows by fine bin, window and key."""
 
     def __init__(self, quantity: Quantity, cells: tuple[int, int]) -> None:
         self._bins, self._counts = Bins(*quantity.ends), np.zeros((*cells, BINS), np.int64)
@@ -120,7 +125,7 @@ class BinCounts:
         self._bins.add((rows.windows, np.where(wrong, -1, rows.codes), values), first, self._counts)
 
     def numbers(self) -> Integers:
-        return self._bins.nodes(self._counts)
+        return np.ascontiguousarray(self._counts.transpose(2, 0, 1))
 
 
 class DistinctCounts:

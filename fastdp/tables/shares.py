@@ -31,6 +31,7 @@ from fastdp.tables.consistent import Level
 from fastdp.tables.keys import MOST_KEYS, KeyRule, count_rule, shared_weight_rule, weight_rule
 from fastdp.tables.plan import Clips, TablePlan
 from fastdp.tables.quantities import COUNTS, FIRST_SUMS, ROWS, Quantity
+from fastdp.tables.statistics import ranks_of
 from fastdp.thresholds.base import score_unit
 from fastdp.validation import DAY, refusal
 
@@ -51,6 +52,8 @@ TAIL_OF_KNOWN = Fraction(1, 100)
 #: Weight of the rows beside a column's where they are counted for means alone, with Laplace and with Gaussian noise:
 #: of one mean the deviations then have .6 of epsilon, or .65 of rho, near the best for means from 0 to .3 theta.
 ROWS_OF_MEANS = {"laplace": Fraction(2, 3), "gaussian": Fraction(7, 13)}
+#: Parts of a quantile in one sum's share: the table's counts, cells' bins, excesses.
+OF_QUANTILES = {"table": Fraction(2, 25), "histogram": Fraction(23, 50), "excess": Fraction(23, 50)}
 #: Share of the budget that the choice of keys and of a person's rows leave, at least.
 LEFT = Fraction(1, 20)
 #: Share of the cells by which the noise is chosen before the table is read, if levels are asked for.
@@ -151,10 +154,10 @@ class Shares:
         return self.losses[quantity.name, quantity.column, level]
 
     def moved(self, quantity: Quantity, each: bool) -> int:
-        return self.moves[each] * quantity.layers
+        return self.moves[each and quantity.name != "table"] * quantity.layers
 
     def distribution(self, quantity: Quantity, level: Level) -> Distribution:
-        moved = self.moves[level.each] * quantity.layers
+        moved = self.moved(quantity, level.each)
         return noise_distribution(self.plan.noise, quantity.sensitivity, moved, self.loss_of(quantity, level))
 
     @cached_property
@@ -167,7 +170,12 @@ class Shares:
         plan, sums, counts = self.plan, list[Quantity](), list[Quantity]()
         for column in plan.columns:
             names = plan.parts[column.name]
-            counts += [Quantity(name, column.name, column.low, column.high) for name in names if name in COUNTS]
+            ranks = ranks_of(plan.statistics, column.name)
+            counts += [
+                Quantity(name, column.name, column.low, column.high, ranks=ranks if name == "excess" else ())
+                for name in names
+                if name in COUNTS
+            ]
             grid = self.grids.get(column.name)
             if grid is None:
                 continue
@@ -219,7 +227,7 @@ class Shares:
         for quantity, level in itertools.product(self.quantities, self.levels):
             # Squares within a narrower clip may take all their bits.
             most = 2 ** square_bits(self.plan) if quantity.name == "square" else quantity.sensitivity
-            moved = self.moves[level.each] * quantity.layers
+            moved = self.moved(quantity, level.each)
             noise_distribution(self.plan.noise, most, moved, self.loss_of(quantity, level))
 
     def check_helpers(self) -> None:
@@ -350,8 +358,9 @@ def shares_of(plan: TablePlan) -> Shares:
     levels, knows_levels = _levels(plan, gaussian=gaussian)
     losses: dict[tuple[str, str, Level | None], float] = {}
     for name, amount in rest.items():
-        for part in plan.parts[name]:
-            each = amount / len(plan.parts[name])
+        within = {part: OF_QUANTILES.get(part, Fraction(1)) for part in plan.parts[name]}
+        for part, own in within.items():
+            each = amount * own / sum(within.values())
             if not knows_levels:
                 losses[part, name, None] = _loss(each, power)
             for level, share in levels.items():

@@ -17,7 +17,7 @@ import numpy as np
 from fastdp.errors import ParameterError
 from fastdp.kinds import Floats, Integers
 from fastdp.releases.intervals import DrawnNoise, wider_quantile
-from fastdp.tables.quantiles import Histogram, prefix_variances
+from fastdp.tables.quantiles import UNIT, Histogram
 from fastdp.tables.quantities import ROWS, Quantity
 from fastdp.units import as_name
 from fastdp.validation import refusal
@@ -29,7 +29,7 @@ TRUE, LIMITED, COUNTED, CLIPPED = "true", "capped", "counted", "clipped"
 PERCENTILE = re.compile(r"p(\d{1,2}(\.\d{1,6})?|100)")
 #: Sums and counts in the order in which they get noise.  "first" is the total where a sum is asked for, else the sum
 #: of deviations from the middle of the clip.
-ORDER = ("total", "deviation", "square", "histogram", "distinct")
+ORDER = ("total", "deviation", "square", "table", "histogram", "excess", "distinct")
 
 
 @dataclass(frozen=True, eq=False)
@@ -270,7 +270,7 @@ class Quantile(Statistic):
     column: str
     kind: str
     rank: float
-    needs = ("histogram",)
+    needs = ("excess", "histogram", "table")
 
     def answer(self, view: View) -> Answer:
         histogram, ranges = view.histogram(self.column), (view.starts, view.stops)
@@ -278,9 +278,8 @@ class Quantile(Statistic):
         return Answer(estimate, (high - low) / (2.0 * view.normal), low, high, view.of_rows)
 
     def expected(self, noise: DrawnNoise, confidence: float) -> tuple[float, float]:
-        """In rows between the quantile and the true one."""
-        variances = prefix_variances(self.rank)
-        error = math.sqrt(noise.variance * float(variances[round(self.rank * (variances.size - 1))]))
+        """In rows between the quantile and the true one, by the noise of the excess."""
+        error = math.sqrt(noise.variance) / UNIT
         return error, wider_quantile(confidence) * error
 
 
@@ -367,6 +366,12 @@ def needed(statistics: Sequence[Statistic], column: str) -> list[str]:
     if "first" in names and "total" not in names:
         names.add("deviation")
     return [name for name in ORDER if name in names]
+
+
+def ranks_of(statistics: Sequence[Statistic], column: str) -> tuple[float, ...]:
+    """Ranks of a column's quantiles, rising."""
+    listed = {each.rank for each in statistics if isinstance(each, Quantile) and each.column == column}
+    return tuple(sorted(listed))
 
 
 def quotient(part: Estimate, count: Estimate, centre: float, limits: tuple[float, float], normal: float) -> Answer:

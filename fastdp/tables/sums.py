@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,7 +13,17 @@ from fastdp.kinds import Floats, Integers
 from fastdp.noise import bulk
 from fastdp.noise.key import Key
 from fastdp.tables.consistent import Level
-from fastdp.tables.quantities import ROWS, BinCounts, CellRows, DistinctCounts, Quantity, drawn, not_finite
+from fastdp.tables.quantiles import Parts, excess_at, nodes_of, places_of
+from fastdp.tables.quantities import (
+    COUNTED,
+    ROWS,
+    BinCounts,
+    CellRows,
+    DistinctCounts,
+    Quantity,
+    drawn,
+    not_finite,
+)
 from fastdp.tables.released import Measured
 from fastdp.tables.shares import Shares
 
@@ -32,7 +43,8 @@ class Sums:
         self._summed = [(place.get(each.column, 0), each) for each in quantities if not each.counts]
         self._counted = [
             (place[each.column], (DistinctCounts if each.name == "distinct" else BinCounts)(each, cells))
-            for each in quantities[len(self._summed) :]
+            for each in quantities
+            if each.name in COUNTED
         ]
         self._sums: Integers = np.zeros((len(self._summed), *cells), np.int64)
 
@@ -62,13 +74,58 @@ def exact_sums(
 def vectors(
     shares: Shares, quantities: Sequence[Quantity], exact: Sequence[Integers], keys: Keys
 ) -> Iterator[tuple[Level, tuple[Quantity, ...], Integers]]:
-    """Vectors that get noise together: all sums of each level, and each cell's counts."""
+    """Exact numbers of nodes: all sums of each level, and each cell's counts."""
     sums = tuple(each for each in quantities if not each.counts)
     for level in shares.levels if sums else ():
         added = keys.added(exact[0], level.depth)
         yield level, sums, added if level.each else added.sum(axis=1, keepdims=True)
-    for quantity, counts in zip(quantities[len(sums) :], exact[1:], strict=True):
+    counted = (each for each in quantities if each.name in COUNTED)
+    for quantity, counts in zip(counted, exact[1:], strict=True):
         yield shares.cells, (quantity,), counts
+
+
+@dataclass(frozen=True)
+class _Noisy:
+    """Draws noise for one release's vectors; it is bound to a node's full vector."""
+
+    shares: Shares
+    key: Key
+    span: tuple[int, int]
+    keys: Keys
+
+    def __call__(self, level: Level, group: tuple[Quantity, ...], sums: Integers, *place: Integers) -> Measured:
+        """A vector with noise; `place`: where it was measured, to which noise is bound too."""
+        shares = self.shares
+        distributions = [shares.distribution(quantity, level) for quantity in group]
+        labels = [(*q.labels, shares.loss_of(q, level)) for q in group]
+        if group[0].counts:
+            name, *others = labels[0]
+            own = self.key.within("counts", name, shares.plan.place(group[0].column), *others)
+        else:
+            own = self.key.within("sums", *level, *(() if level.each else self.span), *itertools.chain(*labels))
+        bound = np.ascontiguousarray(np.concatenate([sums, *place]) if place else sums)
+        each = distributions * (len(bound) // len(distributions))
+        groups = self.keys.digests(0 if group[0].name == "table" else level.depth)
+        noise = bulk.draw_cell_noise(bound, each, own, self.span[0], groups)
+        noisy = sums + noise[: len(sums)]
+        noisy.flags.writeable = False
+        return Measured(level, group, noisy, tuple(map(drawn, distributions)))
+
+
+def _quantiles(quantities: Mapping[str, Quantity], fine: Integers, noisy: _Noisy) -> Iterator[Measured]:
+    """The table's counts, cells' bins, and excesses where they put the quantiles."""
+    cells, table = noisy.shares.cells, None
+    if "table" in quantities:
+        whole = replace(noisy, key=noisy.key.within("table", *noisy.span))
+        table = whole(cells, (quantities["table"],), nodes_of(fine)[:, None, None])
+        yield table
+    noise = drawn(noisy.shares.distribution(quantities["histogram"], cells))
+    parts = Parts.of_table(None if table is None else table.steps[:, 0, 0], fine[0].size, noise)
+    bins = noisy(cells, (quantities["histogram"],), parts.counts(fine))
+    yield bins
+    ranks = quantities["excess"].ranks
+    places = places_of(parts, bins.steps, ranks, noise)
+    yield noisy(cells, (quantities["excess"],), excess_at(fine, places, ranks), places)
 
 
 def release(
@@ -82,23 +139,16 @@ def release(
 ) -> tuple[Measured, ...]:
     """Noisy numbers of every level, from exact ones in windows [first, last) (:func:`exact_sums`).
 
-    Noise is bound to a node's full vector.  ``published`` counts, by which keys were chosen, replace those of the
-    cells.
+    ``published`` counts, by which keys were chosen, replace those of the cells.
     """
-    found = []
+    found, noisy = list[Measured](), _Noisy(shares, key, span, keys)
     for level, group, sums in vectors(shares, quantities, exact, keys):
-        distributions = [shares.distribution(quantity, level) for quantity in group]
-        labels = [(*q.labels, shares.loss_of(q, level)) for q in group]
-        if group[0].counts:
-            name, *others = labels[0]
-            own = key.within("counts", name, shares.plan.place(group[0].column), *others)
-        else:
-            own = key.within("sums", *level, *(() if level.each else span), *itertools.chain(*labels))
-        each = distributions * (len(sums) // len(distributions))
-        noisy = bulk.draw_cell_noise(np.ascontiguousarray(sums), each, own, span[0], keys.digests(level.depth))
-        noisy += sums
+        if group[0].name == "histogram":
+            own = {each.name: each for each in quantities if each.column == group[0].column}
+            found += _quantiles(own, sums, noisy)
+            continue
+        each = noisy(level, group, sums)
         if published is not None and group[-1].name == "count":
-            noisy[-1] = published
-        noisy.flags.writeable = False
-        found.append(Measured(level, group, noisy, tuple(map(drawn, distributions))))
+            each = replace(each, steps=np.concatenate([each.steps[:-1], published[None, None]]))
+        found.append(each)
     return tuple(found)

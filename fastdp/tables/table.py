@@ -13,7 +13,7 @@ import numpy as np
 
 from fastdp import validation
 from fastdp.data.calendar import as_instants
-from fastdp.data.frames import in_family
+from fastdp.data.source import FAMILIES
 from fastdp.errors import ParameterError
 from fastdp.guarantee import Guarantee
 from fastdp.kinds import Array, Floats, Integers, Json, Values
@@ -74,7 +74,7 @@ class Table:
         or the schema's "fastdp" (pyarrow).
         """
         family = self.released.family
-        frame = in_family(readable(self._arrow(), family), family)
+        frame = FAMILIES[family](readable(self._arrow(), family))
         if family == "pandas":
             frame.attrs[METADATA] = self.metadata
         return frame
@@ -141,7 +141,7 @@ class Table:
             raise ParameterError(f"whole_numbers of a table of {self.names[0]}: expected a count or a sum")
         family = self.released.family
         found = output.whole_numbers(self.released, self._answers, self._one(), self._depth, revised=revised)
-        return in_family(readable(found, family), family)
+        return FAMILIES[family](readable(found, family))
 
     @property
     def clipped_rows(self) -> float | None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from functools import cached_property, partial
-from typing import Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -20,9 +20,8 @@ from fastdp.errors import DataError, ParameterError
 from fastdp.guarantee import Guarantee
 from fastdp.kinds import Array, Bounds, Duration, Flags, Floats, Instant, Integers, Keys
 from fastdp.noise.key import Key
-from fastdp.record import values_of as fields_of
 from fastdp.state import codec
-from fastdp.state.codec import Packed
+from fastdp.state.codec import COUNT, DERIVED, INT64, Packed
 from fastdp.state.driver import Publisher
 from fastdp.state.machine import Machine, Record, Transition, single_caller
 from fastdp.tables import online
@@ -44,6 +43,7 @@ from fastdp.units import LAST, ONE_ROW, Person, Rows, Unit, parse_length
 from fastdp.validation import refusal
 
 log = logging.getLogger("fastdp")
+_NO_ROWS = Waiting.none(0, merges=False)
 #: The clock of a call with rows.
 _NEVER = int(np.iinfo(np.int64).min)
 
@@ -70,13 +70,14 @@ class WindowsState:
     private keys.
     """
 
-    n_seen: int
-    calls: int
-    clock: int
-    closed: int
-    late: int
-    waiting: Waiting
-    keys: OnlineKeys | None
+    n_seen: Annotated[int, COUNT]
+    calls: Annotated[int, COUNT]
+    clock: Annotated[int, INT64]
+    closed: Annotated[int, INT64]
+    late: Annotated[int, COUNT]
+    # From the log of a file.
+    waiting: Annotated[Waiting, DERIVED] = _NO_ROWS
+    keys: Annotated[OnlineKeys | None, DERIVED] = None
 
     def __repr__(self) -> str:
         return f"WindowsState(calls={self.calls}, closed={self.closed})"
@@ -435,16 +436,22 @@ class WindowsMachine(Machine[WindowsState]):
 
     def pack(self, state: WindowsState) -> Packed:
         parts = [] if state.keys is None else state.keys.parts(OnlineKeys.none(self.plan.by))
-        return {**_small(state), "log": [*parts, *row_parts(state.waiting.of_first(state.waiting.ends.size), _ROWS)]}
+        rows = row_parts(state.waiting.of_first(state.waiting.ends.size), _ROWS)
+        return {**super().pack(state), "log": [*parts, *rows]}
 
     def record(self, before: WindowsState, after: WindowsState) -> Record:
         parts = [] if before.keys is None or after.keys is None else after.keys.parts(before.keys)
         moved = before.waiting.moved != after.waiting.moved
-        return Record(_small(after), [*parts, *row_parts(after.waiting.added_since(before.waiting), _ROWS)], moved)
+        return Record(
+            super().pack(after), [*parts, *row_parts(after.waiting.added_since(before.waiting), _ROWS)], moved
+        )
 
     def unpack(self, packed: Packed, key: Key) -> WindowsState:
-        state, found = self.start(key), [np.empty(0, np.int64)]
-        keys = state.keys
+        state, begin, found = super().unpack(packed, key), self.start(key), [np.empty(0, np.int64)]
+        early = state.closed < begin.closed or state.clock < begin.clock
+        if early or self.calendar.number(min(state.clock, LAST)) > state.closed:
+            raise ValueError("a clock behind an open window")
+        keys = begin.keys
         for part in packed.get("log", ()):
             kind, _, raw = part.partition(b":")
             if kind == _ROWS:
@@ -455,33 +462,15 @@ class WindowsMachine(Machine[WindowsState]):
         size = keys.size if keys is not None else self.table.size
         if rows[:, 1].min(initial=0) < 0 or rows[:, 1].max(initial=-1) >= size:
             raise ValueError("a key out of range")
-        n_seen, calls, clock, closed, late = (codec.require_int(packed["state"][name]) for name in _NUMBERS)
-        state = WindowsState(n_seen, calls, clock, closed, late, state.waiting, keys)
-        if state.calls != codec.require_int(packed["n_seen"]):
-            raise ValueError("a position out of range")
-        self.check_indices(state)
         rows = rows[rows[:, 0] >= state.closed]
         self._check_far(int(rows[:, 0].max(initial=state.closed)) + 1 - state.closed)
-        return replace(state, waiting=state.waiting.with_rows(rows, state.closed))
-
-    def check_indices(self, state: WindowsState) -> None:
-        like, calendar = self.start(Key(bytes(32), simulated=True)), self.calendar
-        if min(state.n_seen, state.calls, state.late) < 0 or state.closed < like.closed or state.clock < like.clock:
-            raise ValueError("a position out of range")
-        if calendar.number(min(state.clock, LAST)) > state.closed:
-            raise ValueError("a clock behind an open window")
+        return replace(state, waiting=begin.waiting.with_rows(rows, state.closed), keys=keys)
 
 
 #: The place of one row.
 _FIRST: Integers = np.zeros(1, np.int64)
 #: Kind of a log's part that holds rows.
 _ROWS = b"rows"
-#: Fields of a state that are numbers.
-_NUMBERS = ("n_seen", "calls", "clock", "closed", "late")
-
-
-def _small(state: WindowsState) -> Packed:
-    return {"n_seen": state.calls, "state": fields_of(state, *_NUMBERS)}
 
 
 def _no_persons() -> Integers:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Callable
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from click.testing import Result
 
 import fastdp
 from fastdp.perturbers import Blocks
-from fastdp.points import Box
+from fastdp.points import Box, replay
 from tests.cli.conftest import SECRET
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastdp.errors.AccuracyWarning")
@@ -174,54 +173,35 @@ def test_plan(options: str, run: Callable[..., Result]) -> None:
     assert run(f"plan {options}").stdout == f"{PLANS[options]()}\n"
 
 
-POINTS: dict[str, Callable[[], Any]] = {
-    "--counter binary --max-depth 9": lambda: fastdp.PHDStream(
-        Box([0, 0], [10, 5]), 2.0, counter="binary", max_depth=9, **KEY
+#: Options of ``fastdp synthesize events.csv``, the publisher and how the events are cut.
+BOX = Box([0, 0], [10, 5])
+POINTS: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
+    "--batch 250 --counter binary --max-depth 9": (
+        lambda: fastdp.PHDStream(BOX, 2.0, counter="binary", max_depth=9, **KEY),
+        {"batch": 250},
     ),
-    "--method adaptive --max-period 4 --sensitivity 2": lambda: fastdp.AdaptivePHDStream(
-        Box([0, 0], [10, 5]), 2.0, max_period=4, sensitivity=2, **KEY
+    "--every 6h --sort --zone UTC --method adaptive --max-period 4 --sensitivity 2": (
+        lambda: fastdp.AdaptivePHDStream(BOX, 2.0, max_period=4, sensitivity=2, **KEY),
+        {"every": "6h", "sort": True, "zone": "UTC"},
+    ),
+    "--batch 200 --initial 0.5 --x lon --y lat": (
+        lambda: fastdp.PHDStream(BOX, 2.0, **KEY),
+        {"batch": 200, "initial": 0.5, "x": "lon", "y": "lat"},
     ),
 }
 
 
 @pytest.mark.parametrize("options", POINTS)
-def test_synthesize(options: str, run: Callable[..., Result], events: str) -> None:
-    cells = [line.split(",") for line in events.splitlines()[1:]]
-    points = np.array([[float(x), float(y)] for _, x, y, _ in cells])
-    appear = np.array([kind == "1" for *_, kind in cells])
-    # 600 events, one every four minutes: 90 in six hours.
-    cuts = {"--batch 250": [0, 250, 500, 600], "--every 6h": [*range(0, 600, 90), 600], "--batch 200 --initial 0.5": [
-        0, 300, 500, 600
-    ]}  # fmt: skip
-    for cut, borders in cuts.items():
-        shown = run(f"synthesize events.csv -o out --epsilon 2 --box 0 0 10 5 {cut} {options} --key-file key --force")
-        publisher = POINTS[options]()
-        files = sorted(Path("out").iterdir())
-        assert len(files) == len(borders) - 1
-        for number, (begin, end) in enumerate(pairwise(borders)):
-            here, there = points[begin:end], appear[begin:end]
-            rows = publisher.step(here[there], here[~there]).tolist()
-            expected = "lon,lat\n" + "".join(f"{x!r},{y!r}\n" for x, y in rows)
-            assert files[number].name == f"batch_{number:03}.csv"
-            assert files[number].read_text() == expected
-        assert str(publisher.guarantee) in shown.stderr
-
-
-@pytest.mark.parametrize("kind", ["npy", "parquet", "geojson"])
-def test_files_of_points(kind: str, run: Callable[..., Result]) -> None:
-    for form in ("csv", kind):
-        run(
-            f"synthesize events.csv -o {form} --epsilon 2 --box 0 0 10 5 --batch 600 --seed 1 --format {form} --quiet"
-        )
-    rows = np.loadtxt("csv/batch_000.csv", delimiter=",", skiprows=1)
-    path = Path(f"{kind}/batch_000.{kind}")
-    if kind == "npy":
-        read = np.load(path)
-    elif kind == "parquet":
-        read = np.stack(pytest.importorskip("pyarrow.parquet").read_table(path).select(["lon", "lat"]).columns, 1)
-    else:
-        read = np.array([each["geometry"]["coordinates"] for each in json.loads(path.read_text())["features"]])
-    assert np.array_equal(read, rows)
+def test_synthesize(options: str, run: Callable[..., Result]) -> None:
+    publisher, cuts = POINTS[options]
+    made = replay(publisher(), "events.csv", **cuts)
+    for suffix in (".csv", ".npy", ".parquet"):
+        shown = run(f"synthesize events.csv -o out{suffix} --epsilon 2 --box 0 0 10 5 {options} --key-file key")
+        assert shown.stderr.startswith(repr(made))
+        made.write(f"own{suffix}")
+        assert Path(f"out{suffix}").read_bytes() == Path(f"own{suffix}").read_bytes()
+    line = f"synthesize - -o - --epsilon 2 --box 0 0 10 5 {options} --key-file key --quiet"
+    assert run(line, stdin=Path("events.csv").read_text()).stdout_bytes == Path("own.csv").read_bytes()
 
 
 def test_pictures_change_no_output(run: Callable[..., Result]) -> None:
@@ -229,7 +209,7 @@ def test_pictures_change_no_output(run: Callable[..., Result]) -> None:
     lines = {
         "out.csv": "release in.npy -o out.csv --epsilon 0.5 --bound 200",
         "table.csv": f"totals readings.parquet -o table.csv --value kwh {TIME} --epsilon 1 --bound 10",
-        "points/batch_000.csv": "synthesize events.csv -o points --epsilon 2 --box 0 0 10 5 --batch 300",
+        "points.csv": "synthesize events.csv -o points.csv --epsilon 2 --box 0 0 10 5 --batch 300",
     }
     for name, line in lines.items():
         run(f"{line} --seed 1")

@@ -203,7 +203,7 @@ def test_options_from_a_file(run: Callable[..., Result]) -> None:
     typed = run(f"{rest} --by floor --by city --keys 1,Rome --keys 2,Oslo --bound -1,20")
     assert run(f"--config own.toml {rest}").stdout == typed.stdout
     assert "of its own: none" in run("--config own.toml ledger limit budget").output
-    run("--config own.toml synthesize events.csv -o points --epsilon 1 --batch 600 --seed 1")
+    run("--config own.toml synthesize events.csv -o points.csv --epsilon 1 --batch 600 --seed 1")
 
 
 @pytest.mark.parametrize(

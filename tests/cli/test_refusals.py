@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +18,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::fastdp.errors.AccuracyWarning")
 RELEASE = "release in.npy -o out.csv --epsilon 1 --bound 200"
 TOTALS = "totals readings.parquet -o out.csv --value kwh --epsilon 1 --bound 10"
 COUNTS = "counts readings.parquet -o out.csv --epsilon 1"
-POINTS = "synthesize events.csv -o points --epsilon 1 --box 0 0 10 5 --batch 100"
+POINTS = "synthesize events.csv -o points.csv --epsilon 1 --box 0 0 10 5 --batch 100"
 
 #: Errors about the use of options: exit code 2.
 USAGE = {
@@ -43,9 +44,6 @@ USAGE = {
     "aggregate readings.parquet -o out.csv --statistics kwh --epsilon 1": "'kwh': expected COL=NAME,....",
     POINTS.replace("--box 0 0 10 5", ""): "Expected exactly one of --box and --domain.",
     f"{POINTS} --counter block --method adaptive": "--counter does not apply to --method adaptive.",
-    POINTS.replace(
-        "--batch 100", "--every 90"
-    ): "--every 90: expected a length of time such as 90s, 15min, 6h, 1d or 1w.",
     "plan --epsilon 1": "Missing option '--statistics'.",
     "ledger limit budget --epsilon some": "'some': expected a number or none.",
 }
@@ -91,11 +89,12 @@ REFUSED = {
     f"{COUNTS} --by floor --keys 1 --keys 1": "--keys has 2 entries, 1 of them distinct",
     f"{COUNTS} --by floor --keys @no.csv": "--keys @no.csv: no such file",
     f"{COUNTS} --rows auto": "--rows 'auto': expected a whole number of at least 1",
+    POINTS.replace("--batch 100", "--every 90"): "--every '90': expected a",
+    POINTS.replace("--batch 100", ""): "--batch, --every: expected exactly one of the two",
     f"{POINTS} --max-depth -1": "--max-depth -1: expected a whole number of at least",
     POINTS.replace("10 5", "0 5"): "--box 0 0 0 5: expected finite X0 below X1",
-    POINTS.replace("10 5", "1 1"): "points are outside the box; expected points inside, or --outside clip",
+    POINTS.replace("10 5", "1 1"): "points are outside the domain; expected points inside, or --outside clip",
     f"{POINTS} --x nope": "nope",
-    POINTS.replace("points", "in.npy", 1): "output in.npy: is a file; expected a folder",
     "ledger show no": "no",
     "plan --statistics kwh=sum --bound 3": "--epsilon, --half-width: expected one of the two",
     "plan --statistics kwh=sum --bound 3 --epsilon 1 --windows 0": "--windows 0: expected a whole number",
@@ -122,35 +121,24 @@ def test_existing_outputs_need_force(line: str, run: Callable[..., Result], refu
     run(f"{line} --seed 1")
     assert "; expected " in refused(line)
     run(f"{line} --seed 1 --force")
-    if "points" not in line:
-        Path("out.csv").unlink()
-        # A description that a killed process left alone is replaced, another file not.
-        run(f"{line} --seed 1")
-        Path("out.csv").unlink()
-        Path("out.csv.json").write_text("{}")
-        assert "out.csv.json: exists already" in refused(line)
-        Path("out.csv.json").unlink()
-        Path("p.png").touch()
-        pytest.importorskip("matplotlib", reason="needs matplotlib")
-        assert "p.png: exists already" in refused(f"{line} --plot p.png")
-
-
-def test_files_of_an_earlier_run_go_and_links_stay(run: Callable[..., Result], refused: Callable[..., str]) -> None:
-    run(f"{POINTS} --seed 1")
-    Path("points/notes.txt").touch()
-    run(f"{POINTS} --seed 1 --force --batch 600".replace("--batch 100", ""))
-    assert sorted(path.name for path in Path("points").iterdir()) == ["batch_000.csv", "notes.txt"]
-    Path("points/batch_007.csv").symlink_to("notes.txt")
-    assert "holds batch_007.csv, which is no plain file" in refused(f"{POINTS} --force")
-    Path("points/batch_007.csv").unlink()
-    assert "is named like a file of the output" in refused(f"{POINTS} --force --state points/batch_9.csv")
+    out = Path(line.split()[3])
+    out.unlink()
+    # A description that a killed process left alone is replaced, another file not.
+    run(f"{line} --seed 1")
+    out.unlink()
+    Path(f"{out}.json").write_text("{}")
+    assert f"{out}.json: exists already" in refused(line)
+    Path(f"{out}.json").unlink()
+    Path("p.png").touch()
+    pytest.importorskip("matplotlib", reason="needs matplotlib")
+    assert "p.png: exists already" in refused(f"{line} --plot p.png")
 
 
 def test_what_fails_before_the_values_costs_nothing(run: Callable[..., Result], refused: Callable[..., str]) -> None:
     Ledger("budget").set_limit(9.0)
     for line in (RELEASE, TOTALS, POINTS):
         line += " --ledger budget --stream a"
-        for worse in (line.replace("out.csv", "no/out.csv").replace("points", "no/points"), f"{line} --epsilon -1"):
+        for worse in (re.sub(r"-o ", "-o no/", line), f"{line} --epsilon -1"):
             run(worse, code=1)
     assert Ledger("budget").entries() == []
     # An error about the values depends on them.

@@ -125,14 +125,14 @@ def on_terminal(*command: object) -> tuple[str, int]:
 
 
 def test_only_a_terminal_has_progress_and_is_told_of_compiling(folder: Path) -> None:
-    line = "-m fastdp synthesize events.csv -o out --epsilon 1 --box 0 0 10 5 --batch 100 --seed 1"
+    line = "-m fastdp synthesize events.csv -o out.csv --epsilon 1 --box 0 0 10 5 --batch 100 --seed 1"
     said, code = on_terminal(*line.split())
     assert code == 0
-    assert "out: " in said
-    assert "/6" in said
-    assert "batch_000.csv to batch_005.csv" in said
+    assert "events.csv: " in said
+    assert "/2" in said
+    assert "in 6 batches" in said
     piped = run_python(*line.split(), "--force").stderr
-    assert "/6" not in piped
+    assert "/2" not in piped
     assert on_terminal(*line.split(), "--force", "--quiet") == ("", 0)
     code_of = (
         "import sys; from fastdp.cli import main; import fastdp_kernels\n"

@@ -149,6 +149,7 @@ READ: dict[str, Form] = {
     "seconds since 1970": text(time=lambda t: int(t.replace(tzinfo=UTC).timestamp()), unit="s"),
     "milliseconds": text(time=lambda t: int(t.replace(tzinfo=UTC).timestamp()) * 1000, unit="ms"),
     "days as numbers": text(time=lambda t: t.strftime("%Y%m%d"), format="%Y%m%d"),
+    "blank after the sign": text(number=lambda v: f" {v}"),
     "dates": text(time=lambda t: t.date()),
     "Parquet": arrow("rows.parquet"),
     "Parquet of version 2": arrow(

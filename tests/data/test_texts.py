@@ -53,6 +53,7 @@ TEXTS: list[tuple[str, str | None, list[float]]] = [
     (",7\n4,5\n", "0", [NAN, 4.0]),
     ("nan\ninf\n-Infinity\n1e999\n+5\n", None, [NAN, np.inf, -np.inf, np.inf, 5.0]),
     ("items\nNA\n", None, [NAN]),
+    ("items\ntrue\nFALSE\n\nTrue\n", None, [1.0, 0.0, NAN, 1.0]),
     ("", None, []),
     ("items\n", None, []),
 ]

@@ -375,6 +375,17 @@ def test_nights_under_the_limit_of_one_and_corrections(ledger) -> None:
     assert account.verify().lines > 8
 
 
+def test_a_release_costs_each_period_its_own_days(ledger) -> None:
+    """One that lies in several, and what begins or ends within one."""
+    account, person = ledger(), Person("who", rows=2, per="1d")
+    for first, last, epsilon in ((0, 90, 0.0625), (40, 45, 0.25), (58, 60, 0.125)):
+        nightly(account, day(first, last), epsilon, person)
+    january, february, march = 31 * 0.0625, 28 * 0.0625 + 5 * 0.25 + 0.125, 31 * 0.0625 + 0.125
+    months = {"2026-01-01": january, "2026-02-01": february, "2026-03-01": march}
+    assert account.by_period("m", "1mo") == {begin: Budget(epsilon, 0.0) for begin, epsilon in months.items()}
+    assert account.by_period("m") == {"2026-01-01": Budget(january + february + march, 0.0)}
+
+
 def test_a_monthly_limit_renews_with_the_time_of_the_data(ledger) -> None:
     account, person = ledger(), Person("who", rows=2, per="1d")
     account.set_limit(1.0, per="1mo", stream="m", note="the board")

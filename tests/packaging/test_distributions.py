@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import os
 import platform
 import re
 import runpy
@@ -15,6 +16,7 @@ import zipfile
 from email import message_from_string
 from email.message import Message
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,6 +24,7 @@ import pytest
 import fastdp
 from benchmarks.mutation.matching import plant
 from benchmarks.mutation.table import TABLES, mutations
+from fastdp_kernels._caching import LEVELS, processor_has
 from tests.shared import run_python
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -108,13 +111,49 @@ def test_levels_are_of_linux_alone(here: tuple[str, str, str]) -> None:
         build_hook()["check_system"](*here)
 
 
+V4 = "avx avx2 bmi1 bmi2 f16c fma abm movbe avx512f avx512bw avx512cd avx512dq avx512vl"
+
+
+@pytest.mark.parametrize(
+    ("here", "flags", "level"),
+    [
+        (("linux", "x86_64", "glibc"), V4, ["x86-64-v4"]), (("linux", "x86_64", "glibc"), V4[:40], ["x86-64-v3"]),
+        (("linux", "x86_64", "glibc"), "sse2 avx", []), (("linux", "x86_64", ""), V4, []),
+        (("linux", "aarch64", "glibc"), V4, []), (("darwin", "arm64", ""), "", []),
+    ],
+)  # fmt: skip
+def test_a_wheel_has_the_kernels_of_its_builder(here: tuple[str, ...], flags: str, level: list[str]) -> None:
+    """Without FASTDP_LEVELS, where there are levels."""
+    assert build_hook()["own_levels"](here, f"processor\t: 0\nflags\t\t: {flags}\nbugs\t\t:\n") == level
+
+
+def test_an_installation_without_numba_needs_no_kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the default cannot compile is no error; what is asked for is one."""
+    told: list[str] = []
+    (tmp_path / "fastdp").mkdir()
+    (tmp_path / "fastdp" / "__init__.py").touch()
+    (tmp_path / "fastdp" / "__main__.py").write_text("raise ImportError('numba')")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("FASTDP_LEVELS", raising=False)
+    app = SimpleNamespace(display_warning=told.append)
+    hook, data = build_hook(), {"artifacts": []}
+    made = hook["KernelsHook"](str(tmp_path), {}, None, None, str(tmp_path / "dist"), "wheel", app)
+    made.initialize("standard", data)
+    assert data == {"artifacts": []}
+    has_levels = (sys.platform, platform.machine(), platform.libc_ver()[0]) == ("linux", "x86_64", "glibc")
+    assert bool(told) == (has_levels and any(processor_has(*level) for level in LEVELS.values()))
+
+
 @pytest.fixture(scope="module")
 def built(tmp_path_factory) -> Path:
     for needed in ("build", "hatchling", "hatch_fancy_pypi_readme"):
         pytest.importorskip(needed, reason="needs the dependency group package")
     folder = tmp_path_factory.mktemp("dist")
     subprocess.run(
-        [sys.executable, "-m", "build", "--no-isolation", "--outdir", folder, ROOT], check=True, capture_output=True
+        [sys.executable, "-m", "build", "--no-isolation", "--outdir", folder, ROOT],
+        env={**os.environ, "FASTDP_LEVELS": ""},
+        check=True,
+        capture_output=True,
     )
     return folder
 

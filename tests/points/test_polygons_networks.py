@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import sys
 from types import SimpleNamespace
@@ -11,7 +10,7 @@ import numpy as np
 import pytest
 
 from fastdp.errors import ParameterError
-from fastdp.points import Network, Polygons, write_points
+from fastdp.points import Network, Polygons
 from fastdp.points.maps import EARTH_RADIUS, draw_pieces
 from tests import stat
 
@@ -198,18 +197,10 @@ def test_without_shapely(monkeypatch: pytest.MonkeyPatch) -> None:
         Polygons(SimpleNamespace())
 
 
-def test_points_in_files(tmp_path) -> None:
+def test_areas_of_a_geopandas_frame() -> None:
     geopandas = pytest.importorskip("geopandas", reason="the extra 'geo' (shapely, geopandas) is not installed")
-    for name in ("p.geojson", "p.parquet"):
-        write_points(tmp_path / name, [[1.0, 2.0], [0.0, 5.0]])
-    (first, _) = json.loads((tmp_path / "p.geojson").read_text())["features"]
-    assert first["geometry"] == {"type": "Point", "coordinates": [1.0, 2.0]}
-    for frame in (geopandas.read_file(tmp_path / "p.geojson"), geopandas.read_parquet(tmp_path / "p.parquet")):
-        assert frame.geometry.x.tolist() == [1.0, 0.0]
     cells = geopandas.GeoDataFrame(geometry=[shapely.box(0, 0, 1, 2), shapely.box(1, 0, 3, 2)])
     assert Polygons(cells).area == Polygons(cells.geometry).area == 6.0
-    with pytest.raises(ParameterError, match=r"p\.shp.*\.geojson"):
-        write_points(tmp_path / "p.shp", [[1.0, 2.0]])
 
 
 def test_points_are_inside_where_the_polygons_cover_them() -> None:

@@ -22,13 +22,14 @@ from fastdp.counters import BinaryTree, RunningCounts
 from fastdp.errors import BudgetError, DataError, ParameterError, StateError
 from fastdp.noise import chain_keys
 from fastdp.perturbers import Blocks, Flat, Hierarchy
-from fastdp.smoothers import Recent
+from fastdp.smoothers import Median, MovingAverage, Recent
 from fastdp.state import codec, machine
 from fastdp.state.machine import Machine, Transition
 from fastdp.state.state_file import Seal
 from fastdp.streams.fleet import Fleet
 from fastdp.streams.ids import RowIndex
-from fastdp.streams.rows import AdaptiveRows, MachineRows
+from fastdp.streams.rows import AdaptiveRows
+from fastdp.thresholds.renewals import RenewFromHoldout, RenewFromPublished
 from fastdp_kernels.streams import block_lengths as b
 from fastdp_kernels.streams.adaptive_pass import BY_SCALE
 
@@ -48,6 +49,19 @@ GAUSSIAN: dict[str, tuple[Any, Any]] = {
 }
 
 
+TREES: dict[str, dict[str, Any]] = {
+    "every node": {"threshold": 20.0, "perturber": Hierarchy(2, consistent=False, prune=0)},
+    "medians": {"threshold": 20.0, "perturber": Hierarchy(4, prune=1), "smoother": Median()},
+    "renewed": {
+        "perturber": Hierarchy(2, prune=1),
+        "smoother": MovingAverage(3),
+        "holdout": 12,
+        "renewal": RenewFromHoldout(),
+    },
+    "refined": {"perturber": Flat(), "holdout": 12, "renewal": RenewFromPublished(0.3)},
+}
+
+
 def template(kind: str, key: fastdp.Key | None = None) -> Any:
     """A publisher of each kind of fleet."""
     if kind == "blocks":
@@ -62,6 +76,8 @@ def template(kind: str, key: fastdp.Key | None = None) -> Any:
         return fastdp.Adaptive(epsilon=2.0, bound=100.0, holdout=20, max_range=64, key=key)
     if kind == "tops":
         return fastdp.ToPS(epsilon=2.0, bound=100.0, holdout=16, max_range=64, prune=1, key=key)
+    if kind in TREES:
+        return fastdp.StreamPublisher(**{**TREES[kind], "epsilon": 2.0, "bound": 100.0, "max_range": 16}, key=key)
     if kind in GAUSSIAN or kind == "flat":
         more = {"delta": 1e-6, "smoother": GAUSSIAN[kind][1]} if kind in GAUSSIAN else {}
         parts = {"threshold": 20.0, "perturber": GAUSSIAN[kind][0] if more else Flat(), "max_range": 64}
@@ -118,7 +134,7 @@ def test_a_ledger_takes_the_noise_of_a_fleet_and_of_its_streams_once(
     assert Fleet(adaptive(), seed=1).noise_fingerprint is None
 
 
-KINDS = ["blocks", "season", "events", "windows", "holdout", "tops", "flat", "counts", *GAUSSIAN]
+KINDS = ["blocks", "season", "events", "windows", "holdout", "tops", "flat", "counts", *TREES, *GAUSSIAN]
 
 
 @pytest.mark.filterwarnings("ignore::fastdp.errors.AccuracyWarning")
@@ -141,10 +157,6 @@ def test_every_stream_is_what_a_publisher_of_its_own_publishes(kind: str, texts:
         place = [k for k, each in enumerate(ids) if each == stream]
         name = stream if texts else int(stream)
         assert mine == alone(kind, name, values[place]).tolist()
-    assert isinstance(
-        fleet._rows,
-        AdaptiveRows if kind in ("blocks", "events", "windows", "gaussian blocks") else MachineRows,
-    )
 
 
 STREAMS = st.lists(st.integers(0, 9), min_size=1, max_size=40)

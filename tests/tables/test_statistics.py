@@ -66,5 +66,6 @@ def test_a_sum_that_was_not_released_is_an_error() -> None:
 
 def test_needs_are_listed_in_the_order_of_noise() -> None:
     kinds = ["p95", "nunique", "std", "mean"]
-    assert needed([statistic(kind, "v") for kind in kinds], "v") == ["deviation", "square", "histogram", "distinct"]
+    counts = ["table", "histogram", "excess", "distinct"]
+    assert needed([statistic(kind, "v") for kind in kinds], "v") == ["deviation", "square", *counts]
     assert needed([statistic(kind, "v") for kind in [*kinds, "sum"]], "v")[:2] == ["total", "square"]

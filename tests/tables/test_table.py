@@ -302,9 +302,9 @@ def test_no_private_key_fails_nothing(kind: str, family: str, tmp_path: Path) ->
     pytest.importorskip(family, reason=f"needs {family}")
     frame = table_of(np.ones(240), k=[f"key {i}" for i in range(240)])
     if family != "pyarrow":
-        from fastdp.data.frames import in_family
+        from fastdp.data.source import FAMILIES
 
-        frame = in_family(frame, family)
+        frame = FAMILIES[family](frame)
     value, bound = ((), {}) if kind == "counts" else (("v",), {"bound": 5.0})
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", AccuracyWarning)

@@ -128,7 +128,7 @@ def test_quantiles_and_distinct_entries_are_those_of_a_table(unit: Any, delta: f
         key=SECRET,
         **options,
     ).released
-    assert len(found.measured) == len(table.measured) == 3
+    assert len(found.measured) == len(table.measured) == 4
     for one, other in zip(found.measured, table.measured, strict=True):
         assert np.array_equal(one.steps, other.steps)
         assert one.noise == other.noise
