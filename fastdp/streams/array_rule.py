@@ -360,7 +360,7 @@ class ArrayRule:
     def _draw_for(self, theta: int, blocks: int) -> _Drawn:
         """Noise of all sums under this theta, once for many streams."""
         parts = shares_of_sums(self.shares.rest, theta, self.top, blocks)
-        total, *others = (
+        total, blocks_noise, groups_noise = (
             noise_distribution(self.kind, steps, 1, self.loss(part)) if part else None
             for steps, part in ((self.top, parts.total), (theta, parts.blocks), (theta, parts.groups))
         )
@@ -370,18 +370,19 @@ class ArrayRule:
         unit = self.grid.resolution / scale
         top = self.bound / scale if self.top == self.grid.bound_steps else self.top * unit
         named = zip(NAMES, (self.shares.threshold, self.shares.number, *parts), strict=True)
-        public = {
-            "wide": max(NARROWEST, min(WIDEST, math.isqrt(blocks))),
+        wide = max(NARROWEST, min(WIDEST, math.isqrt(blocks)))
+        public: dict[str, Any] = {
+            "wide": wide,
             "threshold": theta * unit if theta < self.top else top,
             "bound": top,
             "clips": self.top < self.grid.bound_steps,
             "usual": 4.0 * theta * unit / self.loss(self.shares.threshold or OF_THETA),
-            "variances": np.array([_variance(each) * unit**2 for each in (*others, total)]),
+            "variances": np.array([_variance(each) * unit**2 for each in (blocks_noise, groups_noise, total)]),
             "scale": scale,
             "amount": float(self.size * Fraction(self.unit)),
             "shares": tuple((name, float(part)) for name, part in named if part),
         }
-        made = self._drawn[theta, blocks] = _Drawn(total, *others, public["wide"], unit, public)
+        made = self._drawn[theta, blocks] = _Drawn(total, blocks_noise, groups_noise, wide, unit, public)
         return made
 
     def _choose_theta(self, floats: Floats, steps: Integers, key: Key, name: str) -> tuple[int, str]:
@@ -470,7 +471,8 @@ def _noisy(exact: Integers, distribution: Distribution, key: Key, level: int, un
     """Exact sums with noise, in units of the answer."""
     noise: Integers = np.empty(exact.size, np.int64)
     fill(noise, distribution, key, StreamId(Purpose.DRAWS, level))
-    return np.multiply(exact + noise, unit, dtype=np.float64)
+    released: Floats = np.multiply(exact + noise, unit, dtype=np.float64)
+    return released
 
 
 def _variance(distribution: Distribution | None) -> float:
