@@ -181,7 +181,8 @@ class ArrayAnswer:
             noise = blocks + used / self.wide * numbers[kernel.V_GROUP] * (used >= 1.0)
         else:
             noise = np.where(used >= 1.0, used, used * used) * v_block
-        return np.minimum(noise, v_clipped + np.maximum(count - used, 0.0) * v_block)
+        least: Floats = np.minimum(noise, v_clipped + np.maximum(count - used, 0.0) * v_block)
+        return least
 
     def _cut(self, first: Indices, last: Indices, wide: float, body: float) -> tuple[Floats, Floats]:
         """What may hide in the blocks that a range cuts, on either side; `body`: part of a level below theta."""

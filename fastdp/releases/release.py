@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
 from textwrap import fill
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import numpy as np
 
@@ -575,7 +575,7 @@ class Release:
         beyond = 2.0 * rate / self.block + drawn / self.block**2 if prefix.size > 1 else self.threshold**2 / 4.0
         return edges, np.full(prefix.size, rate), beyond
 
-    def with_season(self, period: float) -> Release:
+    def with_season(self, period: float) -> Self:
         """Release with answers for a stream that repeats, if released sums show it.  Post-processing.
 
         Parameters
@@ -740,7 +740,7 @@ class OnlineRelease(Release):
 
         writing.write(self, path, columns=columns, overwrite=overwrite)
 
-    def with_season(self, period: float) -> OnlineRelease:
+    def with_season(self, period: float) -> Self:
         """Release with revised answers for a stream that repeats; published values stay."""
         return replace(super().with_season(period), values=self.values, _prefix={})
 

@@ -17,11 +17,13 @@ from fastdp.guarantee import Guarantee, pure, root_below, sequential
 from fastdp.integer_grid import Grid, make_grid
 from fastdp.kinds import Floats, Indices, Integers, Values
 from fastdp.noise.chain_keys import step_key
+from fastdp.noise.gaussian import GaussianDistribution
 from fastdp.noise.key import Binding, Key
 from fastdp.noise.sampler import (
+    Distribution,
+    LaplaceDistribution,
     NoiseName,
     concentrated,
-    draw_scale,
     draws,
     geometric_distribution,
     noise_distribution,
@@ -31,6 +33,7 @@ from fastdp.perturbers import Blocks
 from fastdp.perturbers.base import fill
 from fastdp.record import values_of
 from fastdp.releases.array_answer import ArrayAnswer
+from fastdp.releases.intervals import laplace_variance
 from fastdp.releases.release import Release
 from fastdp.streams.parameters import approximated, composed, in_units
 from fastdp.streams.stream_machine import FAR_BELOW
@@ -56,6 +59,8 @@ STEPS, LEAD = 2**16, 6
 #: Scores and their noise stay below it: a score that wraps has no sensitivity.
 ROOM = 2**62
 _THETA, _COUNT, _SUMS = range(3)
+#: Names of the parts, in order.
+NAMES = ("threshold", "number of blocks", "total", "blocks", "groups")
 
 
 class Shares(NamedTuple):
@@ -85,6 +90,7 @@ def shares_of(size: int, loss: float, *, chooses: bool = True) -> Shares:
     return Shares(threshold, number, 1 - threshold - number)
 
 
+@lru_cache(maxsize=256)
 def shares_of_sums(rest: Fraction, theta_steps: int, bound_steps: int, blocks: int) -> Sums:
     """Parts of `rest` for the total, the blocks and their groups."""
     clipped = Fraction(theta_steps, bound_steps)
@@ -97,10 +103,26 @@ def shares_of_sums(rest: Fraction, theta_steps: int, bound_steps: int, blocks: i
     return Sums(total, rest - total - groups, groups)
 
 
+@lru_cache(maxsize=1024)
+def _loss(unit: float, part: Fraction, kind: NoiseName) -> float:
+    return root_below(Fraction(unit) ** 2 * part) if kind == "gaussian" else rounded_down(Fraction(unit) * part)
+
+
 def rounded_down(exact: Fraction) -> float:
     """The nearest float not above `exact`."""
     nearest = float(exact)
     return nearest if Fraction(nearest) <= exact else math.nextafter(nearest, 0.0)
+
+
+class _Drawn(NamedTuple):
+    """Noise of the total, of blocks and of groups of `wide` of them, a step's size, an answer's public fields."""
+
+    total: Distribution
+    blocks: Distribution | None
+    groups: Distribution | None
+    wide: int
+    unit: float
+    public: dict[str, Any]
 
 
 class ArrayRule:
@@ -157,9 +179,7 @@ class ArrayRule:
 
     def loss(self, part: Fraction) -> float:
         """The loss that a part of the budget buys, rounded down: epsilon, or sqrt(2 rho)."""
-        if self.delta:
-            return root_below(Fraction(self.unit) ** 2 * part)
-        return rounded_down(Fraction(self.unit) * part)
+        return _loss(self.unit, part, self.kind)
 
     def _left(self, *losses: float) -> float:
         """What these losses leave of the budget, rounded down: at least the loss of the sums."""
@@ -220,6 +240,10 @@ class ArrayRule:
     def block_lengths(self) -> list[int]:
         """Block lengths that may be chosen; one or none is no choice."""
         return self._counts[0]
+
+    @cached_property
+    def _score_noise(self) -> LaplaceDistribution:
+        return geometric_distribution(self._score_scale)
 
     @property
     def _score_scale(self) -> Fraction:
@@ -307,51 +331,59 @@ class ArrayRule:
         theta, chain = self._choose_theta(floats, steps, key, name)
         block, chain = self._choose_block(steps, theta, key, chain)
         blocks = -(-self.size // block)
-        parts = shares_of_sums(self.shares.rest, theta, self.top, blocks)
+        drawn = self._drawn.get((theta, blocks)) or self._draw_for(theta, blocks)
         exact: Integers = np.empty(blocks, np.int64)
         kernel.sum_clipped(steps, theta, block, exact)
         total = np.array([int(steps.sum())])
         key, _ = step_key(key, chain, _SUMS, total, exact)
-        # Released integers to units in which squares are ordinary floats.
-        scale = 2.0 ** (math.frexp(self.bound)[1] - 1)
-        unit = grid.resolution / scale
         sums: Floats = np.empty(0)
-        groups, wide = sums, 1
-        if parts.blocks:
-            sums = self._noisy(exact, theta, parts.blocks, key, 1) * unit
-        if parts.groups:
-            wide = max(NARROWEST, min(WIDEST, math.isqrt(blocks)))
-            groups = (
-                self._noisy(np.add.reduceat(exact, np.arange(0, blocks, wide)), theta, parts.groups, key, 2) * unit
-            )
-        released = self._noisy(total, self.top, parts.total, key, 0) * unit
-        top = self.bound / scale if self.top == grid.bound_steps else self.top * unit
-        chosen = self.loss(self.shares.threshold or OF_THETA)
-        used = (self.shares.threshold, self.shares.number, *parts)
-        names = ("threshold", "number of blocks", "total", "blocks", "groups")
+        groups, unit = sums, drawn.unit
+        if drawn.blocks is not None:
+            sums = _noisy(exact, drawn.blocks, key, 1, unit)
+        if drawn.groups is not None:
+            members = np.add.reduceat(exact, np.arange(0, blocks, drawn.wide))
+            groups = _noisy(members, drawn.groups, key, 2, unit)
         return ArrayAnswer(
-            size=self.size,
-            block=block,
-            sums=sums,
-            groups=groups,
-            wide=wide,
-            total=float(released[0]),
-            threshold=theta * unit if theta < self.top else top,
-            bound=top,
-            clips=self.top < grid.bound_steps,
-            usual=4.0 * theta * unit / chosen,
-            variances=np.array(
-                [
-                    self._variance(theta * unit, parts.blocks),
-                    self._variance(theta * unit, parts.groups),
-                    self._variance(top, parts.total),
-                ]
-            ),
-            scale=scale,
-            amount=float(self.size * Fraction(self.unit)),
-            shares=tuple((text, float(part)) for text, part in zip(names, used, strict=True) if part),
+            self.size,
+            block,
+            sums,
+            groups,
+            total=float(_noisy(total, drawn.total, key, 0, unit)[0]),
             season=self.season,
+            **drawn.public,
         )
+
+    @cached_property
+    def _drawn(self) -> dict[tuple[int, int], _Drawn]:
+        return {}
+
+    def _draw_for(self, theta: int, blocks: int) -> _Drawn:
+        """Noise of all sums under this theta, once for many streams."""
+        parts = shares_of_sums(self.shares.rest, theta, self.top, blocks)
+        total, blocks_noise, groups_noise = (
+            noise_distribution(self.kind, steps, 1, self.loss(part)) if part else None
+            for steps, part in ((self.top, parts.total), (theta, parts.blocks), (theta, parts.groups))
+        )
+        assert total is not None  # noqa: S101 - the total has a part always
+        # Released integers become units in which squares are ordinary floats.
+        scale = 2.0 ** (math.frexp(self.bound)[1] - 1)
+        unit = self.grid.resolution / scale
+        top = self.bound / scale if self.top == self.grid.bound_steps else self.top * unit
+        named = zip(NAMES, (self.shares.threshold, self.shares.number, *parts), strict=True)
+        wide = max(NARROWEST, min(WIDEST, math.isqrt(blocks)))
+        public: dict[str, Any] = {
+            "wide": wide,
+            "threshold": theta * unit if theta < self.top else top,
+            "bound": top,
+            "clips": self.top < self.grid.bound_steps,
+            "usual": 4.0 * theta * unit / self.loss(self.shares.threshold or OF_THETA),
+            "variances": np.array([_variance(each) * unit**2 for each in (blocks_noise, groups_noise, total)]),
+            "scale": scale,
+            "amount": float(self.size * Fraction(self.unit)),
+            "shares": tuple((name, float(part)) for name, part in named if part),
+        }
+        made = self._drawn[theta, blocks] = _Drawn(total, blocks_noise, groups_noise, wide, unit, public)
+        return made
 
     def _choose_theta(self, floats: Floats, steps: Integers, key: Key, name: str) -> tuple[int, str]:
         """Theta in grid steps, and the chain of its inputs."""
@@ -378,11 +410,16 @@ class ArrayRule:
 
     def stop(self, above: Integers, key: Key) -> int:
         """AboveThreshold: the first level with enough values above it, or their number."""
-        loss = Fraction(self.loss(self.shares.threshold))
-        limit = int(draws(1, geometric_distribution(3 / loss), key, StreamId(Purpose.THRESHOLD))[0])
-        noise = draws(above.size, geometric_distribution(3 / (2 * loss)), key, StreamId(Purpose.THRESHOLD, 1))
+        of_limit, of_counts = self._counting_noise
+        limit = int(draws(1, of_limit, key, StreamId(Purpose.THRESHOLD))[0])
+        noise = draws(above.size, of_counts, key, StreamId(Purpose.THRESHOLD, 1))
         passed = np.flatnonzero(above + noise > limit + self._limits)
         return int(passed[0]) if passed.size else above.size
+
+    @cached_property
+    def _counting_noise(self) -> tuple[LaplaceDistribution, LaplaceDistribution]:
+        loss = Fraction(self.loss(self.shares.threshold))
+        return geometric_distribution(3 / loss), geometric_distribution(3 / (2 * loss))
 
     @cached_property
     def _limits(self) -> Integers:
@@ -426,15 +463,23 @@ class ArrayRule:
 
     def winner(self, scores: Integers, key: Key) -> int:
         """Noisy max."""
-        noise = draws(scores.size, geometric_distribution(self._score_scale), key, StreamId(Purpose.THRESHOLD, 2))
+        noise = draws(scores.size, self._score_noise, key, StreamId(Purpose.THRESHOLD, 2))
         return int(np.argmax(scores + noise))
 
-    def _noisy(self, exact: Integers, theta: int, part: Fraction, key: Key, level: int) -> Integers:
-        noise: Integers = np.empty(exact.size, np.int64)
-        fill(noise, noise_distribution(self.kind, theta, 1, self.loss(part)), key, StreamId(Purpose.DRAWS, level))
-        return exact + noise
 
-    def _variance(self, theta: float, part: Fraction) -> float:
-        if not part:
-            return 0.0
-        return (1.0 if self.delta else 2.0) * (theta * draw_scale(self.kind, 1, self.loss(part))) ** 2
+def _noisy(exact: Integers, distribution: Distribution, key: Key, level: int, unit: float) -> Floats:
+    """Exact sums with noise, in units of the answer."""
+    noise: Integers = np.empty(exact.size, np.int64)
+    fill(noise, distribution, key, StreamId(Purpose.DRAWS, level))
+    released: Floats = np.multiply(exact + noise, unit, dtype=np.float64)
+    return released
+
+
+def _variance(distribution: Distribution | None) -> float:
+    if distribution is None:
+        return 0.0
+    return (
+        float(distribution.sigma) ** 2
+        if isinstance(distribution, GaussianDistribution)
+        else laplace_variance(distribution.scale)
+    )

@@ -109,7 +109,7 @@ def release(
     """
     # Whether every entry of a list is a number depends on the data: it is checked once the budget is reserved.
     given, values = values, read_numbers(values)
-    column = values if _is_list(values) else as_column(values, "values")
+    column: Any = values if _is_list(values) else as_column(values, "values")
     size, secret = len(column), Key.choose(seed, key)
     check_charge(ledger, stream, part)
     if stream is not None:
