@@ -5,7 +5,6 @@ Constants of the answers were chosen on the first three tables, but OF_TIME on a
 
 import itertools
 import json
-import math
 import re
 from pathlib import Path
 from typing import Annotated, Any
@@ -115,7 +114,7 @@ def answered(exact: tuple[Any, Any, Any], starts: Any, stops: Any, *, keys: bool
 def sums(data: Path, runs: int) -> Any:
     """Coverage and root mean square errors of totals and means: with keys (cells, keys) and without (all keys).
 
-    "covered" is about the number that the frame says ("about"), "whole" about the true one in any case.
+    "covered" is of intervals with both ends; "missing" the share of others.
     """
     import pandas as pd
 
@@ -130,22 +129,18 @@ def sums(data: Path, runs: int) -> Any:
                     public = {"epsilon": epsilon, "bound": bound, "seed": f"{name} {seed}", **given}
                     t = release(rows, "x", fastdp.Time("time", every=every), **public)
                     answers, asked = Answers(t.released, 0.95), t.released.statistics[0]
-                    said = answers.about(asked, *ALL).about
-                    claimed = true if said == "true" else exact(rows, every, t.released.tails["x"].clip)
                     for (span, (starts, stops)), kind in itertools.product(ranges(len(true[0]), rng).items(), KINDS):
-                        whole, wanted = (
-                            answered(each, starts, stops, keys=of == "keys", mean=statistic == "mean")
-                            for each in (true, claimed)
-                        )
+                        whole = answered(true, starts, stops, keys=of == "keys", mean=statistic == "mean")
                         some = np.isfinite(whole)
                         answer = answers.about(asked, starts, stops, revised=kind == "revised")
-                        held = [np.mean(((answer.low <= x) & (x <= answer.high))[some]) for x in (wanted, whole)]
+                        known = some & np.isfinite(answer.low) & np.isfinite(answer.high)
+                        inside = (answer.low <= whole) & (whole <= answer.high)
+                        held = np.mean(inside[known]) if known.any() else np.nan, 1.0 - known.sum() / some.sum()
                         errors = (answer.estimate - whole)[some]
                         share = abs(errors.sum() / whole[some].sum())
-                        row = [statistic, name, epsilon, of, span, kind, said == "true", *held]
+                        row = [statistic, name, epsilon, of, span, kind, *held]
                         found.append([*row, np.mean(errors**2), share])
-    frame = pd.DataFrame(found, columns=[*NAMES, "true", "covered", "whole", "error", "share"])
-    frame["true"] = frame.groupby(NAMES[:3])["true"].transform("mean")
+    frame = pd.DataFrame(found, columns=[*NAMES, "covered", "missing", "error", "share"])
     by_cell = frame.groupby(NAMES, sort=False)
     means = by_cell.mean().assign(share=by_cell["share"].median())
     return means.assign(error=np.sqrt(means["error"])).reset_index()
@@ -189,49 +184,41 @@ def open_dp(lines: Any, k: int, value: str, rng: np.random.Generator) -> Any:
 def persons(data: Path, runs: int) -> list[dict[str, Any]]:
     """Lines a day of customers, and their amounts, with at most k rows of each, at epsilon 1, beside OpenDP.
 
-    "total" is the relative error of the sum of all days.  "covered" is of days and about the number that the frame
-    says: with "capped" at most 5 k rows of a person, each an equal part; "all covered" the same of all days together,
-    "whole" of its true number.
+    "total" is the relative error of the sum of all days.  "covered" is of days, "all covered" of all days together,
+    where both ends are known; "missing" is the share of days without.
     """
     lines, found = order_lines(data), []
     days = int(lines["day"].max()) + 1
 
-    def exact(value: str, limit: float, top: float) -> Any:
-        """Daily sums in which each row of a person with more than `limit` rows is the same part of one."""
-        values = np.minimum(lines[value], top) * np.minimum(1.0, limit / lines["rows"])
-        return np.bincount(lines["day"], values, days)
-
     for value, k in itertools.product(("one", "x"), (5, 20, 100, "auto")):
-        true, listed = exact(value, math.inf, PERSONS_BOUND), []
+        true, listed = np.bincount(lines["day"], np.minimum(lines[value], PERSONS_BOUND), days), []
         for seed in range(runs):
             given = {"epsilon": 1.0, "unit": fastdp.Person("customer", rows=k), "seed": seed}
             if value == "x":
                 t = fastdp.totals(lines, "x", "time", "1d", bound=PERSONS_BOUND, **given)
             else:
                 t = fastdp.counts(lines, "time", "1d", **given)
-            about = t.arrow["about"][0].as_py()
             rows = k if isinstance(k, int) else int(re.findall(r"\(k = (\d+)\)", str(t.guarantee.derivation))[0])
-            top = t.released.tails["x"].clip[1] if about == "clipped" and value == "x" else PERSONS_BOUND
-            claimed = exact(value, rows * (1 if about == "counted" else 5), top)
             held = []
             for starts, stops in ((np.arange(days), np.arange(days) + 1), ([0], [days])):
                 low, high = t.interval(starts, stops)
-                answers = ([each[a:b].sum() for a, b in zip(starts, stops, strict=True)] for each in (claimed, true))
-                held += [np.mean((low <= each) & (each <= high)) for each in answers]
+                sums_ = np.array([true[a:b].sum() for a, b in zip(starts, stops, strict=True)])
+                known = np.isfinite(low) & np.isfinite(high)
+                inside = ((low <= sums_) & (sums_ <= high))[known]
+                held += [inside.mean() if known.any() else np.nan, 1.0 - known.mean()]
             own = t.sum(np.arange(days), np.arange(days) + 1)
             both = own, open_dp(lines, rows, value, np.random.default_rng(seed))
             wrong = [abs(each.sum() / true.sum() - 1.0) for each in both]
             daily = [np.sqrt(np.mean((each - true) ** 2)) / true.mean() for each in both]
-            listed.append([*wrong, *daily, *held, rows, about])
-        *numbers, abouts = zip(*listed, strict=True)
-        middle, means = ([float(of(each)) for each in numbers] for of in (np.median, np.mean))
+            listed.append([*wrong, *daily, *held, rows])
+        numbers = list(zip(*listed, strict=True))
+        middle, means = ([float(of(each)) for each in numbers] for of in (np.median, np.nanmean))
         found.append(
             {
                 "of": "lines" if value == "one" else "amounts",
                 "k": f"auto: {middle[8]:.0f}" if k == "auto" else str(k),
-                "about": ", ".join(sorted(set(abouts))),
                 **dict(zip(("total", "OpenDP", "a day", "OpenDP a day"), middle, strict=False)),
-                **dict(zip(("covered", "whole", "all covered", "all whole"), means[4:8], strict=True)),
+                **dict(zip(("covered", "missing", "all covered", "all missing"), means[4:8], strict=True)),
             }
         )
     return found
@@ -244,9 +231,9 @@ def show(results: dict[str, Any]) -> None:
     for (statistic, name, epsilon), own in pd.DataFrame(results["sums"]).groupby(NAMES[:3], sort=False):
         least = own.groupby("kind")["covered"].min()
         total = own.query("kind == 'estimate' and of == 'all keys' and span == 'all'")["share"].item()
-        shares = [f"{each:.0%}" for each in (*least[list(KINDS)], own["true"].iloc[0], own["whole"].min())]
+        shares = [f"{each:.0%}" for each in (*least[list(KINDS)], own["missing"].max())]
         shown.append([statistic, f"{name}{' *' * (name in UNTUNED)}", f"{epsilon:g}", *shares, f"{total:.1%}"])
-    table("sums", ["of", "table", "epsilon", "covered", "revised", "true", "all covered", "error"], shown)
+    table("sums", ["of", "table", "epsilon", "covered", "revised", "missing", "error"], shown)
     table("persons", list(results["persons"][0]), [list(row.values()) for row in results["persons"]])
 
 

@@ -28,7 +28,7 @@ print(table)
 
 # %%
 # The truth is drawn because the data are synthetic; never draw a real truth beside its release. Intervals are about
-# it where the column ``about`` says "true"; else they are about clipped values.
+# it, or missing.
 
 truth = frame.groupby(frame["time"].dt.floor("1h"))["kwh"].sum()
 out = table.frame

@@ -175,8 +175,13 @@ def _group(edges: Integers) -> int:
 
 
 def _limit(ax: Axes, estimate: Floats, low: Floats, high: Floats, *, from_zero: bool) -> None:
-    reach = np.quantile(high - low, 0.9)
-    bottom, top = max(low.min(), estimate.min() - reach), min(high.max(), estimate.max() + reach) + 1e-9 * reach
+    shown = np.isfinite(estimate)
+    if not shown.any():
+        return
+    known = np.isfinite(high - low)
+    reach = np.quantile((high - low)[known], 0.9) if known.any() else float(np.ptp(estimate[shown]))
+    least, most = estimate[shown].min() - reach, estimate[shown].max() + reach
+    bottom, top = np.fmax(np.fmin.reduce(low), least), np.fmin(np.fmax.reduce(high), most) + 1e-9 * reach
     bottom, top = (min(bottom, 0.0), max(top, 0.0)) if from_zero else (bottom, top)
     if bottom < top:
         ax.set_ylim(bottom, top + 0.03 * (top - bottom))

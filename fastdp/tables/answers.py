@@ -1,11 +1,12 @@
-"""Sums over windows and keys with error bars, of true values where possible (post-processing).
+"""Sums over windows and keys with error bars about the true ones, or NaN (post-processing).
 
 Errors: of least squares, or the model (``revised``), with shares of what lies beyond the clip and of dropped rows.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -28,17 +29,13 @@ from fastdp.tables.keys import selected_interval
 from fastdp.tables.quantiles import Bins, Histogram, Parts, places_of
 from fastdp.tables.quantities import ROWS, Quantity
 from fastdp.tables.released import Released
-from fastdp.tables.statistics import COUNTED, LIMITED, TRUE, Answer, Estimate, Statistic
-from fastdp.tables.tails import Beyond, parts_of
+from fastdp.tables.shares import MOST_DROPPED
+from fastdp.tables.sizes import one_sided, parts, two_sided, unseen
+from fastdp.tables.statistics import Answer, Estimate, Statistic
+from fastdp.tables.tails import Tail
 
-#: The sum beyond the clip is unknown if more than this share of the whole comes from values above all those whose
-#: number stands out of the noise.
-UNSEEN = 0.5
-#: What noise hides beyond the clip widens intervals if it is at most this share of the whole; else it is unknown.
-HIDDEN = 0.1
-#: Standard errors, as shares of the rows dropped: of their number in a part of the table, and of the rows of a person
-#: beyond the limit up to which they are counted.
-UNEVEN, CAPPED = 0.5, 0.3
+#: Standard error of the dropped rows' share in a window, beside that of a key, as a share of it.
+BETWEEN = 0.5
 
 
 class Answers:
@@ -50,7 +47,7 @@ class Answers:
         self.normal = float(special.ndtri(0.5 + confidence / 2.0))
         self._fits: dict[int, Consistent] = {}
         self._revisions: dict[int, Revised] = {}
-        self._parts: dict[tuple[str, str], list[Floats]] = {}
+        self._parts: dict[str, list[Floats]] = {}
 
     def about(
         self,
@@ -71,8 +68,7 @@ class Answers:
         if begins is None or view.depth < leaves:
             return found
         listed = found.estimate, found.std_error, found.low, found.high
-        estimate, error, low, high = (np.where(starts[:, None] < begins, np.nan, each) for each in listed)
-        return Answer(estimate, error, low, high, found.about)
+        return Answer(*(np.where(starts[:, None] < begins, np.nan, each) for each in listed))
 
     @cached_property
     def leaves(self) -> list[Integers]:
@@ -118,26 +114,36 @@ class Answers:
             self._revisions[i] = revise(self.fit(i), self.released.parents, patterns)
         return self._revisions[i]
 
-    def totals(self, name: str, column: str) -> tuple[Floats, ...]:
-        """Revised sums of values in each window and node, by depth."""
-        i = self.index(name, column)
-        found = self.revision(i).values
-        quantity = self.released.quantities[i]
-        if quantity.centre:
-            counts = self.revision(self.index("count", ROWS)).values
-            found = tuple(each + quantity.centre * count for each, count in zip(found, counts, strict=True))
-        return tuple(each * quantity.resolution for each in found)
+    def parts(self, column: str) -> list[Floats]:
+        """Share of each window and node in the column's sum, by depth; of rows for "*"."""
+        if column not in self._parts:
+            tail, leaf = self.released.tails.get(column), len(self.released.parents)
+            starts = np.arange(self.released.edges.size - 1)
+            body, variance, even = np.zeros((starts.size, self.released.sizes[leaf])), 0.0, False
+            name = "count" if tail is None or tail.signed else "first"
+            if self.released.index("count") is None and name == "count":
+                even = True
+            elif name == "count":
+                body, variance = self._cells("count", ROWS, starts)
+            elif tail is not None and tail.cells:
+                body, variance = self._cells("first", column, starts)
+                q = self.released.quantities[self.index("first", column)]
+                if centre := q.centre * q.grid:
+                    rows, more = self._cells("count", ROWS, starts)
+                    body, variance = body + centre * rows, variance + centre**2 * more
+                body = tail.sign * body
+            found = [parts(body, variance, even=even)]
+            for depth in range(leaf - 1, -1, -1):
+                found.insert(0, grouped(found[0], self.released.parents[depth], self.released.sizes[depth]))
+            self._parts[column] = found
+        return self._parts[column]
 
-    def parts(self, name: str, column: str) -> list[Floats]:
-        """Share of each window and node in all."""
-        # Where sums may cancel out, rows say more about the size of a part.
-        both = column != ROWS and self.released.tails[column].clip[0] < 0.0
-        if both and self.released.index("count") is not None:
-            name, column = "count", ROWS
-        key = name, column
-        if key not in self._parts:
-            self._parts[key] = parts_of(self.totals(name, column), self.released.parents)
-        return self._parts[key]
+    def _cells(self, name: str, column: str, starts: Integers) -> tuple[Floats, float]:
+        """Values of the cells in units of the input, and their variance."""
+        i, leaf = self.index(name, column), len(self.released.parents)
+        resolution, fit = self.released.quantities[i].resolution, self.fit(i)
+        variance = fit.variances(leaf, np.ones(1, np.int64)) * resolution**2
+        return fit.sums(leaf, starts, starts + 1) * resolution, float(np.mean(variance)) if variance.size else 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,20 +179,26 @@ class View:
     def _begun(self) -> bool:
         return self.released.begins is not None and self.depth < len(self.released.parents)
 
-    @property
-    def _lacks(self) -> bool:
-        return self.released.has_persons or self._begun
-
-    @property
-    def of_rows(self) -> str:
-        return COUNTED if self._lacks else TRUE
-
     def quantity(self, name: str, column: str) -> Quantity:
         return self.released.quantities[self.answers.index(name, column)]
 
     def limits(self, column: str) -> tuple[tuple[float, float], tuple[float, float]]:
-        tail = self.released.tails[column]
-        return tail.clip, (-float(tail.edges[0][-1]), float(tail.edges[1][-1]))
+        tail = self.released.tails.get(column)
+        if tail is None:
+            own = self.released.shares.plan.column(column)
+            return own.ends, own.bound or own.ends
+        return tail.clip, tail.ends
+
+    def has_cells(self, column: str) -> bool:
+        return self.released.tails[column].cells
+
+    def unknown(self, column: str) -> tuple[bool, bool]:
+        tail = self.released.tails.get(column)
+        if tail is not None:
+            return tail.unknown
+        # Of quantiles alone: beyond a clip.
+        clip, bound = (own := self.released.shares.plan.column(column)).ends, own.bound
+        return clip[0] != 0.0 and (bound is None or bound[0] < clip[0]), bound is None or bound[1] > clip[1]
 
     # Counts, and sums as they were released.
 
@@ -252,53 +264,107 @@ class View:
 
     # True sums.
 
-    def of_all(self, part: Estimate, name: str, column: str) -> tuple[Estimate, str]:
-        rows, normal = self.released.rows, self.normal
-        about = LIMITED if self.released.has_persons else TRUE
-        if not part.value.size or not self._lacks:
-            return part, about
-        if rows is None or not rows.counted.known or self._begun:
-            return part, COUNTED
-        ratio = max(rows.dropped.value, 0.0) / rows.counted.value
-        relative = (rows.dropped.variance + ratio**2 * rows.counted.variance) / rows.counted.value**2
-        own, nothing = self._share(name, column)[0], np.zeros_like(part.value)
-        error: Floats = part.value**2 * (relative + (UNEVEN * ratio * (1.0 - own)) ** 2)
-        beyond = part.value**2 * (CAPPED * ratio) ** 2
-        moved = part.moved(nothing, error + beyond, normal, 1.0 + ratio)
-        if column != ROWS and self.quantity(name, column).low < 0:
-            return moved, about
-        # Rows were dropped, not added; those that no number has would add to a count.  In a sum values may differ.
-        least = part.moved(nothing, error, normal, 1.0 + ratio) if column == ROWS else moved
-        return moved.within(np.maximum(least.low, part.low), moved.high), about
-
-    def unclipped(self, part: Estimate, column: str) -> Estimate | None:
-        if not part.value.size:
-            return part
+    def total(self, column: str) -> Estimate:
         tail = self.released.tails[column]
-        low, high = tail.ends
-        if not self._mostly_counted(column, low, high):
-            return None
-        share, node = self._share("first", column)
-        more = (high.excess - low.excess) * share
-        moved = part.moved(more, low.variances(share, node) + high.variances(share, node), self.normal)
-        # Without values beyond one end the sum is at least, or at most, that of clipped values.
-        least = np.maximum(moved.low, part.low) if tail.edges[0].size == 1 else moved.low
-        most = np.minimum(moved.high, part.high) if tail.edges[1].size == 1 else moved.high
-        return moved.within(least, most)
+        part, share, sign = self._body(tail, column), self._share(column)[0], tail.sign
+        ends = part.value - part.low, part.high - part.value
+        below, above = ends[:: int(sign)]
+        given = sign * part.value, below, above
+        value, variance, low, high = tail.beyond.interval(given, share, self.confidence)
+        low, high = (low, high) if sign > 0.0 else (-high, -low)
+        return Estimate(sign * value, part.variance + variance, *self._known(tail, low, high))
 
-    def unseen(self, column: str, sums: Floats) -> tuple[Floats, Floats]:
-        low, high = self.released.tails[column].ends
-        if not sums.size or (low.known and high.known):
-            return np.zeros_like(sums), np.zeros_like(sums)
-        share = self._share("first", column)[0]
-        return low.unseen(share), high.unseen(share)
+    def _body(self, tail: Tail, column: str) -> Estimate:
+        if not tail.cells:
+            nothing = np.zeros((self.starts.size, self.released.sizes[self.depth]))
+            return Estimate(nothing, nothing, nothing, nothing)
+        return self.sum("total", column)
 
-    def _mostly_counted(self, column: str, low: Beyond, high: Beyond) -> bool:
-        """True if at most UNSEEN of the sum is extrapolated, and HIDDEN by noise."""
-        whole = float(abs(self.answers.totals("first", column)[0].sum())) + low.excess + high.excess
-        hidden = sum(0.0 if each.known else each.hidden for each in (low, high))
-        return low.after + high.after <= UNSEEN * whole and hidden <= HIDDEN * whole
+    @staticmethod
+    def _known(tail: Tail, low: Floats, high: Floats) -> tuple[Floats, Floats]:
+        """Ends, NaN where values may lie beyond them that no released number holds."""
+        below, above = tail.unknown
+        return np.where(below, np.nan, low), np.where(above, np.nan, high)
 
-    def _share(self, name: str, column: str) -> tuple[Floats, Floats]:
-        values = self.answers.parts(self.answers.first_of(column) if name == "first" else name, column)[self.depth]
-        return range_sums(values, self.starts, self.stops), values.sum(axis=0)
+    def unclipped(self, part: Estimate, column: str) -> Estimate:
+        tail, share = self.released.tails[column], self._share(column)[0]
+        variance = tail.beyond.variances(share)
+        return part.moved(tail.sign * share * tail.beyond.value, variance, two_sided(self.confidence))
+
+    def unseen(self, column: str) -> tuple[Floats, Floats]:
+        tail, share = self.released.tails[column], self._share(column)[0]
+        found = [tail.beyond.unseen(share, most, self.confidence) for most in tail.beyond.hidden(self.confidence)]
+        return self._known(tail, *(found if tail.sign > 0.0 else found[::-1]))
+
+    def squares(self, column: str, centre: float) -> tuple[Floats, Floats]:
+        tail, share = self.released.tails[column], self._share(column)[0]
+        more, most, deviations = 0.0, 0.0, one_sided(self.confidence)
+        for side, sign in zip(tail.sides, tail.signs, strict=True):
+            clip = tail.clip[1] if sign > 0.0 else -tail.clip[0]
+            sums, squares, _ = side.beyond(clip)
+            more += 2.0 * (clip - sign * centre) * sums + squares
+            most += side.squares(clip, deviations)
+        longest = max(
+            end - clip for end, clip in zip((-tail.ends[0], tail.ends[1]), (-tail.clip[0], tail.clip[1]), strict=True)
+        )
+        span = self.released.shares.plan.contributions * longest**2 or 1.0
+        return share * more, np.where(any(tail.unknown), np.nan, unseen(share, most, span, self.confidence))
+
+    def reach(self, column: str) -> tuple[float, float]:
+        (low, high), ends = self.limits(column)
+        tail = self.released.tails.get(column)
+        second = 0.0 if tail is None or not tail.sides else tail.choice.second
+        return max(ends[0], min(low, -second)), min(ends[1], max(high, second))
+
+    def absent(self) -> float:
+        if self._begun:
+            return math.nan
+        if not self.released.has_persons:
+            return 0.0
+        more = self._dropped()[1]
+        return more / (1.0 + more)
+
+    def _dropped(self) -> tuple[float, float, float]:
+        """Dropped rows over those that count: estimate, the most, standard error; NaN where that is unknown."""
+        rows = self.released.rows
+        if rows is None:
+            return 0.0, math.nan, 0.0
+        kept, deviations = max(rows.counted.value, math.sqrt(rows.counted.variance)), one_sided(self.confidence)
+        # Noise is no estimate.
+        known = rows.counted.known and rows.dropped.known
+        ratio = rows.dropped.value / kept if known else 0.0
+        error = math.sqrt(rows.dropped.variance + ratio**2 * rows.counted.variance) / kept if known else 0.0
+        # Persons whom the noise hides have as many rows again as are counted of them.
+        k = self.released.shares.plan.contributions
+        far = (1 + MOST_DROPPED) * k * rows.far.most(deviations) / kept
+        most = min(float(MOST_DROPPED), rows.dropped.most(deviations) / kept) + far
+        return ratio, math.nan if rows.far.known else most, error
+
+    def of_all(self, part: Estimate, column: str) -> Estimate:
+        if not self.released.has_persons and not self._begun:
+            return part
+        tail = self.released.tails.get(column)
+        signed, sign = tail is not None and tail.signed, 1.0 if tail is None else tail.sign
+        ratio, most, error = (0.0, math.nan, 0.0) if self._begun else self._dropped()
+        share, node = self._share(column)
+        within = np.divide(share, node, out=np.zeros_like(share), where=node > 0.0)
+        uneven = np.hypot(ratio * (1.0 - node), BETWEEN * ratio * (1.0 - within))
+        variance = (part.value * np.hypot(error, uneven)) ** 2
+        moved = part.moved(np.zeros_like(part.value), variance, two_sided(self.confidence), 1.0 + ratio)
+        if signed and tail is not None:
+            # Dropped rows may lie on one side of 0.
+            totals = [each.total for each in tail.sides] or [math.nan] * 2
+            above, below = (most * each * share for each in totals)
+            return replace(moved, low=moved.low - below, high=moved.high + above)
+        low, high = moved.low, moved.high
+        if sign > 0.0:
+            low, high = np.maximum(low, part.low), np.maximum(high, part.high * (1.0 + most))
+        else:
+            low, high = np.minimum(low, part.low * (1.0 + most)), np.minimum(high, part.high)
+        return replace(moved, low=np.minimum(low, moved.value), high=np.maximum(high, moved.value))
+
+    def _share(self, column: str) -> tuple[Floats, Floats]:
+        values = self.answers.parts(column)[self.depth]
+        return range_sums(values, self.starts, self.stops), np.broadcast_to(
+            values.sum(axis=0), (self.starts.size, values.shape[1])
+        )

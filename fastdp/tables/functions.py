@@ -158,11 +158,12 @@ def aggregate(
         Privacy loss for one unit over everything that is released.
     unit : Rows or Person
         Rows that one person may change: :class:`fastdp.Rows` or :class:`fastdp.Person`; by default one row.  With a
-        Person four hundredths of the budget count its rows and dropped ones (:attr:`Table.dropped_rows`).
+        Person eleven hundredths of the budget count its rows, dropped ones (:attr:`Table.dropped_rows`), and persons
+        with far more.
     bounds : dict, number, pair or Value
         Public bound of each column of values: a number, from 0, a pair (low, high), or a :class:`fastdp.Value`; of a
-        single column alone.  Without a clip, 8 percent of the column's budget choose it; as much, or a hundredth
-        beside a given clip, counts rows beyond it (:attr:`Table.clipped_rows`).
+        single column alone.  15 percent of the column's budget count rows by size (:attr:`Table.clipped_rows`), which
+        choose its clip, and 5 percent are for the sum beyond it; a hundredth, beside a given clip.
     delta : float
         Above 0, with ``by`` and without ``keys``: private keys; a key of one unit alone appears with probability at
         most ``delta``.  Otherwise: Gaussian noise where its variance is smaller.

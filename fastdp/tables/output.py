@@ -17,7 +17,8 @@ from fastdp.state.atomic_files import described_file
 from fastdp.tables.answers import Answers
 from fastdp.tables.consistent import grouped
 from fastdp.tables.released import Released
-from fastdp.tables.statistics import CLIPPED, Statistic
+from fastdp.tables.statistics import Statistic
+from fastdp.tables.tails import Tail
 from fastdp.units import OFFSET
 from fastdp.validation import refusal
 
@@ -28,10 +29,7 @@ WINDOW = "window"
 #: Name of the metadata in Parquet's schema.
 METADATA = "fastdp"
 #: Columns of the only statistic, and of each of several after its name; the latter without standard errors.
-ALONE = (
-    *("estimate", "std_error", "low", "high", "revised", "revised_low", "revised_high"),
-    *("clipped", "clipped_low", "clipped_high"),
-)
+ALONE = ("estimate", "std_error", "low", "high", "revised", "revised_low", "revised_high")
 OF_SEVERAL = ("", "_low", "_high", "_revised", "_revised_low", "_revised_high")
 
 
@@ -39,26 +37,19 @@ def arrow_table(released: Released, answers: Answers, depth: int) -> pa.Table:
     """One row for each window and node of a depth; columns of :attr:`Table.frame`."""
     first = np.arange(released.edges.size - 1)
     numbers: dict[str, Floats] = {}
-    texts: dict[str, str] = {}
     for statistic in released.statistics:
         exact, revised = (
             answers.about(statistic, first, first + 1, revised=which, depth=depth) for which in (False, True)
         )
-        clipped = exact.clipped
         listed = [exact.estimate, exact.std_error, exact.low, exact.high, revised.estimate, revised.low, revised.high]
-        listed += [clipped.estimate, clipped.low, clipped.high]
         names: Sequence[str] = ALONE
-        texts["about"] = exact.about
         if len(released.statistics) > 1:
-            del listed[7:], listed[1]
+            del listed[1]
             names = [statistic.name + end for end in OF_SEVERAL]
-            texts[f"{statistic.name}_about"] = texts.pop("about")
         numbers |= dict(zip(names, listed, strict=True))
-    columns = _places(released, depth, {*numbers, *texts})
+    columns = _places(released, depth, {*numbers})
     columns |= {name: arrow.array(array.ravel()) for name, array in numbers.items()}
-    rows = (released.edges.size - 1) * released.sizes[depth]
-    found = arrow.table(columns | {name: arrow.repeat(text, rows) for name, text in texts.items()})
-    return _released_rows(found, released, depth)
+    return _released_rows(arrow.table(columns), released, depth)
 
 
 def shown_rows(released: Released, depth: int) -> Flags:
@@ -158,6 +149,7 @@ def metadata(released: Released, confidence: float) -> Json:
         ],
         "clipped_rows": {column: tail.share for column, tail in released.tails.items()},
         "dropped_rows": None if rows is None else rows.share,
+        "missing": [text for name, text in described(released, confidence) if name in ("missing", "far")],
         "guarantee": released.guarantee.to_dict(),
     }
 
@@ -189,32 +181,59 @@ def description_of(path: Path) -> Path | None:
 # In words.
 
 
-def described(released: Released, answers: Answers) -> list[tuple[str, str]]:
-    """Names and texts of clips and dropped shares."""
+def described(released: Released, confidence: float) -> list[tuple[str, str]]:
+    """Names and texts of clips and dropped shares, and why ends of intervals are missing or far."""
     found = []
     for column, each in released.tails.items():
-        share = "" if each.share is None else f", which cut about {each.share:.2g} of the rows"
-        if each.share is None and each.counts.size:
-            share = ", which cut an unknown share of the rows"
         of = "values" if len(released.tails) == 1 else f"values of {column!r}"
         low, high = each.clip
-        first = np.arange(min(1, released.edges.size - 1))
-        sums = [of for of in released.statistics if of.column == column and of.reaches]
-        abouts = {answers.about(statistic, first, first + 1).about for statistic in sums}
-        clipped = CLIPPED in abouts or not sums
-        about = "intervals are about clipped values" if clipped else "those beyond it are estimated"
-        if not clipped and not each.counts.size:
-            about = "values beyond the bound are not looked for"
-        if not each.resolved:
-            about = "no clip below the bound was chosen, as too few nonzero values were counted"
-        found.append(("clip", f"{of} were clipped to [{low:g}, {high:g}]{share}; {about}"))
+        share = "" if each.share is None else f", which hold all but about {each.share:.2g} of the rows"
+        text = f"{of} up to [{low:g}, {high:g}] are in cells' sums{share}"
+        if not each.cells:
+            text = f"{of}: one number for the table, as noise drowns its cells"
+        elif each.choice.second > each.choice.clip:
+            rest = "one number" if each.choice.tail else "numbers of rows by size"
+            text = f"{text}; {rest} holds the rest, in shares of the sums"
+        elif not each.sides and each.bounded:
+            text = f"{text}; values beyond the bound are not looked for"
+        found.append(("clip", text))
+        found += [("missing", text) for text in _missing(each, of)]
         for end, number in each.past.items():
             negative = "negative (below the bound)" if not end and not low else f"{('below', 'above')[end]} the bound"
-            found.append(("outside", f"about {number:,} {of} are {negative}; intervals are about clipped values"))
+            found.append(("outside", f"about {number:,} {of} are {negative}"))
+        if (far := each.far(confidence)) is not None:
+            found.append(("far", far if len(released.tails) == 1 else f"{column}: {far}"))
     if not found:
         found.append(("clip", "counts: nothing is clipped"))
-    if released.rows is not None and released.rows.share is not None:
-        found.append(("persons", f"at least about {released.rows.share:.2g} of their rows were dropped"))
-    elif released.has_persons and (released.rows is None or not released.rows.counted.known):
-        found.append(("persons", "the number of their dropped rows is unknown; intervals are about those that count"))
+    return [*found, *_of_persons(released)]
+
+
+def _missing(tail: Tail, of: str) -> list[str]:
+    ends, unknown = ("low", "high"), tail.unknown
+    which = " and ".join(name for name, missing in zip(ends, unknown, strict=True) if missing)
+    verb = "are" if all(unknown) else "is"
+    if tail.past:
+        return [f"{which} {verb} missing, as {of} lie beyond the bound"]
+    if any(unknown):
+        bound = "" if tail.bounded else "; a bound= of all values gives them"
+        return [f"{which} {verb} missing, as {of} beyond the clip are in no number{bound}"]
+    if not tail.cells and tail.signed:
+        return [f"low and high of parts are missing, as {of} have both signs and the table one number"]
+    return []
+
+
+def _of_persons(released: Released) -> list[tuple[str, str]]:
+    if not released.has_persons:
+        return []
+    rows = released.rows
+    found: list[tuple[str, str]] = []
+    if rows is not None and rows.share is not None:
+        found.append(("persons", f"at least about {rows.share:.2g} of their rows were dropped"))
+    elif rows is not None:
+        found.append(("persons", "the number of their dropped rows is unknown"))
+    if rows is None:
+        found.append(("missing", "high is missing, as no number holds the rows of persons that were dropped"))
+    elif rows.far.known:
+        more = f"about {rows.far.value:,.0f} persons have more than five times the rows= that count"
+        found.append(("missing", f"high is missing, as {more}; expected a larger rows="))
     return found

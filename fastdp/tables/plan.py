@@ -90,8 +90,8 @@ class TablePlan:
     nodes: tuple[int, ...] | None = None
     #: With ``Person(rows="auto")``: rows that count, once chosen.
     chosen_rows: int = NOMINAL_ROWS
-    #: Loss of each clip's choice.
-    spent: Mapping[str, float] = field(default_factory=dict)
+    #: Of columns with chosen clips: if cells have sums, and if the table has a number of the rest.
+    outcomes: Mapping[str, tuple[bool, bool]] = field(default_factory=dict)
     #: Ends of the time taken from the table: "first", "last".
     taken: tuple[str, ...] = ()
 
@@ -180,6 +180,14 @@ class TablePlan:
             return None
         found: Flags = np.logical_and.reduce(np.isfinite(values[left]), axis=0)
         return found
+
+    def outcome(self, name: str) -> tuple[bool, bool]:
+        return self.outcomes.get(name, (True, self.column(name).chooses))
+
+    @cached_property
+    def summed(self) -> list[ColumnPlan]:
+        """Columns whose values are added up."""
+        return [column for column in self.columns if self.parts[column.name][0] in FIRST_SUMS]
 
     def place(self, name: str) -> int:
         """Number of a column: noise keys have no names."""

@@ -193,14 +193,13 @@ def plan(
     >>> print(wanted)
     epsilon = 1 for one row of the table, laplace noise, 95 % intervals
     One window of 1h and key
-      kwh_sum: +- 6.113, standard error 2.886
-        over a day: +- 27.83
-        over a week: +- 73.36
+      kwh_sum: +- 6.052, standard error 2.857
+        over a day: +- 27.56
+        over a week: +- 72.62
     Shares of epsilon:
-    purpose  of            level        loss    share  a unit moves
-    sums     total of kwh  each window  0.9801  0.980  1
-    tail     kwh                        0.0099  0.010  1
-    counted  *                          0.01    0.010  1
+    purpose  of            level        loss  share  a unit moves
+    sums     total of kwh  each window  0.99  0.990  1
+    sizes    kwh                        0.01  0.010  1
     """
     confidence = checked_confidence(confidence)
     if (epsilon is None) == (half_width is None):
@@ -250,7 +249,7 @@ def _planned(
         Measured(level, group, sums, tuple(drawn(shares.distribution(q, level)) for q in group))
         for level, group, sums in vectors(shares, quantities, [exact], keys)
     )
-    span, tails = (first, first + windows), unknown_tails(plan, quantities)
+    span, tails = (first, first + windows), unknown_tails(plan, quantities, expected=True)
     released = released_of(shares, span, keys, measured, tails, simulated=False)
     answers, errors = Answers(released, confidence), {}
     for each in plan.statistics:

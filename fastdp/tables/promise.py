@@ -15,16 +15,16 @@ from fastdp.units import Times, UnitRows
 #: Derivations of choices and numbers, for k rows of a unit, or dropped ones, and those without noise of the plan's
 #: kind.
 STEPS = {
-    "rows": "how many rows lie beyond the lowest candidates: sensitivity {k}, discrete Laplace noise",
-    "clip": "noisy max on either side of 0, counts of rows beyond candidates: monotone, {k} rows in all; a clip that "
-    "released numbers do not resolve gives way to the bound",
-    "tail": "rows in bins beyond the clip, past the bound and within the clip: {k} rows change them by {k} in all",
+    "sizes": "rows by size, those of value 0 and those past the bound: a row is in one bin, {of_unit}",
+    "tail": "the sum of values within the second clip, less those within the body's, which follow from the rows by "
+    "size: sensitivity {k} times the clips' difference",
     "counted": "rows that count: sensitivity {k}",
     "dropped": "rows that the bound drops, at most {most} of a person: sensitivity {most}",
+    "far": "persons with more than five times the rows that count: sensitivity 1",
     "others": "rows of keys that are not released, after these are chosen: sensitivity {k}",
     "auto": "a person's rows: noisy max over numbers of persons with more, monotone, sensitivity 1",
 }
-PURE = ("rows", "clip", "auto")
+PURE = ("auto",)
 
 
 def promise(shares: Shares, *, simulated: bool) -> Guarantee:
@@ -92,7 +92,10 @@ def _words(shares: Shares, line: Line) -> tuple[str, str, float]:
     if purpose == "keys":
         return purpose, _keys(shares), 0.0 if shares.gaussian else plan.delta
     if line.quantity is None:
-        step = STEPS[purpose].format(k=k, most=MOST_DROPPED * k)
+        of_unit = f"{k} rows change them by {k} in all"
+        if plan.who is not None:
+            of_unit = "those of a person share one"
+        step = STEPS[purpose].format(k=k, most=MOST_DROPPED * k, of_unit=of_unit)
         return _named(purpose, line.column), step + (f", {noise}" if purpose not in PURE else ""), 0.0
     name = _named(line.quantity.name, line.quantity.column)
     if line.level is None:
@@ -184,9 +187,9 @@ def _public_knowledge(shares: Shares, whole: Guarantee) -> list[str]:
     # Of deviations from the middle of the clip a replaced value moves two sensitivities.
     totals = all(q.name == "count" or (q.name == "total" and q.low >= 0) for q in shares.quantities)
     if plan.who is None and k == 1 and plan.columns and totals and not shares.gaussian:
-        # Two bins beyond a clip, one sum otherwise.
-        tails = sum(shares.helper("tail", column.name) for column in plan.columns) * (not plan.online)
-        said.append(f"replacing the values of one row, in its window and key, costs at most {plan.epsilon + tails:g}")
+        # Two bins of sizes, one sum otherwise.
+        sizes = sum(shares.helper("sizes", column.name) for column in plan.columns) * (not plan.online)
+        said.append(f"replacing the values of one row, in its window and key, costs at most {plan.epsilon + sizes:g}")
     return said
 
 

@@ -263,6 +263,11 @@ class Histogram:
             low, high = self._common(self._ranges(cells, starts, stops), lengths, rank, width)
         return np.clip(estimate, low, high), low, high
 
+    def ends(self, rank: float, starts: Integers, stops: Integers, confidence: float) -> tuple[Floats, Floats]:
+        """Ends of the interval of any quantile, by bins alone."""
+        cells, lengths = np.moveaxis(self.counts.astype(np.float64), 0, -1), (stops - starts)[:, None] * self.draws
+        return self._common(self._ranges(cells, starts, stops), lengths, rank, wider_quantile(confidence))
+
     def _value(self, places: Floats) -> Floats:
         out: Floats = np.interp(places, np.arange(BINS + 1.0), self.bins.borders)
         return out

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -16,22 +17,23 @@ from fastdp.kinds import Integers
 from fastdp.noise.key import Key
 from fastdp.noise.sampler import noise_distribution
 from fastdp.tables import choices
-from fastdp.tables.choices import Clip
+from fastdp.tables.choices import Sizes, ends_within
 from fastdp.tables.columns import Keys
 from fastdp.tables.keys import choose_keys
-from fastdp.tables.plan import MOST_ROWS, Clips, TablePlan
+from fastdp.tables.plan import MOST_ROWS, TablePlan
 from fastdp.tables.promise import promise
-from fastdp.tables.quantities import Quantity, drawn
+from fastdp.tables.quantities import FIRST_SUMS, Quantity, drawn
 from fastdp.tables.released import Released, RowNumbers, released_of
 from fastdp.tables.rows import Ends, HeldRows, Part, hashing_of, no_rows, read_persons, read_rows
-from fastdp.tables.shares import MOST_DROPPED, Shares, shares_of
+from fastdp.tables.shares import Shares, shares_of
+from fastdp.tables.sizes import KNOWN, Choice, Number, beyond
 from fastdp.tables.sums import release
-from fastdp.tables.tails import KNOWN, Number, Tail
-from fastdp.tables.tally import Tally, Tallying
+from fastdp.tables.tails import Tail
+from fastdp.tables.tally import Rest, Tally, Tallying
 from fastdp.units import shown_time
 
-#: Chosen clips by column.
-Chosen = dict[str, Clip]
+#: Released rows by size and chosen clips, by column.
+Chosen = dict[str, tuple[Sizes, Choice]]
 
 
 @dataclass(frozen=True)
@@ -99,18 +101,20 @@ class TableRelease:
             weights = found.sum_key_weights(keys.words(), shares.key_rule(), self.key)
         return replace(self, shares=shares, key=key)._choose(keys, ends, found.kept(shares.plan), weights)
 
-    def _tally(self, plan: TablePlan, keys: Keys, part: Part | None, quantities: list[Quantity] | None) -> Tally:
+    def _tally(
+        self, plan: TablePlan, keys: Keys, part: Part | None, quantities: list[Quantity] | None, rest: Rest
+    ) -> Tally:
         """Integers of all parts: of the only one, or as an engine adds them up (None)."""
-        found = Tally(plan, keys.size, quantities)
+        found = Tally(plan, keys.size, quantities, rest)
         if part is not None:
             return found.with_rows(part)
         assert self.source.add is not None  # noqa: S101 - an engine's
-        return found.filled(self.source.add(Tallying(plan, hashing_of(self.key), quantities), plan.who))
+        return found.filled(self.source.add(Tallying(plan, hashing_of(self.key), quantities, rest), plan.who))
 
     def _choose(self, keys: Keys, ends: Ends, part: Part | None, weights: Integers | None = None) -> Released:
         """Choose keys and clips; ``weights``: those of persons by key."""
         plan, shares = self.plan, self.shares
-        tally = None if plan.is_public else self._tally(plan, keys, part, None)
+        tally = None if plan.is_public else self._tally(plan, keys, part, None, {})
         counted = None
         if tally is not None and plan.who is not None:
             counted = self._number(shares, "counted", tally.number)
@@ -131,12 +135,13 @@ class TableRelease:
                     published[-1] = int(self._number(shares, "others", int(counts[~chosen].sum())).value)
         shares = shares_of(plan.settled(*ends.found(), *keys.sizes))
         clips = Chosen()
-        for name, values in tally.values.items() if tally else ():
-            clips[name] = choices.choose_clip(shares.task(name), values, self._key_of(plan, name), counted)
+        for name, each in tally.sizes.items() if tally else ():
+            sizes = choices.release_sizes(shares.task(name), each.counts, self._key_of(plan, name), counted)
+            clips[name] = sizes, choices.choose_clips(shares.task(name), sizes)
         if clips:
             # Sums get what the choices leave.
-            spent = {name: clip.epsilon for name, clip in clips.items()}
-            shares = shares_of(replace(shares.plan, spent=spent))
+            outcomes = {name: (choice.cells, choice.tail) for name, (_, choice) in clips.items()}
+            shares = shares_of(replace(shares.plan, outcomes=outcomes))
         return self._release(shares, keys, part, counted, clips, published)
 
     def _key_of(self, plan: TablePlan, column: str) -> Key:
@@ -153,36 +158,28 @@ class TableRelease:
     ) -> Released:
         plan = shares.plan
         span = plan.start or 0, plan.stop or 0
-        ends: Clips = {name: clip[:2] for name, clip in clips.items()}
+        chosen = {name: choice for name, (_, choice) in clips.items()}
+        ends = {name: ends_within(plan.column(name).ends, choice.clip) for name, choice in chosen.items()}
         quantities = shares.quantities_at(ends)
-        tally = self._tally(plan, keys, part, quantities)
-        exact, tails, row_numbers = tally.exact, dict[str, Tail](), None
-        if shares.helper("counted"):
+        tally = self._tally(plan, keys, part, quantities, _rest(shares, chosen))
+        row_numbers = None
+        if plan.who is not None:
             counted = counted or self._number(shares, "counted", tally.number)
-            for q, edges, counts in zip(tally.firsts, tally.edges, tally.beyond, strict=True):
-                given = shares.task(q.column), q.ends, edges, counts, counted, self._key_of(plan, q.column)
-                before = q.column not in clips or clips[q.column].counted
-                tails[q.column] = choices.release_tail(*given, counted=before)
-            poor = {name for name, tail in tails.items() if name in clips and not tail.resolved}
-            if poor:
-                # A clip that released numbers do not resolve is not used: what is left goes to the bound.
-                quantities = shares.quantities_at({name: clip for name, clip in ends.items() if name not in poor})
-                exact = self._tally(plan, keys, part, quantities).exact
-                tails |= {name: tails[name].at(plan.column(name).ends) for name in poor}
-            for name, tail in tails.items():
-                choices.warn_of_clip(name, tail, plan.column(name).ends, counted)
-            if plan.who is not None:
-                released = self._number(shares, "dropped", tally.dropped, MOST_DROPPED)
-                shorter = "" if plan.periods is None else f" shorter than {plan.periods.every}"
-                row_numbers = RowNumbers(counted, released)
-                wider = f"a larger {argument(rows=...)}, or a {argument(per=...)}{shorter}"
-                choices.warn_of_dropped(row_numbers, plan.contributions, wider)
-        measured = release(shares, quantities, exact, self.key, span, keys, published)
-        for name in clips:
+            dropped, far = self._number(shares, "dropped", tally.dropped), self._number(shares, "far", tally.far)
+            shorter = "" if plan.periods is None else f" shorter than {plan.periods.every}"
+            row_numbers = RowNumbers(counted, dropped, far)
+            wider = f"a larger {argument(rows=...)}, or a {argument(per=...)}{shorter}"
+            choices.warn_of_dropped(row_numbers, plan.contributions, wider)
+        tails = {
+            each.name: self._tail(shares, each.name, tally, clips.get(each.name), counted) for each in plan.summed
+        }
+        for name, tail in tails.items():
+            choices.warn_of_past(name, tail)
+        measured = release(shares, quantities, tally.exact, self.key, span, keys, published)
+        for name, choice in chosen.items():
             # Where totals are measured too, cells may be small.
-            widest = min(
-                (each for each in measured if not each.quantities[0].counts), key=lambda each: each.steps.size
-            )
+            summed = [each for each in measured if name in [q.column for q in each.quantities if not q.counts]]
+            widest = min(summed, key=lambda each: each.steps.size) if choice.cells and summed else None
             choices.warn_of_noise(name, tails[name], widest)
         found = released_of(shares, span, keys, measured, tails, simulated=self.key.simulated)
         selection, others = shares.key_rule() if plan.selects_cells else None, None
@@ -191,10 +188,51 @@ class TableRelease:
         warn_of_cells(found, given=plan.key_rule == "given")
         return replace(found, family=self.source.family, rows=row_numbers, selection=selection, others=others)
 
-    def _number(self, shares: Shares, name: str, exact: int, times: int = 1) -> Number:
-        plan = shares.plan
-        given = times * plan.contributions, shares.helper(name), plan.noise, self.key.within(name)
+    def _tail(
+        self, shares: Shares, name: str, tally: Tally, found: tuple[Sizes, Choice] | None, counted: Number | None
+    ) -> Tail:
+        """Released facts beyond one column's body."""
+        plan, task, key = shares.plan, shares.task(name), self._key_of(shares.plan, name)
+        column, number, variance, clips = plan.column(name), None, 0.0, None
+        if found is None:
+            sizes = choices.release_sizes(task, tally.sizes[name].counts, key, counted)
+            low, high = column.ends
+            clips = [end for end, most in ((high, task.ends[1]), (-low, -task.ends[0])) if most > 0.0]
+            highest = max((each.highest for each in sizes.sides if each.known), default=0.0)
+            choice = Choice(max(clips), max(highest, *clips), cells=True, tail=False)
+            clip = next(q.ends for q in shares.quantities if q.column == name and q.name in FIRST_SUMS)
+        else:
+            sizes, choice = found
+            clip = ends_within(column.ends, choice.clip)
+            if choice.tail:
+                moved = plan.contributions * round((choice.second - choice.clip) / task.grid)
+                loss = shares.helper("tail", name)
+                of = choices.noisy_number(tally.tail(name), moved, loss, plan.noise, key.within("tail"))
+                number, variance = of.value * task.grid, of.variance * task.grid**2
+                if len(sizes.sides) == 1 and task.ends[1] <= 0.0:
+                    number = -number
+        facts = beyond(sizes.sides, choice, number, variance, sizes.sides[0].unit, clips)
+        share = sizes.share_above(clips or [choice.clip] * len(sizes.sides))
+        ends = clip if found is None and column.ends == task.ends else task.ends
+        return Tail(clip, ends, column.bound is not None, sizes.sides, facts, sizes.past, share)
+
+    def _number(self, shares: Shares, name: str, exact: int) -> Number:
+        given = shares.moved_by(name), shares.helper(name), shares.plan.noise, self.key.within(name)
         return choices.noisy_number(exact, *given)
+
+
+def _rest(shares: Shares, chosen: Mapping[str, Choice]) -> Rest:
+    """Totals whose difference is the sum beyond a body."""
+    found: dict[str, tuple[Quantity, Quantity | None]] = {}
+    for name, choice in chosen.items():
+        grid, bound = shares.grids[name], shares.plan.column(name).ends
+        inner, outer = (
+            Quantity("total", name, round(low / grid), round(high / grid), 0, grid, grid)
+            for low, high in (ends_within(bound, clip) for clip in (choice.clip, choice.second))
+        )
+        if choice.tail:
+            found[name] = outer, inner if choice.clip else None
+    return found
 
 
 #: So many windows are looked at in blocks, of which a wrong clock leaves few with rows; or none that noise does not

@@ -19,8 +19,9 @@ from fastdp.tables.plan import TablePlan
 from fastdp.tables.promise import promise
 from fastdp.tables.quantities import FIRST_SUMS, ROWS, Quantity
 from fastdp.tables.shares import Shares
+from fastdp.tables.sizes import Number
 from fastdp.tables.statistics import Statistic
-from fastdp.tables.tails import Number, Tail
+from fastdp.tables.tails import Tail
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,10 +38,11 @@ class Measured:
 
 
 class RowNumbers(NamedTuple):
-    """Released numbers of persons' rows that count, and that were dropped."""
+    """Released numbers of persons' rows that count, and that were dropped; of persons with far more rows."""
 
     counted: Number
     dropped: Number
+    far: Number
 
     @property
     def share(self) -> float | None:
@@ -158,7 +160,13 @@ def released_of(
     return Released(*public, measured, tails, shares, simulated, taken=taken)
 
 
-def unknown_tails(plan: TablePlan, quantities: Sequence[Quantity]) -> dict[str, Tail]:
-    """Tails where rows beyond the clips are not counted."""
-    firsts = [q for q in quantities if q.name in FIRST_SUMS]
-    return {q.column: Tail.unknown(q.ends, plan.column(q.column).bound) for q in firsts}
+def unknown_tails(plan: TablePlan, quantities: Sequence[Quantity], *, expected: bool = False) -> dict[str, Tail]:
+    """Tails where rows beyond the clips are not counted; ``expected``: there are none."""
+    found = {}
+    for q in quantities:
+        if q.name in FIRST_SUMS:
+            column = plan.column(q.column)
+            bound = column.ends if column.bound is None else column.bound
+            ends = q.ends if bound == column.ends else bound
+            found[q.column] = Tail(q.ends, ends, column.bound is not None, expected=expected)
+    return found

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
@@ -30,25 +30,25 @@ from fastdp.tables import consistent
 from fastdp.tables.consistent import Level
 from fastdp.tables.keys import MOST_KEYS, KeyRule, count_rule, shared_weight_rule, weight_rule
 from fastdp.tables.plan import Clips, TablePlan
-from fastdp.tables.quantities import COUNTS, FIRST_SUMS, ROWS, Quantity
+from fastdp.tables.quantities import COUNTS, ROWS, Quantity
+from fastdp.tables.sizes import Noise
 from fastdp.tables.statistics import ranks_of
-from fastdp.thresholds.base import score_unit
 from fastdp.validation import DAY, refusal
 
-#: Shares of the total: rows that count, persons' rows that are dropped, the choice of a person's rows ("auto"), and
-#: rows of other keys where those that are released have the counts that chose them.  That of private keys is
-#: ``PrivateKeys.share``.
+#: Shares of the total: persons' rows that count, and that are dropped; persons with far more; rows of other keys, if
+#: those that are released have the counts that chose them; the choice of a person's rows ("auto").  That of private
+#: keys is ``PrivateKeys.share``.
 OF_ALL = {
     "counted": Fraction(1, 100),
-    "dropped": Fraction(3, 100),
+    "dropped": Fraction(1, 20),
+    "far": Fraction(1, 20),
     "others": Fraction(1, 20),
     "auto": Fraction(1, 50),
 }
-#: Shares of a column's budget: rows above the lowest candidates of the clip, its choice, rows in bins beyond it.  All
-#: helpers together take at most a quarter.
-OF_COLUMN = {"rows": Fraction(1, 200), "clip": Fraction(15, 200), "tail": Fraction(8, 100)}
-#: The last where the clip is known publicly.
-TAIL_OF_KNOWN = Fraction(1, 100)
+#: Shares of a column's budget: rows by size, which choose the clips, and the sum beyond the body; sums have the rest.
+OF_COLUMN = {"sizes": Fraction(3, 20), "tail": Fraction(1, 20)}
+#: The first where the clip is known publicly; the second is then spent on the sums.
+SIZES_OF_KNOWN = Fraction(1, 100)
 #: Weight of the rows beside a column's where they are counted for means alone, with Laplace and with Gaussian noise:
 #: of one mean the deviations then have .6 of epsilon, or .65 of rho, near the best for means from 0 to .3 theta.
 ROWS_OF_MEANS = {"laplace": Fraction(2, 3), "gaussian": Fraction(7, 13)}
@@ -65,13 +65,14 @@ SPANS = (DAY, 7 * DAY, 365 * DAY)
 SQUARE_BITS, FINE_ROWS = 32, 32
 #: Counts of a choice stay below this, so that its scores fit; more rows count as so many.
 MAX_ROWS = 2**39
-#: Steps of a person's weight in the choice of a clip, which their rows share, and parts of a step: for rows of
-#: persons with up to 2^26 of them.
-WEIGHT, FINE = 2**12, 2**14
+#: Parts of a person's weight by size, which their rows share: doubles hold those of 2^27 persons.
+WEIGHT = 2**26
 #: Integer weight of one count in a score, and the most that a candidate's size takes off.
 UNIT, MAX_PENALTY = 2**10, 2.0**61
 #: Rows dropped of a person count up to so many times those that are kept.
 MOST_DROPPED = 4
+#: Where clips are known.
+NO_NOISE = Noise(0.0, 0.0, 0.0, 0.0)
 #: Heads of the printed table.
 HEADS = ("purpose", "of", "level", "loss", "share", "a unit moves")
 
@@ -90,27 +91,29 @@ class Line(NamedTuple):
 
 @dataclass(frozen=True)
 class ColumnTask:
-    """Public numbers on which the choices about one column depend."""
+    """Public numbers on which the choices about one column depend.
 
-    #: The widest clip.
-    bound: tuple[float, float]
-    #: Rows of a unit that count.
-    contributions: int
-    #: Rows beyond the clip for which noise and clipping err alike.
-    wanted: float
-    #: `counting`, `choosing`, `tail`: Losses, epsilon or x with rho = x^2 / 2, of the numbers of rows above the
-    #: lowest candidates, at most of the choice of the clip, and of the numbers of rows in bins beyond it.
-    counting: float
-    choosing: float
-    tail: float
-    #: Of released numbers; choices are pure.
-    noise: NoiseName
-    #: True if noise follows the clip's greater end, so that both may be as far from 0.
-    alike: bool
-    #: `column`, `cells`, `epsilon`: For messages.
+    ``ends``: of the sizes; ``least``: the least clip; ``weighs``: with persons; ``sizes``: loss of the rows by size;
+    ``noise``, ``errors``: their kind, and their deviations a unit of length; ``cells``, ``together``: windows and
+    keys, and windows in the sums that users add up.
+    """
+
     column: str
+    ends: tuple[float, float]
+    contributions: int
+    weighs: bool
+    sizes: float
+    noise: NoiseName
+    errors: Noise
     cells: int
-    epsilon: float
+    together: float
+    grid: float
+
+    @property
+    def least(self) -> float:
+        """No clip lies below both ends of the bound."""
+        low, high = self.ends
+        return 1.5 * max(low, -high, 0.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,9 +137,9 @@ class Shares:
     losses: Mapping[tuple[str, str, Level | None], float]
     #: Sensitivities by which a unit moves a vector, in each window or in all: squared L2 norm for Gaussian, else L1.
     moves: Mapping[bool, int]
-    #: By column: steps of its values; rows above the clip for which noise and clipping err alike.
+    #: By column: steps of its values; deviations of noise a unit of length.
     grids: Mapping[str, float]
-    wanted: Mapping[str, float]
+    errors: Mapping[str, Noise]
 
     @property
     def gaussian(self) -> bool:
@@ -156,6 +159,13 @@ class Shares:
     def moved(self, quantity: Quantity, each: bool) -> int:
         return self.moves[each and quantity.name != "table"] * quantity.layers
 
+    def moved_by(self, purpose: str) -> int:
+        """Most by which a unit moves the numbers of a helper, of the tail in lengths."""
+        k = self.plan.contributions
+        if purpose == "sizes" and self.plan.who is not None:
+            return WEIGHT
+        return {"dropped": MOST_DROPPED * k, "far": 1}.get(purpose, k)
+
     def distribution(self, quantity: Quantity, level: Level) -> Distribution:
         moved = self.moved(quantity, level.each)
         return noise_distribution(self.plan.noise, quantity.sensitivity, moved, self.loss_of(quantity, level))
@@ -169,7 +179,7 @@ class Shares:
         """Sums, the rows, and counts, in the order of their noise, with the values clipped there."""
         plan, sums, counts = self.plan, list[Quantity](), list[Quantity]()
         for column in plan.columns:
-            names = plan.parts[column.name]
+            names, sums_of = plan.parts[column.name], plan.outcome(column.name)[0]
             ranks = ranks_of(plan.statistics, column.name)
             counts += [
                 Quantity(name, column.name, column.low, column.high, ranks=ranks if name == "excess" else ())
@@ -177,7 +187,7 @@ class Shares:
                 if name in COUNTS
             ]
             grid = self.grids.get(column.name)
-            if grid is None:
+            if grid is None or not sums_of:
                 continue
             low, high = (_steps(end, grid) for end in clips.get(column.name, column.ends))
             # A chosen clip may be narrower than a step.
@@ -200,10 +210,16 @@ class Shares:
 
     def task(self, column: str) -> ColumnTask:
         plan, own = self.plan, self.plan.column(column)
-        counting, choosing, tail = (self.helper(purpose, column) for purpose in OF_COLUMN)
-        losses, public = (counting, choosing, tail, plan.noise), (column, plan.cells or 0, plan.epsilon)
-        alike = plan.parts[column][0] == "total"
-        return ColumnTask(own.ends, plan.contributions, self.wanted[column], *losses, alike, *public)
+        facts = own.bound or own.ends, plan.contributions, plan.who is not None, self.helper("sizes", column)
+        return ColumnTask(
+            column,
+            *facts,
+            plan.noise,
+            self.errors.get(column, NO_NOISE),
+            max(1, plan.cells or 1),
+            _together(plan),
+            self.grids[column],
+        )
 
     def key_rule(self) -> KeyRule:
         """Noise and threshold of the numbers that choose keys, all at once."""
@@ -233,21 +249,16 @@ class Shares:
     def check_helpers(self) -> None:
         """ParameterError for a helper whose noise cannot be drawn."""
         plan = self.plan
-        # Most by which a unit changes the counts that choose a clip.
-        weights = Fraction(plan.contributions if plan.who is None else WEIGHT)
         try:
-            for (purpose, _), loss in self.helpers.items():
+            for (purpose, column), loss in self.helpers.items():
                 if purpose == "auto":
                     geometric_distribution(UNIT / Fraction(loss))
-                elif purpose == "rows":
-                    laplace_distribution(weights / Fraction(loss))
-                elif purpose == "clip":
-                    # At least 2^-34 where the choice takes less than its share: see ``choices``.
-                    each = float(Fraction(loss) / weights)
-                    score_unit(each, MAX_ROWS, counts=2)
+                elif purpose == "tail":
+                    low, high = plan.column(column).ends
+                    longest = _steps(max(-low, high), self.grids[column])
+                    noise_distribution(plan.noise, plan.contributions * longest, 1, loss)
                 elif purpose != "keys":
-                    most = plan.contributions * (MOST_DROPPED if purpose == "dropped" else 1)
-                    noise_distribution(plan.noise, most, 1, loss)
+                    noise_distribution(plan.noise, self.moved_by(purpose), 1, loss)
         except ParameterError as error:
             accepted = f"shares that buy noise that can be drawn ({error})"
             raise refusal("epsilon", plan.epsilon, accepted) from None
@@ -264,14 +275,14 @@ class Shares:
                 found.append(Line("sums", q.column, q, level, self.loss_of(q, level), moved))
         for q in (each for each in self.quantities if each.counts):
             found.append(Line("counts", q.column, q, self.cells, self.loss_of(q, self.cells), self.moved(q, True)))
-        chosen = [(purpose, column.name) for column in plan.chooses for purpose in ("rows", "clip")]
-        numbers = [("tail", column.name) for column in plan.columns] + [(purpose, ROWS) for purpose in OF_ALL]
-        for purpose, column in [*chosen, ("keys", ROWS), *numbers]:
-            loss, moved = self.helper(purpose, column), plan.contributions
+        of_columns = [(purpose, column.name) for column in plan.columns for purpose in OF_COLUMN]
+        for purpose, column in [*of_columns, ("keys", ROWS), *((purpose, ROWS) for purpose in OF_ALL)]:
+            loss = self.helper(purpose, column)
             if purpose == "keys" and plan.key_rule == "private":
-                found.append(Line("keys", ROWS, None, None, loss, moved))
+                found.append(Line("keys", ROWS, None, None, loss, plan.contributions))
             elif purpose != "keys" and loss and not plan.online:
-                moved *= MOST_DROPPED if purpose == "dropped" else 1
+                # Weights are shown as one for each person.
+                moved = 1 if purpose == "sizes" and plan.who is not None else self.moved_by(purpose)
                 found.append(Line(purpose, column, None, None, loss, moved))
         return tuple(found)
 
@@ -327,8 +338,9 @@ def shares_of(plan: TablePlan) -> Shares:
     # Amounts of epsilon, or of twice rho, add up; a loss is the amount or its root.
     whole, k, power = Fraction(loss) ** (2 if gaussian else 1), plan.contributions, 2 if gaussian else 1
     used = {
-        "counted": persons or bool(plan.columns),
+        "counted": persons,
         "dropped": persons,
+        "far": persons,
         "others": plan.has_others and plan.selects_cells,
         "auto": plan.chooses_rows,
     }
@@ -345,41 +357,63 @@ def shares_of(plan: TablePlan) -> Shares:
     weight = sum(weights.values())
     of_columns = {name: whole * (left * each / weight) for name, each in weights.items()}
     helpers = {(name, ROWS): _loss(whole * share, power) for name, share in of_all.items()}
-    summed = [column for column in plan.columns if plan.parts[column.name][0] in FIRST_SUMS]
-    rest = dict(of_columns)
+    summed = plan.summed
+    rest, whole_of = dict(of_columns), dict(of_columns)
     for column in summed:
-        for purpose, share in (OF_COLUMN if column.chooses else {"tail": TAIL_OF_KNOWN}).items():
-            helper = _loss(of_columns[column.name] * share, power)
-            if purpose == "clip":
-                # A clip's choice takes at most its share.
-                helper = min(helper, plan.spent.get(column.name, helper))
-            helpers[purpose, column.name] = helper
-            rest[column.name] -= Fraction(helper) ** power
+        name, (cells_have, has_tail) = column.name, plan.outcome(column.name)
+        sizes = _loss(of_columns[name] * (OF_COLUMN["sizes"] if column.chooses else SIZES_OF_KNOWN), power)
+        helpers["sizes", name] = sizes
+        whole_of[name] = rest[name] = of_columns[name] - Fraction(sizes) ** power
+        if not column.chooses:
+            continue
+        rest[name] -= of_columns[name] * OF_COLUMN["tail"]
+        if has_tail:
+            # Where cells have no sums, the one number has their shares.
+            given = whole_of[name] - rest[name]
+            given += 0 if cells_have else rest[name] * _of_sums(plan.parts[name])
+            helpers["tail", name] = _loss(given, power)
+        else:
+            rest[name] = whole_of[name]
     levels, knows_levels = _levels(plan, gaussian=gaussian)
     losses: dict[tuple[str, str, Level | None], float] = {}
     for name, amount in rest.items():
-        within = {part: OF_QUANTILES.get(part, Fraction(1)) for part in plan.parts[name]}
-        for part, of_part in within.items():
-            each = amount * of_part / sum(within.values())
+        for part, own in _within(plan.parts[name]).items():
+            each = amount * own
             if not knows_levels:
                 losses[part, name, None] = _loss(each, power)
             for level, share in levels.items():
                 # Cells alone have counts.
                 losses[part, name, level] = _loss(each * (1 if part in COUNTS else share), power)
     moves = {each: k if not gaussian else l2_square(k, plan.per_window if each else None) for each in (True, False)}
-    cells, grids, wanted = next(iter(levels)), dict[str, float](), dict[str, float]()
-    one, columns = _deviation(moves[True], gaussian=gaussian), 1.0 - float(sum(OF_COLUMN.values()))
+    cells, grids, errors = next(iter(levels)), dict[str, float](), dict[str, Noise]()
     for column in summed:
-        first = plan.parts[column.name][0]
+        name, first = column.name, plan.parts[column.name][0]
+        own = _within(plan.parts[name])[first] * levels[cells]
+        # Of the share that a body has beside a tail, whatever was chosen.
+        less = of_columns[name] * OF_COLUMN["tail"] if column.chooses else Fraction(0)
+        body, alone = (_loss(amount * own, power) for amount in (whole_of[name] - less, whole_of[name]))
         # Noise of the bound itself fits; that of a smaller clip does too.
-        most, each_row = max(abs(column.low), abs(column.high)), losses[first, column.name, cells] / k
-        grids[column.name] = make_grid(most, column.resolution, each_row, 1, 1, 2).resolution
-        # The squared error of a sum of g windows of n rows is least where n p = sqrt(2 / g) s / eps, s the
-        # sensitivity in clips (:class:`fastdp.thresholds.ScaleFree`).
-        clips = 0.5 if first == "deviation" else 1.0
-        own = _loss(of_columns[column.name] * levels[cells], power) * columns
-        wanted[column.name] = max(1, plan.cells or 1) * (clips * one) / own / math.sqrt(math.sqrt(_together(plan)))
-    return Shares(plan, loss, key_delta, noise_delta, levels, knows_levels, helpers, losses, moves, grids, wanted)
+        most = max(abs(column.low), abs(column.high))
+        grids[name] = make_grid(most, column.resolution, body / k, 1, 1, 2).resolution
+        if column.chooses:
+            both = less + (whole_of[name] - less) * _of_sums(plan.parts[name])
+            tail, one = _loss(less, power), _loss(both, power)
+            # Deviations from the middle are half as long, if values have one sign.
+            length = 0.5 if first == "deviation" and column.low * column.high >= 0.0 else 1.0
+            cell, number = length * _deviation(moves[True], gaussian=gaussian), k if gaussian else k * math.sqrt(2.0)
+            errors[name] = Noise(cell / body, cell / alone, number / tail, number / one)
+    return Shares(plan, loss, key_delta, noise_delta, levels, knows_levels, helpers, losses, moves, grids, errors)
+
+
+def _within(parts: Sequence[str]) -> dict[str, Fraction]:
+    """Share of each part in its column's budget."""
+    found = {part: OF_QUANTILES.get(part, Fraction(1)) for part in parts}
+    whole = sum(found.values())
+    return {part: own / whole for part, own in found.items()}
+
+
+def _of_sums(parts: Sequence[str]) -> Fraction:
+    return sum((own for part, own in _within(parts).items() if part not in COUNTS), Fraction(0))
 
 
 def with_noise(plan: TablePlan) -> Shares:

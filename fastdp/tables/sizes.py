@@ -1,9 +1,8 @@
 """Noisy numbers of rows by size to clips, and to intervals of sums: functions of released numbers alone.
 
-A row is in one bin of |value|, each sign apart, with edges bound / 1.5^j in whole steps.  From these numbers follow
-the body's clip c, within which each cell's sum is released; the second clip c2, up to which one number of the whole
-table holds what the body lacks; a model of the remainder; and the most that noise may hide beyond c2.  Lengths are
-whole steps, as floats; rules and measurements: ``docs/tables.md``.
+A row is in one bin of |value|, each sign apart, with edges bound / 1.5^j.  From these numbers follow the body's clip
+c, within which each cell's sum is released; the second clip c2, up to which one number of the whole table holds what
+the body lacks; a model of the remainder; and the most that noise may hide beyond c2.  Measured: ``docs/tables.md``.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 from typing import NamedTuple
 
@@ -19,8 +19,11 @@ from scipy import special
 
 from fastdp.kinds import Flags, Floats, Integers
 
-#: Neighbouring edges differ by this factor; so many lie below the bound.
-RATIO, EDGES = 1.5, 56
+#: Neighbouring edges differ by this factor; their parts of the bound, equal on all machines.
+RATIO = 1.5
+PARTS: Floats = np.array([float(Fraction(2, 3) ** j) for j in range(57)])
+#: A released number is known if it is so many standard deviations.
+KNOWN = 3.0
 #: So many neighbours stand out together if they hold so many standard deviations of their noise.
 STANDS = {1: 6.5, 2: 5.6, 3: 5.2, 4: 5.0, 6: 5.0, 8: 5.0}
 #: Groups of which the lowest may be the lowest that counts.
@@ -33,17 +36,31 @@ MODEL, UNEVEN = 0.7, 0.5
 CHEAP = 0.03
 
 
-def edges_of(bound: int) -> Integers:
-    """Edges of sizes, the bound first: int64[n], each once, down to one step."""
-    found = np.ceil(bound * RATIO ** -np.arange(EDGES + 1.0)).astype(np.int64)
-    distinct: Integers = found[np.append(True, np.diff(found) < 0)]
-    return distinct
-
-
-def bins_of(sizes: Integers, edges: Integers) -> Integers:
-    """Bin i of each size above 0, up to the bound: edges[i + 1] < size <= edges[i]."""
-    found: Integers = edges.size - 1 - np.searchsorted(edges[::-1], sizes)
+def edges_of(bound: float) -> Floats:
+    """Edges of sizes, the bound first."""
+    found: Floats = bound * PARTS
     return found
+
+
+def bins_of(sizes: Floats, edges: Floats) -> Integers:
+    """Bin i of each size above 0, up to the bound: edges[i + 1] < size <= edges[i], the last from 0."""
+    found: Integers = np.maximum(edges.size - 1 - np.searchsorted(edges[::-1], sizes), 0)
+    return found
+
+
+class Number(NamedTuple):
+    """A released number and its noise variance."""
+
+    value: float
+    variance: float
+
+    @property
+    def known(self) -> bool:
+        return self.value > KNOWN * math.sqrt(self.variance)
+
+    def most(self, deviations: float) -> float:
+        """The most that it may be, at least 0."""
+        return max(self.value, 0.0) + deviations * math.sqrt(self.variance)
 
 
 class Unit(NamedTuple):
@@ -75,7 +92,7 @@ ONE_ROW = Unit()
 class Side:
     """Values of one sign, as their noisy numbers by size show them."""
 
-    edges: Integers
+    edges: Floats
     #: In bins; of persons, weights.
     noisy: Floats
     #: Standard deviation of each.
@@ -83,16 +100,12 @@ class Side:
     unit: Unit = ONE_ROW
 
     @cached_property
-    def ends(self) -> Floats:
-        return self.edges.astype(np.float64)
-
-    @cached_property
     def _lower(self) -> Floats:
-        return np.append(self.ends[1:], 0.0)
+        return np.append(self.edges[1:], 0.0)
 
     @cached_property
     def _middles(self) -> Floats:
-        middles: Floats = np.sqrt(self.ends * np.maximum(self._lower, self.ends / RATIO))
+        middles: Floats = np.sqrt(self.edges * np.maximum(self._lower, self.edges / RATIO))
         return middles
 
     @cached_property
@@ -138,7 +151,7 @@ class Side:
     @property
     def highest(self) -> float:
         """Highest edge that stands out."""
-        return float(self.ends[self._standing[0]]) if self.known else 0.0
+        return float(self.edges[self._standing[0]]) if self.known else 0.0
 
     @property
     def lowest(self) -> float:
@@ -160,7 +173,7 @@ class Side:
         """
         over = np.maximum(self._middles - clip, 0.0)
         sum_ = float((self.counts * over)[self._used].sum())
-        lump = self._rows * np.minimum(self.ends - self._lower, np.maximum(self.ends - clip, 0.0)) / math.sqrt(12.0)
+        lump = self._rows * np.minimum(self.edges - self._lower, np.maximum(self.edges - clip, 0.0)) / math.sqrt(12.0)
         noise = float(np.square(over[self._used]).sum()) * self.deviation**2
         variance = noise + float(np.square(lump).sum()) + (self.unit.spread * sum_) ** 2
         return sum_, float(self._rows @ np.square(over)) * self.unit.most, variance
@@ -168,25 +181,25 @@ class Side:
     @cached_property
     def _fall(self) -> tuple[float, float]:
         """Exponent of the tail, and rows above the highest edge by it."""
-        (top, low), ends, h = self._standing, self.ends, self.counts
+        (top, low), edges, h = self._standing, self.edges, self.counts
         above, last = np.cumsum(self._rows), min(low, top + INSIDE)
         fall = USUAL
         if last > top:
-            fall = math.log(max(above[last], 1.0) / max(above[top], 1.0)) / math.log(ends[top] / ends[last])
+            fall = math.log(max(above[last], 1.0) / max(above[top], 1.0)) / math.log(edges[top] / edges[last])
         for i in range(top - 1, max(top - ABOVE, -1), -1):
             # No more rows than the noise allows.
             most = max(float(h[i:top].sum()) + 2.0 * self.deviation * math.sqrt(top - i), 1.0)
             if most < above[top]:
-                fall = max(fall, 0.5 * math.log(above[top] / most) / math.log(ends[i] / ends[top]))
+                fall = max(fall, 0.5 * math.log(above[top] / most) / math.log(edges[i] / edges[top]))
         fall = min(max(fall, LEAST), MOST)
-        return fall, float(above[top] * (self._lower[top] / ends[top]) ** fall)
+        return fall, float(above[top] * (self._lower[top] / edges[top]) ** fall)
 
     def rest(self, clip: float) -> float:
         """Modelled sum of (size - clip)+, clip at least the highest edge."""
-        if not self.known or clip >= self.ends[0]:
+        if not self.known or clip >= self.edges[0]:
             return 0.0
         fall, rows = self._fall
-        near, far = ((max(end, self.highest) / self.highest) ** (1.0 - fall) for end in (clip, float(self.ends[0])))
+        near, far = ((max(end, self.highest) / self.highest) ** (1.0 - fall) for end in (clip, float(self.edges[0])))
         return float(rows * self.highest / (fall - 1.0) * (near - far))
 
     def rest_variance(self, clip: float, to: float | None = None) -> float:
@@ -196,10 +209,30 @@ class Side:
 
     def hidden(self, clip: float, deviations: float) -> float:
         """The most that rows beyond the clip add unseen: at one edge, or over all of them; whatever the tail is."""
-        far = np.maximum(self.ends - clip, 0.0)
+        far = np.maximum(self.edges - clip, 0.0)
         one = float((far * (np.maximum(self.counts, 0.0) + deviations * self.deviation)).max())
-        together = float(far @ self.counts) + deviations * self.deviation * float(np.linalg.norm(far))
+        together = float(far @ self.counts) + deviations * self.deviation * _length(far)
         return self.unit.most * max(one, together)
+
+    def most_rows(self, clip: float, deviations: float) -> float:
+        """The most rows of sizes above the clip at the edge where they would add most."""
+        far = np.maximum(self.edges - clip, 0.0) * (np.maximum(self.counts, 0.0) + deviations * self.deviation)
+        at = int(np.argmax(far))
+        return self.unit.most * max(float(self.counts[at]), 0.0) + self.unit.most * deviations * self.deviation
+
+    def squares(self, clip: float, deviations: float) -> float:
+        """The most that squares of (size - clip)+ add up to."""
+        far = np.square(np.maximum(self.edges - clip, 0.0))
+        return self.unit.most * max(0.0, float(far @ self.counts) + deviations * self.deviation * _length(far))
+
+    def rows_above(self, clip: float) -> Number:
+        """Rows of sizes above the clip, at the nearest edge."""
+        above = self.edges > clip * (1.0 + 1e-9)
+        return Number(float(self.counts[above].sum()), float(above.sum()) * self.deviation**2)
+
+
+def _length(vector: Floats) -> float:
+    return float(np.linalg.norm(vector))
 
 
 class Noise(NamedTuple):
@@ -224,15 +257,10 @@ class Choice(NamedTuple):
 BODY_ALONE = Choice(0.0, 0.0, cells=True, tail=False)
 
 
-def choose(
-    sides: Sequence[Side], noise: Noise, cells: int, together: float, given: float | None = None, least: float = 1.0
-) -> Choice:
-    """Clips for sums over ``together`` of the cells; a ``given`` body's clip stays, else it is ``least`` or more."""
+def choose(sides: Sequence[Side], noise: Noise, cells: int, together: float, least: float = 0.0) -> Choice:
+    """Clips, the body's at least ``least``, for sums over ``together`` of the cells."""
     known, total = [each for each in sides if each.known], sum(each.total for each in sides)
-    bound = max(float(each.ends[0]) for each in sides)
-    if given is not None:
-        second = max(given, _second(sides, given, noise.tail))
-        return Choice(given, second, cells=True, tail=second > given)
+    bound = max(float(each.edges[0]) for each in sides)
     if known:
         error, clip = _best(known, noise, cells, max(1.0, min(together, cells)))
         if cells == 1 or error < (max(1.0, min(together, cells)) * total / cells) ** 2:
@@ -245,7 +273,7 @@ def choose(
 def _best(known: Sequence[Side], noise: Noise, cells: int, together: float) -> tuple[float, float]:
     """Least mean squared error of a sum over so many cells, and the body's clip that has it."""
     second, part = _second(known, 0.0, noise.tail), together / cells
-    candidates = np.unique(np.concatenate([*(each.ends for each in known), [second]]))
+    candidates = np.unique(np.concatenate([*(each.edges for each in known), [second]]))
     inside = ((candidates <= second) | (cells == 1)) & (candidates >= min(each.lowest for each in known))
     best = math.inf, second
     for clip in candidates[inside].tolist():
@@ -263,12 +291,12 @@ def _best(known: Sequence[Side], noise: Noise, cells: int, together: float) -> t
 
 def _second(sides: Sequence[Side], clip: float, noise: float) -> float:
     """Where the number's noise and the modelled remainder err alike, at or above the highest edge."""
-    bound, known = max(float(each.ends[0]) for each in sides), [each for each in sides if each.known]
+    bound, known = max(float(each.edges[0]) for each in sides), [each for each in sides if each.known]
     if not known or noise * (bound - clip) <= CHEAP * sum(each.total for each in known):
         return bound
     highest = max(each.highest for each in known)
-    steps = math.ceil(math.log(bound / highest) / math.log(RATIO)) if highest < bound else 0
-    ends = np.unique(np.minimum(np.append(np.ceil(highest * RATIO ** np.arange(steps + 1.0)), bound), bound))
+    ends = np.unique(np.concatenate([each.edges for each in sides]))
+    ends = ends[ends >= highest]
     errors = [(noise * (end - clip)) ** 2 + sum(MODEL * each.rest(end) for each in known) ** 2 for end in ends]
     return float(ends[int(np.argmin(errors))])
 
@@ -294,10 +322,13 @@ class Beyond:
         return (found[1] if self.signed else 0.0), (found[0] if found else 0.0)
 
     def unseen(self, part: Floats, most: float, confidence: float) -> Floats:
-        """Of ranges with these parts of all: rows fall whole."""
-        rows, quantile = part * most / self.span, special.ndtri(max(0.5, 2.0 * confidence - 1.0))
-        whole = self.span * np.rint(rows + quantile * np.sqrt(rows * np.maximum(1.0 - part, 0.0)))
-        out: Floats = np.maximum(part * most, np.minimum(most, whole))
+        """Of ranges with these parts of all."""
+        return unseen(part, most, self.span, confidence)
+
+    def variances(self, part: Floats) -> Floats:
+        """Of the parts' sums beyond the body."""
+        uneven = np.maximum(part * (1.0 - part), 0.0)
+        out: Floats = part**2 * self.variance + uneven * self.squares + (self.value * uneven) ** 2
         return out
 
     def interval(
@@ -309,17 +340,17 @@ class Beyond:
         """
         (sums, below, above), quantile = body, two_sided(confidence)
         down, up = self.hidden(confidence)
-        uneven = np.maximum(part * (1.0 - part), 0.0)
-        variance = part**2 * self.variance + uneven * self.squares + (self.value * uneven) ** 2
+        variance = self.variances(part)
         estimate = sums + part * self.value
         if not self.choice.cells:
             return self._of_one(estimate, part, quantile * math.sqrt(self.variance), down, up)
         error = quantile * np.sqrt(variance)
         low = estimate - np.hypot(below, error) - self.unseen(part, down, confidence)
         high = estimate + np.hypot(above, error) + self.unseen(part, up, confidence)
-        if not self.signed:
+        if self.sides and not self.signed:
             low, high = np.maximum(np.maximum(low, sums - below), 0.0), np.maximum(high, above)
-        return estimate, variance, low, high
+        # An estimate is not cut off, so that windows add up.
+        return estimate, variance, np.minimum(low, estimate), np.maximum(high, estimate)
 
     def _of_one(
         self, estimate: Floats, part: Floats, half: float, down: float, up: float
@@ -334,28 +365,47 @@ class Beyond:
         return np.maximum(estimate, 0.0), variance, least, most
 
 
-def beyond(sides: Sequence[Side], choice: Choice, number: float | None, variance: float, unit: Unit) -> Beyond:
-    """The sum beyond the body from the tail's number, if there is one, and the histogram."""
-    signed, bound = len(sides) > 1, max(float(each.ends[0]) for each in sides)
+def unseen(part: Floats, most: float, span: float, confidence: float) -> Floats:
+    """Of `most` that noise hides, that in parts of the table: rows, of up to `span`, fall whole."""
+    rows, quantile = part * (most / span), float(special.ndtri(max(0.5, 2.0 * confidence - 1.0)))
+    whole = span * np.rint(rows + quantile * np.sqrt(rows * np.maximum(1.0 - part, 0.0)))
+    out: Floats = np.maximum(part * most, np.minimum(most, whole))
+    return out
+
+
+def beyond(
+    sides: Sequence[Side],
+    choice: Choice,
+    number: float | None,
+    variance: float,
+    unit: Unit,
+    clips: Sequence[float] | None = None,
+) -> Beyond:
+    """The sum beyond the body from the tail's number, if there is one, and the histogram.
+
+    ``clips``: of the sides, where they differ.
+    """
+    signed, bound = len(sides) > 1, max(float(each.edges[0]) for each in sides)
     signs, value, error, squares = (1.0, -1.0), 0.0, 0.0, 0.0
     if not choice.cells:
         value, error = number or 0.0, variance
-    elif choice.tail:
-        clip, second = choice.clip, choice.second
-        found = [each.beyond(clip) for each in sides]
-        modelled = [each.rest(clip) - each.rest(second) for each in sides]
+    elif choice.second > choice.clip:
+        second, own = choice.second, clips or [choice.clip] * len(sides)
+        found = [each.beyond(clip) for each, clip in zip(sides, own, strict=True)]
+        modelled = [each.rest(clip) - each.rest(second) for each, clip in zip(sides, own, strict=True)]
         counted = sum(sign * (each[0] + more) for sign, each, more in zip(signs, found, modelled, strict=False))
-        own = sum(each[2] for each in found) + sum(each.rest_variance(clip, second) for each in sides)
+        lump = sum(each[2] for each in found)
+        lump += sum(each.rest_variance(clip, second) for each, clip in zip(sides, own, strict=True))
         squares = sum(each[1] for each in found)
-        value, error = combined(number or 0.0, variance, counted, own)
+        value, error = (counted, lump) if number is None else _combined(number, variance, counted, lump)
         value = value if signed else max(value, 0.0)
     value += sum(sign * each.rest(choice.second) for sign, each in zip(signs, sides, strict=False))
     error += sum(each.rest_variance(choice.second) for each in sides)
-    span = unit.rows * max(bound - choice.second, 1.0)
+    span = unit.rows * (bound - choice.second) or 1.0
     return Beyond(value, error, squares, span, tuple(sides), choice, signed)
 
 
-def combined(one: float, variance: float, other: float, own: float) -> tuple[float, float]:
+def _combined(one: float, variance: float, other: float, own: float) -> tuple[float, float]:
     """Two estimates by inverse variance."""
     if not own or not variance:
         return (other, 0.0) if not own else (one, 0.0)

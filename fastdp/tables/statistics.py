@@ -22,9 +22,8 @@ from fastdp.tables.quantities import ROWS, Quantity
 from fastdp.units import as_name
 from fastdp.validation import refusal
 
-#: Answers are about all rows and values; about at most five times ``rows`` of a person (others are in no number);
-#: about the rows that count; about clipped values, in sums of as many rows as "true" or "capped" are about.
-TRUE, LIMITED, COUNTED, CLIPPED = "true", "capped", "counted", "clipped"
+#: Means of values beyond the clip are known where rows are so many standard deviations.
+CLEAR = 6.0
 #: Percentiles: "p95", "p99.9".
 PERCENTILE = re.compile(r"p(\d{1,2}(\.\d{1,6})?|100)")
 #: Sums and counts in the order in which they get noise.  "first" is the total where a sum is asked for, else the sum
@@ -34,21 +33,12 @@ ORDER = ("total", "deviation", "square", "table", "histogram", "excess", "distin
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """Estimates, standard errors and interval ends: float64[q, K] each.
-
-    ``about``: "true", or one of those above; ``clipped``: answer about clipped values of rows that count.
-    """
+    """Estimates, standard errors, and ends of intervals about the true answer or NaN: float64[q, K] each."""
 
     estimate: Floats
     std_error: Floats
     low: Floats
     high: Floats
-    about: str = TRUE
-    of_clipped: Answer | None = None
-
-    @property
-    def clipped(self) -> Answer:
-        return self if self.of_clipped is None else self.of_clipped
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,12 +62,8 @@ class Estimate:
         low, high = (np.hypot(factor * (end - self.value), error) for end in (self.low, self.high))
         return Estimate(value, factor**2 * self.variance + variance, value - low, value + high)
 
-    def wider(self, below: Floats, above: Floats) -> Estimate:
-        return Estimate(self.value, self.variance, self.low - below, self.high + above)
-
-    def within(self, low: Floats, high: Floats) -> Estimate:
-        high = np.maximum(low, high)
-        return Estimate(np.clip(self.value, low, high), self.variance, low, high)
+    def plus(self, more: Floats) -> Estimate:
+        return Estimate(self.value + more, self.variance, self.low + more, self.high + more)
 
     def answer(self) -> Answer:
         return Answer(self.value, np.sqrt(self.variance), self.low, self.high)
@@ -100,10 +86,6 @@ class View(Protocol):
         """Quantile of normal errors at this confidence."""
 
     @property
-    def of_rows(self) -> str:
-        """The rows that an answer about single rows holds for."""
-
-    @property
     def single(self) -> bool:
         """True if each range is one window of one key."""
 
@@ -112,16 +94,34 @@ class View(Protocol):
     def sum(self, name: str, column: str = ROWS) -> Estimate: ...
 
     def limits(self, column: str) -> tuple[tuple[float, float], tuple[float, float]]:
-        """Ends of the clip, and of all values that are known of."""
+        """Ends of the clip, and of all values."""
 
-    def unclipped(self, part: Estimate, column: str) -> Estimate | None:
-        """The sum with what lies beyond the clip; None if too little is known of that."""
+    def has_cells(self, column: str) -> bool:
+        """False if the column has one number for the whole table."""
 
-    def unseen(self, column: str, sums: Floats) -> tuple[Floats, Floats]:
-        """Most that noise hides below and above."""
+    def total(self, column: str) -> Estimate:
+        """Sums about the true values of the rows that count; ends are NaN where too little is known."""
 
-    def of_all(self, part: Estimate, name: str, column: str) -> tuple[Estimate, str]:
-        """The sum scaled up for dropped rows, where their number is known, and the rows that it is about."""
+    def unclipped(self, part: Estimate, column: str) -> Estimate:
+        """The first sum with what is known of values beyond the clip."""
+
+    def unseen(self, column: str) -> tuple[Floats, Floats]:
+        """Most that lies beyond the clips unseen, below and above: NaN if that is unknown."""
+
+    def squares(self, column: str, centre: float) -> tuple[Floats, Floats]:
+        """What values beyond the clip add to squares about a centre; and the most that their squared excess is."""
+
+    def of_all(self, part: Estimate, column: str) -> Estimate:
+        """The sum scaled up for dropped rows."""
+
+    def unknown(self, column: str) -> tuple[bool, bool]:
+        """True for each end beyond which nothing is known of values."""
+
+    def absent(self) -> float:
+        """The largest share of the rows that is in no number; NaN if that is unknown."""
+
+    def reach(self, column: str) -> tuple[float, float]:
+        """Ends of values within the second clip."""
 
     def histogram(self, column: str) -> Histogram: ...
 
@@ -140,8 +140,6 @@ class Statistic(ABC):
     adds_up: ClassVar[bool] = False
     has_levels: ClassVar[bool] = True
     from_zero: ClassVar[bool] = False
-    #: About values beyond the clip too, where they are known.
-    reaches: ClassVar[bool] = False
     #: :func:`fastdp.plan` needs the number of rows; it knows the value if it has their mean too.
     per_row: ClassVar[bool] = False
     predicted: ClassVar[bool] = False
@@ -187,9 +185,7 @@ class Count(Statistic):
     method = "sum"
 
     def answer(self, view: View) -> Answer:
-        part = view.sum("count")
-        scaled, about = view.of_all(part, "count", ROWS)
-        return replace(scaled.answer(), about=about, of_clipped=part.answer())
+        return view.of_all(view.sum("count"), ROWS).answer()
 
 
 @dataclass(frozen=True)
@@ -198,16 +194,11 @@ class Sum(Statistic):
 
     column: str
     kind, needs, title, axis = "sum", ("total",), "Totals", "total"
-    adds_up = from_zero = predicted = reaches = True
+    adds_up = from_zero = predicted = True
     method = "sum"
 
     def answer(self, view: View) -> Answer:
-        part = view.sum("total", self.column)
-        whole = view.unclipped(part, self.column)
-        if whole is not None:
-            whole = whole.wider(*view.unseen(self.column, whole.value))
-        scaled, about = view.of_all(part if whole is None else whole, "total", self.column)
-        return replace(scaled.answer(), about=CLIPPED if whole is None else about, of_clipped=part.answer())
+        return view.of_all(view.total(self.column), self.column).answer()
 
 
 @dataclass(frozen=True)
@@ -216,23 +207,36 @@ class Mean(Statistic):
 
     column: str
     kind, needs, title, axis = "mean", ("first", "count"), "Means", "mean"
-    per_row = predicted = reaches = True
+    per_row = predicted = True
     method = "mean"
 
     def answer(self, view: View) -> Answer:
-        first, count, quantity = (
-            view.sum("first", self.column),
-            view.sum("count"),
-            view.quantity("first", self.column),
+        count, limits = view.sum("count"), view.limits(self.column)[1]
+        found = self._of_cells(view, count) if view.has_cells(self.column) else self._of_one(view, count)
+        # Rows that are in no number may have any values that were seen.
+        absent, reach = view.absent(), view.reach(self.column)
+        below, above = (
+            absent * np.maximum(side * (found.estimate - end), 0.0) for side, end in zip((1, -1), reach, strict=True)
         )
-        centre, (clip, limits) = quantity.centre * quantity.grid, view.limits(self.column)
-        clipped, whole = quotient(first, count, centre, clip, view.normal), view.unclipped(first, self.column)
-        if whole is None:
-            return replace(clipped, about=CLIPPED)
-        mean = quotient(whole, count, centre, limits, view.normal)
-        below, above = (each / np.maximum(count.value, 1.0) for each in view.unseen(self.column, whole.value))
-        low, high = np.maximum(mean.low - below, limits[0]), np.minimum(mean.high + above, limits[1])
-        return replace(mean, low=low, high=high, of_clipped=clipped, about=view.of_rows)
+        low, high = np.maximum(found.low - below, limits[0]), np.minimum(found.high + above, limits[1])
+        return replace(found, low=low, high=high)
+
+    def _of_cells(self, view: View, count: Estimate) -> Answer:
+        first, quantity = view.sum("first", self.column), view.quantity("first", self.column)
+        whole, (below, above) = view.unclipped(first, self.column), view.unseen(self.column)
+        mean = quotient(whole, count, quantity.centre * quantity.grid, view.limits(self.column)[1], view.normal)
+        size = np.maximum(count.value, 1.0)
+        # Of few rows the share of values beyond the clip is no more than a guess.
+        guessed = (whole.variance > first.variance) & (count.value <= CLEAR * np.sqrt(count.variance))
+        low, high = (np.where(guessed, np.nan, end) for end in (mean.low - below / size, mean.high + above / size))
+        return replace(mean, low=low, high=high)
+
+    def _of_one(self, view: View, count: Estimate) -> Answer:
+        total, limits = view.total(self.column), view.limits(self.column)[1]
+        least, most = (np.maximum(end, 1.0) for end in (count.low, count.high))
+        low, high = np.minimum(total.low / least, total.low / most), np.maximum(total.high / least, total.high / most)
+        mean, error = (each / np.maximum(count.value, 1.0) for each in (total.value, np.sqrt(total.variance)))
+        return Answer(np.clip(mean, *limits), np.minimum(error, limits[1] - limits[0]), low, high)
 
 
 @dataclass(frozen=True)
@@ -244,10 +248,23 @@ class Variance(Statistic):
     per_row = True
 
     def answer(self, view: View) -> Answer:
-        square, count, first = view.sum("square", self.column), view.sum("count"), view.sum("first", self.column)
+        count, (clip, limits) = view.sum("count"), view.limits(self.column)
+        if not view.has_cells(self.column):
+            nothing = np.full(count.value.shape, np.nan)
+            return Answer(nothing, nothing, nothing, nothing)
+        square, first = view.sum("square", self.column), view.sum("first", self.column)
         q, other = view.quantity("square", self.column), view.quantity("first", self.column)
         centre = (q.centre - other.centre) * q.grid
-        return dispersion(square, first, count, centre, view.limits(self.column)[0], view.normal)
+        clipped = dispersion(square, first, count, centre, clip, view.normal)
+        # Clipping brings values nearer to each other; deviations add up by Minkowski's inequality.
+        size, (more, beyond) = np.maximum(count.value, 1.0), view.squares(self.column, q.centre * q.grid)
+        whole = dispersion(square.plus(more), view.unclipped(first, self.column), count, centre, limits, view.normal)
+        high = np.square(np.sqrt(clipped.high) + np.sqrt(beyond / size))
+        absent, reach = view.absent(), view.reach(self.column)
+        low, high = clipped.low * (1.0 - absent), high + absent * (reach[1] - reach[0]) ** 2
+        estimate = np.clip(whole.estimate, clipped.low, np.where(np.isnan(high), np.inf, high))
+        high = np.minimum(np.maximum(high, estimate), ((limits[1] - limits[0]) / 2.0) ** 2)
+        return Answer(estimate, np.minimum(clipped.std_error, whole.std_error), low, high)
 
 
 @dataclass(frozen=True)
@@ -259,8 +276,8 @@ class Deviation(Variance):
     def answer(self, view: View) -> Answer:
         found = super().answer(view)
         estimate, low, high = (np.sqrt(each) for each in (found.estimate, found.low, found.high))
-        error = np.minimum(found.std_error / np.maximum(2.0 * estimate, np.sqrt(found.std_error)), high - low)
-        return Answer(estimate, error, low, high, CLIPPED)
+        error = found.std_error / np.maximum(2.0 * estimate, np.sqrt(found.std_error))
+        return Answer(estimate, np.where(high - low < error, high - low, error), low, high)
 
 
 @dataclass(frozen=True)
@@ -273,9 +290,21 @@ class Quantile(Statistic):
     needs = ("excess", "histogram", "table")
 
     def answer(self, view: View) -> Answer:
-        histogram, ranges = view.histogram(self.column), (view.starts, view.stops)
-        estimate, low, high = histogram.quantiles(self.rank, *ranges, view.confidence)
-        return Answer(estimate, (high - low) / (2.0 * view.normal), low, high, view.of_rows)
+        histogram, given = view.histogram(self.column), (view.starts, view.stops, view.confidence)
+        estimate, low, high = histogram.quantiles(self.rank, *given)
+        error, absent = (high - low) / (2.0 * view.normal), view.absent()
+        (below, above), ends = view.unknown(self.column), (histogram.bins.low, histogram.bins.high)
+        if math.isnan(absent):
+            nothing = np.full(estimate.shape, np.nan)
+            return Answer(estimate, error, nothing, nothing)
+        if absent:
+            # All rows that are in no number may lie above, or all below.
+            least, most = ((self.rank - each) / (1.0 - absent) for each in (absent, 0.0))
+            low = histogram.ends(least, *given)[0] if least > 0.0 else np.full(low.shape, ends[0])
+            high = histogram.ends(most, *given)[1] if most < 1.0 else np.full(high.shape, ends[1])
+        # The bins at both ends have the values beyond.
+        low = np.where(below & (low <= ends[0]), np.nan, low)
+        return Answer(estimate, error, low, np.where(above & (high >= ends[1]), np.nan, high))
 
     def expected(self, noise: DrawnNoise, confidence: float) -> tuple[float, float]:
         """In rows between the quantile and the true one, by the noise of the excess."""
@@ -297,7 +326,7 @@ class Distinct(Statistic):
         value, noise = view.counts("distinct", self.column)
         error, half = np.full(value.shape, math.sqrt(noise.variance)), noise.quantiles(_ONE, view.confidence)[0]
         value, low, high = (np.maximum(end, 0.0) for end in (value, value - half, value + half))
-        return Answer(value, error, low, high, view.of_rows)
+        return Answer(value, error, low, high if view.absent() == 0.0 else np.full(high.shape, np.nan))
 
     def expected(self, noise: DrawnNoise, confidence: float) -> tuple[float, float]:
         return math.sqrt(noise.variance), float(noise.quantiles(_ONE, confidence)[0])
@@ -402,4 +431,4 @@ def dispersion(
     error = np.sqrt(square.variance + 4.0 * mean**2 * first.variance + slope**2 * count.variance) / size
     quantile = np.maximum(np.maximum(square.quantile, count.quantile), normal)
     low, high = (np.clip(raw + side * quantile * error, 0.0, most) for side in (-1, 1))
-    return Answer(np.clip(raw, 0.0, most), np.minimum(error, most), low, high, CLIPPED)
+    return Answer(np.clip(raw, 0.0, most), np.minimum(error, most), low, high)

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 class Table:
     """Released windows of a table, with error bars, from released and public numbers alone.
 
-    The column ``about`` says what intervals hold for; ``clipped_rows`` and ``dropped_rows`` estimate the effects of
-    clips and bounds on persons.
+    Intervals are about the true answer; an end of which released numbers say too little is NaN, and :attr:`metadata`
+    and ``print`` say why.  ``clipped_rows`` and ``dropped_rows`` estimate the effects of clips and bounds on persons.
 
     Attributes
     ----------
@@ -201,8 +201,8 @@ class Table:
     ) -> tuple[Floats, Floats]:
         """Interval, (low, high), that holds the true answer of :meth:`estimate` with the given probability.
 
-        Those of clipped values are never too narrow, by the exact distribution of noise; about revised answers by a
-        model. ParameterError also unless confidence, by default the table's, is in (0, 1).
+        An end is NaN where released numbers say too little.  Revised answers follow from a model.  ParameterError
+        also unless confidence, by default the table's, is in (0, 1).
         """
         answer = self._ranges(starts, stops, revised, confidence)
         return self._shaped(answer.low), self._shaped(answer.high)
@@ -228,7 +228,7 @@ class Table:
         """
         from fastdp.releases.table_pictures import draw_table
 
-        texts = described(self.released, self._answers)
+        texts = described(self.released, self.confidence)
         caption = "\n".join(text if name == "clip" else f"{name}: {text}" for name, text in texts)
         return draw_table(self.released, self._answers, self._depth, caption, path, ax)
 
@@ -290,7 +290,7 @@ class Table:
                 error = f"std_error {_spread(answer.std_error[rows], 4)}; {error}" if one else error
                 found.append((name, _spread(answer.estimate[rows], 6)))
             found.append(("error", error))
-        return [*found, *described(self.released, self._answers), ("guarantee", str(self.guarantee))]
+        return [*found, *described(self.released, self.confidence), ("guarantee", str(self.guarantee))]
 
     def _one(self) -> Statistic:
         if len(self.names) > 1:
@@ -347,7 +347,10 @@ def _number(count: int, of: str) -> str:
 
 
 def _spread(values: Floats, digits: int) -> str:
-    least, middle, most = (f"{each:.{digits}g}" for each in (values.min(), np.median(values), values.max()))
+    known = values[~np.isnan(values)]
+    if not known.size:
+        return "missing"
+    least, middle, most = (f"{each:.{digits}g}" for each in (known.min(), np.median(known), known.max()))
     return most if least == most else f"median {middle}, from {least} to {most}"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -10,48 +10,45 @@ import numpy as np
 
 from fastdp.data.source import Source
 from fastdp.kinds import Flags, Integers
-from fastdp.tables import choices
+from fastdp.tables.choices import SizeCounts
 from fastdp.tables.columns import Keys
 from fastdp.tables.plan import TablePlan
-from fastdp.tables.quantities import FIRST_SUMS, CellRows, Quantity
+from fastdp.tables.quantities import CellRows, Quantity
 from fastdp.tables.rows import Part, check_finite, read_persons, read_rows
 from fastdp.tables.sums import Sums
-from fastdp.tables.tails import count_tail, tail_edges
+
+#: By column the total within its second clip, and within the body's, if there is one.
+Rest = Mapping[str, tuple[Quantity, Quantity | None]]
 
 
 class Tally:
-    """Numbers of values, before clips are chosen (``quantities`` None); else exact sums, and rows beyond clips.
+    """Rows by size, before clips are chosen (``quantities`` None); else exact sums, and what lies beyond clips.
 
     Attributes
     ----------
-    values : dict of str to ValueCounts
-        Of each column that chooses its clip.
+    sizes : dict of str to SizeCounts
+        Of each column that chooses its clip; then of those whose clip is known.
     by_key : int64[K]
         Rows of each key that has come, where keys are learned; of one machine alone.
     exact : list of int64
         Sums of cells, and counts (:class:`fastdp.tables.sums.Sums`).
-    firsts, edges, beyond : list
-        Of each column with values its sum, the edges of bins beyond its clip, and rows in these.
     """
 
-    def __init__(self, plan: TablePlan, keys: int, quantities: Sequence[Quantity] | None) -> None:
+    def __init__(self, plan: TablePlan, keys: int, quantities: Sequence[Quantity] | None, rest: Rest) -> None:
         self._plan = plan
         self._sums = None if quantities is None else Sums(plan, keys, quantities)
-        self.values = dict[str, choices.ValueCounts]()
-        if quantities is None:
-            persons = plan.who is not None
-            self.values = {each.name: choices.ValueCounts(each.ends, persons=persons) for each in plan.chooses}
+        persons, known = plan.who is not None, quantities is not None
+        counted = [each for each in plan.summed if each.chooses != known]
+        self.sizes = {each.name: SizeCounts(each.bound or each.ends, persons=persons) for each in counted}
         self.by_key: Integers = np.zeros(0, np.int64)
         self.exact = list[Integers]() if self._sums is None else self._sums.numbers()
-        self.firsts = [each for each in quantities or () if each.name in FIRST_SUMS]
-        self.edges = [tail_edges(q.ends, plan.column(q.column).bound) for q in self.firsts]
-        self.beyond: list[Integers] = [np.zeros(low.size + high.size + 1, np.int64) for low, high in self.edges]
-        # Rows that count, and dropped ones of persons.
-        self._rows: Integers = np.zeros(2, np.int64)
+        self._rest, self._totals = rest, {name: np.zeros((2, 1, 1), np.int64) for name in rest}
+        # Persons' rows that count, dropped ones, and persons with far more.
+        self._rows: Integers = np.zeros(3, np.int64)
 
     @property
     def number(self) -> int:
-        """Rows that count: with persons all of theirs, else those in released cells."""
+        """Persons' rows that count."""
         return int(self._rows[0])
 
     @property
@@ -59,9 +56,17 @@ class Tally:
         return int(self._rows[1])
 
     @property
+    def far(self) -> int:
+        return int(self._rows[2])
+
+    def tail(self, name: str) -> int:
+        """Sum of values within the second clip, less those within the body's, in steps."""
+        outer, inner = self._totals[name].ravel().tolist()
+        return int(outer - inner)
+
+    @property
     def _arrays(self) -> list[Integers]:
-        counts = [part for each in self.values.values() for part in each.arrays]
-        return [*counts, *self.exact, *self.beyond, self._rows]
+        return [*(each.counts for each in self.sizes.values()), *self.exact, *self._totals.values(), self._rows]
 
     @property
     def integers(self) -> Integers:
@@ -81,12 +86,12 @@ class Tally:
         for rows in part.read():
             if self._sums is not None:
                 self._sums.add(rows)
-            if self._sums is None or self.firsts:
+            if self._sums is None or self.sizes or self._rest:
                 self._count(rows, (rows.codes >= 0) & self._plan.has(rows.windows), part)
         if self._sums is not None:
             self.exact = self._sums.numbers()
         if part.sizes is not None:
-            self._rows += (part.sizes.size, part.dropped)
+            self._rows += (part.sizes.size, part.dropped, part.far)
         return self
 
     def _count(self, rows: CellRows, counted: Flags, part: Part) -> None:
@@ -94,18 +99,18 @@ class Tally:
         if self._sums is None and plan.key_rule in ("public", "private"):
             seen = np.bincount(rows.codes[counted], minlength=self.by_key.size)
             self.by_key = seen + np.pad(self.by_key, (0, seen.size - self.by_key.size))
-        for name, counter in self.values.items():
+        for name, sizes in self.sizes.items():
             values = rows.values[plan.place(name)]
             values = values if counted.all() else values[counted]
             check_finite(values)
-            if part.sizes is None:
-                counter.observe(values)
-            else:
-                counter.weigh(values, part.sizes[counted])
-        for q, edges, counts in zip(self.firsts, self.edges, self.beyond, strict=True):
-            counts += count_tail(rows.values[plan.place(q.column)][counted], edges)
-        if part.sizes is None:
-            self._rows[0] += np.count_nonzero(counted)
+            sizes.add(values, None if part.sizes is None else part.sizes[counted])
+        if self._rest:
+            nowhere = np.zeros(rows.codes.size, np.int64)
+            one = CellRows(nowhere, np.where(counted, 0, -1), rows.values)
+            for name, totals in self._totals.items():
+                for quantity, into in zip(self._rest[name], totals, strict=True):
+                    if quantity is not None:
+                        quantity.add(one, rows.values[plan.place(name)], 0, into)
 
 
 @dataclass(frozen=True)
@@ -115,6 +120,7 @@ class Tallying:
     plan: TablePlan
     hashing: bytes
     quantities: Sequence[Quantity] | None
+    rest: Rest
 
     def __call__(self, source: Source) -> Integers:
         plan, keys = self.plan, Keys(self.plan.by, self.plan.keys if self.plan.by else None)
@@ -122,4 +128,4 @@ class Tallying:
             part = Part(lambda: (each.rows for each in read_rows(source, plan, keys)))
         else:
             part = read_persons(source, plan, keys, self.hashing).kept(plan)
-        return Tally(plan, keys.size, self.quantities).with_rows(part).integers
+        return Tally(plan, keys.size, self.quantities, self.rest).with_rows(part).integers

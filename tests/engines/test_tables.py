@@ -194,7 +194,7 @@ def test_a_release_is_that_of_one_machine(name: str, make: Make) -> None:
         fastdp.aggregate(each, statistics, time, **{"epsilon": 4.0, "key": SECRET} | options)
         for each in (frame, make(frame))
     )
-    assert two.arrow.equals(one.arrow)
+    assert repr(two.arrow.to_pydict()) == repr(one.arrow.to_pydict()), "NaN too"
     assert two.guarantee == one.guarantee
     assert two.clipped_rows == one.clipped_rows
     assert two.dropped_rows == one.dropped_rows
@@ -306,7 +306,7 @@ def test_files_on_dask(tmp_path: Path, name: str, client: Any) -> None:
         one, two = (
             fastdp.totals(t, "kwh", fastdp.Time("at", "1h", **DAYS), **options) for t in (path, dask.table(path))
         )
-        assert two.arrow.equals(one.arrow)
+        assert repr(two.arrow.to_pydict()) == repr(one.arrow.to_pydict()), "NaN too"
 
 
 @needs("pyspark")

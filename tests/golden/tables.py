@@ -133,7 +133,9 @@ def integers(name: str) -> Iterator[Any]:
         yield each.steps
     yield _text([found.nodes, [each.tolist() for each in found.parents], found.edges.tolist()])
     for column, tail in found.tails.items():
-        yield _text([column, tail.clip, tail.counts.tolist(), tail.outside, tail.resolved])
+        yield _text([column, tail.clip, tail.choice, tail.outside])
+        for side in tail.sides:
+            yield side.noisy
     yield _text(None if found.rows is None else [each.value for each in found.rows])
     yield _text([table.guarantee.to_dict(), table.guarantee.derivation])
 

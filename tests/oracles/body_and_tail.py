@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 import numpy as np
 
@@ -11,7 +12,7 @@ NEED = {1: 6.5, 2: 5.6, 3: 5.2, 4: 5.0, 6: 5.0, 8: 5.0}
 
 
 def edges(bound):
-    return sorted({math.ceil(bound / RATIO**j) for j in range(57)}, reverse=True)
+    return [bound * float(Fraction(2, 3) ** j) for j in range(57)]
 
 
 def standing(h, sd):
@@ -89,8 +90,7 @@ def second_clip(sides, c, per_step):
     bound, known = max(s.e[0] for s in sides), [s for s in sides if s.known]
     if not known or per_step * (bound - c) <= 0.03 * sum(s.total for s in sides):
         return bound
-    start = max(s.c2 for s in known)
-    ends = sorted({min(math.ceil(start * RATIO**j), bound) for j in range(60)} | {bound})
+    ends = sorted(e for e in sides[0].e if e >= max(s.c2 for s in known))
     costs = [(per_step * (x - c)) ** 2 + sum(0.7 * s.rest(x) for s in known) ** 2 for x in ends]
     return ends[costs.index(min(costs))]
 
@@ -141,7 +141,7 @@ def intervals(sides, clips, beyond, k, body, half, part, z, one, rows):
     (_, c2, cells), (value, error, squares), signed = clips, beyond, len(sides) > 1
     bound, out = max(s.e[0] for s in sides), []
     up, down = sides[0].hidden(c2, one), sides[1].hidden(c2, one) if signed else 0.0
-    unit = k * max(bound - c2, 1)
+    unit = k * (bound - c2) or 1.0
     for b, n, p in zip(body, half, part, strict=True):
         est = b + p * value
         if not cells:
@@ -160,5 +160,6 @@ def intervals(sides, clips, beyond, k, body, half, part, z, one, rows):
         q = max(p * (1 - p), 0)
         w = math.sqrt(n**2 + z**2 * (p**2 * error + q * squares + (value * q) ** 2))
         low, high = est - w - hide[0], est + w + hide[1]
-        out.append((est, low, high) if signed else (est, max(low, b - n, 0.0), max(high, n)))
+        low, high = (low, high) if signed else (max(low, b - n, 0.0), max(high, n))
+        out.append((est, min(low, est), max(high, est)))
     return np.array(out)

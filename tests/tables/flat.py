@@ -17,7 +17,7 @@ from fastdp.tables.released import Released
 from fastdp.tables.shares import shares_of
 from fastdp.tables.statistics import statistics_of
 from fastdp.tables.table import Table
-from fastdp.tables.tails import Tail, tail_edges
+from fastdp.tables.tails import Tail
 
 KINDS = ("totals", "counts", "means")
 TIMES = ("start", "stop", "origin", "zone", "missing", "unit_of_time", "format")
@@ -134,6 +134,6 @@ def kept_rows(released: Released) -> float | None:
 
 
 def tail(*clip: float) -> Tail:
-    """Nothing known of values beyond a clip."""
+    """Nothing beyond a clip that is the bound."""
     ends = clip[0], clip[1]
-    return Tail(ends, tail_edges(ends, ends), np.empty(0, np.int64), 0.0)
+    return Tail(ends, ends)

@@ -1,6 +1,6 @@
 """Releases of tables in which every noisy number is a chosen one, and what the noise had to hide for that.
 
-All noisy numbers of a table come from a few draws: noise on integers, and the noisy scores of the clip's choice.
+All noisy numbers of a table come from a few draws: noise on integers, and noisy scores of a number of rows.
 :func:`forced` replaces them, and nothing else, so that two tables take the same way through the code and release the
 same numbers.
 """
@@ -22,7 +22,6 @@ from fastdp.tables import choices, release
 from fastdp.tables.columns import KeyRow
 from fastdp.tables.columns import Keys as KeySet
 from fastdp.tables.released import Released
-from fastdp.thresholds import scale_free
 
 
 @dataclass(frozen=True)
@@ -34,7 +33,7 @@ class Script:
     seed : int
         Of the noisy integers: of all sizes, and below 0 too.
     clip : float
-        The share of candidates, of clips or of numbers of rows, below the one that is chosen.
+        The share of candidates, of numbers of rows, below the one that is chosen.
     keys : tuple of tuples
         Private keys that are released.
     """
@@ -129,7 +128,7 @@ def forced(script: Script) -> Iterator[Hidden]:
     hidden: Hidden = []
     candidates: list[KeyRow] | None = None
     drawn = 0
-    real_keys, real_scores = release.choose_keys, scale_free._ScaleFreeChooser.scores
+    real_keys = release.choose_keys
 
     def draw(exact: np.ndarray, distribution: Distribution, *_: Any) -> np.ndarray:
         nonlocal drawn
@@ -170,15 +169,6 @@ def forced(script: Script) -> Iterator[Hidden]:
         hidden.append(Choice(exact, distribution, winner))
         return winner
 
-    def scores(chooser: Any, *_: Any) -> np.ndarray:
-        exact = real_scores(chooser)
-        winner = chosen(exact, chooser.distribution)
-        # Noisy scores, of which one is the largest: their noise is drawn as zeros.
-        return np.where(np.arange(exact.size) == winner, 0, -1)
-
-    def draw_noise(distribution: LaplaceDistribution, count: int, size: int, *_: Any) -> np.ndarray:
-        return np.zeros((count, size), np.int64)
-
     def noise_of_rows(distribution: LaplaceDistribution, _: int, size: int, *__: Any) -> _Noise:
         return _Noise(size, partial(chosen, distribution=distribution))
 
@@ -186,7 +176,5 @@ def forced(script: Script) -> Iterator[Hidden]:
         patch.setattr(bulk.PrefixNoise, "draw", lambda _, *given: draw(*given))
         patch.setattr(bulk, "draw_cell_noise", draw_cell_noise)
         patch.setattr(release, "choose_keys", choose_keys)
-        patch.setattr(scale_free._ScaleFreeChooser, "scores", scores)
-        patch.setattr(scale_free, "draw_noise", draw_noise)
         patch.setattr(choices, "draw_noise", noise_of_rows)
         yield hidden

@@ -416,6 +416,7 @@ def test_counts_that_choose_keys_have_the_others_number_of_the_oracle() -> None:
     assert len(parts) == 1
 
 
+@pytest.mark.filterwarnings("ignore::fastdp.errors.AccuracyWarning")
 @pytest.mark.parametrize("options", [{}, {"time": "at", "every": "1d"}, {"unit": fastdp.Person("who", rows=3)}])
 def test_intervals_hold_the_others(options: dict[str, Any]) -> None:
     rows, inside, whole, runs = rows_of_few_keys(), 0, 0, 60

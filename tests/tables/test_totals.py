@@ -43,7 +43,7 @@ def borders(every: str, zone: str | None) -> tuple[int, int]:
     return origin, high
 
 
-def without_tail(of: Fraction) -> float:
+def without_sizes(of: Fraction) -> float:
     return below(of - Fraction(below(of / 100)))
 
 
@@ -56,7 +56,7 @@ def instant_of(text: str) -> int:
     return tables.instant(datetime.fromisoformat(text), "Europe/Paris")
 
 
-EPSILON = without_tail(Fraction(99, 100))
+EPSILON = without_sizes(Fraction(1))
 TOTAL = ("total", 0, 2 * 2**31 + 2**30, 0, STEP, STEP, EPSILON)
 
 
@@ -134,14 +134,14 @@ def test_bounds_of_two_ends(kind: str) -> None:
     found = call(
         as_family(ROWS, "pandas", Path()), "kwh", "at", "1d", epsilon=2.0, clip=(-1.0, 2.5), key=SECRET
     ).released
-    low, high, left = -(2**31), 2**32 + 2**30, Fraction(2) * 99 / 100
+    low, high, left = -(2**31), 2**32 + 2**30, Fraction(2)
     centre = (low + high) // 2 if kind == "means" else 0
     if kind == "means":
-        own, rest = without_tail(left * 3 / 5), below(left * 2 / 5)
+        own, rest = without_sizes(left * 3 / 5), below(left * 2 / 5)
         sums = [("deviation", low, high, centre, STEP, STEP, own), ("count", 0, 1, 0, 1.0, 1.0, rest)]
         scales = [Fraction(high - centre) / Fraction(own), 1 / Fraction(rest)]
     else:
-        own = without_tail(left)
+        own = without_sizes(left)
         sums, scales = [("total", low, high, 0, STEP, STEP, own)], [high / Fraction(own)]
     wanted = expected(
         ROWS,
@@ -239,7 +239,7 @@ def test_sums_of_several_columns_are_the_oracles(person: fastdp.Person | None) -
     options |= {"levels": False, "unit": fastdp.Rows() if person is None else person}
     found = fastdp.aggregate(FRAME, ASKED, fastdp.Time("at", "1d", **DAYS), **options).released
     k = 1 if person is None else 7
-    rest = Fraction(4) * (Fraction(99, 100) if person is None else Fraction(96, 100))
+    rest = Fraction(4) * (1 if person is None else Fraction(89, 100))
     own = rest / 3 - Fraction(below(rest / 3 / 100))
     sums = [
         ("total", -8, 16, 0, 0.125, 0.125, below(own / 2)),
@@ -310,7 +310,7 @@ def test_noise_of_levels() -> None:
 
 def test_statistics_without_noise_are_those_of_pandas() -> None:
     asked = {"kwh": ["mean", "var", "std", "sum"], "euro": ["std", "mean"], "*": "count"}
-    bounds = {"kwh": fastdp.Value(clip=(-9.0, 9.0)), "euro": fastdp.Value(clip=(-9.0, 9.0))}
+    bounds = dict.fromkeys(("kwh", "euro"), fastdp.Value((-9.0, 9.0), clip=(-9.0, 9.0)))
     for time, every in (("at", "1d"), (None, None)):
         found = fastdp.aggregate(FRAME, asked, time, every, "meter", "public", epsilon=1e7, bounds=bounds, seed=1)
         groups = FRAME.groupby(([FRAME["at"].dt.floor("1D")] if time else []) + ["meter"])

@@ -37,12 +37,10 @@ BEGIN = datetime(2024, 1, 1)
 #: Number of the hour that begins there.
 FIRST = (BEGIN - datetime(1970, 1, 1)) // timedelta(hours=1)
 CELL = StreamId(Purpose.CELL)
-#: Noise that lets any small count pass, and noise that lets any candidate win.
-SURE, WINS = 2**40, 2**55
-#: Of values; and how many of the candidates for the clip, from the bound down, may win.
-BOUND, CANDIDATES = 10.0, 20
-#: Thresholds of choices are found to this part of the noise's scale.
-PRECISION = 2**-14
+#: Noise that lets any small count pass.
+SURE = 2**40
+#: Of values.
+BOUND = 10.0
 _TAIL = Context(prec=60)
 
 
@@ -139,8 +137,6 @@ class TableInstance(Instance):
 
     #: The call.
     release: Release = lambda *_: []
-    #: Whether the clip is chosen.
-    chooses: bool = False
     #: Probability that the choice of keys may leave beside its epsilon; 0 if keys are not private.
     delta: float = 0.0
 
@@ -162,8 +158,6 @@ class TableInstance(Instance):
             moved = {second[key]: sums[check.KEYS][first[key]] for key in first.keys() & second.keys()}
             return {**sums, check.KEYS: moved} if self.delta else {**sums}
 
-        if self.chooses:
-            self._couple_choice(seed, before, after, wanted)
         # No key is counted where a table has none.
         uncounted = () if first and second else (check.KEYS,)
         found = self.coupled(Table(seed, before), lambda sums: Table(seed, after, wanted(sums)), *uncounted)
@@ -202,30 +196,6 @@ class TableInstance(Instance):
         least = _least(released, 1, 64)
         (scale,) = table.scales[check.KEYS]
         return tail(least, scale)
-
-    # The clip.
-
-    def _couple_choice(
-        self, seed: int, before: Shifts, after: Shifts, wanted: Callable[[BoundSums], BoundSums]
-    ) -> None:
-        """Let one candidate win in both tables; the cost is the ratio of the tails of its draw."""
-        table = Table(seed, before)
-        self._released(table, self.x)
-        (name,) = (each for each in table.scales if each.stream.purpose is Purpose.THRESHOLD)
-        (scale,) = table.scales[name]
-        winner = seed % CANDIDATES
-
-        def clip_under(noise: int, shifts: Shifts, rows: Any, sums: BoundSums | None = None) -> Any:
-            own = Shifts({**shifts.fixed, name: {winner: noise}})
-            return self._released(Table(seed, own, sums), rows).tails["value"].clip
-
-        clip, step = clip_under(WINS, before, self.x), max(1, int(scale * Fraction(PRECISION)))
-        sums = wanted(table.bound)
-        here = _least(lambda noise: bool(clip_under(noise, before, self.x) == clip), step, step << 16)
-        there = _least(lambda noise: bool(clip_under(noise, after, self.x_adjacent, sums) == clip), step, step << 16)
-        before.fixed[name], after.fixed[name] = {winner: WINS}, {winner: WINS}
-        # Thresholds are known to a step, which is in favour of the claim.
-        after.loss += float(max(0, there - here - step) / scale)
 
 
 # Private keys online.
@@ -451,7 +421,7 @@ def instance_of(
     claim = options["epsilon"] if not gaussian else zcdp_loss(options["epsilon"], delta - own) ** 2 / 2.0
     x, there = pair if pick(rng, False, True) else pair[::-1]
     seen = partial(see_release, release)
-    return TableInstance(claim, seen, x, there, check.no_shifts, gaussian, release, choice.chooses, own)
+    return TableInstance(claim, seen, x, there, check.no_shifts, gaussian, release, own)
 
 
 def draw_online(rng: Generator, kind: str, keys: str, **fixed: Any) -> TableInstance:
