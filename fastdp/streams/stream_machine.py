@@ -163,6 +163,13 @@ class Schedule(Machine[Streams]):
                 for calls in (np.flatnonzero(begun), np.flatnonzero(~begun)):
                     state = self.take(state, batch.at(calls), keys, parts)
                 return state
+        elif isinstance(pipeline, AdaptiveBlocks) and state.rows["n_seen"][0] >= c.holdout:
+            # One stream, all of whose values are published.
+            closed = pipeline.publish(state, batch.values, batch.out)
+            if closed is None:
+                raise NotFiniteError(0)
+            parts.append(closed)
+            return closed.state
         for call in range(which.size):
             state = self._take_row(state, batch.at(np.array((call,))), keys, parts)
         return state
