@@ -302,6 +302,7 @@ class Quantile(Statistic):
             least, most = ((self.rank - each) / (1.0 - absent) for each in (absent, 0.0))
             low = histogram.ends(least, *given)[0] if least > 0.0 else np.full(low.shape, ends[0])
             high = histogram.ends(most, *given)[1] if most < 1.0 else np.full(high.shape, ends[1])
+        low, high = np.minimum(low, estimate), np.maximum(high, estimate)
         # The bins at both ends have the values beyond.
         low = np.where(below & (low <= ends[0]), np.nan, low)
         return Answer(estimate, error, low, np.where(above & (high >= ends[1]), np.nan, high))

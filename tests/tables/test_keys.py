@@ -288,7 +288,7 @@ def test_intervals_of_a_table_know_that_its_keys_were_chosen_by_its_counts(unit)
 
 
 #: What persons' other numbers leave to counts.
-LAPLACE_OF_ROWS = laplace_distribution(1 / Fraction(0.96))
+LAPLACE_OF_ROWS = laplace_distribution(1 / Fraction(0.89))
 
 
 def test_persons_choose_keys_by_counts_where_these_need_fewer_of_them():
@@ -468,7 +468,7 @@ def test_sums_means_and_quantiles_of_the_others() -> None:
     table = fastdp.aggregate(pd.concat([frame, rare]), wanted, keys=OTHERS, **given)
     last = {name: table[name].estimate(0, 1)[0, -1] for name in table.names}
     assert table.keys["k"] == [0, 10, 20, None]
-    assert last == pytest.approx({"v_sum": 9000.0, "v_mean": 9.0, "v_median": 9.0, "count": 1000.0}, rel=0.05)
+    assert last == pytest.approx({"v_sum": 9000.0, "v_mean": 9.0, "v_median": 9.0, "count": 1000.0}, rel=0.1)
 
 
 @pytest.mark.parametrize("row", ["a", "c", "d"])
