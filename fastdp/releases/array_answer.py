@@ -185,7 +185,7 @@ class ArrayAnswer:
         return least
 
     def _cut(self, first: Indices, last: Indices, wide: float, body: float) -> tuple[Floats, Floats]:
-        """What may hide in the blocks that a range cuts, on either side; `body`: part of a level below theta."""
+        """Sums that may hide in the blocks that a range cuts, on either side; `body`: part of a level below theta."""
         edges, theta = self._edges, self.threshold
         lengths, count = np.diff(edges), max(self.sums.size, 1)
         levels = np.diff(self._before(edges)) / lengths

@@ -249,7 +249,7 @@ class Release:
 
     @property
     def answer(self) -> ArrayAnswer | None:
-        """What was released of the only array, and the answer that it gives."""
+        """The released numbers of the only array, and the answer that they give."""
         return self._only(self.answers) if self.answers else None
 
     def _only(self, entries: Sequence[T]) -> T:

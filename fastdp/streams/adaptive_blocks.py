@@ -42,7 +42,7 @@ NO_FLOATS, NO_CHAIN = np.empty(0), np.empty(0, np.uint64)
 
 
 class Closed(NamedTuple):
-    """What some values led to."""
+    """All that some values led to."""
 
     #: The state after them.
     state: Streams

@@ -182,7 +182,7 @@ class ArrayRule:
         return _loss(self.unit, part, self.kind)
 
     def _left(self, *losses: float) -> float:
-        """What these losses leave of the budget, rounded down: at least the loss of the sums."""
+        """The rest that these losses leave of the budget, rounded down: at least the loss of the sums."""
         if self.delta:
             return root_below(Fraction(self.unit) ** 2 - sum(Fraction(loss) ** 2 for loss in losses))
         return rounded_down(Fraction(self.unit) - sum(map(Fraction, losses)))

@@ -140,23 +140,34 @@ class Parts:
         """Rows of each bin: int64[bins, W, K] from fine ones."""
         return np.ascontiguousarray(np.add.reduceat(fine, self.cut[:-1], axis=0))
 
-    def place(self, excess: Floats) -> Floats:
-        """Where an excess at the borders, float64[..., bins + 1], is 0: among the fine borders."""
+    def place(self, excess: Floats, known: tuple[Integers, Floats] | None = None) -> Floats:
+        """The place among the fine borders where an excess at the borders, float64[..., bins + 1], is 0.
+
+        `known`: further places, one a cell, and the excess there, which counts if its bin holds the 0.
+        """
         at = np.clip((excess < 0.0).sum(axis=-1), 1, self.cut.size - 1)
         left, right = (np.take_along_axis(excess, (at - side)[..., None], -1)[..., 0] for side in (1, 0))
+        first, last = self.cut[at - 1], self.cut[at]
+        if known is not None:
+            inside = (first < known[0]) & (known[0] < last) & (left < 0.0) & (right >= 0.0)
+            there = np.clip(known[1], left, right)
+            above, under = inside & (there >= 0.0), inside & (there < 0.0)
+            right, last = np.where(above, there, right), np.where(above, known[0], last)
+            left, first = np.where(under, there, left), np.where(under, known[0], first)
         # Noise may take all of it to one side: then the middle of the last bin, not the far end of all values.
-        part = np.divide(-left, right - left, out=np.full(at.shape, 0.5), where=(left < 0.0) & (right >= 0.0))
-        ends = self.below[self.cut]
-        found: Floats = np.interp(ends[at - 1] + part * (ends[at] - ends[at - 1]), self.below, np.arange(BINS + 1.0))
-        return np.clip(found, self.cut[at - 1], self.cut[at])
+        part = np.divide(-left, right - left, out=np.full(at.shape, 0.5), where=(left < 0.0) & (right > 0.0))
+        ends = self.below[first], self.below[last]
+        found: Floats = np.interp(ends[0] + part * (ends[1] - ends[0]), self.below, np.arange(BINS + 1.0))
+        return np.clip(found, first, last)
 
-    def value(self, excess: Floats, places: Array) -> Floats:
-        """The excess at places among the fine borders: float64[...]."""
+    def value(self, excess: Floats, places: Array) -> tuple[Floats, Floats]:
+        """The excess at places among the fine borders, float64[...], and its variance by shapes within their bins."""
         at = np.clip(np.searchsorted(self.cut, places, side="right"), 1, self.cut.size - 1)
         left, right = (np.take_along_axis(excess, (at - side)[..., None], -1)[..., 0] for side in (1, 0))
         ends, own = self.below[self.cut], np.interp(places, np.arange(BINS + 1.0), self.below)
-        out: Floats = left + (own - ends[at - 1]) / (ends[at] - ends[at - 1]) * (right - left)
-        return out
+        part = (own - ends[at - 1]) / (ends[at] - ends[at - 1])
+        # A border is known; in the middle of a bin its rows may all be on one side.
+        return left + part * (right - left), 4.0 * part * (1.0 - part) * (INSIDE * (right - left)) ** 2
 
 
 def weights_of(ranks: Sequence[float]) -> Integers:
@@ -176,7 +187,7 @@ def excess_sensitivity(ranks: Sequence[float]) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """A quantile's excess at the borders of cells' bins, rising, and variances where it is about 0."""
+    """A quantile's excess at the borders of cells' bins, rising, and its noise's variance where it is about 0."""
 
     excess: Floats
     variance: Floats
@@ -193,8 +204,7 @@ class Curve:
         expected = (SIMILAR * rows) ** 2
         share = expected / (expected + own)
         found = share * rising(excess) + (1.0 - share) * np.maximum(rows, 1.0) * shape
-        inside = (INSIDE * rows / (parts.cut.size - 1)) ** 2
-        return cls(found, (share * own + inside)[..., 0])
+        return cls(found, (share * own)[..., 0])
 
 
 def border_variances(bins: int, rank: float) -> Floats:
@@ -249,24 +259,28 @@ class Histogram:
         at, curve = self.ranks.index(rank), Curve.of(self.parts, cells, rank, self.noise)
         known, places = self.excess[at] / UNIT, self.places[at]
         number = self.excess_noise.variance / UNIT**2 + TINY
-        missed = known - self.parts.value(curve.excess, places)
-        moved = curve.excess + (curve.variance / (curve.variance + number) * missed)[..., None]
-        width = wider_quantile(confidence)
+        there, inside = self.parts.value(curve.excess, places)
+        # Noise of the bins moves all borders; rows that lie elsewhere in one bin move no border.
+        parts = (known - there) / (curve.variance + inside + number)
+        moved = curve.excess + (curve.variance * parts)[..., None]
+        there = there + (curve.variance + inside) * parts
+        # Of two tests for an end, or of the borders that noise may take over it, each has half of the chance.
+        width = wider_quantile(0.5 * (1.0 + confidence))
+        lengths = (stops - starts)[:, None] * self.draws
         if self.draws.max(initial=1) == 1 and np.array_equal(stops, starts + 1):
-            estimate = self._value(self.parts.place(moved[starts]))
-            given = known[starts], places[starts], cells[starts], width, number
-            low, high = self._single(*given)
+            estimate = self._value(self.parts.place(moved[starts], (places[starts], there[starts])))
+            low, high = self._single(known[starts], places[starts], cells[starts], rank, width, number)
         else:
             whole = self._ranges(moved, starts, stops)
             estimate = self._value(self.parts.place(whole))
-            lengths = (stops - starts)[:, None] * self.draws
             low, high = self._common(self._ranges(cells, starts, stops), lengths, rank, width)
         return np.clip(estimate, low, high), low, high
 
     def ends(self, rank: float, starts: Integers, stops: Integers, confidence: float) -> tuple[Floats, Floats]:
         """Ends of the interval of any quantile, by bins alone."""
         cells, lengths = np.moveaxis(self.counts.astype(np.float64), 0, -1), (stops - starts)[:, None] * self.draws
-        return self._common(self._ranges(cells, starts, stops), lengths, rank, wider_quantile(confidence))
+        width = wider_quantile(0.5 * (1.0 + confidence))
+        return self._common(self._ranges(cells, starts, stops), lengths, rank, width)
 
     def _value(self, places: Floats) -> Floats:
         out: Floats = np.interp(places, np.arange(BINS + 1.0), self.bins.borders)
@@ -280,34 +294,47 @@ class Histogram:
         return out
 
     def _single(
-        self, known: Floats, places: Integers, counts: Floats, width: float, number: float
+        self, known: Floats, places: Integers, counts: Floats, rank: float, width: float, number: float
     ) -> tuple[Floats, Floats]:
-        """Borders between which the quantile lies by the excess at its place, and by rows of bins between."""
+        """Borders between which the quantile lies, by two tests of `width` for each end.
+
+        One is the excess at its place and rows of bins between, the other bins alone: that knows the place's own bin.
+        """
         cut = self.parts.cut
-        at = np.clip(np.searchsorted(cut, places, side="left"), 1, cut.size - 1)
         below = np.concatenate([np.zeros_like(counts[..., :1]), np.cumsum(counts, axis=-1)], axis=-1)
-        borders, first = np.arange(cut.size), at[..., None]
+        # The nearest borders at or above the place, and at or below it.
+        borders, first = np.arange(cut.size), np.searchsorted(cut, places, side="left")[..., None]
+        last = np.searchsorted(cut, places, side="right")[..., None] - 1
         # Rows can only be added between the place and a border: those of whole bins are counted.
         right = np.clip(borders - first, 0, None)
         more = known[..., None] + below - np.take_along_axis(below, first, -1)
         high = (borders >= first) & (more - width * np.sqrt(number + right * self.noise.variance) > BETWEEN)
-        left = np.clip(first - 1 - borders, 0, None)
-        less = known[..., None] + below - np.take_along_axis(below, first - 1, -1)
-        low = (borders < first) & (less + width * np.sqrt(number + left * self.noise.variance) < -BETWEEN)
+        left = np.clip(last - borders, 0, None)
+        less = known[..., None] + below - np.take_along_axis(below, last, -1)
+        low = (borders <= last) & (less + width * np.sqrt(number + left * self.noise.variance) < -BETWEEN)
         ends = self.bins.borders[cut]
         lowest, highest = _ends(low, high, ends)
         # The place itself says as much as the next border, if anything.
         there, error = self.bins.borders[places], width * math.sqrt(number)
         lowest = np.where(known + error < -BETWEEN, np.maximum(lowest, there), lowest)
-        return lowest, np.where(known - error > BETWEEN, np.minimum(highest, there), highest)
+        highest = np.where(known - error > BETWEEN, np.minimum(highest, there), highest)
+        excess, errors = self._by_bins(counts, 1, rank, width)
+        low = np.take_along_axis(excess + errors, last, -1)[..., 0] < -BETWEEN
+        high = np.take_along_axis(excess - errors, first, -1)[..., 0] > BETWEEN
+        lowest = np.where(low, np.maximum(lowest, ends[last[..., 0]]), lowest)
+        return lowest, np.where(high, np.minimum(highest, ends[first[..., 0]]), highest)
 
     def _common(self, counts: Floats, lengths: Integers, rank: float, width: float) -> tuple[Floats, Floats]:
         """Borders between which the quantile of several cells lies by their bins."""
-        below = np.concatenate([np.zeros_like(counts[..., :1]), np.cumsum(counts, axis=-1)], axis=-1)
-        excess = rising(below - rank * below[..., -1:])
-        variances = border_variances(self.parts.cut.size - 1, rank) * self.noise.variance
-        error = width * np.sqrt(variances * lengths[..., None])
+        excess, error = self._by_bins(counts, lengths[..., None], rank, width)
         return _ends(excess + error < -BETWEEN, excess - error > BETWEEN, self.bins.borders[self.parts.cut])
+
+    def _by_bins(self, counts: Floats, lengths: Array | int, rank: float, width: float) -> tuple[Floats, Floats]:
+        """Excess at the borders by rows of the bins alone, and its error, of `lengths` cells."""
+        below = np.concatenate([np.zeros_like(counts[..., :1]), np.cumsum(counts, axis=-1)], axis=-1)
+        variances = border_variances(self.parts.cut.size - 1, rank) * self.noise.variance
+        # As it is: borders of little noise would take on the greatest noise of others if it were made to rise.
+        return below - rank * below[..., -1:], width * np.sqrt(variances * lengths)
 
 
 def _ends(low: Flags, high: Flags, ends: Floats) -> tuple[Floats, Floats]:

@@ -290,7 +290,7 @@ def _best(known: Sequence[Side], noise: Noise, cells: int, together: float) -> t
 
 
 def _second(sides: Sequence[Side], clip: float, noise: float) -> float:
-    """Where the number's noise and the modelled remainder err alike, at or above the highest edge."""
+    """The size at or above the highest edge where the number's noise and the modelled remainder err alike."""
     bound, known = max(float(each.edges[0]) for each in sides), [each for each in sides if each.known]
     if not known or noise * (bound - clip) <= CHEAP * sum(each.total for each in known):
         return bound

@@ -109,7 +109,7 @@ class View(Protocol):
         """Most that lies beyond the clips unseen, below and above: NaN if that is unknown."""
 
     def squares(self, column: str, centre: float) -> tuple[Floats, Floats]:
-        """What values beyond the clip add to squares about a centre; and the most that their squared excess is."""
+        """Squares about a centre that values beyond the clip add, and the most that their squared excess is."""
 
     def of_all(self, part: Estimate, column: str) -> Estimate:
         """The sum scaled up for dropped rows."""

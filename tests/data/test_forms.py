@@ -297,7 +297,7 @@ def test_rows_without_a_value_are_left_out_of_everything() -> None:
     statistics = {"v": ["mean", "sum", "median"], "*": "count"}
     found = fastdp.aggregate(frame, statistics, by="k", keys=["a", "b"], epsilon=1e5, bounds=bounds, seed=1).frame
     assert found["v_mean"].tolist() == pytest.approx([20.0, 20.0], abs=0.01)
-    assert found["v_median"].tolist() == pytest.approx([20.0, 20.0], abs=0.1)
+    assert found["v_median"].tolist() == pytest.approx([20.0, 20.0], abs=0.2)
     assert found["v_sum"].tolist() == pytest.approx([10_000, 10_000], abs=1)
     assert found["count"].tolist() == pytest.approx([500, 500], abs=0.1)
     windows = fastdp.Windows(

@@ -128,7 +128,7 @@ def test_a_wheel_has_the_kernels_of_its_builder(here: tuple[str, ...], flags: st
 
 
 def test_an_installation_without_numba_needs_no_kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the default cannot compile is no error; what is asked for is one."""
+    """A default that cannot compile is no error; a level that is asked for is one."""
     told: list[str] = []
     (tmp_path / "fastdp").mkdir()
     (tmp_path / "fastdp" / "__init__.py").touch()

@@ -340,7 +340,7 @@ def test_the_advised_door_has_the_lesser_error(expected: float, length: int, mos
     for seed in range(3):
         table = fastdp.counts(rows, time, epsilon=epsilon, seed=seed)
         release = fastdp.release(numbers, epsilon=epsilon, sensitivity=1, seed=seed)
-        answers = {"counts": table.sum(hours, hours + 1, revised=True), "release": release.revised}
+        answers = {"counts": table.sum(hours, hours + 1, revised=True), "release": release.values}
         for door, values in answers.items():
             errors = np.concatenate([[0.0], np.cumsum(values - numbers)])
             squares[door] += float(np.mean((errors[length:] - errors[:-length]) ** 2))

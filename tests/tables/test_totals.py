@@ -456,7 +456,11 @@ def test_tables_without_times() -> None:
         ({"kwh": "sum", "euro": "sum"}, {"bounds": 1.0}, "expected a mapping of 2 columns"),
         ({"kwh": "sum"}, {"bounds": {"kwh": 1.0, "euro": 1.0}}, "bounds of columns without statistics of values: 1"),
         ({"*": "count"}, {"every": "1h"}, "every = '1h': expected None, or the column of times"),
-        ({"*": "count"}, {"unit": fastdp.Person("who", per="1d")}, "per = '1d': expected None without time="),
+        (
+            {"*": "count"},
+            {"unit": fastdp.Person("who", per="1d")},
+            "per = '1d': expected None without windows, or the column of times",
+        ),
     ],
 )
 def test_refusals(asked: Any, options: dict[str, Any], message: str) -> None:
