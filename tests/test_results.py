@@ -134,7 +134,7 @@ def test_results_are_copied_and_pickled(name: str) -> None:
         if isinstance(made, Release):
             np.testing.assert_array_equal(again.values, made.values)
         if isinstance(made, Table):
-            assert again.arrow.equals(made.arrow)
+            assert repr(again.arrow.to_pydict()) == repr(made.arrow.to_pydict())
 
 
 @pytest.mark.parametrize("name", RESULTS)

@@ -29,7 +29,7 @@ from fastdp.streams import METHODS
 from fastdp_kernels.local import local_reports
 from fastdp_kernels.noise import binary_counter
 from fastdp_kernels.points import cell_codes
-from fastdp_kernels.streams import adaptive_pass, online_pass
+from fastdp_kernels.streams import adaptive_pass, fixed_pass
 from fastdp_kernels.tables import window_sums
 from fastdp_lab.datasets import dns_like_day
 from fastdp_lab.sweeps import SPATIAL_GENERATORS
@@ -145,8 +145,9 @@ def test_only_a_terminal_has_progress_and_is_told_of_compiling(folder: Path) -> 
 
 @pytest.mark.filterwarnings("always::fastdp.errors.AccuracyWarning")
 def test_warnings_are_lines(run: Callable[..., Result]) -> None:
-    said = run("release - -o - --epsilon 0.1 --bound 100 --quiet --seed 1", stdin="1\n2\n3\n").stderr
-    assert said.startswith("Warning: IN: 3 at --epsilon 0.1 are few, so only their total is released")
+    pipe = "\n".join(["9"] * 300) + "\n"
+    said = run("release - -o - --epsilon 1 --bound 100 --threshold 2 --quiet --seed 1", stdin=pipe).stderr
+    assert said.startswith("Warning: --threshold: 2 is far below the values")
     assert said.count("\n") == 1
 
 
@@ -177,7 +178,7 @@ def test_what_is_compiled_is_found_afterwards(tmp_path):
 #: Kernels that each system cannot do without, and that no other kernel calls; of another method, its release is seen.
 NEEDED = {
     "adaptive": (adaptive_pass, "sum_bound"),
-    "tops": (online_pass, "publish"),
+    "tops": (fixed_pass, "publish_rows"),
     "pak": (binary_counter, "count_on"),
     "topl": (local_reports, "draw_window"),
     "phdstream": (cell_codes, "encode_points"),
@@ -286,28 +287,27 @@ def test_the_demo_prints_errors_and_draws(run_demo, tmp_path):
     result = run_demo("-o", tmp_path / "demo.png", "--epsilon", 1, "--seed", 4)
     assert result.exit_code == 0, result.output
     values = dns_like_day(8000).astype(float)
-    release = fastdp.Adaptive(1.0, 2000, 2000, 4096, seed=4).release(values)
+    release = fastdp.release(values, 1.0, 2000, seed=4)
     paper = fastdp.ToPS(1.0, 2000, 2000, 4096, seed=4).release(values)
     for said in (
-        "6,000 published, 2,000 held out",
+        "8,000, all released; ToPS holds out the first 2,000",
         f"{release.threshold:g} (public bound 2000)",
         str(release.guarantee),
     ):
         assert said in result.stdout
     generator = np.random.default_rng(1)
     lengths = generator.integers(1, 4096, 200, endpoint=True)
-    starts = generator.integers(0, 6001 - lengths)
+    starts = generator.integers(2000, 8001 - lengths)
     queries = starts, starts + lengths
-    edges = np.arange(0, 6001, 50)  # 120 stretches, as drawn
-    before = np.insert(np.cumsum(values[2000:]), 0, 0.0)
+    edges = np.arange(2000, 8001, 50)  # 120 stretches, as drawn
+    before = np.insert(np.cumsum(values), 0, 0.0)
 
     def error(answer, starts, stops):
         return fastdp_lab.queries.mse(before[stops] - before[starts], answer(starts, stops)) ** 0.5
 
     answers = {
-        "as published": release.sum,
-        "revised": lambda *at: release.sum(*at, revised=True),
-        "ToPS": paper.sum,
+        "release": release.sum,
+        "ToPS": lambda starts, stops: paper.sum(starts - 2000, stops - 2000),
         "zeros": lambda starts, stops: np.zeros(starts.size),
     }
     sizes = [error(answers["zeros"], *at) for at in (queries, (edges[:-1], edges[1:]))]
@@ -323,8 +323,8 @@ def test_noise_of_the_demo_is_fresh_by_default(run_demo):
     outputs = [run_demo("--no-picture").stdout for _ in range(2)]
     assert not any("SIMULATED" in output for output in outputs)
     # One of the numbers may be the same by chance, not all nine.
-    errors = {tuple(re.findall(r"^(?:as published|revised|ToPS) .*$", output, re.M)) for output in outputs}
-    assert {len(lines) for lines in errors} == {3}
+    errors = {tuple(re.findall(r"^(?:release|ToPS) .*$", output, re.M)) for output in outputs}
+    assert {len(lines) for lines in errors} == {2}
     assert len(errors) == 2
 
 

@@ -106,8 +106,8 @@ def test_a_measurement_of_xarray_is_one_row() -> None:
     library = pytest.importorskip("xarray", reason="xarray is not installed")
     data = library.Dataset({"x": ("t", [1.0, 2.0, 3.0]), "z": (("t", "c"), np.ones((3, 50)))})
     options = {"epsilon": 50.0, "seed": 1, "bounds": {"x": fastdp.Value(clip=10.0)}}
-    alone = fastdp.aggregate(data, {"x": "sum"}, **options).arrow
-    assert alone.equals(fastdp.aggregate(data[["x"]], {"x": "sum"}, **options).arrow)
+    alone, given = (fastdp.aggregate(one, {"x": "sum"}, **options).arrow for one in (data, data[["x"]]))
+    assert repr(alone.to_pydict()) == repr(given.to_pydict()), "NaN too"
     with pytest.raises(DataError, match="different dimensions"):
         fastdp.aggregate(data, {"x": "sum", "z": "mean"}, epsilon=50.0, seed=1, bounds={"x": 10.0, "z": 1.0})
     with pytest.raises(DataError, match="different dimensions"):

@@ -349,7 +349,7 @@ def known_classes() -> Iterator[type]:
 WITHOUT_NOISE = {
     "draws nothing": ("Announcement", "HistogramCollector", "SumCollector", "ToPLServer", "Zeros", "Client"),
     "a key, a promise, an account, or an answer": ("Key", "Guarantee", "Ledger", "Plan", "Release"),
-    "a release, or an index of one": ("ReleasedTree", "WindowTree"),
+    "a release, or an index of one": ("ReleasedTree", "SyntheticPoints", "WindowTree"),
     "a file, whose rows are read": ("Csv",),
     "parameters of tables, whose plan is a mechanism": ("Person", "PrivateKeys", "Rows", "Time", "Value"),
     "many streams of another mechanism": ("Fleet",),

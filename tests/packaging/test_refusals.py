@@ -143,7 +143,8 @@ CASES = list(arguments())
 
 def check(said: str, argument: str, value: Any) -> None:
     """The message names the argument and says what is expected, in one line and without entries."""
-    assert said.startswith((argument, "stream")) or f"{argument} = " in said, said
+    named = argument in said.partition(":")[0].split(", ")
+    assert named or said.startswith((argument, "stream")) or f"{argument} = " in said, said
     assert "expected" in said, said
     assert "\n" not in said, said
     assert len(said) < 500, said

@@ -67,7 +67,8 @@ def streams() -> None:
     ]
     for values in forms(numbers):
         finished("tops", len(values), 1, 50, seed=1, max_range=64, prune=0).release(values)
-        adaptive = fastdp.release(values, 2, 50, seed=1)
+        fastdp.release(values, 2, 50, seed=1)
+        adaptive = finished("adaptive", len(values), 2, 50, seed=1).release(values)
         for first, last in ranges:
             adaptive.sum(first, last, revised=True)
         assert adaptive.revised.size == len(adaptive)

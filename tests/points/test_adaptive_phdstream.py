@@ -200,8 +200,6 @@ def test_the_schedule_after_a_jump() -> None:
     assert replace(jumped, period=3).after(49 + PROMPT_STEPS, False, TRIAL_STEPS) == jumped
     assert replace(jumped, period=3).after(50 + PROMPT_STEPS, False, TRIAL_STEPS) == replace(jumped, period=3)
     assert before.after(50, True, None) == replace(before, prompt=59)
-    with pytest.raises(ValueError, match="out of range"):
-        replace(before, prompt=-1).check(None, 64)
 
 
 def test_how_cells_are_chosen_does_not_follow_from_what_waits() -> None:

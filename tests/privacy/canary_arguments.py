@@ -73,10 +73,10 @@ INNER = _words(
 )
 #: The same of methods: of parts, and of what the package made.
 INNER_METHODS = _words("perturbers. smoothers. thresholds. counters.Simple counters.Block counters.BinaryTree")
-MADE = _words("Release Plan Key points.ReleasedTree repetitions.Repetitions")
+MADE = _words("Release Plan Key points.ReleasedTree points.SyntheticPoints repetitions.Repetitions")
 INNER_NAMES = _words(
     "from_description sample check_reports steps_of weight take check_room check_plain bind bound composition within"
-    " identity"
+    " identity release_under"
 )
 
 
@@ -158,6 +158,9 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "points.Polygons": lambda: points.Polygons(shapely.box(0, 0, 1, 1)),
     "queries.PointIndex": lambda: fastdp_lab.queries.PointIndex([[0.5, 0.5]]),
     "points.PrivTree": lambda: points.PrivTree(SQUARE, 1.0, seed=1, max_depth=4),
+    "points.SyntheticPoints": lambda: fastdp.points.replay(
+        POINT_PUBLISHERS["PHDStream"](), {"x": [0.5, 0.6], "y": [0.5, 0.2]}, batch=2
+    ),
     "points.ReleasedTree": lambda: _stepped(POINT_PUBLISHERS["PHDStream"]()).tree,
 }
 POINTS, THREE = [[0.5, 0.5]], [1.0, 2.0, 3.0]

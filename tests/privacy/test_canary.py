@@ -101,7 +101,7 @@ def test_no_publisher_shows_the_canary_behind_its_first_values() -> None:
                 yield f"{name}.release: {kind}", lambda make=make, one=one: make().release(one())
                 if isinstance(make(), fastdp.StreamPublisher):
                     yield f"repeat: {kind}", lambda make=make, one=one: repeat(make(), one(), 2, progress=True)
-            many = lambda one=one: fastdp.release_many([[1.0, 2.0, 3.0], one()], 1.0, BOUND, holdout=1)  # noqa: E731
+            many = lambda one=one: fastdp.release_many([[1.0, 2.0, 3.0], one()], 1.0, BOUND)  # noqa: E731
             yield f"release_many: {kind}", many
 
         def observed() -> Iterator[Case]:
@@ -142,7 +142,7 @@ def test_no_log_shows_the_canary(tmp_path: Path) -> None:
         fastdp.release([CANARY, 1.0, 2.0] * 400, 1.0, BOUND, seed=1)
     said += lines
     assert not canary.leaks(said)
-    for message in ("threshold chosen: ", "from all 1200 values", "blocks closed", "values seen"):
+    for message in ("threshold chosen: ", "blocks closed", "values seen"):
         assert any(message in line for line in said), message
 
 

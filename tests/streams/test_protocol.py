@@ -24,6 +24,7 @@ from fastdp.thresholds import Fixed, NoisyMax
 from fastdp.thresholds.renewals import RenewFromHoldout, RenewFromPublished
 from tests.grid import exhaustive
 from tests.noise_values import bound_key
+from tests.shared import release_many
 from tests.state.test_interrupted_calls import SOURCES, Interrupt
 
 pytestmark = pytest.mark.filterwarnings("ignore::fastdp.errors.AccuracyWarning")
@@ -210,7 +211,7 @@ def test_many_streams_name_the_stream_and_the_place() -> None:
         streams[stream] = spoiled(STREAM, place)
         for form in (streams, streams.astype(np.float32), list(streams), streams.ravel()):
             offsets = np.arange(6) * LENGTH if getattr(form, "ndim", 2) == 1 else None
-            call = partial(fastdp.release_many, **COMMON, offsets=offsets)
+            call = partial(release_many, **COMMON, offsets=offsets)
             assert place_named(call, form, f"streams[{stream}]") == place
 
 

@@ -238,10 +238,8 @@ def named(caught: pytest.WarningsRecorder) -> int:
     [
         lambda: ScaleFree().start(task(0.1, 50, max_range=R)),
         lambda: fastdp.Adaptive(epsilon=0.1, bound=100.0, holdout=50, max_range=R),
-        lambda: fastdp.release(np.ones(200), 0.1, 100.0, seed=1),
-        lambda: fastdp.release_many(np.ones((2, 200)), 0.1, 100.0, threshold=ScaleFree(), seed=1),
     ],
-    ids=["start", "Adaptive", "release", "release_many"],
+    ids=["start", "Adaptive"],
 )
 def test_the_warning_is_at_the_line_of_the_caller(call) -> None:
     with pytest.warns(AccuracyWarning) as caught:

@@ -353,7 +353,7 @@ def whole(rng: Generator, kind: type[ArrayRule] = ArrayRule) -> Instance:
 def array_shifts(make: Make, x: Floats, there: Floats, table: Table, shifts: Shifts) -> None:
     """Shifts of the limit and of the level that stopped, of the winner, and of every sum that holds the value."""
     made = make(key=table.key)
-    grid, own = made.grid, made._key
+    grid, own = made.grid, made._key.within("values", made.size)
     here, other = (np.array([in_steps(float(v), grid.resolution, made.top) for v in values]) for values in (x, there))
     answer = make(key=table.key).release(x).answer
     theta = grid.snap(answer.threshold * answer.scale)
