@@ -21,6 +21,8 @@ from fastdp_kernels.streams.block_lengths import CERTAIN, CUT_OFF
 WIDTH, TAIL_END = 2.3, 0.02
 #: With fewer blocks a cut block may hold a step; with more the variance of a level within it is enough.
 FEW_BLOCKS = 16
+#: So may one whose level is so many deviations of the noise, and this part of itself, from a neighbour's.
+CLEAR, STEEP = 4.0, 0.5
 
 
 class _Solved(NamedTuple):
@@ -126,7 +128,7 @@ class ArrayAnswer:
         """Ends, (low, high), for the true sums over [first, last)."""
         level = checked_confidence(confidence)
         wide = WIDTH * wider_quantile(level) / wider_quantile(0.95)
-        numbers, count = self._solved.numbers, max(self.sums.size, 1)
+        numbers = self._solved.numbers
         raw, whole = float(numbers[kernel.RAW]), max(float(self._solved.before[-1]), 1e-300)
         estimate = self._before(last) - self._before(first)
         mean, least, most = self._tail(1.0 - level, wide)
@@ -134,14 +136,23 @@ class ArrayAnswer:
         down, up = self._cut(first, last, wide, (raw - mean) / whole)
         part = np.clip(estimate / whole, 0.0, 1.0)
         # A larger tail leaves less to the sums of all blocks.
-        drift = part - numbers[kernel.PULL] * (last - first) / self.size * (count > 0)
-        spread = 2.0 * np.sqrt(part * (1.0 - part) * most * max(self.bound - self.threshold, 0.0))
+        lengths = last - first
+        taken = numbers[kernel.PULL] * lengths / self.size
+        reach = max(self.bound - self.threshold, 0.0)
+        spread = 2.0 * np.sqrt(part * (1.0 - part) * most * reach)
+        ends = np.sort([(part - taken) * (tail - mean) for tail in (least, most)], axis=0)
+        # A burst has all of the tail in one place, within the range or outside it, as much as fits.
+        most_within, most_beside = lengths * reach, (self.size - lengths) * reach
+        tail, other = (np.clip(room, least, most) for room in (most_within, most_beside))
+        inside = np.minimum(tail, most_within) - part * mean - taken * (tail - mean)
+        outside = np.maximum(other - most_beside, 0.0) - part * mean - taken * (other - mean)
         middle = estimate + (raw - whole) * part
-        ends = np.sort([drift * (least - mean), drift * (most - mean)], axis=0)
-        low = middle + np.maximum(ends[0] - spread, -part * mean) - np.hypot(wide * np.sqrt(noise), down)
-        high = middle + ends[1] + spread + np.hypot(wide * np.sqrt(noise), up)
+        low = middle + np.minimum(np.maximum(ends[0] - spread, -part * mean), outside)
+        high = middle + np.maximum(ends[1] + spread, inside)
+        low = low - np.hypot(wide * np.sqrt(noise), down)
+        high = high + np.hypot(wide * np.sqrt(noise), up)
         low = np.maximum(np.minimum(low, estimate), 0.0)
-        high = np.minimum(np.maximum(high, estimate), (last - first) * self.bound)
+        high = np.minimum(np.maximum(high, estimate), lengths * self.bound)
         return low * self.scale, np.maximum(high, estimate) * self.scale
 
     def std_error(self, first: Indices, last: Indices) -> Floats:
@@ -191,19 +202,21 @@ class ArrayAnswer:
         levels = np.diff(self._before(edges)) / lengths
         spread = float(np.sqrt(self._solved.numbers[kernel.V_CLIPPED] if count == 1 else self.variances[0]))
         which = [np.clip(np.searchsorted(edges, at, side="right") - 1, 0, count - 1) for at in (first, last)]
+        jumps = np.abs(np.diff(levels, prepend=levels[:1], append=levels[-1:]))
+        jumps = np.maximum(jumps[:-1], jumps[1:])
         same, down, up = which[0] == which[1], np.zeros(first.size), np.zeros(first.size)
         for block, at in zip(which, (first, last), strict=True):
             length = lengths[block]
             part = np.where(same, last - first, at - edges[block])
             mu = max(body, 0.0) * np.maximum(levels[block], 0.0) + spread / length
             low = np.minimum(mu, theta)
-            if count < FEW_BLOCKS:
-                # A step is not a ramp.
-                less = np.minimum(low * part, (theta - low) * (length - part))
-                more = np.minimum(low * (length - part), (theta - low) * part)
-            else:
-                free = part * (1.0 - part / length)
-                less = more = mu * free + wide * np.sqrt(free * low * (theta - low))
+            # A step is not a ramp: among few blocks, and where levels of neighbours are far apart.
+            apart = jumps[block]
+            step = (apart * length > CLEAR * spread) & (apart > STEEP * mu) | (count < FEW_BLOCKS)
+            free = part * (1.0 - part / length)
+            ramp = mu * free + wide * np.sqrt(free * low * (theta - low))
+            less = np.where(step, np.minimum(low * part, (theta - low) * (length - part)), ramp)
+            more = np.where(step, np.minimum(low * (length - part), (theta - low) * part), ramp)
             down = np.where(same, less, np.hypot(less, down))
             up = np.where(same, more, np.hypot(more, up))
         return down, up

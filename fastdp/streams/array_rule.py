@@ -35,7 +35,7 @@ from fastdp.record import values_of
 from fastdp.releases.array_answer import ArrayAnswer
 from fastdp.releases.intervals import laplace_variance
 from fastdp.releases.release import Release
-from fastdp.streams.parameters import approximated, composed, in_units
+from fastdp.streams.parameters import approximated, composed, in_units, no_bound
 from fastdp.streams.stream_machine import FAR_BELOW
 from fastdp.thresholds import Fixed, ScaleFree, Threshold, ThresholdTask
 from fastdp.thresholds.base import held_out
@@ -145,6 +145,8 @@ class ArrayRule:
         key: Key,
     ) -> None:
         self.size = validation.integer("size", size, 1, 2**50)
+        if bound is None:
+            raise no_bound()
         bound = validation.positive("bound", bound)
         # Parameters are checked as a publisher's are.
         blocks = Blocks(season=season, noise="gaussian" if delta else "laplace")
@@ -174,8 +176,9 @@ class ArrayRule:
         _ = self.guarantee, self._counts
 
     def identity(self) -> dict[str, Any]:
-        fields = values_of(self, "size", "threshold", "bound", "season", "epsilon", "delta", "contributions")
-        return {**fields, "resolution": self.resolution, "nonfinite": self.full.nonfinite, "unit": self.unit}
+        # Not the length: a ledger knows streams of all lengths under one secret by one family.
+        fields = values_of(self, "threshold", "bound", "season", "epsilon", "delta", "contributions")
+        return {**fields, "nonfinite": self.full.nonfinite, "unit": self.unit}
 
     def loss(self, part: Fraction) -> float:
         """The loss that a part of the budget buys, rounded down: epsilon, or sqrt(2 rho)."""
@@ -309,7 +312,7 @@ class ArrayRule:
     def _released(self, floats: Floats, name: str, key: Key) -> Release:
         answer = self.answer(floats, name, key)
         if answer.cuts_off:
-            warn(FAR_BELOW.format(answer.threshold * answer.scale, argument(threshold=50.0)), AccuracyWarning)
+            warn(FAR_BELOW.format(answer.threshold * answer.scale, "", argument(threshold=50.0)), AccuracyWarning)
         made = answer.values
         made.flags.writeable = False
         return Release(
@@ -324,7 +327,7 @@ class ArrayRule:
 
     def answer(self, floats: Floats, name: str, key: Key) -> ArrayAnswer:
         """All numbers that are released of these values."""
-        grid, steps = self.grid, np.empty(floats.size, np.int64)
+        grid, steps, key = self.grid, np.empty(floats.size, np.int64), key.within("values", self.size)
         if online_pass.round_values(floats, 1.0 / grid.resolution, float(self.top), steps):
             floats = self.full.finite(floats, 0, name)
             online_pass.round_values(floats, 1.0 / grid.resolution, float(self.top), steps)

@@ -152,10 +152,7 @@ class StreamParameters:
     def _check_size(self) -> None:
         if self.sensitivity is None:
             if self.bound is None:
-                raise ParameterError(
-                    "bound = None: expected a number, the public upper bound of a value; counts of events need none "
-                    f"({argument(sensitivity=1)}: an event moves one value by at most 1)"
-                )
+                raise no_bound()
             return
         if self.bound is not None:
             raise ParameterError(
@@ -362,6 +359,15 @@ class StreamParameters:
         for role in _ROLES:
             fields[role] = codec.build_part(fields[role], PARTS)
         return cls(**fields)
+
+
+def no_bound() -> ParameterError:
+    """The error about a bound that is not given."""
+    return ParameterError(
+        "bound = None: expected a number, the public upper bound of a value; counts of events need none "
+        f"({argument(sensitivity=1)}: an event moves one value by at most 1)",
+        parameter="bound",
+    )
 
 
 def noise_key(composition: object, secret: Key) -> Key:

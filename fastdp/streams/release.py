@@ -20,7 +20,6 @@ from fastdp.releases.release import OnlineRelease, Release
 from fastdp.streams.array_rule import ArrayRule
 from fastdp.streams.ids import distinct_ids
 from fastdp.streams.methods import Adaptive
-from fastdp.streams.parameters import DEFAULT_RANGE
 from fastdp.streams.release_many import STREAMS, borders_of, check_lengths, concurrently, guarantee_of_many
 from fastdp.thresholds import Threshold
 from fastdp.thresholds.base import as_rule
@@ -118,9 +117,14 @@ def release(
     publisher: Adaptive | ArrayRule
     if sensitivity is not None:
         publisher = Adaptive(
-            epsilon, bound, 0, max(1, min(DEFAULT_RANGE, size)), threshold=threshold, sensitivity=sensitivity,
-            perturber=Blocks(season=season), **options,
-        )  # fmt: skip
+            epsilon,
+            bound,
+            0,
+            threshold=threshold,
+            sensitivity=sensitivity,
+            perturber=Blocks(season=season),
+            **options,
+        )
         check_size(size, 0)
     else:
         check_size(size, 0)
@@ -223,8 +227,7 @@ def release_many(
 
     def publisher_of(size: int) -> Adaptive | ArrayRule:
         if sensitivity is not None:
-            longest = max(1, min(DEFAULT_RANGE, size))
-            return Adaptive(epsilon, bound, 0, longest, threshold=rule, sensitivity=sensitivity, **options)
+            return Adaptive(epsilon, bound, 0, threshold=rule, sensitivity=sensitivity, **options)
         return ArrayRule(size, epsilon, bound, threshold=rule, **options)
 
     publishers = {size: publisher_of(size) for size in sorted({1, *lengths.tolist()})}
@@ -253,6 +256,6 @@ def release_many(
         ids=names,
         borders=borders_of(lengths),
         source=read.source,
-        noise_fingerprint=each[0].noise_fingerprint and f"{each[0].noise_fingerprint.partition(':')[0]}:*",
+        noise_fingerprint=next((f"{of.partition(':')[0]}:*" for one in each if (of := one.noise_fingerprint)), None),
         answers=tuple(one.answers[0] for one in each if one.answers),
     )

@@ -32,8 +32,8 @@ from fastdp.thresholds.base import held_out
 Pipeline = FixedBlocks | AdaptiveBlocks
 FAR_BELOW = (
     "threshold: {:.3g} is far below the values, as released sums show: their mean is more than three quarters of it "
-    "although they are clipped to it; expected a longer hold-out, or a larger threshold that is known publicly "
-    "({}), unless values hardly differ"
+    "although they are clipped to it; expected {}a larger threshold that is known publicly ({}), unless values "
+    "hardly differ"
 )
 AT_BOUND = (
     "threshold: the hold-out does not show that one below the bound cuts off little, so it is the bound, {:g}, and "
@@ -259,7 +259,7 @@ class Schedule(Machine[Streams]):
             revisions = (pipeline.revised(parts, steps),)
             if warns and pipeline.clips(after):
                 theta = pipeline.steps(after) * c.grid.resolution
-                warn(FAR_BELOW.format(theta, argument(threshold=50.0)), AccuracyWarning)
+                warn(FAR_BELOW.format(theta, "a longer hold-out, or ", argument(threshold=50.0)), AccuracyWarning)
             steps = pipeline.highest(after)
         elif c.perturber.released_nodes:
             values = as_floats(c.finite(as_floats(batch.values[c.holdout :]), c.holdout, batch.name))

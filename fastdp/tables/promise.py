@@ -185,7 +185,8 @@ def _public_knowledge(shares: Shares, whole: Guarantee) -> list[str]:
     if plan.per_window is not None:
         said.append(f"of a person at most {plan.per_window} rows of one window count, those of least hash")
     # Of deviations from the middle of the clip a replaced value moves two sensitivities.
-    totals = all(q.name == "count" or (q.name == "total" and q.low >= 0) for q in shares.quantities)
+    totals = all(q.name in ("count", "total") for q in shares.quantities)
+    totals = totals and all(column.ends[0] >= 0.0 for column in plan.columns)
     if plan.who is None and k == 1 and plan.columns and totals and not shares.gaussian:
         # Two bins of sizes, one sum otherwise.
         sizes = sum(shares.helper("sizes", column.name) for column in plan.columns) * (not plan.online)

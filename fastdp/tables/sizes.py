@@ -209,9 +209,12 @@ class Side:
 
     def hidden(self, clip: float, deviations: float) -> float:
         """The most that rows beyond the clip add unseen: at one edge, or over all of them; whatever the tail is."""
-        far = np.maximum(self.edges - clip, 0.0)
-        one = float((far * (np.maximum(self.counts, 0.0) + deviations * self.deviation)).max())
-        together = float(far @ self.counts) + deviations * self.deviation * _length(far)
+        return self._most(np.maximum(self.edges - clip, 0.0), deviations)
+
+    def _most(self, each: Floats, deviations: float) -> float:
+        """The most that rows add up to, a row of a bin ``each``."""
+        one = float((each * (np.maximum(self.counts, 0.0) + deviations * self.deviation)).max())
+        together = float(each @ self.counts) + deviations * self.deviation * float(np.linalg.norm(each))
         return self.unit.most * max(one, together)
 
     def most_rows(self, clip: float, deviations: float) -> float:
@@ -222,17 +225,12 @@ class Side:
 
     def squares(self, clip: float, deviations: float) -> float:
         """The most that squares of (size - clip)+ add up to."""
-        far = np.square(np.maximum(self.edges - clip, 0.0))
-        return self.unit.most * max(0.0, float(far @ self.counts) + deviations * self.deviation * _length(far))
+        return self._most(np.square(np.maximum(self.edges - clip, 0.0)), deviations)
 
     def rows_above(self, clip: float) -> Number:
         """Rows of sizes above the clip, at the nearest edge."""
         above = self.edges > clip * (1.0 + 1e-9)
         return Number(float(self.counts[above].sum()), float(above.sum()) * self.deviation**2)
-
-
-def _length(vector: Floats) -> float:
-    return float(np.linalg.norm(vector))
 
 
 class Noise(NamedTuple):
@@ -258,7 +256,7 @@ BODY_ALONE = Choice(0.0, 0.0, cells=True, tail=False)
 
 
 def choose(sides: Sequence[Side], noise: Noise, cells: int, together: float, least: float = 0.0) -> Choice:
-    """Clips, the body's at least ``least``, for sums over ``together`` of the cells."""
+    """Clips, the lower one at least ``least``, for sums over ``together`` of the cells."""
     known, total = [each for each in sides if each.known], sum(each.total for each in sides)
     bound = max(float(each.edges[0]) for each in sides)
     if known:
@@ -267,7 +265,8 @@ def choose(sides: Sequence[Side], noise: Noise, cells: int, together: float, lea
             clip = min(max(clip, least), bound)
             second = max(clip, _second(sides, clip, noise.tail))
             return Choice(clip, second, cells=True, tail=second > clip)
-    return Choice(0.0, _second(sides, 0.0, noise.one), cells=False, tail=True)
+    # A value counts as at least the least size, which the number's sensitivity must hold.
+    return Choice(0.0, min(max(least, _second(sides, 0.0, noise.one)), bound), cells=False, tail=True)
 
 
 def _best(known: Sequence[Side], noise: Noise, cells: int, together: float) -> tuple[float, float]:

@@ -460,3 +460,16 @@ def test_budget_is_never_given_back_on_an_error_that_depends_on_data(ledger, nam
             fastdp.add_noise([1.0, each], 1.0, 0.5, ledger=account, stream="sums")
     assert [each.state for each in account.entries("sums")] == ["reserved"] * 2
     assert account.spent("sums").epsilon == 1.0
+
+
+@pytest.mark.parametrize("options", [{"bound": 10.0}, {"sensitivity": 1.0}], ids=str)
+def test_finished_streams_of_any_length_are_those_of_their_secret(tmp_path, options: dict[str, float]) -> None:
+    ledger = Ledger(tmp_path / "ledger", limit_epsilon=9.0)
+    streams, key = {"a": np.ones(50), "b": np.ones(60)}, Key.from_bytes(SECRET)
+    many = fastdp.release_many(streams, 1.0, key=key, **options)
+    ledger.spend(many, stream="all")
+    for name, values in streams.items():
+        alone = fastdp.release(values, 1.0, key=key.of_stream(name), **options)
+        assert np.array_equal(alone.values, many[name].values)
+        with pytest.raises(BudgetError):
+            ledger.spend(alone, stream="other")

@@ -212,6 +212,30 @@ def test_intervals_hold_true_totals(name: str, size: int, epsilon: float) -> Non
     assert held >= 35
 
 
+BURSTS = {
+    "in the middle": lambda n: np.where(np.abs(np.arange(n) - 0.42 * n) < 0.025 * n, 92.0, 2.0),
+    "at the end": lambda n: np.where(np.arange(n) > 0.99 * n, 300.0, 1.0),
+    "of one value": lambda n: np.where(np.arange(n) == n // 3, 5000.0, 1.0),
+}
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("name", BURSTS)
+@pytest.mark.parametrize(("size", "epsilon"), [(1000, 1.0), (5000, 0.2), (20_000, 0.1), (50_000, 1.0)])
+def test_intervals_hold_ranges_of_bursts(name: str, size: int, epsilon: float) -> None:
+    """A threshold that cuts a burst leaves its sum to no block: it may be in any range, or in none."""
+    values, generator = BURSTS[name](size), np.random.default_rng(size)
+    before, held, asked = np.concatenate([[0.0], np.cumsum(values)]), 0, 0
+    for seed in range(20):
+        lengths = generator.choice([size // 20, size // 4, size // 2, size], 20)
+        first = generator.integers(0, size - lengths + 1)
+        answer = rule(size, epsilon, 1.5 * values.max(), seed=seed).release(values).answers[0]
+        low, high = answer.interval(first, first + lengths, 0.95)
+        true = before[first + lengths] - before[first]
+        held, asked = held + int(((low - 1e-6 <= true) & (true <= high + 1e-6)).sum()), asked + first.size
+    assert held >= 0.9 * asked
+
+
 def test_extreme_bounds_are_scaled() -> None:
     one, far = rule(2000, 1.0, 2.0**6), rule(2000, 1.0, 2.0**780)
     values = waves(2000) / 2.0

@@ -46,7 +46,7 @@ def test_the_release_function_is_the_rule() -> None:
 def test_events_are_the_revised_blocks_of_an_adaptive_publisher() -> None:
     values = np.random.default_rng(1).poisson(4.0, 3000)
     release = fastdp.release(values, 0.5, sensitivity=1.0, seed=1)
-    by_hand = fastdp.Adaptive(0.5, max_range=3000, sensitivity=1.0, seed=1).release(values)
+    by_hand = fastdp.Adaptive(0.5, sensitivity=1.0, seed=1).release(values)
     assert np.array_equal(release.values, by_hand.revised)
     both = release.interval([0, 7], [3000, 90]), by_hand.interval([0, 7], [3000, 90], revised=True)
     assert np.array_equal(*both)

@@ -9,6 +9,7 @@ import pytest
 from scipy import stats
 
 from fastdp.tables import sizes
+from fastdp.tables.choices import ends_within
 from fastdp.tables.sizes import Noise, Side, Unit
 from tests.oracles import body_and_tail as oracle
 
@@ -97,6 +98,31 @@ def test_nothing_that_stands_out_gives_one_number_up_to_the_bound():
     # With both signs it says nothing of a window.
     both = sizes.beyond([side, side], choice, 5e9, 1e18, Unit())
     assert np.isnan(both.interval((np.zeros(2),) * 3, np.array([1.0, 1 / 24]), 0.95)[2]).tolist() == [False, True]
+
+
+@pytest.mark.parametrize("ends", [(2.0, 10.0), (-10.0, -2.0), (-10.0, 10.0), (0.0, 10.0), (-10.0, 0.0), (-1.0, 9.0)])
+@pytest.mark.parametrize("cells", [1, 50, 5000])
+def test_a_row_moves_the_number_of_the_rest_by_its_sensitivity_at_most(ends, cells):
+    """Bins of noise alone stand out by chance, at any edge: their deviation is said to be less than it is."""
+    low, high = ends
+    least, values = 1.5 * max(0.0, low, -high), np.linspace(low, high, 97)
+    generator, noise = np.random.default_rng(cells), Noise(*(1.0 / share for share in (0.8, 0.85, 0.05, 0.85)))
+    for _ in range(200):
+        edges = [sizes.edges_of(end) for end in (high, -low) if end > 0.0]
+        sides = [Side(each, generator.laplace(0, 1.0, each.size), 0.2) for each in edges]
+        chosen = sizes.choose(sides, noise, cells, 1.0, least)
+        assert least <= (chosen.clip if chosen.cells else chosen.second) <= chosen.second
+        within = [np.clip(values, *ends_within(ends, clip)) if clip else 0.0 * values for clip in chosen[:2]]
+        assert np.abs(within[1] - within[0]).max() <= (chosen.second - chosen.clip) * (1.0 + 1e-12)
+
+
+def test_squares_beyond_a_clip_are_no_less_than_those_of_one_edge():
+    edges = sizes.edges_of(BOUND)
+    for j in range(12):
+        noisy = np.where(np.arange(edges.size) == j, 5.0, -4.0)
+        side = Side(edges, noisy, 1.0)
+        for found, power in ((side.hidden(0.0, 1.65), 1), (side.squares(0.0, 1.65), 2)):
+            assert found >= (5.0 + 1.65) * edges[j] ** power * (1.0 - 1e-12)
 
 
 def test_hidden_rows_raise_high_alone_and_low_is_no_less_than_the_body():
