@@ -189,7 +189,7 @@ def test_commands_close_with_numbers_of_their_output(tmp_path: Path, monkeypatch
         main, [*given.split(), "--start", "2024-01-01", "--stop", "2024-01-03", "-o", "out.csv"]
     )
     assert told.exit_code == 0, told.output
-    lines = [line for line in told.stderr.splitlines() if not line.startswith("Warning")]
+    lines = [line for line in told.stderr.splitlines() if not line.startswith(("Warning", "  missing"))]
     time = fastdp.Time("at", "1h", start="2024-01-01", stop="2024-01-03")
     unit = fastdp.Person("who", 10)
     table = fastdp.totals("in.csv", "v", time, epsilon=4.0, bound=30.0, unit=unit, seed=1)

@@ -31,7 +31,7 @@ from fastdp.tables.quantities import ROWS, Quantity
 from fastdp.tables.released import Released
 from fastdp.tables.shares import MOST_DROPPED
 from fastdp.tables.sizes import one_sided, parts, two_sided, unseen
-from fastdp.tables.statistics import Answer, Estimate, Statistic
+from fastdp.tables.statistics import DROPPED, Answer, Estimate, Statistic
 from fastdp.tables.tails import Tail
 
 #: Standard error of the dropped rows' share in a window, beside that of a key, as a share of it.
@@ -41,13 +41,32 @@ BETWEEN = 0.5
 class Answers:
     """Noisy sums made consistent, and revised: computed once for all ranges."""
 
-    def __init__(self, released: Released, confidence: float) -> None:
+    def __init__(self, released: Released, confidence: float, *, planned: bool = False) -> None:
         self.released = released
         self.confidence = confidence
+        #: True for plans: no row is dropped.
+        self.planned = planned
         self.normal = float(special.ndtri(0.5 + confidence / 2.0))
         self._fits: dict[int, Consistent] = {}
         self._revisions: dict[int, Revised] = {}
         self._parts: dict[str, list[Floats]] = {}
+        self._reasons: dict[tuple[str, int], tuple[str, ...]] = {}
+
+    def windows(self, statistic: Statistic, depth: int, *, revised: bool = False) -> Answer:
+        """Answers about each single window."""
+        starts = np.arange(self.released.edges.size - 1)
+        found = self.about(statistic, starts, starts + 1, revised=revised, depth=depth)
+        if not revised:
+            self._reasons[statistic.name, depth] = found.reasons
+        return found
+
+    def reasons(self, statistic: Statistic, depth: int) -> tuple[str, ...]:
+        """Why ends of windows are missing, beside what :class:`Tail` says."""
+        if self.released.edges.size < 2 or not self.released.sizes[depth]:
+            return ()
+        if (statistic.name, depth) not in self._reasons:
+            self.windows(statistic, depth)
+        return self._reasons[statistic.name, depth]
 
     def about(
         self,
@@ -67,8 +86,9 @@ class Answers:
         found = statistic.answer(view)
         if begins is None or view.depth < leaves:
             return found
-        listed = found.estimate, found.std_error, found.low, found.high
-        return Answer(*(np.where(starts[:, None] < begins, np.nan, each) for each in listed))
+        early, listed = starts[:, None] < begins, (found.estimate, found.std_error, found.low, found.high)
+        estimate, error, low, high = (np.where(early, np.nan, each) for each in listed)
+        return Answer(estimate, error, low, high, found.reasons)
 
     @cached_property
     def leaves(self) -> list[Integers]:
@@ -310,58 +330,38 @@ class View:
         span = self.released.shares.plan.contributions * longest**2 or 1.0
         return share * more, np.where(any(tail.unknown), np.nan, unseen(share, most, span, self.confidence))
 
-    def reach(self, column: str) -> tuple[float, float]:
-        (low, high), ends = self.limits(column)
-        tail = self.released.tails.get(column)
-        second = 0.0 if tail is None or not tail.sides else tail.choice.second
-        return max(ends[0], min(low, -second)), min(ends[1], max(high, second))
-
-    def absent(self) -> float:
+    def absent(self) -> str:
+        released, rows = self.released, self.released.rows
+        if self.answers.planned:
+            return ""
         if self._begun:
-            return math.nan
-        if not self.released.has_persons:
-            return 0.0
-        more = self._dropped()[1]
-        return more / (1.0 + more)
+            return "a key's rows before its first window are in no number"
+        if not released.has_persons:
+            return ""
+        if rows is None:
+            return DROPPED
+        most, k = rows.far.most(one_sided(self.confidence)), released.shares.plan.contributions
+        hidden = f"up to {most:,.0f} persons may have any number of rows above {(1 + MOST_DROPPED) * k:,}"
+        return f"{hidden}; where nobody has more than a public k, fastdp.Rows(k) gives both ends"
 
-    def _dropped(self) -> tuple[float, float, float]:
-        """Dropped rows over those that count: estimate, the most, standard error; NaN where that is unknown."""
+    def of_all(self, part: Estimate, column: str) -> Estimate:
         rows = self.released.rows
         if rows is None:
-            return 0.0, math.nan, 0.0
-        kept, deviations = max(rows.counted.value, math.sqrt(rows.counted.variance)), one_sided(self.confidence)
+            return part
+        kept = max(rows.counted.value, math.sqrt(rows.counted.variance))
         # Noise is no estimate.
         known = rows.counted.known and rows.dropped.known
         ratio = rows.dropped.value / kept if known else 0.0
         error = math.sqrt(rows.dropped.variance + ratio**2 * rows.counted.variance) / kept if known else 0.0
-        # Persons whom the noise hides have as many rows again as are counted of them.
-        k = self.released.shares.plan.contributions
-        far = (1 + MOST_DROPPED) * k * rows.far.most(deviations) / kept
-        most = min(float(MOST_DROPPED), rows.dropped.most(deviations) / kept) + far
-        return ratio, math.nan if rows.far.known else most, error
-
-    def of_all(self, part: Estimate, column: str) -> Estimate:
-        if not self.released.has_persons and not self._begun:
-            return part
-        tail = self.released.tails.get(column)
-        signed, sign = tail is not None and tail.signed, 1.0 if tail is None else tail.sign
-        ratio, most, error = (0.0, math.nan, 0.0) if self._begun else self._dropped()
         share, node = self._share(column)
         within = np.divide(share, node, out=np.zeros_like(share), where=node > 0.0)
         uneven = np.hypot(ratio * (1.0 - node), BETWEEN * ratio * (1.0 - within))
         variance = (part.value * np.hypot(error, uneven)) ** 2
         moved = part.moved(np.zeros_like(part.value), variance, two_sided(self.confidence), 1.0 + ratio)
-        if signed and tail is not None:
-            # Dropped rows may lie on one side of 0.
-            totals = [each.total for each in tail.sides] or [math.nan] * 2
-            above, below = (most * each * share for each in totals)
-            return replace(moved, low=moved.low - below, high=moved.high + above)
-        low, high = moved.low, moved.high
-        if sign > 0.0:
-            low, high = np.maximum(low, part.low), np.maximum(high, part.high * (1.0 + most))
-        else:
-            low, high = np.minimum(low, part.low * (1.0 + most)), np.minimum(high, part.high)
-        return replace(moved, low=np.minimum(low, moved.value), high=np.maximum(high, moved.value))
+        # The rows that count are some of all; of dropped ones the number is known, in the whole table alone.
+        whole = (share >= 1.0 - 1e-9) & (column == ROWS and self.released.shares.plan.key_rule != "private")
+        low = np.where(whole, np.maximum(part.low, moved.low), part.low)
+        return replace(moved, low=np.minimum(low, moved.value), high=np.maximum(part.high, moved.value))
 
     def _share(self, column: str) -> tuple[Floats, Floats]:
         values = self.answers.parts(column)[self.depth]

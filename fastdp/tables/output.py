@@ -35,12 +35,9 @@ OF_SEVERAL = ("", "_low", "_high", "_revised", "_revised_low", "_revised_high")
 
 def arrow_table(released: Released, answers: Answers, depth: int) -> pa.Table:
     """One row for each window and node of a depth; columns of :attr:`Table.frame`."""
-    first = np.arange(released.edges.size - 1)
     numbers: dict[str, Floats] = {}
     for statistic in released.statistics:
-        exact, revised = (
-            answers.about(statistic, first, first + 1, revised=which, depth=depth) for which in (False, True)
-        )
+        exact, revised = (answers.windows(statistic, depth, revised=which) for which in (False, True))
         listed = [exact.estimate, exact.std_error, exact.low, exact.high, revised.estimate, revised.low, revised.high]
         names: Sequence[str] = ALONE
         if len(released.statistics) > 1:
@@ -90,8 +87,7 @@ def whole_numbers(
     first = np.arange(released.edges.size - 1)
     found: Integers = np.zeros((first.size, 1), np.int64)
     for level in range(depth + 1):
-        given = answers.about(statistic, first, first + 1, revised=revised, depth=level).estimate
-        given = np.maximum(np.nan_to_num(given), 0.0)
+        given = np.maximum(np.nan_to_num(answers.windows(statistic, level, revised=revised).estimate), 0.0)
         found = divided(found, given, released.parents[level - 1]) if level else np.rint(given).astype(np.int64)
     columns = _places(released, depth, {statistic.name})
     table = arrow.table(columns | {statistic.name: arrow.array(found.ravel())})
@@ -124,7 +120,7 @@ def readable(table: pa.Table, family: str) -> pa.Table:
     return table.set_column(0, WINDOW, table[WINDOW].cast(arrow.timestamp("us", "UTC")))
 
 
-def metadata(released: Released, confidence: float) -> Json:
+def metadata(released: Released, answers: Answers, depth: int) -> Json:
     """Public facts as strict JSON."""
     rows = released.rows
     return {
@@ -134,7 +130,7 @@ def metadata(released: Released, confidence: float) -> Json:
         "time_zone": released.time_zone,
         "keys": list(released.keys),
         "clip": {column: list(tail.clip) for column, tail in released.tails.items()},
-        "confidence": confidence,
+        "confidence": answers.confidence,
         "noise": [
             {
                 "sum": q.name,
@@ -149,7 +145,7 @@ def metadata(released: Released, confidence: float) -> Json:
         ],
         "clipped_rows": {column: tail.share for column, tail in released.tails.items()},
         "dropped_rows": None if rows is None else rows.share,
-        "missing": [text for name, text in described(released, confidence) if name in ("missing", "far")],
+        "missing": [text for name, text in described(released, answers, depth) if name in ("missing", "far")],
         "guarantee": released.guarantee.to_dict(),
     }
 
@@ -181,7 +177,7 @@ def description_of(path: Path) -> Path | None:
 # In words.
 
 
-def described(released: Released, confidence: float) -> list[tuple[str, str]]:
+def described(released: Released, answers: Answers, depth: int) -> list[tuple[str, str]]:
     """Names and texts of clips and dropped shares, and why ends of intervals are missing or far."""
     found = []
     for column, each in released.tails.items():
@@ -201,11 +197,18 @@ def described(released: Released, confidence: float) -> list[tuple[str, str]]:
         for end, number in each.past.items():
             negative = "negative (below the bound)" if not end and not low else f"{('below', 'above')[end]} the bound"
             found.append(("outside", f"about {number:,} {of} are {negative}"))
-        if (far := each.far(confidence)) is not None:
+        if (far := each.far(answers.confidence)) is not None:
             found.append(("far", far if len(released.tails) == 1 else f"{column}: {far}"))
     if not found:
         found.append(("clip", "counts: nothing is clipped"))
-    return [*found, *_of_persons(released)]
+    found += _of_persons(released)
+    reasons: dict[str, list[str]] = {}
+    for statistic in released.statistics:
+        for reason in answers.reasons(statistic, depth):
+            reasons.setdefault(reason, []).append(statistic.name)
+    for reason, names in reasons.items():
+        found.append(("missing", reason if len(released.statistics) == 1 else f"{', '.join(names)}: {reason}"))
+    return found
 
 
 def _missing(tail: Tail, of: str) -> list[str]:
@@ -231,9 +234,4 @@ def _of_persons(released: Released) -> list[tuple[str, str]]:
         found.append(("persons", f"at least about {rows.share:.2g} of their rows were dropped"))
     elif rows is not None:
         found.append(("persons", "the number of their dropped rows is unknown"))
-    if rows is None:
-        found.append(("missing", "high is missing, as no number holds the rows of persons that were dropped"))
-    elif rows.far.known:
-        more = f"about {rows.far.value:,.0f} persons have more than five times the rows= that count"
-        found.append(("missing", f"high is missing, as {more}; expected a larger rows="))
     return found

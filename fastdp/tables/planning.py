@@ -251,7 +251,7 @@ def _planned(
     )
     span, tails = (first, first + windows), unknown_tails(plan, quantities, expected=True)
     released = released_of(shares, span, keys, measured, tails, simulated=False)
-    answers, errors = Answers(released, confidence), {}
+    answers, errors = Answers(released, confidence, planned=True), {}
     for each in plan.statistics:
         if each.needs[0] in COUNTS:
             own = next(q for q in shares.quantities if (q.name, q.column) == (each.needs[0], each.column))

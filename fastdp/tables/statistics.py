@@ -15,7 +15,7 @@ from typing import ClassVar, Protocol
 import numpy as np
 
 from fastdp.errors import ParameterError
-from fastdp.kinds import Floats, Integers
+from fastdp.kinds import Flags, Floats, Integers
 from fastdp.releases.intervals import DrawnNoise, wider_quantile
 from fastdp.tables.quantiles import UNIT, Histogram
 from fastdp.tables.quantities import ROWS, Quantity
@@ -25,6 +25,7 @@ from fastdp.validation import refusal
 #: Means of values beyond the clip are known where rows are so many standard deviations.
 CLEAR = 6.0
 #: Percentiles: "p95", "p99.9".
+DROPPED = "no number holds the rows of persons that were dropped"
 PERCENTILE = re.compile(r"p(\d{1,2}(\.\d{1,6})?|100)")
 #: Sums and counts in the order in which they get noise.  "first" is the total where a sum is asked for, else the sum
 #: of deviations from the middle of the clip.
@@ -39,6 +40,17 @@ class Answer:
     std_error: Floats
     low: Floats
     high: Floats
+    #: Sentences why ends are missing.
+    reasons: tuple[str, ...] = ()
+
+    def without(self, why: str, *, low: Flags | bool = False, high: Flags | bool = False) -> Answer:
+        """The same with ends missing where those are true, if there is a reason."""
+        ends = [name for name, each in (("low", low), ("high", high)) if np.any(each)]
+        if not why or not ends:
+            return self
+        reason = f"{' and '.join(ends)} {'are' if len(ends) > 1 else 'is'} missing, as {why}"
+        least, most = np.where(low, np.nan, self.low), np.where(high, np.nan, self.high)
+        return Answer(self.estimate, self.std_error, least, most, (*self.reasons, reason))
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,16 +124,13 @@ class View(Protocol):
         """Squares about a centre that values beyond the clip add, and the most that their squared excess is."""
 
     def of_all(self, part: Estimate, column: str) -> Estimate:
-        """The sum scaled up for dropped rows."""
+        """The sum scaled up for dropped rows: ends are about the rows that count and as many others as are known."""
 
     def unknown(self, column: str) -> tuple[bool, bool]:
         """True for each end beyond which nothing is known of values."""
 
-    def absent(self) -> float:
-        """The largest share of the rows that is in no number; NaN if that is unknown."""
-
-    def reach(self, column: str) -> tuple[float, float]:
-        """Ends of values within the second clip."""
+    def absent(self) -> str:
+        """Why rows may be in no number, of which nothing is known; empty if all are in one."""
 
     def histogram(self, column: str) -> Histogram: ...
 
@@ -185,7 +194,7 @@ class Count(Statistic):
     method = "sum"
 
     def answer(self, view: View) -> Answer:
-        return view.of_all(view.sum("count"), ROWS).answer()
+        return view.of_all(view.sum("count"), ROWS).answer().without(view.absent(), high=True)
 
 
 @dataclass(frozen=True)
@@ -198,7 +207,8 @@ class Sum(Statistic):
     method = "sum"
 
     def answer(self, view: View) -> Answer:
-        return view.of_all(view.total(self.column), self.column).answer()
+        found, limits = view.of_all(view.total(self.column), self.column), view.limits(self.column)[1]
+        return found.answer().without(view.absent(), low=limits[0] < 0.0, high=limits[1] > 0.0)
 
 
 @dataclass(frozen=True)
@@ -213,23 +223,18 @@ class Mean(Statistic):
     def answer(self, view: View) -> Answer:
         count, limits = view.sum("count"), view.limits(self.column)[1]
         found = self._of_cells(view, count) if view.has_cells(self.column) else self._of_one(view, count)
-        # Rows that are in no number may have any values that were seen.
-        absent, reach = view.absent(), view.reach(self.column)
-        below, above = (
-            absent * np.maximum(side * (found.estimate - end), 0.0) for side, end in zip((1, -1), reach, strict=True)
-        )
-        low, high = np.maximum(found.low - below, limits[0]), np.minimum(found.high + above, limits[1])
-        return replace(found, low=low, high=high)
+        low, high = np.maximum(found.low, limits[0]), np.minimum(found.high, limits[1])
+        return replace(found, low=low, high=high).without(view.absent(), low=True, high=True)
 
     def _of_cells(self, view: View, count: Estimate) -> Answer:
         first, quantity = view.sum("first", self.column), view.quantity("first", self.column)
         whole, (below, above) = view.unclipped(first, self.column), view.unseen(self.column)
         mean = quotient(whole, count, quantity.centre * quantity.grid, view.limits(self.column)[1], view.normal)
         size = np.maximum(count.value, 1.0)
-        # Of few rows the share of values beyond the clip is no more than a guess.
         guessed = (whole.variance > first.variance) & (count.value <= CLEAR * np.sqrt(count.variance))
-        low, high = (np.where(guessed, np.nan, end) for end in (mean.low - below / size, mean.high + above / size))
-        return replace(mean, low=low, high=high)
+        few = "of so few rows the share of values beyond the clip is a guess"
+        found = replace(mean, low=mean.low - below / size, high=mean.high + above / size)
+        return found.without(few, low=guessed, high=guessed)
 
     def _of_one(self, view: View, count: Estimate) -> Answer:
         total, limits = view.total(self.column), view.limits(self.column)[1]
@@ -251,7 +256,8 @@ class Variance(Statistic):
         count, (clip, limits) = view.sum("count"), view.limits(self.column)
         if not view.has_cells(self.column):
             nothing = np.full(count.value.shape, np.nan)
-            return Answer(nothing, nothing, nothing, nothing)
+            found = Answer(nothing, nothing, nothing, nothing)
+            return found.without("one number for the table says nothing of squares", low=True, high=True)
         square, first = view.sum("square", self.column), view.sum("first", self.column)
         q, other = view.quantity("square", self.column), view.quantity("first", self.column)
         centre = (q.centre - other.centre) * q.grid
@@ -260,11 +266,11 @@ class Variance(Statistic):
         size, (more, beyond) = np.maximum(count.value, 1.0), view.squares(self.column, q.centre * q.grid)
         whole = dispersion(square.plus(more), view.unclipped(first, self.column), count, centre, limits, view.normal)
         high = np.square(np.sqrt(clipped.high) + np.sqrt(beyond / size))
-        absent, reach = view.absent(), view.reach(self.column)
-        low, high = clipped.low * (1.0 - absent), high + absent * (reach[1] - reach[0]) ** 2
         estimate = np.clip(whole.estimate, clipped.low, np.where(np.isnan(high), np.inf, high))
         high = np.minimum(np.maximum(high, estimate), ((limits[1] - limits[0]) / 2.0) ** 2)
-        return Answer(estimate, np.minimum(clipped.std_error, whole.std_error), low, high)
+        found = Answer(estimate, np.minimum(clipped.std_error, whole.std_error), clipped.low, high)
+        found = found.without("values beyond the clip are in no number", high=np.isnan(beyond))
+        return found.without(view.absent(), low=True, high=True)
 
 
 @dataclass(frozen=True)
@@ -277,7 +283,8 @@ class Deviation(Variance):
         found = super().answer(view)
         estimate, low, high = (np.sqrt(each) for each in (found.estimate, found.low, found.high))
         error = found.std_error / np.maximum(2.0 * estimate, np.sqrt(found.std_error))
-        return Answer(estimate, np.where(high - low < error, high - low, error), low, high)
+        error = np.where(high - low < error, high - low, error)
+        return Answer(estimate, error, low, high, found.reasons)
 
 
 @dataclass(frozen=True)
@@ -292,20 +299,13 @@ class Quantile(Statistic):
     def answer(self, view: View) -> Answer:
         histogram, given = view.histogram(self.column), (view.starts, view.stops, view.confidence)
         estimate, low, high = histogram.quantiles(self.rank, *given)
-        error, absent = (high - low) / (2.0 * view.normal), view.absent()
-        (below, above), ends = view.unknown(self.column), (histogram.bins.low, histogram.bins.high)
-        if math.isnan(absent):
-            nothing = np.full(estimate.shape, np.nan)
-            return Answer(estimate, error, nothing, nothing)
-        if absent:
-            # All rows that are in no number may lie above, or all below.
-            least, most = ((self.rank - each) / (1.0 - absent) for each in (absent, 0.0))
-            low = histogram.ends(least, *given)[0] if least > 0.0 else np.full(low.shape, ends[0])
-            high = histogram.ends(most, *given)[1] if most < 1.0 else np.full(high.shape, ends[1])
-        low, high = np.minimum(low, estimate), np.maximum(high, estimate)
-        # The bins at both ends have the values beyond.
-        low = np.where(below & (low <= ends[0]), np.nan, low)
-        return Answer(estimate, error, low, np.where(above & (high >= ends[1]), np.nan, high))
+        (below, above), bins = view.unknown(self.column), histogram.bins
+        found = Answer(
+            estimate, (high - low) / (2.0 * view.normal), np.minimum(low, estimate), np.maximum(high, estimate)
+        )
+        beyond = "the bin at an end has the values beyond it, which a bound= of all values limits"
+        found = found.without(beyond, low=below & (found.low <= bins.low), high=above & (found.high >= bins.high))
+        return found.without(view.absent(), low=True, high=True)
 
     def expected(self, noise: DrawnNoise, confidence: float) -> tuple[float, float]:
         """In rows between the quantile and the true one, by the noise of the excess."""
@@ -327,7 +327,7 @@ class Distinct(Statistic):
         value, noise = view.counts("distinct", self.column)
         error, half = np.full(value.shape, math.sqrt(noise.variance)), noise.quantiles(_ONE, view.confidence)[0]
         value, low, high = (np.maximum(end, 0.0) for end in (value, value - half, value + half))
-        return Answer(value, error, low, high if view.absent() == 0.0 else np.full(high.shape, np.nan))
+        return Answer(value, error, low, high).without(DROPPED if view.absent() else "", high=True)
 
     def expected(self, noise: DrawnNoise, confidence: float) -> tuple[float, float]:
         return math.sqrt(noise.variance), float(noise.quantiles(_ONE, confidence)[0])

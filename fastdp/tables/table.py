@@ -92,7 +92,7 @@ class Table:
     @property
     def metadata(self) -> Json:
         """Guarantee, clip, dropped shares, windows, noise."""
-        return output.metadata(self.released, self.confidence)
+        return output.metadata(self.released, self._answers, self._depth)
 
     @property
     def names(self) -> list[str]:
@@ -228,7 +228,7 @@ class Table:
         """
         from fastdp.releases.table_pictures import draw_table
 
-        texts = described(self.released, self.confidence)
+        texts = described(self.released, self._answers, self._depth)
         caption = "\n".join(text if name == "clip" else f"{name}: {text}" for name, text in texts)
         return draw_table(self.released, self._answers, self._depth, caption, path, ax)
 
@@ -283,14 +283,13 @@ class Table:
             if len(self) and not self._keys:
                 error = "no key was released: none is listed, or with delta none has enough rows"
             elif len(self):
-                starts = np.arange(len(self))
-                answer = self._answers.about(statistic, starts, starts + 1, depth=self._depth)
+                answer = self._answers.windows(statistic, self._depth)
                 half = (answer.high - answer.low)[rows] / 2.0
                 error = f"half-width of the {self.confidence} interval {_spread(half, 4)}"
                 error = f"std_error {_spread(answer.std_error[rows], 4)}; {error}" if one else error
                 found.append((name, _spread(answer.estimate[rows], 6)))
             found.append(("error", error))
-        return [*found, *described(self.released, self.confidence), ("guarantee", str(self.guarantee))]
+        return [*found, *described(self.released, self._answers, self._depth), ("guarantee", str(self.guarantee))]
 
     def _one(self) -> Statistic:
         if len(self.names) > 1:

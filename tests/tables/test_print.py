@@ -213,3 +213,64 @@ def test_what_is_drawn_is_in_the_frame(case: str) -> None:
     head = axes[0].figure.get_suptitle()
     delta = f"{told['delta']:g}" if told["delta"] else ""
     assert numbers(head) == numbers(f"{told['epsilon']:g} {delta} {told['unit']}")
+
+
+FEW = np.random.default_rng(2)
+#: A column's rows, of some persons, and its bounds.
+VALUES_OF = {
+    "near": (FEW.gamma(2.0, 0.5, 3000), 10.0),
+    "far": (FEW.gamma(2.0, 0.5, 300), 1000.0),
+    "heavy": (FEW.pareto(1.5, 3000), 1e4),
+    "both signs": (FEW.normal(0.0, 1.0, 300), (-1000.0, 1000.0)),
+    "clip": (FEW.gamma(2.0, 0.5, 3000), fastdp.Value(clip=1.0)),
+    "inner clip": (FEW.gamma(2.0, 0.5, 3000), fastdp.Value(clip=(0.5, 1.0))),
+    "wide clip": (FEW.gamma(2.0, 0.5, 3000), fastdp.Value(clip=1.0, bound=(-5.0, 50.0))),
+    "past": (FEW.normal(0.0, 1.0, 3000), 10.0),
+}
+
+
+@pytest.mark.parametrize("unit", [fastdp.Rows(), fastdp.Person("who", rows=3), fastdp.Person("who", rows="auto")])
+@pytest.mark.parametrize("case", VALUES_OF)
+def test_an_end_that_is_missing_has_a_sentence(case: str, unit: fastdp.Rows | fastdp.Person) -> None:
+    values, bounds = VALUES_OF[case]
+    frame = {"at": np.datetime64("2024-03-01", "s") + 3600 * (np.arange(values.size) % 240), "v": values}
+    rows = pa.table(frame | {"who": np.arange(values.size) // 5, "w": values})
+    time = fastdp.Time("at", "12h", start="2024-03-01", stop="2024-03-11")
+    kinds = ["sum", "mean", "var", "std", "median", "p95"]
+    given = {"epsilon": 1.0, "unit": unit, "seed": 1}
+    tables = [fastdp.aggregate(rows, {"v": kind}, time, bounds={"v": bounds}, **given) for kind in kinds]
+    several = fastdp.aggregate(rows, {"v": kinds, "*": "count"}, time, bounds={"v": bounds}, **given)
+    distinct = fastdp.aggregate(rows, {"who": "nunique", "w": "nunique"}, time, **given)
+    tables += [several[name] for name in several.names] + [distinct[name] for name in distinct.names]
+    for table in [*tables, several]:
+        told_if_missing(table)
+
+
+def test_missing_ends_online_have_a_sentence() -> None:
+    hours, at = fastdp.Time("at", "1h", start="2024-05-01"), np.full(900, np.datetime64("2024-05-01T00:10"))
+    options = {"by": ["a", "b"], "keys": fastdp.PrivateKeys(), "delta": 1e-9}
+    windows = fastdp.Windows({"*": "count"}, hours, epsilon=1.0, seed=1, **options)
+    windows.add(at, keys={"a": ["x"] * 900, "b": ["y"] * 450 + ["z"] * 450})
+    windows.add(at + np.timedelta64(1, "h"), keys={"a": ["x"] * 900, "b": ["n"] * 900})
+    table = windows.advance("2024-05-01T02:00")
+    assert not np.isnan(column(table.arrow, "high")).any()
+    assert told_if_missing(table.level(1))
+    unit = fastdp.Person("who", rows=3, per="1h")
+    windows = fastdp.Windows({"v": ["sum", "mean"]}, hours, epsilon=1.0, seed=1, unit=unit, bounds=10.0)
+    windows.add(at, np.ones(900), persons=np.arange(900) // 3)
+    assert told_if_missing(windows.advance("2024-05-01T02:00"))
+
+
+def told_if_missing(table: fastdp.Table) -> bool:
+    """True if an end of the frame is missing; then metadata, print and notebook say which."""
+    found = False
+    for end in ("low", "high"):
+        named = [name for name in table.arrow.column_names if name.endswith(end)]
+        if any(np.isnan(column(table.arrow, name)).any() for name in named):
+            found = True
+            said = [
+                each for each in table.metadata["missing"] if re.search(rf"\b{end}\b.* (is|are) missing, as ", each)
+            ]
+            assert said
+            assert all(each in text for each in said for text in (repr(table), html.unescape(table._repr_html_())))
+    return found
