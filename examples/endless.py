@@ -81,7 +81,7 @@ def main() -> None:
         for row in windows.add(times, keys=pages, persons=visitors).frame.to_pylist():
             window = f"{row['window']:%Y-%m-%dT%H}"
             print(
-                f"{window}  {row['page']:12} {row['estimate']:8.0f}  {row['low']:8.0f} to {row['high']:8.0f}  "
+                f"{window}  {row['page']:12} {row['estimate']:8.0f}  at least {row['low']:8.0f}  "
                 f"(true: {truth[window, row['page']]:5})",
                 flush=True,
             )

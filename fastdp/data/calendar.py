@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from fastdp.errors import argument
+from fastdp.errors import ParameterError, argument
 from fastdp.kinds import Duration, Instant, Integers
 from fastdp.record import Checked, Choice, Kind, Text, parameter, record
 from fastdp.units import (
@@ -224,8 +224,18 @@ def as_instants(name: str, values: Any, clock: Callable[[], Clock | None]) -> In
     except TypeError:
         return None
     if (found := clock()) is None:
-        raise refusal(name, values, "whole numbers, because there are no times")
-    return np.array([as_instant(name if one else f"{name}[{i}]", each, found[1]) for i, each in enumerate(given)])
+        raise ParameterError(f"{name}: expected whole numbers, because there are no times", parameter=name)
+    if one:
+        return np.array([as_instant(name, values, found[1])])
+    instants = np.empty(len(given), np.int64)
+    for i, each in enumerate(given):
+        try:
+            instants[i] = as_instant(name, each, found[1])
+        except ParameterError:
+            # A column that is given by mistake is not shown.
+            wanted = f"{MOMENT}; with a zone, or none, as the times have"
+            raise ParameterError(f"{name}[{i}]: expected {wanted}", parameter=name) from None
+    return instants
 
 
 #: Days that :func:`most_spans` examines: a full cycle of the calendar.

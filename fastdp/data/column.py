@@ -282,7 +282,13 @@ def open_arrow(values: object, name: str, accepted: str = ACCEPTED) -> pa.Chunke
             return values
         # A table's stream is a struct a chunk; a column's is the column.
         streams = hasattr(values, "__arrow_c_stream__")
-        return arrow.chunked_array(values if streams else [arrow.array(values, from_pandas=True)])
+        found = arrow.chunked_array(values if streams else [arrow.array(values, from_pandas=True)])
+        kind = found.type
+        if arrow.types.is_dictionary(kind) and arrow.types.is_string_view(kind.value_type):
+            # Arrow takes no entries of views.
+            texts = [(each.indices, each.dictionary.cast(arrow.large_string())) for each in found.chunks]
+            found = arrow.chunked_array([arrow.DictionaryArray.from_arrays(*each) for each in texts])
+        return found
     except ParameterError:
         raise
     except Exception:  # whatever a foreign exporter raises

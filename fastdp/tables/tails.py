@@ -8,8 +8,9 @@ from functools import cached_property
 
 from fastdp.tables.sizes import Beyond, Choice, Number, Side, one_sided
 
-#: Rows past the bound are known of if they are so many standard deviations.
-SEEN = 4.5
+#: Rows past the bound are known of if they are so many standard deviations: once in
+#: 20,000 tables by Laplace noise alone.
+SEEN = 6.5
 #: An end is far if hidden rows add this share of the sum's other error and of what was counted.
 FAR = 3.0
 #: Nothing beyond a clip, and no rows.

@@ -409,7 +409,7 @@ def test_a_release_has_the_frame_and_the_times_of_its_input(library: str, holdou
     ends = ["2026-03-29T05:30", "2026-03-31"], ["2026-03-29T06:00", "2026-04-30"]
     if columns[0] == "position":
         assert found["position"].to_pylist() == list(range(holdout, 200))
-        with pytest.raises(ParameterError, match=r"starts = .*expected whole numbers, because there are no times"):
+        with pytest.raises(ParameterError, match=r"starts: expected whole numbers, because there are no times"):
             made.sum("2026-03-28", 5)
         return
     at = found[columns[0]].to_numpy()
@@ -432,6 +432,6 @@ def test_many_streams_are_asked_by_their_own_times() -> None:
     rows = rows.sample(frac=1.0, random_state=1)
     many = fastdp.release_many(rows, 1.0, 500.0, value="v", by="who", time="at", threshold=400.0, seed=1)
     day = "2026-04-08", "2026-04-09"
-    np.testing.assert_array_equal(many.sum(*day, streams=["a", "b"]), [0.0, many["b"].values[24:48].sum()])
+    np.testing.assert_allclose(many.sum(*day, streams=["a", "b"]), [0.0, many["b"].values[24:48].sum()], rtol=1e-14)
     assert many["b"].sum(*day) == many.sum(*day, streams="b")
     assert list(many["b"].frame.columns) == ["at", "v"]

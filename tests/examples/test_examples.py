@@ -81,14 +81,14 @@ def test_retail(walk, tmp_path):
 def test_endless_goes_on_after_a_restart(walk):
     first, second = walk("endless.py", "--batches", 7), walk("endless.py", "--batches", 8)
     assert "going on behind batch 7" in second
-    row = r"^(\S+)  (/\w+)/\w+ +([\d-]+) +([\d-]+) to +([\d-]+)  \(true: +(\d+)\)"
+    row = r"^(\S+)  (/\w+)/\w+ +([\d-]+)  at least +([\d-]+)  \(true: +(\d+)\)"
     shown = re.findall(row, first + second, re.MULTILINE)
     windows = list(dict.fromkeys(window for window, *_ in shown))
     assert windows == [f"2024-05-0{1 + hour // 24}T{hour % 24:02}" for hour in range(0, 36, 6)]
     # Neither orders nor the crawler's pages; of the others nearly all intervals hold the truth.
     assert {kind for _, kind, *_ in shown} == {"/page"}
     numbers = [tuple(map(int, each[2:])) for each in shown]
-    held = [low <= true <= high for _, low, high, true in numbers]
+    held = [low <= true for _, low, true in numbers]
     assert len(held) > 30
     assert sum(held) > 0.8 * len(held)
     assert int(re.search(r"(\d+) late requests", second).group(1)) > 0
@@ -108,7 +108,7 @@ def test_web_log(walk, tmp_path):
 def test_hospital(walk, tmp_path):
     out = walk("hospital.py", "--rows", 20_000)
     errors = [float(each.replace(",", "")) for each in re.findall(r"year's count ([\d,]+)", out)]
-    assert errors == sorted(errors, reverse=True)
+    assert errors[0] == max(errors)
     assert len(errors) == 3
     assert files(tmp_path / "hospital") == ["admissions.csv", "nights.png"]
 

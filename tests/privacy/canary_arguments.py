@@ -64,12 +64,13 @@ def _words(text: str) -> tuple[str, ...]:
 
 
 #: Called by the package alone, with objects that it made; or by whoever writes a part of their own.
+#: The command synthesize is points.replay.
 INNER = _words(
     "perturbers.Perturber smoothers.Smoother counters.Counter counters.Selector points.Domain thresholds.Chooser"
     " thresholds.Threshold thresholds.renewals.Renewal auditing.TrialMechanism audit.Case auditing.AuditResult"
     " auditing.Publishing errors.warn sweeps ledger. planning.LightTail planning.Optimum planning.TailSearch"
     " datasets.Entry datasets.PointStream datasets.parse datasets.fetch Ledger.resume points.Box."
-    " perturbers.WindowTree"
+    " perturbers.WindowTree errors.as_python errors.argument points.replay"
 )
 #: The same of methods: of parts, and of what the package made.
 INNER_METHODS = _words("perturbers. smoothers. thresholds. counters.Simple counters.Block counters.BinaryTree")
@@ -158,8 +159,8 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "points.Polygons": lambda: points.Polygons(shapely.box(0, 0, 1, 1)),
     "queries.PointIndex": lambda: fastdp_lab.queries.PointIndex([[0.5, 0.5]]),
     "points.PrivTree": lambda: points.PrivTree(SQUARE, 1.0, seed=1, max_depth=4),
-    "points.SyntheticPoints": lambda: fastdp.points.replay(
-        POINT_PUBLISHERS["PHDStream"](), {"x": [0.5, 0.6], "y": [0.5, 0.2]}, batch=2
+    "points.SyntheticPoints": lambda: points.replay(
+        POINT_PUBLISHERS["PHDStream"](), pd.DataFrame({"x": [0.5, 0.6], "y": [0.5, 0.2]}), batch=2
     ),
     "points.ReleasedTree": lambda: _stepped(POINT_PUBLISHERS["PHDStream"]()).tree,
 }
@@ -345,7 +346,8 @@ class Call:
     def _required(self, name: str, on: Any) -> Any:
         if name == "path":
             endings = {"plots": ".png", "tables": ".csv", "datasets": ".csv", "points": ".geojson", "Release": ".csv"}
-            path = self._path(endings.get(self.name.partition(".")[0], ""))
+            ending = ".csv" if self.last == "write" else endings.get(self.name.partition(".")[0], "")
+            path = self._path(ending)
             if self.last == "load":
                 on.save(path)
             elif self.name.startswith("datasets"):
