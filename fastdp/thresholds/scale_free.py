@@ -300,11 +300,6 @@ class _ScaleFreeChooser(CountedHoldout):
             self.unresolved = not all(clear)
         return thetas
 
-    @property
-    def can_clear(self) -> bool:
-        # False if no values resolve a theta.
-        return self._clear(-1, self._task.holdout)
-
     def _clear(self, index: int, filled: float) -> bool:
         gains = self.gains(filled)
         more = gains[self._lowest(filled)] - gains[index]
