@@ -231,7 +231,7 @@ NO_INDICES = (
 def test_ranges_of_a_sum_are_checked(make, stream, revised: bool) -> None:
     release = make().release(stream)
     for name, wrong in itertools.product(("starts", "stops"), NO_INDICES):
-        with pytest.raises(ParameterError, match=f"^{name} .*expected .*whole numbers"):
+        with pytest.raises(ParameterError, match=f"^{name}.*expected .*whole numbers"):
             release.sum(**({"starts": 0, "stops": 171} | {name: wrong}), revised=revised)
     for starts, stops, where in (
         (-1, 3, r"starts\[0\] = -1, stops\[0\] = 3"),
