@@ -299,8 +299,8 @@ def _seconds(every: object) -> float:
         count, unit = split_duration(every)
         if not count or unit not in UNITS:
             raise ParameterError(
-                f"every = {validation.shown(every)}: expected a time such as '30min' (units: {', '.join(UNITS)}), "
-                "a timedelta, or a number of seconds"
+                f"every = {validation.shown(every)}: expected a time such as '30min' (units: {', '.join(UNITS)}) "
+                "or a number of seconds"
             )
         return float(count) * UNITS[unit]
     return validation.positive("every", every)
