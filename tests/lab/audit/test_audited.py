@@ -43,7 +43,7 @@ LONG = {
     *(f"half-tops-{name}" for name in ("withheld", "refined")),
     *(f"half-pak-{name}" for name in ("tree", "lag-sums")),
     *(f"half-phdstream-{name}" for name in ("two-events", "adaptive", "adaptive-two-events", "adaptive-planted")),
-    *("half-release-many", "half-w-event-absorption", "half-totals-gaussian"),
+    *("half-release-many", "half-w-event-absorption", "half-totals-gaussian", "half-totals-persons"),
     *(f"half-stream-{name}" for name in ("flat-gaussian", "hierarchy-gaussian", "toeplitz")),
 }
 
