@@ -240,10 +240,8 @@ def test_the_tests_that_proofs_lean_on_exist() -> None:
 #: What makes an output follow the run, or the partition: the example must notice.
 MISTAKES = {
     "as printed": ("", "", 0),
-    "no key": ("ids=ids, key=key,", "ids=ids,", 1),
-    "ids of the partition": ("ids=ids, key=key,", "key=key,", 1),
-    "default hold-out": ('    "holdout": 100,\n', "", 1),
-    "default range": ('    "max_range": 1024,\n', "", 1),
+    "no key": ("**RELEASE, key=key)", "**RELEASE)", 1),
+    "ids of the partition": (", ids=ids)\n", ")\n", 1),
 }
 
 
