@@ -37,7 +37,7 @@ numba.njit(lambda x: x + 1.0)(1.0)
 
 def use():
     released = publish(np.arange(3000.0) % 50, epsilon=1.0, bound=100, seed=5)
-    return [float.hex(released.sum(0, 3000).item()), *map(float.hex, released.revised)]
+    return [float.hex(released.sum(0, 3000).item()), *map(float.hex, released.values)]
 """
 #: In a new process each: changes a file, calls `use`, and tells results, compiled kernels and warnings.
 DRIVER = """
