@@ -29,7 +29,6 @@ QUICK_CONTROLS = {
 #: Runs that catch a control, where the usual number is too small or larger than needed.
 CATCHING = {
     "half-noisy-max-laplace": 300_000,
-    "half-counts-public-keys": 12_000,
     "half-hierarchy": 100_000,
     "half-counter-binary-settling": 100_000,
     "half-tops-holdout": 100_000,
@@ -44,6 +43,7 @@ LONG = {
     *(f"half-pak-{name}" for name in ("tree", "lag-sums")),
     *(f"half-phdstream-{name}" for name in ("two-events", "adaptive", "adaptive-two-events", "adaptive-planted")),
     *("half-release-many", "half-w-event-absorption", "half-totals-gaussian", "half-totals-persons"),
+    "half-counts-public-keys",
     *(f"half-stream-{name}" for name in ("flat-gaussian", "hierarchy-gaussian", "toeplitz")),
 }
 
