@@ -387,7 +387,7 @@ class PHDStream(PointPublisher[PHDState]):
         Noise of the leaves' counts: ``"simple"`` (mostly best), ``"block"`` (of 8 steps, as printed: biased here,
         where one that settles is not), ``"binary"`` (1,024 activations a tree), or another one.
     max_depth : int
-        D: depth of the smallest cells; ``fan_out ** D`` is at most 2^62.
+        D: depth of the smallest cells; ``fan_out`` to the power of D is at most 2^62.
     fan_out : int
         beta: equal children of a cut cell, along one axis; the axes take turns, the first one first.
     sensitivity : int
