@@ -76,7 +76,8 @@ def _sort(values: np.ndarray, low: int, high: int, spare: np.ndarray) -> None:
     while width < high - low:
         for begin in range(low, high, 2 * width):
             _merge(values, begin, min(begin + width, high), min(begin + 2 * width, high), spare)
-        values[low:high] = spare[low:high]
+        for i in range(low, high):
+            values[i] = spare[i]
         width *= 2
 
 
