@@ -42,19 +42,23 @@ from fastdp_kernels.points import adaptive_tree
 SPLIT, KEEP = 4.0, 2.0
 #: Less noise counts as so much, in points: nothing is to be seen within two points.
 MIN_DEVIATION = 0.5
-#: Steps before the second count, and longest wait of an event.
-FIRST_PERIOD, MAX_PERIOD = 8, 2**16
+#: Longest wait of an event.
+MAX_PERIOD = 2**16
 #: Largest change of the period from one count to the next.
 LARGEST_FACTOR = 1.5
 #: The noise to come counts as that of so many steps: this fraction of those so far, at least this many.
 HORIZON_FRACTION, MIN_HORIZON = 0.25, 50
+#: Growth that a period must allow for in a cell, beside that seen: so many times what the cell would have of the
+#: total's.  Without it a new cluster waits too long where noise is small.
+UNSEEN = 2.0
 #: Weight that earlier counts keep in the forecasts' weight, and in the period.
 WEIGHT_MEMORY, PERIOD_MEMORY = 0.9, 0.5
 #: PrivTree chooses the next cells if more than this fraction of the new points is in cells that it would have cut;
 #: the second if it chose the last ones.
 MAX_COARSE, STILL_COARSE = 0.3, 0.1
-#: After that every batch is counted, in cells that PrivTree chooses, for so many steps; the second where it chose.
-TRIAL_STEPS, PROMPT_STEPS = 4, 16
+#: After that, and the first count, every batch is counted in PrivTree's cells for so many steps; the second where it
+#: chose.
+TRIAL_STEPS, PROMPT_STEPS = 2, 16
 #: Errors are divided by counts, but by no less than this fraction of the total (the paper's 0.001).
 FLOOR = 0.001
 #: Columns of a tree before a count that it follows from, and those that it fills, in the kernel's order.
@@ -120,7 +124,7 @@ class ReleaseSchedule:
         schedule = replace(self, weight=weight, products=products, squares=squares)
         if most is None:
             return schedule
-        surprise = per_step * (observed - weight * predicted) ** 2
+        surprise = per_step * ((observed - weight * predicted) ** 2 + (UNSEEN * growth.even) ** 2)
         relative = 1.0 / np.maximum(growth.estimate, max(FLOOR * total, 1.0))
         relative /= relative.sum()
         grid = periods(most)
@@ -174,11 +178,6 @@ class CountParameters:
         weight: Integers = np.zeros_like(tree.first)
         self._weigh(tree, weight)
         return self._estimated(tree, weight, np.zeros(weight.size), self.shrink)
-
-    def is_empty(self, counted: Tree) -> bool:
-        """True if too few points were released to predict the next."""
-        least = SPLIT * self.deviation * float(np.sqrt(counted.variance[0]))
-        return self.cells.max_depth > 0 and float(counted.projected[0]) <= least
 
     def count(
         self, counted: Tree, added: Integers, removed: Integers, step: int, elapsed: int, key: Key
@@ -333,8 +332,7 @@ class AdaptiveMachine(PointParameters, PointMachine[AdaptiveState]):
         return TotalCounter.of_fraction(self.epsilon, self.sensitivity, self.total_share)
 
     def start(self, key: Key) -> AdaptiveState:
-        period = min(FIRST_PERIOD, self.max_period) if self.period is None else self.period
-        return AdaptiveState(schedule=ReleaseSchedule(period))
+        return AdaptiveState(schedule=ReleaseSchedule(self.period or 1))
 
     def follow(self, state: AdaptiveState, added: Integers, removed: Integers, key: Key, chain: str) -> AdaptiveState:
         counting, now, schedule, total = self.counting, state.n_steps + 1, state.schedule, state.total
@@ -343,7 +341,8 @@ class AdaptiveMachine(PointParameters, PointMachine[AdaptiveState]):
         planted = state.last_count < schedule.prompt
         if state.counted is None:
             tree = counting.initial_tree(decomposition.take_step(self.plan, self.root, added, removed, 0, key)[1])
-            schedule = schedule.after(now, counting.is_empty(tree), None)
+            # Nothing shows yet how far cells last.
+            schedule = schedule.after(now, self.max_depth > 0, TRIAL_STEPS if self.period is None else None)
         else:
             waiting = (*state.added, added), (*state.removed, removed)
             elapsed = now - state.last_count

@@ -15,12 +15,12 @@ import numpy as np
 from tests.oracles.total_count import SIZE
 
 SPLIT, KEEP, MIN_DEVIATION = 4.0, 2.0, 0.5
-FIRST_PERIOD, FACTOR = 8, 1.5
+FACTOR, UNSEEN = 1.5, 2.0
 HORIZON_PART, MIN_HORIZON = 0.25, 50
 WEIGHT_MEMORY, PERIOD_MEMORY = 0.9, 0.5
 FLOOR = 0.001
 MAX_COARSE, STILL_COARSE = 0.3, 0.1
-TRIAL_STEPS, PROMPT_STEPS = 4, 16
+TRIAL_STEPS, PROMPT_STEPS = 2, 16
 
 
 class Follower:
@@ -29,7 +29,7 @@ class Follower:
     def __init__(self, first, noise, first_weight, shrink, period, max_period):
         self.first, self.noise, self.first_weight, self.shrink = first, noise, first_weight, shrink
         self.fixed, self.max_period = period, max_period
-        self.period = period or min(FIRST_PERIOD, max_period)
+        self.period = period or 1
         self.b, self.t, self.since = first.fan_out, 0, 0
         self.waiting = [], []
         self.costs, self.products, self.squares, self.w = None, 0.0, 0.0, 0.0
@@ -78,9 +78,8 @@ class Follower:
         self.rate = dict.fromkeys(self.own, 0.0)
         self.count_all(added, removed)
         self.adjust(self.shrink)
-        least = SPLIT * math.sqrt(max(self.noise, MIN_DEVIATION**2) * self.variance[()])
-        self.recounts = self.first.max_depth > 0 and self.estimate[()] <= least
-        self.prompt = 1 + self.period if self.recounts else 0
+        self.recounts = self.first.max_depth > 0
+        self.prompt = 1 + (self.fixed or TRIAL_STEPS) if self.recounts else 0
         return {path: self.estimate[path] for path in leaves}
 
     def children(self, path):
@@ -229,7 +228,7 @@ class Follower:
         self.w = min(max(self.products / self.squares, 0.0), 1.0) if self.squares > 0 else 0.0
         if self.fixed:
             return
-        surprise = (found - self.w * own) ** 2 / elapsed**2
+        surprise = ((found - self.w * own) ** 2 + (UNSEEN * even) ** 2) / elapsed**2
         parts = 1 / np.maximum(before, max(FLOOR * total, 1.0))
         parts /= parts.sum()
         grid = sorted({round(x) for x in np.geomspace(1, self.max_period, 2 + int(6 * math.log(self.max_period)))})
