@@ -340,9 +340,9 @@ class View:
             return ""
         if rows is None:
             return DROPPED
-        most, k = rows.far.most(one_sided(self.confidence)), released.shares.plan.contributions
-        hidden = f"up to {most:,.0f} persons may have any number of rows above {(1 + MOST_DROPPED) * k:,}"
-        return f"{hidden}; where nobody has more than a public k, fastdp.Rows(k) gives both ends"
+        most = (1 + MOST_DROPPED) * released.shares.plan.contributions
+        beyond = f"a person's rows beyond {most:,} are in no number"
+        return f"{beyond}; where nobody has more than a public k, fastdp.Rows(k) gives both ends"
 
     def of_all(self, part: Estimate, column: str) -> Estimate:
         rows = self.released.rows

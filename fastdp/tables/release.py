@@ -165,9 +165,8 @@ class TableRelease:
         row_numbers = None
         if plan.who is not None:
             counted = counted or self._number(shares, "counted", tally.number)
-            dropped, far = self._number(shares, "dropped", tally.dropped), self._number(shares, "far", tally.far)
             shorter = "" if plan.periods is None else f" shorter than {plan.periods.every}"
-            row_numbers = RowNumbers(counted, dropped, far)
+            row_numbers = RowNumbers(counted, self._number(shares, "dropped", tally.dropped))
             wider = f"a larger {argument(rows=...)}, or a {argument(per=...)}{shorter}"
             choices.warn_of_dropped(row_numbers, plan.contributions, wider)
         tails = {

@@ -58,10 +58,6 @@ class Number(NamedTuple):
     def known(self) -> bool:
         return self.value > KNOWN * math.sqrt(self.variance)
 
-    def most(self, deviations: float) -> float:
-        """The most that it may be, at least 0."""
-        return max(self.value, 0.0) + deviations * math.sqrt(self.variance)
-
 
 class Unit(NamedTuple):
     """Rows of a unit that count; with persons, whose weight is 1, the rows for one weight by released numbers."""

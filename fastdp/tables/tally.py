@@ -43,8 +43,8 @@ class Tally:
         self.by_key: Integers = np.zeros(0, np.int64)
         self.exact = list[Integers]() if self._sums is None else self._sums.numbers()
         self._rest, self._totals = rest, {name: np.zeros((2, 1, 1), np.int64) for name in rest}
-        # Persons' rows that count, dropped ones, and persons with far more.
-        self._rows: Integers = np.zeros(3, np.int64)
+        # Persons' rows that count, and dropped ones.
+        self._rows: Integers = np.zeros(2, np.int64)
 
     @property
     def number(self) -> int:
@@ -54,10 +54,6 @@ class Tally:
     @property
     def dropped(self) -> int:
         return int(self._rows[1])
-
-    @property
-    def far(self) -> int:
-        return int(self._rows[2])
 
     def tail(self, name: str) -> int:
         """Sum of values within the second clip, less those within the body's, in steps."""
@@ -91,7 +87,7 @@ class Tally:
         if self._sums is not None:
             self.exact = self._sums.numbers()
         if part.sizes is not None:
-            self._rows += (part.sizes.size, part.dropped, part.far)
+            self._rows += (part.sizes.size, part.dropped)
         return self
 
     def _count(self, rows: CellRows, counted: Flags, part: Part) -> None:
