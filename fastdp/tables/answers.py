@@ -311,10 +311,11 @@ class View:
         variance = tail.beyond.variances(share)
         return part.moved(tail.sign * share * tail.beyond.value, variance, two_sided(self.confidence))
 
-    def unseen(self, column: str) -> tuple[Floats, Floats]:
+    def unseen(self, column: str) -> tuple[Floats, Floats, Floats]:
         tail, share = self.released.tails[column], self._share(column)[0]
         found = [tail.beyond.unseen(share, most, self.confidence) for most in tail.beyond.hidden(self.confidence)]
-        return self._known(tail, *(found if tail.sign > 0.0 else found[::-1]))
+        below, above = self._known(tail, *(found if tail.sign > 0.0 else found[::-1]))
+        return below, above, tail.sign * share * tail.beyond.modelled
 
     def squares(self, column: str, centre: float) -> tuple[Floats, Floats]:
         tail, share = self.released.tails[column], self._share(column)[0]
