@@ -163,9 +163,13 @@ class TablePlan:
         self.check_cells(last - first, keys)
         return replace(self, start=first, stop=last, cells=(last - first) * keys, nodes=nodes, taken=taken)
 
+    @property
+    def span(self) -> tuple[int, int]:
+        """First window and the one after the last, as far as they are known."""
+        return -(2**63) if self.start is None else self.start, 2**63 - 1 if self.stop is None else self.stop
+
     def has(self, windows: Integers) -> Flags:
-        first = np.iinfo(np.int64).min if self.start is None else self.start
-        last = np.iinfo(np.int64).max if self.stop is None else self.stop
+        first, last = self.span
         return (windows >= first) & (windows < last)
 
     # Sums.

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import special
 
-from fastdp.kinds import Flags, Floats, Integers
+from fastdp.kinds import Flags, Floats
 
 #: Neighbouring edges differ by this factor; their parts of the bound, equal on all machines.
 RATIO = 1.5
@@ -39,12 +39,6 @@ CHEAP = 0.03
 def edges_of(bound: float) -> Floats:
     """Edges of sizes, the bound first."""
     found: Floats = bound * PARTS
-    return found
-
-
-def bins_of(sizes: Floats, edges: Floats) -> Integers:
-    """Bin i of each size above 0, up to the bound: edges[i + 1] < size <= edges[i], the last from 0."""
-    found: Integers = np.maximum(edges.size - 1 - np.searchsorted(edges[::-1], sizes), 0)
     return found
 
 
