@@ -202,7 +202,7 @@ class TablePlan:
         return any("count" in each.needs for each in self.statistics)
 
     @cached_property
-    def parts(self) -> dict[str, list[str]]:
+    def parts(self) -> dict[str, tuple[str, ...]]:
         """Names of the measured sums, by column."""
         # Where ends are public, and online, windows say nothing of each other.
         public = tuple(column.name for column in self.columns if column.given or self.online)
@@ -270,9 +270,10 @@ class TablePlan:
 @lru_cache(maxsize=64)
 def _parts(
     statistics: tuple[Statistic, ...], columns: tuple[str, ...], public: tuple[str, ...]
-) -> dict[str, list[str]]:
-    return {ROWS: ["count"]} | {
-        name: [part for part in needed(statistics, name) if part != "table" or name not in public] for name in columns
+) -> dict[str, tuple[str, ...]]:
+    return {ROWS: ("count",)} | {
+        name: tuple(part for part in needed(statistics, name) if part != "table" or name not in public)
+        for name in columns
     }
 
 

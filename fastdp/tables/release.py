@@ -133,7 +133,7 @@ class TableRelease:
                 published[numbers[chosen]] = noisy[chosen]
                 if plan.has_others:
                     published[-1] = int(self._number(shares, "others", int(counts[~chosen].sum())).value)
-        shares = shares_of(plan.settled(*ends.found(), *keys.sizes))
+        shares = shares.settled(*ends.found(), *keys.sizes)
         clips = Chosen()
         for name, each in tally.sizes.items() if tally else ():
             sizes = choices.release_sizes(shares.task(name), each.counts, self._key_of(plan, name), counted)

@@ -107,7 +107,7 @@ class Side:
         """Rows."""
         return self.unit.weight * self.noisy
 
-    @property
+    @cached_property
     def deviation(self) -> float:
         return self.unit.weight * self.noise
 
@@ -129,7 +129,7 @@ class Side:
                 low = max(low, int(i[-1]) + m - 1)
         return top, low
 
-    @property
+    @cached_property
     def known(self) -> bool:
         return self._standing[1] >= 0
 
@@ -142,12 +142,12 @@ class Side:
     def _rows(self) -> Floats:
         return np.where(self._used, np.maximum(self.counts, 0.0), 0.0)
 
-    @property
+    @cached_property
     def highest(self) -> float:
         """Highest edge that stands out."""
         return float(self.edges[self._standing[0]]) if self.known else 0.0
 
-    @property
+    @cached_property
     def lowest(self) -> float:
         """Lower edge of the last bin that stands out."""
         return float(self._lower[self._standing[1]]) if self.known else 0.0
