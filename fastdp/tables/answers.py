@@ -134,6 +134,10 @@ class Answers:
             self._revisions[i] = revise(self.fit(i), self.released.parents, patterns)
         return self._revisions[i]
 
+    def forget_revisions(self) -> None:
+        """Free the memory of revised windows, a quarter of a frame's: other ranges smooth them anew."""
+        self._revisions.clear()
+
     def parts(self, column: str) -> list[Floats]:
         """Share of each window and node in the column's sum, by depth; of rows for "*"."""
         if column not in self._parts:
