@@ -25,7 +25,7 @@ from fastdp.noise.key import Key
 from fastdp.noise.words import MAX_WORDS, Purpose, StreamId
 from fastdp.record import Flag, Keyed, Kind, Real, Whole, constructor, parameter, put, record
 from fastdp.releases.intervals import SumNoise
-from fastdp.releases.release import OnlineRelease
+from fastdp.releases.release import Release
 from fastdp.state import codec
 from fastdp.state.codec import Packed
 from fastdp.state.driver import Publisher
@@ -493,7 +493,7 @@ class PAK(Publisher[PAKState]):
         return published
 
     @single_caller
-    def release(self, values: Values) -> OnlineRelease:
+    def release(self, values: Values) -> Release:
         """Publish a full array, longer than the hold-out, at once (a fresh publisher of plain sums only)."""
         self.check_plain()
         sums = self._call(Column(as_whole(values, self.n_seen, self.holdout), "values"))
@@ -501,7 +501,7 @@ class PAK(Publisher[PAKState]):
         steps.flags.writeable = False
         levels = (self.length - self.holdout).bit_length()
         noise = SumNoise("counter", float(Fraction(levels) / Fraction(self.epsilon)), self.resolution)
-        return OnlineRelease(
+        return Release(
             steps,
             self.holdout,
             np.array([self.threshold]),
@@ -509,6 +509,7 @@ class PAK(Publisher[PAKState]):
             noise=noise,
             source=source_of(values),
             noise_fingerprint=self.noise_fingerprint,
+            online=True,
         )
 
     def check_room(self, size: int) -> None:

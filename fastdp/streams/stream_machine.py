@@ -17,7 +17,7 @@ from fastdp.kinds import Array, Floats, Json
 from fastdp.noise.chain_keys import CHAIN_WORDS
 from fastdp.noise.key import Key, repeating
 from fastdp.perturbers import Blocks
-from fastdp.releases.release import OnlineRelease, ReleasedNodes
+from fastdp.releases.release import Release, ReleasedNodes
 from fastdp.releases.revised import RevisedStream
 from fastdp.state import codec
 from fastdp.state.codec import Packed
@@ -237,7 +237,7 @@ class Schedule(Machine[Streams]):
 
     # Releases of full arrays.
 
-    def release(self, values: Array, name: str, key: Key, *, warns: bool = False) -> OnlineRelease:
+    def release(self, values: Array, name: str, key: Key, *, warns: bool = False) -> Release:
         batch = Column(values, name)
         return self.released(*self.advance(self.start(key), batch, key), batch, key, warns=warns)
 
@@ -250,7 +250,7 @@ class Schedule(Machine[Streams]):
         key: Key,
         *,
         warns: bool = True,
-    ) -> OnlineRelease:
+    ) -> Release:
         """Release a full array, `batch`, after its step; if it `warns`, also of a theta far below the values."""
         c, pipeline, nodes = self.composition, self.pipeline(key), None
         steps = int(after.rows["theta_steps"][0])
@@ -269,7 +269,7 @@ class Schedule(Machine[Streams]):
             call = RowValues(values, ZERO, np.array([values.size]), ZERO, published, ZERO)
             pipeline.released_nodes(np.array([steps]), call, RowKeys(key), nodes, ZERO)
         published.flags.writeable = False
-        return OnlineRelease(
+        return Release(
             published,
             c.holdout,
             np.array([steps * c.grid.resolution]),
@@ -279,6 +279,7 @@ class Schedule(Machine[Streams]):
             revisions,
             c.noise_and_fraction_above,
             noise_fingerprint=None if key.simulated else key.fingerprint(),
+            online=True,
         )
 
     # State files.
