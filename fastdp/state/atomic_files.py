@@ -89,14 +89,6 @@ def open_owned(path: Path | str, flags: int) -> int:
     return os.open(path, flags | getattr(os, "O_BINARY", 0), _OWNER_ONLY)
 
 
-def write_owned(path: Path, content: bytes) -> None:
-    """Create a file, owner-only and synced."""
-    with open(path, "xb", opener=open_owned) as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-
-
 def lock(descriptor: int) -> bool:
     """:func:`try_lock` for LOCK_SECONDS; locks of this thread's interrupted calls are released."""
     for _ in range(LOCK_TRIES):
@@ -186,13 +178,13 @@ def sync_folder(folder: Path) -> None:
 def atomic_file(target: Path, *, overwrite: bool, alone: bool = False) -> Iterator[BinaryIO]:
     """Yield a temporary file that replaces `target`, synced, when the block ends without an error.
 
-    `alone`: the caller locks, cleans and syncs the folder.  ParameterError as
-    :func:`check_target`.
+    `alone`: the caller checks, locks, cleans and syncs the folder, and the file stays owner-only; without `overwrite`
+    FileExistsError.  Else ParameterError as :func:`check_target`.
     """
     # A link stays a link: the file it points to is replaced.
     final = Path(os.path.realpath(target))
-    check_target(target, overwrite=overwrite)
     if not alone:
+        check_target(target, overwrite=overwrite)
         remove_parts(final.parent, glob.escape(final.name))
     temporary, file, permissions = _open_beside(final)
     try:
@@ -200,22 +192,28 @@ def atomic_file(target: Path, *, overwrite: bool, alone: bool = False) -> Iterat
             yield file
             file.flush()
             os.fsync(file.fileno())
-            # Another process may have written the target meanwhile.
-            check_target(target, overwrite=overwrite)
+            if not alone:
+                # Another process may have written the target meanwhile.
+                check_target(target, overwrite=overwrite)
             if os.name == "nt":
                 # An open file cannot be renamed there.
                 file.close()
-            temporary.replace(final)
-            # Not before: a process killed in between leaves a complete release that the next run may repeat.
-            final.chmod(permissions)
-            # A folder may be open for writing and not for reading; then it cannot be synced.
+            if alone and not overwrite:
+                os.link(temporary, final)
+            else:
+                temporary.replace(final)
             if not alone:
+                # Not before: a process killed in between leaves a complete release that the next run may repeat.
+                final.chmod(permissions)
+                # A folder may be open for writing and not for reading; then it cannot be synced.
                 with contextlib.suppress(PermissionError):
                     sync_folder(final.parent)
     except BaseException as error:
-        temporary.unlink(missing_ok=True)
         name_target(error, os.fspath(target))
         raise
+    finally:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
 
 
 @contextmanager

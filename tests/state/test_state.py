@@ -170,7 +170,7 @@ def test_what_a_killed_writer_left_is_removed(tmp_path: Path) -> None:
     """It holds secrets, and a position that was never taken."""
     publisher = make()
     publisher.keep(tmp_path / "kept")
-    leftover, bystander = tmp_path / ".kept.0123456789ab", tmp_path / ".kept.mine"
+    leftover, bystander = tmp_path / ".kept.0123456789abcdef.tmp", tmp_path / ".kept.mine.tmp"
     leftover.write_bytes(b"half a state")
     bystander.touch()
     fastdp.ToPS.load(tmp_path / "kept").publish(stream()[:1500])
