@@ -230,9 +230,12 @@ def make_ledger(path: Path, key: Key | None) -> None:
     text = json.dumps({"id": 0, "time": now(), "fastdp_ledger": FORMAT, "name": name, "seal": seal}).encode()
     lines = [(0, text, sealed(START, text, sealing(key, name)))]
     # Never over a ledger that another process made meanwhile; and there never is an empty one.
-    with contextlib.closing(replayed(lines, key, str(path))) as made, contextlib.suppress(FileExistsError):
-        with atomic_file(path, overwrite=False, alone=True) as file:
-            file.write(made.serialize())
+    with (
+        contextlib.closing(replayed(lines, key, str(path))) as made,
+        contextlib.suppress(FileExistsError),
+        atomic_file(path, overwrite=False, alone=True) as file,
+    ):
+        file.write(made.serialize())
     sync_folder(path.parent)
 
 

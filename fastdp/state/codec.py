@@ -307,5 +307,7 @@ def key_of(content: Json) -> Key:
     noise, member = content["noise"], require_int(content["member"])
     if type(noise) is not int or noise != Binding.COMPOSITION:
         raise ValueError(f"noise format {validation.shown(noise)}: expected {int(Binding.COMPOSITION)}")
+    if type(content["simulated"]) is not bool:
+        raise ValueError("simulated is neither true nor false")
     secret, family = (bytes.fromhex(content[name]) for name in ("secret", "family"))
     return Key(secret, simulated=content["simulated"], member=member, binding=Binding.COMPOSITION, family=family)
