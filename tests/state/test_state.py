@@ -194,17 +194,6 @@ def test_a_release_is_kept_and_its_holdout_forgotten(tmp_path: Path) -> None:
         assert np.array_equal(type(fresh).load(path, replay=True).release(stream()).values, released)
 
 
-def test_outputs_leave_behind_the_write(tmp_path: Path) -> None:
-    publisher = make()
-    publisher.keep(tmp_path / "kept")
-    publisher.publish(stream()[:2000])
-    (tmp_path / "kept").rename(tmp_path / "aside")
-    with pytest.raises(StateError, match="gone"):
-        publisher.publish(stream()[2000:3000])
-    (tmp_path / "aside").rename(tmp_path / "kept")
-    assert np.array_equal(publisher.publish(stream()[2000:]), make().publish(stream())[1000:])
-
-
 def test_a_file_keeps_its_protection(tmp_path: Path) -> None:
     make().save(tmp_path / "s", KEY)
     loaded = fastdp.ToPS.load(tmp_path / "s", KEY)
