@@ -71,12 +71,8 @@ _FOLDERS_OPEN, _LOCK_FILE = hasattr(os, "O_DIRECTORY"), ".fastdp.lock"
 _OWNER_ONLY = 0o600
 
 
-def _renew() -> None:
-    token[0] = object()
-
-
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew)
+    os.register_at_fork(after_in_child=lambda: token.__setitem__(0, object()))
 
 
 def identity() -> tuple[int, object]:
@@ -105,14 +101,10 @@ class Hold:
 
     def __init__(self, folder: Path) -> None:
         self._process = identity()
-        self._thread, self._user = threading.get_ident(), id(_user_of(sys._getframe(1)))
+        self.thread, self.user = threading.get_ident(), id(_user_of(sys._getframe(1)))
         place = (folder, os.O_RDONLY) if _FOLDERS_OPEN else (folder / _LOCK_FILE, os.O_RDWR | os.O_CREAT)
         self.descriptor = open_owned(*place)
         _holds.add(self)
-
-    def is_abandoned(self, running: set[int]) -> bool:
-        """True if no call in `running` (ids of frames) holds the lock."""
-        return self.descriptor >= 0 and self._thread == threading.get_ident() and self._user not in running
 
     def release(self) -> None:
         if self.descriptor < 0:
@@ -156,7 +148,10 @@ def _release_abandoned(descriptor: int) -> bool:
     ended = [
         hold
         for hold in list(_holds)
-        if hold.is_abandoned(running) and os.path.samestat(os.fstat(hold.descriptor), wanted)
+        if hold.descriptor >= 0
+        and hold.thread == threading.get_ident()
+        and hold.user not in running
+        and os.path.samestat(os.fstat(hold.descriptor), wanted)
     ]
     for hold in ended:
         hold.release()

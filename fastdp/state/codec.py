@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import enum
 import functools
 import itertools
 import types
@@ -121,17 +120,12 @@ class Form:
         raise NotImplementedError
 
 
-class Note(enum.Enum):
-    """Annotations of fields besides ranges, which are kinds of :mod:`fastdp.record`, of arrays for each entry."""
-
-    LIKE_START = enum.auto()
-    DERIVED = enum.auto()
-
+# Annotations of fields besides ranges, which are kinds of :mod:`fastdp.record`, of arrays for each entry.
 
 #: An array with the type and shape of the one that the machine starts with.
-LIKE_START = Note.LIKE_START
+LIKE_START = object()
 #: Not in a file: it follows from the other fields (:meth:`fastdp.state.machine.Machine.restored`).
-DERIVED = Note.DERIVED
+DERIVED = object()
 #: Ranges of integers: what NumPy holds, and counts.
 INT64, COUNT = Whole(-(2**63), 2**63 - 1), Whole(0, 2**63 - 1)
 
