@@ -311,12 +311,9 @@ class Schedule(Machine[Streams]):
         pipeline = self.pipeline(key)
         state = pipeline.columns(1)
         row = state.rows[0]
-        try:
-            for name in _NUMBERS:
-                row[name] = codec.restore(int, packed[name])
-            row.released_high, row.released_low = divmod(codec.restore(int, packed["released_sum"]), 1 << HALF)
-        except OverflowError:
-            raise ValueError("a number out of range") from None
+        for name in _NUMBERS:
+            row[name] = codec.restore(int, packed[name])
+        row.released_high, row.released_low = divmod(codec.restore(int, packed["released_sum"]), 1 << HALF)
         row.prediction = codec.restore(float, packed["prediction"])
         chain = codec.unpack(packed["chain"], "<u8").astype(np.uint64)
         arrays: Json = {name: codec.unpack(packed[name], "<f8").astype(np.float64) for name in _FLOATS}
