@@ -304,7 +304,11 @@ def _typed(entries: list[Any], name: str, source: Any) -> list[Any]:
         raise ParameterError(f"--keys: no entry tells the type of column {name!r}: expected --types {name}=string")
     kind = kind.value_type if arrow.types.is_dictionary(kind) else kind
     try:
-        found: list[Any] = arrow.array(entries).cast(kind).to_pylist()
+        texts = arrow.array(entries)
+        # Arrow would take 0x10 for 16.
+        if arrow.types.is_integer(kind) and arrow.types.is_string(texts.type):
+            texts.cast(arrow.float64())
+        found: list[Any] = texts.cast(kind).to_pylist()
     except (arrow.ArrowInvalid, arrow.ArrowNotImplementedError):
         # Arrow's words are long.
         raise ParameterError(f"--keys: an entry is no {kind}: expected the type of column {name!r}") from None

@@ -81,6 +81,7 @@ REFUSED = {
     TOTALS.replace("out.csv", "out.npy"): "--output 'out.npy': expected a name that ends in .parquet or .csv",
     f"{COUNTS} --by floor": "--keys: expected the list of keys of 'floor' that are released",
     f"{COUNTS} --by floor --keys x": "--keys: an entry is no int64: expected the type of column 'floor'",
+    f"{COUNTS} --by floor --keys 0x1": "--keys: an entry is no int64: expected the type of column 'floor'",
     f"{COUNTS} --by floor --by city --keys 1": "--keys '1': expected 2 entries, one for each --by",
     f"{COUNTS} --by floor --by city --keys ''": "--keys '': expected 2 entries",
     f"{COUNTS} --by floor --by city --keys '1\nRome,2'": r"--keys '1\nRome,2': expected 2 entries",
