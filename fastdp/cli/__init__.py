@@ -45,7 +45,7 @@ Example: hourly totals of a table, with intervals and a picture
 
 \b
 Example: synthetic pickups for every six hours, in a public box of longitudes and latitudes
-  fastdp synthesize pickups.csv.gz -o private.parquet --epsilon 1 --box -74.3 40.45 -73.65 40.95 --every 6h
+  fastdp synthesize pickups.csv.gz -o private.parquet --epsilon 1 --box -74.3 40.45 -73.65 40.95 --batch 6h
 
 \b
 See it at work on synthetic data, no file needed:
