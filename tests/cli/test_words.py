@@ -35,7 +35,7 @@ LINES = [
     "plan --statistics kwh=sum,mean --bound kwh=10 --expected-rows 400 --expected-mean kwh=0.4 --epsilon 1",
     "plan --statistics *=count --keys 74 --person rider --rows 4 --per 1d --half-width 20 --every 1d --windows 9",
     "synthesize events.csv -o points.csv --epsilon 1 --box 0 0 10 5 --batch 300",
-    "synthesize events.csv -o points.csv --epsilon 1 --box 0 0 10 5 --every 1d --method adaptive",
+    "synthesize events.csv -o points.csv --epsilon 1 --box 0 0 10 5 --batch 1d --method adaptive",
     "ledger limit budget --epsilon 2",
     "ledger verify budget",
 ]
