@@ -39,6 +39,7 @@ FLAGS = {
     "picture.path": "--plot",
     "overwrite": "--force",
     "theta": "--threshold",
+    "limit_epsilon": "--limit",
 }
 #: Paths in the order in which they are compared: the later one is complained about.
 PATHS = {

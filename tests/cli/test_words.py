@@ -24,6 +24,7 @@ LINES = [
     "release in.npy -o out.csv --epsilon 1 --bound 200 --method tops --threshold 9 --max-range 64",
     "release in.npy -o out.csv --epsilon 1 --bound 200 --method pak --length 4321 --delta 1e-6 --holdout 100",
     "release in.npy -o out.csv --epsilon 1 --bound 200 --method topl --holdout 100",
+    "release in.npy -o out.csv --epsilon 1 --bound 200 --force --ledger budget --stream s --limit 1",
     "release - -o - --epsilon 1 --bound 200 --follow --threshold 9",
     "totals readings.parquet -o out.csv --value kwh --time at --every 1d --epsilon 1 --bound 10",
     "totals few.csv -o out.csv --value load --time at --every 1d --epsilon 1 --bound 10",
