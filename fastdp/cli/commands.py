@@ -36,6 +36,10 @@ from fastdp.state.atomic_files import name_target
 from fastdp.streams import METHODS
 from fastdp.tables import output
 
+STREAMS: dict[str, Public] = {name: getattr(fastdp, kind) for name, kind in METHODS.items()}
+TABLES: dict[str, Public] = {
+    each.__name__: each for each in (fastdp.totals, fastdp.counts, fastdp.means, fastdp.aggregate)
+}
 POINTS: dict[str, Public] = {"phdstream": fastdp.PHDStream, "adaptive": fastdp.AdaptivePHDStream}
 #: Columns of a release's file for each choice of ``--values``.
 VALUES = {"published": ("values",), "revised": ("revised",), "both": ("values", "revised")}
@@ -106,9 +110,9 @@ def _publish(command: str, given: Json, described: Any, call: Callable[[State, A
 def _release(**given: Any) -> None:
     follow, method = given["follow"], given["method"]
     endless = follow or given["holdout"] is not None or method != "adaptive"
-    public: Public = getattr(fastdp, METHODS[method]) if endless else fastdp.release
+    public: Public = STREAMS[method] if endless else fastdp.release
     because = "" if endless else " without --follow or --holdout"
-    _check_method(given, public, (getattr(fastdp, kind) for kind in METHODS.values()), because)
+    _check_method(given, public, STREAMS.values(), because)
     if follow and (given["source"], given["output"]) != (STANDARD, STANDARD):
         raise click.UsageError("--follow answers each line at once: expected - as IN and as OUT.")
     if follow and (given["values_as"], given["picture"]) != ("published", None):
@@ -192,7 +196,7 @@ def _published(publisher: Any, chunk: Floats) -> Floats:
 
 
 def _table(kind: str, **given: Any) -> None:
-    public = getattr(fastdp, kind)
+    public = TABLES[kind]
 
     def call(state: State, paid: Any) -> tuple[Any, Rows, Json]:
         options = arguments(public, {**given, "keys": ()})
@@ -294,13 +298,14 @@ IN = click.Argument(["source"], metavar="IN")
 CSV = options({"": fastdp.Csv})
 OF_STREAMS = [
     option("column"),
-    option("method", type=click.Choice(list(METHODS))),
+    option("method", type=click.Choice(list(STREAMS))),
     option("values_as", type=click.Choice(list(VALUES))),
     option("follow"),
 ]
 OF_PLACES = [option("box"), option("domain"), option("points_method", type=click.Choice(list(POINTS)))]
-_METHODS = {"": fastdp.release, **{name: getattr(fastdp, kind) for name, kind in METHODS.items()}}
-release = _command("release", _METHODS, _release, [IN, *shared()[:1], *OF_STREAMS, *shared()[1:], *CSV])
+release = _command(
+    "release", {"": fastdp.release, **STREAMS}, _release, [IN, *shared()[:1], *OF_STREAMS, *shared()[1:], *CSV]
+)
 synthesize = _command(
     "synthesize",
     POINTS,
@@ -309,8 +314,6 @@ synthesize = _command(
 )
 plan = _command("plan", {"": fastdp.plan}, _plan, [])
 totals, counts, means, aggregate = (
-    _command(
-        name, {"": getattr(fastdp, name)}, partial(_table, name), [IN, *shared("part"), option("confidence"), *CSV]
-    )
-    for name in ("totals", "counts", "means", "aggregate")
+    _command(name, {"": public}, partial(_table, name), [IN, *shared("part"), option("confidence"), *CSV])
+    for name, public in TABLES.items()
 )
