@@ -182,9 +182,9 @@ POINTS: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
         lambda: fastdp.PHDStream(BOX, 2.0, counter="binary", max_depth=9, **KEY),
         {"batch": 250},
     ),
-    "--every 6h --sort --zone UTC --method adaptive --max-period 4 --sensitivity 2": (
+    "--batch 6h --sort --zone UTC --method adaptive --max-period 4 --sensitivity 2": (
         lambda: fastdp.AdaptivePHDStream(BOX, 2.0, max_period=4, sensitivity=2, **KEY),
-        {"every": "6h", "sort": True, "zone": "UTC"},
+        {"batch": "6h", "sort": True, "zone": "UTC"},
     ),
     "--batch 200 --initial 0.5 --x lon --y lat": (
         lambda: fastdp.PHDStream(BOX, 2.0, **KEY),
