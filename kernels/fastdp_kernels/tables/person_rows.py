@@ -191,10 +191,8 @@ def least_rows(
     most: int,
     per_window: int,
     size: int,
-) -> tuple[np.ndarray, int]:
+) -> np.ndarray:
     """Rows that count, bool[n]: of each group the ``most`` of least hash, at most ``per_window`` in one window.
-
-    Returns also the number of groups with rows that do not.
 
     Parameters
     ----------
@@ -222,7 +220,6 @@ def least_rows(
         behind[groups[i]] += 1
     kept = np.ones(n, np.bool_)
     taken = np.zeros(spans if per_window else 0, np.int64)
-    cut = 0
     for g in range(size):
         rows = order[begins[g] : begins[g + 1]]
         if rows.size <= most and (per_window == 0 or rows.size <= per_window):
@@ -243,8 +240,7 @@ def least_rows(
         if per_window:
             for t in range(rows.size):
                 taken[windows[rows[t]] - first] = 0
-        cut += count < rows.size
-    return kept, cut
+    return kept
 
 
 @inline
