@@ -315,10 +315,11 @@ class View:
         variance = tail.beyond.variances(share)
         return part.moved(tail.sign * share * tail.beyond.value, variance, two_sided(self.confidence))
 
-    def unseen(self, column: str) -> tuple[Floats, Floats]:
+    def unseen(self, column: str) -> tuple[Floats, Floats, Floats]:
         tail, share = self.released.tails[column], self._share(column)[0]
         found = [tail.beyond.unseen(share, most, self.confidence) for most in tail.beyond.hidden(self.confidence)]
-        return self._known(tail, *(found if tail.sign > 0.0 else found[::-1]))
+        below, above = self._known(tail, *(found if tail.sign > 0.0 else found[::-1]))
+        return below, above, tail.sign * share * tail.beyond.modelled
 
     def squares(self, column: str, centre: float) -> tuple[Floats, Floats]:
         tail, share = self.released.tails[column], self._share(column)[0]
@@ -344,9 +345,9 @@ class View:
             return ""
         if rows is None:
             return DROPPED
-        most, k = rows.far.most(one_sided(self.confidence)), released.shares.plan.contributions
-        hidden = f"up to {most:,.0f} persons may have any number of rows above {(1 + MOST_DROPPED) * k:,}"
-        return f"{hidden}; where nobody has more than a public k, fastdp.Rows(k) gives both ends"
+        most = (1 + MOST_DROPPED) * released.shares.plan.contributions
+        beyond = f"a person's rows beyond {most:,} are in no number"
+        return f"{beyond}; where nobody has more than a public k, fastdp.Rows(k) gives both ends"
 
     def of_all(self, part: Estimate, column: str) -> Estimate:
         rows = self.released.rows

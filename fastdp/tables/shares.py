@@ -35,13 +35,12 @@ from fastdp.tables.sizes import Noise
 from fastdp.tables.statistics import ranks_of
 from fastdp.validation import DAY, refusal
 
-#: Shares of the total: persons' rows that count, and that are dropped; persons with far more; rows of other keys, if
-#: those that are released have the counts that chose them; the choice of a person's rows ("auto").  That of private
-#: keys is ``PrivateKeys.share``.
+#: Shares of the total: persons' rows that count, and that are dropped; rows of other keys, if those that are released
+#: have the counts that chose them; the choice of a person's rows ("auto").  That of private keys is
+#: ``PrivateKeys.share``.
 OF_ALL = {
     "counted": Fraction(1, 100),
     "dropped": Fraction(1, 20),
-    "far": Fraction(1, 20),
     "others": Fraction(1, 20),
     "auto": Fraction(1, 50),
 }
@@ -169,7 +168,7 @@ class Shares:
         k = self.plan.contributions
         if purpose == "sizes" and self.plan.who is not None:
             return WEIGHT
-        return {"dropped": MOST_DROPPED * k, "far": 1}.get(purpose, k)
+        return MOST_DROPPED * k if purpose == "dropped" else k
 
     def distribution(self, quantity: Quantity, level: Level) -> Distribution:
         moved = self.moved(quantity, level.each)
@@ -345,7 +344,6 @@ def shares_of(plan: TablePlan) -> Shares:
     used = {
         "counted": persons,
         "dropped": persons,
-        "far": persons,
         "others": plan.has_others and plan.selects_cells,
         "auto": plan.chooses_rows,
     }

@@ -72,7 +72,8 @@ def test_clips_and_intervals_are_the_oracles(shape, rows, cells, far):
         number = float((tail - body).sum()) + generator.normal(0, deviation)
         beyond = sizes.beyond(found, choice, number if choice.tail else None, deviation**2, unit)
         wanted = oracle.rest_of(own, clips, number, deviation**2)
-        assert (beyond.value, beyond.variance, beyond.squares) == pytest.approx(wanted)
+        got = beyond.value, beyond.variance, beyond.squares, beyond.modelled, beyond.guess
+        assert got == pytest.approx(wanted)
         part = sizes.parts(sums, (noise.body * choice.clip) ** 2, even=values.min() < 0)
         assert part.sum() == pytest.approx(1.0)
         part[0], half = 1.0, np.full(cells, 2.1 * noise.body * choice.clip)
