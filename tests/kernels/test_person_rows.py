@@ -104,7 +104,7 @@ def test_pairs_get_their_number(pairs: list[tuple[int, int]], cut: int) -> None:
         numbered, used = person_rows.number_pairs(KEY, first, second, slots, listed, used, True)
         found += numbered.tolist()
         slots = np.full(32, -1, np.int64)
-        person_rows.place_pairs(KEY, listed, used, slots)
+        person_rows.number_pairs(KEY, *listed[:used].T.copy(), slots, listed, 0, True)
     assert found == wanted
     assert used == len(numbers)
     assert sorted(slots[slots >= 0].tolist()) == list(range(used))

@@ -136,13 +136,6 @@ def _place(key: np.ndarray, a: np.int64, b: np.int64, slots: np.ndarray, pairs: 
 
 
 @kernel
-def place_pairs(key: np.ndarray, pairs: np.ndarray, used: int, slots: np.ndarray) -> None:
-    """Fill an empty hash table with the first ``used`` pairs, distinct."""
-    for number in range(used):
-        slots[_place(key, pairs[number, 0], pairs[number, 1], slots, pairs)] = number
-
-
-@kernel
 def number_pairs(
     key: np.ndarray,
     first: np.ndarray,

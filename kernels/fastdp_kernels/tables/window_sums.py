@@ -72,7 +72,7 @@ def sum_beyond(
     last: int,
     steps_per_unit: float,
     clips: np.ndarray,
-) -> int:
+) -> np.int64:
     """Sum of the rows' values in the outer clip less those in the inner one, in steps, modulo 2^64.
 
     ``clips``: float64[2, 2], ends of the outer and the inner one, in steps; other arguments, values finite, as for
