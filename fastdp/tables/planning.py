@@ -18,11 +18,11 @@ from fastdp.releases.intervals import checked_confidence
 from fastdp.tables.answers import Answers
 from fastdp.tables.arguments import PrivateKeys, Value
 from fastdp.tables.columns import Keys as KeySet
-from fastdp.tables.functions import make_plan
-from fastdp.tables.plan import MAX_CELLS, TablePlan
+from fastdp.tables.functions import make_shares
+from fastdp.tables.plan import MAX_CELLS
 from fastdp.tables.quantities import COUNTS, ROWS, Quantity, drawn
 from fastdp.tables.released import Measured, Released, released_of, unknown_tails
-from fastdp.tables.shares import Shares, shares_of
+from fastdp.tables.shares import Shares
 from fastdp.tables.statistics import Statistic, statistics_of
 from fastdp.tables.sums import vectors
 from fastdp.units import ONE_ROW, Unit
@@ -220,7 +220,7 @@ def plan(
     given: Json = {"unit": unit, "bounds": bounds, "by": by, "keys": listed, "delta": delta, "levels": levels}
 
     def at(number: float) -> Plan:
-        made = make_plan(asked, time, epsilon=number, **given)
+        made = make_shares(asked, time, epsilon=number, **given)
         return _planned(made, min(windows, MAX_WINDOWS), rows, mean, confidence)
 
     if epsilon is not None:
@@ -235,12 +235,12 @@ def plan(
 
 
 def _planned(
-    plan: TablePlan, windows: int, rows: float | None, mean: float | Mapping[str, float] | None, confidence: float
+    shares: Shares, windows: int, rows: float | None, mean: float | Mapping[str, float] | None, confidence: float
 ) -> Plan:
+    plan, first = shares.plan, shares.plan.start or 0
     keys = KeySet(plan.by, plan.keys if plan.key_rule == "given" else [(0,)] * len(plan.by))
-    first = plan.start or 0
-    plan = plan.settled(first, first + windows, *keys.sizes)
-    shares = shares_of(plan)
+    shares = shares.settled(first, first + windows, *keys.sizes)
+    plan = shares.plan
     quantities = [q for q in shares.quantities if not q.counts]
     means = {q.column: mean.get(q.column) if isinstance(mean, Mapping) else mean for q in quantities}
     cells = np.array([_steps(q, rows or 0.0, means[q.column] or 0.0) for q in quantities], np.int64)

@@ -117,7 +117,7 @@ class TableRelease:
         tally = None if plan.is_public else self._tally(plan, keys, part, None, {})
         counted = None
         if tally is not None and plan.who is not None:
-            counted = self._number(shares, "counted", tally.number)
+            counted = self._number(shares, "counted", int(tally.rows[0]))
         published: Integers | None = None
         if tally is not None and plan.key_rule in ("public", "private"):
             counts = np.pad(tally.by_key, (0, keys.size - tally.by_key.size))
@@ -164,9 +164,9 @@ class TableRelease:
         tally = self._tally(plan, keys, part, quantities, _rest(shares, chosen))
         row_numbers = None
         if plan.who is not None:
-            counted = counted or self._number(shares, "counted", tally.number)
+            counted = counted or self._number(shares, "counted", int(tally.rows[0]))
             shorter = "" if plan.periods is None else f" shorter than {plan.periods.every}"
-            row_numbers = RowNumbers(counted, self._number(shares, "dropped", tally.dropped))
+            row_numbers = RowNumbers(counted, self._number(shares, "dropped", int(tally.rows[1])))
             wider = f"a larger {argument(rows=...)}, or a {argument(per=...)}{shorter}"
             choices.warn_of_dropped(row_numbers, plan.contributions, wider)
         tails = {
