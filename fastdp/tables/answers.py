@@ -134,6 +134,10 @@ class Answers:
             self._revisions[i] = revise(self.fit(i), self.released.parents, patterns)
         return self._revisions[i]
 
+    def forget_revisions(self) -> None:
+        """Free the memory of revised windows, a quarter of a frame's: other ranges smooth them anew."""
+        self._revisions.clear()
+
     def parts(self, column: str) -> list[Floats]:
         """Share of each window and node in the column's sum, by depth; of rows for "*"."""
         if column not in self._parts:
@@ -311,10 +315,11 @@ class View:
         variance = tail.beyond.variances(share)
         return part.moved(tail.sign * share * tail.beyond.value, variance, two_sided(self.confidence))
 
-    def unseen(self, column: str) -> tuple[Floats, Floats]:
+    def unseen(self, column: str) -> tuple[Floats, Floats, Floats]:
         tail, share = self.released.tails[column], self._share(column)[0]
         found = [tail.beyond.unseen(share, most, self.confidence) for most in tail.beyond.hidden(self.confidence)]
-        return self._known(tail, *(found if tail.sign > 0.0 else found[::-1]))
+        below, above = self._known(tail, *(found if tail.sign > 0.0 else found[::-1]))
+        return below, above, tail.sign * share * tail.beyond.modelled
 
     def squares(self, column: str, centre: float) -> tuple[Floats, Floats]:
         tail, share = self.released.tails[column], self._share(column)[0]

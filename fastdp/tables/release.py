@@ -13,7 +13,7 @@ import numpy as np
 from fastdp.data.source import Source, arrow_type
 from fastdp.errors import AccuracyWarning, ParameterError, argument, warn
 from fastdp.guarantee import Guarantee, round_up
-from fastdp.kinds import Integers
+from fastdp.kinds import Floats, Integers
 from fastdp.noise.key import Key
 from fastdp.noise.sampler import noise_distribution
 from fastdp.tables import choices
@@ -133,7 +133,7 @@ class TableRelease:
                 published[numbers[chosen]] = noisy[chosen]
                 if plan.has_others:
                     published[-1] = int(self._number(shares, "others", int(counts[~chosen].sum())).value)
-        shares = shares_of(plan.settled(*ends.found(), *keys.sizes))
+        shares = shares.settled(*ends.found(), *keys.sizes)
         clips = Chosen()
         for name, each in tally.sizes.items() if tally else ():
             sizes = choices.release_sizes(shares.task(name), each.counts, self._key_of(plan, name), counted)
@@ -197,7 +197,7 @@ class TableRelease:
             return choices.tail_of(shares, name, sizes)
         if found[1].tail:
             moved, loss = choices.moved_by_tail(task, found[1]), shares.helper("tail", name)
-            of = choices.noisy_number(tally.tail(name), moved, loss, plan.noise, key.within("tail"))
+            of = choices.noisy_number(int(tally.tails[name][0]), moved, loss, plan.noise, key.within("tail"))
             number = Number(of.value * task.grid, of.variance * task.grid**2)
         return choices.tail_of(shares, name, *found, number)
 
@@ -207,16 +207,13 @@ class TableRelease:
 
 
 def _rest(shares: Shares, chosen: Mapping[str, Choice]) -> Rest:
-    """Totals whose difference is the sum beyond a body."""
-    found: dict[str, tuple[Quantity, Quantity | None]] = {}
+    """Clips between which the sum beyond a body lies."""
+    found: dict[str, tuple[float, Floats]] = {}
     for name, choice in chosen.items():
         grid, bound = shares.grids[name], shares.plan.column(name).ends
-        inner, outer = (
-            Quantity("total", name, round(low / grid), round(high / grid), 0, grid, grid)
-            for low, high in (ends_within(bound, clip) for clip in (choice.clip, choice.second))
-        )
         if choice.tail:
-            found[name] = outer, inner if choice.clip else None
+            ends = [ends_within(bound, clip) for clip in (choice.second, choice.clip)]
+            found[name] = grid, np.rint(np.array(ends) / grid)
     return found
 
 

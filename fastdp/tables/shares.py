@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
@@ -144,6 +144,11 @@ class Shares:
     #: By column: steps of its values; deviations of noise a unit of length.
     grids: Mapping[str, float]
     errors: Mapping[str, Noise]
+
+    def settled(self, first: int, last: int, *nodes: int) -> Shares:
+        """Those of :meth:`TablePlan.settled`."""
+        plan = self.plan.settled(first, last, *nodes)
+        return replace(self, plan=plan) if self.knows_levels else shares_of(plan)
 
     @property
     def gaussian(self) -> bool:
@@ -408,14 +413,15 @@ def shares_of(plan: TablePlan) -> Shares:
     return Shares(plan, loss, key_delta, noise_delta, levels, knows_levels, helpers, losses, moves, grids, errors)
 
 
-def _within(parts: Sequence[str]) -> dict[str, Fraction]:
+@lru_cache(maxsize=256)
+def _within(parts: tuple[str, ...]) -> Mapping[str, Fraction]:
     """Share of each part in its column's budget."""
     found = {part: OF_QUANTILES.get(part, Fraction(1)) for part in parts}
     whole = sum(found.values())
     return {part: own / whole for part, own in found.items()}
 
 
-def _of_sums(parts: Sequence[str]) -> Fraction:
+def _of_sums(parts: tuple[str, ...]) -> Fraction:
     return sum((own for part, own in _within(parts).items() if part not in COUNTS), Fraction(0))
 
 

@@ -115,10 +115,10 @@ class View(Protocol):
         """Sums about the true values of the rows that count; ends are NaN where too little is known."""
 
     def unclipped(self, part: Estimate, column: str) -> Estimate:
-        """The first sum with what is known of values beyond the clip."""
+        """The first sum with what was measured of values beyond the clip."""
 
-    def unseen(self, column: str) -> tuple[Floats, Floats]:
-        """Most that lies beyond the clips unseen, below and above: NaN if that is unknown."""
+    def unseen(self, column: str) -> tuple[Floats, Floats, Floats]:
+        """Most that lies beyond the clips unseen, below and above: NaN if that is unknown; and a model of it."""
 
     def squares(self, column: str, centre: float) -> tuple[Floats, Floats]:
         """Squares about a centre that values beyond the clip add, and the most that their squared excess is."""
@@ -228,12 +228,14 @@ class Mean(Statistic):
 
     def _of_cells(self, view: View, count: Estimate) -> Answer:
         first, quantity = view.sum("first", self.column), view.quantity("first", self.column)
-        whole, (below, above) = view.unclipped(first, self.column), view.unseen(self.column)
+        whole, (below, above, model) = view.unclipped(first, self.column), view.unseen(self.column)
         mean = quotient(whole, count, quantity.centre * quantity.grid, view.limits(self.column)[1], view.normal)
         size = np.maximum(count.value, 1.0)
         guessed = (whole.variance > first.variance) & (count.value <= CLEAR * np.sqrt(count.variance))
         few = "of so few rows the share of values beyond the clip is a guess"
-        found = replace(mean, low=mean.low - below / size, high=mean.high + above / size)
+        estimate = np.clip(mean.estimate + model / size, *view.limits(self.column)[1])
+        low, high = mean.low - below / size, mean.high + above / size
+        found = Answer(estimate, mean.std_error, np.minimum(low, estimate), np.maximum(high, estimate))
         return found.without(few, low=guessed, high=guessed)
 
     def _of_one(self, view: View, count: Estimate) -> Answer:

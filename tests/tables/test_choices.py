@@ -16,7 +16,6 @@ import fastdp
 from fastdp.errors import AccuracyWarning
 from fastdp.noise.sampler import noise_distribution
 from fastdp.tables import choices
-from fastdp.tables.choices import SizeCounts
 from fastdp.tables.rows import dropped_rows
 from fastdp.tables.shares import WEIGHT, ColumnTask
 from fastdp.tables.sizes import Noise, Number
@@ -104,9 +103,7 @@ def test_exact_ratios_of_a_choice_and_all_its_neighbours(moved):
 
 
 def counted(values, ends=TASK.ends, rows=None):
-    found = SizeCounts(ends, persons=rows is not None)
-    found.add(np.asarray(values, float), rows)
-    return found.counts
+    return flat.sizes(np.asarray(values, float), ends, rows)
 
 
 @pytest.mark.parametrize("ends", [(-40.0, 100.0), (0.0, 100.0), (5.0, 100.0), (-40.0, 0.0), (-40.0, -5.0)])
