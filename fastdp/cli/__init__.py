@@ -36,26 +36,18 @@ COMMANDS = {
 }
 EPILOG = """
 \b
-Example: the column "fare" of a file, no fare above 500, privacy loss 0.1 a trip
-  fastdp release trips.parquet --column fare -o private.csv --epsilon 0.1 --bound 500
+See it at work on synthetic data, no file needed:
+  fastdp demo
 
 \b
 Example: hourly totals of a table, with intervals and a picture
   fastdp totals meters.parquet --time time --every 1h --value kwh --epsilon 1 --bound 10 -o out.parquet --plot out.png
 
 \b
-Example: synthetic pickups for every six hours, in a public box of longitudes and latitudes
-  fastdp synthesize pickups.csv.gz -o private.parquet --epsilon 1 --box -74.3 40.45 -73.65 40.95 --every 6h
-
-\b
-See it at work on synthetic data, no file needed:
-  fastdp demo
-
-\b
 Options from a file, here of [release] and [totals]; those of the command line come first:
   fastdp --config options.toml release trips.parquet -o private.csv
 
-"fastdp COMMAND --help" explains a command.
+"fastdp COMMAND --help" explains a command, with examples.
 """
 
 

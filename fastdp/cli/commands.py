@@ -62,9 +62,9 @@ EXAMPLES = {
   fastdp aggregate visits.csv --statistics minutes=sum,mean,p95 --statistics "*=count" --bound minutes=600
       --time t --time-unit s --every 1d --by path --delta 1e-6 --person visitor --rows 20 --epsilon 2 -o o.parquet""",
     "synthesize": """
-  fastdp synthesize pickups.csv.gz -o private.parquet --epsilon 1 --box -74.3 40.45 -73.65 40.95 --every 6h
+  fastdp synthesize pickups.csv.gz -o private.parquet --epsilon 1 --box -74.3 40.45 -73.65 40.95 --batch 6h
   fastdp synthesize visits.parquet -o private.csv --epsilon 0.5 --box 0 0 10 10 --batch 500 --initial 0.1
-  fastdp synthesize check-ins.csv -o private.csv --epsilon 1 --domain land.geojson --every 1w --outside clip""",
+  fastdp synthesize check-ins.csv -o private.csv --epsilon 1 --domain land.geojson --batch 1w --outside clip""",
     "plan": """
   fastdp plan --statistics kwh=sum,mean --bound kwh=10 --every 1h --windows 168 --expected-rows 400
       --expected-mean kwh=0.4 --epsilon 1
@@ -86,7 +86,7 @@ with the metadata in Parquet's schema, or in OUT.json beside CSV. A window witho
 """
 OF_POINTS = """
 IN is a file with named columns (.csv, .tsv, .txt, also .gz or .bz2; .parquet, .arrow) or - for standard input; each
-row is one event: a point appears, or disappears. It is replayed in batches, either --batch or --every. OUT is a .csv,
+row is one event: a point appears, or disappears. It is replayed in batches. OUT is a .csv,
 .csv.gz, .npy or .parquet file, or - for standard output: for each batch synthetic points whose distribution resembles
 that of the points present, with the guarantee in Parquet's schema, beside the others in OUT.json.
 
@@ -304,7 +304,11 @@ def _typed(entries: list[Any], name: str, source: Any) -> list[Any]:
         raise ParameterError(f"--keys: no entry tells the type of column {name!r}: expected --types {name}=string")
     kind = kind.value_type if arrow.types.is_dictionary(kind) else kind
     try:
-        found: list[Any] = arrow.array(entries).cast(kind).to_pylist()
+        texts = arrow.array(entries)
+        # Arrow would take 0x10 for 16.
+        if arrow.types.is_integer(kind) and arrow.types.is_string(texts.type):
+            texts.cast(arrow.float64())
+        found: list[Any] = texts.cast(kind).to_pylist()
     except (arrow.ArrowInvalid, arrow.ArrowNotImplementedError):
         # Arrow's words are long.
         raise ParameterError(f"--keys: an entry is no {kind}: expected the type of column {name!r}") from None

@@ -90,7 +90,7 @@ def first_calls() -> dict[str, Callable[[], object]]:
 
     def ask(released: Any) -> None:
         released.interval(0, 5)
-        released.sum(0, 5, revised=True)
+        released.revised.sum(0, 5)
 
     def adaptive() -> None:
         for season in (None, 16.0):

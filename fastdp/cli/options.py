@@ -58,7 +58,7 @@ class Parameter:
         return "--" + self.name.replace("_", "-")
 
     def has(self, kind: Hint) -> bool:
-        return any(_origin(arm) is kind for arm in self.arms)
+        return any(get_origin(arm) is kind for arm in self.arms)
 
 
 def parameters(public: Public) -> list[Parameter]:
@@ -69,9 +69,9 @@ def parameters(public: Public) -> list[Parameter]:
         if name in GIVEN:
             continue
         arms = _arms(hints[name])
-        if any(_origin(arm) is Sequence for arm in arms):
-            arms = [arm for arm in arms if _origin(arm) is not Mapping]
-        in_columns = [arm for each in arms if _origin(each) is Mapping for arm in _arms(get_args(each)[1])]
+        if any(get_origin(arm) is Sequence for arm in arms):
+            arms = [arm for arm in arms if get_origin(arm) is not Mapping]
+        in_columns = [arm for each in arms if get_origin(each) is Mapping for arm in _arms(get_args(each)[1])]
         for record in dict.fromkeys(arm for arm in (*arms, *in_columns) if _is_record(arm)):
             for each in parameters(record):
                 field = each.of
@@ -93,10 +93,6 @@ def parameters(public: Public) -> list[Parameter]:
     return list(found.values())
 
 
-def _origin(hint: Hint) -> Any:
-    return get_origin(hint)
-
-
 def _is_record(hint: Hint) -> bool:
     return isinstance(hint, type) and hint.__name__ in RECORDS
 
@@ -111,7 +107,7 @@ def _hints(public: Public) -> dict[str, Hint]:
 
 def _arms(hint: Hint) -> list[Hint]:
     """Types of a union, without None."""
-    if _origin(hint) in (Union, UnionType):
+    if get_origin(hint) in (Union, UnionType):
         return [arm for each in get_args(hint) for arm in _arms(each)]
     return [] if hint is NoneType else [hint]
 
@@ -138,7 +134,7 @@ SAID = {"N": "a whole number", "X": "a number", "LOW,HIGH": "two numbers LOW,HIG
 
 def _reader(arm: Hint) -> tuple[Reader, str] | None:
     """Reader of one type, which raises ValueError, and its word in help; None for objects."""
-    origin, inner = _origin(arm), get_args(arm)
+    origin, inner = get_origin(arm), get_args(arm)
     if origin is Literal:
         return (lambda text: inner[list(map(str, inner)).index(text)]), "|".join(map(str, inner))
     if arm in (int, float):
@@ -224,8 +220,8 @@ def _option(owners: Mapping[str, Parameter], names: Collection[str], *, everywhe
         text += f"  [default: {first.default:g}]" if type(first.default) is float else f"  [default: {first.default}]"
     if arms == [bool]:
         return click.Option([f"{first.flag}/--no-{first.flag[2:]}"], default=None, help=text)
-    mapped = [arm for each in arms if _origin(each) is Mapping for arm in _arms(get_args(each)[1])]
-    plain = [arm for each in arms for arm in (get_args(each) if _origin(each) is Sequence else [each])]
+    mapped = [arm for each in arms if get_origin(each) is Mapping for arm in _arms(get_args(each)[1])]
+    plain = [arm for each in arms for arm in (get_args(each) if get_origin(each) is Sequence else [each])]
     columns = first.columns or bool(mapped)
     kind = Entry(mapped or plain, columns=columns, bare=first.columns or len(mapped) < len(plain))
     several = columns or first.has(Sequence)
@@ -258,12 +254,17 @@ def arguments(public: Public, given: Json) -> Json:
         if of in found:
             raise click.UsageError(f"--{of.replace('_', '-')} and {listed[0][0].flag} exclude each other.")
         found[of] = _records(of, listed)
-    for name, one in inspect.signature(public).parameters.items():
-        if one.default is one.empty and name not in {*found, *GIVEN}:
-            raise click.UsageError(
-                f"Expected --{RENAMED.get(public.__name__, {}).get(name, name).replace('_', '-')}."
-            )
+    for name, flag in _required(public).items():
+        if name not in {*found, *GIVEN}:
+            raise click.UsageError(f"Expected {flag}.")
     return found
+
+
+def _required(public: Public) -> dict[str, str]:
+    """Parameters without a default, and their flags."""
+    renamed, listed = RENAMED.get(public.__name__, {}), inspect.signature(public).parameters.items()
+    needed = [name for name, one in listed if one.default is one.empty]
+    return {name: "--" + renamed.get(name, name).replace("_", "-") for name in needed}
 
 
 def _by_column(each: Parameter, pairs: Sequence[tuple[str | None, Any]]) -> Any:
@@ -293,15 +294,15 @@ def _record(of: str, listed: list[tuple[Parameter, Any]]) -> Any:
     shown = {field: each for each, _ in listed for _, field in each.fields}
     fits = []
     for kind in kinds:
-        needed = [name for name, one in inspect.signature(kind).parameters.items() if one.default is one.empty]
+        needed = _required(kind)
         own = {dict(each.fields)[kind]: value for each, value in listed if kind in dict(each.fields)}
-        missing = [RENAMED.get(kind.__name__, {}).get(name, name) for name in needed if name not in own]
+        missing = [flag for name, flag in needed.items() if name not in own]
         fits.append((not missing, len(needed), kind, own, missing))
     complete, _, kind, own, missing = max(fits, key=lambda fit: fit[:2])
     if not complete or len(own) < len(listed):
         alone = next(each for each, _ in listed if not complete or kind not in dict(each.fields))
-        wanted = missing or _needed_by(alone)
-        raise click.UsageError(f"{alone.flag} needs --{', --'.join(wanted).replace('_', '-')}.")
+        wanted = missing or _required(alone.fields[-1][0]).values()
+        raise click.UsageError(f"{alone.flag} needs {', '.join(wanted)}.")
     try:
         return kind(**own)
     except ParameterError as error:
@@ -310,26 +311,12 @@ def _record(of: str, listed: list[tuple[Parameter, Any]]) -> Any:
         raise
 
 
-def _needed_by(each: Parameter) -> list[str]:
-    kind = each.fields[-1][0]
-    signature = inspect.signature(kind).parameters
-    return [
-        RENAMED.get(kind.__name__, {}).get(name, name) for name, one in signature.items() if one.default is one.empty
-    ]
-
-
 def flags(public: Public) -> dict[str, str]:
     """Options by the names in errors: of an argument; ``time.unit``, ``Time.unit`` or ``unit`` of a field."""
     listed = parameters(public)
-    own = {each.of: each.flag for each in reversed(listed)} | {
-        each.of: each.flag for each in listed if not each.fields
-    }
-    fields = [
-        (of, field, each.flag)
-        for each in listed
-        for record, field in each.fields
-        for of in (each.of, record.__name__)
-    ]
-    return {
-        **{field: flag for _, field, flag in fields}, **own, **{f"{of}.{field}": flag for of, field, flag in fields}
-    }  # fmt: skip
+    fields = [(each, record.__name__, field) for each in listed for record, field in each.fields]
+    found = {field: each.flag for each, _, field in fields}
+    # The first of a record's options stands for it, unless its parameter is an option too.
+    found |= {each.of: each.flag for each in reversed(listed)}
+    found |= {each.of: each.flag for each in listed if not each.fields}
+    return found | {f"{of}.{field}": each.flag for each, record, field in fields for of in (each.of, record)}

@@ -12,12 +12,12 @@ from typing import Any
 import click
 
 from fastdp.cli.state import Paid
-from fastdp.cli.terminal import printable
 from fastdp.errors import ParameterError, StateError
 from fastdp.kinds import Json
 from fastdp.ledger import Ledger
 from fastdp.ledger.ledger import in_words
 from fastdp.noise.key import read_ledger_key
+from fastdp.releases import pictures
 from fastdp.state.atomic_files import check_target, is_left_over
 
 #: Standard input or output.
@@ -95,6 +95,7 @@ FLAGS = {
     "picture.path": "--plot",
     "overwrite": "--force",
     "theta": "--threshold",
+    "limit_epsilon": "--limit",
 }
 #: Paths in the order in which they are compared: the later one is complained about.
 PATHS = {
@@ -121,8 +122,7 @@ def shared(*left_out: str) -> list[click.Parameter]:
 
 def paths(given: Mapping[str, Any]) -> list[tuple[str, Path]]:
     """Roles and paths of a command's files."""
-    named = [(role, given.get(name)) for name, role in PATHS.items()]
-    return [(role, Path(str(path))) for role, path in named if path is not None and str(path) != STANDARD]
+    return [(role, Path(given[name])) for name, role in PATHS.items() if str(given.get(name) or STANDARD) != STANDARD]
 
 
 def check_apart(listed: list[tuple[str, Path]]) -> None:
@@ -137,29 +137,22 @@ def check_places(given: Json, description_of: Callable[[Path], Path | None], *, 
     written = []
     if given["output"] != STANDARD:
         target = Path(given["output"])
-        described = {"description": description_of(target)}
-        written = [target, *filter(None, described.values())]
-        given = {**given, **described}
+        description = description_of(target)
+        written = [target] if description is None else [target, description]
+        given = {**given, "description": description}
     check_apart(paths(given))
     for path in written:
         left_over = path != written[0] and is_left_over(written[0], path)
         check_target(path, overwrite=given["force"] or replace or left_over)
-    if given["picture"] is not None:
-        check_picture(given["picture"], overwrite=given["force"] or replace)
-
-
-def check_picture(path: Path, *, overwrite: bool) -> None:
-    """Refuse an impossible plot before spending."""
-    from fastdp.releases import pictures
-
-    try:
-        pictures.check_picture(path)
-    except ImportError as error:
-        raise StateError(str(error)) from None
-    except ParameterError as error:
-        error.parameter = "picture.path"
-        raise
-    check_target(path, overwrite=overwrite)
+    if (picture := given["picture"]) is not None:
+        try:
+            pictures.check_picture(picture)
+        except ImportError as error:
+            raise StateError(str(error)) from None
+        except ParameterError as error:
+            error.parameter = "picture.path"
+            raise
+        check_target(picture, overwrite=given["force"] or replace)
 
 
 @contextmanager
@@ -181,7 +174,8 @@ def account(given: Json, begin: Callable[[], None] | None) -> Iterator[Paid | No
         )
     limits = {"limit_epsilon": given["limit"], "limit_delta": given["limit_delta"]}
     with closing(Ledger(path, **limits, key=read_ledger_key(given["ledger_key_file"]), create=new)) as ledger:
-        yield Paid(ledger, f"input {printable(os.fspath(given['source']))}"[:NOTE], begin)
+        source = os.fsencode(given["source"]).decode("utf-8", "backslashreplace")
+        yield Paid(ledger, f"input {source}"[:NOTE], begin)
 
 
 def spent(given: Json, simulated: bool) -> list[tuple[str, str]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
 import re
 import signal
 import sys
@@ -112,11 +111,6 @@ def running(flags: Flags | None = None) -> Iterator[None]:
     finally:
         if before is not None:
             signal.signal(signal.SIGTERM, before)
-
-
-def printable(path: str) -> str:
-    """`path` as text that UTF-8 can encode."""
-    return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
 def as_table(rows: Iterable[tuple[str, str]]) -> str:

@@ -451,14 +451,14 @@ class ArrayRule:
     def scores(self, steps: Integers, theta: int) -> Integers:
         """Of each block length: minus the distance of values from their block's median, minus its public cost."""
         lengths, costs = self._counts
-        whole, spare = np.empty((2, self.size), np.int32)
+        whole = np.empty(self.size, np.int32)
         kernel.rescale(steps, theta, STEPS, whole)
         doubled = lengths[0]
         count = 1
         while doubled < lengths[-1]:
             doubled, count = 2 * doubled, count + 1
         every: Integers = np.empty(count, np.int64)
-        kernel.distances(whole, lengths[0], spare, every)
+        kernel.distances(whole, lengths[0], np.empty(-(-self.size // lengths[0]), np.int32), every)
         # One block of all values comes behind the doubled lengths.
         distances = np.append(every[: len(lengths) - 1], every[-1])
         scores: Integers = -distances - np.array(costs, np.int64)

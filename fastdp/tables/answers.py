@@ -134,6 +134,10 @@ class Answers:
             self._revisions[i] = revise(self.fit(i), self.released.parents, patterns)
         return self._revisions[i]
 
+    def forget_revisions(self) -> None:
+        """Free the memory of revised windows, a quarter of a frame's: other ranges smooth them anew."""
+        self._revisions.clear()
+
     def parts(self, column: str) -> list[Floats]:
         """Share of each window and node in the column's sum, by depth; of rows for "*"."""
         if column not in self._parts:
@@ -339,9 +343,9 @@ class View:
             return ""
         if rows is None:
             return DROPPED
-        most, k = rows.far.most(one_sided(self.confidence)), released.shares.plan.contributions
-        hidden = f"up to {most:,.0f} persons may have any number of rows above {(1 + MOST_DROPPED) * k:,}"
-        return f"{hidden}; where nobody has more than a public k, fastdp.Rows(k) gives both ends"
+        most = (1 + MOST_DROPPED) * released.shares.plan.contributions
+        beyond = f"a person's rows beyond {most:,} are in no number"
+        return f"{beyond}; where nobody has more than a public k, fastdp.Rows(k) gives both ends"
 
     def of_all(self, part: Estimate, column: str) -> Estimate:
         rows = self.released.rows

@@ -20,12 +20,13 @@ from fastdp.noise.sampler import (
     geometric_distribution,
     noise_distribution,
 )
-from fastdp.tables.quantities import drawn
+from fastdp.tables.quantities import CellRows, drawn, not_finite
 from fastdp.tables.released import Measured, RowNumbers
 from fastdp.tables.shares import MAX_PENALTY, MAX_ROWS, MOST_DROPPED, UNIT, WEIGHT, ColumnTask
-from fastdp.tables.sizes import Choice, Number, Side, Unit, bins_of, choose, edges_of
+from fastdp.tables.sizes import PARTS, Choice, Number, Side, Unit, choose, edges_of
 from fastdp.tables.tails import Tail
 from fastdp.thresholds.base import draw_noise, held_out
+from fastdp_kernels.tables import window_sums
 
 #: Noise of so many deviations as large as the number is warned of.
 DROWNS = 2.0
@@ -76,24 +77,20 @@ class SizeCounts:
     Bins: of sizes above 0, of those below 0, as the bound allows; zeros; values below and above the bound.
     """
 
-    def __init__(self, ends: tuple[float, float], *, persons: bool = False) -> None:
-        low, high = self._ends = ends
-        self._edges = {side: edges_of(end) for side, end in ((1, high), (-1, -low)) if end > 0.0}
-        self._persons = persons
-        self.counts: Integers = np.zeros(sum(each.size for each in self._edges.values()) + 3, np.int64)
+    def __init__(self, ends: tuple[float, float]) -> None:
+        self._ends = np.array(ends)
+        self._edges = np.full((2, PARTS.size + 1), -1.0)
+        for side, end in enumerate((ends[1], -ends[0])):
+            if end > 0.0:
+                self._edges[side, :-1] = edges_of(end)
+        self.counts: Integers = np.zeros(np.count_nonzero(self._edges > 0.0) + 3, np.int64)
 
-    def add(self, values: Floats, rows: Integers | None = None) -> None:
-        """Add finite values, with persons also the ``rows`` of each one's person."""
-        (low, high), size = self._ends, self.counts.size
-        bins, begin = np.full(values.size, size - 3), 0
-        for side, edges in self._edges.items():
-            own = side * values > 0.0
-            bins[own] = begin + bins_of(side * values[own], edges)
-            begin += edges.size
-        bins[values < low], bins[values > high] = size - 2, size - 1
-        # Doubles are exact up to 2^53, the parts of 2^27 persons.
-        weights = WEIGHT // rows if self._persons and rows is not None else None
-        self.counts += np.bincount(bins, weights, size).astype(np.int64)
+    def add(self, rows: CellRows, place: int, span: tuple[int, int], each: Integers | None = None) -> None:
+        """Add values of windows [first, last); ``each``: how many rows the person of each has."""
+        weight, sizes = (1, np.empty(0, np.int64)) if each is None else (WEIGHT, each)
+        given = rows.windows, rows.codes, rows.values[place], *span, self._ends, self._edges
+        if not window_sums.count_sizes(*given, weight, sizes, self.counts):
+            raise not_finite()
 
 
 class Sizes(NamedTuple):

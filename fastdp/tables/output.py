@@ -44,6 +44,7 @@ def arrow_table(released: Released, answers: Answers, depth: int) -> pa.Table:
             del listed[1]
             names = [statistic.name + end for end in OF_SEVERAL]
         numbers |= dict(zip(names, listed, strict=True))
+    answers.forget_revisions()
     columns = _places(released, depth, {*numbers})
     columns |= {name: arrow.array(array.ravel()) for name, array in numbers.items()}
     return _released_rows(arrow.table(columns), released, depth)

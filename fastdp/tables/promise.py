@@ -20,7 +20,6 @@ STEPS = {
     "size: sensitivity {k} times the clips' difference",
     "counted": "rows that count: sensitivity {k}",
     "dropped": "rows that the bound drops, at most {most} of a person: sensitivity {most}",
-    "far": "persons with more than five times the rows that count: sensitivity 1",
     "others": "rows of keys that are not released, after these are chosen: sensitivity {k}",
     "auto": "a person's rows: noisy max over numbers of persons with more, monotone, sensitivity 1",
 }

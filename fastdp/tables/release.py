@@ -13,7 +13,7 @@ import numpy as np
 from fastdp.data.source import Source, arrow_type
 from fastdp.errors import AccuracyWarning, ParameterError, argument, warn
 from fastdp.guarantee import Guarantee, round_up
-from fastdp.kinds import Integers
+from fastdp.kinds import Floats, Integers
 from fastdp.noise.key import Key
 from fastdp.noise.sampler import noise_distribution
 from fastdp.tables import choices
@@ -133,7 +133,7 @@ class TableRelease:
                 published[numbers[chosen]] = noisy[chosen]
                 if plan.has_others:
                     published[-1] = int(self._number(shares, "others", int(counts[~chosen].sum())).value)
-        shares = shares_of(plan.settled(*ends.found(), *keys.sizes))
+        shares = shares.settled(*ends.found(), *keys.sizes)
         clips = Chosen()
         for name, each in tally.sizes.items() if tally else ():
             sizes = choices.release_sizes(shares.task(name), each.counts, self._key_of(plan, name), counted)
@@ -165,9 +165,8 @@ class TableRelease:
         row_numbers = None
         if plan.who is not None:
             counted = counted or self._number(shares, "counted", tally.number)
-            dropped, far = self._number(shares, "dropped", tally.dropped), self._number(shares, "far", tally.far)
             shorter = "" if plan.periods is None else f" shorter than {plan.periods.every}"
-            row_numbers = RowNumbers(counted, dropped, far)
+            row_numbers = RowNumbers(counted, self._number(shares, "dropped", tally.dropped))
             wider = f"a larger {argument(rows=...)}, or a {argument(per=...)}{shorter}"
             choices.warn_of_dropped(row_numbers, plan.contributions, wider)
         tails = {
@@ -207,7 +206,7 @@ class TableRelease:
             if choice.tail:
                 moved = plan.contributions * round((choice.second - choice.clip) / task.grid)
                 loss = shares.helper("tail", name)
-                of = choices.noisy_number(tally.tail(name), moved, loss, plan.noise, key.within("tail"))
+                of = choices.noisy_number(int(tally.tails[name][0]), moved, loss, plan.noise, key.within("tail"))
                 number, variance = of.value * task.grid, of.variance * task.grid**2
                 if len(sizes.sides) == 1 and task.ends[1] <= 0.0:
                     number = -number
@@ -222,16 +221,13 @@ class TableRelease:
 
 
 def _rest(shares: Shares, chosen: Mapping[str, Choice]) -> Rest:
-    """Totals whose difference is the sum beyond a body."""
-    found: dict[str, tuple[Quantity, Quantity | None]] = {}
+    """Clips between which the sum beyond a body lies."""
+    found: dict[str, tuple[float, Floats]] = {}
     for name, choice in chosen.items():
         grid, bound = shares.grids[name], shares.plan.column(name).ends
-        inner, outer = (
-            Quantity("total", name, round(low / grid), round(high / grid), 0, grid, grid)
-            for low, high in (ends_within(bound, clip) for clip in (choice.clip, choice.second))
-        )
         if choice.tail:
-            found[name] = outer, inner if choice.clip else None
+            ends = [ends_within(bound, clip) for clip in (choice.second, choice.clip)]
+            found[name] = grid, np.rint(np.array(ends) / grid)
     return found
 
 

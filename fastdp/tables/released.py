@@ -38,11 +38,10 @@ class Measured:
 
 
 class RowNumbers(NamedTuple):
-    """Released numbers of persons' rows that count, and that were dropped; of persons with far more rows."""
+    """Released numbers of persons' rows that count, and that were dropped."""
 
     counted: Number
     dropped: Number
-    far: Number
 
     @property
     def share(self) -> float | None:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import special
 
-from fastdp.kinds import Flags, Floats, Integers
+from fastdp.kinds import Flags, Floats
 
 #: Neighbouring edges differ by this factor; their parts of the bound, equal on all machines.
 RATIO = 1.5
@@ -42,12 +42,6 @@ def edges_of(bound: float) -> Floats:
     return found
 
 
-def bins_of(sizes: Floats, edges: Floats) -> Integers:
-    """Bin i of each size above 0, up to the bound: edges[i + 1] < size <= edges[i], the last from 0."""
-    found: Integers = np.maximum(edges.size - 1 - np.searchsorted(edges[::-1], sizes), 0)
-    return found
-
-
 class Number(NamedTuple):
     """A released number and its noise variance."""
 
@@ -57,10 +51,6 @@ class Number(NamedTuple):
     @property
     def known(self) -> bool:
         return self.value > KNOWN * math.sqrt(self.variance)
-
-    def most(self, deviations: float) -> float:
-        """The most that it may be, at least 0."""
-        return max(self.value, 0.0) + deviations * math.sqrt(self.variance)
 
 
 class Unit(NamedTuple):
@@ -113,7 +103,7 @@ class Side:
         """Rows."""
         return self.unit.weight * self.noisy
 
-    @property
+    @cached_property
     def deviation(self) -> float:
         return self.unit.weight * self.noise
 
@@ -135,7 +125,7 @@ class Side:
                 low = max(low, int(i[-1]) + m - 1)
         return top, low
 
-    @property
+    @cached_property
     def known(self) -> bool:
         return self._standing[1] >= 0
 
@@ -148,12 +138,12 @@ class Side:
     def _rows(self) -> Floats:
         return np.where(self._used, np.maximum(self.counts, 0.0), 0.0)
 
-    @property
+    @cached_property
     def highest(self) -> float:
         """Highest edge that stands out."""
         return float(self.edges[self._standing[0]]) if self.known else 0.0
 
-    @property
+    @cached_property
     def lowest(self) -> float:
         """Lower edge of the last bin that stands out."""
         return float(self._lower[self._standing[1]]) if self.known else 0.0

@@ -201,7 +201,7 @@ def release(k):
     from fastdp.smoothers import Mean, Median
 
     if k == 4:
-        return fastdp.Adaptive(1.0, 100.0, 500, 512, seed=1).release(values).revised
+        return fastdp.Adaptive(1.0, 100.0, 500, 512, seed=1).release(values).revised.values
     if k == 3:
         return fastdp.release_many(values.reshape(10, -1), 1.0, 100.0, seed=1).values
     options = ({"smoother": Mean()}, {"smoother": Median()}, {"prune": 0})[k]

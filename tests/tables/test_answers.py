@@ -212,7 +212,7 @@ def test_the_standard_error_of_a_mean_has_both_errors():
 @pytest.mark.parametrize("kind", ["counts", "totals"])
 def test_an_estimate_lies_in_its_interval(kind):
     """Noisy sums below zero too, scaled up for dropped rows."""
-    rows = RowNumbers(Number(1e4, 1.0), Number(2e4, 1.0), Number(0.0, 1.0))
+    rows = RowNumbers(Number(1e4, 1.0), Number(2e4, 1.0))
     t = table(kind, np.zeros((2000, 1)), rows=rows, who="person")
     starts = np.arange(2000)
     for revised in (False, True):
@@ -560,7 +560,7 @@ def test_a_scaled_count_by_hand() -> None:
     rows = pd.DataFrame({"p": np.arange(5000) % 1000})
     table = fastdp.counts(rows, epsilon=1.0, unit=fastdp.Person("p", rows=5), seed=1)
     own, count = table.released.measured[0].noise[0], table.released.cells("count").item()
-    numbers = RowNumbers(Number(1000.0, 4000.0), Number(500.0, 100.0), Number(0.0, 4.0))
+    numbers = RowNumbers(Number(1000.0, 4000.0), Number(500.0, 100.0))
     scaled = replace(table, released=replace(table.released, rows=numbers))
     relative = (100.0 + 0.25 * 4000.0) / 1000.0**2
     assert scaled.std_error(0, 1).item() == pytest.approx(math.sqrt(1.5**2 * own.variance + count**2 * relative))

@@ -12,6 +12,7 @@ from fastdp.tables import sizes
 from fastdp.tables.choices import ends_within
 from fastdp.tables.sizes import Noise, Side, Unit
 from tests.oracles import body_and_tail as oracle
+from tests.tables import flat
 
 BOUND = 2.0**32 + 12345
 SHAPES = {
@@ -28,22 +29,19 @@ SHAPES = {
 def noisy_sizes(values, bound, steps, scale, generator):
     """Numbers of rows by size and sign."""
     q = np.clip(values, -bound, bound) * (steps / bound)
-    edges, found = sizes.edges_of(steps), []
-    for each in (q, -q) if values.min() < 0 else (q,):
-        inside = sizes.bins_of(each[each > 0], edges)
-        found.append(np.bincount(inside, minlength=edges.size) + generator.laplace(0, scale, edges.size))
-    return q, found
+    exact = flat.sizes(q, (-steps if values.min() < 0 else 0.0, steps))[:-3].reshape(-1, sizes.PARTS.size)
+    return q, [each + generator.laplace(0, scale, each.size) for each in exact]
 
 
-@pytest.mark.parametrize("bound", [BOUND, 10.0, 1e-3])
+@pytest.mark.parametrize("bound", [BOUND, 10.0, 1e-3, 2.0**-1020, 1e308])
 def test_edges_and_bins(bound):
     edges = sizes.edges_of(bound)
     assert edges.tolist() == oracle.edges(bound)
     assert edges[0] == bound
-    values = np.concatenate([edges, np.nextafter(edges[1:], np.inf), [1e-300]])
-    bins = sizes.bins_of(values, edges)
-    lower = np.append(edges[1:], 0.0)
-    assert ((lower[bins] < values) & (values <= edges[bins])).all()
+    values = np.concatenate([edges, np.nextafter(edges[1:], np.inf), [5e-324]])
+    for side, ends in ((1.0, (0.0, bound)), (-1.0, (-bound, 0.0))):
+        bins = [int(np.argmax(flat.sizes(np.array([side * value]), ends))) for value in values]
+        assert ((np.append(edges[1:], 0.0)[bins] < values) & (values <= edges[bins])).all()
 
 
 @pytest.mark.parametrize("shape", SHAPES)
