@@ -17,12 +17,12 @@ from fastdp.kinds import Array, Floats, Json
 from fastdp.noise.chain_keys import CHAIN_WORDS
 from fastdp.noise.key import Key, repeating
 from fastdp.perturbers import Blocks
-from fastdp.releases.release import OnlineRelease, ReleasedNodes
+from fastdp.releases.release import Release, ReleasedNodes
 from fastdp.releases.revised import RevisedStream
 from fastdp.state import codec
 from fastdp.state.codec import Packed
 from fastdp.state.machine import NOTHING_DRAWN, Column, Machine, Transition, record
-from fastdp.streams.adaptive_blocks import AdaptiveBlocks, Closed
+from fastdp.streams.adaptive_blocks import AdaptiveBlocks, Closed, plain_of
 from fastdp.streams.fixed_blocks import HALF, FixedBlocks, next_chain
 from fastdp.streams.parameters import StreamParameters
 from fastdp.streams.state import ZERO, RowKeys, RowValues, Streams
@@ -237,7 +237,7 @@ class Schedule(Machine[Streams]):
 
     # Releases of full arrays.
 
-    def release(self, values: Array, name: str, key: Key, *, warns: bool = False) -> OnlineRelease:
+    def release(self, values: Array, name: str, key: Key, *, warns: bool = False) -> Release:
         batch = Column(values, name)
         return self.released(*self.advance(self.start(key), batch, key), batch, key, warns=warns)
 
@@ -250,7 +250,7 @@ class Schedule(Machine[Streams]):
         key: Key,
         *,
         warns: bool = True,
-    ) -> OnlineRelease:
+    ) -> Release:
         """Release a full array, `batch`, after its step; if it `warns`, also of a theta far below the values."""
         c, pipeline, nodes = self.composition, self.pipeline(key), None
         steps = int(after.rows["theta_steps"][0])
@@ -269,7 +269,7 @@ class Schedule(Machine[Streams]):
             call = RowValues(values, ZERO, np.array([values.size]), ZERO, published, ZERO)
             pipeline.released_nodes(np.array([steps]), call, RowKeys(key), nodes, ZERO)
         published.flags.writeable = False
-        return OnlineRelease(
+        return Release(
             published,
             c.holdout,
             np.array([steps * c.grid.resolution]),
@@ -279,6 +279,7 @@ class Schedule(Machine[Streams]):
             revisions,
             c.noise_and_fraction_above,
             noise_fingerprint=None if key.simulated else key.fingerprint(),
+            online=True,
         )
 
     # State files.
@@ -311,12 +312,9 @@ class Schedule(Machine[Streams]):
         pipeline = self.pipeline(key)
         state = pipeline.columns(1)
         row = state.rows[0]
-        try:
-            for name in _NUMBERS:
-                row[name] = codec.restore(int, packed[name])
-            row.released_high, row.released_low = divmod(codec.restore(int, packed["released_sum"]), 1 << HALF)
-        except OverflowError:
-            raise ValueError("a number out of range") from None
+        for name in _NUMBERS:
+            row[name] = codec.restore(int, packed[name])
+        row.released_high, row.released_low = divmod(codec.restore(int, packed["released_sum"]), 1 << HALF)
         row.prediction = codec.restore(float, packed["prediction"])
         chain = codec.unpack(packed["chain"], "<u8").astype(np.uint64)
         arrays: Json = {name: codec.unpack(packed[name], "<f8").astype(np.float64) for name in _FLOATS}
@@ -344,12 +342,18 @@ class Schedule(Machine[Streams]):
 
     def _check(self, state: Streams, key: Key) -> None:
         c, row = self.composition, state.rows[0]
-        counts = row.n_seen, row.cycle, row.held, row.blocks, row.filled
-        in_range = min(counts) >= 0
+        n_seen, cycle, held, blocks, filled = map(int, (row.n_seen, row.cycle, row.held, row.blocks, row.filled))
+        in_range = min(n_seen, cycle, held, blocks, filled) >= 0
         if row.theta_steps == 0:
-            in_range &= row.n_seen < c.task.holdout
-        elif in_range:
-            in_range = self.pipeline(key).fits(state) and self.stage(row)[1] > 0
+            in_range &= n_seen < c.task.holdout and not (cycle or held or blocks or filled)
+        elif in_range and self.pipeline(key).fits(state) and self.stage(row)[1] > 0:
+            # Every value was held out for a threshold, or is in a block.
+            in_blocks = int(plain_of(state.memory)["position"][0]) if state.memory.size else blocks * c.plan.block
+            later = 0 if c.renewal is None or c.refines else c.renewal_task.holdout
+            in_range = n_seen == c.task.holdout + in_blocks + filled + (cycle - 1) * later + held
+            in_range &= cycle == 1 or c.renewal is not None
+        else:
+            in_range = False
         if not in_range:
             raise ValueError("a position out of range")
 

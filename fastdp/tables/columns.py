@@ -275,11 +275,11 @@ class Numbers:
         """Number of each pair, int64[n]; new ones are added, or -1."""
         needed = self.size + (first.size if learns else 0)
         if 4 * needed > 3 * self._slots.size:
-            slots = 1 << (2 * needed - 1).bit_length()
-            pairs: Integers = np.empty((3 * slots // 4, 2), np.int64)
-            pairs[: self.size] = self._pairs[: self.size]
-            self._pairs, self._slots = pairs, np.full(slots, -1, np.int64)
-            person_rows.place_pairs(self._key, pairs, self.size, self._slots)
+            slots: Integers = np.full(1 << (2 * needed - 1).bit_length(), -1, np.int64)
+            pairs: Integers = np.empty((3 * slots.size // 4, 2), np.int64)
+            held = self.pairs.T.copy()
+            person_rows.number_pairs(self._key, held[0], held[1], slots, pairs, 0, True)
+            self._pairs, self._slots = pairs, slots
         given = self._slots, self._pairs, self.size, learns
         found, self.size = person_rows.number_pairs(self._key, first, second, *given)
         return found

@@ -419,8 +419,7 @@ class WindowsMachine(Machine[WindowsState]):
         return found if begins is None else found.since(begins - span[0])
 
     def guarantee(self, key: Key) -> Guarantee:
-        whole = promise(self.shares, simulated=key.simulated)
-        return replace(whole, derivation=(*whole.derivation, *self.notes))
+        return promise(self.shares, simulated=key.simulated, notes=self.notes)
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -79,7 +79,7 @@ def test_pairs_get_their_number(pairs: list[tuple[int, int]], cut: int) -> None:
         numbered, used = person_rows.number_pairs(KEY, first, second, slots, listed, used, True)
         found += numbered.tolist()
         slots = np.full(32, -1, np.int64)
-        person_rows.place_pairs(KEY, listed, used, slots)
+        person_rows.number_pairs(KEY, *listed[:used].T.copy(), slots, listed, 0, True)
     assert found == wanted
     assert used == len(numbers)
     assert sorted(slots[slots >= 0].tolist()) == list(range(used))
@@ -111,9 +111,8 @@ def assert_least(rows: list[tuple], most: int, per_window: int | None) -> None:
 
     wanted = persons.kept([(r[0], r[1], own, of(own)) for r, own in zip(rows, hashes, strict=True)], most, per_window)
     table = np.array(rows, np.int64).reshape(-1, 3)
-    kept, cut = person_rows.least_rows(
+    kept = person_rows.least_rows(
         KEY, table[:, 0].copy(), np.array(hashes, np.uint64), table[:, 1].copy(), *(10, 3, most, per_window or 0, 4)
     )
     # Which of equal rows they are is open.
     assert sorted(rows[i] for i in np.flatnonzero(kept)) == sorted(rows[i] for i in wanted)
-    assert cut == len({r[0] for place, r in enumerate(rows) if place not in wanted})
