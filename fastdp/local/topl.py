@@ -14,7 +14,7 @@ import numpy as np
 from fastdp import validation
 from fastdp.data.column import Nonfinite, as_column, as_finite, as_floats, as_whole, is_number
 from fastdp.data.frames import source_of
-from fastdp.errors import ParameterError, StateError, argument
+from fastdp.errors import AccuracyWarning, ParameterError, StateError, argument, warn
 from fastdp.guarantee import Guarantee, parallel
 from fastdp.kinds import Array, Floats, Json, NumberColumn
 from fastdp.local import Hybrid
@@ -46,6 +46,8 @@ from fastdp.thresholds.base import DEFAULT_HOLDOUT, Fixed, ThresholdTask, as_rul
 
 #: Default rule of ToPL.
 LOGARITHMIC = SquareWave(scale="logarithmic", method="concave")
+#: Values grow if a quarter's mean estimate exceeds the hold-out's by this factor, and so many standard errors.
+GROWN, GROWN_ERRORS = 1.5, 4.0
 
 
 class Op(NamedTuple):
@@ -543,9 +545,13 @@ class ToPL(Publisher[SimulationState]):
 
     @single_caller
     def release(self, values: NumberColumn) -> Release:
-        """Publish a full array, longer than the hold-out (a fresh simulation only)."""
+        """Publish a full array, longer than the hold-out (a fresh simulation only).
+
+        AccuracyWarning if estimates show that later values have outgrown the hold-out, which chose theta.
+        """
         column = as_whole(values, self.n_seen, self.holdout)
         published: Floats = self._call(Column(column, "values"))
+        self._warn_of_growth(published)
         published.flags.writeable = False
         noise = SumNoise("reports", 1.0, 1.0, bounded=False, report_variance=self.server.value_variance)
         return Release(
@@ -558,3 +564,18 @@ class ToPL(Publisher[SimulationState]):
             noise_fingerprint=self.noise_fingerprint,
             online=True,
         )
+
+    def _warn_of_growth(self, published: Floats) -> None:
+        distribution, theta = self._state.server.distribution, self._state.server.theta
+        if distribution is None or theta is None:
+            return
+        expected = float(distribution.excess(0.0) - distribution.excess(theta))
+        quarter = max(np.array_split(published, min(4, published.size)), key=np.mean)
+        error, mean = math.sqrt(self.server.value_variance / quarter.size), float(quarter.mean())
+        if mean > GROWN * expected + GROWN_ERRORS * error:
+            warn(
+                f"values grow behind the hold-out: {mean:.3g} on average in a quarter, clipped at theta = {theta:.3g}"
+                f", after {expected:.3g} in the hold-out (both estimated), so sums are too low; expected a hold-out "
+                f"of values like the later ones, or {argument(threshold=...)}, a public theta",
+                AccuracyWarning,
+            )

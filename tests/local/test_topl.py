@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import fastdp
-from fastdp.errors import DataError, ParameterError, StateError
+from fastdp.errors import AccuracyWarning, DataError, ParameterError, StateError
 from fastdp.local import Client, Hybrid, LogSquareWave, SquareWave, encode
 from fastdp.thresholds import Fixed, NoisyMax
 from fastdp.thresholds import SquareWave as Rule
@@ -71,6 +71,17 @@ def test_separate_budgets_and_the_guarantee() -> None:
     assert make().server.announcement.mechanism == LogSquareWave(1.0, 200.0 / 2**14, 200.0)
     assert not make(seed=None).guarantee.simulated
     assert make(threshold=Fixed(9.0)).threshold == 9.0
+
+
+def test_a_release_reports_growth_behind_the_hold_out_at_the_callers_line() -> None:
+    values = np.random.default_rng(1).gamma(2.0, 5.0, 20_000)
+    # A warning is an error: values that do not grow cause none, however theta is chosen.
+    make(holdout=8000).release(values)
+    grown = np.append(values[:16_000], 8.0 * values[16_000:])
+    make(holdout=8000, threshold=9.0).release(grown)
+    with pytest.warns(AccuracyWarning, match="values grow behind .* threshold=, a public") as found:
+        make(holdout=8000).release(grown)
+    assert found[0].filename == __file__
 
 
 def test_bad_input_changes_nothing() -> None:
