@@ -1,1 +1,1 @@
-"""Over commits: the history of a named machine, and a comparison whose false alarms are counted."""
+"""Over commits: a comparison whose false alarms are counted."""

@@ -20,8 +20,11 @@ import numpy as np
 from benchmarks import CACHE_VARIABLE, ROOT
 from benchmarks.asv.bench_quick import TASKS
 from benchmarks.shared import table
-from benchmarks.tracking.record import ONE_THREAD, git
 
+#: One thread each, so that processor time is the time of one core.
+ONE_THREAD = dict.fromkeys(
+    ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS", "POLARS_MAX_THREADS"), "1"
+)
 #: Seconds of a turn, turns of each side, and pairs of processes, in a comparison of one minute.
 SECONDS, TURNS, PAIRS = 0.008, 30, 3
 FACTORS = (1.02, 1.03, 1.05, 1.1, 1.15, 1.2, 1.3)
@@ -50,7 +53,8 @@ def run(
 
 def tree_of(commit: str) -> Path:
     """The packages of a commit, in a folder of its own that stays, as its compiled kernels do."""
-    name = git("rev-parse", commit)
+    named = subprocess.run(["git", "rev-parse", commit], cwd=ROOT, check=True, capture_output=True, text=True)
+    name = named.stdout.strip()
     folder = ROOT / ".asv" / "trees" / name
     if not folder.exists():
         packed = subprocess.run(

@@ -20,20 +20,11 @@ from fastdp.units import zone_of
 
 #: Names under which a column is found if none is given, in any case; the later ones are of public data sets.
 USUAL = {
-    "x": ("x", "lon", "lng", "longitude", "pickup_longitude", "start_lon"),
-    "y": ("y", "lat", "latitude", "pickup_latitude", "start_lat"),
-    "time": (
-        "time",
-        "t",
-        "timestamp",
-        "date/time",
-        "pickup_datetime",
-        "tpep_pickup_datetime",
-        "lpep_pickup_datetime",
-        "trip_pickup_datetime",
-        "check-in time",
-    ),
-    "event": ("event", "move"),
+    "x": "x, lon, lng, longitude, pickup_longitude, start_lon",
+    "y": "y, lat, latitude, pickup_latitude, start_lat",
+    "time": "time, t, timestamp, date/time, pickup_datetime, tpep_pickup_datetime, lpep_pickup_datetime, "
+    "trip_pickup_datetime, check-in time",
+    "event": "event, move",
 }
 
 
@@ -47,16 +38,12 @@ class Events(NamedTuple):
 
 @dataclass(frozen=True)
 class EventSource:
-    """An open table of events; ``names``: of x and y, known before a row is read."""
+    """An open table of events; ``columns``: names by kind, known before a row is read."""
 
     where: str
     columns: dict[str, str]
     source: Source
     time: Time | None
-
-    @property
-    def names(self) -> tuple[str, str]:
-        return self.columns["x"], self.columns["y"]
 
     def read(self) -> Events:
         parts = [self._numbers(batch) for batch in self.source.batches()]
@@ -126,13 +113,11 @@ def open_events(
 def _found(kind: str, name: str | None, names: Sequence[str], where: str) -> str | None:
     if name is not None:
         return names[pick(name, names, where, kind)]
-    lowered = [each.lower() for each in names]
-    for usual in USUAL[kind]:
-        if usual in lowered:
-            return names[lowered.index(usual)]
+    usual, lowered = USUAL[kind].split(", "), [each.lower() for each in names]
+    for each in usual:
+        if each in lowered:
+            return names[lowered.index(each)]
     if kind == "event":
         return None
-    raise ParameterError(
-        f"{kind} = None: {where} has the columns {listed(names)}; expected one of them, or "
-        f"{' or '.join(map(repr, USUAL[kind][:4]))}"
-    )
+    wanted = f"one of them, or {' or '.join(map(repr, usual[:4]))}"
+    raise ParameterError(f"{kind} = None: {where} has the columns {listed(names)}; expected {wanted}")

@@ -14,9 +14,10 @@ import numpy as np
 
 from fastdp import validation
 from fastdp.data.column import Module, arrow, as_column, kind_of
-from fastdp.data.text import STDIN, Csv, TextFile, damage_named, is_text, no_text, pick
+from fastdp.data.text import ENDS, STDIN, Csv, TextFile, damage_named, pick
 from fastdp.errors import DataError, ParameterError
 from fastdp.kinds import Array, Floats
+from fastdp.record import values_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -78,16 +79,17 @@ def open_table(source: Any, name: str = "frame") -> FileTable:
 
 def _text(source: Any, path: str, *, numbers: bool = False) -> TextFile | None:
     stdin: Any = sys.stdin
-    binary = stdin.buffer.peek(len(STREAM))[: len(STREAM)] == STREAM if path == STDIN else _is_binary(path)
+    binary = path.lower().endswith((*ARROW, NUMPY)) or is_parquet(path)
+    if path == STDIN:
+        binary = stdin.buffer.peek(len(STREAM))[: len(STREAM)] == STREAM
     if not isinstance(source, Csv):
-        return TextFile(Csv(path), numbers=numbers) if is_text(path) or (path == STDIN and not binary) else None
+        text = path.lower().removesuffix(".gz").removesuffix(".bz2").endswith(ENDS) or (path == STDIN and not binary)
+        return TextFile(Csv(path), numbers=numbers) if text else None
     if binary:
-        raise no_text(source)
+        given = [name for name, value in values_of(source).items() if value != values_of(Csv(source.path))[name]]
+        name = (given or ["path"])[0]
+        raise ParameterError(f"{name} is for text files: {path!r} is none", parameter=name)
     return TextFile(source, numbers=numbers)
-
-
-def _is_binary(path: str) -> bool:
-    return path.lower().endswith((*ARROW, NUMPY)) or is_parquet(path)
 
 
 def is_parquet(path: str) -> bool:

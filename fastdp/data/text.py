@@ -14,7 +14,6 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
-from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
@@ -66,7 +65,7 @@ class Csv:
     separator : str, optional
         One character; by default that of comma, semicolon and tab which the first row has most.
     decimal : "." or ","
-        The decimal sign of numbers.
+        The decimal sign of numbers, which have no other marks: 1,000, 1_000 and 0x10 are texts.
     encoding : str, optional
         Python's name, such as "latin-1"; by default UTF-8, or UTF-16 with a byte order mark.
     comment : str, optional
@@ -101,18 +100,6 @@ class Csv:
             except LookupError:
                 known = "a name of Python's, such as 'latin-1' or 'cp1252'"
                 raise refusal("encoding", self.encoding, known) from None
-
-
-def no_text(csv: Csv) -> ParameterError:
-    """Error about the first option of a path that is no text."""
-    given = (each.name for each in fields(csv) if each.name != "path" and getattr(csv, each.name) != each.default)
-    name = next(given, "path")
-    return ParameterError(f"{name} is for text files: {str(csv.path)!r} is none", parameter=name)
-
-
-def is_text(path: str) -> bool:
-    """True for a file of text, by its suffix."""
-    return path.lower().removesuffix(".gz").removesuffix(".bz2").endswith(ENDS)
 
 
 @contextmanager
@@ -221,7 +208,7 @@ class TextFile:
             heading = not numbers or all(
                 cell not in TRUTHS and number(cell, self.csv.decimal) is None for cell in cells
             )
-        if heading and not all(map(_is_encodable, row)):
+        if heading and not all(map(validation.encodes, row)):
             raise DataError(f"{self.where}, line {begin + 1}: names {not_utf8()}")
         self.named = heading
         self.names = row if heading else [str(i) for i in range(len(row))]
@@ -420,7 +407,7 @@ class TextFile:
             return DataError(f"{self.where}, after line {line}: not CSV; expected rows of one separator")
         row, at, _ = rows[first]
         wanted = f"no {kind}; expected one type, or {argument('Csv(path', types={'column': 'string'})}"
-        if not _is_encodable(row[index]):
+        if not validation.encodes(row[index]):
             wanted = f"entry {not_utf8()}"
         return DataError(f"{self.where}, line {at}, {self._label(index)}: {wanted}")
 
@@ -470,12 +457,6 @@ class TextFile:
 def _decoded(line: bytes) -> str:
     # Bytes that are no UTF-8 do no harm in a column that is not in use.
     return line.decode("utf-8", "surrogateescape")
-
-
-def _is_encodable(text: str) -> bool:
-    with suppress(UnicodeEncodeError):
-        return bool(text.encode()) or True
-    return False
 
 
 def _is_wider(found: pa.DataType, before: pa.DataType) -> bool:

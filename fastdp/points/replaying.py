@@ -138,7 +138,8 @@ def replay(
             made.append(publisher.step(*each))
             if number in shown:
                 cells[number] = publisher.tree.lower, publisher.tree.upper
-    return SyntheticPoints(made, source.names, publisher.guarantee, publisher.total, domain, cells)
+    names = source.columns["x"], source.columns["y"]
+    return SyntheticPoints(made, names, publisher.guarantee, publisher.total, domain, cells)
 
 
 def _in_order(where: str, events: Events, *, sort: bool) -> Events:

@@ -70,22 +70,8 @@ def test_every_parameter_is_an_option_with_its_help() -> None:
 
 def test_options_become_arguments() -> None:
     assert parsed("--foo", "3") == {"foo": 3}
-    given = [
-        "--foo",
-        "3",
-        "--shape",
-        "square",
-        "--share",
-        "all",
-        "--range",
-        "-2,3",
-        "--by",
-        "a",
-        "--by",
-        "b",
-        "--no-deep",
-    ]
-    found = parsed(*given, "--sizes", "a=1", "--sizes", "b=2", "--time", "at", "--every", "1h", "--time-unit", "s")
+    given = "--foo 3 --shape square --share all --range -2,3 --by a --by b --no-deep --sizes a=1 --sizes b=2"
+    found = parsed(*f"{given} --time at --every 1h --time-unit s".split())
     assert found == {
         "foo": 3, "shape": "square", "share": "all", "range": (-2.0, 3.0), "by": ["a", "b"], "deep": False,
         "sizes": {"a": 1.0, "b": 2.0}, "time": fastdp.Time("at", "1h", unit="s"),
@@ -94,7 +80,7 @@ def test_options_become_arguments() -> None:
     # A field without a column is of all columns that are named, or of the only one.
     one = parsed("--foo", "3", "--bound", "5", "--nonfinite", "zero")["bounds"]
     assert one == fastdp.Value(5.0, nonfinite="zero")
-    two = parsed("--foo", "3", "--bound", "a=5", "--bound", "b=-1,2", "--weight", "b=3", "--nonfinite", "zero")[
+    two = parsed(*["--foo", "3", "--bound", "a=5", "--bound", "b=-1,2", "--weight", "b=3", "--nonfinite", "zero"])[
         "bounds"
     ]
     assert two == {
