@@ -277,7 +277,8 @@ class Numbers:
         if 4 * needed > 3 * self._slots.size:
             slots: Integers = np.full(1 << (2 * needed - 1).bit_length(), -1, np.int64)
             pairs: Integers = np.empty((3 * slots.size // 4, 2), np.int64)
-            person_rows.number_pairs(self._key, *self.pairs.T.copy(), slots, pairs, 0, True)
+            held = self.pairs.T.copy()
+            person_rows.number_pairs(self._key, held[0], held[1], slots, pairs, 0, True)
             self._pairs, self._slots = pairs, slots
         given = self._slots, self._pairs, self.size, learns
         found, self.size = person_rows.number_pairs(self._key, first, second, *given)
