@@ -255,8 +255,9 @@ def _close(db: Connection) -> None:
 def _end(path: Path) -> None:
     """Leave the main file alone, whoever wrote the -wal, unless it is open elsewhere or cannot be written."""
     with _LOCK, contextlib.suppress(OSError, *_ERRORS):
-        # Another object of this process ends it.
-        if not any(store.has_open(path) for store in list(_stores)) and can_end(path):
+        # Another object of this process ends it; at the end of the program a finalizer closed it.
+        opened = [store.db for store in list(_stores) if store.db is not None]
+        if not any(db.is_open and db.path == path for db in opened) and can_end(path):
             Ending(path).close()
 
 
@@ -285,7 +286,7 @@ class Verification:
 class Store:
     """One ledger's file, without links, and the key of its seals."""
 
-    _db: Connection | None = None
+    db: Connection | None = None
     _opened_file: tuple[int, int]
 
     def __init__(self, path: Path, key: Key | None, *, create: bool) -> None:
@@ -314,14 +315,10 @@ class Store:
 
     def drop(self) -> None:
         """Close the file as it is, marked or not."""
-        if self._db is not None:
-            self._db.close()
-            self._db = None
+        if self.db is not None:
+            self.db.close()
+            self.db = None
             self._end_by(_end, self._path)
-
-    def has_open(self, path: Path) -> bool:
-        # At the end of the program a finalizer closed it.
-        return self._db is not None and self._db.is_open and self._path == path
 
     def _end_by(self, call: Callable[..., None], *arguments: object) -> None:
         if self._ending is not None:
@@ -398,19 +395,19 @@ class Store:
     def _opened(self) -> Connection:
         identity = self._identity()
         # A transaction is one that an interrupt left behind, or that a signal handler's call interrupts.
-        opened = self._db
+        opened = self.db
         if opened and (identity != self._opened_file or opened.in_transaction or not opened.has_wal()):
             self.drop()
-        if self._db is None:
+        if self.db is None:
             db = Connection(self._path)
             try:
                 self._mac = self._checked(db)
             except BaseException:
                 db.close()
                 raise
-            self._opened_file, self._db = identity, db
+            self._opened_file, self.db = identity, db
             self._end_by(_close, db)
-        return self._db
+        return self.db
 
     def _identity(self) -> tuple[int, int]:
         status = self._path.stat()

@@ -17,7 +17,7 @@ from fastdp.data.frames import source_of
 from fastdp.errors import DataError, ParameterError, StateError
 from fastdp.guarantee import Guarantee, parallel, remainder, sequential
 from fastdp.integer_grid import Grid, make_grid
-from fastdp.kinds import Floats, Integers, Json, Values
+from fastdp.kinds import Floats, Integers, Values
 from fastdp.noise import sampler
 from fastdp.noise.chain_keys import theta_key
 from fastdp.noise.key import Key
@@ -118,24 +118,11 @@ def averages(
 NO_STEPS: Integers = np.empty(0, np.int64)
 
 
-class HeldOut(codec.Form):
-    """A hold-out, whose places that no value has taken are NaN and not in a file."""
-
-    def describe(self, value: Floats) -> Json:
-        held: Json = codec.describe(value[~np.isnan(value)])
-        return held
-
-    def restore(self, described: Json, machine: PAKParameters) -> Floats:
-        held, lag = codec.restore(Floats, described), np.full(machine.holdout, np.nan)
-        lag[: held.size] = held
-        return lag
-
-
 class PAKState(NamedTuple):
     """State of a PAK stream."""
 
-    #: float64[m]. Written in place; dropped once the threshold is chosen. Secret.
-    lag: Annotated[Floats, HeldOut()]
+    #: float64[m]. The hold-out, written in place; dropped once the threshold is chosen. Secret.
+    lag: Annotated[Floats, Real()]
     #: Values consumed.
     n_seen: Annotated[int, codec.COUNT] = 0
     #: Counter after the hold-out.
@@ -284,7 +271,7 @@ class PAKParameters(Machine[PAKState], Keyed):
         # Raises errors of the threshold now, not at the end of the hold-out.
         self.chosen_by.start(self.task)
         if self.holdout:
-            return PAKState(lag=np.full(self.holdout, np.nan))
+            return PAKState(lag=np.empty(self.holdout))
         return PAKState(lag=np.empty(0), tree=self._open(np.empty(0), key)[0])
 
     def log_messages(self, before: PAKState, after: PAKState) -> Iterator[tuple[int, str]]:
@@ -365,26 +352,34 @@ class PAKParameters(Machine[PAKState], Keyed):
 
     # State files.
 
+    def pack(self, state: PAKState) -> codec.Packed:
+        # Without what a failed call has written behind the values held.
+        return super().pack(state._replace(lag=state.lag[: state.n_seen]))
+
     def restored(self, state: PAKState, key: Key) -> PAKState:
-        tree, lag, shown = state.tree, state.lag, 0
-        seen = int(np.count_nonzero(~np.isnan(lag)))
-        fits = not np.isinf(lag).any() and (tree is not None or seen < self.holdout)
-        if tree is not None:
+        tree, seen, shown = state.tree, state.lag.size, 0
+        lag = np.empty(self.holdout if tree is None else 0)
+        if tree is None:
+            if state.lag.ndim != 1 or seen >= self.holdout:
+                raise ValueError("a position out of range")
+            lag[:seen] = state.lag
+        else:
             if seen or tree.theta_steps > self.grid.bound_steps:
                 raise ValueError("a threshold out of range")
             begun = self._tree(tree.theta_steps, 0, key)
             codec.expect(tree.above, begun.above)
-            fits &= tree.seen <= begun.length
-            lag, seen = np.empty(0), self.holdout + tree.seen
-            shown = tree.seen + (self.holdout if self.lag_sums else min(self.holdout, 1))
+            if tree.seen > begun.length:
+                raise ValueError("a counter out of range")
+            first = self.holdout if self.lag_sums else min(self.holdout, 1)
+            seen, shown = self.holdout + tree.seen, first + tree.seen
             tree = begun._replace(seen=tree.seen, total=tree.total, above=tree.above)
         window = self.average if isinstance(self.average, int) else 0
-        if not fits or state.n_seen != seen or state.recent.shape != (min(window, shown),):
+        if state.n_seen != seen or state.recent.shape != (min(window, shown),):
             raise ValueError("a position out of range")
         return state._replace(lag=lag, tree=tree)
 
     def rekeyed(self, state: PAKState, key: Key) -> PAKState:
-        return self.restored(state._replace(lag=state.lag.copy()), key)
+        return self.restored(state._replace(lag=state.lag[: state.n_seen]), key)
 
 
 class PAK(Publisher[PAKState]):

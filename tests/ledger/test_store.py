@@ -526,7 +526,7 @@ def spend_once(path: Path, fatal: int) -> tuple[bool, int]:
 
         try:
             account = Ledger(path)
-            account._store._db.set_progress_handler(step, 1)
+            account._store.db.set_progress_handler(step, 1)
             account.spend(Guarantee(1 / 64), stream="meter", start=0, stop=9)
             os.write(writing, str(steps).encode())
         finally:
