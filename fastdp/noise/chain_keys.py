@@ -14,13 +14,13 @@ from typing import Annotated, Protocol, cast, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from fastdp.kinds import Integers
+from fastdp.kinds import Indices, Integers
 from fastdp.noise import gaussian, sampler
 from fastdp.noise.canonical import encode
 from fastdp.noise.gaussian import GaussianDistribution
-from fastdp.noise.key import KEY_BYTES, DrawnTwiceError, Key
+from fastdp.noise.key import ENABLED, KEY_BYTES, Binding, DrawnTwiceError, DrawnWords, Key
 from fastdp.noise.sampler import Distribution
-from fastdp.noise.words import Purpose, RowWords, StreamId, Words, WordStream
+from fastdp.noise.words import BLOCK_BITS, Purpose, RowWords, StreamId, Words, WordStream
 from fastdp.record import Checked
 from fastdp_kernels.noise import aes, blake2b, chacha
 
@@ -117,7 +117,7 @@ def named_chains(key: Key, secrets: Words, theta_steps: int) -> Chain:
     name = _START.pack()
     blocks = np.array([[name, block] for block in range(CHAIN_WORDS // 2)], ">u8").view(np.uint64)
     chains: Chain = np.empty((len(theta_secrets), CHAIN_WORDS // 2, 2), np.uint64)
-    aes.encrypt_under(theta_secrets, blocks, chains)
+    aes.encrypt_under(theta_secrets, np.zeros(len(theta_secrets), np.uint64), blocks, chains)
     if key.drawn is not None:
         for secret in theta_secrets:
             key.drawn.add((secret.tobytes(), 0, name), 0, CHAIN_WORDS)
@@ -167,6 +167,82 @@ def step_key(key: Key, chain: str, step: int, *inputs: NDArray[np.generic]) -> t
         digest.update(np.ascontiguousarray(array).data)
     words = digest.digest()
     return key._derived(words[:KEY_BYTES]), words[KEY_BYTES:].hex()
+
+
+class StepNoise:
+    """Noise of the steps of several streams, under keys of :func:`step_key`, each bound to its stream's inputs."""
+
+    def __init__(self, keys: Sequence[Key]) -> None:
+        self._keys, self._now, self._chains = keys, list(keys), [""] * len(keys)
+
+    def key(self, row: int) -> Key:
+        """Key of a stream before its first step."""
+        return self._keys[row]
+
+    def step(self, rows: Indices, step: int, *inputs: Integers) -> None:
+        """Go on to a step of the streams `rows`, with a row of each of the inputs, int64[n, k], for each."""
+        for i, *own in zip(rows.tolist(), *inputs, strict=True):
+            self._now[i], self._chains[i] = step_key(self._keys[i], self._chains[i], step, *own)
+
+    def draws(self, rows: Indices, count: int, distribution: Distribution, stream: StreamId) -> Integers:
+        """First draws of each of the streams `rows` in its step: int64[n, count]."""
+        out: Integers = np.empty((rows.size, count), np.int64)
+        fill = gaussian.fill if isinstance(distribution, GaussianDistribution) else sampler.fill
+        for own, i in zip(out, rows.tolist(), strict=True):
+            fill(own, distribution, self._now[i], stream)  # type: ignore[arg-type]
+        return out
+
+
+class CompiledStepNoise(StepNoise):
+    """:class:`StepNoise` of Laplace kind by compiled code, for streams of one secret, where the processor has AES."""
+
+    def __init__(self, secret: Key, secrets: Words, members: Integers) -> None:
+        self._secret, self._first, self._words = secret, secrets, secrets.copy()
+        self._own, self._bound = members, np.empty((len(secrets), 0), np.uint64)
+        self._drawn = DrawnWords() if secret.drawn is None and ENABLED else secret.drawn
+
+    def _key(self, words: Words, row: int) -> Key:
+        return Key(
+            words[row].tobytes(),
+            simulated=self._secret.simulated,
+            member=int(self._own[row]),
+            binding=Binding.COMPOSITION,
+            drawn=self._drawn,
+        )
+
+    def key(self, row: int) -> Key:
+        return self._key(self._first, row)
+
+    def step(self, rows: Indices, step: int, *inputs: Integers) -> None:
+        sizes = [8 * row.shape[1] for row in inputs]
+        header = struct.pack(f">{2 + len(sizes)}Q", step, len(sizes), *sizes)
+        bound = self._bound[rows]
+        parts = (
+            np.tile(np.frombuffer(header, np.uint8), (rows.size, 1)),
+            *(np.ascontiguousarray(each).view(np.uint8).reshape(rows.size, -1) for each in (bound, *inputs)),
+        )
+        nothing = np.zeros(rows.size + 1, np.int64), np.zeros(1, np.uint8)
+        made = blake2b.digests(64, b"fastdp step 1", self._first[rows], np.concatenate(parts, axis=1), *nothing)
+        if self._bound.shape[1] == 0:
+            self._bound = np.zeros((len(self._first), CHAIN_WORDS), np.uint64)
+        self._words[rows], self._bound[rows] = made[:, :CHAIN_WORDS], made[:, CHAIN_WORDS:]
+
+    def draws(self, rows: Indices, count: int, distribution: Distribution, stream: StreamId) -> Integers:
+        out: Integers = np.empty((rows.size, count), np.int64)
+        keys, members = self._words[rows], (self._own[rows] << BLOCK_BITS).astype(">u8").view(np.uint64)
+        if isinstance(distribution, GaussianDistribution) or distribution.two_words:
+            for own, i in zip(out, rows.tolist(), strict=True):
+                sampler.fill(own, distribution, self._key(self._words, i), stream)  # type: ignore[arg-type]
+            return out
+        blocks = np.array([[stream.pack(), j] for j in range(-(-count // 2))], ">u8").view(np.uint64)
+        words: Words = np.empty((rows.size, len(blocks), 2), np.uint64)
+        aes.encrypt_under(keys, members, blocks, words)
+        drawn = np.ascontiguousarray(words.reshape(rows.size, -1)[:, :count])
+        if self._drawn is not None:
+            for own, i in zip(keys, rows.tolist(), strict=True):
+                self._drawn.add((own.tobytes(), int(self._own[i]), stream.pack()), 0, count)
+        sampler.fill_under(out, distribution, drawn, lambda row: self._key(self._words, int(rows[row])), stream)
+        return out
 
 
 def _check_chain(name: str, chain: object) -> object:
