@@ -16,13 +16,21 @@ from numpy.typing import NDArray
 
 from fastdp.kinds import Indices, Integers
 from fastdp.noise import gaussian, sampler
-from fastdp.noise.canonical import encode
+from fastdp.noise.canonical import encode, tagged
 from fastdp.noise.gaussian import GaussianDistribution
-from fastdp.noise.key import ENABLED, KEY_BYTES, Binding, DrawnTwiceError, DrawnWords, Key
+from fastdp.noise.key import (
+    ENABLED,
+    KEY_BYTES,
+    Binding,
+    DrawnTwiceError,
+    DrawnWords,
+    Key,
+    bound_digest,
+)
 from fastdp.noise.sampler import Distribution
 from fastdp.noise.words import BLOCK_BITS, Purpose, RowWords, StreamId, Words, WordStream
 from fastdp.record import Checked
-from fastdp_kernels.noise import aes, blake2b, chacha
+from fastdp_kernels.noise import aes, chacha
 
 Chain = Words
 #: Words of a chain key.
@@ -84,36 +92,23 @@ def start_chains(words: RowWords, streams: Integers) -> Chain:
 #: Pieces of the words that :func:`start_chains` reads.
 CHAIN_PIECES = ((_START, CHAIN_WORDS),)
 
-# Chains of many streams with names, in compiled code, where the processor has AES.
+# Chains of many streams with names, by the processor's AES: a cipher of the library takes 5 us for each.
 
 
-def named_secrets(secret: Key, names: list[str]) -> Words:
-    """Derive the secret of ``secret.of_stream(name)`` for each name: uint64[n, 4]."""
-    joined, head = "".join(names), np.frombuffer(encode(("stream", "")), np.uint8)
-    texts: Sequence[str | bytes] = names if joined.isascii() else [name.encode() for name in names]
-    sizes = np.fromiter(map(len, texts), np.int64, len(names))
-    heads = np.tile(head, (sizes.size, 1))
-    # The sizes of the list and of the name in it.
-    for at, size in ((1, sizes + (head.size - 9)), (head.size - 8, sizes)):
-        heads[:, at : at + 8] = size.astype(">i8").view(np.uint8).reshape(-1, 8)
-    ends = np.concatenate([[0], np.cumsum(sizes)])
-    return _digested(np.frombuffer(secret.reveal(), np.uint64)[None], heads, ends, joined.encode())
-
-
-def later_secrets(secrets: Words, message: bytes) -> Words:
-    """Derive from each secret, uint64[n, 4], that of ``Key._digest(message)``."""
-    return _digested(secrets, np.frombuffer(message, np.uint8)[None], np.zeros(len(secrets) + 1, np.int64), b"")
-
-
-def _digested(keys: Words, heads: NDArray[np.uint8], ends: Integers, data: bytes) -> Words:
-    texts = np.frombuffer(data or b"\0", np.uint8)
-    digests: Words = blake2b.digests(KEY_BYTES, b"fastdp bind 1", keys, heads, ends, texts)
-    return digests
+def named_secrets(key: Key, names: list[str], composition: bytes | None) -> Words:
+    """Secret of ``key.of_stream(name)``, bound to a composition if one is given, for each name: uint64[n, 4]."""
+    secret, label = key.reveal(), encode("stream")
+    secrets = [bound_digest(secret, tagged(b"l", label + encode(name))) for name in names]
+    if composition is not None:
+        secrets = [bound_digest(each, composition) for each in secrets]
+    return np.frombuffer(b"".join(secrets), np.uint64).reshape(-1, CHAIN_WORDS)
 
 
 def named_chains(key: Key, secrets: Words, theta_steps: int) -> Chain:
     """:func:`start_chain` under each secret and one threshold; `key` records the words."""
-    theta_secrets = later_secrets(secrets, encode(("theta", theta_steps)))
+    message = encode(("theta", theta_steps))
+    derived = b"".join([bound_digest(secret.tobytes(), message) for secret in secrets])
+    theta_secrets = np.frombuffer(derived, np.uint64).reshape(-1, CHAIN_WORDS)
     name = _START.pack()
     blocks = np.array([[name, block] for block in range(CHAIN_WORDS // 2)], ">u8").view(np.uint64)
     chains: Chain = np.empty((len(theta_secrets), CHAIN_WORDS // 2, 2), np.uint64)
@@ -159,14 +154,18 @@ def resolve(distribution: Distribution, key: Key, chain: Chain, index: int, tota
 
 def step_key(key: Key, chain: str, step: int, *inputs: NDArray[np.generic]) -> tuple[Key, str]:
     """Key of a step's noise, bound to all inputs so far by BLAKE2b, and the next chain (hexadecimal)."""
+    words = _step_digest(key.reveal(), bytes.fromhex(chain), step, *inputs)
+    return key._derived(words[:KEY_BYTES]), words[KEY_BYTES:].hex()
+
+
+def _step_digest(secret: bytes, chain: bytes, step: int, *inputs: NDArray[np.generic]) -> bytes:
     # Numbers and lengths first, so that no two lists of inputs are one message; the chain is empty at step 0 alone.
     sizes = [array.nbytes for array in inputs]
     header = struct.pack(f">{2 + len(sizes)}Q", step, len(sizes), *sizes)
-    digest = hashlib.blake2b(header + bytes.fromhex(chain), key=key.reveal(), person=b"fastdp step 1")
+    digest = hashlib.blake2b(header + chain, key=secret, person=b"fastdp step 1")
     for array in inputs:
         digest.update(np.ascontiguousarray(array).data)
-    words = digest.digest()
-    return key._derived(words[:KEY_BYTES]), words[KEY_BYTES:].hex()
+    return digest.digest()
 
 
 class StepNoise:
@@ -194,54 +193,47 @@ class StepNoise:
 
 
 class CompiledStepNoise(StepNoise):
-    """:class:`StepNoise` of Laplace kind by compiled code, for streams of one secret, where the processor has AES."""
+    """:class:`StepNoise` of Laplace kind for streams of one secret, drawn together where the processor has AES."""
 
-    def __init__(self, secret: Key, secrets: Words, members: Integers) -> None:
-        self._secret, self._first, self._words = secret, secrets, secrets.copy()
-        self._own, self._bound = members, np.empty((len(secrets), 0), np.uint64)
+    def __init__(self, secret: Key, secrets: Sequence[bytes], members: Integers) -> None:
+        self._secret, self._secrets, self._own = secret, secrets, members
+        self._steps, self._bound = list(secrets), [b""] * len(secrets)
         self._drawn = DrawnWords() if secret.drawn is None and ENABLED else secret.drawn
 
-    def _key(self, words: Words, row: int) -> Key:
+    def key(self, row: int) -> Key:
+        return self._key(self._secrets[row], row)
+
+    def _key(self, own: bytes, row: int) -> Key:
         return Key(
-            words[row].tobytes(),
+            own,
             simulated=self._secret.simulated,
             member=int(self._own[row]),
             binding=Binding.COMPOSITION,
             drawn=self._drawn,
         )
 
-    def key(self, row: int) -> Key:
-        return self._key(self._first, row)
-
     def step(self, rows: Indices, step: int, *inputs: Integers) -> None:
-        sizes = [8 * row.shape[1] for row in inputs]
-        header = struct.pack(f">{2 + len(sizes)}Q", step, len(sizes), *sizes)
-        bound = self._bound[rows]
-        parts = (
-            np.tile(np.frombuffer(header, np.uint8), (rows.size, 1)),
-            *(np.ascontiguousarray(each).view(np.uint8).reshape(rows.size, -1) for each in (bound, *inputs)),
-        )
-        nothing = np.zeros(rows.size + 1, np.int64), np.zeros(1, np.uint8)
-        made = blake2b.digests(64, b"fastdp step 1", self._first[rows], np.concatenate(parts, axis=1), *nothing)
-        if self._bound.shape[1] == 0:
-            self._bound = np.zeros((len(self._first), CHAIN_WORDS), np.uint64)
-        self._words[rows], self._bound[rows] = made[:, :CHAIN_WORDS], made[:, CHAIN_WORDS:]
+        for i, *own in zip(rows.tolist(), *inputs, strict=True):
+            words = _step_digest(self._secrets[i], self._bound[i], step, *own)
+            self._steps[i], self._bound[i] = words[:KEY_BYTES], words[KEY_BYTES:]
 
     def draws(self, rows: Indices, count: int, distribution: Distribution, stream: StreamId) -> Integers:
-        out: Integers = np.empty((rows.size, count), np.int64)
-        keys, members = self._words[rows], (self._own[rows] << BLOCK_BITS).astype(">u8").view(np.uint64)
+        secrets = [self._steps[i] for i in rows.tolist()]
         if isinstance(distribution, GaussianDistribution) or distribution.two_words:
-            for own, i in zip(out, rows.tolist(), strict=True):
-                sampler.fill(own, distribution, self._key(self._words, i), stream)  # type: ignore[arg-type]
-            return out
+            return StepNoise(list(map(self._key, secrets, rows.tolist()))).draws(
+                np.arange(rows.size), count, distribution, stream
+            )
+        if self._drawn is not None:
+            for own, i in zip(secrets, rows.tolist(), strict=True):
+                self._drawn.add((own, int(self._own[i]), stream.pack()), 0, count)
+        keys = np.frombuffer(b"".join(secrets), np.uint64).reshape(-1, CHAIN_WORDS)
+        members = (self._own[rows] << BLOCK_BITS).astype(">u8").view(np.uint64)
         blocks = np.array([[stream.pack(), j] for j in range(-(-count // 2))], ">u8").view(np.uint64)
         words: Words = np.empty((rows.size, len(blocks), 2), np.uint64)
         aes.encrypt_under(keys, members, blocks, words)
-        drawn = np.ascontiguousarray(words.reshape(rows.size, -1)[:, :count])
-        if self._drawn is not None:
-            for own, i in zip(keys, rows.tolist(), strict=True):
-                self._drawn.add((own.tobytes(), int(self._own[i]), stream.pack()), 0, count)
-        sampler.fill_under(out, distribution, drawn, lambda row: self._key(self._words, int(rows[row])), stream)
+        out: Integers = np.empty((rows.size, count), np.int64)
+        first = np.ascontiguousarray(words.reshape(rows.size, -1)[:, :count])
+        sampler.fill_under(out, distribution, first, lambda row: self._key(secrets[row], int(rows[row])), stream)
         return out
 
 

@@ -18,9 +18,9 @@ from fastdp.guarantee import Guarantee, pure, root_below, sequential, zcdp_loss
 from fastdp.integer_grid import Grid, make_grid
 from fastdp.kinds import Floats, Indices, Integers, Values
 from fastdp.noise.canonical import encode
-from fastdp.noise.chain_keys import CHAIN_WORDS, CompiledStepNoise, StepNoise, later_secrets, named_secrets
+from fastdp.noise.chain_keys import CompiledStepNoise, StepNoise, named_secrets
 from fastdp.noise.gaussian import GaussianDistribution
-from fastdp.noise.key import Binding, Key
+from fastdp.noise.key import Binding, Key, bound_digest
 from fastdp.noise.sampler import (
     Distribution,
     LaplaceDistribution,
@@ -334,13 +334,14 @@ class ArrayRule:
         label = "values", self.size
         if not HAS_AES or secret.given is not None or self.gaussian or len(names) < FEW:
             return StepNoise([self.key_of(secret.of_stream(name)).within(*label) for name in names])
+        composition = self._encoding if secret.binding is Binding.ROOT else None
         if isinstance(names[0], str):
-            words, members = named_secrets(secret, list(map(str, names))), np.zeros(len(names), np.int64)
+            members = np.zeros(len(names), np.int64)
+            secrets = [each.tobytes() for each in named_secrets(secret, list(map(str, names)), composition)]
         else:
-            words, members = np.frombuffer(secret.reveal(), np.uint64)[None], np.array(names, np.int64) + 1
-        words = later_secrets(words, self._encoding) if secret.binding is Binding.ROOT else words
-        words = np.broadcast_to(later_secrets(words, encode(label)), (len(names), CHAIN_WORDS))
-        return CompiledStepNoise(secret, words, members)
+            members, secrets = np.array(names, np.int64) + 1, [self.key_of(secret).reveal()]
+        secrets = [bound_digest(each, encode(label)) for each in secrets]
+        return CompiledStepNoise(secret, secrets * (len(names) // len(secrets)), members)
 
     @cached_property
     def _encoding(self) -> bytes:
