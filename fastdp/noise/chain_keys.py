@@ -8,18 +8,27 @@ from __future__ import annotations
 
 import hashlib
 import struct
+from collections.abc import Sequence
 from typing import Annotated, Protocol, cast, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastdp.kinds import Integers
+from fastdp.kinds import Indices, Integers
 from fastdp.noise import gaussian, sampler
 from fastdp.noise.canonical import encode, tagged
 from fastdp.noise.gaussian import GaussianDistribution
-from fastdp.noise.key import KEY_BYTES, DrawnTwiceError, Key, bound_digest
+from fastdp.noise.key import (
+    ENABLED,
+    KEY_BYTES,
+    Binding,
+    DrawnTwiceError,
+    DrawnWords,
+    Key,
+    bound_digest,
+)
 from fastdp.noise.sampler import Distribution
-from fastdp.noise.words import Purpose, RowWords, StreamId, Words, WordStream
+from fastdp.noise.words import BLOCK_BITS, Purpose, RowWords, StreamId, Words, WordStream
 from fastdp.record import Checked
 from fastdp_kernels.noise import aes, chacha
 
@@ -103,7 +112,7 @@ def named_chains(key: Key, secrets: Words, theta_steps: int) -> Chain:
     name = _START.pack()
     blocks = np.array([[name, block] for block in range(CHAIN_WORDS // 2)], ">u8").view(np.uint64)
     chains: Chain = np.empty((len(theta_secrets), CHAIN_WORDS // 2, 2), np.uint64)
-    aes.encrypt_under(theta_secrets, blocks, chains)
+    aes.encrypt_under(theta_secrets, np.zeros(len(theta_secrets), np.uint64), blocks, chains)
     if key.drawn is not None:
         for secret in theta_secrets:
             key.drawn.add((secret.tobytes(), 0, name), 0, CHAIN_WORDS)
@@ -145,14 +154,87 @@ def resolve(distribution: Distribution, key: Key, chain: Chain, index: int, tota
 
 def step_key(key: Key, chain: str, step: int, *inputs: NDArray[np.generic]) -> tuple[Key, str]:
     """Key of a step's noise, bound to all inputs so far by BLAKE2b, and the next chain (hexadecimal)."""
+    words = _step_digest(key.reveal(), bytes.fromhex(chain), step, *inputs)
+    return key._derived(words[:KEY_BYTES]), words[KEY_BYTES:].hex()
+
+
+def _step_digest(secret: bytes, chain: bytes, step: int, *inputs: NDArray[np.generic]) -> bytes:
     # Numbers and lengths first, so that no two lists of inputs are one message; the chain is empty at step 0 alone.
     sizes = [array.nbytes for array in inputs]
     header = struct.pack(f">{2 + len(sizes)}Q", step, len(sizes), *sizes)
-    digest = hashlib.blake2b(header + bytes.fromhex(chain), key=key.reveal(), person=b"fastdp step 1")
+    digest = hashlib.blake2b(header + chain, key=secret, person=b"fastdp step 1")
     for array in inputs:
         digest.update(np.ascontiguousarray(array).data)
-    words = digest.digest()
-    return key._derived(words[:KEY_BYTES]), words[KEY_BYTES:].hex()
+    return digest.digest()
+
+
+class StepNoise:
+    """Noise of the steps of several streams, under keys of :func:`step_key`, each bound to its stream's inputs."""
+
+    def __init__(self, keys: Sequence[Key]) -> None:
+        self._keys, self._now, self._chains = keys, list(keys), [""] * len(keys)
+
+    def key(self, row: int) -> Key:
+        """Key of a stream before its first step."""
+        return self._keys[row]
+
+    def step(self, rows: Indices, step: int, *inputs: Integers) -> None:
+        """Go on to a step of the streams `rows`, with a row of each of the inputs, int64[n, k], for each."""
+        for i, *own in zip(rows.tolist(), *inputs, strict=True):
+            self._now[i], self._chains[i] = step_key(self._keys[i], self._chains[i], step, *own)
+
+    def draws(self, rows: Indices, count: int, distribution: Distribution, stream: StreamId) -> Integers:
+        """First draws of each of the streams `rows` in its step: int64[n, count]."""
+        out: Integers = np.empty((rows.size, count), np.int64)
+        fill = gaussian.fill if isinstance(distribution, GaussianDistribution) else sampler.fill
+        for own, i in zip(out, rows.tolist(), strict=True):
+            fill(own, distribution, self._now[i], stream)  # type: ignore[arg-type]
+        return out
+
+
+class CompiledStepNoise(StepNoise):
+    """:class:`StepNoise` of Laplace kind for streams of one secret, drawn together where the processor has AES."""
+
+    def __init__(self, secret: Key, secrets: Sequence[bytes], members: Integers) -> None:
+        self._secret, self._secrets, self._own = secret, secrets, members
+        self._steps, self._bound = list(secrets), [b""] * len(secrets)
+        self._drawn = DrawnWords() if secret.drawn is None and ENABLED else secret.drawn
+
+    def key(self, row: int) -> Key:
+        return self._key(self._secrets[row], row)
+
+    def _key(self, own: bytes, row: int) -> Key:
+        return Key(
+            own,
+            simulated=self._secret.simulated,
+            member=int(self._own[row]),
+            binding=Binding.COMPOSITION,
+            drawn=self._drawn,
+        )
+
+    def step(self, rows: Indices, step: int, *inputs: Integers) -> None:
+        for i, *own in zip(rows.tolist(), *inputs, strict=True):
+            words = _step_digest(self._secrets[i], self._bound[i], step, *own)
+            self._steps[i], self._bound[i] = words[:KEY_BYTES], words[KEY_BYTES:]
+
+    def draws(self, rows: Indices, count: int, distribution: Distribution, stream: StreamId) -> Integers:
+        secrets = [self._steps[i] for i in rows.tolist()]
+        if isinstance(distribution, GaussianDistribution) or distribution.two_words:
+            return StepNoise(list(map(self._key, secrets, rows.tolist()))).draws(
+                np.arange(rows.size), count, distribution, stream
+            )
+        if self._drawn is not None:
+            for own, i in zip(secrets, rows.tolist(), strict=True):
+                self._drawn.add((own, int(self._own[i]), stream.pack()), 0, count)
+        keys = np.frombuffer(b"".join(secrets), np.uint64).reshape(-1, CHAIN_WORDS)
+        members = (self._own[rows] << BLOCK_BITS).astype(">u8").view(np.uint64)
+        blocks = np.array([[stream.pack(), j] for j in range(-(-count // 2))], ">u8").view(np.uint64)
+        words: Words = np.empty((rows.size, len(blocks), 2), np.uint64)
+        aes.encrypt_under(keys, members, blocks, words)
+        out: Integers = np.empty((rows.size, count), np.int64)
+        first = np.ascontiguousarray(words.reshape(rows.size, -1)[:, :count])
+        sampler.fill_under(out, distribution, first, lambda row: self._key(secrets[row], int(rows[row])), stream)
+        return out
 
 
 def _check_chain(name: str, chain: object) -> object:

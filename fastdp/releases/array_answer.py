@@ -79,13 +79,13 @@ class ArrayAnswer:
             sizes = self.size, self.block, self.threshold, self.bound
             kernel.combine(sums, self.groups, self.wide, self.total, *sizes, self.variances, self.usual, numbers)
             edges, levels = self._smoothed(edges, sums)
-        kernel.settle(levels, edges, self.threshold, self.bound, float(self.variances[2]), numbers)
-        before = np.concatenate([np.zeros(1), np.cumsum(levels * np.diff(edges))])
+        before = np.empty(edges.size)
+        kernel.settle(levels, edges, self.threshold, self.bound, float(self.variances[2]), numbers, before)
         return _Solved(edges, levels, before, numbers)
 
     @cached_property
     def _edges(self) -> Indices:
-        edges: Indices = np.append(np.arange(0, self.size, self.block, dtype=np.int64), np.int64(self.size))
+        edges: Indices = np.minimum(np.arange(0, self.size + self.block, self.block, dtype=np.int64), self.size)
         return edges
 
     def _smoothed(self, edges: Indices, sums: Floats) -> tuple[Indices, Floats]:
@@ -105,7 +105,8 @@ class ArrayAnswer:
     @property
     def values(self) -> Floats:
         """The level of each value: float64[size]."""
-        return np.repeat(self._solved.levels * self.scale, np.diff(self._solved.edges))
+        edges, levels, _, _ = self._solved
+        return np.repeat(levels * self.scale, edges[1:] - edges[:-1])
 
     def sums_before(self, stops: Indices) -> Floats:
         """Sums over [0, stop): float64[q]."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
@@ -16,21 +17,20 @@ from fastdp.errors import AccuracyWarning, ParameterError, StateError, argument,
 from fastdp.guarantee import Guarantee, pure, root_below, sequential, zcdp_loss
 from fastdp.integer_grid import Grid, make_grid
 from fastdp.kinds import Floats, Indices, Integers, Values
-from fastdp.noise.chain_keys import step_key
+from fastdp.noise.canonical import encode
+from fastdp.noise.chain_keys import CompiledStepNoise, StepNoise, named_secrets
 from fastdp.noise.gaussian import GaussianDistribution
-from fastdp.noise.key import Binding, Key
+from fastdp.noise.key import Binding, Key, bound_digest
 from fastdp.noise.sampler import (
     Distribution,
     LaplaceDistribution,
     NoiseName,
     concentrated,
-    draws,
     geometric_distribution,
     noise_distribution,
 )
 from fastdp.noise.words import Purpose, StreamId
 from fastdp.perturbers import Blocks
-from fastdp.perturbers.base import fill
 from fastdp.record import Real, values_of
 from fastdp.releases.array_answer import ArrayAnswer
 from fastdp.releases.intervals import laplace_variance
@@ -39,6 +39,7 @@ from fastdp.streams.parameters import MAX_CONTRIBUTIONS, approximated, in_units,
 from fastdp.streams.stream_machine import FAR_BELOW
 from fastdp.thresholds import Fixed, ScaleFree, Threshold, ThresholdTask
 from fastdp.thresholds.base import held_out
+from fastdp_kernels._ciphers import HAS_AES
 from fastdp_kernels.streams import array_rule as kernel
 from fastdp_kernels.streams import online_pass
 
@@ -59,6 +60,8 @@ STEPS, LEAD = 2**16, 6
 #: Scores and their noise stay below it: a score that wraps has no sensitivity.
 ROOM = 2**62
 _THETA, _COUNT, _SUMS = range(3)
+#: From so many streams on keys are derived by compiled code.
+FEW = 8
 #: Names of the parts, in order.
 NAMES = ("threshold", "number of blocks", "total", "blocks", "groups")
 
@@ -308,21 +311,8 @@ class ArrayRule:
         column = as_whole(values, 0, 0)
         if column.size != self.size:
             raise StateError(f"values has {column.size} entries: expected {self.size}, as was said before")
-        return self._released(as_floats(column), name, self._key)
-
-    def release_under(self, secret: Key, floats: Floats, name: str) -> Release:
-        """Release values under another secret, such as a stream's among many."""
-        key = secret if secret.binding is not Binding.ROOT else secret.bound(self._encoding)
-        return self._released(floats, name, key)
-
-    @cached_property
-    def _encoding(self) -> bytes:
-        return self._key.composition(self)
-
-    def _released(self, floats: Floats, name: str, key: Key) -> Release:
-        answer = self.answer(floats, name, key)
-        if answer.cuts_off:
-            warn(FAR_BELOW.format(answer.threshold * answer.scale, "", argument(threshold=50.0)), AccuracyWarning)
+        key = self._key
+        (answer,) = self.answers([as_floats(column)], [name], StepNoise([key.within("values", self.size)]))
         made = answer.values
         made.flags.writeable = False
         return Release(
@@ -335,36 +325,66 @@ class ArrayRule:
             noise_fingerprint=None if key.simulated else key.fingerprint(),
         )
 
-    def answer(self, floats: Floats, name: str, key: Key) -> ArrayAnswer:
-        """All numbers that are released of these values."""
-        grid, steps, key = self.grid, np.empty(floats.size, np.int64), key.within("values", self.size)
-        if online_pass.round_values(floats, 1.0 / grid.resolution, float(self.top), steps):
-            floats = only_finite(floats, 0, name, self.nonfinite)
-            online_pass.round_values(floats, 1.0 / grid.resolution, float(self.top), steps)
-        theta, chain = self._choose_theta(floats, steps, key, name)
-        block, chain = self._choose_block(steps, theta, key, chain)
-        blocks = -(-self.size // block)
-        drawn = self._drawn.get((theta, blocks)) or self._draw_for(theta, blocks)
-        exact: Integers = np.empty(blocks, np.int64)
-        kernel.sum_clipped(steps, theta, block, exact)
-        total = np.array([int(steps.sum())])
-        key, _ = step_key(key, chain, _SUMS, total, exact)
-        sums: Floats = np.empty(0)
-        groups, unit = sums, drawn.unit
-        if drawn.blocks is not None:
-            sums = _noisy(exact, drawn.blocks, key, 1, unit)
-        if drawn.groups is not None:
-            members = np.add.reduceat(exact, np.arange(0, blocks, drawn.wide))
-            groups = _noisy(members, drawn.groups, key, 2, unit)
-        return ArrayAnswer(
-            self.size,
-            block,
-            sums,
-            groups,
-            total=float(_noisy(total, drawn.total, key, 0, unit)[0]),
-            season=self.season,
-            **drawn.public,
-        )
+    def key_of(self, secret: Key) -> Key:
+        """Key of this composition under a secret."""
+        return secret.bound(self._encoding) if secret.binding is Binding.ROOT else secret
+
+    def noise_of(self, secret: Key, names: Sequence[int | str]) -> StepNoise:
+        """Noise of streams with these names under a secret, of each as under its own key."""
+        label = "values", self.size
+        if not HAS_AES or secret.given is not None or self.gaussian or len(names) < FEW:
+            return StepNoise([self.key_of(secret.of_stream(name)).within(*label) for name in names])
+        composition = self._encoding if secret.binding is Binding.ROOT else None
+        if isinstance(names[0], str):
+            members = np.zeros(len(names), np.int64)
+            secrets = [each.tobytes() for each in named_secrets(secret, list(map(str, names)), composition)]
+        else:
+            members, secrets = np.array(names, np.int64) + 1, [self.key_of(secret).reveal()]
+        secrets = [bound_digest(each, encode(label)) for each in secrets]
+        return CompiledStepNoise(secret, secrets * (len(names) // len(secrets)), members)
+
+    @cached_property
+    def _encoding(self) -> bytes:
+        return self._key.composition(self)
+
+    def answers(self, rows: Sequence[Floats], names: Sequence[str], noise: StepNoise) -> list[ArrayAnswer]:
+        """All numbers that are released of each of the arrays `rows`."""
+        steps, every = np.empty((len(rows), self.size), np.int64), np.arange(len(rows))
+        for own, floats, name in zip(steps, rows, names, strict=True):
+            if online_pass.round_values(floats, 1.0 / self.grid.resolution, float(self.top), own):
+                floats = only_finite(floats, 0, name, self.nonfinite)
+                online_pass.round_values(floats, 1.0 / self.grid.resolution, float(self.top), own)
+        thetas = self._choose_thetas(rows, steps, names, noise)
+        lengths = self._choose_lengths(steps, thetas, noise)
+        totals, made = steps.sum(axis=1), dict[int, ArrayAnswer]()
+        for theta, length in sorted({*zip(thetas.tolist(), lengths.tolist(), strict=True)}):
+            which = every[(thetas == theta) & (lengths == length)]
+            blocks = -(-self.size // length)
+            drawn = self._drawn.get((theta, blocks)) or self._draw_for(theta, blocks)
+            exact: Integers = np.empty((which.size, blocks), np.int64)
+            for own, i in zip(exact, which.tolist(), strict=True):
+                kernel.sum_clipped(steps[i], theta, length, own)
+            total = totals[which, None]
+            noise.step(which, _SUMS, total, exact)
+            members = np.add.reduceat(exact, np.arange(0, blocks, drawn.wide), axis=1)
+            released = [
+                np.zeros((which.size, 0))
+                if distribution is None
+                else (sums + noise.draws(which, sums.shape[1], distribution, StreamId(Purpose.DRAWS, level)))
+                * drawn.unit
+                for level, (sums, distribution) in enumerate(
+                    ((total, drawn.total), (exact, drawn.blocks), (members, drawn.groups))
+                )
+            ]
+            for i, (of_all,), sums, groups in zip(which.tolist(), *released, strict=True):
+                made[i] = ArrayAnswer(
+                    self.size, length, sums, groups, total=float(of_all), season=self.season, **drawn.public
+                )
+        for i in range(len(rows)):
+            if made[i].cuts_off:
+                theta = made[i].threshold * made[i].scale
+                warn(FAR_BELOW.format(theta, "", argument(threshold=50.0)), AccuracyWarning)
+        return [made[i] for i in range(len(rows))]
 
     @cached_property
     def _drawn(self) -> dict[tuple[int, int], _Drawn]:
@@ -398,38 +418,44 @@ class ArrayRule:
         made = self._drawn[theta, blocks] = _Drawn(total, blocks_noise, groups_noise, wide, unit, public)
         return made
 
-    def _choose_theta(self, floats: Floats, steps: Integers, key: Key, name: str) -> tuple[int, str]:
-        """Theta in grid steps, and the chain of its inputs."""
-        rule, most = self.threshold, self.top
+    def _choose_thetas(
+        self, rows: Sequence[Floats], steps: Integers, names: Sequence[str], noise: StepNoise
+    ) -> Integers:
+        """Theta of each array in grid steps."""
+        rule, most, every = self.threshold, self.top, np.arange(len(rows))
+        thetas: Integers = np.full(len(rows), most)
         if rule is not None and rule.uses_holdout:
-            floats, task = only_finite(floats, 0, name, self.nonfinite), self.task
-            # A scale-free rule warns of a hold-out, and there is none; unresolved, it gives the bound.
-            chooser = rule.chooser(task) if isinstance(rule, ScaleFree) else rule.start(task)
-            chooser.observe(floats)
-            theta = self.grid.snap(chooser.choose(held_out(key, chooser.pack())))
-            return theta, step_key(key, "", _THETA, np.array([theta]))[1]
-        if not self.shares.threshold:
-            return most, step_key(key, "", _THETA, np.array([most]))[1]
-        above = self.above(steps)
-        drawn, chain = step_key(key, "", _THETA, above)
-        j = self.stop(above, drawn)
-        return (most if j in (0, above.size) else int(self.levels[j - 1])), chain
+            for i, (floats, name) in enumerate(zip(rows, names, strict=True)):
+                # A scale-free rule warns of a hold-out, and there is none; unresolved, it gives the bound.
+                chooser = rule.chooser(self.task) if isinstance(rule, ScaleFree) else rule.start(self.task)
+                chooser.observe(only_finite(floats, 0, name, self.nonfinite))
+                thetas[i] = self.grid.snap(chooser.choose(held_out(noise.key(i), chooser.pack())))
+        elif self.shares.threshold:
+            above = self.above(steps)
+            noise.step(every, _THETA, above)
+            stops = self.stops(above, every, noise)
+            chosen = (stops > 0) & (stops < self.levels.size)
+            thetas[chosen] = self.levels[stops[chosen] - 1]
+            return thetas
+        noise.step(every, _THETA, thetas[:, None])
+        return thetas
 
     def above(self, steps: Integers) -> Integers:
-        """Number of values above each level: what theta is chosen from."""
+        """Number of each row's values above each level: what theta is chosen from."""
         ends, first = self._ends
-        counts: Integers = np.zeros((kernel.TURNS, ends.size - 1), np.int64)
-        kernel.count_levels(steps, ends, first, counts)
-        above: Integers = np.cumsum(counts.sum(axis=0))[: self.levels.size]
+        counts: Integers = np.zeros((len(steps), kernel.TURNS, ends.size - 1), np.int64)
+        for own, counted in zip(steps, counts, strict=True):
+            kernel.count_levels(own, ends, first, counted)
+        above: Integers = np.cumsum(counts.sum(axis=1), axis=1)[:, : self.levels.size]
         return above
 
-    def stop(self, above: Integers, key: Key) -> int:
-        """AboveThreshold: the first level with enough values above it, or their number."""
+    def stops(self, above: Integers, rows: Indices, noise: StepNoise) -> Indices:
+        """AboveThreshold of each row: the first level with enough values above it, or their number."""
         of_limit, of_counts = self._counting_noise
-        limit = int(draws(1, of_limit, key, StreamId(Purpose.THRESHOLD))[0])
-        noise = draws(above.size, of_counts, key, StreamId(Purpose.THRESHOLD, 1))
-        passed = np.flatnonzero(above + noise > limit + self._limits)
-        return int(passed[0]) if passed.size else above.size
+        limit = noise.draws(rows, 1, of_limit, StreamId(Purpose.THRESHOLD))
+        drawn = noise.draws(rows, above.shape[1], of_counts, StreamId(Purpose.THRESHOLD, 1))
+        passed = above + drawn > limit + self._limits
+        return np.where(passed.any(axis=1), passed.argmax(axis=1), above.shape[1])
 
     @cached_property
     def _counting_noise(self) -> tuple[LaplaceDistribution, LaplaceDistribution]:
@@ -449,45 +475,39 @@ class ArrayRule:
         first = np.searchsorted(-exponents, -np.arange(2048), side="left").astype(np.int64)
         return np.append(self.levels, [-1, -1]), first
 
-    def _choose_block(self, steps: Integers, theta: int, key: Key, chain: str) -> tuple[int, str]:
-        """Length of a block, by noisy max, and the chain of its inputs."""
-        lengths = self.block_lengths
-        if not lengths:
-            return self.size, chain
-        if len(lengths) == 1:
-            return lengths[0], chain
-        scores = self.scores(steps, theta)
-        drawn, chain = step_key(key, chain, _COUNT, scores)
-        return lengths[self.winner(scores, drawn)], chain
+    def _choose_lengths(self, steps: Integers, thetas: Integers, noise: StepNoise) -> Indices:
+        """Length of each array's blocks, by noisy max."""
+        lengths, every = self.block_lengths, np.arange(thetas.size)
+        if len(lengths) < 2:
+            return np.full(thetas.size, lengths[0] if lengths else self.size)
+        scores: Integers = np.array(
+            [self.scores(own, theta) for own, theta in zip(steps, thetas.tolist(), strict=True)]
+        )
+        noise.step(every, _COUNT, scores)
+        return np.array(lengths)[self.winners(scores, every, noise)]
 
     def scores(self, steps: Integers, theta: int) -> Integers:
         """Of each block length: minus the distance of values from their block's median, minus its public cost."""
-        lengths, costs = self._counts
-        whole = np.empty(self.size, np.int32)
+        block, kept, costs = self._doubled
+        whole, medians = np.empty(self.size, np.int32), np.empty(-(-self.size // block), np.int32)
+        distances: Integers = np.empty(int(kept[-1]) + 1, np.int64)
         kernel.rescale(steps, theta, STEPS, whole)
-        doubled = lengths[0]
-        count = 1
-        while doubled < lengths[-1]:
-            doubled, count = 2 * doubled, count + 1
-        every: Integers = np.empty(count, np.int64)
-        kernel.distances(whole, lengths[0], np.empty(-(-self.size // lengths[0]), np.int32), every)
-        # One block of all values comes behind the doubled lengths.
-        distances = np.append(every[: len(lengths) - 1], every[-1])
-        scores: Integers = -distances - np.array(costs, np.int64)
-        return scores
+        kernel.distances(whole, block, medians, distances)
+        return -distances[kept] - costs
 
-    def winner(self, scores: Integers, key: Key) -> int:
-        """Noisy max."""
-        noise = draws(scores.size, self._score_noise, key, StreamId(Purpose.THRESHOLD, 2))
-        return int(np.argmax(scores + noise))
+    @cached_property
+    def _doubled(self) -> tuple[int, Indices, Integers]:
+        """The least length, how often it is doubled for each that may be chosen, and their public costs."""
+        lengths, costs = self._counts
+        # One block of all values comes behind the others.
+        most = -(-lengths[-1] // lengths[0]) - 1
+        return lengths[0], np.append(np.arange(len(lengths) - 1), most.bit_length()), np.array(costs, np.int64)
 
-
-def _noisy(exact: Integers, distribution: Distribution, key: Key, level: int, unit: float) -> Floats:
-    """Exact sums with noise, in units of the answer."""
-    noise: Integers = np.empty(exact.size, np.int64)
-    fill(noise, distribution, key, StreamId(Purpose.DRAWS, level))
-    released: Floats = np.multiply(exact + noise, unit, dtype=np.float64)
-    return released
+    def winners(self, scores: Integers, rows: Indices, noise: StepNoise) -> Indices:
+        """Noisy max of each row."""
+        drawn = noise.draws(rows, scores.shape[1], self._score_noise, StreamId(Purpose.THRESHOLD, 2))
+        best: Indices = np.argmax(scores + drawn, axis=1)
+        return best
 
 
 def _variance(distribution: Distribution | None) -> float:

@@ -230,11 +230,6 @@ class StreamPublisher(Publisher[State]):
         made: Release = self._take(Column(column, "values", finished=True))()
         return replace(made, source=source_of(values))
 
-    def release_under(self, secret: Key, floats: Floats, name: str) -> Release:
-        """The settled release of one of many arrays under its own secret."""
-        key = self.composition.noise_key(secret)
-        return self._machine.release(floats, name, key, warns=False).revised
-
     @single_caller
     @validation.plain
     def release_many(

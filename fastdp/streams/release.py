@@ -13,14 +13,22 @@ from fastdp.data.column import Nonfinite, as_column, as_floats, check_size
 from fastdp.data.files import read_numbers
 from fastdp.data.frames import StreamColumns, as_streams, source_of
 from fastdp.guarantee import Account, charge, check_charge
-from fastdp.kinds import Values
+from fastdp.kinds import Indices, Values
 from fastdp.noise.key import Key, stream_key
 from fastdp.perturbers import Blocks
+from fastdp.releases.array_answer import ArrayAnswer
 from fastdp.releases.release import Release
 from fastdp.streams.array_rule import ArrayRule
 from fastdp.streams.ids import distinct_ids
 from fastdp.streams.methods import Adaptive
-from fastdp.streams.release_many import STREAMS, borders_of, check_lengths, concurrently, guarantee_of_many
+from fastdp.streams.release_many import (
+    borders_of,
+    check_lengths,
+    concurrently,
+    guarantee_of_many,
+    of_one_length,
+    release_rows,
+)
 from fastdp.thresholds import Threshold
 from fastdp.thresholds.base import as_rule
 from fastdp.validation import refusal
@@ -222,39 +230,41 @@ def release_many(
         raise refusal("key", secret, "a key without a stream number, which is for one stream")
     names = distinct_ids(read.ids if ids is None else ids, rows.size)
     rule = None if threshold is None else as_rule("threshold", threshold)
-    options: dict[str, Any] = {"nonfinite": nonfinite, "key": secret}
+    if sensitivity is not None:
+        publisher = Adaptive(
+            epsilon, bound, 0, threshold=rule, sensitivity=sensitivity, nonfinite=nonfinite, key=secret
+        )
+        return release_rows(publisher.composition, secret, read, names, threads).revised
+    rules = {
+        size: ArrayRule(size, epsilon, bound, threshold=rule, nonfinite=nonfinite, key=secret)
+        for size in sorted({1, *lengths.tolist()})
+    }
+    given: list[int | str] = [name if isinstance(name, str) else int(name) for name in names]
+    made: list[ArrayAnswer | None] = [None] * rows.size
+    released = np.empty(int(lengths.sum()))
+    borders = borders_of(lengths)
 
-    def publisher_of(size: int) -> Adaptive | ArrayRule:
-        if sensitivity is not None:
-            return Adaptive(epsilon, bound, 0, threshold=rule, sensitivity=sensitivity, **options)
-        return ArrayRule(size, epsilon, bound, threshold=rule, **options)
+    def publish(which: Indices) -> None:
+        size, indices = int(lengths[which[0]]), which.tolist()
+        values, starts = rows.take(which, 0)
+        # Rows of one array lie in it as they are; others come alone.
+        floats = [as_floats(values[start : start + size]) for start in starts.tolist()]
+        noise = rules[size].noise_of(secret, [given[i] for i in indices])
+        answers = rules[size].answers(floats, [f"streams[{i}]" for i in indices], noise)
+        for i, answer in zip(indices, answers, strict=True):
+            made[i], released[borders[i] : borders[i + 1]] = answer, answer.values
 
-    publishers = {size: publisher_of(size) for size in sorted({1, *lengths.tolist()})}
-    made: list[Release | None] = [None] * rows.size
-
-    def publish(which: range) -> None:
-        for i in which:
-            own = secret.of_stream(names[i] if isinstance(names[i], str) else int(names[i]))
-            values, starts = rows.take(np.array([i]), 0)
-            # Rows of one array lie in it as they are; others come alone.
-            floats = as_floats(values[int(starts[0]) : int(starts[0]) + int(lengths[i])])
-            made[i] = publishers[int(lengths[i])].release_under(own, floats, f"streams[{i}]")
-
-    concurrently(threads, publish, (range(i, min(rows.size, i + STREAMS)) for i in range(0, rows.size, STREAMS)))
-    each = [one for one in made if one is not None]
-    values = np.concatenate([np.empty(0), *(one.values for one in each)])
-    values.flags.writeable = False
-    longest = publishers[max(publishers)]
+    concurrently(threads, publish, of_one_length(lengths))
+    released.flags.writeable = False
+    answers, longest = tuple(one for one in made if one is not None), rules[max(rules)]
     return Release(
-        values=values,
+        values=released,
         offset=0,
-        thresholds=np.array([one.threshold for one in each]),
+        thresholds=np.array([one.threshold * one.scale for one in answers]),
         guarantee=guarantee_of_many(longest.guarantee),
-        revisions=tuple(one.revisions[0] for one in each if one.revisions),
-        noise=each[0].noise if each else None,
         ids=names,
-        borders=borders_of(lengths),
+        borders=borders,
         source=read.source,
-        noise_fingerprint=next((f"{of.partition(':')[0]}:*" for one in each if (of := one.noise_fingerprint)), None),
-        answers=tuple(one.answers[0] for one in each if one.answers),
+        noise_fingerprint=None if secret.simulated else f"{longest.key_of(secret.of_stream(0)).family.hex()}:*",
+        answers=answers,
     )

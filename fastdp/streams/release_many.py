@@ -32,6 +32,8 @@ from fastdp_kernels.streams import fixed_pass
 BATCH_VALUES = 2**20
 #: Streams that a thread takes at a time, where each has a call of its own.
 STREAMS = 64
+#: Values of streams that go through the rule of finished arrays at a time.
+AT_ONCE = 2**18
 T = TypeVar("T")
 
 
@@ -250,6 +252,14 @@ def batches(order: Indices, counts: Indices, rows_at_once: Callable[[int], int])
         end = min(end, begin + rows_at_once(int(counts[order[end - 1]])))
         yield order[begin:end]
         begin = end
+
+
+def of_one_length(lengths: Indices) -> Iterator[Indices]:
+    """Yield streams of one length, some at a time."""
+    order = np.argsort(lengths, kind="stable")
+    for same in np.split(order, np.flatnonzero(np.diff(lengths[order])) + 1):
+        at_once = max(1, AT_ONCE // int(lengths[same[0]])) if same.size else 1
+        yield from (same[begin : begin + at_once] for begin in range(0, same.size, at_once))
 
 
 def worth(threads: int, amount: int, per_thread: int) -> int:

@@ -59,7 +59,7 @@ def test_blocks_under_many_keys_are_those_of_the_cipher() -> None:
     rng = np.random.default_rng(1)
     keys, blocks = rng.integers(0, 2**64, (50, 4), np.uint64), rng.integers(0, 2**64, (3, 2), np.uint64)
     found = np.empty((50, 3, 2), np.uint64)
-    aes.encrypt_under(keys, blocks, found)
+    aes.encrypt_under(keys, np.zeros(len(keys), np.uint64), blocks, found)
     for key, own in zip(keys, found, strict=True):
         cipher = Cipher(algorithms.AES(key.tobytes()), modes.ECB()).encryptor()  # noqa: S305
         assert own.tobytes() == cipher.update(blocks.tobytes())

@@ -77,7 +77,7 @@ INNER_METHODS = _words("perturbers. smoothers. thresholds. counters.Simple count
 MADE = _words("Release Plan Key points.ReleasedTree points.SyntheticPoints repetitions.Repetitions")
 INNER_NAMES = _words(
     "from_description sample check_reports steps_of weight take check_room check_plain bind bound composition within"
-    " identity release_under"
+    " identity"
 )
 
 

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import fastdp
 from fastdp.errors import DataError, ParameterError, StateError
 from fastdp.noise.key import Key
 from fastdp.streams.array_rule import STEPS, ArrayRule, shares_of, shares_of_sums
@@ -50,7 +51,7 @@ def test_kernels_are_the_oracles(entries: list[int], block: int, theta: int) -> 
     counts = np.zeros((kernel.TURNS, levels.size + 1), np.int64)
     kernel.count_levels(steps, np.append(levels, [-1, -1]), first, counts)
     assert np.cumsum(counts.sum(axis=0))[:-1].tolist() == oracle.above(steps, levels)
-    assert made.above(steps << 20).tolist() == oracle.above(steps << 20, made.levels)
+    assert made.above(steps[None] << 20)[0].tolist() == oracle.above(steps << 20, made.levels)
     whole, found = np.empty(steps.size, np.int32), np.empty(4, np.int64)
     kernel.rescale(steps, theta, STEPS, whole)
     assert whole.tolist() == [math.floor(Fraction(min(s, theta) * STEPS, theta) + Fraction(1, 2)) for s in entries]
@@ -149,7 +150,9 @@ def test_noise_is_bound_to_what_it_protects() -> None:
     other = values.copy()
     other[1500] += 1.0
     made = rule(3000, key=Key.from_bytes(SECRET))
-    first, again, altered = (made.answer(each, "values", made._key.again()) for each in (values, values, other))
+    first, again, altered = (
+        rule(3000, key=Key.from_bytes(SECRET)).release(each).answers[0] for each in (values, values, other)
+    )
     assert np.array_equal(first.sums, again.sums)
     noise = first.sums - np.add.reduceat(values, np.arange(0, 3000, first.block)) / first.scale
     assert not np.any(np.isin(altered.sums, first.sums))
@@ -255,3 +258,18 @@ def test_values_are_checked() -> None:
     assert np.array_equal(one.values, two.values)
     with pytest.raises(ParameterError, match="theta"):
         rule(50, threshold=Fixed(300.0))
+
+
+@pytest.mark.filterwarnings("ignore::fastdp.errors.AccuracyWarning")
+@pytest.mark.parametrize("ids", [None, [f"meter {i}" for i in range(10)]], ids=["numbers", "names"])
+@pytest.mark.parametrize("threshold", [None, 60.0])
+def test_each_of_many_streams_is_its_own_release(ids: list[str] | None, threshold: float | None) -> None:
+    """In one pass by compiled code, of several lengths, also where neighbours choose other thetas and lengths."""
+    streams = [shape(size) for size, shape in zip((1500,) * 9 + (700,), [*SHAPES.values()] * 2, strict=False)]
+    many = fastdp.release_many(streams, 1.0, 900.0, ids=ids, threshold=threshold, key=SECRET)
+    for i, values in enumerate(streams):
+        own = Key.from_bytes(SECRET).of_stream(i if ids is None else ids[i])
+        one = fastdp.release(values, 1.0, 900.0, threshold=threshold, key=own)
+        assert np.array_equal(one.values, many[i].values)
+        assert np.array_equal(one.interval([0, 9], [700, 80]), many[i].interval([0, 9], [700, 80]))
+        assert one.noise_fingerprint.partition(":")[0] == many.noise_fingerprint.partition(":")[0]

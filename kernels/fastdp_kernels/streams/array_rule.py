@@ -269,9 +269,18 @@ def smooth(z: np.ndarray, v: float) -> np.ndarray:
 
 @kernel
 def settle(
-    levels: np.ndarray, edges: np.ndarray, theta: float, bound: float, v_total: float, numbers: np.ndarray
+    levels: np.ndarray,
+    edges: np.ndarray,
+    theta: float,
+    bound: float,
+    v_total: float,
+    numbers: np.ndarray,
+    before: np.ndarray,
 ) -> None:
-    """Scale levels between `edges` to the total, shrink a total within its noise, and keep them within [0, bound]."""
+    """Scale levels between `edges` to the total, shrink a total within its noise, and keep them within [0, bound].
+
+    ``before``: their sums before each edge.
+    """
     pieces, count = levels.size, edges[edges.size - 1]
     clipped, above, raw = numbers[CLIPPED], numbers[ABOVE], numbers[RAW]
     sum_now = 0.0
@@ -298,18 +307,20 @@ def settle(
     low, high = levels[0], levels[0]
     for j in range(pieces):
         low, high = min(low, levels[j]), max(high, levels[j])
-    if low >= 0.0 and high <= bound:
-        return
-    # A level of water: nothing is below 0 or above the bound, and the total stays.
-    a, b = low - bound, max(high, bound)
-    for _ in range(100):
-        c = (a + b) / 2.0
-        held = 0.0
+    if low < 0.0 or high > bound:
+        # A level of water: nothing is below 0 or above the bound, and the total stays.
+        a, b = low - bound, max(high, bound)
+        for _ in range(100):
+            c = (a + b) / 2.0
+            held = 0.0
+            for j in range(pieces):
+                held += min(max(levels[j] - c, 0.0), bound) * (edges[j + 1] - edges[j])
+            if held > total:
+                a = c
+            else:
+                b = c
         for j in range(pieces):
-            held += min(max(levels[j] - c, 0.0), bound) * (edges[j + 1] - edges[j])
-        if held > total:
-            a = c
-        else:
-            b = c
+            levels[j] = min(max(levels[j] - b, 0.0), bound)
+    before[0] = 0.0
     for j in range(pieces):
-        levels[j] = min(max(levels[j] - b, 0.0), bound)
+        before[j + 1] = before[j] + levels[j] * (edges[j + 1] - edges[j])

@@ -11,7 +11,7 @@ import numpy as np
 import fastdp
 from fastdp import Key, Release
 from fastdp.kinds import Floats, Json
-from fastdp.noise.chain_keys import bound_distribution, theta_key
+from fastdp.noise.chain_keys import StepNoise, bound_distribution, theta_key
 from fastdp.noise.words import Purpose, StreamId
 from fastdp.perturbers import Blocks, Flat, Hierarchy
 from fastdp.streams.array_rule import ArrayRule, shares_of_sums
@@ -350,7 +350,7 @@ def whole(rng: Generator, kind: type[ArrayRule] = ArrayRule) -> Instance:
 
 def array_shifts(make: Make, x: Floats, there: Floats, table: Table, shifts: Shifts) -> None:
     """Shifts of the limit and of the level that stopped, of the winner, and of every sum that holds the value."""
-    made = make(key=table.key)
+    made, first = make(key=table.key), np.zeros(1, np.int64)
     grid, own = made.grid, made._key.within("values", made.size)
     here, other = (np.array([in_steps(float(v), grid.resolution, made.top) for v in values]) for values in (x, there))
     answer = make(key=table.key).release(x).answer
@@ -361,15 +361,16 @@ def array_shifts(make: Make, x: Floats, there: Floats, table: Table, shifts: Shi
             partial(made.threshold.chooser if free else made.threshold.start, made.task), own, x, there, shifts
         )
     elif made.shares.threshold:
-        before, rise = made.above(here), made.above(other) - made.above(here)
-        stopped, up = made.stop(before, own), int(rise.max(initial=0))
+        before, after = made.above(np.stack([here, other]))
+        rise = after - before
+        stopped, up = int(made.stops(before[None], first, StepNoise([own]))[0]), int(rise.max(initial=0))
         shifts.add(own, StreamId(Purpose.THRESHOLD), 0, up)
         if stopped < rise.size:
             shifts.add(own, StreamId(Purpose.THRESHOLD, 1), stopped, up - int(rise[stopped]))
     if len(made.block_lengths) > 1:
         scores = made.scores(here, theta)
         rise = made.scores(other, theta) - scores
-        winner = made.winner(scores, own)
+        winner = int(made.winners(scores[None], first, StepNoise([own]))[0])
         shifts.add(own, StreamId(Purpose.THRESHOLD, 2), winner, max(0, int(rise.max())) - int(rise[winner]))
     shifts.add(own, StreamId(Purpose.DRAWS, 0), 0, int(here.sum() - other.sum()))
     moved = np.minimum(here, theta) - np.minimum(other, theta)
