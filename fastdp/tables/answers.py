@@ -142,20 +142,18 @@ class Answers:
         if column not in self._parts:
             tail, leaf = self.released.tails.get(column), len(self.released.parents)
             starts = np.arange(self.released.edges.size - 1)
-            body, variance, even = np.zeros((starts.size, self.released.sizes[leaf])), 0.0, False
-            name = "count" if tail is None or tail.signed else "first"
-            if self.released.index("count") is None and name == "count":
-                even = True
-            elif name == "count":
-                body, variance = self._cells("count", ROWS, starts)
-            elif tail is not None and tail.cells:
+            cells = starts.size, self.released.sizes[leaf]
+            part = np.full(cells, 1.0 / max(1, math.prod(cells)))
+            if self.released.index("count") is not None:
+                part = parts(*self._cells("count", ROWS, starts), part)
+            if tail is not None and tail.cells and not tail.signed:
                 body, variance = self._cells("first", column, starts)
                 q = self.released.quantities[self.index("first", column)]
                 if centre := q.centre * q.grid:
                     rows, more = self._cells("count", ROWS, starts)
                     body, variance = body + centre * rows, variance + centre**2 * more
-                body = tail.sign * body
-            found = [parts(body, variance, even=even)]
+                part = parts(tail.sign * body, variance, part)
+            found = [part]
             for depth in range(leaf - 1, -1, -1):
                 found.insert(0, grouped(found[0], self.released.parents[depth], self.released.sizes[depth]))
             self._parts[column] = found

@@ -202,6 +202,8 @@ def described(released: Released, answers: Answers, depth: int) -> list[tuple[st
             found.append(("far", far if len(released.tails) == 1 else f"{column}: {far}"))
     if not found:
         found.append(("clip", "counts: nothing is clipped"))
+    if released.shares.plan.online:
+        found.append(("late", "rows that came after their window was closed are in no number"))
     if (rows := released.rows) is not None:
         told = "the number of their dropped rows is unknown"
         if rows.share is not None:

@@ -1,8 +1,7 @@
-"""The kernels behind persons: SipHash, BLAKE2b, numbers of pairs, the rows of least hash; against oracles."""
+"""The kernels behind persons: SipHash, AES, numbers of pairs, the rows of least hash; against oracles."""
 
 from __future__ import annotations
 
-import hashlib
 import struct
 
 import numpy as np
@@ -12,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastdp_kernels._ciphers import HAS_AES
-from fastdp_kernels.noise import aes, blake2b
+from fastdp_kernels.noise import aes
 from fastdp_kernels.tables import person_rows
 from tests.oracles import persons
 
@@ -53,30 +52,6 @@ def test_hashes_of_rows(rows: list[tuple], valued: int) -> None:
     found = person_rows.hash_rows(KEY, table[:, :2].copy(), table[:, 2].copy(), table[:, 3].copy(), values)
     wanted = [persons.row_hash(KEY.tolist(), row[:2], *row[2:4], row[4 : 4 + valued], 0) for row in rows]
     assert found.tolist() == wanted
-
-
-@given(st.lists(st.binary(max_size=300), max_size=6))
-def test_digests_are_those_of_the_standard(texts: list[bytes]) -> None:
-    offsets, data = np.cumsum([0, *map(len, texts)]), np.frombuffer(b"".join(texts) + b"\0", np.uint8)
-    given = np.empty((0, 4), np.uint64), np.empty((1, 0), np.uint8)
-    found = blake2b.digests(16, b"fastdp person", *given, offsets, data)
-    wanted = [hashlib.blake2b(text, digest_size=16, person=b"fastdp person").digest() for text in texts]
-    assert [row.tobytes() for row in found] == wanted
-
-
-@given(st.lists(st.binary(max_size=300), max_size=20), st.sampled_from([0, 33, 95, 128, 129, 300]), st.booleans())
-def test_keyed_digests_of_heads_and_texts(texts: list[bytes], head: int, alone: bool) -> None:
-    rng = np.random.default_rng(head)
-    rows = len(texts) if alone else 1
-    keys, heads = rng.integers(0, 2**64, (rows, 4), np.uint64), rng.integers(0, 256, (rows, head), np.uint8)
-    offsets, data = np.cumsum([0, *map(len, texts)]), np.frombuffer(b"".join(texts) + b"\0", np.uint8)
-    found = blake2b.digests(32, b"fastdp bind 1", keys, heads, offsets, data)
-    for i, text in enumerate(texts):
-        own = i if alone else 0
-        message, key = heads[own].tobytes() + text, keys[own].tobytes()
-        assert (
-            found[i].tobytes() == hashlib.blake2b(message, digest_size=32, key=key, person=b"fastdp bind 1").digest()
-        )
 
 
 @pytest.mark.skipif(not HAS_AES, reason="a processor without the instructions")
