@@ -19,6 +19,7 @@ from fastdp.tables.consistent import (
     Level,
     Revised,
     Variance,
+    block_parts,
     consistent,
     grouped,
     local_patterns,
@@ -134,6 +135,7 @@ class Answers:
     def forget_revisions(self) -> None:
         """Free the memory of revised windows, a quarter of a frame's: other ranges smooth them anew."""
         self._revisions.clear()
+        block_parts.cache_clear()
 
     def parts(self, column: str) -> list[Floats]:
         """Share of each window and node in the column's sum, by depth; of rows for "*"."""

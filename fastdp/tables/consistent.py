@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import tzinfo
 from fractions import Fraction
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -277,10 +278,9 @@ def smooth(estimates: Floats, noise: Floats, patterns: Sequence[Integers] = ()) 
         listed.append((phases, kept))
         rest, spent, seen = rest - part, spent + size, leverage
     waves = fft.dct(rest, axis=0, norm="ortho")
-    block = _blocks(windows)
-    count, left = int(block.max()) + 1, 1.0 - (spent - 1) / max(1, windows - 1)
+    block, borders = _blocks(windows)
+    count, left = borders.size - 1, 1.0 - (spent - 1) / max(1, windows - 1)
     kept, shares = np.zeros((count, keys)), np.zeros((count, keys))
-    borders = np.searchsorted(block, np.arange(count + 1))
     for b in range(1, count):
         begin, end = borders[b : b + 2]
         # Patterns have taken their share of the noise out of each block.
@@ -289,7 +289,7 @@ def smooth(estimates: Floats, noise: Floats, patterns: Sequence[Integers] = ()) 
     # Few blocks, many nodes: a block's contribution to a window's variance is computed once.
     for begin in range(0, windows - windows // 2, CHUNK):
         end = min(begin + CHUNK, windows - windows // 2)
-        more = left * (_block_parts(borders[1:], np.arange(begin, end), windows) @ kept[1:])
+        more = left * (block_parts(windows, begin, end) @ kept[1:])
         variances[begin:end] += more
         # Windows w and W - 1 - w have equal parts.
         both = min(end, windows // 2)
@@ -329,21 +329,24 @@ def _shares(part: Floats, size: float, noise: Floats) -> tuple[Floats, Floats]:
     return 1.0 - lost, np.minimum(1.0, 1.0 - lost + 2.0 * lost / size)
 
 
-def _blocks(windows: int) -> Integers:
+def _blocks(windows: int) -> tuple[Integers, Integers]:
+    """Block of each frequency, and where the blocks begin and the last one ends."""
     block: Integers = np.zeros(windows, np.uint8)
     label, at = 1, 1
     while at < windows:
         size = max(LEAST, int(WIDER * at))
         block[at : at + size] = label
         label, at = label + 1, at + size
-    return block
+    return block, np.searchsorted(block, np.arange(int(block.max()) + 2))
 
 
-def _block_parts(borders: Integers, which: Integers, windows: int) -> Floats:
-    """Part of each of these windows in each block of frequencies, [n, B]: diagonals of C' C, C the block's cosines.
+@lru_cache(maxsize=8)
+def block_parts(windows: int, begin: int, end: int) -> Floats:
+    """Part of each window in each block of frequencies, [end - begin, B]: diagonals of C' C, C the block's cosines.
 
-    Sums of cos^2 over frequencies [a, b) are differences of Dirichlet's kernel.
+    Sums of cos^2 over frequencies [a, b) are differences of Dirichlet's kernel.  Sums of one table have equal ones.
     """
+    borders, which = _blocks(windows)[1][1:], np.arange(begin, end)
     half = np.pi * (which + 0.5) / windows
     kernel = np.sin((2.0 * borders - 1.0) * half[:, None]) / np.sin(half)[:, None]
     return np.maximum((np.diff(borders) + 0.5 * np.diff(kernel, axis=1)) / windows, 0.0)

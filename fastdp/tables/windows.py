@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from functools import cached_property, partial
-from typing import Annotated, Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple, get_args
 
 import numpy as np
 
@@ -39,7 +39,7 @@ from fastdp.tables.shares import Shares, shares_of
 from fastdp.tables.statistics import statistic, statistics_of
 from fastdp.tables.sums import exact_sums, release
 from fastdp.tables.table import Table
-from fastdp.units import LAST, ONE_ROW, Person, Rows, Unit, parse_length
+from fastdp.units import LAST, ONE_ROW, Unit, parse_length
 from fastdp.validation import refusal
 
 log = logging.getLogger("fastdp")
@@ -87,7 +87,7 @@ class WindowsState:
 class WindowsMachine(Machine[WindowsState]):
     """Public parameters of :class:`Windows`; times as ISO text."""
 
-    PARTS: ClassVar[codec.Parts] = {kind.__name__: kind for kind in (Time, Value, Rows, Person, PrivateKeys)}
+    PARTS: ClassVar[codec.Parts] = {kind.__name__: kind for kind in (Time, Value, *get_args(Unit), PrivateKeys)}
     rule: ClassVar[int] = TablePlan.rule
 
     #: Pairs of a column and a statistic, or its bounds.

@@ -23,7 +23,7 @@ from fastdp.tables.released import RowNumbers
 from fastdp.tables.sizes import Number
 from fastdp.tables.statistics import Estimate, dispersion
 from tests.tables import flat
-from tests.tables.released import STEP, noise, table
+from tests.tables.released import STEP, table
 
 
 def test_windows_are_named_by_their_times():
@@ -102,19 +102,6 @@ def test_intervals_of_means_hold_the_true_mean(rows, mean, m, confidence):
         assert np.all(high - low < 0.2)
     if rows * m <= 2.0:
         assert np.all(t.std_error(0, m) <= 10.0)
-
-
-def test_fieller_quantile_bounds_the_mixture():
-    rng = np.random.default_rng(11)
-    x, y = noise(rng, 50.0, (2, 400_000))
-    from scipy.stats import norm
-
-    for confidence in (0.5, 0.8, 0.95, 0.99):
-        z = laplace_sum_quantile(50.0, 1, confidence) / np.sqrt(laplace_variance(50.0))
-        z = max(z, float(norm.ppf(0.5 + confidence / 2)))
-        for weight in (0.0, 0.2, 1.0, 5.0):
-            spread = np.sqrt((1.0 + weight**2) * laplace_variance(50.0))
-            assert np.mean(np.abs(x + weight * y) <= z * spread) >= confidence - 0.003
 
 
 def test_keys_together_carry_the_noise_of_each():
