@@ -104,14 +104,11 @@ class Answers:
     def index(self, name: str, column: str) -> int:
         """Place of a sum in the vectors; KeyError for one that was not released."""
         if name == "first":
-            name = self.first_of(column)
+            name = "total" if self.released.index("total", column) is not None else "deviation"
         found = self.released.index(name, column)
         if found is None:
             raise KeyError(f"{name} of {column!r} was not released: a statistic needs it, but does not say so")
         return found
-
-    def first_of(self, column: str) -> str:
-        return "total" if self.released.index("total", column) is not None else "deviation"
 
     def fit(self, i: int) -> Consistent:
         if i not in self._fits:
@@ -143,20 +140,18 @@ class Answers:
         if column not in self._parts:
             tail, leaf = self.released.tails.get(column), len(self.released.parents)
             starts = np.arange(self.released.edges.size - 1)
-            body, variance, even = np.zeros((starts.size, self.released.sizes[leaf])), 0.0, False
-            name = "count" if tail is None or tail.signed else "first"
-            if self.released.index("count") is None and name == "count":
-                even = True
-            elif name == "count":
-                body, variance = self._cells("count", ROWS, starts)
-            elif tail is not None and tail.cells:
+            cells = starts.size, self.released.sizes[leaf]
+            part = np.full(cells, 1.0 / max(1, math.prod(cells)))
+            if self.released.index("count") is not None:
+                part = parts(*self._cells("count", ROWS, starts), part)
+            if tail is not None and tail.cells and not tail.signed:
                 body, variance = self._cells("first", column, starts)
                 q = self.released.quantities[self.index("first", column)]
                 if centre := q.centre * q.grid:
                     rows, more = self._cells("count", ROWS, starts)
                     body, variance = body + centre * rows, variance + centre**2 * more
-                body = tail.sign * body
-            found = [parts(body, variance, even=even)]
+                part = parts(tail.sign * body, variance, part)
+            found = [part]
             for depth in range(leaf - 1, -1, -1):
                 found.insert(0, grouped(found[0], self.released.parents[depth], self.released.sizes[depth]))
             self._parts[column] = found
@@ -198,10 +193,6 @@ class View:
     @property
     def single(self) -> bool:
         return self.depth == len(self.released.parents) and not (self.stops > self.starts + 1).any()
-
-    @property
-    def _begun(self) -> bool:
-        return self.released.begins is not None and self.depth < len(self.released.parents)
 
     def quantity(self, name: str, column: str) -> Quantity:
         return self.released.quantities[self.answers.index(name, column)]
@@ -349,9 +340,9 @@ class View:
         released, rows = self.released, self.released.rows
         if self.answers.planned:
             return ""
-        if self._begun:
+        if released.begins is not None and self.depth < len(released.parents):
             return "a key's rows before its first window are in no number"
-        if not released.has_persons:
+        if released.shares.plan.who is None:
             return ""
         if rows is None:
             return DROPPED

@@ -19,8 +19,8 @@ from fastdp.tables.answers import Answers
 from fastdp.tables.arguments import PrivateKeys, Value
 from fastdp.tables.choices import Sizes, choose_clips, expected_sizes, moved_by_tail, tail_of, ways_of
 from fastdp.tables.columns import Keys as KeySet
-from fastdp.tables.functions import make_plan
-from fastdp.tables.plan import MAX_CELLS, TablePlan
+from fastdp.tables.functions import make_shares
+from fastdp.tables.plan import MAX_CELLS
 from fastdp.tables.quantities import COUNTS, ROWS, Quantity, drawn
 from fastdp.tables.released import Measured, Released, released_of, unknown_tails
 from fastdp.tables.shares import MAX_ROWS, Shares, shares_of
@@ -220,7 +220,7 @@ def plan(
     given: Json = {"unit": unit, "bounds": bounds, "by": by, "keys": listed, "delta": delta, "levels": levels}
 
     def at(number: float) -> Plan:
-        made = make_plan(asked, time, epsilon=number, **given)
+        made = make_shares(asked, time, epsilon=number, **given)
         return _planned(made, min(windows, MAX_WINDOWS), rows, mean, confidence)
 
     if epsilon is not None:
@@ -235,14 +235,15 @@ def plan(
 
 
 def _planned(
-    plan: TablePlan, windows: int, rows: float | None, mean: float | Mapping[str, float] | None, confidence: float
+    shares: Shares, windows: int, rows: float | None, mean: float | Mapping[str, float] | None, confidence: float
 ) -> Plan:
+    plan, first = shares.plan, shares.plan.start or 0
     keys = KeySet(plan.by, plan.keys if plan.key_rule == "given" else [(0,)] * len(plan.by))
-    first = plan.start or 0
-    plan = plan.settled(first, first + windows, *keys.sizes)
+    shares = shares.settled(first, first + windows, *keys.sizes)
+    plan = shares.plan
     names = ROWS, *(column.name for column in plan.columns)
     means = {name: mean.get(name) if isinstance(mean, Mapping) else mean for name in names}
-    shares, tails = _expected_tails(shares_of(plan), rows or 0.0, means)
+    shares, tails = _expected_tails(shares, rows or 0.0, means)
     clips = {name: tail.clip for name, tail in tails.items()}
     quantities = [q for q in shares.quantities_at(clips) if not q.counts]
     inside = {name: _below(each, tails[name].choice.clip if name in tails else None) for name, each in means.items()}

@@ -117,7 +117,7 @@ class TableRelease:
         tally = None if plan.is_public else self._tally(plan, keys, part, None, {})
         counted = None
         if tally is not None and plan.who is not None:
-            counted = self._number(shares, "counted", tally.number)
+            counted = self._number(shares, "counted", int(tally.rows[0]))
         published: Integers | None = None
         if tally is not None and plan.key_rule in ("public", "private"):
             counts = np.pad(tally.by_key, (0, keys.size - tally.by_key.size))
@@ -164,9 +164,9 @@ class TableRelease:
         tally = self._tally(plan, keys, part, quantities, _rest(shares, chosen))
         row_numbers = None
         if plan.who is not None:
-            counted = counted or self._number(shares, "counted", tally.number)
+            counted = counted or self._number(shares, "counted", int(tally.rows[0]))
             shorter = "" if plan.periods is None else f" shorter than {plan.periods.every}"
-            row_numbers = RowNumbers(counted, self._number(shares, "dropped", tally.dropped))
+            row_numbers = RowNumbers(counted, self._number(shares, "dropped", int(tally.rows[1])))
             wider = f"a larger {argument(rows=...)}, or a {argument(per=...)}{shorter}"
             choices.warn_of_dropped(row_numbers, plan.contributions, wider)
         tails = {
@@ -175,16 +175,15 @@ class TableRelease:
         for name, tail in tails.items():
             choices.warn_of_past(name, tail)
         measured = release(shares, quantities, tally.exact, self.key, span, keys, published)
-        # Where totals are measured too, cells may be small.
-        sums = [each for each in measured if not each.quantities[0].counts]
-        widest = min(sums, key=lambda each: each.steps.size, default=None)
-        for name in (*tails, ROWS):
-            choices.warn_of_noise(shares, name, tails.get(name), widest)
         found = released_of(shares, span, keys, measured, tails, simulated=self.key.simulated)
         selection, others = shares.key_rule() if plan.selects_cells else None, None
         if share := shares.helper("others"):
             others = drawn(noise_distribution(plan.noise, plan.contributions, 1, share))
-        warn_of_cells(found, given=plan.key_rule == "given")
+        if not warn_of_cells(found, given=plan.key_rule == "given"):
+            # Where totals are measured too, cells may be small.
+            widest = min(found.sums, key=lambda each: each.steps.size, default=None)
+            for name in (*tails, ROWS):
+                choices.warn_of_noise(shares, name, tails.get(name), widest)
         return replace(found, family=self.source.family, rows=row_numbers, selection=selection, others=others)
 
     def _tail(
@@ -226,11 +225,11 @@ STANDS = 5.0
 RARE = 0.05
 
 
-def warn_of_cells(found: Released, *, given: bool) -> None:
-    """Warnings of windows by a wrong clock, and of given keys without rows."""
+def warn_of_cells(found: Released, *, given: bool) -> bool:
+    """A warning of windows by a wrong clock, or of given keys without rows; False if there is none."""
     firsts = [(i, q) for i, q in enumerate(found.quantities) if q.name in ("count", "total")]
     if not firsts or not found.sums[0].steps.size:
-        return
+        return False
     place, quantity = max(firsts, key=lambda each: each[1].name == "count")
     steps, variance = found.sums[0].steps[place], found.sums[0].noise[place].variance
     windows, keys = steps.shape
@@ -251,6 +250,7 @@ def warn_of_cells(found: Released, *, given: bool) -> None:
                 f"rows {told}",
                 AccuracyWarning,
             )
+            return True
     if given and quantity.low >= 0:
         # Of each key in all windows, perhaps measured by itself.
         whole = [each for each in found.sums if each.level.depth == len(found.parents)]
@@ -269,3 +269,5 @@ def warn_of_cells(found: Released, *, given: bool) -> None:
                 f"{int(np.argmax(rare))}]; expected keys as the columns spell them (case, spaces), or longer windows",
                 AccuracyWarning,
             )
+            return True
+    return False

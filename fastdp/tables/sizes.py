@@ -402,15 +402,14 @@ def _combined(one: float, variance: float, other: float, own: float) -> tuple[fl
     return (one / variance + other / own) * error, error
 
 
-def parts(body: Floats, variance: float, *, even: bool) -> Floats:
-    """Part of each cell in the sum beyond the body: by positive sums, as far as these stand out of their noise."""
-    flat = np.full(body.shape, 1.0 / max(1, body.size))
-    found = np.ones(body.shape) if even else np.maximum(body, 0.0)
+def parts(body: Floats, variance: float, others: Floats) -> Floats:
+    """Part of each cell in a sum: by positive sums as far as these stand out of their noise, else by others."""
+    found = np.maximum(body, 0.0)
     whole = found.sum()
     if whole <= 0.0:
-        return flat
-    even_ = min(1.0, variance / max(float(np.mean(np.square(body))), 1e-300))
-    out: Floats = (1.0 - even_) * found / whole + even_ * flat
+        return others
+    drowned = min(1.0, variance / max(float(np.mean(np.square(body))), 1e-300))
+    out: Floats = (1.0 - drowned) * found / whole + drowned * others
     return out
 
 

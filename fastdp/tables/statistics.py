@@ -177,11 +177,6 @@ class Statistic(ABC):
     def name(self) -> str:
         return self.kind if self.column == ROWS else f"{self.column}_{self.kind}"
 
-    @property
-    def has_values(self) -> bool:
-        """True if the column's values are read, not its entries."""
-        return "distinct" not in self.needs
-
     @abstractmethod
     def answer(self, view: View) -> Answer:
         """Estimate, error and interval, and what they are about."""
@@ -399,7 +394,7 @@ def statistics_of(given: object) -> tuple[Statistic, ...]:
 def columns_of(statistics: Sequence[Statistic]) -> tuple[list[str], list[str]]:
     """Columns of values, and those of which only distinct entries are counted."""
     listed = dict.fromkeys(each.column for each in statistics if each.column != ROWS)
-    values = {each.column for each in statistics if each.has_values}
+    values = {each.column for each in statistics if "distinct" not in each.needs}
     return [name for name in listed if name in values], [name for name in listed if name not in values]
 
 

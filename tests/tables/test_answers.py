@@ -357,20 +357,6 @@ def test_a_cell_without_rows_says_nothing() -> None:
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("rank", [0.25, 0.5, 0.9])
-@pytest.mark.parametrize("weeks", [1, 7])
-def test_intervals_cover_the_quantiles_of_the_rows(rank: float, weeks: int) -> None:
-    rng, n = np.random.default_rng(6), 420
-    values = rng.gamma(2.0, 0.2, (n, 500)) * rng.lognormal(0.0, 0.3, (n, 1))
-    found = histogram(values, (0.0, 10.0), 1.0, 7, (rank,))
-    starts = np.arange(0, n, weeks)
-    estimate, low, high = (each[:, 0] for each in found.quantiles(rank, starts, starts + weeks, 0.9))
-    true = np.quantile(values.reshape(starts.size, -1), rank, axis=1)
-    assert ((low <= true) & (true <= high)).mean() >= 0.9
-    assert ((low <= estimate) & (estimate <= high)).all()
-
-
-@pytest.mark.statistical
 @pytest.mark.parametrize("rank", [0.5, 0.95])
 def test_a_median_errs_little_more_than_that_of_an_exponential_mechanism(rank: float) -> None:
     """Each window's, with all of epsilon, a score of sensitivity 1, and the bound as the range."""

@@ -416,19 +416,6 @@ def test_noise_is_bound_to_the_sums_and_smaller() -> None:
     assert gaussian.released.guarantee.delta == 1e-6
 
 
-def test_intervals_cover() -> None:
-    frame, inside = homes(10), 0
-    exact = frame.groupby("at")["kwh"].sum().to_numpy()
-    for seed in range(30):
-        table = flat.totals(
-            frame, "kwh", "at", clip=1.0, bound=1.0, epsilon=1.0, delta=1e-6, seed=seed, **DAY, **PERSON
-        )
-        found = table.frame
-        inside += int((found["low"] <= exact).sum())
-        assert found["high"].isna().all()
-    assert inside / 1440 > 0.92
-
-
 def test_a_clip_that_is_chosen_costs_its_share_of_rho() -> None:
     with pytest.warns(AccuracyWarning):
         table = flat.totals(homes(), "kwh", "at", bound=8.0, epsilon=1.0, delta=1e-6, seed=1, **DAY, **PERSON)

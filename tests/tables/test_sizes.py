@@ -74,7 +74,7 @@ def test_clips_and_intervals_are_the_oracles(shape, rows, cells, far):
         wanted = oracle.rest_of(own, clips, number, deviation**2)
         got = beyond.value, beyond.variance, beyond.squares, beyond.modelled, beyond.guess
         assert got == pytest.approx(wanted)
-        part = sizes.parts(sums, (noise.body * choice.clip) ** 2, even=values.min() < 0)
+        part = sizes.parts(sums, (noise.body * choice.clip) ** 2, np.full(cells, 1.0 / cells))
         assert part.sum() == pytest.approx(1.0)
         part[0], half = 1.0, np.full(cells, 2.1 * noise.body * choice.clip)
         each = beyond.interval((sums, half, half), part, 0.95)
