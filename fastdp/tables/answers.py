@@ -31,7 +31,7 @@ from fastdp.tables.quantiles import Bins, Histogram, Parts, places_of
 from fastdp.tables.quantities import ROWS, Quantity
 from fastdp.tables.released import Released
 from fastdp.tables.shares import MOST_DROPPED
-from fastdp.tables.sizes import one_sided, parts, two_sided, unseen
+from fastdp.tables.sizes import Number, one_sided, parts, two_sided, unseen
 from fastdp.tables.statistics import DROPPED, Answer, Estimate, Statistic
 from fastdp.tables.tails import Tail
 
@@ -208,6 +208,16 @@ class View:
 
     def has_cells(self, column: str) -> bool:
         return self.released.tails[column].cells
+
+    def drowned(self, column: str) -> bool:
+        tail, one = self.released.tails[column], self.released.shares.plan.cells == 1
+        if self.answers.planned or (tail.cells and not one):
+            return False
+        value, variance = tail.beyond.value, tail.beyond.variance
+        if tail.cells:
+            found = self.total(column)
+            value, variance = found.value.item(), found.variance.item()
+        return not Number(max(abs(value), sum(each.total for each in tail.sides)), variance).known
 
     def unknown(self, column: str) -> tuple[bool, bool]:
         tail = self.released.tails.get(column)

@@ -17,7 +17,7 @@ from fastdp.tables.arguments import PrivateKeys, Value, keys_of, names_of
 from fastdp.tables.plan import MOST_ROWS, TablePlan, column_plans
 from fastdp.tables.quantities import ROWS
 from fastdp.tables.release import TableRelease
-from fastdp.tables.shares import Shares, shares_of, with_noise
+from fastdp.tables.shares import MAX_ROWS, Shares, shares_of, with_noise
 from fastdp.tables.statistics import Statistic, columns_of, statistics_of
 from fastdp.tables.table import Table
 from fastdp.units import ONE_ROW, Unit, as_name
@@ -74,6 +74,9 @@ def make_shares(
             raise ParameterError(
                 f"rows = {plan.contributions}: {has}; expected at most {most}, because noise grows with rows"
             )
+    if plan.contributions > epsilon * MAX_ROWS:
+        least = f"at least {plan.contributions / MAX_ROWS:.2g}: noise of {plan.contributions / epsilon:.2g} rows"
+        raise refusal("epsilon", epsilon, f"{least} hides any table")
     # Noise that cannot be drawn is refused before any row is read.
     shares.check_sums()
     widest = shares

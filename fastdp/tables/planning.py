@@ -23,7 +23,7 @@ from fastdp.tables.functions import make_shares
 from fastdp.tables.plan import MAX_CELLS
 from fastdp.tables.quantities import COUNTS, ROWS, Quantity, drawn
 from fastdp.tables.released import Measured, Released, released_of, unknown_tails
-from fastdp.tables.shares import Shares, shares_of
+from fastdp.tables.shares import MAX_ROWS, Shares, shares_of
 from fastdp.tables.sizes import Choice, Number
 from fastdp.tables.statistics import Statistic, statistics_of
 from fastdp.tables.sums import vectors
@@ -35,8 +35,6 @@ from fastdp.validation import DAY, refusal
 SPANS = {"day": DAY, "week": 7 * DAY, "year": 365 * DAY}
 #: Windows that are worked out for each key; more behave like these.
 MAX_WINDOWS, MAX_KEYS = 2**14, 2**10
-#: Rows expected in a cell, at most.
-MAX_ROWS = 2.0**40
 #: Range of the search for an epsilon, and its steps.
 EPSILONS, BISECTIONS = (2.0**-10, 2.0**5), 30
 

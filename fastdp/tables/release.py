@@ -175,16 +175,15 @@ class TableRelease:
         for name, tail in tails.items():
             choices.warn_of_past(name, tail)
         measured = release(shares, quantities, tally.exact, self.key, span, keys, published)
-        # Where totals are measured too, cells may be small.
-        sums = [each for each in measured if not each.quantities[0].counts]
-        widest = min(sums, key=lambda each: each.steps.size, default=None)
-        for name in (*tails, ROWS):
-            choices.warn_of_noise(shares, name, tails.get(name), widest)
         found = released_of(shares, span, keys, measured, tails, simulated=self.key.simulated)
         selection, others = shares.key_rule() if plan.selects_cells else None, None
         if share := shares.helper("others"):
             others = drawn(noise_distribution(plan.noise, plan.contributions, 1, share))
-        warn_of_cells(found, given=plan.key_rule == "given")
+        if not warn_of_cells(found, given=plan.key_rule == "given"):
+            # Where totals are measured too, cells may be small.
+            widest = min(found.sums, key=lambda each: each.steps.size, default=None)
+            for name in (*tails, ROWS):
+                choices.warn_of_noise(shares, name, tails.get(name), widest)
         return replace(found, family=self.source.family, rows=row_numbers, selection=selection, others=others)
 
     def _tail(
@@ -226,11 +225,11 @@ STANDS = 5.0
 RARE = 0.05
 
 
-def warn_of_cells(found: Released, *, given: bool) -> None:
-    """Warnings of windows by a wrong clock, and of given keys without rows."""
+def warn_of_cells(found: Released, *, given: bool) -> bool:
+    """A warning of windows by a wrong clock, or of given keys without rows; False if there is none."""
     firsts = [(i, q) for i, q in enumerate(found.quantities) if q.name in ("count", "total")]
     if not firsts or not found.sums[0].steps.size:
-        return
+        return False
     place, quantity = max(firsts, key=lambda each: each[1].name == "count")
     steps, variance = found.sums[0].steps[place], found.sums[0].noise[place].variance
     windows, keys = steps.shape
@@ -251,6 +250,7 @@ def warn_of_cells(found: Released, *, given: bool) -> None:
                 f"rows {told}",
                 AccuracyWarning,
             )
+            return True
     if given and quantity.low >= 0:
         # Of each key in all windows, perhaps measured by itself.
         whole = [each for each in found.sums if each.level.depth == len(found.parents)]
@@ -269,3 +269,5 @@ def warn_of_cells(found: Released, *, given: bool) -> None:
                 f"{int(np.argmax(rare))}]; expected keys as the columns spell them (case, spaces), or longer windows",
                 AccuracyWarning,
             )
+            return True
+    return False

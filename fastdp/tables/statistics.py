@@ -24,8 +24,9 @@ from fastdp.validation import refusal
 
 #: Means of values beyond the clip are known where rows are so many standard deviations.
 CLEAR = 6.0
-#: Percentiles: "p95", "p99.9".
 DROPPED = "no number holds the rows of persons that were dropped"
+HIDDEN = "noise hides the sum of all rows"
+#: Percentiles: "p95", "p99.9".
 PERCENTILE = re.compile(r"p(\d{1,2}(\.\d{1,6})?|100)")
 #: Sums and counts in the order in which they get noise.  "first" is the total where a sum is asked for, else the sum
 #: of deviations from the middle of the clip.
@@ -43,14 +44,17 @@ class Answer:
     #: Sentences why ends are missing.
     reasons: tuple[str, ...] = ()
 
-    def without(self, why: str, *, low: Flags | bool = False, high: Flags | bool = False) -> Answer:
-        """The same with ends missing where those are true, if there is a reason."""
-        ends = [name for name, each in (("low", low), ("high", high)) if np.any(each)]
+    def without(
+        self, why: str, *, low: Flags | bool = False, high: Flags | bool = False, estimate: bool = False
+    ) -> Answer:
+        """The same with ends or all estimates missing where those are true, if there is a reason."""
+        ends = [name for name, each in (("estimate", estimate), ("low", low), ("high", high)) if np.any(each)]
         if not why or not ends:
             return self
         reason = f"{' and '.join(ends)} {'are' if len(ends) > 1 else 'is'} missing, as {why}"
         least, most = np.where(low, np.nan, self.low), np.where(high, np.nan, self.high)
-        return Answer(self.estimate, self.std_error, least, most, (*self.reasons, reason))
+        known = np.full_like(self.estimate, np.nan) if estimate else self.estimate
+        return Answer(known, self.std_error, least, most, (*self.reasons, reason))
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,6 +114,9 @@ class View(Protocol):
 
     def has_cells(self, column: str) -> bool:
         """False if the column has one number for the whole table."""
+
+    def drowned(self, column: str) -> bool:
+        """True if noise hides the only number of a column's values, and all that their sizes show."""
 
     def total(self, column: str) -> Estimate:
         """Sums about the true values of the rows that count; ends are NaN where too little is known."""
@@ -203,7 +210,8 @@ class Sum(Statistic):
 
     def answer(self, view: View) -> Answer:
         found, limits = view.of_all(view.total(self.column), self.column), view.limits(self.column)[1]
-        return found.answer().without(view.absent(), low=limits[0] < 0.0, high=limits[1] > 0.0)
+        known = found.answer().without(view.absent(), low=limits[0] < 0.0, high=limits[1] > 0.0)
+        return known.without(HIDDEN, estimate=view.drowned(self.column))
 
 
 @dataclass(frozen=True)
@@ -240,7 +248,8 @@ class Mean(Statistic):
         total, limits = view.total(self.column), view.limits(self.column)[1]
         low, high = _between(total.low, total.high, count)
         mean, error = (each / np.maximum(count.value, 1.0) for each in (total.value, np.sqrt(total.variance)))
-        return Answer(np.clip(mean, *limits), np.minimum(error, limits[1] - limits[0]), low, high)
+        found = Answer(np.clip(mean, *limits), np.minimum(error, limits[1] - limits[0]), low, high)
+        return found.without(HIDDEN, estimate=view.drowned(self.column))
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import fastdp
-from fastdp.errors import AccuracyWarning
+from fastdp.errors import AccuracyWarning, ParameterError
 from fastdp.noise.sampler import noise_distribution
 from fastdp.tables import choices
 from fastdp.tables.rows import dropped_rows
@@ -238,6 +238,38 @@ def test_one_number_for_the_table_is_warned_of_and_said():
     assert np.isfinite(t.interval(0, 24)[0]).all()
     assert "missing, as values have both signs" in repr(t)
     assert any("missing" in text for text in t.metadata["missing"])
+
+
+@pytest.mark.parametrize("bound", [50.0, 5000.0])
+@pytest.mark.parametrize("rows", [3, 300])
+@pytest.mark.parametrize("kind", ["sum", "mean"])
+def test_a_total_that_noise_hides_is_no_number(kind, rows, bound):
+    """No size stands out: what is left is noise times a far bound, or times many rows of a person."""
+    who = np.arange(600) // 3
+    frame = pa.table({"p": who, "v": np.random.default_rng(3).gamma(2.0, 2.0, 600)})
+    for seed in range(4):
+        for unit in (fastdp.Person("p", rows=rows), fastdp.Rows(rows)):
+            t = quietly(
+                lambda unit=unit, seed=seed: fastdp.aggregate(
+                    frame, {"v": kind}, epsilon=0.1, unit=unit, bounds={"v": bound}, seed=seed
+                )
+            )
+            estimate, (low, high) = t.estimate(0, 1), t.interval(0, 1)
+            assert np.isnan(estimate).all()
+            assert "estimate is missing, as noise hides the sum of all rows" in repr(t)
+            if isinstance(unit, fastdp.Rows):
+                assert low <= getattr(np, kind)(frame["v"]) <= high
+    many = pa.table({"v": np.tile(frame["v"], 100)})
+    assert np.isfinite(
+        quietly(lambda: fastdp.totals(many, "v", epsilon=0.1, bound=bound, seed=1)).estimate(0, 1)
+    ).all()
+
+
+def test_a_call_that_no_table_suits_is_refused_before_it_costs(tmp_path):
+    ledger = fastdp.Ledger(tmp_path / "ledger")
+    with pytest.raises(ParameterError, match=r"epsilon = 1e-12: expected at least .* hides any table"):
+        fastdp.counts(pa.table({"v": [1.0]}), epsilon=1e-12, ledger=ledger, stream="t")
+    assert list(ledger.entries()) == []
 
 
 def test_negative_rows_of_a_small_table_are_named():

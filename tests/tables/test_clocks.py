@@ -52,7 +52,7 @@ def test_a_wrong_clock_is_warned_of(name: str, statistic: str) -> None:
     assert [each.filename for each in caught if "clock" in str(each.message)] == [__file__] * wrong
     # Public ends make no such windows.
     with warnings.catch_warnings():
-        warnings.simplefilter("error")
+        warnings.filterwarnings("error", ".*were made")
         time = fastdp.Time("t", every, start="2024-01-01", stop="2024-02-01")
         fastdp.aggregate(frame, {"*": "count"}, time, epsilon=1.0, seed=1)
 
@@ -77,6 +77,9 @@ def test_keys_that_no_row_has_are_warned_of(name: str) -> None:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             fastdp.counts(frame, by="k", keys=keys, epsilon=epsilon, seed=seed)
-        assert len(caught) == bool(missing)
-        for each in caught:
+        said = [each for each in caught if str(each.message).startswith("keys")]
+        assert len(said) == bool(missing)
+        # One cause, one warning; noise alone has its own.
+        assert len(caught) == 1 if missing else name == "noise" or not caught
+        for each in said:
             assert f"no row of {missing} of {len(keys)}, the first keys[0]; expected keys" in str(each.message)
