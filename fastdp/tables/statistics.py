@@ -22,7 +22,7 @@ from fastdp.tables.quantities import ROWS, Quantity
 from fastdp.units import as_name
 from fastdp.validation import refusal
 
-#: Means of values beyond the clip are known where rows are so many standard deviations.
+#: Of fewer rows, in standard deviations, the share of what lies beyond the clip is a guess: a mean may be any.
 CLEAR = 6.0
 #: Percentiles: "p95", "p99.9".
 DROPPED = "no number holds the rows of persons that were dropped"
@@ -232,11 +232,10 @@ class Mean(Statistic):
         mean = quotient(whole, count, quantity.centre * quantity.grid, view.limits(self.column)[1], view.normal)
         size = np.maximum(count.value, 1.0)
         guessed = (whole.variance > first.variance) & (count.value <= CLEAR * np.sqrt(count.variance))
-        few = "of so few rows the share of values beyond the clip is a guess"
         estimate = np.clip(mean.estimate + model / size, *view.limits(self.column)[1])
-        low, high = mean.low - below / size, mean.high + above / size
-        found = Answer(estimate, mean.std_error, np.minimum(low, estimate), np.maximum(high, estimate))
-        return found.without(few, low=guessed, high=guessed)
+        wide = np.where(guessed, np.inf, 0.0)
+        low, high = mean.low - below / size - wide, mean.high + above / size + wide
+        return Answer(estimate, mean.std_error, np.minimum(low, estimate), np.maximum(high, estimate))
 
     def _of_one(self, view: View, count: Estimate) -> Answer:
         total, limits = view.total(self.column), view.limits(self.column)[1]
