@@ -24,6 +24,7 @@ from fastdp.record import meanings
 Public = Callable[..., Any]
 #: A type in an annotation.
 Hint = Any
+_origin: Callable[[Hint], Any] = get_origin
 #: Records whose fields are options.
 RECORDS = ("Time", "Rows", "Person", "Value", "PrivateKeys", "Blocks", "Csv")
 #: Options whose names are not those of the parameters, by function or record.
@@ -58,7 +59,7 @@ class Parameter:
         return "--" + self.name.replace("_", "-")
 
     def has(self, kind: Hint) -> bool:
-        return any(get_origin(arm) is kind for arm in self.arms)
+        return any(_origin(arm) is kind for arm in self.arms)
 
 
 def parameters(public: Public) -> list[Parameter]:
@@ -69,9 +70,9 @@ def parameters(public: Public) -> list[Parameter]:
         if name in GIVEN:
             continue
         arms = _arms(hints[name])
-        if any(get_origin(arm) is Sequence for arm in arms):
-            arms = [arm for arm in arms if get_origin(arm) is not Mapping]
-        in_columns = [arm for each in arms if get_origin(each) is Mapping for arm in _arms(get_args(each)[1])]
+        if any(_origin(arm) is Sequence for arm in arms):
+            arms = [arm for arm in arms if _origin(arm) is not Mapping]
+        in_columns = [arm for each in arms if _origin(each) is Mapping for arm in _arms(get_args(each)[1])]
         for record in dict.fromkeys(arm for arm in (*arms, *in_columns) if _is_record(arm)):
             for each in parameters(record):
                 field = each.of
@@ -107,7 +108,7 @@ def _hints(public: Public) -> dict[str, Hint]:
 
 def _arms(hint: Hint) -> list[Hint]:
     """Types of a union, without None."""
-    if get_origin(hint) in (Union, UnionType):
+    if _origin(hint) in (Union, UnionType):
         return [arm for each in get_args(hint) for arm in _arms(each)]
     return [] if hint is NoneType else [hint]
 
@@ -134,7 +135,7 @@ SAID = {"N": "a whole number", "X": "a number", "LOW,HIGH": "two numbers LOW,HIG
 
 def _reader(arm: Hint) -> tuple[Reader, str] | None:
     """Reader of one type, which raises ValueError, and its word in help; None for objects."""
-    origin, inner = get_origin(arm), get_args(arm)
+    origin, inner = _origin(arm), get_args(arm)
     if origin is Literal:
         return (lambda text: inner[list(map(str, inner)).index(text)]), "|".join(map(str, inner))
     if arm in (int, float):
@@ -220,8 +221,8 @@ def _option(owners: Mapping[str, Parameter], names: Collection[str], *, everywhe
         text += f"  [default: {first.default:g}]" if type(first.default) is float else f"  [default: {first.default}]"
     if arms == [bool]:
         return click.Option([f"{first.flag}/--no-{first.flag[2:]}"], default=None, help=text)
-    mapped = [arm for each in arms if get_origin(each) is Mapping for arm in _arms(get_args(each)[1])]
-    plain = [arm for each in arms for arm in (get_args(each) if get_origin(each) is Sequence else [each])]
+    mapped = [arm for each in arms if _origin(each) is Mapping for arm in _arms(get_args(each)[1])]
+    plain = [arm for each in arms for arm in (get_args(each) if _origin(each) is Sequence else [each])]
     columns = first.columns or bool(mapped)
     kind = Entry(mapped or plain, columns=columns, bare=first.columns or len(mapped) < len(plain))
     several = columns or first.has(Sequence)

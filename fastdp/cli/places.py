@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from fastdp.cli import TEXTS
 from fastdp.cli.state import Paid
 from fastdp.errors import ParameterError, StateError
 from fastdp.kinds import Json
@@ -24,68 +25,11 @@ from fastdp.state.atomic_files import check_target, is_left_over
 STANDARD = "-"
 #: Longest note in a ledger that a command writes.
 NOTE = 1000
-FILE, FLAG = click.Path(path_type=Path), {"is_flag": True}
-#: Flags, metavar or type, and help of options that no signature has.
-SHARED: dict[str, tuple[tuple[str, ...], Json, str]] = {
-    "output": (("-o", "--output"), {"required": True, "metavar": "OUT"}, "A file, or - for CSV on standard output."),
-    "picture": (
-        ("--plot", "picture"),
-        {"type": FILE, "metavar": "FILE"},
-        "Draw the release with its intervals; the suffix chooses the format, such as .png. Needs matplotlib: pip "
-        "install 'fastdp-streams[plot]'.",
-    ),
-    "force": (("--force",), FLAG, "Replace existing outputs."),
-    "quiet": (("--quiet",), FLAG, "No progress bar and no summary."),
-    "seed": (
-        ("--seed",),
-        {"type": click.IntRange(min=0), "metavar": "N"},
-        "For simulation only: reproducible noise, which anyone who guesses N can subtract. NOT PRIVATE.",
-    ),
-    "key_file": (
-        ("--key-file",),
-        {"type": FILE, "metavar": "FILE"},
-        "A secret key of your own, 32 raw bytes or 64 hexadecimal digits in an owner-only file. Never use one key "
-        "with the same options for two inputs: equal noise may reveal their difference; give each its --stream.  "
-        "[default: a fresh random key]",
-    ),
-    "state": (
-        ("--state",),
-        {"type": FILE, "metavar": "FILE"},
-        "Records key, options and a digest of the input: the same command, run again after a crash, writes the same "
-        "bytes; another input is refused. Encrypted under the key of --key-file; without one, anyone who reads it "
-        "can subtract the noise.",
-    ),
-    "stream": (
-        ("--stream",),
-        {"metavar": "NAME"},
-        "Name of the stream or table: other names get independent noise under one key, and in a ledger budgets are "
-        "per stream.",
-    ),
-    "part": (
-        ("--part",),
-        {"metavar": "LABEL"},
-        "With --ledger: label of the part of the stream that IN holds, such as its day. Parts must be disjoint: "
-        "their budgets do not add up.",
-    ),
-    "ledger": (
-        ("--ledger",),
-        {"type": FILE, "metavar": "FILE"},
-        "Record the release in this ledger before it is made: an error about the values costs epsilon too. The file "
-        "must be there, unless --limit is given.",
-    ),
-    "limit": (
-        ("--limit",),
-        {"type": float, "metavar": "E"},
-        "Refuse, before anything is released, if the stream would then have cost more than this epsilon. A limit in "
-        "the ledger (fastdp ledger limit) holds as well.",
-    ),
-    "limit_delta": (("--limit-delta",), {"type": float, "metavar": "D"}, "The same for delta."),
-    "ledger_key_file": (
-        ("--ledger-key-file",),
-        {"type": FILE, "metavar": "FILE"},
-        "Key that seals the ledger, in the form of --key-file.",
-    ),
-}
+#: Types of options in ``help.toml``.
+KINDS = {"file": click.Path(path_type=Path), "real": float, "whole": click.IntRange(min=0)}
+#: Options of every command that makes a release.
+SHARED = ["output", "picture", "force", "quiet", "seed", "key_file", "state", "stream", "part"]
+SHARED += ["ledger", "limit", "limit_delta", "ledger_key_file"]
 #: Their flags, by the names in errors.
 FLAGS = {
     "values": "IN",
@@ -111,13 +55,16 @@ PATHS = {
 }
 
 
+def option(name: str, **more: Any) -> click.Option:
+    """An option of ``help.toml``."""
+    told: Json = {**TEXTS["options"][name], **more}
+    told["type"] = KINDS.get(told.get("type", ""), told.get("type"))
+    return click.Option(told.pop("flags"), **{**told, "help": told["help"].replace("\n", " ").strip()})
+
+
 def shared(*left_out: str) -> list[click.Parameter]:
     """The shared options but `left_out`."""
-    return [
-        click.Option(list(names), help=text, **more)
-        for name, (names, more, text) in SHARED.items()
-        if name not in left_out
-    ]
+    return [option(name) for name in SHARED if name not in left_out]
 
 
 def paths(given: Mapping[str, Any]) -> list[tuple[str, Path]]:

@@ -104,14 +104,11 @@ class Answers:
     def index(self, name: str, column: str) -> int:
         """Place of a sum in the vectors; KeyError for one that was not released."""
         if name == "first":
-            name = self.first_of(column)
+            name = "total" if self.released.index("total", column) is not None else "deviation"
         found = self.released.index(name, column)
         if found is None:
             raise KeyError(f"{name} of {column!r} was not released: a statistic needs it, but does not say so")
         return found
-
-    def first_of(self, column: str) -> str:
-        return "total" if self.released.index("total", column) is not None else "deviation"
 
     def fit(self, i: int) -> Consistent:
         if i not in self._fits:
@@ -196,10 +193,6 @@ class View:
     @property
     def single(self) -> bool:
         return self.depth == len(self.released.parents) and not (self.stops > self.starts + 1).any()
-
-    @property
-    def _begun(self) -> bool:
-        return self.released.begins is not None and self.depth < len(self.released.parents)
 
     def quantity(self, name: str, column: str) -> Quantity:
         return self.released.quantities[self.answers.index(name, column)]
@@ -337,9 +330,9 @@ class View:
         released, rows = self.released, self.released.rows
         if self.answers.planned:
             return ""
-        if self._begun:
+        if released.begins is not None and self.depth < len(released.parents):
             return "a key's rows before its first window are in no number"
-        if not released.has_persons:
+        if released.shares.plan.who is None:
             return ""
         if rows is None:
             return DROPPED

@@ -180,8 +180,8 @@ def aggregate(
     Warns
     -----
     AccuracyWarning
-        By released numbers: rows past the bound or most beyond the clip, noise as large as the number, over a tenth
-        of persons' rows dropped, listed keys without rows, or windows of a wrong clock.
+        By released numbers: rows past the bound, noise as large as most numbers, over a tenth of persons' rows
+        dropped, listed keys without rows, or windows of a wrong clock.
 
     Raises
     ------

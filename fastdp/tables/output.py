@@ -204,7 +204,11 @@ def described(released: Released, answers: Answers, depth: int) -> list[tuple[st
         found.append(("clip", "counts: nothing is clipped"))
     if released.shares.plan.online:
         found.append(("late", "rows that came after their window was closed are in no number"))
-    found += _of_persons(released)
+    if (rows := released.rows) is not None:
+        told = "the number of their dropped rows is unknown"
+        if rows.share is not None:
+            told = f"at least about {rows.share:.2g} of their rows were dropped"
+        found.append(("persons", told))
     reasons: dict[str, list[str]] = {}
     for statistic in released.statistics:
         for reason in answers.reasons(statistic, depth):
@@ -226,15 +230,3 @@ def _missing(tail: Tail, of: str) -> list[str]:
     if not tail.cells and tail.signed:
         return [f"low and high of parts are missing, as {of} have both signs and the table one number"]
     return []
-
-
-def _of_persons(released: Released) -> list[tuple[str, str]]:
-    if not released.has_persons:
-        return []
-    rows = released.rows
-    found: list[tuple[str, str]] = []
-    if rows is not None and rows.share is not None:
-        found.append(("persons", f"at least about {rows.share:.2g} of their rows were dropped"))
-    elif rows is not None:
-        found.append(("persons", "the number of their dropped rows is unknown"))
-    return found

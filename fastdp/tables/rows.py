@@ -176,7 +176,7 @@ class PersonRows:
         columns = self._groups, self._hashes, self._windows, self._codes
         groups, hashes, windows, codes = (each.array for each in columns)
         first, spans = (int(windows.min()), int(np.ptp(windows)) + 1) if windows.size else (0, 0)
-        flags, _ = person_rows.least_rows(
+        flags = person_rows.least_rows(
             self._hashing, groups, hashes, windows, first, spans, plan.contributions, plan.per_window or 0, self._size
         )
         values = np.empty((len(self._values), np.count_nonzero(flags)))

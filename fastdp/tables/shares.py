@@ -109,6 +109,11 @@ class ColumnTask:
     grid: float
 
     @property
+    def parts(self) -> int:
+        """Of one unit of a bin."""
+        return WEIGHT if self.weighs else 1
+
+    @property
     def least(self) -> float:
         """No clip lies below both ends of the bound."""
         low, high = self.ends

@@ -22,7 +22,7 @@ from fastdp.tables.quantities import ROWS, Quantity
 from fastdp.units import as_name
 from fastdp.validation import refusal
 
-#: Of fewer rows, in standard deviations, the share of what lies beyond the clip is a guess: a mean may be any.
+#: Means of values beyond the clip are known where rows are so many standard deviations.
 CLEAR = 6.0
 #: Percentiles: "p95", "p99.9".
 DROPPED = "no number holds the rows of persons that were dropped"
@@ -170,11 +170,6 @@ class Statistic(ABC):
     def name(self) -> str:
         return self.kind if self.column == ROWS else f"{self.column}_{self.kind}"
 
-    @property
-    def has_values(self) -> bool:
-        """True if the column's values are read, not its entries."""
-        return "distinct" not in self.needs
-
     @abstractmethod
     def answer(self, view: View) -> Answer:
         """Estimate, error and interval, and what they are about."""
@@ -229,18 +224,21 @@ class Mean(Statistic):
     def _of_cells(self, view: View, count: Estimate) -> Answer:
         first, quantity = view.sum("first", self.column), view.quantity("first", self.column)
         whole, (below, above, model) = view.unclipped(first, self.column), view.unseen(self.column)
-        mean = quotient(whole, count, quantity.centre * quantity.grid, view.limits(self.column)[1], view.normal)
-        size = np.maximum(count.value, 1.0)
-        guessed = (whole.variance > first.variance) & (count.value <= CLEAR * np.sqrt(count.variance))
+        centre, size = quantity.centre * quantity.grid, np.maximum(count.value, 1.0)
+        mean = quotient(whole, count, centre, view.limits(self.column)[1], view.normal)
         estimate = np.clip(mean.estimate + model / size, *view.limits(self.column)[1])
-        wide = np.where(guessed, np.inf, 0.0)
-        low, high = mean.low - below / size - wide, mean.high + above / size + wide
-        return Answer(estimate, mean.std_error, np.minimum(low, estimate), np.maximum(high, estimate))
+        # Of few rows with a share of the sum beyond the clip the error is not normal.
+        few = (whole.variance > first.variance) & (count.value <= CLEAR * np.sqrt(count.variance))
+        ends = _between(whole.low - below, whole.high + above, count)
+        low = np.where(few, centre + ends[0], mean.low - below / size)
+        high = np.where(few, centre + ends[1], mean.high + above / size)
+        found = Answer(estimate, mean.std_error, np.minimum(low, estimate), np.maximum(high, estimate))
+        none = few & (count.low < 1.0)
+        return found.without("there may be no row", low=none, high=none)
 
     def _of_one(self, view: View, count: Estimate) -> Answer:
         total, limits = view.total(self.column), view.limits(self.column)[1]
-        least, most = (np.maximum(end, 1.0) for end in (count.low, count.high))
-        low, high = np.minimum(total.low / least, total.low / most), np.maximum(total.high / least, total.high / most)
+        low, high = _between(total.low, total.high, count)
         mean, error = (each / np.maximum(count.value, 1.0) for each in (total.value, np.sqrt(total.variance)))
         return Answer(np.clip(mean, *limits), np.minimum(error, limits[1] - limits[0]), low, high)
 
@@ -387,7 +385,7 @@ def statistics_of(given: object) -> tuple[Statistic, ...]:
 def columns_of(statistics: Sequence[Statistic]) -> tuple[list[str], list[str]]:
     """Columns of values, and those of which only distinct entries are counted."""
     listed = dict.fromkeys(each.column for each in statistics if each.column != ROWS)
-    values = {each.column for each in statistics if each.has_values}
+    values = {each.column for each in statistics if "distinct" not in each.needs}
     return [name for name in listed if name in values], [name for name in listed if name not in values]
 
 
@@ -403,6 +401,12 @@ def ranks_of(statistics: Sequence[Statistic], column: str) -> tuple[float, ...]:
     """Ranks of a column's quantiles, rising."""
     listed = {each.rank for each in statistics if isinstance(each, Quantile) and each.column == column}
     return tuple(sorted(listed))
+
+
+def _between(low: Floats, high: Floats, count: Estimate) -> tuple[Floats, Floats]:
+    """Ends of sums between these by the number of rows, at least 1."""
+    least, most = (np.maximum(end, 1.0) for end in (count.low, count.high))
+    return np.minimum(low / least, low / most), np.maximum(high / least, high / most)
 
 
 def quotient(part: Estimate, count: Estimate, centre: float, limits: tuple[float, float], normal: float) -> Answer:

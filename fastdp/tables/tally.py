@@ -45,21 +45,12 @@ class Tally:
         #: Sums of values within the second clip, less those within the body's, in steps.
         self.tails: dict[str, Integers] = {name: np.zeros(1, np.int64) for name in rest}
         self._rest = rest
-        # Persons' rows that count, and dropped ones.
-        self._rows: Integers = np.zeros(2, np.int64)
-
-    @property
-    def number(self) -> int:
-        """Persons' rows that count."""
-        return int(self._rows[0])
-
-    @property
-    def dropped(self) -> int:
-        return int(self._rows[1])
+        #: Persons' rows that count, and dropped ones.
+        self.rows: Integers = np.zeros(2, np.int64)
 
     @property
     def _arrays(self) -> list[Integers]:
-        return [*(each.counts for each in self.sizes.values()), *self.exact, *self.tails.values(), self._rows]
+        return [*(each.counts for each in self.sizes.values()), *self.exact, *self.tails.values(), self.rows]
 
     @property
     def integers(self) -> Integers:
@@ -83,7 +74,7 @@ class Tally:
         if self._sums is not None:
             self.exact = self._sums.numbers()
         if part.sizes is not None:
-            self._rows += (part.sizes.size, part.dropped)
+            self.rows += (part.sizes.size, part.dropped)
         return self
 
     def _count(self, rows: CellRows, each: Integers | None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -178,6 +179,64 @@ def test_noise_as_large_as_the_number_is_said() -> None:
     drowned = fastdp.plan({"*": "count"}, epsilon=0.1, every="1h", windows=24, rows=3)
     assert "noise is as large as the number" in str(drowned)
     assert "noise is as large" not in str(fastdp.plan({"*": "count"}, epsilon=1.0, every="1h", windows=24, rows=300))
+
+
+#: Rows of a window, epsilon, bound, unit; words of the plan's sentence, none where the call works.
+CALLS = {
+    "far": (250.0, 0.1, 1000.0, fastdp.Rows(), "expected a larger epsilon= or a nearer bound"),
+    "far, many rows": (1e6, 0.1, 1000.0, fastdp.Rows(), ""),
+    "high alone is far": (5000.0, 0.1, 1000.0, fastdp.Rows(), "high is far: 1"),
+    "near": (250.0, 1.0, 6.0, fastdp.Rows(), ""),
+    "persons": (3000.0, 0.1, 6.0, fastdp.Person("who", rows=1000), "a smaller rows="),
+    "below 0": (250.0, 0.1, (-1000.0, 0.0), fastdp.Rows(), "a nearer bound"),
+    "both signs": (1e6, 0.1, (-9.0, 6.0), fastdp.Rows(), ""),
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_plan_says_what_a_release_meets(call: str) -> None:
+    """Of expected rows and means it finds the clip, as a release does."""
+    rows, epsilon, bound, unit, words = CALLS[call]
+    mean = 1.0 if not isinstance(bound, tuple) else -1.0
+    plan = fastdp.plan({"v": "sum"}, epsilon=epsilon, bounds=bound, unit=unit, rows=rows, mean=mean)
+    expected = plan.errors["v_sum"]
+    assert words in expected.drowned
+    assert bool(words) == bool(expected.drowned) == (expected.half_width >= abs(expected.value))
+    assert expected.drowned in str(plan)
+    if isinstance(unit, fastdp.Person):
+        return
+    values = pd.DataFrame({"v": mean * np.random.default_rng(1).exponential(size=int(rows))})
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always", AccuracyWarning)
+        table = fastdp.totals(values, "v", epsilon=epsilon, bound=bound, seed=1)
+    low, high = (end.item() for end in table.interval(0, 1))
+    # Noise alone raises the most that it may hide.
+    assert 0.4 * expected.half_width < (high - low) / 2.0 < 2.5 * expected.half_width
+    assert len(found) == (expected.drowned != "" and "far" not in expected.drowned)
+
+
+def test_a_call_warns_where_noise_hides_its_numbers() -> None:
+    """By released numbers, with the ways that narrow this one."""
+    few = pd.DataFrame({"k": np.arange(200) % 20, "v": 1.0})
+    given = {"by": "k", "keys": list(range(20)), "seed": 1}
+    with pytest.warns(AccuracyWarning, match=r"\*: the noise in the number of rows .* epsilon= or fewer keys$"):
+        fastdp.counts(few, epsilon=0.1, **given)
+    with pytest.warns(AccuracyWarning, match=r"epsilon=, fewer keys or a smaller rows=$"):
+        fastdp.counts(few, epsilon=0.1, unit=fastdp.Rows(5), **given)
+    several = {f"v{i}": "sum" for i in range(40)}
+    with pytest.warns(AccuracyWarning, match=r"fewer keys, a nearer clip or a delta=1e-09$"):
+        fastdp.aggregate(
+            few.assign(**dict.fromkeys(several, 1.0)),
+            several,
+            epsilon=1.0,
+            bounds=dict.fromkeys(several, fastdp.Value(clip=9.0)),
+            **given,
+        )
+    with pytest.warns(AccuracyWarning, match="v: the noise in the sum .* a nearer clip"):
+        fastdp.totals(few, "v", epsilon=0.1, clip=100.0, **given)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fastdp.counts(pd.DataFrame({"k": np.repeat([0, 1], 500)}), epsilon=1.0, by="k", keys=[0, 1], seed=1)
 
 
 def test_widths_for_persons_are_those_of_rows_that_count() -> None:

@@ -26,27 +26,18 @@ CLIPPED, V_CLIPPED, V_SUM, V_GROUP, ABOVE, PULL, RAW, TOTAL, NUMBERS = range(9)
 
 
 @kernel
-def count_above(steps: np.ndarray, levels: np.ndarray, first: np.ndarray, above: np.ndarray) -> None:
-    """Number of values above each of the descending `levels`, int64; before ``first[e]`` levels are 2^e and more.
+def count_levels(steps: np.ndarray, levels: np.ndarray, first: np.ndarray, counts: np.ndarray) -> None:
+    """Add to ``counts[:, k]``, int64[TURNS, m + 1], the values at most ``levels[k - 1]`` and above ``levels[k]``.
 
-    At most two levels lie between neighbouring powers of two.
+    `levels`, int64[m + 2], descend and end with two of -1; those before ``first[e]`` are 2^e and more, and at most
+    two lie between neighbouring powers of two.
     """
-    last = levels.size
-    counts = np.zeros((TURNS, last + 3), np.int64)
-    # No value lies at or below the two behind the last one.
-    ends = np.full(last + 2, np.int64(-1))
-    ends[:last] = levels
     for i in range(steps.size):
         v = steps[i]
         k = first[(bits_of(np.float64(v)) >> 52) & 2047]
-        k += v <= ends[k]
-        k += v <= ends[k]
+        k += v <= levels[k]
+        k += v <= levels[k]
         counts[i % TURNS, k] += 1
-    total = 0
-    for k in range(last):
-        for turn in range(TURNS):
-            total += counts[turn, k]
-        above[k] = total
 
 
 @inline
@@ -149,8 +140,8 @@ def shrunk(total: float, scale: float, count: int, bound: float) -> float:
     return count * moment / weights
 
 
-@inline
-def fill_tail(
+@kernel
+def tail(
     missing: float,
     sd: float,
     clipped: float,
@@ -182,21 +173,6 @@ def fill_tail(
     for i in range(POINTS + 1):
         p[i] /= total
     return mean / total
-
-
-@kernel
-def tail(
-    missing: float,
-    sd: float,
-    clipped: float,
-    theta: float,
-    most: float,
-    usual: float,
-    grid: np.ndarray,
-    p: np.ndarray,
-) -> float:
-    """:func:`fill_tail`, for intervals."""
-    return fill_tail(missing, sd, clipped, theta, most, usual, grid, p)
 
 
 @kernel
@@ -234,7 +210,7 @@ def combine(
     if theta < bound:
         grid, p = np.empty(POINTS + 1), np.empty(POINTS + 1)
         most = count * (bound - theta)
-        above = fill_tail(missing, np.sqrt(v_sum + v_total), clipped, theta, most, usual, grid, p)
+        above = tail(missing, np.sqrt(v_sum + v_total), clipped, theta, most, usual, grid, p)
     moved = pull * (missing - above)
     for j in range(blocks):
         sums[j] += moved * (min((j + 1) * block, count) - j * block) / count
@@ -319,7 +295,9 @@ def settle(
         else:
             levels[:] = total / count
     numbers[TOTAL] = total
-    low, high = levels.min(), levels.max()
+    low, high = levels[0], levels[0]
+    for j in range(pieces):
+        low, high = min(low, levels[j]), max(high, levels[j])
     if low >= 0.0 and high <= bound:
         return
     # A level of water: nothing is below 0 or above the bound, and the total stays.

@@ -18,6 +18,7 @@ def add_values(
     low: float,
     high: float,
     centre: int,
+    factor: float,
     sums: np.ndarray,
 ) -> bool:
     """Add each row's value, clipped, rounded and less the centre, to its cell; False if one is not finite.
@@ -36,6 +37,8 @@ def add_values(
         Clip in steps, integers in [-2^50, 2^50].
     centre : int
         Subtracted from each value, in steps.
+    factor : float
+        A power of 2: squares are added, times it, half to even.  0: values.
     sums : int64[W, K]
         Receives the sums, modulo 2^64; of no use after a value that is not finite.
     """
@@ -53,39 +56,10 @@ def add_values(
         x = v * steps_per_unit
         x = x if x > low else low
         x = x if x < high else high
-        sums[w, k] = plus(sums[w, k], minus(bits_of(x + ROUNDER), shift))
-    return finite
-
-
-@kernel
-def add_squares(
-    windows: np.ndarray,
-    keys: np.ndarray,
-    values: np.ndarray,
-    first: int,
-    steps_per_unit: float,
-    low: float,
-    high: float,
-    centre: int,
-    factor: float,
-    sums: np.ndarray,
-) -> bool:
-    """Add the squares of :func:`add_values`, times ``factor``, a power of 2, half to even."""
-    finite = True
-    for i in range(windows.size):
-        w = windows[i] - first
-        k = np.int64(keys[i])
-        if w < 0 or w >= sums.shape[0] or k < 0:
-            continue
-        v = values[i]
-        if finite_flag(v) < 0:
-            finite = False
-            continue
-        x = v * steps_per_unit
-        x = x if x > low else low
-        x = x if x < high else high
-        step = np.float64(minus(bits_of(x + ROUNDER), ROUNDER_BITS) - centre)
-        sums[w, k] = plus(sums[w, k], minus(bits_of(step * step * factor + ROUNDER), ROUNDER_BITS))
+        step = minus(bits_of(x + ROUNDER), shift)
+        if factor > 0.0:
+            step = minus(bits_of(np.float64(step) * np.float64(step) * factor + ROUNDER), ROUNDER_BITS)
+        sums[w, k] = plus(sums[w, k], step)
     return finite
 
 
@@ -98,7 +72,7 @@ def sum_beyond(
     last: int,
     steps_per_unit: float,
     clips: np.ndarray,
-) -> int:
+) -> np.int64:
     """Sum of the rows' values in the outer clip less those in the inner one, in steps, modulo 2^64.
 
     ``clips``: float64[2, 2], ends of the outer and the inner one, in steps; other arguments, values finite, as for
