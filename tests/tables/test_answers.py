@@ -88,22 +88,6 @@ def test_intervals_of_counts_hold_the_true_count(scale, m, confidence):
     assert np.mean((revised_low <= 5.0 * m) & (5.0 * m <= revised_high)) >= 0.94
 
 
-@pytest.mark.parametrize("rows", [2.0, 30.0, 5000.0])
-@pytest.mark.parametrize("mean", [0.0, 5.0, 9.5])
-@pytest.mark.parametrize("m", [1, 6])
-@pytest.mark.parametrize("confidence", [0.6, 0.95])
-def test_intervals_of_means_hold_the_true_mean(rows, mean, m, confidence):
-    counts = np.full((m, 2000), rows)
-    t = table("means", ((mean - 5.0) * counts, counts), scale=4.0, keys={"k": list(range(2000))})
-    low, high = t.interval(0, m, confidence)
-    assert np.mean((low <= mean + 1e-9) & (mean - 1e-9 <= high)) >= confidence - 0.02
-    assert np.all((low >= 0.0) & (high <= 10.0) & (low <= t.mean(0, m)) & (t.mean(0, m) <= high))
-    if rows * m >= 5000.0:
-        assert np.all(high - low < 0.2)
-    if rows * m <= 2.0:
-        assert np.all(t.std_error(0, m) <= 10.0)
-
-
 def test_fieller_quantile_bounds_the_mixture():
     rng = np.random.default_rng(11)
     x, y = noise(rng, 50.0, (2, 400_000))
