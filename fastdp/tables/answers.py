@@ -292,20 +292,13 @@ class View:
     # True sums.
 
     def total(self, column: str) -> Estimate:
-        tail = self.released.tails[column]
-        part, share, sign = self._body(tail, column), self._share(column)[0], tail.sign
-        ends = part.value - part.low, part.high - part.value
-        below, above = ends[:: int(sign)]
-        given = sign * part.value, below, above
-        value, variance, low, high = tail.beyond.interval(given, share, self.confidence)
+        tail, share = self.released.tails[column], self._share(column)[0]
+        sign, none = tail.sign, np.zeros_like(share)
+        part = self.sum("total", column) if tail.cells else Estimate(none, none, none, none)
+        below, above = (part.value - part.low, part.high - part.value)[:: int(sign)]
+        value, variance, low, high = tail.beyond.interval((sign * part.value, below, above), share, self.confidence)
         low, high = (low, high) if sign > 0.0 else (-high, -low)
         return Estimate(sign * value, part.variance + variance, *self._known(tail, low, high))
-
-    def _body(self, tail: Tail, column: str) -> Estimate:
-        if not tail.cells:
-            nothing = np.zeros((self.starts.size, self.released.sizes[self.depth]))
-            return Estimate(nothing, nothing, nothing, nothing)
-        return self.sum("total", column)
 
     @staticmethod
     def _known(tail: Tail, low: Floats, high: Floats) -> tuple[Floats, Floats]:
@@ -320,8 +313,7 @@ class View:
 
     def unseen(self, column: str) -> tuple[Floats, Floats, Floats]:
         tail, share = self.released.tails[column], self._share(column)[0]
-        found = [tail.beyond.unseen(share, most, self.confidence) for most in tail.beyond.hidden(self.confidence)]
-        below, above = self._known(tail, *(found if tail.sign > 0.0 else found[::-1]))
+        below, above = self._known(tail, *tail.beyond.unseen(share, self.confidence)[:: int(tail.sign)])
         return below, above, tail.sign * share * tail.beyond.modelled
 
     def squares(self, column: str, centre: float) -> tuple[Floats, Floats]:
@@ -331,7 +323,7 @@ class View:
             clip = tail.clip[1] if sign > 0.0 else -tail.clip[0]
             sums, squares, _ = side.beyond(clip)
             more += 2.0 * (clip - sign * centre) * sums + squares
-            most += side.squares(clip, deviations)
+            most += side.hidden(clip, deviations, 2)
         longest = max(
             end - clip for end, clip in zip((-tail.ends[0], tail.ends[1]), (-tail.clip[0], tail.clip[1]), strict=True)
         )

@@ -195,9 +195,9 @@ class Curve:
     @classmethod
     def of(cls, parts: Parts, counts: Floats, rank: float, noise: DrawnNoise) -> Curve:
         """From noisy counts float64[..., bins]; where noise hides a cell's shape, that of the table."""
-        below = np.cumsum(counts, axis=-1)
+        below = rows_below(counts)
         whole = below[..., -1:]
-        excess = np.concatenate([np.zeros_like(whole), below], axis=-1) - rank * whole
+        excess = below - rank * whole
         rows, shape = np.maximum(whole, 0.0), parts.below[parts.cut] - rank
         spread = np.interp(rank, parts.below[parts.cut], border_variances(parts.cut.size - 1, rank))
         own = RISING * noise.variance * spread + TINY
@@ -205,6 +205,12 @@ class Curve:
         share = expected / (expected + own)
         found = share * rising(excess) + (1.0 - share) * np.maximum(rows, 1.0) * shape
         return cls(found, (share * own)[..., 0])
+
+
+def rows_below(counts: Floats) -> Floats:
+    """Rows below each border of bins, the last axis."""
+    out: Floats = np.concatenate([np.zeros_like(counts[..., :1]), np.cumsum(counts, axis=-1)], axis=-1)
+    return out
 
 
 def border_variances(bins: int, rank: float) -> Floats:
@@ -276,12 +282,6 @@ class Histogram:
             low, high = self._common(self._ranges(cells, starts, stops), lengths, rank, width)
         return np.clip(estimate, low, high), low, high
 
-    def ends(self, rank: float, starts: Integers, stops: Integers, confidence: float) -> tuple[Floats, Floats]:
-        """Ends of the interval of any quantile, by bins alone."""
-        cells, lengths = np.moveaxis(self.counts.astype(np.float64), 0, -1), (stops - starts)[:, None] * self.draws
-        width = wider_quantile(0.5 * (1.0 + confidence))
-        return self._common(self._ranges(cells, starts, stops), lengths, rank, width)
-
     def _value(self, places: Floats) -> Floats:
         out: Floats = np.interp(places, np.arange(BINS + 1.0), self.bins.borders)
         return out
@@ -301,7 +301,7 @@ class Histogram:
         One is the excess at its place and rows of bins between, the other bins alone: that knows the place's own bin.
         """
         cut = self.parts.cut
-        below = np.concatenate([np.zeros_like(counts[..., :1]), np.cumsum(counts, axis=-1)], axis=-1)
+        below = rows_below(counts)
         # The nearest borders at or above the place, and at or below it.
         borders, first = np.arange(cut.size), np.searchsorted(cut, places, side="left")[..., None]
         last = np.searchsorted(cut, places, side="right")[..., None] - 1
@@ -331,7 +331,7 @@ class Histogram:
 
     def _by_bins(self, counts: Floats, lengths: Array | int, rank: float, width: float) -> tuple[Floats, Floats]:
         """Excess at the borders by rows of the bins alone, and its error, of `lengths` cells."""
-        below = np.concatenate([np.zeros_like(counts[..., :1]), np.cumsum(counts, axis=-1)], axis=-1)
+        below = rows_below(counts)
         variances = border_variances(self.parts.cut.size - 1, rank) * self.noise.variance
         # As it is: borders of little noise would take on the greatest noise of others if it were made to rise.
         return below - rank * below[..., -1:], width * np.sqrt(variances * lengths)

@@ -152,10 +152,6 @@ class Side:
     def total(self) -> float:
         return float(self._rows @ self._middles)
 
-    @cached_property
-    def rows(self) -> float:
-        return float(self._rows.sum())
-
     def beyond(self, clip: float) -> tuple[float, float, float]:
         """Sum and sum of squares of (size - clip)+ in bins that stand out, and the sum's variance.
 
@@ -197,12 +193,9 @@ class Side:
         far = 0.0 if to is None else self.rest(to)
         return ((MODEL + self.unit.spread) * (self.rest(clip) - far)) ** 2
 
-    def hidden(self, clip: float, deviations: float) -> float:
-        """The most that rows beyond the clip add unseen: at one edge, or over all of them; whatever the tail is."""
-        return self._most(np.maximum(self.edges - clip, 0.0), deviations)
-
-    def _most(self, each: Floats, deviations: float) -> float:
-        """The most that rows add up to, a row of a bin ``each``."""
+    def hidden(self, clip: float, deviations: float, power: int = 1) -> float:
+        """The most that (size - clip)+ to a power adds unseen: at one edge, or over all; whatever the tail is."""
+        each = np.maximum(self.edges - clip, 0.0) ** power
         one = float((each * (np.maximum(self.counts, 0.0) + deviations * self.deviation)).max())
         together = float(each @ self.counts) + deviations * self.deviation * float(np.linalg.norm(each))
         return self.unit.most * max(one, together)
@@ -212,10 +205,6 @@ class Side:
         far = np.maximum(self.edges - clip, 0.0) * (np.maximum(self.counts, 0.0) + deviations * self.deviation)
         at = int(np.argmax(far))
         return self.unit.most * max(float(self.counts[at]), 0.0) + self.unit.most * deviations * self.deviation
-
-    def squares(self, clip: float, deviations: float) -> float:
-        """The most that squares of (size - clip)+ add up to."""
-        return self._most(np.square(np.maximum(self.edges - clip, 0.0)), deviations)
 
     def rows_above(self, clip: float) -> Number:
         """Rows of sizes above the clip, at the nearest edge."""
@@ -312,9 +301,10 @@ class Beyond:
         found = [each.hidden(self.choice.second, one_sided(confidence)) for each in self.sides]
         return (found[1] if self.signed else 0.0), (found[0] if found else 0.0)
 
-    def unseen(self, part: Floats, most: float, confidence: float) -> Floats:
-        """Of ranges with these parts of all."""
-        return unseen(part, most, self.span, confidence)
+    def unseen(self, part: Floats, confidence: float) -> tuple[Floats, Floats]:
+        """Most that noise hides of ranges with these parts of all."""
+        down, up = (unseen(part, most, self.span, confidence) for most in self.hidden(confidence))
+        return down, up
 
     def variances(self, part: Floats) -> Floats:
         """Of the parts' sums up to the second clip."""
@@ -330,18 +320,17 @@ class Beyond:
         ``body``: sums, and half-widths by their noise, below and above; ``part``: of each range in the table.
         """
         (sums, below, above), quantile = body, two_sided(confidence)
-        down, up = self.hidden(confidence)
         measured, variance = sums + part * self.value, self.variances(part)
         estimate, guess = measured + part * self.modelled, part**2 * self.guess
         if self.choice.cells:
-            error = quantile * np.sqrt(variance)
-            low = measured - np.hypot(below, error) - self.unseen(part, down, confidence)
-            high = measured + np.hypot(above, error) + self.unseen(part, up, confidence)
+            error, (down, up) = quantile * np.sqrt(variance), self.unseen(part, confidence)
+            low, high = measured - np.hypot(below, error) - down, measured + np.hypot(above, error) + up
             if self.sides and not self.signed:
                 low, high = np.maximum(np.maximum(low, sums - below), 0.0), np.maximum(high, above)
         else:
             variance, guess = np.full(part.shape, self.variance), np.full(part.shape, self.guess)
-            low, high = self._of_one(part >= 1.0 - 1e-9, quantile * math.sqrt(self.variance), down, up)
+            half = quantile * math.sqrt(self.variance)
+            low, high = self._of_one(part >= 1.0 - 1e-9, half, *self.hidden(confidence))
             estimate = estimate if self.signed else np.maximum(estimate, 0.0)
         # An estimate is not cut off, so that windows add up.
         return estimate, variance + guess, np.minimum(low, estimate), np.maximum(high, estimate)

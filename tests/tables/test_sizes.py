@@ -120,7 +120,7 @@ def test_squares_beyond_a_clip_are_no_less_than_those_of_one_edge():
     for j in range(12):
         noisy = np.where(np.arange(edges.size) == j, 5.0, -4.0)
         side = Side(edges, noisy, 1.0)
-        for found, power in ((side.hidden(0.0, 1.65), 1), (side.squares(0.0, 1.65), 2)):
+        for found, power in ((side.hidden(0.0, 1.65), 1), (side.hidden(0.0, 1.65, 2), 2)):
             assert found >= (5.0 + 1.65) * edges[j] ** power * (1.0 - 1e-12)
 
 
