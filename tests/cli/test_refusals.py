@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -174,13 +173,6 @@ def test_a_full_disk(line: str, run: Callable[..., Result], folder: Path) -> Non
     with full_disk():
         assert run(line, code=1).stderr.splitlines()[-1].endswith("File too large")
     assert sorted(folder.iterdir()) == before
-
-
-def test_missing_libraries_are_named(run: Callable[..., Result], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    for name in [name for name in sys.modules if name.startswith("matplotlib.")]:
-        monkeypatch.delitem(sys.modules, name)
-    assert "pip install 'fastdp-streams[plot]'" in run(f"{RELEASE} --plot p.png", code=1).stderr
 
 
 def test_names_that_are_no_text(run: Callable[..., Result], folder: Path) -> None:

@@ -361,6 +361,8 @@ def test_missing_libraries_are_named_with_their_extra(without, specification, tm
     assert "pip install 'fastdp-streams[plot]'" in drawn.stdout
     assert not (tmp_path / "demo.png").exists()
     assert "pip install 'fastdp-streams[lab]'" in _complaint(type_in("plot", out))
+    line = f"release no.npy -o {out}.csv --epsilon 1 --bound 9 --plot {out}.png"
+    assert "pip install 'fastdp-streams[plot]'" in _complaint(type_in(*line.split()))
     without("distributed")
     assert "pip install 'fastdp-streams[lab]'" in _complaint(type_in(*told, "--scheduler", "tcp://x:1"))
     without("narwhals")

@@ -8,6 +8,7 @@ import datetime
 import fractions
 import re
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -31,34 +32,14 @@ def as_column(values: Any) -> np.ndarray:
     return as_floats(any_column(values))
 
 
-class StreamOnly:
-    """Nothing but ``__arrow_c_stream__``."""
-
-    def __init__(self, inner: Any) -> None:
-        self._inner = inner
-
-    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
-        return self._inner.__arrow_c_stream__(requested_schema)
+def only(name: str, method: str, inner: Any) -> Any:
+    """An object with nothing but one method of `inner`."""
+    return type(name, (), {method: lambda self, *given, **more: getattr(inner, method)(*given, **more)})()
 
 
-class ArrayOnly:
-    """Nothing but ``__arrow_c_array__``."""
-
-    def __init__(self, inner: Any) -> None:
-        self._inner = inner
-
-    def __arrow_c_array__(self, requested_schema: Any = None) -> Any:
-        return self._inner.__arrow_c_array__(requested_schema)
-
-
-class NumpyOnly:
-    """Nothing but ``__array__``."""
-
-    def __init__(self, inner: np.ndarray) -> None:
-        self._inner = inner
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        return self._inner
+StreamOnly = partial(only, "StreamOnly", "__arrow_c_stream__")
+ArrayOnly = partial(only, "ArrayOnly", "__arrow_c_array__")
+NumpyOnly = partial(only, "NumpyOnly", "__array__")
 
 
 class OwnSeries(pd.Series):
