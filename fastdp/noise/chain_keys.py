@@ -100,6 +100,11 @@ def named_secrets(secret: Key, names: list[str]) -> Words:
     return _digested(np.frombuffer(secret.reveal(), np.uint64)[None], heads, ends, joined.encode())
 
 
+def key_of(key: Key, secret: Words, member: int) -> Key:
+    """Key with one of these secrets, in the place of `key`."""
+    return key._derived(secret.tobytes(), member=member)
+
+
 def later_secrets(secrets: Words, message: bytes) -> Words:
     """Derive from each secret, uint64[n, 4], that of ``Key._digest(message)``."""
     return _digested(secrets, np.frombuffer(message, np.uint8)[None], np.zeros(len(secrets) + 1, np.int64), b"")
