@@ -8,94 +8,58 @@ from fastdp._lazy import lazy_names
 from fastdp._version import __version__
 
 if TYPE_CHECKING:
-    from fastdp import (
-        auditing,
-        counters,
-        engines,
-        errors,
-        interop,
-        ledger,
-        local,
-        noise,
-        perturbers,
-        points,
-        smoothers,
-        tables,
-        thresholds,
-    )
-    from fastdp.auditing.run import audit
-    from fastdp.data.calendar import Time
-    from fastdp.data.text import Csv
-    from fastdp.guarantee import Guarantee
-    from fastdp.ledger.ledger import Ledger
-    from fastdp.local.topl import ToPL, ToPLServer
-    from fastdp.noise.key import Key
-    from fastdp.noise.public_draws import discrete_gaussian, discrete_laplace
-    from fastdp.points.adaptive_phdstream import AdaptivePHDStream
-    from fastdp.points.phdstream import PHDStream
-    from fastdp.releases.release import Release
-    from fastdp.streams.add_noise import add_noise
-    from fastdp.streams.fleet import Fleet
-    from fastdp.streams.methods import Adaptive, ToPS
-    from fastdp.streams.pak import PAK
-    from fastdp.streams.publisher import StreamPublisher
-    from fastdp.streams.release import release, release_many
-    from fastdp.tables.arguments import PrivateKeys, Value
-    from fastdp.tables.functions import aggregate, counts, means, totals
-    from fastdp.tables.planning import Plan, plan
-    from fastdp.tables.windows import Windows
-    from fastdp.units import Person, Rows
+    from fastdp import auditing as auditing
+    from fastdp import counters as counters
+    from fastdp import engines as engines
+    from fastdp import errors as errors
+    from fastdp import interop as interop
+    from fastdp import ledger as ledger
+    from fastdp import local as local
+    from fastdp import noise as noise
+    from fastdp import perturbers as perturbers
+    from fastdp import points as points
+    from fastdp import smoothers as smoothers
+    from fastdp import tables as tables
+    from fastdp import thresholds as thresholds
+    from fastdp.auditing.run import audit as audit
+    from fastdp.data.calendar import Time as Time
+    from fastdp.data.text import Csv as Csv
+    from fastdp.guarantee import Guarantee as Guarantee
+    from fastdp.ledger.ledger import Ledger as Ledger
+    from fastdp.local.topl import ToPL as ToPL
+    from fastdp.local.topl import ToPLServer as ToPLServer
+    from fastdp.noise.key import Key as Key
+    from fastdp.noise.public_draws import discrete_gaussian as discrete_gaussian
+    from fastdp.noise.public_draws import discrete_laplace as discrete_laplace
+    from fastdp.points.adaptive_phdstream import AdaptivePHDStream as AdaptivePHDStream
+    from fastdp.points.phdstream import PHDStream as PHDStream
+    from fastdp.releases.release import Release as Release
+    from fastdp.streams.add_noise import add_noise as add_noise
+    from fastdp.streams.fleet import Fleet as Fleet
+    from fastdp.streams.methods import Adaptive as Adaptive
+    from fastdp.streams.methods import ToPS as ToPS
+    from fastdp.streams.pak import PAK as PAK
+    from fastdp.streams.publisher import StreamPublisher as StreamPublisher
+    from fastdp.streams.release import release as release
+    from fastdp.streams.release import release_many as release_many
+    from fastdp.tables.arguments import PrivateKeys as PrivateKeys
+    from fastdp.tables.arguments import Value as Value
+    from fastdp.tables.functions import aggregate as aggregate
+    from fastdp.tables.functions import counts as counts
+    from fastdp.tables.functions import means as means
+    from fastdp.tables.functions import totals as totals
+    from fastdp.tables.planning import Plan as Plan
+    from fastdp.tables.planning import plan as plan
+    from fastdp.tables.windows import Windows as Windows
+    from fastdp.units import Person as Person
+    from fastdp.units import Rows as Rows
 
-__all__ = [
-    "PAK",
-    "Adaptive",
-    "AdaptivePHDStream",
-    "Csv",
-    "Fleet",
-    "Guarantee",
-    "Key",
-    "Ledger",
-    "PHDStream",
-    "Person",
-    "Plan",
-    "PrivateKeys",
-    "Release",
-    "Rows",
-    "StreamPublisher",
-    "Time",
-    "ToPL",
-    "ToPLServer",
-    "ToPS",
-    "Value",
-    "Windows",
-    "__version__",
-    "add_noise",
-    "aggregate",
-    "audit",
-    "auditing",
-    "counters",
-    "counts",
-    "discrete_gaussian",
-    "discrete_laplace",
-    "engines",
-    "errors",
-    "interop",
-    "ledger",
-    "local",
-    "means",
-    "noise",
-    "perturbers",
-    "plan",
-    "points",
-    "release",
-    "release_many",
-    "smoothers",
-    "tables",
-    "thresholds",
-    "totals",
-]
-
-
+#: Packages that are public.
+_PACKAGES = (
+    *("auditing", "counters", "engines", "errors", "interop", "ledger", "local", "noise", "perturbers", "points"),
+    *("smoothers", "tables", "thresholds"),
+)
+#: Public names by the modules that have them.
 _HOMES = {
     "fastdp.auditing.run": ("audit",),
     "fastdp.guarantee": ("Guarantee",),
@@ -120,6 +84,8 @@ _HOMES = {
     "fastdp.tables.windows": ("Windows",),
     "fastdp.units": ("Person", "Rows"),
 }
+
+__all__ = ["__version__", *_PACKAGES, *(name for names in _HOMES.values() for name in names)]
 
 if not TYPE_CHECKING:
     __getattr__, __dir__ = lazy_names(__name__, __all__, _HOMES)

@@ -230,9 +230,10 @@ NO_INDICES = (
 @pytest.mark.parametrize("revised", [False, True])
 def test_ranges_of_a_sum_are_checked(make, stream, revised: bool) -> None:
     release = make().release(stream)
+    release = release.revised if revised else release
     for name, wrong in itertools.product(("starts", "stops"), NO_INDICES):
         with pytest.raises(ParameterError, match=f"^{name}.*expected .*whole numbers"):
-            release.sum(**({"starts": 0, "stops": 171} | {name: wrong}), revised=revised)
+            release.sum(**({"starts": 0, "stops": 171} | {name: wrong}))
     for starts, stops, where in (
         (-1, 3, r"starts\[0\] = -1, stops\[0\] = 3"),
         (0, 172, r"starts\[0\] = 0, stops\[0\] = 172"),
@@ -244,12 +245,12 @@ def test_ranges_of_a_sum_are_checked(make, stream, revised: bool) -> None:
         (-(2**63), 2**63 - 1, r"starts\[0\] = -9223372036854775808"),
     ):
         with pytest.raises(ParameterError, match=rf"^{where}.*: expected 0 <= start <= stop <= 171"):
-            release.sum(starts, stops, revised)
+            release.sum(starts, stops)
     for starts, stops in (([0, 1], [2, 3, 4]), ([0, 1, 2], [3, 4]), ([0, 1], []), ([], [0, 1]), ([0, 1, 2], [])):
         with pytest.raises(
             ParameterError, match=rf"^starts, stops have {len(starts)}, {len(stops)} entries: expected as"
         ):
-            release.sum(starts, stops, revised)
+            release.sum(starts, stops)
 
 
 def test_errors_are_also_the_usual_ones() -> None:

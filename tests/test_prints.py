@@ -16,7 +16,6 @@ from click.testing import CliRunner
 import fastdp
 from fastdp.cli import main
 from fastdp.ledger import Ledger
-from fastdp.releases.release import OnlineRelease
 from tests.tables.test_print import expected_lines, numbers
 
 pa = pytest.importorskip("pyarrow", reason="needs pyarrow")
@@ -68,7 +67,7 @@ def test_a_release_prints_its_own_numbers(release: Any) -> None:
     assert numbers(values) == ends(made.values)
     assert numbers(theta) == [f"{made.threshold:g}"]
     assert numbers(intervals) == []
-    answer, online = made.answer, isinstance(made, OnlineRelease)
+    answer = made.answer
     assert len(chosen) == (0 if answer is None else 2)
     if answer is not None:
         parts = [f"{fraction:.1%}".rstrip("%") for _, fraction in answer.shares]
@@ -88,12 +87,12 @@ def test_a_release_prints_its_own_numbers(release: Any) -> None:
     axes = made.plot()
     edges = np.linspace(0, len(made), min(len(made), 1_000) + 1).astype(int)
     own = len(axes.get_lines()) > 1
-    for line, revised in zip(axes.get_lines(), ({"revised": False}, {"revised": True}), strict=False):
-        drawn = made.sum(edges[:-1], edges[1:], **(revised if online else {})) / np.diff(edges)
+    for line, each in zip(axes.get_lines(), (made, made.revised), strict=False):
+        drawn = each.sum(edges[:-1], edges[1:]) / np.diff(edges)
         np.testing.assert_allclose(line.get_ydata(), drawn)
         np.testing.assert_allclose(line.get_xdata(), made.offset + (edges[:-1] + edges[1:]) / 2.0)
     band = np.concatenate([path.vertices[:, 1] for path in axes.collections[0].get_paths()])
-    for end in made.interval(edges[:-1], edges[1:], **({"revised": own} if online else {})):
+    for end in (made.revised if own else made).interval(edges[:-1], edges[1:]):
         assert np.isin(end / np.diff(edges), band).all()
     position, about, *told = axes.get_xlabel().split("\n")
     assert numbers(f"{position} {about}") == ["95", f"{made.threshold:g}"]

@@ -19,7 +19,7 @@ from benchmarks.accuracy import streams
 from benchmarks.shared import DATA, Data, Floats, prefix_sums, table
 from fastdp.errors import AccuracyWarning
 from fastdp.perturbers import Blocks, Flat, Hierarchy
-from fastdp.releases.release import OnlineRelease
+from fastdp.releases.release import Release
 from fastdp_lab.queries import random_ranges
 
 EPSILONS = (0.01, 0.1, 1.0)
@@ -31,7 +31,7 @@ ALIGNED = 1_000_000
 #: Values of a release of aligned queries, and blocks of the longest query.
 VALUES, LONGEST = 4096, 64
 THETA, EPSILON = 15.0, 0.5
-SYSTEMS: dict[str, Callable[..., OnlineRelease]] = {
+SYSTEMS: dict[str, Callable[..., Release]] = {
     "adaptive": lambda values, **given: fastdp.Adaptive(**given).release(values),
     "tops": lambda values, **given: fastdp.ToPS(**given).release(values),
 }
@@ -72,12 +72,12 @@ def aligned_ranges(count: int) -> Iterator[dict[str, Any]]:
             first = generator.integers(0, edges.size - 1, queries)
             last = np.minimum(first + generator.integers(1, LONGEST + 1, queries), edges.size - 1)
             truth = true_sums(release, values, edges[first], edges[last])
-            hits += [covered(release, truth, edges[first], edges[last], revised) for revised in (False, True)]
+            hits += [covered(each, truth, edges[first], edges[last]) for each in (release, release.revised)]
         published, revised = hits / (count // queries)
         yield {"kind": name, "queries": count, "published": published, "revised": revised}
 
 
-def true_sums(release: OnlineRelease, values: Floats, starts: Any, stops: Any) -> Floats:
+def true_sums(release: Release, values: Floats, starts: Any, stops: Any) -> Floats:
     """Of the clipped stream: where theta rose, each value to the theta of its block."""
     published = values[release.offset :]
     theta: Any = release.threshold
@@ -89,9 +89,9 @@ def true_sums(release: OnlineRelease, values: Floats, starts: Any, stops: Any) -
     return np.asarray(before[stops] - before[starts])
 
 
-def covered(release: OnlineRelease, truth: Floats, starts: Any, stops: Any, revised: bool) -> float:
+def covered(release: Release, truth: Floats, starts: Any, stops: Any) -> float:
     """Share of the ranges whose interval holds the truth."""
-    low, high = release.interval(starts, stops, revised=revised)
+    low, high = release.interval(starts, stops)
     return float(np.mean((low <= truth) & (truth <= high)))
 
 
@@ -108,11 +108,12 @@ def any_place(folder: Path, repetitions: int, methods: Sequence[str]) -> Iterato
                     starts, stops = random_ranges(len(release), QUERIES, longest, seed)
                     clipped = true_sums(release, values, starts, stops)
                     truth = before[stops] - before[starts]
-                    for column, revised in enumerate((False, True)):
-                        found[row, column] += covered(release, clipped, starts, stops, revised)
-                    found[row, 2] += covered(release, truth, starts, stops, True)
-                    low, high = release.interval(starts, stops, revised=True)
-                    answers = release.sum(starts, stops, revised=True)
+                    revised = release.revised
+                    for column, each in enumerate((release, revised)):
+                        found[row, column] += covered(each, clipped, starts, stops)
+                    found[row, 2] += covered(revised, truth, starts, stops)
+                    low, high = revised.interval(starts, stops)
+                    answers = revised.sum(starts, stops)
                     found[row, 3] += np.mean((high - low) ** 2) / 4.0
                     found[row, 4:] += [np.mean((answers - sums) ** 2) for sums in (clipped, truth)]
             for longest, (*shares, squared, error, true_error) in zip(LENGTHS, found, strict=True):

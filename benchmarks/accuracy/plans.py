@@ -188,7 +188,7 @@ def _online(setting: Setting, **parameters: Any) -> Prepare:
 
     def run(values: Floats, key: Key) -> RunResult:
         release = publisher(key).release(values)
-        return RunResult(partial(release.sum, revised=False), release.threshold, splits=False)
+        return RunResult(release.sum, release.threshold, splits=False)
 
     publisher(Key.from_seed(0))
     return lambda values: partial(run, values)

@@ -161,7 +161,7 @@ def whole_release() -> Group:
         "careful NumPy H_16^c (s = 0), float noise (unsafe)": lambda: careful(0),
         "fastdp 200 range queries, prefix sums included": ask,
         "fastdp ToPS, 200 intervals": lambda: ready.interval(*queries),
-        "fastdp Adaptive, 200 intervals": lambda: blocks.interval(*queries, revised=True),
+        "fastdp Adaptive, 200 intervals": lambda: blocks.revised.interval(*queries),
         "careful NumPy 200 range queries, prefix sums included": lambda: numpy_peers.range_sums(
             ready.values, *queries
         ),

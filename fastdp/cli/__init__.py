@@ -18,45 +18,10 @@ from fastdp._version import __version__
 
 __all__ = ["main"]
 
+#: Texts of the commands, and options that follow from no signature.
+TEXTS = tomllib.loads((Path(__file__).parent / "help.toml").read_text("utf-8"))
 #: Module and first sentence of each command.
-COMMANDS = {
-    "aggregate": (
-        "commands",
-        "Private statistics of several columns by window of time, and by key, from one budget.",
-    ),
-    "compile": ("compile_command", "Compile kernels now, so that no later call has to wait."),
-    "counts": ("commands", "Private numbers of rows by window of time, and by key."),
-    "demo": ("demo_command", "Release a synthetic day of DNS queries and compare it with the truth."),
-    "ledger": ("ledger_command", "Account for privacy budgets: releases of each stream, and the budget left."),
-    "means": ("commands", "Private means of a column by window of time, and by key."),
-    "plan": ("commands", "Errors and shares of a release of a table, before any data; costs no epsilon."),
-    "release": ("commands", "Release a column of numbers under differential privacy."),
-    "synthesize": ("commands", "Release synthetic points that follow a set of points through time."),
-    "totals": ("commands", "Private totals of a column by window of time, and by key."),
-}
-EPILOG = """
-\b
-Example: the column "fare" of a file, no fare above 500, privacy loss 0.1 a trip
-  fastdp release trips.parquet --column fare -o private.csv --epsilon 0.1 --bound 500
-
-\b
-Example: hourly totals of a table, with intervals and a picture
-  fastdp totals meters.parquet --time time --every 1h --value kwh --epsilon 1 --bound 10 -o out.parquet --plot out.png
-
-\b
-Example: synthetic pickups for every six hours, in a public box of longitudes and latitudes
-  fastdp synthesize pickups.csv.gz -o private.parquet --epsilon 1 --box -74.3 40.45 -73.65 40.95 --every 6h
-
-\b
-See it at work on synthetic data, no file needed:
-  fastdp demo
-
-\b
-Options from a file, here of [release] and [totals]; those of the command line come first:
-  fastdp --config options.toml release trips.parquet -o private.csv
-
-"fastdp COMMAND --help" explains a command.
-"""
+COMMANDS = {name: (told["module"], told["about"]) for name, told in TEXTS["commands"].items()}
 
 
 class _Group(click.Group):
@@ -141,7 +106,9 @@ def _as_typed(option: click.Parameter, name: str, value: Any) -> Any:
 
 
 @click.group(
-    cls=_Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120}, epilog=EPILOG
+    cls=_Group,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
+    epilog=TEXTS["epilog"],
 )
 @click.version_option(__version__, prog_name="fastdp")
 @click.option(

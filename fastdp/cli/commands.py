@@ -16,9 +16,9 @@ import click
 import numpy as np
 
 import fastdp
-from fastdp.cli import COMMANDS
+from fastdp.cli import TEXTS
 from fastdp.cli.options import Public, arguments, flags, options, parameters
-from fastdp.cli.places import FILE, FLAGS, STANDARD, account, check_apart, check_places, paths, shared, spent
+from fastdp.cli.places import FLAGS, STANDARD, account, check_apart, check_places, option, paths, shared, spent
 from fastdp.cli.state import State, chosen_key, protection
 from fastdp.cli.terminal import as_table, progress, running, seconds
 from fastdp.data.column import arrow
@@ -36,79 +36,23 @@ from fastdp.state.atomic_files import name_target
 from fastdp.streams import METHODS
 from fastdp.tables import output
 
+STREAMS: dict[str, Public] = {name: getattr(fastdp, kind) for name, kind in METHODS.items()}
+TABLES: dict[str, Public] = {
+    each.__name__: each for each in (fastdp.totals, fastdp.counts, fastdp.means, fastdp.aggregate)
+}
 POINTS: dict[str, Public] = {"phdstream": fastdp.PHDStream, "adaptive": fastdp.AdaptivePHDStream}
 #: Columns of a release's file for each choice of ``--values``.
 VALUES = {"published": ("values",), "revised": ("revised",), "both": ("values", "revised")}
-EXAMPLES = {
-    "release": """
-  fastdp release meter.npy -o private.npy --epsilon 0.1 --bound 10000
-  fastdp release trips.parquet --column fare -o private.parquet --epsilon 0.1 --bound 500 --season 1440
-  fastdp release people_a_minute.csv -o private.csv --epsilon 0.5 --sensitivity 1
-  zcat log.gz | fastdp release - -o - --state log.state --epsilon 0.05 --bound 2000 > private.csv
-  tail -f log.txt | fastdp release - -o - --follow --threshold 50 --epsilon 0.05 --bound 2000
-  fastdp release meter.npy -o private.npy --epsilon 0.1 --bound 10000 --ledger budget --stream meter --limit 1""",
-    "totals": """
-  fastdp totals readings.parquet --time timestamp --every 1h --value kwh --epsilon 1 --bound 10 -o private.parquet
-  fastdp totals readings.csv --time timestamp --every 1d --by household --keys @households.csv --value kwh
-      --epsilon 1 --bound 10 -o private.csv --plot private.png""",
-    "counts": """
-  fastdp counts trips.parquet --time start --every 1h --by station --keys Embarcadero --keys Caltrain
-      --epsilon 0.5 --zone America/Los_Angeles -o private.parquet
-  fastdp counts orders.csv --time at --every 1d --by country --delta 1e-6 --person customer --rows 20
-      --per 1d --epsilon 1 -o private.csv --ledger budget --stream orders --limit 2""",
-    "means": """
-  fastdp means trips.parquet --time start --every 1d --value minutes --epsilon 1 --clip 60 -o private.parquet""",
-    "aggregate": """
-  fastdp aggregate visits.csv --statistics minutes=sum,mean,p95 --statistics "*=count" --bound minutes=600
-      --time t --time-unit s --every 1d --by path --delta 1e-6 --person visitor --rows 20 --epsilon 2 -o o.parquet""",
-    "synthesize": """
-  fastdp synthesize pickups.csv.gz -o private.parquet --epsilon 1 --box -74.3 40.45 -73.65 40.95 --every 6h
-  fastdp synthesize visits.parquet -o private.csv --epsilon 0.5 --box 0 0 10 10 --batch 500 --initial 0.1
-  fastdp synthesize check-ins.csv -o private.csv --epsilon 1 --domain land.geojson --every 1w --outside clip""",
-    "plan": """
-  fastdp plan --statistics kwh=sum,mean --bound kwh=10 --every 1h --windows 168 --expected-rows 400
-      --expected-mean kwh=0.4 --epsilon 1
-  fastdp plan --statistics "*=count" --every 1d --windows 365 --keys 74 --person rider --rows 4 --per 1d
-      --half-width 20""",
-}
-OF_RELEASE = """
-IN is a file (.csv, .tsv, .txt, also .gz or .bz2; .parquet, .arrow, .npy) or - for standard input. OUT is a .csv,
-.csv.gz, .npy or .parquet file, or - for standard output; it appears when everything went well, and says where it
-begins, theta and the guarantee: in Parquet's schema, beside the others in OUT.json.
-
-All values of IN are released by one rule, with one answer (fastdp.release). --follow, --holdout and the other methods
-take the endless publisher: the first M values choose the threshold, and published values begin after them.
-"""
-OF_TABLES = """
-IN is a file with named columns (.csv, .tsv, .txt, also .gz or .bz2; .parquet, .arrow), a folder of Parquet files, or
-- for standard input. OUT is a .parquet or .csv file, or - for CSV on standard output: a row for each window and key,
-with the metadata in Parquet's schema, or in OUT.json beside CSV. A window without rows is released as any other.
-"""
-OF_POINTS = """
-IN is a file with named columns (.csv, .tsv, .txt, also .gz or .bz2; .parquet, .arrow) or - for standard input; each
-row is one event: a point appears, or disappears. It is replayed in batches, either --batch or --every. OUT is a .csv,
-.csv.gz, .npy or .parquet file, or - for standard output: for each batch synthetic points whose distribution resembles
-that of the points present, with the guarantee in Parquet's schema, beside the others in OUT.json.
-
-That a removed point was ever added is not checked: its place counts one point less.
-"""
-OF_KEYS = (
-    "Keys that are released, each with its own --keys, of several --by a line of CSV: A,7; @FILE: those of a file "
-    "with the columns of --by; public: all keys of IN, if they are no secret. Without it keys are chosen privately, "
-    "which --delta allows. Rows with other keys are dropped."
-)
 
 
-def _command(
-    name: str, publics: Mapping[str, Public], run: Any, more: list[click.Parameter], text: str
-) -> click.Command:
-    derived = options(publics)
-    for option in derived:
-        if option.name == "keys" and option.multiple:
-            option.help = OF_KEYS
-    examples = f"\b\nExamples{EXAMPLES[name]}"
-    about = "\n\n".join([COMMANDS[name][1], text.strip()])
-    return click.Command(name, params=[*more[:2], *derived, *more[2:]], callback=run, help=about, epilog=examples)
+def _command(name: str, publics: Mapping[str, Public], run: Any, more: list[click.Parameter]) -> click.Command:
+    derived, told = options(publics), TEXTS["commands"][name]
+    text = TEXTS["commands"][told.get("text_of", name)].get("text", "")
+    for each in derived:
+        if each.name == "keys" and each.multiple:
+            each.help = TEXTS["options"]["keys"]["help"].replace("\n", " ").strip()
+    texts: Json = {"help": f"{told['about']}\n\n{text}", "epilog": f"\b\nExamples\n{told['examples']}"}
+    return click.Command(name, params=[*more[:2], *derived, *more[2:]], callback=run, **texts)
 
 
 def source_of(given: Json, *, twice: bool = False) -> Any:
@@ -166,9 +110,9 @@ def _publish(command: str, given: Json, described: Any, call: Callable[[State, A
 def _release(**given: Any) -> None:
     follow, method = given["follow"], given["method"]
     endless = follow or given["holdout"] is not None or method != "adaptive"
-    public: Public = getattr(fastdp, METHODS[method]) if endless else fastdp.release
+    public: Public = STREAMS[method] if endless else fastdp.release
     because = "" if endless else " without --follow or --holdout"
-    _check_method(given, public, (getattr(fastdp, kind) for kind in METHODS.values()), because)
+    _check_method(given, public, STREAMS.values(), because)
     if follow and (given["source"], given["output"]) != (STANDARD, STANDARD):
         raise click.UsageError("--follow answers each line at once: expected - as IN and as OUT.")
     if follow and (given["values_as"], given["picture"]) != ("published", None):
@@ -252,7 +196,7 @@ def _published(publisher: Any, chunk: Floats) -> Floats:
 
 
 def _table(kind: str, **given: Any) -> None:
-    public = getattr(fastdp, kind)
+    public = TABLES[kind]
 
     def call(state: State, paid: Any) -> tuple[Any, Rows, Json]:
         options = arguments(public, {**given, "keys": ()})
@@ -304,7 +248,11 @@ def _typed(entries: list[Any], name: str, source: Any) -> list[Any]:
         raise ParameterError(f"--keys: no entry tells the type of column {name!r}: expected --types {name}=string")
     kind = kind.value_type if arrow.types.is_dictionary(kind) else kind
     try:
-        found: list[Any] = arrow.array(entries).cast(kind).to_pylist()
+        texts = arrow.array(entries)
+        # Arrow would take 0x10 for 16.
+        if arrow.types.is_integer(kind) and arrow.types.is_string(texts.type):
+            texts.cast(arrow.float64())
+        found: list[Any] = texts.cast(kind).to_pylist()
     except (arrow.ArrowInvalid, arrow.ArrowNotImplementedError):
         # Arrow's words are long.
         raise ParameterError(f"--keys: an entry is no {kind}: expected the type of column {name!r}") from None
@@ -348,55 +296,24 @@ def _plan(**given: Any) -> None:
 
 IN = click.Argument(["source"], metavar="IN")
 CSV = options({"": fastdp.Csv})
-CONFIDENCE = click.Option(
-    ["--confidence"], type=float, metavar="X", default=0.95, show_default=True, help="Of the intervals."
-)
 OF_STREAMS = [
-    click.Option(["--column"], metavar="C", help="Column: a name or a zero-based number, where there are several."),
-    click.Option(
-        ["--method"], type=click.Choice(list(METHODS)), default="adaptive", show_default=True,
-        help="adaptive: blocks follow the stream; tops: the paper's; pak: differences of running sums of a stream "
-        "of known length; topl, the local model, in which each value is hidden by a report of its own.",
-    ),
-    click.Option(
-        ["--values", "values_as"], type=click.Choice(list(VALUES)), default="published", show_default=True,
-        help="Of endless publishers: values as published; revised ones, which use all that was released; both.",
-    ),
-    click.Option(
-        ["--follow"], is_flag=True,
-        help="IN - is a live pipe, OUT is -: each line is answered at once. With --state a later run goes on after "
-        "the last line that was recorded.",
-    ),
-]  # fmt: skip
-OF_PLACES = [
-    click.Option(
-        ["--box"], nargs=4, type=float, metavar="X0 Y0 X1 Y1",
-        help="Public region of the points: lower left and upper right corner. Never take it from the data.",
-    ),
-    click.Option(
-        ["--domain"], type=FILE, metavar="FILE",
-        help="In place of --box: a public GeoJSON file in longitude and latitude. Polygons: synthetic points lie in "
-        "their area. Lines: on them. Needs shapely: pip install 'fastdp-streams[geo]'.",
-    ),
-    click.Option(
-        ["--method"], type=click.Choice(list(POINTS)), default="phdstream", show_default=True,
-        help="phdstream counts each batch as it comes; adaptive, whose cells follow counts of every few batches, has "
-        "less error behind a large first file and with a hundred batches or more.",
-    ),
-]  # fmt: skip
-_METHODS = {"": fastdp.release, **{name: getattr(fastdp, kind) for name, kind in METHODS.items()}}
-release = _command("release", _METHODS, _release, [IN, *shared()[:1], *OF_STREAMS, *shared()[1:], *CSV], OF_RELEASE)
+    option("column"),
+    option("method", type=click.Choice(list(STREAMS))),
+    option("values_as", type=click.Choice(list(VALUES))),
+    option("follow"),
+]
+OF_PLACES = [option("box"), option("domain"), option("points_method", type=click.Choice(list(POINTS)))]
+release = _command(
+    "release", {"": fastdp.release, **STREAMS}, _release, [IN, *shared()[:1], *OF_STREAMS, *shared()[1:], *CSV]
+)
 synthesize = _command(
     "synthesize",
     POINTS,
     _synthesize,
     [IN, *shared()[:1], *OF_PLACES, *options({"": replay}), *shared()[1:], *CSV],
-    OF_POINTS,
 )
-plan = _command("plan", {"": fastdp.plan}, _plan, [], "")
+plan = _command("plan", {"": fastdp.plan}, _plan, [])
 totals, counts, means, aggregate = (
-    _command(
-        name, {"": getattr(fastdp, name)}, partial(_table, name), [IN, *shared("part"), CONFIDENCE, *CSV], OF_TABLES
-    )
-    for name in ("totals", "counts", "means", "aggregate")
+    _command(name, {"": public}, partial(_table, name), [IN, *shared("part"), option("confidence"), *CSV])
+    for name, public in TABLES.items()
 )

@@ -11,19 +11,10 @@ from typing import Any
 import click
 
 import fastdp_kernels
+from fastdp.cli import TEXTS
 from fastdp.cli.terminal import plain_errors
 from fastdp.streams import METHODS
 
-EPILOG = """
-\b
-Examples
-  fastdp compile adaptive totals
-  NUMBA_CACHE_DIR=/opt/fastdp-cache fastdp compile    (that folder, here and wherever fastdp is to find it)
-
-A cache belongs to one kind of processor, one version of fastdp and one of Numba. For an image or a wheel that runs on
-several kinds, compile for levels: fastdp compile --level x86-64-v3 (since Haswell, 2013), and --level x86-64-v4 (with
-AVX-512). A processor takes the highest level that it has; others compile for themselves.
-"""
 SYSTEMS = (*METHODS, "phdstream", "totals", "fleet")
 HELP = f"""Compile kernels now, so that no later call has to wait.
 
@@ -32,7 +23,7 @@ SYSTEM is {", ".join(SYSTEMS[:-1])} or {SYSTEMS[-1]}, by default all. Each runs 
 LEVEL = "Compile for all processors of this level, beside the installed sources."
 
 
-@click.command("compile", help=HELP, epilog=EPILOG)
+@click.command("compile", help=HELP, epilog=TEXTS["commands"]["compile"]["epilog"])
 @click.argument("systems", nargs=-1, type=click.Choice(SYSTEMS), metavar="[SYSTEM]...")
 @click.option("--level", type=click.Choice(["x86-64-v3", "x86-64-v4"]), help=LEVEL)
 def compile(systems: tuple[str, ...], level: str | None) -> None:
@@ -90,7 +81,7 @@ def first_calls() -> dict[str, Callable[[], object]]:
 
     def ask(released: Any) -> None:
         released.interval(0, 5)
-        released.sum(0, 5, revised=True)
+        released.revised.sum(0, 5)
 
     def adaptive() -> None:
         for season in (None, 16.0):

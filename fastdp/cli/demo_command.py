@@ -18,6 +18,7 @@ from fastdp.streams.methods import ToPS
 from fastdp.streams.release import release
 
 HOLDOUT, MAX_LENGTH = 65_536, 2**20
+DAY_LENGTH = HOLDOUT + MAX_LENGTH
 QUERIES, QUERY_SEED, BINS = 200, 1, 120
 #: Begin and end of the synthetic day.
 HOURS = (10.0, 34.0)
@@ -50,16 +51,14 @@ def demo(picture: Path, epsilon: float, seed: int | None, no_picture: bool) -> N
             with suppress(ImportError):
                 pictures.check_picture(picture)
             check_target(picture, overwrite=True)
-        values = dns_like_day(DAY_LENGTH).astype(np.float64)
-        holdout = min(HOLDOUT, DAY_LENGTH // 4)
-        paper = ToPS(epsilon, DNS_BOUND, holdout, MAX_LENGTH, seed=seed).release(values)
+        values = dns_like_day().astype(np.float64)
+        paper = ToPS(epsilon, DNS_BOUND, HOLDOUT, MAX_LENGTH, seed=seed).release(values)
         private = release(values, epsilon, DNS_BOUND, seed=seed)
-        edges = np.linspace(holdout, values.size, BINS + 1).astype(np.int64)
+        edges = np.linspace(HOLDOUT, values.size, BINS + 1).astype(np.int64)
         click.echo("A synthetic day of DNS queries per interval, released under differential privacy.\n")
-        facts = {"values": f"{len(private):,}, all released; ToPS holds out the first {holdout:,}"}
-        answer = private.answer
+        facts = {"values": f"{len(private):,}, all released; ToPS holds out the first {HOLDOUT:,}"}
         facts |= {"threshold": f"{private.threshold:g} (public bound {DNS_BOUND:g})"}
-        facts |= {} if answer is None else dict(answer.facts)
+        facts |= {} if private.answer is None else dict(private.answer.facts)
         click.echo(as_table({**facts, "guarantee": str(private.guarantee)}.items()))
         queries = f"the sums over {QUERIES} random ranges, and of the {BINS} means drawn"
         click.echo(f"\nError (root mean square) of {queries}:\n\n{as_table(_errors(values, private, paper, edges))}")
@@ -69,13 +68,12 @@ def demo(picture: Path, epsilon: float, seed: int | None, no_picture: bool) -> N
 
 def _errors(truth: Floats, private: Release, paper: Release, edges: Indices) -> list[tuple[str, str]]:
     """Errors behind the hold-out, where both releases answer."""
-    begin = int(edges[0])
-    generator, longest = np.random.default_rng(QUERY_SEED), min(truth.size - begin, MAX_LENGTH)
-    lengths = generator.integers(1, longest, QUERIES, endpoint=True)
-    starts = generator.integers(begin, truth.size - lengths + 1)
+    generator = np.random.default_rng(QUERY_SEED)
+    lengths = generator.integers(1, MAX_LENGTH, QUERIES, endpoint=True)
+    starts = generator.integers(HOLDOUT, truth.size - lengths + 1)
     before, rows = np.concatenate(([0.0], np.cumsum(truth))), []
     for first, last in ((starts, starts + lengths), (edges[:-1], edges[1:])):
-        answers = private.sum(first, last), paper.sum(first - begin, last - begin), 0.0
+        answers = private.sum(first, last), paper.sum(first - HOLDOUT, last - HOLDOUT), 0.0
         rows.append([float(np.mean((before[last] - before[first] - answer) ** 2)) ** 0.5 for answer in answers])
     whole, parts = rows[0][-1], rows[1][-1]
     return [
@@ -121,7 +119,6 @@ def _draw(truth: Floats, private: Release, paper: Release, edges: Indices, pictu
 
 #: Public bound of the DNS stream in ToPS Table 1.
 DNS_BOUND = 2000
-DAY_LENGTH = 2**20 + 65_536
 
 # Queries per interval at the quietest and the busiest time of day, and when the quietest is.
 _QUIET, _BUSY, _QUIET_HOUR = 18.0, 57.3, 4.0

@@ -8,24 +8,16 @@ from typing import Any
 
 import click
 
+from fastdp.cli import TEXTS
 from fastdp.cli.options import Public, arguments, flags, options
+from fastdp.cli.places import option
 from fastdp.cli.terminal import plain_errors
 from fastdp.kinds import Json
 from fastdp.ledger import Ledger
 from fastdp.ledger.ledger import in_words
 from fastdp.noise.key import read_ledger_key
 
-EPILOG = """
-\b
-Examples
-  fastdp ledger limit budget --epsilon 2
-  fastdp ledger limit budget --stream meter --epsilon 1
-  fastdp ledger limit budget --stream visits --epsilon 10 --per 1mo
-  fastdp release meter.npy -o private.npy --epsilon 0.1 --bound 10000 --ledger budget --stream meter
-  fastdp ledger spent budget
-"""
-KEY_FILE = "Key that seals the ledger: 32 raw bytes or 64 hexadecimal digits in an owner-only file."
-STREAM = click.Option(["--stream"], metavar="NAME", help="This stream only.  [default: all]")
+STREAM = option("of_streams")
 
 
 def _show(account: Ledger, given: Json) -> None:
@@ -78,8 +70,7 @@ def _command(
     params += [
         each for each in (options({"": called}) if called else []) if each.name not in {one.name for one in params}
     ]
-    params += [click.Option(["--ledger-key-file"], metavar="FILE", type=click.Path(path_type=Path), help=KEY_FILE)]
-    return click.Command(name, params=params, callback=call, help=run.__doc__)
+    return click.Command(name, params=[*params, option("sealing_key")], callback=call, help=run.__doc__)
 
 
 ledger = click.Group(
@@ -90,7 +81,7 @@ ledger = click.Group(
         "spent": _command("spent", _spent, None, STREAM),
         "verify": _command("verify", _verify, Ledger.verify),
     },
-    epilog=EPILOG,
+    epilog=TEXTS["commands"]["ledger"]["epilog"],
     help="""Account for privacy budgets: releases of each stream, and the budget left.
 
     "fastdp release", "synthesize", "totals", "counts", "means" and "aggregate" write to a ledger with --ledger.

@@ -24,6 +24,7 @@ from fastdp.record import meanings
 Public = Callable[..., Any]
 #: A type in an annotation.
 Hint = Any
+_origin: Callable[[Hint], Any] = get_origin
 #: Records whose fields are options.
 RECORDS = ("Time", "Rows", "Person", "Value", "PrivateKeys", "Blocks", "Csv")
 #: Options whose names are not those of the parameters, by function or record.
@@ -91,10 +92,6 @@ def parameters(public: Public) -> list[Parameter]:
         if plain and shown not in found and not (in_columns and any(map(_is_record, in_columns))):
             found[shown] = Parameter(shown, name, plain, given.default, meaning(public, name))
     return list(found.values())
-
-
-def _origin(hint: Hint) -> Any:
-    return get_origin(hint)
 
 
 def _is_record(hint: Hint) -> bool:
@@ -258,12 +255,17 @@ def arguments(public: Public, given: Json) -> Json:
         if of in found:
             raise click.UsageError(f"--{of.replace('_', '-')} and {listed[0][0].flag} exclude each other.")
         found[of] = _records(of, listed)
-    for name, one in inspect.signature(public).parameters.items():
-        if one.default is one.empty and name not in {*found, *GIVEN}:
-            raise click.UsageError(
-                f"Expected --{RENAMED.get(public.__name__, {}).get(name, name).replace('_', '-')}."
-            )
+    for name, flag in _required(public).items():
+        if name not in {*found, *GIVEN}:
+            raise click.UsageError(f"Expected {flag}.")
     return found
+
+
+def _required(public: Public) -> dict[str, str]:
+    """Parameters without a default, and their flags."""
+    renamed, listed = RENAMED.get(public.__name__, {}), inspect.signature(public).parameters.items()
+    needed = [name for name, one in listed if one.default is one.empty]
+    return {name: "--" + renamed.get(name, name).replace("_", "-") for name in needed}
 
 
 def _by_column(each: Parameter, pairs: Sequence[tuple[str | None, Any]]) -> Any:
@@ -293,15 +295,15 @@ def _record(of: str, listed: list[tuple[Parameter, Any]]) -> Any:
     shown = {field: each for each, _ in listed for _, field in each.fields}
     fits = []
     for kind in kinds:
-        needed = [name for name, one in inspect.signature(kind).parameters.items() if one.default is one.empty]
+        needed = _required(kind)
         own = {dict(each.fields)[kind]: value for each, value in listed if kind in dict(each.fields)}
-        missing = [RENAMED.get(kind.__name__, {}).get(name, name) for name in needed if name not in own]
+        missing = [flag for name, flag in needed.items() if name not in own]
         fits.append((not missing, len(needed), kind, own, missing))
     complete, _, kind, own, missing = max(fits, key=lambda fit: fit[:2])
     if not complete or len(own) < len(listed):
         alone = next(each for each, _ in listed if not complete or kind not in dict(each.fields))
-        wanted = missing or _needed_by(alone)
-        raise click.UsageError(f"{alone.flag} needs --{', --'.join(wanted).replace('_', '-')}.")
+        wanted = missing or _required(alone.fields[-1][0]).values()
+        raise click.UsageError(f"{alone.flag} needs {', '.join(wanted)}.")
     try:
         return kind(**own)
     except ParameterError as error:
@@ -310,26 +312,12 @@ def _record(of: str, listed: list[tuple[Parameter, Any]]) -> Any:
         raise
 
 
-def _needed_by(each: Parameter) -> list[str]:
-    kind = each.fields[-1][0]
-    signature = inspect.signature(kind).parameters
-    return [
-        RENAMED.get(kind.__name__, {}).get(name, name) for name, one in signature.items() if one.default is one.empty
-    ]
-
-
 def flags(public: Public) -> dict[str, str]:
     """Options by the names in errors: of an argument; ``time.unit``, ``Time.unit`` or ``unit`` of a field."""
     listed = parameters(public)
-    own = {each.of: each.flag for each in reversed(listed)} | {
-        each.of: each.flag for each in listed if not each.fields
-    }
-    fields = [
-        (of, field, each.flag)
-        for each in listed
-        for record, field in each.fields
-        for of in (each.of, record.__name__)
-    ]
-    return {
-        **{field: flag for _, field, flag in fields}, **own, **{f"{of}.{field}": flag for of, field, flag in fields}
-    }  # fmt: skip
+    fields = [(each, record.__name__, field) for each in listed for record, field in each.fields]
+    found = {field: each.flag for each, _, field in fields}
+    # The first of a record's options stands for it, unless its parameter is an option too.
+    found |= {each.of: each.flag for each in reversed(listed)}
+    found |= {each.of: each.flag for each in listed if not each.fields}
+    return found | {f"{of}.{field}": each.flag for each, record, field in fields for of in (each.of, record)}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
 import re
 import signal
 import sys
@@ -28,9 +27,9 @@ _GIVEN = re.compile(r"(?<![\w.'])([a-z_]+)(?:\[\w+\])? = (None\b)?")
 _FIRST = re.compile(r"([a-z_]+(?:, [a-z_]+)*)(?:\[\w+\])?(: | has )?")
 
 
-def in_options(error: Exception, flags: Flags) -> str:
+def in_options(error: FastDPError | AccuracyWarning, flags: Flags) -> str:
     """The message, with options in place of parameters: "--bound -1: expected a number above 0"."""
-    name = getattr(error, "parameter", None) or ""
+    name = (error.parameter if isinstance(error, FastDPError) else None) or ""
     own = name.rpartition(".")[2]
     named = {**flags, own: flags[name]} if name in flags else flags
 
@@ -112,11 +111,6 @@ def running(flags: Flags | None = None) -> Iterator[None]:
     finally:
         if before is not None:
             signal.signal(signal.SIGTERM, before)
-
-
-def printable(path: str) -> str:
-    """`path` as text that UTF-8 can encode."""
-    return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
 def as_table(rows: Iterable[tuple[str, str]]) -> str:

@@ -182,7 +182,7 @@ def _as_numpy(values: Any, name: str) -> Array:
             # For Arrow its index would be a column.
             _one_column(values, values.shape[1], name)
             values = values.iloc[:, 0]
-        if _BY_ENTRY.match(str(getattr(values, "dtype", None))):
+        if _BY_ENTRY.match(str(type_of(values))):
             return _as_numpy(values.to_list(), name)
         if is_arrow(values):
             return _from_arrow(values, name)
@@ -204,8 +204,12 @@ def exports_arrow(values: object) -> bool:
 
 def is_arrow(values: object) -> bool:
     """True for columns and tables that Arrow reads; one of NumPy's types is an array."""
-    typed = isinstance(getattr(values, "dtype", None), np.dtype)
-    return not typed and (exports_arrow(values) or "pandas" in homes_of(values))
+    return not isinstance(type_of(values), np.dtype) and (exports_arrow(values) or "pandas" in homes_of(values))
+
+
+def type_of(values: object) -> object:
+    """Type of the entries, of any library; None if the object has none."""
+    return getattr(values, "dtype", None)
 
 
 def homes_of(values: object) -> set[str]:
@@ -393,11 +397,12 @@ def _plain(entries: Sequence[Any]) -> Any:
 def as_arrow(values: Any, name: str) -> pa.Array:
     """A list, array or series as one Arrow array; else DataError."""
     try:
-        if _BY_ENTRY.match(str(getattr(values, "dtype", None))):
+        if _BY_ENTRY.match(str(type_of(values))):
             values = values.to_list()
         if is_arrow(values):
             return open_arrow(values, name).combine_chunks()
-        if getattr(getattr(values, "dtype", None), "kind", "O") == "O" and not one_family(values):
+        kind = type_of(values)
+        if (not isinstance(kind, np.dtype) or kind.kind == "O") and not one_family(values):
             raise TypeError
         if isinstance(values, (list, tuple)) and values and isinstance(values[0], np.generic):
             values = _plain(values)

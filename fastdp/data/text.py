@@ -44,8 +44,12 @@ PACKED: Mapping[str, Callable[[BinaryIO], Any]] = {".gz": gzip.open, ".bz2": bz2
 SEPARATORS = (",", ";", "\t")
 #: Spellings of a missing entry.
 NULLS = ["", "NA", "N/A", "n/a", "#N/A", "#NA", "NaN", "nan", "-NaN", "-nan", "NULL", "null"]
-#: Numbers that are written as truth values, as Arrow reads them.
-FLAGS = {"true": 1.0, "True": 1.0, "TRUE": 1.0, "false": 0.0, "False": 0.0, "FALSE": 0.0}
+#: Truth values, as Arrow reads them, which are numbers where a column has no others.
+TRUTHS = {"true": 1.0, "True": 1.0, "TRUE": 1.0, "false": 0.0, "False": 0.0, "FALSE": 0.0}
+#: A number: decimal digits of ASCII, without separators; the sign may be a plus.
+NUMBER = re.compile(r"[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?|inf(?:inity)?|nan)", re.ASCII | re.IGNORECASE)
+#: Arrow would take 0x10 for 16.
+HEXADECIMAL = re.compile(rb"0[xX]")
 MAX_LISTED = 20
 #: Parquet, gzip, bzip2, zip, Arrow's files and NumPy's begin so.
 BINARY = re.compile(rb"PAR1\x15|\x1f\x8b|BZh\d1AY|PK\x03\x04|ARROW1\0|\x93NUMPY")
@@ -156,15 +160,13 @@ def listed(names: Sequence[str]) -> str:
     return ", ".join(shown[:MAX_LISTED]) + (", ..." if len(names) > MAX_LISTED else "")
 
 
-def number(cell: str) -> float | None:
+def number(cell: str, decimal: str) -> float | None:
     """The number in `cell`, NaN for a missing one; None if it is another text."""
-    cell = cell.strip()
-    if cell in FLAGS:
-        return FLAGS[cell]
-    try:
-        return float("nan") if cell in NULLS else None if "_" in cell else float(cell)
-    except ValueError:
-        return None
+    if cell in NULLS:
+        return float("nan")
+    if decimal != ".":
+        cell = cell.replace(".", "_").replace(decimal, ".")
+    return float(cell) if NUMBER.fullmatch(cell) else None
 
 
 def _count(block: bytes) -> int:
@@ -193,6 +195,8 @@ class TextFile:
             skipped = self._read_heading(lines, numbers=numbers)
         #: Rows of the first block.
         self._first = b"".join(lines[skipped:]), line + skipped
+        #: Whether the column of numbers holds truth values; None before its first entry.
+        self._truths: bool | None = None
 
     def _read_heading(self, lines: Sequence[bytes], *, numbers: bool) -> int:
         """Separator and names; the number of lines above the rows."""
@@ -214,7 +218,9 @@ class TextFile:
         if heading is None:
             cells = [cell for cell in row if cell] or row
             # An empty cell among numbers, or alone, is a missing value.
-            heading = not numbers or all(number(cell.replace(self.csv.decimal, ".")) is None for cell in cells)
+            heading = not numbers or all(
+                cell not in TRUTHS and number(cell, self.csv.decimal) is None for cell in cells
+            )
         if heading and not all(map(_is_encodable, row)):
             raise DataError(f"{self.where}, line {begin + 1}: names {not_utf8()}")
         self.named = heading
@@ -316,7 +322,7 @@ class TextFile:
         named = {str(i): kind for i, kind in types.items()}
         if not block.strip(b"\r\n" * (not blank)):
             return arrow.table({name: arrow.nulls(0, kind or arrow.null()) for name, kind in named.items()})
-        return arrow_csv.read_csv(
+        found = arrow_csv.read_csv(
             arrow.BufferReader(block),
             arrow_csv.ReadOptions(
                 use_threads=False, column_names=list(map(str, range(len(self.names)))), block_size=len(block) + 1
@@ -331,6 +337,13 @@ class TextFile:
                 decimal_point=self.csv.decimal,
             ),
         )
+        for i, kind in types.items() if HEXADECIMAL.search(block) else ():
+            whole = arrow.types.is_integer(found.schema.field(str(i)).type)
+            if whole and not self._is_parsed(block, i, arrow.float64()):
+                if kind is not None:
+                    raise ValueError
+                return self._parsed(block, {**types, i: arrow.string()}, blank=blank)
+        return found
 
     # Columns of any types.
 
@@ -432,15 +445,21 @@ class TextFile:
             blank = max(0, _count(block[len(body) :]) + (-1 if body else blank))
 
     def _floats(self, block: bytes, line: int, index: int, *, alone: bool) -> Floats:
-        # What Arrow does not take is read again row by row, which Python may take.
+        # Arrow does not take truth values, nor say the line of another text.
         with suppress(ValueError):
-            if len(block) >= MIN_ARROW:
+            if len(block) >= MIN_ARROW and not self._truths:
                 found: Floats = self._parsed(block, {index: arrow.float64()}, blank=alone).column(0).to_numpy()
+                if self._truths is None and not np.isnan(found).all():
+                    self._truths = False
                 return found
         values = []
         for row, at, _ in self._rows(block, line):
             if row or alone:
-                value = number(row[index].replace(self.csv.decimal, ".")) if row else np.nan
+                cell = row[index].strip() if row else ""
+                if self._truths is None and cell not in NULLS:
+                    self._truths = cell in TRUTHS
+                truth = self._truths and cell not in NULLS
+                value = TRUTHS.get(cell) if truth else number(cell, self.csv.decimal)
                 if value is None:
                     # The text stays unsaid: messages end up in logs, which are not private.
                     raise DataError(f"{self.where}, line {at}, {self._label(index)}: not a number")

@@ -40,7 +40,8 @@ def times_of(column: pa.Array, zone: tzinfo | None, time: Time | None = None) ->
     if column.null_count:
         present = column.is_valid().to_numpy(zero_copy_only=False)
     if arrow.types.is_timestamp(kind):
-        numbers: Integers = column.cast(arrow.int64()).fill_null(0).to_numpy()
+        whole = column.cast(arrow.int64())
+        numbers: Integers = (whole.fill_null(0) if present is not None else whole).to_numpy()
         each, aware = PER_SECOND[kind.unit], kind.tz is not None
         if aware and zone is None:
             raise DataError(f"time has a zone: expected {argument(zone=...)}, the zone of the windows")

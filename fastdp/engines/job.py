@@ -234,16 +234,11 @@ def key_of(row: Row) -> str:
 def publish_row(job: Job, state: bytes | None, row: Row) -> tuple[bytes, list[Row]]:
     """State after a row of one or several numbers, and the row with their published ones, if any."""
     key, value, *others = row
-    many = is_many(value)
+    many = isinstance(value, (Sequence, np.ndarray)) and not isinstance(value, str)
     values = value if many else [value]
     after, _, out = job.advance(state, [key] * len(values), values)
     published = out.tolist()
     return after, [(key, published if many else published[0], *others)] if published else []
-
-
-def is_many(value: object) -> bool:
-    """True for several numbers in one list."""
-    return isinstance(value, (Sequence, np.ndarray)) and not isinstance(value, str)
 
 
 def _read(secret: str | Callable[[], bytes]) -> Key:

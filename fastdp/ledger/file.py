@@ -40,7 +40,7 @@ from fastdp.ledger.store import (
     set_mark,
 )
 from fastdp.noise.key import Key
-from fastdp.state.atomic_files import sync_folder, write_owned
+from fastdp.state.atomic_files import atomic_file, sync_folder
 
 #: Python decodes SQLite's own messages, which quote damaged names.
 _ERRORS = (sqlite3.Error, UnicodeDecodeError)
@@ -228,18 +228,15 @@ def make_ledger(path: Path, key: Key | None) -> None:
     """Create an empty ledger, owner-only, unless there is one."""
     name, seal = secrets.token_hex(16), "sha256" if key is None else "hmac-sha256"
     text = json.dumps({"id": 0, "time": now(), "fastdp_ledger": FORMAT, "name": name, "seal": seal}).encode()
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
-    try:
-        with contextlib.closing(
-            replayed([(0, text, sealed(START, text, sealing(key, name)))], key, str(path))
-        ) as made:
-            write_owned(temporary, made.serialize())
-        # Never over a ledger that another process made meanwhile; and there never is an empty one.
-        with contextlib.suppress(FileExistsError):
-            os.link(temporary, path)
-        sync_folder(path.parent)
-    finally:
-        temporary.unlink(missing_ok=True)
+    lines = [(0, text, sealed(START, text, sealing(key, name)))]
+    # Never over a ledger that another process made meanwhile; and there never is an empty one.
+    with (
+        contextlib.closing(replayed(lines, key, str(path))) as made,
+        contextlib.suppress(FileExistsError),
+        atomic_file(path, overwrite=False, alone=True) as file,
+    ):
+        file.write(made.serialize())
+    sync_folder(path.parent)
 
 
 # Objects of a process.

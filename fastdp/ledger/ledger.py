@@ -12,7 +12,7 @@ from types import EllipsisType, TracebackType
 from typing import Any, Self
 
 from fastdp import validation
-from fastdp.errors import BudgetError, DataError, ParameterError, StateError
+from fastdp.errors import BudgetError, DataError, ParameterError, StateError, argument
 from fastdp.guarantee import Guarantee, Guaranteed
 from fastdp.kinds import Duration, Json
 from fastdp.ledger.entry import NOTE, Entry, described
@@ -398,7 +398,7 @@ class Ledger:
             field = 1 if Loss(over.epsilon, Fraction(0)).within(limit) else 0
             name = Budget._fields[field]
             from_object = self._limit[field] == limit[field] < _recorded(state, stream)[field]
-            whose = f" (given as limit_{name}= or --limit{'-delta' if field else ''})" if from_object else ""
+            whose = f" ({argument(**{f'limit_{name}': limit[field]})})" if from_object else ""
             if over is before:
                 said = f"has spent {rounded(before)[field]!r} of {limit[field]!r} {name} already{whose}"
             else:

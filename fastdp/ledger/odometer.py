@@ -368,7 +368,10 @@ class Odometer:
         said, region = entry.guarantee, Region.of(entry)
         key = entry.stream, json.dumps(entry.kind), region.axis
         same = (each for each in self._read(entry.stream) if (each.kind, each.axis) == (entry.kind, region.axis))
-        account = next(same, None) or self._opened(key)
+        account = next(same, None)
+        if account is None:
+            made = "INSERT INTO account (stream, kind, axis, line, sums, mac) VALUES (?, ?, ?, 0, '', x'')"
+            account = Account(self._db.execute(made, key).lastrowid or 0, _kind(key[1]), key[2])
         if entry.counts:
             self._count(account, said, times)
             # Infinite ones are counted apart from the sums: after a cancellation the sums must be exactly as before.
@@ -396,10 +399,6 @@ class Odometer:
             account.endless += times
             account.their_delta += times * int(written(said.delta) * UNIT)
 
-    def _opened(self, key: tuple[str, str, str]) -> Account:
-        made = "INSERT INTO account (stream, kind, axis, line, sums, mac) VALUES (?, ?, ?, 0, '', x'')"
-        return Account(self._db.execute(made, key).lastrowid or 0, _kind(key[1]), key[2])
-
     def _raise(self, account: int, measure: int, region: Region, amount: int) -> int:
         """Add to the sums of a region's positions; return the highest of all sums in its scope."""
         key = account, measure, region.scope, region.part or ""
@@ -411,7 +410,7 @@ class Odometer:
         # Not by a function of SQLite's: an interrupt within one would become another error.
         self._db.executemany(
             f"UPDATE level SET sum = ?6 WHERE {_KEY} AND start = ?5",
-            [(*key, edge, _pack(level + amount)) for edge, level in self._levels(key, start, stop)],
+            [(*key, edge, _pack(_unpack(level) + amount)) for edge, level in self._packed(key, start, stop)],
         )
         highest = "SELECT max(sum) FROM level WHERE account = ? AND measure = ? AND scope = ?"
         return _unpack(self._db.execute(highest, key[:3]).fetchone()[0])
@@ -572,16 +571,13 @@ class Odometer:
                     found[number][place] += count * level
         return found
 
-    def _levels(self, key: tuple[int, int, int, str], start: int, stop: int) -> list[tuple[int, int]]:
-        """Sums between two edges, each from its position on."""
-        return [(begin, _unpack(level)) for begin, level in self._packed(key, start, stop)]
-
     def _steps(self, key: tuple[int, int, int, str], start: int, stop: int) -> list[tuple[int, int]]:
         """Levels that differ from the one before."""
         runs = itertools.groupby(self._packed(key, start, stop), itemgetter(1))
         return [(next(run)[0], _unpack(level)) for level, run in runs]
 
     def _packed(self, key: tuple[int, int, int, str], start: int, stop: int) -> list[tuple[int, bytes]]:
+        """Sums between two edges, each from its position on."""
         return self._db.execute(f"SELECT start, sum {_BETWEEN} ORDER BY start", (*key, start, stop)).fetchall()
 
     def _accounts(self, stream: str) -> list[Account]:

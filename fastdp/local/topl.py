@@ -37,7 +37,7 @@ from fastdp.local.square_wave import Scale, SquareWave
 from fastdp.noise.key import Key
 from fastdp.record import Choice, Kind, Real, Whole, parameter, put, record
 from fastdp.releases.intervals import SumNoise
-from fastdp.releases.release import OnlineRelease
+from fastdp.releases.release import Release
 from fastdp.state import codec
 from fastdp.state.codec import COUNT
 from fastdp.state.driver import Publisher
@@ -542,13 +542,13 @@ class ToPL(Publisher[SimulationState]):
         return published
 
     @single_caller
-    def release(self, values: NumberColumn) -> OnlineRelease:
+    def release(self, values: NumberColumn) -> Release:
         """Publish a full array, longer than the hold-out (a fresh simulation only)."""
         column = as_whole(values, self.n_seen, self.holdout)
         published: Floats = self._call(Column(column, "values"))
         published.flags.writeable = False
         noise = SumNoise("reports", 1.0, 1.0, bounded=False, report_variance=self.server.value_variance)
-        return OnlineRelease(
+        return Release(
             published,
             self.holdout,
             np.array([self.threshold]),
@@ -556,4 +556,5 @@ class ToPL(Publisher[SimulationState]):
             noise=noise,
             source=source_of(values),
             noise_fingerprint=self.noise_fingerprint,
+            online=True,
         )

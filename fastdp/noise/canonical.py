@@ -49,11 +49,11 @@ def encode(value: Encodable) -> bytes:
     if kind is bool:
         return b"t" if value else b"f"
     if kind is Component:
-        return _tagged(b"p", _head(value.name, value.rule) + encode(value.parameters))
+        return tagged(b"p", _head(value.name, value.rule) + encode(value.parameters))
     if isinstance(value, dict):
-        return _tagged(b"m", b"".join([_name(name) + encode(value[name]) for name in sorted(value)]))
+        return tagged(b"m", b"".join([_name(name) + encode(value[name]) for name in sorted(value)]))
     if isinstance(value, (list, tuple)):
-        return _tagged(b"l", b"".join([encode(entry) for entry in value]))
+        return tagged(b"l", b"".join([encode(entry) for entry in value]))
     # Rarer types and subclasses.
     if isinstance(value, str):
         return _text(value)
@@ -62,11 +62,11 @@ def encode(value: Encodable) -> bytes:
     if isinstance(value, int):
         return _integer(value)
     if isinstance(value, bytes):
-        return _tagged(b"b", value)
+        return tagged(b"b", value)
     if isinstance(value, np.ndarray):
-        return _tagged(b"a", encode([value.dtype.str, list(value.shape), value.tobytes()]))
+        return tagged(b"a", encode([value.dtype.str, list(value.shape), value.tobytes()]))
     if isinstance(value, Fraction):
-        return _tagged(b"q", encode([value.numerator, value.denominator]))
+        return tagged(b"q", encode([value.numerator, value.denominator]))
     if isinstance(value, numbers.Integral):
         return encode(int(value))
     if isinstance(value, np.floating) and float(value) == value:
@@ -74,16 +74,17 @@ def encode(value: Encodable) -> bytes:
     raise TypeError(f"a {type(value).__name__} has no encoding")
 
 
-def _tagged(tag: bytes, content: bytes) -> bytes:
+def tagged(tag: bytes, content: bytes) -> bytes:
+    """Join a letter, the size of an encoded content, and the content."""
     return _SIZED(tag, len(content)) + content
 
 
 def _text(text: str) -> bytes:
-    return _tagged(b"s", text.encode("utf-8", "surrogatepass"))
+    return tagged(b"s", text.encode("utf-8", "surrogatepass"))
 
 
 def _integer(number: int) -> bytes:
-    return _tagged(b"i", b"%d" % number)
+    return tagged(b"i", b"%d" % number)
 
 
 def _double(number: float) -> bytes:
@@ -92,7 +93,7 @@ def _double(number: float) -> bytes:
 
 
 _SIZED, _DOUBLE = struct.Struct(">cQ").pack, struct.Struct(">cQd").pack
-_NONE = _tagged(b"n", b"")
+_NONE = tagged(b"n", b"")
 #: The same parameters have the same names each time; values are not kept.
 _name = lru_cache(maxsize=1024)(_text)
 

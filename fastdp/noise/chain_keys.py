@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Sequence
 from typing import Annotated, Protocol, cast, runtime_checkable
 
 import numpy as np
@@ -16,13 +15,13 @@ from numpy.typing import NDArray
 
 from fastdp.kinds import Integers
 from fastdp.noise import gaussian, sampler
-from fastdp.noise.canonical import encode
+from fastdp.noise.canonical import encode, tagged
 from fastdp.noise.gaussian import GaussianDistribution
-from fastdp.noise.key import KEY_BYTES, DrawnTwiceError, Key
+from fastdp.noise.key import KEY_BYTES, DrawnTwiceError, Key, bound_digest
 from fastdp.noise.sampler import Distribution
 from fastdp.noise.words import Purpose, RowWords, StreamId, Words, WordStream
 from fastdp.record import Checked
-from fastdp_kernels.noise import aes, blake2b, chacha
+from fastdp_kernels.noise import aes, chacha
 
 Chain = Words
 #: Words of a chain key.
@@ -84,20 +83,16 @@ def start_chains(words: RowWords, streams: Integers) -> Chain:
 #: Pieces of the words that :func:`start_chains` reads.
 CHAIN_PIECES = ((_START, CHAIN_WORDS),)
 
-# Chains of many streams with names, in compiled code, where the processor has AES.
+# Chains of many streams with names, by the processor's AES: a cipher of the library takes 5 us for each.
 
 
-def named_secrets(secret: Key, names: list[str]) -> Words:
-    """Derive the secret of ``secret.of_stream(name)`` for each name: uint64[n, 4]."""
-    joined, head = "".join(names), np.frombuffer(encode(("stream", "")), np.uint8)
-    texts: Sequence[str | bytes] = names if joined.isascii() else [name.encode() for name in names]
-    sizes = np.fromiter(map(len, texts), np.int64, len(names))
-    heads = np.tile(head, (sizes.size, 1))
-    # The sizes of the list and of the name in it.
-    for at, size in ((1, sizes + (head.size - 9)), (head.size - 8, sizes)):
-        heads[:, at : at + 8] = size.astype(">i8").view(np.uint8).reshape(-1, 8)
-    ends = np.concatenate([[0], np.cumsum(sizes)])
-    return _digested(np.frombuffer(secret.reveal(), np.uint64)[None], heads, ends, joined.encode())
+def named_secrets(key: Key, names: list[str], composition: bytes | None) -> Words:
+    """Secret of ``key.of_stream(name)``, bound to a composition if one is given, for each name: uint64[n, 4]."""
+    secret, label = key.reveal(), encode("stream")
+    secrets = [bound_digest(secret, tagged(b"l", label + encode(name))) for name in names]
+    if composition is not None:
+        secrets = [bound_digest(each, composition) for each in secrets]
+    return np.frombuffer(b"".join(secrets), np.uint64).reshape(-1, CHAIN_WORDS)
 
 
 def key_of(key: Key, secret: Words, member: int) -> Key:
@@ -105,20 +100,11 @@ def key_of(key: Key, secret: Words, member: int) -> Key:
     return key._derived(secret.tobytes(), member=member)
 
 
-def later_secrets(secrets: Words, message: bytes) -> Words:
-    """Derive from each secret, uint64[n, 4], that of ``Key._digest(message)``."""
-    return _digested(secrets, np.frombuffer(message, np.uint8)[None], np.zeros(len(secrets) + 1, np.int64), b"")
-
-
-def _digested(keys: Words, heads: NDArray[np.uint8], ends: Integers, data: bytes) -> Words:
-    texts = np.frombuffer(data or b"\0", np.uint8)
-    digests: Words = blake2b.digests(KEY_BYTES, b"fastdp bind 1", keys, heads, ends, texts)
-    return digests
-
-
 def named_chains(key: Key, secrets: Words, theta_steps: int) -> Chain:
     """:func:`start_chain` under each secret and one threshold; `key` records the words."""
-    theta_secrets = later_secrets(secrets, encode(("theta", theta_steps)))
+    message = encode(("theta", theta_steps))
+    derived = b"".join([bound_digest(secret.tobytes(), message) for secret in secrets])
+    theta_secrets = np.frombuffer(derived, np.uint64).reshape(-1, CHAIN_WORDS)
     name = _START.pack()
     blocks = np.array([[name, block] for block in range(CHAIN_WORDS // 2)], ">u8").view(np.uint64)
     chains: Chain = np.empty((len(theta_secrets), CHAIN_WORDS // 2, 2), np.uint64)

@@ -291,7 +291,7 @@ class Key:
         return self._derived(self._digest(encode(labels)), labels)
 
     def _digest(self, message: bytes) -> bytes:
-        return hashlib.blake2b(message, digest_size=KEY_BYTES, key=self._secret, person=b"fastdp bind 1").digest()
+        return bound_digest(self._secret, message)
 
     def _derived(self, secret: bytes, labels: tuple[object, ...] = (), **changes: Any) -> Key:
         if not changes:
@@ -336,6 +336,11 @@ class Key:
 
     def __reduce__(self) -> NoReturn:
         raise StateError("a Key cannot be pickled: pickles are neither encrypted nor owner-only")
+
+
+def bound_digest(secret: bytes, message: bytes) -> bytes:
+    """Secret derived by :meth:`Key.bound` or :meth:`Key.within` for an encoded message."""
+    return hashlib.blake2b(message, digest_size=KEY_BYTES, key=secret, person=b"fastdp bind 1").digest()
 
 
 def stream_key(secret: Key, stream: str | None) -> Key:

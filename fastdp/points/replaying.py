@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -11,13 +12,14 @@ import numpy as np
 from fastdp._version import __version__
 from fastdp.data.calendar import TimeUnit
 from fastdp.data.events import Events, open_events
-from fastdp.errors import DataError, ParameterError, argument
+from fastdp.errors import DataError, argument
 from fastdp.guarantee import Account, Guarantee, charge
 from fastdp.kinds import Duration, Floats, Frame
 from fastdp.points.batches import Batch, Cuts
 from fastdp.points.domains import Domain, PointParameters
 from fastdp.points.phdstream import PointPublisher
 from fastdp.releases import pictures, writing
+from fastdp.validation import refusal
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -76,8 +78,7 @@ def replay(
     time: str | None = None,
     event: str | None = None,
     *,
-    batch: int | None = None,
-    every: Duration | None = None,
+    batch: int | Duration,
     initial: float = 0.0,
     sort: bool = False,
     unit: TimeUnit | None = None,
@@ -98,12 +99,10 @@ def replay(
     x, y, time, event : str, optional
         Columns, by name or zero-based number; ``event`` has 1 for a point that appears and -1 for one that
         disappears.  By default the usual names are looked for; without events all points appear.
-    batch : int, optional
-        Events in a batch, in their order.  Which batch an event is in counts as public: the guarantee is for one
-        event of a batch, while all others stay in theirs.
-    every : str or timedelta, optional
-        Length of time of a batch: "90s", "15min", "6h", "1d", "1w".  Batches begin at its multiples, counted from
-        1970 in UTC.  The first and the last batch that hold events count as public.
+    batch : int, str or timedelta
+        A length of time, "90s", "15min", "6h", "1d" or "1w": batches begin at its multiples, counted from 1970 in
+        UTC, and the first and the last that hold events count as public.  Or a number of events, in their order:
+        which batch an event is in is then public too, as the guarantee is for one event while others stay in theirs.
     initial : float
         Share of the events that make up the first batch, 0 to less than 1.
     sort : bool
@@ -123,10 +122,10 @@ def replay(
     >>> len(made.batches)
     2
     """
-    if isinstance(every, (int, float)):
-        raise ParameterError("every: expected a length of time such as 90s, 15min, 6h, 1d or 1w", parameter="every")
-    cuts = Cuts(batch=batch, every=every, initial=initial)
-    timed = every is not None or sort
+    if isinstance(batch, float):
+        raise refusal("batch", batch, "a number of events, or a length of time such as '6h'")
+    cuts = Cuts(batch, initial)
+    timed = sort or isinstance(batch, (str, timedelta))
     source = open_events(frame, x, y, time, event, timed=timed, unit=unit, format=format, zone=zone)
     # All that does not depend on the events is checked before a ledger is charged for reading them.
     with charge(publisher, ledger, stream, part=part):

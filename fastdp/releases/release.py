@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from textwrap import fill
@@ -79,9 +79,9 @@ _UNSET: Indices = np.empty(0, np.int64)
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Release:
-    """A finished release of one stream (``one[i]`` gives values), or of many (``many[i]``), with one answer.
+    """A finished release of one stream (``one[i]`` gives values), or of many (``many[i]``).
 
-    Values, sums, total and intervals agree.  NumPy's functions take ``numpy.asarray(one)``.
+    Values, sums and intervals are one answer.  NumPy's functions take ``numpy.asarray(one)``.
 
     Attributes
     ----------
@@ -101,6 +101,8 @@ class Release:
         The revised streams, if blocks adapt to them (:class:`fastdp.Adaptive`).
     answers : tuple of ArrayAnswer
         The numbers released of finished arrays (:func:`fastdp.release`), and the answer they give.
+    online : bool
+        True if values are as a publisher gave them one after another; :attr:`revised` is the other answer.
     noise : SumNoise or None
         Noise of the sums; None if unknown, as after a renewed threshold.
     ids : int64[streams], or tuple of str, or None
@@ -142,6 +144,9 @@ class Release:
     source: FrameSource | None = None
     noise_fingerprint: str | None = None
     answers: tuple[ArrayAnswer, ...] = ()
+    online: bool = False
+    #: Values as published, from which :attr:`revised` was made.
+    _base: Floats | None = None
     _prefix: dict[int, tuple[Indices, Floats]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -222,6 +227,8 @@ class Release:
             source=self.source and self.source.only(i),
             noise_fingerprint=self.noise_fingerprint,
             answers=self.answers[i : i + 1],
+            online=self.online,
+            _base=None if self._base is None else self._base[self.borders[i] : self.borders[i + 1]],
         )
 
     def _index(self, stream: int | str) -> int:
@@ -276,20 +283,21 @@ class Release:
         ParameterError
             For indices that are not integers or times in order and in range, naming the first.
         """
-        return self._sums(*self._queries(starts, stops, streams), True)
+        return self._sums(*self._queries(starts, stops, streams))
 
-    def _sums(self, whose: Indices, first: Indices, last: Indices, revised: bool) -> Floats:
-        """Sum values, or the nodes and revised blocks that answer in their place."""
+    def _sums(self, whose: Indices, first: Indices, last: Indices) -> Floats:
+        """Sum values, or the nodes and blocks that answer in their place."""
+        told = not self.online
         if self.nodes is not None:
             before = 0 if self.ids is None else self.tree_borders[whose] * self.nodes.tree_values
             return self.nodes.sum(before + first, before + last)
-        if revised and self.ids is not None and (self.revisions or self.answers or self.block > 1):
-            return self._each(whose, first, last, lambda one, *asked: one._sums(*asked, revised))[0]
+        if told and self.ids is not None and (self.revisions or self.answers or self.block > 1):
+            return self._each(whose, first, last, Release._sums)[0]
         if self.answer is not None:
             return self.answer.sums_before(last) - self.answer.sums_before(first)
-        if revised and self.revision is not None:
+        if told and self.revision is not None:
             return self.revision.sums_before(last) - self.revision.sums_before(first)
-        if revised and self.block > 1:
+        if told and self.block > 1:
             return self._spread_before(last) - self._spread_before(first)
         out = np.empty(first.size)
         at, prefix = self._block_prefix(PREFIX_BLOCK)
@@ -317,25 +325,21 @@ class Release:
         theta that :class:`fastdp.thresholds.ScaleFree` chose, not beyond any other.
         StateError if the release does not state its noise: a renewed threshold, or a foreign perturber.
         """
-        return self._interval(*self._queries(starts, stops, streams), confidence, True)
+        return self._interval(*self._queries(starts, stops, streams), confidence)
 
-    def _interval(
-        self, whose: Indices, first: Indices, last: Indices, confidence: float, revised: bool
-    ) -> tuple[Floats, Floats]:
+    def _interval(self, whose: Indices, first: Indices, last: Indices, confidence: float) -> tuple[Floats, Floats]:
         if self.ids is not None:
-            low, high = self._each(
-                whose, first, last, lambda one, *asked: one._interval(*asked, confidence, revised), 2
-            )
+            low, high = self._each(whose, first, last, lambda one, *asked: one._interval(*asked, confidence), 2)
             return low, high
         if self.answer is not None:
             return self.answer.interval(first, last, confidence)
         if shift := self._shift:
-            low, high = self._scaled(-shift)._interval(whose, first, last, confidence, revised)
+            low, high = self._scaled(-shift)._interval(whose, first, last, confidence)
             return np.ldexp(low, shift), np.ldexp(high, shift)
-        bars, answers = self._error_bars(first, last), self._sums(whose, first, last, revised)
+        bars, answers = self._error_bars(first, last), self._sums(whose, first, last)
         half = bars.half_widths(confidence)
         low, high = bars.centre - half, bars.centre + half
-        if revised and self.noise is not None and self.noise.bounded:
+        if not self.online and self.noise is not None and self.noise.bounded:
             low, high = np.maximum(low, 0.0), np.minimum(high, (last - first) * self.threshold)
         if self.noise is not None and self.noise.above:
             # Taken for exponential.
@@ -347,24 +351,25 @@ class Release:
         if self.revision is not None:
             return self.revision.excess(noise, first, last)
         count = self.values.size
-        mean = self._sums(np.zeros(1, np.int64), np.zeros(1, np.int64), np.array([count]), False)[0] / max(count, 1)
+        whole = np.zeros(1, np.int64), np.zeros(1, np.int64), np.array([count])
+        mean = replace(self, values=self._published, online=True)._sums(*whole)[0] / max(count, 1)
         return (last - first) * noise.excess(self.threshold, mean)
 
     @validation.plain
     def std_error(self, starts: Values, stops: Values, *, streams: Values | str | None = None) -> Floats:
         """Root mean square error of :meth:`sum`, but for clipping, by :meth:`interval`'s noise: float64[q]."""
-        return self._std_error(*self._queries(starts, stops, streams), True)
+        return self._std_error(*self._queries(starts, stops, streams))
 
-    def _std_error(self, whose: Indices, first: Indices, last: Indices, revised: bool) -> Floats:
+    def _std_error(self, whose: Indices, first: Indices, last: Indices) -> Floats:
         if self.ids is not None:
-            return self._each(whose, first, last, lambda one, *asked: one._std_error(*asked, revised))[0]
+            return self._each(whose, first, last, Release._std_error)[0]
         if self.answer is not None:
             return self.answer.std_error(first, last)
         if shift := self._shift:
-            errors: Floats = np.ldexp(self._scaled(-shift)._std_error(whose, first, last, revised), shift)
+            errors: Floats = np.ldexp(self._scaled(-shift)._std_error(whose, first, last), shift)
             return errors
         bars = self._error_bars(first, last)
-        return np.hypot(np.sqrt(bars.variances), self._sums(whose, first, last, revised) - bars.centre)
+        return np.hypot(np.sqrt(bars.variances), self._sums(whose, first, last) - bars.centre)
 
     def _each(
         self, whose: Indices, first: Indices, last: Indices, answer: Callable[..., Any], count: int = 1
@@ -442,7 +447,7 @@ class Release:
 
     @validation.plain
     def plot(self, path: str | Path | None = None, ax: Axes | None = None) -> Axes:
-        """Draw the mean value over time, at most 1,000 points, with its 95 % interval.
+        """Draw the mean value over time, at most 1,000 points, with its 95 % interval: that of a revised line.
 
         Parameters
         ----------
@@ -460,21 +465,19 @@ class Release:
         ImportError
             Without matplotlib.
         """
-        return self._draw(path, ax, "released", revised=True)
-
-    def _draw(self, path: str | Path | None, ax: Axes | None, label: str, *, revised: bool) -> Axes:
-        """Draw the line called `label`, and the revised one beside a published one."""
         if not self.values.size:
             raise ParameterError("this release has no values: expected at least one to draw")
         self._only(self.thresholds.tolist())
         edges = np.linspace(0, self.values.size, min(self.values.size, MAX_DRAWN) + 1).astype(np.int64)
         drawn, lengths = (np.zeros(edges.size - 1, np.int64), edges[:-1], edges[1:]), np.diff(edges)
         middles = self.offset + (edges[:-1] + edges[1:]) / 2.0
-        low, high = (border / lengths for border in self._interval(*drawn, 0.95, revised))
-        both = revised and label == "published"
-        estimate, line = self._sums(*drawn, revised and not both) / lengths, None
-        if both:
-            line = self._sums(*drawn, True) / lengths
+        both, label = (
+            self.online and (bool(self.revisions) or self.block > 1),
+            "published" if self.online else "released",
+        )
+        drawn_too = self.revised if both else self
+        low, high = (border / lengths for border in drawn_too._interval(*drawn, 0.95))
+        estimate, line = self._sums(*drawn) / lengths, drawn_too._sums(*drawn) / lengths if both else None
         axes = pictures.new_axes() if ax is None else ax
         pictures.band(axes, middles, estimate, low, high, line, label=label)
         about = f"band: 95 % interval of the {'revised' if both else label} line; threshold: {self.threshold:g}"
@@ -488,13 +491,15 @@ class Release:
             pictures.save(axes.figure, path)
         return axes
 
-    def write(self, path: str | Path, *, overwrite: bool = False) -> None:
+    def write(self, path: str | Path, *, columns: Sequence[str] = ("values",), overwrite: bool = False) -> None:
         """Write the release of one stream to a file, with its offset, threshold and guarantee.
 
         Parameters
         ----------
         path : str or Path
             ``.parquet`` (facts under "fastdp" in the schema), or ``.csv``, ``.csv.gz``, ``.npy`` (in ``PATH.json``).
+        columns : sequence of str
+            "values", "revised" or both.
         overwrite : bool
             True to replace a file.
 
@@ -505,7 +510,7 @@ class Release:
         """
         from fastdp.releases import writing
 
-        writing.write(self, path, columns=("values",), overwrite=overwrite)
+        writing.write(self, path, columns=columns, overwrite=overwrite)
 
     @property
     def _shift(self) -> int:
@@ -523,6 +528,7 @@ class Release:
             revisions=tuple(replace(revision, threshold=revision.threshold * factor) for revision in self.revisions),
             noise=self.noise
             and replace(self.noise, resolution=self.noise.resolution * factor, bound=self.noise.bound * factor),
+            _base=None if self._base is None else self._base * factor,
             _prefix={},
         )
 
@@ -613,7 +619,20 @@ class Release:
             answers=tuple(replace(one, season=season) for one in self.answers),
             _prefix={},
         )
-        return replace(made, values=made._told, _prefix={})
+        return made if self.online else replace(made, values=made._told, _prefix={})
+
+    @property
+    def revised(self) -> Self:
+        """The release with the answer that everything released gives; itself if that is its own."""
+        if not self.online:
+            return self
+        values = self._told
+        values.flags.writeable = False
+        return replace(self, values=values, online=False, _base=self.values)
+
+    @property
+    def _published(self) -> Floats:
+        return self.values if self._base is None else self._base
 
     @property
     def _told(self) -> Floats:
@@ -632,11 +651,10 @@ class Release:
     def frame(self) -> Any:
         """The streams in a data frame of the input's library, one row per value.
 
-        Columns: id (of many streams), the input's time, which is public, or position, and value.
+        Columns: id (of many streams), the input's time, which is public, or position, value, and revised if blocks
+        adapt.
         """
-        return self._frame({"values": self.values})
-
-    def _frame(self, columns: dict[str, Floats]) -> Any:
+        columns = {"values": self.values, **({"revised": self._told} if self.online and self.revisions else {})}
         if self.source is None:
             raise MissingError("frame: expected streams that came in a data frame (use ids, borders and values)")
         return self.source.long(list(self._indices), np.diff(self.borders), self.offset, columns)
@@ -658,7 +676,7 @@ class Release:
             at: Indices = np.zeros(self.borders.size, np.int64)
             np.cumsum(np.diff(self.borders) // block + 1, out=at[1:])
             sums = self._prefix[block] = at, np.empty(int(at[-1]))
-            ranges.prefix_blocks(self.values, self.borders, block, *sums)
+            ranges.prefix_blocks(self._published, self.borders, block, *sums)
         return sums
 
     def _spread_before(self, stops: Integers) -> Floats:
@@ -667,92 +685,10 @@ class Release:
         closed = prefix.size - 1
         j, rest = np.divmod(stops, self.block)
         # The block left open at the end still holds its predictions, which are all equal.
-        tail = self.values[closed * self.block] if closed * self.block < self.values.size else 0.0
+        tail = self._published[closed * self.block] if closed * self.block < self.values.size else 0.0
         means = np.append(np.diff(prefix) / self.block, tail)
         sums: Floats = prefix[j] + rest * means[np.minimum(j, closed)]
         return sums
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class OnlineRelease(Release):
-    """The release of an endless publisher: values as they were published, and revised by everything released.
-
-    Attributes are those of :class:`fastdp.Release`; ``values`` are the published ones.
-    """
-
-    @validation.plain
-    def sum(
-        self, starts: Values, stops: Values, revised: bool = False, *, streams: Values | str | None = None
-    ) -> Floats:
-        """Private sums over [start, stop), in units of the input: float64[q].  Post-processing.
-
-        Parameters
-        ----------
-        starts, stops, streams
-            As for :meth:`fastdp.Release.sum`.
-        revised : bool
-            False: sums of the published values.  True: from everything released; cut blocks are spread evenly.
-        """
-        return self._sums(*self._queries(starts, stops, streams), revised)
-
-    @validation.plain
-    def interval(
-        self,
-        starts: Values,
-        stops: Values,
-        confidence: float = 0.95,
-        revised: bool = False,
-        *,
-        streams: Values | str | None = None,
-    ) -> tuple[Floats, Floats]:
-        """Interval for each sum, of published or revised values: see :meth:`fastdp.Release.interval`."""
-        return self._interval(*self._queries(starts, stops, streams), confidence, revised)
-
-    @validation.plain
-    def std_error(
-        self, starts: Values, stops: Values, revised: bool = False, *, streams: Values | str | None = None
-    ) -> Floats:
-        """Root mean square error of :meth:`sum`, but for clipping, by :meth:`interval`'s noise: float64[q]."""
-        return self._std_error(*self._queries(starts, stops, streams), revised)
-
-    @property
-    def revised(self) -> Floats:
-        """The stream given everything released: float64[n].  Post-processing."""
-        return self._told
-
-    @property
-    def settled(self) -> Release:
-        """The release with one answer, the revised one."""
-        values = self._told
-        values.flags.writeable = False
-        return Release(**{**{name: getattr(self, name) for name in _FIELDS}, "values": values})
-
-    @validation.plain
-    def plot(self, path: str | Path | None = None, ax: Axes | None = None, *, revised: bool = True) -> Axes:
-        """Draw the published mean over time, and the `revised` one with its 95 % interval, if there is one.
-
-        Arguments are those of :meth:`fastdp.Release.plot`.
-        """
-        return self._draw(path, ax, "published", revised=revised and (bool(self.revisions) or self.block > 1))
-
-    def write(self, path: str | Path, *, columns: Sequence[str] = ("values",), overwrite: bool = False) -> None:
-        """Write `columns`, "values", "revised" or both: see :meth:`fastdp.Release.write`."""
-        from fastdp.releases import writing
-
-        writing.write(self, path, columns=columns, overwrite=overwrite)
-
-    def with_season(self, period: float) -> Self:
-        """Release with revised answers for a stream that repeats; published values stay."""
-        return replace(super().with_season(period), values=self.values, _prefix={})
-
-    @property
-    def frame(self) -> Any:
-        """Many streams in a data frame: as :attr:`fastdp.Release.frame`, with ``revised`` if blocks adapt."""
-        return self._frame({"values": self.values, **({"revised": self.revised} if self.revisions else {})})
-
-
-#: Fields of a release, which its kinds share.
-_FIELDS = tuple(each.name for each in fields(Release) if each.name != "_prefix")
 
 
 def preview(values: Floats) -> str:

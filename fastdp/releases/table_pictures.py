@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from fastdp.errors import ParameterError
-from fastdp.guarantee import Guarantee
 from fastdp.kinds import Floats, Integers
 from fastdp.releases.pictures import ESTIMATE, band, check_axes, new_axes, save
 from fastdp.units import zone_of
@@ -20,64 +18,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-class Statistic(Protocol):
-    """Words of a picture about a statistic."""
-
-    @property
-    def kind(self) -> str: ...
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def axis(self) -> str: ...
-
-    @property
-    def adds_up(self) -> bool: ...
-
-    @property
-    def has_levels(self) -> bool: ...
-
-    @property
-    def from_zero(self) -> bool: ...
-
-
-class Windows(Protocol):
-    """Released windows."""
-
-    @property
-    def edges(self) -> Integers: ...
-
-    @property
-    def nodes(self) -> Sequence[dict[str, list[object]]]: ...
-
-    @property
-    def sizes(self) -> Sequence[int]: ...
-
-    @property
-    def statistics(self) -> Sequence[Statistic]: ...
-
-    @property
-    def every(self) -> str | None: ...
-
-    @property
-    def time_zone(self) -> str | None: ...
-
-    @property
-    def taken(self) -> Sequence[str]: ...
-
-    @property
-    def guarantee(self) -> Guarantee: ...
-
-
-class Answers(Protocol):
-    """Answers about ranges of windows."""
-
-    def about(
-        self, statistic: Any, starts: Integers, stops: Integers, *, revised: bool = False, depth: int | None = None
-    ) -> Any: ...
-
-
+#: A table's release, its answers and a statistic, of :mod:`fastdp.tables`, which is above this folder.
+Windows: TypeAlias = Any
+Answers: TypeAlias = Any
+Statistic: TypeAlias = Any
 #: Up to so many keys are drawn one below the other; more are added up.
 MAX_PANELS = 6
 #: Points of a line; more windows are drawn as means of neighbours.

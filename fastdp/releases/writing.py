@@ -51,7 +51,8 @@ def columns_of(release: Release, names: Sequence[str]) -> dict[str, Floats]:
     listed = isinstance(names, (list, tuple)) and all(isinstance(name, str) for name in names)
     if not listed or not names or release.ids is not None or set(names) - {"values", "revised"}:
         raise ParameterError("columns: expected 'values', 'revised' or both, of one stream", parameter="columns")
-    return {{"values": "value"}.get(name, name): getattr(release, name) for name in names}
+    columns = {"values": ("value", release), "revised": ("revised", release.revised)}
+    return {columns[name][0]: columns[name][1].values for name in names}
 
 
 def facts_of(release: Release) -> Json:

@@ -71,12 +71,8 @@ _FOLDERS_OPEN, _LOCK_FILE = hasattr(os, "O_DIRECTORY"), ".fastdp.lock"
 _OWNER_ONLY = 0o600
 
 
-def _renew() -> None:
-    token[0] = object()
-
-
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew)
+    os.register_at_fork(after_in_child=lambda: token.__setitem__(0, object()))
 
 
 def identity() -> tuple[int, object]:
@@ -87,14 +83,6 @@ def identity() -> tuple[int, object]:
 def open_owned(path: Path | str, flags: int) -> int:
     """Open a file, owner-only if new."""
     return os.open(path, flags | getattr(os, "O_BINARY", 0), _OWNER_ONLY)
-
-
-def write_owned(path: Path, content: bytes) -> None:
-    """Create a file, owner-only and synced."""
-    with open(path, "xb", opener=open_owned) as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
 
 
 def lock(descriptor: int) -> bool:
@@ -113,14 +101,10 @@ class Hold:
 
     def __init__(self, folder: Path) -> None:
         self._process = identity()
-        self._thread, self._user = threading.get_ident(), id(_user_of(sys._getframe(1)))
+        self.thread, self.user = threading.get_ident(), id(_user_of(sys._getframe(1)))
         place = (folder, os.O_RDONLY) if _FOLDERS_OPEN else (folder / _LOCK_FILE, os.O_RDWR | os.O_CREAT)
         self.descriptor = open_owned(*place)
         _holds.add(self)
-
-    def is_abandoned(self, running: set[int]) -> bool:
-        """True if no call in `running` (ids of frames) holds the lock."""
-        return self.descriptor >= 0 and self._thread == threading.get_ident() and self._user not in running
 
     def release(self) -> None:
         if self.descriptor < 0:
@@ -164,7 +148,10 @@ def _release_abandoned(descriptor: int) -> bool:
     ended = [
         hold
         for hold in list(_holds)
-        if hold.is_abandoned(running) and os.path.samestat(os.fstat(hold.descriptor), wanted)
+        if hold.descriptor >= 0
+        and hold.thread == threading.get_ident()
+        and hold.user not in running
+        and os.path.samestat(os.fstat(hold.descriptor), wanted)
     ]
     for hold in ended:
         hold.release()
@@ -186,13 +173,13 @@ def sync_folder(folder: Path) -> None:
 def atomic_file(target: Path, *, overwrite: bool, alone: bool = False) -> Iterator[BinaryIO]:
     """Yield a temporary file that replaces `target`, synced, when the block ends without an error.
 
-    `alone`: the caller locks, cleans and syncs the folder.  ParameterError as
-    :func:`check_target`.
+    `alone`: the caller checks, locks, cleans and syncs the folder, and the file stays owner-only; without `overwrite`
+    FileExistsError.  Else ParameterError as :func:`check_target`.
     """
     # A link stays a link: the file it points to is replaced.
     final = Path(os.path.realpath(target))
-    check_target(target, overwrite=overwrite)
     if not alone:
+        check_target(target, overwrite=overwrite)
         remove_parts(final.parent, glob.escape(final.name))
     temporary, file, permissions = _open_beside(final)
     try:
@@ -200,22 +187,28 @@ def atomic_file(target: Path, *, overwrite: bool, alone: bool = False) -> Iterat
             yield file
             file.flush()
             os.fsync(file.fileno())
-            # Another process may have written the target meanwhile.
-            check_target(target, overwrite=overwrite)
+            if not alone:
+                # Another process may have written the target meanwhile.
+                check_target(target, overwrite=overwrite)
             if os.name == "nt":
                 # An open file cannot be renamed there.
                 file.close()
-            temporary.replace(final)
-            # Not before: a process killed in between leaves a complete release that the next run may repeat.
-            final.chmod(permissions)
-            # A folder may be open for writing and not for reading; then it cannot be synced.
+            if alone and not overwrite:
+                os.link(temporary, final)
+            else:
+                temporary.replace(final)
             if not alone:
+                # Not before: a process killed in between leaves a complete release that the next run may repeat.
+                final.chmod(permissions)
+                # A folder may be open for writing and not for reading; then it cannot be synced.
                 with contextlib.suppress(PermissionError):
                     sync_folder(final.parent)
     except BaseException as error:
-        temporary.unlink(missing_ok=True)
         name_target(error, os.fspath(target))
         raise
+    finally:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
 
 
 @contextmanager

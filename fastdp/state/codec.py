@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import enum
 import functools
 import itertools
 import types
@@ -121,17 +120,12 @@ class Form:
         raise NotImplementedError
 
 
-class Note(enum.Enum):
-    """Annotations of fields besides ranges, which are kinds of :mod:`fastdp.record`, of arrays for each entry."""
-
-    LIKE_START = enum.auto()
-    DERIVED = enum.auto()
-
+# Annotations of fields besides ranges, which are kinds of :mod:`fastdp.record`, of arrays for each entry.
 
 #: An array with the type and shape of the one that the machine starts with.
-LIKE_START = Note.LIKE_START
+LIKE_START = object()
 #: Not in a file: it follows from the other fields (:meth:`fastdp.state.machine.Machine.restored`).
-DERIVED = Note.DERIVED
+DERIVED = object()
 #: Ranges of integers: what NumPy holds, and counts.
 INT64, COUNT = Whole(-(2**63), 2**63 - 1), Whole(0, 2**63 - 1)
 
@@ -307,5 +301,7 @@ def key_of(content: Json) -> Key:
     noise, member = content["noise"], require_int(content["member"])
     if type(noise) is not int or noise != Binding.COMPOSITION:
         raise ValueError(f"noise format {validation.shown(noise)}: expected {int(Binding.COMPOSITION)}")
+    if type(content["simulated"]) is not bool:
+        raise ValueError("simulated is neither true nor false")
     secret, family = (bytes.fromhex(content[name]) for name in ("secret", "family"))
     return Key(secret, simulated=content["simulated"], member=member, binding=Binding.COMPOSITION, family=family)

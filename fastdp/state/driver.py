@@ -12,6 +12,7 @@ import os
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import cached_property
 from numbers import Real
 from typing import Any, ClassVar, Generic, Self, TypeAlias, TypeVar, overload
 
@@ -323,12 +324,9 @@ class Publisher(Generic[S]):
             # One step: an interrupt leaves the batch consumed or not, never half of it.
             self.__dict__.update(_state=state, _replay=None, _digest=digest)
         if LOG.isEnabledFor(logging.INFO):
-            self._log(before)
+            for level, message in self._machine.log_messages(before, self._state):
+                LOG.log(level, "%s: %s", self._written_as, message)
         return made.emit
-
-    def _log(self, before: S) -> None:
-        for level, message in self._machine.log_messages(before, self._state):
-            LOG.log(level, "%s: %s", self._written_as, message)
 
     @overload
     def stream(self, batches: AsyncIterable[Batch]) -> AsyncIterator[Output]: ...
@@ -584,7 +582,7 @@ class Publisher(Generic[S]):
             "class": self._written_as,
             "rule": rule_of(self._machine),
             "fastdp": __version__,
-            "composition": self._description(),
+            "composition": self._description,
             "secret": self._key.reveal().hex(),
             "member": self._key.member,
             "family": self._key.family.hex(),
@@ -598,12 +596,11 @@ class Publisher(Generic[S]):
             **({"log": now["log"]} if "log" in now else {}),
         }
 
+    @cached_property
     def _description(self) -> Json:
         # Once: a domain may be a map of a country.
-        found: Json | None = self.__dict__.get("_described")
-        if found is None:
-            found = self._described = self._machine.describe()
-        return found
+        described: Json = self._machine.describe()
+        return described
 
     def _refuse_replay(self, call: str) -> None:
         """StateError while a replay is due: altered values would pass."""

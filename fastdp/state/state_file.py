@@ -256,7 +256,6 @@ def _checksum(data: bytes) -> bytes:
 
 # The file.
 
-_TOKEN_BYTES = 6
 #: The last bytes of a frame, which depend on its nonce: a tag or a checksum.
 TAIL_BYTES = 16
 
@@ -355,19 +354,11 @@ class StateFile:
             generation = self.seal.generation(previous, self.name) + 1
         header, sealed = self.seal.pack(payload, generation, MIN_FILE_BYTES)
         path = Path(self.real)
-        # The writer of such a file holds the lock, so one that is there was killed; it holds secrets.
-        for leftover in path.parent.glob(f".{glob.escape(path.name)}.{'[0-9a-f]' * 2 * _TOKEN_BYTES}"):
-            with contextlib.suppress(OSError):
-                leftover.unlink()
-        temporary = path.with_name(f".{path.name}.{secrets.token_hex(_TOKEN_BYTES)}")
         with _errors(f"{self._written} could not be written"):
-            try:
-                atomic_files.write_owned(temporary, sealed)
-                temporary.replace(path)
-            except BaseException:
-                with contextlib.suppress(OSError):
-                    temporary.unlink()
-                raise
+            # The writer of such a file holds the lock, so one that is there was killed; it holds secrets.
+            atomic_files.remove_parts(path.parent, glob.escape(path.name))
+            with atomic_files.atomic_file(path, overwrite=True, alone=True) as file:
+                file.write(sealed)
         return header
 
     def append(self, frame: bytes, end: int) -> None:

@@ -6,14 +6,14 @@ import math
 from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, get_args
 
 import numpy as np
 
 from fastdp import validation
 from fastdp.data.column import Nonfinite, as_floats, as_whole
 from fastdp.errors import AccuracyWarning, ParameterError, StateError, argument, warn
-from fastdp.guarantee import Guarantee, pure, root_below, sequential
+from fastdp.guarantee import Guarantee, pure, root_below, sequential, zcdp_loss
 from fastdp.integer_grid import Grid, make_grid
 from fastdp.kinds import Floats, Indices, Integers, Values
 from fastdp.noise.chain_keys import step_key
@@ -31,11 +31,11 @@ from fastdp.noise.sampler import (
 from fastdp.noise.words import Purpose, StreamId
 from fastdp.perturbers import Blocks
 from fastdp.perturbers.base import fill
-from fastdp.record import values_of
+from fastdp.record import Real, values_of
 from fastdp.releases.array_answer import ArrayAnswer
 from fastdp.releases.intervals import laplace_variance
 from fastdp.releases.release import Release
-from fastdp.streams.parameters import approximated, composed, in_units, no_bound
+from fastdp.streams.parameters import MAX_CONTRIBUTIONS, approximated, in_units, no_bound, only_finite, share_of_each
 from fastdp.streams.stream_machine import FAR_BELOW
 from fastdp.thresholds import Fixed, ScaleFree, Threshold, ThresholdTask
 from fastdp.thresholds.base import held_out
@@ -130,6 +130,7 @@ class ArrayRule:
 
     rule: ClassVar[int] = 1
     holdout = 0
+    sensitivity = None
 
     def __init__(
         self,
@@ -148,19 +149,21 @@ class ArrayRule:
         if bound is None:
             raise no_bound()
         bound = validation.positive("bound", bound)
-        # Parameters are checked as a publisher's are.
-        blocks = Blocks(season=season, noise="gaussian" if delta else "laplace")
-        full = composed(
-            threshold=Fixed(bound), perturber=blocks, smoother=None, epsilon=epsilon, bound=bound, holdout=0,
-            max_range=1, resolution=None, nonfinite=nonfinite, contributions=contributions, delta=delta,
-        )  # fmt: skip
+        self.epsilon = validation.positive("epsilon", epsilon)
+        self.contributions = validation.integer("contributions", contributions, 1, MAX_CONTRIBUTIONS)
+        self.delta = Real(least=0.0, below=1.0).check("delta", delta)
+        validation.choice("nonfinite", nonfinite, get_args(Nonfinite))
         if threshold is not None:
             validation.part("threshold", threshold, Threshold, "fastdp.thresholds")
-        self.kind: NoiseName = blocks.noise
-        self.threshold, self.bound, self.season, self.full = threshold, bound, blocks.season, full
-        self.epsilon, self.delta, self.contributions = full.epsilon, full.delta, full.contributions
+        self.threshold, self.bound, self.nonfinite = threshold, bound, nonfinite
+        self.season = None if season is None else validation.period("season", season)
+        self.gaussian = self.delta > 0.0
+        self.kind: NoiseName = "gaussian" if self.gaussian else "laplace"
+        self.loss = zcdp_loss(self.epsilon, self.delta) if self.gaussian else self.epsilon
         # Budget of one value; several may be protected together.
-        self.unit = full.unit_epsilon
+        self.unit = share_of_each(self.loss, self.contributions)
+        # Errors about an epsilon without a grid name the one that was given, not a part of it.
+        make_grid(bound, None, self.unit, 1, 1, 2)
         self.shares = shares_of(self.size, self.unit, chooses=threshold is None)
         if threshold is not None and threshold.uses_holdout:
             rest = Fraction(1) - OF_THETA - self.shares.number
@@ -177,10 +180,16 @@ class ArrayRule:
 
     def identity(self) -> dict[str, Any]:
         # Not the length: a ledger knows streams of all lengths under one secret by one family.
-        fields = values_of(self, "threshold", "bound", "season", "epsilon", "delta", "contributions")
-        return {**fields, "nonfinite": self.full.nonfinite, "unit": self.unit}
+        return values_of(
+            self, "threshold", "bound", "season", "epsilon", "delta", "contributions", "nonfinite", "unit"
+        )
 
-    def loss(self, part: Fraction) -> float:
+    @property
+    def group_square(self) -> int:
+        """Squared sensitivity of all values of a unit, which may lie in one block."""
+        return self.contributions**2
+
+    def loss_of(self, part: Fraction) -> float:
         """The loss that a part of the budget buys, rounded down: epsilon, or sqrt(2 rho)."""
         return _loss(self.unit, part, self.kind)
 
@@ -192,14 +201,15 @@ class ArrayRule:
 
     @cached_property
     def grid(self) -> Grid:
-        return make_grid(self.bound, None, self.loss(LEAST), self.size, 1, 2)
+        return make_grid(self.bound, None, self.loss_of(LEAST), self.size, 1, 2)
 
     @cached_property
     def task(self) -> ThresholdTask:
-        noise = self.full.perturber.noise_constant(self.full.perturber.plan(self.unit, self.size), self.size)
+        blocks = Blocks(season=self.season, noise=self.kind)
+        noise = blocks.noise_constant(blocks.plan(self.unit, self.size), self.size)
         return ThresholdTask(
-            self.loss(self.shares.threshold), self.bound, self.size, self.size, self.grid.resolution,
-            self.loss(self.shares.rest), noise,
+            self.loss_of(self.shares.threshold), self.bound, self.size, self.size, self.grid.resolution,
+            self.loss_of(self.shares.rest), noise,
         )  # fmt: skip
 
     @cached_property
@@ -214,7 +224,7 @@ class ArrayRule:
         """Block lengths that may be chosen, and what each costs in scores: public; empty if none is."""
         if not self.shares.number:
             return [], []
-        n, rest = self.size, self.loss(self.shares.rest)
+        n, rest = self.size, self.loss_of(self.shares.rest)
         amount = float(n * Fraction(self.unit))
         least = int(16 * (amount / 5000) ** 0.75) if amount >= FLOORED else 1
         most = min(n, math.floor(n * Fraction(rest) * MOST_BLOCKS))
@@ -229,9 +239,9 @@ class ArrayRule:
             lengths.append(2 * lengths[-1])
         if least == 1:
             lengths.append(n)
-        noise = self.loss(self.shares.rest * Fraction(3, 5))
+        noise = self.loss_of(self.shares.rest * Fraction(3, 5))
         costs = [math.floor(STEPS * -(-n // length) / (2 * Fraction(noise))) for length in lengths]
-        costs[-1] -= math.floor(LEAD * STEPS / Fraction(self.loss(self.shares.number)))
+        costs[-1] -= math.floor(LEAD * STEPS / Fraction(self.loss_of(self.shares.number)))
         if n * STEPS + max(map(abs, costs)) + 64 * self._score_scale >= ROOM:
             raise ParameterError(
                 f"epsilon = {self.epsilon!r}: expected a larger one, scores of {n:,} values and their noise do not "
@@ -250,7 +260,7 @@ class ArrayRule:
 
     @property
     def _score_scale(self) -> Fraction:
-        return 2 * STEPS / Fraction(self.loss(self.shares.number))
+        return 2 * STEPS / Fraction(self.loss_of(self.shares.number))
 
     # The guarantee.
 
@@ -264,7 +274,7 @@ class ArrayRule:
         rule, shares = self.threshold, self.shares
         if shares.threshold and rule is None:
             said = "counts above falling levels move together by at most 1 (AboveThreshold, one-sided noise)"
-            steps.append(pure(self.loss(shares.threshold), said).of("threshold, from all values"))
+            steps.append(pure(self.loss_of(shares.threshold), said).of("threshold, from all values"))
         elif shares.threshold and rule is not None:
             chosen = rule.guarantee(self.task)
             steps += [] if chosen is None else [chosen.of("threshold, from all values")]
@@ -272,20 +282,20 @@ class ArrayRule:
             said = (
                 "distances from blocks' medians move by at most theta, noise of scale 2 theta / epsilon (noisy max)"
             )
-            steps.append(pure(self.loss(shares.number), said).of("number of blocks"))
+            steps.append(pure(self.loss_of(shares.number), said).of("number of blocks"))
         kind = "Gaussian" if self.delta else "Laplace"
         said = (
             "a value moves the total by at most the bound or a public theta, a block's sum and a group's by at most "
             f"theta: {kind} noise, by parts of epsilon that public and released numbers give and that add up"
         )
-        rest = self._left(*(self.loss(part) for part in shares[:2] if part))
+        rest = self._left(*(self.loss_of(part) for part in shares[:2] if part))
         steps.append((concentrated(rest, said) if self.delta else pure(rest, said)).of("sums"))
         stated = sequential(*steps)
         stated = replace(stated, derivation=(*stated.derivation, "values and intervals follow (post-processing)"))
         meets = "each value loses its fraction of epsilon in the choices and its sums"
         if self.delta:
-            return approximated(in_units(self.full, stated), self.epsilon, self.delta, rule or Fixed(self.bound))
-        return in_units(self.full, stated, meets)
+            return approximated(in_units(self, stated), self.epsilon, self.delta, rule or Fixed(self.bound))
+        return in_units(self, stated, meets)
 
     @property
     def noise_fingerprint(self) -> str | None:
@@ -329,7 +339,7 @@ class ArrayRule:
         """All numbers that are released of these values."""
         grid, steps, key = self.grid, np.empty(floats.size, np.int64), key.within("values", self.size)
         if online_pass.round_values(floats, 1.0 / grid.resolution, float(self.top), steps):
-            floats = self.full.finite(floats, 0, name)
+            floats = only_finite(floats, 0, name, self.nonfinite)
             online_pass.round_values(floats, 1.0 / grid.resolution, float(self.top), steps)
         theta, chain = self._choose_theta(floats, steps, key, name)
         block, chain = self._choose_block(steps, theta, key, chain)
@@ -364,7 +374,7 @@ class ArrayRule:
         """Noise of all sums under this theta, once for many streams."""
         parts = shares_of_sums(self.shares.rest, theta, self.top, blocks)
         total, blocks_noise, groups_noise = (
-            noise_distribution(self.kind, steps, 1, self.loss(part)) if part else None
+            noise_distribution(self.kind, steps, 1, self.loss_of(part)) if part else None
             for steps, part in ((self.top, parts.total), (theta, parts.blocks), (theta, parts.groups))
         )
         assert total is not None  # noqa: S101 - the total has a part always
@@ -379,7 +389,7 @@ class ArrayRule:
             "threshold": theta * unit if theta < self.top else top,
             "bound": top,
             "clips": self.top < self.grid.bound_steps,
-            "usual": 4.0 * theta * unit / self.loss(self.shares.threshold or OF_THETA),
+            "usual": 4.0 * theta * unit / self.loss_of(self.shares.threshold or OF_THETA),
             "variances": np.array([_variance(each) * unit**2 for each in (blocks_noise, groups_noise, total)]),
             "scale": scale,
             "amount": float(self.size * Fraction(self.unit)),
@@ -392,7 +402,7 @@ class ArrayRule:
         """Theta in grid steps, and the chain of its inputs."""
         rule, most = self.threshold, self.top
         if rule is not None and rule.uses_holdout:
-            floats, task = self.full.finite(floats, 0, name), self.task
+            floats, task = only_finite(floats, 0, name, self.nonfinite), self.task
             # A scale-free rule warns of a hold-out, and there is none; unresolved, it gives the bound.
             chooser = rule.chooser(task) if isinstance(rule, ScaleFree) else rule.start(task)
             chooser.observe(floats)
@@ -407,8 +417,10 @@ class ArrayRule:
 
     def above(self, steps: Integers) -> Integers:
         """Number of values above each level: what theta is chosen from."""
-        above: Integers = np.empty(self.levels.size, np.int64)
-        kernel.count_above(steps, self.levels, self._first_levels, above)
+        ends, first = self._ends
+        counts: Integers = np.zeros((kernel.TURNS, ends.size - 1), np.int64)
+        kernel.count_levels(steps, ends, first, counts)
+        above: Integers = np.cumsum(counts.sum(axis=0))[: self.levels.size]
         return above
 
     def stop(self, above: Integers, key: Key) -> int:
@@ -421,21 +433,21 @@ class ArrayRule:
 
     @cached_property
     def _counting_noise(self) -> tuple[LaplaceDistribution, LaplaceDistribution]:
-        loss = Fraction(self.loss(self.shares.threshold))
+        loss = Fraction(self.loss_of(self.shares.threshold))
         return geometric_distribution(3 / loss), geometric_distribution(3 / (2 * loss))
 
     @cached_property
     def _limits(self) -> Integers:
         """Whole counts that say too little of each level: public."""
-        loss = self.loss(self.shares.threshold)
+        loss = self.loss_of(self.shares.threshold)
         return np.array([math.floor((4 + 3 * math.log(j)) / loss) for j in range(1, self.levels.size + 1)], np.int64)
 
     @cached_property
-    def _first_levels(self) -> Indices:
+    def _ends(self) -> tuple[Integers, Indices]:
+        """Levels and two that no value lies below; the first that a value of each exponent may not exceed."""
         exponents = np.array([int(level).bit_length() + 1022 for level in self.levels.tolist()], np.int64)
-        # Levels of a higher exponent lie above the value.
-        first: Indices = np.searchsorted(-exponents, -np.arange(2048), side="left").astype(np.int64)
-        return first
+        first = np.searchsorted(-exponents, -np.arange(2048), side="left").astype(np.int64)
+        return np.append(self.levels, [-1, -1]), first
 
     def _choose_block(self, steps: Integers, theta: int, key: Key, chain: str) -> tuple[int, str]:
         """Length of a block, by noisy max, and the chain of its inputs."""
@@ -451,14 +463,14 @@ class ArrayRule:
     def scores(self, steps: Integers, theta: int) -> Integers:
         """Of each block length: minus the distance of values from their block's median, minus its public cost."""
         lengths, costs = self._counts
-        whole, spare = np.empty((2, self.size), np.int32)
+        whole = np.empty(self.size, np.int32)
         kernel.rescale(steps, theta, STEPS, whole)
         doubled = lengths[0]
         count = 1
         while doubled < lengths[-1]:
             doubled, count = 2 * doubled, count + 1
         every: Integers = np.empty(count, np.int64)
-        kernel.distances(whole, lengths[0], spare, every)
+        kernel.distances(whole, lengths[0], np.empty(-(-self.size // lengths[0]), np.int32), every)
         # One block of all values comes behind the doubled lengths.
         distances = np.append(every[: len(lengths) - 1], every[-1])
         scores: Integers = -distances - np.array(costs, np.int64)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import cast
 
 import numpy as np
 
@@ -52,12 +53,14 @@ def start_chains(
         words = RowWords(secrets, chain_keys.CHAIN_PIECES, owners)
         return chain_keys.start_chains(words, keys.numbers[which]).reshape(which.size, chain_keys.CHAIN_WORDS)
     if isinstance(keys.own, NamedKeys) and HAS_AES and not before.any() and keys.key.given is None:
-        theta_steps, secrets = distinct_of(steps)[0], keys.own.secrets[which]
+        theta_steps = distinct_of(steps)[0]
         if theta_steps.size == 1 and keys.own.are_texts(which):
-            return chain_keys.named_chains(keys.key, secrets, int(theta_steps[0]))
-    chains = before.copy()
+            return chain_keys.named_chains(keys.key, keys.own.secrets[which], int(theta_steps[0]))
+    chains: Chain = before.copy()
     for i, row in enumerate(which.tolist()):
-        chains[i] = next_chain(perturber, keys.of(row), int(steps[i]), epsilon, before[i])
+        chain = next_chain(perturber, keys.of(row), int(steps[i]), epsilon, before[i])
+        assert chain is not None  # noqa: S101 - this noise is bound
+        chains[i] = chain
     return chains
 
 
@@ -343,14 +346,14 @@ class FixedBlocks:
         """The state of one stream with these numbers of a file."""
         if any(arrays[name].size for name in ("memory", "scales", "season")):
             raise ValueError("a memory out of range")
-        columns = {name: arrays[name].reshape(1, -1) for name in ("smoother", "correlated")}
-        if any(column.shape != getattr(state, name).shape for name, column in columns.items()):
+        smoother, correlated = arrays["smoother"].reshape(1, -1), arrays["correlated"].reshape(1, -1)
+        if smoother.shape != state.smoother.shape or correlated.shape != state.correlated.shape:
             raise ValueError("a memory out of range")
-        return state._replace(**columns)
+        return state._replace(smoother=smoother, correlated=correlated)
 
     def fits(self, state: Streams) -> Flags:
         """For each stream, true if a run can lead to its state."""
-        rows, smoother = state.rows, self.smoother
+        rows, smoother = state.rows, cast("object", self.smoother)
         fits: Flags = (rows["filled"] < self.plan.block) & np.isfinite(state.correlated).all(axis=1)
         fits &= np.isfinite(state.smoother).all(axis=1)
         # A user's smoother need not implement the check.

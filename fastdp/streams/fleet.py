@@ -319,13 +319,12 @@ class Fleet:
                 self._index.add(texts)
 
     def _secrets_of(self, texts: list[str]) -> Words | list[Key]:
-        """Secrets of texts in their first epoch, by compiled code if the machine has it."""
+        """Secrets of texts in their first epoch, without a Key each where the processor has AES."""
         if not (HAS_AES and isinstance(self._machine, Schedule)) or self._key.given is not None:
             return self._keys_of(texts)
-        secrets = chain_keys.named_secrets(self._secret, texts)
-        if self._secret.binding is not Binding.ROOT:
-            return secrets
-        return chain_keys.later_secrets(secrets, self._secret.composition(self._machine.composition))
+        bound = self._secret.binding is not Binding.ROOT
+        composition = None if bound else self._secret.composition(self._machine.composition)
+        return chain_keys.named_secrets(self._secret, texts, composition)
 
     def _names_of(self, ids: Indices | list[str]) -> Indices | Words | list[Key]:
         if self._epochs or not len(ids):

@@ -171,8 +171,8 @@ class Adaptive(StreamPublisher):
     -----
     Privacy: pure epsilon, or (epsilon, delta) with ``delta``; exact on this machine (``docs/streams.md``).
 
-    Error: ``release(...).sum(..., revised=True)`` and ``.revised`` use everything released so far, several times
-    better for ranges up to 10^5 values.
+    Error: the release's :attr:`fastdp.Release.revised` uses everything released so far, several times better for
+    ranges up to 10^5 values.
 
     Examples
     --------

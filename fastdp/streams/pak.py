@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Iterator
 from dataclasses import KW_ONLY, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import ClassVar, Literal, NamedTuple, cast
+from typing import Annotated, ClassVar, Literal, NamedTuple, cast
 
 import numpy as np
 
@@ -18,16 +17,15 @@ from fastdp.data.frames import source_of
 from fastdp.errors import DataError, ParameterError, StateError
 from fastdp.guarantee import Guarantee, parallel, remainder, sequential
 from fastdp.integer_grid import Grid, make_grid
-from fastdp.kinds import Floats, Integers, Values
+from fastdp.kinds import Floats, Integers, Json, Values
 from fastdp.noise import sampler
 from fastdp.noise.chain_keys import theta_key
 from fastdp.noise.key import Key
 from fastdp.noise.words import MAX_WORDS, Purpose, StreamId
 from fastdp.record import Flag, Keyed, Kind, Real, Whole, constructor, parameter, put, record
 from fastdp.releases.intervals import SumNoise
-from fastdp.releases.release import OnlineRelease
+from fastdp.releases.release import Release
 from fastdp.state import codec
-from fastdp.state.codec import Packed
 from fastdp.state.driver import Publisher
 from fastdp.state.machine import Column, Machine, Transition, single_caller
 from fastdp.streams.parameters import PARTS
@@ -61,22 +59,21 @@ def usual_threshold(delta: object, clip: bool) -> PAKQuantile:
 class RunningSum(NamedTuple):
     """An immutable binary counter over N values in [0, theta], epsilon-DP: noise theta levels / epsilon."""
 
-    key: Key
-    #: Number of the counter in the stream.
-    number: int
-    #: N.
-    length: int
-    #: floor(log2 N) + 1.
-    levels: int
     #: Sensitivity, in grid steps.
-    theta_steps: int
-    distribution: sampler.LaplaceDistribution
+    theta_steps: Annotated[int, Whole(1)]
     #: Values counted.
-    seen: int
+    seen: Annotated[int, codec.COUNT]
     #: Base plus exact sum, in grid steps. Secret.
-    total: int
+    total: Annotated[int, codec.INT64]
     #: int64[levels + 1]. Noise of the open nodes, summed from each height up. Secret.
     above: Integers
+    key: Annotated[Key, codec.DERIVED] = cast("Key", None)
+    #: Number of the counter in the stream.
+    number: Annotated[int, codec.DERIVED] = 0
+    #: N.
+    length: Annotated[int, codec.DERIVED] = 0
+    #: Of floor(log2 N) + 1 levels.
+    distribution: Annotated[sampler.LaplaceDistribution, codec.DERIVED] = cast("sampler.LaplaceDistribution", None)
 
     def __repr__(self) -> str:
         # Without the secrets.
@@ -86,15 +83,16 @@ class RunningSum(NamedTuple):
     def start(cls, key: Key, number: int, length: int, theta_steps: int, epsilon: float, base: int) -> RunningSum:
         levels = length.bit_length()
         distribution = sampler.laplace_distribution(Fraction(theta_steps * levels) / Fraction(epsilon))
-        return cls(key, number, length, levels, theta_steps, distribution, 0, base, np.zeros(levels + 1, np.int64))
+        return cls(theta_steps, 0, base, np.zeros(levels + 1, np.int64), key, number, length, distribution)
 
     def advance(self, steps: Integers) -> tuple[RunningSum, Integers]:
         """Count `steps`; return the counter after them and the noisy sum after each, int64 (modulo 2^64)."""
-        key, number, length, levels, theta_steps, distribution, seen, before, above = self
-        after, above, out = seen + steps.size, above.copy(), np.empty(steps.size, np.int64)
-        noise, offsets = sampler.draw_counter_noise(distribution, key, number, seen, after, levels)
-        total = binary_counter.count_on(steps, seen, before, above, noise, offsets, out)
-        return RunningSum(key, number, length, levels, theta_steps, distribution, after, total, above), out
+        after, above, out = self.seen + steps.size, self.above.copy(), np.empty(steps.size, np.int64)
+        noise, offsets = sampler.draw_counter_noise(
+            self.distribution, self.key, self.number, self.seen, after, self.above.size - 1
+        )
+        total = binary_counter.count_on(steps, self.seen, self.total, above, noise, offsets, out)
+        return self._replace(seen=after, total=total, above=above), out
 
 
 def averages(
@@ -120,17 +118,30 @@ def averages(
 NO_STEPS: Integers = np.empty(0, np.int64)
 
 
+class HeldOut(codec.Form):
+    """A hold-out, whose places that no value has taken are NaN and not in a file."""
+
+    def describe(self, value: Floats) -> Json:
+        held: Json = codec.describe(value[~np.isnan(value)])
+        return held
+
+    def restore(self, described: Json, machine: PAKParameters) -> Floats:
+        held, lag = codec.restore(Floats, described), np.full(machine.holdout, np.nan)
+        lag[: held.size] = held
+        return lag
+
+
 class PAKState(NamedTuple):
     """State of a PAK stream."""
 
-    #: float64[m]. The hold-out, written in place; dropped once the threshold is chosen. Secret.
-    lag: Floats
+    #: float64[m]. Written in place; dropped once the threshold is chosen. Secret.
+    lag: Annotated[Floats, HeldOut()]
     #: Values consumed.
-    n_seen: int = 0
+    n_seen: Annotated[int, codec.COUNT] = 0
     #: Counter after the hold-out.
     tree: RunningSum | None = None
     #: The running sum released last.
-    running: float | None = None
+    running: Annotated[float | None, Real()] = None
     #: int64[at most w]. The last sums, in grid steps, for averages.
     recent: Integers = NO_STEPS
 
@@ -273,7 +284,7 @@ class PAKParameters(Machine[PAKState], Keyed):
         # Raises errors of the threshold now, not at the end of the hold-out.
         self.chosen_by.start(self.task)
         if self.holdout:
-            return PAKState(lag=np.empty(self.holdout))
+            return PAKState(lag=np.full(self.holdout, np.nan))
         return PAKState(lag=np.empty(0), tree=self._open(np.empty(0), key)[0])
 
     def log_messages(self, before: PAKState, after: PAKState) -> Iterator[tuple[int, str]]:
@@ -354,43 +365,26 @@ class PAKParameters(Machine[PAKState], Keyed):
 
     # State files.
 
-    def pack(self, state: PAKState) -> Packed:
-        tree, counter = state.tree, None
+    def restored(self, state: PAKState, key: Key) -> PAKState:
+        tree, lag, shown = state.tree, state.lag, 0
+        seen = int(np.count_nonzero(~np.isnan(lag)))
+        fits = not np.isinf(lag).any() and (tree is not None or seen < self.holdout)
         if tree is not None:
-            counter = [tree.theta_steps, tree.seen, tree.total, *tree.above.tolist()]
-        return {
-            "n_seen": state.n_seen,
-            "running": state.running,
-            "lag": codec.pack(state.lag[: state.n_seen] if tree is None else state.lag, "<f8"),
-            "recent": codec.pack(state.recent, "<i8"),
-            "counter": counter,
-        }
-
-    def unpack(self, packed: Packed, key: Key) -> PAKState:
-        n_seen, running, counter = codec.require_int(packed["n_seen"]), packed["running"], packed["counter"]
-        held = codec.unpack(packed["lag"], "<f8").astype(np.float64)
-        recent = codec.unpack(packed["recent"], "<i8").astype(np.int64)
-        lag, tree, seen = np.empty(0 if counter else self.holdout), None, held.size
-        if counter:
-            theta_steps, counted, total, *above = map(codec.require_int, counter)
-            if not 1 <= theta_steps <= self.grid.bound_steps:
+            if seen or tree.theta_steps > self.grid.bound_steps:
                 raise ValueError("a threshold out of range")
-            tree = self._tree(theta_steps, 0, key)
-            if not 0 <= counted <= tree.length or len(above) != tree.above.size:
-                raise ValueError("a counter out of range")
-            tree = tree._replace(seen=counted, total=int(np.int64(total)), above=np.array(above, np.int64))
-            seen = self.holdout + counted
-        else:
-            lag[:seen] = held
+            begun = self._tree(tree.theta_steps, 0, key)
+            codec.expect(tree.above, begun.above)
+            fits &= tree.seen <= begun.length
+            lag, seen = np.empty(0), self.holdout + tree.seen
+            shown = tree.seen + (self.holdout if self.lag_sums else min(self.holdout, 1))
+            tree = begun._replace(seen=tree.seen, total=tree.total, above=tree.above)
         window = self.average if isinstance(self.average, int) else 0
-        if n_seen != seen or recent.size > window or not np.isfinite(held).all():
+        if not fits or state.n_seen != seen or state.recent.shape != (min(window, shown),):
             raise ValueError("a position out of range")
-        if not (running is None or math.isfinite(running)):
-            raise ValueError("a running sum out of range")
-        return PAKState(lag, n_seen, tree, None if running is None else float(running), recent)
+        return state._replace(lag=lag, tree=tree)
 
     def rekeyed(self, state: PAKState, key: Key) -> PAKState:
-        return self.unpack(self.pack(state), key)
+        return self.restored(state._replace(lag=state.lag.copy()), key)
 
 
 class PAK(Publisher[PAKState]):
@@ -493,7 +487,7 @@ class PAK(Publisher[PAKState]):
         return published
 
     @single_caller
-    def release(self, values: Values) -> OnlineRelease:
+    def release(self, values: Values) -> Release:
         """Publish a full array, longer than the hold-out, at once (a fresh publisher of plain sums only)."""
         self.check_plain()
         sums = self._call(Column(as_whole(values, self.n_seen, self.holdout), "values"))
@@ -501,7 +495,7 @@ class PAK(Publisher[PAKState]):
         steps.flags.writeable = False
         levels = (self.length - self.holdout).bit_length()
         noise = SumNoise("counter", float(Fraction(levels) / Fraction(self.epsilon)), self.resolution)
-        return OnlineRelease(
+        return Release(
             steps,
             self.holdout,
             np.array([self.threshold]),
@@ -509,6 +503,7 @@ class PAK(Publisher[PAKState]):
             noise=noise,
             source=source_of(values),
             noise_fingerprint=self.noise_fingerprint,
+            online=True,
         )
 
     def check_room(self, size: int) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar, get_args
+from typing import Any, ClassVar, Protocol, get_args
 
 import numpy as np
 
@@ -209,12 +209,7 @@ class StreamParameters:
 
     @cached_property
     def unit_epsilon(self) -> float:
-        epsilon = fraction_of(self.loss, self.contributions)
-        if epsilon <= 0.0:
-            raise ParameterError(
-                f"contributions = {self.contributions}: expected a share of epsilon above 0 for each"
-            )
-        return epsilon
+        return share_of_each(self.loss, self.contributions)
 
     @cached_property
     def publish_epsilon(self) -> float:
@@ -321,15 +316,7 @@ class StreamParameters:
         return replace(self.task, holdout=-(-wanted // block) * block)
 
     def finite(self, values: Floats, before: int, name: str) -> Floats:
-        finite = np.isfinite(values)
-        if finite.all():
-            return values
-        if self.nonfinite == "raise":
-            raise DataError(
-                f"{name}[{before + int(np.argmin(finite))}]: {NOT_FINITE}; expected finite values "
-                f"({argument(nonfinite='zero')} makes them count as 0)"
-            )
-        return np.where(finite, values, 0.0)
+        return only_finite(values, before, name, self.nonfinite)
 
     def noise_key(self, secret: Key) -> Key:
         return noise_key(self, secret)
@@ -359,6 +346,27 @@ class StreamParameters:
         for role in _ROLES:
             fields[role] = codec.build_part(fields[role], PARTS)
         return cls(**fields)
+
+
+def only_finite(values: Floats, before: int, name: str, nonfinite: Nonfinite) -> Floats:
+    """`values` with 0 for what is no number; DataError if that is refused, with `before` added to its place."""
+    finite = np.isfinite(values)
+    if finite.all():
+        return values
+    if nonfinite == "raise":
+        raise DataError(
+            f"{name}[{before + int(np.argmin(finite))}]: {NOT_FINITE}; expected finite values "
+            f"({argument(nonfinite='zero')} makes them count as 0)"
+        )
+    return np.where(finite, values, 0.0)
+
+
+def share_of_each(loss: float, contributions: int) -> float:
+    """Budget of one of several values that are protected together."""
+    share = fraction_of(loss, contributions)
+    if share <= 0.0:
+        raise ParameterError(f"contributions = {contributions}: expected a share of epsilon above 0 for each")
+    return share
 
 
 def no_bound() -> ParameterError:
@@ -419,7 +427,24 @@ def of_stream(composition: StreamParameters) -> Guarantee:
     return replace(stated, simulated=guarantee.simulated, derivation=derivation)
 
 
-def in_units(composition: StreamParameters, member: Guarantee, meets: str = "") -> Guarantee:
+class Units(Protocol):
+    """What a guarantee for units of several values is restated by."""
+
+    @property
+    def contributions(self) -> int: ...
+    @property
+    def sensitivity(self) -> float | None: ...
+    @property
+    def epsilon(self) -> float: ...
+    @property
+    def gaussian(self) -> bool: ...
+    @property
+    def loss(self) -> float: ...
+    @property
+    def group_square(self) -> int | Fraction: ...
+
+
+def in_units(composition: Units, member: Guarantee, meets: str = "") -> Guarantee:
     """Restate `member`, for one value, for events or contributions; `meets` names other steps that a value enters."""
     w, unit, adjacency = composition.contributions, member.unit, member.adjacency
     if composition.sensitivity is not None:
@@ -445,7 +470,7 @@ def in_units(composition: StreamParameters, member: Guarantee, meets: str = "") 
     return of_group(member, w, composition.epsilon, unit, adjacency, step)
 
 
-def _gaussian_group(composition: StreamParameters, member: Guarantee, unit: str, adjacency: str) -> Guarantee:
+def _gaussian_group(composition: Units, member: Guarantee, unit: str, adjacency: str) -> Guarantee:
     if math.isinf(member.rho):
         # A threshold with a delta of its own: there is no rho for any number of values.
         return member

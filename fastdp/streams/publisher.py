@@ -15,7 +15,7 @@ from fastdp.guarantee import Guarantee
 from fastdp.kinds import Floats, Json, Values
 from fastdp.noise.key import Key
 from fastdp.perturbers import HierarchyShape, Perturber
-from fastdp.releases.release import OnlineRelease, Release
+from fastdp.releases.release import Release
 from fastdp.smoothers import Smoother
 from fastdp.state.driver import Publisher
 from fastdp.state.machine import Column, record, single_caller
@@ -222,18 +222,18 @@ class StreamPublisher(Publisher[State]):
         return published
 
     @single_caller
-    def release(self, values: Values) -> OnlineRelease:
+    def release(self, values: Values) -> Release:
         """Publish a full array, longer than the hold-out (a fresh publisher only)."""
         column = as_whole(values, self.n_seen, self.holdout)
         # Nodes are summed after the values were published: both must see the same memory, even if a thread writes.
         column = column.copy() if self.composition.perturber.released_nodes else column
-        made: OnlineRelease = self._take(Column(column, "values", finished=True))()
+        made: Release = self._take(Column(column, "values", finished=True))()
         return replace(made, source=source_of(values))
 
     def release_under(self, secret: Key, floats: Floats, name: str) -> Release:
         """The settled release of one of many arrays under its own secret."""
         key = self.composition.noise_key(secret)
-        return self._machine.release(floats, name, key, warns=False).settled
+        return self._machine.release(floats, name, key, warns=False).revised
 
     @single_caller
     @validation.plain
@@ -247,14 +247,14 @@ class StreamPublisher(Publisher[State]):
         offsets: Values | None = None,
         ids: Values | Sequence[int | str] | None = None,
         threads: int = 1,
-    ) -> OnlineRelease:
+    ) -> Release:
         """Release many finished streams (once, by a fresh publisher); arguments as of :func:`fastdp.release_many`."""
         from fastdp.data.frames import as_streams
 
         threads = validation.threads(threads)
         return self._release_many(as_streams(streams, offsets, value, by, time), ids, threads)
 
-    def _release_many(self, streams: Streams, ids: object, threads: int) -> OnlineRelease:
+    def _release_many(self, streams: Streams, ids: object, threads: int) -> Release:
         from fastdp.streams.release_many import release_rows
 
         if self._secret is None:

@@ -16,7 +16,7 @@ from fastdp.guarantee import Account, charge, check_charge
 from fastdp.kinds import Values
 from fastdp.noise.key import Key, stream_key
 from fastdp.perturbers import Blocks
-from fastdp.releases.release import OnlineRelease, Release
+from fastdp.releases.release import Release
 from fastdp.streams.array_rule import ArrayRule
 from fastdp.streams.ids import distinct_ids
 from fastdp.streams.methods import Adaptive
@@ -132,8 +132,7 @@ def release(
         publisher = ArrayRule(size, epsilon, bound, threshold=rule, season=season, **options)
     with charge(publisher, ledger, stream, part=part):
         made = publisher.release(column)
-    made = made.settled if isinstance(made, OnlineRelease) else made
-    return replace(made, source=source_of(given))
+    return replace(made.revised, source=source_of(given))
 
 
 def _is_list(values: object) -> bool:

@@ -15,7 +15,7 @@ from fastdp.errors import AccuracyWarning, argument, warn
 from fastdp.guarantee import Guarantee
 from fastdp.kinds import Floats, Indices
 from fastdp.noise.key import Binding, Key, repeating
-from fastdp.releases.release import Ids, OnlineRelease, Release, ReleasedNodes
+from fastdp.releases.release import Ids, Release, ReleasedNodes
 from fastdp.releases.revised import RevisedStream
 from fastdp.streams.adaptive_blocks import AdaptiveBlocks, Closed
 from fastdp.streams.fixed_blocks import BATCH_WORDS
@@ -43,9 +43,7 @@ def check_lengths(lengths: Indices, holdout: int) -> None:
         check_size(int(lengths[short][0]), holdout, f"streams[{int(short.argmax())}]")
 
 
-def release_rows(
-    composition: StreamParameters, secret: Key, streams: Streams, ids: object, threads: int
-) -> OnlineRelease:
+def release_rows(composition: StreamParameters, secret: Key, streams: Streams, ids: object, threads: int) -> Release:
     """Release all streams, stream i under ``secret.of_stream(ids[i])``."""
     rows, holdout, plan = streams.rows, int(composition.holdout), composition.plan
     check_lengths(rows.lengths, holdout)
@@ -63,7 +61,7 @@ def release_rows(
     if keeps_nodes:
         sums = np.empty((int(trees[-1]), plan.nodes))
         nodes = ReleasedNodes(sums, plan.leaves, plan.fan_out, plan.levels, plan.tree_blocks)
-    many = OnlineRelease(
+    many = Release(
         values=np.empty(int(published.sum())),
         offset=holdout,
         thresholds=np.empty(published.size),
@@ -75,6 +73,7 @@ def release_rows(
         borders=borders_of(published),
         tree_borders=trees,
         source=streams.source,
+        online=True,
     )
     keys = RowKeys(composition.noise_key(secret), numbers, _named_keys(composition, secret, named), goes_on=False)
     machine = Schedule(composition)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from fastdp.data.column import as_column, read_only
 from fastdp.errors import DataError
-from fastdp.kinds import Array, Floats, Indices, Json, Records
+from fastdp.kinds import Array, Floats, Indices, Integers, Json, Records
 from fastdp.noise.key import KEY_BYTES, Key, repeating
 from fastdp.noise.words import Words
 from fastdp.state import codec
@@ -238,19 +238,16 @@ class StreamRows(Rows):
         self.size, self.columns[5][:] = size, -1
         _name(names(), self.columns)
         state = self._state(self.columns)
-        for row in np.flatnonzero(~self._machine.fits(state, self._pipeline)):
-            raise ValueError(f"stream {row} has a position out of range")
+        for wrong in np.flatnonzero(~self._machine.fits(state, self._pipeline)):
+            raise ValueError(f"stream {wrong} has a position out of range")
         held = described["holdouts"] or [b""] * size
         for row, packed in zip(range(size), held, strict=True):
             self.columns[7][row] = self._machine.restored_chooser(state.rows[row], packed)
 
 
-def _as_numbers(records: Records) -> Floats:
-    return (
-        records.view(np.int64).reshape(records.size, records.itemsize // 8)
-        if records.size
-        else np.empty((1, 0), np.int64)
-    )
+def _as_numbers(records: Records) -> Integers:
+    width = records.itemsize // 8
+    return records.view(np.int64).reshape(records.size, width) if records.size else np.empty((1, 0), np.int64)
 
 
 def _name(ids: Indices | Words | Sequence[Key], into: Columns) -> None:

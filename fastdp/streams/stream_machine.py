@@ -17,7 +17,7 @@ from fastdp.kinds import Array, Flags, Floats, Json, Records
 from fastdp.noise.chain_keys import CHAIN_WORDS
 from fastdp.noise.key import Key, repeating
 from fastdp.perturbers import Blocks
-from fastdp.releases.release import OnlineRelease, ReleasedNodes
+from fastdp.releases.release import Release, ReleasedNodes
 from fastdp.releases.revised import RevisedStream
 from fastdp.state import codec
 from fastdp.state.codec import Packed
@@ -235,7 +235,7 @@ class Schedule(Machine[Streams]):
 
     # Releases of full arrays.
 
-    def release(self, values: Array, name: str, key: Key, *, warns: bool = False) -> OnlineRelease:
+    def release(self, values: Array, name: str, key: Key, *, warns: bool = False) -> Release:
         batch = Column(values, name)
         return self.released(*self._advance(self.start(key), batch, key, Closed()), batch, key, warns=warns)
 
@@ -248,7 +248,7 @@ class Schedule(Machine[Streams]):
         key: Key,
         *,
         warns: bool = True,
-    ) -> OnlineRelease:
+    ) -> Release:
         """Release a full array, `batch`, after its step; if it `warns`, also of a theta far below the values."""
         c, pipeline, nodes = self.composition, self.pipeline(key), None
         theta_steps = after.rows["theta_steps"]
@@ -268,7 +268,7 @@ class Schedule(Machine[Streams]):
             call = RowValues(values, ZERO, np.array([values.size]), ZERO, published, ZERO)
             pipeline.released_nodes(theta_steps.copy(), call, RowKeys(key), nodes, ZERO)
         published.flags.writeable = False
-        return OnlineRelease(
+        return Release(
             published,
             c.holdout,
             theta_steps * c.grid.resolution,
@@ -278,6 +278,7 @@ class Schedule(Machine[Streams]):
             revisions,
             c.noise_and_fraction_above,
             noise_fingerprint=None if key.simulated else key.fingerprint(),
+            online=True,
         )
 
     # State files.
@@ -325,11 +326,8 @@ class Schedule(Machine[Streams]):
         pipeline = self.pipeline(key)
         state = pipeline.columns(1)
         row = state.rows[0]
-        try:
-            for name in self._numbers(state.rows):
-                state.rows[name] = codec.restore(float if name == "prediction" else int, packed[name])
-        except OverflowError:
-            raise ValueError("a number out of range") from None
+        for name in self._numbers(state.rows):
+            state.rows[name] = codec.restore(float if name == "prediction" else int, packed[name])
         chain = codec.unpack(packed["chain"], "<u8").astype(np.uint64)
         arrays: Json = {name: codec.unpack(packed[name], "<f8").astype(np.float64) for name in _FLOATS}
         bound = row.theta_steps > 0 and pipeline.is_bound
@@ -357,11 +355,22 @@ class Schedule(Machine[Streams]):
     def fits(self, state: Streams, pipeline: Pipeline) -> Flags:
         """For each stream, true if a run can lead to its state."""
         c, rows = self.composition, state.rows
-        grid, begun = c.grid, rows["theta_steps"] > 0
-        fits: Flags = np.where(begun, pipeline.fits(state), rows["n_seen"] < c.task.holdout)
-        fits &= rows["theta_steps"] <= max(grid.bound_steps, grid.ceiling_steps)
+        grid, begun, n_seen = c.grid, rows["theta_steps"] > 0, rows["n_seen"]
+        fits: Flags = rows["theta_steps"] <= max(grid.bound_steps, grid.ceiling_steps)
         for name in self._numbers(rows):
             fits &= (rows[name] >= 0) | (name in _SIGNED)
+        # Every value was held out for a threshold, or is in a block.
+        adaptive, later = rows.dtype == ADAPTIVE_ROW, 0
+        block, held = (1, 0) if adaptive else (c.plan.block, rows["held"])
+        if c.renewal is not None and not c.refines:
+            later = c.renewal_task.holdout
+        fits &= (rows["blocks"] <= n_seen // block) & (rows["cycle"] - 1 <= n_seen // max(later, 1))
+        before = (rows["cycle"] > 0) | (held > 0) | (rows["blocks"] > 0) | (rows["filled"] > 0)
+        with np.errstate(all="ignore"):
+            in_blocks = rows["position"] if adaptive else rows["blocks"] * block
+            seen = c.task.holdout + in_blocks + rows["filled"] + (rows["cycle"] - 1) * later + held
+            seen = (n_seen == seen) & ((rows["cycle"] == 1) | (c.renewal is not None))
+            fits &= np.where(begun, pipeline.fits(state) & seen, (n_seen < c.task.holdout) & ~before)
         if c.period is not None:
             for i in np.flatnonzero(fits & begun):
                 fits[i] = self.stage(rows[i])[1] > 0

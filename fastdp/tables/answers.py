@@ -104,14 +104,11 @@ class Answers:
     def index(self, name: str, column: str) -> int:
         """Place of a sum in the vectors; KeyError for one that was not released."""
         if name == "first":
-            name = self.first_of(column)
+            name = "total" if self.released.index("total", column) is not None else "deviation"
         found = self.released.index(name, column)
         if found is None:
             raise KeyError(f"{name} of {column!r} was not released: a statistic needs it, but does not say so")
         return found
-
-    def first_of(self, column: str) -> str:
-        return "total" if self.released.index("total", column) is not None else "deviation"
 
     def fit(self, i: int) -> Consistent:
         if i not in self._fits:
@@ -134,25 +131,27 @@ class Answers:
             self._revisions[i] = revise(self.fit(i), self.released.parents, patterns)
         return self._revisions[i]
 
+    def forget_revisions(self) -> None:
+        """Free the memory of revised windows, a quarter of a frame's: other ranges smooth them anew."""
+        self._revisions.clear()
+
     def parts(self, column: str) -> list[Floats]:
         """Share of each window and node in the column's sum, by depth; of rows for "*"."""
         if column not in self._parts:
             tail, leaf = self.released.tails.get(column), len(self.released.parents)
             starts = np.arange(self.released.edges.size - 1)
-            body, variance, even = np.zeros((starts.size, self.released.sizes[leaf])), 0.0, False
-            name = "count" if tail is None or tail.signed else "first"
-            if self.released.index("count") is None and name == "count":
-                even = True
-            elif name == "count":
-                body, variance = self._cells("count", ROWS, starts)
-            elif tail is not None and tail.cells:
+            cells = starts.size, self.released.sizes[leaf]
+            part = np.full(cells, 1.0 / max(1, math.prod(cells)))
+            if self.released.index("count") is not None:
+                part = parts(*self._cells("count", ROWS, starts), part)
+            if tail is not None and tail.cells and not tail.signed:
                 body, variance = self._cells("first", column, starts)
                 q = self.released.quantities[self.index("first", column)]
                 if centre := q.centre * q.grid:
                     rows, more = self._cells("count", ROWS, starts)
                     body, variance = body + centre * rows, variance + centre**2 * more
-                body = tail.sign * body
-            found = [parts(body, variance, even=even)]
+                part = parts(tail.sign * body, variance, part)
+            found = [part]
             for depth in range(leaf - 1, -1, -1):
                 found.insert(0, grouped(found[0], self.released.parents[depth], self.released.sizes[depth]))
             self._parts[column] = found
@@ -194,10 +193,6 @@ class View:
     @property
     def single(self) -> bool:
         return self.depth == len(self.released.parents) and not (self.stops > self.starts + 1).any()
-
-    @property
-    def _begun(self) -> bool:
-        return self.released.begins is not None and self.depth < len(self.released.parents)
 
     def quantity(self, name: str, column: str) -> Quantity:
         return self.released.quantities[self.answers.index(name, column)]
@@ -311,10 +306,11 @@ class View:
         variance = tail.beyond.variances(share)
         return part.moved(tail.sign * share * tail.beyond.value, variance, two_sided(self.confidence))
 
-    def unseen(self, column: str) -> tuple[Floats, Floats]:
+    def unseen(self, column: str) -> tuple[Floats, Floats, Floats]:
         tail, share = self.released.tails[column], self._share(column)[0]
         found = [tail.beyond.unseen(share, most, self.confidence) for most in tail.beyond.hidden(self.confidence)]
-        return self._known(tail, *(found if tail.sign > 0.0 else found[::-1]))
+        below, above = self._known(tail, *(found if tail.sign > 0.0 else found[::-1]))
+        return below, above, tail.sign * share * tail.beyond.modelled
 
     def squares(self, column: str, centre: float) -> tuple[Floats, Floats]:
         tail, share = self.released.tails[column], self._share(column)[0]
@@ -334,15 +330,15 @@ class View:
         released, rows = self.released, self.released.rows
         if self.answers.planned:
             return ""
-        if self._begun:
+        if released.begins is not None and self.depth < len(released.parents):
             return "a key's rows before its first window are in no number"
-        if not released.has_persons:
+        if released.shares.plan.who is None:
             return ""
         if rows is None:
             return DROPPED
-        most, k = rows.far.most(one_sided(self.confidence)), released.shares.plan.contributions
-        hidden = f"up to {most:,.0f} persons may have any number of rows above {(1 + MOST_DROPPED) * k:,}"
-        return f"{hidden}; where nobody has more than a public k, fastdp.Rows(k) gives both ends"
+        most = (1 + MOST_DROPPED) * released.shares.plan.contributions
+        beyond = f"a person's rows beyond {most:,} are in no number"
+        return f"{beyond}; where nobody has more than a public k, fastdp.Rows(k) gives both ends"
 
     def of_all(self, part: Estimate, column: str) -> Estimate:
         rows = self.released.rows

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -20,15 +21,18 @@ from fastdp.noise.sampler import (
     geometric_distribution,
     noise_distribution,
 )
-from fastdp.tables.quantities import drawn
+from fastdp.tables.quantities import FIRST_SUMS, CellRows, drawn, not_finite
 from fastdp.tables.released import Measured, RowNumbers
-from fastdp.tables.shares import MAX_PENALTY, MAX_ROWS, MOST_DROPPED, UNIT, WEIGHT, ColumnTask
-from fastdp.tables.sizes import Choice, Number, Side, Unit, bins_of, choose, edges_of
+from fastdp.tables.shares import MAX_PENALTY, MAX_ROWS, MOST_DROPPED, UNIT, WEIGHT, ColumnTask, Shares, shares_of
+from fastdp.tables.sizes import PARTS, Choice, Number, Side, Unit, beyond, choose, edges_of
 from fastdp.tables.tails import Tail
 from fastdp.thresholds.base import draw_noise, held_out
+from fastdp_kernels.tables import window_sums
 
-#: Noise of so many deviations as large as the number is warned of.
-DROWNS = 2.0
+#: Noise is as large as numbers up to so many deviations, unless all together have so many.
+DROWNS, SURE = 2.0, 100.0
+#: A bound is far from the largest size seen; a delta that may buy less noise.
+NEARER, WITH_DELTA = 4.0, 1e-9
 #: So many noise scales of the choice of a person's rows are its target number of persons, and a step of its slope.
 CLEAR_TARGET, CLEAR_SLOPE = 1.5, 1.75
 #: The share of rows beyond a clip is unknown if its standard error is larger, beside a quarter of the share.
@@ -76,24 +80,20 @@ class SizeCounts:
     Bins: of sizes above 0, of those below 0, as the bound allows; zeros; values below and above the bound.
     """
 
-    def __init__(self, ends: tuple[float, float], *, persons: bool = False) -> None:
-        low, high = self._ends = ends
-        self._edges = {side: edges_of(end) for side, end in ((1, high), (-1, -low)) if end > 0.0}
-        self._persons = persons
-        self.counts: Integers = np.zeros(sum(each.size for each in self._edges.values()) + 3, np.int64)
+    def __init__(self, ends: tuple[float, float]) -> None:
+        self._ends = np.array(ends)
+        self._edges = np.full((2, PARTS.size + 1), -1.0)
+        for side, end in enumerate((ends[1], -ends[0])):
+            if end > 0.0:
+                self._edges[side, :-1] = edges_of(end)
+        self.counts: Integers = np.zeros(np.count_nonzero(self._edges > 0.0) + 3, np.int64)
 
-    def add(self, values: Floats, rows: Integers | None = None) -> None:
-        """Add finite values, with persons also the ``rows`` of each one's person."""
-        (low, high), size = self._ends, self.counts.size
-        bins, begin = np.full(values.size, size - 3), 0
-        for side, edges in self._edges.items():
-            own = side * values > 0.0
-            bins[own] = begin + bins_of(side * values[own], edges)
-            begin += edges.size
-        bins[values < low], bins[values > high] = size - 2, size - 1
-        # Doubles are exact up to 2^53, the parts of 2^27 persons.
-        weights = WEIGHT // rows if self._persons and rows is not None else None
-        self.counts += np.bincount(bins, weights, size).astype(np.int64)
+    def add(self, rows: CellRows, place: int, span: tuple[int, int], each: Integers | None = None) -> None:
+        """Add values of windows [first, last); ``each``: how many rows the person of each has."""
+        weight, sizes = (1, np.empty(0, np.int64)) if each is None else (WEIGHT, each)
+        given = rows.windows, rows.codes, rows.values[place], *span, self._ends, self._edges
+        if not window_sums.count_sizes(*given, weight, sizes, self.counts):
+            raise not_finite()
 
 
 class Sizes(NamedTuple):
@@ -114,14 +114,33 @@ class Sizes(NamedTuple):
 
 def release_sizes(task: ColumnTask, exact: Integers, key: Key, counted: Number | None = None) -> Sizes:
     """Released :class:`SizeCounts`; ``counted``: persons' rows."""
-    moved, one = (WEIGHT, WEIGHT) if task.weighs else (task.contributions, 1)
-    distribution = noise_distribution(task.noise, moved, 1, task.sizes)
-    noisy = _noisy(exact, distribution, key.within("sizes", moved, task.sizes, *task.ends)) / one
-    variance, unit = drawn(distribution).variance / one**2, Unit(task.contributions)
+    distribution, moved = _noise_of_sizes(task)
+    noisy = _noisy(exact, distribution, key.within("sizes", moved, task.sizes, *task.ends)) / task.parts
+    unit = Unit(task.contributions)
     if counted is not None:
         persons = max(float(noisy.sum()), 1.0)
         unit = unit._replace(per=min(max(counted.value / persons, 1.0), float(task.contributions)))
-    low, high = task.ends
+    return _sizes(task, noisy, unit)
+
+
+def expected_sizes(task: ColumnTask, rows: float, mean: float) -> Sizes:
+    """The same without noise, of so many rows with exponential values of this mean; each person has k of them."""
+    unit, found = Unit(task.contributions, float(task.contributions) if task.weighs else None), list[Floats]()
+    for size, end in ((mean, task.ends[1]), (-mean, -task.ends[0])):
+        if end > 0.0:
+            # Values past the bound are taken for those at it.
+            above = np.exp(-np.append(edges_of(end)[1:], 0.0) / size) if size > 0.0 else np.zeros(PARTS.size)
+            found.append(np.diff(above, prepend=0.0) * rows / unit.weight)
+    return _sizes(task, np.concatenate([*found, np.zeros(3)]), unit)
+
+
+def _noise_of_sizes(task: ColumnTask) -> tuple[Distribution, int]:
+    moved = WEIGHT if task.weighs else task.contributions
+    return noise_distribution(task.noise, moved, 1, task.sizes), moved
+
+
+def _sizes(task: ColumnTask, noisy: Floats, unit: Unit) -> Sizes:
+    variance, (low, high) = drawn(_noise_of_sizes(task)[0]).variance / task.parts**2, task.ends
     edges = [edges_of(end) for end in (high, -low) if end > 0.0]
     parts = np.split(noisy[:-3], [edges[0].size])
     sides = tuple(Side(*each, math.sqrt(variance), unit) for each in zip(edges, parts, strict=False))
@@ -135,6 +154,33 @@ def choose_clips(task: ColumnTask, found: Sizes) -> Choice:
     chosen = choose(found.sides, task.errors, task.cells, task.together, task.least)
     clip, second = (max(1, round(each / task.grid)) * task.grid if each else 0.0 for each in chosen[:2])
     return Choice(clip, second, chosen.cells, not chosen.cells or second > clip)
+
+
+def moved_by_tail(task: ColumnTask, choice: Choice) -> int:
+    """Steps by which a unit moves the number of the tail."""
+    return task.contributions * round((choice.second - choice.clip) / task.grid)
+
+
+def tail_of(
+    shares: Shares, name: str, sizes: Sizes, choice: Choice | None = None, number: Number | None = None
+) -> Tail:
+    """Released facts beyond one column's body, whose clip was chosen, or is known (None); ``number``: the tail's."""
+    column, task, clips = shares.plan.column(name), shares.task(name), None
+    if choice is None:
+        clip = next(q.ends for q in shares.quantities if q.column == name and q.name in FIRST_SUMS)
+        low, high = column.ends
+        clips = [end for end, most in ((high, task.ends[1]), (-low, -task.ends[0])) if most > 0.0]
+        highest = max((each.highest for each in sizes.sides if each.known), default=0.0)
+        choice = Choice(max(clips), max(highest, *clips), cells=True, tail=False)
+    else:
+        clip = ends_within(column.ends, choice.clip)
+    value, variance = number or (None, 0.0)
+    if value is not None and len(sizes.sides) == 1 and task.ends[1] <= 0.0:
+        value = -value
+    facts = beyond(sizes.sides, choice, value, variance, sizes.sides[0].unit, clips)
+    share = sizes.share_above(clips or [choice.clip] * len(sizes.sides))
+    ends = task.ends if column.chooses or column.ends != task.ends else clip
+    return Tail(clip, ends, column.bound is not None, sizes.sides, facts, sizes.past, share)
 
 
 def ends_within(bound: tuple[float, float], clip: float) -> tuple[float, float]:
@@ -155,27 +201,38 @@ def warn_of_past(column: str, tail: Tail) -> None:
         warn(f"{column}: an estimated {number:,} rows {how}; expected {wider} for them to count", AccuracyWarning)
 
 
-def warn_of_noise(column: str, tail: Tail, measured: Measured | None) -> None:
-    """A warning if cells have no sums, or if noise is as large as most of them."""
-    if tail.past or not tail.sides:
+def warn_of_noise(shares: Shares, column: str, tail: Tail | None, measured: Measured | None) -> None:
+    """A warning if cells have no sums, or if noise is as large as most of them and 2 % of all together."""
+    if tail is not None and tail.past:
         return
-    ways = f"expected longer windows, fewer keys, a larger {argument(epsilon=...)}, or a nearer bound"
-    if measured is None:
-        more = "" if any(each.known for each in tail.sides) else ", as no sizes stand out of the noise"
-        warn(f"{column}: one number was released for the whole table{more}; {ways}", AccuracyWarning)
-        return
-    at = next(i for i, each in enumerate(measured.quantities) if each.column == column)
-    q, steps, variance = measured.quantities[at], measured.steps[at], measured.noise[at].variance
-    if q.name != "total" or not steps.size:
-        return
-    square = float(np.mean(np.square(steps, dtype=np.float64))) - variance
-    if square <= DROWNS**2 * variance:
-        where = "a window and key" if steps.size > 1 else "all rows"
-        warn(
-            f"{column}: the noise in the sum of {where}, {math.sqrt(variance) * q.resolution:.3g}, is as large as "
-            f"the number; {ways}",
-            AccuracyWarning,
-        )
+    if tail is not None and not tail.cells:
+        more = ", as no sizes stand out of the noise" if tail.largest is None else ""
+        told = f"{column}: one number was released for the whole table{more}"
+        warn(f"{told}; expected {ways_of(shares, column, tail)}", AccuracyWarning)
+    for at, q in enumerate(measured.quantities if measured else ()):
+        if q.column != column or q.name not in ("total", "count") or measured is None or not measured.steps.size:
+            continue
+        steps, variance = measured.steps[at].astype(np.float64), measured.noise[at].variance
+        square, whole = float(np.mean(np.square(steps))) - variance, abs(float(steps.sum()))
+        if square <= DROWNS**2 * variance and whole <= SURE * math.sqrt(steps.size * variance):
+            of = "sum" if q.name == "total" else "number of rows"
+            where = "a window and key" if steps.size > 1 else "all rows"
+            told = f"the noise in the {of} of {where}, {math.sqrt(variance) * q.resolution:.3g}, is as large as the"
+            warn(f"{column}: {told} number; expected {ways_of(shares, column, tail)}", AccuracyWarning)
+
+
+def ways_of(shares: Shares, column: str, tail: Tail | None) -> str:
+    """Ways to less noise beside the number, from public and released numbers."""
+    plan, found = shares.plan, [f"a larger {argument(epsilon=...)}"]
+    if tail is None or tail.cells or tail.largest is not None:
+        found += ["longer windows"] * (plan.calendar is not None) + ["fewer keys"] * bool(plan.by)
+    found += [f"a smaller {argument(rows=...)}"] * (plan.contributions > 1)
+    if tail is not None and max(-tail.ends[0], tail.ends[1]) > NEARER * (tail.largest or 0.0):
+        found.append(f"a nearer {'bound' if plan.column(column).chooses else 'clip'}")
+    if not plan.delta:
+        other = shares_of(replace(plan, noise="gaussian", delta=WITH_DELTA))
+        found += [f"a {argument(delta=WITH_DELTA)}"] * (other.log_variance() < shares.log_variance())
+    return " or ".join([", ".join(found[:-1]), found[-1]] if found[1:] else found)
 
 
 def _share(part: Number, whole: Number, limit: float) -> float | None:

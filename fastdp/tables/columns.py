@@ -9,6 +9,8 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import partial
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -19,7 +21,6 @@ from fastdp.data.column import arrow, as_floats, compute
 from fastdp.data.times import PER_SECOND
 from fastdp.errors import DataError, ParameterError
 from fastdp.kinds import Array, Flags, Floats, Integers
-from fastdp_kernels.noise import blake2b
 from fastdp_kernels.tables import person_rows
 
 if TYPE_CHECKING:
@@ -28,9 +29,8 @@ if TYPE_CHECKING:
 # Persons by value: the same ones, whatever types the columns and batches of a table have.
 #
 # A person is a text: numbers as Python writes them, UUIDs in small letters, times as instants, texts in Unicode's
-# normal form C.  Arrow makes the texts, and a kernel their digests, both in bulk.
+# normal form C.  Arrow makes the texts in bulk; of equal ones, one is digested.
 
-_NO_KEYS, _NO_HEAD = np.empty((0, 4), np.uint64), np.empty((1, 0), np.uint8)
 _UUID = "^[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$"
 #: Bytes of a UUID, characters of its text, and where its digits stand there.
 _BYTES, _LENGTH = 16, 36
@@ -50,22 +50,23 @@ FEW = 0.25
 
 def digests_of(column: pa.Array) -> tuple[Integers, Flags | None]:
     """Person of each row as a 128-bit digest, int64[n, 2], and flags of rows that have one (None: all)."""
-    entries, places, present = encoded(column)
-    digests = with_missing(entries)
-    return digests if places is None else digests.take(places, axis=0), present
+    entries, places, present = _encoded(*_stored(column))
+    return with_missing(entries).take(places, axis=0), present
 
 
-def encoded(column: pa.Array, *, few: bool = True) -> tuple[pa.Array, Integers | None, Flags | None]:
-    """Entries of rows, each row's index in them, and flags of rows with one (None: all)."""
+def _stored(column: pa.Array) -> tuple[pa.Array, Flags | None]:
+    """Entries of all rows, or categories, and flags of rows with one (None: all)."""
     check_single(column, uuids=True)
     # Of UUIDs, Arrow encodes the bytes that they are stored as.
     stored = column.storage if isinstance(column, arrow.ExtensionArray) else column
     stored = stored.cast(arrow.string()) if arrow.types.is_null(stored.type) else stored
     # Arrow takes no entries of views.
     stored = stored.cast(arrow.large_string()) if arrow.types.is_string_view(stored.type) else stored
-    present = stored.is_valid().to_numpy(zero_copy_only=False) if stored.null_count else None
-    if _is_number(stored.type) or (_is_text(stored.type) and not few):
-        return stored, None, present
+    return stored, stored.is_valid().to_numpy(zero_copy_only=False) if stored.null_count else None
+
+
+def _encoded(stored: pa.Array, present: Flags | None) -> tuple[pa.Array, Integers, Flags | None]:
+    """Distinct entries, each row's index in them, and flags as of :func:`_stored`."""
     categories = arrow.types.is_dictionary(stored.type)
     coded = stored if categories else stored.dictionary_encode()
     entries, indices = coded.dictionary, coded.indices
@@ -204,8 +205,11 @@ def _bytes_of(texts: pa.LargeStringArray) -> tuple[Integers, NDArray[np.uint8]]:
 
 
 def _digested(offsets: Integers, data: NDArray[np.uint8]) -> NDArray[np.uint64]:
-    found: NDArray[np.uint64] = blake2b.digests(16, b"fastdp person", _NO_KEYS, _NO_HEAD, offsets, data)
-    return found
+    """BLAKE2b of each text ``data[offsets[i]:offsets[i + 1]]``: uint64[n, 2]."""
+    texts = data[int(offsets[0]) : int(offsets[-1])].tobytes()
+    ends, digest = (offsets - offsets[0]).tolist(), partial(hashlib.blake2b, digest_size=16, person=b"fastdp person")
+    found = bytearray().join([digest(texts[begin:end]).digest() for begin, end in pairwise(ends)])
+    return np.frombuffer(found, np.uint64).reshape(-1, 2)
 
 
 def with_missing(entries: pa.Array) -> Integers:
@@ -271,11 +275,11 @@ class Numbers:
         """Number of each pair, int64[n]; new ones are added, or -1."""
         needed = self.size + (first.size if learns else 0)
         if 4 * needed > 3 * self._slots.size:
-            slots = 1 << (2 * needed - 1).bit_length()
-            pairs: Integers = np.empty((3 * slots // 4, 2), np.int64)
-            pairs[: self.size] = self._pairs[: self.size]
-            self._pairs, self._slots = pairs, np.full(slots, -1, np.int64)
-            person_rows.place_pairs(self._key, pairs, self.size, self._slots)
+            slots: Integers = np.full(1 << (2 * needed - 1).bit_length(), -1, np.int64)
+            pairs: Integers = np.empty((3 * slots.size // 4, 2), np.int64)
+            held = self.pairs.T.copy()
+            person_rows.number_pairs(self._key, held[0], held[1], slots, pairs, 0, True)
+            self._pairs, self._slots = pairs, slots
         given = self._slots, self._pairs, self.size, learns
         found, self.size = person_rows.number_pairs(self._key, first, second, *given)
         return found
@@ -332,7 +336,10 @@ class Entries:
             check_key(column)
         kind = column.type.value_type if arrow.types.is_dictionary(column.type) else column.type
         table = self.of_type(kind)
-        entries, places, present = encoded(column, few=table.spellings.size <= FEW * len(column))
+        (entries, present), places = _stored(column), None
+        many = _is_text(entries.type) and table.spellings.size > FEW * len(column)
+        if not (many or _is_number(entries.type)):
+            entries, places, present = _encoded(entries, present)
         before = table.spellings.size
         found = table.spellings.of(*_spelling(entries, self._key))
         if table.spellings.size > before:
@@ -466,7 +473,7 @@ class Keys:
         joined = np.concatenate([np.empty((size, 0), np.int64), *entries], axis=1)
         offsets: Integers = np.arange(size + 1, dtype=np.int64) * (joined.shape[1] * 8)
         data = np.ascontiguousarray(joined).view(np.uint8).reshape(-1)
-        return _digested(offsets, data if data.size else np.zeros(1, np.uint8))
+        return _digested(offsets, data)
 
     def _path(self, depth: int, first: int = 0) -> list[Integers]:
         if not depth:

@@ -158,8 +158,7 @@ def aggregate(
         Privacy loss for one unit over everything that is released.
     unit : Rows or Person
         Rows that one person may change: :class:`fastdp.Rows` or :class:`fastdp.Person`; by default one row.  With a
-        Person eleven hundredths of the budget count its rows, dropped ones (:attr:`Table.dropped_rows`), and persons
-        with far more.
+        Person six hundredths of the budget count its rows, and dropped ones (:attr:`Table.dropped_rows`).
     bounds : dict, number, pair or Value
         Public bound of each column of values: a number, from 0, a pair (low, high), or a :class:`fastdp.Value`; of a
         single column alone.  15 percent of the column's budget count rows by size (:attr:`Table.clipped_rows`), which
@@ -181,8 +180,8 @@ def aggregate(
     Warns
     -----
     AccuracyWarning
-        By released numbers: rows past the bound or most beyond the clip, noise as large as the number, over a tenth
-        of persons' rows dropped, listed keys without rows, or windows of a wrong clock.
+        By released numbers: rows past the bound, noise as large as most numbers, over a tenth of persons' rows
+        dropped, listed keys without rows, or windows of a wrong clock.
 
     Raises
     ------

@@ -150,7 +150,7 @@ def weigh(
     own, keys = np.divmod(pairs[np.diff(pairs, prepend=-1) > 0], np.int64(words.size))
     hashes = person_rows.hash_rows(secret, persons[own], periods[own], words[keys], np.empty((0, own.size)))
     given = np.zeros_like(own), 0, 0, weights.size - 1, 0, len(persons)
-    kept, _ = person_rows.least_rows(secret, own, hashes, *given)
+    kept = person_rows.least_rows(secret, own, hashes, *given)
     own, keys = own[kept], keys[kept]
     return own, keys, weights[np.bincount(own, minlength=len(persons))[own]]
 

@@ -44,6 +44,7 @@ def arrow_table(released: Released, answers: Answers, depth: int) -> pa.Table:
             del listed[1]
             names = [statistic.name + end for end in OF_SEVERAL]
         numbers |= dict(zip(names, listed, strict=True))
+    answers.forget_revisions()
     columns = _places(released, depth, {*numbers})
     columns |= {name: arrow.array(array.ravel()) for name, array in numbers.items()}
     return _released_rows(arrow.table(columns), released, depth)
@@ -201,7 +202,13 @@ def described(released: Released, answers: Answers, depth: int) -> list[tuple[st
             found.append(("far", far if len(released.tails) == 1 else f"{column}: {far}"))
     if not found:
         found.append(("clip", "counts: nothing is clipped"))
-    found += _of_persons(released)
+    if released.shares.plan.online:
+        found.append(("late", "rows that came after their window was closed are in no number"))
+    if (rows := released.rows) is not None:
+        told = "the number of their dropped rows is unknown"
+        if rows.share is not None:
+            told = f"at least about {rows.share:.2g} of their rows were dropped"
+        found.append(("persons", told))
     reasons: dict[str, list[str]] = {}
     for statistic in released.statistics:
         for reason in answers.reasons(statistic, depth):
@@ -223,15 +230,3 @@ def _missing(tail: Tail, of: str) -> list[str]:
     if not tail.cells and tail.signed:
         return [f"low and high of parts are missing, as {of} have both signs and the table one number"]
     return []
-
-
-def _of_persons(released: Released) -> list[tuple[str, str]]:
-    if not released.has_persons:
-        return []
-    rows = released.rows
-    found: list[tuple[str, str]] = []
-    if rows is not None and rows.share is not None:
-        found.append(("persons", f"at least about {rows.share:.2g} of their rows were dropped"))
-    elif rows is not None:
-        found.append(("persons", "the number of their dropped rows is unknown"))
-    return found

@@ -163,9 +163,13 @@ class TablePlan:
         self.check_cells(last - first, keys)
         return replace(self, start=first, stop=last, cells=(last - first) * keys, nodes=nodes, taken=taken)
 
+    @property
+    def span(self) -> tuple[int, int]:
+        """First window and the one after the last, as far as they are known."""
+        return -(2**63) if self.start is None else self.start, 2**63 - 1 if self.stop is None else self.stop
+
     def has(self, windows: Integers) -> Flags:
-        first = np.iinfo(np.int64).min if self.start is None else self.start
-        last = np.iinfo(np.int64).max if self.stop is None else self.stop
+        first, last = self.span
         return (windows >= first) & (windows < last)
 
     # Sums.
@@ -198,7 +202,7 @@ class TablePlan:
         return any("count" in each.needs for each in self.statistics)
 
     @cached_property
-    def parts(self) -> dict[str, list[str]]:
+    def parts(self) -> dict[str, tuple[str, ...]]:
         """Names of the measured sums, by column."""
         # Where ends are public, and online, windows say nothing of each other.
         public = tuple(column.name for column in self.columns if column.given or self.online)
@@ -266,9 +270,10 @@ class TablePlan:
 @lru_cache(maxsize=64)
 def _parts(
     statistics: tuple[Statistic, ...], columns: tuple[str, ...], public: tuple[str, ...]
-) -> dict[str, list[str]]:
-    return {ROWS: ["count"]} | {
-        name: [part for part in needed(statistics, name) if part != "table" or name not in public] for name in columns
+) -> dict[str, tuple[str, ...]]:
+    return {ROWS: ("count",)} | {
+        name: tuple(part for part in needed(statistics, name) if part != "table" or name not in public)
+        for name in columns
     }
 
 

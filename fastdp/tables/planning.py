@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -12,19 +12,22 @@ from fastdp import validation
 from fastdp.data.calendar import Time
 from fastdp.errors import ParameterError
 from fastdp.kinds import Bounds, Duration, Json
-from fastdp.noise.sampler import NoiseName
+from fastdp.noise.sampler import NoiseName, noise_distribution
 from fastdp.notebook import as_html
 from fastdp.releases.intervals import checked_confidence
 from fastdp.tables.answers import Answers
 from fastdp.tables.arguments import PrivateKeys, Value
+from fastdp.tables.choices import Sizes, choose_clips, expected_sizes, moved_by_tail, tail_of, ways_of
 from fastdp.tables.columns import Keys as KeySet
-from fastdp.tables.functions import make_plan
-from fastdp.tables.plan import MAX_CELLS, TablePlan
+from fastdp.tables.functions import make_shares
+from fastdp.tables.plan import MAX_CELLS
 from fastdp.tables.quantities import COUNTS, ROWS, Quantity, drawn
 from fastdp.tables.released import Measured, Released, released_of, unknown_tails
 from fastdp.tables.shares import Shares, shares_of
+from fastdp.tables.sizes import Choice, Number
 from fastdp.tables.statistics import Statistic, statistics_of
 from fastdp.tables.sums import vectors
+from fastdp.tables.tails import Tail
 from fastdp.units import ONE_ROW, Unit
 from fastdp.validation import DAY, refusal
 
@@ -32,7 +35,6 @@ from fastdp.validation import DAY, refusal
 SPANS = {"day": DAY, "week": 7 * DAY, "year": 365 * DAY}
 #: Windows that are worked out for each key; more behave like these.
 MAX_WINDOWS, MAX_KEYS = 2**14, 2**10
-DROWNED = "noise is as large as the number: longer windows, fewer keys or a larger epsilon"
 #: Rows expected in a cell, at most.
 MAX_ROWS = 2.0**40
 #: Range of the search for an epsilon, and its steps.
@@ -53,6 +55,8 @@ class Expected:
         Half-widths over a day, a week, a year.
     in_rows : bool
         True of a quantile: rows between it and the true one.
+    drowned : str
+        If the interval is as wide as the expected number, one sentence that says why and names ways; else empty.
     """
 
     std_error: float
@@ -60,10 +64,7 @@ class Expected:
     value: float | None = None
     longer: Mapping[str, float] = field(default_factory=dict)
     in_rows: bool = False
-
-    @property
-    def drowned(self) -> bool:
-        return self.value is not None and self.half_width >= abs(self.value)
+    drowned: str = ""
 
 
 @dataclass(frozen=True)
@@ -118,7 +119,7 @@ class Plan:
             lines.append(f"  {name}: +- {each.half_width:.4g}{rows}{expected}, standard error {each.std_error:.4g}")
             lines += [f"    over a {span}: +- {width:.4g}" for span, width in each.longer.items()]
             if each.drowned:
-                lines.append(f"    {DROWNED}")
+                lines.append(f"    {each.drowned}")
         return "\n".join([*lines, f"Shares of {'rho' if self.noise == 'gaussian' else 'epsilon'}:", f"{self.shares}"])
 
     def _repr_html_(self) -> str:
@@ -130,7 +131,7 @@ class Plan:
             longer = (f"{each.longer[span]:.4g}" if span in each.longer else "" for span in spans)
             half_width = f"{each.half_width:.4g}{' rows' if each.in_rows else ''}"
             rows.append((name, half_width, expected, f"{each.std_error:.4g}", *longer))
-            notes += [f"{name}: {DROWNED}"] if each.drowned else []
+            notes += [f"{name}: {each.drowned}"] if each.drowned else []
         return f"<div>{as_html('. '.join(self._title), heads, rows, notes=notes)}{self.shares._repr_html_()}</div>"
 
 
@@ -169,7 +170,8 @@ def plan(
     rows : float, optional
         Rows expected in each window and key, for means and variances.
     mean : float or dict of str to float, optional
-        Value expected of a row, of each column.
+        Value expected of a row, of each column: with ``rows`` errors are those of the clip that exponential values of
+        this mean would get, and :attr:`Expected.drowned` says whether noise hides them.
     confidence : float
         Of the intervals, above 0, at most 1 - 10^-9.
 
@@ -180,8 +182,8 @@ def plan(
 
     Notes
     -----
-    Values are clipped at the bound or given clip; a chosen clip is smaller, and so are errors.  Without the error of
-    clipping.
+    Without ``rows`` and ``mean`` values are clipped at the bound or given clip, and nothing lies beyond it; a chosen
+    clip is smaller, and so are errors.
 
     Examples
     --------
@@ -220,7 +222,7 @@ def plan(
     given: Json = {"unit": unit, "bounds": bounds, "by": by, "keys": listed, "delta": delta, "levels": levels}
 
     def at(number: float) -> Plan:
-        made = make_plan(asked, time, epsilon=number, **given)
+        made = make_shares(asked, time, epsilon=number, **given)
         return _planned(made, min(windows, MAX_WINDOWS), rows, mean, confidence)
 
     if epsilon is not None:
@@ -235,22 +237,26 @@ def plan(
 
 
 def _planned(
-    plan: TablePlan, windows: int, rows: float | None, mean: float | Mapping[str, float] | None, confidence: float
+    shares: Shares, windows: int, rows: float | None, mean: float | Mapping[str, float] | None, confidence: float
 ) -> Plan:
+    plan, first = shares.plan, shares.plan.start or 0
     keys = KeySet(plan.by, plan.keys if plan.key_rule == "given" else [(0,)] * len(plan.by))
-    first = plan.start or 0
-    plan = plan.settled(first, first + windows, *keys.sizes)
-    shares = shares_of(plan)
-    quantities = [q for q in shares.quantities if not q.counts]
-    means = {q.column: mean.get(q.column) if isinstance(mean, Mapping) else mean for q in quantities}
-    cells = np.array([_steps(q, rows or 0.0, means[q.column] or 0.0) for q in quantities], np.int64)
+    shares = shares.settled(first, first + windows, *keys.sizes)
+    plan = shares.plan
+    names = ROWS, *(column.name for column in plan.columns)
+    means = {name: mean.get(name) if isinstance(mean, Mapping) else mean for name in names}
+    shares, tails = _expected_tails(shares, rows or 0.0, means)
+    clips = {name: tail.clip for name, tail in tails.items()}
+    quantities = [q for q in shares.quantities_at(clips) if not q.counts]
+    inside = {name: _below(each, tails[name].choice.clip if name in tails else None) for name, each in means.items()}
+    cells = np.array([_steps(q, rows or 0.0, inside[q.column]) for q in quantities], np.int64)
     exact = np.ascontiguousarray(np.broadcast_to(cells[:, None, None], (len(cells), windows, keys.size)))
     measured = tuple(
         Measured(level, group, sums, tuple(drawn(shares.distribution(q, level)) for q in group))
         for level, group, sums in vectors(shares, quantities, [exact], keys)
     )
-    span, tails = (first, first + windows), unknown_tails(plan, quantities, expected=True)
-    released = released_of(shares, span, keys, measured, tails, simulated=False)
+    span, unknown = (first, first + windows), unknown_tails(plan, quantities, expected=True)
+    released = released_of(shares, span, keys, measured, unknown | tails, simulated=False)
     answers, errors = Answers(released, confidence, planned=True), {}
     for each in plan.statistics:
         if each.needs[0] in COUNTS:
@@ -262,9 +268,42 @@ def _planned(
         known = rows is not None and (each.column == ROWS or means[each.column] is not None)
         if rows is None and each.per_row:
             raise refusal("rows", None, f"the rows of a window and key, which the error of {each.name} needs")
-        errors[each.name] = _expected(released, answers, each, known and each.predicted)
+        found = _expected(released, answers, each, known and each.predicted)
+        if found.value is not None and not found.half_width < abs(found.value):
+            tail, far = tails.get(each.column), None
+            if tail is not None and answers.normal * found.std_error < abs(found.value):
+                far = tail.far(confidence)
+            ways = f"noise is as large as the number: expected {ways_of(shares, each.column, tail)}"
+            found = replace(found, drowned=far or ways)
+        errors[each.name] = found
     every = None if plan.calendar is None else plan.calendar.every
     return Plan(plan.epsilon, confidence, released.guarantee.unit, every, plan.noise, errors, shares)
+
+
+def _expected_tails(shares: Shares, rows: float, means: Mapping[str, float | None]) -> tuple[Shares, dict[str, Tail]]:
+    """Clips that exponential values of expected rows and means would get, and what lies beyond."""
+    chosen: dict[str, tuple[Sizes, Choice]] = {}
+    for column in shares.plan.chooses:
+        if rows and (mean := means[column.name]):
+            task = shares.task(column.name)
+            sizes = expected_sizes(task, rows * (shares.plan.cells or 1), mean)
+            chosen[column.name] = sizes, choose_clips(task, sizes)
+    outcomes = {name: (choice.cells, choice.tail) for name, (_, choice) in chosen.items()}
+    shares, found = shares_of(replace(shares.plan, outcomes=outcomes)), {}
+    for name, (sizes, choice) in chosen.items():
+        task, number = shares.task(name), None
+        if choice.tail:
+            loss, all_rows = shares.helper("tail", name), rows * (shares.plan.cells or 1)
+            noise = noise_distribution(shares.plan.noise, moved_by_tail(task, choice), 1, loss)
+            inner, outer = (_below(means[name], each) for each in (choice.clip, choice.second))
+            number = Number(all_rows * (outer - inner), drawn(noise).variance * task.grid**2)
+        found[name] = tail_of(shares, name, sizes, choice, number)
+    return shares, found
+
+
+def _below(mean: float | None, clip: float | None) -> float:
+    """Mean of exponential values within the clip."""
+    return mean * (1.0 if clip is None else -math.expm1(-clip / abs(mean))) if mean else 0.0
 
 
 def _steps(q: Quantity, rows: float, mean: float) -> int:

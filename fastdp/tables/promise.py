@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 from fastdp.guarantee import Guarantee, parallel, sequential
@@ -20,18 +21,17 @@ STEPS = {
     "size: sensitivity {k} times the clips' difference",
     "counted": "rows that count: sensitivity {k}",
     "dropped": "rows that the bound drops, at most {most} of a person: sensitivity {most}",
-    "far": "persons with more than five times the rows that count: sensitivity 1",
     "others": "rows of keys that are not released, after these are chosen: sensitivity {k}",
     "auto": "a person's rows: noisy max over numbers of persons with more, monotone, sensitivity 1",
 }
 PURE = ("auto",)
 
 
-def promise(shares: Shares, *, simulated: bool) -> Guarantee:
-    """The guarantee of a release; ``simulated``: its noise follows from a seed."""
+def promise(shares: Shares, *, simulated: bool, notes: Sequence[str] = ()) -> Guarantee:
+    """The guarantee of a release; ``simulated``: its noise follows from a seed; ``notes``: further public facts."""
     parts = components(shares)
     whole = sequential(*parts) if len(parts) > 1 else parallel(*parts)
-    public = _public_knowledge(shares, whole)
+    public = [*_public_knowledge(shares, whole), *notes]
     if shares.gaussian:
         stated = _approximate(shares, whole)
         return replace(stated, simulated=simulated, derivation=(*stated.derivation, *public))

@@ -78,11 +78,9 @@ class Quantity:
         if self.name == "count":
             window_sums.add_ones(windows, keys, first, sums)
             return True
-        low, high = float(self.low), float(self.high)
+        low, high, factor = float(self.low), float(self.high), self.steps_per_square if self.name == "square" else 0.0
         given = windows, keys, values, first, 1.0 / self.grid, low, high, self.centre
-        if self.name == "square":
-            return window_sums.add_squares(*given, self.steps_per_square, sums)
-        return window_sums.add_values(*given, sums)
+        return window_sums.add_values(*given, factor, sums)
 
     @property
     def labels(self) -> tuple[str | float, ...]:

@@ -13,7 +13,7 @@ import numpy as np
 from fastdp.data.source import Source, arrow_type
 from fastdp.errors import AccuracyWarning, ParameterError, argument, warn
 from fastdp.guarantee import Guarantee, round_up
-from fastdp.kinds import Integers
+from fastdp.kinds import Floats, Integers
 from fastdp.noise.key import Key
 from fastdp.noise.sampler import noise_distribution
 from fastdp.tables import choices
@@ -22,11 +22,11 @@ from fastdp.tables.columns import Keys
 from fastdp.tables.keys import choose_keys
 from fastdp.tables.plan import MOST_ROWS, TablePlan
 from fastdp.tables.promise import promise
-from fastdp.tables.quantities import FIRST_SUMS, Quantity, drawn
+from fastdp.tables.quantities import ROWS, Quantity, drawn
 from fastdp.tables.released import Released, RowNumbers, released_of
 from fastdp.tables.rows import Ends, HeldRows, Part, hashing_of, no_rows, read_persons, read_rows
 from fastdp.tables.shares import Shares, shares_of
-from fastdp.tables.sizes import KNOWN, Choice, Number, beyond
+from fastdp.tables.sizes import KNOWN, Choice, Number
 from fastdp.tables.sums import release
 from fastdp.tables.tails import Tail
 from fastdp.tables.tally import Rest, Tally, Tallying
@@ -117,7 +117,7 @@ class TableRelease:
         tally = None if plan.is_public else self._tally(plan, keys, part, None, {})
         counted = None
         if tally is not None and plan.who is not None:
-            counted = self._number(shares, "counted", tally.number)
+            counted = self._number(shares, "counted", int(tally.rows[0]))
         published: Integers | None = None
         if tally is not None and plan.key_rule in ("public", "private"):
             counts = np.pad(tally.by_key, (0, keys.size - tally.by_key.size))
@@ -133,7 +133,7 @@ class TableRelease:
                 published[numbers[chosen]] = noisy[chosen]
                 if plan.has_others:
                     published[-1] = int(self._number(shares, "others", int(counts[~chosen].sum())).value)
-        shares = shares_of(plan.settled(*ends.found(), *keys.sizes))
+        shares = shares.settled(*ends.found(), *keys.sizes)
         clips = Chosen()
         for name, each in tally.sizes.items() if tally else ():
             sizes = choices.release_sizes(shares.task(name), each.counts, self._key_of(plan, name), counted)
@@ -164,10 +164,9 @@ class TableRelease:
         tally = self._tally(plan, keys, part, quantities, _rest(shares, chosen))
         row_numbers = None
         if plan.who is not None:
-            counted = counted or self._number(shares, "counted", tally.number)
-            dropped, far = self._number(shares, "dropped", tally.dropped), self._number(shares, "far", tally.far)
+            counted = counted or self._number(shares, "counted", int(tally.rows[0]))
             shorter = "" if plan.periods is None else f" shorter than {plan.periods.every}"
-            row_numbers = RowNumbers(counted, dropped, far)
+            row_numbers = RowNumbers(counted, self._number(shares, "dropped", int(tally.rows[1])))
             wider = f"a larger {argument(rows=...)}, or a {argument(per=...)}{shorter}"
             choices.warn_of_dropped(row_numbers, plan.contributions, wider)
         tails = {
@@ -176,11 +175,11 @@ class TableRelease:
         for name, tail in tails.items():
             choices.warn_of_past(name, tail)
         measured = release(shares, quantities, tally.exact, self.key, span, keys, published)
-        for name, choice in chosen.items():
-            # Where totals are measured too, cells may be small.
-            summed = [each for each in measured if name in [q.column for q in each.quantities if not q.counts]]
-            widest = min(summed, key=lambda each: each.steps.size) if choice.cells and summed else None
-            choices.warn_of_noise(name, tails[name], widest)
+        # Where totals are measured too, cells may be small.
+        sums = [each for each in measured if not each.quantities[0].counts]
+        widest = min(sums, key=lambda each: each.steps.size, default=None)
+        for name in (*tails, ROWS):
+            choices.warn_of_noise(shares, name, tails.get(name), widest)
         found = released_of(shares, span, keys, measured, tails, simulated=self.key.simulated)
         selection, others = shares.key_rule() if plan.selects_cells else None, None
         if share := shares.helper("others"):
@@ -192,29 +191,15 @@ class TableRelease:
         self, shares: Shares, name: str, tally: Tally, found: tuple[Sizes, Choice] | None, counted: Number | None
     ) -> Tail:
         """Released facts beyond one column's body."""
-        plan, task, key = shares.plan, shares.task(name), self._key_of(shares.plan, name)
-        column, number, variance, clips = plan.column(name), None, 0.0, None
+        plan, task, key, number = shares.plan, shares.task(name), self._key_of(shares.plan, name), None
         if found is None:
             sizes = choices.release_sizes(task, tally.sizes[name].counts, key, counted)
-            low, high = column.ends
-            clips = [end for end, most in ((high, task.ends[1]), (-low, -task.ends[0])) if most > 0.0]
-            highest = max((each.highest for each in sizes.sides if each.known), default=0.0)
-            choice = Choice(max(clips), max(highest, *clips), cells=True, tail=False)
-            clip = next(q.ends for q in shares.quantities if q.column == name and q.name in FIRST_SUMS)
-        else:
-            sizes, choice = found
-            clip = ends_within(column.ends, choice.clip)
-            if choice.tail:
-                moved = plan.contributions * round((choice.second - choice.clip) / task.grid)
-                loss = shares.helper("tail", name)
-                of = choices.noisy_number(tally.tail(name), moved, loss, plan.noise, key.within("tail"))
-                number, variance = of.value * task.grid, of.variance * task.grid**2
-                if len(sizes.sides) == 1 and task.ends[1] <= 0.0:
-                    number = -number
-        facts = beyond(sizes.sides, choice, number, variance, sizes.sides[0].unit, clips)
-        share = sizes.share_above(clips or [choice.clip] * len(sizes.sides))
-        ends = clip if found is None and column.ends == task.ends else task.ends
-        return Tail(clip, ends, column.bound is not None, sizes.sides, facts, sizes.past, share)
+            return choices.tail_of(shares, name, sizes)
+        if found[1].tail:
+            moved, loss = choices.moved_by_tail(task, found[1]), shares.helper("tail", name)
+            of = choices.noisy_number(int(tally.tails[name][0]), moved, loss, plan.noise, key.within("tail"))
+            number = Number(of.value * task.grid, of.variance * task.grid**2)
+        return choices.tail_of(shares, name, *found, number)
 
     def _number(self, shares: Shares, name: str, exact: int) -> Number:
         given = shares.moved_by(name), shares.helper(name), shares.plan.noise, self.key.within(name)
@@ -222,16 +207,13 @@ class TableRelease:
 
 
 def _rest(shares: Shares, chosen: Mapping[str, Choice]) -> Rest:
-    """Totals whose difference is the sum beyond a body."""
-    found: dict[str, tuple[Quantity, Quantity | None]] = {}
+    """Clips between which the sum beyond a body lies."""
+    found: dict[str, tuple[float, Floats]] = {}
     for name, choice in chosen.items():
         grid, bound = shares.grids[name], shares.plan.column(name).ends
-        inner, outer = (
-            Quantity("total", name, round(low / grid), round(high / grid), 0, grid, grid)
-            for low, high in (ends_within(bound, clip) for clip in (choice.clip, choice.second))
-        )
         if choice.tail:
-            found[name] = outer, inner if choice.clip else None
+            ends = [ends_within(bound, clip) for clip in (choice.second, choice.clip)]
+            found[name] = grid, np.rint(np.array(ends) / grid)
     return found
 
 

@@ -38,11 +38,10 @@ class Measured:
 
 
 class RowNumbers(NamedTuple):
-    """Released numbers of persons' rows that count, and that were dropped; of persons with far more rows."""
+    """Released numbers of persons' rows that count, and that were dropped."""
 
     counted: Number
     dropped: Number
-    far: Number
 
     @property
     def share(self) -> float | None:
@@ -104,12 +103,7 @@ class Released:
     @cached_property
     def guarantee(self) -> Guarantee:
         """Composed when it is asked for."""
-        found = promise(self.shares, simulated=self.simulated)
-        return replace(found, derivation=(*found.derivation, *self.notes)) if self.notes else found
-
-    @property
-    def has_persons(self) -> bool:
-        return self.shares.plan.who is not None
+        return promise(self.shares, simulated=self.simulated, notes=self.notes)
 
     @property
     def keys(self) -> dict[str, list[object]]:

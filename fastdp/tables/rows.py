@@ -39,14 +39,12 @@ class BatchRows(NamedTuple):
 class Part(NamedTuple):
     """Rows that count of a table, or of a part of it: with persons one batch.
 
-    ``sizes``: how many rows the person (and period) of each has; ``dropped``: rows of persons that do not count;
-    ``far``: persons (and periods) with more rows than these and those that count.
+    ``sizes``: how many rows the person (and period) of each has; ``dropped``: rows of persons that do not count.
     """
 
     read: Reads
     sizes: Integers | None = None
     dropped: int = 0
-    far: int = 0
 
     def numbered(self, numbers: Integers) -> Part:
         """The same with other numbers of keys, int64[K]."""
@@ -178,22 +176,21 @@ class PersonRows:
         columns = self._groups, self._hashes, self._windows, self._codes
         groups, hashes, windows, codes = (each.array for each in columns)
         first, spans = (int(windows.min()), int(np.ptp(windows)) + 1) if windows.size else (0, 0)
-        flags, _ = person_rows.least_rows(
+        flags = person_rows.least_rows(
             self._hashing, groups, hashes, windows, first, spans, plan.contributions, plan.per_window or 0, self._size
         )
         values = np.empty((len(self._values), np.count_nonzero(flags)))
         for into, column in zip(values, self._values, strict=True):
             into[:] = column.array[flags]
-        numbers = dropped_rows(groups, flags, self._size, plan.contributions)
+        dropped = dropped_rows(groups, flags, self._size, plan.contributions)
         groups, rows = groups[flags], CellRows(windows[flags], codes[flags], values)
-        return Part(lambda: iter((rows,)), np.bincount(groups)[groups], *numbers)
+        return Part(lambda: iter((rows,)), np.bincount(groups)[groups], dropped)
 
 
-def dropped_rows(groups: Integers, kept: Flags, size: int, contributions: int) -> tuple[int, int]:
-    """Sum over persons and periods of dropped rows, at most 4 k of each, and how many have more than these and k."""
-    dropped, rows = np.bincount(groups, ~kept, minlength=size), np.bincount(groups, minlength=size)
-    far = np.count_nonzero(rows > (1 + MOST_DROPPED) * contributions)
-    return int(np.minimum(dropped, MOST_DROPPED * contributions).sum()), int(far)
+def dropped_rows(groups: Integers, kept: Flags, size: int, contributions: int) -> int:
+    """Sum over persons and periods of dropped rows, at most 4 k of each."""
+    dropped = np.bincount(groups, ~kept, minlength=size)
+    return int(np.minimum(dropped, MOST_DROPPED * contributions).sum())
 
 
 def hashing_of(key: Key) -> bytes:

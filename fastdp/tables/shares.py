@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
@@ -35,13 +35,12 @@ from fastdp.tables.sizes import Noise
 from fastdp.tables.statistics import ranks_of
 from fastdp.validation import DAY, refusal
 
-#: Shares of the total: persons' rows that count, and that are dropped; persons with far more; rows of other keys, if
-#: those that are released have the counts that chose them; the choice of a person's rows ("auto").  That of private
-#: keys is ``PrivateKeys.share``.
+#: Shares of the total: persons' rows that count, and that are dropped; rows of other keys, if those that are released
+#: have the counts that chose them; the choice of a person's rows ("auto").  That of private keys is
+#: ``PrivateKeys.share``.
 OF_ALL = {
     "counted": Fraction(1, 100),
     "dropped": Fraction(1, 20),
-    "far": Fraction(1, 20),
     "others": Fraction(1, 20),
     "auto": Fraction(1, 50),
 }
@@ -110,6 +109,11 @@ class ColumnTask:
     grid: float
 
     @property
+    def parts(self) -> int:
+        """Of one unit of a bin."""
+        return WEIGHT if self.weighs else 1
+
+    @property
     def least(self) -> float:
         """No clip lies below both ends of the bound."""
         low, high = self.ends
@@ -141,6 +145,11 @@ class Shares:
     grids: Mapping[str, float]
     errors: Mapping[str, Noise]
 
+    def settled(self, first: int, last: int, *nodes: int) -> Shares:
+        """Those of :meth:`TablePlan.settled`."""
+        plan = self.plan.settled(first, last, *nodes)
+        return replace(self, plan=plan) if self.knows_levels else shares_of(plan)
+
     @property
     def gaussian(self) -> bool:
         return self.plan.noise == "gaussian"
@@ -164,7 +173,7 @@ class Shares:
         k = self.plan.contributions
         if purpose == "sizes" and self.plan.who is not None:
             return WEIGHT
-        return {"dropped": MOST_DROPPED * k, "far": 1}.get(purpose, k)
+        return MOST_DROPPED * k if purpose == "dropped" else k
 
     def distribution(self, quantity: Quantity, level: Level) -> Distribution:
         moved = self.moved(quantity, level.each)
@@ -340,7 +349,6 @@ def shares_of(plan: TablePlan) -> Shares:
     used = {
         "counted": persons,
         "dropped": persons,
-        "far": persons,
         "others": plan.has_others and plan.selects_cells,
         "auto": plan.chooses_rows,
     }
@@ -405,14 +413,15 @@ def shares_of(plan: TablePlan) -> Shares:
     return Shares(plan, loss, key_delta, noise_delta, levels, knows_levels, helpers, losses, moves, grids, errors)
 
 
-def _within(parts: Sequence[str]) -> dict[str, Fraction]:
+@lru_cache(maxsize=256)
+def _within(parts: tuple[str, ...]) -> Mapping[str, Fraction]:
     """Share of each part in its column's budget."""
     found = {part: OF_QUANTILES.get(part, Fraction(1)) for part in parts}
     whole = sum(found.values())
     return {part: own / whole for part, own in found.items()}
 
 
-def _of_sums(parts: Sequence[str]) -> Fraction:
+def _of_sums(parts: tuple[str, ...]) -> Fraction:
     return sum((own for part, own in _within(parts).items() if part not in COUNTS), Fraction(0))
 
 

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import special
 
-from fastdp.kinds import Flags, Floats, Integers
+from fastdp.kinds import Flags, Floats
 
 #: Neighbouring edges differ by this factor; their parts of the bound, equal on all machines.
 RATIO = 1.5
@@ -42,12 +42,6 @@ def edges_of(bound: float) -> Floats:
     return found
 
 
-def bins_of(sizes: Floats, edges: Floats) -> Integers:
-    """Bin i of each size above 0, up to the bound: edges[i + 1] < size <= edges[i], the last from 0."""
-    found: Integers = np.maximum(edges.size - 1 - np.searchsorted(edges[::-1], sizes), 0)
-    return found
-
-
 class Number(NamedTuple):
     """A released number and its noise variance."""
 
@@ -57,10 +51,6 @@ class Number(NamedTuple):
     @property
     def known(self) -> bool:
         return self.value > KNOWN * math.sqrt(self.variance)
-
-    def most(self, deviations: float) -> float:
-        """The most that it may be, at least 0."""
-        return max(self.value, 0.0) + deviations * math.sqrt(self.variance)
 
 
 class Unit(NamedTuple):
@@ -113,7 +103,7 @@ class Side:
         """Rows."""
         return self.unit.weight * self.noisy
 
-    @property
+    @cached_property
     def deviation(self) -> float:
         return self.unit.weight * self.noise
 
@@ -135,7 +125,7 @@ class Side:
                 low = max(low, int(i[-1]) + m - 1)
         return top, low
 
-    @property
+    @cached_property
     def known(self) -> bool:
         return self._standing[1] >= 0
 
@@ -148,12 +138,12 @@ class Side:
     def _rows(self) -> Floats:
         return np.where(self._used, np.maximum(self.counts, 0.0), 0.0)
 
-    @property
+    @cached_property
     def highest(self) -> float:
         """Highest edge that stands out."""
         return float(self.edges[self._standing[0]]) if self.known else 0.0
 
-    @property
+    @cached_property
     def lowest(self) -> float:
         """Lower edge of the last bin that stands out."""
         return float(self._lower[self._standing[1]]) if self.known else 0.0
@@ -304,11 +294,13 @@ def _second(sides: Sequence[Side], clip: float, noise: float) -> float:
 class Beyond:
     """The sum beyond the body, of the whole table: in both signs, the negative ones subtracted."""
 
-    #: `value`, `variance`: Estimate, modelled remainder included.
+    #: Up to the second clip: the sum, its variance, and sum of squares.
     value: float = 0.0
     variance: float = 0.0
-    #: Sum of squares.
     squares: float = 0.0
+    #: The modelled remainder and its variance: in estimates, never in ends.
+    modelled: float = 0.0
+    guess: float = 0.0
     #: Most that one unit's rows add beyond the second clip.
     span: float = 1.0
     sides: tuple[Side, ...] = ()
@@ -325,7 +317,7 @@ class Beyond:
         return unseen(part, most, self.span, confidence)
 
     def variances(self, part: Floats) -> Floats:
-        """Of the parts' sums beyond the body."""
+        """Of the parts' sums up to the second clip."""
         uneven = np.maximum(part * (1.0 - part), 0.0)
         out: Floats = part**2 * self.variance + uneven * self.squares + (self.value * uneven) ** 2
         return out
@@ -339,29 +331,27 @@ class Beyond:
         """
         (sums, below, above), quantile = body, two_sided(confidence)
         down, up = self.hidden(confidence)
-        variance = self.variances(part)
-        estimate = sums + part * self.value
-        if not self.choice.cells:
-            return self._of_one(estimate, part, quantile * math.sqrt(self.variance), down, up)
-        error = quantile * np.sqrt(variance)
-        low = estimate - np.hypot(below, error) - self.unseen(part, down, confidence)
-        high = estimate + np.hypot(above, error) + self.unseen(part, up, confidence)
-        if self.sides and not self.signed:
-            low, high = np.maximum(np.maximum(low, sums - below), 0.0), np.maximum(high, above)
+        measured, variance = sums + part * self.value, self.variances(part)
+        estimate, guess = measured + part * self.modelled, part**2 * self.guess
+        if self.choice.cells:
+            error = quantile * np.sqrt(variance)
+            low = measured - np.hypot(below, error) - self.unseen(part, down, confidence)
+            high = measured + np.hypot(above, error) + self.unseen(part, up, confidence)
+            if self.sides and not self.signed:
+                low, high = np.maximum(np.maximum(low, sums - below), 0.0), np.maximum(high, above)
+        else:
+            variance, guess = np.full(part.shape, self.variance), np.full(part.shape, self.guess)
+            low, high = self._of_one(part >= 1.0 - 1e-9, quantile * math.sqrt(self.variance), down, up)
+            estimate = estimate if self.signed else np.maximum(estimate, 0.0)
         # An estimate is not cut off, so that windows add up.
-        return estimate, variance, np.minimum(low, estimate), np.maximum(high, estimate)
+        return estimate, variance + guess, np.minimum(low, estimate), np.maximum(high, estimate)
 
-    def _of_one(
-        self, estimate: Floats, part: Floats, half: float, down: float, up: float
-    ) -> tuple[Floats, Floats, Floats, Floats]:
-        """Of the whole table; of a part of it nonnegative sums are up to the whole's."""
-        whole = part >= 1.0 - 1e-9
-        variance = np.full(part.shape, self.variance)
+    def _of_one(self, whole: Flags, half: float, down: float, up: float) -> tuple[Floats, Floats]:
+        """Ends of the whole table; of a part of it nonnegative sums are up to the whole's."""
         low, high = self.value - half - down, self.value + half + up
         if self.signed:
-            return estimate, variance, np.where(whole, low, np.nan), np.where(whole, high, np.nan)
-        least, most = np.where(whole, max(low, 0.0), 0.0), np.full(part.shape, max(high, half))
-        return np.maximum(estimate, 0.0), variance, least, most
+            return np.where(whole, low, np.nan), np.where(whole, high, np.nan)
+        return np.where(whole, max(low, 0.0), 0.0), np.full(whole.shape, max(high, half))
 
 
 def unseen(part: Floats, most: float, span: float, confidence: float) -> Floats:
@@ -398,10 +388,10 @@ def beyond(
         squares = sum(each[1] for each in found)
         value, error = (counted, lump) if number is None else _combined(number, variance, counted, lump)
         value = value if signed else max(value, 0.0)
-    value += sum(sign * each.rest(choice.second) for sign, each in zip(signs, sides, strict=False))
-    error += sum(each.rest_variance(choice.second) for each in sides)
+    rest = sum(sign * each.rest(choice.second) for sign, each in zip(signs, sides, strict=False))
+    guess = sum(each.rest_variance(choice.second) for each in sides)
     span = unit.rows * (bound - choice.second) or 1.0
-    return Beyond(value, error, squares, span, tuple(sides), choice, signed)
+    return Beyond(value, error, squares, rest, guess, span, tuple(sides), choice, signed)
 
 
 def _combined(one: float, variance: float, other: float, own: float) -> tuple[float, float]:
@@ -412,15 +402,14 @@ def _combined(one: float, variance: float, other: float, own: float) -> tuple[fl
     return (one / variance + other / own) * error, error
 
 
-def parts(body: Floats, variance: float, *, even: bool) -> Floats:
-    """Part of each cell in the sum beyond the body: by positive sums, as far as these stand out of their noise."""
-    flat = np.full(body.shape, 1.0 / max(1, body.size))
-    found = np.ones(body.shape) if even else np.maximum(body, 0.0)
+def parts(body: Floats, variance: float, others: Floats) -> Floats:
+    """Part of each cell in a sum: by positive sums as far as these stand out of their noise, else by others."""
+    found = np.maximum(body, 0.0)
     whole = found.sum()
     if whole <= 0.0:
-        return flat
-    even_ = min(1.0, variance / max(float(np.mean(np.square(body))), 1e-300))
-    out: Floats = (1.0 - even_) * found / whole + even_ * flat
+        return others
+    drowned = min(1.0, variance / max(float(np.mean(np.square(body))), 1e-300))
+    out: Floats = (1.0 - drowned) * found / whole + drowned * others
     return out
 
 

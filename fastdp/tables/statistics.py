@@ -115,10 +115,10 @@ class View(Protocol):
         """Sums about the true values of the rows that count; ends are NaN where too little is known."""
 
     def unclipped(self, part: Estimate, column: str) -> Estimate:
-        """The first sum with what is known of values beyond the clip."""
+        """The first sum with what was measured of values beyond the clip."""
 
-    def unseen(self, column: str) -> tuple[Floats, Floats]:
-        """Most that lies beyond the clips unseen, below and above: NaN if that is unknown."""
+    def unseen(self, column: str) -> tuple[Floats, Floats, Floats]:
+        """Most that lies beyond the clips unseen, below and above: NaN if that is unknown; and a model of it."""
 
     def squares(self, column: str, centre: float) -> tuple[Floats, Floats]:
         """Squares about a centre that values beyond the clip add, and the most that their squared excess is."""
@@ -169,11 +169,6 @@ class Statistic(ABC):
     @property
     def name(self) -> str:
         return self.kind if self.column == ROWS else f"{self.column}_{self.kind}"
-
-    @property
-    def has_values(self) -> bool:
-        """True if the column's values are read, not its entries."""
-        return "distinct" not in self.needs
 
     @abstractmethod
     def answer(self, view: View) -> Answer:
@@ -228,18 +223,22 @@ class Mean(Statistic):
 
     def _of_cells(self, view: View, count: Estimate) -> Answer:
         first, quantity = view.sum("first", self.column), view.quantity("first", self.column)
-        whole, (below, above) = view.unclipped(first, self.column), view.unseen(self.column)
-        mean = quotient(whole, count, quantity.centre * quantity.grid, view.limits(self.column)[1], view.normal)
-        size = np.maximum(count.value, 1.0)
-        guessed = (whole.variance > first.variance) & (count.value <= CLEAR * np.sqrt(count.variance))
-        few = "of so few rows the share of values beyond the clip is a guess"
-        found = replace(mean, low=mean.low - below / size, high=mean.high + above / size)
-        return found.without(few, low=guessed, high=guessed)
+        whole, (below, above, model) = view.unclipped(first, self.column), view.unseen(self.column)
+        centre, size = quantity.centre * quantity.grid, np.maximum(count.value, 1.0)
+        mean = quotient(whole, count, centre, view.limits(self.column)[1], view.normal)
+        estimate = np.clip(mean.estimate + model / size, *view.limits(self.column)[1])
+        # Of few rows with a share of the sum beyond the clip the error is not normal.
+        few = (whole.variance > first.variance) & (count.value <= CLEAR * np.sqrt(count.variance))
+        ends = _between(whole.low - below, whole.high + above, count)
+        low = np.where(few, centre + ends[0], mean.low - below / size)
+        high = np.where(few, centre + ends[1], mean.high + above / size)
+        found = Answer(estimate, mean.std_error, np.minimum(low, estimate), np.maximum(high, estimate))
+        none = few & (count.low < 1.0)
+        return found.without("there may be no row", low=none, high=none)
 
     def _of_one(self, view: View, count: Estimate) -> Answer:
         total, limits = view.total(self.column), view.limits(self.column)[1]
-        least, most = (np.maximum(end, 1.0) for end in (count.low, count.high))
-        low, high = np.minimum(total.low / least, total.low / most), np.maximum(total.high / least, total.high / most)
+        low, high = _between(total.low, total.high, count)
         mean, error = (each / np.maximum(count.value, 1.0) for each in (total.value, np.sqrt(total.variance)))
         return Answer(np.clip(mean, *limits), np.minimum(error, limits[1] - limits[0]), low, high)
 
@@ -386,7 +385,7 @@ def statistics_of(given: object) -> tuple[Statistic, ...]:
 def columns_of(statistics: Sequence[Statistic]) -> tuple[list[str], list[str]]:
     """Columns of values, and those of which only distinct entries are counted."""
     listed = dict.fromkeys(each.column for each in statistics if each.column != ROWS)
-    values = {each.column for each in statistics if each.has_values}
+    values = {each.column for each in statistics if "distinct" not in each.needs}
     return [name for name in listed if name in values], [name for name in listed if name not in values]
 
 
@@ -402,6 +401,12 @@ def ranks_of(statistics: Sequence[Statistic], column: str) -> tuple[float, ...]:
     """Ranks of a column's quantiles, rising."""
     listed = {each.rank for each in statistics if isinstance(each, Quantile) and each.column == column}
     return tuple(sorted(listed))
+
+
+def _between(low: Floats, high: Floats, count: Estimate) -> tuple[Floats, Floats]:
+    """Ends of sums between these by the number of rows, at least 1."""
+    least, most = (np.maximum(end, 1.0) for end in (count.low, count.high))
+    return np.minimum(low / least, low / most), np.maximum(high / least, high / most)
 
 
 def quotient(part: Estimate, count: Estimate, centre: float, limits: tuple[float, float], normal: float) -> Answer:

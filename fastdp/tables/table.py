@@ -305,7 +305,10 @@ class Table:
 
     @validation.plain
     def _ranges(self, starts: Values, stops: Values, revised: bool, confidence: float | None) -> Answer:
-        first, last = np.broadcast_arrays(*_same_size(self._windows("starts", starts), self._windows("stops", stops)))
+        first, last = self._windows("starts", starts), self._windows("stops", stops)
+        if first.size != last.size and 1 not in (first.size, last.size):
+            raise ParameterError(f"stops has {last.size} entries: expected {first.size}, as starts has")
+        first, last = np.broadcast_arrays(first, last)
         wrong = np.flatnonzero((first < 0) | (last > len(self)) | (first >= last))
         if wrong.size:
             k = int(wrong[0])
@@ -333,12 +336,6 @@ class Table:
 
     def _shaped(self, array: Floats) -> Floats:
         return array if self.keys else array[:, 0]
-
-
-def _same_size(first: Integers, last: Integers) -> tuple[Integers, Integers]:
-    if first.size != last.size and 1 not in (first.size, last.size):
-        raise ParameterError(f"stops has {last.size} entries: expected {first.size}, as starts has")
-    return first, last
 
 
 def _number(count: int, of: str) -> str:

@@ -9,16 +9,17 @@ from typing import Self
 import numpy as np
 
 from fastdp.data.source import Source
-from fastdp.kinds import Flags, Integers
+from fastdp.kinds import Floats, Integers
 from fastdp.tables.choices import SizeCounts
 from fastdp.tables.columns import Keys
 from fastdp.tables.plan import TablePlan
 from fastdp.tables.quantities import CellRows, Quantity
-from fastdp.tables.rows import Part, check_finite, read_persons, read_rows
+from fastdp.tables.rows import Part, read_persons, read_rows
 from fastdp.tables.sums import Sums
+from fastdp_kernels.tables import window_sums
 
-#: By column the total within its second clip, and within the body's, if there is one.
-Rest = Mapping[str, tuple[Quantity, Quantity | None]]
+#: By column a step, and ends in steps, float64[2, 2], of its second clip and of the body's.
+Rest = Mapping[str, tuple[float, Floats]]
 
 
 class Tally:
@@ -37,36 +38,19 @@ class Tally:
     def __init__(self, plan: TablePlan, keys: int, quantities: Sequence[Quantity] | None, rest: Rest) -> None:
         self._plan = plan
         self._sums = None if quantities is None else Sums(plan, keys, quantities)
-        persons, known = plan.who is not None, quantities is not None
-        counted = [each for each in plan.summed if each.chooses != known]
-        self.sizes = {each.name: SizeCounts(each.bound or each.ends, persons=persons) for each in counted}
+        counted = [each for each in plan.summed if each.chooses != (quantities is not None)]
+        self.sizes = {each.name: SizeCounts(each.bound or each.ends) for each in counted}
         self.by_key: Integers = np.zeros(0, np.int64)
         self.exact = list[Integers]() if self._sums is None else self._sums.numbers()
-        self._rest, self._totals = rest, {name: np.zeros((2, 1, 1), np.int64) for name in rest}
-        # Persons' rows that count, dropped ones, and persons with far more.
-        self._rows: Integers = np.zeros(3, np.int64)
-
-    @property
-    def number(self) -> int:
-        """Persons' rows that count."""
-        return int(self._rows[0])
-
-    @property
-    def dropped(self) -> int:
-        return int(self._rows[1])
-
-    @property
-    def far(self) -> int:
-        return int(self._rows[2])
-
-    def tail(self, name: str) -> int:
-        """Sum of values within the second clip, less those within the body's, in steps."""
-        outer, inner = self._totals[name].ravel().tolist()
-        return int(outer - inner)
+        #: Sums of values within the second clip, less those within the body's, in steps.
+        self.tails: dict[str, Integers] = {name: np.zeros(1, np.int64) for name in rest}
+        self._rest = rest
+        #: Persons' rows that count, and dropped ones.
+        self.rows: Integers = np.zeros(2, np.int64)
 
     @property
     def _arrays(self) -> list[Integers]:
-        return [*(each.counts for each in self.sizes.values()), *self.exact, *self._totals.values(), self._rows]
+        return [*(each.counts for each in self.sizes.values()), *self.exact, *self.tails.values(), self.rows]
 
     @property
     def integers(self) -> Integers:
@@ -86,31 +70,24 @@ class Tally:
         for rows in part.read():
             if self._sums is not None:
                 self._sums.add(rows)
-            if self._sums is None or self.sizes or self._rest:
-                self._count(rows, (rows.codes >= 0) & self._plan.has(rows.windows), part)
+            self._count(rows, part.sizes)
         if self._sums is not None:
             self.exact = self._sums.numbers()
         if part.sizes is not None:
-            self._rows += (part.sizes.size, part.dropped, part.far)
+            self.rows += (part.sizes.size, part.dropped)
         return self
 
-    def _count(self, rows: CellRows, counted: Flags, part: Part) -> None:
-        plan = self._plan
+    def _count(self, rows: CellRows, each: Integers | None) -> None:
+        plan, span = self._plan, self._plan.span
         if self._sums is None and plan.key_rule in ("public", "private"):
-            seen = np.bincount(rows.codes[counted], minlength=self.by_key.size)
+            seen = np.bincount(rows.codes[plan.has(rows.windows)], minlength=self.by_key.size)
             self.by_key = seen + np.pad(self.by_key, (0, seen.size - self.by_key.size))
         for name, sizes in self.sizes.items():
+            sizes.add(rows, plan.place(name), span, each)
+        for name, (grid, clips) in self._rest.items():
             values = rows.values[plan.place(name)]
-            values = values if counted.all() else values[counted]
-            check_finite(values)
-            sizes.add(values, None if part.sizes is None else part.sizes[counted])
-        if self._rest:
-            nowhere = np.zeros(rows.codes.size, np.int64)
-            one = CellRows(nowhere, np.where(counted, 0, -1), rows.values)
-            for name, totals in self._totals.items():
-                for quantity, into in zip(self._rest[name], totals, strict=True):
-                    if quantity is not None:
-                        quantity.add(one, rows.values[plan.place(name)], 0, into)
+            beyond = window_sums.sum_beyond(rows.windows, rows.codes, values, *span, 1.0 / grid, clips)
+            self.tails[name] += beyond
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from fastdp.state.machine import Machine, Record, Transition, single_caller
 from fastdp.tables import online
 from fastdp.tables.arguments import PrivateKeys, Value, values_of
 from fastdp.tables.columns import Keys as KeySet
-from fastdp.tables.columns import as_texts, digests_of, with_missing
+from fastdp.tables.columns import as_texts, digests_of
 from fastdp.tables.functions import check_online, make_plan
 from fastdp.tables.online import KeyNoise, OnlineKeys, Waiting, person_cells, row_parts, weights_of
 from fastdp.tables.plan import MAX_CELLS, TablePlan
@@ -238,7 +238,7 @@ class WindowsMachine(Machine[WindowsState]):
         keys, named = batch.keys, list[Array]()
         if self.private:
             keys = online.texts(keys) if isinstance(keys, tuple) else keys
-            named = list(map(with_missing, keys))
+            named = [digests_of(each)[0] for each in keys]
         return batch.times, batch.values, *(named or [np.array(keys, np.int64)]), batch.digests, np.array([batch.to])
 
     def step(self, state: WindowsState, batch: Batch, key: Key) -> Transition[WindowsState]:
@@ -419,8 +419,7 @@ class WindowsMachine(Machine[WindowsState]):
         return found if begins is None else found.since(begins - span[0])
 
     def guarantee(self, key: Key) -> Guarantee:
-        whole = promise(self.shares, simulated=key.simulated)
-        return replace(whole, derivation=(*whole.derivation, *self.notes))
+        return promise(self.shares, simulated=key.simulated, notes=self.notes)
 
     @property
     def notes(self) -> tuple[str, ...]:

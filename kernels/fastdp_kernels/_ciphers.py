@@ -1,4 +1,4 @@
-"""Ciphers and a digest in LLVM's instructions, which also takes Numba half a second less."""
+"""Ciphers in LLVM's instructions, which also takes Numba half a second less."""
 
 from __future__ import annotations
 
@@ -16,15 +16,6 @@ from fastdp_kernels._caching import processor_has
 
 #: True if :func:`aes256_block` works here: it needs the processor's instructions, as those with AVX write them.
 HAS_AES = platform.machine() in {"x86_64", "AMD64"} and processor_has("aes", "avx")
-#: BLAKE2b's constants, and how many texts :func:`compress` takes at a time.
-IV = np.array(
-    [
-        *(0x6A09E667F3BCC908, 0xBB67AE8584CAA73B, 0x3C6EF372FE94F82B, 0xA54FF53A5F1D36F1),
-        *(0x510E527FADE682D1, 0x9B05688C2B3E6C1F, 0x1F83D9ABFB41BD6B, 0x5BE0CD19137E2179),
-    ],
-    np.uint64,
-)
-LANES = 8
 
 if TYPE_CHECKING:
 
@@ -32,9 +23,6 @@ if TYPE_CHECKING:
         k0: np.uint64, k1: np.uint64, k2: np.uint64, k3: np.uint64, counter: np.uint64, nonce: np.uint64
     ) -> tuple[np.uint64, ...]:
         """64 bytes of ChaCha20."""
-
-    def compress(h: np.ndarray, m: np.ndarray, ends: np.ndarray) -> None:
-        """Compress a block of each text: uint64[8, 8], [16, 8]; [2, 8]: bytes so far, and all ones at the last."""
 
     def aes256_block(
         k0: np.uint64, k1: np.uint64, k2: np.uint64, k3: np.uint64, low: np.uint64, high: np.uint64
@@ -50,9 +38,7 @@ else:
     _DOUBLE_ROUNDS = 10
 
     def _rotated(builder: Any, x: Any, left: int) -> Any:
-        kind = getattr(x.type, "element", x.type)
-        count = getattr(x.type, "count", None)
-        upper, lower = (ir.Constant(x.type, [bits] * count if count else bits) for bits in (left, kind.width - left))
+        upper, lower = (ir.Constant(x.type, bits) for bits in (left, x.type.width - left))
         return builder.or_(builder.shl(x, upper), builder.lshr(x, lower))
 
     def _generate_chacha(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
@@ -81,52 +67,6 @@ else:
     def chacha_rounds(_typing: Any, k0: Any, k1: Any, k2: Any, k3: Any, counter: Any, nonce: Any) -> Any:
         del k0, k1, k2, k3, counter, nonce
         return types.UniTuple(types.uint64, 8)(*[types.uint64] * 6), _generate_chacha
-
-    _SIGMA = (
-        (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15),
-        (14, 10, 4, 8, 9, 15, 13, 6, 1, 12, 0, 2, 11, 7, 5, 3),
-        (11, 8, 12, 0, 5, 2, 15, 13, 10, 14, 3, 6, 7, 1, 9, 4),
-        (7, 9, 3, 1, 13, 12, 11, 14, 2, 6, 5, 10, 4, 0, 15, 8),
-        (9, 0, 5, 7, 2, 4, 10, 15, 14, 1, 11, 12, 6, 8, 3, 13),
-        (2, 12, 6, 10, 0, 11, 8, 3, 4, 13, 7, 5, 15, 14, 1, 9),
-        (12, 5, 1, 15, 14, 13, 4, 10, 0, 7, 6, 3, 9, 2, 8, 11),
-        (13, 11, 7, 14, 12, 1, 3, 9, 5, 0, 15, 4, 8, 6, 2, 10),
-        (6, 15, 14, 9, 11, 3, 0, 8, 12, 2, 13, 7, 1, 4, 10, 5),
-        (10, 2, 8, 4, 7, 6, 1, 5, 15, 11, 9, 14, 3, 12, 13, 0),
-    )
-
-    @intrinsic
-    def compress(_typing: Any, _h: Any, _m: Any, _ends: Any) -> Any:
-        rows = types.Array(types.uint64, 2, "C")
-
-        def generate(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-            row = ir.VectorType(ir.IntType(64), LANES)
-
-            def place(array: int, index: int) -> Any:
-                data = context.make_array(rows)(context, builder, arguments[array]).data
-                return builder.gep(builder.bitcast(data, row.as_pointer()), [ir.IntType(64)(index)])
-
-            def load(array: int, index: int) -> Any:
-                return builder.load(place(array, index), align=8)
-
-            h = [load(0, i) for i in range(8)]
-            m = [load(1, i) for i in range(16)]
-            v = h + [ir.Constant(row, [word] * LANES) for word in IV.tolist()]
-            for i in range(2):
-                v[12 + 2 * i] = builder.xor(v[12 + 2 * i], load(2, i))
-            for order in (*_SIGMA, *_SIGMA[:2]):
-                words = iter(order)
-                for a, b, c, d in _QUARTERS:
-                    for first, second in ((32, 24), (16, 63)):
-                        v[a] = builder.add(builder.add(v[a], v[b]), m[next(words)])
-                        v[d] = _rotated(builder, builder.xor(v[d], v[a]), 64 - first)
-                        v[c] = builder.add(v[c], v[d])
-                        v[b] = _rotated(builder, builder.xor(v[b], v[c]), 64 - second)
-            for i in range(8):
-                builder.store(builder.xor(h[i], builder.xor(v[i], v[i + 8])), place(0, i), align=8)
-            return context.get_dummy_value()
-
-        return types.none(rows, rows, rows), generate
 
     _HALVES, _WORDS = (ir.VectorType(ir.IntType(bits), 128 // bits) for bits in (64, 32))
 

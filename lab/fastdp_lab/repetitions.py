@@ -121,7 +121,7 @@ def repeat(
             many = release(begun, min(at_once, count - begun))
             size, which = len(many), slice(begun, begun + len(many))
             whose = np.repeat(np.arange(size), starts.size)
-            sums = many._sums(whose, np.tile(starts, size), np.tile(stops, size), revised=False)
+            sums = many._sums(whose, np.tile(starts, size), np.tile(stops, size))
             thresholds[which], answers[which] = many.thresholds, sums.reshape(size, -1)
             bar.update(size)
     return Repetitions(thresholds, answers, None)

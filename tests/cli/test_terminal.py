@@ -23,7 +23,7 @@ from click.testing import CliRunner, Result
 
 import fastdp
 import fastdp_lab
-from fastdp.cli import demo_command, main
+from fastdp.cli import main
 from fastdp.cli.compile_command import SYSTEMS, first_calls
 from fastdp.streams import METHODS
 from fastdp_kernels.local import local_reports
@@ -274,32 +274,28 @@ def test_datasets_are_listed_with_terms_and_sources(tmp_path) -> None:
     assert f"{tmp_path / 'BMS-POS.csv'}, values: 2 values, mean 1.5, largest 2" in found.stdout
 
 
-@pytest.fixture
-def run_demo(monkeypatch):
-    """``fastdp demo`` on a day of 8,000 intervals."""
-    monkeypatch.setattr(demo_command, "DAY_LENGTH", 8000)
-    monkeypatch.setattr(demo_command, "MAX_LENGTH", 4096)
-    return lambda *arguments: type_in("demo", *arguments)
+def run_demo(*arguments: object) -> Result:
+    return type_in("demo", *arguments)
 
 
-def test_the_demo_prints_errors_and_draws(run_demo, tmp_path):
+def test_the_demo_prints_errors_and_draws(tmp_path):
     pytest.importorskip("matplotlib")
     result = run_demo("-o", tmp_path / "demo.png", "--epsilon", 1, "--seed", 4)
     assert result.exit_code == 0, result.output
-    values = dns_like_day(8000).astype(float)
+    values, held = dns_like_day().astype(float), 65_536
     release = fastdp.release(values, 1.0, 2000, seed=4)
-    paper = fastdp.ToPS(1.0, 2000, 2000, 4096, seed=4).release(values)
+    paper = fastdp.ToPS(1.0, 2000, held, 2**20, seed=4).release(values)
     for said in (
-        "8,000, all released; ToPS holds out the first 2,000",
+        "1,114,112, all released; ToPS holds out the first 65,536",
         f"{release.threshold:g} (public bound 2000)",
         str(release.guarantee),
     ):
         assert said in result.stdout
     generator = np.random.default_rng(1)
-    lengths = generator.integers(1, 4096, 200, endpoint=True)
-    starts = generator.integers(2000, 8001 - lengths)
+    lengths = generator.integers(1, 2**20, 200, endpoint=True)
+    starts = generator.integers(held, values.size + 1 - lengths)
     queries = starts, starts + lengths
-    edges = np.arange(2000, 8001, 50)  # 120 stretches, as drawn
+    edges = np.linspace(held, values.size, 121).astype(int)  # 120 stretches, as drawn
     before = np.insert(np.cumsum(values), 0, 0.0)
 
     def error(answer, starts, stops):
@@ -307,7 +303,7 @@ def test_the_demo_prints_errors_and_draws(run_demo, tmp_path):
 
     answers = {
         "release": release.sum,
-        "ToPS": lambda starts, stops: paper.sum(starts - 2000, stops - 2000),
+        "ToPS": lambda starts, stops: paper.sum(starts - held, stops - held),
         "zeros": lambda starts, stops: np.zeros(starts.size),
     }
     sizes = [error(answers["zeros"], *at) for at in (queries, (edges[:-1], edges[1:]))]
@@ -319,7 +315,7 @@ def test_the_demo_prints_errors_and_draws(run_demo, tmp_path):
     assert (tmp_path / "demo.png").read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
 
 
-def test_noise_of_the_demo_is_fresh_by_default(run_demo):
+def test_noise_of_the_demo_is_fresh_by_default():
     outputs = [run_demo("--no-picture").stdout for _ in range(2)]
     assert not any("SIMULATED" in output for output in outputs)
     # One of the numbers may be the same by chance, not all nine.
@@ -336,7 +332,7 @@ def test_noise_of_the_demo_is_fresh_by_default(run_demo):
         (["-o", "no/demo.png"], "output no/demo.png: there is no folder"),
     ],
 )
-def test_the_demo_refuses(arguments, said, run_demo, tmp_path, monkeypatch):
+def test_the_demo_refuses(arguments, said, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     result = run_demo(*arguments)
     assert result.exit_code == 1
@@ -356,7 +352,7 @@ def without(monkeypatch):
     return without
 
 
-def test_missing_libraries_are_named_with_their_extra(run_demo, without, specification, tmp_path):
+def test_missing_libraries_are_named_with_their_extra(without, specification, tmp_path):
     out, told = tmp_path / "out", ("sweep", specification, "-o", tmp_path / "out")
     assert type_in(*told).exit_code == 0
     without("matplotlib")

@@ -24,6 +24,7 @@ LINES = [
     "release in.npy -o out.csv --epsilon 1 --bound 200 --method tops --threshold 9 --max-range 64",
     "release in.npy -o out.csv --epsilon 1 --bound 200 --method pak --length 4321 --delta 1e-6 --holdout 100",
     "release in.npy -o out.csv --epsilon 1 --bound 200 --method topl --holdout 100",
+    "release in.npy -o out.csv --epsilon 1 --bound 200 --force --ledger budget --stream s --limit 1",
     "release - -o - --epsilon 1 --bound 200 --follow --threshold 9",
     "totals readings.parquet -o out.csv --value kwh --time at --every 1d --epsilon 1 --bound 10",
     "totals few.csv -o out.csv --value load --time at --every 1d --epsilon 1 --bound 10",
@@ -34,7 +35,7 @@ LINES = [
     "plan --statistics kwh=sum,mean --bound kwh=10 --expected-rows 400 --expected-mean kwh=0.4 --epsilon 1",
     "plan --statistics *=count --keys 74 --person rider --rows 4 --per 1d --half-width 20 --every 1d --windows 9",
     "synthesize events.csv -o points.csv --epsilon 1 --box 0 0 10 5 --batch 300",
-    "synthesize events.csv -o points.csv --epsilon 1 --box 0 0 10 5 --every 1d --method adaptive",
+    "synthesize events.csv -o points.csv --epsilon 1 --box 0 0 10 5 --batch 1d --method adaptive",
     "ledger limit budget --epsilon 2",
     "ledger verify budget",
 ]

@@ -102,9 +102,9 @@ def released(release: Any) -> Iterator[Any]:
     yield release.values
     yield from (release.offset, release.threshold)
     yield release.sum(STARTS, STOPS)
-    if hasattr(release, "revised"):
-        yield release.sum(STARTS, STOPS, True)
-        yield release.revised
+    if release.online:
+        yield release.revised.sum(STARTS, STOPS)
+        yield release.revised.values
 
 
 def released_many(many: Any) -> Iterator[Any]:

@@ -1,8 +1,7 @@
-"""The kernels behind persons: SipHash, BLAKE2b, numbers of pairs, the rows of least hash; against oracles."""
+"""The kernels behind persons: SipHash, AES, numbers of pairs, the rows of least hash; against oracles."""
 
 from __future__ import annotations
 
-import hashlib
 import struct
 
 import numpy as np
@@ -12,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastdp_kernels._ciphers import HAS_AES
-from fastdp_kernels.noise import aes, blake2b
+from fastdp_kernels.noise import aes
 from fastdp_kernels.tables import person_rows
 from tests.oracles import persons
 
@@ -55,30 +54,6 @@ def test_hashes_of_rows(rows: list[tuple], valued: int) -> None:
     assert found.tolist() == wanted
 
 
-@given(st.lists(st.binary(max_size=300), max_size=6))
-def test_digests_are_those_of_the_standard(texts: list[bytes]) -> None:
-    offsets, data = np.cumsum([0, *map(len, texts)]), np.frombuffer(b"".join(texts) + b"\0", np.uint8)
-    given = np.empty((0, 4), np.uint64), np.empty((1, 0), np.uint8)
-    found = blake2b.digests(16, b"fastdp person", *given, offsets, data)
-    wanted = [hashlib.blake2b(text, digest_size=16, person=b"fastdp person").digest() for text in texts]
-    assert [row.tobytes() for row in found] == wanted
-
-
-@given(st.lists(st.binary(max_size=300), max_size=20), st.sampled_from([0, 33, 95, 128, 129, 300]), st.booleans())
-def test_keyed_digests_of_heads_and_texts(texts: list[bytes], head: int, alone: bool) -> None:
-    rng = np.random.default_rng(head)
-    rows = len(texts) if alone else 1
-    keys, heads = rng.integers(0, 2**64, (rows, 4), np.uint64), rng.integers(0, 256, (rows, head), np.uint8)
-    offsets, data = np.cumsum([0, *map(len, texts)]), np.frombuffer(b"".join(texts) + b"\0", np.uint8)
-    found = blake2b.digests(32, b"fastdp bind 1", keys, heads, offsets, data)
-    for i, text in enumerate(texts):
-        own = i if alone else 0
-        message, key = heads[own].tobytes() + text, keys[own].tobytes()
-        assert (
-            found[i].tobytes() == hashlib.blake2b(message, digest_size=32, key=key, person=b"fastdp bind 1").digest()
-        )
-
-
 @pytest.mark.skipif(not HAS_AES, reason="a processor without the instructions")
 def test_blocks_under_many_keys_are_those_of_the_cipher() -> None:
     rng = np.random.default_rng(1)
@@ -104,7 +79,7 @@ def test_pairs_get_their_number(pairs: list[tuple[int, int]], cut: int) -> None:
         numbered, used = person_rows.number_pairs(KEY, first, second, slots, listed, used, True)
         found += numbered.tolist()
         slots = np.full(32, -1, np.int64)
-        person_rows.place_pairs(KEY, listed, used, slots)
+        person_rows.number_pairs(KEY, *listed[:used].T.copy(), slots, listed, 0, True)
     assert found == wanted
     assert used == len(numbers)
     assert sorted(slots[slots >= 0].tolist()) == list(range(used))
@@ -136,9 +111,8 @@ def assert_least(rows: list[tuple], most: int, per_window: int | None) -> None:
 
     wanted = persons.kept([(r[0], r[1], own, of(own)) for r, own in zip(rows, hashes, strict=True)], most, per_window)
     table = np.array(rows, np.int64).reshape(-1, 3)
-    kept, cut = person_rows.least_rows(
+    kept = person_rows.least_rows(
         KEY, table[:, 0].copy(), np.array(hashes, np.uint64), table[:, 1].copy(), *(10, 3, most, per_window or 0, 4)
     )
     # Which of equal rows they are is open.
     assert sorted(rows[i] for i in np.flatnonzero(kept)) == sorted(rows[i] for i in wanted)
-    assert cut == len({r[0] for place, r in enumerate(rows) if place not in wanted})

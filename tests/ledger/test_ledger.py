@@ -30,7 +30,7 @@ def test_ten_tenths_make_one(ledger) -> None:
         account.spend(Guarantee(0.1), stream="meter")
     said = str(caught.value)
     assert said == (
-        "Refused: stream 'meter' has 0.0 of 1.0 epsilon left (given as limit_epsilon= or --limit), this release "
+        "Refused: stream 'meter' has 0.0 of 1.0 epsilon left (limit_epsilon=1.0), this release "
         "needs 0.1. Nothing was recorded"
     )
     assert len(account.entries("meter")) == 10
@@ -76,9 +76,7 @@ def test_limits_in_the_file_hold_for_everybody(ledger) -> None:
     # What a stream's own limit does not name, that of all streams says.
     assert account.limit("meter") == Budget(2.0, 1e-6)
     assert account.limit("other") == Budget(1.0, 1e-6)
-    with pytest.raises(
-        BudgetError, match=r"has 2\.0 of 2\.0 epsilon left \(given as limit_epsilon= or --limit\), .* needs 2\.5\."
-    ):
+    with pytest.raises(BudgetError, match=r"has 2\.0 of 2\.0 epsilon left \(limit_epsilon=2\.0\), .* needs 2\.5\."):
         account.spend(Guarantee(2.5), stream="meter")
     with pytest.raises(BudgetError, match=r"has 1e-06 of 1e-06 delta left, this release needs 1e-05\. Nothing"):
         account.spend(Guarantee(0.5, delta=1e-5), stream="other")

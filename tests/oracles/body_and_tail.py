@@ -118,7 +118,7 @@ def choose(sides, noise, g, together):
 
 
 def rest_of(sides, clips, number, variance):
-    """Sum beyond the body, its variance and sum of squares."""
+    """Sum up to c2 beyond the body, its variance, sum of squares; modelled rest and its variance."""
     c, c2, cells = clips
 
     def add(f):
@@ -133,17 +133,17 @@ def rest_of(sides, clips, number, variance):
         error = 1 / (1 / variance + 1 / v)
         value, squares = (number / variance + own / v) * error, sum(s.beyond(c)[1] for s in sides)
         value = value if len(sides) > 1 else max(value, 0.0)
-    return value + add(lambda s: s.rest(c2)), error + sum(s.rest_var(c2) for s in sides), squares
+    return value, error, squares, add(lambda s: s.rest(c2)), sum(s.rest_var(c2) for s in sides)
 
 
 def intervals(sides, clips, beyond, k, body, half, part, z, one, rows):
     """Estimate, low and high of ranges; z, one, rows: quantiles of errors, of an end, of hidden rows."""
-    (_, c2, cells), (value, error, squares), signed = clips, beyond, len(sides) > 1
+    (_, c2, cells), (value, error, squares, rest, _), signed = clips, beyond, len(sides) > 1
     bound, out = max(s.e[0] for s in sides), []
     up, down = sides[0].hidden(c2, one), sides[1].hidden(c2, one) if signed else 0.0
     unit = k * (bound - c2) or 1.0
     for b, n, p in zip(body, half, part, strict=True):
-        est = b + p * value
+        est = b + p * (value + rest)
         if not cells:
             w = z * math.sqrt(error)
             low, high = value - w - down, value + w + up
@@ -151,7 +151,8 @@ def intervals(sides, clips, beyond, k, body, half, part, z, one, rows):
                 low, high = (math.nan, math.nan) if signed else (0.0, max(high, w))
             elif not signed:
                 low, high = max(low, 0.0), max(high, w)
-            out.append((est if signed else max(est, 0.0), low, high))
+            est = est if signed else max(est, 0.0)
+            out.append((est, np.minimum(low, est), np.maximum(high, est)))
             continue
         hide = [
             max(p * h, min(h, unit * np.rint(p * h / unit + rows * math.sqrt(p * h / unit * max(1 - p, 0)))))
@@ -159,7 +160,8 @@ def intervals(sides, clips, beyond, k, body, half, part, z, one, rows):
         ]
         q = max(p * (1 - p), 0)
         w = math.sqrt(n**2 + z**2 * (p**2 * error + q * squares + (value * q) ** 2))
-        low, high = est - w - hide[0], est + w + hide[1]
+        # Ends hold what was measured, and the most that noise hides.
+        low, high = b + p * value - w - hide[0], b + p * value + w + hide[1]
         low, high = (low, high) if signed else (max(low, b - n, 0.0), max(high, n))
         out.append((est, min(low, est), max(high, est)))
     return np.array(out)

@@ -70,8 +70,8 @@ def streams() -> None:
         fastdp.release(values, 2, 50, seed=1)
         adaptive = finished("adaptive", len(values), 2, 50, seed=1).release(values)
         for first, last in ranges:
-            adaptive.sum(first, last, revised=True)
-        assert adaptive.revised.size == len(adaptive)
+            adaptive.revised.sum(first, last)
+        assert adaptive.revised.values.size == len(adaptive)
         publisher = fastdp.ToPS(1.0, 50.0, holdout=40, max_range=64, fan_out=4, prune=1, seed=1)
         publisher.publish(values)
         publisher.publish([])
@@ -97,7 +97,7 @@ def streams() -> None:
         release = publisher.release(numbers)
         for first, last in ranges:
             release.sum(first, last)
-            release.sum(first, last, revised=True)
+            release.revised.sum(first, last)
         for rows in (numbers.reshape(5, -1), numbers.reshape(5, -1).astype(np.float32), [numbers, numbers[:99]]):
             many = fastdp.StreamPublisher(**options, epsilon=1.0, bound=50.0, seed=1).release_many(rows)
             many.sum(0, 5, streams=0)

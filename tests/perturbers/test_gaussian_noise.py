@@ -163,7 +163,7 @@ def test_a_whole_stream_spends_what_it_claims(rule, group: int, epsilon: float, 
     """Also where delta alone would pay for a value's part of the loss."""
     key = Key.choose(1, None)
     made = ArrayRule(5000, epsilon, 8.0, threshold=rule, contributions=group, delta=delta, key=key)
-    rho = group**2 * sum(made.loss(part) ** 2 for part in made.shares if part) / 2.0
+    rho = group**2 * sum(made.loss_of(part) ** 2 for part in made.shares if part) / 2.0
     assert (1.0 - 1e-8) * made.guarantee.rho < rho <= made.guarantee.rho * (1.0 + 1e-12)
     assert zcdp_delta(made.guarantee.rho, epsilon) <= delta * (1.0 + 1e-9)
 

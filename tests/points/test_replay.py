@@ -32,7 +32,7 @@ def publisher(**more: Any) -> fastdp.PHDStream:
     ("cuts", "borders"),
     [
         ({"batch": 250}, [0, 250, 500, 600]),
-        ({"every": "6h"}, [*range(0, 600, 90), 600]),
+        ({"batch": "6h"}, [*range(0, 600, 90), 600]),
         ({"batch": 200, "initial": 0.5}, [0, 300, 500, 600]),
     ],
 )
@@ -55,16 +55,16 @@ def test_batches_are_steps(cuts: dict[str, Any], borders: list[int], tmp_path: P
 
 def test_rows_are_brought_into_order() -> None:
     order = RNG.permutation(600)
-    made = replay(publisher(), FRAME.take(order), every="6h", sort=True)
-    assert all(map(np.array_equal, made.batches, replay(publisher(), FRAME, every="6h").batches))
+    made = replay(publisher(), FRAME.take(order), batch="6h", sort=True)
+    assert all(map(np.array_equal, made.batches, replay(publisher(), FRAME, batch="6h").batches))
     with pytest.raises(DataError, match=r"row [\d,]+ is earlier than the one before it; .* or sort=True"):
-        replay(publisher(), FRAME.take(order), every="6h")
+        replay(publisher(), FRAME.take(order), batch="6h")
 
 
 def test_what_is_refused(tmp_path: Path) -> None:
     ledger = Ledger(tmp_path / "ledger")
     charged = {"ledger": ledger, "stream": "a"}
-    for given in ({}, {"batch": 9, "every": "1d"}, {"every": 90}, {"batch": 9, "x": "nope"}):
+    for given in ({"batch": 0}, {"batch": 9.5}, {"batch": "90"}, {"batch": "1mo"}, {"batch": 9, "x": "nope"}):
         with pytest.raises(ParameterError):
             replay(publisher(), FRAME, **given, **charged)
     assert ledger.entries() == []

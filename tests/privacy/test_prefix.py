@@ -221,4 +221,4 @@ def test_bound_noise_enters_as_noise_from_a_table_does() -> None:
     assert table.revision is not None
     assert np.array_equal(table.revision.totals, bound.revision.totals)
     assert np.array_equal(table.values, bound.values)
-    assert np.array_equal(table.revised, bound.revised)
+    assert np.array_equal(table.revised.values, bound.revised.values)

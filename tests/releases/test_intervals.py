@@ -85,10 +85,10 @@ def pairs(release: fastdp.Release, seed: int = 0) -> tuple[np.ndarray, np.ndarra
 def test_a_release_in_other_units_has_the_same_intervals(releases, kind: str, shift: int) -> None:
     release = releases[kind]
     other, (starts, stops) = release._scaled(shift), pairs(release)
-    for revised in (False, True):
+    for mine_, its_ in ((release, other), (release.revised, other.revised)):
         for mine, its in zip(
-            (*release.interval(starts, stops, 0.9, revised), release.std_error(starts, stops)),
-            (*other.interval(starts, stops, 0.9, revised), other.std_error(starts, stops)),
+            (*mine_.interval(starts, stops, 0.9), mine_.std_error(starts, stops)),
+            (*its_.interval(starts, stops, 0.9), its_.std_error(starts, stops)),
             strict=True,
         ):
             assert np.array_equal(np.ldexp(its, -shift), mine)
@@ -99,9 +99,9 @@ def test_a_release_in_other_units_has_the_same_intervals(releases, kind: str, sh
 def test_bounds_whose_squares_no_float_holds_have_intervals(bound: float, method: str) -> None:
     options = {"threshold": bound / 2.0} if method == "adaptive" else {}
     release = finished(method, 500, 1.0, bound, seed=1, **options).release(VALUES[:500] / 64.0 * bound)
-    for revised in (False, True):
-        low, high = release.interval([0, 3], [len(release), 9], revised=revised)
-        errors = release.std_error([0, 3], [len(release), 9], revised=revised)
+    for answer in (release, release.revised):
+        low, high = answer.interval([0, 3], [len(release), 9])
+        errors = answer.std_error([0, 3], [len(release), 9])
         assert np.isfinite([low, high, errors]).all()
         assert (errors > 0.0).all()
 
@@ -109,18 +109,18 @@ def test_bounds_whose_squares_no_float_holds_have_intervals(bound: float, method
 @pytest.mark.parametrize("kind", [*KINDS, "pak", "topl", *CHOSEN])
 @pytest.mark.parametrize("revised", [False, True])
 def test_an_interval_holds_its_answer_and_grows_with_the_confidence(releases, kind: str, revised: bool) -> None:
-    release = releases[kind]
+    release = releases[kind].revised if revised else releases[kind]
     starts, stops = pairs(release)
     starts[0] = stops[0]
-    low, high = release.interval(starts, stops, revised=revised)
-    answers = release.sum(starts, stops, revised=revised)
+    low, high = release.interval(starts, stops)
+    answers = release.sum(starts, stops)
     assert (low[0], high[0]) == (0.0, 0.0)
     assert ((low <= answers) & (answers <= high)).all()
-    wider = release.interval(starts, stops, 0.999, revised)
+    wider = release.interval(starts, stops, 0.999)
     assert (wider[0] <= low).all()
     assert (wider[1] >= high).all()
     assert (wider[1] - wider[0] > high - low).any()
-    assert ((release.std_error(starts, stops, revised) > 0.0) == (stops > starts)).all()
+    assert ((release.std_error(starts, stops) > 0.0) == (stops > starts)).all()
     if kind in KINDS and revised:
         assert (low >= np.minimum(answers, 0.0)).all()
         assert (high <= np.maximum(answers, (stops - starts) * THETA)).all()
@@ -138,23 +138,23 @@ def test_high_allows_for_each_value_beyond_a_chosen_theta(releases, kind: str, c
     assert (thetas.max() > 2.0 * thetas[0]) == (kind == "rising")
     if release.revision is not None:
         length = int(release.revision.edges[-1])
-        usual = release.sum(0, length, revised=True)[0] / length
+        usual = release.revised.sum(0, length)[0] / length
     else:
         usual = release.values.mean()
     sizes = np.clip(thetas / (6.5 * usual), 1.5, 4.0) * thetas
     means = release.noise.above * np.minimum(1.5 * (2000.0 - thetas), sizes) * thetas / thetas[0]
     before = np.concatenate([[0.0], np.cumsum(means)])
     wanted = math.log(1.0 / (1.0 - confidence)) * (before[stops] - before[starts])
-    clipped = replace(release, noise=replace(release.noise, above=0.0))
-    for revised in (False, True):
-        low, high = release.interval(starts, stops, confidence, revised)
-        plain = clipped.interval(starts, stops, confidence, revised)
-        answers = release.sum(starts, stops, revised)
+    for answer in (release, release.revised):
+        clipped = replace(answer, noise=replace(release.noise, above=0.0))
+        low, high = answer.interval(starts, stops, confidence)
+        plain = clipped.interval(starts, stops, confidence)
+        answers = answer.sum(starts, stops)
         assert np.array_equal(low, plain[0])
         held = plain[1] > answers
         assert held.mean() > 0.5
         np.testing.assert_allclose((high - plain[1])[held], wanted[held], rtol=1e-9, atol=1e-6)
-    assert np.array_equal(release.std_error(starts, stops), clipped.std_error(starts, stops))
+    assert np.array_equal(answer.std_error(starts, stops), clipped.std_error(starts, stops))
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ def test_true_sums_of_values_with_a_heavy_tail_are_covered(kind: str, least: flo
         truth = before[stops] - before[starts]
         for i, above in enumerate((0.0, release.noise.above)):
             given = replace(release, noise=replace(release.noise, above=above))
-            low, high = given.interval(starts, stops, revised=True)
+            low, high = given.revised.interval(starts, stops)
             covered[i] += np.mean((low <= truth) & (truth <= high)) / 12
     assert covered[1] > least
     assert covered[0] < 0.75
@@ -306,7 +306,7 @@ def test_a_cut_block_has_its_share_of_what_was_released_and_not_revised(releases
     missing = (revision.totals * release.threshold - revision.means * lengths) / lengths
     at = np.arange(revision.edges[-1])
     centre = release._error_bars(at, at + 1).centre
-    np.testing.assert_allclose(centre, release.revised[at] + np.repeat(missing, lengths), rtol=1e-9, atol=1e-6)
+    np.testing.assert_allclose(centre, release.revised.values[at] + np.repeat(missing, lengths), rtol=1e-9, atol=1e-6)
 
 
 def test_values_behind_the_last_block_have_the_noise_of_a_mean(releases) -> None:
@@ -341,15 +341,15 @@ def test_many_streams_have_each_its_intervals(kind: str) -> None:
     parts = {"threshold": THETA, "perturber": KINDS[kind], "smoother": plain.composition.smoother}
     many = release_many(rows, epsilon=EPSILON, bound=64, max_range=4096, seed=1, **parts)
     whose, starts = np.arange(6).repeat(5), np.tile(np.arange(5) * 100, 6)
-    for revised in (False, True):
-        low, high = many.interval(starts, starts + 333, 0.9, revised, streams=whose)
-        answers = many.sum(starts, starts + 333, revised, streams=whose)
-        errors = many.std_error(starts, starts + 333, revised, streams=whose)
+    for each in (many, many.revised):
+        low, high = each.interval(starts, starts + 333, 0.9, streams=whose)
+        answers = each.sum(starts, starts + 333, streams=whose)
+        errors = each.std_error(starts, starts + 333, streams=whose)
         for i, stream in enumerate(whose.tolist()):
-            own = many[stream].interval(starts[i], starts[i] + 333, 0.9, revised)
+            own = each[stream].interval(starts[i], starts[i] + 333, 0.9)
             assert (low[i], high[i]) == (own[0][0], own[1][0])
-            assert errors[i] == many[stream].std_error(starts[i], starts[i] + 333, revised)[0]
-            assert answers[i] == many[stream].sum(starts[i], starts[i] + 333, revised)[0]
+            assert errors[i] == each[stream].std_error(starts[i], starts[i] + 333)[0]
+            assert answers[i] == each[stream].sum(starts[i], starts[i] + 333)[0]
 
 
 def test_local_reports_use_the_largest_variance(releases) -> None:
@@ -400,7 +400,7 @@ def test_ranges_at_any_place_are_covered(kind: str, revised: bool) -> None:
     for seed in range(100):
         release = publisher(kind, seed).release(VALUES)
         starts, stops = pairs(release, seed)
-        low, high = release.interval(starts, stops, revised=revised)
+        low, high = (release.revised if revised else release).interval(starts, stops)
         before = np.concatenate([[0.0], np.cumsum(np.minimum(VALUES, THETA))])
         truth = before[stops] - before[starts]
         found.append(np.mean((low <= truth) & (truth <= high)))

@@ -13,7 +13,7 @@ import pytest
 import fastdp
 from fastdp.errors import ParameterError
 from fastdp.releases import pictures, revised
-from fastdp.releases.release import MAX_DRAWN, OnlineRelease
+from fastdp.releases.release import MAX_DRAWN, Release
 from fastdp.releases.revised import Sums, _integrals, _Model, _peak, find_waves
 from tests.oracles import waves as oracle
 from tests.shared import finished
@@ -55,7 +55,7 @@ def test_range_sums_are_sums_of_slices(releases, revised: bool) -> None:
     for seed, release in enumerate(releases.values()):
         starts, stops = random_pairs(len(release), seed)
         stream = spread(release) if revised else release.values
-        answers = release.sum(starts, stops, revised=revised)
+        answers = (release.revised if revised else release).sum(starts, stops)
         assert answers.dtype == np.float64
         assert answers.shape == (300,)
         np.testing.assert_allclose(answers, slice_sums(stream, starts, stops), rtol=1e-9, atol=1e-6)
@@ -93,12 +93,11 @@ def test_any_block_length_and_any_prediction() -> None:
         generator = np.random.default_rng(block)
         closed = generator.normal(10.0, 30.0, 41 * block)
         values = np.concatenate([closed, np.full(rest * (block - 1), 777.0)])
-        release = OnlineRelease(values, 0, np.array([50.0]), fastdp.Guarantee(1.0), block)
+        release = Release(values, 0, np.array([50.0]), fastdp.Guarantee(1.0), block, online=True)
         starts, stops = random_pairs(values.size, block)
-        for again, stream in ((False, values), (True, spread(release))):
-            np.testing.assert_allclose(
-                release.sum(starts, stops, again), slice_sums(stream, starts, stops), rtol=1e-9, atol=1e-6
-            )
+        for answer, stream in ((release, values), (release.revised, spread(release))):
+            expected = slice_sums(stream, starts, stops)
+            np.testing.assert_allclose(answer.sum(starts, stops), expected, rtol=1e-9, atol=1e-6)
 
 
 def test_scalars_and_every_integer_type(releases) -> None:
@@ -153,7 +152,7 @@ def days(n: int, period: float, seed: int, week: float = 0.0) -> np.ndarray:
 
 
 def mean_square(release: fastdp.Release, rate: np.ndarray) -> float:
-    return float(np.mean((release.revised - rate) ** 2))
+    return float(np.mean((release.revised.values - rate) ** 2))
 
 
 def test_rows_are_integrals_of_waves() -> None:
@@ -218,7 +217,7 @@ def test_a_stream_without_a_pattern_has_none(epsilon: float) -> None:
             assert release.revision._smoothed.waves is None
             given = release.with_season(240)
             assert given.revision._smoothed.waves is None
-            np.testing.assert_array_equal(given.revised, release.revised)
+            np.testing.assert_array_equal(given.revised.values, release.revised.values)
 
 
 def test_too_few_blocks_or_periods_have_no_pattern() -> None:
@@ -246,7 +245,7 @@ def test_the_form_within_blocks_keeps_their_sums_and_does_not_fall_below_zero() 
     release = publisher.release(values).with_season(480)
     revision = release.revision
     assert revision._smoothed.waves is not None
-    edges, revised = revision.edges, release.revised
+    edges, revised = revision.edges, release.revised.values
     lengths = np.diff(edges)
     np.testing.assert_allclose(
         np.add.reduceat(revised[: edges[-1]], edges[:-1]), lengths * revision.means, rtol=1e-6, atol=1e-5
@@ -308,9 +307,9 @@ def test_a_picture_shows_means_with_their_interval(tmp_path) -> None:
     assert x.size == MAX_DRAWN == 1000
     assert x[[0, -1]].tolist() == [1002.0, 4998.0]
     assert np.array_equal(y, release.sum(np.arange(0, 4000, 4), np.arange(4, 4001, 4)) / 4.0)
-    np.testing.assert_allclose(drawn["revised"][1], release.revised.reshape(-1, 4).mean(axis=1), atol=1e-6)
+    np.testing.assert_allclose(drawn["revised"][1], release.revised.values.reshape(-1, 4).mean(axis=1), atol=1e-6)
     border = axes.collections[0].get_paths()[0].vertices[:, 1]
-    low, high = release.interval(np.arange(0, 4000, 4), np.arange(4, 4001, 4), revised=True)
+    low, high = release.revised.interval(np.arange(0, 4000, 4), np.arange(4, 4001, 4))
     assert border.min() == pytest.approx(low.min() / 4.0)
     assert border.max() == pytest.approx(high.max() / 4.0)
     assert ("matplotlib.pyplot" in sys.modules) == before, "pyplot would open a window manager"
@@ -327,9 +326,9 @@ def test_few_values_are_drawn_one_by_one_on_axes_of_the_callers() -> None:
     assert set(drawn) == {"published"}
     assert np.array_equal(drawn["published"][1], release.values)
     assert axes.get_ylabel() == "value"
-    assert "revised" not in lines(
-        fastdp.Adaptive(1.0, 20, threshold=20.0, seed=1).release(VALUES).plot(revised=False)
-    )
+    settled = fastdp.Adaptive(1.0, 20, threshold=20.0, seed=1).release(VALUES).revised
+    assert settled.revised is settled
+    assert set(lines(settled.plot())) == {"released"}
 
 
 @drawing

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 from types import SimpleNamespace
 
@@ -14,8 +13,7 @@ from fastdp.errors import StateError
 from fastdp.perturbers import Hierarchy
 from fastdp.points import decomposition, domains
 from fastdp.points.decomposition import KEPT
-from fastdp.state import codec, driver
-from fastdp.state.state_file import StateFile
+from fastdp.state import codec
 from fastdp.thresholds import Fixed
 from fastdp_kernels.streams.adaptive_pass import SINGLES
 from tests.state.adaptive_publishers import make as make_adaptive
@@ -153,23 +151,6 @@ def test_a_schedule_is_checked_before_the_first_batch(name: str) -> None:
         assert is_refused(publisher, publisher._machine.pack(wrong))
 
 
-@pytest.mark.parametrize("field", ["scale", "low", "n_seen"])
-def test_a_record_has_all_of_its_fields(field: str) -> None:
-    """With a default too: a file of the present format has written it."""
-    if field == "n_seen":
-        publisher = at_cut("tops", 1)
-        wrong = publisher._machine.pack(publisher._state)
-        del wrong["n_seen"]
-        with pytest.raises(KeyError):
-            publisher._machine.unpack(wrong, publisher._key)
-        return
-    distribution = at_cut("topl_server", 3).distribution
-    described = codec.describe(distribution)
-    del described[field]
-    with pytest.raises(KeyError, match=field):
-        codec.restore(type(distribution), described)
-
-
 @pytest.mark.parametrize("n", [100, 560, 600, 1111, 6000])
 def test_positions_out_of_range_are_refused(n: int) -> None:
     """Kernels use three entries of a memory as indices and lengths."""
@@ -287,43 +268,3 @@ def test_trees_that_no_count_leaves_are_refused(change) -> None:
     assert len(state.added) == 2
     wrong = dataclasses.replace(state, **change(state))
     assert is_refused(publisher, publisher._machine.pack(wrong))
-
-
-@pytest.mark.parametrize(
-    ("name", "calls", "damages"),
-    [
-        (
-            "tops",
-            5,
-            {
-                ("now", "blocks"): [-5], ("now", "theta_steps"): [10**17], ("now", "filled"): [10**6],
-                ("now", "n_seen"): [-3], ("now", "holdout"): ["?"], ("composition", "perturber", "name"): ["os"],
-                ("composition", "epsilon"): ["many"], ("secret",): ["zz"], ("now",): [None],
-            },
-        ),
-        ("pak", 1, {("now", "n_seen"): [29], ("now", "lag"): ["?"]}),
-        (
-            "pak_averages",
-            3,
-            {
-                ("now", "counter"): [None, [5, 1, 0, 0]], ("now", "n_seen"): [301], ("now", "recent"): ["?"],
-                ("now", "counter", 0): [10**15, 0], ("now", "counter", 1): [10**6], ("now", "counter", 2): [2**63],
-                ("composition", "average"): [2], ("composition", "threshold", "name"): ["os"],
-            },
-        ),
-    ],
-)  # fmt: skip
-def test_damage_within_an_authentic_file_is_one_error(tmp_path, name: str, calls: int, damages: dict) -> None:
-    publisher = at_cut(name, calls)
-    publisher.save(tmp_path / "saved")
-    content = driver.read_file(StateFile(tmp_path / "saved"))[0]
-    for where, value in ((where, value) for where, values in damages.items() for value in values):
-        broken = copy.deepcopy(content)
-        inner = broken
-        for step in where[:-1]:
-            inner = inner[step]
-        inner[where[-1]] = value
-        (tmp_path / "broken").unlink(missing_ok=True)
-        StateFile(tmp_path / "broken").write(codec.encode(broken), None)
-        with pytest.raises(StateError, match="damaged"):
-            type(publisher).load(tmp_path / "broken")

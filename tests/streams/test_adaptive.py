@@ -103,7 +103,7 @@ def test_release_equals_the_oracle(epsilon: float, holdout: int, resolution: flo
     exponents = [block.exponent for block in learner.blocks[skip:]]
     assert release.revision.exponents.tolist() == exponents
     revised = adaptive.revised(exponents, means, levels, values.size - holdout)
-    np.testing.assert_allclose(release.revised, revised * theta, rtol=1e-8, atol=1e-7 * theta)
+    np.testing.assert_allclose(release.revised.values, revised * theta, rtol=1e-8, atol=1e-7 * theta)
     assert release.offset == holdout
     assert len(release) == values.size - holdout
 
@@ -264,13 +264,12 @@ def test_theta_rises_no_further_than_the_bound() -> None:
         assert publisher._state.rows["unit"][0] == steps / first
         assert release.threshold == publisher.threshold == steps * publisher.resolution
         noise = np.sqrt(2.0) * release.threshold
-        assert 0.99 * noise < release.std_error(0, release.values.size, revised=True) / np.sqrt(
-            release.revision.totals.size
-        )
+        whole = release.revised.std_error(0, len(release))
+        assert 0.99 * noise < whole / np.sqrt(release.revision.totals.size)
         # A part of a block has its part of the block's noise.
         begin, end = release.revision.edges[-2:]
         part = (end - begin - 1) / (end - begin)
-        assert 0.99 * noise * part < release.std_error(begin, end - 1, revised=True)
+        assert 0.99 * noise * part < release.revised.std_error(begin, end - 1)
 
 
 def test_intervals_are_for_values_clipped_to_the_theta_of_their_blocks() -> None:
@@ -290,7 +289,7 @@ def test_intervals_are_for_values_clipped_to_the_theta_of_their_blocks() -> None
     covered = []
     for theta in (np.array(thetas), np.full(values.size, release.threshold)):
         prefix = np.concatenate([[0.0], np.cumsum(np.minimum(values, theta)[600:])])
-        low, high = release.interval(starts, stops, revised=True)
+        low, high = release.revised.interval(starts, stops)
         truth = prefix[stops] - prefix[starts]
         covered.append(np.mean((low <= truth) & (truth <= high)))
     assert covered[0] > 0.9 > 0.5 > covered[1]
@@ -327,10 +326,10 @@ RENEWALS = (RenewFromHoldout(), RenewFromPublished(0.2))
 def published_and_seen_again(publisher: Adaptive, values: np.ndarray) -> np.ndarray:
     """All of it, and what must hold whatever the parameters."""
     release = publisher.release(values)
-    assert release.values.size == release.revised.size == values.size - publisher.holdout
+    assert len(release) == len(release.revised) == values.size - publisher.holdout
     assert np.isfinite(release.values).all()
-    assert np.isfinite(release.revised).all()
-    assert np.isfinite(release.sum(0, len(release), revised=True)).all()
+    assert np.isfinite(release.revised.values).all()
+    assert np.isfinite(release.revised.sum(0, len(release))).all()
     assert publisher._pipeline.fits(publisher._state).all()
     return release.values
 

@@ -45,18 +45,17 @@ SHAPES = {
 def test_kernels_are_the_oracles(entries: list[int], block: int, theta: int) -> None:
     made, steps = rule(5000), np.array(entries, np.int64)
     levels = np.array([level for level in (2900, 2048, 2047, 900, 300, 128, 64) if level < 3000], np.int64)
-    counted, exponents = np.empty(levels.size, np.int64), [int(level).bit_length() + 1022 for level in levels]
+    exponents = [int(level).bit_length() + 1022 for level in levels]
     first = np.searchsorted(-np.array(exponents), -np.arange(2048)).astype(np.int64)
-    kernel.count_above(steps, levels, first, counted)
-    assert counted.tolist() == oracle.above(steps, levels)
-    kernel.count_above(steps << 20, made.levels, made._first_levels, counted := np.empty(made.levels.size, np.int64))
-    assert counted.tolist() == oracle.above(steps << 20, made.levels)
-    whole, spare, found = np.empty(steps.size, np.int32), np.empty(steps.size, np.int32), np.empty(4, np.int64)
+    counts = np.zeros((kernel.TURNS, levels.size + 1), np.int64)
+    kernel.count_levels(steps, np.append(levels, [-1, -1]), first, counts)
+    assert np.cumsum(counts.sum(axis=0))[:-1].tolist() == oracle.above(steps, levels)
+    assert made.above(steps << 20).tolist() == oracle.above(steps << 20, made.levels)
+    whole, found = np.empty(steps.size, np.int32), np.empty(4, np.int64)
     kernel.rescale(steps, theta, STEPS, whole)
     assert whole.tolist() == [math.floor(Fraction(min(s, theta) * STEPS, theta) + Fraction(1, 2)) for s in entries]
-    kept = whole.copy()
-    kernel.distances(whole, block, spare, found)
-    assert found.tolist() == [oracle.distance(kept, block << i) for i in range(4)]
+    kernel.distances(whole, block, np.empty(-(-steps.size // block), np.int32), found)
+    assert found.tolist() == [oracle.distance(whole, block << i) for i in range(4)]
     sums = np.empty(-(-steps.size // block), np.int64)
     kernel.sum_clipped(steps, theta, block, sums)
     assert sums.tolist() == [int(np.minimum(steps[i : i + block], theta).sum()) for i in range(0, steps.size, block)]
@@ -136,7 +135,7 @@ def test_shares_are_public_and_add_up(size: int, epsilon: float, chooses: bool, 
     assert made.guarantee.epsilon <= epsilon
     assert made.guarantee.epsilon >= epsilon * (1 - 1e-6)
     assert made.guarantee.delta == delta
-    losses = [Fraction(made.loss(part)) for part in made.shares if part]
+    losses = [Fraction(made.loss_of(part)) for part in made.shares if part]
     assert sum(loss**2 for loss in losses) <= Fraction(made.unit) ** 2 if delta else sum(losses) <= Fraction(epsilon)
 
 

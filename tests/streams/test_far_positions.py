@@ -235,7 +235,7 @@ def test_nodes_of_a_running_sum(far: int) -> None:
     counter = counter._replace(seen=far)
     after, out = counter.advance(np.zeros(6, np.int64))
     scale = Fraction(5 * length.bit_length()) / Fraction(0.5)
-    above = [0] * (counter.levels + 1)
+    above = [0] * counter.above.size
     for t, released in zip(range(far + 1, far + 7), out.tolist(), strict=True):
         height = (t & -t).bit_length() - 1
         name = {"level": height, "start": (t >> height) - 1}

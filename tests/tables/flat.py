@@ -12,7 +12,9 @@ import pytest
 
 import fastdp
 from fastdp.tables import functions as checks
+from fastdp.tables.choices import SizeCounts
 from fastdp.tables.plan import TablePlan
+from fastdp.tables.quantities import CellRows
 from fastdp.tables.released import Released
 from fastdp.tables.shares import shares_of
 from fastdp.tables.statistics import statistics_of
@@ -97,6 +99,13 @@ def windows(every: Any = "1h", epsilon: Any = 1.0, start: Any = "2024-01-01", bo
     bounds = None if kind == "counts" else fastdp.Value(bound, **value)
     asked = {"*" if kind == "counts" else "values": STATISTICS[kind]}
     return fastdp.Windows(asked, time, epsilon=epsilon, bounds=bounds, **given)
+
+
+def sizes(values: np.ndarray, ends: tuple[float, float], persons: np.ndarray | None = None) -> np.ndarray:
+    """Rows by size of one window; ``persons``: rows of the person of each."""
+    found, nowhere = SizeCounts(ends), np.zeros(values.size, np.int64)
+    found.add(CellRows(nowhere, nowhere, values[None]), 0, (0, 1), persons)
+    return found.counts
 
 
 # What tables show.

@@ -281,16 +281,6 @@ def test_keys_are_smoothed_each_by_itself():
         np.testing.assert_allclose(alone.sum_variance(3, 50)[0], whole.sum_variance(3, 50)[k])
 
 
-def test_shares_are_those_of_james_and_stein():
-    rng = np.random.default_rng(8)
-    part = rng.normal(0.0, 4.0, (12, 6)) * np.array([0.1, 0.5, 1.0, 2.0, 5.0, 50.0])
-    share, kept = revised._shares(part, 12.0, np.full(6, 9.0))
-    lost = np.array([min(1.0, 10.0 * 9.0 / sum(part[:, k] ** 2)) for k in range(6)])
-    np.testing.assert_allclose(share, 1.0 - lost)
-    # Morris: the noise that stays, and what shrinking by an estimated factor may cost.
-    np.testing.assert_allclose(kept, np.minimum(1.0, 1.0 - lost + lost / 6.0))
-
-
 @pytest.mark.parametrize("strength", [0.0, 1.0, 5.0])
 def test_model_variances_cover_the_errors(strength):
     rng = np.random.default_rng(9)

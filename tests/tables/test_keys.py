@@ -288,7 +288,7 @@ def test_intervals_of_a_table_know_that_its_keys_were_chosen_by_its_counts(unit)
 
 
 #: What persons' other numbers leave to counts.
-LAPLACE_OF_ROWS = laplace_distribution(1 / Fraction(0.89))
+LAPLACE_OF_ROWS = laplace_distribution(1 / Fraction(0.94))
 
 
 def test_persons_choose_keys_by_counts_where_these_need_fewer_of_them():

@@ -220,40 +220,6 @@ def test_times_and_numbers_one_by_one_are_those_of_a_batch(role: str) -> None:
     assert refused > 2
 
 
-#: Spellings of one person each; of a key's texts those that are in one form.
-ONE_PERSON: dict[str, list[Any]] = {
-    "a number": [7, np.int64(7), np.int8(7), np.uint64(7), 7.0, np.float32(7), Decimal("7.00"), "7", np.str_("7")],
-    "a name": [COMPOSED, DECOMPOSED],
-    "a sign": ["\u212b", "\u00c5", "A\u030a"],
-    "an identifier": [ID, ID.bytes, str(ID), str(ID).upper()],
-    "a time": [AT, np.datetime64(AT), np.datetime64(AT, "ns"), pd.Timestamp(AT)],
-}
-ONE_KEY = {name: [entry for entry in each if isinstance(entry, str)] for name, each in ONE_PERSON.items()}
-
-
-@pytest.mark.parametrize("role", ROLES)
-def test_spellings_of_one_entry_are_one(role: str) -> None:
-    for spellings in (ONE_PERSON if role == "persons" else ONE_KEY).values():
-        found = set()
-        for spelling, make in itertools.product(spellings, FORMS.values()):
-            if makes(make, [spelling]):
-                into = windows(role, spellings[:1])
-                for i, entry in enumerate((spelling, spellings[0])):
-                    add(into, role, [2.0**i], make([entry]) if makes(make, [entry]) else [entry])
-                found.add(released(into))
-        assert len(found) <= 1, spellings
-
-
-def test_other_entries_are_others() -> None:
-    """Each in a window of its own beside "7": two persons, of each of whom one row counts."""
-    into = windows("persons")
-    others = ["07", "7.0", " 7", "Ann", "ann", "", "\ufb01", "fi", "a\0b", "a", True, b"7", date(2024, 1, 1), AT, 7.5]
-    for hour, entry in enumerate(others):
-        for each in (entry, "7", entry):
-            assert add(into, "persons", [2.0**20], [each], hour)
-        assert into.advance(moment(hour) + timedelta(minutes=30)).sum(0, 1) == pytest.approx(2.0**21, rel=0.2)
-
-
 @pytest.mark.filterwarnings("ignore::fastdp.errors.AccuracyWarning")
 def test_polars_objects_are_persons_by_value() -> None:
     """To Arrow polars gives their addresses."""

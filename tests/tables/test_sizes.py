@@ -12,6 +12,7 @@ from fastdp.tables import sizes
 from fastdp.tables.choices import ends_within
 from fastdp.tables.sizes import Noise, Side, Unit
 from tests.oracles import body_and_tail as oracle
+from tests.tables import flat
 
 BOUND = 2.0**32 + 12345
 SHAPES = {
@@ -28,22 +29,19 @@ SHAPES = {
 def noisy_sizes(values, bound, steps, scale, generator):
     """Numbers of rows by size and sign."""
     q = np.clip(values, -bound, bound) * (steps / bound)
-    edges, found = sizes.edges_of(steps), []
-    for each in (q, -q) if values.min() < 0 else (q,):
-        inside = sizes.bins_of(each[each > 0], edges)
-        found.append(np.bincount(inside, minlength=edges.size) + generator.laplace(0, scale, edges.size))
-    return q, found
+    exact = flat.sizes(q, (-steps if values.min() < 0 else 0.0, steps))[:-3].reshape(-1, sizes.PARTS.size)
+    return q, [each + generator.laplace(0, scale, each.size) for each in exact]
 
 
-@pytest.mark.parametrize("bound", [BOUND, 10.0, 1e-3])
+@pytest.mark.parametrize("bound", [BOUND, 10.0, 1e-3, 2.0**-1020, 1e308])
 def test_edges_and_bins(bound):
     edges = sizes.edges_of(bound)
     assert edges.tolist() == oracle.edges(bound)
     assert edges[0] == bound
-    values = np.concatenate([edges, np.nextafter(edges[1:], np.inf), [1e-300]])
-    bins = sizes.bins_of(values, edges)
-    lower = np.append(edges[1:], 0.0)
-    assert ((lower[bins] < values) & (values <= edges[bins])).all()
+    values = np.concatenate([edges, np.nextafter(edges[1:], np.inf), [5e-324]])
+    for side, ends in ((1.0, (0.0, bound)), (-1.0, (-bound, 0.0))):
+        bins = [int(np.argmax(flat.sizes(np.array([side * value]), ends))) for value in values]
+        assert ((np.append(edges[1:], 0.0)[bins] < values) & (values <= edges[bins])).all()
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -74,8 +72,9 @@ def test_clips_and_intervals_are_the_oracles(shape, rows, cells, far):
         number = float((tail - body).sum()) + generator.normal(0, deviation)
         beyond = sizes.beyond(found, choice, number if choice.tail else None, deviation**2, unit)
         wanted = oracle.rest_of(own, clips, number, deviation**2)
-        assert (beyond.value, beyond.variance, beyond.squares) == pytest.approx(wanted)
-        part = sizes.parts(sums, (noise.body * choice.clip) ** 2, even=values.min() < 0)
+        got = beyond.value, beyond.variance, beyond.squares, beyond.modelled, beyond.guess
+        assert got == pytest.approx(wanted)
+        part = sizes.parts(sums, (noise.body * choice.clip) ** 2, np.full(cells, 1.0 / cells))
         assert part.sum() == pytest.approx(1.0)
         part[0], half = 1.0, np.full(cells, 2.1 * noise.body * choice.clip)
         each = beyond.interval((sums, half, half), part, 0.95)

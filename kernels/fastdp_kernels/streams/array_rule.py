@@ -9,8 +9,8 @@ import numpy as np
 
 from fastdp_kernels._jit import bits_of, inline, kernel
 
-#: Runs that are sorted by insertion, before they are merged.
-RUN = 12
+#: Histograms that are counted in turn, so that equal neighbours do not wait for each other.
+TURNS = 4
 #: Points of the tail's grid and of a mean's, besides 0.
 POINTS = 400
 #: Prior that nothing lies above theta.
@@ -26,87 +26,72 @@ CLIPPED, V_CLIPPED, V_SUM, V_GROUP, ABOVE, PULL, RAW, TOTAL, NUMBERS = range(9)
 
 
 @kernel
-def count_above(steps: np.ndarray, levels: np.ndarray, first: np.ndarray, above: np.ndarray) -> None:
-    """Number of values above each of the descending `levels`, int64; before ``first[e]`` levels are 2^e and more."""
-    above[:] = 0
-    last = levels.size
+def count_levels(steps: np.ndarray, levels: np.ndarray, first: np.ndarray, counts: np.ndarray) -> None:
+    """Add to ``counts[:, k]``, int64[TURNS, m + 1], the values at most ``levels[k - 1]`` and above ``levels[k]``.
+
+    `levels`, int64[m + 2], descend and end with two of -1; those before ``first[e]`` are 2^e and more, and at most
+    two lie between neighbouring powers of two.
+    """
     for i in range(steps.size):
         v = steps[i]
         k = first[(bits_of(np.float64(v)) >> 52) & 2047]
-        while k < last and v <= levels[k]:
-            k += 1
-        if k < last:
-            above[k] += 1
-    for k in range(1, last):
-        above[k] += above[k - 1]
+        k += v <= levels[k]
+        k += v <= levels[k]
+        counts[i % TURNS, k] += 1
 
 
 @inline
-def _merge(source: np.ndarray, low: int, middle: int, high: int, target: np.ndarray) -> None:
-    i, j = low, middle
-    k = low
-    while i < middle and j < high:
-        a, b = source[i], source[j]
-        left = a <= b
-        target[k] = a if left else b
-        i += 1 if left else 0
-        j += 0 if left else 1
-        k += 1
-    while i < middle:
-        target[k] = source[i]
-        i += 1
-        k += 1
-    while j < high:
-        target[k] = source[j]
-        j += 1
-        k += 1
+def _count_over(part: np.ndarray, c: int) -> int:
+    over = 0
+    for i in range(part.size):
+        over += part[i] > c
+    return over
 
 
 @inline
-def _sort(values: np.ndarray, low: int, high: int, spare: np.ndarray) -> None:
-    for begin in range(low, high, RUN):
-        for i in range(begin + 1, min(begin + RUN, high)):
-            v = values[i]
-            j = i - 1
-            while j >= begin and values[j] > v:
-                values[j + 1] = values[j]
-                j -= 1
-            values[j + 1] = v
-    width = RUN
-    while width < high - low:
-        for begin in range(low, high, 2 * width):
-            _merge(values, begin, min(begin + width, high), min(begin + 2 * width, high), spare)
-        for i in range(low, high):
-            values[i] = spare[i]
-        width *= 2
+def _median(part: np.ndarray, low: int, high: int) -> int:
+    """A number between `low` and `high` with at most half of the values on either side of it."""
+    while low < high:
+        c = (low + high) >> 1
+        over = _count_over(part, c)
+        if 2 * over > part.size:
+            low = c + 1
+        else:
+            high = c
+            if 2 * over == part.size:
+                return c
+    return high
 
 
 @kernel
-def distances(values: np.ndarray, block: int, spare: np.ndarray, out: np.ndarray) -> None:
-    """Sums of distances from the median in blocks of ``block * 2**i`` values, int64[m]; sorts `values`, int32[n]."""
-    n = values.size
-    for begin in range(0, n, block):
-        _sort(values, begin, min(begin + block, n), spare)
-    here, there = values, spare
-    width = block
-    for k in range(out.size):
-        total = np.int64(0)
-        for begin in range(0, n, width):
-            end = min(begin + width, n)
-            half = (end - begin) // 2
-            below = np.int64(0)
-            for i in range(begin, begin + half):
-                below += here[i]
-            over = np.int64(0)
-            for i in range(end - half, end):
-                over += here[i]
-            total += over - below
-        out[k] = total
-        if k + 1 < out.size:
-            for begin in range(0, n, 2 * width):
-                _merge(here, begin, min(begin + width, n), min(begin + 2 * width, n), there)
-            here, there = there, here
-            width *= 2
+def distances(values: np.ndarray, block: int, medians: np.ndarray, out: np.ndarray) -> None:
+    """Sums of distances from the median in blocks of ``block * 2**i`` values, int64[m].
+
+    `values` are whole numbers, int32[n]; `medians`: memory, int32[ceil(n / block)].
+    """
+    out[:] = 0
+    wide = block << (out.size - 1)
+    for first in range(0, values.size, wide):
+        # All lengths of one stretch, while it is in the first caches.
+        stretch = values[first : first + wide]
+        for k in range(out.size):
+            width = block << k
+            for j in range(-(-stretch.size // width)):
+                part = stretch[j * width : (j + 1) * width]
+                if k == 0:
+                    low, high = part[0], part[0]
+                    for i in range(part.size):
+                        low, high = min(low, part[i]), max(high, part[i])
+                else:
+                    # A median lies between those of the halves.
+                    low = medians[2 * j]
+                    high = low if part.size <= width // 2 else medians[2 * j + 1]
+                    low, high = min(low, high), max(low, high)
+                middle = _median(part, low, high)
+                medians[j] = middle
+                for i in range(part.size):
+                    gap = part[i] - middle
+                    out[k] += max(gap, -gap)
 
 
 @kernel
@@ -155,8 +140,8 @@ def shrunk(total: float, scale: float, count: int, bound: float) -> float:
     return count * moment / weights
 
 
-@inline
-def fill_tail(
+@kernel
+def tail(
     missing: float,
     sd: float,
     clipped: float,
@@ -188,21 +173,6 @@ def fill_tail(
     for i in range(POINTS + 1):
         p[i] /= total
     return mean / total
-
-
-@kernel
-def tail(
-    missing: float,
-    sd: float,
-    clipped: float,
-    theta: float,
-    most: float,
-    usual: float,
-    grid: np.ndarray,
-    p: np.ndarray,
-) -> float:
-    """:func:`fill_tail`, for intervals."""
-    return fill_tail(missing, sd, clipped, theta, most, usual, grid, p)
 
 
 @kernel
@@ -240,7 +210,7 @@ def combine(
     if theta < bound:
         grid, p = np.empty(POINTS + 1), np.empty(POINTS + 1)
         most = count * (bound - theta)
-        above = fill_tail(missing, np.sqrt(v_sum + v_total), clipped, theta, most, usual, grid, p)
+        above = tail(missing, np.sqrt(v_sum + v_total), clipped, theta, most, usual, grid, p)
     moved = pull * (missing - above)
     for j in range(blocks):
         sums[j] += moved * (min((j + 1) * block, count) - j * block) / count
@@ -325,7 +295,9 @@ def settle(
         else:
             levels[:] = total / count
     numbers[TOTAL] = total
-    low, high = levels.min(), levels.max()
+    low, high = levels[0], levels[0]
+    for j in range(pieces):
+        low, high = min(low, levels[j]), max(high, levels[j])
     if low >= 0.0 and high <= bound:
         return
     # A level of water: nothing is below 0 or above the bound, and the total stays.

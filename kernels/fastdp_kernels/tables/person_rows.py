@@ -136,13 +136,6 @@ def _place(key: np.ndarray, a: np.int64, b: np.int64, slots: np.ndarray, pairs: 
 
 
 @kernel
-def place_pairs(key: np.ndarray, pairs: np.ndarray, used: int, slots: np.ndarray) -> None:
-    """Fill an empty hash table with the first ``used`` pairs, distinct."""
-    for number in range(used):
-        slots[_place(key, pairs[number, 0], pairs[number, 1], slots, pairs)] = number
-
-
-@kernel
 def number_pairs(
     key: np.ndarray,
     first: np.ndarray,
@@ -191,10 +184,8 @@ def least_rows(
     most: int,
     per_window: int,
     size: int,
-) -> tuple[np.ndarray, int]:
+) -> np.ndarray:
     """Rows that count, bool[n]: of each group the ``most`` of least hash, at most ``per_window`` in one window.
-
-    Returns also the number of groups with rows that do not.
 
     Parameters
     ----------
@@ -222,7 +213,6 @@ def least_rows(
         behind[groups[i]] += 1
     kept = np.ones(n, np.bool_)
     taken = np.zeros(spans if per_window else 0, np.int64)
-    cut = 0
     for g in range(size):
         rows = order[begins[g] : begins[g + 1]]
         if rows.size <= most and (per_window == 0 or rows.size <= per_window):
@@ -243,8 +233,7 @@ def least_rows(
         if per_window:
             for t in range(rows.size):
                 taken[windows[rows[t]] - first] = 0
-        cut += count < rows.size
-    return kept, cut
+    return kept
 
 
 @inline

@@ -1,4 +1,4 @@
-"""Integer sums of rows by window and key."""
+"""Integer sums of rows by window and key, and numbers of rows by size."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ def add_values(
     low: float,
     high: float,
     centre: int,
+    factor: float,
     sums: np.ndarray,
 ) -> bool:
     """Add each row's value, clipped, rounded and less the centre, to its cell; False if one is not finite.
@@ -36,6 +37,8 @@ def add_values(
         Clip in steps, integers in [-2^50, 2^50].
     centre : int
         Subtracted from each value, in steps.
+    factor : float
+        A power of 2: squares are added, times it, half to even.  0: values.
     sums : int64[W, K]
         Receives the sums, modulo 2^64; of no use after a value that is not finite.
     """
@@ -53,39 +56,99 @@ def add_values(
         x = v * steps_per_unit
         x = x if x > low else low
         x = x if x < high else high
-        sums[w, k] = plus(sums[w, k], minus(bits_of(x + ROUNDER), shift))
+        step = minus(bits_of(x + ROUNDER), shift)
+        if factor > 0.0:
+            step = minus(bits_of(np.float64(step) * np.float64(step) * factor + ROUNDER), ROUNDER_BITS)
+        sums[w, k] = plus(sums[w, k], step)
     return finite
 
 
 @kernel
-def add_squares(
+def sum_beyond(
     windows: np.ndarray,
     keys: np.ndarray,
     values: np.ndarray,
     first: int,
+    last: int,
     steps_per_unit: float,
-    low: float,
-    high: float,
-    centre: int,
-    factor: float,
-    sums: np.ndarray,
-) -> bool:
-    """Add the squares of :func:`add_values`, times ``factor``, a power of 2, half to even."""
-    finite = True
+    clips: np.ndarray,
+) -> np.int64:
+    """Sum of the rows' values in the outer clip less those in the inner one, in steps, modulo 2^64.
+
+    ``clips``: float64[2, 2], ends of the outer and the inner one, in steps; other arguments, values finite, as for
+    :func:`add_values`, of windows [first, last).
+    """
+    total, (low, high), (near_low, near_high) = np.int64(0), clips[0], clips[1]
     for i in range(windows.size):
-        w = windows[i] - first
-        k = np.int64(keys[i])
-        if w < 0 or w >= sums.shape[0] or k < 0:
+        if windows[i] < first or windows[i] >= last or keys[i] < 0:
+            continue
+        x = values[i] * steps_per_unit
+        outer = x if x > low else low
+        outer = outer if outer < high else high
+        inner = x if x > near_low else near_low
+        inner = inner if inner < near_high else near_high
+        total = plus(total, minus(bits_of(outer + ROUNDER), bits_of(inner + ROUNDER)))
+    return total
+
+
+@kernel
+def count_sizes(
+    windows: np.ndarray,
+    keys: np.ndarray,
+    values: np.ndarray,
+    first: int,
+    last: int,
+    ends: np.ndarray,
+    edges: np.ndarray,
+    weight: int,
+    rows: np.ndarray,
+    counts: np.ndarray,
+) -> bool:
+    """Count rows by size; False if a value is not finite.
+
+    Parameters
+    ----------
+    windows, keys, values, first, last
+        Rows, as for :func:`sum_beyond`.
+    ends : float64[2]
+        Values outside are counted apart, those of 0 too.
+    edges : float64[2, B + 1]
+        Upper ends of the bins of positive values, and of negative ones' sizes, each 1.5 times the next; last -1.
+    weight : int
+        What a row adds.
+    rows : int64[n], or int64[0]
+        Divides each row's weight.
+    counts : int64[bins + 3]
+        Receives the positive bins', the negative bins', zeros', and what lies below and above the ends.
+    """
+    finite, zeros, lowest = True, counts.size - 3, edges.shape[1] - 2
+    (low, high), second = ends, zeros - lowest - 1
+    inverse, other = 1.0 / edges[0, 0], 1.0 / edges[1, 0]
+    for i in range(windows.size):
+        if windows[i] < first or windows[i] >= last or keys[i] < 0:
             continue
         v = values[i]
         if finite_flag(v) < 0:
             finite = False
             continue
-        x = v * steps_per_unit
-        x = x if x > low else low
-        x = x if x < high else high
-        step = np.float64(minus(bits_of(x + ROUNDER), ROUNDER_BITS) - centre)
-        sums[w, k] = plus(sums[w, k], minus(bits_of(step * step * factor + ROUNDER), ROUNDER_BITS))
+        if v < low:
+            place = zeros + 1
+        elif v > high:
+            place = zeros + 2
+        elif v == 0.0:
+            place = zeros
+        else:
+            side = np.int64(v < 0.0)
+            size = abs(v)
+            # An octave has 1.7095 edges: the first that a size of so many octaves below the bound may be under.
+            octaves = 1022 - (bits_of(size * (other if side else inverse)) >> 52)
+            place = max(0, min((octaves * 1750) >> 10, lowest))
+            place += size <= edges[side, place + 1]
+            place += size <= edges[side, place + 1]
+            while size <= edges[side, place + 1]:
+                place += 1
+            place += side * second
+        counts[place] += weight // rows[i] if rows.size else weight
     return finite
 
 

@@ -104,13 +104,13 @@ def published(fresh: Fresh, data: Sequence[Sequence[float]]) -> Floats:
 def revised(fresh: Fresh, data: Sequence[float]) -> Floats:
     """Published values, and the stream revised by all released sums."""
     release = fresh().release(data)
-    return np.concatenate([release.values, release.revised])
+    return np.concatenate([release.values, release.revised.values])
 
 
 def revised_sums(fresh: Fresh, data: Sequence[float]) -> Floats:
     """Published values, and sums of all prefixes estimated from all released sums."""
     release = fresh().release(data)
-    return np.concatenate([release.values, release.sum(0, np.arange(1, len(release) + 1), revised=True)])
+    return np.concatenate([release.values, release.revised.sum(0, np.arange(1, len(release) + 1))])
 
 
 def replay(fresh: Fresh, data: tuple[Sequence[float], Sequence[float]]) -> Floats:

@@ -359,7 +359,10 @@ def cut_events(
     moments = np.arange(n, dtype=np.float64) if times is None else _converted(times, np.float64)
     if moments.shape != (n,) or not np.all(np.isfinite(moments)) or np.any(np.diff(moments) < 0):
         raise DataError(f"times of {name}: expected {n} finite numbers that do not descend")
-    return PointStream(name, low, high, table, taken, moments, Cuts(batch, period, initial).of(moments, origin))
+    size = batch if period is None else validation.positive("period", period)
+    if size is None or None not in (batch, period):
+        raise ParameterError("batch, period: expected exactly one of the two")
+    return PointStream(name, low, high, table, taken, moments, Cuts(size, initial).of(moments, origin))
 
 
 def _converted(values: ArrayLike, dtype: type[Any]) -> Array:

@@ -186,7 +186,7 @@ def _revised(setting: Setting, release: Any) -> RunResult:
 
     It is a function of the blocks' sums, so exact sums give its noiseless counterpart, with the same blocks.
     """
-    answer, revision = partial(release.sum, revised=True), release.revision
+    answer, revision = release.revised.sum, release.revision
     if revision is None or revision.threshold != release.threshold:
         # Without noise theta would rise elsewhere.
         return RunResult(answer, release.threshold, splits=False)

@@ -14,7 +14,6 @@ from fastdp.kinds import Floats, Json
 from fastdp.noise.chain_keys import bound_distribution, theta_key
 from fastdp.noise.words import Purpose, StreamId
 from fastdp.perturbers import Blocks, Flat, Hierarchy
-from fastdp.releases.release import OnlineRelease
 from fastdp.streams.array_rule import ArrayRule, shares_of_sums
 from fastdp.streams.methods import SMOOTHERS
 from fastdp.streams.stream_machine import Schedule
@@ -188,14 +187,13 @@ def see_release(release: Release) -> Outputs:
         starts, stops = np.sort(np.random.default_rng(0).integers(0, n + 1, (2, 400)), axis=0)
     yield "values", release.values, release.offset, release.threshold, release.guarantee, release.block
     yield "range sums", release.sum(starts, stops)
-    if isinstance(release, OnlineRelease):
-        yield "revised sums", release.sum(starts, stops, revised=True)
-        yield "revised", release.revised
+    yield "revised sums", release.revised.sum(starts, stops)
+    yield "revised", release.revised.values
     if release.noise is not None or release.answers:
         yield "noise", release.noise
-        for options in ({}, {"revised": True}) if isinstance(release, OnlineRelease) else ({},):
-            yield "intervals", *release.interval(starts, stops, **options)
-            yield "standard errors", release.std_error(starts, stops, **options)
+        for each in {id(one): one for one in (release, release.revised)}.values():
+            yield "intervals", *each.interval(starts, stops)
+            yield "standard errors", each.std_error(starts, stops)
     if release.nodes is not None:
         yield "nodes", release.nodes.sums
     if release.revision is not None:

@@ -1,0 +1,73 @@
+"""Every end of an interval is about the true answer of all rows, or missing with a sentence: of any statistic."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fastdp
+from fastdp.tables.table import Table
+
+pa = pytest.importorskip("pyarrow", reason="needs pyarrow")
+pytestmark = [pytest.mark.statistical, pytest.mark.filterwarnings("ignore::fastdp.errors.AccuracyWarning")]
+WINDOWS, ROWS, SEEDS = 12, 900, 6
+HOURS = fastdp.Time("at", "1h", unit="s", start="1970-01-01", stop="1970-01-01T12:00")
+KINDS = {"sum": np.sum, "mean": np.mean, "median": np.median, "p95": lambda v: np.quantile(v, 0.95), "count": np.size}
+at = np.sort(np.random.default_rng(5).integers(0, WINDOWS * 3600, ROWS))
+day = 1.0 + np.sin(at / 3600 / WINDOWS * 6.3)
+#: Values and their bound.
+SHAPES = {
+    "day cycle": (lambda r: r.gamma(3.0, 1.0 + 3.0 * day), 100.0),
+    "zeros": (lambda r: r.gamma(2.0, 5.0, ROWS) * (r.random(ROWS) < 0.05), 100.0),
+    "heavy tail": (lambda r: np.minimum(r.pareto(1.3, ROWS), 1e4), 1e4),
+    "bursts": (lambda r: np.where(r.random(ROWS) < 0.02, 300.0, 1.0), 1e3),
+    "refunds": (lambda r: np.where(r.random(ROWS) < 0.2, -20.0, 30.0), (-100.0, 100.0)),
+    "debts": (lambda r: -r.lognormal(2.0, 1.0, ROWS), (-1e3, 0.0)),
+    "constant, far bound": (lambda _: np.full(ROWS, 7.0), 1e4),
+    "rising": (lambda r: r.gamma(2.0, 1.0, ROWS) * np.exp(4.0 * at / at[-1]), 1e3),
+}  # fmt: skip
+OPTIONS: dict[str, dict[str, Any]] = {
+    "rows": {"epsilon": 0.4},
+    "clear": {"epsilon": 4.0},
+    "gaussian": {"epsilon": 1.0, "delta": 1e-6, "unit": fastdp.Rows(3)},
+    "persons": {"epsilon": 1.0, "unit": fastdp.Person("who", 4)},
+    "online": {"epsilon": 1.0, "delta": 1e-6},
+}
+
+
+def released(name: str, values: np.ndarray, bound: Any, seed: int) -> tuple[Table, np.ndarray]:
+    """The table, and which rows it is about."""
+    asked, given = {"v": ["sum", "mean", "median", "p95"], "*": "count"}, OPTIONS[name]
+    if name != "online":
+        rows = pa.table({"at": at, "v": values, "who": np.arange(ROWS) % 90})
+        return fastdp.aggregate(rows, asked, HOURS, bounds={"v": bound}, seed=seed, **given), np.ones(ROWS, bool)
+    windows = fastdp.Windows(asked, fastdp.Time("at", "1h", start="1970-01-01"), bounds=bound, seed=seed, **given)
+    late, times = np.random.default_rng(seed).random(ROWS) < 0.1, np.datetime64("1970-01-01", "s") + at
+    windows.add(times[~late], values[~late])
+    table = windows.advance("1970-01-01T12:00")
+    assert not len(windows.add(times[late], values[late]))
+    assert "late " in str(table)
+    return table, ~late
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_ends_hold_the_true_answer_or_are_missing(shape: str, option: str) -> None:
+    (draw, bound), held = SHAPES[shape], {(kind, n): [] for kind in KINDS for n in (1, 3, WINDOWS)}
+    for seed in range(SEEDS):
+        values = draw(np.random.default_rng(seed))
+        table, counted = released(option, values, bound, seed)
+        for (kind, n), into in held.items():
+            starts = np.arange(WINDOWS - n + 1)
+            found = table[kind if kind == "count" else f"v_{kind}"]
+            (low, high), estimate = found.interval(starts, starts + n), found.estimate(starts, starts + n)
+            assert not ((low > estimate) | (estimate > high)).any()
+            missing = np.isnan(low) | np.isnan(high)
+            assert not missing.any() or "missing  " in str(found)
+            own = (values[counted & (at // 3600 >= start) & (at // 3600 < start + n)] for start in starts)
+            true = np.array([KINDS[kind](each) for each in own])
+            into += (~(low > true + 1e-9) & ~(true - 1e-9 > high)).tolist()
+    for case, each in held.items():
+        assert np.mean(each) >= 0.9 - 1.0 / len(each), case
