@@ -383,11 +383,13 @@ class AdaptiveBlocks:
     def fits(self, state: Streams) -> Flags:
         """For each stream, true if a run can lead to its state."""
         rows, most, scales = state.rows, float(self.shape["most"][0]), state.scales
-        fits: Flags = np.isfinite(singles_of(rows)).all(axis=1)
+        fits: Flags = rows["filled"] >= 0
+        fits &= np.isfinite(singles_of(rows)).all(axis=1)
         fits &= np.isfinite(scales).all(axis=(1, 2))
         if self.perturber.season is not None:
             numbers = state.season.view(np.float64).reshape(rows.size, state.season.itemsize // 8)
-            fits &= np.isfinite(numbers).all(axis=1) & (state.season["period"] == self.perturber.season)
+            fits &= np.isfinite(numbers).all(axis=1)
+            fits &= np.equal(state.season["period"], self.perturber.season)
         with np.errstate(invalid="ignore"):
             for name in ("position", "decided", "exponent", "last"):
                 fits &= rows[name] == np.floor(rows[name])
